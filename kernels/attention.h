@@ -1,0 +1,54 @@
+#pragma once
+
+// Causal multi-head attention over a packed tensor, without ever forming a T x T matrix: keys are
+// visited tile by tile under a running maximum (Milakov, Gimelshein 2018; Dao et al. 2022).
+//
+// qkv (B, T, (H + 2 Hkv) D) holds, for each token, H query heads, then Hkv key heads, then Hkv value
+// heads, of D numbers each; query head h reads key and value head h / (H / Hkv).  Per b and h:
+//   s[i,j] = scale * sum_d q[i,d] k[j,d]     for j <= i
+//   lse[i] = log sum_j exp(s[i,j])           y[i,d] = sum_j exp(s[i,j] - lse[i]) v[j,d]
+// Backward, with p = exp(s - lse) and delta[i] = sum_d dy[i,d] y[i,d]:
+//   dv[j,d] = sum_i p[i,j] dy[i,d]           ds[i,j] = p[i,j] (sum_d dy[i,d] v[j,d] - delta[i])
+//   dq[i,d] = scale sum_j ds[i,j] k[j,d]     dk[j,d] = scale sum_i ds[i,j] q[i,d]
+// summed over the query heads that share a key head.  Sums are kept in f32 (f64 for f64).
+
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+// Which heads there are.  D is the last extent of y divided by H.
+struct Heads {
+  int64_t query = 1;  // H
+  int64_t key = 1;    // Hkv, a divisor of H
+};
+
+struct AttentionForward {
+  static constexpr const char* name = "attention_forward";
+  View y, lse;  // (B, T, H D); f32 (B, H, T), f64 where y is
+  View qkv;     // (B, T, (H + 2 Hkv) D)
+  Heads heads = {};
+  double scale = 1;  // usually 1 / sqrt(D)
+  View workspace = {};
+
+  Cost cost() const;
+  size_t workspace_bytes(const Architecture&) const;
+};
+
+struct AttentionBackward {
+  static constexpr const char* name = "attention_backward";
+  Grad dqkv;              // (B, T, (H + 2 Hkv) D)
+  View dy, qkv, y, lse;   // as in forward
+  Heads heads = {};
+  double scale = 1;
+  View workspace = {};
+
+  Cost cost() const;
+  size_t workspace_bytes(const Architecture&) const;
+};
+
+void run(const AttentionForward&, CpuStream&);
+void run(const AttentionBackward&, CpuStream&);
+void run(const AttentionForward&, CudaStream&);
+void run(const AttentionBackward&, CudaStream&);
+
+}  // namespace spool

@@ -1,0 +1,24 @@
+#pragma once
+
+// dbias[c] (+)= sum_n dy[n,c].  (The forward sum is part of Matmul.)
+
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+struct BiasBackward {
+  static constexpr const char* name = "bias_backward";
+  Grad dbias;  // (C), of the type of dy, or f32
+  View dy;     // (N, C)
+  View workspace = {};
+
+  Cost cost() const {
+    return {1.0 * static_cast<double>(dy.numel()), bytes(dbias, dy), accumulator(dy.dtype())};
+  }
+  size_t workspace_bytes(const Architecture&) const;
+};
+
+void run(const BiasBackward&, CpuStream&);
+void run(const BiasBackward&, CudaStream&);
+
+}  // namespace spool

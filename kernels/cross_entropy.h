@@ -1,0 +1,56 @@
+#pragma once
+
+// Cross entropy of rows of logits against a target each, and its gradient in place.
+// With z[n,v] = k tanh(logits[n,v] / k) where there is a soft cap k, else the logits, over v < V:
+//   lse[n] = log sum_v exp z[n,v]     p[n,v] = exp(z[n,v] - lse[n])     e = label_smoothing
+//   losses[n] = lse[n] - (1 - e) z[n,y] - e/V sum_v z[n,v] + z_loss lse[n]^2
+//   dz[n,v] = (p[n,v] (1 + 2 z_loss lse[n]) - (1 - e) [v = y] - e/V) * g[n]
+// and, under a soft cap, dz times 1 - (z/k)^2.  A row whose target is ignore_index has loss 0 and
+// gradient 0.  Columns from V on are padding: no probability, gradient 0.
+//   g[n] = scale[0] * (upstream[n or 0] - upstream_known)
+// The gradient is formed in f32 (f64 for f64) and rounded once.
+//
+// CountTargets: scale[0] = 1 / max(1, number of targets that are not ignore_index).
+
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+struct CrossEntropyOptions {
+  int64_t vocabulary = 0;  // V; 0: all columns
+  int32_t ignore_index = -100;
+  float label_smoothing = 0;
+  float z_loss = 0;
+  float soft_cap = 0;  // 0: none
+};
+
+struct CrossEntropy {
+  static constexpr const char* name = "cross_entropy";
+  View logits;                 // (N, at least V); becomes its own gradient if `gradient`
+  View targets;                // i32 (N), each in [0, V) or ignore_index
+  View losses = {};            // (N), f32 (f64 where the logits are); absent: not wanted
+  bool gradient = false;
+  View scale = {};             // (1), type of losses; absent: 1
+  View upstream = {};          // (1) or (N), type of losses; absent: 1
+  float upstream_known = 0;    // what of it has been accounted for already
+  CrossEntropyOptions options = {};
+  Cost cost() const {
+    const double passes = gradient ? 3 : 1;
+    return {(gradient ? 24.0 : 20.0) * static_cast<double>(logits.numel()), passes * bytes(logits),
+            accumulator(logits.dtype())};
+  }
+};
+
+struct CountTargets {
+  static constexpr const char* name = "count_targets";
+  View scale, targets;  // (1), f32 or f64; i32 (N)
+  int32_t ignore_index = -100;
+  Cost cost() const { return {0, bytes(targets)}; }
+};
+
+void run(const CrossEntropy&, CpuStream&);
+void run(const CountTargets&, CpuStream&);
+void run(const CrossEntropy&, CudaStream&);
+void run(const CountTargets&, CudaStream&);
+
+}  // namespace spool

@@ -1,0 +1,56 @@
+#pragma once
+
+// out[i] = value                             Fill
+// out[i] (+)= a[i] + b[i]                    Add; without b: out (+)= a
+// out[i] (+)= factor * by[0] * a[i]          Scale; without `by`: factor * a
+// out[i] = in[i], to the type of out         Cast
+// All floating types; the sum of a and b is formed in f32 (f64 for f64).
+
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+struct Fill {
+  static constexpr const char* name = "fill";
+  View out;
+  float value = 0;
+  Cost cost() const { return {0, bytes(out)}; }
+};
+
+struct Add {
+  static constexpr const char* name = "add";
+  Grad out;     // type of a, or f32
+  View a;       // same number of elements
+  View b = {};  // likewise, type of a
+  Cost cost() const {
+    return {2.0 * static_cast<double>(a.numel()), bytes(out, a, b), accumulator(a.dtype())};
+  }
+};
+
+struct Scale {
+  static constexpr const char* name = "scale";
+  Grad out;      // type of a
+  View a;
+  double factor = 1;
+  View by = {};  // (1), f32, or f64 where a is
+  Cost cost() const {
+    return {2.0 * static_cast<double>(a.numel()), bytes(out, a), accumulator(a.dtype())};
+  }
+};
+
+struct Cast {
+  static constexpr const char* name = "cast";
+  View out, in;
+  Cost cost() const { return {0, bytes(out, in)}; }
+};
+
+void run(const Fill&, CpuStream&);
+void run(const Add&, CpuStream&);
+void run(const Scale&, CpuStream&);
+void run(const Cast&, CpuStream&);
+void run(const Fill&, CudaStream&);
+void run(const Add&, CudaStream&);
+void run(const Scale&, CudaStream&);
+void run(const Cast&, CudaStream&);
+
+}  // namespace spool

@@ -1,0 +1,36 @@
+#pragma once
+
+// y[b,t,c] = weight[tokens[b,t], c] + positions[first_position + t, c]
+// dweight[v,c] (+)= sum over (b,t) with tokens[b,t] = v of dy[b,t,c], in the order of the tokens
+// dpositions[t,c] (+)= sum_b dy[b,t,c]
+// Rows of a gradient that no token names are set to zero, or left alone where it accumulates.
+
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+struct EmbeddingForward {
+  static constexpr const char* name = "embedding_forward";
+  View y;                  // (B, T, C)
+  View tokens, weight;     // i32 (B, T), each in [0, V); (V, C)
+  View positions = {};     // (at least T, C), or absent
+  int64_t first_position = 0;
+  Cost cost() const { return {1.0 * static_cast<double>(y.numel()), 2 * bytes(y)}; }
+};
+
+struct EmbeddingBackward {
+  static constexpr const char* name = "embedding_backward";
+  Grad dweight;     // (V, C), type of dy or f32; may be absent
+  Grad dpositions;  // (at least T, C), likewise
+  View dy, tokens;  // (B, T, C), i32 (B, T)
+  Cost cost() const {
+    return {2.0 * static_cast<double>(dy.numel()), bytes(dweight, dpositions, dy, dy)};
+  }
+};
+
+void run(const EmbeddingForward&, CpuStream&);
+void run(const EmbeddingBackward&, CpuStream&);
+void run(const EmbeddingForward&, CudaStream&);
+void run(const EmbeddingBackward&, CudaStream&);
+
+}  // namespace spool

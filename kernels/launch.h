@@ -1,0 +1,82 @@
+#pragma once
+
+// A kernel is a trivially copyable struct of its arguments that knows its cost(); a backend is an
+// overload of run() for its stream.  Every kernel of the engine passes through launch(), the only
+// place that asks which device there is.
+//
+// A kernel that needs memory besides its arguments has a member `View workspace` and a function
+// `size_t workspace_bytes(const Architecture&) const`, of shapes and types alone; launch() provides
+// it, on meta as on the device.
+
+#include <type_traits>
+
+#include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/meta/stream.h"
+#include "spool/runtime/tensor.h"
+
+namespace spool {
+
+// Where to write a gradient, and whether to add to what is there.  Absent if nobody wants it.
+struct Grad {
+  View view;
+  bool accumulate = false;
+
+  Grad() = default;
+  Grad(const View& v, bool add = false) : view(v), accumulate(add) {}
+  Grad(const Tensor& t, bool add = false) : view(t), accumulate(add) {}
+  explicit operator bool() const { return bool(view); }
+  size_t nbytes() const { return view.nbytes(); }
+  Grad slice(Range rows) const { return {view.slice(rows), accumulate}; }
+};
+
+// What a kernel moves: the bytes of its arguments, and twice those of a gradient it adds to.
+template <class T>
+double bytes_of(const T& t) {
+  const auto bytes = static_cast<double>(t.nbytes());
+  if constexpr (std::is_same_v<T, Grad>) return t.accumulate ? 2 * bytes : bytes;
+  return bytes;
+}
+template <class... Arguments>
+double bytes(const Arguments&... all) {
+  return (0.0 + ... + bytes_of(all));
+}
+
+template <class Kernel>
+concept NeedsWorkspace = requires(const Kernel& k, const Architecture& a) {
+  k.workspace;
+  k.workspace_bytes(a);
+};
+
+template <class Kernel>
+void dispatch(const Kernel& kernel, Stream& stream) {
+  static_assert(std::is_trivially_copyable_v<Kernel>, "queued work holds views, never tensors");
+  switch (stream.device().type) {
+    case DeviceType::meta:
+      return static_cast<MetaStream&>(stream).charge(kernel.cost());
+    case DeviceType::cpu: {
+      auto& cpu = static_cast<CpuStream&>(stream);
+      return cpu.enqueue([kernel, &cpu] { run(kernel, cpu); });
+    }
+    case DeviceType::cuda:
+      fail(ErrorKind::device, "this build has no CUDA backend");
+  }
+}
+
+template <class Kernel>
+void launch(const Kernel& kernel, Stream& stream) {
+  stream.count_launch();
+  if constexpr (NeedsWorkspace<Kernel>) {
+    const auto floats = static_cast<int64_t>(
+        (kernel.workspace_bytes(stream.architecture()) + sizeof(float) - 1) / sizeof(float));
+    if (floats > 0) {
+      const Tensor memory({Shape{floats}, DType::f32}, stream,
+                          {.name = Kernel::name, .purpose = Purpose::workspace});
+      Kernel with = kernel;
+      with.workspace = memory;
+      return dispatch(with, stream);
+    }
+  }
+  dispatch(kernel, stream);
+}
+
+}  // namespace spool

@@ -1,0 +1,33 @@
+#pragma once
+
+// c[m,n] (+)= sum_k a[m,k] * b[k,n] + bias[n], either factor taken as its transpose on demand.
+// Types: a and b alike; c theirs, or f32 where they are bf16.  Sums are kept in f32 (f64 for f64).
+// Everything but the last dimension of a and c counts as rows; b has two dimensions.
+
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+struct Matmul {
+  static constexpr const char* name = "matmul";
+  Grad c;          // (M, N)
+  View a, b;       // (M, K), (K, N); transposed: (K, M), (N, K)
+  View bias = {};  // (N), of the type of b
+  bool a_transposed = false, b_transposed = false;
+  View workspace = {};
+
+  int64_t M() const { return c.view.shape().rows(); }
+  int64_t N() const { return c.view.shape().row(); }
+  int64_t K() const { return a_transposed ? a.shape().rows() : a.shape().row(); }
+  Cost cost() const {
+    const double products = static_cast<double>(M()) * static_cast<double>(N()) *
+                            static_cast<double>(K());
+    return {2 * products, bytes(c, a, b, bias), a.dtype()};
+  }
+  size_t workspace_bytes(const Architecture&) const;
+};
+
+void run(const Matmul&, CpuStream&);
+void run(const Matmul&, CudaStream&);
+
+}  // namespace spool

@@ -1,0 +1,36 @@
+#pragma once
+
+// SumAll:      out[0] (+)= factor * by[0] * sum_i x[i]       `by` absent: 1
+// SquaredNorm: out[0] (+)= sum_i x[i]^2
+// Both sum in f64, in an order fixed by the number of elements.
+
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+struct SumAll {
+  static constexpr const char* name = "sum_all";
+  Grad out;  // (1), f32 or f64
+  View x;
+  double factor = 1;
+  View by = {};  // (1), f32 or f64
+  View workspace = {};
+  Cost cost() const { return {1.0 * static_cast<double>(x.numel()), bytes(x)}; }
+  size_t workspace_bytes(const Architecture&) const;
+};
+
+struct SquaredNorm {
+  static constexpr const char* name = "squared_norm";
+  Grad out;  // (1), f64
+  View x;
+  View workspace = {};
+  Cost cost() const { return {2.0 * static_cast<double>(x.numel()), bytes(x)}; }
+  size_t workspace_bytes(const Architecture&) const;
+};
+
+void run(const SumAll&, CpuStream&);
+void run(const SquaredNorm&, CpuStream&);
+void run(const SumAll&, CudaStream&);
+void run(const SquaredNorm&, CudaStream&);
+
+}  // namespace spool

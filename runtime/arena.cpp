@@ -1,0 +1,166 @@
+#include "spool/runtime/arena.h"
+
+#include <algorithm>
+#include <mutex>
+#include <unordered_set>
+
+#include "spool/runtime/units.h"
+
+namespace spool {
+
+struct Arena::Block {
+  size_t offset = 0, bytes = 0;
+  Block* previous = nullptr;  // by offset
+  Block* next = nullptr;
+  bool free = false;
+  Spec spec = {};
+  Label label = {};
+};
+
+const char* name(Purpose p) {
+  constexpr std::array<const char*, purpose_count> names{"parameters",  "gradients", "optimizer",
+                                                         "activations", "workspace", "inputs"};
+  return names[static_cast<size_t>(p)];
+}
+
+const char* intern(std::string_view text) {
+  static std::mutex mutex;
+  static std::unordered_set<std::string> names;
+  const std::lock_guard lock(mutex);
+  return names.emplace(text).first->c_str();
+}
+
+bool Arena::Smaller::operator()(const Block* a, const Block* b) const {
+  return a->bytes != b->bytes ? a->bytes < b->bytes : a->offset < b->offset;
+}
+
+Arena::Arena(std::byte* base, size_t capacity, std::string device)
+    : base_(base), device_(std::move(device)) {
+  stats_.capacity = capacity;
+}
+
+Arena::~Arena() = default;
+
+std::byte* Arena::address(const Block* block) const { return base_ + block->offset; }
+
+Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
+  const size_t bytes = std::max((spec.nbytes() + granule - 1) / granule, size_t{1}) * granule;
+  Block* block = take(bytes);
+  if (!block) block = extend(bytes);
+  if (!block) refuse(bytes, spec, label);
+  block->free = false;
+  block->spec = spec;
+  block->label = label;
+  count(*block, true);
+  return block;
+}
+
+// The smallest free block that is large enough, the first of these.
+Arena::Block* Arena::take(size_t bytes) {
+  Block wanted;
+  wanted.bytes = bytes;
+  const auto at = free_.lower_bound(&wanted);
+  if (at == free_.end()) return nullptr;
+  Block* block = *at;
+  free_.erase(at);
+  cut(block, bytes);
+  return block;
+}
+
+// Memory never touched before, together with a free block that borders on it.
+Arena::Block* Arena::extend(size_t bytes) {
+  Block* block = last_ && last_->free ? last_ : nullptr;
+  const size_t offset = block ? block->offset : high_water_;
+  if (bytes > stats_.capacity || offset > stats_.capacity - bytes) return nullptr;
+  if (block) {
+    free_.erase(block);
+    block->bytes = bytes;
+  } else {
+    block = make(offset, bytes, last_);
+  }
+  high_water_ = offset + bytes;
+  return block;
+}
+
+void Arena::cut(Block* block, size_t bytes) {
+  if (block->bytes == bytes) return;
+  Block* rest = make(block->offset + bytes, block->bytes - bytes, block);
+  block->bytes = bytes;
+  rest->free = true;
+  free_.insert(rest);
+}
+
+Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
+  if (spare_.empty()) spare_.push_back(blocks_.emplace_back(std::make_unique<Block>()).get());
+  Block* block = spare_.back();
+  spare_.pop_back();
+  Block* next = previous ? previous->next : nullptr;
+  *block = {.offset = offset, .bytes = bytes, .previous = previous, .next = next};
+  if (previous) previous->next = block;
+  (next ? next->previous : last_) = block;
+  return block;
+}
+
+void Arena::free(Block* block) {
+  count(*block, false);
+  block->free = true;
+  if (block->next && block->next->free) absorb_next(block);
+  if (block->previous && block->previous->free) {
+    block = block->previous;
+    free_.erase(block);
+    absorb_next(block);
+  }
+  free_.insert(block);
+}
+
+void Arena::absorb_next(Block* block) {
+  Block* next = block->next;
+  free_.erase(next);
+  block->bytes += next->bytes;
+  block->next = next->next;
+  (next->next ? next->next->previous : last_) = block;
+  spare_.push_back(next);
+}
+
+void Arena::count(const Block& block, bool allocated) {
+  size_t& live_by = stats_.live_by[static_cast<size_t>(block.label.purpose)];
+  if (!allocated) {
+    stats_.live -= block.bytes;
+    live_by -= block.bytes;
+    return;
+  }
+  stats_.live += block.bytes;
+  live_by += block.bytes;
+  if (high_water_ > stats_.peak) {
+    stats_.peak = high_water_;
+    stats_.at_peak_by = stats_.live_by;
+  }
+}
+
+void Arena::refuse(size_t bytes, const Spec& spec, const Label& label) const {
+  size_t largest = stats_.capacity - high_water_;
+  const size_t end = last_ && last_->free ? last_->offset : high_water_;
+  if (!free_.empty()) largest = std::max({largest, (*free_.rbegin())->bytes, stats_.capacity - end});
+  std::string held;
+  for (size_t p = 0; p < purpose_count; ++p) {
+    if (stats_.live_by[p] == 0) continue;
+    held += sentence(held.empty() ? "" : ", ", name(static_cast<Purpose>(p)), " ",
+                     format_bytes(stats_.live_by[p]));
+  }
+  const Block* most = nullptr;
+  for (const Block* b = last_; b; b = b->previous) {
+    if (!b->free && (!most || b->bytes > most->bytes)) most = b;
+  }
+  const std::string biggest =
+      most ? sentence("; the largest is ", most->label.name, " (", most->spec, ")") : "";
+  throw Error(ErrorKind::memory,
+              sentence(device_, ": ", label.name, " (", spec, ") needs ", format_bytes(bytes),
+                       ", and of the budget of ", format_bytes(stats_.capacity), " at most ",
+                       format_bytes(largest), " are free in one piece; held: ",
+                       held.empty() ? "nothing" : held, biggest,
+                       ". A budget of ", end + bytes, " bytes (", format_bytes(end + bytes),
+                       ") would get past this tensor"),
+              {.needed = end + bytes, .capacity = stats_.capacity, .op = label.name, .file = {}});
+}
+
+}  // namespace spool

@@ -1,0 +1,179 @@
+#include "spool/runtime/cpu/stream.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+// Address space from the system, given back at the end.
+class Reservation {
+ public:
+  explicit Reservation(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
+    data_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data_ == MAP_FAILED) {
+      throw Error(ErrorKind::memory,
+                  sentence("cpu: the system will not reserve ", format_bytes(bytes),
+                           "; give a smaller --memory"),
+                  {.needed = bytes, .capacity = 0, .op = {}, .file = {}});
+    }
+    ::madvise(data_, bytes_, MADV_HUGEPAGE);
+  }
+  ~Reservation() { ::munmap(data_, bytes_); }
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  size_t bytes_;
+  void* data_;
+};
+
+struct OwningArena {
+  Reservation memory;
+  Arena arena;
+  explicit OwningArena(size_t bytes) : memory(bytes), arena(memory.data(), bytes, "cpu") {}
+};
+
+std::shared_ptr<Arena> reserve(size_t bytes) {
+  auto owner = std::make_shared<OwningArena>(bytes);
+  return {owner, &owner->arena};
+}
+
+int thread_count(int wanted) {
+  check(wanted >= 0 && wanted <= 4096, "threads: ", wanted, " is not between 0 and 4096");
+  return wanted ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+bool run_inline() {
+  const char* value = std::getenv("SPOOL_CPU_INLINE");
+  return value && std::string_view(value) != "0" && *value;
+}
+
+// What record() leaves and wait() waits for.
+struct Flag {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool set = false;
+
+  void raise() {
+    const std::lock_guard lock(mutex);
+    set = true;
+    changed.notify_all();
+  }
+  void await() {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [this] { return set; });
+  }
+};
+
+// Raises the flag when it goes, so that a stream that has failed leaves nobody waiting.
+struct RaiseAtEnd {
+  std::shared_ptr<Flag> flag;
+  void operator()() const { flag->raise(); }
+};
+
+}  // namespace
+
+CpuStream::CpuStream(size_t budget, int threads)
+    : Stream({DeviceType::cpu}, {.type = DeviceType::cpu, .threads = thread_count(threads)},
+             reserve(budget)),
+      pool_(thread_count(threads)),
+      inline_(run_inline()) {
+  if (!inline_) worker_ = std::thread([this] { serve(); });
+}
+
+CpuStream::~CpuStream() {
+  if (!worker_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  ready_.notify_one();
+  worker_.join();
+}
+
+void CpuStream::push(std::function<void()> work) {
+  bool wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+    wake = !working_;
+  }
+  if (wake) ready_.notify_one();
+}
+
+void CpuStream::serve() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    working_ = false;
+    if (queue_.empty()) idle_.notify_all();
+    ready_.wait(lock, [this] { return !queue_.empty() || stopping_; });
+    if (queue_.empty()) return;
+    working_ = true;
+    while (!queue_.empty()) {
+      const auto work = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      if (!failed_ || work.target<RaiseAtEnd>()) attempt(work);
+      lock.lock();
+    }
+  }
+}
+
+void CpuStream::rethrow() {
+  if (!failed_) return;
+  const std::lock_guard lock(mutex_);
+  std::rethrow_exception(error_);
+}
+
+void CpuStream::synchronize() {
+  if (!inline_) {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [this] { return queue_.empty() && !working_; });
+  }
+  rethrow();
+}
+
+void CpuStream::copy(void* to, const void* from, size_t bytes) {
+  enqueue([=] { std::memcpy(to, from, bytes); });
+}
+
+void CpuStream::upload(void* to, const void* host, size_t bytes) {
+  constexpr size_t small = 64 * 1024;
+  if (bytes > small) {  // rather wait than hold a second copy
+    synchronize();
+    std::memcpy(to, host, bytes);
+    return;
+  }
+  const auto* from = static_cast<const std::byte*>(host);
+  enqueue([to, copy = std::vector<std::byte>(from, from + bytes)] {
+    if (!copy.empty()) std::memcpy(to, copy.data(), copy.size());
+  });
+}
+
+void CpuStream::download(void* host, const void* from, size_t bytes) {
+  synchronize();
+  if (bytes) std::memcpy(host, from, bytes);
+}
+
+Event CpuStream::record() {
+  auto flag = std::make_shared<Flag>();
+  enqueue(RaiseAtEnd{flag});
+  return {.handle = flag};
+}
+
+void CpuStream::wait(const Event& event) {
+  if (!event.handle) return;
+  enqueue([flag = std::static_pointer_cast<Flag>(event.handle)] { flag->await(); });
+}
+
+}  // namespace spool

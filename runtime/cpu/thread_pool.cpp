@@ -1,0 +1,89 @@
+#include "spool/runtime/cpu/thread_pool.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace spool {
+namespace {
+
+void pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+// About ten microseconds: less than a sleep and a wake-up cost.
+constexpr int spins = 300;
+
+template <class Done>
+bool spin_until(Done done) {
+  for (int i = 0; i < spins; ++i) {
+    if (done()) return true;
+    pause();
+  }
+  return false;
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  for (int lane = 1; lane < threads; ++lane) {
+    workers_.emplace_back([this, lane] { serve(lane); });
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_ = true;
+  ++generation_;
+  generation_.notify_all();
+  for (std::thread& t : workers_) t.join();
+}
+
+void ThreadPool::run(int64_t pieces, Work work, void* context) {
+  if (workers_.empty() || pieces <= 1) {
+    for (int64_t i = 0; i < pieces; ++i) work(context, i, 0);
+    return;
+  }
+  loop_ = {work, context, pieces};
+  next_ = 0;
+  busy_ = static_cast<int>(workers_.size());
+  error_ = nullptr;
+  ++generation_;
+  generation_.notify_all();
+  take_pieces(loop_, 0);
+  const auto done = [this] { return busy_.load() == 0; };
+  if (!spin_until(done)) {
+    std::unique_lock lock(mutex_);
+    finished_.wait(lock, done);
+  }
+  if (error_) std::rethrow_exception(error_);
+}
+
+void ThreadPool::serve(int lane) {
+  uint64_t seen = 0;
+  while (true) {
+    if (!spin_until([&] { return generation_.load() != seen; })) generation_.wait(seen);
+    if (stopping_) return;
+    seen = generation_.load();
+    take_pieces(loop_, lane);
+    if (--busy_ == 0) {
+      const std::lock_guard lock(mutex_);
+      finished_.notify_one();
+    }
+  }
+}
+
+void ThreadPool::take_pieces(const Loop& loop, int lane) {
+  try {
+    for (int64_t i = next_++; i < loop.pieces; i = next_++) loop.work(loop.context, i, lane);
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+    next_ = loop.pieces;
+  }
+}
+
+}  // namespace spool

@@ -1,0 +1,75 @@
+#pragma once
+
+// The scalar types a tensor can have.  f64 is for tests: gradients against finite differences.
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace spool {
+
+enum class DType : uint8_t { f64, f32, bf16, i32, u16 };
+
+constexpr size_t size_of(DType t) {
+  constexpr size_t bytes[] = {8, 4, 2, 4, 2};
+  return bytes[static_cast<size_t>(t)];
+}
+
+constexpr const char* name(DType t) {
+  constexpr const char* names[] = {"f64", "f32", "bf16", "i32", "u16"};
+  return names[static_cast<size_t>(t)];
+}
+
+// "f32" and the like; nothing for any other text.
+constexpr std::optional<DType> parse_dtype(std::string_view text) {
+  for (DType t : {DType::f64, DType::f32, DType::bf16, DType::i32, DType::u16}) {
+    if (text == name(t)) return t;
+  }
+  return {};
+}
+
+// What sums and statistics over values of this type are kept in.
+constexpr DType accumulator(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
+
+// The upper half of an f32, rounded to nearest, ties to even; NaN stays NaN.
+struct bf16 {
+  uint16_t bits = 0;
+
+  bf16() = default;
+  constexpr bf16(float x) : bits(round(std::bit_cast<uint32_t>(x))) {}
+  constexpr operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+ private:
+  static constexpr uint16_t round(uint32_t u) {
+    const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    const uint32_t quiet = (u >> 16) | 0x40;
+    return static_cast<uint16_t>((u & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+  }
+};
+
+template <class T>
+constexpr DType dtype_of() = delete;
+template <>
+constexpr DType dtype_of<double>() {
+  return DType::f64;
+}
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::f32;
+}
+template <>
+constexpr DType dtype_of<bf16>() {
+  return DType::bf16;
+}
+template <>
+constexpr DType dtype_of<int32_t>() {
+  return DType::i32;
+}
+template <>
+constexpr DType dtype_of<uint16_t>() {
+  return DType::u16;
+}
+
+}  // namespace spool

@@ -1,0 +1,34 @@
+#pragma once
+
+// A stream that runs nothing.  It counts bytes with the allocator of the device and seconds with
+// its roofline, so that a step run here foretells its peak memory and its duration.
+
+#include <limits>
+
+#include "spool/runtime/stream.h"
+
+namespace spool {
+
+class MetaStream final : public Stream {
+ public:
+  // Pretends to be the machine.  Without a capacity it never runs out.
+  explicit MetaStream(const Machine& machine,
+                      size_t capacity = std::numeric_limits<size_t>::max() / 2);
+
+  void charge(const Cost& cost) { now_ += machine_.seconds(cost); }
+  double now() const { return now_; }  // seconds since the start
+  const Machine& machine() const { return machine_; }
+
+  void copy(void* to, const void* from, size_t bytes) override;
+  void upload(void* to, const void* host, size_t bytes) override;
+  void download(void* host, const void* from, size_t bytes) override;
+  Event record() override { return {.time = now_}; }
+  void wait(const Event& e) override { now_ = e.time > now_ ? e.time : now_; }
+  void synchronize() override {}
+
+ private:
+  Machine machine_;
+  double now_ = 0;
+};
+
+}  // namespace spool

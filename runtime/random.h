@@ -1,0 +1,67 @@
+#pragma once
+
+// Philox 4x32-10, the counter-based generator of Salmon et al., "Parallel Random Numbers: As Easy
+// as 1, 2, 3" (SC 2011).  The same key and counter give the same four words everywhere, so a draw is
+// named by where it is used, and neither order nor chunking nor threads change it.
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+
+namespace spool {
+
+using PhiloxKey = std::array<uint32_t, 2>;
+using PhiloxCounter = std::array<uint32_t, 4>;
+
+constexpr PhiloxCounter philox(PhiloxKey key, PhiloxCounter c) {
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t{0xD2511F53} * c[0];
+    const uint64_t b = uint64_t{0xCD9E8D57} * c[2];
+    c = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ key[0], static_cast<uint32_t>(b),
+         static_cast<uint32_t>(a >> 32) ^ c[3] ^ key[1], static_cast<uint32_t>(a)};
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return c;
+}
+
+constexpr PhiloxKey philox_key(uint64_t seed) {
+  return {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+}
+
+// In [0, 1), a multiple of 2^-24.
+constexpr float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
+// A generator on the host, for initial values, sampling and the order of the data: draw i of
+// stream s of a seed.
+class Random {
+ public:
+  explicit Random(uint64_t seed, uint64_t stream = 0) : key_(philox_key(seed)), stream_(stream) {}
+
+  uint32_t next() {
+    if (used_ == 4) {
+      words_ = philox(key_, {static_cast<uint32_t>(block_), static_cast<uint32_t>(block_ >> 32),
+                             static_cast<uint32_t>(stream_), static_cast<uint32_t>(stream_ >> 32)});
+      ++block_;
+      used_ = 0;
+    }
+    return words_[used_++];
+  }
+  double uniform() { return next() * 0x1p-32; }
+
+  // Box-Muller; two words a number.
+  float normal() {
+    const double radius = std::sqrt(-2 * std::log((next() + 1.0) * 0x1p-32));
+    return static_cast<float>(radius * std::cos(2 * std::numbers::pi * uniform()));
+  }
+
+ private:
+  PhiloxKey key_;
+  uint64_t stream_;
+  uint64_t block_ = 0;
+  PhiloxCounter words_{};
+  size_t used_ = 4;
+};
+
+}  // namespace spool

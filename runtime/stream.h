@@ -1,0 +1,70 @@
+#pragma once
+
+// A Stream is a queue of work on one device, and the device's only face: whatever the engine does
+// to memory or time it asks of a stream.  CpuStream works, on a thread of its own; CudaStream
+// enqueues; MetaStream only keeps the books.
+//
+// Memory is ordered by the stream: allocating and freeing happen at once, on the calling thread, in
+// program order; what is freed may serve only work that is enqueued later.  Queued work therefore
+// holds raw pointers and needs no owner.  Work that fails makes the stream fail: the next call
+// throws what the work threw, and so does every later one.  One thread calls a stream.
+
+#include <cstdint>
+#include <memory>
+
+#include "spool/runtime/arena.h"
+#include "spool/runtime/device.h"
+
+namespace spool {
+
+// A point in a stream that other streams can wait for.
+struct Event {
+  double time = 0;                         // seconds, on a MetaStream
+  std::shared_ptr<void> handle = nullptr;  // elsewhere
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Device device() const { return device_; }
+  // Of the device that does the work: on a MetaStream, of the one it pretends to be.
+  const Architecture& architecture() const { return architecture_; }
+  Arena& arena() { return *arena_; }
+  const MemoryStats& memory() const { return arena_->stats(); }
+
+  // Kernels launched so far.
+  uint64_t launches() const { return launches_; }
+  void count_launch() { ++launches_; }
+
+  // Within the device.
+  virtual void copy(void* to, const void* from, size_t bytes) = 0;
+  // From the host; the bytes have been taken when it returns.
+  virtual void upload(void* to, const void* host, size_t bytes) = 0;
+  // To the host, after all work before it.  Throws on meta, where there is nothing to see.
+  virtual void download(void* host, const void* from, size_t bytes) = 0;
+
+  virtual Event record() = 0;
+  virtual void wait(const Event&) = 0;
+  virtual void synchronize() = 0;
+
+ protected:
+  Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena)
+      : device_(device), architecture_(architecture), arena_(std::move(arena)) {}
+
+ private:
+  Device device_;
+  Architecture architecture_;
+  std::shared_ptr<Arena> arena_;
+  uint64_t launches_ = 0;
+};
+
+class CudaStream;  // runtime/cuda/stream.h
+
+// A stream on the device with an arena of exactly `budget` bytes.  `threads` is for a cpu, 0 for
+// one per core.  Throws where there is no such device, or not that much address space.
+std::unique_ptr<Stream> open_stream(Device, size_t budget, int threads = 0);
+
+}  // namespace spool

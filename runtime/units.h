@@ -1,0 +1,21 @@
+#pragma once
+
+// Numbers with units, as people write and read them.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace spool {
+
+// "512 B", "1.50 GiB": three significant digits, powers of 1024.
+std::string format_bytes(size_t bytes);
+
+// "2GiB", "1.5 GB", "750MiB", "1048576".  B, kB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB
+// of 1024; K, M, G, T alone mean the latter.  Throws where the text is anything else, or 0.
+size_t parse_bytes(std::string_view text);
+
+// "350 us", "12.3 ms", "4.56 s", "3 min 20 s", "2 h 5 min".
+std::string format_seconds(double seconds);
+
+}  // namespace spool
