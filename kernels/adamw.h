@@ -26,8 +26,7 @@ struct AdamW {
   float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, decay = 0;
   Cost cost() const {
     return {12.0 * static_cast<double>(m.numel()),
-            bytes(parameter, grad) + 2 * bytes(m, v, master) +
-                (master ? 0.0 : bytes(parameter))};
+            bytes(parameter, grad) + 2 * bytes(m, v, master) + (master ? 0.0 : bytes(parameter))};
   }
 };
 

@@ -3,8 +3,9 @@
 // Causal multi-head attention over a packed tensor, without ever forming a T x T matrix: keys are
 // visited tile by tile under a running maximum (Milakov, Gimelshein 2018; Dao et al. 2022).
 //
-// qkv (B, T, (H + 2 Hkv) D) holds, for each token, H query heads, then Hkv key heads, then Hkv value
-// heads, of D numbers each; query head h reads key and value head h / (H / Hkv).  Per b and h:
+// qkv (B, T, (H + 2 Hkv) D) holds, for each token, H query heads, then Hkv key heads, then Hkv
+// value heads, of D numbers each; query head h reads key and value head h / (H / Hkv).  Per b and
+// h:
 //   s[i,j] = scale * sum_d q[i,d] k[j,d]     for j <= i
 //   lse[i] = log sum_j exp(s[i,j])           y[i,d] = sum_j exp(s[i,j] - lse[i]) v[j,d]
 // Backward, with p = exp(s - lse) and delta[i] = sum_d dy[i,d] y[i,d]:
@@ -36,8 +37,8 @@ struct AttentionForward {
 
 struct AttentionBackward {
   static constexpr const char* name = "attention_backward";
-  Grad dqkv;              // (B, T, (H + 2 Hkv) D)
-  View dy, qkv, y, lse;   // as in forward
+  Grad dqkv;             // (B, T, (H + 2 Hkv) D)
+  View dy, qkv, y, lse;  // as in forward
   Heads heads = {};
   double scale = 1;
   View workspace = {};

@@ -26,13 +26,13 @@ struct CrossEntropyOptions {
 
 struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
-  View logits;                 // (N, at least V); becomes its own gradient if `gradient`
-  View targets;                // i32 (N), each in [0, V) or ignore_index
-  View losses = {};            // (N), f32 (f64 where the logits are); absent: not wanted
+  View logits;       // (N, at least V); becomes its own gradient if `gradient`
+  View targets;      // i32 (N), each in [0, V) or ignore_index
+  View losses = {};  // (N), f32 (f64 where the logits are); absent: not wanted
   bool gradient = false;
-  View scale = {};             // (1), type of losses; absent: 1
-  View upstream = {};          // (1) or (N), type of losses; absent: 1
-  float upstream_known = 0;    // what of it has been accounted for already
+  View scale = {};           // (1), type of losses; absent: 1
+  View upstream = {};        // (1) or (N), type of losses; absent: 1
+  float upstream_known = 0;  // what of it has been accounted for already
   CrossEntropyOptions options = {};
   Cost cost() const {
     const double passes = gradient ? 3 : 1;

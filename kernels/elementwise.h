@@ -29,7 +29,7 @@ struct Add {
 
 struct Scale {
   static constexpr const char* name = "scale";
-  Grad out;      // type of a
+  Grad out;  // type of a
   View a;
   double factor = 1;
   View by = {};  // (1), f32, or f64 where a is

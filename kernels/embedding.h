@@ -11,9 +11,9 @@ namespace spool {
 
 struct EmbeddingForward {
   static constexpr const char* name = "embedding_forward";
-  View y;                  // (B, T, C)
-  View tokens, weight;     // i32 (B, T), each in [0, V); (V, C)
-  View positions = {};     // (at least T, C), or absent
+  View y;               // (B, T, C)
+  View tokens, weight;  // i32 (B, T), each in [0, V); (V, C)
+  View positions = {};  // (at least T, C), or absent
   int64_t first_position = 0;
   Cost cost() const { return {1.0 * static_cast<double>(y.numel()), 2 * bytes(y)}; }
 };
@@ -23,9 +23,11 @@ struct EmbeddingBackward {
   Grad dweight;     // (V, C), type of dy or f32; may be absent
   Grad dpositions;  // (at least T, C), likewise
   View dy, tokens;  // (B, T, C), i32 (B, T)
+  View workspace = {};
   Cost cost() const {
     return {2.0 * static_cast<double>(dy.numel()), bytes(dweight, dpositions, dy, dy)};
   }
+  size_t workspace_bytes(const Architecture&) const;
 };
 
 void run(const EmbeddingForward&, CpuStream&);

@@ -15,7 +15,7 @@ struct LayerNormForward {
   static constexpr const char* name = "layer_norm_forward";
   View y;                // (N, C)
   View mean, rstd;       // (N), f32 (f64 where x is)
-  View x, weight, bias;  // (N, C), (C), (C), of one type
+  View x, weight, bias;  // (N, C), (C), (C), of one type; bias may be absent: 0
   double eps = 1e-5;
   Cost cost() const {
     return {8.0 * static_cast<double>(x.numel()), bytes(y, mean, rstd, x, weight, bias),
@@ -25,10 +25,10 @@ struct LayerNormForward {
 
 struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
-  Grad dx;                     // (N, C), type of x
-  Grad dweight, dbias;         // (C), type of x or f32; each may be absent, and so may dx
-  View dy, x, weight;          // (N, C), (N, C), (C)
-  View mean, rstd;             // (N)
+  Grad dx;              // (N, C), type of x
+  Grad dweight, dbias;  // (C), type of x or f32; each may be absent, and so may dx
+  View dy, x, weight;   // (N, C), (N, C), (C)
+  View mean, rstd;      // (N)
   View workspace = {};
   Cost cost() const {
     return {14.0 * static_cast<double>(x.numel()), bytes(dx, dweight, dbias, dy, x, weight),

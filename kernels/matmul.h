@@ -20,8 +20,8 @@ struct Matmul {
   int64_t N() const { return c.view.shape().row(); }
   int64_t K() const { return a_transposed ? a.shape().rows() : a.shape().row(); }
   Cost cost() const {
-    const double products = static_cast<double>(M()) * static_cast<double>(N()) *
-                            static_cast<double>(K());
+    const double products =
+        static_cast<double>(M()) * static_cast<double>(N()) * static_cast<double>(K());
     return {2 * products, bytes(c, a, b, bias), a.dtype()};
   }
   size_t workspace_bytes(const Architecture&) const;

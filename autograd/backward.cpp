@@ -1,0 +1,221 @@
+// The way back along the tape: who is differentiated, what is unpacked or made again, and where
+// gradients go.
+
+#include <algorithm>
+
+#include "spool/autograd/tape.h"
+#include "spool/kernels/elementwise.h"
+
+namespace spool {
+
+void Tape::backward(const std::vector<Root>& roots) {
+  check(options_.recording, "backward: this tape does not record");
+  check(!spent_, "backward: this tape has gone backward before, and what it saved is gone");
+  spent_ = true;
+  try {
+    for (const Root& root : roots) {
+      check(&root.y.tape() == this, "backward: the root belongs to another tape");
+      Value& y = value(root.y.id());
+      check(!y.grad, "backward: a value is given as a root twice");
+      check(root.dy || y.spec.shape.numel() == 1, "backward: a gradient is needed for ", y.spec,
+            ", which has more than one element");
+      check(!root.dy || root.dy.spec() == y.spec, "backward: a gradient of ", root.dy.spec(),
+            " for ", y.spec);
+      y.grad = root.dy;
+      if (root.dy) continue;
+      y.grad_is_one = true;
+      y.grad = Tensor(y.spec, stream_, {.name = "root", .purpose = Purpose::gradient});
+      launch(Fill{.out = y.grad, .value = 1}, stream_);
+    }
+    walk();
+  } catch (...) {
+    forget();
+    throw;
+  }
+}
+
+void Tape::walk() {
+  for (auto id = static_cast<NodeId>(nodes_.size()); id-- > 0;) {
+    if (id > 0) {
+      for (ValueId v : node(id - 1).saves) {
+        if (value(v).saved) value(v).saved->prefetch();
+      }
+    }
+    differentiate(id);
+  }
+}
+
+void Tape::differentiate(NodeId id) {
+  Node& n = node(id);
+  if (std::ranges::any_of(n.outputs, [&](ValueId v) { return bool(value(v).grad); })) {
+    Backward backward(*this, n, id);
+    n.op->backward(backward);
+  }
+  for (ValueId v : n.saves) release(v);
+  if (std::exchange(n.held, false)) {
+    for (ValueId v : n.inputs) release(v);
+  }
+  for (ValueId v : n.outputs) value(v).grad = {};
+}
+
+const Tensor& Tape::fetch(ValueId id) {
+  Value& v = value(id);
+  if (v.parameter) return v.parameter->data;
+  if (v.live) return v.live;
+  if (!v.saved) {
+    replay(v.producer);
+    return v.live;
+  }
+  Tensor t = v.saved->unpack();
+  const char* made_by = node(v.producer).op->name();
+  check(bool(t), made_by, ": the hook's unpack() returned nothing for value ", id, ", ", v.spec);
+  check(t.spec() == v.spec && &t.stream() == &stream_, made_by, ": the hook's unpack() returned ",
+        t.spec(), " for value ", id, ", which was ", v.spec, " on the tape's own stream");
+  v.live = std::move(t);
+  return v.live;
+}
+
+// Runs the op again, as it ran in forward, for those of its outputs that backward still needs.
+void Tape::replay(NodeId id) {
+  Node& n = node(id);
+  Few<Tensor> in;
+  for (ValueId v : n.inputs) in.push_back(fetch(v));
+  const Few<Tensor> out = run(id, in);
+  for (size_t i = 0; i < out.size(); ++i) {
+    Value& v = value(n.outputs[i]);
+    if (v.uses > 0 && !v.saved && !v.live) v.live = out[i];
+  }
+  n.held = false;
+  for (ValueId v : n.inputs) release(v);
+}
+
+void Tape::release(ValueId id) {
+  Value& v = value(id);
+  if (--v.uses > 0) return;
+  v.live = {};
+  v.saved.reset();
+}
+
+void Tape::forget() {
+  for (Value& v : values_) {
+    v.saved.reset();
+    v.live = v.grad = {};
+  }
+}
+
+Grad Tape::parameter_gradient(Value& v) {
+  Parameter& p = *v.parameter;
+  const bool accumulate = bool(p.grad);
+  if (!accumulate) {
+    const bool several =
+        options_.micro_batches > 1 || v.contributions > 1 || forms_gradients_in_forward();
+    const DType type = several ? accumulator(v.spec.dtype) : v.spec.dtype;
+    p.grad = Tensor({v.spec.shape, type}, stream_, {.name = p.name, .purpose = Purpose::gradient});
+  }
+  return {p.grad, accumulate};
+}
+
+// Where the gradient of a value goes.  Whoever asks must write there.
+Grad Tape::gradient_of(ValueId id) {
+  Value& v = value(id);
+  if (!v.needs_grad) return {};
+  if (v.parameter) return parameter_gradient(v);
+  const Label label{.name = v.producer < 0 ? "input" : node(v.producer).op->name(),
+                    .purpose = Purpose::gradient};
+  const bool accumulate = bool(v.grad);
+  if (!accumulate) {
+    v.grad = Tensor(v.spec, stream_, label);
+  } else if (!v.grad.sole_owner()) {  // shared with another value, or the caller's: part ways
+    const Tensor own(v.spec, stream_, label);
+    launch(Add{.out = own, .a = v.grad}, stream_);
+    v.grad = own;
+  }
+  v.grad_is_one = false;
+  return {v.grad, accumulate};
+}
+
+// ------------------------------------------------------------ what forward() and backward() see
+
+int Forward::chunks() const { return node_.chunks; }
+int64_t Forward::first_row() const { return tape_.options_.first_row; }
+View Forward::loss_scale() const { return tape_.options_.loss_scale; }
+Stream& Forward::stream() { return tape_.stream_; }
+
+View Forward::random() const {
+  check(bool(tape_.options_.random), node_.op->name(),
+        " draws random numbers, and the tape was given none (TapeOptions::random)");
+  return tape_.options_.random;
+}
+
+Tensor Forward::scratch(const Spec& spec) {
+  return {spec, tape_.stream_, {.name = node_.op->name(), .purpose = Purpose::workspace}};
+}
+
+Grad Forward::grad_input(int i) {
+  check(tape_.forms_gradients_in_forward(), node_.op->name(),
+        ": a gradient was asked for in forward on a tape that was not promised a backward");
+  return tape_.gradient_of(node_.inputs[static_cast<size_t>(i)]);
+}
+
+int Backward::chunks() const { return node_.chunks; }
+int64_t Backward::first_row() const { return tape_.options_.first_row; }
+View Backward::random() const { return tape_.options_.random; }
+View Backward::loss_scale() const { return tape_.options_.loss_scale; }
+Stream& Backward::stream() { return tape_.stream_; }
+
+Tensor Backward::scratch(const Spec& spec) {
+  return {spec, tape_.stream_, {.name = node_.op->name(), .purpose = Purpose::workspace}};
+}
+
+bool Backward::needs_grad(int i) const {
+  return tape_.value(node_.inputs[static_cast<size_t>(i)]).needs_grad;
+}
+
+View Backward::saved_at(int i) {
+  const auto at = static_cast<size_t>(i);
+  return at < node_.saves.size() ? View(tape_.fetch(node_.saves[at])) : View();
+}
+
+View Backward::grad_output(int i) const {
+  const auto at = static_cast<size_t>(i);
+  return at < node_.outputs.size() ? View(tape_.value(node_.outputs[at]).grad) : View();
+}
+
+bool Backward::grad_output_is_one(int i) const {
+  return tape_.value(node_.outputs[static_cast<size_t>(i)]).grad_is_one;
+}
+
+Grad Backward::grad_input(int i) {
+  const auto at = static_cast<size_t>(i);
+  return at < node_.inputs.size() ? tape_.gradient_of(node_.inputs[at]) : Grad();
+}
+
+Grad Backward::grad_input_over(int input, int output) {
+  Value& x = tape_.value(node_.inputs[static_cast<size_t>(input)]);
+  const Tensor& dy = tape_.value(node_.outputs[static_cast<size_t>(output)]).grad;
+  if (x.parameter || !x.needs_grad || x.grad || !dy.sole_owner() || dy.spec() != x.spec) {
+    return grad_input(input);
+  }
+  x.grad = dy;
+  return {x.grad, false};
+}
+
+void Backward::receive(int input, const Tensor& gradient) {
+  Value& x = tape_.value(node_.inputs[static_cast<size_t>(input)]);
+  if (!x.needs_grad) return;
+  if (!x.parameter && !x.grad) {
+    x.grad = gradient;
+    return;
+  }
+  launch(Add{.out = grad_input(input), .a = gradient});
+}
+
+void Backward::pass(int input, int output) {
+  receive(input, tape_.value(node_.outputs[static_cast<size_t>(output)]).grad);
+}
+
+void Backward::pass_saved(int input, int saved) {
+  receive(input, tape_.fetch(node_.saves[static_cast<size_t>(saved)]));
+}
+
+}  // namespace spool

@@ -1,0 +1,60 @@
+#include "spool/kernels/embedding.h"
+
+#include "spool/autograd/ops.h"
+
+namespace spool {
+namespace {
+
+struct Embedding final : Op {
+  const char* name() const override { return "embedding"; }
+  const char* indices() const override { return "bT,VC,PC->bTC"; }
+
+  Specs infer(const Specs& in) const override {
+    const Spec &tokens = in[0], &weight = in[1];
+    check(tokens.dtype == DType::i32 && tokens.shape.rank() == 2,
+          "embedding: tokens must be i32 "
+          "(B, T), not ",
+          tokens);
+    check(weight.shape.rank() == 2, "embedding: a weight must be (V, C), not ", weight);
+    const int64_t B = tokens.shape[0], T = tokens.shape[1], C = weight.shape[1];
+    if (in.size() > 2) {
+      const Spec& positions = in[2];
+      check(
+          positions.shape.rank() == 2 && positions.shape[1] == C && positions.dtype == weight.dtype,
+          "embedding: positions of ", positions, " beside a weight of ", weight);
+      check(T <= positions.shape[0], "embedding: ", T,
+            " tokens in a row, and there are positions "
+            "for ",
+            positions.shape[0]);
+    }
+    return {{Shape{B, T, C}, weight.dtype}};
+  }
+
+  void forward(Forward& f) const override {
+    auto [tokens, weight, positions] = f.inputs<3>();
+    auto [y] = f.outputs<1>();
+    f.launch(EmbeddingForward{.y = y, .tokens = tokens, .weight = weight, .positions = positions});
+  }
+
+  Slots saves(const Needs&) const override { return {in(0)}; }
+
+  void backward(Backward& b) const override {
+    auto [tokens] = b.saved<1>();
+    auto [dy] = b.grad_outputs<1>();
+    const Grad dweight = b.grad_input(1), dpositions = b.grad_input(2);
+    b.launch(EmbeddingBackward{
+        .dweight = dweight, .dpositions = dpositions, .dy = dy, .tokens = tokens});
+  }
+};
+
+}  // namespace
+
+Var embedding(const Var& tokens, const Operand& weight) {
+  return apply<Embedding>(tokens.tape(), {tokens, weight});
+}
+
+Var embedding(const Var& tokens, const Operand& weight, const Operand& positions) {
+  return apply<Embedding>(tokens.tape(), {tokens, weight, positions});
+}
+
+}  // namespace spool

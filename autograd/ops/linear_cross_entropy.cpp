@@ -1,0 +1,150 @@
+#include <optional>
+
+#include "spool/autograd/ops.h"
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/matmul.h"
+#include "spool/kernels/reduce.h"
+
+namespace spool {
+namespace {
+
+View flat(const View& t) {
+  return {t.data(), {Shape{t.shape().rows(), t.shape().row()}, t.dtype()}};
+}
+
+View rows_of(const View& t) { return {t.data(), {Shape{t.numel()}, t.dtype()}}; }
+
+// The chunks of logits, as they come: computed, turned into losses or their gradient, and gone.
+template <class Pass>
+struct Chunks {
+  Pass& pass;
+  View x, weight, targets;  // (N, C), (V, C), (N)
+  View scale = {};
+  CrossEntropyOptions options = {};
+
+  // Where the results go, each as far as it is wanted.
+  struct Into {
+    View losses = {};
+    Grad dx = {}, dweight = {};
+    View upstream = {};
+    float upstream_known = 0;
+  };
+
+  void run(Into into) {
+    const int64_t N = x.shape()[0], V = weight.shape()[0];
+    for (const Range rows : split(N, pass.chunks())) {
+      const Tensor logits = pass.scratch({Shape{rows.size(), V}, x.dtype()});
+      pass.launch(Matmul{.c = logits, .a = x.slice(rows), .b = weight, .b_transposed = true});
+      const bool per_row = into.upstream && into.upstream.numel() == N && N > 1;
+      pass.launch(CrossEntropy{.logits = logits,
+                               .targets = targets.slice(rows),
+                               .losses = into.losses ? into.losses.slice(rows) : View(),
+                               .gradient = into.dx || into.dweight,
+                               .scale = scale,
+                               .upstream = per_row ? into.upstream.slice(rows) : into.upstream,
+                               .upstream_known = into.upstream_known,
+                               .options = options});
+      if (into.dx) pass.launch(Matmul{.c = into.dx.slice(rows), .a = logits, .b = weight});
+      if (!into.dweight) continue;
+      pass.launch(Matmul{.c = into.dweight, .a = logits, .b = x.slice(rows), .a_transposed = true});
+      into.dweight.accumulate = true;
+    }
+  }
+};
+
+// The gradient is formed in forward if `early`: of x as output 1, of the weight in its place.  It
+// is that of the loss itself.  Should backward come with another than 1, x's is scaled, and what
+// the weight's lacks is computed.
+struct LinearCrossEntropy final : Op {
+  LossOptions loss;
+  bool early;
+  LinearCrossEntropy(const LossOptions& l, bool e) : loss(l), early(e) {}
+
+  const char* name() const override { return "linear_cross_entropy"; }
+  const char* indices() const override {
+    if (loss.reduction == Reduction::none) return "nC,VC,n->n";
+    return early ? "nC,VC,n->,nC" : "nC,VC,n->";
+  }
+  bool replayable() const override { return !early; }
+
+  Specs infer(const Specs& in) const override {
+    const Spec &x = in[0], &weight = in[1], &targets = in[2];
+    const bool fits = weight.shape.rank() == 2 && weight.shape.row() == x.shape.row();
+    check(fits && weight.dtype == x.dtype, name(), ": ", x, " by ", weight);
+    check(targets.dtype == DType::i32 && targets.shape.numel() == x.shape.rows(), name(),
+          ": targets must be i32, one for each row of ", x, ", not ", targets);
+    check(loss.options.vocabulary <= weight.shape[0], name(), ": a vocabulary of ",
+          loss.options.vocabulary, " and a weight of ", weight);
+    const DType type = accumulator(x.dtype);
+    if (loss.reduction == Reduction::none) return {{targets.shape, type}};
+    const Spec sum{Shape{1}, type};
+    return early ? Specs{sum, x} : Specs{sum};
+  }
+
+  int64_t max_chunks(const Specs& in) const override {
+    return std::max<int64_t>(in[0].shape.rows(), 1);
+  }
+
+  void forward(Forward& f) const override {
+    auto [x, weight, targets] = f.inputs<3>();
+    auto [y, dx] = f.outputs<2>();
+    Tensor sum;
+    const View scale = scale_for(f, targets, sum);
+    Chunks<Forward> chunks{f, flat(x), weight, rows_of(targets), scale, loss.options};
+    if (loss.reduction == Reduction::none) return chunks.run({.losses = rows_of(y)});
+    const Tensor losses = f.scratch({Shape{x.shape().rows()}, y.dtype()});
+    if (early) {
+      chunks.run({.losses = losses, .dx = flat(dx), .dweight = f.grad_input(1)});
+    } else {
+      chunks.run({.losses = losses});
+    }
+    f.launch(SumAll{.out = y, .x = losses, .by = scale});
+  }
+
+  Slots saves(const Needs&) const override {
+    return early ? Slots{in(0), in(1), in(2), out(1)} : Slots{in(0), in(1), in(2)};
+  }
+
+  void backward(Backward& b) const override {
+    if (early && b.grad_output_is_one(0)) return b.pass_saved(0, 3);
+    auto [x, weight, targets, early_dx] = b.saved<4>();
+    auto [dloss] = b.grad_outputs<1>();
+    Tensor sum;
+    const View scale = scale_for(b, targets, sum);
+    Chunks<Backward> chunks{b, flat(x), weight, rows_of(targets), scale, loss.options};
+    const Grad dx = b.grad_input(0), dweight = b.grad_input(1);
+    if (early) {
+      if (dx) b.launch(Scale{.out = dx, .a = early_dx, .by = dloss});
+      return chunks.run({.dweight = dweight, .upstream = dloss, .upstream_known = 1});
+    }
+    chunks.run({.dx = dx ? Grad(flat(dx.view), dx.accumulate) : Grad(),
+                .dweight = dweight,
+                .upstream = rows_of(dloss)});
+  }
+
+ private:
+  template <class Pass>
+  View scale_for(Pass& pass, const View& targets, Tensor& memory) const {
+    if (loss.reduction != Reduction::mean) return {};
+    if (const View given = pass.loss_scale()) return given;
+    memory = pass.scratch({Shape{1}, accumulator_of(pass)});
+    pass.launch(CountTargets{
+        .scale = memory, .targets = targets, .ignore_index = loss.options.ignore_index});
+    return memory;
+  }
+
+  static DType accumulator_of(Forward& f) { return f.outputs<1>()[0].dtype(); }
+  static DType accumulator_of(Backward& b) { return b.grad_output(0).dtype(); }
+};
+
+}  // namespace
+
+Var linear_cross_entropy(const Var& x, const Operand& weight, const Var& targets,
+                         const LossOptions& loss) {
+  Tape& tape = x.tape();
+  const bool early = tape.forms_gradients_in_forward() && loss.reduction != Reduction::none &&
+                     (tape.needs_grad(x) || tape.needs_grad(weight));
+  return apply<LinearCrossEntropy>(tape, {x, weight, targets}, loss, early);
+}
+
+}  // namespace spool

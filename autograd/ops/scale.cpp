@@ -1,0 +1,33 @@
+#include "spool/autograd/ops.h"
+#include "spool/kernels/elementwise.h"
+
+namespace spool {
+namespace {
+
+struct ScaleOp final : Op {
+  double factor;
+  explicit ScaleOp(double by) : factor(by) {}
+
+  const char* name() const override { return "scale"; }
+  const char* indices() const override { return "nc->nc"; }
+  Specs infer(const Specs& in) const override { return {in[0]}; }
+
+  void forward(Forward& f) const override {
+    auto [x] = f.inputs<1>();
+    auto [y] = f.outputs<1>();
+    f.launch(Scale{.out = y, .a = x, .factor = factor});
+  }
+
+  Slots saves(const Needs&) const override { return {}; }
+
+  void backward(Backward& b) const override {
+    auto [dy] = b.grad_outputs<1>();
+    b.launch(Scale{.out = b.grad_input_over(0, 0), .a = dy, .factor = factor});
+  }
+};
+
+}  // namespace
+
+Var scale(const Var& x, double factor) { return apply<ScaleOp>(x.tape(), {x}, factor); }
+
+}  // namespace spool

@@ -1,0 +1,29 @@
+#include "spool/kernels/attention.h"
+
+namespace spool {
+namespace {
+
+constexpr double exponential = 20;  // operations in one
+
+// Triples of a query, a key it sees, and a head.
+double pairs(const View& lse) {
+  const auto T = static_cast<double>(lse.shape().row()), all = static_cast<double>(lse.numel());
+  return all * (T + 1) / 2;
+}
+
+double head_size(const View& y, const Heads& heads) {
+  return static_cast<double>(y.shape().row() / heads.query);
+}
+
+}  // namespace
+
+Cost AttentionForward::cost() const {
+  return {pairs(lse) * (4 * head_size(y, heads) + exponential), bytes(y, lse, qkv), qkv.dtype()};
+}
+
+Cost AttentionBackward::cost() const {
+  return {pairs(lse) * (10 * head_size(y, heads) + exponential), bytes(dqkv, dy, qkv, y, lse),
+          qkv.dtype()};
+}
+
+}  // namespace spool

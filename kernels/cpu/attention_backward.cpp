@@ -1,0 +1,260 @@
+// Backward.  A piece is a tile of keys of one key head, which meets all queries that see it; it
+// owns its dk and dv.  The parts of dq that the pieces of a head find are added up in f32 in order
+// of their keys: each tile of queries has a turn, the number of key tiles that have been added.
+
+#include <atomic>
+
+#include "spool/kernels/attention.h"
+#include "spool/kernels/cpu/attention_tiles.h"
+#include "spool/kernels/cpu/loops.h"
+
+namespace spool {
+namespace cpu {
+namespace {
+
+// What the pieces share.
+template <class S>
+struct BackwardShared {
+  S* delta;       // (B, H, T): sum_d dy y
+  S* dqueries;    // (B, H, T, D) where dqkv cannot hold sums, else null
+  int32_t* turn;  // (B, H, tiles)
+
+  BackwardShared(Carver& c, const AttentionExtents& e, bool separate)
+      : delta(c.take<S>(e.B * e.H * e.T)),
+        dqueries(separate ? c.take<S>(e.B * e.H * e.T * e.D) : nullptr),
+        turn(c.take<int32_t>(e.B * e.H * e.tiles())) {}
+};
+
+template <class S>
+struct BackwardLane {
+  Tile<S> keys_transposed, values_transposed;           // (D, tile of keys)
+  Tile<S> keys, queries, dy, dqueries, dkeys, dvalues;  // (tile, D); queries times scale
+  Tile<S> scores, dscores;                              // (tile of queries, tile of keys)
+
+  BackwardLane(Carver& c, int64_t D)
+      : keys_transposed(c.tile<S>(D, tile_rows)),
+        values_transposed(c.tile<S>(D, tile_rows)),
+        keys(c.tile<S>(tile_rows, D)),
+        queries(c.tile<S>(tile_rows, D)),
+        dy(c.tile<S>(tile_rows, D)),
+        dqueries(c.tile<S>(tile_rows, D)),
+        dkeys(c.tile<S>(tile_rows, D)),
+        dvalues(c.tile<S>(tile_rows, D)),
+        scores(c.tile<S>(tile_rows, tile_rows)),
+        dscores(c.tile<S>(tile_rows, tile_rows)) {}
+};
+
+// T is the type of the values, G of the gradients.
+template <class T, class G>
+class BackwardPiece {
+  using S = accumulator_t<T>;
+  static constexpr int64_t lanes = Vector<S>::lanes;
+  static constexpr bool separate = !std::is_same_v<G, S>;
+
+ public:
+  BackwardPiece(const AttentionBackward& kernel, const AttentionExtents& extents,
+                const BackwardShared<S>& shared, const BackwardLane<S>& lane, int64_t b,
+                int64_t head, int64_t tile)
+      : kernel_(kernel),
+        extents_(extents),
+        shared_(shared),
+        lane_(lane),
+        b_(b),
+        head_(head),
+        tile_(tile),
+        keys_(range_of(tile)) {}
+
+  void run() {
+    const HeadRows<const T> k(kernel_.qkv, b_, extents_.key(head_), D());
+    const HeadRows<const T> v(kernel_.qkv, b_, extents_.value(head_), D());
+    pack(lane_.keys, v, keys_, D());
+    transpose(lane_.values_transposed, lane_.keys, keys_.size(), D());
+    pack(lane_.keys, k, keys_, D());
+    transpose(lane_.keys_transposed, lane_.keys, keys_.size(), D());
+    fill(lane_.dkeys, keys_.size(), S(0));
+    fill(lane_.dvalues, keys_.size(), S(0));
+    for (int64_t g = 0; g < extents_.group(); ++g) {
+      for (int64_t i = extents_.tiles() - 1; i >= tile_; --i) {
+        attend(head_ * extents_.group() + g, i);
+      }
+    }
+    write(lane_.dkeys, extents_.key(head_));
+    write(lane_.dvalues, extents_.value(head_));
+  }
+
+ private:
+  int64_t D() const { return extents_.D; }
+  Range range_of(int64_t tile) const {
+    return {tile * tile_rows, std::min((tile + 1) * tile_rows, extents_.T)};
+  }
+
+  // Head h's queries of a tile: on the diagonal query i sees keys 0 to i, later it sees all.
+  void attend(int64_t h, int64_t tile) {
+    const Range queries = range_of(tile);
+    const bool diagonal = tile == tile_;
+    pack(lane_.queries, HeadRows<const T>(kernel_.qkv, b_, h, D()), queries, D(),
+         static_cast<S>(kernel_.scale));
+    pack(lane_.dy, HeadRows<const T>(kernel_.dy, b_, h, D()), queries, D());
+    const auto seen = [&](int64_t i) {
+      return diagonal ? std::min(i + block_rows, keys_.size()) : keys_.size();
+    };
+    const auto scores = [&](int64_t i) {
+      return BlockPart{{0, D()}, {0, round_up(seen(i), lanes)}};
+    };
+    multiply<S>({lane_.scores, as_is(lane_.queries), lane_.keys_transposed, queries.size()},
+                scores);
+    multiply<S>({lane_.dscores, as_is(lane_.dy), lane_.values_transposed, queries.size()}, scores);
+    differentiate(h, queries, diagonal);
+    const auto over_queries = [&](int64_t j) {
+      return BlockPart{{diagonal ? j : 0, queries.size()}, {0, lane_.keys.row}};
+    };
+    multiply<S>({lane_.dvalues, transposed(lane_.scores), lane_.dy, keys_.size(), true},
+                over_queries);
+    multiply<S>({lane_.dkeys, transposed(lane_.dscores), lane_.queries, keys_.size(), true},
+                over_queries);
+    multiply<S>({lane_.dqueries, as_is(lane_.dscores), lane_.keys, queries.size()}, [&](int64_t i) {
+      return BlockPart{{0, seen(i)}, {0, lane_.keys.row}};
+    });
+    add_dqueries(h, tile);
+  }
+
+  // Scores to p, and dp to ds; zeros where a query does not see a key.
+  void differentiate(int64_t h, Range queries, bool diagonal) {
+    const int64_t row = (b_ * extents_.H + h) * extents_.T + queries.begin;
+    const S *lse = kernel_.lse.as<S>() + row, *delta = shared_.delta + row;
+    for (int64_t i = 0; i < queries.size(); ++i) {
+      S* s = lane_.scores.data + i * lane_.scores.row;
+      S* ds = lane_.dscores.data + i * lane_.dscores.row;
+      const int64_t seen = diagonal ? std::min(i + 1, keys_.size()) : keys_.size();
+      const int64_t width = round_up(seen, lanes);
+      const S log_sum = lse[i], mean = delta[i];
+#pragma omp simd
+      for (int64_t j = 0; j < width; ++j) {
+        s[j] = exp(s[j] - log_sum);
+        ds[j] = s[j] * (ds[j] - mean);
+      }
+      const int64_t end = std::min(width + lanes, lane_.scores.row);
+      std::fill(s + seen, s + end, S(0));
+      std::fill(ds + seen, ds + end, S(0));
+    }
+  }
+
+  void add_dqueries(int64_t h, int64_t tile) {
+    std::atomic_ref<int32_t> turn(shared_.turn[(b_ * extents_.H + h) * extents_.tiles() + tile]);
+    for (int32_t now = turn.load(); now != tile_; now = turn.load()) turn.wait(now);
+    const Range queries = range_of(tile);
+    for (int64_t t = queries.begin; t < queries.end; ++t) {
+      add_dquery(h, t, lane_.dqueries.data + (t - queries.begin) * lane_.dqueries.row);
+    }
+    turn.store(static_cast<int32_t>(tile_) + 1);
+    turn.notify_all();
+  }
+
+  void add_dquery(int64_t h, int64_t t, const S* part) {
+    const auto scale = static_cast<S>(kernel_.scale);
+    const bool first = tile_ == 0, last = tile_ == t / tile_rows;
+    G* const dq = HeadRows<G>(kernel_.dqkv.view, b_, h, D()).at(t);
+    if constexpr (separate) {
+      S* const sum = shared_.dqueries + ((b_ * extents_.H + h) * extents_.T + t) * D();
+      put(Row<S>{sum, !first}, part, scale);
+      if (last) put(Row<G>{dq, kernel_.dqkv.accumulate}, sum, S(1));
+    } else {
+      put(Row<G>{dq, !first || kernel_.dqkv.accumulate}, part, scale);
+    }
+  }
+
+  void write(const Tile<S>& from, int64_t head) {
+    const HeadRows<G> to(kernel_.dqkv.view, b_, head, D());
+    for (int64_t j = 0; j < keys_.size(); ++j) {
+      put(Row<G>{to.at(keys_.begin + j), kernel_.dqkv.accumulate}, from.data + j * from.row, S(1));
+    }
+  }
+
+  template <class Out>
+  struct Row {
+    Out* data;
+    bool accumulate;
+  };
+  template <class Out>
+  void put(const Row<Out>& to, const S* from, S factor) const {
+    Out* const out = to.data;
+#pragma omp simd
+    for (int64_t d = 0; d < D(); ++d) {
+      const S before = to.accumulate ? static_cast<S>(out[d]) : S(0);
+      out[d] = static_cast<Out>(before + factor * from[d]);
+    }
+  }
+
+  const AttentionBackward& kernel_;
+  const AttentionExtents& extents_;
+  const BackwardShared<S>& shared_;
+  const BackwardLane<S>& lane_;
+  int64_t b_, head_, tile_;
+  Range keys_;
+};
+
+// delta[b,h,t] = sum_d dy[b,t,h,d] y[b,t,h,d]
+template <class T>
+void find_delta(const AttentionBackward& k, const AttentionExtents& e, accumulator_t<T>* delta,
+                CpuStream& stream) {
+  using S = accumulator_t<T>;
+  stream.parallel_for(e.B * e.T, piece_rows(e.H * e.D), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      for (int64_t h = 0; h < e.H; ++h) {
+        const T* y = k.y.as<T>() + (row * e.H + h) * e.D;
+        const T* dy = k.dy.as<T>() + (row * e.H + h) * e.D;
+        const auto term = [=](int64_t d) { return static_cast<S>(dy[d]) * static_cast<S>(y[d]); };
+        delta[(row / e.T * e.H + h) * e.T + row % e.T] = sum<S>(e.D, term);
+      }
+    }
+  });
+}
+
+template <class T, class G>
+void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStream& stream) {
+  using S = accumulator_t<T>;
+  Carver memory(k.workspace.data());
+  const BackwardShared<S> shared(memory, e, !std::is_same_v<G, S>);
+  std::byte* const lanes = k.workspace.data() + memory.used();
+  Carver lane_memory;
+  BackwardLane<S>(lane_memory, e.D);
+  find_delta<T>(k, e, shared.delta, stream);
+  std::fill(shared.turn, shared.turn + e.B * e.H * e.tiles(), 0);
+  // Pieces are begun in order, so that the one whose turn it is has been: those with the most
+  // queries, which are also those with the earliest keys, go first.
+  std::atomic<int64_t> next = 0;
+  const int64_t heads = e.B * e.Hkv;
+  stream.parallel_for(heads * e.tiles(), 1, [&](int64_t, int64_t, int number) {
+    const int64_t piece = next++, head = piece % heads;
+    Carver own(lanes + lane_memory.used() * static_cast<size_t>(number));
+    const BackwardLane<S> lane(own, e.D);
+    BackwardPiece<T, G>(k, e, shared, lane, head / e.Hkv, head % e.Hkv, piece / heads).run();
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+size_t AttentionBackward::workspace_bytes(const Architecture& architecture) const {
+  if (!dqkv) return 0;
+  const cpu::AttentionExtents e(qkv, y, heads);
+  cpu::Carver shared, lane;
+  cpu::dispatch(qkv.dtype(), [&](auto x) {
+    using S = cpu::accumulator_t<decltype(x)>;
+    cpu::BackwardShared<S>(shared, e, dqkv.view.dtype() != dtype_of<S>());
+    cpu::BackwardLane<S>(lane, e.D);
+  });
+  return shared.used() + lane.used() * static_cast<size_t>(architecture.threads);
+}
+
+void run(const AttentionBackward& k, CpuStream& stream) {
+  if (!k.dqkv) return;
+  const cpu::AttentionExtents e(k.qkv, k.y, k.heads);
+  cpu::dispatch(k.qkv.dtype(), [&](auto x) {
+    using T = decltype(x);
+    cpu::dispatch_gradient<T>(k.dqkv.view.dtype(),
+                              [&](auto g) { cpu::run_backward<T, decltype(g)>(k, e, stream); });
+  });
+}
+
+}  // namespace spool

@@ -1,0 +1,102 @@
+#pragma once
+
+// What attention forward and backward share on the cpu: where a head lies in a packed tensor, tiles
+// of it in the accumulator type, and the cutting up of a workspace.
+
+#include <algorithm>
+#include <cstddef>
+
+#include "spool/kernels/attention.h"
+#include "spool/kernels/cpu/scalar.h"
+#include "spool/kernels/cpu/tile_matmul.h"
+
+namespace spool::cpu {
+
+// Queries or keys in a tile: whole blocks, whole vectors, and few enough that the tiles of a lane
+// stay in its second-level cache.
+constexpr int64_t tile_rows = 96;
+static_assert(tile_rows % block_rows == 0 && tile_rows % Vector<float>::lanes == 0);
+
+struct AttentionExtents {
+  int64_t B = 0, T = 0, H = 0, Hkv = 0, D = 0;
+
+  AttentionExtents(const View& qkv, const View& y, Heads heads)
+      : B(qkv.shape()[0]), T(qkv.shape()[1]), H(heads.query), Hkv(heads.key) {
+    check(H > 0 && Hkv > 0 && H % Hkv == 0, "attention: ", H, " query heads for ", Hkv,
+          " key heads");
+    D = y.shape().row() / H;
+    check(qkv.shape() == Shape{B, T, (H + 2 * Hkv) * D} && y.shape() == Shape{B, T, H * D},
+          "attention: ", qkv.shape(), " of ", H, " and ", Hkv, " heads to ", y.shape());
+  }
+  int64_t group() const { return H / Hkv; }
+  int64_t tiles() const { return (T + tile_rows - 1) / tile_rows; }
+  int64_t key(int64_t h) const { return H + h; }  // its place among all heads of a token
+  int64_t value(int64_t h) const { return H + Hkv + h; }
+};
+
+// One head of one sequence, within a tensor (B, T, heads D).
+template <class T>
+struct HeadRows {
+  T* data = nullptr;
+  int64_t row = 0;
+
+  HeadRows(const View& t, int64_t b, int64_t head, int64_t D)
+      : data(t.as<T>() + b * t.shape()[1] * t.shape().row() + head * D), row(t.shape().row()) {}
+  T* at(int64_t t) const { return data + t * row; }
+};
+
+// Hands out a workspace in aligned pieces; without one it only counts.
+class Carver {
+ public:
+  explicit Carver(std::byte* base = nullptr) : base_(base) {}
+  template <class S>
+  S* take(int64_t n) {
+    std::byte* const at = base_ ? base_ + used_ : nullptr;
+    used_ += static_cast<size_t>(round_up(n * static_cast<int64_t>(sizeof(S)), 64));
+    return reinterpret_cast<S*>(at);
+  }
+  template <class S>
+  Tile<S> tile(int64_t rows, int64_t columns) {
+    const int64_t row = round_up(columns, Vector<S>::lanes);
+    return {take<S>(round_up(rows, block_rows) * row), row};
+  }
+  size_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  size_t used_ = 0;
+};
+
+template <class S>
+void fill(const Tile<S>& t, int64_t rows, S value) {
+  std::fill(t.data, t.data + rows * t.row, value);
+}
+
+// to[r,d] = factor * from[r,d], and zeros from D on.
+template <class S, class T>
+void pack(const Tile<S>& to, const HeadRows<const T>& from, Range rows, int64_t D, S factor = 1) {
+  for (int64_t r = 0; r < rows.size(); ++r) {
+    const T* in = from.at(rows.begin + r);
+    S* out = to.data + r * to.row;
+#pragma omp simd
+    for (int64_t d = 0; d < D; ++d) out[d] = factor * static_cast<S>(in[d]);
+    std::fill(out + D, out + to.row, S(0));
+  }
+}
+
+// to[d,r] = from[r,d], and zeros up to a whole vector of rows.
+template <class S>
+void transpose(const Tile<S>& to, const Tile<S>& from, int64_t rows, int64_t D) {
+  constexpr int64_t lanes = Vector<S>::lanes;
+  for (int64_t begin = 0; begin < rows; begin += lanes) {
+    const int64_t n = std::min(lanes, rows - begin);
+    for (int64_t d = 0; d < D; ++d) {
+      S* out = to.data + d * to.row + begin;
+      const S* in = from.data + begin * from.row + d;
+      for (int64_t r = 0; r < n; ++r) out[r] = in[r * from.row];
+      for (int64_t r = n; r < lanes; ++r) out[r] = 0;
+    }
+  }
+}
+
+}  // namespace spool::cpu

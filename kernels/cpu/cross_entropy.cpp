@@ -1,0 +1,161 @@
+#include "spool/kernels/cross_entropy.h"
+
+#include <limits>
+
+#include "spool/kernels/cpu/loops.h"
+
+namespace spool {
+namespace {
+
+// Options, in the type that is computed in.
+template <class A>
+struct Options {
+  A smoothing, z_loss, cap, inverse_cap;
+
+  explicit Options(const CrossEntropyOptions& o)
+      : smoothing(static_cast<A>(o.label_smoothing)),
+        z_loss(static_cast<A>(o.z_loss)),
+        cap(static_cast<A>(o.soft_cap)),
+        inverse_cap(1 / static_cast<A>(o.soft_cap)) {}
+};
+
+// One row of V logits.
+template <class T, bool capped>
+struct Row {
+  using A = cpu::accumulator_t<T>;
+  // Exponentials may stay in the row where they are not rounded and z is not needed again.
+  static constexpr bool keeps = !capped && !std::is_same_v<T, bf16>;
+
+  T* logits;
+  int64_t V;
+  Options<A> options;
+  // Of the row, once sum_up() has run.
+  A maximum = 0, target = 0, sum = 0, total = 0;  // of z, z of the target, sum exp(z - max), sum z
+
+  A squashed(int64_t v) const { return cpu::tanh(A(logits[v]) * options.inverse_cap); }
+  A z(int64_t v) const {
+    if constexpr (capped) return options.cap * squashed(v);
+    return A(logits[v]);
+  }
+  A log_sum() const { return maximum + std::log(sum); }
+
+  void sum_up(int64_t y, bool keep);
+  A loss() const;
+  void differentiate(int64_t y, A g);
+};
+
+// The maximum of x, lanes side by side: one alone would wait for the latency of each comparison.
+template <class A, class T>
+A largest(const T* x, int64_t n) {
+  constexpr int64_t lanes = 64;
+  A most[lanes];
+  std::fill_n(most, lanes, -std::numeric_limits<A>::infinity());
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+#pragma omp simd
+    for (int64_t j = 0; j < lanes; ++j) most[j] = std::max(most[j], A(x[i + j]));
+  }
+  A result = -std::numeric_limits<A>::infinity();
+  for (; i < n; ++i) result = std::max(result, A(x[i]));
+  for (const A m : most) result = std::max(result, m);
+  return result;
+}
+
+template <class T, bool capped>
+void Row<T, capped>::sum_up(int64_t y, bool keep) {
+  target = z(y);
+  maximum = largest<A>(logits, V);
+  if constexpr (capped) maximum = options.cap * cpu::tanh(maximum * options.inverse_cap);
+  const Row row = *this;
+  if (options.smoothing != 0) total = cpu::sum<A>(V, [=](int64_t v) { return row.z(v); });
+  if constexpr (keeps) {
+    if (keep) {
+      sum = cpu::sum<A>(
+          V, [=](int64_t v) { return row.logits[v] = cpu::exp(row.logits[v] - row.maximum); });
+      return;
+    }
+  }
+  sum = cpu::sum<A>(V, [=](int64_t v) { return cpu::exp(row.z(v) - row.maximum); });
+}
+
+template <class T, bool capped>
+cpu::accumulator_t<T> Row<T, capped>::loss() const {
+  const A e = options.smoothing, lse = log_sum();
+  // lse - z[y], without the digits that lse has lost to the maximum
+  const A to_target = std::log(sum) - (target - maximum);
+  const A to_mean = e != 0 ? lse - total / static_cast<A>(V) : A{0};
+  return (1 - e) * to_target + e * to_mean + options.z_loss * lse * lse;
+}
+
+template <class T, bool capped>
+void Row<T, capped>::differentiate(int64_t y, A g) {
+  const A e = options.smoothing, one = (1 - e) * g, spread = e / static_cast<A>(V) * g;
+  const A factor = g * (1 + 2 * options.z_loss * log_sum()) / sum;
+  const Row row = *this;
+  const auto exponential = [=](int64_t v) {
+    if constexpr (keeps) return row.logits[v];
+    return cpu::exp(row.z(v) - row.maximum);
+  };
+  const auto slope = [=](int64_t v) {
+    if constexpr (!capped) return A{1};
+    const A t = row.squashed(v);
+    return 1 - t * t;
+  };
+  const A at_target = (exponential(y) * factor - one - spread) * slope(y);
+  cpu::put_all(V, cpu::Sink<T, false>{logits},
+               [=](int64_t v) { return (exponential(v) * factor - spread) * slope(v); });
+  logits[y] = static_cast<T>(at_target);
+}
+
+template <class T, bool capped>
+void cross_entropy(const CrossEntropy& k, int64_t n, int64_t columns, int64_t V) {
+  using A = cpu::accumulator_t<T>;
+  T* logits = k.logits.as<T>() + n * columns;
+  const int32_t y = k.targets.as<int32_t>()[n];
+  const bool ignored = y == k.options.ignore_index;
+  check(ignored || (y >= 0 && y < V), "cross_entropy: target ", y, " at position ", n,
+        " is not in [0, ", V, "), the vocabulary, nor ", k.options.ignore_index,
+        ", which is ignored");
+  const A scale = k.scale ? *k.scale.as<A>() : A{1};
+  const A upstream = k.upstream ? k.upstream.as<A>()[k.upstream.numel() > 1 ? n : 0] : A{1};
+  const A g = scale * (upstream - static_cast<A>(k.upstream_known));
+  const bool differentiate = k.gradient && !ignored && g != 0;
+
+  Row<T, capped> row{logits, V, Options<A>(k.options)};
+  if (!ignored && (k.losses || differentiate)) row.sum_up(y, differentiate);
+  if (k.losses) k.losses.as<A>()[n] = ignored ? A{0} : row.loss();
+  if (differentiate) row.differentiate(y, g);
+  if (k.gradient) std::fill(logits + (differentiate ? V : 0), logits + columns, T(0));
+}
+
+}  // namespace
+
+void run(const CrossEntropy& k, CpuStream& stream) {
+  const int64_t N = k.targets.numel(), columns = k.logits.shape().row();
+  const int64_t V = k.options.vocabulary > 0 ? k.options.vocabulary : columns;
+  check(V <= columns, "cross_entropy: a vocabulary of ", V, " in ", columns, " columns");
+  cpu::dispatch(k.logits.dtype(), [&](auto scalar) {
+    using T = decltype(scalar);
+    stream.parallel_for(N, cpu::piece_rows(columns), [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        if (k.options.soft_cap > 0) {
+          cross_entropy<T, true>(k, n, columns, V);
+        } else {
+          cross_entropy<T, false>(k, n, columns, V);
+        }
+      }
+    });
+  });
+}
+
+void run(const CountTargets& k, CpuStream&) {
+  const int32_t* targets = k.targets.as<int32_t>();
+  const int32_t ignored = k.ignore_index;
+  const auto count = cpu::sum<int64_t>(k.targets.numel(),
+                                       [=](int64_t n) { return int64_t{targets[n] != ignored}; });
+  const double scale = 1.0 / static_cast<double>(std::max<int64_t>(1, count));
+  cpu::dispatch(k.scale.dtype(),
+                [&](auto scalar) { cpu::plain<decltype(scalar)>(k.scale).put(0, scale); });
+}
+
+}  // namespace spool

@@ -1,0 +1,120 @@
+#include "spool/kernels/embedding.h"
+
+#include <limits>
+
+#include "spool/kernels/cpu/loops.h"
+
+namespace spool {
+namespace {
+
+void check_token(int32_t token, int64_t place, int64_t V) {
+  check(token >= 0 && token < V, "embedding: token ", token, " at position ", place,
+        " is not in [0, ", V, "), the vocabulary");
+}
+
+// Where each token of the vocabulary stands, in order: first[v], then next[first[v]] and so on;
+// none is -1.
+struct Places {
+  static constexpr int32_t none = -1;
+  int32_t *first, *next;  // (V), (N)
+
+  Places(const View& tokens, int64_t V, const View& workspace)
+      : first(workspace.as<int32_t>()), next(first + V) {
+    const int64_t N = tokens.numel();
+    check(N < std::numeric_limits<int32_t>::max(), "embedding: ", N, " tokens at a time");
+    std::fill_n(first, V, none);
+    for (int64_t n = N - 1; n >= 0; --n) {
+      const int32_t token = tokens.as<int32_t>()[n];
+      check_token(token, n, V);
+      next[n] = first[token];
+      first[token] = static_cast<int32_t>(n);
+    }
+  }
+};
+
+// out[c] (+)= sum of dy[n,c] over n = first, next(first), ... while n >= 0.
+template <class T, class Next, class Out>
+void sum_rows(const T* dy, int64_t C, int64_t first, const Next& next, const Out& out) {
+  using A = cpu::accumulator_t<T>;
+  constexpr int64_t block = 512;
+  if (first < 0 && Out::accumulates) return;
+  A sum[block];
+  for (int64_t begin = 0; begin < C; begin += block) {
+    const int64_t width = std::min(block, C - begin);
+    std::fill_n(sum, width, A{0});
+    const A* total = sum;
+    for (int64_t n = first; n >= 0; n = next(n)) {
+      const T* row = dy + n * C + begin;
+      cpu::put_all(width, cpu::Sink<A, true>{sum}, [=](int64_t c) { return A(row[c]); });
+    }
+    cpu::put_all(width, out.at(begin), [=](int64_t c) { return total[c]; });
+  }
+}
+
+template <class T>
+void backward_weight(const EmbeddingBackward& k, CpuStream& stream) {
+  const int64_t V = k.dweight.view.shape().rows(), C = k.dy.shape().row();
+  const Places places(k.tokens, V, k.workspace);
+  const auto next = [=](int64_t n) { return int64_t{places.next[n]}; };
+  cpu::dispatch_sink<T>(k.dweight, [&](auto dweight) {
+    stream.parallel_for(V, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
+      for (int64_t v = begin; v < end; ++v) {
+        sum_rows(k.dy.as<T>(), C, places.first[v], next, dweight.at(v * C));
+      }
+    });
+  });
+}
+
+template <class T>
+void backward_positions(const EmbeddingBackward& k, CpuStream& stream) {
+  const int64_t rows = k.dpositions.view.shape().rows(), C = k.dy.shape().row();
+  const int64_t N = k.tokens.numel(), sequence = k.tokens.shape().row();
+  const auto next = [=](int64_t n) { return n + sequence < N ? n + sequence : -1; };
+  cpu::dispatch_sink<T>(k.dpositions, [&](auto dpositions) {
+    stream.parallel_for(rows, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        sum_rows(k.dy.as<T>(), C, t < std::min(sequence, N) ? t : -1, next, dpositions.at(t * C));
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void run(const EmbeddingForward& k, CpuStream& stream) {
+  const int64_t N = k.tokens.numel(), sequence = k.tokens.shape().row();
+  const int64_t C = k.y.shape().row(), V = k.weight.shape().rows();
+  cpu::dispatch(k.y.dtype(), [&](auto scalar) {
+    using T = decltype(scalar);
+    using A = cpu::accumulator_t<T>;
+    const auto y = cpu::plain<T>(k.y);
+    stream.parallel_for(N, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        const int32_t token = k.tokens.as<int32_t>()[n];
+        check_token(token, n, V);
+        const T* weight = k.weight.as<T>() + token * C;
+        const T* position = k.positions.as<T>() + (k.first_position + n % sequence) * C;
+        if (k.positions) {
+          cpu::put_all(C, y.at(n * C), [=](int64_t c) { return A(weight[c]) + A(position[c]); });
+        } else {
+          std::copy_n(weight, C, y.to + n * C);
+        }
+      }
+    });
+  });
+}
+
+size_t EmbeddingBackward::workspace_bytes(const Architecture&) const {
+  if (!dweight) return 0;
+  return static_cast<size_t>(dweight.view.shape().rows() + tokens.numel()) * sizeof(int32_t);
+}
+
+void run(const EmbeddingBackward& k, CpuStream& stream) {
+  cpu::dispatch(k.dy.dtype(), [&](auto scalar) {
+    using T = decltype(scalar);
+    if (k.dweight) backward_weight<T>(k, stream);
+    if (k.dpositions) backward_positions<T>(k, stream);
+  });
+}
+
+}  // namespace spool

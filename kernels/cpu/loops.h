@@ -1,0 +1,104 @@
+#pragma once
+
+// The loops of the cpu kernels.  A loop is cut into pieces by its extents alone, so that results do
+// not depend on the number of threads; what fits into one piece wakes no other thread.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "spool/kernels/cpu/scalar.h"
+#include "spool/kernels/launch.h"
+
+namespace spool::cpu {
+
+// Elements of a piece: some microseconds of work.
+constexpr int64_t piece_elements = 16384;
+
+// Rows of C elements that make a piece.
+inline int64_t piece_rows(int64_t C) {
+  return std::max<int64_t>(1, piece_elements / std::max<int64_t>(1, C));
+}
+
+// Where results of type G go: set, or added to what is there.
+template <class G, bool add>
+struct Sink {
+  static constexpr bool accumulates = add;
+  G* to;
+
+  template <class A>
+  void put(int64_t i, A value) const {
+    if constexpr (add) value += static_cast<A>(to[i]);
+    to[i] = static_cast<G>(value);
+  }
+  Sink at(int64_t offset) const { return {to + offset}; }
+};
+
+template <class T>
+Sink<T, false> plain(const View& v) {
+  return {v.as<T>()};
+}
+
+// Calls f with the Sink of a gradient of values of type T.
+template <class T, class F>
+void dispatch_sink(const Grad& g, F&& f) {
+  dispatch_gradient<T>(g.view.dtype(), [&](auto scalar) {
+    using G = decltype(scalar);
+    if (g.accumulate) return f(Sink<G, true>{g.view.as<G>()});
+    f(Sink<G, false>{g.view.as<G>()});
+  });
+}
+
+// out[i] (+)= f(i) for i in [0, n), on this thread.
+template <class Out, class F>
+void put_all(int64_t n, Out out, F f) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out.put(i, f(i));
+}
+
+// Likewise, shared.
+template <class Out, class F>
+void map(CpuStream& stream, int64_t n, const Out& out, const F& f) {
+  stream.parallel_for(n, piece_elements, [&](int64_t begin, int64_t end) {
+    // Copies, so that the compiler sees that no store changes them.
+    const Out to = out;
+    const F value = f;
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) to.put(i, value(i));
+  });
+}
+
+// The sum of f(i) for i in [0, n), on this thread.
+template <class A, class F>
+A sum(int64_t n, F f) {
+  A total = 0;
+#pragma omp simd reduction(+ : total)
+  for (int64_t i = 0; i < n; ++i) total += f(i);
+  return total;
+}
+
+// How the sum over N rows of C columns is shared: pieces of rows, each with a partial sum of its
+// own; these are then added up in order.
+struct RowPieces {
+  static constexpr int64_t most = 32;
+  int64_t rows = 1, count = 0;
+
+  RowPieces(int64_t N, int64_t C)
+      : rows(std::max((N + most - 1) / most, piece_rows(C))), count((N + rows - 1) / rows) {}
+};
+
+// out[c] (+)= sum over the pieces of partials[piece * stride + c]; uses up the first piece.
+template <class A, class Out>
+void add_pieces(CpuStream& stream, A* partials, int64_t stride, int64_t count, int64_t C,
+                const Out& out) {
+  const int64_t grain = piece_rows(count);
+  stream.parallel_for(C, std::max<int64_t>(grain, 64), [&](int64_t begin, int64_t end) {
+    const Sink<A, true> total{partials + begin};
+    for (int64_t piece = 1; piece < count; ++piece) {
+      const A* partial = total.to + piece * stride;
+      put_all(end - begin, total, [=](int64_t c) { return partial[c]; });
+    }
+    put_all(end - begin, out.at(begin), [=](int64_t c) { return count ? total.to[c] : A{0}; });
+  });
+}
+
+}  // namespace spool::cpu

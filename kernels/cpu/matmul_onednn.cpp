@@ -1,0 +1,175 @@
+// Tiles through oneDNN's matmul primitive, https://oneapi-src.github.io/oneDNN.  Each tile is one
+// single-threaded primitive; primitives are made once for a shape and kept.
+
+#include "spool/kernels/cpu/matmul.h"
+
+#if SPOOL_ONEDNN
+
+#include <compare>
+#include <dnnl.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "spool/runtime/log.h"
+
+// Of OpenMP, whose header not every compiler has.
+extern "C" {
+int omp_get_max_threads();
+void omp_set_num_threads(int);
+}
+
+namespace spool::cpu {
+namespace {
+
+using dnnl::memory;
+
+// oneDNN would start threads of its own; here every call is part of a loop that is shared already.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+const dnnl::engine& engine() {
+  static const dnnl::engine cpu(dnnl::engine::kind::cpu, 0);
+  return cpu;
+}
+
+memory::data_type type_of(DType t) {
+  return t == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
+// A tile of a product, and all that decides how it is computed.
+struct TileShape {
+  int64_t m, n, k;  // extents
+  int64_t M, N;     // of the whole
+  DType in, out;
+  bool a_transposed, b_transposed, accumulate, bias;
+  auto operator<=>(const TileShape&) const = default;
+};
+
+struct Primitive {
+  dnnl::matmul multiply;
+  memory::desc a, b, c, bias, scratch;
+};
+
+Primitive make(const TileShape& t) {
+  const OneThread one;
+  const auto in = type_of(t.in);
+  using Dims = memory::dims;
+  const memory::desc a({t.m, t.k}, in, t.a_transposed ? Dims{1, t.M} : Dims{t.k, 1});
+  const memory::desc b({t.k, t.n}, in, t.b_transposed ? Dims{1, t.k} : Dims{t.N, 1});
+  const memory::desc c({t.m, t.n}, type_of(t.out), Dims{t.N, 1});
+  const memory::desc bias =
+      t.bias ? memory::desc({1, t.n}, in, memory::format_tag::ab) : memory::desc();
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (t.accumulate) {
+    dnnl::post_ops add;
+    add.append_sum(1);
+    attributes.set_post_ops(add);
+  }
+  const auto description = t.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+  const dnnl::matmul::primitive_desc chosen(description, attributes, engine());
+  return {dnnl::matmul(chosen), a, b, c, bias, chosen.scratchpad_desc()};
+}
+
+// Null where oneDNN has none within the scratch: on this processor, or only a slow reference.
+const Primitive* find(const TileShape& shape, size_t scratch) {
+  static std::mutex mutex;
+  static std::map<TileShape, std::unique_ptr<Primitive>> made;
+  const std::lock_guard lock(mutex);
+  const auto [at, fresh] = made.try_emplace(shape);
+  if (!fresh) return at->second.get();
+  try {
+    auto primitive = std::make_unique<Primitive>(make(shape));
+    if (primitive->scratch.get_size() <= scratch) at->second = std::move(primitive);
+  } catch (const dnnl::error&) {
+  }
+  if (!at->second) {
+    logger().warn("oneDNN has no product of {} by {} by {} in {} here; a plain one stands in",
+                  shape.m, shape.k, shape.n, name(shape.in));
+  }
+  return at->second.get();
+}
+
+struct Operands {
+  std::byte *a, *b, *c, *bias, *scratch;
+};
+
+void execute(const Primitive& p, const Operands& at) {
+  const OneThread one;
+  thread_local dnnl::stream stream(engine());
+  std::unordered_map<int, memory> arguments{
+      {DNNL_ARG_SRC, memory(p.a, engine(), at.a)},
+      {DNNL_ARG_WEIGHTS, memory(p.b, engine(), at.b)},
+      {DNNL_ARG_DST, memory(p.c, engine(), at.c)},
+      {DNNL_ARG_SCRATCHPAD, memory(p.scratch, engine(), at.scratch)}};
+  if (at.bias) arguments.emplace(DNNL_ARG_BIAS, memory(p.bias, engine(), at.bias));
+  p.multiply.execute(stream, arguments);
+}
+
+TileShape shape_of(const Matmul& k, int64_t m, int64_t n) {
+  return {.m = m,
+          .n = n,
+          .k = k.K(),
+          .M = k.M(),
+          .N = k.N(),
+          .in = k.a.dtype(),
+          .out = k.c.view.dtype(),
+          .a_transposed = k.a_transposed,
+          .b_transposed = k.b_transposed,
+          .accumulate = k.c.accumulate,
+          .bias = bool(k.bias)};
+}
+
+Operands operands(const Matmul& k, int64_t m, int64_t n) {
+  const auto in = static_cast<int64_t>(size_of(k.a.dtype()));
+  const auto out = static_cast<int64_t>(size_of(k.c.view.dtype()));
+  return {.a = k.a.data() + in * m * (k.a_transposed ? 1 : k.K()),
+          .b = k.b.data() + in * n * (k.b_transposed ? k.K() : 1),
+          .c = k.c.view.data() + out * (m * k.N() + n),
+          .bias = k.bias ? k.bias.data() + in * n : nullptr,
+          .scratch = nullptr};
+}
+
+}  // namespace
+
+bool multiply_onednn(const Matmul& k, const Tiling& t, CpuStream& stream) {
+  if (k.a.dtype() == DType::f64) return false;
+  const size_t scratch = tile_scratch(k, t);
+  const int64_t last_m = k.M() - (t.row_tiles - 1) * t.rows;
+  const int64_t last_n = k.N() - (t.column_tiles - 1) * t.columns;
+  const Primitive* by_size[2][2];  // [last row of tiles][last column]
+  for (int i : {0, 1}) {
+    for (int j : {0, 1}) {
+      by_size[i][j] = find(shape_of(k, i ? last_m : t.rows, j ? last_n : t.columns), scratch);
+      if (!by_size[i][j]) return false;
+    }
+  }
+  stream.parallel_for(t.tiles(), 1, [&](int64_t tile, int64_t, int lane) {
+    const int64_t i = tile / t.column_tiles, j = tile % t.column_tiles;
+    Operands at = operands(k, i * t.rows, j * t.columns);
+    const int64_t place = t.tiles() < stream.threads() ? tile : lane;
+    at.scratch = k.workspace.data() + static_cast<size_t>(place) * scratch;
+    execute(*by_size[i == t.row_tiles - 1][j == t.column_tiles - 1], at);
+  });
+  return true;
+}
+
+}  // namespace spool::cpu
+
+#else
+
+namespace spool::cpu {
+bool multiply_onednn(const Matmul&, const Tiling&, CpuStream&) { return false; }
+}  // namespace spool::cpu
+
+#endif

@@ -1,0 +1,85 @@
+#pragma once
+
+// What the cpu kernels share: templates on the scalar, sums in the accumulator type, and
+// exponentials that a compiler can vectorise.
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "spool/runtime/check.h"
+#include "spool/runtime/dtype.h"
+
+namespace spool::cpu {
+
+// What values of type T are computed in: f32, or f64 for f64.
+template <class T>
+struct Accumulator {
+  using type = float;
+};
+template <>
+struct Accumulator<double> {
+  using type = double;
+};
+template <class T>
+using accumulator_t = typename Accumulator<T>::type;
+
+// Calls f with a value of the C++ type of a floating dtype: dispatch(t, [&](auto x) { ... }).
+template <class F>
+void dispatch(DType t, F&& f) {
+  if (t == DType::f32) return f(float{});
+  if (t == DType::bf16) return f(bf16{});
+  check(t == DType::f64, "a kernel on the cpu got ", name(t), ", and takes f32, bf16 and f64");
+  f(double{});
+}
+
+// Likewise for a gradient whose type may be T's own or the accumulator's.
+template <class T, class F>
+void dispatch_gradient(DType t, F&& f) {
+  if (t == dtype_of<T>()) return f(T{});
+  check(t == dtype_of<accumulator_t<T>>(), "a gradient of ", name(dtype_of<T>()), " cannot be ",
+        name(t));
+  f(accumulator_t<T>{});
+}
+
+// e^x within 1 ulp for normal results: 2^n times a polynomial on [-ln2/2, ln2/2], minimax in the
+// relative error; 0 below -87.33654, infinity above 88.72283, NaN for NaN.
+[[gnu::always_inline]] inline float exp(float x) {
+  constexpr float log2e = 1.44269504088896341f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
+  constexpr float lowest = -87.33654f, highest = 88.72283f;
+  // Adding 1.5 * 2^23 rounds to an integer, and leaves it in the lowest bits of the sum.
+  constexpr float shift = 0x1.8p23f;
+  const float shifted = x * log2e + shift, n = shifted - shift;
+  const float r = (x - n * ln2_high) - n * ln2_low;
+  float p = 1.38146118e-3f;
+  p = p * r + 8.36871053e-3f;
+  p = p * r + 4.16683874e-2f;
+  p = p * r + 1.66665207e-1f;
+  p = p * r + 4.99999935e-1f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  // Adding n to the exponent of p is safe: p < 1 where n = 128, and p >= 1 where n = -126.
+  const float y = std::bit_cast<float>(std::bit_cast<uint32_t>(p) +
+                                       (std::bit_cast<uint32_t>(shifted) << 23));
+  const float high = x <= highest ? y : x * std::numeric_limits<float>::infinity();
+  return x < lowest ? 0.0f : high;
+}
+inline double exp(double x) { return std::exp(x); }
+
+// tanh within 3 ulp; odd, +-1 far out.  Near 0 the quotient of exponentials loses digits that the
+// polynomial (Cephes tanhf) has.
+[[gnu::always_inline]] inline float tanh(float x) {
+  const float magnitude = std::fabs(x), s = x * x;
+  const float large = 1.0f - 2.0f / (exp(2 * magnitude) + 1.0f);
+  float p = -5.70498872745e-3f;
+  p = p * s + 2.06390887954e-2f;
+  p = p * s - 5.37397155531e-2f;
+  p = p * s + 1.33314422036e-1f;
+  p = p * s - 3.33332819422e-1f;
+  const float small = p * s * magnitude + magnitude;
+  return std::copysign(magnitude < 0.625f ? small : large, x);
+}
+inline double tanh(double x) { return std::tanh(x); }
+
+}  // namespace spool::cpu

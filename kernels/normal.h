@@ -1,0 +1,25 @@
+#pragma once
+
+// out[i] = deviation * z[i], z standard normal by Box and Muller (1958) from the four words w of
+// Philox with key `seed` and counter (i/4, .., tensor, 0):
+//   z[4j]   = r0 cos(2 pi u1)   z[4j+1] = r0 sin(2 pi u1)   r0 = sqrt(-2 log((w0 + 1) 2^-32))
+//   z[4j+2] = r2 cos(2 pi u3)   z[4j+3] = r2 sin(2 pi u3)   u1 = w1 2^-32, and likewise r2, u3
+// so a value depends on the seed, the tensor's number and its own place alone.
+
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+struct NormalFill {
+  static constexpr const char* name = "normal_fill";
+  View out;  // any floating type
+  float deviation = 1;
+  uint64_t seed = 0;
+  uint32_t tensor = 0;
+  Cost cost() const { return {40.0 * static_cast<double>(out.numel()), bytes(out)}; }
+};
+
+void run(const NormalFill&, CpuStream&);
+void run(const NormalFill&, CudaStream&);
+
+}  // namespace spool

@@ -1,0 +1,52 @@
+#pragma once
+
+// The AdamW optimizer over all parameters of a model (formula in kernels/adamw.h), with gradients
+// clipped by their global norm.  Weights of two and more dimensions decay, biases and layer norms
+// do not.  Where the parameters are bf16, an f32 master of each is what is really optimised.
+
+#include <vector>
+
+#include "spool/autograd/tape.h"
+
+namespace spool {
+
+struct AdamWSettings {
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1;
+  double clip = 1;  // 0: none
+};
+
+class AdamWOptimizer {
+ public:
+  // All state is allocated here.
+  AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings&, Stream&);
+
+  // Moments zero, masters from the parameters.
+  void initialise();
+
+  // The t-th step, t from 1 on, by the gradients there are, which are let go.  Where the norm of
+  // the gradients is not finite, nothing changes but that.
+  void step(int64_t t, double lr);
+
+  // f32 (3): factor, norm, finite; of the last step.
+  const Tensor& clip() const { return clip_; }
+
+  // Parallel to the parameters; masters are empty where the parameters are f32.
+  const std::vector<Tensor>& first_moments() const { return m_; }
+  const std::vector<Tensor>& second_moments() const { return v_; }
+  const std::vector<Tensor>& masters() const { return masters_; }
+
+ private:
+  void measure_gradients();
+
+  std::vector<Parameter*> parameters_;
+  AdamWSettings settings_;
+  Stream& stream_;
+  std::vector<Tensor> m_, v_, masters_;
+  Tensor schedule_, squared_, clip_;
+};
+
+// Linear warm-up to `peak` over `warmup` steps, then half a cosine down to `floor` at `steps`; step
+// counts from 0.
+double cosine_schedule(int64_t step, int64_t steps, int64_t warmup, double peak, double floor);
+
+}  // namespace spool

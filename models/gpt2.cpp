@@ -1,0 +1,205 @@
+#include "spool/models/gpt2.h"
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/normal.h"
+
+namespace spool {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Gpt2Config>, 5> presets{{
+    {"gpt2-tiny", {.layers = 4, .heads = 4, .channels = 192, .context = 128, .vocabulary = 256}},
+    {"gpt2-124m", {}},
+    {"gpt2-355m", {.layers = 24, .heads = 16, .channels = 1024}},
+    {"gpt2-774m", {.layers = 36, .heads = 20, .channels = 1280}},
+    {"gpt2-1558m", {.layers = 48, .heads = 25, .channels = 1600}},
+}};
+
+// Names end so where transformers stores a matrix as its Conv1D does.
+bool is_conv1d(std::string_view name) {
+  return name.ends_with("c_attn.weight") || name.ends_with("c_proj.weight") ||
+         name.ends_with("c_fc.weight");
+}
+
+}  // namespace
+
+std::vector<std::string_view> gpt2_presets() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, config] : presets) names.push_back(name);
+  return names;
+}
+
+std::optional<Gpt2Config> gpt2_preset(std::string_view wanted) {
+  for (const auto& [name, config] : presets) {
+    if (name == wanted) return config;
+  }
+  return {};
+}
+
+int64_t Gpt2Config::parameter_count() const {
+  return (vocabulary + context + 2) * channels + layers * (12 * channels + 13) * channels;
+}
+
+void Gpt2Config::validate() const {
+  constexpr int64_t large = int64_t{1} << 24;
+  const std::pair<const char*, int64_t> all[] = {{"layers", layers},
+                                                 {"heads", heads},
+                                                 {"channels", channels},
+                                                 {"context", context},
+                                                 {"vocabulary", vocabulary}};
+  for (const auto& [name, n] : all) {
+    check(n > 0 && n <= large, "model: ", name, " is ", n, ", and must be between 1 and ", large);
+  }
+  check(layers <= 10000, "model: ", layers, " layers are more than 10000");
+  check(channels % heads == 0, "model: ", heads, " heads do not divide ", channels,
+        " channels; choose heads that do, for example ", channels % 64 ? 1 : channels / 64);
+}
+
+nlohmann::json to_json(const Gpt2Config& c) {
+  return {{"model_type", "gpt2"},       {"architectures", {"GPT2LMHeadModel"}},
+          {"n_layer", c.layers},        {"n_head", c.heads},
+          {"n_embd", c.channels},       {"n_positions", c.context},
+          {"n_ctx", c.context},         {"vocab_size", c.vocabulary},
+          {"layer_norm_epsilon", 1e-5}, {"activation_function", "gelu_new"},
+          {"tie_word_embeddings", true}};
+}
+
+Gpt2Config gpt2_config(const nlohmann::json& json, const std::string& file) {
+  const auto number = [&](const char* field) {
+    const auto at = json.is_object() ? json.find(field) : json.end();
+    check_file(json.is_object() && at != json.end() && at->is_number_integer(), file, "field ",
+               field, " must be there and a whole number");
+    return at->get<int64_t>();
+  };
+  const Gpt2Config config{.layers = number("n_layer"),
+                          .heads = number("n_head"),
+                          .channels = number("n_embd"),
+                          .context = number("n_positions"),
+                          .vocabulary = number("vocab_size")};
+  try {
+    config.validate();
+  } catch (const Error& e) {
+    check_file(false, file, e.what());
+  }
+  const std::string activation = json.value("activation_function", "gelu_new");
+  check_file(activation == "gelu_new", file, "activation_function is '", activation,
+             "', and only gelu_new is supported");
+  return config;
+}
+
+std::vector<Parameter*> Gpt2::Block::parameters() {
+  return {&ln_1_weight,       &ln_1_bias,       &attention_weight,     &attention_bias,
+          &projection_weight, &projection_bias, &ln_2_weight,          &ln_2_bias,
+          &fc_weight,         &fc_bias,         &fc_projection_weight, &fc_projection_bias};
+}
+
+Gpt2::Gpt2(const Gpt2Config& config, DType dtype, Stream& stream)
+    : config_(config), dtype_(dtype), stream_(stream) {
+  config.validate();
+  const int64_t C = config.channels;
+  const auto make = [&](const std::string& name, const Shape& shape) {
+    const char* interned = intern(name);
+    const Label label{.name = interned, .purpose = Purpose::parameter};
+    return Parameter{.name = interned, .data = Tensor({shape, dtype}, stream, label)};
+  };
+  wte_ = make("wte.weight", {config.padded_vocabulary(), C});
+  wpe_ = make("wpe.weight", {config.context, C});
+  for (int64_t i = 0; i < config.layers; ++i) {
+    const std::string h = "h." + std::to_string(i) + ".";
+    blocks_.push_back({.ln_1_weight = make(h + "ln_1.weight", {C}),
+                       .ln_1_bias = make(h + "ln_1.bias", {C}),
+                       .attention_weight = make(h + "attn.c_attn.weight", {3 * C, C}),
+                       .attention_bias = make(h + "attn.c_attn.bias", {3 * C}),
+                       .projection_weight = make(h + "attn.c_proj.weight", {C, C}),
+                       .projection_bias = make(h + "attn.c_proj.bias", {C}),
+                       .ln_2_weight = make(h + "ln_2.weight", {C}),
+                       .ln_2_bias = make(h + "ln_2.bias", {C}),
+                       .fc_weight = make(h + "mlp.c_fc.weight", {4 * C, C}),
+                       .fc_bias = make(h + "mlp.c_fc.bias", {4 * C}),
+                       .fc_projection_weight = make(h + "mlp.c_proj.weight", {C, 4 * C}),
+                       .fc_projection_bias = make(h + "mlp.c_proj.bias", {C})});
+  }
+  ln_f_weight_ = make("ln_f.weight", {C});
+  ln_f_bias_ = make("ln_f.bias", {C});
+}
+
+std::vector<Parameter*> Gpt2::parameters() {
+  std::vector<Parameter*> all{&wte_, &wpe_};
+  for (Block& b : blocks_) {
+    for (Parameter* p : b.parameters()) all.push_back(p);
+  }
+  all.insert(all.end(), {&ln_f_weight_, &ln_f_bias_});
+  return all;
+}
+
+void Gpt2::initialise(uint64_t seed) {
+  const float joining = 0.02f / std::sqrt(2 * static_cast<float>(config_.layers));
+  uint32_t number = 0;
+  for (Parameter* p : parameters()) {
+    const std::string_view name = p->name;
+    if (p->data.shape().rank() == 2) {
+      const float deviation = name.ends_with("c_proj.weight") ? joining : 0.02f;
+      launch(NormalFill{.out = p->data, .deviation = deviation, .seed = seed, .tensor = number},
+             stream_);
+    } else {
+      launch(Fill{.out = p->data, .value = name.ends_with("weight") ? 1.0f : 0.0f}, stream_);
+    }
+    ++number;
+  }
+  const Range padding{config_.vocabulary, config_.padded_vocabulary()};
+  if (padding.size() > 0) launch(Fill{.out = wte_.data.slice(padding)}, stream_);
+}
+
+Var Gpt2::block(Var x, Block& b, float p) {
+  const Heads heads{.query = config_.heads, .key = config_.heads};
+  Var h = layer_norm(x, b.ln_1_weight, b.ln_1_bias);
+  h = linear(h, b.attention_weight, b.attention_bias);
+  h = attention(h, heads);
+  h = linear(h, b.projection_weight, b.projection_bias);
+  h = dropout(h, p);
+  x = add(x, h);
+  h = layer_norm(x, b.ln_2_weight, b.ln_2_bias);
+  h = linear(h, b.fc_weight, b.fc_bias);
+  h = gelu(h);
+  h = linear(h, b.fc_projection_weight, b.fc_projection_bias);
+  h = dropout(h, p);
+  return add(x, h);
+}
+
+Var Gpt2::hidden(const Var& tokens, float p) {
+  Var x = embedding(tokens, wte_, wpe_);
+  x = dropout(x, p);
+  for (Block& b : blocks_) x = block(std::move(x), b, p);
+  return layer_norm(x, ln_f_weight_, ln_f_bias_);
+}
+
+Var Gpt2::loss(const Var& tokens, const Var& targets, float p, Reduction reduction) {
+  const Var x = hidden(tokens, p);
+  return linear_cross_entropy(
+      x, wte_, targets, {.reduction = reduction, .options = {.vocabulary = config_.vocabulary}});
+}
+
+Var Gpt2::logits(const Var& hidden) { return linear(hidden, wte_); }
+
+std::vector<NamedTensor> stored(Gpt2& model, const std::vector<Tensor>& parallel,
+                                std::string_view prefix) {
+  const std::vector<Parameter*> parameters = model.parameters();
+  check(parallel.size() == parameters.size(), "stored: ", parallel.size(), " tensors for ",
+        parameters.size(), " parameters");
+  std::vector<NamedTensor> all;
+  for (size_t i = 0; i < parallel.size(); ++i) {
+    const std::string_view name = parameters[i]->name;
+    const bool padded = name == "wte.weight";
+    all.push_back(
+        {.name = std::string(prefix).append(name),
+         .tensor = padded ? parallel[i].slice({0, model.config().vocabulary}) : parallel[i],
+         .transposed = is_conv1d(name)});
+  }
+  return all;
+}
+
+}  // namespace spool

@@ -1,0 +1,80 @@
+#include "spool/models/progress.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <numeric>
+
+#include "spool/runtime/units.h"
+
+namespace spool {
+
+std::string memory_table(const RunOptions& o, const Machine& machine, const Report& foretold,
+                         size_t budget) {
+  const TrainingConfig& t = o.training;
+  const auto row = [](std::string_view what, const std::string& value) {
+    return fmt::format("  {:<20} {:>12}\n", what, value);
+  };
+  std::string table = fmt::format(
+      "{}: {} layers, {} heads, {} channels, context {}, vocabulary {}; {:.2f} M parameters\n"
+      "{} on {} ({} threads): {} rows of {} tokens, {} micro-batches a step\n",
+      o.model, t.model.layers, t.model.heads, t.model.channels, t.model.context, t.model.vocabulary,
+      static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name,
+      machine.architecture.threads, t.batch, t.seq, t.accumulate);
+  size_t counted = 0;
+  for (size_t p = 0; p < purpose_count; ++p) {
+    const size_t bytes = foretold.memory.at_peak_by[p];
+    counted += bytes;
+    table += row(name(static_cast<Purpose>(p)), format_bytes(bytes));
+  }
+  table += row("between blocks", format_bytes(foretold.memory.peak - counted));
+  table += row("foretold peak", format_bytes(foretold.memory.peak)) +
+           row("  in bytes", std::to_string(foretold.memory.peak)) +
+           row("budget", format_bytes(budget)) +
+           row("foretold step time", format_seconds(foretold.seconds));
+  table.pop_back();
+  return table;
+}
+
+Progress::Progress(int64_t steps) : steps_(steps), terminal_(::isatty(STDOUT_FILENO)) {}
+
+std::string Progress::line(const StepNumbers& n) const {
+  const std::string val = n.val_loss ? fmt::format("  val {:.4f}", *n.val_loss) : "";
+  const auto left = static_cast<double>(steps_ - n.step) * seconds_per_step_.value_or(0);
+  return fmt::format(
+      "step {}/{}  loss {:.4f}{}  lr {:.2e}  norm {:.3f}  {:.0f} tokens/s  peak {}  left {}",
+      n.step, steps_, n.loss, val, n.lr, n.grad_norm, n.tokens_per_s, format_bytes(n.peak_bytes),
+      format_seconds(left));
+}
+
+void Progress::step(const StepNumbers& n) {
+  constexpr double forgetting = 0.1;
+  const double before = seconds_per_step_.value_or(n.seconds);
+  seconds_per_step_ = before + forgetting * (n.seconds - before);
+  const auto now = Clock::now();
+  const std::chrono::duration<double> since = now - last_;
+  if (since.count() < (terminal_ ? 0.1 : 5.0) && n.step < steps_) return;
+  last_ = now;
+  if (terminal_) {
+    fmt::print("\r\033[K{}", line(n));
+    open_ = true;
+  } else {
+    fmt::print("{}\n", line(n));
+  }
+  std::fflush(stdout);
+}
+
+void Progress::say(const std::string& text) {
+  fmt::print("{}{}\n", open_ ? "\r\033[K" : "", text);
+  open_ = false;
+  std::fflush(stdout);
+}
+
+void Progress::finish() {
+  if (open_) fmt::print("\n");
+  open_ = false;
+  std::fflush(stdout);
+}
+
+}  // namespace spool

@@ -1,0 +1,27 @@
+#pragma once
+
+// The files of a checkpoint of a run:
+//   model.safetensors, config.json   the model, as transformers stores it
+//   optimizer.safetensors            m.NAME, v.NAME, and master.NAME where parameters are bf16
+//   run.json                         what resuming needs besides: the step, and the configuration
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+
+#include "spool/models/trainer.h"
+
+namespace spool {
+
+void save_checkpoint(const std::filesystem::path& directory, Trainer&, const nlohmann::json& run);
+void load_checkpoint(const std::filesystem::path& directory, Trainer&);
+
+// run.json, of which `step` and `configuration` are there.
+nlohmann::json read_run(const std::filesystem::path& directory);
+
+// The checkpoint that a user's --model means: itself, or the latest of a run.
+std::filesystem::path find_checkpoint(const std::filesystem::path& model);
+
+Gpt2Config read_model_config(const std::filesystem::path& checkpoint);
+void load_model(const std::filesystem::path& checkpoint, Gpt2&);
+
+}  // namespace spool

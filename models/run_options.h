@@ -1,0 +1,44 @@
+#pragma once
+
+// What `spool train` was told, and what of it makes the run: two runs with the same configuration
+// have the same losses, bit for bit.
+
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "spool/models/trainer.h"
+
+namespace spool {
+
+struct RunOptions {
+  // The configuration.
+  std::string model = "gpt2-tiny";
+  TrainingConfig training = {};
+  std::vector<std::string> data = {}, val_data = {};  // paths and globs; no data: Spool's own texts
+
+  // The rest changes nothing but where and how the run goes.
+  Device device = {};
+  int threads = 0;    // 0: one per core
+  size_t memory = 0;  // bytes; 0: the foretold peak
+  std::string out = {}, log = {};
+  bool resume = false;
+  int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
+  int keep_checkpoints = 2;
+
+  // Flags that were given, without dashes.
+  std::set<std::string> given = {};
+};
+
+// A preset with the settings that suit it; throws a sentence with the presets there are.
+TrainingConfig training_preset(const std::string& model);
+
+// The configuration, each setting under its flag.
+nlohmann::json configuration(const RunOptions&);
+
+// Takes the configuration of a stored run.  Throws if a flag that was given says otherwise; `file`
+// is for the sentences.
+void adopt(RunOptions&, const nlohmann::json& stored, const std::string& file);
+
+}  // namespace spool

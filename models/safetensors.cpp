@@ -1,0 +1,269 @@
+#include "spool/models/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+
+#include "spool/models/json.h"
+#include "spool/runtime/check.h"
+
+namespace spool {
+
+using nlohmann::json;
+
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+constexpr uint64_t length_bytes = 8;
+constexpr uint64_t max_header_bytes = 100'000'000;
+constexpr const char* metadata_key = "__metadata__";
+// {"name": {"shape": [...]}} has three levels.
+constexpr int header_depth = 3;
+
+struct NamedDType {
+  DType dtype;
+  std::string_view text;
+};
+constexpr NamedDType dtypes[] = {{DType::f64, "F64"},
+                                 {DType::f32, "F32"},
+                                 {DType::bf16, "BF16"},
+                                 {DType::i32, "I32"},
+                                 {DType::u16, "U16"}};
+
+std::string_view text_of(DType dtype) {
+  return std::ranges::find(dtypes, dtype, &NamedDType::dtype)->text;
+}
+
+// What a header says of one tensor, checked field by field.
+class EntryParser {
+ public:
+  EntryParser(const std::string& file, const std::string& tensor, const json& entry)
+      : file_(file), tensor_(tensor), entry_(entry) {
+    expect(entry.is_object(), "is not an object");
+  }
+
+  StoredTensor parse(uint64_t data_bytes) const {
+    const auto [begin, end] = offsets();
+    expect(begin <= end && end <= data_bytes, "data_offsets are ", begin, " to ", end, ", of ",
+           data_bytes, " bytes of data");
+    const Spec spec{shape(), dtype()};
+    expect(spec.nbytes() == end - begin, "data_offsets leave ", end - begin, " bytes for ", spec,
+           ", which has ", spec.nbytes());
+    return {tensor_, spec, begin};
+  }
+
+ private:
+  template <class... Parts>
+  void expect(bool ok, const Parts&... parts) const {
+    check_file(ok, file_, "tensor \"", tensor_, "\": ", parts...);
+  }
+
+  const json& field(const char* name) const {
+    const auto found = entry_.find(name);
+    expect(found != entry_.end(), "has no ", name);
+    return *found;
+  }
+
+  DType dtype() const {
+    const json& value = field("dtype");
+    expect(value.is_string(), "dtype is not a string");
+    const auto& text = value.get_ref<const std::string&>();
+    const auto* known = std::ranges::find(dtypes, text, &NamedDType::text);
+    expect(known != std::end(dtypes), "dtype is \"", text,
+           "\"; what can be read is F64, F32, BF16, I32 and U16");
+    return known->dtype;
+  }
+
+  Shape shape() const {
+    const json& value = field("shape");
+    expect(value.is_array(), "shape is not an array");
+    expect(value.size() <= Shape::max_rank, "shape has ", value.size(), " dimensions; at most ",
+           Shape::max_rank, " can be read");
+    int64_t extents[Shape::max_rank] = {};
+    uint64_t product = 1;
+    for (size_t i = 0; i < value.size(); ++i) {
+      expect(value[i].is_number_unsigned(), "shape has ", value[i].dump(),
+             ", which is not a whole number from 0");
+      const auto extent = value[i].get<uint64_t>();
+      expect(extent == 0 || product <= max_numel / extent, "shape ", value.dump(),
+             " has too many elements");
+      product *= std::max<uint64_t>(extent, 1);
+      extents[i] = static_cast<int64_t>(extent);
+    }
+    return make_shape({extents, value.size()});
+  }
+
+  static Shape make_shape(std::span<const int64_t> e) {
+    switch (e.size()) {
+      case 0:
+        return {};
+      case 1:
+        return {e[0]};
+      case 2:
+        return {e[0], e[1]};
+      case 3:
+        return {e[0], e[1], e[2]};
+      default:
+        return {e[0], e[1], e[2], e[3]};
+    }
+  }
+
+  struct Offsets {
+    uint64_t begin, end;
+  };
+  Offsets offsets() const {
+    const json& value = field("data_offsets");
+    expect(value.is_array() && value.size() == 2 && value[0].is_number_unsigned() &&
+               value[1].is_number_unsigned(),
+           "data_offsets are ", value.dump(), ", not two whole numbers from 0");
+    return {value[0].get<uint64_t>(), value[1].get<uint64_t>()};
+  }
+
+  // Eight bytes each still fit 63 bits.
+  static constexpr uint64_t max_numel = uint64_t{1} << 59;
+
+  const std::string& file_;
+  const std::string& tensor_;
+  const json& entry_;
+};
+
+struct Header {
+  std::vector<StoredTensor> tensors;
+  Metadata metadata;
+};
+
+Metadata parse_metadata(const json& value, const std::string& file) {
+  check_file(value.is_object(), file, metadata_key, " is not an object");
+  Metadata metadata;
+  for (const auto& [key, text] : value.items()) {
+    check_file(text.is_string(), file, metadata_key, ": \"", key, "\" is not a string");
+    metadata[key] = text.get<std::string>();
+  }
+  return metadata;
+}
+
+void check_no_holes(const std::vector<StoredTensor>& tensors, uint64_t data_bytes,
+                    const std::string& file) {
+  uint64_t end = 0;
+  for (const StoredTensor& t : tensors) {
+    check_file(t.begin == end, file, "tensor \"", t.name, "\" starts at byte ", t.begin,
+               " of the data, and what is before it ends at ", end);
+    end += t.spec.nbytes();
+  }
+  check_file(end == data_bytes, file, "the tensors have ", end, " bytes, and the file has ",
+             data_bytes, " bytes of data");
+}
+
+Header parse_header(std::string_view text, uint64_t data_bytes, const std::string& file) {
+  check_file(text.starts_with('{'), file, "its header does not start with {");
+  const json parsed = parse_json(text, file, header_depth);
+  Header header;
+  for (const auto& [name, value] : parsed.items()) {
+    if (name == metadata_key) {
+      header.metadata = parse_metadata(value, file);
+    } else {
+      header.tensors.push_back(EntryParser(file, name, value).parse(data_bytes));
+    }
+  }
+  const auto place = [](const StoredTensor& t) {
+    return std::pair(t.begin, t.begin + t.spec.nbytes());
+  };
+  std::ranges::sort(header.tensors, {}, place);
+  check_no_holes(header.tensors, data_bytes, file);
+  return header;
+}
+
+// Eight bytes of length, then JSON, with blanks at its end so that the data is aligned.
+std::string format_header(const std::vector<StoredTensor>& tensors, const Metadata& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header[metadata_key] = metadata;
+  for (const StoredTensor& t : tensors) {
+    std::vector<int64_t> extents;
+    for (int i = 0; i < t.spec.shape.rank(); ++i) extents.push_back(t.spec.shape[i]);
+    header[t.name] = {{"dtype", text_of(t.spec.dtype)},
+                      {"shape", extents},
+                      {"data_offsets", {t.begin, t.begin + t.spec.nbytes()}}};
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + length_bytes - 1) / length_bytes * length_bytes, ' ');
+  const uint64_t length = text.size();
+  std::string bytes(length_bytes, '\0');
+  std::memcpy(bytes.data(), &length, length_bytes);
+  return bytes + text;
+}
+
+}  // namespace
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
+                                     std::vector<StoredTensor> tensors, const Metadata& metadata)
+    : file_(File::create(path)), tensors_(std::move(tensors)) {
+  std::set<std::string_view> names = {metadata_key};
+  for (StoredTensor& t : tensors_) {
+    check(names.insert(t.name).second, file_.name(), ": there cannot be two tensors \"", t.name,
+          "\"");
+    t.begin = data_bytes_;
+    data_bytes_ += t.spec.nbytes();
+  }
+  const std::string header = format_header(tensors_, metadata);
+  file_.write(0, std::as_bytes(std::span(header)));
+  data_begin_ = header.size();
+}
+
+void SafetensorsWriter::append(std::span<const std::byte> bytes) {
+  check(bytes.size() <= data_bytes_ - written_, file_.name(), ": ", bytes.size(),
+        " bytes were appended after ", written_, " of ", data_bytes_);
+  file_.write(data_begin_ + written_, bytes);
+  written_ += bytes.size();
+}
+
+void SafetensorsWriter::write(const StoredTensor& t, uint64_t begin,
+                              std::span<const std::byte> bytes) {
+  const uint64_t nbytes = t.spec.nbytes();
+  check(bytes.size() <= nbytes && begin <= nbytes - bytes.size(), file_.name(), ": ", bytes.size(),
+        " bytes were written at byte ", begin, " of tensor \"", t.name, "\", ", t.spec);
+  file_.write(data_begin_ + t.begin + begin, bytes);
+  written_ += bytes.size();
+}
+
+void SafetensorsWriter::finish() {
+  check(written_ == data_bytes_, file_.name(), ": ", written_, " bytes were written of ",
+        data_bytes_);
+  file_.sync();
+  file_.close();
+}
+
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : file_(File::open(path)) {
+  const uint64_t size = file_.size();
+  check_file(size >= length_bytes, name(), "is ", size,
+             " bytes long, too short for a safetensors file");
+  uint64_t length = 0;
+  file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  check_file(length <= max_header_bytes, name(), "says its header has ", length,
+             " bytes, and at most ", max_header_bytes, " are read: not a safetensors file?");
+  check_file(length <= size - length_bytes, name(), "says its header has ", length, " bytes, and ",
+             size - length_bytes, " follow");
+  std::string text(length, '\0');
+  file_.read(length_bytes, std::as_writable_bytes(std::span(text)));
+  data_begin_ = length_bytes + length;
+  Header header = parse_header(text, size - data_begin_, name());
+  tensors_ = std::move(header.tensors);
+  metadata_ = std::move(header.metadata);
+  for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].name] = i;
+}
+
+const StoredTensor* SafetensorsReader::find(std::string_view tensor) const {
+  const auto found = index_.find(tensor);
+  return found == index_.end() ? nullptr : &tensors_[found->second];
+}
+
+void SafetensorsReader::read(const StoredTensor& t, uint64_t begin,
+                             std::span<std::byte> out) const {
+  const uint64_t nbytes = t.spec.nbytes();
+  check(out.size() <= nbytes && begin <= nbytes - out.size(), name(), ": ", out.size(),
+        " bytes were asked for from byte ", begin, " of tensor \"", t.name, "\", ", t.spec);
+  file_.read(data_begin_ + t.begin + begin, out);
+}
+
+}  // namespace spool

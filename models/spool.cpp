@@ -1,0 +1,85 @@
+// The program `spool`.  Exit codes: 0 done, 1 something went wrong, 2 the command line is wrong,
+// 130 interrupted.  What went wrong is one sentence on standard error.
+
+#include "spool/models/spool.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <cstdio>
+#include <new>
+
+#include "spool/runtime/check.h"
+#include "spool/runtime/log.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+
+CLI::Validator memory_amount() {
+  return {[](std::string& text) -> std::string {
+            try {
+              parse_bytes(text);
+              return {};
+            } catch (const Error& e) {
+              return e.what();
+            }
+          },
+          "BYTES"};
+}
+
+namespace {
+
+int complain(const char* sentence, int code) {
+  std::fprintf(stderr, "spool: %s\n", sentence);
+  return code;
+}
+
+int usage(const CLI::App& app, const CLI::ParseError& e) {
+  if (e.get_exit_code() == 0) return app.exit(e);  // --help
+  const std::string text = std::string(e.what()) + "; see spool --help";
+  return complain(text.c_str(), 2);
+}
+
+int work(const std::vector<std::pair<CLI::App*, std::function<void()>>>& commands) {
+  try {
+    for (const auto& [command, run] : commands) {
+      if (command->parsed()) run();
+    }
+    return 0;
+  } catch (const Error& e) {
+    return complain(e.what(), 1);
+  } catch (const std::bad_alloc&) {
+    return complain("the system has no more memory for the program itself", 1);
+  } catch (const std::exception& e) {
+    return complain(e.what(), 1);
+  }
+}
+
+int main(int argc, char** argv) {
+  auto logger =
+      std::make_shared<spdlog::logger>("spool", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern("spool: %v");
+  set_logger(logger);
+
+  CLI::App app("Spool trains transformers inside a byte budget.");
+  app.name("spool");
+  app.require_subcommand(1);
+  std::vector<std::pair<CLI::App*, std::function<void()>>> commands;
+  const auto add = [&](const char* name, const char* what,
+                       std::function<void()> (*define)(CLI::App&)) {
+    CLI::App* command = app.add_subcommand(name, what);
+    commands.emplace_back(command, define(*command));
+  };
+  add("train", "Train a GPT-2 on text, and be told the peak before the first step", add_train);
+  add("generate", "Write text with a trained model", add_generate);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return usage(app, e);
+  }
+  return work(commands);
+}
+
+}  // namespace
+}  // namespace spool
+
+int main(int argc, char** argv) { return spool::main(argc, argv); }

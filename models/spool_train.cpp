@@ -1,0 +1,160 @@
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "spool/models/spool.h"
+#include "spool/models/training_run.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+// Flags whose defaults depend on the model: what was given overrides what suits it.
+struct Given {
+  std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss;
+  std::optional<double> lr, min_lr, beta2, weight_decay;
+  std::string dtype = "f32", device = "cpu", memory;
+  RunOptions options;
+};
+
+template <class From, class To>
+void override_with(const std::optional<From>& given, To& setting) {
+  if (given) setting = static_cast<To>(*given);
+}
+
+RunOptions resolve(const Given& g, const CLI::App& command) {
+  RunOptions o = g.options;
+  const TrainingConfig flags = o.training;
+  TrainingConfig& t = o.training;
+  t = training_preset(o.model);
+  t.accumulate = flags.accumulate;
+  t.steps = flags.steps;
+  t.dropout = flags.dropout;
+  t.seed = flags.seed;
+  t.optimizer.clip = flags.optimizer.clip;
+  override_with(g.layers, t.model.layers);
+  override_with(g.heads, t.model.heads);
+  override_with(g.channels, t.model.channels);
+  override_with(g.context, t.model.context);
+  override_with(g.vocab, t.model.vocabulary);
+  override_with(g.batch, t.batch);
+  t.seq = g.seq.value_or(std::min(t.seq, t.model.context));
+  override_with(g.lr, t.lr);
+  t.min_lr = g.min_lr.value_or(t.lr / 10);
+  override_with(g.beta2, t.optimizer.beta2);
+  override_with(g.weight_decay, t.optimizer.decay);
+  t.warmup = g.warmup.value_or(t.steps / 20);
+  override_with(g.chunk_loss, t.loss_chunk);
+  t.dtype = *parse_dtype(g.dtype);
+  o.device = parse_device(g.device);
+  if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
+  if (o.out.empty()) o.out = "runs/" + o.model;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() > 0) o.given.insert(option->get_single_name());
+  }
+  return o;
+}
+
+void add_model_flags(CLI::App& app, Given& g) {
+  app.add_option("--model", g.options.model,
+                 "gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m")
+      ->capture_default_str();
+  app.add_option("--layers", g.layers, "Blocks, instead of the model's");
+  app.add_option("--heads", g.heads, "Attention heads, a divisor of the channels");
+  app.add_option("--channels", g.channels, "Width of the residual");
+  app.add_option("--context", g.context, "Positions there are");
+  app.add_option("--vocab", g.vocab, "Vocabulary, at least the tokenizer's");
+  app.add_option("--dtype", g.dtype, "f32, or bf16 with f32 master weights")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+}
+
+void add_data_flags(CLI::App& app, Given& g) {
+  app.add_option("--data", g.options.data,
+                 "Text files or globs; by default Spool's own documents and sources");
+  app.add_option("--val-data", g.options.val_data,
+                 "Text to validate with; by default the last tenth of the data");
+}
+
+void add_step_flags(CLI::App& app, Given& g) {
+  TrainingConfig& t = g.options.training;
+  app.add_option("--batch", g.batch, "Rows of a micro-batch");
+  app.add_option("--seq", g.seq, "Tokens of a row; by default the context");
+  app.add_option("--accumulate", t.accumulate, "Micro-batches of a step")->capture_default_str();
+  app.add_option("--steps", t.steps, "Steps of the optimizer")->capture_default_str();
+  app.add_option("--lr", g.lr, "Highest learning rate");
+  app.add_option("--min-lr", g.min_lr, "Last learning rate; by default a tenth of the highest");
+  app.add_option("--warmup", g.warmup, "Steps of warm-up; by default a twentieth of all");
+  app.add_option("--beta2", g.beta2, "AdamW's decay of the second moment");
+  app.add_option("--weight-decay", g.weight_decay, "AdamW's decay of matrices");
+  app.add_option("--clip", t.optimizer.clip, "Largest norm of the gradients; 0: any")
+      ->capture_default_str();
+  app.add_option("--dropout", t.dropout, "Probability, after the embedding and on each branch")
+      ->capture_default_str();
+  app.add_option("--chunk-loss", g.chunk_loss,
+                 "Rows of logits that exist at a time; 0: all (default)");
+  app.add_option("--seed", t.seed, "Of all random numbers")->capture_default_str();
+}
+
+void add_run_flags(CLI::App& app, Given& g) {
+  RunOptions& o = g.options;
+  app.add_option("--memory", g.memory,
+                 "Budget, such as 2GiB; by default just what the run is foretold to need")
+      ->check(memory_amount());
+  app.add_option("--device", g.device, "cpu")->capture_default_str();
+  app.add_option("--threads", o.threads, "Threads of the cpu; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  app.add_option("--out", o.out, "Directory of the run; by default runs/MODEL");
+  app.add_flag("--resume", o.resume,
+               "Go on from the latest checkpoint in --out, with the settings of that run");
+  app.add_option("--log", o.log, "File to log to, a JSON object a line");
+  app.add_option("--checkpoint-every", o.checkpoint_every,
+                 "Steps between checkpoints; 0: only at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--keep-checkpoints", o.keep_checkpoints, "Checkpoints to keep, the newest")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--eval-every", o.eval_every, "Steps between evaluations; 0: only at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--sample-every", o.sample_every, "Steps between samples; 0: only at the end")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+std::atomic<bool> interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// The first signal stops the run after the step it is in, the second one at once.
+void interrupt(int signal) {
+  if (interrupted.exchange(true)) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+}
+
+}  // namespace
+
+std::function<void()> add_train(CLI::App& app) {
+  const auto given = std::make_shared<Given>();
+  given->options.training.steps = 1000;
+  given->options.checkpoint_every = 250;
+  given->options.eval_every = 100;
+  add_model_flags(app, *given);
+  add_data_flags(app, *given);
+  add_step_flags(app, *given);
+  add_run_flags(app, *given);
+  return [given, &app] {
+    TrainingRun run(resolve(*given, app));
+    std::signal(SIGINT, interrupt);
+    std::signal(SIGTERM, interrupt);
+    run.run([] { return interrupted.load(); });
+    if (interrupted) std::exit(130);
+  };
+}
+
+}  // namespace spool

@@ -1,0 +1,39 @@
+#include "spool/models/tokenizer.h"
+
+#include "spool/runtime/check.h"
+
+namespace spool {
+namespace {
+
+class ByteTokenizer : public Tokenizer {
+ public:
+  std::string_view name() const override { return "bytes"; }
+  int64_t vocabulary() const override { return 256; }
+
+  void encode(std::span<const std::byte> text, std::vector<int32_t>& tokens) const override {
+    tokens.reserve(tokens.size() + text.size());
+    for (std::byte b : text) tokens.push_back(std::to_integer<int32_t>(b));
+  }
+
+  std::string decode(std::span<const int32_t> tokens) const override {
+    std::string text;
+    text.reserve(tokens.size());
+    for (int32_t token : tokens) {
+      check(0 <= token && token < vocabulary(), "the byte tokenizer: token ", token,
+            " is not in its vocabulary, 0 to ", vocabulary() - 1);
+      text.push_back(static_cast<char>(token));
+    }
+    return text;
+  }
+
+  std::optional<int32_t> end_of_text() const override { return {}; }
+};
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
+  check(name == "bytes", "there is no tokenizer called \"", name, "\"; there is: bytes");
+  return std::make_unique<ByteTokenizer>();
+}
+
+}  // namespace spool

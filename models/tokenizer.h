@@ -1,0 +1,35 @@
+#pragma once
+
+// A Tokenizer turns bytes of text into token ids and back: decode(encode(text)) is the text.  It
+// has no state, so one may serve many threads.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace spool {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual std::string_view name() const = 0;
+  // Ids are in [0, vocabulary).
+  virtual int64_t vocabulary() const = 0;
+  // Appends.
+  virtual void encode(std::span<const std::byte> text, std::vector<int32_t>& tokens) const = 0;
+  // Throws where a token is not in the vocabulary.
+  virtual std::string decode(std::span<const int32_t> tokens) const = 0;
+  // The token that stands between documents, where there is one.
+  virtual std::optional<int32_t> end_of_text() const = 0;
+};
+
+// "bytes": a token is a byte, 256 in all, none of which ends a text.  Any other name is an error
+// that lists these.
+std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name);
+
+}  // namespace spool

@@ -1,0 +1,91 @@
+#pragma once
+
+// Trains a GPT-2 on one stream: everything a run does to the device, and nothing else.  On a
+// MetaStream the same calls rehearse it.
+
+#include <functional>
+#include <span>
+
+#include "spool/models/adamw.h"
+#include "spool/models/gpt2.h"
+#include "spool/planner/rehearsal.h"
+
+namespace spool {
+
+struct TrainingConfig {
+  Gpt2Config model = {};
+  DType dtype = DType::f32;
+  int64_t batch = 4;       // rows of a micro-batch
+  int64_t seq = 1024;      // tokens of a row
+  int64_t accumulate = 1;  // micro-batches of a step
+  int64_t steps = 1000;
+  int64_t warmup = 0;  // steps
+  double lr = 6e-4, min_lr = 6e-5;
+  AdamWSettings optimizer = {};
+  float dropout = 0;
+  int64_t loss_chunk = 0;  // rows of logits that exist at a time; 0: all
+  uint64_t seed = 1;
+
+  int64_t tokens_per_step() const { return batch * seq * accumulate; }
+  // Throws a sentence where the numbers make no run.
+  void validate() const;
+};
+
+// Writes row `index` of the data: tokens and targets, seq of each.
+using Rows =
+    std::function<void(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets)>;
+
+// The plans of the tapes that a run makes.
+struct TrainingPlans {
+  Plan step, evaluation;
+};
+TrainingPlans make_plans(const TrainingConfig&);
+
+struct StepResult {
+  float loss = 0;       // mean over the step's targets, nats
+  float grad_norm = 0;  // before clipping
+  bool finite = false;  // whether the loss and all gradients are; if not, nothing was changed
+};
+
+class Trainer {
+ public:
+  // Allocates all that lives between steps; sets none of it.
+  Trainer(const TrainingConfig&, const TrainingPlans&, Stream&);
+
+  Gpt2& model() { return model_; }
+  AdamWOptimizer& optimizer() { return optimizer_; }
+  void initialise();
+
+  double learning_rate(int64_t step) const;
+
+  // Enqueues step `step`, counted from 0, on rows step * accumulate * batch and on.
+  void step(int64_t step, const Rows&);
+  // Of the last step, when it is done.
+  StepResult result() const;
+
+  // Enqueues the sum of the losses of rows [0, count); rows past it are asked for to fill a batch,
+  // and must have no targets that count.
+  void evaluate(int64_t count, const Rows&);
+  // Of the last evaluation, when it is done.
+  double loss_sum() const;
+
+ private:
+  void micro_step(int64_t step, int64_t micro, std::span<const int32_t> tokens,
+                  std::span<const int32_t> targets);
+
+  TrainingConfig config_;
+  TrainingPlans plans_;
+  Stream& stream_;
+  Gpt2 model_;
+  AdamWOptimizer optimizer_;
+  Tensor tokens_, targets_;            // i32 (B, T)
+  Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
+  Tensor loss_sum_;                    // f64 (1)
+};
+
+// What a run of this configuration takes: its peak, over a step, an evaluation, and, if asked for,
+// writing text; and the time of one step.
+Report rehearse_training(const TrainingConfig&, const TrainingPlans&, const Machine&,
+                         bool with_text);
+
+}  // namespace spool

@@ -1,0 +1,58 @@
+#pragma once
+
+// A run from the first step to the last: data, budget, checkpoints, log, evaluations and samples.
+
+#include <optional>
+
+#include "spool/models/data.h"
+#include "spool/models/progress.h"
+#include "spool/models/run_directory.h"
+#include "spool/models/run_log.h"
+#include "spool/models/run_options.h"
+#include "spool/models/tokenizer.h"
+
+namespace spool {
+
+class TrainingRun {
+ public:
+  // Checks all that can be checked, foretells the peak, prints the table, and sets the model up,
+  // from a checkpoint where the run resumes.  Throws Error (memory) if the peak is above the
+  // budget.
+  explicit TrainingRun(RunOptions);
+  ~TrainingRun();
+
+  // Trains to the last step, or until stop() is true between two steps.  Either way there is a
+  // checkpoint of where it ended.  Throws Error (numeric) where the loss or a gradient is not
+  // finite.
+  void run(const std::function<bool()>& stop);
+
+ private:
+  void resume_from(const std::filesystem::path& checkpoint);
+  void open_data();
+  void foretell();
+  void refuse_budget(const Machine&) const;
+  void train_step(int64_t step);
+  void after_step(int64_t step);
+  double evaluate(int64_t rows, int64_t step, bool whole);
+  void write_sample(int64_t step);
+  void save(int64_t step);
+  [[noreturn]] void stop_not_finite(int64_t step, const StepResult&) const;
+
+  RunOptions options_;
+  TrainingPlans plans_;
+  Report foretold_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Split data_;
+  uint64_t data_fingerprint_ = 0;
+  std::optional<std::filesystem::path> checkpoint_;  // resumed from, then the last one written
+  int64_t first_step_ = 0, last_saved_ = -1;
+  std::optional<RunDirectory> directory_;
+  std::unique_ptr<Stream> stream_;
+  std::optional<Trainer> trainer_;
+  std::optional<Batches> batches_;
+  RunLog log_;
+  Progress progress_;
+  std::optional<double> val_loss_;
+};
+
+}  // namespace spool

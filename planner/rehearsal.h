@@ -1,0 +1,22 @@
+#pragma once
+
+// A rehearsal is a piece of a run done on the meta device: the real model, the real tape, the real
+// allocator, and neither memory nor arithmetic.  What it reports is what the run will take, because
+// it is the same code that will later do the work.
+
+#include <functional>
+
+#include "spool/runtime/meta/stream.h"
+
+namespace spool {
+
+struct Report {
+  MemoryStats memory;  // memory.peak is the budget that suffices
+  double seconds = 0;  // by the machine's roofline
+};
+
+// Runs the work on a stream that pretends to be the machine.  What the work allocates it must let
+// go before it returns.
+Report rehearse(const Machine&, const std::function<void(MetaStream&)>& work);
+
+}  // namespace spool
