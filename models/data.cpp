@@ -97,8 +97,8 @@ Batches::Batches(Tokens tokens, int64_t T, uint64_t seed)
   check(T > 0, "--seq ", T, ": a row has at least one token");
   check_file(n >= 3, tokens_->name(), "has ", n,
              " tokens for training, too few for any --seq: three are needed");
-  check_file(n - 2 >= T, tokens_->name(), "has ", n, " tokens for training, and --seq ", T,
-             " needs ", T + 2, "; --seq ", n - 2, " or less would fit");
+  check_file(n - 2 >= T, tokens_->name(), "has ", n, " tokens for training, too few for --seq ", T,
+             "; --seq ", n - 2, " or less would fit");
   rows_ = std::max<int64_t>(1, n / T - 1);
   phases_ = n - rows_ * T;
 }
@@ -125,7 +125,7 @@ ValidationRows::ValidationRows(Tokens tokens, int64_t T, int64_t limit)
   check_file(n >= 2, tokens_->name(), "has ", n,
              " tokens for validation, and at least 2 are needed; give more data, or validation "
              "files of their own");
-  windows_ = (n - 1 + T - 1) / T;
+  windows_ = (n - 2) / T + 1;
   rows_ = limit == all ? windows_ : std::min(limit, windows_);
 }
 

@@ -19,8 +19,8 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 constexpr uint64_t length_bytes = 8;
 constexpr uint64_t max_header_bytes = 100'000'000;
 constexpr const char* metadata_key = "__metadata__";
-// {"name": {"shape": [...]}} has three levels.
-constexpr int header_depth = 3;
+// One level more than {"name": {"shape": [...]}} has, so that the sentence can name the tensor.
+constexpr int header_depth = 4;
 
 struct NamedDType {
   DType dtype;
@@ -175,6 +175,14 @@ Header parse_header(std::string_view text, uint64_t data_bytes, const std::strin
   return header;
 }
 
+std::string dump(const nlohmann::ordered_json& header) {
+  try {
+    return header.dump();
+  } catch (const json::exception& e) {
+    fail(ErrorKind::invalid, "a name or text for a safetensors file is not UTF-8: ", e.what());
+  }
+}
+
 // Eight bytes of length, then JSON, with blanks at its end so that the data is aligned.
 std::string format_header(const std::vector<StoredTensor>& tensors, const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
@@ -186,7 +194,7 @@ std::string format_header(const std::vector<StoredTensor>& tensors, const Metada
                       {"shape", extents},
                       {"data_offsets", {t.begin, t.begin + t.spec.nbytes()}}};
   }
-  std::string text = header.dump();
+  std::string text = dump(header);
   text.resize((text.size() + length_bytes - 1) / length_bytes * length_bytes, ' ');
   const uint64_t length = text.size();
   std::string bytes(length_bytes, '\0');

@@ -23,7 +23,7 @@ struct Step {
 template <class P, class G>
 void update(const AdamW& k, int64_t begin, int64_t end) {
   const Step s(k);
-  auto* parameter = k.parameter.as<P>();
+  const auto parameter = cpu::plain<P>(k.parameter);
   auto* w = k.master ? k.master.as<float>() : k.parameter.as<float>();
   auto *m = k.m.as<float>(), *v = k.v.as<float>();
   const G* grad = k.grad.as<G>();
@@ -37,7 +37,7 @@ void update(const AdamW& k, int64_t begin, int64_t end) {
     m[i] = first;
     v[i] = second;
     w[i] = updated;
-    if constexpr (dtype_of<P>() == DType::bf16) parameter[i] = static_cast<bf16>(updated);
+    if constexpr (dtype_of<P>() == DType::bf16) parameter.put(i, updated);
   }
 }
 

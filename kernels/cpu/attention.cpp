@@ -6,6 +6,7 @@
 
 #include "spool/kernels/attention.h"
 #include "spool/kernels/cpu/attention_tiles.h"
+#include "spool/kernels/cpu/loops.h"
 
 namespace spool {
 namespace cpu {
@@ -125,10 +126,9 @@ class ForwardPiece {
     S* lse = kernel_.lse.as<S>() + (b_ * extents_.H + h_) * extents_.T + queries_.begin;
     for (int64_t i = 0; i < queries_.size(); ++i) {
       const S* sums = lane_.sums.data + i * lane_.sums.row;
-      T* out = y.at(queries_.begin + i);
       const S factor = 1 / lane_.total[i];
-#pragma omp simd
-      for (int64_t d = 0; d < D(); ++d) out[d] = static_cast<T>(sums[d] * factor);
+      put_all(D(), Sink<T, false>{y.at(queries_.begin + i)},
+              [=](int64_t d) { return sums[d] * factor; });
       lse[i] = lane_.largest[i] + std::log(lane_.total[i]);
     }
   }

@@ -170,6 +170,7 @@ class BackwardPiece {
     }
   }
 
+  // to[d] (+)= factor * from[d]
   template <class Out>
   struct Row {
     Out* data;
@@ -177,11 +178,11 @@ class BackwardPiece {
   };
   template <class Out>
   void put(const Row<Out>& to, const S* from, S factor) const {
-    Out* const out = to.data;
-#pragma omp simd
-    for (int64_t d = 0; d < D(); ++d) {
-      const S before = to.accumulate ? static_cast<S>(out[d]) : S(0);
-      out[d] = static_cast<Out>(before + factor * from[d]);
+    const auto value = [=](int64_t d) { return factor * from[d]; };
+    if (to.accumulate) {
+      put_all(D(), Sink<Out, true>{to.data}, value);
+    } else {
+      put_all(D(), Sink<Out, false>{to.data}, value);
     }
   }
 

@@ -1,7 +1,5 @@
 #include "spool/kernels/cross_entropy.h"
 
-#include <limits>
-
 #include "spool/kernels/cpu/loops.h"
 
 namespace spool {
@@ -44,27 +42,11 @@ struct Row {
   void differentiate(int64_t y, A g);
 };
 
-// The maximum of x, lanes side by side: one alone would wait for the latency of each comparison.
-template <class A, class T>
-A largest(const T* x, int64_t n) {
-  constexpr int64_t lanes = 64;
-  A most[lanes];
-  std::fill_n(most, lanes, -std::numeric_limits<A>::infinity());
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-#pragma omp simd
-    for (int64_t j = 0; j < lanes; ++j) most[j] = std::max(most[j], A(x[i + j]));
-  }
-  A result = -std::numeric_limits<A>::infinity();
-  for (; i < n; ++i) result = std::max(result, A(x[i]));
-  for (const A m : most) result = std::max(result, m);
-  return result;
-}
-
 template <class T, bool capped>
 void Row<T, capped>::sum_up(int64_t y, bool keep) {
+  const T* x = logits;
   target = z(y);
-  maximum = largest<A>(logits, V);
+  maximum = cpu::largest<A>(V, [=](int64_t v) { return A(x[v]); });
   if constexpr (capped) maximum = options.cap * cpu::tanh(maximum * options.inverse_cap);
   const Row row = *this;
   if (options.smoothing != 0) total = cpu::sum<A>(V, [=](int64_t v) { return row.z(v); });

@@ -1,7 +1,5 @@
 #include "spool/kernels/dropout.h"
 
-#include <array>
-
 #include "spool/kernels/cpu/loops.h"
 #include "spool/runtime/random.h"
 
@@ -10,32 +8,42 @@ namespace {
 
 constexpr int64_t batch = 512;  // elements whose words are drawn at a time
 
-// The words of elements 4 * block, 4 * block + 1, ... of the whole, at least `count` of them.
-class Draw {
- public:
-  explicit Draw(const Dropout& k) : node_(k.node) {
-    for (size_t i = 0; i < 4; ++i) random_[i] = k.random.as<uint32_t>()[i];
-  }
-  void operator()(int64_t block, int64_t count, std::array<uint32_t, batch>& words) const {
-    const PhiloxKey key{random_[0], random_[1]};
-    const uint32_t first = static_cast<uint32_t>(block), node = node_;
-    const uint32_t step = random_[2], micro_batch = random_[3];
-    const int64_t blocks = (count + 3) / 4;
-    uint32_t* to = words.data();
-#pragma omp simd
-    for (int64_t j = 0; j < blocks; ++j) {
-      const PhiloxCounter drawn =
-          philox(key, {first + static_cast<uint32_t>(j), node, step, micro_batch});
-      to[4 * j] = drawn[0];
-      to[4 * j + 1] = drawn[1];
-      to[4 * j + 2] = drawn[2];
-      to[4 * j + 3] = drawn[3];
-    }
+// Philox as in runtime/random.h, but for counters side by side: each word in the lower half of an
+// u64, which the product wants, so that nothing is rearranged from round to round.
+struct Draw {
+  PhiloxKey key;
+  uint32_t node, step, micro_batch;
+
+  explicit Draw(const Dropout& k) : node(k.node) {
+    const auto* random = k.random.as<uint32_t>();
+    key = {random[0], random[1]};
+    step = random[2];
+    micro_batch = random[3];
   }
 
- private:
-  std::array<uint32_t, 4> random_{};
-  uint32_t node_;
+  // The words of elements 4 * first, 4 * first + 1, ..., of `blocks` times four.
+  void operator()(uint32_t first, int64_t blocks, uint32_t* words) const {
+    constexpr uint64_t low = 0xFFFFFFFF;
+    const Draw d = *this;
+#pragma omp simd
+    for (int64_t j = 0; j < blocks; ++j) {
+      uint64_t c0 = first + static_cast<uint32_t>(j), c1 = d.node, c2 = d.step, c3 = d.micro_batch;
+      uint32_t k0 = d.key[0], k1 = d.key[1];
+      for (int round = 0; round < 10; ++round) {
+        const uint64_t a = 0xD2511F53 * (c0 & low), b = 0xCD9E8D57 * (c2 & low);
+        c0 = (b >> 32) ^ c1 ^ k0;
+        c1 = b;
+        c2 = (a >> 32) ^ c3 ^ k1;
+        c3 = a;
+        k0 += 0x9E3779B9;
+        k1 += 0xBB67AE85;
+      }
+      words[4 * j] = static_cast<uint32_t>(c0);
+      words[4 * j + 1] = static_cast<uint32_t>(c1);
+      words[4 * j + 2] = static_cast<uint32_t>(c2);
+      words[4 * j + 3] = static_cast<uint32_t>(c3);
+    }
+  }
 };
 
 // Elements [begin, end) of x.
@@ -44,12 +52,12 @@ void drop(const Dropout& k, const Draw& draw, int64_t begin, int64_t end, const 
   using A = cpu::accumulator_t<T>;
   const A factor = 1 / (1 - static_cast<A>(k.p));
   const float p = k.p;
-  std::array<uint32_t, batch> words;
+  uint32_t words[batch];
   for (int64_t at = begin; at < end;) {
     const int64_t skip = (k.first + at) % 4;
     const int64_t count = std::min(batch - skip, end - at);
-    draw((k.first + at) / 4, skip + count, words);
-    const uint32_t* word = words.data() + skip;
+    draw(static_cast<uint32_t>((k.first + at) / 4), (skip + count + 3) / 4, words);
+    const uint32_t* word = words + skip;
     const T* x = k.x.as<T>() + at;
     cpu::put_all(count, y.at(at),
                  [=](int64_t i) { return uniform(word[i]) >= p ? A(x[i]) * factor : A{0}; });

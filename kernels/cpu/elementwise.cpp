@@ -19,7 +19,7 @@ void run(const Add& k, CpuStream& stream) {
     const T *a = k.a.as<T>(), *b = k.b.as<T>();
     cpu::dispatch_sink<T>(k.out, [&](auto out) {
       const int64_t n = k.a.numel();
-      if (!b) return cpu::map(stream, n, out, [=](int64_t i) { return A(a[i]); });
+      if (!b) return cpu::map(stream, n, out, [=](int64_t i) { return a[i]; });
       cpu::map(stream, n, out, [=](int64_t i) { return A(a[i]) + A(b[i]); });
     });
   });

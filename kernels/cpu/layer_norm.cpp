@@ -46,13 +46,9 @@ struct Row {
 template <class T, class Out>
 void backward_row(const Row<T> row, int64_t C, const Out& dx) {
   using A = cpu::accumulator_t<T>;
-  A sum_g = 0, sum_gh = 0;
-#pragma omp simd reduction(+ : sum_g, sum_gh)
-  for (int64_t c = 0; c < C; ++c) {
-    sum_g += row.g(c);
-    sum_gh += row.g(c) * row.h(c);
-  }
-  const A mean_g = sum_g / static_cast<A>(C), mean_gh = sum_gh / static_cast<A>(C);
+  const A count = static_cast<A>(C);
+  const A mean_g = cpu::sum<A>(C, [=](int64_t c) { return row.g(c); }) / count;
+  const A mean_gh = cpu::sum<A>(C, [=](int64_t c) { return row.g(c) * row.h(c); }) / count;
   cpu::put_all(C, dx,
                [=](int64_t c) { return row.rstd * (row.g(c) - mean_g - row.h(c) * mean_gh); });
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/launch.h"
@@ -25,10 +26,14 @@ struct Sink {
   static constexpr bool accumulates = add;
   G* to;
 
-  template <class A>
-  void put(int64_t i, A value) const {
-    if constexpr (add) value += static_cast<A>(to[i]);
-    to[i] = static_cast<G>(value);
+  template <class X>
+  void put(int64_t i, X value) const {
+    using A = accumulator_t<X>;
+    if constexpr (add) {
+      to[i] = static_cast<G>(static_cast<A>(value) + static_cast<A>(to[i]));
+    } else {
+      to[i] = static_cast<G>(value);
+    }
   }
   Sink at(int64_t offset) const { return {to + offset}; }
 };
@@ -67,13 +72,33 @@ void map(CpuStream& stream, int64_t n, const Out& out, const F& f) {
   });
 }
 
-// The sum of f(i) for i in [0, n), on this thread.
+// op over f(i) for i in [0, n), on this thread: several side by side, or the latency of op would
+// set the pace, and then these by halves.
+template <class A, class F, class Op>
+A fold(int64_t n, A identity, F f, Op op) {
+  constexpr int64_t lanes = 256 / sizeof(A);
+  A side[lanes];
+  std::fill_n(side, lanes, identity);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+#pragma omp simd
+    for (int64_t j = 0; j < lanes; ++j) side[j] = op(side[j], f(i + j));
+  }
+  for (int64_t j = 0; i + j < n; ++j) side[j] = op(side[j], f(i + j));
+  for (int64_t width = lanes / 2; width > 0; width /= 2) {
+    for (int64_t j = 0; j < width; ++j) side[j] = op(side[j], side[j + width]);
+  }
+  return side[0];
+}
+
 template <class A, class F>
 A sum(int64_t n, F f) {
-  A total = 0;
-#pragma omp simd reduction(+ : total)
-  for (int64_t i = 0; i < n; ++i) total += f(i);
-  return total;
+  return fold(n, A{0}, f, [](A a, A b) { return a + b; });
+}
+
+template <class A, class F>
+A largest(int64_t n, F f) {
+  return fold(n, -std::numeric_limits<A>::infinity(), f, [](A a, A b) { return a > b ? a : b; });
 }
 
 // How the sum over N rows of C columns is shared: pieces of rows, each with a partial sum of its

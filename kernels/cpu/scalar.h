@@ -60,8 +60,8 @@ void dispatch_gradient(DType t, F&& f) {
   p = p * r + 1.0f;
   p = p * r + 1.0f;
   // Adding n to the exponent of p is safe: p < 1 where n = 128, and p >= 1 where n = -126.
-  const float y = std::bit_cast<float>(std::bit_cast<uint32_t>(p) +
-                                       (std::bit_cast<uint32_t>(shifted) << 23));
+  const float y =
+      std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23));
   const float high = x <= highest ? y : x * std::numeric_limits<float>::infinity();
   return x < lowest ? 0.0f : high;
 }

@@ -1,0 +1,27 @@
+"""Every header of the library compiles by itself, without warnings: headers.py INCLUDE COMPILER."""
+
+import concurrent.futures
+import os
+import subprocess
+import sys
+
+from tree import LAYERS, sources, verdict
+
+FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-x", "c++", "-"]
+include, compiler = sys.argv[1:]
+
+
+def fault(header):
+    """What the compiler says of a program that is this header alone; empty if nothing."""
+    program = f'#include "spool/{header}"\n'
+    done = subprocess.run(
+        [compiler, "-I", include, *FLAGS], input=program, capture_output=True, text=True
+    )
+    return f"{header} does not compile by itself:\n{done.stderr}" if done.returncode else ""
+
+
+headers = [h for h in sources(LAYERS, {".h"}) if "cuda" not in h.parts]
+with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    errors = [e for e in pool.map(fault, headers) if e]
+
+verdict(errors, f"{len(headers)} headers compile by themselves")

@@ -1,0 +1,45 @@
+"""A folder includes itself and the folders before it; CUDA is included only in cuda/ folders."""
+
+import re
+
+from tree import LAYERS, PROGRAMS, ROOT, sources, verdict
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+CUDA = re.compile(r"(cu(?!char$)|nv|nccl)")
+
+
+def fault_of_ours(file, quote, header):
+    """What is wrong with including spool/<folder>/..., or None."""
+    folder, target = file.parts[0], header.split("/")[1:]
+    if target[0] not in LAYERS:
+        return f"the library has no folder {target[0]}/"
+    if not ROOT.joinpath(*target).is_file():
+        return "there is no such file"
+    if folder in LAYERS and LAYERS.index(target[0]) > LAYERS.index(folder):
+        return f"{target[0]}/ comes after {folder}/"
+    return None if quote == '"' else 'what is Spool\'s is included in quotes: "spool/..."'
+
+
+def fault(file, quote, header):
+    """What is wrong with an include, or None."""
+    if header.startswith("spool/"):
+        return fault_of_ours(file, quote, header)
+    if quote == "<":
+        outside = CUDA.match(header) and "cuda" not in file.parts
+        return "CUDA's headers are included only in cuda/ folders" if outside else None
+    if file.parts[0] in LAYERS:
+        return 'what is Spool\'s is included as "spool/<folder>/<name>.h", the rest as <name>'
+    return None if (ROOT / file.parent / header).is_file() else "there is no such file beside it"
+
+
+errors = []
+files = sources(LAYERS + PROGRAMS)
+for file in files:
+    text = (ROOT / file).read_text()
+    for match in INCLUDE.finditer(text):
+        why = fault(file, match[1], match[2])
+        if why:
+            line = text.count("\n", 0, match.start(2)) + 1
+            errors.append(f"{file}:{line}: includes {match[2]}, but {why}")
+
+verdict(errors, f"{len(files)} files include only what their folder may")

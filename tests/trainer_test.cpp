@@ -1,0 +1,191 @@
+// A run on the device against its rehearsal, and against itself with other threads, chunks and
+// micro-batches.
+
+#include "spool/models/trainer.h"
+
+#include "spool/models/generator.h"
+#include "spool/runtime/cpu/stream.h"
+#include "testing.h"
+
+namespace spool::testing {
+namespace {
+
+TrainingConfig small() {
+  return {.model = {.layers = 2, .heads = 2, .channels = 16, .context = 24, .vocabulary = 50},
+          .batch = 3,
+          .seq = 20,
+          .steps = 5,
+          .lr = 1e-2,
+          .min_lr = 1e-3};
+}
+
+void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
+  Random random(77, static_cast<uint64_t>(index));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int32_t>(random.next() % 50);
+    targets[i] = (tokens[i] + 1) % 50;
+  }
+}
+
+struct Losses {
+  std::vector<float> losses, norms;
+  double validation = 0;
+  size_t peak = 0;
+  bool operator==(const Losses&) const = default;
+};
+
+Losses train(const TrainingConfig& config, size_t budget, int threads) {
+  CpuStream stream(budget, threads);
+  Losses all;
+  {
+    Trainer trainer(config, make_plans(config), stream);
+    trainer.initialise();
+    for (int64_t step = 0; step < config.steps; ++step) {
+      trainer.step(step, rows);
+      const StepResult result = trainer.result();
+      EXPECT_TRUE(result.finite);
+      all.losses.push_back(result.loss);
+      all.norms.push_back(result.grad_norm);
+    }
+    trainer.evaluate(2 * config.batch, rows);
+    all.validation = trainer.loss_sum();
+    std::vector<int32_t> text{1};
+    Random random(1);
+    Generator(trainer.model(), stream).extend(text, 30, {.top_k = 5}, random);
+    EXPECT_EQ(text.size(), 31u);
+  }
+  EXPECT_EQ(stream.memory().live, 0u);
+  all.peak = stream.memory().peak;
+  return all;
+}
+
+Machine machine(int threads) {
+  return {.architecture = {.type = DeviceType::cpu, .threads = threads}};
+}
+
+constexpr size_t plenty = size_t{64} << 20;
+
+TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
+  std::vector<TrainingConfig> all;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int64_t batch : {1, 2, 5}) {
+      for (const int64_t accumulate : {1, 3}) {
+        for (const int64_t chunk : {0, 7}) {
+          TrainingConfig config = small();
+          config.dtype = dtype;
+          config.batch = batch;
+          config.accumulate = accumulate;
+          config.loss_chunk = chunk;
+          config.dropout = chunk ? 0.1f : 0.0f;
+          config.steps = 2;
+          all.push_back(config);
+        }
+      }
+    }
+  }
+  all.push_back(small());
+  all.back().model = {.layers = 3, .heads = 5, .channels = 80, .context = 100, .vocabulary = 300};
+  all.back().seq = 77;
+  for (const TrainingConfig& config : all) {
+    const size_t foretold =
+        rehearse_training(config, make_plans(config), machine(2), true).memory.peak;
+    EXPECT_EQ(train(config, foretold, 2).peak, foretold);
+    EXPECT_NE(error_of([&] { train(config, foretold - Arena::granule, 2); }), "");
+  }
+}
+
+TEST(Trainer, LossesHaveTheSameBitsForAnyNumberOfThreads) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TrainingConfig config = small();
+    config.dtype = dtype;
+    config.dropout = 0.1f;
+    config.model.channels = 64;
+    Losses one = train(config, plenty, 1);
+    for (const int threads : {2, 3, 7}) {
+      Losses other = train(config, plenty, threads);
+      one.peak = other.peak = 0;
+      EXPECT_EQ(other, one) << threads << " threads, " << name(dtype);
+    }
+  }
+}
+
+TEST(Trainer, MicroBatchesAreOneBatch) {
+  TrainingConfig whole = small(), cut = small();
+  whole.batch = 6;
+  cut.batch = 2;
+  cut.accumulate = 3;
+  const Losses a = train(whole, plenty, 2), b = train(cut, plenty, 2);
+  for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 2e-5);
+}
+
+TEST(Trainer, ChunkedLossIsTheSameLossInLessMemory) {
+  TrainingConfig whole = small(), chunked = small();
+  whole.model.vocabulary = chunked.model.vocabulary = 4000;
+  chunked.loss_chunk = 8;
+  const Losses a = train(whole, plenty, 2), b = train(chunked, plenty, 2);
+  for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 2e-5);
+  EXPECT_LT(b.peak, a.peak);
+}
+
+TEST(Trainer, LearnsInBothTypes) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TrainingConfig config = small();
+    config.dtype = dtype;
+    config.steps = 60;
+    config.model.channels = 32;
+    const Losses learned = train(config, plenty, 2);
+    EXPECT_NEAR(learned.losses.front(), std::log(50), 0.3);
+    EXPECT_LT(learned.losses.back(), 1.0);
+  }
+}
+
+TEST(Trainer, ALossThatIsNotFiniteChangesNothing) {
+  CpuStream stream(plenty, 2);
+  const TrainingConfig config = small();
+  Trainer trainer(config, make_plans(config), stream);
+  trainer.initialise();
+  const Tensor weight = trainer.model().parameters()[2]->data;
+  std::vector<float> broken(static_cast<size_t>(weight.numel()), 1);
+  broken[0] = INFINITY;
+  write<float>(weight, broken);
+  const auto before = values(trainer.model().parameters()[4]->data);
+  trainer.step(0, rows);
+  EXPECT_FALSE(trainer.result().finite);
+  EXPECT_EQ(values(trainer.model().parameters()[4]->data), before);
+}
+
+TEST(Trainer, RefusesNumbersThatMakeNoRun) {
+  const auto refused = [](auto change) {
+    TrainingConfig config = small();
+    change(config);
+    return error_of([&] { config.validate(); });
+  };
+  EXPECT_NE(refused([](auto& c) { c.seq = 25; }).find("context of 24"), std::string::npos);
+  EXPECT_NE(refused([](auto& c) { c.batch = 0; }).find("--batch"), std::string::npos);
+  EXPECT_NE(refused([](auto& c) { c.steps = -1; }).find("--steps"), std::string::npos);
+  EXPECT_NE(refused([](auto& c) { c.lr = NAN; }).find("--lr"), std::string::npos);
+  EXPECT_NE(refused([](auto& c) { c.dropout = 1; }).find("--dropout"), std::string::npos);
+  EXPECT_NE(refused([](auto& c) { c.batch = int64_t{1} << 30; }).find("too many"),
+            std::string::npos);
+  EXPECT_EQ(refused([](auto&) {}), "");
+}
+
+TEST(Sampling, FollowsTheLogits) {
+  const std::vector<float> logits{0, 3, -1, 3.5f};
+  Random random(1);
+  EXPECT_EQ(sample(logits, {.temperature = 0}, random), 3);
+  std::vector<int> count(4);
+  for (int i = 0; i < 4000; ++i)
+    ++count[static_cast<size_t>(sample(logits, {.temperature = 1}, random))];
+  EXPECT_NEAR(count[3] / double(count[1]), std::exp(0.5), 0.2);
+  EXPECT_GT(count[2], 0);
+  for (int i = 0; i < 200; ++i) {
+    const int32_t token = sample(logits, {.temperature = 1, .top_k = 2}, random);
+    EXPECT_TRUE(token == 1 || token == 3);
+  }
+  const std::vector<float> bad{NAN, NAN};
+  EXPECT_NE(error_of([&] { sample(bad, {}, random); }), "");
+}
+
+}  // namespace
+}  // namespace spool::testing
