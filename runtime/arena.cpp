@@ -46,7 +46,7 @@ std::byte* Arena::address(const Block* block) const { return base_ + block->offs
 Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
   const size_t bytes = std::max((spec.nbytes() + granule - 1) / granule, size_t{1}) * granule;
   Block* block = take(bytes);
-  if (!block) block = extend(bytes);
+  if (!block) block = append(bytes);
   if (!block) refuse(bytes, spec, label);
   block->free = false;
   block->spec = spec;
@@ -67,18 +67,10 @@ Arena::Block* Arena::take(size_t bytes) {
   return block;
 }
 
-// Memory never touched before, together with a free block that borders on it.
-Arena::Block* Arena::extend(size_t bytes) {
-  Block* block = last_ && last_->free ? last_ : nullptr;
-  const size_t offset = block ? block->offset : high_water_;
-  if (bytes > stats_.capacity || offset > stats_.capacity - bytes) return nullptr;
-  if (block) {
-    free_.erase(block);
-    block->bytes = bytes;
-  } else {
-    block = make(offset, bytes, last_);
-  }
-  high_water_ = offset + bytes;
+Arena::Block* Arena::append(size_t bytes) {
+  if (bytes > stats_.capacity || end_ > stats_.capacity - bytes) return nullptr;
+  Block* block = make(end_, bytes, last_);
+  end_ += bytes;
   return block;
 }
 
@@ -110,7 +102,16 @@ void Arena::free(Block* block) {
     free_.erase(block);
     absorb_next(block);
   }
+  if (block == last_) return give_up(block);
   free_.insert(block);
+}
+
+// The last block becomes part of the tail.
+void Arena::give_up(Block* block) {
+  end_ = block->offset;
+  last_ = block->previous;
+  if (last_) last_->next = nullptr;
+  spare_.push_back(block);
 }
 
 void Arena::absorb_next(Block* block) {
@@ -131,16 +132,15 @@ void Arena::count(const Block& block, bool allocated) {
   }
   stats_.live += block.bytes;
   live_by += block.bytes;
-  if (high_water_ > stats_.peak) {
-    stats_.peak = high_water_;
+  if (end_ > stats_.peak) {
+    stats_.peak = end_;
     stats_.at_peak_by = stats_.live_by;
   }
 }
 
 void Arena::refuse(size_t bytes, const Spec& spec, const Label& label) const {
-  size_t largest = stats_.capacity - high_water_;
-  const size_t end = last_ && last_->free ? last_->offset : high_water_;
-  if (!free_.empty()) largest = std::max({largest, (*free_.rbegin())->bytes, stats_.capacity - end});
+  size_t largest = stats_.capacity - end_;
+  if (!free_.empty()) largest = std::max(largest, (*free_.rbegin())->bytes);
   std::string held;
   for (size_t p = 0; p < purpose_count; ++p) {
     if (stats_.live_by[p] == 0) continue;
@@ -157,10 +157,9 @@ void Arena::refuse(size_t bytes, const Spec& spec, const Label& label) const {
               sentence(device_, ": ", label.name, " (", spec, ") needs ", format_bytes(bytes),
                        ", and of the budget of ", format_bytes(stats_.capacity), " at most ",
                        format_bytes(largest), " are free in one piece; held: ",
-                       held.empty() ? "nothing" : held, biggest,
-                       ". A budget of ", end + bytes, " bytes (", format_bytes(end + bytes),
-                       ") would get past this tensor"),
-              {.needed = end + bytes, .capacity = stats_.capacity, .op = label.name, .file = {}});
+                       held.empty() ? "nothing" : held, biggest, ". A budget of ", end_ + bytes,
+                       " bytes (", format_bytes(end_ + bytes), ") would get past this tensor"),
+              {.needed = end_ + bytes, .capacity = stats_.capacity, .op = label.name, .file = {}});
 }
 
 }  // namespace spool

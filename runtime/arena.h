@@ -4,10 +4,12 @@
 // code serves every device, the meta device included, so that a rehearsal rounds, reuses and
 // fragments exactly as the device will.
 //
-// Invariants: every block starts and ends on a granule; blocks tile [0, high water); the tail above
-// has never been touched and is used last, so where a block is placed does not depend on the
-// capacity.  The peak is the high-water offset, and an arena of exactly that capacity suffices for
-// the same sequence of calls.  Not thread-safe: allocation happens on one thread, in program order.
+// Invariants: every block starts and ends on a granule; blocks, free or not, tile [0, end), and the
+// last of them is not free; the tail above is used only where no free block is large enough.  So
+// where a block is placed depends on the blocks that are held, not on the capacity, nor on what was
+// held before: every step of a run goes as the first one did.  The peak is the highest end there
+// was, and an arena of exactly that capacity suffices for the same sequence of calls.  Not
+// thread-safe: allocation happens on one thread, in program order.
 
 #include <array>
 #include <cstddef>
@@ -37,7 +39,7 @@ const char* intern(std::string_view text);
 // Bytes as the arena counts them, in whole granules.
 struct MemoryStats {
   size_t live = 0;
-  size_t peak = 0;                                    // the high-water offset
+  size_t peak = 0;  // the high-water offset
   size_t capacity = 0;
   std::array<size_t, purpose_count> live_by = {};     // by purpose
   std::array<size_t, purpose_count> at_peak_by = {};  // when the peak was last raised
@@ -67,17 +69,18 @@ class Arena {
   };
 
   Block* take(size_t bytes);
-  Block* extend(size_t bytes);
+  Block* append(size_t bytes);
   void cut(Block*, size_t bytes);
   void absorb_next(Block*);
   Block* make(size_t offset, size_t bytes, Block* previous);
+  void give_up(Block*);
   void count(const Block&, bool allocated);
   [[noreturn]] void refuse(size_t bytes, const Spec&, const Label&) const;
 
   std::byte* base_;
   std::string device_;
   MemoryStats stats_;
-  size_t high_water_ = 0;
+  size_t end_ = 0;
   Block* last_ = nullptr;  // by offset
   std::set<Block*, Smaller> free_;
   std::vector<std::unique_ptr<Block>> blocks_;

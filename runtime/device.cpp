@@ -16,14 +16,16 @@ Device parse_device(std::string_view text) {
   } else if (kind == "meta") {
     device.type = DeviceType::meta;
   } else {
-    fail(ErrorKind::invalid, "device '", text, "' is unknown; there are cpu, cuda, cuda:N and meta");
+    fail(ErrorKind::invalid, "device '", text,
+         "' is unknown; there are cpu, cuda, cuda:N and meta");
   }
   if (kind.size() == text.size()) return device;
   const std::string_view digits = text.substr(kind.size() + 1);
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), device.index);
   const bool number = error == std::errc() && end == digits.data() + digits.size();
-  check(number && device.index >= 0, "device '", text, "': what follows the colon must be a number");
+  check(number && device.index >= 0, "device '", text,
+        "': what follows the colon must be a number");
   return device;
 }
 

@@ -44,8 +44,8 @@ struct Cost {
 struct Machine {
   std::string name = "unnamed";
   Architecture architecture = {};
-  double f32_flops = 200e9;       // per second, of a large matrix product
-  double bf16_flops = 400e9;      // likewise
+  double f32_flops = 200e9;        // per second, of a large matrix product
+  double bf16_flops = 400e9;       // likewise
   double bytes_per_second = 20e9;  // of a large copy, counted read plus written
   double host_bytes_per_second = 20e9;
   double launch_seconds = 2e-6;

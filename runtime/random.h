@@ -1,8 +1,8 @@
 #pragma once
 
 // Philox 4x32-10, the counter-based generator of Salmon et al., "Parallel Random Numbers: As Easy
-// as 1, 2, 3" (SC 2011).  The same key and counter give the same four words everywhere, so a draw is
-// named by where it is used, and neither order nor chunking nor threads change it.
+// as 1, 2, 3" (SC 2011).  The same key and counter give the same four words everywhere, so a draw
+// is named by where it is used, and neither order nor chunking nor threads change it.
 
 #include <array>
 #include <cmath>

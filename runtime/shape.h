@@ -30,7 +30,7 @@ class Shape {
     for (int i = 0; i < rank_; ++i) n *= extents_[i];
     return n;
   }
-  int64_t row() const { return rank_ ? (*this)[-1] : 1; }        // length of the last dimension
+  int64_t row() const { return rank_ ? (*this)[-1] : 1; }       // length of the last dimension
   int64_t rows() const { return row() ? numel() / row() : 0; }  // how many of them
   Shape with(int i, int64_t extent) const;
   bool operator==(const Shape&) const = default;

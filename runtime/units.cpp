@@ -47,8 +47,10 @@ std::string format_bytes(size_t bytes) {
   size_t unit = 0;
   while (value >= 1023.5 && unit + 1 < units.size()) value /= 1024, ++unit;
   if (unit == 0) return print("%.0f %s", value, units[unit]);
-  return print(value < 9.995 ? "%.2f %s" : value < 99.95 ? "%.1f %s" : "%.0f %s", value,
-               units[unit]);
+  return print(value < 9.995   ? "%.2f %s"
+               : value < 99.95 ? "%.1f %s"
+                               : "%.0f %s",
+               value, units[unit]);
 }
 
 size_t parse_bytes(std::string_view text) {

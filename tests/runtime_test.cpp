@@ -27,7 +27,7 @@ TEST(Arena, RoundsToGranulesAndReusesTheBestFit) {
   arena.free(d);
 }
 
-TEST(Arena, CoalescesAndExtendsTheLastFreeBlock) {
+TEST(Arena, CoalescesWithItsNeighboursAndTheTail) {
   Arena arena(nullptr, 4096, "test");
   std::vector<Arena::Block*> blocks;
   for (int i = 0; i < 4; ++i) blocks.push_back(arena.allocate(bytes_spec(512), {}));
@@ -64,6 +64,33 @@ TEST(Arena, ItsPeakIsACapacityThatSuffices) {
   EXPECT_EQ(play(exact), places);
   Arena tight(nullptr, endless.stats().peak - Arena::granule, "test");
   EXPECT_NE(error_of([&] { play(tight); }), "");
+}
+
+// Where blocks go depends on what is held, not on what was.
+TEST(Arena, EveryStepGoesAsTheFirst) {
+  Arena arena(nullptr, size_t{1} << 40, "test");
+  const auto keep = arena.allocate(bytes_spec(5000), {});
+  const auto step = [&] {
+    Random random(9);
+    std::vector<Arena::Block*> live;
+    std::vector<const std::byte*> places;
+    for (int i = 0; i < 500; ++i) {
+      live.push_back(arena.allocate(bytes_spec(4 * (1 + random.next() % 9000)), {}));
+      places.push_back(arena.address(live.back()));
+      if (i % 3 == 2) {
+        const size_t at = random.next() % live.size();
+        arena.free(live[at]);
+        live.erase(live.begin() + static_cast<int64_t>(at));
+      }
+    }
+    for (Arena::Block* b : live) arena.free(b);
+    return places;
+  };
+  const auto first = step();
+  const size_t peak = arena.stats().peak;
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(step(), first);
+  EXPECT_EQ(arena.stats().peak, peak);
+  arena.free(keep);
 }
 
 TEST(Arena, ItsErrorNamesTheTensorTheHoldersAndWhatFits) {
@@ -150,9 +177,8 @@ TEST(ThreadPool, RunsEveryPieceOnceWithAnyNumberOfThreads) {
 TEST(ThreadPool, ThrowsWhatAPieceThrows) {
   CpuStream stream(1 << 20, 3);
   const auto loop = [&] {
-    stream.parallel_for(100, 1, [](int64_t begin, int64_t) {
-      check(begin != 57, "piece ", begin, " failed");
-    });
+    stream.parallel_for(
+        100, 1, [](int64_t begin, int64_t) { check(begin != 57, "piece ", begin, " failed"); });
   };
   EXPECT_EQ(error_of(loop), "piece 57 failed");
   stream.parallel_for(100, 1, [](int64_t, int64_t) {});
@@ -201,7 +227,8 @@ TEST(Units, ReadWhatPeopleWrite) {
   EXPECT_EQ(parse_bytes("1.5 GB"), 1500000000u);
   EXPECT_EQ(parse_bytes("512"), 512u);
   EXPECT_EQ(parse_bytes("512MiB"), size_t{512} << 20);
-  for (const char* bad : {"", "GiB", "2 apples", "-1GiB", "0", "nan", "1e999", "2GiBB", "1e30TiB"}) {
+  for (const char* bad :
+       {"", "GiB", "2 apples", "-1GiB", "0", "nan", "1e999", "2GiBB", "1e30TiB"}) {
     EXPECT_NE(error_of([&] { parse_bytes(bad); }), "") << bad;
   }
   EXPECT_EQ(format_bytes(size_t{3} << 29), "1.50 GiB");

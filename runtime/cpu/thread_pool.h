@@ -1,7 +1,7 @@
 #pragma once
 
-// A few threads that share the pieces of one loop at a time.  Pieces are handed out one by one; what
-// a piece computes must not depend on who computes it, nor on how many threads there are.
+// A few threads that share the pieces of one loop at a time.  Pieces are handed out one by one;
+// what a piece computes must not depend on who computes it, nor on how many threads there are.
 
 #include <atomic>
 #include <condition_variable>

@@ -1,0 +1,24 @@
+#pragma once
+
+// The matrix products of a GPT-2's linear layers, forward and backward, through oneDNN directly.
+
+#include <memory>
+
+#include "spool/models/gpt2.h"
+
+namespace spool::benchmarks {
+
+class Products {
+ public:
+  Products(const Gpt2Config&, DType, int64_t tokens);
+  ~Products();
+
+  // All products of one step, one after the other, on all threads.
+  void run();
+
+ private:
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+};
+
+}  // namespace spool::benchmarks
