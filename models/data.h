@@ -52,7 +52,6 @@ class Permutation {
   uint64_t scramble(uint64_t x) const;
 
   int64_t extent_;
-  uint64_t number_;
   PhiloxKey key_;
   int half_bits_;
 };

@@ -61,6 +61,21 @@ void remove_path(const fs::path& path) {
   if (error) fail_file(path.string(), "removed", error.value());
 }
 
+void make_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error) fail_file(path.string(), "written", error.value());
+}
+
+std::vector<std::string> names_in(const fs::path& directory) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  if (error) fail_file(directory.string(), "read", error.value());
+  return names;
+}
+
 File lock(const fs::path& directory) {
   std::error_code error;
   const bool made = fs::create_directories(directory, error);
@@ -75,12 +90,9 @@ File lock(const fs::path& directory) {
 }
 
 void remove_partials(const fs::path& directory) {
-  std::vector<fs::path> stale;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with('.') && name.ends_with(partial_end)) stale.push_back(entry.path());
+  for (const std::string& name : names_in(directory)) {
+    if (name.starts_with('.') && name.ends_with(partial_end)) remove_path(directory / name);
   }
-  for (const fs::path& path : stale) remove_path(path);
 }
 
 }  // namespace
@@ -108,7 +120,7 @@ void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)
   const fs::path partial = path_ / partial_name(name);
   remove_path(partial);
   try {
-    fs::create_directory(partial);
+    make_directory(partial);
     fill(partial);
     File::create(partial / marker).close();
     sync_tree(partial);
@@ -131,6 +143,7 @@ void RunDirectory::publish(const fs::path& partial, const fs::path& checkpoint) 
     check_file(is_ours(checkpoint), checkpoint.string(),
                "is in the way of a checkpoint, and was not written by Spool");
     if (exchange_paths(partial, checkpoint)) {
+      sync_path(path_);
       remove_path(partial);
     } else {
       check_file(latest() != checkpoint, checkpoint.string(),
@@ -157,14 +170,15 @@ void RunDirectory::remove_checkpoint(const fs::path& checkpoint) {
   const fs::path aside = path_ / partial_name(checkpoint.filename().string() + ".old");
   remove_path(aside);
   rename_path(checkpoint, aside);
+  sync_path(path_);
   remove_path(aside);
 }
 
 void RunDirectory::remove_old() {
   std::vector<int64_t> steps;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path_)) {
-    const auto step = step_of(entry.path().filename().string());
-    if (step && is_ours(entry.path())) steps.push_back(*step);
+  for (const std::string& name : names_in(path_)) {
+    const auto step = step_of(name);
+    if (step && is_ours(path_ / name)) steps.push_back(*step);
   }
   std::ranges::sort(steps, std::greater());
   const auto spared = latest();

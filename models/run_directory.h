@@ -17,7 +17,7 @@
 namespace spool {
 
 // What `latest` in the directory of a run names; nothing where there is no `latest`.  Needs no
-// lock. Throws where `latest` names no checkpoint.
+// lock.  Throws where `latest` names no checkpoint.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
 
 class RunDirectory {

@@ -36,6 +36,13 @@ std::string_view text_of(DType dtype) {
   return std::ranges::find(dtypes, dtype, &NamedDType::dtype)->text;
 }
 
+// What a sentence shows of a value that may be of any length.
+std::string shown(const json& value) {
+  constexpr size_t longest = 80;
+  const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
+  return text.size() <= longest ? text : text.substr(0, longest) + "...";
+}
+
 // What a header says of one tensor, checked field by field.
 class EntryParser {
  public:
@@ -71,8 +78,8 @@ class EntryParser {
     expect(value.is_string(), "dtype is not a string");
     const auto& text = value.get_ref<const std::string&>();
     const auto* known = std::ranges::find(dtypes, text, &NamedDType::text);
-    expect(known != std::end(dtypes), "dtype is \"", text,
-           "\"; what can be read is F64, F32, BF16, I32 and U16");
+    expect(known != std::end(dtypes), "dtype is ", shown(value),
+           "; what can be read is F64, F32, BF16, I32 and U16");
     return known->dtype;
   }
 
@@ -84,10 +91,10 @@ class EntryParser {
     int64_t extents[Shape::max_rank] = {};
     uint64_t product = 1;
     for (size_t i = 0; i < value.size(); ++i) {
-      expect(value[i].is_number_unsigned(), "shape has ", value[i].dump(),
+      expect(value[i].is_number_unsigned(), "shape has ", shown(value[i]),
              ", which is not a whole number from 0");
       const auto extent = value[i].get<uint64_t>();
-      expect(extent == 0 || product <= max_numel / extent, "shape ", value.dump(),
+      expect(extent == 0 || product <= max_numel / extent, "shape ", shown(value),
              " has too many elements");
       product *= std::max<uint64_t>(extent, 1);
       extents[i] = static_cast<int64_t>(extent);
@@ -117,7 +124,7 @@ class EntryParser {
     const json& value = field("data_offsets");
     expect(value.is_array() && value.size() == 2 && value[0].is_number_unsigned() &&
                value[1].is_number_unsigned(),
-           "data_offsets are ", value.dump(), ", not two whole numbers from 0");
+           "data_offsets are ", shown(value), ", not two whole numbers from 0");
     return {value[0].get<uint64_t>(), value[1].get<uint64_t>()};
   }
 

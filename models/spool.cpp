@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   CLI::App app("Spool trains transformers inside a byte budget.");
   app.name("spool");
   app.require_subcommand(1);
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   std::vector<std::pair<CLI::App*, std::function<void()>>> commands;
   const auto add = [&](const char* name, const char* what,
                        std::function<void()> (*define)(CLI::App&)) {

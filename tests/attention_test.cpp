@@ -288,7 +288,7 @@ TEST(Attention, HasNoFearOfLargeScores) {
     ASSERT_GE(std::fabs(expected.lse[100]), 1e4);
     EXPECT_LE(difference(values(pass.y), expected.y), 1e-6);
     EXPECT_LE(difference(values(pass.lse), expected.lse), 1e-6);
-    EXPECT_LE(difference(values(pass.dqkv), expected.dqkv), 5e-4);
+    EXPECT_LE(difference(values(pass.dqkv), expected.dqkv), 5e-3);
   }
 }
 

@@ -292,17 +292,18 @@ TEST(ValidationRows, EveryTargetCountsOnce) {
       std::iota(expected.begin(), expected.end(), 1);
       ASSERT_EQ(counted, expected);
       ASSERT_EQ(validation.targets(), n - 1);
+      ASSERT_EQ(validation.rows(), (n - 1) / T + ((n - 1) % T != 0));
     }
   }
 }
 
 TEST(ValidationRows, AFewAreSpreadEvenly) {
-  const ValidationRows few(counting(1003), /*T=*/10, /*limit=*/4);
-  ASSERT_EQ(few.rows(), 4);
-  EXPECT_EQ(few.targets(), 40);
-  for (int64_t i = 0; i < 4; ++i) {
+  const ValidationRows few(counting(1003), /*T=*/10, /*limit=*/7);
+  ASSERT_EQ(few.rows(), 7);
+  EXPECT_EQ(few.targets(), 70);
+  for (int64_t i = 0; i < 7; ++i) {
     const Row row = row_of(few, 10, i);
-    EXPECT_EQ(row.tokens[0] / 10, i * 101 / 4);
+    EXPECT_EQ(row.tokens[0] / 10, i * 101 / 7);
     EXPECT_EQ(row.tokens[0] % 10, 0);
     EXPECT_EQ(row.targets[9], row.tokens[0] + 10);
   }

@@ -7,7 +7,7 @@ import sys
 
 from tree import LAYERS, sources, verdict
 
-FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-x", "c++", "-"]
+FLAGS = ["-std=c++20", "-fopenmp-simd", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
 include, compiler = sys.argv[1:]
 
 
@@ -15,7 +15,10 @@ def fault(header):
     """What the compiler says of a program that is this header alone; empty if nothing."""
     program = f'#include "spool/{header}"\n'
     done = subprocess.run(
-        [compiler, "-I", include, *FLAGS], input=program, capture_output=True, text=True
+        [compiler, "-I", include, *FLAGS, "-fsyntax-only", "-x", "c++", "-"],
+        input=program,
+        capture_output=True,
+        text=True,
     )
     return f"{header} does not compile by itself:\n{done.stderr}" if done.returncode else ""
 

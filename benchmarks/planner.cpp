@@ -1,0 +1,68 @@
+// What planning costs: a rehearsal of a whole training step, and the tape's own overhead.
+//
+//   visits            nodes visited, forward and backward
+//   ns_per_visit      of a rehearsal with the parameters already there: tape, allocator and clock
+//   rehearsal_us      of a whole step: the model built on meta, forward, backward, optimizer
+
+#include <benchmark/benchmark.h>
+
+#include "spool/models/trainer.h"
+
+namespace spool {
+namespace {
+
+void no_rows(int64_t, std::span<int32_t>, std::span<int32_t>) {}
+
+void rehearse_step(benchmark::State& state, const std::string& model) {
+  TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4};
+  config.loss_chunk = 1024;
+  const TrainingPlans plans = make_plans(config);
+  for (auto _ : state) {
+    rehearse(Machine{}, [&](MetaStream& stream) {
+      Trainer trainer(config, plans, stream);
+      trainer.step(0, no_rows);
+    });
+  }
+}
+
+void visit_nodes(benchmark::State& state, const std::string& model) {
+  const Gpt2Config config = *gpt2_preset(model);
+  MetaStream stream(Machine{});
+  Gpt2 gpt2(config, DType::bf16, stream);
+  const Spec ids{Shape{4, 1024}, DType::i32};
+  const Tensor tokens(ids, stream), targets(ids, stream);
+  size_t visits = 0;
+  for (auto _ : state) {
+    Tape tape(stream, {.backward_follows = true});
+    tape.backward(gpt2.loss(tape.input(tokens), tape.input(targets)));
+    visits = 2 * tape.nodes().size();
+    state.PauseTiming();
+    for (Parameter* p : gpt2.parameters()) p->grad = {};
+    state.ResumeTiming();
+  }
+  state.counters["visits"] = static_cast<double>(visits);
+  state.counters["s_per_visit"] = benchmark::Counter(
+      static_cast<double>(visits),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
+void register_all() {
+  for (const char* model : {"gpt2-124m", "gpt2-1558m"}) {
+    const std::string name = model;
+    benchmark::RegisterBenchmark(("rehearsal/" + name).c_str(), [name](benchmark::State& s) {
+      rehearse_step(s, name);
+    })->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("tape/" + name).c_str(), [name](benchmark::State& s) {
+      visit_nodes(s, name);
+    })->Unit(benchmark::kMicrosecond);
+  }
+}
+
+}  // namespace
+}  // namespace spool
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  spool::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+}

@@ -1,0 +1,134 @@
+// Research code with an op of its own: a kernel, an op, a little model that uses it, the peak
+// foretold before the first step, and training within exactly that many bytes.  It needs Spool's
+// public headers and library, nothing else.
+
+#include <cstdio>
+#include <vector>
+
+#include "spool/autograd/ops.h"
+#include "spool/models/adamw.h"
+#include "spool/planner/rehearsal.h"
+#include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/random.h"
+
+namespace research {
+
+using namespace spool;
+
+// y[i] = max(x[i], 0)^2        dx[i] (+)= dy[i] * 2 max(x[i], 0)        (So et al. 2021)
+struct SquaredReluForward {
+  static constexpr const char* name = "squared_relu_forward";
+  View y, x;  // f32
+  Cost cost() const { return {2.0 * static_cast<double>(x.numel()), bytes(y, x)}; }
+};
+
+struct SquaredReluBackward {
+  static constexpr const char* name = "squared_relu_backward";
+  Grad dx;
+  View dy, x;
+  Cost cost() const { return {3.0 * static_cast<double>(x.numel()), bytes(dx, dy, x)}; }
+};
+
+void run(const SquaredReluForward& k, CpuStream& stream) {
+  const float* x = k.x.as<float>();
+  float* y = k.y.as<float>();
+  stream.parallel_for(k.x.numel(), 1 << 14, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) y[i] = x[i] > 0 ? x[i] * x[i] : 0;
+  });
+}
+
+void run(const SquaredReluBackward& k, CpuStream& stream) {
+  const float *x = k.x.as<float>(), *dy = k.dy.as<float>();
+  float* dx = k.dx.view.as<float>();
+  const bool add = k.dx.accumulate;
+  stream.parallel_for(k.x.numel(), 1 << 14, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const float g = x[i] > 0 ? 2 * x[i] * dy[i] : 0;
+      dx[i] = add ? dx[i] + g : g;
+    }
+  });
+}
+
+struct SquaredRelu final : Op {
+  const char* name() const override { return "squared_relu"; }
+  const char* indices() const override { return "nc->nc"; }
+  Specs infer(const Specs& in) const override { return {in[0]}; }
+  void forward(Forward& f) const override {
+    auto [x] = f.inputs<1>();
+    auto [y] = f.outputs<1>();
+    f.launch(SquaredReluForward{.y = y, .x = x});
+  }
+  Slots saves(const Needs&) const override { return {in(0)}; }
+  void backward(Backward& b) const override {
+    auto [x] = b.saved<1>();
+    auto [dy] = b.grad_outputs<1>();
+    b.launch(SquaredReluBackward{.dx = b.grad_input_over(0, 0), .dy = dy, .x = x});
+  }
+};
+
+Var squared_relu(const Var& x) { return apply<SquaredRelu>(x.tape(), {x}); }
+
+constexpr int64_t N = 256, C = 32, classes = 4;
+
+// Two layers that learn which quarter of the inputs is the largest.
+struct Net {
+  Parameter up{.name = "up"}, down{.name = "down"};
+  Tensor x, targets;
+
+  explicit Net(Stream& stream) : x({Shape{N, C}}, stream), targets({Shape{N}, DType::i32}, stream) {
+    Random random(1);
+    for (Parameter* p : {&up, &down}) {
+      const Shape shape = p == &up ? Shape{4 * C, C} : Shape{classes, 4 * C};
+      std::vector<float> values(static_cast<size_t>(shape.numel()));
+      for (float& v : values) v = 0.1f * random.normal();
+      p->data = make_tensor<float>(shape, values, stream, {.name = p->name});
+    }
+    std::vector<float> inputs;
+    std::vector<int32_t> classes_of;
+    for (int64_t n = 0; n < N; ++n) {
+      const auto largest = static_cast<int32_t>(random.next() % classes);
+      for (int64_t c = 0; c < C; ++c) {
+        inputs.push_back(random.normal() + (c / (C / classes) == largest ? 0.3f : 0.0f));
+      }
+      classes_of.push_back(largest);
+    }
+    write<float>(x, inputs);
+    write<int32_t>(targets, classes_of);
+  }
+
+  Var loss(Tape& tape) {
+    const Var h = squared_relu(linear(tape.input(x), up));
+    return linear_cross_entropy(h, down, tape.input(targets));
+  }
+};
+
+// Everything the program does to the device; the rehearsal does it on meta.
+void train(Stream& stream, int steps, bool report) {
+  Net net(stream);
+  AdamWOptimizer optimizer({&net.up, &net.down}, {}, stream);
+  optimizer.initialise();
+  for (int step = 1; step <= steps; ++step) {
+    Tape tape(stream, {.backward_follows = true});
+    const Var loss = net.loss(tape);
+    tape.backward(loss);
+    optimizer.step(step, 1e-2);
+    if (report && step % 10 == 0) {
+      std::printf("step %d: loss %.4f\n", step, static_cast<double>(read<float>(loss.tensor())[0]));
+    }
+  }
+}
+
+}  // namespace research
+
+int main() {
+  using namespace research;
+  const int threads = 2;
+  const Machine machine{.architecture = {.type = DeviceType::cpu, .threads = threads}};
+  const Report foretold =
+      rehearse(machine, [](MetaStream& stream) { train(stream, 1, /*report=*/false); });
+  std::printf("foretold peak: %zu bytes\n", foretold.memory.peak);
+  CpuStream stream(foretold.memory.peak, threads);
+  train(stream, 50, /*report=*/true);
+  std::printf("reached peak:  %zu bytes\n", stream.memory().peak);
+  return stream.memory().peak == foretold.memory.peak ? 0 : 1;
+}

@@ -1,0 +1,297 @@
+"""The program as a user runs it: bad input, budgets, a kill at a random moment and --resume.
+
+command_test.py PROGRAM [CASE...]
+"""
+
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+PROGRAM = sys.argv[1]
+SHAPE = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
+PROSE = "".join(f"Line {i} of a text that says little: {i * i}.\n" for i in range(400))
+
+
+def spool(*words, **more):
+    """Runs the program; its exit code and what it printed."""
+    done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, timeout=300, **more)
+    return done.returncode, *(t.decode(errors="replace") for t in (done.stdout, done.stderr))
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="spool-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.text = self.folder / "text.txt"
+        self.text.write_text(PROSE)
+        self.out = self.folder / "run"
+
+    def train(self, *words, data=None, out=None, steps=3, **more):
+        fixed = ["--data", data or self.text, "--out", out or self.out, "--steps", steps]
+        return spool("train", *SHAPE, *fixed, *words, **more)
+
+    def log(self, path):
+        return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def refused(self, result, code, *parts):
+        """One sentence on standard error, the exit code, and these words."""
+        status, _, errors = result
+        self.assertEqual(status, code, errors)
+        self.assertEqual(len(errors.strip().splitlines()), 1, errors)
+        self.assertTrue(errors.startswith("spool: "), errors)
+        for part in parts:
+            self.assertIn(part, errors)
+
+
+class BadInput(Folder):
+    def test_data(self):
+        empty, short = self.folder / "empty.txt", self.folder / "short.txt"
+        empty.touch()
+        short.write_text("too short")
+        for data, word in [
+            (self.folder / "missing.txt", "missing.txt"),
+            (empty, "empty"),
+            (short, "--seq"),
+            (self.folder, "directory"),
+            (self.folder / "*.none", "*.none"),
+            (self.text / "below", "below"),
+        ]:
+            self.refused(self.train(data=data), 1, word)
+            self.assertFalse(self.out.exists())
+
+    def test_numbers(self):
+        for words in [
+            ["--seq", 33],
+            ["--heads", 3],
+            ["--batch", 0],
+            ["--batch", -1],
+            ["--batch", 10**9],
+            ["--batch", 10**30],
+            ["--layers", 0],
+            ["--layers", 10**9],
+            ["--channels", -16],
+            ["--vocab", 100],
+            ["--lr", 0],
+            ["--lr", "nan"],
+            ["--dropout", 1],
+            ["--dropout", -0.5],
+            ["--accumulate", 0],
+            ["--warmup", 4],
+            ["--chunk-loss", -1],
+            ["--weight-decay", -1],
+            ["--clip", -1],
+        ]:
+            self.refused(self.train(*words), 1, "")
+            self.assertFalse(self.out.exists(), words)
+        self.refused(self.train(steps=0), 1, "--steps")
+        self.refused(self.train(steps=-5), 1, "--steps")
+
+    def test_words(self):
+        for words in [
+            ["train", "--colour", "red"],
+            ["train", "--batch", "many"],
+            ["train", "--dtype", "f16"],
+            ["train", "--memory", "2 apples"],
+            ["train", "--memory", "-2GiB"],
+            ["train", "--memory", "0"],
+            ["train", "--threads", "-1"],
+            ["train", "--checkpoint-every", "-1"],
+            ["paint"],
+            [],
+            ["generate"],
+            ["generate", "--model"],
+        ]:
+            self.refused(spool(*words), 2, "")
+
+    def test_models_and_devices(self):
+        self.refused(self.train("--model", "gpt5"), 1, "gpt2-124m")
+        self.refused(self.train("--device", "gpu"), 1, "cuda")
+        self.refused(self.train("--device", "cuda"), 1, "cpu")
+        self.refused(spool("generate", "--model", self.folder / "none"), 1, "none")
+        self.refused(spool("generate", "--model", self.text), 1, "not a directory")
+        self.refused(spool("generate", "--model", self.folder), 1, "model.safetensors")
+
+    def test_places_to_write(self):
+        self.refused(self.train(out=self.text), 1, "text.txt")
+        self.refused(self.train(out=self.text / "below"), 1, "text.txt")
+        self.refused(self.train(out="/proc/run"), 1, "/proc/run")
+        self.refused(self.train("--log", self.folder / "none" / "log"), 1, "none/log")
+
+    def test_resuming_what_is_not_there(self):
+        self.refused(self.train("--resume"), 1, "--resume")
+
+    def test_corrupt_checkpoint(self):
+        self.assertEqual(self.train()[0], 0)
+        for name in ["model.safetensors", "optimizer.safetensors", "run.json", "config.json"]:
+            file = self.out / "latest" / name
+            whole = file.read_bytes()
+            for broken in [b"", whole[: len(whole) // 2], b"\0" * len(whole)]:
+                file.write_bytes(broken)
+                if name == "config.json":
+                    result = spool("generate", "--model", self.out)
+                else:
+                    result = spool("train", "--out", self.out, "--resume")
+                self.refused(result, 1, name)
+            file.write_bytes(whole)
+
+    def test_help(self):
+        for words in [["--help"], ["train", "--help"], ["generate", "--help"]]:
+            status, printed, _ = spool(*words)
+            self.assertEqual(status, 0)
+            self.assertIn("--", printed)
+
+
+class Runs(Folder):
+    def foretold(self, printed):
+        return int(re.search(r"in bytes +(\d+)", printed)[1])
+
+    def test_budget(self):
+        status, printed, _ = self.train()
+        self.assertEqual(status, 0)
+        peak = self.foretold(printed)
+        self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
+        exact = self.folder / "exact"
+        self.assertEqual(self.train("--memory", peak, out=exact)[0], 0)
+        tight = self.folder / "tight"
+        result = self.train("--memory", peak - 1, "--batch", 2, out=tight)
+        self.refused(result, 1, str(peak), "--batch 1 would fit")
+        self.assertFalse(tight.exists())
+        self.refused(self.train("--memory", "10kB", out=tight), 1, "even --batch 1")
+
+    def test_log(self):
+        log = self.folder / "log.jsonl"
+        words = ["--log", log, "--eval-every", 2, "--accumulate", 2, "--chunk-loss", 5]
+        self.assertEqual(self.train(*words, "--dtype", "bf16", "--dropout", 0.1)[0], 0)
+        head, *rest = self.log(log)
+        self.assertEqual(head["format_version"], 1)
+        self.assertEqual(head["configuration"]["accumulate"], 2)
+        steps = [entry for entry in rest if "loss" in entry]
+        self.assertEqual([entry["step"] for entry in steps], [1, 2, 3])
+        fields = "loss lr grad_norm tokens_per_s step_ms peak_bytes foretold_peak_bytes".split()
+        for entry in steps:
+            self.assertTrue(set(fields) <= set(entry), entry)
+        evaluations = [entry for entry in rest if "val_loss" in entry]
+        self.assertEqual([entry["step"] for entry in evaluations], [2, 3])
+        self.assertEqual(evaluations[-1]["val_targets"], len(PROSE) // 10 - 1)
+
+    def test_text_of_its_own_and_generation(self):
+        status, _, errors = spool("train", *SHAPE, "--out", self.out, "--steps", 2)
+        self.assertEqual(status, 0, errors)
+        words = ["generate", "--model", self.out, "--prompt", "The ", "--tokens", 60]
+        first, again, other = spool(*words), spool(*words), spool(*words, "--seed", 2)
+        self.assertEqual(first[0], 0, first[2])
+        self.assertTrue(first[1].startswith("The "))
+        self.assertEqual(first, again)
+        self.assertNotEqual(first[1], other[1])
+        likeliest = [*words, "--temperature", 0]
+        self.assertEqual(spool(*likeliest)[1], spool(*likeliest, "--seed", 9)[1])
+
+    def test_an_existing_run_is_not_overwritten(self):
+        self.assertEqual(self.train()[0], 0)
+        self.refused(self.train(), 1, "--resume")
+
+    def test_not_finite(self):
+        words = ["--lr", 1e30, "--weight-decay", 0, "--clip", 0, "--warmup", 0]
+        words += ["--checkpoint-every", 1]
+        result = self.train(*words, steps=50)
+        self.refused(result, 1, "step ", "last good checkpoint")
+        self.assertTrue((self.out / "latest" / "model.safetensors").exists())
+
+    def test_disk_full(self):
+        self.assertEqual(self.train("--checkpoint-every", 1, steps=2)[0], 0)
+        small = self.folder / "small"
+
+        def limit():
+            import resource
+
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+        result = self.train(out=small, preexec_fn=limit)
+        self.refused(result, 1, "safetensors", "File too large")
+        self.assertEqual([f.name for f in small.iterdir() if f.name != ".lock"], [])
+
+    def test_another_configuration(self):
+        self.assertEqual(self.train("--lr", 0.01)[0], 0)
+        resume = ["train", "--out", self.out, "--resume"]
+        self.refused(spool(*resume, "--lr", 0.02), 1, "--lr", "0.01")
+        self.refused(spool(*resume, "--steps", 9), 1, "--steps")
+        self.refused(spool(*resume, "--model", "gpt2-124m"), 1, "")
+        status, printed, _ = spool(*resume, "--lr", 0.01)
+        self.assertEqual(status, 0)
+        self.assertIn("complete", printed)
+        self.text.write_text(PROSE.replace("little", "a lot!"))
+        self.refused(spool(*resume), 1, "other data")
+
+    def losses(self, path):
+        return {e["step"]: (e["loss"], e["grad_norm"]) for e in self.log(path) if "loss" in e}
+
+    def test_threads(self):
+        logs = []
+        for threads in [1, 2, 3]:
+            logs.append(self.folder / f"log{threads}")
+            words = ["--threads", threads, "--log", logs[-1], "--dropout", 0.1]
+            self.assertEqual(self.train(*words, out=self.folder / f"run{threads}", steps=20)[0], 0)
+        self.assertEqual(self.losses(logs[0]), self.losses(logs[1]))
+        self.assertEqual(self.losses(logs[0]), self.losses(logs[2]))
+
+    def test_interrupt(self):
+        words = [PROGRAM, "train", *SHAPE, "--data", self.text, "--out", self.out]
+        run = subprocess.Popen([*words, "--steps", "1000000"], stdout=subprocess.PIPE, errors="replace")
+        for line in run.stdout:
+            if line.startswith("step "):
+                break
+        run.send_signal(signal.SIGINT)
+        rest = run.communicate(timeout=60)[0]
+        self.assertEqual(run.returncode, 130)
+        self.assertIn("--resume", rest)
+        self.assertTrue((self.out / "latest" / "run.json").exists())
+
+    def test_kill_at_a_random_moment_and_resume(self):
+        steps = 400
+        words = ["--dropout", 0.1, "--checkpoint-every", 7, "--eval-every", 50, "--dtype", "bf16"]
+        whole = self.folder / "whole.jsonl"
+        start = time.monotonic()
+        status, _, errors = self.train(*words, "--log", whole, out=self.folder / "whole", steps=steps)
+        self.assertEqual(status, 0, errors)
+        undisturbed = time.monotonic() - start
+        log = self.folder / "killed.jsonl"
+        command = [PROGRAM, "train", "--out", self.out, "--log", log]
+        begin = [*SHAPE, "--data", self.text, "--steps", steps, *words]
+        kills = 0
+        while True:
+            resumable = (self.out / "latest").exists()
+            run = subprocess.Popen(
+                [str(w) for w in [*command, *(["--resume"] if resumable else begin)]],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                errors="replace",
+            )
+            try:
+                patience = random.uniform(0.2, 0.8) * undisturbed if kills < 5 else 300
+                errors = run.communicate(timeout=patience)[1]
+                self.assertEqual(run.returncode, 0, errors)
+                break
+            except subprocess.TimeoutExpired:
+                run.send_signal(signal.SIGKILL)
+                run.communicate()
+                kills += 1
+        self.assertGreater(kills, 0)
+        self.assertEqual(self.losses(log), self.losses(whole))
+        self.assertEqual(sorted(self.losses(log)), list(range(1, steps + 1)))
+        a = (self.out / "latest" / "model.safetensors").read_bytes()
+        b = (self.folder / "whole" / "latest" / "model.safetensors").read_bytes()
+        self.assertEqual(a, b)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
