@@ -17,6 +17,15 @@ struct Arena::Block {
   Label label = {};
 };
 
+namespace {
+
+constexpr auto smaller = [](const auto& a, const auto& b) {
+  return a.bytes != b.bytes ? a.bytes < b.bytes : a.offset < b.offset;
+};
+constexpr auto deref = [](const auto* block) -> const auto& { return *block; };
+
+}  // namespace
+
 const char* name(Purpose p) {
   constexpr std::array<const char*, purpose_count> names{"parameters",  "gradients", "optimizer",
                                                          "activations", "workspace", "inputs"};
@@ -30,8 +39,12 @@ const char* intern(std::string_view text) {
   return names.emplace(text).first->c_str();
 }
 
-bool Arena::Smaller::operator()(const Block* a, const Block* b) const {
-  return a->bytes != b->bytes ? a->bytes < b->bytes : a->offset < b->offset;
+void Arena::list(Block* block) {
+  free_.insert(std::ranges::lower_bound(free_, *block, smaller, deref), block);
+}
+
+void Arena::unlist(Block* block) {
+  free_.erase(std::ranges::lower_bound(free_, *block, smaller, deref));
 }
 
 Arena::Arena(std::byte* base, size_t capacity, std::string device)
@@ -57,9 +70,7 @@ Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
 
 // The smallest free block that is large enough, the first of these.
 Arena::Block* Arena::take(size_t bytes) {
-  Block wanted;
-  wanted.bytes = bytes;
-  const auto at = free_.lower_bound(&wanted);
+  const auto at = std::ranges::lower_bound(free_, bytes, {}, &Block::bytes);
   if (at == free_.end()) return nullptr;
   Block* block = *at;
   free_.erase(at);
@@ -79,7 +90,7 @@ void Arena::cut(Block* block, size_t bytes) {
   Block* rest = make(block->offset + bytes, block->bytes - bytes, block);
   block->bytes = bytes;
   rest->free = true;
-  free_.insert(rest);
+  list(rest);
 }
 
 Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
@@ -96,14 +107,17 @@ Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
 void Arena::free(Block* block) {
   count(*block, false);
   block->free = true;
-  if (block->next && block->next->free) absorb_next(block);
+  if (block->next && block->next->free) {
+    unlist(block->next);
+    absorb_next(block);
+  }
   if (block->previous && block->previous->free) {
     block = block->previous;
-    free_.erase(block);
+    unlist(block);
     absorb_next(block);
   }
   if (block == last_) return give_up(block);
-  free_.insert(block);
+  list(block);
 }
 
 // The last block becomes part of the tail.
@@ -116,7 +130,6 @@ void Arena::give_up(Block* block) {
 
 void Arena::absorb_next(Block* block) {
   Block* next = block->next;
-  free_.erase(next);
   block->bytes += next->bytes;
   block->next = next->next;
   (next->next ? next->next->previous : last_) = block;
@@ -140,7 +153,7 @@ void Arena::count(const Block& block, bool allocated) {
 
 void Arena::refuse(size_t bytes, const Spec& spec, const Label& label) const {
   size_t largest = stats_.capacity - end_;
-  if (!free_.empty()) largest = std::max(largest, (*free_.rbegin())->bytes);
+  if (!free_.empty()) largest = std::max(largest, free_.back()->bytes);
   std::string held;
   for (size_t p = 0; p < purpose_count; ++p) {
     if (stats_.live_by[p] == 0) continue;

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,16 +63,14 @@ class Arena {
   const MemoryStats& stats() const { return stats_; }
 
  private:
-  struct Smaller {
-    bool operator()(const Block* a, const Block* b) const;
-  };
-
   Block* take(size_t bytes);
   Block* append(size_t bytes);
   void cut(Block*, size_t bytes);
   void absorb_next(Block*);
   Block* make(size_t offset, size_t bytes, Block* previous);
   void give_up(Block*);
+  void list(Block*);
+  void unlist(Block*);
   void count(const Block&, bool allocated);
   [[noreturn]] void refuse(size_t bytes, const Spec&, const Label&) const;
 
@@ -81,8 +78,8 @@ class Arena {
   std::string device_;
   MemoryStats stats_;
   size_t end_ = 0;
-  Block* last_ = nullptr;  // by offset
-  std::set<Block*, Smaller> free_;
+  Block* last_ = nullptr;     // by offset
+  std::vector<Block*> free_;  // by size, then offset: few, so cheaper than a tree
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<Block*> spare_;
 };

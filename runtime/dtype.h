@@ -42,10 +42,11 @@ struct bf16 {
   constexpr operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
  private:
+  // Selects before it shifts: so a compiler vectorises it best.
   static constexpr uint16_t round(uint32_t u) {
-    const uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-    const uint32_t quiet = (u >> 16) | 0x40;
-    return static_cast<uint16_t>((u & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+    const float x = std::bit_cast<float>(u);
+    const uint32_t rounded = u + 0x7fff + ((u >> 16) & 1);
+    return static_cast<uint16_t>((x != x ? u | 0x400000 : rounded) >> 16);
   }
 };
 

@@ -89,7 +89,7 @@ TEST(Dropout, EveryKeyAndCounterChangesTheMask) {
   CpuStream stream(64 << 20, 2);
   const Tensor x = normal({1000}, DType::f32, stream, 1);
   std::vector<Numbers> masks;
-  const auto drop = [&](std::vector<int32_t> random, uint32_t which) {
+  const auto drop = [&](const std::vector<int32_t>& random, uint32_t which) {
     const Tensor y = unset({1000}, DType::f32, stream);
     launch(
         Dropout{.y = y, .x = x, .random = integers({4}, random, stream), .node = which, .p = 0.5f},

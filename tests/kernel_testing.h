@@ -27,7 +27,7 @@ inline double tolerance(DType t) { return t == DType::f64 ? 1e-12 : t == DType::
 
 // All NaN.
 inline Tensor unset(const Shape& shape, DType type, Stream& stream) {
-  const Tensor t({shape, type}, stream);
+  Tensor t({shape, type}, stream);
   launch(Fill{.out = t, .value = std::numeric_limits<float>::quiet_NaN()}, stream);
   return t;
 }

@@ -101,7 +101,8 @@ Numbers grid(double from, double to) {
 
 Tensor tensor_of(const Numbers& all, DType t, Stream& stream) {
   const Shape shape{static_cast<int64_t>(all.size())};
-  const Tensor exact = make_tensor<double>(shape, all, stream), out({shape, t}, stream);
+  const Tensor exact = make_tensor<double>(shape, all, stream);
+  Tensor out({shape, t}, stream);
   launch(Cast{.out = out, .in = exact}, stream);
   return out;
 }

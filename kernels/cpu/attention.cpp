@@ -31,8 +31,8 @@ struct ForwardLane {
         next(c.take<S>(tile_rows)) {}
 };
 
-// One piece.  Key `first + j` is seen by query `queries.begin + i` from i = j on if both tiles
-// begin at the same place, and by all if it begins earlier.
+// One piece.  Tiles of keys begin where tiles of queries do: on the diagonal key j of a tile is
+// seen by the queries from i = j on, before it by all.
 template <class T>
 class ForwardPiece {
   using S = accumulator_t<T>;
@@ -67,12 +67,19 @@ class ForwardPiece {
     pack(lane_.keys, HeadRows<const T>(kernel_.qkv, b_, extents_.key(kv), D()), keys, D());
     pack(lane_.values, HeadRows<const T>(kernel_.qkv, b_, extents_.value(kv), D()), keys, D());
     const bool diagonal = keys.begin == queries_.begin;
-    multiply<S>({lane_.scores, as_is(lane_.keys), lane_.queries, keys.size()}, [&](int64_t j) {
-      return BlockPart{{0, D()}, {diagonal ? j / lanes * lanes : 0, width_}};
-    });
+    multiply<S>(
+        {.c = lane_.scores, .a = as_is(lane_.keys), .b = lane_.queries, .rows = keys.size()},
+        [&](int64_t j) {
+          return BlockPart{{0, D()}, {first_column(j, diagonal), width_}};
+        });
     if (diagonal) mask(keys.size());
+    rescale(keys.size(), diagonal);
     weigh(keys.size(), diagonal);
-    multiply<S>({lane_.sums, transposed(lane_.scores), lane_.values, queries_.size(), true},
+    multiply<S>({.c = lane_.sums,
+                 .a = transposed(lane_.scores),
+                 .b = lane_.values,
+                 .rows = queries_.size(),
+                 .accumulate = true},
                 [&](int64_t i) {
                   const int64_t seen = diagonal ? i + block_rows : keys.size();
                   return BlockPart{{0, std::min(seen, keys.size())}, {0, lane_.sums.row}};
@@ -86,38 +93,46 @@ class ForwardPiece {
     }
   }
 
-  // Scores to weights exp(s - largest), and what was summed under the largest so far to the new
-  // one.
-  void weigh(int64_t keys, bool diagonal) {
-    S *largest = lane_.largest, *total = lane_.total, *next = lane_.next;
+  // The first column of row j of the scores that is not masked for good, down to a whole vector.
+  static int64_t first_column(int64_t j, bool diagonal) { return diagonal ? j / lanes * lanes : 0; }
+
+  // Brings what was summed under the largest score so far under the largest with these.
+  void rescale(int64_t keys, bool diagonal) {
+    S *largest = lane_.largest, *next = lane_.next, *correction = lane_.correction;
     std::copy(largest, largest + width_, next);
     for (int64_t j = 0; j < keys; ++j) {
       const S* s = lane_.scores.data + j * lane_.scores.row;
 #pragma omp simd
-      for (int64_t i = diagonal ? j / lanes * lanes : 0; i < width_; ++i)
+      for (int64_t i = first_column(j, diagonal); i < width_; ++i) {
         next[i] = s[i] > next[i] ? s[i] : next[i];
+      }
     }
-    S* correction = lane_.correction;
 #pragma omp simd
     for (int64_t i = 0; i < width_; ++i) {
       correction[i] = exp(largest[i] - next[i]);
-      total[i] *= correction[i];
+      lane_.total[i] *= correction[i];
       largest[i] = next[i];
-    }
-    for (int64_t j = 0; j < keys; ++j) {
-      S* s = lane_.scores.data + j * lane_.scores.row;
-      const int64_t from = diagonal ? j / lanes * lanes : 0;
-#pragma omp simd
-      for (int64_t i = from; i < width_; ++i) {
-        s[i] = exp(s[i] - largest[i]);
-        total[i] += s[i];
-      }
-      std::fill(s, s + from, S(0));
     }
     for (int64_t i = 0; i < queries_.size(); ++i) {
       S* sums = lane_.sums.data + i * lane_.sums.row;
 #pragma omp simd
       for (int64_t d = 0; d < lane_.sums.row; ++d) sums[d] *= correction[i];
+    }
+  }
+
+  // Scores to weights exp(s - largest), and their sum to the total.
+  void weigh(int64_t keys, bool diagonal) {
+    const S* largest = lane_.largest;
+    S* total = lane_.total;
+    for (int64_t j = 0; j < keys; ++j) {
+      S* s = lane_.scores.data + j * lane_.scores.row;
+      const int64_t first = first_column(j, diagonal);
+      std::fill(s, s + first, S(0));
+#pragma omp simd
+      for (int64_t i = first; i < width_; ++i) {
+        s[i] = exp(s[i] - largest[i]);
+        total[i] += s[i];
+      }
     }
   }
 

@@ -101,20 +101,37 @@ class BackwardPiece {
     const auto scores = [&](int64_t i) {
       return BlockPart{{0, D()}, {0, round_up(seen(i), lanes)}};
     };
-    multiply<S>({lane_.scores, as_is(lane_.queries), lane_.keys_transposed, queries.size()},
+    multiply<S>({.c = lane_.scores,
+                 .a = as_is(lane_.queries),
+                 .b = lane_.keys_transposed,
+                 .rows = queries.size()},
                 scores);
-    multiply<S>({lane_.dscores, as_is(lane_.dy), lane_.values_transposed, queries.size()}, scores);
+    multiply<S>({.c = lane_.dscores,
+                 .a = as_is(lane_.dy),
+                 .b = lane_.values_transposed,
+                 .rows = queries.size()},
+                scores);
     differentiate(h, queries, diagonal);
     const auto over_queries = [&](int64_t j) {
       return BlockPart{{diagonal ? j : 0, queries.size()}, {0, lane_.keys.row}};
     };
-    multiply<S>({lane_.dvalues, transposed(lane_.scores), lane_.dy, keys_.size(), true},
+    multiply<S>({.c = lane_.dvalues,
+                 .a = transposed(lane_.scores),
+                 .b = lane_.dy,
+                 .rows = keys_.size(),
+                 .accumulate = true},
                 over_queries);
-    multiply<S>({lane_.dkeys, transposed(lane_.dscores), lane_.queries, keys_.size(), true},
+    multiply<S>({.c = lane_.dkeys,
+                 .a = transposed(lane_.dscores),
+                 .b = lane_.queries,
+                 .rows = keys_.size(),
+                 .accumulate = true},
                 over_queries);
-    multiply<S>({lane_.dqueries, as_is(lane_.dscores), lane_.keys, queries.size()}, [&](int64_t i) {
-      return BlockPart{{0, seen(i)}, {0, lane_.keys.row}};
-    });
+    multiply<S>(
+        {.c = lane_.dqueries, .a = as_is(lane_.dscores), .b = lane_.keys, .rows = queries.size()},
+        [&](int64_t i) {
+          return BlockPart{{0, seen(i)}, {0, lane_.keys.row}};
+        });
     add_dqueries(h, tile);
   }
 
@@ -133,7 +150,7 @@ class BackwardPiece {
         s[j] = exp(s[j] - log_sum);
         ds[j] = s[j] * (ds[j] - mean);
       }
-      const int64_t end = std::min(width + lanes, lane_.scores.row);
+      const int64_t end = std::min(seen + block_rows, lane_.scores.row);
       std::fill(s + seen, s + end, S(0));
       std::fill(ds + seen, ds + end, S(0));
     }

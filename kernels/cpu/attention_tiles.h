@@ -1,10 +1,12 @@
 #pragma once
 
 // What attention forward and backward share on the cpu: where a head lies in a packed tensor, tiles
-// of it in the accumulator type, and the cutting up of a workspace.
+// of it in the accumulator type, and the cutting up of a workspace.  What a tile holds beyond its
+// rows and columns is whatever was there before; it never meets a number that is used.
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "spool/kernels/attention.h"
 #include "spool/kernels/cpu/scalar.h"
@@ -72,7 +74,7 @@ void fill(const Tile<S>& t, int64_t rows, S value) {
   std::fill(t.data, t.data + rows * t.row, value);
 }
 
-// to[r,d] = factor * from[r,d], and zeros from D on.
+// to[r,d] = factor * from[r,d]
 template <class S, class T>
 void pack(const Tile<S>& to, const HeadRows<const T>& from, Range rows, int64_t D, S factor = 1) {
   for (int64_t r = 0; r < rows.size(); ++r) {
@@ -80,21 +82,45 @@ void pack(const Tile<S>& to, const HeadRows<const T>& from, Range rows, int64_t 
     S* out = to.data + r * to.row;
 #pragma omp simd
     for (int64_t d = 0; d < D; ++d) out[d] = factor * static_cast<S>(in[d]);
-    std::fill(out + D, out + to.row, S(0));
   }
 }
 
-// to[d,r] = from[r,d], and zeros up to a whole vector of rows.
+// Of two rows of a square: trades the elements off its diagonal blocks of `step` columns.
+template <class S, size_t step, size_t... i>
+void trade(typename Vector<S>::type& a, typename Vector<S>::type& b, std::index_sequence<i...>) {
+  constexpr size_t lanes = sizeof...(i);
+  const auto upper = __builtin_shufflevector(a, b, (i & step ? lanes + i - step : i)...);
+  b = __builtin_shufflevector(a, b, (i & step ? lanes + i : i + step)...);
+  a = upper;
+}
+
+template <class S, size_t step = 1>
+void transpose_square(typename Vector<S>::type* rows) {
+  constexpr size_t lanes = Vector<S>::lanes;
+  if constexpr (step < lanes) {
+    for (size_t r = 0; r < lanes; ++r) {
+      if (!(r & step)) trade<S, step>(rows[r], rows[r + step], std::make_index_sequence<lanes>());
+    }
+    transpose_square<S, 2 * step>(rows);
+  }
+}
+
+// to[d,r] = from[r,d], in whole vectors of rows.
 template <class S>
 void transpose(const Tile<S>& to, const Tile<S>& from, int64_t rows, int64_t D) {
+  using V = typename Vector<S>::type;
   constexpr int64_t lanes = Vector<S>::lanes;
-  for (int64_t begin = 0; begin < rows; begin += lanes) {
-    const int64_t n = std::min(lanes, rows - begin);
-    for (int64_t d = 0; d < D; ++d) {
-      S* out = to.data + d * to.row + begin;
-      const S* in = from.data + begin * from.row + d;
-      for (int64_t r = 0; r < n; ++r) out[r] = in[r * from.row];
-      for (int64_t r = n; r < lanes; ++r) out[r] = 0;
+  for (int64_t row = 0; row < rows; row += lanes) {
+    for (int64_t column = 0; column < D; column += lanes) {
+      V square[lanes];
+      for (int64_t r = 0; r < lanes; ++r) {
+        const S* in = from.data + (row + r) * from.row + column;
+        square[r] = *reinterpret_cast<const V*>(in);
+      }
+      transpose_square<S>(square);
+      for (int64_t d = 0; d < std::min(lanes, D - column); ++d) {
+        *reinterpret_cast<V*>(to.data + (column + d) * to.row + row) = square[d];
+      }
     }
   }
 }

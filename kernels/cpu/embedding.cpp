@@ -37,7 +37,10 @@ template <class T, class Next, class Out>
 void sum_rows(const T* dy, int64_t C, int64_t first, const Next& next, const Out& out) {
   using A = cpu::accumulator_t<T>;
   constexpr int64_t block = 512;
-  if (first < 0 && Out::accumulates) return;
+  if (first < 0) {
+    if (!Out::accumulates) std::fill_n(out.to, C, 0.0f);
+    return;
+  }
   A sum[block];
   for (int64_t begin = 0; begin < C; begin += block) {
     const int64_t width = std::min(block, C - begin);
@@ -79,27 +82,26 @@ void backward_positions(const EmbeddingBackward& k, CpuStream& stream) {
   });
 }
 
+template <class T>
+void forward_row(const EmbeddingForward& k, int64_t n, int64_t C) {
+  using A = cpu::accumulator_t<T>;
+  const int32_t token = k.tokens.as<int32_t>()[n];
+  check_token(token, n, k.weight.shape().rows());
+  const T* weight = k.weight.as<T>() + token * C;
+  const auto y = cpu::plain<T>(k.y).at(n * C);
+  if (!k.positions) return cpu::put_all(C, y, [=](int64_t c) { return weight[c]; });
+  const T* position = k.positions.as<T>() + (k.first_position + n % k.tokens.shape().row()) * C;
+  cpu::put_all(C, y, [=](int64_t c) { return A(weight[c]) + A(position[c]); });
+}
+
 }  // namespace
 
 void run(const EmbeddingForward& k, CpuStream& stream) {
-  const int64_t N = k.tokens.numel(), sequence = k.tokens.shape().row();
-  const int64_t C = k.y.shape().row(), V = k.weight.shape().rows();
+  const int64_t N = k.tokens.numel(), C = k.y.shape().row();
   cpu::dispatch(k.y.dtype(), [&](auto scalar) {
     using T = decltype(scalar);
-    using A = cpu::accumulator_t<T>;
-    const auto y = cpu::plain<T>(k.y);
     stream.parallel_for(N, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        const int32_t token = k.tokens.as<int32_t>()[n];
-        check_token(token, n, V);
-        const T* weight = k.weight.as<T>() + token * C;
-        const T* position = k.positions.as<T>() + (k.first_position + n % sequence) * C;
-        if (k.positions) {
-          cpu::put_all(C, y.at(n * C), [=](int64_t c) { return A(weight[c]) + A(position[c]); });
-        } else {
-          std::copy_n(weight, C, y.to + n * C);
-        }
-      }
+      for (int64_t n = begin; n < end; ++n) forward_row<T>(k, n, C);
     });
   });
 }

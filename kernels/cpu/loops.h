@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/launch.h"
@@ -53,23 +54,24 @@ void dispatch_sink(const Grad& g, F&& f) {
   });
 }
 
-// out[i] (+)= f(i) for i in [0, n), on this thread.
+// out[i] (+)= f(i) for i in [begin, end), on this thread.
 template <class Out, class F>
-void put_all(int64_t n, Out out, F f) {
-#pragma omp simd
-  for (int64_t i = 0; i < n; ++i) out.put(i, f(i));
+void put_range(int64_t begin, int64_t end, Out out, F f) {
+  // clang complains of the functions of the library in f64, which it cannot vectorise.
+  constexpr bool vectorise = !std::is_same_v<decltype(f(begin)), double>;
+#pragma omp simd if (vectorise)
+  for (int64_t i = begin; i < end; ++i) out.put(i, f(i));
+}
+template <class Out, class F>
+void put_all(int64_t n, const Out& out, const F& f) {
+  put_range(0, n, out, f);
 }
 
-// Likewise, shared.
+// Likewise for i in [0, n), shared.
 template <class Out, class F>
 void map(CpuStream& stream, int64_t n, const Out& out, const F& f) {
-  stream.parallel_for(n, piece_elements, [&](int64_t begin, int64_t end) {
-    // Copies, so that the compiler sees that no store changes them.
-    const Out to = out;
-    const F value = f;
-#pragma omp simd
-    for (int64_t i = begin; i < end; ++i) to.put(i, value(i));
-  });
+  stream.parallel_for(n, piece_elements,
+                      [&](int64_t begin, int64_t end) { put_range(begin, end, out, f); });
 }
 
 // op over f(i) for i in [0, n), on this thread: several side by side, or the latency of op would
@@ -81,7 +83,6 @@ A fold(int64_t n, A identity, F f, Op op) {
   std::fill_n(side, lanes, identity);
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) {
-#pragma omp simd
     for (int64_t j = 0; j < lanes; ++j) side[j] = op(side[j], f(i + j));
   }
   for (int64_t j = 0; i + j < n; ++j) side[j] = op(side[j], f(i + j));
