@@ -1,0 +1,24 @@
+# Installs the command, the library, its headers, and a package, so that research code says
+#   find_package(spool)  target_link_libraries(mine spool::spool)  #include "spool/runtime/tensor.h"
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/spool)
+
+install(TARGETS spool_library EXPORT spool-targets)
+install(EXPORT spool-targets NAMESPACE spool:: DESTINATION ${package})
+if(TARGET spool)
+  install(TARGETS spool)
+endif()
+
+# The command line's own headers, models/spool*.h, are nobody else's.
+foreach(name runtime kernels autograd planner models)
+  install(DIRECTORY ${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spool
+          FILES_MATCHING PATTERN "*.h" PATTERN "models/spool*.h" EXCLUDE)
+endforeach()
+
+configure_package_config_file(cmake/spool-config.cmake.in spool-config.cmake
+                              INSTALL_DESTINATION ${package})
+write_basic_package_version_file(spool-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/spool-config.cmake
+              ${PROJECT_BINARY_DIR}/spool-config-version.cmake DESTINATION ${package})

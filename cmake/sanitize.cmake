@@ -1,0 +1,9 @@
+# Instruments everything that is compiled after this point.  g++ warns falsely of instrumented code
+# (-w: not here); the other builds warn.
+set(SPOOL_SANITIZE "" CACHE STRING "Sanitizers to compile with: address,undefined or thread")
+
+if(SPOOL_SANITIZE)
+  add_compile_options(-fsanitize=${SPOOL_SANITIZE} -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer -g1 -O1 -w)
+  add_link_options(-fsanitize=${SPOOL_SANITIZE})
+endif()

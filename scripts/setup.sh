@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that Spool is built and tested with; does nothing if all are there.
+#   scripts/setup.sh          what building and checking need
+#   scripts/setup.sh build    what building the library and the command needs
+set -euo pipefail
+
+# oneDNN's CMake package looks for OpenCL, which libdnnl-dev only recommends.
+build=(g++ cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libspdlog-dev libfmt-dev libcli11-dev
+  nlohmann-json3-dev)
+check=(libgtest-dev libbenchmark-dev python3 clang-format-14 clang-tidy-14)
+
+case ${1:-all} in
+  build) wanted=("${build[@]}") ;;
+  all) wanted=("${build[@]}" "${check[@]}") ;;
+  *) echo "usage: scripts/setup.sh [build]" >&2 && exit 2 ;;
+esac
+
+if ! command -v dpkg-query apt-get >/dev/null; then
+  echo "setup: not a Debian system; Spool wants what Debian calls ${wanted[*]}" >&2
+  exit 0
+fi
+
+installed=$(dpkg-query --show --showformat '${db:Status-Abbrev} ${binary:Package} ${Package}\n' |
+  awk '$1 == "ii" { print $3 }' | sort -u)
+missing=()
+for package in "${wanted[@]}"; do
+  grep --quiet --line-regexp --fixed-strings "$package" <<<"$installed" || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" -ne 0 ]; then
+  echo "setup: packages are missing; this installs them:" >&2
+  echo "  sudo apt-get update && sudo apt-get install --yes ${missing[*]}" >&2
+  exit 1
+fi
+
+echo "setup: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update --quiet=2 || { echo "setup: apt-get update failed; is there a network?" >&2 && exit 1; }
+apt-get install --quiet=2 --yes --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Builds Spool and runs every test; the last line says how many passed and how many failed.
+#   scripts/test.sh            the tests and checks, then the tests under sanitizers, then clang-tidy
+#   scripts/test.sh --quick    the tests and checks alone
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+case ${1:-} in
+  "") quick=false ;;
+  --quick) quick=true ;;
+  *) echo "usage: scripts/test.sh [--quick]" >&2 && exit 2 ;;
+esac
+
+passed=0 failed=0 finished=false
+summary() {
+  if ! $finished; then
+    echo "test: stopped before the end"
+    failed=$((failed + 1))
+  fi
+  echo
+  echo "$passed passed, $failed failed"
+  [ "$failed" -eq 0 ] || exit 1
+}
+trap summary EXIT
+
+say() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
+
+# A number that ctest's report, a JUnit file, gives for the whole run.
+reported() { sed --quiet "s/^.*[[:space:]]$2=\"\([0-9]\+\)\".*$/\1/p" "$1" | head --lines=1; }
+
+# Builds a preset, runs its tests, through a command if one is given, and counts them.
+stage() {
+  local preset=$1 report=$PWD/build/$1/tests.xml total bad
+  shift
+  say "$preset: build"
+  if ! { cmake --preset "$preset" && cmake --build --preset "$preset"; }; then
+    echo "test: $preset does not build"
+    failed=$((failed + 1))
+    return
+  fi
+  say "$preset: test"
+  rm -f "$report"
+  "$@" ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$report" || true
+  if [ ! -f "$report" ]; then
+    echo "test: ctest did not finish"
+    failed=$((failed + 1))
+    return
+  fi
+  total=$(reported "$report" tests) bad=$(reported "$report" failures)
+  passed=$((passed + total - bad - $(reported "$report" skipped)))
+  failed=$((failed + bad))
+}
+
+# Sanitizers want memory where they expect it, which a kernel that scatters it widely breaks.
+place=()
+if setarch --addr-no-randomize true 2>/dev/null; then
+  place=(setarch --addr-no-randomize)
+fi
+thread_sanitizer_works() {
+  mkdir -p build
+  echo 'int main() {}' | g++ -fsanitize=thread -x c++ - -o build/probe
+  "${place[@]}" build/probe 2>/dev/null
+}
+
+bash scripts/setup.sh
+stage release
+if ! $quick; then
+  stage asan "${place[@]}"
+  if thread_sanitizer_works; then
+    stage tsan "${place[@]}"
+  else
+    echo "test: ThreadSanitizer cannot run on this kernel: its tests are left out"
+  fi
+  say "clang-tidy"
+  if bash scripts/tidy.sh; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+  fi
+  say "done"
+fi
+finished=true
