@@ -13,7 +13,7 @@
 #include <chrono>
 #include <thread>
 
-#include "products.h"
+#include "shared/products.h"
 #include "spool/models/trainer.h"
 #include "spool/runtime/random.h"
 

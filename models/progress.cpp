@@ -18,7 +18,7 @@ std::string memory_table(const RunOptions& o, const Machine& machine, const Repo
   };
   std::string table = fmt::format(
       "{}: {} layers, {} heads, {} channels, context {}, vocabulary {}; {:.2f} M parameters\n"
-      "{} on {} ({} threads): {} rows of {} tokens, {} micro-batches a step\n",
+      "{} on {} ({} threads): {} rows of {} tokens{}\n",
       o.model, t.model.layers, t.model.heads, t.model.channels, t.model.context, t.model.vocabulary,
       static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name,
       machine.architecture.threads, t.batch, t.seq, t.accumulate);
@@ -42,10 +42,11 @@ Progress::Progress(int64_t steps) : steps_(steps), terminal_(::isatty(STDOUT_FIL
 std::string Progress::line(const StepNumbers& n) const {
   const std::string val = n.val_loss ? fmt::format("  val {:.4f}", *n.val_loss) : "";
   const auto left = static_cast<double>(steps_ - n.step) * seconds_per_step_.value_or(0);
+  const std::string time = n.step < steps_ ? "  left " + format_seconds(left) : "";
   return fmt::format(
       "step {}/{}  loss {:.4f}{}  lr {:.2e}  norm {:.3f}  {:.0f} tokens/s  peak {}  left {}",
       n.step, steps_, n.loss, val, n.lr, n.grad_norm, n.tokens_per_s, format_bytes(n.peak_bytes),
-      format_seconds(left));
+      time);
 }
 
 void Progress::step(const StepNumbers& n) {

@@ -15,6 +15,49 @@ std::string list_of_presets() {
   return list;
 }
 
+// What every setting that a run depends on is called, and where it is.
+void take(RunOptions& o, const json& stored) {
+  TrainingConfig& t = o.training;
+  const auto to = [&](const char* flag, auto& setting) { stored.at(flag).get_to(setting); };
+  to("model", o.model);
+  to("layers", t.model.layers);
+  to("heads", t.model.heads);
+  to("channels", t.model.channels);
+  to("context", t.model.context);
+  to("vocab", t.model.vocabulary);
+  to("batch", t.batch);
+  to("seq", t.seq);
+  to("accumulate", t.accumulate);
+  to("steps", t.steps);
+  to("warmup", t.warmup);
+  to("lr", t.lr);
+  to("min-lr", t.min_lr);
+  to("beta2", t.optimizer.beta2);
+  to("weight-decay", t.optimizer.decay);
+  to("clip", t.optimizer.clip);
+  to("dropout", t.dropout);
+  to("chunk-loss", t.loss_chunk);
+  to("seed", t.seed);
+  to("data", o.data);
+  to("val-data", o.val_data);
+  t.dtype = parse_dtype(stored.at("dtype").get<std::string>()).value_or(DType::u16);
+}
+
+void refuse_other_flags(const RunOptions& o, const json& stored, const std::string& file) {
+  const std::set<std::string> of_the_model{"layers", "heads", "channels", "context", "vocab"};
+  const json all = configuration(o);
+  for (const auto& [flag, ours] : all.items()) {
+    check_file(stored.is_object() && stored.contains(flag), file, "field configuration.", flag,
+               " is missing; this is no checkpoint of this version of Spool");
+    const json& theirs = stored.at(flag);
+    const bool given =
+        o.given.contains(flag) || (of_the_model.contains(flag) && o.given.contains("model"));
+    check(!given || theirs == ours, "--", flag, " ", ours.dump(),
+          " cannot be resumed with: the run has ", theirs.dump(),
+          "; leave the flag out to go on, or start a run of its own in another --out");
+  }
+}
+
 }  // namespace
 
 TrainingConfig training_preset(const std::string& model) {
@@ -60,47 +103,9 @@ json configuration(const RunOptions& o) {
 }
 
 void adopt(RunOptions& o, const json& stored, const std::string& file) {
-  const json ours = configuration(o);
-  for (const auto& [flag, value] : ours.items()) {
-    check_file(stored.is_object() && stored.contains(flag), file, "field configuration.", flag,
-               " is missing; this is no checkpoint of this version of Spool");
-    const json& theirs = stored.at(flag);
-    const bool preset = flag == "layers" || flag == "heads" || flag == "channels" ||
-                        flag == "context" || flag == "vocab";
-    const bool given = o.given.contains(flag) || (preset && o.given.contains("model"));
-    check(!given || theirs == value, "--", flag, " ", value.dump(),
-          " cannot be resumed with: the "
-          "run has ",
-          theirs.dump(),
-          "; leave the flag out to go on, or start a run of its own in "
-          "another --out");
-  }
+  refuse_other_flags(o, stored, file);
   try {
-    TrainingConfig& t = o.training;
-    stored.at("model").get_to(o.model);
-    stored.at("layers").get_to(t.model.layers);
-    stored.at("heads").get_to(t.model.heads);
-    stored.at("channels").get_to(t.model.channels);
-    stored.at("context").get_to(t.model.context);
-    stored.at("vocab").get_to(t.model.vocabulary);
-    const auto dtype = parse_dtype(stored.at("dtype").get<std::string>());
-    check_file(dtype.has_value(), file, "field configuration.dtype is no type");
-    t.dtype = *dtype;
-    stored.at("batch").get_to(t.batch);
-    stored.at("seq").get_to(t.seq);
-    stored.at("accumulate").get_to(t.accumulate);
-    stored.at("steps").get_to(t.steps);
-    stored.at("warmup").get_to(t.warmup);
-    stored.at("lr").get_to(t.lr);
-    stored.at("min-lr").get_to(t.min_lr);
-    stored.at("beta2").get_to(t.optimizer.beta2);
-    stored.at("weight-decay").get_to(t.optimizer.decay);
-    stored.at("clip").get_to(t.optimizer.clip);
-    stored.at("dropout").get_to(t.dropout);
-    stored.at("chunk-loss").get_to(t.loss_chunk);
-    stored.at("seed").get_to(t.seed);
-    stored.at("data").get_to(o.data);
-    stored.at("val-data").get_to(o.val_data);
+    take(o, stored);
   } catch (const json::exception& e) {
     check_file(false, file, "field configuration: ", e.what());
   }
