@@ -58,9 +58,11 @@ Tensor Generator::next_logits(std::span<const int32_t> tokens) {
 
 void Generator::extend(std::vector<int32_t>& tokens, int64_t count, const SamplingOptions& options,
                        Random& random, const std::function<void(int32_t)>& seen) {
+  const int64_t known = model_.config().vocabulary;
+  const auto V =
+      static_cast<size_t>(options.vocabulary ? std::min(options.vocabulary, known) : known);
   for (int64_t i = 0; i < count; ++i) {
     const std::vector<float> logits = read<float>(next_logits(tokens));
-    const auto V = static_cast<size_t>(model_.config().vocabulary);
     tokens.push_back(sample(std::span(logits).first(V), options, random));
     if (seen) seen(tokens.back());
   }

@@ -15,6 +15,7 @@ namespace spool {
 struct SamplingOptions {
   double temperature = 0.8;  // 0: always the likeliest
   int64_t top_k = 0;         // draw among so many of the likeliest; 0: all
+  int64_t vocabulary = 0;    // draw among the first so many, a tokenizer's; 0: all of the model's
 };
 
 // A token drawn with probability proportional to exp(logit / temperature).

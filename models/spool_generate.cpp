@@ -51,9 +51,10 @@ void generate(const GenerateOptions& o) {
   tokenizer->encode(std::as_bytes(std::span(prompt.data(), prompt.size())), tokens);
   std::fwrite(o.prompt.data(), 1, o.prompt.size(), stdout);
   Random random(o.seed);
-  Generator(model, *stream).extend(tokens, o.tokens, o.sampling, random, [&](int32_t token) {
-    // A byte tokenizer of a model with a larger vocabulary may be given what is no byte.
-    const std::string text = token < tokenizer->vocabulary() ? tokenizer->decode({&token, 1}) : "";
+  SamplingOptions sampling = o.sampling;
+  sampling.vocabulary = tokenizer->vocabulary();
+  Generator(model, *stream).extend(tokens, o.tokens, sampling, random, [&](int32_t token) {
+    const std::string text = tokenizer->decode({&token, 1});
     std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
   });

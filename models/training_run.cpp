@@ -221,7 +221,8 @@ void TrainingRun::write_sample(int64_t step) {
   const std::string_view start = "\n";
   tokenizer_->encode(std::as_bytes(std::span(start.data(), start.size())), tokens);
   Random random(options_.training.seed, static_cast<uint64_t>(step));
-  Generator(trainer_->model(), *stream_).extend(tokens, length, {}, random);
+  Generator(trainer_->model(), *stream_)
+      .extend(tokens, length, {.vocabulary = tokenizer_->vocabulary()}, random);
   progress_.say(fmt::format("--- sample after step {}{}\n---", step, tokenizer_->decode(tokens)));
 }
 

@@ -184,7 +184,8 @@ class Runs(Folder):
         self.assertEqual(evaluations[-1]["val_targets"], len(PROSE) // 10 - 1)
 
     def test_text_of_its_own_and_generation(self):
-        status, _, errors = spool("train", *SHAPE, "--out", self.out, "--steps", 2)
+        words = ["--steps", 2, "--sample-every", 1, "--vocab", 999]
+        status, _, errors = spool("train", *SHAPE, "--out", self.out, *words)
         self.assertEqual(status, 0, errors)
         words = ["generate", "--model", self.out, "--prompt", "The ", "--tokens", 60]
         first, again, other = spool(*words), spool(*words), spool(*words, "--seed", 2)

@@ -29,7 +29,9 @@ def fault(file, quote, header):
         return "CUDA's headers are included only in cuda/ folders" if outside else None
     if file.parts[0] in LAYERS:
         return 'what is Spool\'s is included as "spool/<folder>/<name>.h", the rest as <name>'
-    return None if (ROOT / file.parent / header).is_file() else "there is no such file beside it"
+    if any((ROOT / file.parts[0]).rglob(header)):
+        return None
+    return f"there is no such file in {file.parts[0]}/"
 
 
 errors = []
