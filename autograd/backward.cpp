@@ -107,8 +107,7 @@ Grad Tape::parameter_gradient(Value& v) {
   Parameter& p = *v.parameter;
   const bool accumulate = bool(p.grad);
   if (!accumulate) {
-    const bool several =
-        options_.micro_batches > 1 || v.contributions > 1 || forms_gradients_in_forward();
+    const bool several = options_.micro_batches > 1 || v.contributions > 1;
     const DType type = several ? accumulator(v.spec.dtype) : v.spec.dtype;
     p.grad = Tensor({v.spec.shape, type}, stream_, {.name = p.name, .purpose = Purpose::gradient});
   }
@@ -154,7 +153,9 @@ Tensor Forward::scratch(const Spec& spec) {
 Grad Forward::grad_input(int i) {
   check(tape_.forms_gradients_in_forward(), node_.op->name(),
         ": a gradient was asked for in forward on a tape that was not promised a backward");
-  return tape_.gradient_of(node_.inputs[static_cast<size_t>(i)]);
+  const ValueId id = node_.inputs[static_cast<size_t>(i)];
+  ++tape_.value(id).contributions;  // whoever comes after adds to it
+  return tape_.gradient_of(id);
 }
 
 int Backward::chunks() const { return node_.chunks; }
@@ -193,7 +194,8 @@ Grad Backward::grad_input(int i) {
 Grad Backward::grad_input_over(int input, int output) {
   Value& x = tape_.value(node_.inputs[static_cast<size_t>(input)]);
   const Tensor& dy = tape_.value(node_.outputs[static_cast<size_t>(output)]).grad;
-  if (x.parameter || !x.needs_grad || x.grad || !dy.sole_owner() || dy.spec() != x.spec) {
+  const bool twice = std::ranges::count(node_.inputs, node_.inputs[static_cast<size_t>(input)]) > 1;
+  if (x.parameter || !x.needs_grad || x.grad || !dy.sole_owner() || dy.spec() != x.spec || twice) {
     return grad_input(input);
   }
   x.grad = dy;
@@ -203,6 +205,8 @@ Grad Backward::grad_input_over(int input, int output) {
 void Backward::receive(int input, const Tensor& gradient) {
   Value& x = tape_.value(node_.inputs[static_cast<size_t>(input)]);
   if (!x.needs_grad) return;
+  check(gradient.spec().shape == x.spec.shape, node_.op->name(), ": a gradient of ",
+        gradient.spec(), " was passed to an input that is ", x.spec);
   if (!x.parameter && !x.grad) {
     x.grad = gradient;
     return;

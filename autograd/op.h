@@ -117,7 +117,7 @@ class Backward {
   View grad_output(int i) const;
   Grad grad_input(int i);
   // Like grad_input(), and may lie over the gradient of that output, if nobody else reads it: for
-  // kernels that read element i before they write it.
+  // kernels that read element i before they write it, and ops that ask for it first.
   Grad grad_input_over(int input, int output);
 
   // The gradient of the input is that of the output.  Shares memory where it can.

@@ -50,17 +50,18 @@ Var Tape::resolve(const Operand& operand) {
 
 Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> operands) {
   check(!spent_, op->name(), ": this tape has gone backward; a new step needs a new tape");
-  Node fresh{.op = std::move(op)};
-  Few<Tensor> in;
-  for (const Operand& operand : operands) {
-    const Var var = resolve(operand);
-    in.push_back(var.tensor());
-    fresh.inputs.push_back(var.id());
-  }
   const auto id = static_cast<NodeId>(nodes_.size());
   const size_t values_before = values_.size();
-  nodes_.push_back(std::move(fresh));
+  nodes_.push_back({.op = std::move(op)});
+  Few<bool> had_grad;
   try {
+    Few<Tensor> in;
+    for (const Operand& operand : operands) {
+      const Var var = resolve(operand);
+      in.push_back(var.tensor());
+      node(id).inputs.push_back(var.id());
+      had_grad.push_back(bool(operand.parameter ? operand.parameter->grad : value(var.id()).grad));
+    }
     const Needs needs = record(id, in);
     const Few<Tensor> out = run(id, in);
     if (options_.recording) save_for_backward(id, needs, in, out);
@@ -68,7 +69,7 @@ Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> oper
     for (size_t i = 0; i < out.size(); ++i) vars.push_back({*this, node(id).outputs[i], out[i]});
     return vars;
   } catch (...) {
-    undo(values_before);
+    undo(values_before, had_grad);
     throw;
   }
 }
@@ -164,12 +165,19 @@ void Tape::save(ValueId id, const Tensor& t) {
 }
 
 // Takes back the last node, which has failed.
-void Tape::undo(size_t values_before) {
+void Tape::undo(size_t values_before, const Few<bool>& had_grad) {
   Node& n = nodes_.back();
+  for (size_t i = 0; i < had_grad.size(); ++i) {
+    Value& v = value(n.inputs[i]);
+    if (!had_grad[i]) (v.parameter ? v.parameter->grad : v.grad) = {};
+  }
   for (ValueId v : n.inputs) {
     if (value(v).needs_grad) value(v).contributions -= n.chunks;
   }
   nodes_.pop_back();
+  std::erase_if(parameters_, [&](const auto& known) {
+    return static_cast<size_t>(known.second) >= values_before;
+  });
   values_.resize(values_before);
 }
 

@@ -36,7 +36,8 @@ struct TapeOptions {
   Plan plan = {};
   bool recording = true;  // false: nothing is saved, and there is no backward
   bool training = true;   // false: dropout does nothing
-  // A promise.  Losses then form their gradients in forward, which saves computing logits twice.
+  // A promise that backward will start from every loss of this tape.  Losses then form their
+  // gradients in forward, which saves computing logits twice.
   bool backward_follows = false;
   // Into how many tapes the step is cut, whose gradients add up.
   int micro_batches = 1;
@@ -112,7 +113,8 @@ class Tape {
   // The caller's own tensor.
   Var input(const Tensor& t, bool needs_grad = false);
 
-  // Runs the op and appends it; returns its outputs.  Where it throws, the tape is as before.
+  // Runs the op and appends it; returns its outputs.  Where it throws, the tape is as before; what
+  // the op has added to a gradient that was there stays.
   Few<Var> apply(std::unique_ptr<const Op> op, std::span<const Operand> inputs);
 
   // Once per tape.  Where it throws, what the tape has saved is gone.
@@ -156,7 +158,7 @@ class Tape {
   void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
   bool is_recomputed(const Node&) const;
   void save(ValueId, const Tensor&);
-  void undo(size_t values);
+  void undo(size_t values, const Few<bool>& had_grad);
   void walk();
   void differentiate(NodeId);
   const Tensor& fetch(ValueId);

@@ -31,9 +31,15 @@ namespace {
 constexpr int64_t N = 1024, C = 768, V = 50304, H = 12;
 
 struct Bench {
-  Machine machine = measure_machine({DeviceType::cpu});
+  Machine machine = measure();
   std::unique_ptr<Stream> stream = open_stream({DeviceType::cpu}, size_t{6} << 30);
   std::vector<Tensor> held;  // what registered kernels point to
+
+  static Machine measure() {
+    Machine both = measure_machine({DeviceType::cpu}, DType::f32);
+    both.bf16_flops = measure_machine({DeviceType::cpu}, DType::bf16).bf16_flops;
+    return both;
+  }
 
   View make(const Shape& shape, DType dtype) {
     Tensor t({shape, dtype}, *stream);
@@ -132,8 +138,7 @@ void add_ends(Bench& b, DType t, const std::string& in) {
   b.add("embedding_forward" + in,
         EmbeddingForward{.y = x, .tokens = tokens, .weight = wte, .positions = wpe});
   b.add("embedding_backward" + in,
-        EmbeddingBackward{
-            .dweight = Grad(dwte, /*add=*/true), .dpositions = dwpe, .dy = x, .tokens = tokens});
+        EmbeddingBackward{.dweight = add_to(dwte), .dpositions = dwpe, .dy = x, .tokens = tokens});
   const View logits = b.make({N, V}, t), losses = b.make({N}, DType::f32);
   b.add("cross_entropy/loss" + in,
         CrossEntropy{.logits = logits, .targets = targets, .losses = losses});

@@ -4,7 +4,7 @@
 // uniform(draw) >= p.
 // The draw of element i is word (first + i) % 4 of Philox with
 //   key      random[0], random[1]                              (the seed)
-//   counter  (first + i) / 4, node, random[2], random[3]       (.., .., step, micro-batch)
+//   counter  (first + i) / 4 mod 2^32, node, random[2], random[3]       (.., .., step, micro-batch)
 // so it depends on where the element is, and on nothing that ran before.  Backward is the same
 // kernel from dy to dx.
 

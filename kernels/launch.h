@@ -22,12 +22,16 @@ struct Grad {
   bool accumulate = false;
 
   Grad() = default;
-  Grad(const View& v, bool add = false) : view(v), accumulate(add) {}
-  Grad(const Tensor& t, bool add = false) : view(t), accumulate(add) {}
+  Grad(const View& v) : view(v) {}
+  Grad(const Tensor& t) : view(t) {}
+  Grad(const View& v, bool add) : view(v), accumulate(add) {}
   explicit operator bool() const { return bool(view); }
   size_t nbytes() const { return view.nbytes(); }
   Grad slice(Range rows) const { return {view.slice(rows), accumulate}; }
 };
+
+// What is written there is added to what is there.
+inline Grad add_to(const View& view) { return {view, /*add=*/true}; }
 
 // What a kernel moves: the bytes of its arguments, and twice those of a gradient it adds to.
 template <class T>

@@ -40,7 +40,7 @@ void AdamWOptimizer::initialise() {
 void AdamWOptimizer::measure_gradients() {
   launch(Fill{.out = squared_}, stream_);
   for (const Parameter* p : parameters_) {
-    if (p->grad) launch(SquaredNorm{.out = Grad(squared_, true), .x = p->grad}, stream_);
+    if (p->grad) launch(SquaredNorm{.out = add_to(squared_), .x = p->grad}, stream_);
   }
   launch(ClipFactor{.clip = clip_, .squared = squared_, .limit = float(settings_.clip)}, stream_);
 }

@@ -68,13 +68,12 @@ void Generator::extend(std::vector<int32_t>& tokens, int64_t count, const Sampli
   }
 }
 
-void Generator::rehearse() {
-  for (int64_t n = std::min(bucket, model_.config().context);;
-       n = std::min(n + bucket, model_.config().context)) {
-    const std::vector<int32_t> tokens(static_cast<size_t>(n));
-    next_logits(tokens);
-    if (n == model_.config().context) return;
+void Generator::rehearse(int64_t longest) {
+  const int64_t last = std::min(longest, model_.config().context);
+  for (int64_t n = std::min(bucket, last); n < last; n += bucket) {
+    next_logits(std::vector<int32_t>(static_cast<size_t>(n)));
   }
+  next_logits(std::vector<int32_t>(static_cast<size_t>(last)));
 }
 
 }  // namespace spool

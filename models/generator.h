@@ -32,8 +32,8 @@ class Generator {
   void extend(std::vector<int32_t>& tokens, int64_t count, const SamplingOptions&, Random&,
               const std::function<void(int32_t)>& seen = {});
 
-  // The device work of tokens at every length, and no more.
-  void rehearse();
+  // The device work of texts of every length up to this, and no more.
+  void rehearse(int64_t longest);
 
  private:
   Gpt2& model_;

@@ -50,12 +50,12 @@ void Gpt2Config::validate() const {
                                                  {"heads", heads},
                                                  {"channels", channels},
                                                  {"context", context},
-                                                 {"vocabulary", vocabulary}};
+                                                 {"vocab", vocabulary}};
   for (const auto& [name, n] : all) {
-    check(n > 0 && n <= large, "model: ", name, " is ", n, ", and must be between 1 and ", large);
+    check(n > 0 && n <= large, "--", name, " is ", n, ", and must be between 1 and ", large);
   }
-  check(layers <= 10000, "model: ", layers, " layers are more than 10000");
-  check(channels % heads == 0, "model: ", heads, " heads do not divide ", channels,
+  check(layers <= 10000, "--layers ", layers, " is more than 10000");
+  check(channels % heads == 0, "--heads ", heads, " do not divide ", channels,
         " channels; choose heads that do, for example ", channels % 64 ? 1 : channels / 64);
 }
 
@@ -150,6 +150,10 @@ void Gpt2::initialise(uint64_t seed) {
     }
     ++number;
   }
+  clear_padding();
+}
+
+void Gpt2::clear_padding() {
   const Range padding{config_.vocabulary, config_.padded_vocabulary()};
   if (padding.size() > 0) launch(Fill{.out = wte_.data.slice(padding)}, stream_);
 }

@@ -45,6 +45,8 @@ class Gpt2 {
   // Normal with deviation 0.02, and 0.02 / sqrt(2 layers) where a branch joins the residual; biases
   // zero.
   void initialise(uint64_t seed);
+  // Sets what belongs to no token to zero, as initialise() does; for parameters that are loaded.
+  void clear_padding();
 
   const Gpt2Config& config() const { return config_; }
   DType dtype() const { return dtype_; }

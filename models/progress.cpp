@@ -1,6 +1,7 @@
 #include "spool/models/progress.h"
 
 #include <spdlog/fmt/fmt.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,6 +10,16 @@
 #include "spool/runtime/units.h"
 
 namespace spool {
+namespace {
+
+// A line that is longer would not be wiped by the next.
+size_t terminal_width() {
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? size.ws_col - 1u : 79u;
+}
+
+}  // namespace
 
 std::string memory_table(const RunOptions& o, const Machine& machine, const Report& foretold,
                          size_t budget) {
@@ -21,7 +32,8 @@ std::string memory_table(const RunOptions& o, const Machine& machine, const Repo
       "{} on {} ({} threads): {} rows of {} tokens{}\n",
       o.model, t.model.layers, t.model.heads, t.model.channels, t.model.context, t.model.vocabulary,
       static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name,
-      machine.architecture.threads, t.batch, t.seq, t.accumulate);
+      machine.architecture.threads, t.batch, t.seq,
+      t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
   size_t counted = 0;
   for (size_t p = 0; p < purpose_count; ++p) {
     const size_t bytes = foretold.memory.at_peak_by[p];
@@ -44,9 +56,8 @@ std::string Progress::line(const StepNumbers& n) const {
   const auto left = static_cast<double>(steps_ - n.step) * seconds_per_step_.value_or(0);
   const std::string time = n.step < steps_ ? "  left " + format_seconds(left) : "";
   return fmt::format(
-      "step {}/{}  loss {:.4f}{}  lr {:.2e}  norm {:.3f}  {:.0f} tokens/s  peak {}  left {}",
-      n.step, steps_, n.loss, val, n.lr, n.grad_norm, n.tokens_per_s, format_bytes(n.peak_bytes),
-      time);
+      "step {}/{}  loss {:.4f}{}  lr {:.2e}  norm {:.3f}  {:.0f} tokens/s  peak {}{}", n.step,
+      steps_, n.loss, val, n.lr, n.grad_norm, n.tokens_per_s, format_bytes(n.peak_bytes), time);
 }
 
 void Progress::step(const StepNumbers& n) {
@@ -58,7 +69,7 @@ void Progress::step(const StepNumbers& n) {
   if (since.count() < (terminal_ ? 0.1 : 5.0) && n.step < steps_) return;
   last_ = now;
   if (terminal_) {
-    fmt::print("\r\033[K{}", line(n));
+    fmt::print("\r\033[K{}", line(n).substr(0, terminal_width()));
     open_ = true;
   } else {
     fmt::print("{}\n", line(n));

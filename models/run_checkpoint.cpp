@@ -43,6 +43,7 @@ void save_checkpoint(const std::filesystem::path& directory, Trainer& trainer,
 
 void load_checkpoint(const std::filesystem::path& directory, Trainer& trainer) {
   load_model(directory, trainer.model());
+  trainer.optimizer().initialise();  // the padding is in no file
   const SafetensorsReader optimizer(directory / "optimizer.safetensors");
   load_tensors(optimizer, optimizer_tensors(trainer));
 }
@@ -76,7 +77,7 @@ Gpt2Config read_model_config(const std::filesystem::path& checkpoint) {
 }
 
 void load_model(const std::filesystem::path& checkpoint, Gpt2& model) {
-  model.initialise(0);  // what no file has is zero
+  model.clear_padding();
   const SafetensorsReader file(checkpoint / "model.safetensors");
   load_tensors(file, stored(model, data_of(model)));
 }

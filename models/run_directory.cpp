@@ -91,7 +91,8 @@ File lock(const fs::path& directory) {
 
 void remove_partials(const fs::path& directory) {
   for (const std::string& name : names_in(directory)) {
-    if (name.starts_with('.') && name.ends_with(partial_end)) remove_path(directory / name);
+    const bool ours = name.starts_with(".step-") || name.starts_with(".latest");
+    if (ours && name.ends_with(partial_end)) remove_path(directory / name);
   }
 }
 

@@ -15,8 +15,9 @@ class RunLog {
  public:
   // Writes nowhere.
   RunLog() = default;
-  // Begins a log with `head`; or, resuming at a step, keeps what the log has of the steps before
-  // it, so that every step is there once.
+  // Begins a log with `head`; or, where the next step will be `resume_at`, keeps what the log has
+  // of the steps before it, so that every step is there once.  Throws rather than lose a file that
+  // is something else.
   RunLog(const std::string& path, const nlohmann::json& head, std::optional<int64_t> resume_at);
 
   // Throws if it cannot be written.

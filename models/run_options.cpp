@@ -15,32 +15,52 @@ std::string list_of_presets() {
   return list;
 }
 
-// What every setting that a run depends on is called, and where it is.
-void take(RunOptions& o, const json& stored) {
-  TrainingConfig& t = o.training;
-  const auto to = [&](const char* flag, auto& setting) { stored.at(flag).get_to(setting); };
-  to("model", o.model);
-  to("layers", t.model.layers);
-  to("heads", t.model.heads);
-  to("channels", t.model.channels);
-  to("context", t.model.context);
-  to("vocab", t.model.vocabulary);
-  to("batch", t.batch);
-  to("seq", t.seq);
-  to("accumulate", t.accumulate);
-  to("steps", t.steps);
-  to("warmup", t.warmup);
-  to("lr", t.lr);
-  to("min-lr", t.min_lr);
-  to("beta2", t.optimizer.beta2);
-  to("weight-decay", t.optimizer.decay);
-  to("clip", t.optimizer.clip);
-  to("dropout", t.dropout);
-  to("chunk-loss", t.loss_chunk);
-  to("seed", t.seed);
-  to("data", o.data);
-  to("val-data", o.val_data);
-  t.dtype = parse_dtype(stored.at("dtype").get<std::string>()).value_or(DType::u16);
+// Every setting that a run depends on, by its flag.
+template <class Options, class Visit>
+void for_each_setting(Options& o, const Visit& visit) {
+  auto& t = o.training;
+  visit("model", o.model);
+  visit("layers", t.model.layers);
+  visit("heads", t.model.heads);
+  visit("channels", t.model.channels);
+  visit("context", t.model.context);
+  visit("vocab", t.model.vocabulary);
+  visit("dtype", t.dtype);
+  visit("batch", t.batch);
+  visit("seq", t.seq);
+  visit("accumulate", t.accumulate);
+  visit("steps", t.steps);
+  visit("warmup", t.warmup);
+  visit("lr", t.lr);
+  visit("min-lr", t.min_lr);
+  visit("beta2", t.optimizer.beta2);
+  visit("weight-decay", t.optimizer.decay);
+  visit("clip", t.optimizer.clip);
+  visit("dropout", t.dropout);
+  visit("chunk-loss", t.loss_chunk);
+  visit("seed", t.seed);
+  visit("data", o.data);
+  visit("val-data", o.val_data);
+}
+
+template <class T>
+json to_setting(const T& setting) {
+  if constexpr (std::is_same_v<T, DType>) {
+    return name(setting);
+  } else {
+    return setting;
+  }
+}
+
+template <class T>
+void from_setting(const json& stored, T& setting, const std::string& file) {
+  if constexpr (std::is_same_v<T, DType>) {
+    const auto type = parse_dtype(stored.get<std::string>());
+    check_file(type.has_value(), file, "field configuration.dtype is ", stored.dump());
+    setting = *type;
+  } else {
+    stored.get_to(setting);
+  }
 }
 
 void refuse_other_flags(const RunOptions& o, const json& stored, const std::string& file) {
@@ -77,35 +97,17 @@ TrainingConfig training_preset(const std::string& model) {
 }
 
 json configuration(const RunOptions& o) {
-  const TrainingConfig& t = o.training;
-  return {{"model", o.model},
-          {"layers", t.model.layers},
-          {"heads", t.model.heads},
-          {"channels", t.model.channels},
-          {"context", t.model.context},
-          {"vocab", t.model.vocabulary},
-          {"dtype", name(t.dtype)},
-          {"batch", t.batch},
-          {"seq", t.seq},
-          {"accumulate", t.accumulate},
-          {"steps", t.steps},
-          {"warmup", t.warmup},
-          {"lr", t.lr},
-          {"min-lr", t.min_lr},
-          {"beta2", t.optimizer.beta2},
-          {"weight-decay", t.optimizer.decay},
-          {"clip", t.optimizer.clip},
-          {"dropout", t.dropout},
-          {"chunk-loss", t.loss_chunk},
-          {"seed", t.seed},
-          {"data", o.data},
-          {"val-data", o.val_data}};
+  json all = json::object();
+  for_each_setting(o,
+                   [&](const char* flag, const auto& setting) { all[flag] = to_setting(setting); });
+  return all;
 }
 
 void adopt(RunOptions& o, const json& stored, const std::string& file) {
   refuse_other_flags(o, stored, file);
   try {
-    take(o, stored);
+    for_each_setting(
+        o, [&](const char* flag, auto& setting) { from_setting(stored.at(flag), setting, file); });
   } catch (const json::exception& e) {
     check_file(false, file, "field configuration: ", e.what());
   }

@@ -39,10 +39,10 @@ int usage(const CLI::App& app, const CLI::ParseError& e) {
   return complain(text.c_str(), 2);
 }
 
-int work(const std::vector<std::pair<CLI::App*, std::function<void()>>>& commands) {
+int work(const std::vector<std::pair<CLI::App*, std::function<int()>>>& commands) {
   try {
     for (const auto& [command, run] : commands) {
-      if (command->parsed()) run();
+      if (command->parsed()) return run();
     }
     return 0;
   } catch (const Error& e) {
@@ -64,9 +64,9 @@ int main(int argc, char** argv) {
   app.name("spool");
   app.require_subcommand(1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  std::vector<std::pair<CLI::App*, std::function<void()>>> commands;
+  std::vector<std::pair<CLI::App*, std::function<int()>>> commands;
   const auto add = [&](const char* name, const char* what,
-                       std::function<void()> (*define)(CLI::App&)) {
+                       std::function<int()> (*define)(CLI::App&)) {
     CLI::App* command = app.add_subcommand(name, what);
     commands.emplace_back(command, define(*command));
   };

@@ -8,9 +8,9 @@
 
 namespace spool {
 
-// Adds the command to the program; what it returns does the work.
-std::function<void()> add_train(CLI::App&);
-std::function<void()> add_generate(CLI::App&);
+// Adds the command to the program; what it returns does the work and returns the exit code.
+std::function<int()> add_train(CLI::App&);
+std::function<int()> add_generate(CLI::App&);
 
 // A CLI11 validator: the text is an amount of memory.
 CLI::Validator memory_amount();

@@ -19,11 +19,11 @@ struct GenerateOptions {
   int threads = 0;
 };
 
-size_t foretold_peak(const Gpt2Config& config, Stream& like) {
+size_t foretold_peak(const Gpt2Config& config, Stream& like, int64_t longest) {
   const Machine machine{.architecture = like.architecture()};
   const Report report = rehearse(machine, [&](MetaStream& stream) {
     Gpt2 model(config, DType::f32, stream);
-    Generator(model, stream).rehearse();
+    Generator(model, stream).rehearse(longest);
   });
   return report.memory.peak;
 }
@@ -40,15 +40,17 @@ void generate(const GenerateOptions& o) {
   check(config.vocabulary >= tokenizer->vocabulary(), checkpoint.string(), ": a vocabulary of ",
         config.vocabulary, " is too small for bytes");
 
-  const Device device = parse_device(o.device);
-  const auto probe = open_stream(device, Arena::granule, o.threads);
-  const auto stream = open_stream(device, foretold_peak(config, *probe), o.threads);
-  Gpt2 model(config, DType::f32, *stream);
-  load_model(checkpoint, model);
-
   std::vector<int32_t> tokens;
   const std::string prompt = o.prompt.empty() ? "\n" : o.prompt;
   tokenizer->encode(std::as_bytes(std::span(prompt.data(), prompt.size())), tokens);
+
+  const Device device = parse_device(o.device);
+  const auto probe = open_stream(device, Arena::granule, o.threads);
+  const int64_t longest = static_cast<int64_t>(tokens.size()) + o.tokens;
+  const auto stream = open_stream(device, foretold_peak(config, *probe, longest), o.threads);
+  Gpt2 model(config, DType::f32, *stream);
+  load_model(checkpoint, model);
+
   std::fwrite(o.prompt.data(), 1, o.prompt.size(), stdout);
   Random random(o.seed);
   SamplingOptions sampling = o.sampling;
@@ -63,7 +65,7 @@ void generate(const GenerateOptions& o) {
 
 }  // namespace
 
-std::function<void()> add_generate(CLI::App& app) {
+std::function<int()> add_generate(CLI::App& app) {
   const auto options = std::make_shared<GenerateOptions>();
   GenerateOptions& o = *options;
   app.add_option("--model", o.model, "Directory of a run or of one of its checkpoints")->required();
@@ -78,7 +80,10 @@ std::function<void()> add_generate(CLI::App& app) {
   app.add_option("--threads", o.threads, "Threads of the cpu; 0: one per core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
-  return [options] { generate(*options); };
+  return [options] {
+    generate(*options);
+    return 0;
+  };
 }
 
 }  // namespace spool

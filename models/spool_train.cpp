@@ -1,6 +1,6 @@
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -51,6 +51,9 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   o.device = parse_device(g.device);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
   if (o.out.empty()) o.out = "runs/" + o.model;
+  for (auto* patterns : {&o.data, &o.val_data}) {
+    for (std::string& p : *patterns) p = std::filesystem::absolute(p).lexically_normal();
+  }
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() > 0) o.given.insert(option->get_single_name());
   }
@@ -126,6 +129,19 @@ void add_run_flags(CLI::App& app, Given& g) {
       ->capture_default_str();
 }
 
+// What the flags are where they are not given.
+std::string preset_table() {
+  std::string table = "The models, and the flags that suit them:";
+  for (const std::string_view name : gpt2_presets()) {
+    const TrainingConfig t = training_preset(std::string(name));
+    table += sentence("\n  ", name, ": --layers ", t.model.layers, " --heads ", t.model.heads,
+                      " --channels ", t.model.channels, " --context ", t.model.context, " --vocab ",
+                      t.model.vocabulary, " --batch ", t.batch, " --lr ", t.lr, " --beta2 ",
+                      t.optimizer.beta2, " --weight-decay ", t.optimizer.decay);
+  }
+  return table;
+}
+
 std::atomic<bool> interrupted = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
@@ -139,7 +155,7 @@ void interrupt(int signal) {
 
 }  // namespace
 
-std::function<void()> add_train(CLI::App& app) {
+std::function<int()> add_train(CLI::App& app) {
   const auto given = std::make_shared<Given>();
   given->options.training.steps = 1000;
   given->options.checkpoint_every = 250;
@@ -148,12 +164,14 @@ std::function<void()> add_train(CLI::App& app) {
   add_data_flags(app, *given);
   add_step_flags(app, *given);
   add_run_flags(app, *given);
+  app.footer(preset_table());
   return [given, &app] {
     TrainingRun run(resolve(*given, app));
     std::signal(SIGINT, interrupt);
     std::signal(SIGTERM, interrupt);
     run.run([] { return interrupted.load(); });
-    if (interrupted) std::exit(130);
+    constexpr int stopped_by_a_signal = 130;
+    return interrupted ? stopped_by_a_signal : 0;
   };
 }
 

@@ -42,11 +42,14 @@ void TrainingConfig::validate() const {
   check(min_lr >= 0 && min_lr <= lr, "--min-lr must be between 0 and the learning rate, not ",
         min_lr);
   check(dropout >= 0 && dropout < 1, "--dropout must be in [0, 1), not ", dropout);
+  check(optimizer.beta2 >= 0 && optimizer.beta2 < 1, "--beta2 must be in [0, 1), not ",
+        optimizer.beta2);
   check(optimizer.decay >= 0 && optimizer.decay < 1 / lr, "--weight-decay must not be ",
         optimizer.decay);
   check(std::isfinite(optimizer.clip) && optimizer.clip >= 0, "--clip must be 0 or more, not ",
         optimizer.clip);
-  check(loss_chunk >= 0, "--chunk-loss must be 0 or more rows, not ", loss_chunk);
+  check(loss_chunk >= 0 && loss_chunk < int64_t{1} << 31,
+        "--chunk-loss must be a number of rows, or 0 for all, not ", loss_chunk);
   check(dtype == DType::f32 || dtype == DType::bf16, "--dtype must be f32 or bf16, not ",
         name(dtype));
 }
@@ -94,29 +97,36 @@ double Trainer::learning_rate(int64_t step) const {
 }
 
 void Trainer::step(int64_t step, const Rows& rows) {
-  const auto B = config_.batch, T = config_.seq, count = B * config_.accumulate;
-  std::vector<int32_t> tokens(static_cast<size_t>(count * T)), targets(tokens.size());
-  for (int64_t row = 0; row < count; ++row) {
-    const auto begin = static_cast<size_t>(row * T), length = static_cast<size_t>(T);
-    rows(step * count + row, std::span(tokens).subspan(begin, length),
-         std::span(targets).subspan(begin, length));
+  const int64_t count = config_.batch * config_.accumulate, first = step * count;
+  std::vector<int32_t> tokens(static_cast<size_t>(config_.seq)), targets(tokens.size());
+  int64_t valid = 0;
+  for (int64_t row = first; row < first + count; ++row) {
+    rows(row, tokens, targets);
+    valid += config_.seq - std::ranges::count(targets, ignored_target);
   }
-  const auto ignored = std::ranges::count(targets, ignored_target);
-  const float valid = static_cast<float>(std::max<int64_t>(count * T - ignored, 1));
-  launch(Fill{.out = loss_scale_, .value = 1 / valid}, stream_);
+  const auto divisor = static_cast<float>(std::max<int64_t>(valid, 1));
+  launch(Fill{.out = loss_scale_, .value = 1 / divisor}, stream_);
   launch(Fill{.out = loss_}, stream_);
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    const auto begin = static_cast<size_t>(micro * B * T), length = static_cast<size_t>(B * T);
-    micro_step(step, micro, std::span(tokens).subspan(begin, length),
-               std::span(targets).subspan(begin, length));
+    micro_step(step, micro, [&](int64_t b, auto to, auto to_targets) {
+      rows(first + micro * config_.batch + b, to, to_targets);
+    });
   }
   optimizer_.step(step + 1, learning_rate(step));
 }
 
-void Trainer::micro_step(int64_t step, int64_t micro, std::span<const int32_t> tokens,
-                         std::span<const int32_t> targets) {
-  write<int32_t>(tokens_, tokens);
-  write<int32_t>(targets_, targets);
+// A row at a time, so that the host never holds a batch.
+void Trainer::upload(const Rows& rows) {
+  std::vector<int32_t> tokens(static_cast<size_t>(config_.seq)), targets(tokens.size());
+  for (int64_t b = 0; b < config_.batch; ++b) {
+    rows(b, tokens, targets);
+    write<int32_t>(tokens_.slice({b, b + 1}), tokens);
+    write<int32_t>(targets_.slice({b, b + 1}), targets);
+  }
+}
+
+void Trainer::micro_step(int64_t step, int64_t micro, const Rows& rows) {
+  upload(rows);
   const std::array<int32_t, 4> random{static_cast<int32_t>(config_.seed),
                                       static_cast<int32_t>(config_.seed >> 32),
                                       static_cast<int32_t>(step), static_cast<int32_t>(micro)};
@@ -127,7 +137,7 @@ void Trainer::micro_step(int64_t step, int64_t micro, std::span<const int32_t> t
                       .loss_scale = loss_scale_,
                       .random = random_});
   const Var loss = model_.loss(tape.input(tokens_), tape.input(targets_), config_.dropout);
-  launch(Add{.out = Grad(loss_, true), .a = loss.tensor()}, stream_);
+  launch(Add{.out = add_to(loss_), .a = loss.tensor()}, stream_);
   tape.backward(loss);
 }
 
@@ -138,38 +148,40 @@ StepResult Trainer::result() const {
 }
 
 void Trainer::evaluate(int64_t count, const Rows& rows) {
-  const auto B = config_.batch, T = config_.seq;
-  std::vector<int32_t> tokens(static_cast<size_t>(B * T)), targets(tokens.size());
   launch(Fill{.out = loss_sum_}, stream_);
-  for (int64_t first = 0; first < count; first += B) {
-    for (int64_t b = 0; b < B; ++b) {
-      const auto begin = static_cast<size_t>(b * T), length = static_cast<size_t>(T);
-      rows(first + b, std::span(tokens).subspan(begin, length),
-           std::span(targets).subspan(begin, length));
-    }
-    write<int32_t>(tokens_, tokens);
-    write<int32_t>(targets_, targets);
+  for (int64_t first = 0; first < count; first += config_.batch) {
+    upload([&](int64_t b, auto tokens, auto targets) { rows(first + b, tokens, targets); });
     Tape tape(stream_, {.plan = plans_.evaluation, .recording = false, .training = false});
-    const Var sum = model_.loss(tape.input(tokens_), tape.input(targets_), 0, Reduction::sum);
-    launch(SumAll{.out = Grad(loss_sum_, true), .x = sum.tensor()}, stream_);
+    constexpr float no_dropout = 0;
+    const Var sum =
+        model_.loss(tape.input(tokens_), tape.input(targets_), no_dropout, Reduction::sum);
+    launch(SumAll{.out = add_to(loss_sum_), .x = sum.tensor()}, stream_);
   }
 }
 
 double Trainer::loss_sum() const { return read<double>(loss_sum_).front(); }
 
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
-                         const Machine& machine, bool with_text) {
-  double seconds = 0;
-  Report report = rehearse(machine, [&](MetaStream& stream) {
-    Trainer trainer(config, plans, stream);
-    trainer.initialise();
-    const double start = stream.now();
-    trainer.step(0, no_rows);
-    seconds = stream.now() - start;
-    trainer.evaluate(config.batch, no_rows);
-    if (with_text) Generator(trainer.model(), stream).rehearse();
-  });
-  report.seconds = seconds;
+                         const Machine& machine, int64_t longest_text) {
+  // Micro-batches from the second on are alike.
+  constexpr int64_t enough = 3;
+  double seconds[2] = {};
+  Report report;
+  for (const int64_t fewer : {1, 0}) {
+    TrainingConfig some = config;
+    some.accumulate = std::max<int64_t>(std::min(config.accumulate, enough) - fewer, 1);
+    report = rehearse(machine, [&](MetaStream& stream) {
+      Trainer trainer(some, plans, stream);
+      trainer.initialise();
+      const double start = stream.now();
+      trainer.step(0, no_rows);
+      seconds[fewer] = stream.now() - start;
+      trainer.evaluate(some.batch, no_rows);
+      if (longest_text > 0) Generator(trainer.model(), stream).rehearse(longest_text);
+    });
+  }
+  const auto more = static_cast<double>(std::max<int64_t>(config.accumulate - enough, 0));
+  report.seconds = seconds[0] + more * (seconds[0] - seconds[1]);
   return report;
 }
 

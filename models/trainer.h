@@ -58,7 +58,8 @@ class Trainer {
 
   double learning_rate(int64_t step) const;
 
-  // Enqueues step `step`, counted from 0, on rows step * accumulate * batch and on.
+  // Enqueues step `step`, counted from 0, on rows step * accumulate * batch and on, each of which
+  // is asked for twice: to count the targets that are valid, and to be trained on.
   void step(int64_t step, const Rows&);
   // Of the last step, when it is done.
   StepResult result() const;
@@ -70,8 +71,8 @@ class Trainer {
   double loss_sum() const;
 
  private:
-  void micro_step(int64_t step, int64_t micro, std::span<const int32_t> tokens,
-                  std::span<const int32_t> targets);
+  void upload(const Rows&);
+  void micro_step(int64_t step, int64_t micro, const Rows&);
 
   TrainingConfig config_;
   TrainingPlans plans_;
@@ -83,9 +84,9 @@ class Trainer {
   Tensor loss_sum_;                    // f64 (1)
 };
 
-// What a run of this configuration takes: its peak, over a step, an evaluation, and, if asked for,
-// writing text; and the time of one step.
+// What a run of this configuration takes: its peak, over a step, an evaluation, and writing text of
+// up to so many tokens (0: none); and the time of one step.
 Report rehearse_training(const TrainingConfig&, const TrainingPlans&, const Machine&,
-                         bool with_text);
+                         int64_t longest_text);
 
 }  // namespace spool

@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "spool/models/generator.h"
@@ -19,18 +20,22 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t validation_rows_in_between = 20;  // batches of them
+constexpr int64_t batches_in_between = 20;  // of an evaluation while the run goes on
+constexpr int64_t sample_length = 300;      // tokens
 
-// FNV-1a over tokens spread over the data, and how many there are: tells other data apart.
+// FNV-1a over the tokens, or, where there are very many, over every so many-th block of them, and
+// how many there are: tells other data apart.
 uint64_t fingerprint(const TokenSource& tokens) {
-  constexpr int64_t samples = 4096;
+  constexpr int64_t block = 4096, all_of = int64_t{1} << 27;
+  const int64_t stride = block * (1 + tokens.size() / all_of);
   uint64_t hash = 14695981039346656037u;
   const auto mix = [&](uint64_t x) { hash = (hash ^ x) * 1099511628211u; };
   mix(static_cast<uint64_t>(tokens.size()));
-  for (int64_t i = 0; i < std::min(samples, tokens.size()); ++i) {
-    int32_t token = 0;
-    tokens.read(tokens.size() / std::min(samples, tokens.size()) * i, {&token, 1});
-    mix(static_cast<uint64_t>(token));
+  std::vector<int32_t> some;
+  for (int64_t begin = 0; begin < tokens.size(); begin += stride) {
+    some.resize(static_cast<size_t>(std::min(block, tokens.size() - begin)));
+    tokens.read(begin, some);
+    for (const int32_t token : some) mix(static_cast<uint64_t>(token));
   }
   return hash;
 }
@@ -99,60 +104,58 @@ void TrainingRun::open_data() {
 }
 
 void TrainingRun::foretell() {
-  const Machine machine = measure_machine(options_.device, options_.threads);
+  const Machine machine =
+      measure_machine(options_.device, options_.training.dtype, options_.threads);
   plans_ = make_plans(options_.training);
-  foretold_ = rehearse_training(options_.training, plans_, machine, /*with_text=*/true);
+  foretold_ = rehearse_training(options_.training, plans_, machine, sample_length);
   const size_t budget = options_.memory ? options_.memory : foretold_.memory.peak;
   progress_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
   progress_.say(memory_table(options_, machine, foretold_, budget));
-  if (foretold_.memory.peak > budget) refuse_budget(machine);
+  const size_t there_is = device_memory(options_.device);
+  if (foretold_.memory.peak > budget) refuse_budget(machine, budget, "--memory is ");
+  if (foretold_.memory.peak > there_is) refuse_budget(machine, there_is, "this machine has ");
   stream_ = open_stream(options_.device, budget, options_.threads);
 }
 
-void TrainingRun::refuse_budget(const Machine& machine) const {
+void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char* what) const {
   const auto peak_with = [&](int64_t batch) {
     TrainingConfig config = options_.training;
     config.batch = batch;
-    return rehearse_training(config, make_plans(config), machine, /*with_text=*/true).memory.peak;
+    return rehearse_training(config, make_plans(config), machine, sample_length).memory.peak;
   };
   int64_t fits = 0, fails = options_.training.batch;
   while (fails - fits > 1) {
     const int64_t middle = (fits + fails) / 2;
-    (peak_with(middle) <= options_.memory ? fits : fails) = middle;
+    (peak_with(middle) <= limit ? fits : fails) = middle;
   }
   const std::string advice =
       fits > 0
           ? sentence("--batch ", fits, " would fit, with a peak of ", peak_with(fits), " bytes")
           : sentence("even --batch 1 would take ", format_bytes(peak_with(1)));
   throw Error(ErrorKind::memory,
-              sentence("--memory is ", format_bytes(options_.memory), " (", options_.memory,
-                       " bytes), and this run needs ", format_bytes(foretold_.memory.peak), " (",
-                       foretold_.memory.peak, " bytes); ", advice),
-              {.needed = foretold_.memory.peak, .capacity = options_.memory, .op = {}, .file = {}});
+              sentence(what, format_bytes(limit), " (", limit, " bytes), and this run needs ",
+                       format_bytes(foretold_.memory.peak), " (", foretold_.memory.peak,
+                       " bytes); ", advice),
+              {.needed = foretold_.memory.peak, .capacity = limit, .op = {}, .file = {}});
 }
 
 void TrainingRun::run(const std::function<bool()>& stop) {
   const int64_t steps = options_.training.steps;
-  if (first_step_ >= steps) {
-    progress_.say(fmt::format("the run is complete: it has {} of {} steps", first_step_, steps));
-    return;
-  }
   for (int64_t step = first_step_; step < steps; ++step) {
     train_step(step);
-    if (stop()) {
-      save(step + 1);
-      progress_.finish();
-      progress_.say(fmt::format("stopped after step {}; go on with --resume", step + 1));
-      return;
-    }
     after_step(step + 1);
+    if (!stop()) continue;
+    save(step + 1);
+    progress_.finish();
+    progress_.say(fmt::format("stopped after step {}; go on with --resume", step + 1));
+    return;
   }
   progress_.finish();
   save(steps);
   const ValidationRows whole(data_.validation, options_.training.seq);
-  const double loss = evaluate(whole.rows(), steps, /*whole=*/true);
+  const double loss = evaluate(whole, steps);
   progress_.say(fmt::format("validation loss {:.4f} nats a token, over all {} targets", loss,
                             whole.targets()));
   progress_.say(fmt::format("peak {} bytes, foretold {} bytes", stream_->memory().peak,
@@ -168,7 +171,8 @@ void TrainingRun::train_step(int64_t step) {
   });
   const StepResult result = trainer_->result();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  if (!result.finite) stop_not_finite(step + 1, result);
+  if (!std::isfinite(result.loss)) stop_not_finite(step + 1, "the loss is", result.loss);
+  if (!result.finite) stop_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
   const double rate = static_cast<double>(options_.training.tokens_per_step()) / took.count();
   const size_t peak = stream_->memory().peak;
   progress_.step({.step = step + 1,
@@ -194,40 +198,47 @@ void TrainingRun::after_step(int64_t done) {
     return every > 0 && done % every == 0 && done < options_.training.steps;
   };
   if (due(options_.eval_every)) {
-    val_loss_ = evaluate(validation_rows_in_between * options_.training.batch, done, false);
+    val_loss_ = evaluate(validation_rows(batches_in_between), done);
   }
   if (due(options_.sample_every)) write_sample(done);
   if (due(options_.checkpoint_every)) save(done);
 }
 
-double TrainingRun::evaluate(int64_t rows, int64_t step, bool whole) {
-  const ValidationRows validation(data_.validation, options_.training.seq,
-                                  whole ? ValidationRows::all : rows);
-  trainer_->evaluate(validation.rows(),
+ValidationRows TrainingRun::validation_rows(int64_t batches) const {
+  return {data_.validation, options_.training.seq, batches * options_.training.batch};
+}
+
+double TrainingRun::loss_over(const ValidationRows& rows) {
+  trainer_->evaluate(rows.rows(),
                      [&](int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
-                       validation.fill(row, tokens, targets);
+                       rows.fill(row, tokens, targets);
                      });
-  const double loss = trainer_->loss_sum() / static_cast<double>(validation.targets());
+  return trainer_->loss_sum() / static_cast<double>(rows.targets());
+}
+
+double TrainingRun::evaluate(const ValidationRows& rows, int64_t step) {
+  const double loss = loss_over(rows);
   log_.write({{"step", step},
               {"val_loss", loss},
-              {"val_targets", validation.targets()},
-              {"whole", whole}});
+              {"val_targets", rows.targets()},
+              {"whole", rows.targets() + 1 == data_.validation->size()}});
   return loss;
 }
 
 void TrainingRun::write_sample(int64_t step) {
-  constexpr int64_t length = 300;
   std::vector<int32_t> tokens;
   const std::string_view start = "\n";
   tokenizer_->encode(std::as_bytes(std::span(start.data(), start.size())), tokens);
   Random random(options_.training.seed, static_cast<uint64_t>(step));
   Generator(trainer_->model(), *stream_)
-      .extend(tokens, length, {.vocabulary = tokenizer_->vocabulary()}, random);
+      .extend(tokens, sample_length, {.vocabulary = tokenizer_->vocabulary()}, random);
   progress_.say(fmt::format("--- sample after step {}{}\n---", step, tokenizer_->decode(tokens)));
 }
 
 void TrainingRun::save(int64_t step) {
   if (step == last_saved_) return;
+  const double loss = loss_over(validation_rows(/*batches=*/1));
+  if (!std::isfinite(loss)) stop_not_finite(step, "the loss of the weights it left is", loss);
   directory_->write(step, [&](const std::filesystem::path& partial) {
     save_checkpoint(partial, *trainer_,
                     {{"step", step},
@@ -239,12 +250,12 @@ void TrainingRun::save(int64_t step) {
   checkpoint_ = directory_->latest();
 }
 
-void TrainingRun::stop_not_finite(int64_t step, const StepResult& result) const {
+void TrainingRun::stop_not_finite(int64_t step, const char* what, double value) {
+  progress_.finish();
   const std::string kept = checkpoint_
                                ? sentence("the last good checkpoint is ", checkpoint_->string())
                                : std::string("no checkpoint had been written yet");
-  fail(ErrorKind::numeric, "step ", step, ": the loss is ", result.loss,
-       " and the norm of the gradients ", result.grad_norm, ", so training stopped; ", kept,
+  fail(ErrorKind::numeric, "step ", step, ": ", what, " ", value, ", so training stopped; ", kept,
        "; a smaller --lr or a longer --warmup may help");
 }
 

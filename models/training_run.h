@@ -30,13 +30,15 @@ class TrainingRun {
   void resume_from(const std::filesystem::path& checkpoint);
   void open_data();
   void foretell();
-  void refuse_budget(const Machine&) const;
+  [[noreturn]] void refuse_budget(const Machine&, size_t limit, const char* what) const;
   void train_step(int64_t step);
   void after_step(int64_t step);
-  double evaluate(int64_t rows, int64_t step, bool whole);
+  ValidationRows validation_rows(int64_t batches) const;
+  double loss_over(const ValidationRows&);
+  double evaluate(const ValidationRows&, int64_t step);
   void write_sample(int64_t step);
   void save(int64_t step);
-  [[noreturn]] void stop_not_finite(int64_t step, const StepResult&) const;
+  [[noreturn]] void stop_not_finite(int64_t step, const char* what, double value);
 
   RunOptions options_;
   TrainingPlans plans_;

@@ -55,11 +55,10 @@ double launch_cost(Stream& stream) {
 
 }  // namespace
 
-Machine measure_machine(Device device, int threads) {
+Machine measure_machine(Device device, DType of_products, int threads) {
   const auto stream = open_stream(device, memory, threads);
   Machine machine{.name = std::string(name(device.type)), .architecture = stream->architecture()};
-  machine.f32_flops = product_flops(*stream, DType::f32);
-  machine.bf16_flops = product_flops(*stream, DType::bf16);
+  machine.f32_flops = machine.bf16_flops = product_flops(*stream, of_products);
   machine.bytes_per_second = copy_rate(*stream);
   machine.host_bytes_per_second = machine.bytes_per_second / 2;
   machine.launch_seconds = launch_cost(*stream);

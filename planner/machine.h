@@ -1,13 +1,14 @@
 #pragma once
 
-// What a device can do, measured on it: the rates of a large matrix product and of a large copy,
-// and the cost of a launch.  Takes about a quarter of a second, and at most 64 MiB beside any
-// budget.
+// What a device can do, measured on it: the rate of a large matrix product in one type (the others
+// are given the same), that of a large copy, and the cost of a launch.  Takes about a quarter of a
+// second, and at most 64 MiB beside any budget.
 
 #include "spool/runtime/device.h"
 
 namespace spool {
 
-Machine measure_machine(Device, int threads = 0);
+// Throws where there is no such device.
+Machine measure_machine(Device, DType of_products, int threads = 0);
 
 }  // namespace spool

@@ -64,7 +64,7 @@ Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
   block->free = false;
   block->spec = spec;
   block->label = label;
-  count(*block, true);
+  count_in(*block);
   return block;
 }
 
@@ -105,7 +105,8 @@ Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
 }
 
 void Arena::free(Block* block) {
-  count(*block, false);
+  stats_.live -= block->bytes;
+  stats_.live_by[static_cast<size_t>(block->label.purpose)] -= block->bytes;
   block->free = true;
   if (block->next && block->next->free) {
     unlist(block->next);
@@ -136,15 +137,9 @@ void Arena::absorb_next(Block* block) {
   spare_.push_back(next);
 }
 
-void Arena::count(const Block& block, bool allocated) {
-  size_t& live_by = stats_.live_by[static_cast<size_t>(block.label.purpose)];
-  if (!allocated) {
-    stats_.live -= block.bytes;
-    live_by -= block.bytes;
-    return;
-  }
+void Arena::count_in(const Block& block) {
   stats_.live += block.bytes;
-  live_by += block.bytes;
+  stats_.live_by[static_cast<size_t>(block.label.purpose)] += block.bytes;
   if (end_ > stats_.peak) {
     stats_.peak = end_;
     stats_.at_peak_by = stats_.live_by;

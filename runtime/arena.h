@@ -71,7 +71,7 @@ class Arena {
   void give_up(Block*);
   void list(Block*);
   void unlist(Block*);
-  void count(const Block&, bool allocated);
+  void count_in(const Block&);
   [[noreturn]] void refuse(size_t bytes, const Spec&, const Label&) const;
 
   std::byte* base_;

@@ -11,8 +11,8 @@ Shape::Shape(std::initializer_list<int64_t> extents) {
   for (int64_t extent : extents) {
     extents_[rank_++] = extent;
     check(extent >= 0, "shape ", *this, ": an extent is negative");
-    check(extent == 0 || n <= (int64_t{1} << 62) / extent, "shape ", *this,
-          ": more than 2^62 elements");
+    check(extent == 0 || n <= (int64_t{1} << 59) / extent, "shape ", *this,
+          ": more than 2^59 elements");
     n *= std::max<int64_t>(extent, 1);
   }
 }

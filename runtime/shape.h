@@ -19,7 +19,7 @@ class Shape {
  public:
   static constexpr int max_rank = 4;
 
-  // Throws if there are more than four extents, a negative one, or more than 2^62 elements.
+  // Throws if there are more than four extents, a negative one, or more than 2^59 elements.
   Shape(std::initializer_list<int64_t> extents);
   Shape() = default;
 

@@ -1,9 +1,30 @@
 #include "spool/runtime/stream.h"
 
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
+
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
+
+namespace {
+
+size_t control_group_limit() {
+  std::ifstream file("/sys/fs/cgroup/memory.max");
+  size_t limit = 0;
+  return file >> limit ? limit : std::numeric_limits<size_t>::max();
+}
+
+}  // namespace
+
+size_t device_memory(Device device) {
+  check(device.type == DeviceType::cpu, "device ", name(device.type), ": its memory is not known");
+  const auto pages = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES));
+  return std::min(pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)), control_group_limit());
+}
 
 std::unique_ptr<Stream> open_stream(Device device, size_t budget, int threads) {
   if (device.type == DeviceType::meta) return std::make_unique<MetaStream>(Machine{}, budget);

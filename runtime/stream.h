@@ -67,4 +67,8 @@ class CudaStream;  // runtime/cuda/stream.h
 // one per core.  Throws where there is no such device, or not that much address space.
 std::unique_ptr<Stream> open_stream(Device, size_t budget, int threads = 0);
 
+// Bytes of memory that the device has for this process: of a cpu the machine's, or what its control
+// group allows.
+size_t device_memory(Device);
+
 }  // namespace spool

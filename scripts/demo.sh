@@ -5,7 +5,7 @@
 set -euo pipefail
 
 model=gpt2-tiny
-steps=400
+steps=800
 memory=512MiB
 prompt="The planner"
 tokens=400

@@ -126,7 +126,7 @@ TEST(Gpt2Config, RefusesWhatMakesNoModelAndCountsParameters) {
   EXPECT_EQ(Gpt2Config{}.parameter_count(), 124439808);
   EXPECT_EQ(Gpt2Config{}.padded_vocabulary(), 50304);
   const auto sentence_of = [](const Gpt2Config& c) { return error_of([&] { c.validate(); }); };
-  EXPECT_NE(sentence_of({.heads = 5}).find("5 heads do not divide 768 channels"),
+  EXPECT_NE(sentence_of({.heads = 5}).find("--heads 5 do not divide 768 channels"),
             std::string::npos);
   for (const Gpt2Config& bad :
        {Gpt2Config{.layers = 0}, Gpt2Config{.channels = -12}, Gpt2Config{.vocabulary = 1 << 30},

@@ -1,5 +1,11 @@
 // Streams, the arena, tensors, random numbers, units.
 
+#include <cstdlib>
+#include <optional>
+
+#include "spool/kernels/bias.h"
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/gelu.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/meta/stream.h"
 #include "testing.h"
@@ -160,6 +166,54 @@ TEST(CpuStream, AFailedStreamLeavesNobodyWaiting) {
   go = true;
   second.synchronize();
   EXPECT_EQ(error_of([&] { first.synchronize(); }), "broken");
+}
+
+// Restores what the environment was.
+class Inline {
+ public:
+  explicit Inline(const char* value) { ::setenv(name, value, 1); }
+  ~Inline() { before_ ? ::setenv(name, before_->c_str(), 1) : ::unsetenv(name); }
+  Inline(const Inline&) = delete;
+  Inline& operator=(const Inline&) = delete;
+
+ private:
+  static constexpr const char* name = "SPOOL_CPU_INLINE";
+  static std::optional<std::string> current() {
+    const char* value = std::getenv(name);
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  }
+  std::optional<std::string> before_ = current();
+};
+
+TEST(CpuStream, InlineDoesTheSameOnTheCallersThread) {
+  const auto numbers = [](const char* in_line) {
+    const Inline environment(in_line);
+    CpuStream stream(1 << 20, 3);
+    const Tensor a = testing::normal({130, 70}, DType::f32, stream, 1);
+    const Tensor sum({Shape{130, 70}}, stream), active({Shape{130, 70}}, stream);
+    const Tensor total({Shape{70}}, stream);
+    launch(Add{.out = sum, .a = a, .b = a}, stream);
+    launch(GeluForward{.y = active, .x = sum}, stream);
+    launch(BiasBackward{.dbias = total, .dy = active}, stream);
+    stream.wait(stream.record());
+    std::thread::id worker;
+    stream.enqueue([&worker] { worker = std::this_thread::get_id(); });
+    if (*in_line == '0') stream.synchronize();
+    EXPECT_EQ(worker == std::this_thread::get_id(), *in_line == '1');
+    return testing::values(total);
+  };
+  EXPECT_EQ(numbers("1"), numbers("0"));
+}
+
+TEST(CpuStream, InlineThrowsAtTheCallItself) {
+  const Inline environment("1");
+  CpuStream stream(1 << 20, 2);
+  bool after = false;
+  const auto broken = [&] { stream.enqueue([] { fail(ErrorKind::numeric, "broken"); }); };
+  EXPECT_EQ(error_of(broken), "broken");
+  EXPECT_EQ(error_of([&] { stream.enqueue([&] { after = true; }); }), "broken");
+  EXPECT_EQ(error_of([&] { stream.synchronize(); }), "broken");
+  EXPECT_FALSE(after);
 }
 
 TEST(ThreadPool, RunsEveryPieceOnceWithAnyNumberOfThreads) {

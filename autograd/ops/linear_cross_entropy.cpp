@@ -32,6 +32,9 @@ struct Chunks {
 
   void run(Into into) {
     const int64_t N = x.shape()[0], V = weight.shape()[0];
+    if (N == 0 && into.dweight && !into.dweight.accumulate) {
+      pass.launch(Fill{.out = into.dweight.view});
+    }
     for (const Range rows : split(N, pass.chunks())) {
       const Tensor logits = pass.scratch({Shape{rows.size(), V}, x.dtype()});
       pass.launch(Matmul{.c = logits, .a = x.slice(rows), .b = weight, .b_transposed = true});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spool/kernels/cpu/scalar.h"
+#include "spool/kernels/cpu/tile_matmul.h"
 
 namespace spool {
 namespace cpu {
@@ -16,28 +17,95 @@ int64_t share(int64_t extent, int64_t n, int64_t least, int64_t most) {
   return std::min(ceil_div(wanted, 16) * 16, std::max<int64_t>(extent, 1));
 }
 
+// A part of a tile of c, and parts of the factors, copied to where they lie close together.
+template <class S>
+struct Parts {
+  static constexpr int64_t rows = 96, columns = 64, terms = 64;
+  alignas(vector_bytes) S a[rows * terms] = {}, b[terms * columns] = {}, c[rows * columns] = {};
+};
+
+struct Strides {
+  int64_t row, column;
+};
+
+// `to` is row-major or, if its column stride is not 1, column-major; `from` is read as it lies.
+template <class T, class S>
+void copy(const T* from, int64_t from_row, S* to, Strides at, int64_t rows, int64_t columns) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = 0; j < columns; ++j) {
+      to[i * at.row + j * at.column] = static_cast<S>(from[i * from_row + j]);
+    }
+  }
+}
+
+template <class T>
+LeftTile<accumulator_t<T>> pack_a(const Matmul& k, Range m, Range terms,
+                                  Parts<accumulator_t<T>>& to) {
+  using P = Parts<accumulator_t<T>>;
+  const T* a = k.a.as<T>();
+  if (k.a_transposed) {
+    copy(a + terms.begin * k.M() + m.begin, k.M(), to.a, {P::rows, 1}, terms.size(), m.size());
+    return {to.a, 1, P::rows};
+  }
+  copy(a + m.begin * k.K() + terms.begin, k.K(), to.a, {P::terms, 1}, m.size(), terms.size());
+  return {to.a, P::terms, 1};
+}
+
+template <class T>
+Tile<accumulator_t<T>> pack_b(const Matmul& k, Range terms, Range n, Parts<accumulator_t<T>>& to) {
+  using P = Parts<accumulator_t<T>>;
+  const T* b = k.b.as<T>();
+  if (k.b_transposed) {
+    copy(b + n.begin * k.K() + terms.begin, k.K(), to.b, {1, P::columns}, n.size(), terms.size());
+  } else {
+    copy(b + terms.begin * k.N() + n.begin, k.N(), to.b, {P::columns, 1}, terms.size(), n.size());
+  }
+  return {to.b, P::columns};
+}
+
+// Bias and what is to be added to come last.
+template <class T, class C>
+void store(const Matmul& k, Range rows, Range columns, const Parts<accumulator_t<T>>& from) {
+  using S = accumulator_t<T>;
+  const T* bias = k.bias.as<T>();
+  for (int64_t m = rows.begin; m < rows.end; ++m) {
+    const S* sums = from.c + (m - rows.begin) * Parts<S>::columns;
+    C* c = k.c.view.as<C>() + m * k.N();
+    for (int64_t n = columns.begin; n < columns.end; ++n) {
+      S sum = sums[n - columns.begin] + (bias ? static_cast<S>(bias[n]) : 0);
+      if (k.c.accumulate) sum += static_cast<S>(c[n]);
+      c[n] = static_cast<C>(sum);
+    }
+  }
+}
+
+// The terms are worked off in blocks, and the sums stay where they are.
+template <class T, class C>
+void plain_part(const Matmul& k, Range rows, Range columns, Parts<accumulator_t<T>>& parts) {
+  using S = accumulator_t<T>;
+  using P = Parts<S>;
+  int64_t i = 0;
+  do {  // once if there are no terms: a sum of none is 0
+    const Range terms{i, std::min(i + P::terms, k.K())};
+    const LeftTile<S> a = pack_a<T>(k, rows, terms, parts);
+    const Tile<S> b = pack_b<T>(k, terms, columns, parts);
+    const BlockPart all{{0, terms.size()}, {0, round_up(columns.size(), Vector<S>::lanes)}};
+    multiply<S>(
+        {.c = {parts.c, P::columns}, .a = a, .b = b, .rows = rows.size(), .accumulate = i > 0},
+        [&](int64_t) { return all; });
+    i = terms.end;
+  } while (i < k.K());
+  store<T, C>(k, rows, columns, parts);
+}
+
 template <class T, class C>
 void plain_tile(const Matmul& k, Range rows, Range columns) {
-  using S = accumulator_t<T>;
-  constexpr int64_t block = 64;
-  const int64_t M = k.M(), N = k.N(), K = k.K();
-  const T *a = k.a.as<T>(), *b = k.b.as<T>(), *bias = k.bias.as<T>();
-  C* c = k.c.view.as<C>();
-  for (int64_t n0 = columns.begin; n0 < columns.end; n0 += block) {
-    const int64_t width = std::min(block, columns.end - n0);
-    for (int64_t m = rows.begin; m < rows.end; ++m) {
-      S sums[block] = {};
-      for (int64_t i = 0; i < K; ++i) {
-        const S factor = static_cast<S>(k.a_transposed ? a[i * M + m] : a[m * K + i]);
-        const T* from = k.b_transposed ? b + n0 * K + i : b + i * N + n0;
-        const int64_t stride = k.b_transposed ? K : 1;
-        for (int64_t n = 0; n < width; ++n) sums[n] += factor * static_cast<S>(from[n * stride]);
-      }
-      for (int64_t n = 0; n < width; ++n) {
-        S sum = sums[n] + (bias ? static_cast<S>(bias[n0 + n]) : 0);
-        if (k.c.accumulate) sum += static_cast<S>(c[m * N + n0 + n]);
-        c[m * N + n0 + n] = static_cast<C>(sum);
-      }
+  using P = Parts<accumulator_t<T>>;
+  P parts;
+  for (int64_t n = columns.begin; n < columns.end; n += P::columns) {
+    for (int64_t m = rows.begin; m < rows.end; m += P::rows) {
+      plain_part<T, C>(k, {m, std::min(m + P::rows, rows.end)},
+                       {n, std::min(n + P::columns, columns.end)}, parts);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 
 #include "spool/runtime/log.h"
@@ -58,6 +59,7 @@ struct TileShape {
 struct Primitive {
   dnnl::matmul multiply;
   memory::desc a, b, c, bias, scratch;
+  std::string implementation;
 };
 
 Primitive make(const TileShape& t) {
@@ -78,24 +80,35 @@ Primitive make(const TileShape& t) {
   }
   const auto description = t.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
   const dnnl::matmul::primitive_desc chosen(description, attributes, engine());
-  return {dnnl::matmul(chosen), a, b, c, bias, chosen.scratchpad_desc()};
+  return {dnnl::matmul(chosen), a, b, c, bias, chosen.scratchpad_desc(), chosen.impl_info_str()};
 }
 
-// Null where oneDNN has none within the scratch: on this processor, or only a slow reference.
+// Why a primitive is of no use; empty if it is.
+std::string refusal(const Primitive& p, size_t scratch) {
+  if (p.implementation.starts_with("ref")) return "it has only a slow reference on this processor";
+  const size_t needed = p.scratch.get_size();
+  if (needed <= scratch) return "";
+  return sentence("it wants ", needed, " bytes of scratch for a tile, and has ", scratch);
+}
+
+// Null where oneDNN has none of use within the scratch.
 const Primitive* find(const TileShape& shape, size_t scratch) {
   static std::mutex mutex;
   static std::map<TileShape, std::unique_ptr<Primitive>> made;
   const std::lock_guard lock(mutex);
   const auto [at, fresh] = made.try_emplace(shape);
   if (!fresh) return at->second.get();
+  std::string why;
   try {
     auto primitive = std::make_unique<Primitive>(make(shape));
-    if (primitive->scratch.get_size() <= scratch) at->second = std::move(primitive);
-  } catch (const dnnl::error&) {
+    why = refusal(*primitive, scratch);
+    if (why.empty()) at->second = std::move(primitive);
+  } catch (const dnnl::error& e) {
+    why = sentence("it has none on this processor: ", e.what());
   }
   if (!at->second) {
-    logger().warn("oneDNN has no product of {} by {} by {} in {} here; a plain one stands in",
-                  shape.m, shape.k, shape.n, name(shape.in));
+    logger().warn("a plain product of {} by {} by {} in {} stands in for oneDNN's: {}", shape.m,
+                  shape.k, shape.n, name(shape.in), why);
   }
   return at->second.get();
 }

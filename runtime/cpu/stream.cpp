@@ -88,7 +88,7 @@ CpuStream::CpuStream(size_t budget, int threads)
              reserve(budget)),
       pool_(thread_count(threads)),
       inline_(run_inline()) {
-  if (!inline_) worker_ = std::thread([this] { serve(); });
+  if (!inline_) worker_ = start_thread([this] { serve(); });
 }
 
 CpuStream::~CpuStream() {

@@ -1,5 +1,9 @@
 #include "spool/runtime/cpu/thread_pool.h"
 
+#include <system_error>
+
+#include "spool/runtime/check.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -29,13 +33,29 @@ bool spin_until(Done done) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
-  for (int lane = 1; lane < threads; ++lane) {
-    workers_.emplace_back([this, lane] { serve(lane); });
+std::thread start_thread(std::function<void()> work) {
+  try {
+    return std::thread(std::move(work));
+  } catch (const std::system_error& e) {
+    fail(ErrorKind::device, "cpu: the system will start no more threads (", e.what(),
+         "); give a smaller --threads");
   }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::ThreadPool(int threads) {
+  try {
+    for (int lane = 1; lane < threads; ++lane) {
+      workers_.push_back(start_thread([this, lane] { serve(lane); }));
+    }
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   stopping_ = true;
   ++generation_;
   generation_.notify_all();

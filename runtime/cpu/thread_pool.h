@@ -7,15 +7,19 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 namespace spool {
 
+// A thread, or an Error (device) that says the system will start no more.
+std::thread start_thread(std::function<void()> work);
+
 class ThreadPool {
  public:
-  // The caller of run() is one of the threads.
+  // The caller of run() is one of the threads.  Throws where the system will not start as many.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -36,6 +40,7 @@ class ThreadPool {
     int64_t pieces = 0;
   };
   void serve(int lane);
+  void stop();
   void take_pieces(const Loop& loop, int lane);
 
   std::vector<std::thread> workers_;

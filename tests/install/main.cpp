@@ -7,7 +7,7 @@
 
 int main() {
   using namespace spool;
-  CpuStream stream(1 << 20, 1);
+  CpuStream stream(16 << 20, 1);
   const std::vector<float> rows = {1, 2, 3, 4, 5, 6}, ones = {1, 1}, sums = {5, 7, 9};
   Parameter weight{.name = "weight", .data = make_tensor<float>({1, 3}, sums, stream)};
   Tape tape(stream);
