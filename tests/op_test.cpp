@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sample_run.h"
+#include "spool/autograd/ops.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/meta/stream.h"
@@ -126,6 +127,50 @@ TEST_P(EveryOp, HasTheSameBitsForAnyNumberOfThreads) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Outcome one = run(GetParam(), {.dtype = dtype}, 1);
     for (const int threads : {2, 5}) EXPECT_EQ(run(GetParam(), {.dtype = dtype}, threads), one);
+  }
+}
+
+// Large enough for every loop, product and tile of attention to be cut into several pieces.
+std::vector<OpSample> large_samples() {
+  const auto matrix = [](int64_t rows, int64_t columns) { return Shape{rows, columns}; };
+  const SampleInput x{.shape = matrix(600, 300)}, tokens{.shape = {600}, .below = 400};
+  const SampleInput weight{.shape = matrix(400, 300), .parameter = true};
+  const SampleInput channels{.shape = {300}, .parameter = true};
+  using Operands = std::vector<Operand>;
+  return {
+      {"gelu", {x}, [](const Operands& in) { return std::vector{gelu(*in[0].var)}; }},
+      {"dropout", {x}, [](const Operands& in) { return std::vector{dropout(*in[0].var, 0.3f)}; }},
+      {"linear",
+       {x, weight, {.shape = {400}, .parameter = true}},
+       [](const Operands& in) { return std::vector{linear(*in[0].var, in[1], in[2])}; }},
+      {"layer_norm",
+       {x, channels, channels},
+       [](const Operands& in) { return std::vector{layer_norm(*in[0].var, in[1], in[2])}; }},
+      {"embedding",
+       {{.shape = {2, 300}, .below = 400}, weight},
+       [](const Operands& in) { return std::vector{embedding(*in[0].var, in[1])}; }},
+      {"attention",
+       {{.shape = {2, 200, 5 * 64}}},
+       [](const Operands& in) {
+         return std::vector{attention(*in[0].var, {.query = 3, .key = 1})};
+       }},
+      {"linear_cross_entropy",
+       {x, weight, tokens},
+       [](const Operands& in) {
+         return std::vector{linear_cross_entropy(*in[0].var, in[1], *in[2].var, {})};
+       }},
+  };
+}
+
+TEST(LargeOp, HasTheSameBitsForAnyNumberOfThreads) {
+  for (const OpSample& sample : large_samples()) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Outcome one = run(sample, {.dtype = dtype}, 1);
+      for (const int threads : {2, 5}) {
+        EXPECT_TRUE(run(sample, {.dtype = dtype}, threads) == one)
+            << sample.name << ", " << threads;
+      }
+    }
   }
 }
 
