@@ -86,8 +86,8 @@ TrainingConfig training_preset(const std::string& model) {
   TrainingConfig config{.model = *shape};
   config.seq = shape->context;
   if (model == "gpt2-tiny") {
-    config.batch = 16;
-    config.lr = 2e-3;
+    config.batch = 8;
+    config.lr = 3e-3;
     config.optimizer.beta2 = 0.99;
   } else if (model != "gpt2-124m") {
     config.lr = model == "gpt2-355m" ? 3e-4 : model == "gpt2-774m" ? 2.5e-4 : 2e-4;
