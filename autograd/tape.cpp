@@ -32,10 +32,10 @@ bool Tape::needs_grad(const Operand& operand) const {
   return values_[static_cast<size_t>(operand.var->id())].needs_grad;
 }
 
-Var Tape::resolve(const Operand& operand) {
+ValueId Tape::resolve(const Operand& operand) {
   if (operand.var) {
     check(&operand.var->tape() == this, "an op was applied to values of two tapes");
-    return *operand.var;
+    return operand.var->id();
   }
   Parameter* p = operand.parameter;
   check(bool(p->data), "parameter ", p->name, " has no data");
@@ -43,7 +43,7 @@ Var Tape::resolve(const Operand& operand) {
   if (fresh) {
     at->second = add({.spec = p->data.spec(), .parameter = p, .needs_grad = needs_grad(operand)});
   }
-  return {*this, at->second, p->data};
+  return at->second;
 }
 
 // ---------------------------------------------------------------------------------- forward
@@ -57,10 +57,10 @@ Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> oper
   try {
     Few<Tensor> in;
     for (const Operand& operand : operands) {
-      const Var var = resolve(operand);
-      in.push_back(var.tensor());
-      node(id).inputs.push_back(var.id());
-      had_grad.push_back(bool(operand.parameter ? operand.parameter->grad : value(var.id()).grad));
+      const ValueId v = resolve(operand);
+      in.push_back(operand.var ? operand.var->tensor() : operand.parameter->data);
+      node(id).inputs.push_back(v);
+      had_grad.push_back(bool(operand.var ? value(v).grad : operand.parameter->grad));
     }
     const Needs needs = record(id, in);
     const Few<Tensor> out = run(id, in);

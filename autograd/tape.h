@@ -152,7 +152,7 @@ class Tape {
   Node& node(NodeId n) { return nodes_[static_cast<size_t>(n)]; }
   Placement placement(ValueId v) const;
   ValueId add(Value);
-  Var resolve(const Operand&);
+  ValueId resolve(const Operand&);
   Needs record(NodeId, const Few<Tensor>& in);
   Few<Tensor> run(NodeId, const Few<Tensor>& in);
   void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);

@@ -25,7 +25,8 @@ struct EmbeddingBackward {
   View dy, tokens;  // (B, T, C), i32 (B, T)
   View workspace = {};
   Cost cost() const {
-    return {2.0 * static_cast<double>(dy.numel()), bytes(dweight, dpositions, dy, dy)};
+    return {2.0 * static_cast<double>(dy.numel()),
+            bytes(dpositions, dy, dy) + (dweight.accumulate ? bytes(dy) : bytes(dweight))};
   }
   size_t workspace_bytes(const Architecture&) const;
 };
