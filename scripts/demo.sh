@@ -5,8 +5,8 @@
 set -euo pipefail
 
 model=gpt2-tiny
-steps=800
-memory=512MiB
+steps=1600
+memory=128MiB
 prompt="The planner"
 tokens=400
 out=runs/demo
