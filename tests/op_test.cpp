@@ -199,7 +199,7 @@ TEST_P(EveryOp, IsTheSameInChunks) {
 std::pair<std::vector<std::string>, std::vector<std::string>> terms(const std::string& notation) {
   const size_t arrow = notation.find("->");
   check(arrow != std::string::npos, "notation '", notation, "' has no arrow");
-  const auto list = [](std::string side) {
+  const auto list = [](const std::string& side) {
     std::vector<std::string> all(1);
     for (const char c : side) c == ',' ? (void)all.emplace_back() : (void)(all.back() += c);
     return all;

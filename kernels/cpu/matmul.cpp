@@ -11,9 +11,14 @@ namespace {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// About an n-th of the extent, in whole cache lines, within bounds.
-int64_t share(int64_t extent, int64_t n, int64_t least, int64_t most) {
-  const int64_t wanted = std::clamp(ceil_div(extent, n), least, most);
+struct Cut {
+  int64_t parts = 1;            // that are wanted
+  int64_t least = 1, most = 1;  // elements of a part
+};
+
+// The extent of a part, in whole cache lines.
+int64_t share(int64_t extent, const Cut& cut) {
+  const int64_t wanted = std::clamp(ceil_div(extent, cut.parts), cut.least, cut.most);
   return std::min(ceil_div(wanted, 16) * 16, std::max<int64_t>(extent, 1));
 }
 
@@ -117,11 +122,11 @@ void plain_tile(const Matmul& k, Range rows, Range columns) {
 Tiling tiling(const Matmul& k) {
   Tiling t;
   if (k.a_transposed) {
-    t.rows = share(k.M(), 16, 96, 1024);
-    t.columns = share(k.N(), 1, 1, 4096);
+    t.rows = share(k.M(), {.parts = 16, .least = 96, .most = 1024});
+    t.columns = share(k.N(), {.most = 4096});
   } else {
-    t.rows = share(k.M(), 1, 1, 512);
-    t.columns = share(k.N(), 8, 192, 1024);
+    t.rows = share(k.M(), {.most = 512});
+    t.columns = share(k.N(), {.parts = 8, .least = 192, .most = 1024});
   }
   t.row_tiles = ceil_div(k.M(), t.rows);
   t.column_tiles = ceil_div(k.N(), t.columns);
