@@ -12,6 +12,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "spool/runtime/log.h"
 
@@ -107,8 +108,10 @@ const Primitive* find(const TileShape& shape, size_t scratch) {
     why = sentence("it has none on this processor: ", e.what());
   }
   if (!at->second) {
-    logger().warn("a plain product of {} by {} by {} in {} stands in for oneDNN's: {}", shape.m,
-                  shape.k, shape.n, name(shape.in), why);
+    static bool warned = false;  // once is enough; the rest is for who looks closer
+    logger().log(std::exchange(warned, true) ? spdlog::level::debug : spdlog::level::warn,
+                 "a plain product of {} by {} by {} in {} stands in for oneDNN's: {}", shape.m,
+                 shape.k, shape.n, name(shape.in), why);
   }
   return at->second.get();
 }
