@@ -3,6 +3,7 @@
 // A short list without an allocation: the inputs and outputs of an op, and what goes with them.  A
 // tape makes several for every node, so what is not in the list is not constructed.
 
+#include <cstddef>
 #include <initializer_list>
 #include <memory>
 #include <utility>
@@ -14,44 +15,45 @@ namespace spool {
 template <class T, size_t Capacity = 8>
 class Few {
  public:
-  Few() {}
+  Few() = default;
   Few(std::initializer_list<T> items) {
     for (const T& item : items) push_back(item);
   }
   Few(const Few& other) : size_(other.size_) {
-    std::uninitialized_copy_n(other.items_, size_, items_);
+    std::uninitialized_copy_n(other.items(), size_, items());
   }
   Few(Few&& other) noexcept : size_(other.size_) {
-    std::uninitialized_move_n(other.items_, size_, items_);
+    std::uninitialized_move_n(other.items(), size_, items());
   }
   Few& operator=(Few other) noexcept {
-    std::destroy_n(items_, size_);
+    std::destroy_n(items(), size_);
     size_ = other.size_;
-    std::uninitialized_move_n(other.items_, size_, items_);
+    std::uninitialized_move_n(other.items(), size_, items());
     return *this;
   }
-  ~Few() { std::destroy_n(items_, size_); }
+  ~Few() { std::destroy_n(items(), size_); }
 
   void push_back(T item) {
     check(size_ < Capacity, "an op can have at most ", Capacity, " inputs and as many outputs");
-    std::construct_at(items_ + size_, std::move(item));
+    std::construct_at(items() + size_, std::move(item));
     ++size_;
   }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  T& operator[](size_t i) { return items_[i]; }
-  const T& operator[](size_t i) const { return items_[i]; }
-  T& front() { return items_[0]; }
-  const T& front() const { return items_[0]; }
-  T* begin() { return items_; }
-  T* end() { return items_ + size_; }
-  const T* begin() const { return items_; }
-  const T* end() const { return items_ + size_; }
+  T& operator[](size_t i) { return items()[i]; }
+  const T& operator[](size_t i) const { return items()[i]; }
+  T& front() { return items()[0]; }
+  const T& front() const { return items()[0]; }
+  T* begin() { return items(); }
+  T* end() { return items() + size_; }
+  const T* begin() const { return items(); }
+  const T* end() const { return items() + size_; }
 
  private:
-  union {
-    T items_[Capacity];
-  };
+  T* items() { return reinterpret_cast<T*>(memory_); }
+  const T* items() const { return reinterpret_cast<const T*>(memory_); }
+
+  alignas(T) std::byte memory_[sizeof(T) * Capacity];
   size_t size_ = 0;
 };
 

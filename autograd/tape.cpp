@@ -4,12 +4,33 @@
 
 namespace spool {
 
-Tape::Tape(Stream& stream, TapeOptions options) : stream_(stream), options_(std::move(options)) {
+namespace {
+
+// The lists of the thread's last tape, empty: the next one is likely as long, and to grow anew
+// costs more than all else a tape does.
+struct Spare {
+  std::vector<Node> nodes;
+  std::vector<Value> values;
+};
+thread_local Spare spare;
+
+}  // namespace
+
+Tape::Tape(Stream& stream, TapeOptions options)
+    : stream_(stream),
+      options_(std::move(options)),
+      nodes_(std::move(spare.nodes)),
+      values_(std::move(spare.values)) {
   static KeepHooks keep;
   hooks_.push_back(&keep);
 }
 
-Tape::~Tape() = default;
+Tape::~Tape() {
+  nodes_.clear();
+  values_.clear();
+  spare.nodes = std::move(nodes_);
+  spare.values = std::move(values_);
+}
 
 Placement Tape::placement(ValueId v) const {
   const auto i = static_cast<size_t>(v);
