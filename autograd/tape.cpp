@@ -107,7 +107,6 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
     specs.push_back(in[k].spec());
     Value& v = value(n.inputs[k]);
     if (!v.needs_grad) continue;
-    v.contributions += n.chunks;
     needs.set(static_cast<int>(k));
     needs_any = true;
   }
@@ -117,6 +116,9 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
           "), which can be cut into at most ", most);
   }
   const Specs made = n.op->infer(specs);
+  for (ValueId v : n.inputs) {
+    if (value(v).needs_grad) value(v).contributions += n.chunks;
+  }
   for (size_t k = 0; k < made.size(); ++k) {
     const bool has_grad = needs_any && n.op->differentiable(static_cast<int>(k));
     n.outputs.push_back(add({.spec = made[k], .producer = id, .needs_grad = has_grad}));
@@ -192,8 +194,9 @@ void Tape::undo(size_t values_before, const Few<bool>& had_grad) {
     Value& v = value(n.inputs[i]);
     if (!had_grad[i]) (v.parameter ? v.parameter->grad : v.grad) = {};
   }
+  const bool counted = !n.outputs.empty();
   for (ValueId v : n.inputs) {
-    if (value(v).needs_grad) value(v).contributions -= n.chunks;
+    if (counted && value(v).needs_grad) value(v).contributions -= n.chunks;
   }
   nodes_.pop_back();
   std::erase_if(parameters_, [&](const auto& known) {

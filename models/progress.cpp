@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <numeric>
 
 #include "spool/runtime/units.h"
 

@@ -90,7 +90,7 @@ class BadInput(Folder):
             ["--weight-decay", -1],
             ["--clip", -1],
         ]:
-            self.refused(self.train(*words), 1, "")
+            self.refused(self.train(*words), 1, words[0])
             self.assertFalse(self.out.exists(), words)
         self.refused(self.train(steps=0), 1, "--steps")
         self.refused(self.train(steps=-5), 1, "--steps")

@@ -287,6 +287,28 @@ TEST_F(TapeTest, AFrozenParameterGetsNoGradientAndSavesNoInput) {
   EXPECT_TRUE(tape.grad(v));
 }
 
+// An op that is refused before it ran has contributed nothing.
+TEST_F(TapeTest, ARefusedOpLeavesTheTypeOfAGradientAlone) {
+  Parameter weight = make("weight", {4, 4}, 1, DType::bf16),
+            bias = make("bias", {3}, 2, DType::bf16);
+  const Tensor x = normal({3, 4}, DType::bf16, stream, 1);
+  const auto type_after = [&](auto refused) {
+    Tape tape(stream), other(stream);
+    const Var v = tape.input(x), w = other.input(x);
+    Var y = linear(v, weight);
+    EXPECT_NE(error_of([&] { refused(v, w); }), "");
+    y = linear(y, weight);
+    tape.backward({Root{y, normal({3, 4}, DType::bf16, stream, 3)}});
+    const DType type = weight.grad.dtype();
+    weight.grad = {};
+    return type;
+  };
+  const auto by_shape = [&](const Var& v, const Var&) { linear(v, weight, bias); };
+  const auto by_tape = [&](const Var& v, const Var& w) { linear(v, weight, w); };
+  EXPECT_EQ(type_after(by_shape), DType::f32);
+  EXPECT_EQ(type_after(by_tape), DType::f32);
+}
+
 TEST_F(TapeTest, GradientsOfSeveralContributionsAreF32) {
   Parameter once = make("once", {4, 4}, 1, DType::bf16),
             twice = make("twice", {4, 4}, 2, DType::bf16);
