@@ -1,6 +1,7 @@
 #include "spool/models/file.h"
 
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -47,6 +48,18 @@ File File::create(const fs::path& path) {
   return File(path.string(), descriptor);
 }
 
+File File::temporary() {
+  const fs::path folder = fs::temp_directory_path();
+  const int descriptor = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+  if (descriptor >= 0) return File("a temporary file in " + folder.string(), descriptor);
+  // Not every file system has files without a name.
+  std::string path = (folder / "spool-XXXXXX").string();
+  const int named = ::mkostemp(path.data(), O_CLOEXEC);
+  if (named < 0) fail_file(path, "written", errno);
+  ::unlink(path.c_str());
+  return File("a temporary file in " + folder.string(), named);
+}
+
 File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
@@ -85,6 +98,15 @@ void File::close() {
   if (::close(std::exchange(descriptor_, -1)) != 0) fail_file(name_, "written", errno);
 }
 
+std::string read_text_file(const fs::path& path, uint64_t most) {
+  const File file = File::open(path);
+  const uint64_t size = file.size();
+  check_file(size <= most, file.name(), "is ", size, " bytes long; at most ", most, " are read");
+  std::string text(size, '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
 void sync_path(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) fail_file(path.string(), "read", errno);
@@ -101,24 +123,32 @@ void sync_tree(const fs::path& root) {
   sync_path(root);
 }
 
+Partial::Partial(const fs::path& path)
+    : path_(path),
+      partial_(path.parent_path() / sentence(".", path.filename().string(), ".partial")) {
+  std::error_code ignored;
+  fs::remove_all(partial_, ignored);  // of a crash
+}
+
+Partial::~Partial() {
+  std::error_code ignored;
+  fs::remove_all(partial_, ignored);
+}
+
+void Partial::commit() {
+  if (::rename(partial_.c_str(), path_.c_str()) != 0) {
+    fail_file(path_.string(), "written", errno);
+  }
+  sync_path(path_.has_parent_path() ? path_.parent_path() : ".");
+}
+
 void write_text_file_atomically(const fs::path& path, std::string_view text) {
-  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const fs::path partial = folder / sentence(".", path.filename().string(), ".partial");
-  File file = File::create(partial);
-  try {
-    file.write(0, std::as_bytes(std::span(text)));
-    file.sync();
-    file.close();
-  } catch (...) {
-    ::unlink(partial.c_str());
-    throw;
-  }
-  if (::rename(partial.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(partial.c_str());
-    fail_file(path.string(), "written", error);
-  }
-  sync_path(folder);
+  Partial partial(path);
+  File file = File::create(partial.path());
+  file.write(0, std::as_bytes(std::span(text)));
+  file.sync();
+  file.close();
+  partial.commit();
 }
 
 }  // namespace spool

@@ -18,6 +18,8 @@ class File {
   static File open(const std::filesystem::path&);
   // For writing, from empty.
   static File create(const std::filesystem::path&);
+  // Without a name, in the system's folder for such; gone when it is closed, even by a kill.
+  static File temporary();
   ~File();
   File(File&&) noexcept;
   File& operator=(File&&) = delete;
@@ -40,12 +42,33 @@ class File {
 // What errno says of `file`, as an Error: "FILE: cannot be DONE: No space left on device".
 [[noreturn]] void fail_file(const std::string& file, const char* done, int error);
 
+// All of a file that has at most so many bytes.
+std::string read_text_file(const std::filesystem::path&, uint64_t most);
+
 // From here on a power cut does not change what a file holds, or which names a directory has.
 void sync_path(const std::filesystem::path&);
 // The same for a directory and all that is below it.
 void sync_tree(const std::filesystem::path&);
 
-// A reader sees the old text or the new one, whole, whenever the power goes.
+// A file or a directory that appears under its name when it is whole: a reader sees what was there
+// before or what is new, whenever the power goes.  Until then it is FOLDER/.NAME.partial, which is
+// for the caller to make.
+class Partial {
+ public:
+  explicit Partial(const std::filesystem::path&);
+  // Without commit(), nothing is left.
+  ~Partial();
+  Partial(const Partial&) = delete;
+  Partial& operator=(const Partial&) = delete;
+
+  const std::filesystem::path& path() const { return partial_; }
+  // What it holds has been synced by then.
+  void commit();
+
+ private:
+  std::filesystem::path path_, partial_;
+};
+
 void write_text_file_atomically(const std::filesystem::path&, std::string_view text);
 
 }  // namespace spool

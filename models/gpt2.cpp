@@ -25,6 +25,74 @@ bool is_conv1d(std::string_view name) {
          name.ends_with("c_fc.weight");
 }
 
+class ConfigParser {
+ public:
+  ConfigParser(const nlohmann::json& json, const std::string& file) : json_(json), file_(file) {
+    check_file(json.is_object(), file, "is not a JSON object, as the configuration of a model is");
+  }
+
+  Gpt2Config parse() const {
+    Gpt2Config config{.layers = number("n_layer"),
+                      .heads = number("n_head"),
+                      .channels = number("n_embd"),
+                      .context = number("n_positions"),
+                      .vocabulary = number("vocab_size")};
+    config.epsilon = epsilon();
+    config.gelu = gelu();
+    for (const auto& [field, value] : fixed(config)) {
+      const nlohmann::json& given = json_.value(field, nlohmann::json());
+      check_file(given.is_null() || given == value, file_, "field ", field, " is ",
+                 given.dump(-1, ' ', /*ensure_ascii=*/true), ", and only ", value.dump(),
+                 " is supported");
+    }
+    try {
+      config.validate();
+    } catch (const Error& e) {
+      check_file(false, file_, e.what());
+    }
+    return config;
+  }
+
+ private:
+  // Fields that change the model, and may be absent.
+  static nlohmann::json::object_t fixed(const Gpt2Config& c) {
+    return {{"model_type", "gpt2"},         {"n_inner", 4 * static_cast<double>(c.channels)},
+            {"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
+            {"add_cross_attention", false}, {"tie_word_embeddings", true}};
+  }
+
+  int64_t number(const char* field) const {
+    const auto at = json_.find(field);
+    check_file(at != json_.end() && at->is_number_integer(), file_, "field ", field,
+               " must be there and a whole number");
+    check_file(!at->is_number_unsigned() || at->get<uint64_t>() <= INT64_MAX, file_, "field ",
+               field, " is ", at->dump(), ", which is too large");
+    return at->get<int64_t>();
+  }
+
+  double epsilon() const {
+    const auto at = json_.find("layer_norm_epsilon");
+    if (at == json_.end()) return Gpt2Config{}.epsilon;
+    check_file(at->is_number() && at->get<double>() > 0 && at->get<double>() < 1, file_,
+               "field layer_norm_epsilon must be a number between 0 and 1");
+    return at->get<double>();
+  }
+
+  GeluForm gelu() const {
+    const auto at = json_.find("activation_function");
+    if (at == json_.end() || *at == "gelu_new" || *at == "gelu_pytorch_tanh") {
+      return GeluForm::tanh;
+    }
+    check_file(*at == "gelu", file_, "field activation_function is ",
+               at->dump(-1, ' ', /*ensure_ascii=*/true),
+               ", and only gelu_new, gelu_pytorch_tanh and gelu are supported");
+    return GeluForm::exact;
+  }
+
+  const nlohmann::json& json_;
+  const std::string& file_;
+};
+
 }  // namespace
 
 std::vector<std::string_view> gpt2_presets() {
@@ -60,35 +128,21 @@ void Gpt2Config::validate() const {
 }
 
 nlohmann::json to_json(const Gpt2Config& c) {
-  return {{"model_type", "gpt2"},       {"architectures", {"GPT2LMHeadModel"}},
-          {"n_layer", c.layers},        {"n_head", c.heads},
-          {"n_embd", c.channels},       {"n_positions", c.context},
-          {"n_ctx", c.context},         {"vocab_size", c.vocabulary},
-          {"layer_norm_epsilon", 1e-5}, {"activation_function", "gelu_new"},
+  return {{"model_type", "gpt2"},
+          {"architectures", {"GPT2LMHeadModel"}},
+          {"n_layer", c.layers},
+          {"n_head", c.heads},
+          {"n_embd", c.channels},
+          {"n_positions", c.context},
+          {"n_ctx", c.context},
+          {"vocab_size", c.vocabulary},
+          {"layer_norm_epsilon", c.epsilon},
+          {"activation_function", c.gelu == GeluForm::tanh ? "gelu_new" : "gelu"},
           {"tie_word_embeddings", true}};
 }
 
 Gpt2Config gpt2_config(const nlohmann::json& json, const std::string& file) {
-  const auto number = [&](const char* field) {
-    const auto at = json.is_object() ? json.find(field) : json.end();
-    check_file(json.is_object() && at != json.end() && at->is_number_integer(), file, "field ",
-               field, " must be there and a whole number");
-    return at->get<int64_t>();
-  };
-  const Gpt2Config config{.layers = number("n_layer"),
-                          .heads = number("n_head"),
-                          .channels = number("n_embd"),
-                          .context = number("n_positions"),
-                          .vocabulary = number("vocab_size")};
-  try {
-    config.validate();
-  } catch (const Error& e) {
-    check_file(false, file, e.what());
-  }
-  const std::string activation = json.value("activation_function", "gelu_new");
-  check_file(activation == "gelu_new", file, "activation_function is '", activation,
-             "', and only gelu_new is supported");
-  return config;
+  return ConfigParser(json, file).parse();
 }
 
 std::vector<Parameter*> Gpt2::Block::parameters() {
@@ -160,15 +214,15 @@ void Gpt2::clear_padding() {
 
 Var Gpt2::block(Var x, Block& b, float p) {
   const Heads heads{.query = config_.heads, .key = config_.heads};
-  Var h = layer_norm(x, b.ln_1_weight, b.ln_1_bias);
+  Var h = layer_norm(x, b.ln_1_weight, b.ln_1_bias, config_.epsilon);
   h = linear(h, b.attention_weight, b.attention_bias);
   h = attention(h, heads);
   h = linear(h, b.projection_weight, b.projection_bias);
   h = dropout(h, p);
   x = add(x, h);
-  h = layer_norm(x, b.ln_2_weight, b.ln_2_bias);
+  h = layer_norm(x, b.ln_2_weight, b.ln_2_bias, config_.epsilon);
   h = linear(h, b.fc_weight, b.fc_bias);
-  h = gelu(h);
+  h = gelu(h, config_.gelu);
   h = linear(h, b.fc_projection_weight, b.fc_projection_bias);
   h = dropout(h, p);
   return add(x, h);
@@ -178,7 +232,7 @@ Var Gpt2::hidden(const Var& tokens, float p) {
   Var x = embedding(tokens, wte_, wpe_);
   x = dropout(x, p);
   for (Block& b : blocks_) x = block(std::move(x), b, p);
-  return layer_norm(x, ln_f_weight_, ln_f_bias_);
+  return layer_norm(x, ln_f_weight_, ln_f_bias_, config_.epsilon);
 }
 
 Var Gpt2::loss(const Var& tokens, const Var& targets, float p, Reduction reduction) {
@@ -190,7 +244,7 @@ Var Gpt2::loss(const Var& tokens, const Var& targets, float p, Reduction reducti
 Var Gpt2::logits(const Var& hidden) { return linear(hidden, wte_); }
 
 std::vector<NamedTensor> stored(Gpt2& model, const std::vector<Tensor>& parallel,
-                                std::string_view prefix) {
+                                const StoredAs& as) {
   const std::vector<Parameter*> parameters = model.parameters();
   check(parallel.size() == parameters.size(), "stored: ", parallel.size(), " tensors for ",
         parameters.size(), " parameters");
@@ -199,11 +253,17 @@ std::vector<NamedTensor> stored(Gpt2& model, const std::vector<Tensor>& parallel
     const std::string_view name = parameters[i]->name;
     const bool padded = name == "wte.weight";
     all.push_back(
-        {.name = std::string(prefix).append(name),
+        {.name = std::string(as.prefix).append(name),
          .tensor = padded ? parallel[i].slice({0, model.config().vocabulary}) : parallel[i],
-         .transposed = is_conv1d(name)});
+         .transposed = as.conv1d && is_conv1d(name)});
   }
   return all;
+}
+
+std::vector<NamedTensor> stored_parameters(Gpt2& model, const StoredAs& as) {
+  std::vector<Tensor> data;
+  for (const Parameter* p : model.parameters()) data.push_back(p->data);
+  return stored(model, data, as);
 }
 
 }  // namespace spool

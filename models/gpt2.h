@@ -19,6 +19,8 @@ namespace spool {
 
 struct Gpt2Config {
   int64_t layers = 12, heads = 12, channels = 768, context = 1024, vocabulary = 50257;
+  double epsilon = 1e-5;  // of the layer norms
+  GeluForm gelu = GeluForm::tanh;
 
   int64_t padded_vocabulary() const { return (vocabulary + 63) / 64 * 64; }
   int64_t parameter_count() const;  // without padding
@@ -31,7 +33,8 @@ struct Gpt2Config {
 std::vector<std::string_view> gpt2_presets();
 std::optional<Gpt2Config> gpt2_preset(std::string_view name);
 
-// As transformers writes config.json.  `file` is for the sentences.
+// As transformers writes config.json, with all it may say that changes what the model computes;
+// throws where that cannot be had.  `file` is for the sentences.
 nlohmann::json to_json(const Gpt2Config&);
 Gpt2Config gpt2_config(const nlohmann::json&, const std::string& file);
 
@@ -78,9 +81,16 @@ class Gpt2 {
   Parameter ln_f_weight_, ln_f_bias_;
 };
 
-// The tensors parallel to the model's parameters (their data, or an optimizer's state for each), as
-// transformers names and stores them; `prefix` goes before the names.
-std::vector<NamedTensor> stored(Gpt2&, const std::vector<Tensor>& parallel,
-                                std::string_view prefix = "");
+// How a file has a model's tensors.
+struct StoredAs {
+  std::string_view prefix = "";  // before every name
+  bool conv1d = true;            // four matrices of a layer are (in, out), as transformers has them
+};
+
+// The tensors parallel to the model's parameters (their data, or an optimizer's state for each), by
+// the names that transformers uses.
+std::vector<NamedTensor> stored(Gpt2&, const std::vector<Tensor>& parallel, const StoredAs& = {});
+// The parameters themselves.
+std::vector<NamedTensor> stored_parameters(Gpt2&, const StoredAs& = {});
 
 }  // namespace spool

@@ -54,13 +54,7 @@ json parse_json(std::string_view text, const std::string& file, int max_depth) {
 }
 
 json read_json(const std::filesystem::path& path) {
-  const File file = File::open(path);
-  const uint64_t size = file.size();
-  check_file(size <= max_json_bytes, file.name(), "is ", size, " bytes of JSON; at most ",
-             max_json_bytes, " are read");
-  std::string text(size, '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return parse_json(text, file.name());
+  return parse_json(read_text_file(path, max_json_bytes), path.string());
 }
 
 }  // namespace spool

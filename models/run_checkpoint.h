@@ -18,10 +18,4 @@ void load_checkpoint(const std::filesystem::path& directory, Trainer&);
 // run.json, of which `step` and `configuration` are there.
 nlohmann::json read_run(const std::filesystem::path& directory);
 
-// The checkpoint that a user's --model means: itself, or the latest of a run.
-std::filesystem::path find_checkpoint(const std::filesystem::path& model);
-
-Gpt2Config read_model_config(const std::filesystem::path& checkpoint);
-void load_model(const std::filesystem::path& checkpoint, Gpt2&);
-
 }  // namespace spool

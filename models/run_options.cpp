@@ -1,6 +1,9 @@
 #include "spool/models/run_options.h"
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include "spool/models/model_file.h"
 
 namespace spool {
 namespace {
@@ -15,7 +18,7 @@ std::string list_of_presets() {
   return list;
 }
 
-// Every setting that a run depends on, by its flag.
+// Every setting that a run depends on, by its flag, where it has one.
 template <class Options, class Visit>
 void for_each_setting(Options& o, const Visit& visit) {
   auto& t = o.training;
@@ -25,6 +28,8 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("channels", t.model.channels);
   visit("context", t.model.context);
   visit("vocab", t.model.vocabulary);
+  visit("epsilon", t.model.epsilon);
+  visit("gelu", t.model.gelu);
   visit("dtype", t.dtype);
   visit("batch", t.batch);
   visit("seq", t.seq);
@@ -41,12 +46,15 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("seed", t.seed);
   visit("data", o.data);
   visit("val-data", o.val_data);
+  visit("tokenizer", o.tokenizer.name);
 }
 
 template <class T>
 json to_setting(const T& setting) {
   if constexpr (std::is_same_v<T, DType>) {
     return name(setting);
+  } else if constexpr (std::is_same_v<T, GeluForm>) {
+    return setting == GeluForm::tanh ? "tanh" : "exact";
   } else {
     return setting;
   }
@@ -58,13 +66,16 @@ void from_setting(const json& stored, T& setting, const std::string& file) {
     const auto type = parse_dtype(stored.get<std::string>());
     check_file(type.has_value(), file, "field configuration.dtype is ", stored.dump());
     setting = *type;
+  } else if constexpr (std::is_same_v<T, GeluForm>) {
+    setting = stored == "tanh" ? GeluForm::tanh : GeluForm::exact;
   } else {
     stored.get_to(setting);
   }
 }
 
 void refuse_other_flags(const RunOptions& o, const json& stored, const std::string& file) {
-  const std::set<std::string> of_the_model{"layers", "heads", "channels", "context", "vocab"};
+  const std::set<std::string> of_the_model{"layers", "heads",   "channels", "context",
+                                           "vocab",  "epsilon", "gelu"};
   const json all = configuration(o);
   for (const auto& [flag, ours] : all.items()) {
     check_file(stored.is_object() && stored.contains(flag), file, "field configuration.", flag,
@@ -80,18 +91,26 @@ void refuse_other_flags(const RunOptions& o, const json& stored, const std::stri
 
 }  // namespace
 
+bool has_weights(const std::string& model) { return !gpt2_preset(model).has_value(); }
+
 TrainingConfig training_preset(const std::string& model) {
-  const auto shape = gpt2_preset(model);
-  check(shape.has_value(), "--model '", model, "' is unknown; there are ", list_of_presets());
-  TrainingConfig config{.model = *shape};
-  config.seq = shape->context;
-  if (model == "gpt2-tiny") {
-    config.batch = 8;
-    config.lr = 3e-3;
-    config.optimizer.beta2 = 0.99;
-  } else if (model != "gpt2-124m") {
-    config.lr = model == "gpt2-355m" ? 3e-4 : model == "gpt2-774m" ? 2.5e-4 : 2e-4;
+  TrainingConfig config;
+  if (const auto shape = gpt2_preset(model)) {
+    config.model = *shape;
+    if (model == "gpt2-tiny") {
+      config.batch = 8;
+      config.lr = 3e-3;
+      config.optimizer.beta2 = 0.99;
+    } else if (model != "gpt2-124m") {
+      config.lr = model == "gpt2-355m" ? 3e-4 : model == "gpt2-774m" ? 2.5e-4 : 2e-4;
+    }
+  } else {
+    check(std::filesystem::exists(model), "--model '", model,
+          "' is no file or directory, and no preset; there are ", list_of_presets());
+    config.model = ModelFile(model).config();
+    config.lr = 5e-5;  // what is there is to be changed, not lost
   }
+  config.seq = config.model.context;
   config.min_lr = config.lr / 10;
   return config;
 }

@@ -8,15 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "spool/models/tokenizer_choice.h"
 #include "spool/models/trainer.h"
 
 namespace spool {
 
 struct RunOptions {
   // The configuration.
-  std::string model = "gpt2-tiny";
+  std::string model = "gpt2-tiny";  // a preset, or a path to weights to go on from
   TrainingConfig training = {};
   std::vector<std::string> data = {}, val_data = {};  // paths and globs; no data: Spool's own texts
+  TokenizerChoice tokenizer = {};                     // of the data; its vocabulary is a file
 
   // The rest changes nothing but where and how the run goes.
   Device device = {};
@@ -31,7 +33,11 @@ struct RunOptions {
   std::set<std::string> given = {};
 };
 
-// A preset with the settings that suit it; throws a sentence with the presets there are.
+// Whether a model is a path to weights.
+bool has_weights(const std::string& model);
+
+// A preset, or a model with weights, with the settings that suit it; throws a sentence with the
+// presets there are.
 TrainingConfig training_preset(const std::string& model);
 
 // The configuration, each setting under its flag.

@@ -1,7 +1,6 @@
 #include "spool/models/safetensors.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <set>
 
@@ -14,27 +13,11 @@ using nlohmann::json;
 
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the format is little-endian");
-
 constexpr uint64_t length_bytes = 8;
 constexpr uint64_t max_header_bytes = 100'000'000;
 constexpr const char* metadata_key = "__metadata__";
 // One level more than {"name": {"shape": [...]}} has, so that the sentence can name the tensor.
 constexpr int header_depth = 4;
-
-struct NamedDType {
-  DType dtype;
-  std::string_view text;
-};
-constexpr NamedDType dtypes[] = {{DType::f64, "F64"},
-                                 {DType::f32, "F32"},
-                                 {DType::bf16, "BF16"},
-                                 {DType::i32, "I32"},
-                                 {DType::u16, "U16"}};
-
-std::string_view text_of(DType dtype) {
-  return std::ranges::find(dtypes, dtype, &NamedDType::dtype)->text;
-}
 
 // What a sentence shows of a value that may be of any length.
 std::string shown(const json& value) {
@@ -55,7 +38,7 @@ class EntryParser {
     const auto [begin, end] = offsets();
     expect(begin <= end && end <= data_bytes, "data_offsets are ", begin, " to ", end, ", of ",
            data_bytes, " bytes of data");
-    const Spec spec{shape(), dtype()};
+    const StoredSpec spec{shape(), type()};
     expect(spec.nbytes() == end - begin, "data_offsets leave ", end - begin, " bytes for ", spec,
            ", which has ", spec.nbytes());
     return {tensor_, spec, begin};
@@ -73,14 +56,12 @@ class EntryParser {
     return *found;
   }
 
-  DType dtype() const {
+  StoredType type() const {
     const json& value = field("dtype");
     expect(value.is_string(), "dtype is not a string");
-    const auto& text = value.get_ref<const std::string&>();
-    const auto* known = std::ranges::find(dtypes, text, &NamedDType::text);
-    expect(known != std::end(dtypes), "dtype is ", shown(value),
-           "; what can be read is F64, F32, BF16, I32 and U16");
-    return known->dtype;
+    const auto known = parse_stored_type(value.get_ref<const std::string&>());
+    expect(known.has_value(), "dtype is ", shown(value), ", which is none of the format's");
+    return *known;
   }
 
   Shape shape() const {
@@ -197,7 +178,7 @@ std::string format_header(const std::vector<StoredTensor>& tensors, const Metada
   for (const StoredTensor& t : tensors) {
     std::vector<int64_t> extents;
     for (int i = 0; i < t.spec.shape.rank(); ++i) extents.push_back(t.spec.shape[i]);
-    header[t.name] = {{"dtype", text_of(t.spec.dtype)},
+    header[t.name] = {{"dtype", name(t.spec.type)},
                       {"shape", extents},
                       {"data_offsets", {t.begin, t.begin + t.spec.nbytes()}}};
   }
@@ -209,76 +190,65 @@ std::string format_header(const std::vector<StoredTensor>& tensors, const Metada
   return bytes + text;
 }
 
+// Sets their begins, one after the other.
+std::vector<StoredTensor> end_to_end(std::vector<StoredTensor> tensors, const std::string& file) {
+  std::set<std::string_view> names = {metadata_key};
+  uint64_t begin = 0;
+  for (StoredTensor& t : tensors) {
+    check(names.insert(t.name).second, file, ": there cannot be two tensors \"", t.name, "\"");
+    t.begin = begin;
+    begin += t.spec.nbytes();
+  }
+  return tensors;
+}
+
+std::string read_header(const File& file) {
+  const uint64_t size = file.size();
+  check_file(size >= length_bytes, file.name(), "is ", size,
+             " bytes long, too short for a safetensors file");
+  uint64_t length = 0;
+  file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  check_file(length <= max_header_bytes, file.name(), "says its header has ", length,
+             " bytes, and at most ", max_header_bytes, " are read: not a safetensors file?");
+  check_file(length <= size - length_bytes, file.name(), "says its header has ", length,
+             " bytes, and ", size - length_bytes, " follow");
+  std::string text(length, '\0');
+  file.read(length_bytes, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+TensorFileStart begin_file(const std::filesystem::path& path, std::vector<StoredTensor> tensors,
+                           const Metadata& metadata) {
+  File file = File::create(path);
+  tensors = end_to_end(std::move(tensors), file.name());
+  const std::string header = format_header(tensors, metadata);
+  file.write(0, std::as_bytes(std::span(header)));
+  return {std::move(file), header.size(), std::move(tensors)};
+}
+
 }  // namespace
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      std::vector<StoredTensor> tensors, const Metadata& metadata)
-    : file_(File::create(path)), tensors_(std::move(tensors)) {
-  std::set<std::string_view> names = {metadata_key};
-  for (StoredTensor& t : tensors_) {
-    check(names.insert(t.name).second, file_.name(), ": there cannot be two tensors \"", t.name,
-          "\"");
-    t.begin = data_bytes_;
-    data_bytes_ += t.spec.nbytes();
+    : TensorWriter(begin_file(path, std::move(tensors), metadata)) {}
+
+struct SafetensorsReader::Parsed {
+  File file;
+  uint64_t data_begin = 0;
+  Header header = {};
+
+  explicit Parsed(const std::filesystem::path& path) : file(File::open(path)) {
+    const std::string text = read_header(file);
+    data_begin = length_bytes + text.size();
+    header = parse_header(text, file.size() - data_begin, file.name());
   }
-  const std::string header = format_header(tensors_, metadata);
-  file_.write(0, std::as_bytes(std::span(header)));
-  data_begin_ = header.size();
-}
+};
 
-void SafetensorsWriter::append(std::span<const std::byte> bytes) {
-  check(bytes.size() <= data_bytes_ - written_, file_.name(), ": ", bytes.size(),
-        " bytes were appended after ", written_, " of ", data_bytes_);
-  file_.write(data_begin_ + written_, bytes);
-  written_ += bytes.size();
-}
+SafetensorsReader::SafetensorsReader(Parsed p)
+    : TensorReader({std::move(p.file), p.data_begin, std::move(p.header.tensors)}),
+      metadata_(std::move(p.header.metadata)) {}
 
-void SafetensorsWriter::write(const StoredTensor& t, uint64_t begin,
-                              std::span<const std::byte> bytes) {
-  const uint64_t nbytes = t.spec.nbytes();
-  check(bytes.size() <= nbytes && begin <= nbytes - bytes.size(), file_.name(), ": ", bytes.size(),
-        " bytes were written at byte ", begin, " of tensor \"", t.name, "\", ", t.spec);
-  file_.write(data_begin_ + t.begin + begin, bytes);
-  written_ += bytes.size();
-}
-
-void SafetensorsWriter::finish() {
-  check(written_ == data_bytes_, file_.name(), ": ", written_, " bytes were written of ",
-        data_bytes_);
-  file_.sync();
-  file_.close();
-}
-
-SafetensorsReader::SafetensorsReader(const std::filesystem::path& path) : file_(File::open(path)) {
-  const uint64_t size = file_.size();
-  check_file(size >= length_bytes, name(), "is ", size,
-             " bytes long, too short for a safetensors file");
-  uint64_t length = 0;
-  file_.read(0, std::as_writable_bytes(std::span(&length, 1)));
-  check_file(length <= max_header_bytes, name(), "says its header has ", length,
-             " bytes, and at most ", max_header_bytes, " are read: not a safetensors file?");
-  check_file(length <= size - length_bytes, name(), "says its header has ", length, " bytes, and ",
-             size - length_bytes, " follow");
-  std::string text(length, '\0');
-  file_.read(length_bytes, std::as_writable_bytes(std::span(text)));
-  data_begin_ = length_bytes + length;
-  Header header = parse_header(text, size - data_begin_, name());
-  tensors_ = std::move(header.tensors);
-  metadata_ = std::move(header.metadata);
-  for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].name] = i;
-}
-
-const StoredTensor* SafetensorsReader::find(std::string_view tensor) const {
-  const auto found = index_.find(tensor);
-  return found == index_.end() ? nullptr : &tensors_[found->second];
-}
-
-void SafetensorsReader::read(const StoredTensor& t, uint64_t begin,
-                             std::span<std::byte> out) const {
-  const uint64_t nbytes = t.spec.nbytes();
-  check(out.size() <= nbytes && begin <= nbytes - out.size(), name(), ": ", out.size(),
-        " bytes were asked for from byte ", begin, " of tensor \"", t.name, "\", ", t.spec);
-  file_.read(data_begin_ + t.begin + begin, out);
-}
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
+    : SafetensorsReader(Parsed(path)) {}
 
 }  // namespace spool

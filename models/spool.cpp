@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <new>
 
+#include "spool/models/model_file.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/units.h"
@@ -24,6 +25,31 @@ CLI::Validator memory_amount() {
             }
           },
           "BYTES"};
+}
+
+void add_tokenizer_flags(CLI::App& app, TokenizerChoice& choice) {
+  app.add_option("--tokenizer", choice.name,
+                 "bytes, or gpt2; by default what the model has, gpt2 with --merges, or bytes");
+  app.add_option("--merges", choice.merges,
+                 "GPT-2's vocabulary: its merges.txt, or llm.c's gpt2_tokenizer.bin");
+}
+
+CLI::Option* add_model_flag(CLI::App& app, std::string& model) {
+  return app.add_option("--model", model, "Model: " + std::string(model_forms));
+}
+
+void add_device_flag(CLI::App& app, std::string& device) {
+  app.add_option("--device", device, "cpu")->capture_default_str();
+}
+
+void add_threads_flag(CLI::App& app, int& threads) {
+  app.add_option("--threads", threads, "Threads of the cpu; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+}
+
+CLI::Option* add_dtype_flag(CLI::App& app, std::string& dtype, const std::string& what) {
+  return app.add_option("--dtype", dtype, what)->check(CLI::IsMember({"f32", "bf16"}));
 }
 
 namespace {
@@ -72,6 +98,9 @@ int main(int argc, char** argv) {
   };
   add("train", "Train a GPT-2 on text, and be told the peak before the first step", add_train);
   add("generate", "Write text with a trained model", add_generate);
+  add("eval", "Measure a model's loss on text, or on multiple-choice questions", add_eval);
+  add("tokenize", "Turn text into shards of tokens, and back", add_tokenize);
+  add("convert", "Write a model in another form", add_convert);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

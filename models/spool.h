@@ -6,11 +6,23 @@
 #include <functional>
 #include <string>
 
+#include "spool/models/tokenizer_choice.h"
+
 namespace spool {
 
 // Adds the command to the program; what it returns does the work and returns the exit code.
 std::function<int()> add_train(CLI::App&);
 std::function<int()> add_generate(CLI::App&);
+std::function<int()> add_tokenize(CLI::App&);
+std::function<int()> add_eval(CLI::App&);
+std::function<int()> add_convert(CLI::App&);
+
+// Flags that several commands have.
+void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
+CLI::Option* add_model_flag(CLI::App&, std::string& model);
+void add_device_flag(CLI::App&, std::string& device);
+void add_threads_flag(CLI::App&, int& threads);
+CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);
 
 // A CLI11 validator: the text is an amount of memory.
 CLI::Validator memory_amount();

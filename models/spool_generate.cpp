@@ -2,8 +2,7 @@
 #include <memory>
 
 #include "spool/models/generator.h"
-#include "spool/models/json.h"
-#include "spool/models/run_checkpoint.h"
+#include "spool/models/model_file.h"
 #include "spool/models/spool.h"
 #include "spool/models/tokenizer.h"
 #include "spool/planner/rehearsal.h"
@@ -34,22 +33,20 @@ void generate(const GenerateOptions& o) {
   check(o.sampling.temperature >= 0, "--temperature must be 0 or more, not ",
         o.sampling.temperature);
   check(o.sampling.top_k >= 0, "--top-k must be 0 or more, not ", o.sampling.top_k);
-  const auto checkpoint = find_checkpoint(o.model);
-  const Gpt2Config config = read_model_config(checkpoint);
-  const auto tokenizer = make_tokenizer("bytes");
-  check(config.vocabulary >= tokenizer->vocabulary(), checkpoint.string(), ": a vocabulary of ",
-        config.vocabulary, " is too small for bytes");
+  const ModelFile file(o.model);
+  const Gpt2Config config = file.config();
+  const auto tokenizer = open_tokenizer(choose_tokenizer({}, file.directory()));
 
   std::vector<int32_t> tokens;
   const std::string prompt = o.prompt.empty() ? "\n" : o.prompt;
-  tokenizer->encode(std::as_bytes(std::span(prompt.data(), prompt.size())), tokens);
+  tokenizer->encode(prompt, tokens);
 
   const Device device = parse_device(o.device);
   const auto probe = open_stream(device, Arena::granule, o.threads);
   const int64_t longest = static_cast<int64_t>(tokens.size()) + o.tokens;
   const auto stream = open_stream(device, foretold_peak(config, *probe, longest), o.threads);
   Gpt2 model(config, DType::f32, *stream);
-  load_model(checkpoint, model);
+  file.load(model);
 
   std::fwrite(o.prompt.data(), 1, o.prompt.size(), stdout);
   Random random(o.seed);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "spool/models/model_file.h"
 #include "spool/models/spool.h"
 #include "spool/models/training_run.h"
 #include "spool/runtime/units.h"
@@ -24,10 +25,26 @@ void override_with(const std::optional<From>& given, To& setting) {
   if (given) setting = static_cast<To>(*given);
 }
 
+std::string absolute(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal();
+}
+
+// Weights have the shape they have.
+void refuse_shape_flags(const CLI::App& command) {
+  for (const char* flag : {"--layers", "--heads", "--channels", "--context", "--vocab"}) {
+    check(command.count(flag) == 0, flag,
+          " cannot be given where --model has weights, whose shape is fixed");
+  }
+}
+
 RunOptions resolve(const Given& g, const CLI::App& command) {
   RunOptions o = g.options;
   const TrainingConfig flags = o.training;
   TrainingConfig& t = o.training;
+  if (has_weights(o.model) && std::filesystem::exists(o.model)) {
+    refuse_shape_flags(command);
+    o.model = absolute(o.model);
+  }
   t = training_preset(o.model);
   t.accumulate = flags.accumulate;
   t.steps = flags.steps;
@@ -50,9 +67,9 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   t.dtype = *parse_dtype(g.dtype);
   o.device = parse_device(g.device);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
-  if (o.out.empty()) o.out = "runs/" + o.model;
+  if (o.out.empty()) o.out = "runs/" + std::filesystem::path(o.model).filename().string();
   for (auto* patterns : {&o.data, &o.val_data}) {
-    for (std::string& p : *patterns) p = std::filesystem::absolute(p).lexically_normal();
+    for (std::string& p : *patterns) p = absolute(p);
   }
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() > 0) o.given.insert(option->get_single_name());
@@ -62,23 +79,25 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
 
 void add_model_flags(CLI::App& app, Given& g) {
   app.add_option("--model", g.options.model,
-                 "gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m")
+                 "gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m, with weights drawn at "
+                 "random; or, to go on from weights there are, " +
+                     std::string(model_forms))
       ->capture_default_str();
   app.add_option("--layers", g.layers, "Blocks, instead of the model's");
   app.add_option("--heads", g.heads, "Attention heads, a divisor of the channels");
   app.add_option("--channels", g.channels, "Width of the residual");
   app.add_option("--context", g.context, "Positions there are");
   app.add_option("--vocab", g.vocab, "Vocabulary, at least the tokenizer's");
-  app.add_option("--dtype", g.dtype, "f32, or bf16 with f32 master weights")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
+  add_dtype_flag(app, g.dtype, "f32, or bf16 with f32 master weights")->capture_default_str();
 }
 
 void add_data_flags(CLI::App& app, Given& g) {
   app.add_option("--data", g.options.data,
-                 "Text files or globs; by default Spool's own documents and sources");
+                 "Text files, or shards of tokens (*.bin), or globs of either; by default Spool's "
+                 "own documents and sources");
   app.add_option("--val-data", g.options.val_data,
-                 "Text to validate with; by default the last tenth of the data");
+                 "The same to validate with; by default the last tenth of the data");
+  add_tokenizer_flags(app, g.options.tokenizer);
 }
 
 void add_step_flags(CLI::App& app, Given& g) {
@@ -106,10 +125,8 @@ void add_run_flags(CLI::App& app, Given& g) {
   app.add_option("--memory", g.memory,
                  "Budget, such as 2GiB; by default just what the run is foretold to need")
       ->check(memory_amount());
-  app.add_option("--device", g.device, "cpu")->capture_default_str();
-  app.add_option("--threads", o.threads, "Threads of the cpu; 0: one per core")
-      ->check(CLI::Range(0, 4096))
-      ->capture_default_str();
+  add_device_flag(app, g.device);
+  add_threads_flag(app, o.threads);
   app.add_option("--out", o.out, "Directory of the run; by default runs/MODEL");
   app.add_flag("--resume", o.resume,
                "Go on from the latest checkpoint in --out, with the settings of that run");

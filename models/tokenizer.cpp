@@ -10,9 +10,9 @@ class ByteTokenizer : public Tokenizer {
   std::string_view name() const override { return "bytes"; }
   int64_t vocabulary() const override { return 256; }
 
-  void encode(std::span<const std::byte> text, std::vector<int32_t>& tokens) const override {
+  void encode(std::string_view text, std::vector<int32_t>& tokens) const override {
     tokens.reserve(tokens.size() + text.size());
-    for (std::byte b : text) tokens.push_back(std::to_integer<int32_t>(b));
+    for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
   }
 
   std::string decode(std::span<const int32_t> tokens) const override {
@@ -27,13 +27,11 @@ class ByteTokenizer : public Tokenizer {
   }
 
   std::optional<int32_t> end_of_text() const override { return {}; }
+  size_t boundary(std::string_view text) const override { return text.size(); }
 };
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name) {
-  check(name == "bytes", "there is no tokenizer called \"", name, "\"; there is: bytes");
-  return std::make_unique<ByteTokenizer>();
-}
+std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
 
 }  // namespace spool

@@ -1,7 +1,7 @@
 #pragma once
 
-// A Tokenizer turns bytes of text into token ids and back: decode(encode(text)) is the text.  It
-// has no state, so one may serve many threads.
+// A Tokenizer turns bytes of text into token ids and back: decode(encode(text)) is the text,
+// whatever its bytes.  It has no state, so one may serve many threads.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,15 +21,17 @@ class Tokenizer {
   // Ids are in [0, vocabulary).
   virtual int64_t vocabulary() const = 0;
   // Appends.
-  virtual void encode(std::span<const std::byte> text, std::vector<int32_t>& tokens) const = 0;
+  virtual void encode(std::string_view text, std::vector<int32_t>& tokens) const = 0;
   // Throws where a token is not in the vocabulary.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
   // The token that stands between documents, where there is one.
   virtual std::optional<int32_t> end_of_text() const = 0;
+  // Where a longer text that begins like this one may be cut so that the parts' tokens are the
+  // whole's: at most text.size(), and above 0 for text that is not empty.
+  virtual size_t boundary(std::string_view text) const = 0;
 };
 
-// "bytes": a token is a byte, 256 in all, none of which ends a text.  Any other name is an error
-// that lists these.
-std::unique_ptr<Tokenizer> make_tokenizer(std::string_view name);
+// A token is a byte, 256 in all, none of which ends a text.
+std::unique_ptr<Tokenizer> make_byte_tokenizer();
 
 }  // namespace spool

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "spool/kernels/elementwise.h"
-#include "spool/kernels/reduce.h"
 #include "spool/models/data.h"
 #include "spool/models/generator.h"
 #include "spool/planner/chunks.h"
@@ -75,21 +74,26 @@ Trainer::Trainer(const TrainingConfig& config, const TrainingPlans& plans, Strea
       plans_(plans),
       stream_(stream),
       model_(config.model, config.dtype, stream),
-      optimizer_(model_.parameters(), config.optimizer, stream) {
+      optimizer_(model_.parameters(), config.optimizer, stream),
+      input_(config.batch, config.seq, stream),
+      evaluator_(model_, input_, plans_.evaluation, stream) {
   const auto make = [&](const char* name, const Shape& shape, DType type) {
     return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
   };
-  tokens_ = make("tokens", {config.batch, config.seq}, DType::i32);
-  targets_ = make("targets", {config.batch, config.seq}, DType::i32);
   loss_ = make("loss", {1}, loss_type(config.dtype));
   loss_scale_ = make("loss scale", {1}, loss_type(config.dtype));
   random_ = make("random state", {4}, DType::i32);
-  loss_sum_ = make("loss sum", {1}, DType::f64);
 }
 
 void Trainer::initialise() {
   model_.initialise(config_.seed);
   optimizer_.initialise();
+}
+
+void Trainer::initialise_from(const ModelFile& file) {
+  file.load(model_);
+  optimizer_.initialise();
+  if (!optimizer_.masters().empty()) file.load(model_, optimizer_.masters());
 }
 
 double Trainer::learning_rate(int64_t step) const {
@@ -115,18 +119,8 @@ void Trainer::step(int64_t step, const Rows& rows) {
   optimizer_.step(step + 1, learning_rate(step));
 }
 
-// A row at a time, so that the host never holds a batch.
-void Trainer::upload(const Rows& rows) {
-  std::vector<int32_t> tokens(static_cast<size_t>(config_.seq)), targets(tokens.size());
-  for (int64_t b = 0; b < config_.batch; ++b) {
-    rows(b, tokens, targets);
-    write<int32_t>(tokens_.slice({b, b + 1}), tokens);
-    write<int32_t>(targets_.slice({b, b + 1}), targets);
-  }
-}
-
 void Trainer::micro_step(int64_t step, int64_t micro, const Rows& rows) {
-  upload(rows);
+  input_.upload(rows);
   const std::array<int32_t, 4> random{static_cast<int32_t>(config_.seed),
                                       static_cast<int32_t>(config_.seed >> 32),
                                       static_cast<int32_t>(step), static_cast<int32_t>(micro)};
@@ -136,7 +130,8 @@ void Trainer::micro_step(int64_t step, int64_t micro, const Rows& rows) {
                       .micro_batches = static_cast<int>(config_.accumulate),
                       .loss_scale = loss_scale_,
                       .random = random_});
-  const Var loss = model_.loss(tape.input(tokens_), tape.input(targets_), config_.dropout);
+  const Var loss =
+      model_.loss(tape.input(input_.tokens), tape.input(input_.targets), config_.dropout);
   launch(Add{.out = add_to(loss_), .a = loss.tensor()}, stream_);
   tape.backward(loss);
 }
@@ -146,20 +141,6 @@ StepResult Trainer::result() const {
   const std::vector<float> clip = read<float>(optimizer_.clip());
   return {.loss = loss, .grad_norm = clip[1], .finite = std::isfinite(loss) && clip[2] > 0};
 }
-
-void Trainer::evaluate(int64_t count, const Rows& rows) {
-  launch(Fill{.out = loss_sum_}, stream_);
-  for (int64_t first = 0; first < count; first += config_.batch) {
-    upload([&](int64_t b, auto tokens, auto targets) { rows(first + b, tokens, targets); });
-    Tape tape(stream_, {.plan = plans_.evaluation, .recording = false, .training = false});
-    constexpr float no_dropout = 0;
-    const Var sum =
-        model_.loss(tape.input(tokens_), tape.input(targets_), no_dropout, Reduction::sum);
-    launch(SumAll{.out = add_to(loss_sum_), .x = sum.tensor()}, stream_);
-  }
-}
-
-double Trainer::loss_sum() const { return read<double>(loss_sum_).front(); }
 
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
                          const Machine& machine, int64_t longest_text) {
@@ -176,7 +157,7 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
       const double start = stream.now();
       trainer.step(0, no_rows);
       seconds[fewer] = stream.now() - start;
-      trainer.evaluate(some.batch, no_rows);
+      trainer.evaluator().evaluate(some.batch, no_rows);
       if (longest_text > 0) Generator(trainer.model(), stream).rehearse(longest_text);
     });
   }

@@ -7,7 +7,9 @@
 #include <span>
 
 #include "spool/models/adamw.h"
+#include "spool/models/evaluator.h"
 #include "spool/models/gpt2.h"
+#include "spool/models/model_file.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
@@ -31,10 +33,6 @@ struct TrainingConfig {
   void validate() const;
 };
 
-// Writes row `index` of the data: tokens and targets, seq of each.
-using Rows =
-    std::function<void(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets)>;
-
 // The plans of the tapes that a run makes.
 struct TrainingPlans {
   Plan step, evaluation;
@@ -55,6 +53,9 @@ class Trainer {
   Gpt2& model() { return model_; }
   AdamWOptimizer& optimizer() { return optimizer_; }
   void initialise();
+  // With the weights of a file of this configuration; where weights are bf16, their masters are as
+  // exact as the file.
+  void initialise_from(const ModelFile&);
 
   double learning_rate(int64_t step) const;
 
@@ -64,14 +65,9 @@ class Trainer {
   // Of the last step, when it is done.
   StepResult result() const;
 
-  // Enqueues the sum of the losses of rows [0, count); rows past it are asked for to fill a batch,
-  // and must have no targets that count.
-  void evaluate(int64_t count, const Rows&);
-  // Of the last evaluation, when it is done.
-  double loss_sum() const;
+  Evaluator& evaluator() { return evaluator_; }
 
  private:
-  void upload(const Rows&);
   void micro_step(int64_t step, int64_t micro, const Rows&);
 
   TrainingConfig config_;
@@ -79,9 +75,9 @@ class Trainer {
   Stream& stream_;
   Gpt2 model_;
   AdamWOptimizer optimizer_;
-  Tensor tokens_, targets_;            // i32 (B, T)
+  BatchInput input_;
+  Evaluator evaluator_;
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
-  Tensor loss_sum_;                    // f64 (1)
 };
 
 // What a run of this configuration takes: its peak, over a step, an evaluation, and writing text of

@@ -5,9 +5,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "spool/models/byte_progress.h"
+#include "spool/models/data_files.h"
+#include "spool/models/find_files.h"
 #include "spool/models/generator.h"
+#include "spool/models/model_file.h"
 #include "spool/models/run_checkpoint.h"
-#include "spool/models/texts.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/units.h"
 
@@ -40,16 +43,10 @@ uint64_t fingerprint(const TokenSource& tokens) {
   return hash;
 }
 
-Tokens open_tokens(const std::vector<std::string>& patterns) {
-  return open_texts(find_files(patterns));
-}
-
 }  // namespace
 
 TrainingRun::TrainingRun(RunOptions options)
-    : options_(std::move(options)),
-      tokenizer_(make_tokenizer("bytes")),
-      progress_(options_.training.steps) {
+    : options_(std::move(options)), progress_(options_.training.steps) {
   json stored;
   if (options_.resume) {
     checkpoint_ = latest_checkpoint(options_.out);
@@ -62,40 +59,78 @@ TrainingRun::TrainingRun(RunOptions options)
     check_file(!latest_checkpoint(options_.out), options_.out,
                "already holds a run; go on with --resume, or choose another --out");
   }
+  open_tokenizer_of_run();
   options_.training.validate();
   open_data();
   if (options_.resume) {
     check_file(stored.value("data_fingerprint", uint64_t{0}) == data_fingerprint_,
                *checkpoint_ / "run.json", "the run was trained on other data than ",
                data_.training->name(), "; give it the same, or start a run of its own");
+    first_step_ = last_saved_ = stored["step"].get<int64_t>();
   }
   foretell();
   directory_.emplace(options_.out, options_.keep_checkpoints);
+  set_up_trainer();
+  open_log();
+}
+
+void TrainingRun::set_up_trainer() {
   trainer_.emplace(options_.training, plans_, *stream_);
   if (checkpoint_) {
     load_checkpoint(*checkpoint_, *trainer_);
-    first_step_ = last_saved_ = stored["step"].get<int64_t>();
     progress_.say(fmt::format("resuming at step {} from {}", first_step_, checkpoint_->string()));
+  } else if (has_weights(options_.model)) {
+    const ModelFile file(options_.model);
+    trainer_->initialise_from(file);
+    progress_.say(fmt::format("beginning with the weights of {}", file.name()));
   } else {
     trainer_->initialise();
   }
+}
+
+void TrainingRun::open_log() {
+  if (options_.log.empty()) return;
   const json head{{"format", "spool-run"},
                   {"format_version", 1},
                   {"configuration", configuration(options_)},
                   {"foretold_peak_bytes", foretold_.memory.peak}};
-  if (!options_.log.empty()) {
-    log_ = RunLog(options_.log, head, checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt);
-  }
+  log_ = RunLog(options_.log, head, checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt);
 }
 
 TrainingRun::~TrainingRun() = default;
 
+// A checkpoint has its tokenizer with it, and so may weights to begin with.
+void TrainingRun::open_tokenizer_of_run() {
+  TokenizerChoice& choice = options_.tokenizer;
+  if (checkpoint_) {
+    choice = choose_tokenizer(choice, *checkpoint_);
+  } else if (has_weights(options_.model)) {
+    choice = choose_tokenizer(choice, ModelFile(options_.model).directory());
+  } else {
+    choice = choose_tokenizer(choice);
+  }
+  tokenizer_ = open_tokenizer(choice);
+  int64_t& vocabulary = options_.training.model.vocabulary;
+  const bool open =
+      !checkpoint_ && !has_weights(options_.model) && !options_.given.contains("vocab");
+  if (open) vocabulary = std::max(vocabulary, tokenizer_->vocabulary());
+  check(vocabulary >= tokenizer_->vocabulary(), "the model's vocabulary of ", vocabulary,
+        " (--vocab) is smaller than the tokenizer's, ", tokenizer_->vocabulary());
+}
+
+Tokens TrainingRun::open_tokens(const std::vector<std::string>& patterns) const {
+  const auto files = patterns.empty() ? default_texts(SPOOL_SOURCE_DIR) : find_files(patterns);
+  ByteProgress bar("encoding");
+  return DataReader{.tokenizer = *tokenizer_,
+                    .vocabulary = options_.training.model.vocabulary,
+                    .threads = options_.threads,
+                    .progress = std::ref(bar)}
+      .open(files);
+}
+
 void TrainingRun::open_data() {
   const TrainingConfig& t = options_.training;
-  check(t.model.vocabulary >= tokenizer_->vocabulary(), "--vocab ", t.model.vocabulary,
-        " is smaller than the tokenizer's vocabulary of ", tokenizer_->vocabulary());
-  const Tokens all = options_.data.empty() ? open_texts(default_texts(SPOOL_SOURCE_DIR))
-                                           : open_tokens(options_.data);
+  const Tokens all = open_tokens(options_.data);
   data_ =
       split_validation(all, options_.val_data.empty() ? nullptr : open_tokens(options_.val_data));
   data_fingerprint_ = fingerprint(*data_.training) * 31 + fingerprint(*data_.validation);
@@ -209,11 +244,11 @@ ValidationRows TrainingRun::validation_rows(int64_t batches) const {
 }
 
 double TrainingRun::loss_over(const ValidationRows& rows) {
-  trainer_->evaluate(rows.rows(),
-                     [&](int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
-                       rows.fill(row, tokens, targets);
-                     });
-  return trainer_->loss_sum() / static_cast<double>(rows.targets());
+  trainer_->evaluator().evaluate(
+      rows.rows(), [&](int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
+        rows.fill(row, tokens, targets);
+      });
+  return trainer_->evaluator().loss_sum() / static_cast<double>(rows.targets());
 }
 
 double TrainingRun::evaluate(const ValidationRows& rows, int64_t step) {
@@ -227,12 +262,17 @@ double TrainingRun::evaluate(const ValidationRows& rows, int64_t step) {
 
 void TrainingRun::write_sample(int64_t step) {
   std::vector<int32_t> tokens;
-  const std::string_view start = "\n";
-  tokenizer_->encode(std::as_bytes(std::span(start.data(), start.size())), tokens);
+  if (const auto end = tokenizer_->end_of_text()) {
+    tokens = {*end};
+  } else {
+    tokenizer_->encode("\n", tokens);
+  }
+  const size_t given = tokens.size();
   Random random(options_.training.seed, static_cast<uint64_t>(step));
   Generator(trainer_->model(), *stream_)
       .extend(tokens, sample_length, {.vocabulary = tokenizer_->vocabulary()}, random);
-  progress_.say(fmt::format("--- sample after step {}{}\n---", step, tokenizer_->decode(tokens)));
+  progress_.say(fmt::format("--- sample after step {}\n{}\n---", step,
+                            tokenizer_->decode(std::span(tokens).subspan(given))));
 }
 
 void TrainingRun::save(int64_t step) {
@@ -245,6 +285,7 @@ void TrainingRun::save(int64_t step) {
                      {"configuration", configuration(options_)},
                      {"data_fingerprint", data_fingerprint_},
                      {"tokenizer", tokenizer_->name()}});
+    save_tokenizer(partial, *tokenizer_);
   });
   last_saved_ = step;
   checkpoint_ = directory_->latest();

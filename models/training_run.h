@@ -27,9 +27,12 @@ class TrainingRun {
   void run(const std::function<bool()>& stop);
 
  private:
-  void resume_from(const std::filesystem::path& checkpoint);
+  void open_tokenizer_of_run();
+  Tokens open_tokens(const std::vector<std::string>& patterns) const;
   void open_data();
   void foretell();
+  void set_up_trainer();
+  void open_log();
   [[noreturn]] void refuse_budget(const Machine&, size_t limit, const char* what) const;
   void train_step(int64_t step);
   void after_step(int64_t step);

@@ -1,5 +1,7 @@
 #include "spool/planner/rehearsal.h"
 
+#include "spool/runtime/units.h"
+
 namespace spool {
 
 Report rehearse(const Machine& machine, const std::function<void(MetaStream&)>& work) {
@@ -8,6 +10,20 @@ Report rehearse(const Machine& machine, const std::function<void(MetaStream&)>& 
   check(stream.memory().live == 0, "rehearsal: ", stream.memory().live,
         " bytes are still held when it ends");
   return {.memory = stream.memory(), .seconds = stream.now()};
+}
+
+std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work, Device device,
+                                        int threads) {
+  const auto probe = open_stream(device, Arena::granule, threads);
+  const Machine machine{.architecture = probe->architecture()};
+  const size_t peak = rehearse(machine, work).memory.peak, there_is = device_memory(device);
+  if (peak > there_is) {
+    throw Error(ErrorKind::memory,
+                sentence("this takes ", format_bytes(peak), ", and the device ", name(device.type),
+                         " has ", format_bytes(there_is)),
+                {.needed = peak, .capacity = there_is, .op = {}, .file = {}});
+  }
+  return open_stream(device, peak, threads);
 }
 
 }  // namespace spool

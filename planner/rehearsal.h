@@ -5,6 +5,7 @@
 // it is the same code that will later do the work.
 
 #include <functional>
+#include <memory>
 
 #include "spool/runtime/meta/stream.h"
 
@@ -18,5 +19,9 @@ struct Report {
 // Runs the work on a stream that pretends to be the machine.  What the work allocates it must let
 // go before it returns.
 Report rehearse(const Machine&, const std::function<void(MetaStream&)>& work);
+
+// A stream on the device, its arena just what the work takes.  Throws where the device has less.
+std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work, Device,
+                                        int threads = 0);
 
 }  // namespace spool

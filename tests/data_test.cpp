@@ -7,8 +7,8 @@
 #include <numeric>
 #include <set>
 
-#include "spool/models/texts.h"
-#include "spool/models/tokenizer.h"
+#include "spool/models/find_files.h"
+#include "spool/models/token_files.h"
 #include "temporary_directory.h"
 #include "testing.h"
 
@@ -57,26 +57,6 @@ std::vector<int32_t> all_of(const Tokens& tokens) {
   std::vector<int32_t> all(static_cast<size_t>(tokens->size()));
   tokens->read(0, all);
   return all;
-}
-
-TEST(Tokenizer, BytesComeBackAsTheyWere) {
-  const auto tokenizer = make_tokenizer("bytes");
-  std::string text;
-  for (int i = 0; i < 256; ++i) text.push_back(static_cast<char>(i));
-  std::vector<int32_t> tokens = {7};
-  tokenizer->encode(std::as_bytes(std::span(text)), tokens);
-  ASSERT_EQ(tokens.size(), 257u);
-  EXPECT_EQ(tokens[0], 7);
-  EXPECT_EQ(tokens[256], 255);
-  EXPECT_EQ(tokenizer->decode(std::span(tokens).subspan(1)), text);
-  EXPECT_EQ(tokenizer->vocabulary(), 256);
-  EXPECT_FALSE(tokenizer->end_of_text());
-}
-
-TEST(Tokenizer, RefusesWhatItDoesNotKnow) {
-  EXPECT_TRUE(contains(error_of([] { make_tokenizer("words"); }), "there is: bytes"));
-  const std::vector<int32_t> padding = {65, 256};
-  EXPECT_TRUE(contains(error_of([&] { make_tokenizer("bytes")->decode(padding); }), "token 256"));
 }
 
 TEST(Texts, AreOneSequenceWhateverTheFiles) {

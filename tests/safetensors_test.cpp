@@ -31,7 +31,7 @@ std::string with_length(const std::string& header, uint64_t length) {
 
 std::string with_length(const std::string& header) { return with_length(header, header.size()); }
 
-std::string bytes_of(const SafetensorsReader& file, const std::string& tensor) {
+std::string bytes_of(const TensorReader& file, const std::string& tensor) {
   const StoredTensor* stored = file.find(tensor);
   std::string bytes(stored->spec.nbytes(), '\0');
   file.read(*stored, 0, std::as_writable_bytes(std::span(bytes)));
@@ -80,13 +80,16 @@ TEST(Safetensors, WritesByPieces) {
                          {"a", {Shape{2, 0}, DType::f32}},
                          {"m \"\xc3\xa9", {Shape{2, 2}, DType::u16}}},
                         {{"step", "100"}});
-  const auto append = [&](std::string_view text) { out.append(std::as_bytes(std::span(text))); };
-  append("0123");
-  append("456789ab");
-  out.write(out.tensors()[2], 4, std::as_bytes(std::span("GHIJ", 4)));
+  const auto write = [&](size_t tensor, uint64_t begin, std::string_view text) {
+    out.write(out.tensors()[tensor], begin, std::as_bytes(std::span(text)));
+  };
+  write(0, 4, "456789ab");
+  write(0, 0, "0123");
+  write(2, 4, "GHIJ");
   EXPECT_NE(error_of([&] { out.finish(); }), "");
-  out.write(out.tensors()[2], 0, std::as_bytes(std::span("CDEF", 4)));
-  EXPECT_NE(error_of([&] { append("x"); }), "");
+  write(2, 0, "CDEF");
+  EXPECT_NE(error_of([&] { write(2, 8, "x"); }), "");
+  EXPECT_NE(error_of([&] { write(2, UINT64_MAX, "x"); }), "");
   out.finish();
   const SafetensorsReader in(path);
   EXPECT_EQ(bytes_of(in, "z"), "0123456789ab");

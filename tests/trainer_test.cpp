@@ -47,8 +47,8 @@ Losses train(const TrainingConfig& config, size_t budget, int threads) {
       all.losses.push_back(result.loss);
       all.norms.push_back(result.grad_norm);
     }
-    trainer.evaluate(2 * config.batch, rows);
-    all.validation = trainer.loss_sum();
+    trainer.evaluator().evaluate(2 * config.batch, rows);
+    all.validation = trainer.evaluator().loss_sum();
     std::vector<int32_t> text{1};
     Random random(1);
     Generator(trainer.model(), stream).extend(text, 30, {.top_k = 5}, random);

@@ -1,15 +1,11 @@
 #pragma once
 
-// Text files as training data: which files a user means, and what they hold as one sequence of
-// bytes.  Files are mapped into memory read-only, so that data may be larger than memory.  A file
-// must not shrink while it is open.
+// The files a user means with paths and patterns.
 
 #include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "spool/models/data.h"
 
 namespace spool {
 
@@ -20,8 +16,5 @@ std::vector<std::filesystem::path> find_files(std::span<const std::string> patte
 
 // The text that is always there: the documents and sources of the repository at `root`, sorted.
 std::vector<std::filesystem::path> default_texts(const std::filesystem::path& root);
-
-// Files end to end as one sequence in which a token is a byte.
-Tokens open_texts(std::span<const std::filesystem::path> files);
 
 }  // namespace spool

@@ -1,0 +1,125 @@
+#include "spool/models/gpt2_pieces.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "spool/runtime/check.h"
+
+namespace spool {
+namespace {
+
+#define WHITE_SPACE                                                                   \
+  R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f})" \
+  R"(\x{205f}\x{3000})"
+
+constexpr const char* pattern =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^)" WHITE_SPACE R"(\p{L}\p{N}]+|[)" WHITE_SPACE
+    R"(]+(?![^)" WHITE_SPACE R"(])|[)" WHITE_SPACE "]+";
+#undef WHITE_SPACE
+
+std::string message(int code) {
+  std::array<unsigned char, 256> text{};
+  ::pcre2_get_error_message(code, text.data(), text.size());
+  return reinterpret_cast<const char*>(text.data());
+}
+
+bool is_blank(char c) { return c == ' ' || ('\t' <= c && c <= '\r'); }
+
+// False where it is not certain.
+bool ends_visibly(std::string_view text) {
+  constexpr std::string_view spaces[] = {"\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x81\x9f",
+                                         "\xe3\x80\x80"};
+  if (text.empty()) return false;
+  const char last = text.back();
+  if (static_cast<signed char>(last) >= 0) return '!' <= last && last <= '~';
+  const bool general = text.size() >= 3 && text.substr(text.size() - 3, 2) == "\xe2\x80";
+  return !general &&
+         std::ranges::none_of(spaces, [&](std::string_view s) { return text.ends_with(s); });
+}
+
+// The last place but the end where a character starts, if there is one nearby.
+size_t between_characters(std::string_view text) {
+  for (size_t i = text.size() - 1; i > 0 && text.size() - i <= 4; --i) {
+    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return i;
+  }
+  return text.size();
+}
+
+}  // namespace
+
+struct Gpt2Pieces::Pattern {
+  pcre2_code* code = nullptr;
+  Pattern() {
+    int error = 0;
+    PCRE2_SIZE at = 0;
+    code = ::pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern), PCRE2_ZERO_TERMINATED,
+                           PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &at, nullptr);
+    check(code != nullptr, "PCRE2 does not take GPT-2's pattern: ", message(error), " at ", at);
+    ::pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without it, the same more slowly
+  }
+  ~Pattern() { ::pcre2_code_free(code); }
+  Pattern(const Pattern&) = delete;
+  Pattern& operator=(const Pattern&) = delete;
+};
+
+struct Gpt2Pieces::Walk::Match {
+  const pcre2_code* code;
+  pcre2_match_data* data;
+  explicit Match(const pcre2_code* c)
+      : code(c), data(::pcre2_match_data_create_from_pattern(c, nullptr)) {
+    check(data != nullptr, "PCRE2 has no memory for a match");
+  }
+  ~Match() { ::pcre2_match_data_free(data); }
+  Match(const Match&) = delete;
+  Match& operator=(const Match&) = delete;
+};
+
+Gpt2Pieces::Gpt2Pieces() : pattern_(std::make_unique<Pattern>()) {}
+Gpt2Pieces::~Gpt2Pieces() = default;
+
+Gpt2Pieces::Walk::Walk(const Gpt2Pieces& pieces, std::string_view text)
+    : text_(text), match_(std::make_unique<Match>(pieces.pattern_->code)) {}
+Gpt2Pieces::Walk::~Walk() = default;
+
+std::string_view Gpt2Pieces::Walk::next() {
+  if (at_ == text_.size()) return {};
+  if (at_ >= match_end_) find();
+  const size_t begin = at_;
+  at_ = at_ < match_begin_ ? match_begin_ : match_end_;
+  return text_.substr(begin, at_ - begin);
+}
+
+void Gpt2Pieces::Walk::find() {
+  const int result = ::pcre2_match(match_->code, reinterpret_cast<PCRE2_SPTR>(text_.data()),
+                                   text_.size(), at_, 0, match_->data, nullptr);
+  if (result == PCRE2_ERROR_NOMATCH) {
+    match_begin_ = match_end_ = text_.size();
+    return;
+  }
+  check(result > 0, "PCRE2 failed at byte ", at_, " of a text: ", message(result));
+  const PCRE2_SIZE* range = ::pcre2_get_ovector_pointer(match_->data);
+  match_begin_ = range[0];
+  match_end_ = range[1];
+}
+
+// White space after something visible always begins a piece, and what comes before it does not look
+// past it.
+size_t Gpt2Pieces::boundary(std::string_view text) const {
+  constexpr size_t near = 4096;
+  for (size_t i = text.size(); i-- > 1 && text.size() - i < near;) {
+    if (is_blank(text[i]) && ends_visibly(text.substr(0, i))) return i;
+  }
+  // Otherwise before the last piece, which more text may lengthen; or before the last two, which
+  // may become one contraction.
+  std::string_view piece, last, before;
+  for (Walk walk(*this, text); !(piece = walk.next()).empty(); last = piece) before = last;
+  size_t cut = text.size() - last.size();
+  if (before == "'" && last.size() <= 2) cut -= before.size();
+  return cut > 0 ? cut : between_characters(text);
+}
+
+}  // namespace spool
