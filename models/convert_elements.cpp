@@ -47,14 +47,15 @@ void convert_to(std::span<const std::byte> in, StoredType from, std::byte* out) 
 
 // In squares, so that neither side strides through memory for long.
 template <class T>
-void transpose(const std::byte* from, Extents e, std::byte* to) {
+void transpose(const std::byte* from, Extents e, Columns columns, std::byte* to) {
   constexpr size_t side = 32;
   const auto* in = reinterpret_cast<const T*>(from);
   auto* out = reinterpret_cast<T*>(to);
   for (size_t r0 = 0; r0 < e.rows; r0 += side) {
-    for (size_t c = 0; c < e.columns; ++c) {
-      const size_t end = std::min(r0 + side, e.rows);
-      for (size_t r = r0; r < end; ++r) out[c * e.rows + r] = in[r * e.columns + c];
+    const size_t end = std::min(r0 + side, e.rows);
+    for (size_t c = columns.begin; c < columns.end; ++c) {
+      T* row = out + (c - columns.begin) * e.rows;
+      for (size_t r = r0; r < end; ++r) row[r] = in[r * e.columns + c];
     }
   }
 }
@@ -72,11 +73,12 @@ void convert_elements(std::span<const std::byte> in, StoredType from, DType to, 
   convert_to<bf16>(in, from, out);
 }
 
-void transpose_elements(const std::byte* in, Extents e, size_t element_bytes, std::byte* out) {
-  if (element_bytes == 1) return transpose<uint8_t>(in, e, out);
-  if (element_bytes == 2) return transpose<uint16_t>(in, e, out);
-  if (element_bytes == 4) return transpose<uint32_t>(in, e, out);
-  transpose<uint64_t>(in, e, out);
+void transpose_elements(const std::byte* in, Extents e, Columns columns, size_t element_bytes,
+                        std::byte* out) {
+  if (element_bytes == 1) return transpose<uint8_t>(in, e, columns, out);
+  if (element_bytes == 2) return transpose<uint16_t>(in, e, columns, out);
+  if (element_bytes == 4) return transpose<uint32_t>(in, e, columns, out);
+  transpose<uint64_t>(in, e, columns, out);
 }
 
 }  // namespace spool

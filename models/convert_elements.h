@@ -20,7 +20,12 @@ struct Extents {
   size_t rows = 0, columns = 0;
 };
 
-// Element (r, c) of `in` becomes element (c, r) of `out`.
-void transpose_elements(const std::byte* in, Extents, size_t element_bytes, std::byte* out);
+struct Columns {
+  size_t begin = 0, end = 0;
+};
+
+// Some columns of a matrix become the rows of one: element (r, begin + c) that of (c, r).
+void transpose_elements(const std::byte* in, Extents, Columns, size_t element_bytes,
+                        std::byte* out);
 
 }  // namespace spool

@@ -41,12 +41,19 @@ bool ends_visibly(std::string_view text) {
          std::ranges::none_of(spaces, [&](std::string_view s) { return text.ends_with(s); });
 }
 
-// The last place but the end where a character starts, if there is one nearby.
-size_t between_characters(std::string_view text) {
-  for (size_t i = text.size() - 1; i > 0 && text.size() - i <= 4; --i) {
-    if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return i;
+size_t character_size(char first) {
+  const auto byte = static_cast<unsigned char>(first);
+  return byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
+}
+
+// Without a last character of which only a part is there, unless that is all.
+std::string_view whole_characters(std::string_view text) {
+  for (size_t size = 1; size < 4 && size < text.size(); ++size) {
+    const size_t at = text.size() - size;
+    if (character_size(text[at]) > size) return text.substr(0, at);
+    if (static_cast<signed char>(text[at]) >= -0x40) break;  // where a character starts
   }
-  return text.size();
+  return text;
 }
 
 }  // namespace
@@ -110,6 +117,7 @@ void Gpt2Pieces::Walk::find() {
 // past it.
 size_t Gpt2Pieces::boundary(std::string_view text) const {
   constexpr size_t near = 4096;
+  text = whole_characters(text);
   for (size_t i = text.size(); i-- > 1 && text.size() - i < near;) {
     if (is_blank(text[i]) && ends_visibly(text.substr(0, i))) return i;
   }
@@ -119,7 +127,7 @@ size_t Gpt2Pieces::boundary(std::string_view text) const {
   for (Walk walk(*this, text); !(piece = walk.next()).empty(); last = piece) before = last;
   size_t cut = text.size() - last.size();
   if (before == "'" && last.size() <= 2) cut -= before.size();
-  return cut > 0 ? cut : between_characters(text);
+  return cut > 0 ? cut : text.size();
 }
 
 }  // namespace spool

@@ -44,7 +44,7 @@ class Gpt2Pieces {
 
   // Where a longer text that begins like this one may be cut so that both sides have the pieces
   // they have in the whole: at most text.size(), and above 0 for text that is not empty.  Only a
-  // piece that fills all of `text` is cut through, between two characters.
+  // piece that fills `text` is cut through, between two characters.
   size_t boundary(std::string_view text) const;
 
  private:

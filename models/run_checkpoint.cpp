@@ -46,13 +46,21 @@ void load_checkpoint(const std::filesystem::path& directory, Trainer& trainer) {
 nlohmann::json read_run(const std::filesystem::path& directory) {
   const std::string file = directory / "run.json";
   nlohmann::json run = read_json(file);
+  check_run(run, file);
+  return run;
+}
+
+void check_run(const nlohmann::json& run, const std::string& file) {
   check_file(
       run.is_object() && run.contains("format_version") && run["format_version"] == format_version,
       file, "field format_version must be ", format_version);
-  check_file(run.contains("step") && run["step"].is_number_unsigned(), file,
-             "field step must be there and a whole number");
+  constexpr uint64_t most_steps = uint64_t{1} << 31;
+  check_file(run.contains("step") && run["step"].is_number_unsigned() &&
+                 run["step"].get<uint64_t>() < most_steps,
+             file, "field step must be there and a whole number below ", most_steps);
+  check_file(run.contains("data_fingerprint") && run["data_fingerprint"].is_number_unsigned(), file,
+             "field data_fingerprint must be there and a whole number");
   check_file(run.contains("configuration"), file, "field configuration is missing");
-  return run;
 }
 
 }  // namespace spool

@@ -15,7 +15,9 @@ namespace spool {
 void save_checkpoint(const std::filesystem::path& directory, Trainer&, const nlohmann::json& run);
 void load_checkpoint(const std::filesystem::path& directory, Trainer&);
 
-// run.json, of which `step` and `configuration` are there.
+// run.json, checked.
 nlohmann::json read_run(const std::filesystem::path& directory);
+// Throws unless what resuming needs is there; `file` is for the sentences.
+void check_run(const nlohmann::json& run, const std::string& file);
 
 }  // namespace spool

@@ -1,86 +1,174 @@
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
+#include <iostream>
 #include <memory>
 
 #include "spool/models/generator.h"
 #include "spool/models/model_file.h"
 #include "spool/models/spool.h"
-#include "spool/models/tokenizer.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
 namespace {
 
-struct GenerateOptions {
-  std::string model, prompt, device = "cpu";
+struct Arguments {
+  std::string model, prompt, device = "cpu", dtype = "f32";
+  TokenizerChoice tokenizer = {};
   int64_t tokens = 200;
   SamplingOptions sampling = {};
   uint64_t seed = 1;
   int threads = 0;
+  bool interactive = false;
 };
 
-size_t foretold_peak(const Gpt2Config& config, Stream& like, int64_t longest) {
-  const Machine machine{.architecture = like.architecture()};
-  const Report report = rehearse(machine, [&](MetaStream& stream) {
-    Gpt2 model(config, DType::f32, stream);
-    Generator(model, stream).rehearse(longest);
-  });
-  return report.memory.peak;
+std::atomic<bool> interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// Ends the text that is being written, or, where a line is waited for, the waiting.
+void stop_at_interrupt() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = true; };
+  ::sigaction(SIGINT, &action, nullptr);
 }
 
-void generate(const GenerateOptions& o) {
-  check(o.tokens > 0 && o.tokens < (1 << 30), "--tokens must be between 1 and 2^30, not ",
-        o.tokens);
-  check(o.sampling.temperature >= 0, "--temperature must be 0 or more, not ",
-        o.sampling.temperature);
-  check(o.sampling.top_k >= 0, "--top-k must be 0 or more, not ", o.sampling.top_k);
-  const ModelFile file(o.model);
-  const Gpt2Config config = file.config();
-  const auto tokenizer = open_tokenizer(choose_tokenizer({}, file.directory()));
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
 
-  std::vector<int32_t> tokens;
-  const std::string prompt = o.prompt.empty() ? "\n" : o.prompt;
-  tokenizer->encode(prompt, tokens);
+void check_arguments(const Arguments& a) {
+  check(a.tokens > 0 && a.tokens < (1 << 30), "--tokens must be between 1 and 2^30, not ",
+        a.tokens);
+  check(a.sampling.temperature >= 0, "--temperature must be 0 or more, not ",
+        a.sampling.temperature);
+  check(a.sampling.top_k >= 0, "--top-k must be 0 or more, not ", a.sampling.top_k);
+  check(!gpt2_preset(a.model), "--model ", a.model,
+        " has no weights to write with; give the directory or the file of a model");
+}
 
-  const Device device = parse_device(o.device);
-  const auto probe = open_stream(device, Arena::granule, o.threads);
-  const int64_t longest = static_cast<int64_t>(tokens.size()) + o.tokens;
-  const auto stream = open_stream(device, foretold_peak(config, *probe, longest), o.threads);
-  Gpt2 model(config, DType::f32, *stream);
-  file.load(model);
+// A model, a text, and a tokenizer between them.
+class Writer {
+ public:
+  Writer(const Arguments& a, const ModelFile& file, const Tokenizer& tokenizer)
+      : arguments_(a), tokenizer_(tokenizer), random_(a.seed) {
+    const int64_t given = std::ssize(tokens_of(a.prompt));
+    const DType dtype = *parse_dtype(a.dtype);
+    const auto rehearsal = [&](Stream& stream) {
+      Gpt2 model(file.config(), dtype, stream);
+      Generator generator(model, stream);
+      a.interactive ? generator.rehearse() : generator.rehearse(given, a.tokens);
+    };
+    stream_ = open_stream_for(rehearsal, parse_device(a.device), a.threads);
+    model_.emplace(file.config(), dtype, *stream_);
+    file.load(*model_);
+    generator_.emplace(*model_, *stream_);
+    sampling_ = a.sampling;
+    sampling_.vocabulary = tokenizer.vocabulary();
+    sampling_.end_of_text = tokenizer.end_of_text();
+  }
 
-  std::fwrite(o.prompt.data(), 1, o.prompt.size(), stdout);
-  Random random(o.seed);
-  SamplingOptions sampling = o.sampling;
-  sampling.vocabulary = tokenizer->vocabulary();
-  Generator(model, *stream).extend(tokens, o.tokens, sampling, random, [&](int32_t token) {
-    const std::string text = tokenizer->decode({&token, 1});
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
-  });
-  std::fputc('\n', stdout);
+  void begin(const std::string& prompt) {
+    generator_->begin();
+    generator_->read(tokens_of(prompt));
+  }
+
+  // Goes on with the text, and prints what it writes.
+  void write() {
+    for (int64_t i = 0; i < arguments_.tokens && !interrupted; ++i) {
+      const int32_t token = generator_->next(sampling_, random_);
+      if (token == sampling_.end_of_text) break;
+      print(tokenizer_.decode({&token, 1}));
+    }
+    print("\n");
+  }
+
+ private:
+  // A text that begins with nothing begins as documents do.
+  std::vector<int32_t> tokens_of(const std::string& prompt) const {
+    std::vector<int32_t> tokens;
+    if (!prompt.empty()) {
+      tokenizer_.encode(prompt, tokens);
+    } else if (const auto end = tokenizer_.end_of_text()) {
+      tokens.push_back(*end);
+    } else {
+      tokenizer_.encode("\n", tokens);
+    }
+    return tokens;
+  }
+
+  const Arguments& arguments_;
+  const Tokenizer& tokenizer_;
+  SamplingOptions sampling_;
+  Random random_;
+  std::unique_ptr<Stream> stream_;
+  std::optional<Gpt2> model_;
+  std::optional<Generator> generator_;
+};
+
+// Every line begins a text, which an empty line continues.
+void converse(Writer& writer, const std::string& prompt) {
+  const bool terminal = ::isatty(STDIN_FILENO);
+  if (terminal) {
+    print("A line begins a text, an empty line goes on with it; Ctrl-C ends a text, Ctrl-D all.\n");
+  }
+  writer.begin(prompt);
+  if (!prompt.empty()) {
+    print(prompt);
+    writer.write();
+  }
+  for (std::string line;;) {
+    if (terminal) print("> ");
+    interrupted = false;
+    if (!std::getline(std::cin, line)) return print(terminal ? "\n" : "");
+    if (!line.empty()) writer.begin(line);
+    print(line);
+    writer.write();
+  }
+}
+
+int generate(const Arguments& a) {
+  check_arguments(a);
+  const ModelFile file(a.model);
+  const auto tokenizer = open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
+  check_file(file.config().vocabulary >= tokenizer->vocabulary(), file.name(), "a vocabulary of ",
+             file.config().vocabulary, " is smaller than the tokenizer's, ",
+             tokenizer->vocabulary());
+  Writer writer(a, file, *tokenizer);
+  stop_at_interrupt();
+  if (a.interactive) {
+    converse(writer, a.prompt);
+    return 0;
+  }
+  writer.begin(a.prompt);
+  print(a.prompt);
+  writer.write();
+  constexpr int stopped_by_a_signal = 130;
+  return interrupted ? stopped_by_a_signal : 0;
 }
 
 }  // namespace
 
 std::function<int()> add_generate(CLI::App& app) {
-  const auto options = std::make_shared<GenerateOptions>();
-  GenerateOptions& o = *options;
-  app.add_option("--model", o.model, "Directory of a run or of one of its checkpoints")->required();
-  app.add_option("--prompt", o.prompt, "Text to continue");
-  app.add_option("--tokens", o.tokens, "How many to write")->capture_default_str();
-  app.add_option("--temperature", o.sampling.temperature, "0: always the likeliest token")
+  const auto a = std::make_shared<Arguments>();
+  add_model_flag(app, a->model)->required();
+  app.add_option("--prompt", a->prompt, "Text to continue");
+  app.add_option("--tokens", a->tokens, "The most to write; the end of the text may come first")
       ->capture_default_str();
-  app.add_option("--top-k", o.sampling.top_k, "Draw among so many of the likeliest; 0: all")
+  app.add_flag("--interactive", a->interactive,
+               "Read prompts line by line; an empty line goes on with the text");
+  app.add_option("--temperature", a->sampling.temperature, "0: always the likeliest token")
       ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of the draws")->capture_default_str();
-  app.add_option("--device", o.device, "cpu")->capture_default_str();
-  app.add_option("--threads", o.threads, "Threads of the cpu; 0: one per core")
-      ->check(CLI::Range(0, 4096))
+  app.add_option("--top-k", a->sampling.top_k, "Draw among so many of the likeliest; 0: all")
       ->capture_default_str();
-  return [options] {
-    generate(*options);
-    return 0;
-  };
+  app.add_option("--seed", a->seed, "Of the draws")->capture_default_str();
+  add_tokenizer_flags(app, a->tokenizer);
+  add_dtype_flag(app, a->dtype, "f32 or bf16, to compute in")->capture_default_str();
+  add_device_flag(app, a->device);
+  add_threads_flag(app, a->threads);
+  return [a] { return generate(*a); };
 }
 
 }  // namespace spool

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spool/models/convert_elements.h"
+#include "spool/models/tensor_loader.h"
 #include "spool/runtime/check.h"
 
 namespace spool {
@@ -42,7 +43,7 @@ void save_transposed(TensorWriter& file, const StoredTensor& stored, const Tenso
   bands.for_each([&](size_t first, size_t rows) {
     const size_t piece = rows * element;
     read_bytes(t, first * bands.C * element, std::span(band).first(piece * bands.C));
-    transpose_elements(band.data(), {rows, bands.C}, element, pieces.data());
+    transpose_elements(band.data(), {rows, bands.C}, {0, bands.C}, element, pieces.data());
     for (size_t c = 0; c < bands.C; ++c) {
       file.write(stored, (c * bands.R + first) * element,
                  std::span(pieces).subspan(c * piece, piece));
@@ -56,44 +57,6 @@ void save_as_it_is(TensorWriter& file, const StoredTensor& stored, const Tensor&
     const auto bytes = std::span(buffer).first(std::min(buffer.size(), t.nbytes() - begin));
     read_bytes(t, begin, bytes);
     file.write(stored, begin, bytes);
-  }
-}
-
-void load_transposed(const TensorReader& file, const StoredTensor& stored, const Tensor& t) {
-  const size_t element = size_of(stored.spec.type), result = size_of(t.dtype());
-  const Bands bands(t.shape(), std::max(element, result));
-  Buffer pieces(bands.rows * bands.C * std::max(element, result)), band(pieces.size());
-  bands.for_each([&](size_t first, size_t rows) {
-    const size_t piece = rows * element;
-    for (size_t c = 0; c < bands.C; ++c) {
-      file.read(stored, (c * bands.R + first) * element,
-                std::span(pieces).subspan(c * piece, piece));
-    }
-    transpose_elements(pieces.data(), {bands.C, rows}, element, band.data());
-    if (loaded(stored.spec.type) != t.dtype()) {
-      convert_elements(std::span(band).first(piece * bands.C), stored.spec.type, t.dtype(),
-                       pieces.data());
-      band.swap(pieces);
-    }
-    write_bytes(t, first * bands.C * result, std::span(band).first(rows * bands.C * result));
-  });
-}
-
-void load_as_it_is(const TensorReader& file, const StoredTensor& stored, const Tensor& t) {
-  const size_t element = size_of(stored.spec.type), result = size_of(t.dtype());
-  const size_t numel = static_cast<size_t>(t.numel());
-  const size_t step = std::min(numel, buffer_bytes / std::max(element, result));
-  Buffer in(step * element), out(element == result ? 0 : step * result);
-  for (size_t begin = 0; begin < numel; begin += step) {
-    const size_t count = std::min(step, numel - begin);
-    const auto read = std::span(in).first(count * element);
-    file.read(stored, begin * element, read);
-    if (loaded(stored.spec.type) == t.dtype()) {
-      write_bytes(t, begin * result, read);
-    } else {
-      convert_elements(read, stored.spec.type, t.dtype(), out.data());
-      write_bytes(t, begin * result, std::span(out).first(count * result));
-    }
   }
 }
 
@@ -158,13 +121,12 @@ void save_tensors(const std::filesystem::path& path, std::span<const NamedTensor
 
 void load_tensors(const TensorReader& file, std::span<const NamedTensor> tensors,
                   const std::function<bool(std::string_view)>& ignored) {
-  std::vector<const StoredTensor*> stored;
-  for (const NamedTensor& named : tensors) stored.push_back(&find_fitting(file, named));
-  check_no_surplus(file, tensors, ignored);
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto load = tensors[i].transposed ? load_transposed : load_as_it_is;
-    load(file, *stored[i], tensors[i].tensor);
+  std::vector<TensorLoad> loads;
+  for (const NamedTensor& t : tensors) {
+    loads.push_back({.from = &find_fitting(file, t), .to = t.tensor, .transposed = t.transposed});
   }
+  check_no_surplus(file, tensors, ignored);
+  load_in_bands(file, loads);
 }
 
 }  // namespace spool

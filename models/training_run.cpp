@@ -63,9 +63,9 @@ TrainingRun::TrainingRun(RunOptions options)
   options_.training.validate();
   open_data();
   if (options_.resume) {
-    check_file(stored.value("data_fingerprint", uint64_t{0}) == data_fingerprint_,
-               *checkpoint_ / "run.json", "the run was trained on other data than ",
-               data_.training->name(), "; give it the same, or start a run of its own");
+    check_file(stored["data_fingerprint"] == data_fingerprint_, *checkpoint_ / "run.json",
+               "the run was trained on other data than ", data_.training->name(),
+               "; give it the same, or start a run of its own");
     first_step_ = last_saved_ = stored["step"].get<int64_t>();
   }
   foretell();

@@ -1,0 +1,129 @@
+// What bringing files in costs, with the files in the page cache.
+//
+//   read/124m      all bytes of a GPT-2 124M in f32 into fresh memory
+//   load/<form>    the same model into a stream's memory: reading, turning what is stored the other
+//                  way round, converting; `of_reading` is its time against read/124m in this run
+//   encode/gpt2    text to GPT-2's tokens on one thread, for merges in $SPOOL_MERGES and text in
+//                  $SPOOL_TEXT; bytes_per_second is of the text
+//   startup/gpt2   reading the merges
+
+#include <benchmark/benchmark.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "spool/models/gpt2_tokenizer.h"
+#include "spool/models/llmc_model.h"
+#include "spool/models/model_file.h"
+#include "spool/runtime/cpu/stream.h"
+
+namespace spool {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t model_memory = size_t{600} << 20;
+
+// A 124M of random weights in every form, for as long as the program runs.
+class Files {
+ public:
+  Files() {
+    std::string name = (fs::temp_directory_path() / "spool-XXXXXX").string();
+    check_file(::mkdtemp(name.data()) != nullptr, name, "cannot be made");
+    directory_ = name;
+    CpuStream stream(model_memory, 0);
+    Gpt2 model(Gpt2Config{}, DType::f32, stream);
+    model.initialise(/*seed=*/1);
+    save_model(directory_, model);
+    LlmcModelWriter writer(llmc(), model.config(), DType::f32);
+    save_tensors(writer, stored_parameters(model, {.conv1d = false}));
+  }
+  ~Files() { fs::remove_all(directory_); }
+  Files(const Files&) = delete;
+  Files& operator=(const Files&) = delete;
+
+  const fs::path& directory() const { return directory_; }
+  fs::path weights() const { return directory_ / "model.safetensors"; }
+  fs::path llmc() const { return directory_ / "model.bin"; }
+
+ private:
+  fs::path directory_;
+};
+
+double reading_seconds = 0;
+
+void read_file(benchmark::State& state, const fs::path& path) {
+  const auto start = std::chrono::steady_clock::now();
+  for (auto _ : state) {
+    const File file = File::open(path);
+    const auto bytes = std::make_unique_for_overwrite<std::byte[]>(file.size());
+    file.read(0, {bytes.get(), file.size()});
+    benchmark::DoNotOptimize(bytes[0]);
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  reading_seconds = took.count() / static_cast<double>(state.iterations());
+}
+
+void load_file(benchmark::State& state, const fs::path& path, DType dtype) {
+  double seconds = 0;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    CpuStream stream(model_memory, 0);
+    const ModelFile file(path);
+    Gpt2 model(file.config(), dtype, stream);
+    file.load(model);
+    stream.synchronize();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    seconds += took.count();
+    state.SetIterationTime(took.count());
+  }
+  state.counters["of_reading"] =
+      seconds / static_cast<double>(state.iterations()) / reading_seconds;
+}
+
+void encode(benchmark::State& state, const fs::path& merges, const fs::path& file) {
+  const auto tokenizer = read_gpt2_tokenizer(merges);
+  const std::string text = read_text_file(file, UINT32_MAX);
+  std::vector<int32_t> tokens;
+  for (auto _ : state) {
+    tokens.clear();
+    tokenizer->encode(text, tokens);
+  }
+  state.SetBytesProcessed(static_cast<int64_t>(text.size()) * state.iterations());
+}
+
+void start_up(benchmark::State& state, const fs::path& merges) {
+  for (auto _ : state) benchmark::DoNotOptimize(read_gpt2_tokenizer(merges));
+}
+
+void register_all(const Files& files) {
+  constexpr int repetitions = 5;
+  const auto add = [](const char* name, auto work) {
+    return benchmark::RegisterBenchmark(name, work)->Unit(benchmark::kMillisecond);
+  };
+  add("read/124m", [&](auto& s) { read_file(s, files.weights()); })->Iterations(repetitions);
+  const auto load = [&](const char* name, const fs::path& path, DType dtype) {
+    add(name, [=](benchmark::State& s) { load_file(s, path, dtype); })
+        ->Iterations(repetitions)
+        ->UseManualTime();
+  };
+  load("load/safetensors", files.directory(), DType::f32);
+  load("load/safetensors_to_bf16", files.directory(), DType::bf16);
+  load("load/llmc", files.llmc(), DType::f32);
+  const char *merges = ::getenv("SPOOL_MERGES"), *text = ::getenv("SPOOL_TEXT");
+  if (!merges || !text) return;
+  const fs::path merges_path = merges, text_path = text;
+  add("startup/gpt2", [=](auto& s) { start_up(s, merges_path); });
+  add("encode/gpt2", [=](auto& s) { encode(s, merges_path, text_path); });
+}
+
+}  // namespace
+}  // namespace spool
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  const spool::Files files;
+  spool::register_all(files);
+  benchmark::RunSpecifiedBenchmarks();
+}

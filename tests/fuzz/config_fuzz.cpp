@@ -1,0 +1,12 @@
+#include <nlohmann/json.hpp>
+#include "fuzz.h"
+
+#include "spool/models/gpt2.h"
+#include "spool/models/json.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace spool;
+  const auto path = fuzz::file_with({data, size});
+  fuzz::read([&] { gpt2_config(read_json(path), path); });
+  return 0;
+}

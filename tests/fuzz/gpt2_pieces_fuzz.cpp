@@ -1,0 +1,31 @@
+#include <cstdlib>
+#include <string>
+
+#include "fuzz.h"
+#include "spool/models/gpt2_pieces.h"
+
+// The pieces of a text are the text, and those of its two parts are its own.
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace spool;
+  static const Gpt2Pieces pieces;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  if (text.empty()) return 0;
+  const size_t window = size / 2 + 1,
+               cut = pieces.boundary(std::string_view(text).substr(0, window));
+  if (cut == 0 || cut > window) std::abort();
+  std::string all;
+  bool through = true;  // whether the cut goes through a piece
+  Gpt2Pieces::Walk walk(pieces, text);
+  for (std::string_view piece; !(piece = walk.next()).empty();) {
+    through = through && all.size() != cut;
+    all += piece;
+  }
+  through = through && all.size() != cut;
+  if (all != text) std::abort();
+  // Only a piece that fills the window is cut through, but for a blank at its end and a part of a
+  // character after that.
+  constexpr size_t rest = 6;
+  Gpt2Pieces::Walk again(pieces, text);
+  if (through && again.next().size() + rest < window) std::abort();
+  return 0;
+}

@@ -1,0 +1,12 @@
+#include "fuzz.h"
+#include "spool/models/multiple_choice.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace spool;
+  const auto path = fuzz::file_with({data, size});
+  fuzz::read([&] {
+    constexpr int64_t vocabulary = 50257;
+    longest_row(read_questions(path, vocabulary));
+  });
+  return 0;
+}

@@ -1,0 +1,17 @@
+#include "fuzz.h"
+#include "spool/models/json.h"
+#include "spool/models/run_checkpoint.h"
+#include "spool/models/run_options.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace spool;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  fuzz::read([&] {
+    const nlohmann::json run = parse_json(text, "run.json");
+    check_run(run, "run.json");
+    RunOptions options{.training = training_preset("gpt2-tiny")};
+    adopt(options, run["configuration"], "run.json");
+    options.training.validate();
+  });
+  return 0;
+}
