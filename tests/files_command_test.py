@@ -1,0 +1,331 @@
+"""The program as a user runs it, on files from elsewhere: tokens, models, evaluation, fine-tuning.
+
+files_command_test.py PROGRAM [CASE...]
+"""
+
+import json
+import math
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+from commands import PROGRAM, PROSE, Folder, main, spool
+
+# Each line joins two tokens; \u0120 spells a blank.
+MERGES = "#version: 0.2\nt h\nth e\n\u0120 t\ni n\n\u0120 a\n\u0120t h\ne x\nex t\n"
+VOCABULARY = 256 + 8 + 1
+TINY = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
+
+
+class Files(Folder):
+    def setUp(self):
+        super().setUp()
+        self.merges = self.folder / "merges.txt"
+        self.merges.write_text(MERGES)
+
+    def done(self, *words, **more):
+        status, printed, errors = spool(*words, **more)
+        self.assertEqual(status, 0, errors)
+        return printed
+
+    def tokenize(self, *words):
+        return self.done("tokenize", "--merges", self.merges, *words)
+
+    def trained(self, *words, data=None, steps=3):
+        """A run with GPT-2's tokenizer; its checkpoint."""
+        fixed = ["--merges", self.merges, "--data", data or self.text, "--out", self.out]
+        self.done("train", *TINY, *fixed, "--steps", steps, *words)
+        return self.out / "latest"
+
+
+class Tokenize(Files):
+    def test_there_and_back(self):
+        noise = self.folder / "noise"
+        noise.write_bytes(bytes(range(256)) * 40 + b"the text \xff\xfe <|endoftext|>")
+        for text in [self.text, noise]:
+            for words in [[], ["--tokenizer", "bytes"], ["--merges", self.merges]]:
+                tokens, back = self.folder / "t.bin", self.folder / "back"
+                self.done("tokenize", text, "--out", tokens, *words)
+                self.done("tokenize", "--decode", tokens, "--out", back, *words)
+                self.assertEqual(back.read_bytes(), text.read_bytes())
+                shown = subprocess.run(
+                    [PROGRAM, "tokenize", "--decode", tokens, *words], capture_output=True
+                )
+                self.assertEqual(shown.stdout, text.read_bytes())
+
+    def test_threads_and_shards(self):
+        long = self.folder / "long"
+        long.write_text(PROSE * 300)
+        all_bytes = []
+        for threads in [1, 3]:
+            out = self.folder / f"{threads}.bin"
+            self.tokenize(long, "--out", out, "--threads", threads)
+            all_bytes.append(out.read_bytes())
+        self.assertEqual(all_bytes[0], all_bytes[1])
+        self.assertEqual(struct.unpack("<2i", all_bytes[0][:8]), (20240520, 1))
+        printed = self.tokenize(
+            long, self.text, "--out", self.folder / "s.bin", "--shard-tokens", 1000000, "--separate"
+        )
+        self.assertIn("s_000000.bin", printed)
+        shards = sorted(self.folder.glob("s_*.bin"))
+        self.assertGreater(len(shards), 1)
+        text = self.tokenize("--decode", *shards)
+        self.assertEqual(text, f"<|endoftext|>{PROSE * 300}<|endoftext|>{PROSE}")
+
+    def test_bad_input(self):
+        out = self.folder / "t.bin"
+        empty = self.folder / "empty"
+        empty.touch()
+        for words, parts in [
+            ([self.text], ["--out"]),
+            ([self.text, "--out", self.folder / "t.txt"], [".bin"]),
+            ([self.folder / "none", "--out", out], ["none", "no such file"]),
+            ([empty, "--out", out], ["empty"]),
+            ([self.text, "--out", self.folder / "no" / "t.bin"], ["no"]),
+            ([self.text, "--out", out, "--tokenizer", "gpt2"], ["--merges"]),
+            ([self.text, "--out", out, "--tokenizer", "words"], ["bytes and gpt2"]),
+            ([self.text, "--out", out, "--merges", self.text], ["text.txt", "line 1"]),
+            ([self.text, "--out", out, "--separate"], ["--separate"]),
+            ([self.text, "--out", out, "--shard-tokens", -1], ["--shard-tokens"]),
+            (["--decode", self.text], ["text.txt", "header"]),
+        ]:
+            self.refused(spool("tokenize", *words), 1, *parts)
+            self.assertFalse(out.exists())
+        self.tokenize(self.text, "--out", out)
+        whole = out.read_bytes()
+        self.refused(spool("tokenize", out, "--out", out), 1, "read and written at once")
+        self.assertEqual(out.read_bytes(), whole)
+        self.refused(spool("tokenize", "--decode", out), 1, "vocabulary")  # as bytes
+        self.refused(spool("tokenize", "--out", out), 2, "IN")
+
+
+class Train(Files):
+    def losses(self, log):
+        return [e["loss"] for e in self.log(log) if "loss" in e]
+
+    def test_text_and_its_shards_are_the_same_data(self):
+        shard = self.folder / "t.bin"
+        self.tokenize(self.text, "--out", shard)
+        logs = []
+        for i, data in enumerate([self.text, shard]):
+            logs.append(self.folder / f"{i}.log")
+            words = ["--merges", self.merges, "--data", data, "--out", self.folder / str(i)]
+            self.done("train", *TINY, *words, "--steps", 5, "--log", logs[i])
+        self.assertEqual(self.losses(logs[0]), self.losses(logs[1]))
+
+    def test_a_checkpoint_has_its_tokenizer(self):
+        checkpoint = self.trained()
+        self.assertEqual((checkpoint / "merges.txt").read_text(), MERGES)
+        vocabulary = json.loads((checkpoint / "vocab.json").read_text())
+        self.assertEqual(len(vocabulary), VOCABULARY)
+        self.assertEqual(vocabulary["the"], 257)
+        self.assertEqual(json.loads((checkpoint / "config.json").read_text())["vocab_size"], VOCABULARY)
+        self.merges.unlink()  # no more needed
+        self.done("train", "--out", self.out, "--resume")
+        self.assertTrue(self.done("generate", "--model", self.out, "--prompt", "the ").startswith("the "))
+
+    def test_shards_resume_bit_for_bit(self):
+        for i in range(3):
+            (self.folder / f"part{i}").write_text(PROSE[i * 4000 : (i + 1) * 4000])
+            self.tokenize(self.folder / f"part{i}", "--out", self.folder / f"s{i}.bin")
+        words = ["--data", self.folder / "s*.bin", "--merges", self.merges, "--checkpoint-every", 5]
+        run = [*TINY, *words, "--steps", 200]
+        whole, killed = self.folder / "whole.log", self.folder / "killed.log"
+        self.done("train", *run, "--out", self.folder / "whole", "--log", whole)
+        begin = [PROGRAM, "train", *map(str, run), "--out", str(self.out), "--log", str(killed)]
+        process = subprocess.Popen(begin, stdout=subprocess.PIPE, text=True)
+        while not (self.out / "latest").exists() and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        self.done("train", "--resume", "--out", self.out, "--log", killed)
+        self.assertEqual(self.losses(killed), self.losses(whole))
+
+    def test_a_token_beyond_the_vocabulary_is_found_before_the_first_step(self):
+        shard = self.folder / "t.bin"
+        self.tokenize(self.text, "--out", shard)
+        bad = bytearray(shard.read_bytes())
+        bad[-200:-198] = struct.pack("<H", VOCABULARY)
+        shard.write_bytes(bad)
+        result = spool("train", *TINY, "--merges", self.merges, "--data", shard, "--out", self.out)
+        self.refused(result, 1, "t.bin", f"is {VOCABULARY}", "vocabulary")
+        self.assertFalse(self.out.exists())
+
+    def test_bad_input(self):
+        checkpoint = self.trained()
+        other = self.folder / "other"
+        shard = self.folder / "t.bin"
+        self.tokenize(self.text, "--out", shard)
+        for words, parts in [
+            (["--data", self.text, shard], ["only one kind"]),
+            (["--model", checkpoint, "--layers", 3], ["--layers", "fixed"]),
+            (["--model", checkpoint, "--seq", 33], ["--seq"]),
+            (["--model", checkpoint, "--tokenizer", "words"], ["bytes and gpt2"]),
+            (["--model", self.text], ["text.txt"]),
+            (["--model", self.folder], ["model.safetensors"]),
+            (["--vocab", 256, "--merges", self.merges], ["--vocab", str(VOCABULARY)]),
+            (["--data", self.folder / "none*.bin"], ["none*.bin"]),
+        ]:
+            data = [] if "--data" in words else ["--data", self.text]
+            shape = [] if "--model" in words else TINY
+            result = spool("train", *shape, *words, *data, "--out", other, "--steps", 1)
+            self.refused(result, 1, *parts)
+            self.assertFalse(other.exists(), words)
+
+
+class Models(Files):
+    def test_fine_tuning(self):
+        checkpoint = self.trained(steps=30)
+        before = json.loads(self.done("eval", "--model", self.out, "--data", self.text, "--json"))
+        tuned = self.folder / "tuned"
+        words = ["--model", checkpoint, "--data", self.text, "--steps", 30, "--lr", 0.003]
+        printed = self.done("train", *words, "--out", tuned, "--dtype", "bf16")
+        self.assertIn(f"beginning with the weights of {checkpoint}", printed)
+        after = json.loads(self.done("eval", "--model", tuned, "--data", self.text, "--json"))
+        self.assertLess(after["loss"], before["loss"])
+        self.assertEqual(after["tokens"], before["tokens"])
+        self.done("train", "--resume", "--out", tuned)
+
+    def test_the_first_loss_of_fine_tuning_is_that_of_the_weights(self):
+        checkpoint = self.trained(steps=20)
+        log = self.folder / "log"
+        words = ["--data", self.text, "--val-data", self.text, "--lr", 1e-12, "--warmup", 0]
+        self.done("train", "--model", checkpoint, *words, "--out", self.folder / "o", "--steps", 1,
+                  "--log", log)  # fmt: skip
+        measured = json.loads(self.done("eval", "--model", checkpoint, "--data", self.text, "--json"))
+        self.assertAlmostEqual(self.log(log)[-1]["val_loss"], measured["loss"], places=4)
+
+    def test_conversion_keeps_the_loss(self):
+        checkpoint = self.trained()
+        losses = {}
+        for form, words in {
+            "a.bin": [checkpoint],
+            "b": [self.folder / "a.bin"],
+            "c": [checkpoint / "model.safetensors"],
+            "d.bin": [checkpoint, "--dtype", "bf16"],
+        }.items():
+            out = self.folder / form
+            self.assertIn("parameters", self.done("convert", *words[:1], out, *words[1:]))
+            shown = self.done("eval", "--model", out, "--data", self.text, "--json",
+                              "--merges", self.merges)  # fmt: skip
+            losses[form] = json.loads(shown)["loss"]
+        self.assertEqual(losses["a.bin"], losses["b"])
+        self.assertEqual(losses["a.bin"], losses["c"])
+        self.assertAlmostEqual(losses["a.bin"], losses["d.bin"], places=2)
+        self.assertNotEqual(losses["a.bin"], losses["d.bin"])
+        self.assertTrue((self.folder / "c" / "merges.txt").exists())
+        self.refused(spool("convert", checkpoint, self.folder / "b"), 1, "is there already")
+        self.refused(spool("convert", self.text, self.folder / "x"), 1, "text.txt")
+        self.refused(spool("convert", checkpoint), 2, "OUT")
+
+    def test_eval(self):
+        checkpoint = self.trained()
+        words = ["eval", "--model", checkpoint, "--data", self.text]
+        result = json.loads(self.done(*words, "--json"))
+        self.assertEqual(set(result), {"loss", "perplexity", "tokens"})
+        self.assertAlmostEqual(result["perplexity"], math.exp(result["loss"]), places=3)
+        self.assertRegex(self.done(*words, "--json"), r'"loss":\d\.\d{7},')
+        shown = self.done(*words)
+        self.assertIn(f"loss {result['loss']:.7f}", shown)
+        self.assertIn(f"{result['tokens']} tokens", shown)
+        for more in [["--batch", 1], ["--batch", 7], ["--threads", 1], ["--dtype", "bf16"]]:
+            other = json.loads(self.done(*words, "--json", *more))
+            self.assertAlmostEqual(other["loss"], result["loss"], places=2 if "bf16" in more else 5)
+        shard = self.folder / "t.bin"
+        self.tokenize(self.text, "--out", shard)
+        self.assertEqual(json.loads(self.done("eval", "--model", checkpoint, "--data", shard, "--json")), result)
+        for words, parts in [
+            (["--model", "gpt2-124m", "--data", shard], ["no weights"]),
+            (["--model", checkpoint, "--data", shard, "--seq", 33], ["--seq"]),
+            (["--model", checkpoint, "--data", self.folder / "none"], ["none"]),
+            (["--model", checkpoint, "--data", shard, self.text], ["only one kind"]),
+        ]:
+            self.refused(spool("eval", *words), 1, *parts)
+
+    def test_multiple_choice(self):
+        checkpoint = self.trained(steps=40)
+
+        def questions(answers):
+            """Asks, again and again, how a line of the prose goes on."""
+            all_words = []
+            for index, answer in enumerate(answers):
+                choices = [[84 - 33] * 3, [64, 65, 66, 67]]
+                words = [65535, 0, index, answer, 2, 2, 84 - 33, 85 - 33]
+                for choice in choices:
+                    words += [len(choice), *choice]
+                words[1] = 2 * len(words)
+                all_words += words
+            header = struct.pack("<256i", 20240522, 1, len(answers), 100, *[0] * 252)
+            path = self.folder / "questions.bin"
+            path.write_bytes(header + struct.pack(f"<{len(all_words)}H", *all_words))
+            return path
+
+        words = ["eval", "--model", checkpoint, "--json", "--data"]
+        parts = []
+        for answer in [0, 1]:
+            result = json.loads(self.done(*words, questions([answer] * 5)))
+            self.assertEqual(result["questions"], 5)
+            parts.append(result["accuracy"])
+        self.assertEqual(sorted(parts), [0, 1])
+        mixed = json.loads(self.done(*words, questions([0, 0, 0, 1]), "--batch", 3))
+        self.assertIn(mixed["accuracy"], [0.25, 0.75])
+        self.refused(spool(*words, questions([2])), 1, "question 0", "right one")
+        self.refused(spool(*words, questions([0]), "--seq", 3), 1, "beyond the 3")
+        self.refused(spool(*words, questions([0]), self.text), 1, "alone")
+
+
+class Generate(Files):
+    def test_stops_at_the_end_of_text(self):
+        # Nothing but documents of one word: after a word the text ends.
+        documents = []
+        for i in range(60):
+            documents.append(self.folder / f"d{i}")
+            documents[-1].write_text("the text" if i % 2 else "thin ext")
+        shard = self.folder / "t.bin"
+        self.tokenize(*documents, "--out", shard, "--separate")
+        self.trained("--lr", 0.01, data=shard, steps=150)
+        words = ["generate", "--model", self.out, "--temperature", 0]
+        self.assertEqual(self.done(*words, "--prompt", "the"), "the text\n")
+        self.assertRegex(self.done(*words, "--tokens", 50), r"^(the text|thin ext)\n$")
+
+    def test_interactive(self):
+        self.trained()
+        words = ["generate", "--model", self.out, "--interactive", "--tokens", 5, "--temperature", 0]
+        printed = self.done(*words, input=b"the \n\na t\nthe \n")
+        self.assertEqual(printed.count("the "), 2)
+        alone = self.done(*words[:3], "--tokens", 10, "--temperature", 0, "--prompt", "the ")
+        # A line and an empty one are a text of twice as many tokens.
+        self.assertTrue(printed.replace("\n", "").startswith(alone.rstrip("\n").replace("\n", "")))
+
+    def test_interrupt(self):
+        self.trained()
+        words = [PROGRAM, "generate", "--model", self.out, "--tokens", "100000000"]
+        process = subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE)
+        process.stdout.read(100)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130)
+
+    def test_bad_input(self):
+        checkpoint = self.trained()
+        for words, parts in [
+            (["--model", "gpt2-124m"], ["no weights"]),
+            (["--model", checkpoint, "--tokens", 0], ["--tokens"]),
+            (["--model", checkpoint, "--temperature", -1], ["--temperature"]),
+            (["--model", checkpoint, "--top-k", -1], ["--top-k"]),
+            (["--model", self.folder / "none"], ["none"]),
+        ]:
+            self.refused(spool("generate", *words), 1, *parts)
+        bare = self.folder / "bare"
+        bare.mkdir()
+        for name in ["model.safetensors", "config.json"]:
+            shutil.copy(checkpoint / name, bare)
+        self.refused(spool("generate", "--model", bare), 1, "--merges")
+        self.done("generate", "--model", bare, "--merges", self.merges)
+        self.done("generate", "--model", bare, "--tokenizer", "bytes")
+
+
+if __name__ == "__main__":
+    main()
