@@ -1,0 +1,115 @@
+#pragma once
+
+// Products of a few rows with rows that come from memory, each read once:
+//   out[m,r] = sum_k a[m,k] b[r,k]
+// The terms of a sum run side by side in the lanes of a vector, in an order that K alone decides.
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "spool/kernels/cpu/scalar.h"
+#include "spool/kernels/cpu/vector.h"
+
+namespace spool::cpu {
+
+// As many T as fill a vector, in vectors of what T is computed in.
+template <class T>
+struct Chunk {
+  using S = accumulator_t<T>;
+  using V = typename Vector<S>::type;
+  static constexpr int64_t size = vector_bytes / static_cast<int64_t>(sizeof(T));
+  static constexpr int64_t parts = size / Vector<S>::lanes;
+  V part[parts];
+
+  static Chunk load(const T* from) {
+    Chunk c;
+    std::memcpy(&c.part, from, sizeof c.part);
+    return c;
+  }
+  // Zero after the first `count`.
+  static Chunk load(const T* from, int64_t count) {
+    T padded[size] = {};
+    std::copy_n(from, count, padded);
+    return load(padded);
+  }
+  // Element i of what was loaded.
+  S at(int64_t i) const { return part[i % parts][i / parts]; }
+};
+
+// Those of even places, then those of odd ones: so each takes one instruction.
+template <>
+inline Chunk<bf16> Chunk<bf16>::load(const bf16* from) {
+  static_assert(std::endian::native == std::endian::little);
+  Vector<uint32_t>::type pairs;
+  std::memcpy(&pairs, from, sizeof pairs);
+  return {{reinterpret_cast<V>(pairs << 16), reinterpret_cast<V>(pairs & 0xffff0000u)}};
+}
+
+// The sums over the lanes of `count` vectors, a power of two: of vector i in every lane j with
+// j % count = i.
+template <class S, size_t count, size_t step = 1>
+typename Vector<S>::type sum_lanes(typename Vector<S>::type* all) {
+  static_assert(count <= Vector<S>::lanes);
+  if constexpr (step == Vector<S>::lanes) {
+    return all[0];
+  } else {
+    constexpr size_t half = count > 1 ? count / 2 : 1;
+    for (size_t i = 0; i < half; ++i) {
+      typename Vector<S>::type a = all[i * count / half], b = all[(i + 1) * count / half - 1];
+      trade<S, step>(a, b);
+      all[i] = a + b;
+    }
+    return sum_lanes<S, half, 2 * step>(all);
+  }
+}
+
+// Sums over k of one row of b, lanes still apart, for `few` rows of a.  One chunk after the other,
+// so that memory is read in order, but several at a time, or the latency of a sum would set the
+// pace.
+template <class T, int few>
+[[gnu::always_inline]] inline void multiply_row(const T* a, int64_t a_row, const T* b, int64_t K,
+                                                typename Chunk<T>::V (&sums)[few]) {
+  using C = Chunk<T>;
+  constexpr int side = static_cast<int>(4 / C::parts);
+  typename C::V partial[side][C::parts][few] = {};
+  const auto add = [&](int s, int64_t k, auto... count) {
+    const C right = C::load(b + k, count...);
+    for (int m = 0; m < few; ++m) {
+      const C left = C::load(a + m * a_row + k, count...);
+      for (int64_t i = 0; i < C::parts; ++i) partial[s][i][m] += left.part[i] * right.part[i];
+    }
+  };
+  int64_t k = 0;
+  for (; k + side * C::size <= K; k += side * C::size) {
+    for (int s = 0; s < side; ++s) add(s, k + s * C::size);
+  }
+  for (; k + C::size <= K; k += C::size) add(0, k);
+  if (k < K) add(0, k, K - k);
+  for (int m = 0; m < few; ++m) {
+    sums[m] = typename C::V{};
+    for (const auto& one : partial) {
+      for (const auto& part : one) sums[m] += part[m];
+    }
+  }
+}
+
+// `rows` rows of b, a power of two.  out(m, r, sum) takes each sum.
+template <class T, int few, int rows, class Out>
+[[gnu::always_inline]] inline void multiply_rows(const T* a, int64_t a_row, const T* b,
+                                                 int64_t b_row, int64_t K, Out&& out) {
+  using S = accumulator_t<T>;
+  using V = typename Vector<S>::type;
+  V sums[few][rows];
+  for (int r = 0; r < rows; ++r) {
+    V one[few];
+    multiply_row<T, few>(a, a_row, b + r * b_row, K, one);
+    for (int m = 0; m < few; ++m) sums[m][r] = one[m];
+  }
+  for (int m = 0; m < few; ++m) {
+    const V total = sum_lanes<S, rows>(sums[m]);
+    for (int r = 0; r < rows; ++r) out(m, r, total[r]);
+  }
+}
+
+}  // namespace spool::cpu
