@@ -35,12 +35,13 @@ struct AttentionExtents {
   int64_t value(int64_t h) const { return H + Hkv + h; }
 };
 
-// One head of one sequence, within a tensor (B, T, heads D).
+// One head of one sequence, within a tensor (B, T, heads D) or anywhere else.
 template <class T>
 struct HeadRows {
   T* data = nullptr;
   int64_t row = 0;
 
+  HeadRows(T* rows, int64_t D) : data(rows), row(D) {}
   HeadRows(const View& t, int64_t b, int64_t head, int64_t D)
       : data(t.as<T>() + b * t.shape()[1] * t.shape().row() + head * D), row(t.shape().row()) {}
   T* at(int64_t t) const { return data + t * row; }

@@ -24,12 +24,16 @@ void multiply_piece(const Matmul& k, int64_t begin, int64_t end, const Out& out)
   const int64_t K = k.K(), N = k.N();
   const T *a = k.a.as<T>(), *b = k.b.as<T>(), *bias = k.bias.as<T>();
   int64_t n = begin;
-  const auto put = [&](int m, int r, S sum) {
-    out.put(m * N + n + r, sum + (bias ? static_cast<S>(bias[n + r]) : 0));
+  const auto put = [&](int64_t count) {
+    return [&, count](int m, const typename Vector<S>::type& sums) {
+      for (int64_t r = 0; r < count; ++r) {
+        out.put(m * N + n + r, sums[r] + (bias ? static_cast<S>(bias[n + r]) : 0));
+      }
+    };
   };
   constexpr int rows = together<T>;
-  for (; n + rows <= end; n += rows) multiply_rows<T, few, rows>(a, K, b + n * K, K, K, put);
-  for (; n < end; ++n) multiply_rows<T, few, 1>(a, K, b + n * K, K, K, put);
+  for (; n + rows <= end; n += rows) multiply_rows<T, few, rows>(a, K, b + n * K, K, K, put(rows));
+  for (; n < end; ++n) multiply_rows<T, few, 1>(a, K, b + n * K, K, K, put(1));
 }
 
 // Calls f with M as a constant.

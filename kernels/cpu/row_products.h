@@ -94,7 +94,8 @@ template <class T, int few>
   }
 }
 
-// `rows` rows of b, a power of two.  out(m, r, sum) takes each sum.
+// `rows` rows of b, a power of two.  out(m, sums) takes a vector, the first `rows` lanes of which
+// are those of row m.
 template <class T, int few, int rows, class Out>
 [[gnu::always_inline]] inline void multiply_rows(const T* a, int64_t a_row, const T* b,
                                                  int64_t b_row, int64_t K, Out&& out) {
@@ -106,10 +107,40 @@ template <class T, int few, int rows, class Out>
     multiply_row<T, few>(a, a_row, b + r * b_row, K, one);
     for (int m = 0; m < few; ++m) sums[m][r] = one[m];
   }
-  for (int m = 0; m < few; ++m) {
-    const V total = sum_lanes<S, rows>(sums[m]);
-    for (int r = 0; r < rows; ++r) out(m, r, total[r]);
+  for (int m = 0; m < few; ++m) out(m, sum_lanes<S, rows>(sums[m]));
+}
+
+// out[d] = sum_r factor[r] b[r,d] for the columns [d, d + chunks * size) of `rows` rows of b, which
+// are read one after the other; out(i, sum) takes that of column d + i.
+template <class T, int chunks, class Out, class... Count>
+[[gnu::always_inline]] inline void add_columns(const accumulator_t<T>* factor, const T* b,
+                                               int64_t b_row, int64_t rows, Out&& out,
+                                               Count... count) {
+  using C = Chunk<T>;
+  C sums[chunks] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int c = 0; c < chunks; ++c) {
+      const C right = C::load(b + r * b_row + c * C::size, count...);
+      for (int64_t i = 0; i < C::parts; ++i) sums[c].part[i] += factor[r] * right.part[i];
+    }
   }
+  const int64_t columns = std::min({chunks * C::size, int64_t{count}...});
+  for (int64_t i = 0; i < columns; ++i) out(i, sums[i / C::size].at(i % C::size));
+}
+
+// All D columns.
+template <class T, class Out>
+void add_rows(const accumulator_t<T>* factor, const T* b, int64_t b_row, int64_t rows, int64_t D,
+              const Out& out) {
+  using C = Chunk<T>;
+  constexpr int side = static_cast<int>(4 / C::parts);
+  int64_t d = 0;
+  const auto put = [&](int64_t i, accumulator_t<T> sum) { out(d + i, sum); };
+  for (; d + side * C::size <= D; d += side * C::size) {
+    add_columns<T, side>(factor, b + d, b_row, rows, put);
+  }
+  for (; d + C::size <= D; d += C::size) add_columns<T, 1>(factor, b + d, b_row, rows, put);
+  if (d < D) add_columns<T, 1>(factor, b + d, b_row, rows, put, D - d);
 }
 
 }  // namespace spool::cpu
