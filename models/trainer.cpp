@@ -162,7 +162,7 @@ void Trainer::evaluate(int64_t count, const Rows& rows) {
 double Trainer::loss_sum() const { return read<double>(loss_sum_).front(); }
 
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
-                         const Machine& machine, int64_t longest_text) {
+                         const Machine& machine, const SampleLength& sample) {
   // Micro-batches from the second on are alike.
   constexpr int64_t enough = 3;
   double seconds[2] = {};
@@ -177,7 +177,9 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
       trainer.step(0, no_rows);
       seconds[fewer] = stream.now() - start;
       trainer.evaluate(some.batch, no_rows);
-      if (longest_text > 0) Generator(trainer.model(), stream).rehearse(longest_text);
+      if (sample.drawn > 0) {
+        Generator(trainer.model(), stream).rehearse(sample.prompt, sample.drawn);
+      }
     });
   }
   const auto more = static_cast<double>(std::max<int64_t>(config.accumulate - enough, 0));

@@ -21,7 +21,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t batches_in_between = 20;  // of an evaluation while the run goes on
-constexpr int64_t sample_length = 300;      // tokens
+constexpr std::string_view sample_prompt = "\n";
+constexpr int64_t sample_length = 300;  // tokens
 
 // FNV-1a over the tokens, or, where there are very many, over every so many-th block of them, and
 // how many there are: tells other data apart.
@@ -107,7 +108,7 @@ void TrainingRun::foretell() {
   const Machine machine =
       measure_machine(options_.device, options_.training.dtype, options_.threads);
   plans_ = make_plans(options_.training);
-  foretold_ = rehearse_training(options_.training, plans_, machine, sample_length);
+  foretold_ = rehearse_training(options_.training, plans_, machine, sample());
   const size_t budget = options_.memory ? options_.memory : foretold_.memory.peak;
   progress_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
@@ -123,7 +124,7 @@ void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char
   const auto peak_with = [&](int64_t batch) {
     TrainingConfig config = options_.training;
     config.batch = batch;
-    return rehearse_training(config, make_plans(config), machine, sample_length).memory.peak;
+    return rehearse_training(config, make_plans(config), machine, sample()).memory.peak;
   };
   int64_t fits = 0, fails = options_.training.batch;
   while (fails - fits > 1) {
@@ -225,10 +226,18 @@ double TrainingRun::evaluate(const ValidationRows& rows, int64_t step) {
   return loss;
 }
 
-void TrainingRun::write_sample(int64_t step) {
+std::vector<int32_t> TrainingRun::prompt() const {
   std::vector<int32_t> tokens;
-  const std::string_view start = "\n";
-  tokenizer_->encode(std::as_bytes(std::span(start.data(), start.size())), tokens);
+  tokenizer_->encode(std::as_bytes(std::span(sample_prompt)), tokens);
+  return tokens;
+}
+
+SampleLength TrainingRun::sample() const {
+  return {.prompt = static_cast<int64_t>(prompt().size()), .drawn = sample_length};
+}
+
+void TrainingRun::write_sample(int64_t step) {
+  std::vector<int32_t> tokens = prompt();
   Random random(options_.training.seed, static_cast<uint64_t>(step));
   Generator(trainer_->model(), *stream_)
       .extend(tokens, sample_length, {.vocabulary = tokenizer_->vocabulary()}, random);
