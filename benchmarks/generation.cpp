@@ -61,7 +61,7 @@ class Reader {
   }
 
  private:
-  static constexpr int64_t piece = 16 * 1024;  // words
+  static constexpr int64_t piece = 128 * 1024;  // words
   using Piece = std::span<const uint64_t>;
 
   static uint64_t sum(const Piece& words) {

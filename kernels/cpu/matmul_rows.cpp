@@ -10,8 +10,8 @@ namespace {
 
 // With more, oneDNN is the faster.
 constexpr int64_t most_rows = 4;
-// Of b, in a piece.
-constexpr int64_t piece_bytes = 64 * 1024;
+// A processor takes a while to see that memory is read in order: pieces are long, but several.
+constexpr int64_t pieces = 16, least_bytes = 64 * 1024, most_bytes = 256 * 1024;
 
 // Rows of b whose sums are added up across lanes together.
 template <class T>
@@ -56,7 +56,8 @@ void multiply_few_rows(const Matmul& k, CpuStream& stream) {
   dispatch(k.a.dtype(), [&]<class T>(T) {
     constexpr int64_t block = together<T>;
     const int64_t row = std::max<int64_t>(k.K() * static_cast<int64_t>(sizeof(T)), 1);
-    const int64_t grain = round_up(piece_bytes / row + 1, block);
+    const int64_t bytes = std::clamp(k.N() * row / pieces, least_bytes, most_bytes);
+    const int64_t grain = round_up(bytes / row + 1, block);
     dispatch_sink<T>(k.c, [&](auto c) {
       with_constant(k.M(), [&](auto few) {
         stream.parallel_for(k.N(), grain, [&](int64_t begin, int64_t end) {
