@@ -41,7 +41,7 @@ class Reader {
       const auto words = static_cast<int64_t>(p->data.nbytes() / sizeof(uint64_t));
       for (int64_t i = 0; i < words; i += piece) {
         const uint64_t* const from = p->data.view().as<uint64_t>() + i;
-        pieces_.push_back({from, from + std::min(piece, words - i)});
+        pieces_.emplace_back(from, from + std::min(piece, words - i));
       }
       bytes_ += static_cast<double>(p->data.nbytes());
     }
