@@ -19,7 +19,7 @@ struct Chunk {
   using S = accumulator_t<T>;
   using V = typename Vector<S>::type;
   static constexpr int64_t size = vector_bytes / static_cast<int64_t>(sizeof(T));
-  static constexpr int64_t parts = size / Vector<S>::lanes;
+  static constexpr int parts = static_cast<int>(size / Vector<S>::lanes);
   V part[parts];
 
   static Chunk load(const T* from) {
@@ -71,27 +71,27 @@ template <class T, int few>
 [[gnu::always_inline]] inline void multiply_row(const T* a, int64_t a_row, const T* b, int64_t K,
                                                 typename Chunk<T>::V (&sums)[few]) {
   using C = Chunk<T>;
-  constexpr int side = static_cast<int>(4 / C::parts);
+  constexpr int side = 4 / C::parts;
   typename C::V partial[side][C::parts][few] = {};
-  const auto add = [&](int s, int64_t k, auto... count) {
+  const auto add = [&](int s, int64_t k, auto... count) SPOOL_INLINE {
     const C right = C::load(b + k, count...);
-    for (int m = 0; m < few; ++m) {
+    unrolled<few>([&](int m) SPOOL_INLINE {
       const C left = C::load(a + m * a_row + k, count...);
-      for (int64_t i = 0; i < C::parts; ++i) partial[s][i][m] += left.part[i] * right.part[i];
-    }
+      unrolled<C::parts>([&](int i)
+                             SPOOL_INLINE { partial[s][i][m] += left.part[i] * right.part[i]; });
+    });
   };
   int64_t k = 0;
   for (; k + side * C::size <= K; k += side * C::size) {
-    for (int s = 0; s < side; ++s) add(s, k + s * C::size);
+    unrolled<side>([&](int s) SPOOL_INLINE { add(s, k + s * C::size); });
   }
   for (; k + C::size <= K; k += C::size) add(0, k);
   if (k < K) add(0, k, K - k);
-  for (int m = 0; m < few; ++m) {
-    sums[m] = typename C::V{};
-    for (const auto& one : partial) {
-      for (const auto& part : one) sums[m] += part[m];
-    }
-  }
+  unrolled<few>([&](int m) SPOOL_INLINE {
+    sums[m] = partial[0][0][m];
+    unrolled<side * C::parts - 1>(
+        [&](int i) SPOOL_INLINE { sums[m] += partial[(i + 1) / C::parts][(i + 1) % C::parts][m]; });
+  });
 }
 
 // `rows` rows of b, a power of two.  out(m, sums) takes a vector, the first `rows` lanes of which
@@ -105,9 +105,9 @@ template <class T, int few, int rows, class Out>
   for (int r = 0; r < rows; ++r) {
     V one[few];
     multiply_row<T, few>(a, a_row, b + r * b_row, K, one);
-    for (int m = 0; m < few; ++m) sums[m][r] = one[m];
+    unrolled<few>([&](int m) SPOOL_INLINE { sums[m][r] = one[m]; });
   }
-  for (int m = 0; m < few; ++m) out(m, sum_lanes<S, rows>(sums[m]));
+  unrolled<few>([&](int m) SPOOL_INLINE { out(m, sum_lanes<S, rows>(sums[m])); });
 }
 
 // out[d] = sum_r factor[r] b[r,d] for the columns [d, d + chunks * size) of `rows` rows of b, which
@@ -119,10 +119,10 @@ template <class T, int chunks, class Out, class... Count>
   using C = Chunk<T>;
   C sums[chunks] = {};
   for (int64_t r = 0; r < rows; ++r) {
-    for (int c = 0; c < chunks; ++c) {
+    unrolled<chunks>([&](int c) SPOOL_INLINE {
       const C right = C::load(b + r * b_row + c * C::size, count...);
-      for (int64_t i = 0; i < C::parts; ++i) sums[c].part[i] += factor[r] * right.part[i];
-    }
+      unrolled<C::parts>([&](int i) SPOOL_INLINE { sums[c].part[i] += factor[r] * right.part[i]; });
+    });
   }
   const int64_t columns = std::min({chunks * C::size, int64_t{count}...});
   for (int64_t i = 0; i < columns; ++i) out(i, sums[i / C::size].at(i % C::size));
@@ -133,7 +133,7 @@ template <class T, class Out>
 void add_rows(const accumulator_t<T>* factor, const T* b, int64_t b_row, int64_t rows, int64_t D,
               const Out& out) {
   using C = Chunk<T>;
-  constexpr int side = static_cast<int>(4 / C::parts);
+  constexpr int side = 4 / C::parts;
   int64_t d = 0;
   const auto put = [&](int64_t i, accumulator_t<T> sum) { out(d + i, sum); };
   for (; d + side * C::size <= D; d += side * C::size) {

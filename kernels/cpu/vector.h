@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <utility>
 
+// Of a lambda.
+#define SPOOL_INLINE __attribute__((always_inline))
+
 namespace spool::cpu {
 
 #if defined(__AVX512F__)
@@ -38,6 +41,18 @@ void trade(typename Vector<S>::type& a, typename Vector<S>::type& b, std::index_
 template <class S, size_t step>
 void trade(typename Vector<S>::type& a, typename Vector<S>::type& b) {
   trade<S, step>(a, b, std::make_index_sequence<static_cast<size_t>(Vector<S>::lanes)>());
+}
+
+template <class F, int... i>
+[[gnu::always_inline]] inline void unrolled(const F& f, std::integer_sequence<int, i...>) {
+  (f(i), ...);
+}
+
+// f(0), ..., f(n - 1), each in its place, so that arrays of vectors which they index may stay in
+// registers.
+template <int n, class F>
+[[gnu::always_inline]] inline void unrolled(const F& f) {
+  unrolled(f, std::make_integer_sequence<int, n>());
 }
 
 }  // namespace spool::cpu
