@@ -23,6 +23,9 @@ Var linear(const Var& x, const Operand& weight, const Operand& bias);
 // Rows of weight (V, C) by tokens i32 (B, T), plus row t of positions (at least T, C): (B, T, C).
 Var embedding(const Var& tokens, const Operand& weight);
 Var embedding(const Var& tokens, const Operand& weight, const Operand& positions);
+// Plus row first_position + t instead; above 0 only on a tape that does not record.
+Var embedding(const Var& tokens, const Operand& weight, const Operand& positions,
+              int64_t first_position);
 
 // Each row of x (N.., C) normalised, times weight (C), plus bias (C); see kernels/layer_norm.h.
 Var layer_norm(const Var& x, const Operand& weight, const Operand& bias, double eps = 1e-5);
@@ -35,6 +38,17 @@ Var dropout(const Var& x, float p);
 
 // Causal attention of packed qkv (B, T, (H + 2 Hkv) D): (B, T, H D), scaled by 1/sqrt(D).
 Var attention(const Var& qkv, Heads heads);
+
+// What an attention keeps of the tokens it has seen: keys and values (B, Hkv, P, D) of those before
+// `position`, of at most P.
+struct KeyValueLayer {
+  Tensor keys, values;
+  int64_t position = 0;
+};
+
+// attention() of tokens that follow those of the cache, whose keys and values it then holds as
+// well. Only on a tape that does not record: backward has no use for memory that changes.
+Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads);
 
 enum class Reduction { mean, sum, none };
 

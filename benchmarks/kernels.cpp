@@ -13,6 +13,7 @@
 #include "spool/kernels/adamw.h"
 #include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
+#include "spool/kernels/cached_attention.h"
 #include "spool/kernels/cross_entropy.h"
 #include "spool/kernels/dropout.h"
 #include "spool/kernels/elementwise.h"
@@ -103,6 +104,23 @@ void add_attention(Bench& b, DType t, const std::string& in) {
   }
 }
 
+// One more token: the head of one text, and attention in 8 texts, for the cache of fewer would stay
+// in the processor's.  They only read, which may be faster than the copy they are held against.
+void add_generation(Bench& b, DType t, const std::string& in) {
+  constexpr int64_t texts = 8, P = 1024, D = C / H;
+  const View x = b.make({1, C}, t), wte = b.make({V, C}, t), logits = b.make({1, V}, t);
+  b.add("matmul/one_row" + in, Matmul{.c = logits, .a = x, .b = wte, .b_transposed = true});
+  const View keys = b.make({texts, H, P, D}, t), values = b.make({texts, H, P, D}, t);
+  const View qkv = b.make({texts, 1, 3 * C}, t), y = b.make({texts, 1, C}, t);
+  b.add("cached_attention" + in, CachedAttention{.y = y,
+                                                 .keys = keys,
+                                                 .values = values,
+                                                 .qkv = qkv,
+                                                 .heads = {.query = H, .key = H},
+                                                 .position = P - 1,
+                                                 .scale = 0.125});
+}
+
 void add_norms(Bench& b, DType t, const std::string& in) {
   const View x = b.make({N, C}, t), y = b.make({N, C}, t), weight = b.make({C}, t),
              bias = b.make({C}, t), mean = b.make({N}, DType::f32), rstd = b.make({N}, DType::f32);
@@ -180,6 +198,7 @@ int main(int argc, char** argv) {
     const std::string in = std::string("/") + spool::name(t);
     spool::add_products(bench, t, in);
     spool::add_attention(bench, t, in);
+    spool::add_generation(bench, t, in);
     spool::add_norms(bench, t, in);
     spool::add_elementwise(bench, t, in);
     spool::add_ends(bench, t, in);

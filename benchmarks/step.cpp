@@ -49,7 +49,7 @@ void step(benchmark::State& state, const Case& c) {
   const TrainingPlans plans = make_plans(config);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Machine machine{.architecture = {.type = DeviceType::cpu, .threads = threads}};
-  const Report foretold = rehearse_training(config, plans, machine, /*longest_text=*/0);
+  const Report foretold = rehearse_training(config, plans, machine);
   const auto stream = open_stream({DeviceType::cpu}, foretold.memory.peak, threads);
   Trainer trainer(config, plans, *stream);
   trainer.initialise();

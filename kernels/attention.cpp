@@ -3,8 +3,6 @@
 namespace spool {
 namespace {
 
-constexpr double exponential = 20;  // operations in one
-
 // Triples of a query, a key it sees, and a head.
 double pairs(const View& lse) {
   const auto T = static_cast<double>(lse.shape().row()), all = static_cast<double>(lse.numel());
@@ -18,11 +16,12 @@ double head_size(const View& y, const Heads& heads) {
 }  // namespace
 
 Cost AttentionForward::cost() const {
-  return {pairs(lse) * (4 * head_size(y, heads) + exponential), bytes(y, lse, qkv), qkv.dtype()};
+  return {pairs(lse) * (4 * head_size(y, heads) + exponential_flops), bytes(y, lse, qkv),
+          qkv.dtype()};
 }
 
 Cost AttentionBackward::cost() const {
-  return {pairs(lse) * (10 * head_size(y, heads) + exponential), bytes(dqkv, dy, qkv, y, lse),
+  return {pairs(lse) * (10 * head_size(y, heads) + exponential_flops), bytes(dqkv, dy, qkv, y, lse),
           qkv.dtype()};
 }
 

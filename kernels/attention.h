@@ -23,6 +23,9 @@ struct Heads {
   int64_t key = 1;    // Hkv, a divisor of H
 };
 
+// What an exponential counts for in a cost.
+constexpr double exponential_flops = 20;
+
 struct AttentionForward {
   static constexpr const char* name = "attention_forward";
   View y, lse;  // (B, T, H D); f32 (B, H, T), f64 where y is

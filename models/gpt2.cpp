@@ -212,11 +212,11 @@ void Gpt2::clear_padding() {
   if (padding.size() > 0) launch(Fill{.out = wte_.data.slice(padding)}, stream_);
 }
 
-Var Gpt2::block(Var x, Block& b, float p) {
+Var Gpt2::block(Var x, Block& b, float p, const KeyValueLayer* cache) {
   const Heads heads{.query = config_.heads, .key = config_.heads};
   Var h = layer_norm(x, b.ln_1_weight, b.ln_1_bias, config_.epsilon);
   h = linear(h, b.attention_weight, b.attention_bias);
-  h = attention(h, heads);
+  h = cache ? cached_attention(h, *cache, heads) : attention(h, heads);
   h = linear(h, b.projection_weight, b.projection_bias);
   h = dropout(h, p);
   x = add(x, h);
@@ -233,6 +233,22 @@ Var Gpt2::hidden(const Var& tokens, float p) {
   x = dropout(x, p);
   for (Block& b : blocks_) x = block(std::move(x), b, p);
   return layer_norm(x, ln_f_weight_, ln_f_bias_, config_.epsilon);
+}
+
+Var Gpt2::hidden(const Var& tokens, KeyValueCache& cache) {
+  constexpr float no_dropout = 0;
+  Var x = embedding(tokens, wte_, wpe_, cache.length());
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const KeyValueLayer layer = cache.layer(i);
+    x = block(std::move(x), blocks_[i], no_dropout, &layer);
+  }
+  cache.advance(tokens.shape()[1]);
+  return layer_norm(x, ln_f_weight_, ln_f_bias_);
+}
+
+KeyValueCache Gpt2::make_cache(int64_t B) const {
+  const Shape each{B, config_.heads, config_.context, config_.channels / config_.heads};
+  return {config_.layers, each, dtype_, stream_};
 }
 
 Var Gpt2::loss(const Var& tokens, const Var& targets, float p, Reduction reduction) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "spool/autograd/ops.h"
+#include "spool/models/key_value_cache.h"
 #include "spool/models/tensor_file.h"
 
 namespace spool {
@@ -56,6 +57,10 @@ class Gpt2 {
 
   // tokens i32 (B, T), T at most the context: (B, T, C), after the last layer norm.
   Var hidden(const Var& tokens, float dropout = 0);
+  // Of tokens that follow those of the cache, into which they go; on a tape that does not record.
+  Var hidden(const Var& tokens, KeyValueCache&);
+  // For B texts of up to the context, on the model's stream.
+  KeyValueCache make_cache(int64_t B = 1) const;
   // Against targets i32 (B, T).
   Var loss(const Var& tokens, const Var& targets, float dropout = 0,
            Reduction reduction = Reduction::mean);
@@ -71,7 +76,7 @@ class Gpt2 {
         fc_projection_bias;
     std::vector<Parameter*> parameters();
   };
-  Var block(Var x, Block&, float dropout);
+  Var block(Var x, Block&, float dropout, const KeyValueLayer* cache = nullptr);
 
   Gpt2Config config_;
   DType dtype_;

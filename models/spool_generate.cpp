@@ -86,16 +86,10 @@ class Writer {
   }
 
  private:
-  // A text that begins with nothing begins as documents do.
   std::vector<int32_t> tokens_of(const std::string& prompt) const {
+    if (prompt.empty()) return start_of_text(tokenizer_);
     std::vector<int32_t> tokens;
-    if (!prompt.empty()) {
-      tokenizer_.encode(prompt, tokens);
-    } else if (const auto end = tokenizer_.end_of_text()) {
-      tokens.push_back(*end);
-    } else {
-      tokenizer_.encode("\n", tokens);
-    }
+    tokenizer_.encode(prompt, tokens);
     return tokens;
   }
 

@@ -32,6 +32,13 @@ class ByteTokenizer : public Tokenizer {
 
 }  // namespace
 
+std::vector<int32_t> start_of_text(const Tokenizer& tokenizer) {
+  if (const auto end = tokenizer.end_of_text()) return {*end};
+  std::vector<int32_t> tokens;
+  tokenizer.encode("\n", tokens);
+  return tokens;
+}
+
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }
 
 }  // namespace spool

@@ -31,6 +31,10 @@ class Tokenizer {
   virtual size_t boundary(std::string_view text) const = 0;
 };
 
+// What comes before a text of which nothing is given: the token between documents, or else the end
+// of a line.
+std::vector<int32_t> start_of_text(const Tokenizer&);
+
 // A token is a byte, 256 in all, none of which ends a text.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();
 

@@ -143,7 +143,7 @@ StepResult Trainer::result() const {
 }
 
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
-                         const Machine& machine, int64_t longest_text) {
+                         const Machine& machine, const SampleLength& sample) {
   // Micro-batches from the second on are alike.
   constexpr int64_t enough = 3;
   double seconds[2] = {};
@@ -158,7 +158,9 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
       trainer.step(0, no_rows);
       seconds[fewer] = stream.now() - start;
       trainer.evaluator().evaluate(some.batch, no_rows);
-      if (longest_text > 0) Generator(trainer.model(), stream).rehearse(longest_text);
+      if (sample.drawn > 0) {
+        Generator(trainer.model(), stream).rehearse(sample.prompt, sample.drawn);
+      }
     });
   }
   const auto more = static_cast<double>(std::max<int64_t>(config.accumulate - enough, 0));

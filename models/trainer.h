@@ -80,9 +80,14 @@ class Trainer {
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
 };
 
-// What a run of this configuration takes: its peak, over a step, an evaluation, and writing text of
-// up to so many tokens (0: none); and the time of one step.
+// Of texts that a run writes: the tokens it is given and those it draws; none if these are 0.
+struct SampleLength {
+  int64_t prompt = 0, drawn = 0;
+};
+
+// What a run of this configuration takes: its peak, over a step, an evaluation, and writing such a
+// text; and the time of one step.
 Report rehearse_training(const TrainingConfig&, const TrainingPlans&, const Machine&,
-                         int64_t longest_text);
+                         const SampleLength& = {});
 
 }  // namespace spool

@@ -142,7 +142,7 @@ void TrainingRun::foretell() {
   const Machine machine =
       measure_machine(options_.device, options_.training.dtype, options_.threads);
   plans_ = make_plans(options_.training);
-  foretold_ = rehearse_training(options_.training, plans_, machine, sample_length);
+  foretold_ = rehearse_training(options_.training, plans_, machine, sample());
   const size_t budget = options_.memory ? options_.memory : foretold_.memory.peak;
   progress_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
@@ -158,7 +158,7 @@ void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char
   const auto peak_with = [&](int64_t batch) {
     TrainingConfig config = options_.training;
     config.batch = batch;
-    return rehearse_training(config, make_plans(config), machine, sample_length).memory.peak;
+    return rehearse_training(config, make_plans(config), machine, sample()).memory.peak;
   };
   int64_t fits = 0, fails = options_.training.batch;
   while (fails - fits > 1) {
@@ -260,13 +260,13 @@ double TrainingRun::evaluate(const ValidationRows& rows, int64_t step) {
   return loss;
 }
 
+SampleLength TrainingRun::sample() const {
+  return {.prompt = static_cast<int64_t>(start_of_text(*tokenizer_).size()),
+          .drawn = sample_length};
+}
+
 void TrainingRun::write_sample(int64_t step) {
-  std::vector<int32_t> tokens;
-  if (const auto end = tokenizer_->end_of_text()) {
-    tokens = {*end};
-  } else {
-    tokenizer_->encode("\n", tokens);
-  }
+  std::vector<int32_t> tokens = start_of_text(*tokenizer_);
   const size_t given = tokens.size();
   Random random(options_.training.seed, static_cast<uint64_t>(step));
   Generator(trainer_->model(), *stream_)

@@ -39,6 +39,7 @@ class TrainingRun {
   ValidationRows validation_rows(int64_t batches) const;
   double loss_over(const ValidationRows&);
   double evaluate(const ValidationRows&, int64_t step);
+  SampleLength sample() const;
   void write_sample(int64_t step);
   void save(int64_t step);
   [[noreturn]] void stop_not_finite(int64_t step, const char* what, double value);

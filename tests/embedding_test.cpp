@@ -3,6 +3,7 @@
 #include "spool/kernels/embedding.h"
 
 #include "kernel_testing.h"
+#include "spool/autograd/ops.h"
 
 namespace spool::testing {
 namespace {
@@ -130,6 +131,35 @@ TEST(Embedding, DoesNotDependOnTheNumberOfThreads) {
       return all;
     });
   }
+}
+
+TEST(Embedding, BeginsAtAPositionWhereNothingIsRecorded) {
+  CpuStream stream(64 << 20, 2);
+  const Tensor tokens = integers({1, 3}, {4, 0, 2}, stream);
+  const Tensor weight = normal({5, 6}, DType::f64, stream, 1);
+  const Tensor positions = normal({9, 6}, DType::f64, stream, 2);
+  const auto from = [&](int64_t first, bool recording) {
+    Tape tape(stream, {.recording = recording});
+    const Var w = tape.input(weight), p = tape.input(positions);
+    return values(embedding(tape.input(tokens), w, p, first).tensor());
+  };
+  const Numbers w = values(weight), p = values(positions);
+  Numbers wanted;
+  for (const int64_t row : {4, 0, 2}) {
+    const int64_t position = 6 + static_cast<int64_t>(wanted.size()) / 6;
+    for (int64_t c = 0; c < 6; ++c) {
+      wanted.push_back(at(w, row * 6 + c) + at(p, position * 6 + c));
+    }
+  }
+  EXPECT_LT(difference(from(6, false), wanted), 1e-15);
+  EXPECT_EQ(from(0, true), from(0, false));
+  const auto refusal = [&](int64_t first, bool recording) {
+    return error_of([&] { from(first, recording); });
+  };
+  EXPECT_NE(refusal(1, true).find("does not record"), std::string::npos);
+  EXPECT_NE(refusal(7, false).find("from position 7 on, and there are positions for 9"),
+            std::string::npos);
+  EXPECT_NE(refusal(-1, false).find("from position -1"), std::string::npos);
 }
 
 }  // namespace

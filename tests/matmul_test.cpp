@@ -159,6 +159,57 @@ TEST(Matmul, IsItsFormulaInEverySizeSlow) {
   }
 }
 
+// Few rows, by rows of b: whole blocks of these and ragged ones, whole vectors of terms and others,
+// and a row more than there is a way of its own for.
+TEST(Matmul, IsItsFormulaForFewRows) {
+  CpuStream stream(plenty, 2);
+  for (const int64_t M : {1, 2, 3, 4, 5}) {
+    for (const int64_t N : {1, 6, 67}) {
+      for (const int64_t K : {0, 1, 15, 16, 31, 64, 77, 130, 300}) {
+        Problem p({M, N, K});
+        p.solve();
+        for (const Types& t : all_types) {
+          for (const bool bias : {false, true}) {
+            for (const bool accumulate : {false, true}) {
+              const Form f{.a_transposed = false,
+                           .b_transposed = true,
+                           .bias = bias,
+                           .accumulate = accumulate};
+              SCOPED_TRACE(describe(p, f, t));
+              const Numbers c = values(p.run(f, t, by_launch, stream));
+              EXPECT_LT(difference(c, p.wanted(f)), tolerance(t.out));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Matmul, TakesNoMemoryForFewRows) {
+  CpuStream stream(plenty, 2);
+  const Tensor b({Shape{1300, 300}}, stream), many({Shape{5, 300}}, stream),
+      c({Shape{5, 1300}}, stream);
+  const auto bytes = [&](int64_t M) {
+    const Matmul k{
+        .c = c.slice({0, M}), .a = many.slice({0, M}), .b = b, .bias = {}, .b_transposed = true};
+    return k.workspace_bytes(stream.architecture());
+  };
+  for (const int64_t M : {1, 2, 3, 4}) EXPECT_EQ(bytes(M), 0u);
+  EXPECT_GT(bytes(5), 0u);
+}
+
+TEST(Matmul, HasTheSameBitsForFewRowsAndAnyNumberOfThreads) {
+  for (const int64_t M : {1, 3}) {
+    const Problem p({M, 1300, 130});
+    const Form f{.a_transposed = false, .b_transposed = true, .bias = true, .accumulate = true};
+    for (const Types& t : all_types) {
+      expect_same_for_any_threads(
+          [&](Stream& stream) { return values(p.run(f, t, by_launch, stream)); });
+    }
+  }
+}
+
 TEST(Matmul, HasTheSameBitsForAnyNumberOfThreads) {
   const Problem p({513, 1300, 130});
   for (const Types& t : all_types) {

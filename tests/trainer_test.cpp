@@ -49,10 +49,10 @@ Losses train(const TrainingConfig& config, size_t budget, int threads) {
     }
     trainer.evaluator().evaluate(2 * config.batch, rows);
     all.validation = trainer.evaluator().loss_sum();
-    std::vector<int32_t> text{1};
+    std::vector<int32_t> tokens{1};
     Random random(1);
-    Generator(trainer.model(), stream).extend(text, 30, {.top_k = 5}, random);
-    EXPECT_EQ(text.size(), 31u);
+    Generator(trainer.model(), stream).extend(tokens, 30, {.top_k = 5}, random);
+    EXPECT_EQ(tokens.size(), 31u);
   }
   EXPECT_EQ(stream.memory().live, 0u);
   all.peak = stream.memory().peak;
@@ -64,7 +64,7 @@ Machine machine(int threads) {
 }
 
 constexpr size_t plenty = size_t{64} << 20;
-constexpr int64_t longest_text = 31;
+constexpr SampleLength text{.prompt = 1, .drawn = 30};
 
 TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
   std::vector<TrainingConfig> all;
@@ -89,7 +89,7 @@ TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
   all.back().seq = 77;
   for (const TrainingConfig& config : all) {
     const size_t foretold =
-        rehearse_training(config, make_plans(config), machine(2), longest_text).memory.peak;
+        rehearse_training(config, make_plans(config), machine(2), text).memory.peak;
     EXPECT_EQ(train(config, foretold, 2).peak, foretold);
     EXPECT_NE(error_of([&] { train(config, foretold - Arena::granule, 2); }), "");
   }
@@ -173,23 +173,6 @@ TEST(Trainer, RefusesNumbersThatMakeNoRun) {
   EXPECT_NE(refused([](auto& c) { c.batch = int64_t{1} << 30; }).find("too many"),
             std::string::npos);
   EXPECT_EQ(refused([](auto&) {}), "");
-}
-
-TEST(Sampling, FollowsTheLogits) {
-  const std::vector<float> logits{0, 3, -1, 3.5f};
-  Random random(1);
-  EXPECT_EQ(sample(logits, {.temperature = 0}, random), 3);
-  std::vector<int> count(4);
-  for (int i = 0; i < 4000; ++i)
-    ++count[static_cast<size_t>(sample(logits, {.temperature = 1}, random))];
-  EXPECT_NEAR(count[3] / double(count[1]), std::exp(0.5), 0.2);
-  EXPECT_GT(count[2], 0);
-  for (int i = 0; i < 200; ++i) {
-    const int32_t token = sample(logits, {.temperature = 1, .top_k = 2}, random);
-    EXPECT_TRUE(token == 1 || token == 3);
-  }
-  const std::vector<float> bad{NAN, NAN};
-  EXPECT_NE(error_of([&] { sample(bad, {}, random); }), "");
 }
 
 }  // namespace

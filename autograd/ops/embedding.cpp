@@ -6,6 +6,9 @@ namespace spool {
 namespace {
 
 struct Embedding final : Op {
+  int64_t first_position;
+  explicit Embedding(int64_t first = 0) : first_position(first) {}
+
   const char* name() const override { return "embedding"; }
   const char* indices() const override { return "bT,VC,PC->bTC"; }
 
@@ -22,9 +25,8 @@ struct Embedding final : Op {
       check(
           positions.shape.rank() == 2 && positions.shape[1] == C && positions.dtype == weight.dtype,
           "embedding: positions of ", positions, " beside a weight of ", weight);
-      check(T <= positions.shape[0], "embedding: ", T,
-            " tokens in a row, and there are positions "
-            "for ",
+      check(first_position >= 0 && first_position + T <= positions.shape[0], "embedding: ", T,
+            " tokens in a row from position ", first_position, " on, and there are positions for ",
             positions.shape[0]);
     }
     return {{Shape{B, T, C}, weight.dtype}};
@@ -33,7 +35,11 @@ struct Embedding final : Op {
   void forward(Forward& f) const override {
     auto [tokens, weight, positions] = f.inputs<3>();
     auto [y] = f.outputs<1>();
-    f.launch(EmbeddingForward{.y = y, .tokens = tokens, .weight = weight, .positions = positions});
+    f.launch(EmbeddingForward{.y = y,
+                              .tokens = tokens,
+                              .weight = weight,
+                              .positions = positions,
+                              .first_position = first_position});
   }
 
   Slots saves(const Needs&) const override { return {in(0)}; }
@@ -55,6 +61,13 @@ Var embedding(const Var& tokens, const Operand& weight) {
 
 Var embedding(const Var& tokens, const Operand& weight, const Operand& positions) {
   return apply<Embedding>(tokens.tape(), {tokens, weight, positions});
+}
+
+Var embedding(const Var& tokens, const Operand& weight, const Operand& positions,
+              int64_t first_position) {
+  check(first_position == 0 || !tokens.tape().options().recording, "embedding: positions from ",
+        first_position, " on are for a tape that does not record; one that does begins at 0");
+  return apply<Embedding>(tokens.tape(), {tokens, weight, positions}, first_position);
 }
 
 }  // namespace spool

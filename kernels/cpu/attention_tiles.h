@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <utility>
 
 #include "spool/kernels/attention.h"
 #include "spool/kernels/cpu/scalar.h"
@@ -36,12 +35,13 @@ struct AttentionExtents {
   int64_t value(int64_t h) const { return H + Hkv + h; }
 };
 
-// One head of one sequence, within a tensor (B, T, heads D).
+// One head of one sequence, within a tensor (B, T, heads D) or anywhere else.
 template <class T>
 struct HeadRows {
   T* data = nullptr;
   int64_t row = 0;
 
+  HeadRows(T* rows, int64_t D) : data(rows), row(D) {}
   HeadRows(const View& t, int64_t b, int64_t head, int64_t D)
       : data(t.as<T>() + b * t.shape()[1] * t.shape().row() + head * D), row(t.shape().row()) {}
   T* at(int64_t t) const { return data + t * row; }
@@ -85,21 +85,12 @@ void pack(const Tile<S>& to, const HeadRows<const T>& from, Range rows, int64_t 
   }
 }
 
-// Of two rows of a square: trades the elements off its diagonal blocks of `step` columns.
-template <class S, size_t step, size_t... i>
-void trade(typename Vector<S>::type& a, typename Vector<S>::type& b, std::index_sequence<i...>) {
-  constexpr size_t lanes = sizeof...(i);
-  const auto upper = __builtin_shufflevector(a, b, (i & step ? lanes + i - step : i)...);
-  b = __builtin_shufflevector(a, b, (i & step ? lanes + i : i + step)...);
-  a = upper;
-}
-
 template <class S, size_t step = 1>
 void transpose_square(typename Vector<S>::type* rows) {
   constexpr size_t lanes = Vector<S>::lanes;
   if constexpr (step < lanes) {
     for (size_t r = 0; r < lanes; ++r) {
-      if (!(r & step)) trade<S, step>(rows[r], rows[r + step], std::make_index_sequence<lanes>());
+      if (!(r & step)) trade<S, step>(rows[r], rows[r + step]);
     }
     transpose_square<S, 2 * step>(rows);
   }

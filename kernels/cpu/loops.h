@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
+#include "spool/kernels/cpu/fold.h"
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/launch.h"
 
@@ -72,34 +72,6 @@ template <class Out, class F>
 void map(CpuStream& stream, int64_t n, const Out& out, const F& f) {
   stream.parallel_for(n, piece_elements,
                       [&](int64_t begin, int64_t end) { put_range(begin, end, out, f); });
-}
-
-// op over f(i) for i in [0, n), on this thread: several side by side, or the latency of op would
-// set the pace, and then these by halves.
-template <class A, class F, class Op>
-A fold(int64_t n, A identity, F f, Op op) {
-  constexpr int64_t lanes = 256 / sizeof(A);
-  A side[lanes];
-  std::fill_n(side, lanes, identity);
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    for (int64_t j = 0; j < lanes; ++j) side[j] = op(side[j], f(i + j));
-  }
-  for (int64_t j = 0; i + j < n; ++j) side[j] = op(side[j], f(i + j));
-  for (int64_t width = lanes / 2; width > 0; width /= 2) {
-    for (int64_t j = 0; j < width; ++j) side[j] = op(side[j], side[j + width]);
-  }
-  return side[0];
-}
-
-template <class A, class F>
-A sum(int64_t n, F f) {
-  return fold(n, A{0}, f, [](A a, A b) { return a + b; });
-}
-
-template <class A, class F>
-A largest(int64_t n, F f) {
-  return fold(n, -std::numeric_limits<A>::infinity(), f, [](A a, A b) { return a > b ? a : b; });
 }
 
 // How the sum over N rows of C columns is shared: pieces of rows, each with a partial sum of its

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/kernels/cpu/matmul_rows.h"
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/cpu/tile_matmul.h"
 
@@ -156,6 +157,7 @@ void multiply_plain(const Matmul& k, const Tiling& t, CpuStream& stream) {
 
 size_t Matmul::workspace_bytes(const Architecture& arch) const {
   if (arch.type != DeviceType::cpu) return size_t{32} << 20;
+  if (cpu::has_few_rows(*this)) return 0;
   const cpu::Tiling t = cpu::tiling(*this);
   return static_cast<size_t>(std::min<int64_t>(arch.threads, t.tiles())) *
          cpu::tile_scratch(*this, t);
@@ -163,6 +165,7 @@ size_t Matmul::workspace_bytes(const Architecture& arch) const {
 
 void run(const Matmul& k, CpuStream& stream) {
   if (k.M() == 0 || k.N() == 0) return;
+  if (cpu::has_few_rows(k)) return cpu::multiply_few_rows(k, stream);
   const cpu::Tiling t = cpu::tiling(k);
   if (k.K() > 0 && cpu::multiply_onednn(k, t, stream)) return;
   cpu::multiply_plain(k, t, stream);

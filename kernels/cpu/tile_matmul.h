@@ -9,30 +9,13 @@
 // Tiles are aligned to vectors, their rows a whole number of vectors apart; c and a have room for a
 // whole number of blocks, and what lies there beyond the rows asked for is of no consequence.
 
-#include <cstdint>
-
+#include "spool/kernels/cpu/vector.h"
 #include "spool/runtime/shape.h"
 
 namespace spool::cpu {
 
-#if defined(__AVX512F__)
-constexpr int64_t vector_bytes = 64, block_vectors = 4;
-#elif defined(__AVX__)
-constexpr int64_t vector_bytes = 32, block_vectors = 2;
-#else
-constexpr int64_t vector_bytes = 16, block_vectors = 2;
-#endif
+constexpr int64_t block_vectors = vector_bytes == 64 ? 4 : 2;
 constexpr int64_t block_rows = 6;
-
-template <class S>
-struct Vector {
-  typedef S type __attribute__((vector_size(vector_bytes), may_alias));
-  static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(S));
-};
-
-constexpr int64_t round_up(int64_t n, int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 // Row-major.
 template <class S>

@@ -1,0 +1,67 @@
+#include "spool/kernels/cached_attention.h"
+
+#include <cmath>
+
+#include "spool/autograd/ops.h"
+
+namespace spool {
+namespace {
+
+struct CachedAttentionOp final : Op {
+  Heads heads;
+  int64_t position;
+  CachedAttentionOp(Heads h, int64_t at) : heads(h), position(at) {}
+
+  const char* name() const override { return "cached_attention"; }
+  const char* indices() const override { return "bTP,bKSD,bKSD->bTQ"; }
+
+  Specs infer(const Specs& in) const override {
+    const Spec &qkv = in[0], &keys = in[1], &values = in[2];
+    const auto [H, Hkv] = heads;
+    check(H > 0 && Hkv > 0 && H % Hkv == 0, "cached_attention: ", H, " query heads cannot share ",
+          Hkv, " key heads");
+    check(qkv.shape.rank() == 3 && keys.shape.rank() == 4, "cached_attention: ", qkv,
+          " with a cache of ", keys,
+          "; they must be (B, n, (H + 2 Hkv) D) and (B, Hkv, positions, D)");
+    const int64_t B = qkv.shape[0], n = qkv.shape[1], P = keys.shape[2], D = keys.shape[3];
+    check(qkv == Spec{Shape{B, n, (H + 2 * Hkv) * D}, keys.dtype} && keys == values &&
+              keys.shape == Shape{B, Hkv, P, D},
+          "cached_attention: ", qkv, " of ", H, " query and ", Hkv, " key heads with keys of ",
+          keys, " and values of ", values);
+    check(position >= 0 && position + n <= P, "cached_attention: ", n, " tokens from position ",
+          position, " on do not fit into a cache of ", P);
+    return {{Shape{B, n, H * D}, qkv.dtype}};
+  }
+
+  void forward(Forward& f) const override {
+    auto [qkv, keys, values] = f.inputs<3>();
+    auto [y] = f.outputs<1>();
+    f.launch(CachedAttention{.y = y,
+                             .keys = keys,
+                             .values = values,
+                             .qkv = qkv,
+                             .heads = heads,
+                             .position = position,
+                             .scale = 1 / std::sqrt(static_cast<double>(keys.shape().row()))});
+  }
+
+  Slots saves(const Needs&) const override { return {}; }
+  void backward(Backward&) const override {
+    fail(ErrorKind::invalid, "cached_attention: there is no backward");
+  }
+  bool differentiable(int) const override { return false; }
+  bool replayable() const override { return false; }
+};
+
+}  // namespace
+
+Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads) {
+  Tape& tape = qkv.tape();
+  check(
+      !tape.options().recording,
+      "cached_attention: a cache is for a tape that does not record; use attention() on this one");
+  const Var keys = tape.input(cache.keys), values = tape.input(cache.values);
+  return apply<CachedAttentionOp>(tape, {qkv, keys, values}, heads, cache.position);
+}
+
+}  // namespace spool

@@ -1,0 +1,137 @@
+// Tokens of GPT-2 124M, with random parameters, against reading its parameters once, on all
+// threads, in the same process: a token must read all of them but the rows of positions.
+//
+//   tokens_per_s  after a text of so many tokens
+//   share         of the rate at which the parameters can be read; 1 is the best possible
+//   gb_per_s      at which they were read
+//
+// Times are medians; tokens and readings take turns, so that both see the same machine.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "spool/models/generator.h"
+#include "spool/planner/rehearsal.h"
+#include "spool/runtime/cpu/stream.h"
+
+namespace spool {
+namespace {
+
+template <class Work>
+double seconds_of(const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> all) {
+  std::ranges::nth_element(all, all.begin() + static_cast<int64_t>(all.size()) / 2);
+  return all[all.size() / 2];
+}
+
+// Reads memory, and does as little else as there may be.
+class Reader {
+ public:
+  Reader(Gpt2& model, CpuStream& stream) : stream_(stream) {
+    for (const Parameter* p : model.parameters()) {
+      if (std::string_view(p->name) == "wpe.weight") continue;
+      const auto words = static_cast<int64_t>(p->data.nbytes() / sizeof(uint64_t));
+      for (int64_t i = 0; i < words; i += piece) {
+        const uint64_t* const from = p->data.view().as<uint64_t>() + i;
+        pieces_.emplace_back(from, from + std::min(piece, words - i));
+      }
+      bytes_ += static_cast<double>(p->data.nbytes());
+    }
+    sums_.resize(pieces_.size());
+  }
+  double bytes() const { return bytes_; }
+
+  void read() {
+    stream_.enqueue([this] {
+      const auto count = static_cast<int64_t>(pieces_.size());
+      stream_.parallel_for(count, /*grain=*/1, [this](int64_t i, int64_t) {
+        sums_[static_cast<size_t>(i)] = sum(pieces_[static_cast<size_t>(i)]);
+      });
+    });
+    stream_.synchronize();
+    benchmark::DoNotOptimize(sums_.data());
+  }
+
+ private:
+  static constexpr int64_t piece = 128 * 1024;  // words
+  using Piece = std::span<const uint64_t>;
+
+  static uint64_t sum(const Piece& words) {
+    std::array<uint64_t, 64> side{};
+    size_t i = 0;
+    for (; i + side.size() <= words.size(); i += side.size()) {
+      for (size_t j = 0; j < side.size(); ++j) side[j] += words[i + j];
+    }
+    uint64_t all = 0;
+    for (; i < words.size(); ++i) all += words[i];
+    for (const uint64_t s : side) all += s;
+    return all;
+  }
+
+  CpuStream& stream_;
+  std::vector<Piece> pieces_;
+  std::vector<uint64_t> sums_;
+  double bytes_ = 0;
+};
+
+struct Case {
+  DType dtype;
+  int64_t position;
+};
+
+void generate(benchmark::State& state, const Case& c) {
+  const Gpt2Config config = *gpt2_preset("gpt2-124m");
+  const auto probe = open_stream({DeviceType::cpu}, Arena::granule);
+  const Report foretold =
+      rehearse({.architecture = probe->architecture()}, [&](MetaStream& stream) {
+        Gpt2 model(config, c.dtype, stream);
+        Generator(model, stream).rehearse();
+      });
+  CpuStream stream(foretold.memory.peak);
+  Gpt2 model(config, c.dtype, stream);
+  model.initialise(1);
+  Reader reader(model, stream);
+  reader.read();
+  Generator generator(model, stream);
+  Random random(1);
+  std::vector<int32_t> text(static_cast<size_t>(c.position));
+  for (int32_t& token : text) token = static_cast<int32_t>(random.next() % 50257);
+  generator.read(text);
+  generator.next({}, random);
+  std::vector<double> tokens, readings;
+  for (auto _ : state) {
+    tokens.push_back(seconds_of([&] { generator.next({}, random); }));
+    readings.push_back(seconds_of([&] { reader.read(); }));
+    state.SetIterationTime(tokens.back());
+  }
+  state.counters["tokens_per_s"] = 1 / median(tokens);
+  state.counters["share"] = median(readings) / median(tokens);
+  state.counters["gb_per_s"] = reader.bytes() / median(readings) / 1e9;
+}
+
+}  // namespace
+}  // namespace spool
+
+int main(int argc, char** argv) {
+  using spool::DType;
+  benchmark::Initialize(&argc, argv);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int64_t position : {64, 512, 1000}) {
+      const std::string title =
+          spool::sentence("generate/gpt2-124m/", spool::name(dtype), "/position:", position);
+      benchmark::RegisterBenchmark(title.c_str(), spool::generate, spool::Case{dtype, position})
+          ->UseManualTime()
+          ->Iterations(20)
+          ->Unit(benchmark::kMillisecond);
+    }
+  }
+  benchmark::RunSpecifiedBenchmarks();
+}

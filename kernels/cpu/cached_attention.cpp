@@ -1,0 +1,139 @@
+// Many queries go the way of attention without a cache.  Few would leave its tiles empty: they meet
+// the keys row by row, as these lie in memory, whose speed is then all that counts.
+
+#include "spool/kernels/cached_attention.h"
+
+#include "spool/kernels/cpu/attention_forward.h"
+#include "spool/kernels/cpu/row_products.h"
+
+namespace spool {
+namespace cpu {
+namespace {
+
+constexpr int64_t many_queries = 12;
+
+struct CachedExtents : AttentionExtents {
+  int64_t P = 0;
+
+  explicit CachedExtents(const CachedAttention& k)
+      : AttentionExtents(k.qkv, k.y, k.heads), P(k.keys.shape()[2]) {
+    check(k.keys.spec() == k.values.spec() && k.keys.shape() == Shape{B, Hkv, P, D} &&
+              k.keys.dtype() == k.qkv.dtype(),
+          "cached attention: ", k.qkv.spec(), " with keys ", k.keys.spec(), " and values ",
+          k.values.spec());
+    check(k.position >= 0 && k.position + T <= P, "cached attention: ", T, " tokens from position ",
+          k.position, " on, in a cache of ", P);
+  }
+  bool few() const { return T < many_queries; }
+  int64_t row(int64_t b, int64_t kv, int64_t position) const {
+    return ((b * Hkv + kv) * P + position) * D;
+  }
+};
+
+template <class S>
+size_t lane_bytes(const CachedExtents& e) {
+  Carver lane;
+  if (e.few()) {
+    lane.take<S>(e.P);
+  } else {
+    ForwardLane<S>(lane, e.D);
+  }
+  return lane.used();
+}
+
+template <class T>
+void store(const CachedAttention& k, const CachedExtents& e, CpuStream& stream) {
+  const auto body = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t t = i % e.T, kv = i / e.T % e.Hkv, b = i / e.T / e.Hkv;
+      const int64_t to = e.row(b, kv, k.position + t);
+      std::copy_n(HeadRows<const T>(k.qkv, b, e.key(kv), e.D).at(t), e.D, k.keys.as<T>() + to);
+      std::copy_n(HeadRows<const T>(k.qkv, b, e.value(kv), e.D).at(t), e.D, k.values.as<T>() + to);
+    }
+  };
+  stream.parallel_for(e.B * e.Hkv * e.T, piece_rows(2 * e.D), body);
+}
+
+template <class T>
+ForwardHead<T> head_of(const CachedAttention& k, const CachedExtents& e, int64_t b, int64_t h) {
+  const int64_t first = e.row(b, h / e.group(), 0);
+  return {.queries = {k.qkv, b, h, e.D},
+          .keys = {k.keys.as<T>() + first, e.D},
+          .values = {k.values.as<T>() + first, e.D},
+          .y = {k.y, b, h, e.D},
+          .D = e.D,
+          .past = k.position,
+          .scale = k.scale};
+}
+
+// s[j] = sum_d q[d] keys[j,d]
+template <class T>
+void score(const T* q, const HeadRows<const T>& keys, int64_t count, int64_t D,
+           accumulator_t<T>* s) {
+  constexpr int rows = static_cast<int>(Vector<accumulator_t<T>>::lanes);
+  int64_t j = 0;
+  const auto put = [&](int, const auto& sums) { std::memcpy(s + j, &sums, sizeof sums); };
+  const auto put_one = [&](int, const auto& sums) { s[j] = sums[0]; };
+  for (; j + rows <= count; j += rows) {
+    multiply_rows<T, 1, rows>(q, D, keys.at(j), keys.row, D, put);
+  }
+  for (; j < count; ++j) multiply_rows<T, 1, 1>(q, D, keys.at(j), keys.row, D, put_one);
+}
+
+template <class T>
+void attend_row(const ForwardHead<T>& head, int64_t i, accumulator_t<T>* s) {
+  using S = accumulator_t<T>;
+  const int64_t count = head.past + i + 1;
+  score(head.queries.at(i), head.keys, count, head.D, s);
+  const auto scale = static_cast<S>(head.scale);
+  put_all(count, Sink<S, false>{s}, [=](int64_t j) { return scale * s[j]; });
+  const S highest = largest<S>(count, [=](int64_t j) { return s[j]; });
+  put_all(count, Sink<S, false>{s}, [=](int64_t j) { return exp(s[j] - highest); });
+  const S factor = 1 / sum<S>(count, [=](int64_t j) { return s[j]; });
+  T* const y = head.y.at(i);
+  add_rows(s, head.values.data, head.values.row, count, head.D,
+           [=](int64_t d, S sum) { y[d] = static_cast<T>(factor * sum); });
+}
+
+// Pieces are heads, and tiles of their queries, of which those with the most keys go first.
+template <class T>
+void attend(const CachedAttention& k, const CachedExtents& e, CpuStream& stream) {
+  using S = accumulator_t<T>;
+  const size_t each = lane_bytes<S>(e);
+  const int64_t heads = e.B * e.H, tiles = e.few() ? 1 : e.tiles();
+  stream.parallel_for(heads * tiles, 1, [&](int64_t piece, int64_t, int number) {
+    const int64_t place = piece % heads, tile = tiles - 1 - piece / heads;
+    const ForwardHead<T> head = head_of<T>(k, e, place / e.H, place % e.H);
+    Carver memory(k.workspace.data() + each * static_cast<size_t>(number));
+    if (e.few()) {
+      S* const s = memory.take<S>(e.P);
+      for (int64_t i = 0; i < e.T; ++i) attend_row(head, i, s);
+    } else {
+      const ForwardLane<S> lane(memory, e.D);
+      const int64_t first = tile * tile_rows;
+      ForwardPiece<T>(head, lane, {first, std::min(first + tile_rows, e.T)}).run();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
+size_t CachedAttention::workspace_bytes(const Architecture& architecture) const {
+  const cpu::CachedExtents e(*this);
+  size_t bytes = 0;
+  cpu::dispatch(qkv.dtype(), [&]<class T>(T) {
+    bytes = cpu::lane_bytes<cpu::accumulator_t<T>>(e) * static_cast<size_t>(architecture.threads);
+  });
+  return bytes;
+}
+
+void run(const CachedAttention& k, CpuStream& stream) {
+  const cpu::CachedExtents e(k);
+  cpu::dispatch(k.qkv.dtype(), [&]<class T>(T) {
+    cpu::store<T>(k, e, stream);
+    cpu::attend<T>(k, e, stream);
+  });
+}
+
+}  // namespace spool

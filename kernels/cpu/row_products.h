@@ -1,0 +1,146 @@
+#pragma once
+
+// Products of a few rows with rows that come from memory, each read once:
+//   out[m,r] = sum_k a[m,k] b[r,k]
+// The terms of a sum run side by side in the lanes of a vector, in an order that K alone decides.
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "spool/kernels/cpu/scalar.h"
+#include "spool/kernels/cpu/vector.h"
+
+namespace spool::cpu {
+
+// As many T as fill a vector, in vectors of what T is computed in.
+template <class T>
+struct Chunk {
+  using S = accumulator_t<T>;
+  using V = typename Vector<S>::type;
+  static constexpr int64_t size = vector_bytes / static_cast<int64_t>(sizeof(T));
+  static constexpr int parts = static_cast<int>(size / Vector<S>::lanes);
+  V part[parts];
+
+  static Chunk load(const T* from) {
+    Chunk c;
+    std::memcpy(&c.part, from, sizeof c.part);
+    return c;
+  }
+  // Zero after the first `count`.
+  static Chunk load(const T* from, int64_t count) {
+    T padded[size] = {};
+    std::copy_n(from, count, padded);
+    return load(padded);
+  }
+  // Element i of what was loaded.
+  S at(int64_t i) const { return part[i % parts][i / parts]; }
+};
+
+// Those of even places, then those of odd ones: so each takes one instruction.
+template <>
+inline Chunk<bf16> Chunk<bf16>::load(const bf16* from) {
+  static_assert(std::endian::native == std::endian::little);
+  Vector<uint32_t>::type pairs;
+  std::memcpy(&pairs, from, sizeof pairs);
+  return {{reinterpret_cast<V>(pairs << 16), reinterpret_cast<V>(pairs & 0xffff0000u)}};
+}
+
+// The sums over the lanes of `count` vectors, a power of two: of vector i in every lane j with
+// j % count = i.
+template <class S, size_t count, size_t step = 1>
+typename Vector<S>::type sum_lanes(typename Vector<S>::type* all) {
+  static_assert(count <= Vector<S>::lanes);
+  if constexpr (step == Vector<S>::lanes) {
+    return all[0];
+  } else {
+    constexpr size_t half = count > 1 ? count / 2 : 1;
+    for (size_t i = 0; i < half; ++i) {
+      typename Vector<S>::type a = all[i * count / half], b = all[(i + 1) * count / half - 1];
+      trade<S, step>(a, b);
+      all[i] = a + b;
+    }
+    return sum_lanes<S, half, 2 * step>(all);
+  }
+}
+
+// Sums over k of one row of b, lanes still apart, for `few` rows of a.  One chunk after the other,
+// so that memory is read in order, but several at a time, or the latency of a sum would set the
+// pace.
+template <class T, int few>
+[[gnu::always_inline]] inline void multiply_row(const T* a, int64_t a_row, const T* b, int64_t K,
+                                                typename Chunk<T>::V (&sums)[few]) {
+  using C = Chunk<T>;
+  constexpr int side = 4 / C::parts;
+  typename C::V partial[side][C::parts][few] = {};
+  const auto add = [&](int s, int64_t k, auto... count) SPOOL_INLINE {
+    const C right = C::load(b + k, count...);
+    unrolled<few>([&](int m) SPOOL_INLINE {
+      const C left = C::load(a + m * a_row + k, count...);
+      unrolled<C::parts>([&](int i)
+                             SPOOL_INLINE { partial[s][i][m] += left.part[i] * right.part[i]; });
+    });
+  };
+  int64_t k = 0;
+  for (; k + side * C::size <= K; k += side * C::size) {
+    unrolled<side>([&](int s) SPOOL_INLINE { add(s, k + s * C::size); });
+  }
+  for (; k + C::size <= K; k += C::size) add(0, k);
+  if (k < K) add(0, k, K - k);
+  unrolled<few>([&](int m) SPOOL_INLINE {
+    sums[m] = partial[0][0][m];
+    unrolled<side * C::parts - 1>(
+        [&](int i) SPOOL_INLINE { sums[m] += partial[(i + 1) / C::parts][(i + 1) % C::parts][m]; });
+  });
+}
+
+// `rows` rows of b, a power of two.  out(m, sums) takes a vector, the first `rows` lanes of which
+// are those of row m.
+template <class T, int few, int rows, class Out>
+[[gnu::always_inline]] inline void multiply_rows(const T* a, int64_t a_row, const T* b,
+                                                 int64_t b_row, int64_t K, Out&& out) {
+  using S = accumulator_t<T>;
+  using V = typename Vector<S>::type;
+  V sums[few][rows];
+  for (int r = 0; r < rows; ++r) {
+    V one[few];
+    multiply_row<T, few>(a, a_row, b + r * b_row, K, one);
+    unrolled<few>([&](int m) SPOOL_INLINE { sums[m][r] = one[m]; });
+  }
+  unrolled<few>([&](int m) SPOOL_INLINE { out(m, sum_lanes<S, rows>(sums[m])); });
+}
+
+// out[d] = sum_r factor[r] b[r,d] for the columns [d, d + chunks * size) of `rows` rows of b, which
+// are read one after the other; out(i, sum) takes that of column d + i.
+template <class T, int chunks, class Out, class... Count>
+[[gnu::always_inline]] inline void add_columns(const accumulator_t<T>* factor, const T* b,
+                                               int64_t b_row, int64_t rows, Out&& out,
+                                               Count... count) {
+  using C = Chunk<T>;
+  C sums[chunks] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    unrolled<chunks>([&](int c) SPOOL_INLINE {
+      const C right = C::load(b + r * b_row + c * C::size, count...);
+      unrolled<C::parts>([&](int i) SPOOL_INLINE { sums[c].part[i] += factor[r] * right.part[i]; });
+    });
+  }
+  const int64_t columns = std::min({chunks * C::size, int64_t{count}...});
+  for (int64_t i = 0; i < columns; ++i) out(i, sums[i / C::size].at(i % C::size));
+}
+
+// All D columns.
+template <class T, class Out>
+void add_rows(const accumulator_t<T>* factor, const T* b, int64_t b_row, int64_t rows, int64_t D,
+              const Out& out) {
+  using C = Chunk<T>;
+  constexpr int side = 4 / C::parts;
+  int64_t d = 0;
+  const auto put = [&](int64_t i, accumulator_t<T> sum) { out(d + i, sum); };
+  for (; d + side * C::size <= D; d += side * C::size) {
+    add_columns<T, side>(factor, b + d, b_row, rows, put);
+  }
+  for (; d + C::size <= D; d += C::size) add_columns<T, 1>(factor, b + d, b_row, rows, put);
+  if (d < D) add_columns<T, 1>(factor, b + d, b_row, rows, put, D - d);
+}
+
+}  // namespace spool::cpu

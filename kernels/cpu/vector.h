@@ -1,0 +1,58 @@
+#pragma once
+
+// Vectors as wide as the processor has them.
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+// Of a lambda.
+#define SPOOL_INLINE __attribute__((always_inline))
+
+namespace spool::cpu {
+
+#if defined(__AVX512F__)
+constexpr int64_t vector_bytes = 64;
+#elif defined(__AVX__)
+constexpr int64_t vector_bytes = 32;
+#else
+constexpr int64_t vector_bytes = 16;
+#endif
+
+template <class S>
+struct Vector {
+  typedef S type __attribute__((vector_size(vector_bytes), may_alias));
+  static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(S));
+};
+
+constexpr int64_t round_up(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+template <class S, size_t step, size_t... i>
+void trade(typename Vector<S>::type& a, typename Vector<S>::type& b, std::index_sequence<i...>) {
+  constexpr size_t lanes = sizeof...(i);
+  const auto upper = __builtin_shufflevector(a, b, (i & step ? lanes + i - step : i)...);
+  b = __builtin_shufflevector(a, b, (i & step ? lanes + i : i + step)...);
+  a = upper;
+}
+
+// Of two rows of a square: trades the elements off its diagonal blocks of `step` columns.
+template <class S, size_t step>
+void trade(typename Vector<S>::type& a, typename Vector<S>::type& b) {
+  trade<S, step>(a, b, std::make_index_sequence<static_cast<size_t>(Vector<S>::lanes)>());
+}
+
+template <class F, int... i>
+[[gnu::always_inline]] inline void unrolled(const F& f, std::integer_sequence<int, i...>) {
+  (f(i), ...);
+}
+
+// f(0), ..., f(n - 1), each in its place, so that arrays of vectors which they index may stay in
+// registers.
+template <int n, class F>
+[[gnu::always_inline]] inline void unrolled(const F& f) {
+  unrolled(f, std::make_integer_sequence<int, n>());
+}
+
+}  // namespace spool::cpu
