@@ -45,17 +45,25 @@ void convert_to(std::span<const std::byte> in, StoredType from, std::byte* out) 
   }
 }
 
-// In squares, so that neither side strides through memory for long.
+// In squares, by way of one that lies close together: rows of a matrix are often so far apart that
+// many of them share the same few lines of a cache.
 template <class T>
 void transpose(const std::byte* from, Extents e, Columns columns, std::byte* to) {
   constexpr size_t side = 32;
   const auto* in = reinterpret_cast<const T*>(from);
   auto* out = reinterpret_cast<T*>(to);
-  for (size_t r0 = 0; r0 < e.rows; r0 += side) {
-    const size_t end = std::min(r0 + side, e.rows);
-    for (size_t c = columns.begin; c < columns.end; ++c) {
-      T* row = out + (c - columns.begin) * e.rows;
-      for (size_t r = r0; r < end; ++r) row[r] = in[r * e.columns + c];
+  T square[side][side];
+  for (size_t c0 = columns.begin; c0 < columns.end; c0 += side) {
+    const size_t width = std::min(side, columns.end - c0);
+    for (size_t r0 = 0; r0 < e.rows; r0 += side) {
+      const size_t height = std::min(side, e.rows - r0);
+      for (size_t r = 0; r < height; ++r) {
+        const T* row = in + (r0 + r) * e.columns + c0;
+        for (size_t c = 0; c < width; ++c) square[c][r] = row[c];
+      }
+      for (size_t c = 0; c < width; ++c) {
+        std::copy_n(square[c], height, out + (c0 - columns.begin + c) * e.rows + r0);
+      }
     }
   }
 }

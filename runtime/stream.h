@@ -10,7 +10,9 @@
 // throws what the work threw, and so does every later one.  One thread calls a stream.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 
 #include "spool/runtime/arena.h"
 #include "spool/runtime/device.h"
@@ -43,6 +45,9 @@ class Stream {
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
   // From the host; the bytes have been taken when it returns.
   virtual void upload(void* to, const void* host, size_t bytes) = 0;
+  // Likewise what fill() writes, all of it: in place where the host can reach the device's memory.
+  using Fill = std::function<void(std::span<std::byte>)>;
+  virtual void upload(void* to, size_t bytes, const Fill& fill) = 0;
   // To the host, after all work before it.  Throws on meta, where there is nothing to see.
   virtual void download(void* host, const void* from, size_t bytes) = 0;
 

@@ -30,10 +30,22 @@ void read_bytes(const Tensor& t, size_t begin, std::span<std::byte> out) {
   t.stream().download(out.data(), t.view().data() + begin, out.size());
 }
 
+namespace {
+
+std::byte* place_to_write(const Tensor& t, size_t begin, size_t bytes) {
+  check(begin <= t.nbytes() && bytes <= t.nbytes() - begin, "write: ", bytes, " bytes at byte ",
+        begin, " of ", t.spec());
+  return t.view().data() + begin;
+}
+
+}  // namespace
+
 void write_bytes(const Tensor& t, size_t begin, std::span<const std::byte> in) {
-  check(begin <= t.nbytes() && in.size() <= t.nbytes() - begin, "write: ", in.size(),
-        " bytes at byte ", begin, " of ", t.spec());
-  t.stream().upload(t.view().data() + begin, in.data(), in.size());
+  t.stream().upload(place_to_write(t, begin, in.size()), in.data(), in.size());
+}
+
+void write_bytes(const Tensor& t, size_t begin, size_t bytes, const Stream::Fill& fill) {
+  t.stream().upload(place_to_write(t, begin, bytes), bytes, fill);
 }
 
 }  // namespace spool

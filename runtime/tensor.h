@@ -91,6 +91,8 @@ class Tensor {
 // Elements [begin, begin + out.size()) of a tensor, on the host, after all work enqueued before.
 void read_bytes(const Tensor& t, size_t begin_byte, std::span<std::byte> out);
 void write_bytes(const Tensor& t, size_t begin_byte, std::span<const std::byte> in);
+// So many bytes, which fill() writes, all of them.
+void write_bytes(const Tensor& t, size_t begin_byte, size_t bytes, const Stream::Fill& fill);
 
 template <class T>
 void check_type(const Tensor& t) {

@@ -78,7 +78,7 @@ class BadInput(Folder):
         self.refused(self.train("--device", "gpu"), 1, "cuda")
         self.refused(self.train("--device", "cuda"), 1, "cpu")
         self.refused(spool("generate", "--model", self.folder / "none"), 1, "none")
-        self.refused(spool("generate", "--model", self.text), 1, "not a directory")
+        self.refused(spool("generate", "--model", self.text), 1, "text.txt", "safetensors")
         self.refused(spool("generate", "--model", self.folder), 1, "model.safetensors")
 
     def test_places_to_write(self):

@@ -160,6 +160,11 @@ void CpuStream::upload(void* to, const void* host, size_t bytes) {
   });
 }
 
+void CpuStream::upload(void* to, size_t bytes, const Fill& fill) {
+  synchronize();
+  fill({static_cast<std::byte*>(to), bytes});
+}
+
 void CpuStream::download(void* host, const void* from, size_t bytes) {
   synchronize();
   if (bytes) std::memcpy(host, from, bytes);

@@ -61,6 +61,7 @@ class CpuStream final : public Stream {
 
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
+  void upload(void* to, size_t bytes, const Fill& fill) override;
   void download(void* host, const void* from, size_t bytes) override;
   Event record() override;
   void wait(const Event&) override;

@@ -21,6 +21,8 @@ void MetaStream::upload(void*, const void*, size_t bytes) {
   now_ += static_cast<double>(bytes) / machine_.host_bytes_per_second;
 }
 
+void MetaStream::upload(void* to, size_t bytes, const Fill&) { upload(to, nullptr, bytes); }
+
 void MetaStream::download(void*, const void*, size_t) {
   fail(ErrorKind::device, "read: a tensor on the meta device has a shape and no values");
 }

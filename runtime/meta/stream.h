@@ -21,6 +21,7 @@ class MetaStream final : public Stream {
 
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
+  void upload(void* to, size_t bytes, const Fill& fill) override;
   void download(void* host, const void* from, size_t bytes) override;
   Event record() override { return {.time = now_}; }
   void wait(const Event& e) override { now_ = e.time > now_ ? e.time : now_; }
