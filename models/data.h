@@ -1,7 +1,7 @@
 #pragma once
 
-// Training data: a long sequence of tokens (texts.h makes one), and which windows of it are read
-// when.
+// Training data: a long sequence of tokens (token_files.h makes one), and which windows of it are
+// read when.
 //
 //   auto data = split_validation(open_texts(find_files(patterns)), nullptr);
 //   Batches batches(data.training, T, seed);
