@@ -32,6 +32,7 @@ Tokens DataReader::encode(std::span<const fs::path> files) const {
     check_file(!text.text().empty(), path, "is empty");
     encode_text(tokenizer, text.text(), threads, [&](std::span<const int32_t> tokens, size_t done) {
       writer.append(tokens);
+      text.forget(done);
       if (progress) progress(before + done, total);
     });
     before += text.text().size();

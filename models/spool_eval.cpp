@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <memory>
 
-#include "spool/models/byte_progress.h"
 #include "spool/models/data_files.h"
 #include "spool/models/evaluation.h"
 #include "spool/models/find_files.h"
 #include "spool/models/multiple_choice.h"
+#include "spool/models/progress_bar.h"
 #include "spool/models/spool.h"
 #include "spool/models/token_files.h"
 
@@ -37,7 +37,7 @@ void measure_loss(const Arguments& a, const ModelFile& file,
   // What tokens mean is of no importance to a loss over them.
   const auto tokenizer = shards ? make_byte_tokenizer()
                                 : open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
-  ByteProgress encoding("encoding"), measuring("measuring");
+  ProgressBar encoding("encoding"), measuring("measuring", "rows");
   const Tokens tokens = DataReader{.tokenizer = *tokenizer,
                                    .vocabulary = file.config().vocabulary,
                                    .threads = a.options.threads,
@@ -64,7 +64,7 @@ void answer(const Arguments& a, const ModelFile& file, const std::filesystem::pa
         ": its longest question with an answer is ", longest, " tokens, beyond the ",
         std::min(options.seq, file.config().context), " of a row");
   Evaluation evaluation(file, options);
-  ByteProgress measuring("answering");
+  ProgressBar measuring("answering", "questions");
   const ChoiceResult r =
       answer_questions(questions, evaluation.evaluator(), evaluation.batch(), evaluation.seq(),
                        [&](const ChoiceResult& so_far) {

@@ -1,9 +1,9 @@
 #include <cstdio>
 #include <memory>
 
-#include "spool/models/byte_progress.h"
 #include "spool/models/file.h"
 #include "spool/models/find_files.h"
+#include "spool/models/progress_bar.h"
 #include "spool/models/spool.h"
 #include "spool/models/tokenize.h"
 #include "spool/models/tokenizer_choice.h"
@@ -24,7 +24,7 @@ void encode_files(const Arguments& a, const Tokenizer& tokenizer) {
   check(!a.options.out.empty(), "--out FILE.bin is needed, where the tokens go");
   check(a.options.out.extension() == ".bin", "--out ", a.options.out.string(),
         ": a shard of tokens is called something.bin");
-  ByteProgress bar("encoding");
+  ProgressBar bar("encoding");
   TokenizeOptions options = a.options;
   options.progress = std::ref(bar);
   const TokenizeResult result = tokenize(tokenizer, find_files(a.in), options);

@@ -102,6 +102,7 @@ TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> te
     encode_text(tokenizer, text.text(), options.threads,
                 [&](std::span<const int32_t> tokens, size_t done) {
                   append(tokens);
+                  text.forget(done);
                   if (options.progress) options.progress(result.bytes + done, total);
                 });
     result.bytes += text.text().size();

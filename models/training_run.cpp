@@ -5,11 +5,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "spool/models/byte_progress.h"
 #include "spool/models/data_files.h"
 #include "spool/models/find_files.h"
 #include "spool/models/generator.h"
 #include "spool/models/model_file.h"
+#include "spool/models/progress_bar.h"
 #include "spool/models/run_checkpoint.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/units.h"
@@ -120,7 +120,7 @@ void TrainingRun::open_tokenizer_of_run() {
 
 Tokens TrainingRun::open_tokens(const std::vector<std::string>& patterns) const {
   const auto files = patterns.empty() ? default_texts(SPOOL_SOURCE_DIR) : find_files(patterns);
-  ByteProgress bar("encoding");
+  ProgressBar bar("encoding");
   return DataReader{.tokenizer = *tokenizer_,
                     .vocabulary = options_.training.model.vocabulary,
                     .threads = options_.threads,

@@ -10,14 +10,11 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::content_of;
 using testing::error_of;
 using testing::names_in;
 using testing::TemporaryDirectory;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 using Names = std::set<std::string>;
 

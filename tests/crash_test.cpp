@@ -94,15 +94,12 @@ int mkdir(const char* path, mode_t mode) noexcept {
 namespace spool {
 namespace {
 
+using testing::contains;
 using testing::error_of;
 using testing::names_in;
 using testing::TemporaryDirectory;
 
 using Names = std::set<std::string>;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // A checkpoint of 256 KiB in four pieces, all of one byte that depends on the step.
 void fill_for(int64_t step, const fs::path& partial) {

@@ -16,6 +16,7 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::error_of;
 using testing::TemporaryDirectory;
 
@@ -47,10 +48,6 @@ Row row_of(const Source& source, int64_t T, int64_t index) {
   Row row(T);
   source.fill(index, row.tokens, row.targets);
   return row;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 std::vector<int32_t> all_of(const Tokens& tokens) {

@@ -15,15 +15,12 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::error_of;
 using testing::TemporaryDirectory;
 using testing::values;
 
 constexpr Gpt2Config small{.layers = 1, .heads = 2, .channels = 8, .context = 12, .vocabulary = 20};
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 using Words = std::vector<uint16_t>;
 

@@ -17,6 +17,7 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::content_of;
 using testing::difference;
 using testing::error_of;
@@ -26,10 +27,6 @@ using testing::values;
 
 const fs::path transformers = fs::path(__FILE__).parent_path() / "reference" / "transformers";
 constexpr Gpt2Config small{.layers = 2, .heads = 2, .channels = 8, .context = 6, .vocabulary = 70};
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 class Models : public ::testing::Test {
  protected:

@@ -14,14 +14,11 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::content_of;
 using testing::error_of;
 using testing::TemporaryDirectory;
 using testing::values;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 std::string with_length(const std::string& header, uint64_t length) {
   std::string bytes(8, '\0');

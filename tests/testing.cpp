@@ -42,4 +42,8 @@ std::string error_of(const std::function<void()>& work) {
   return "";
 }
 
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 }  // namespace spool::testing

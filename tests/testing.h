@@ -27,4 +27,6 @@ double difference(const std::vector<double>& a, const std::vector<double>& b);
 // The sentence of the Error that work() throws; "" if it throws none.
 std::string error_of(const std::function<void()>& work);
 
+bool contains(const std::string& text, const std::string& part);
+
 }  // namespace spool::testing

@@ -13,12 +13,9 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::error_of;
 using testing::TemporaryDirectory;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 template <class T>
 std::string shard(std::vector<int32_t> header, const std::vector<T>& tokens) {

@@ -14,14 +14,11 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::contains;
 using testing::content_of;
 using testing::error_of;
 using testing::names_in;
 using testing::TemporaryDirectory;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // As published with the model, where it is at hand.
 const fs::path published = fs::path(SPOOL_SOURCE_DIR) / "../shared/data/gpt2/merges.txt";

@@ -1,4 +1,4 @@
-#include "spool/models/byte_progress.h"
+#include "spool/models/progress_bar.h"
 
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
@@ -9,14 +9,18 @@
 
 namespace spool {
 
-ByteProgress::ByteProgress(std::string what)
-    : what_(std::move(what)), terminal_(::isatty(STDERR_FILENO)) {}
+ProgressBar::ProgressBar(std::string what, std::string unit)
+    : what_(std::move(what)), unit_(std::move(unit)), terminal_(::isatty(STDERR_FILENO)) {}
 
-ByteProgress::~ByteProgress() {
+ProgressBar::~ProgressBar() {
   if (open_) std::fputs("\r\033[K", stderr);
 }
 
-void ByteProgress::operator()(size_t done, size_t total) {
+std::string ProgressBar::amount(double n) const {
+  return unit_ == bytes ? format_bytes(static_cast<size_t>(n)) : fmt::format("{:.0f} {}", n, unit_);
+}
+
+void ProgressBar::operator()(size_t done, size_t total) {
   const auto now = Clock::now();
   const std::chrono::duration<double> since = now - last_, all = now - start_;
   if (since.count() < (terminal_ ? 0.1 : 5.0)) return;
@@ -27,7 +31,7 @@ void ByteProgress::operator()(size_t done, size_t total) {
   const std::string bar(static_cast<size_t>(part * width), '#');
   const std::string line =
       fmt::format("{} [{:<{}}] {:.0f} % of {}, {}/s, left {}", what_, bar, width, 100 * part,
-                  format_bytes(total), format_bytes(static_cast<size_t>(rate)),
+                  amount(static_cast<double>(total)), amount(rate),
                   format_seconds(static_cast<double>(total - done) / rate));
   std::fputs((terminal_ ? "\r\033[K" + line : line + "\n").c_str(), stderr);
   open_ = terminal_;
