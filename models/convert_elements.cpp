@@ -48,13 +48,13 @@ void convert_to(std::span<const std::byte> in, StoredType from, std::byte* out) 
 // In squares, by way of one that lies close together: rows of a matrix are often so far apart that
 // many of them share the same few lines of a cache.
 template <class T>
-void transpose(const std::byte* from, Extents e, Columns columns, std::byte* to) {
+void transpose(const Elements& e, std::byte* to, size_t out_row) {
   constexpr size_t side = 32;
-  const auto* in = reinterpret_cast<const T*>(from);
+  const auto* in = reinterpret_cast<const T*>(e.data);
   auto* out = reinterpret_cast<T*>(to);
   T square[side][side];
-  for (size_t c0 = columns.begin; c0 < columns.end; c0 += side) {
-    const size_t width = std::min(side, columns.end - c0);
+  for (size_t c0 = 0; c0 < e.columns; c0 += side) {
+    const size_t width = std::min(side, e.columns - c0);
     for (size_t r0 = 0; r0 < e.rows; r0 += side) {
       const size_t height = std::min(side, e.rows - r0);
       for (size_t r = 0; r < height; ++r) {
@@ -62,7 +62,7 @@ void transpose(const std::byte* from, Extents e, Columns columns, std::byte* to)
         for (size_t c = 0; c < width; ++c) square[c][r] = row[c];
       }
       for (size_t c = 0; c < width; ++c) {
-        std::copy_n(square[c], height, out + (c0 - columns.begin + c) * e.rows + r0);
+        std::copy_n(square[c], height, out + (c0 + c) * out_row + r0);
       }
     }
   }
@@ -81,12 +81,11 @@ void convert_elements(std::span<const std::byte> in, StoredType from, DType to, 
   convert_to<bf16>(in, from, out);
 }
 
-void transpose_elements(const std::byte* in, Extents e, Columns columns, size_t element_bytes,
-                        std::byte* out) {
-  if (element_bytes == 1) return transpose<uint8_t>(in, e, columns, out);
-  if (element_bytes == 2) return transpose<uint16_t>(in, e, columns, out);
-  if (element_bytes == 4) return transpose<uint32_t>(in, e, columns, out);
-  transpose<uint64_t>(in, e, columns, out);
+void transpose_elements(const Elements& e, std::byte* out, size_t out_row) {
+  if (e.bytes == 1) return transpose<uint8_t>(e, out, out_row);
+  if (e.bytes == 2) return transpose<uint16_t>(e, out, out_row);
+  if (e.bytes == 4) return transpose<uint32_t>(e, out, out_row);
+  transpose<uint64_t>(e, out, out_row);
 }
 
 }  // namespace spool

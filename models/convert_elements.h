@@ -16,16 +16,13 @@ bool is_floating(StoredType);
 void convert_elements(std::span<const std::byte> in, StoredType from, DType to, std::byte* out);
 
 // A row-major matrix of elements of 1, 2, 4 or 8 bytes.
-struct Extents {
+struct Elements {
+  const std::byte* data = nullptr;
   size_t rows = 0, columns = 0;
+  size_t bytes = 0;  // of an element
 };
 
-struct Columns {
-  size_t begin = 0, end = 0;
-};
-
-// Some columns of a matrix become the rows of one: element (r, begin + c) that of (c, r).
-void transpose_elements(const std::byte* in, Extents, Columns, size_t element_bytes,
-                        std::byte* out);
+// Element (r, c) goes to element c * out_row + r.
+void transpose_elements(const Elements&, std::byte* out, size_t out_row);
 
 }  // namespace spool

@@ -43,7 +43,9 @@ void save_transposed(TensorWriter& file, const StoredTensor& stored, const Tenso
   bands.for_each([&](size_t first, size_t rows) {
     const size_t piece = rows * element;
     read_bytes(t, first * bands.C * element, std::span(band).first(piece * bands.C));
-    transpose_elements(band.data(), {rows, bands.C}, {0, bands.C}, element, pieces.data());
+    transpose_elements({.data = band.data(), .rows = rows, .columns = bands.C, .bytes = element},
+                       pieces.data(),
+                       /*out_row=*/rows);
     for (size_t c = 0; c < bands.C; ++c) {
       file.write(stored, (c * bands.R + first) * element,
                  std::span(pieces).subspan(c * piece, piece));
@@ -126,7 +128,7 @@ void load_tensors(const TensorReader& file, std::span<const NamedTensor> tensors
     loads.push_back({.from = &find_fitting(file, t), .to = t.tensor, .transposed = t.transposed});
   }
   check_no_surplus(file, tensors, ignored);
-  load_in_bands(file, loads);
+  load_in_pieces(file, loads);
 }
 
 }  // namespace spool

@@ -1,158 +1,116 @@
 #include "spool/models/tensor_loader.h"
 
 #include <algorithm>
-#include <future>
 #include <thread>
 #include <vector>
 
 #include "spool/models/convert_elements.h"
 #include "spool/runtime/cpu/thread_pool.h"
-#include "spool/runtime/shape.h"
 
 namespace spool {
 namespace {
 
-// Of a band that is not as memory has it.  A matrix that is transposed is better read whole, as its
-// bands are all over the file.
-constexpr size_t band_bytes = size_t{8} << 20, matrix_bytes = size_t{64} << 20;
+// Of a file, that a thread reads at a time: stays in its cache until it has been used.
+constexpr size_t piece_bytes = size_t{1} << 19;
+// Of memory that is filled at a time, where it can be cut.
+constexpr size_t band_bytes = size_t{64} << 20;
 
-using Buffer = std::vector<std::byte>;
+using Bytes = std::span<std::byte>;
 
-void make_room(Buffer& buffer, size_t bytes) {
-  if (buffer.size() < bytes) buffer.resize(bytes);
-}
+// What a thread works with.
+struct Lane {
+  std::vector<std::byte> read, converted;
 
-// Rows of a matrix as memory has it.  What is not transposed is a matrix of one column.
-struct Band {
-  const TensorLoad* load = nullptr;
-  size_t first = 0, rows = 0;  // of all_rows
-  size_t all_rows = 0, columns = 0;
-  size_t number = 0;  // of the band
-
-  size_t count() const { return rows * columns; }
-  size_t from_size() const { return size_of(load->from->spec.type); }
-  size_t to_size() const { return size_of(load->to.dtype()); }
-  bool is_direct() const { return !load->transposed && !converts(); }
-  bool converts() const { return loaded(load->from->spec.type) != load->to.dtype(); }
+  static Bytes room(std::vector<std::byte>& buffer, size_t bytes) {
+    if (buffer.size() < bytes) buffer.resize(bytes);
+    return Bytes(buffer).first(bytes);
+  }
 };
 
-void cut(const TensorLoad& load, std::vector<Band>& bands) {
-  const Shape& shape = load.to.shape();
-  if (load.to.numel() == 0) return;
-  Band band{.load = &load, .columns = load.transposed ? static_cast<size_t>(shape[1]) : 1};
-  band.all_rows = static_cast<size_t>(load.to.numel()) / band.columns;
-  const size_t row_bytes = std::max(band.from_size(), band.to_size()) * band.columns;
-  const size_t most = (load.transposed ? matrix_bytes : band_bytes) / row_bytes;
-  const size_t rows = band.is_direct() ? band.all_rows : std::max<size_t>(1, most);
-  for (; band.first < band.all_rows; band.first += band.rows) {
-    band.rows = std::min(rows, band.all_rows - band.first);
-    band.number = bands.size();
-    bands.push_back(band);
-  }
-}
-
-class BandLoader {
+class Loader {
  public:
-  explicit BandLoader(const TensorReader& file)
+  explicit Loader(const TensorReader& file)
       : file_(file),
-        pool_(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u,
-                                          /*most threads=*/4u))) {}
+        pool_(static_cast<int>(
+            std::clamp(std::thread::hardware_concurrency(), 1u, /*most threads=*/4u))),
+        lanes_(static_cast<size_t>(pool_.threads())) {}
 
-  // What can be done before the band's turn.  One band is ahead of another at most.
-  std::future<void> read_ahead(const Band& band) {
-    if (band.is_direct()) return {};
-    return std::async(std::launch::async, [this, &band] { read(band, read_[band.number % 2]); });
-  }
-
-  void load(const Band& band) {
-    write_bytes(band.load->to, band.first * band.columns * band.to_size(),
-                band.count() * band.to_size(), [&](std::span<std::byte> to) { fill(band, to); });
+  void load(const TensorLoad& load) {
+    const size_t to_size = size_of(load.to.dtype()), all = load.to.nbytes();
+    if (load.transposed) {
+      return write_bytes(load.to, 0, all, [&](Bytes to) { fill_transposed(load, to); });
+    }
+    for (size_t begin = 0; begin < all; begin += band_bytes) {
+      write_bytes(load.to, begin, std::min(band_bytes, all - begin),
+                  [&](Bytes to) { fill(load, begin / to_size, to); });
+    }
   }
 
  private:
-  void fill(const Band& band, std::span<std::byte> to) {
-    const Buffer& from = read_[band.number % 2];
-    if (band.is_direct()) {
-      in_pieces(to.size(), piece_bytes, [&](size_t begin, size_t end) {
-        file_.read(*band.load->from, band.first * band.from_size() + begin,
-                   to.subspan(begin, end - begin));
-      });
-    } else if (!band.load->transposed) {
-      convert(band, from, to);
-    } else if (!band.converts()) {
-      turn(band, from, to);
-    } else {
-      make_room(turned_, band.count() * band.from_size());
-      turn(band, from, turned_);
-      convert(band, turned_, to);
-    }
+  static bool converts(const TensorLoad& load) {
+    return loaded(load.from->spec.type) != load.to.dtype();
   }
 
-  // Unless the band is the whole matrix, every row in the file has a piece of it.
-  void read(const Band& band, Buffer& to) {
-    const StoredTensor& from = *band.load->from;
-    const size_t element = band.from_size(), piece = band.rows * element;
-    make_room(to, band.count() * element);
-    if (!band.load->transposed || band.rows == band.all_rows) {
-      return file_.read(from, band.first * element, std::span(to).first(band.columns * piece));
-    }
-    for (size_t c = 0; c < band.columns; ++c) {
-      file_.read(from, (c * band.all_rows + band.first) * element,
-                 std::span(to).subspan(c * piece, piece));
-    }
+  // Elements from `first` on.
+  void fill(const TensorLoad& load, size_t first, Bytes to) {
+    const size_t from_size = size_of(load.from->spec.type), to_size = size_of(load.to.dtype());
+    in_pieces(to.size() / to_size, piece_bytes / from_size,
+              [&](size_t begin, size_t n, Lane& lane) {
+                const Bytes out = to.subspan(begin * to_size, n * to_size);
+                if (!converts(load))
+                  return file_.read(*load.from, (first + begin) * from_size, out);
+                const Bytes in = Lane::room(lane.read, n * from_size);
+                file_.read(*load.from, (first + begin) * from_size, in);
+                convert_elements(in, load.from->spec.type, load.to.dtype(), out.data());
+              });
   }
 
-  void turn(const Band& band, std::span<const std::byte> from, std::span<std::byte> to) {
-    const size_t row = band.columns * band.from_size();
-    in_pieces(band.rows, /*each=*/64, [&](size_t begin, size_t end) {
-      transpose_elements(from.data(), {band.columns, band.rows}, {begin, end}, band.from_size(),
-                         to.data() + begin * row);
+  // Rows of the file become columns.
+  void fill_transposed(const TensorLoad& load, Bytes to) {
+    const size_t from_size = size_of(load.from->spec.type), to_size = size_of(load.to.dtype());
+    const auto rows = static_cast<size_t>(load.to.shape()[1]);
+    const auto columns = static_cast<size_t>(load.to.shape()[0]);
+    if (columns == 0) return;
+    const size_t each = std::max<size_t>(1, piece_bytes / (columns * from_size));
+    in_pieces(rows, each, [&](size_t begin, size_t n, Lane& lane) {
+      Bytes in = Lane::room(lane.read, n * columns * from_size);
+      file_.read(*load.from, begin * columns * from_size, in);
+      if (converts(load)) {
+        const Bytes converted = Lane::room(lane.converted, n * columns * to_size);
+        convert_elements(in, load.from->spec.type, load.to.dtype(), converted.data());
+        in = converted;
+      }
+      transpose_elements({.data = in.data(), .rows = n, .columns = columns, .bytes = to_size},
+                         to.data() + begin * to_size, /*out_row=*/rows);
     });
   }
 
-  void convert(const Band& band, std::span<const std::byte> from, std::span<std::byte> to) {
-    in_pieces(band.count(), piece_bytes / sizeof(float), [&](size_t begin, size_t end) {
-      const auto some = from.subspan(begin * band.from_size(), (end - begin) * band.from_size());
-      convert_elements(some, band.load->from->spec.type, band.load->to.dtype(),
-                       to.data() + begin * band.to_size());
-    });
-  }
-
-  // work(begin, end) for pieces of [0, extent) of so many each, on all threads.
+  // work(begin, count, lane) for pieces of [0, extent), on all threads.
   template <class Work>
   void in_pieces(size_t extent, size_t each, const Work& work) {
     struct Context {
       size_t extent, each;
       const Work& work;
-    } context{extent, each, work};
-    const auto one = [](void* c, int64_t piece, int) {
-      const auto& [all, some, f] = *static_cast<Context*>(c);
-      const size_t begin = static_cast<size_t>(piece) * some;
-      f(begin, std::min(begin + some, all));
+      std::vector<Lane>& lanes;
+    } context{extent, each, work, lanes_};
+    const auto one = [](void* c, int64_t piece, int lane) {
+      auto& all = *static_cast<Context*>(c);
+      const size_t begin = static_cast<size_t>(piece) * all.each;
+      all.work(begin, std::min(all.each, all.extent - begin), all.lanes[static_cast<size_t>(lane)]);
     };
     pool_.run(static_cast<int64_t>((extent + each - 1) / each), one, &context);
   }
 
-  static constexpr size_t piece_bytes = size_t{1} << 20;
-
   const TensorReader& file_;
   ThreadPool pool_;
-  Buffer read_[2], turned_;
+  std::vector<Lane> lanes_;
 };
 
 }  // namespace
 
-void load_in_bands(const TensorReader& file, std::span<const TensorLoad> loads) {
-  std::vector<Band> bands;
-  for (const TensorLoad& load : loads) cut(load, bands);
-  if (bands.empty()) return;
-  BandLoader loader(file);
-  auto ahead = loader.read_ahead(bands[0]);
-  for (size_t i = 0; i < bands.size(); ++i) {
-    if (ahead.valid()) ahead.get();
-    if (i + 1 < bands.size()) ahead = loader.read_ahead(bands[i + 1]);
-    loader.load(bands[i]);
-  }
+void load_in_pieces(const TensorReader& file, std::span<const TensorLoad> loads) {
+  Loader loader(file);
+  for (const TensorLoad& load : loads) loader.load(load);
 }
 
 }  // namespace spool

@@ -1,7 +1,7 @@
 #pragma once
 
-// Tensors from a file into memory of a device, by bands: while one round of bands goes to the
-// device, others read, turn and convert the next.
+// Tensors from a file into memory of a device, by pieces that several threads read, convert, turn,
+// and put where they belong.
 
 #include <span>
 
@@ -17,6 +17,6 @@ struct TensorLoad {
   bool transposed = false;  // a matrix that is (out, in) in memory and (in, out) in the file
 };
 
-void load_in_bands(const TensorReader&, std::span<const TensorLoad>);
+void load_in_pieces(const TensorReader&, std::span<const TensorLoad>);
 
 }  // namespace spool
