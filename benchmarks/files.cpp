@@ -36,7 +36,7 @@ class Files {
     CpuStream stream(model_memory, 0);
     Gpt2 model(Gpt2Config{}, DType::f32, stream);
     model.initialise(/*seed=*/1);
-    save_model(directory_, model);
+    save_model(directory_, model, {});
     LlmcModelWriter writer(llmc(), model.config(), DType::f32);
     save_tensors(writer, stored_parameters(model, {.conv1d = false}));
   }

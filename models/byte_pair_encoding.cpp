@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <queue>
+#include <utility>
 
 #include "spool/runtime/check.h"
 
@@ -19,8 +20,6 @@ constexpr size_t short_piece = 64;
 
 }  // namespace
 
-PairTable::PairTable(size_t most) : slots_(std::bit_ceil(2 * std::max<size_t>(most, 8))) {}
-
 size_t PairTable::place(uint64_t pair) const {
   constexpr uint64_t golden = 0x9e3779b97f4a7c15u;
   const uint64_t mixed = (pair ^ pair >> 29) * golden;
@@ -32,14 +31,22 @@ size_t PairTable::place(uint64_t pair) const {
 int32_t PairTable::operator[](TokenPair pair) const { return slots_[place(key(pair))].token; }
 
 bool PairTable::insert(TokenPair pair, int32_t token) {
+  if (2 * (size_ + 1) > slots_.size()) grow();
   Slot& slot = slots_[place(key(pair))];
   if (slot.token != none) return false;
   slot = {key(pair), token};
+  ++size_;
   return true;
 }
 
-BytePairEncoding::BytePairEncoding(std::string_view bytes, size_t most_merges)
-    : texts_(bytes), pairs_(most_merges) {
+void PairTable::grow() {
+  const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
+  for (const Slot& slot : before) {
+    if (slot.token != none) slots_[place(slot.pair)] = slot;
+  }
+}
+
+BytePairEncoding::BytePairEncoding(std::string_view bytes) : texts_(bytes) {
   check(bytes.size() == byte_count, "byte-pair encoding: ", bytes.size(), " bytes instead of 256");
   std::ranges::fill(of_byte_, PairTable::none);
   for (int32_t i = 0; i < byte_count; ++i) {
@@ -48,7 +55,6 @@ BytePairEncoding::BytePairEncoding(std::string_view bytes, size_t most_merges)
   }
   check(std::ranges::find(of_byte_, PairTable::none) == std::end(of_byte_),
         "byte-pair encoding: a byte is missing");
-  merges_.reserve(most_merges);
 }
 
 void BytePairEncoding::add_merge(TokenPair pair) {

@@ -25,8 +25,7 @@ class PairTable {
  public:
   static constexpr int32_t none = -1;
 
-  // The most pairs there will be.
-  explicit PairTable(size_t most);
+  PairTable() : slots_(initial_slots) {}
 
   int32_t operator[](TokenPair pair) const;
   // False, and nothing done, if the pair is there already.
@@ -37,9 +36,13 @@ class PairTable {
     uint64_t pair = 0;
     int32_t token = none;
   };
-  size_t place(uint64_t pair) const;
+  static constexpr size_t initial_slots = 1024;
 
-  std::vector<Slot> slots_;  // a power of two
+  size_t place(uint64_t pair) const;
+  void grow();
+
+  std::vector<Slot> slots_;  // a power of two, at most half of them taken
+  size_t size_ = 0;
 };
 
 class BytePairEncoding {
@@ -47,7 +50,7 @@ class BytePairEncoding {
   static constexpr int32_t byte_count = 256;
 
   // bytes[i] is the byte that token i stands for; each there is once.
-  explicit BytePairEncoding(std::string_view bytes, size_t most_merges);
+  explicit BytePairEncoding(std::string_view bytes);
 
   // The next token joins these two.  Throws where they are not older tokens or have a merge.
   void add_merge(TokenPair pair);

@@ -3,6 +3,7 @@
 #include "spool/models/llmc_model.h"
 #include "spool/models/tokenizer_choice.h"
 #include "spool/planner/rehearsal.h"
+#include "spool/runtime/log.h"
 
 namespace spool {
 
@@ -10,12 +11,22 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// The tokenizer that lies beside a model, if it can be the model's.
+std::unique_ptr<Tokenizer> tokenizer_of(const ModelFile& file) {
+  const auto vocabulary = vocabulary_in(file.directory());
+  if (!vocabulary) return nullptr;
+  auto tokenizer = open_tokenizer({.name = "gpt2", .merges = *vocabulary});
+  if (tokenizer->vocabulary() <= file.config().vocabulary) return tokenizer;
+  logger().warn("{} has more tokens than the model beside it, and is left out",
+                vocabulary->string());
+  return nullptr;
+}
+
 void write_directory(const ModelFile& in, Gpt2& model, const fs::path& directory) {
   if (!fs::create_directory(directory)) fail_file(directory, "made", EEXIST);
-  save_model(directory, model);
-  if (const auto vocabulary = vocabulary_in(in.directory())) {
-    save_tokenizer(directory, *open_tokenizer({.name = "gpt2", .merges = *vocabulary}));
-  }
+  const auto tokenizer = tokenizer_of(in);
+  save_model(directory, model, tokenizer ? tokenizer->end_of_text() : in.end_of_text());
+  if (tokenizer) save_tokenizer(directory, *tokenizer);
   sync_tree(directory);
 }
 

@@ -44,6 +44,7 @@ void Evaluator::evaluate(int64_t count, const Rows& rows) {
     input_.upload([&](int64_t b, auto tokens, auto targets) { rows(first + b, tokens, targets); });
     Tape tape(stream_, {.plan = plan_, .recording = false, .training = false});
     launch(SumAll{.out = add_to(loss_sum_), .x = loss(tape, Reduction::sum).tensor()}, stream_);
+    stream_.synchronize();  // or work would be queued up for all of the data
   }
 }
 

@@ -29,10 +29,10 @@ class Evaluator {
   // What it is given outlives it.  The plan is for a tape that does not train.
   Evaluator(Gpt2&, BatchInput&, const Plan&, Stream&);
 
-  // Enqueues the sum of the losses of rows [0, count); rows past it are asked for to fill a batch,
-  // and must have no targets that count.
+  // Sums the losses of rows [0, count), a batch at a time; rows past it are asked for to fill a
+  // batch, and must have no targets that count.
   void evaluate(int64_t count, const Rows&);
-  // Of the last evaluation, when it is done.
+  // Of the last evaluation.
   double loss_sum() const;
 
   // Enqueues the loss of each target of one batch, f32 (B, T); 0 where it does not count.

@@ -123,10 +123,13 @@ void sync_tree(const fs::path& root) {
   sync_path(root);
 }
 
-Partial::Partial(const fs::path& path)
-    : path_(path),
-      partial_(path.parent_path() / sentence(".", path.filename().string(), ".partial")) {
+Partial::Partial(const fs::path& path) : path_(path) {
   std::error_code ignored;
+  if (fs::is_symlink(path, ignored)) path_ = fs::weakly_canonical(path);  // whose target is meant
+  check_file(!fs::is_directory(path_, ignored), path, "is a directory; choose another name");
+  check_file(!fs::exists(path_, ignored) || fs::is_regular_file(path_, ignored), path,
+             "is there and not a regular file; choose another name");
+  partial_ = path_.parent_path() / sentence(".", path_.filename().string(), ".partial");
   fs::remove_all(partial_, ignored);  // of a crash
 }
 

@@ -55,8 +55,9 @@ void sync_tree(const std::filesystem::path&);
 // for the caller to make.
 class Partial {
  public:
+  // Throws where something else than a file has that name.
   explicit Partial(const std::filesystem::path&);
-  // Without commit(), nothing is left.
+  // Without commit(), nothing is left, unless the program is killed; then the next one removes it.
   ~Partial();
   Partial(const Partial&) = delete;
   Partial& operator=(const Partial&) = delete;

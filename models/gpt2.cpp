@@ -232,7 +232,7 @@ Var Gpt2::hidden(const Var& tokens, float p) {
   Var x = embedding(tokens, wte_, wpe_);
   x = dropout(x, p);
   for (Block& b : blocks_) x = block(std::move(x), b, p);
-  return layer_norm(x, ln_f_weight_, ln_f_bias_, config_.epsilon);
+  return last_norm(x);
 }
 
 Var Gpt2::hidden(const Var& tokens, KeyValueCache& cache) {
@@ -243,7 +243,11 @@ Var Gpt2::hidden(const Var& tokens, KeyValueCache& cache) {
     x = block(std::move(x), blocks_[i], no_dropout, &layer);
   }
   cache.advance(tokens.shape()[1]);
-  return layer_norm(x, ln_f_weight_, ln_f_bias_);
+  return last_norm(x);
+}
+
+Var Gpt2::last_norm(const Var& x) {
+  return layer_norm(x, ln_f_weight_, ln_f_bias_, config_.epsilon);
 }
 
 KeyValueCache Gpt2::make_cache(int64_t B) const {

@@ -76,6 +76,7 @@ class Gpt2 {
         fc_projection_bias;
     std::vector<Parameter*> parameters();
   };
+  Var last_norm(const Var& x);
   Var block(Var x, Block&, float dropout, const KeyValueLayer* cache = nullptr);
 
   Gpt2Config config_;

@@ -60,13 +60,14 @@ std::string_view whole_characters(std::string_view text) {
 
 struct Gpt2Pieces::Pattern {
   pcre2_code* code = nullptr;
+  bool compiled = false;  // to machine code, which not every system allows
   Pattern() {
     int error = 0;
     PCRE2_SIZE at = 0;
     code = ::pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern), PCRE2_ZERO_TERMINATED,
                            PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &at, nullptr);
     check(code != nullptr, "PCRE2 does not take GPT-2's pattern: ", message(error), " at ", at);
-    ::pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // without it, the same more slowly
+    compiled = ::pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
   }
   ~Pattern() { ::pcre2_code_free(code); }
   Pattern(const Pattern&) = delete;
@@ -76,8 +77,13 @@ struct Gpt2Pieces::Pattern {
 struct Gpt2Pieces::Walk::Match {
   const pcre2_code* code;
   pcre2_match_data* data;
-  explicit Match(const pcre2_code* c)
-      : code(c), data(::pcre2_match_data_create_from_pattern(c, nullptr)) {
+  // Bytes that are looked at for one match: without machine code PCRE2 first goes through all it is
+  // given, whether it is UTF-8.
+  size_t window;
+  explicit Match(const Pattern& p)
+      : code(p.code),
+        data(::pcre2_match_data_create_from_pattern(p.code, nullptr)),
+        window(p.compiled ? SIZE_MAX : 256) {
     check(data != nullptr, "PCRE2 has no memory for a match");
   }
   ~Match() { ::pcre2_match_data_free(data); }
@@ -89,7 +95,7 @@ Gpt2Pieces::Gpt2Pieces() : pattern_(std::make_unique<Pattern>()) {}
 Gpt2Pieces::~Gpt2Pieces() = default;
 
 Gpt2Pieces::Walk::Walk(const Gpt2Pieces& pieces, std::string_view text)
-    : text_(text), match_(std::make_unique<Match>(pieces.pattern_->code)) {}
+    : text_(text), match_(std::make_unique<Match>(*pieces.pattern_)) {}
 Gpt2Pieces::Walk::~Walk() = default;
 
 std::string_view Gpt2Pieces::Walk::next() {
@@ -101,16 +107,25 @@ std::string_view Gpt2Pieces::Walk::next() {
 }
 
 void Gpt2Pieces::Walk::find() {
-  const int result = ::pcre2_match(match_->code, reinterpret_cast<PCRE2_SPTR>(text_.data()),
-                                   text_.size(), at_, 0, match_->data, nullptr);
-  if (result == PCRE2_ERROR_NOMATCH) {
-    match_begin_ = match_end_ = text_.size();
-    return;
-  }
-  check(result > 0, "PCRE2 failed at byte ", at_, " of a text: ", message(result));
+  size_t window = match_->window;
+  while (!find_within(std::min(window, text_.size() - at_))) window *= 2;
+}
+
+// False where what comes after the window may change the match.
+bool Gpt2Pieces::Walk::find_within(size_t window) {
+  constexpr size_t seen_beyond = 8;  // bytes after a match that it may depend on
+  const std::string_view text = text_.substr(at_, window);
+  const bool whole = window == text_.size() - at_;
+  const int result = ::pcre2_match(match_->code, reinterpret_cast<PCRE2_SPTR>(text.data()),
+                                   text.size(), 0, 0, match_->data, nullptr);
+  check(result > 0 || result == PCRE2_ERROR_NOMATCH, "PCRE2 failed at byte ", at_,
+        " of a text: ", message(result));
   const PCRE2_SIZE* range = ::pcre2_get_ovector_pointer(match_->data);
-  match_begin_ = range[0];
-  match_end_ = range[1];
+  const size_t begin = result > 0 ? range[0] : window, end = result > 0 ? range[1] : window;
+  if (!whole && end + seen_beyond > window) return false;
+  match_begin_ = at_ + begin;
+  match_end_ = at_ + end;
+  return true;
 }
 
 // White space after something visible always begins a piece, and what comes before it does not look

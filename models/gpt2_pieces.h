@@ -35,6 +35,7 @@ class Gpt2Pieces {
    private:
     struct Match;
     void find();
+    bool find_within(size_t window);
 
     std::string_view text_;
     size_t at_ = 0;                           // what comes next begins here

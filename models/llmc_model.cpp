@@ -125,10 +125,10 @@ namespace {
 
 TensorFileStart begin_file(const std::filesystem::path& path, const Gpt2Config& config,
                            DType dtype) {
-  check(dtype == DType::f32 || dtype == DType::bf16, path.string(),
-        ": llm.c's model files are f32 or bf16, not ", name(dtype));
-  check(config.epsilon == Gpt2Config{}.epsilon && config.gelu == Gpt2Config{}.gelu, path.string(),
-        ": llm.c has no model with another epsilon than 1e-5 or another GELU than the tanh form");
+  check(dtype == DType::f32 || dtype == DType::bf16, "llm.c's model files are f32 or bf16, not ",
+        name(dtype));
+  check(config.epsilon == Gpt2Config{}.epsilon && config.gelu == Gpt2Config{}.gelu,
+        "llm.c has no model with another epsilon than 1e-5 or another GELU than the tanh form");
   LlmcHeader header;
   header[0] = llmc_model_magic;
   header[1] = dtype == DType::f32 ? f32_version : bf16_version;

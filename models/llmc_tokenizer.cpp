@@ -52,7 +52,7 @@ BytePairEncoding read_llmc_tokenizer(const std::filesystem::path& path) {
     known = true;
     bytes += token;
   }
-  BytePairEncoding encoding(bytes, tokens.size());
+  BytePairEncoding encoding(bytes);
   std::vector<int32_t> parts;
   for (int32_t i = encoding.size(); i + 1 < count; ++i) {
     parts.clear();

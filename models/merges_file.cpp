@@ -5,6 +5,7 @@
 
 #include "spool/models/file.h"
 #include "spool/models/gpt2_tokenizer.h"
+#include "spool/models/json.h"
 #include "spool/runtime/check.h"
 
 namespace spool {
@@ -68,8 +69,7 @@ const Alphabet& alphabet() {
 // Builds an encoding from its lines.
 class MergesParser {
  public:
-  MergesParser(const std::string& file, size_t lines)
-      : file_(file), encoding_(alphabet().order(), lines) {
+  explicit MergesParser(const std::string& file) : file_(file), encoding_(alphabet().order()) {
     for (int32_t i = 0; i < encoding_.size(); ++i) tokens_[std::string(encoding_.text(i))] = i;
   }
 
@@ -116,7 +116,7 @@ class MergesParser {
 BytePairEncoding read_merges(const std::filesystem::path& path) {
   const std::string text = read_text_file(path, max_merges_bytes);
   const std::string file = path.string();
-  MergesParser parser(file, static_cast<size_t>(std::ranges::count(text, '\n')) + 1);
+  MergesParser parser(file);
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     parser.line(std::string_view(text).substr(begin, end - begin));
@@ -127,18 +127,46 @@ BytePairEncoding read_merges(const std::filesystem::path& path) {
   return encoding;
 }
 
+TokenIds read_token_ids(const std::filesystem::path& path, const BytePairEncoding& encoding) {
+  const std::string file = path.string();
+  const nlohmann::json json =
+      parse_json(read_text_file(path, max_merges_bytes), file, /*max_depth=*/1);
+  check_file(json.is_object(), file, "is not a JSON object of tokens and their ids");
+  const auto size = static_cast<int64_t>(json.size());
+  std::vector<bool> taken(json.size());
+  std::map<std::string, int32_t> by_text;
+  for (const auto& [text, id] : json.items()) {
+    const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < json.size();
+    check_file(fits && !taken[id.get<size_t>()], file, "token ", shown(text), " has the id ",
+               shown(id), "; ids must be 0 to ", size - 1, ", each once");
+    taken[id.get<size_t>()] = true;
+    by_text[text] = id.get<int32_t>();
+  }
+  TokenIds ids;
+  for (int32_t token = 0; token < encoding.size(); ++token) {
+    const std::string spelt = alphabet().spell(encoding.text(token));
+    const auto found = by_text.find(spelt);
+    check_file(found != by_text.end(), file, "has no id for ", shown(spelt),
+               ", which the merges beside it make");
+    ids.of_encoding.push_back(found->second);
+    by_text.erase(found);
+  }
+  for (const auto& [text, id] : by_text) ids.special[id] = text;
+  return ids;
+}
+
 void write_tokenizer_files(const std::filesystem::path& directory, const Gpt2Tokenizer& t) {
   const BytePairEncoding& encoding = t.encoding();
   std::string merges = "#version: 0.2\n";
   nlohmann::json vocabulary;
   for (int32_t token = 0; token < encoding.size(); ++token) {
-    vocabulary[alphabet().spell(encoding.text(token))] = token;
+    vocabulary[alphabet().spell(encoding.text(token))] = t.id(token);
     if (token < BytePairEncoding::byte_count) continue;
     const auto [left, right] = encoding.merge(token);
     merges +=
         alphabet().spell(encoding.text(left)) + " " + alphabet().spell(encoding.text(right)) + "\n";
   }
-  vocabulary[std::string(t.end_of_text_text)] = *t.end_of_text();
+  for (const auto& [id, text] : t.special()) vocabulary[text] = id;
   const nlohmann::json config{{"tokenizer_class", "GPT2Tokenizer"}};
   write_text_file_atomically(directory / "merges.txt", merges);
   write_text_file_atomically(directory / "vocab.json", vocabulary.dump());

@@ -18,11 +18,12 @@ namespace {
 
 constexpr const char* weights_name = "model.safetensors";
 constexpr const char* config_name = "config.json";
+constexpr int32_t published_end_of_text = 50256;
 constexpr std::string_view head_name = "lm_head.weight";
 
 fs::path weights_in(const fs::path& directory) {
-  if (fs::exists(directory / weights_name)) return directory / weights_name;
   if (const auto latest = latest_checkpoint(directory)) return *latest / weights_name;
+  if (fs::exists(directory / weights_name)) return directory / weights_name;
   check_file(!fs::exists(directory / "model.safetensors.index.json"), directory,
              "its model is in several files; save it again as one, with "
              "save_pretrained(max_shard_size=\"100GB\")");
@@ -60,6 +61,7 @@ ModelFile::ModelFile(const fs::path& model) {
   if (has_llmc_magic(File::open(file), llmc_model_magic)) {
     const auto reader = std::make_shared<const LlmcModelReader>(file);
     config_ = reader->config();
+    if (config_.vocabulary == Gpt2Config{}.vocabulary) end_of_text_ = published_end_of_text;
     conv1d_ = false;
     tensors_ = reader;
     return;
@@ -69,7 +71,12 @@ ModelFile::ModelFile(const fs::path& model) {
   tensors_ = std::make_shared<const SafetensorsReader>(file);
   const fs::path config = file.parent_path() / config_name;
   check_file(fs::exists(config), file, "the model's config.json is missing beside it");
-  config_ = gpt2_config(read_json(config), config);
+  const nlohmann::json json = read_json(config);
+  config_ = gpt2_config(json, config);
+  const auto end = json.find("eos_token_id");
+  if (end != json.end() && end->is_number_unsigned() && *end < config_.vocabulary) {
+    end_of_text_ = end->get<int32_t>();
+  }
 }
 
 fs::path ModelFile::directory() const { return fs::absolute(name()).parent_path(); }
@@ -101,9 +108,13 @@ void ModelFile::load(Gpt2& model, const std::vector<Tensor>& parallel) const {
                [](std::string_view t) { return t == head_name || is_mask(t); });
 }
 
-void save_model(const fs::path& directory, Gpt2& model) {
+void save_model(const fs::path& directory, Gpt2& model, std::optional<int32_t> end_of_text) {
   save_tensors(directory / weights_name, stored_parameters(model), {{"format", "pt"}});
-  write_text_file_atomically(directory / config_name, to_json(model.config()).dump(2) + "\n");
+  nlohmann::json config = to_json(model.config());
+  for (const char* field : {"bos_token_id", "eos_token_id"}) {
+    config[field] = end_of_text ? nlohmann::json(*end_of_text) : nlohmann::json();
+  }
+  write_text_file_atomically(directory / config_name, config.dump(2) + "\n");
 }
 
 }  // namespace spool

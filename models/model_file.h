@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "spool/models/gpt2.h"
 #include "spool/models/stored_tensors.h"
@@ -28,6 +29,8 @@ class ModelFile {
   const Gpt2Config& config() const { return config_; }
   // What the matrices are stored in; f32 where the engine lacks that type.
   DType dtype() const;
+  // The token that ends a text, where the model's files say so.
+  std::optional<int32_t> end_of_text() const { return end_of_text_; }
 
   // Sets all parameters of a model of this configuration.  Throws, before any is touched, where
   // tensors are missing, of other shapes, or more than a GPT-2 has.
@@ -38,10 +41,12 @@ class ModelFile {
  private:
   std::shared_ptr<const TensorReader> tensors_;
   Gpt2Config config_;
+  std::optional<int32_t> end_of_text_;
   bool conv1d_ = true;  // whether some matrices are (in, out), as transformers stores them
 };
 
-// Into a directory, as transformers stores it: model.safetensors and config.json.
-void save_model(const std::filesystem::path& directory, Gpt2&);
+// Into a directory, as transformers stores it: model.safetensors and config.json.  Where it
+// generates text, it stops at the token that ends one.
+void save_model(const std::filesystem::path& directory, Gpt2&, std::optional<int32_t> end_of_text);
 
 }  // namespace spool

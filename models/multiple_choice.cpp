@@ -140,9 +140,14 @@ std::vector<Question> read_questions(const std::filesystem::path& path, int64_t 
   std::span<const uint16_t> words(reinterpret_cast<const uint16_t*>(bytes.data()),
                                   bytes.size() / sizeof(uint16_t));
   std::vector<Question> questions;
+  size_t longest = 0;
   for (size_t i = 0; i < static_cast<size_t>(header[2]); ++i) {
+    const size_t before = words.size();
     questions.push_back(QuestionParser(file.name(), i, words).parse(vocabulary, words));
+    longest = std::max(longest, (before - words.size()) * sizeof(uint16_t));
   }
+  header.expect(header[3] == static_cast<int32_t>(longest), 3, "bytes of the longest question",
+                "the longest has ", longest);
   check_file(words.empty(), file.name(), "has ", words.size(), " words after its ", header[2],
              " questions");
   return questions;

@@ -5,6 +5,7 @@
 #include "spool/models/json.h"
 #include "spool/models/model_file.h"
 #include "spool/models/safetensors.h"
+#include "spool/models/tokenizer_choice.h"
 
 namespace spool {
 namespace {
@@ -28,11 +29,13 @@ std::vector<NamedTensor> optimizer_tensors(Trainer& trainer) {
 }  // namespace
 
 void save_checkpoint(const std::filesystem::path& directory, Trainer& trainer,
-                     const nlohmann::json& run) {
-  save_model(directory, trainer.model());
+                     const Tokenizer& tokenizer, const nlohmann::json& run) {
+  save_model(directory, trainer.model(), tokenizer.end_of_text());
+  save_tokenizer(directory, tokenizer);
   save_tensors(directory / "optimizer.safetensors", optimizer_tensors(trainer));
   nlohmann::json whole = run;
   whole["format_version"] = format_version;
+  whole["tokenizer"] = tokenizer.name();
   write_text_file_atomically(directory / "run.json", whole.dump(2) + "\n");
 }
 

@@ -3,16 +3,20 @@
 // The files of a checkpoint of a run:
 //   model.safetensors, config.json   the model, as transformers stores it
 //   optimizer.safetensors            m.NAME, v.NAME, and master.NAME where parameters are bf16
+//   merges.txt, vocab.json, ...      the tokenizer, where it has a vocabulary
+//   merges.txt, vocab.json, ...      the tokenizer, where it has a vocabulary
 //   run.json                         what resuming needs besides: the step, and the configuration
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 
+#include "spool/models/tokenizer.h"
 #include "spool/models/trainer.h"
 
 namespace spool {
 
-void save_checkpoint(const std::filesystem::path& directory, Trainer&, const nlohmann::json& run);
+void save_checkpoint(const std::filesystem::path& directory, Trainer&, const Tokenizer&,
+                     const nlohmann::json& run);
 void load_checkpoint(const std::filesystem::path& directory, Trainer&);
 
 // run.json, checked.

@@ -83,7 +83,8 @@ void refuse_other_flags(const RunOptions& o, const json& stored, const std::stri
     const json& theirs = stored.at(flag);
     const bool given =
         o.given.contains(flag) || (of_the_model.contains(flag) && o.given.contains("model"));
-    check(!given || theirs == ours, "--", flag, " ", ours.dump(),
+    const bool is_flag = flag != "epsilon" && flag != "gelu";
+    check(!given || theirs == ours, is_flag ? "--" : "a model with ", flag, " ", ours.dump(),
           " cannot be resumed with: the run has ", theirs.dump(),
           "; leave the flag out to go on, or start a run of its own in another --out");
   }

@@ -19,13 +19,6 @@ constexpr const char* metadata_key = "__metadata__";
 // One level more than {"name": {"shape": [...]}} has, so that the sentence can name the tensor.
 constexpr int header_depth = 4;
 
-// What a sentence shows of a value that may be of any length.
-std::string shown(const json& value) {
-  constexpr size_t longest = 80;
-  const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
-  return text.size() <= longest ? text : text.substr(0, longest) + "...";
-}
-
 // What a header says of one tensor, checked field by field.
 class EntryParser {
  public:
@@ -47,7 +40,7 @@ class EntryParser {
  private:
   template <class... Parts>
   void expect(bool ok, const Parts&... parts) const {
-    check_file(ok, file_, "tensor \"", tensor_, "\": ", parts...);
+    check_file(ok, file_, "tensor ", shown(tensor_), ": ", parts...);
   }
 
   const json& field(const char* name) const {
@@ -126,7 +119,7 @@ Metadata parse_metadata(const json& value, const std::string& file) {
   check_file(value.is_object(), file, metadata_key, " is not an object");
   Metadata metadata;
   for (const auto& [key, text] : value.items()) {
-    check_file(text.is_string(), file, metadata_key, ": \"", key, "\" is not a string");
+    check_file(text.is_string(), file, metadata_key, ": ", shown(key), " is not a string");
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -136,7 +129,7 @@ void check_no_holes(const std::vector<StoredTensor>& tensors, uint64_t data_byte
                     const std::string& file) {
   uint64_t end = 0;
   for (const StoredTensor& t : tensors) {
-    check_file(t.begin == end, file, "tensor \"", t.name, "\" starts at byte ", t.begin,
+    check_file(t.begin == end, file, "tensor ", shown(t.name), " starts at byte ", t.begin,
                " of the data, and what is before it ends at ", end);
     end += t.spec.nbytes();
   }

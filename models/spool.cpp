@@ -3,11 +3,16 @@
 
 #include "spool/models/spool.h"
 
+#include <fcntl.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <new>
 
+#include "spool/models/file.h"
 #include "spool/models/model_file.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/log.h"
@@ -65,12 +70,29 @@ int usage(const CLI::App& app, const CLI::ParseError& e) {
   return complain(text.c_str(), 2);
 }
 
+// What is still in the buffer may not fit on the disk, either.
+void flush_output() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout))
+    fail_file("standard output", "written", errno);
+}
+
+// A file that is opened later must not become one of the three that programs print to.
+void open_standard_files() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
+  }
+}
+
 int work(const std::vector<std::pair<CLI::App*, std::function<int()>>>& commands) {
   try {
+    int code = 0;
     for (const auto& [command, run] : commands) {
-      if (command->parsed()) return run();
+      if (command->parsed()) code = run();
     }
-    return 0;
+    flush_output();
+    return code;
+  } catch (const Interrupted&) {
+    return stopped_by_a_signal;
   } catch (const Error& e) {
     return complain(e.what(), 1);
   } catch (const std::bad_alloc&) {
@@ -81,6 +103,8 @@ int work(const std::vector<std::pair<CLI::App*, std::function<int()>>>& commands
 }
 
 int main(int argc, char** argv) {
+  open_standard_files();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error like others
   auto logger =
       std::make_shared<spdlog::logger>("spool", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("spool: %v");

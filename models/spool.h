@@ -17,6 +17,17 @@ std::function<int()> add_tokenize(CLI::App&);
 std::function<int()> add_eval(CLI::App&);
 std::function<int()> add_convert(CLI::App&);
 
+inline constexpr int stopped_by_a_signal = 130;
+
+// From here on the first SIGINT or SIGTERM only makes interrupted() true; the second ends the
+// program.
+void catch_interrupts();
+bool interrupted();
+// Forgets that there was one.
+void clear_interrupt();
+// Thrown to end a command that was interrupted.
+struct Interrupted {};
+
 // Flags that several commands have.
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
 CLI::Option* add_model_flag(CLI::App&, std::string& model);

@@ -31,6 +31,12 @@ Evaluation::Options resolve(const Arguments& a) {
   return options;
 }
 
+void check_finite(double loss, const ModelFile& file) {
+  if (std::isfinite(loss)) return;
+  fail(ErrorKind::numeric, file.name(), ": the loss is ", loss,
+       "; some weights are not finite, or too large for --dtype");
+}
+
 void measure_loss(const Arguments& a, const ModelFile& file,
                   std::span<const std::filesystem::path> data) {
   const bool shards = std::ranges::all_of(data, is_shard);
@@ -43,16 +49,27 @@ void measure_loss(const Arguments& a, const ModelFile& file,
                                    .threads = a.options.threads,
                                    .progress = std::ref(encoding)}
                             .open(data);
-  Evaluation evaluation(file, resolve(a));
-  const ValidationRows rows(tokens, evaluation.seq());
+  Evaluation::Options options = resolve(a);
+  if (options.seq == 0) {  // no more than there is
+    options.seq = std::min(file.config().context, std::max<int64_t>(tokens->size() - 1, 1));
+  }
+  check(options.seq > 0, "--seq must be above 0, not ", options.seq);
+  const ValidationRows rows(tokens, options.seq);
+  options.batch = std::min(options.batch, rows.rows());
+  Evaluation evaluation(file, options);
   evaluation.evaluator().evaluate(rows.rows(), [&](int64_t row, auto to, auto targets) {
     rows.fill(row, to, targets);
     measuring(static_cast<size_t>(std::min(row, rows.rows())), static_cast<size_t>(rows.rows()));
   });
   const double loss = evaluation.evaluator().loss_sum() / static_cast<double>(rows.targets());
-  const char* form = a.json ? R"({{"loss":{:.7f},"perplexity":{:.7g},"tokens":{}}})"
-                            : "loss {:.7f} nats a token, perplexity {:.7g}, over {} tokens";
-  fmt::print("{}\n", fmt::format(fmt::runtime(form), loss, std::exp(loss), rows.targets()));
+  check_finite(loss, file);
+  const double perplexity = std::exp(loss);
+  // JSON has no infinity.
+  const std::string shown =
+      std::isfinite(perplexity) || !a.json ? fmt::format("{:.7g}", perplexity) : "null";
+  const char* form = a.json ? R"({{"loss":{:.7f},"perplexity":{},"tokens":{}}})"
+                            : "loss {:.7f} nats a token, perplexity {}, over {} tokens";
+  fmt::print("{}\n", fmt::format(fmt::runtime(form), loss, shown, rows.targets()));
 }
 
 void answer(const Arguments& a, const ModelFile& file, const std::filesystem::path& path) {

@@ -1,7 +1,5 @@
-#include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -23,16 +21,6 @@ struct Arguments {
   int threads = 0;
   bool interactive = false;
 };
-
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-// Ends the text that is being written, or, where a line is waited for, the waiting.
-void stop_at_interrupt() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { interrupted = true; };
-  ::sigaction(SIGINT, &action, nullptr);
-}
 
 void print(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -77,7 +65,7 @@ class Writer {
 
   // Goes on with the text, and prints what it writes.
   void write() {
-    for (int64_t i = 0; i < arguments_.tokens && !interrupted; ++i) {
+    for (int64_t i = 0; i < arguments_.tokens && !interrupted(); ++i) {
       const int32_t token = generator_->next(sampling_, random_);
       if (token == sampling_.end_of_text) break;
       print(tokenizer_.decode({&token, 1}));
@@ -114,8 +102,8 @@ void converse(Writer& writer, const std::string& prompt) {
     writer.write();
   }
   for (std::string line;;) {
+    clear_interrupt();
     if (terminal) print("> ");
-    interrupted = false;
     if (!std::getline(std::cin, line)) return print(terminal ? "\n" : "");
     if (!line.empty()) writer.begin(line);
     print(line);
@@ -131,16 +119,15 @@ int generate(const Arguments& a) {
              file.config().vocabulary, " is smaller than the tokenizer's, ",
              tokenizer->vocabulary());
   Writer writer(a, file, *tokenizer);
-  stop_at_interrupt();
+  catch_interrupts();
   if (a.interactive) {
     converse(writer, a.prompt);
-    return 0;
+  } else {
+    writer.begin(a.prompt);
+    print(a.prompt);
+    writer.write();
   }
-  writer.begin(a.prompt);
-  print(a.prompt);
-  writer.write();
-  constexpr int stopped_by_a_signal = 130;
-  return interrupted ? stopped_by_a_signal : 0;
+  return interrupted() ? stopped_by_a_signal : 0;
 }
 
 }  // namespace

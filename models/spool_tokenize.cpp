@@ -26,7 +26,10 @@ void encode_files(const Arguments& a, const Tokenizer& tokenizer) {
         ": a shard of tokens is called something.bin");
   ProgressBar bar("encoding");
   TokenizeOptions options = a.options;
-  options.progress = std::ref(bar);
+  options.progress = [&](size_t done, size_t total) {
+    if (interrupted()) throw Interrupted();
+    bar(done, total);
+  };
   const TokenizeResult result = tokenize(tokenizer, find_files(a.in), options);
   const double each = static_cast<double>(result.bytes) / static_cast<double>(result.tokens);
   std::printf("%s of text, %lld tokens (%.2f bytes each), in %s",
@@ -56,6 +59,7 @@ void decode_files(const Arguments& a, const Tokenizer& tokenizer) {
   File out = File::create(partial.path());
   uint64_t at = 0;
   detokenize(tokenizer, shards, [&](std::string_view text) {
+    if (interrupted()) throw Interrupted();
     out.write(at, std::as_bytes(std::span(text)));
     at += text.size();
   });
@@ -80,6 +84,7 @@ std::function<int()> add_tokenize(CLI::App& app) {
       ->capture_default_str();
   add_threads_flag(app, a->options.threads);
   return [a] {
+    catch_interrupts();
     const auto tokenizer = open_tokenizer(choose_tokenizer(a->tokenizer));
     a->decode ? decode_files(*a, *tokenizer) : encode_files(*a, *tokenizer);
     return 0;

@@ -1,5 +1,3 @@
-#include <atomic>
-#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -25,8 +23,10 @@ void override_with(const std::optional<From>& given, To& setting) {
   if (given) setting = static_cast<To>(*given);
 }
 
+// Without a slash at the end.
 std::string absolute(const std::string& path) {
-  return std::filesystem::absolute(path).lexically_normal();
+  const auto whole = std::filesystem::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
 }
 
 // Weights have the shape they have.
@@ -159,17 +159,6 @@ std::string preset_table() {
   return table;
 }
 
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-// The first signal stops the run after the step it is in, the second one at once.
-void interrupt(int signal) {
-  if (interrupted.exchange(true)) {
-    std::signal(signal, SIG_DFL);
-    std::raise(signal);
-  }
-}
-
 }  // namespace
 
 std::function<int()> add_train(CLI::App& app) {
@@ -184,11 +173,9 @@ std::function<int()> add_train(CLI::App& app) {
   app.footer(preset_table());
   return [given, &app] {
     TrainingRun run(resolve(*given, app));
-    std::signal(SIGINT, interrupt);
-    std::signal(SIGTERM, interrupt);
-    run.run([] { return interrupted.load(); });
-    constexpr int stopped_by_a_signal = 130;
-    return interrupted ? stopped_by_a_signal : 0;
+    catch_interrupts();
+    run.run(interrupted);
+    return interrupted() ? stopped_by_a_signal : 0;
   };
 }
 

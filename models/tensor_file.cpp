@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "spool/models/convert_elements.h"
+#include "spool/models/json.h"
 #include "spool/models/tensor_loader.h"
 #include "spool/runtime/check.h"
 
@@ -94,7 +95,7 @@ void check_no_surplus(const TensorReader& file, std::span<const NamedTensor> ten
   for (const NamedTensor& named : tensors) wanted.insert(named.name);
   for (const StoredTensor& stored : file.tensors()) {
     check_file(wanted.contains(stored.name) || (ignored && ignored(stored.name)), file.name(),
-               "tensor \"", stored.name, "\", ", stored.spec, ", is none of the ", wanted.size(),
+               "tensor ", shown(stored.name), ", ", stored.spec, ", is none of the ", wanted.size(),
                " that are expected");
   }
 }

@@ -65,7 +65,8 @@ class Piece {
     if (largest < vocabulary_) return;
     const auto at = std::find(tokens, tokens + out.size(), largest) - tokens;
     check_file(false, name_, "token ", begin + at, " is ", largest,
-               ", which is not in the vocabulary, 0 to ", vocabulary_ - 1);
+               ", which is not in the vocabulary, 0 to ", vocabulary_ - 1,
+               "; tokens of another tokenizer need its --merges, or --vocab");
   }
 
   std::string name_;

@@ -29,7 +29,16 @@ class Shards {
  public:
   explicit Shards(const TokenizeOptions& options)
       : options_(options),
-        most_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::most_tokens) {}
+        most_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::most_tokens) {
+    // A pattern that names these shards would name those, too.
+    if (options.shard_tokens == 0) return;
+    check_file(!fs::exists(name()), name(), "is there from before; remove it and those after it");
+  }
+  // What was finished of shards that belong together is of no use alone.
+  ~Shards() {
+    std::error_code ignored;
+    for (const fs::path& path : done_) fs::remove(path, ignored);
+  }
   void append(std::span<const int32_t> tokens) {
     while (!tokens.empty()) {
       if (!shard_) shard_.emplace(name());

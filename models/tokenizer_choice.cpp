@@ -75,6 +75,12 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerChoice& choice) {
   return make_byte_tokenizer();
 }
 
+bool same_tokens(const Tokenizer& a, const Tokenizer& b) {
+  const auto *left = dynamic_cast<const Gpt2Tokenizer*>(&a),
+             *right = dynamic_cast<const Gpt2Tokenizer*>(&b);
+  return left && right ? *left == *right : a.name() == b.name();
+}
+
 void save_tokenizer(const fs::path& directory, const Tokenizer& tokenizer) {
   if (const auto* t = dynamic_cast<const Gpt2Tokenizer*>(&tokenizer)) {
     write_tokenizer_files(directory, *t);

@@ -32,6 +32,9 @@ std::optional<std::filesystem::path> vocabulary_in(const std::filesystem::path& 
 // Of a choice in which all is said.
 std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerChoice&);
 
+// Whether every text has the same tokens with both.
+bool same_tokens(const Tokenizer&, const Tokenizer&);
+
 // So that choose_tokenizer() finds it there, and transformers too.
 void save_tokenizer(const std::filesystem::path& directory, const Tokenizer&);
 

@@ -110,6 +110,11 @@ void TrainingRun::open_tokenizer_of_run() {
     choice = choose_tokenizer(choice);
   }
   tokenizer_ = open_tokenizer(choice);
+  if (const auto own = checkpoint_ ? vocabulary_in(*checkpoint_) : std::nullopt) {
+    check(same_tokens(*tokenizer_, *open_tokenizer({.name = choice.name, .merges = *own})),
+          "--merges ", choice.merges.string(), " is another vocabulary than the run's, ",
+          own->string(), "; leave it out to go on");
+  }
   int64_t& vocabulary = options_.training.model.vocabulary;
   const bool open =
       !checkpoint_ && !has_weights(options_.model) && !options_.given.contains("vocab");
@@ -280,12 +285,10 @@ void TrainingRun::save(int64_t step) {
   const double loss = loss_over(validation_rows(/*batches=*/1));
   if (!std::isfinite(loss)) stop_not_finite(step, "the loss of the weights it left is", loss);
   directory_->write(step, [&](const std::filesystem::path& partial) {
-    save_checkpoint(partial, *trainer_,
+    save_checkpoint(partial, *trainer_, *tokenizer_,
                     {{"step", step},
                      {"configuration", configuration(options_)},
-                     {"data_fingerprint", data_fingerprint_},
-                     {"tokenizer", tokenizer_->name()}});
-    save_tokenizer(partial, *tokenizer_);
+                     {"data_fingerprint", data_fingerprint_}});
   });
   last_saved_ = step;
   checkpoint_ = directory_->latest();

@@ -1,6 +1,7 @@
 """What the tests of the program share: SCRIPT PROGRAM [CASE...]."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import tempfile
 import unittest
 
-PROGRAM = sys.argv[1]
+PROGRAM = os.path.abspath(sys.argv[1])
 SHAPE = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
 PROSE = "".join(f"Line {i} of a text that says little: {i * i}.\n" for i in range(400))
 
@@ -42,6 +43,40 @@ class Folder(unittest.TestCase):
         self.assertTrue(errors.startswith("spool: "), errors)
         for part in parts:
             self.assertIn(part, errors)
+
+
+# Each line joins two tokens; \u0120 spells a blank.
+MERGES = "#version: 0.2\nt h\nth e\n\u0120 t\ni n\n\u0120 a\n\u0120t h\ne x\nex t\n"
+VOCABULARY = 256 + 8 + 1
+TINY = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
+
+
+def peak_memory(*words):
+    """Runs the program; the most bytes it had in memory."""
+    process = subprocess.Popen([PROGRAM, *map(str, words)], stdout=subprocess.DEVNULL)
+    _, process.returncode, usage = os.wait4(process.pid, 0)
+    return usage.ru_maxrss << 10
+
+
+class Files(Folder):
+    def setUp(self):
+        super().setUp()
+        self.merges = self.folder / "merges.txt"
+        self.merges.write_text(MERGES)
+
+    def done(self, *words, **more):
+        status, printed, errors = spool(*words, **more)
+        self.assertEqual(status, 0, errors)
+        return printed
+
+    def tokenize(self, *words):
+        return self.done("tokenize", "--merges", self.merges, *words)
+
+    def trained(self, *words, data=None, steps=3):
+        """A run with GPT-2's tokenizer; its checkpoint."""
+        fixed = ["--merges", self.merges, "--data", data or self.text, "--out", self.out]
+        self.done("train", *TINY, *fixed, "--steps", steps, *words)
+        return self.out / "latest"
 
 
 def main():

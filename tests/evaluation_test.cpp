@@ -51,7 +51,7 @@ class Evaluations : public ::testing::Test {
       p->data = testing::normal(p->data.shape(), DType::f32, stream_, ++seed);
     }
     model.clear_padding();
-    save_model(d_.path(), model);
+    save_model(d_.path(), model, {});
   }
 
   // log p of each token after the first, by the whole forward pass.
@@ -174,7 +174,8 @@ TEST(Questions, EachFieldWrongInTurn) {
   for (const int32_t count : {0, -1, 65536, INT32_MIN}) {
     EXPECT_TRUE(contains(error(file_of({20240522, 1, count}, words)), "questions"));
   }
-  EXPECT_TRUE(contains(error(file_of({20240522, 1, 1}, words)), "words after its 1"));
+  EXPECT_TRUE(contains(error(file_of({20240522, 1, 1, 28}, words)), "words after its 1"));
+  EXPECT_TRUE(contains(error(file_of({20240522, 1, 2, 29}, words)), "header field 3"));
   EXPECT_TRUE(contains(error(file_of({20240522, 1, 3}, words)), "question 2 ends before"));
   const std::pair<size_t, const char*> fields[] = {
       {0, "start"}, {1, "bytes"},   {2, "index"}, {3, "completions"},

@@ -1,4 +1,4 @@
-"""The program as a user runs it, on files from elsewhere: tokens, models, evaluation, fine-tuning.
+"""The program as a user runs it, on files from elsewhere: data, models, evaluation, fine-tuning.
 
 files_command_test.py PROGRAM [CASE...]
 """
@@ -11,94 +11,7 @@ import struct
 import subprocess
 import time
 
-from commands import PROGRAM, PROSE, Folder, main, spool
-
-# Each line joins two tokens; \u0120 spells a blank.
-MERGES = "#version: 0.2\nt h\nth e\n\u0120 t\ni n\n\u0120 a\n\u0120t h\ne x\nex t\n"
-VOCABULARY = 256 + 8 + 1
-TINY = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
-
-
-class Files(Folder):
-    def setUp(self):
-        super().setUp()
-        self.merges = self.folder / "merges.txt"
-        self.merges.write_text(MERGES)
-
-    def done(self, *words, **more):
-        status, printed, errors = spool(*words, **more)
-        self.assertEqual(status, 0, errors)
-        return printed
-
-    def tokenize(self, *words):
-        return self.done("tokenize", "--merges", self.merges, *words)
-
-    def trained(self, *words, data=None, steps=3):
-        """A run with GPT-2's tokenizer; its checkpoint."""
-        fixed = ["--merges", self.merges, "--data", data or self.text, "--out", self.out]
-        self.done("train", *TINY, *fixed, "--steps", steps, *words)
-        return self.out / "latest"
-
-
-class Tokenize(Files):
-    def test_there_and_back(self):
-        noise = self.folder / "noise"
-        noise.write_bytes(bytes(range(256)) * 40 + b"the text \xff\xfe <|endoftext|>")
-        for text in [self.text, noise]:
-            for words in [[], ["--tokenizer", "bytes"], ["--merges", self.merges]]:
-                tokens, back = self.folder / "t.bin", self.folder / "back"
-                self.done("tokenize", text, "--out", tokens, *words)
-                self.done("tokenize", "--decode", tokens, "--out", back, *words)
-                self.assertEqual(back.read_bytes(), text.read_bytes())
-                shown = subprocess.run(
-                    [PROGRAM, "tokenize", "--decode", tokens, *words], capture_output=True
-                )
-                self.assertEqual(shown.stdout, text.read_bytes())
-
-    def test_threads_and_shards(self):
-        long = self.folder / "long"
-        long.write_text(PROSE * 300)
-        all_bytes = []
-        for threads in [1, 3]:
-            out = self.folder / f"{threads}.bin"
-            self.tokenize(long, "--out", out, "--threads", threads)
-            all_bytes.append(out.read_bytes())
-        self.assertEqual(all_bytes[0], all_bytes[1])
-        self.assertEqual(struct.unpack("<2i", all_bytes[0][:8]), (20240520, 1))
-        printed = self.tokenize(
-            long, self.text, "--out", self.folder / "s.bin", "--shard-tokens", 1000000, "--separate"
-        )
-        self.assertIn("s_000000.bin", printed)
-        shards = sorted(self.folder.glob("s_*.bin"))
-        self.assertGreater(len(shards), 1)
-        text = self.tokenize("--decode", *shards)
-        self.assertEqual(text, f"<|endoftext|>{PROSE * 300}<|endoftext|>{PROSE}")
-
-    def test_bad_input(self):
-        out = self.folder / "t.bin"
-        empty = self.folder / "empty"
-        empty.touch()
-        for words, parts in [
-            ([self.text], ["--out"]),
-            ([self.text, "--out", self.folder / "t.txt"], [".bin"]),
-            ([self.folder / "none", "--out", out], ["none", "no such file"]),
-            ([empty, "--out", out], ["empty"]),
-            ([self.text, "--out", self.folder / "no" / "t.bin"], ["no"]),
-            ([self.text, "--out", out, "--tokenizer", "gpt2"], ["--merges"]),
-            ([self.text, "--out", out, "--tokenizer", "words"], ["bytes and gpt2"]),
-            ([self.text, "--out", out, "--merges", self.text], ["text.txt", "line 1"]),
-            ([self.text, "--out", out, "--separate"], ["--separate"]),
-            ([self.text, "--out", out, "--shard-tokens", -1], ["--shard-tokens"]),
-            (["--decode", self.text], ["text.txt", "header"]),
-        ]:
-            self.refused(spool("tokenize", *words), 1, *parts)
-            self.assertFalse(out.exists())
-        self.tokenize(self.text, "--out", out)
-        whole = out.read_bytes()
-        self.refused(spool("tokenize", out, "--out", out), 1, "read and written at once")
-        self.assertEqual(out.read_bytes(), whole)
-        self.refused(spool("tokenize", "--decode", out), 1, "vocabulary")  # as bytes
-        self.refused(spool("tokenize", "--out", out), 2, "IN")
+from commands import MERGES, PROGRAM, PROSE, TINY, VOCABULARY, Files, main, peak_memory, spool
 
 
 class Train(Files):
@@ -152,6 +65,24 @@ class Train(Files):
         result = spool("train", *TINY, "--merges", self.merges, "--data", shard, "--out", self.out)
         self.refused(result, 1, "t.bin", f"is {VOCABULARY}", "vocabulary")
         self.assertFalse(self.out.exists())
+
+    def test_another_vocabulary_is_not_resumed_with(self):
+        shard = self.folder / "t.bin"
+        self.tokenize(self.text, "--out", shard)
+        self.trained(data=shard)
+        other = self.folder / "other.txt"
+        other.write_text(MERGES.replace("t h\nth e", "e t\net h"))
+        resume = ["train", "--resume", "--out", self.out]
+        self.refused(spool(*resume, "--merges", other), 1, "other.txt", "another vocabulary")
+        self.done(*resume, "--merges", self.merges)
+
+    def test_the_default_place_of_a_run(self):
+        checkpoint = self.trained()
+        model = self.folder / "mine"
+        self.done("convert", checkpoint, model)
+        words = ["--model", f"{model}/", "--data", self.text, "--steps", 1]
+        self.done("train", *words, cwd=self.folder)
+        self.assertTrue((self.folder / "runs" / "mine" / "latest").exists())
 
     def test_bad_input(self):
         checkpoint = self.trained()
@@ -236,6 +167,16 @@ class Models(Files):
         shard = self.folder / "t.bin"
         self.tokenize(self.text, "--out", shard)
         self.assertEqual(json.loads(self.done("eval", "--model", checkpoint, "--data", shard, "--json")), result)
+        short = self.folder / "short"
+        short.write_text("the text")
+        few = json.loads(self.done("eval", "--model", checkpoint, "--data", short, "--json"))
+        self.assertLess(few["tokens"], 8)
+        peaks = []
+        for times in [2, 30]:
+            (self.folder / "long").write_text(PROSE * times)
+            long = ["eval", "--model", checkpoint, "--data", self.folder / "long"]
+            peaks.append(peak_memory(*long, "--batch", 1))
+        self.assertLess(peaks[1] - peaks[0], 6 << 20)
         for words, parts in [
             (["--model", "gpt2-124m", "--data", shard], ["no weights"]),
             (["--model", checkpoint, "--data", shard, "--seq", 33], ["--seq"]),
@@ -257,7 +198,7 @@ class Models(Files):
                     words += [len(choice), *choice]
                 words[1] = 2 * len(words)
                 all_words += words
-            header = struct.pack("<256i", 20240522, 1, len(answers), 100, *[0] * 252)
+            header = struct.pack("<256i", 20240522, 1, len(answers), 34, *[0] * 252)
             path = self.folder / "questions.bin"
             path.write_bytes(header + struct.pack(f"<{len(all_words)}H", *all_words))
             return path

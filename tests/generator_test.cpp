@@ -15,8 +15,13 @@ namespace {
 constexpr size_t plenty = size_t{64} << 20;
 
 // Of a context that is full soon.
-constexpr Gpt2Config small{
-    .layers = 2, .heads = 2, .channels = 24, .context = 24, .vocabulary = 50};
+constexpr Gpt2Config small{.layers = 2,
+                           .heads = 2,
+                           .channels = 24,
+                           .context = 24,
+                           .vocabulary = 50,
+                           .epsilon = 0.1,
+                           .gelu = GeluForm::exact};
 // Of one that takes tokens by as many as there may be at once, and attention in several tiles.
 constexpr Gpt2Config long_one{
     .layers = 2, .heads = 3, .channels = 48, .context = 300, .vocabulary = 70};

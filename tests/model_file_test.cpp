@@ -26,7 +26,7 @@ using testing::TemporaryDirectory;
 using testing::values;
 
 const fs::path transformers = fs::path(__FILE__).parent_path() / "reference" / "transformers";
-constexpr Gpt2Config small{.layers = 2, .heads = 2, .channels = 8, .context = 6, .vocabulary = 70};
+constexpr Gpt2Config small{.layers = 2, .heads = 2, .channels = 8, .context = 6, .vocabulary = 270};
 
 class Models : public ::testing::Test {
  protected:
@@ -95,7 +95,7 @@ TEST_F(Models, ComeBackAsTheyWereSaved) {
     config.gelu = GeluForm::exact;
     config.epsilon = 1e-6;
     const auto model = make(config, dtype);
-    save_model(d_.path(), *model);
+    save_model(d_.path(), *model, {});
     EXPECT_EQ(ModelFile(d_.path()).config(), config);
     EXPECT_EQ(ModelFile(d_.path() / "model.safetensors").dtype(), dtype);
     expect_equal(*load(d_.path(), dtype), *model);
@@ -120,7 +120,7 @@ TEST_F(Models, OfLlmcAreLaidOutAsDocumented) {
   const std::string file = content_of(d_.path() / "m.bin");
   int32_t header[256];
   std::memcpy(header, file.data(), sizeof(header));
-  const int32_t expected[] = {20240326, 3, 6, 70, 2, 2, 8, 128};
+  const int32_t expected[] = {20240326, 3, 6, 270, 2, 2, 8, 384};
   for (size_t i = 0; i < 256; ++i) EXPECT_EQ(header[i], i < 8 ? expected[i] : 0);
   const auto number = [&](size_t at) {
     float x = 0;
@@ -129,11 +129,11 @@ TEST_F(Models, OfLlmcAreLaidOutAsDocumented) {
   };
   const auto parameters = model->parameters();
   const auto wte = read<float>(parameters[0]->data), wpe = read<float>(parameters[1]->data);
-  EXPECT_EQ(number(69 * 8 + 7), wte[69 * 8 + 7]);
-  for (size_t i = 70 * 8; i < 128 * 8; ++i) ASSERT_EQ(number(i), 0);
-  EXPECT_EQ(number(128 * 8 + 3), wpe[3]);
+  EXPECT_EQ(number(269 * 8 + 7), wte[269 * 8 + 7]);
+  for (size_t i = 270 * 8; i < 384 * 8; ++i) ASSERT_EQ(number(i), 0);
+  EXPECT_EQ(number(384 * 8 + 3), wpe[3]);
   // The second layer's qkv weights: after wte, wpe, 2 x ln1w, 2 x ln1b and the first layer's.
-  const size_t qkvw = 128 * 8 + 6 * 8 + 4 * 8;
+  const size_t qkvw = 384 * 8 + 6 * 8 + 4 * 8;
   const auto second = read<float>(parameters[2 + 12 + 2]->data);
   EXPECT_EQ(parameters[2 + 12 + 2]->name, std::string("h.1.attn.c_attn.weight"));
   for (size_t i = 0; i < 192; ++i) ASSERT_EQ(number(qkvw + 192 + i), second[i]);
@@ -170,7 +170,7 @@ TEST_F(Models, OfLlmcEachFieldWrongInTurn) {
   }
   EXPECT_TRUE(contains(error(1, 4), "header field 1, version, is 4"));
   EXPECT_TRUE(contains(error(5, 3), "must divide the 8 channels"));
-  EXPECT_TRUE(contains(error(7, 69), "between the vocabulary, 70"));
+  EXPECT_TRUE(contains(error(7, 269), "between the vocabulary, 270"));
   for (size_t size = 0; size < good.size(); size += size < 1100 ? 1 : 997) {
     const fs::path cut = d_.file("m.bin", good.substr(0, size));
     EXPECT_TRUE(contains(error_of([&] { LlmcModelReader reader(cut); }), "m.bin: ")) << size;
@@ -245,12 +245,32 @@ TEST_F(Models, TensorsMissingSurplusOrOfAnotherShape) {
   const auto with_head = [&](const Tensor& head) {
     return error([&](auto& t) { t.push_back({"lm_head.weight", head}); });
   };
-  EXPECT_EQ(with_head(wte.slice({0, 70})), "");
+  EXPECT_EQ(with_head(wte.slice({0, 270})), "");
   EXPECT_TRUE(contains(with_head(other), "lm_head.weight"));
-  EXPECT_TRUE(contains(with_head(testing::normal({70, 8}, DType::f32, stream_, 5)), "embedding"));
+  EXPECT_TRUE(contains(with_head(testing::normal({270, 8}, DType::f32, stream_, 5)), "embedding"));
   EXPECT_EQ(error([&](auto& t) { t.push_back({"h.1.attn.bias", other}); }), "");
   const Tensor whole({Shape{6, 8}, DType::i32}, stream_);
   EXPECT_TRUE(contains(error([&](auto& t) { t[1].tensor = whole; }), "cannot become"));
+}
+
+TEST_F(Models, SayWhatEndsAText) {
+  save_model(d_.path(), *make(small), 7);
+  EXPECT_EQ(ModelFile(d_.path()).end_of_text(), 7);
+  convert_model(ModelFile(d_.path()), d_.path() / "other", DType::f32);
+  EXPECT_EQ(read_json(d_.path() / "other" / "config.json")["eos_token_id"], 7);
+  save_model(d_.path(), *make(small), {});
+  EXPECT_EQ(ModelFile(d_.path()).end_of_text(), std::nullopt);
+}
+
+// What is in the directory of a run from before is not what `latest` names.
+TEST_F(Models, OfARunAreItsLatest) {
+  const auto first = make(small), second = make(small, DType::bf16);
+  save_model(d_.path(), *first, {});
+  fs::create_directory(d_.path() / "step-000001");
+  save_model(d_.path() / "step-000001", *second, {});
+  d_.file("step-000001/run.json", "{}");
+  fs::create_directory_symlink("step-000001", d_.path() / "latest");
+  EXPECT_EQ(ModelFile(d_.path()).dtype(), DType::bf16);
 }
 
 TEST_F(Models, WhatIsNoModelIsASentence) {
@@ -269,7 +289,7 @@ TEST_F(Models, WhatIsNoModelIsASentence) {
 
 TEST_F(Models, AreConverted) {
   const auto model = make(small);
-  save_model(d_.path(), *model);
+  save_model(d_.path(), *model, {});
   d_.file("merges.txt", "a b\n");
   const auto to = [&](const fs::path& in, const std::string& out, DType dtype = DType::f32) {
     convert_model(ModelFile(in), d_.path() / out, dtype);
@@ -287,10 +307,18 @@ TEST_F(Models, AreConverted) {
   EXPECT_TRUE(contains(error_of([&] { to(llmc, "half.bin"); }), "is there already"));
   EXPECT_NE(error_of([&] { to(llmc, "none/m.bin"); }), "");
   EXPECT_NE(error_of([&] { to(llmc, "f64.bin", DType::f64); }), "");
+  EXPECT_EQ(read_json(d_.path() / "back" / "config.json")["eos_token_id"], 257);
+  const TemporaryDirectory larger;  // a vocabulary that cannot be the model's is left out
+  save_model(larger.path(), *make(small), {});
+  std::string many;
+  for (const char a : std::string("abcdefgh")) many += sentence(a, " ", a, "\n", a, " x\n");
+  larger.file("merges.txt", many);
+  to(larger.path(), "larger");
+  EXPECT_FALSE(fs::exists(d_.path() / "larger" / "merges.txt"));
   Gpt2Config other = small;
   other.epsilon = 0.1;
   const TemporaryDirectory changed;
-  save_model(changed.path(), *make(other));
+  save_model(changed.path(), *make(other), {});
   EXPECT_TRUE(contains(error_of([&] { to(changed.path(), "e.bin"); }), "epsilon"));
   EXPECT_FALSE(names_in(d_.path()).contains("e.bin"));
   EXPECT_FALSE(names_in(d_.path()).contains(".e.bin.partial"));

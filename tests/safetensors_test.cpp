@@ -238,6 +238,11 @@ TEST(Safetensors, TheHeaderAsAWhole) {
   EXPECT_TRUE(contains(error(with_length("{}", UINT64_MAX)), "18446744073709551615"));
   EXPECT_TRUE(contains(error(with_length("{}", 100'000'001)), "at most 100000000"));
   EXPECT_TRUE(contains(error(with_length("{}", 3)), "and 2 follow"));
+  std::string many = "{\"a\":[0";
+  for (int i = 0; i < 1'000'000; ++i) many += ",0";
+  EXPECT_TRUE(contains(error(with_length(many + "]}")), "more than 1000000 values"));
+  const std::string odd = with_length("{\"" + std::string(1000, '\\') + "\":3}");
+  EXPECT_LT(error(odd).size(), 400u);
   std::string bomb = "{\"a\":";
   for (int i = 0; i < 1'000'000; ++i) bomb += "[";
   EXPECT_TRUE(contains(error(with_length(bomb)), "nested deeper"));

@@ -1,12 +1,10 @@
 // Tokenizers: what they make of text, and that it comes back byte for byte.
 
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "spool/models/encode.h"
 #include "spool/models/gpt2_tokenizer.h"
-#include "spool/models/token_files.h"
-#include "spool/models/tokenize.h"
-#include "spool/models/tokenizer_choice.h"
 #include "temporary_directory.h"
 #include "testing.h"
 
@@ -17,7 +15,6 @@ namespace fs = std::filesystem;
 using testing::contains;
 using testing::content_of;
 using testing::error_of;
-using testing::names_in;
 using testing::TemporaryDirectory;
 
 // As published with the model, where it is at hand.
@@ -142,7 +139,7 @@ TEST(BytePairEncoding, ShortAndLongPiecesGoByTheSameRule) {
   std::mt19937 random(1);
   std::string bytes;
   for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<char>(255 - i));
-  BytePairEncoding encoding(bytes, 60);
+  BytePairEncoding encoding(bytes);
   while (encoding.size() < 256 + 60) {
     // Of four letters, so that merges overlap.
     const auto pick = [&] {
@@ -254,6 +251,55 @@ std::string tokens_of_llmc(const Gpt2Tokenizer& t) {
   return bytes;
 }
 
+// As Hugging Face's trainer numbers them: special tokens first.
+TEST(Gpt2Tokenizer, IdsAreThoseOfTheVocabulary) {
+  const TemporaryDirectory d, written;
+  const auto plain = small_tokenizer();
+  write_tokenizer_files(d.path(), *plain);
+  nlohmann::json ids = nlohmann::json::parse(content_of(d.path() / "vocab.json"));
+  EXPECT_EQ(ids["<|endoftext|>"], 265);
+  for (auto& [text, id] : ids.items()) id = text == "<|endoftext|>" ? 0 : id.get<int>() + 2;
+  ids["<pad>"] = 1;
+  d.file("vocab.json", ids.dump());
+  const auto tokenizer = read_gpt2_tokenizer(d.path() / "merges.txt");
+  EXPECT_EQ(tokenizer->vocabulary(), 267);
+  EXPECT_EQ(tokenizer->end_of_text(), 0);
+  const std::string text = "the aaa\xff's 12";
+  std::vector<int32_t> expected = encode(*plain, text);
+  for (int32_t& token : expected) token += 2;
+  EXPECT_EQ(encode(*tokenizer, text), expected);
+  EXPECT_EQ(tokenizer->decode(expected), text);
+  EXPECT_EQ(tokenizer->decode(std::vector<int32_t>{1, 0}), "<pad><|endoftext|>");
+  EXPECT_FALSE(*tokenizer == *plain);
+  write_tokenizer_files(written.path(), *tokenizer);
+  EXPECT_TRUE(*read_gpt2_tokenizer(written.path() / "merges.txt") == *tokenizer);
+}
+
+TEST(Gpt2Tokenizer, AVocabularyThatDoesNotFitIsASentence) {
+  const TemporaryDirectory d;
+  write_tokenizer_files(d.path(), *small_tokenizer());
+  const nlohmann::json good = nlohmann::json::parse(content_of(d.path() / "vocab.json"));
+  const auto error = [&](const std::function<void(nlohmann::json&)>& change) {
+    nlohmann::json ids = good;
+    change(ids);
+    d.file("vocab.json", ids.dump());
+    return error_of([&] { read_gpt2_tokenizer(d.path() / "merges.txt"); });
+  };
+  EXPECT_EQ(error([](auto&) {}), "");
+  EXPECT_EQ(error([](auto& j) { j.erase("<|endoftext|>"); }), "");  // not every one has it
+  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = 256; }), "each once"));
+  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = 266; }), "ids must be 0 to 265"));
+  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = -1; }), "\"the\" has the id -1"));
+  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = "x"; }), "has the id \"x\""));
+  EXPECT_TRUE(contains(error([](auto& j) {
+                         j["then"] = j["the"];
+                         j.erase("the");
+                       }),
+                       "has no id for \"the\""));
+  EXPECT_TRUE(contains(error([](auto& j) { j = nlohmann::json::array(); }), "not a JSON object"));
+  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = {{"a", 1}}; }), "nested"));
+}
+
 TEST(LlmcTokenizer, MakesTheSameTokens) {
   const TemporaryDirectory d;
   const auto tokenizer = small_tokenizer();
@@ -319,56 +365,6 @@ TEST(Merges, EachLineWrongInTurn) {
   EXPECT_TRUE(contains(error("a \xc4\n"), "alphabet"));
   EXPECT_TRUE(contains(error(std::string("a \0\n", 4)), "alphabet"));
   EXPECT_TRUE(contains(error_of([&] { read_merges(d.path() / "no"); }), "No such file"));
-}
-
-TEST(TokenizerChoice, IsWhatWasSaidOrWhatTheModelHas) {
-  const TemporaryDirectory d, empty;
-  const fs::path merges = d.file("merges.txt", small_merges);
-  EXPECT_EQ(choose_tokenizer({}).name, "bytes");
-  EXPECT_EQ(choose_tokenizer({.name = {}, .merges = merges}).name, "gpt2");
-  EXPECT_EQ(choose_tokenizer({}, d.path()).merges, merges);
-  EXPECT_EQ(choose_tokenizer({.name = "bytes", .merges = {}}, d.path()).name, "bytes");
-  EXPECT_EQ(choose_tokenizer({.name = "gpt2", .merges = {}}, d.path()).merges, merges);
-  EXPECT_TRUE(contains(error_of([&] { choose_tokenizer({}, empty.path()); }), "--merges"));
-  const auto error = [](const TokenizerChoice& asked) {
-    return error_of([&] { choose_tokenizer(asked); });
-  };
-  EXPECT_TRUE(contains(error({.name = "words", .merges = {}}), "there are bytes and gpt2"));
-  EXPECT_TRUE(contains(error({.name = "gpt2", .merges = {}}), "--merges"));
-  EXPECT_TRUE(contains(error({.name = "bytes", .merges = merges}), "leave one of them out"));
-  d.file("run.json", R"({"tokenizer":"bytes"})");
-  EXPECT_EQ(choose_tokenizer({}, d.path()).name, "bytes");
-  d.file("run.json", R"({"tokenizer":"words"})");
-  EXPECT_TRUE(contains(error_of([&] { choose_tokenizer({}, d.path()); }), "field tokenizer"));
-}
-
-TEST(Tokenize, ShardsAndBack) {
-  const TemporaryDirectory d;
-  const auto tokenizer = small_tokenizer();
-  const std::vector texts = {d.file("a", "the the\n"), d.file("b", "aaaa\xff the")};
-  const auto back = [&](const std::vector<fs::path>& shards) {
-    std::string all;
-    detokenize(*tokenizer, shards, [&](std::string_view text) { all += text; });
-    return all;
-  };
-  const auto one = tokenize(*tokenizer, texts, {.out = d.path() / "one.bin"});
-  EXPECT_EQ(one.bytes, 17u);
-  EXPECT_EQ(one.tokens, 6);
-  EXPECT_EQ(back(one.shards), "the the\naaaa\xff the");
-  EXPECT_EQ(fs::file_size(d.path() / "one.bin"), 1024u + 2 * 6);
-  const auto some =
-      tokenize(*tokenizer, texts, {.out = d.path() / "s.bin", .separate = true, .shard_tokens = 3});
-  EXPECT_EQ(some.shards.size(), 3u);
-  EXPECT_EQ(some.shards[2], d.path() / "s_000002.bin");
-  EXPECT_EQ(back(some.shards), "<|endoftext|>the the\n<|endoftext|>aaaa\xff the");
-  EXPECT_EQ(names_in(d.path()).size(), 6u);
-  const auto error = [&](const TokenizeOptions& o) {
-    return error_of([&] { tokenize(*tokenizer, texts, o); });
-  };
-  EXPECT_TRUE(contains(error({.out = texts[0]}), "read and written at once"));
-  EXPECT_TRUE(contains(error({.out = d.path() / "x", .shard_tokens = -1}), "--shard-tokens"));
-  EXPECT_TRUE(contains(error({.out = d.path() / "no" / "x"}), "No such file"));
-  EXPECT_EQ(names_in(d.path()).size(), 6u);
 }
 
 }  // namespace
