@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "spool/models/spool_interrupt.h"
 #include "spool/models/tokenizer_choice.h"
 
 namespace spool {
@@ -16,17 +17,6 @@ std::function<int()> add_generate(CLI::App&);
 std::function<int()> add_tokenize(CLI::App&);
 std::function<int()> add_eval(CLI::App&);
 std::function<int()> add_convert(CLI::App&);
-
-inline constexpr int stopped_by_a_signal = 130;
-
-// From here on the first SIGINT or SIGTERM only makes interrupted() true; the second ends the
-// program.
-void catch_interrupts();
-bool interrupted();
-// Forgets that there was one.
-void clear_interrupt();
-// Thrown to end a command that was interrupted.
-struct Interrupted {};
 
 // Flags that several commands have.
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);

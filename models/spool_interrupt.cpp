@@ -1,8 +1,8 @@
+#include "spool/models/spool_interrupt.h"
+
 #include <signal.h>
 
 #include <atomic>
-
-#include "spool/models/spool.h"
 
 namespace spool {
 namespace {

