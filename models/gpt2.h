@@ -89,7 +89,7 @@ class Gpt2 {
 
 // How a file has a model's tensors.
 struct StoredAs {
-  std::string_view prefix = "";  // before every name
+  std::string_view prefix = {};  // before every name
   bool conv1d = true;            // four matrices of a layer are (in, out), as transformers has them
 };
 
