@@ -48,7 +48,7 @@ void step(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
   const TrainingPlans plans = make_plans(config);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
-  const Machine machine{.architecture = {.type = DeviceType::cpu, .threads = threads}};
+  const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
   const Report foretold = rehearse_training(config, plans, machine);
   const auto stream = open_stream({DeviceType::cpu}, foretold.memory.peak, threads);
   Trainer trainer(config, plans, *stream);

@@ -123,7 +123,7 @@ void train(Stream& stream, int steps, bool report) {
 int main() {
   using namespace research;
   const int threads = 2;
-  const Machine machine{.architecture = {.type = DeviceType::cpu, .threads = threads}};
+  const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
   const Report foretold =
       rehearse(machine, [](MetaStream& stream) { train(stream, 1, /*report=*/false); });
   std::printf("foretold peak: %zu bytes\n", foretold.memory.peak);

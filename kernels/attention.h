@@ -35,7 +35,8 @@ struct AttentionForward {
   View workspace = {};
 
   Cost cost() const;
-  size_t workspace_bytes(const Architecture&) const;
+  size_t workspace_bytes(const CpuArchitecture&) const;
+  size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
 struct AttentionBackward {
@@ -47,7 +48,8 @@ struct AttentionBackward {
   View workspace = {};
 
   Cost cost() const;
-  size_t workspace_bytes(const Architecture&) const;
+  size_t workspace_bytes(const CpuArchitecture&) const;
+  size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
 void run(const AttentionForward&, CpuStream&);

@@ -15,7 +15,8 @@ struct BiasBackward {
   Cost cost() const {
     return {1.0 * static_cast<double>(dy.numel()), bytes(dbias, dy), accumulator(dy.dtype())};
   }
-  size_t workspace_bytes(const Architecture&) const;
+  size_t workspace_bytes(const CpuArchitecture&) const;
+  size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
 void run(const BiasBackward&, CpuStream&);

@@ -25,7 +25,8 @@ struct CachedAttention {
 
   Cost cost() const;
   // Of P, not of the position: so every step of a text takes the same.
-  size_t workspace_bytes(const Architecture&) const;
+  size_t workspace_bytes(const CpuArchitecture&) const;
+  size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
 void run(const CachedAttention&, CpuStream&);

@@ -28,7 +28,8 @@ struct EmbeddingBackward {
     return {2.0 * static_cast<double>(dy.numel()),
             bytes(dpositions, dy, dy) + (dweight.accumulate ? bytes(dy) : bytes(dweight))};
   }
-  size_t workspace_bytes(const Architecture&) const;
+  size_t workspace_bytes(const CpuArchitecture&) const;
+  size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
 void run(const EmbeddingForward&, CpuStream&);

@@ -4,13 +4,14 @@
 // overload of run() for its stream.  Every kernel of the engine passes through launch(), the only
 // place that asks which device there is.
 //
-// A kernel that needs memory besides its arguments has a member `View workspace` and a function
-// `size_t workspace_bytes(const Architecture&) const`, of shapes and types alone; launch() provides
-// it, on meta as on the device.
+// A kernel that needs memory besides its arguments has a member `View workspace` and, for each kind
+// of device, a function `size_t workspace_bytes(const CpuArchitecture&) const`, of shapes and types
+// alone; launch() provides it, on meta as on the device.
 
 #include <type_traits>
 
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/cuda/stream.h"
 #include "spool/runtime/meta/stream.h"
 #include "spool/runtime/tensor.h"
 
@@ -46,10 +47,16 @@ double bytes(const Arguments&... all) {
 }
 
 template <class Kernel>
-concept NeedsWorkspace = requires(const Kernel& k, const Architecture& a) {
+concept NeedsWorkspace = requires(const Kernel& k, const CpuArchitecture& a) {
   k.workspace;
   k.workspace_bytes(a);
 };
+
+// What the kernel needs on such a device.
+template <NeedsWorkspace Kernel>
+size_t workspace_bytes(const Kernel& kernel, const Architecture& architecture) {
+  return std::visit([&](const auto& a) { return kernel.workspace_bytes(a); }, architecture);
+}
 
 template <class Kernel>
 void dispatch(const Kernel& kernel, Stream& stream) {
@@ -61,8 +68,15 @@ void dispatch(const Kernel& kernel, Stream& stream) {
       auto& cpu = static_cast<CpuStream&>(stream);
       return cpu.enqueue([kernel, &cpu] { run(kernel, cpu); });
     }
-    case DeviceType::cuda:
-      fail(ErrorKind::device, "this build has no CUDA backend");
+    case DeviceType::cuda: {
+#if SPOOL_CUDA
+      auto& cuda = static_cast<CudaStream&>(stream);
+      if constexpr (requires { run(kernel, cuda); }) {
+        return cuda.enqueue(Kernel::name, [&] { run(kernel, cuda); });
+      }
+#endif
+      fail(ErrorKind::device, "the kernel ", Kernel::name, " has no form for CUDA in this build");
+    }
   }
 }
 
@@ -71,7 +85,7 @@ void launch(const Kernel& kernel, Stream& stream) {
   stream.count_launch();
   if constexpr (NeedsWorkspace<Kernel>) {
     const auto floats = static_cast<int64_t>(
-        (kernel.workspace_bytes(stream.architecture()) + sizeof(float) - 1) / sizeof(float));
+        (workspace_bytes(kernel, stream.architecture()) + sizeof(float) - 1) / sizeof(float));
     if (floats > 0) {
       const Tensor memory({Shape{floats}, DType::f32}, stream,
                           {.name = Kernel::name, .purpose = Purpose::workspace});

@@ -34,7 +34,8 @@ struct LayerNormBackward {
     return {14.0 * static_cast<double>(x.numel()), bytes(dx, dweight, dbias, dy, x, weight),
             accumulator(x.dtype())};
   }
-  size_t workspace_bytes(const Architecture&) const;
+  size_t workspace_bytes(const CpuArchitecture&) const;
+  size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
 void run(const LayerNormForward&, CpuStream&);

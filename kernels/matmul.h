@@ -24,7 +24,8 @@ struct Matmul {
         static_cast<double>(M()) * static_cast<double>(N()) * static_cast<double>(K());
     return {2 * products, bytes(c, a, b, bias), a.dtype()};
   }
-  size_t workspace_bytes(const Architecture&) const;
+  size_t workspace_bytes(const CpuArchitecture&) const;
+  size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
 void run(const Matmul&, CpuStream&);

@@ -16,7 +16,8 @@ struct SumAll {
   View by = {};  // (1), f32 or f64
   View workspace = {};
   Cost cost() const { return {1.0 * static_cast<double>(x.numel()), bytes(x)}; }
-  size_t workspace_bytes(const Architecture&) const;
+  size_t workspace_bytes(const CpuArchitecture&) const;
+  size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
 struct SquaredNorm {
@@ -25,7 +26,8 @@ struct SquaredNorm {
   View x;
   View workspace = {};
   Cost cost() const { return {2.0 * static_cast<double>(x.numel()), bytes(x)}; }
-  size_t workspace_bytes(const Architecture&) const;
+  size_t workspace_bytes(const CpuArchitecture&) const;
+  size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
 void run(const SumAll&, CpuStream&);

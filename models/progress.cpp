@@ -28,11 +28,10 @@ std::string memory_table(const RunOptions& o, const Machine& machine, const Repo
   };
   std::string table = fmt::format(
       "{}: {} layers, {} heads, {} channels, context {}, vocabulary {}; {:.2f} M parameters\n"
-      "{} on {} ({} threads): {} rows of {} tokens{}\n",
+      "{} on {}: {} rows of {} tokens{}\n",
       o.model, t.model.layers, t.model.heads, t.model.channels, t.model.context, t.model.vocabulary,
-      static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name,
-      machine.architecture.threads, t.batch, t.seq,
-      t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
+      static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name, t.batch,
+      t.seq, t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
   size_t counted = 0;
   for (size_t p = 0; p < purpose_count; ++p) {
     const size_t bytes = foretold.memory.at_peak_by[p];

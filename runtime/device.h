@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "spool/runtime/dtype.h"
 
@@ -27,11 +28,15 @@ struct Device {
 // "cpu", "cuda", "cuda:1", "meta".  Anything else is an error that lists these.
 Device parse_device(std::string_view text);
 
-// What a kernel's workspace may depend on besides its arguments.
-struct Architecture {
-  DeviceType type = DeviceType::cpu;
-  int threads = 1;  // of a cpu
+// What a kernel's workspace may depend on besides its arguments, by kind of device.
+struct CpuArchitecture {
+  int threads = 1;
 };
+struct CudaArchitecture {
+  int major = 9, minor = 0;     // compute capability
+  bool fused_attention = true;  // whether cuDNN is there
+};
+using Architecture = std::variant<CpuArchitecture, CudaArchitecture>;
 
 // The work a kernel does, counted once, by the kernel.
 struct Cost {

@@ -6,6 +6,8 @@
 #include <limits>
 
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/cuda/device.h"
+#include "spool/runtime/cuda/stream.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
@@ -20,7 +22,18 @@ size_t control_group_limit() {
 
 }  // namespace
 
+Graph Stream::capture(const std::function<void()>&) {
+  fail(ErrorKind::device, "the device ", name(device_.type), " does not record work");
+}
+
+void Stream::replay(const Graph&) {
+  fail(ErrorKind::device, "the device ", name(device_.type), " does not replay work");
+}
+
 size_t device_memory(Device device) {
+#if SPOOL_CUDA
+  if (device.type == DeviceType::cuda) return cuda_device(device.index).free_bytes;
+#endif
   check(device.type == DeviceType::cpu, "device ", name(device.type), ": its memory is not known");
   const auto pages = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES));
   return std::min(pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)), control_group_limit());
@@ -28,8 +41,13 @@ size_t device_memory(Device device) {
 
 std::unique_ptr<Stream> open_stream(Device device, size_t budget, int threads) {
   if (device.type == DeviceType::meta) return std::make_unique<MetaStream>(Machine{}, budget);
-  check(device.type == DeviceType::cpu,
-        "device cuda: this build has no CUDA backend; use --device cpu");
+  if (device.type == DeviceType::cuda) {
+#if SPOOL_CUDA
+    return std::make_unique<CudaStream>(device.index, budget);
+#else
+    fail(ErrorKind::device, "device cuda: this build has no CUDA backend; use --device cpu");
+#endif
+  }
   check(device.index == 0, "device cpu:", device.index, ": there is only one cpu device");
   return std::make_unique<CpuStream>(budget, threads);
 }

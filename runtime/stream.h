@@ -25,6 +25,12 @@ struct Event {
   std::shared_ptr<void> handle = nullptr;  // elsewhere
 };
 
+// Work that a stream has recorded, to be enqueued again as one.
+struct Graph {
+  std::shared_ptr<void> handle = nullptr;
+  explicit operator bool() const { return handle != nullptr; }
+};
+
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -55,9 +61,20 @@ class Stream {
   virtual void wait(const Event&) = 0;
   virtual void synchronize() = 0;
 
+  // Whether the device can record.  Then capture() calls work(), which allocates, frees and
+  // launches as ever but neither uploads nor reads, and returns what it launched, none of which has
+  // run; replay() enqueues that, on the memory it was recorded on.
+  virtual bool captures() const { return false; }
+  virtual Graph capture(const std::function<void()>& work);
+  virtual void replay(const Graph&);
+
  protected:
   Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena)
       : device_(device), architecture_(architecture), arena_(std::move(arena)) {}
+  // Another queue on the same device and memory.
+  struct Beside {};
+  Stream(Beside, const Stream& s)
+      : device_(s.device_), architecture_(s.architecture_), arena_(s.arena_) {}
 
  private:
   Device device_;

@@ -239,8 +239,8 @@ TEST(Attention, NeedsMemoryInProportionToTheLengthOfTheSequence) {
                                      .y = pass.y,
                                      .lse = pass.lse,
                                      .heads = c.heads()};
-    return std::pair(forward.workspace_bytes(stream.architecture()),
-                     backward.workspace_bytes(stream.architecture()));
+    return std::pair(workspace_bytes(forward, stream.architecture()),
+                     workspace_bytes(backward, stream.architecture()));
   };
   for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     const auto half = workspaces(2048, dtype), whole = workspaces(4096, dtype);

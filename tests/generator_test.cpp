@@ -234,7 +234,7 @@ size_t peak_of(const Gpt2Config& config, DType type, const Length& length, size_
 }
 
 size_t foretold(const Gpt2Config& config, DType type, const std::optional<Length>& length) {
-  const Machine machine{.architecture = {.type = DeviceType::cpu, .threads = 2}};
+  const Machine machine{.architecture = CpuArchitecture{.threads = 2}};
   return rehearse(machine,
                   [&](MetaStream& stream) {
                     Gpt2 model(config, type, stream);

@@ -193,7 +193,7 @@ TEST(Matmul, TakesNoMemoryForFewRows) {
   const auto bytes = [&](int64_t M) {
     const Matmul k{
         .c = c.slice({0, M}), .a = many.slice({0, M}), .b = b, .bias = {}, .b_transposed = true};
-    return k.workspace_bytes(stream.architecture());
+    return workspace_bytes(k, stream.architecture());
   };
   for (const int64_t M : {1, 2, 3, 4}) EXPECT_EQ(bytes(M), 0u);
   EXPECT_GT(bytes(5), 0u);
@@ -254,7 +254,7 @@ bool by_onednn(const Extent& e, const Form& f, DType type) {
            .bias = f.bias ? View(bias) : View(),
            .a_transposed = f.a_transposed,
            .b_transposed = f.b_transposed};
-  const auto bytes = static_cast<int64_t>(k.workspace_bytes(stream.architecture()));
+  const auto bytes = static_cast<int64_t>(workspace_bytes(k, stream.architecture()));
   const Tensor workspace({Shape{bytes / 4 + 1}, DType::f32}, stream);
   k.workspace = workspace;
   bool done = false;

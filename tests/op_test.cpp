@@ -77,7 +77,7 @@ TEST_P(EveryOp, IsForetoldToTheByte) {
       run.forward();
       run.backward();
     };
-    const Machine machine{.architecture = {.type = DeviceType::cpu, .threads = 2}};
+    const Machine machine{.architecture = CpuArchitecture{.threads = 2}};
     const Report foretold = rehearse(machine, work);
     EXPECT_GT(foretold.seconds, 0);
     CpuStream stream(foretold.memory.peak, 2);

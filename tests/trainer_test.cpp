@@ -59,9 +59,7 @@ Losses train(const TrainingConfig& config, size_t budget, int threads) {
   return all;
 }
 
-Machine machine(int threads) {
-  return {.architecture = {.type = DeviceType::cpu, .threads = threads}};
-}
+Machine machine(int threads) { return {.architecture = CpuArchitecture{.threads = threads}}; }
 
 constexpr size_t plenty = size_t{64} << 20;
 constexpr SampleLength text{.prompt = 1, .drawn = 30};

@@ -4,7 +4,7 @@
 
 namespace spool {
 
-size_t AttentionForward::workspace_bytes(const Architecture& architecture) const {
+size_t AttentionForward::workspace_bytes(const CpuArchitecture& architecture) const {
   const cpu::AttentionExtents e(qkv, y, heads);
   size_t bytes = 0;
   cpu::dispatch(qkv.dtype(), [&](auto x) {

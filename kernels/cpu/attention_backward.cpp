@@ -253,7 +253,7 @@ void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStre
 }  // namespace
 }  // namespace cpu
 
-size_t AttentionBackward::workspace_bytes(const Architecture& architecture) const {
+size_t AttentionBackward::workspace_bytes(const CpuArchitecture& architecture) const {
   if (!dqkv) return 0;
   const cpu::AttentionExtents e(qkv, y, heads);
   cpu::Carver shared, lane;

@@ -119,7 +119,7 @@ void attend(const CachedAttention& k, const CachedExtents& e, CpuStream& stream)
 }  // namespace
 }  // namespace cpu
 
-size_t CachedAttention::workspace_bytes(const Architecture& architecture) const {
+size_t CachedAttention::workspace_bytes(const CpuArchitecture& architecture) const {
   const cpu::CachedExtents e(*this);
   size_t bytes = 0;
   cpu::dispatch(qkv.dtype(), [&]<class T>(T) {

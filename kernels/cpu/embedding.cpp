@@ -106,7 +106,7 @@ void run(const EmbeddingForward& k, CpuStream& stream) {
   });
 }
 
-size_t EmbeddingBackward::workspace_bytes(const Architecture&) const {
+size_t EmbeddingBackward::workspace_bytes(const CpuArchitecture&) const {
   if (!dweight) return 0;
   return static_cast<size_t>(dweight.view.shape().rows() + tokens.numel()) * sizeof(int32_t);
 }

@@ -100,7 +100,7 @@ void run(const LayerNormForward& k, CpuStream& stream) {
   });
 }
 
-size_t LayerNormBackward::workspace_bytes(const Architecture&) const {
+size_t LayerNormBackward::workspace_bytes(const CpuArchitecture&) const {
   const int64_t C = x.shape().row();
   const cpu::RowPieces pieces(x.shape().rows(), C);
   return static_cast<size_t>(pieces.count * Partials<float>::stride(*this, C)) *

@@ -155,8 +155,7 @@ void multiply_plain(const Matmul& k, const Tiling& t, CpuStream& stream) {
 
 }  // namespace cpu
 
-size_t Matmul::workspace_bytes(const Architecture& arch) const {
-  if (arch.type != DeviceType::cpu) return size_t{32} << 20;
+size_t Matmul::workspace_bytes(const CpuArchitecture& arch) const {
   if (cpu::has_few_rows(*this)) return 0;
   const cpu::Tiling t = cpu::tiling(*this);
   return static_cast<size_t>(std::min<int64_t>(arch.threads, t.tiles())) *

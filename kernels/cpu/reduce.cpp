@@ -37,8 +37,10 @@ void put(const Grad& out, double value) {
 
 }  // namespace
 
-size_t SumAll::workspace_bytes(const Architecture&) const { return partial_bytes(x.numel()); }
-size_t SquaredNorm::workspace_bytes(const Architecture&) const { return partial_bytes(x.numel()); }
+size_t SumAll::workspace_bytes(const CpuArchitecture&) const { return partial_bytes(x.numel()); }
+size_t SquaredNorm::workspace_bytes(const CpuArchitecture&) const {
+  return partial_bytes(x.numel());
+}
 
 void run(const SumAll& k, CpuStream& stream) {
   double factor = k.factor;

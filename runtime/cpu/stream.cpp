@@ -84,8 +84,7 @@ struct RaiseAtEnd {
 }  // namespace
 
 CpuStream::CpuStream(size_t budget, int threads)
-    : Stream({DeviceType::cpu}, {.type = DeviceType::cpu, .threads = thread_count(threads)},
-             reserve(budget)),
+    : Stream({DeviceType::cpu}, CpuArchitecture{.threads = thread_count(threads)}, reserve(budget)),
       pool_(thread_count(threads)),
       inline_(run_inline()) {
   if (!inline_) worker_ = start_thread([this] { serve(); });

@@ -1,0 +1,98 @@
+#pragma once
+
+// Element-wise kernels: a functor that says what happens to n elements from i on, for n = 8, which
+// move as 16-byte accesses, and for n = 1, where memory is not aligned and at the end.
+
+#include "spool/kernels/cuda/device.cuh"
+#include "spool/kernels/launch.h"
+
+namespace spool::cuda {
+
+constexpr int map_width = 8, map_block = 256;
+
+// n elements, computed in f32.
+template <int n>
+struct Floats {
+  float at[n];
+};
+
+template <int n, class T>
+__device__ __forceinline__ Floats<n> load(const T* from) {
+  Floats<n> x;
+  if constexpr (n == 1) {
+    x.at[0] = to_float(*from);
+  } else {
+    static_assert(n % Pack<T>::size == 0);
+#pragma unroll
+    for (int p = 0; p < n; p += Pack<T>::size) {
+      const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from + p));
+      Pack<T> pack;
+      memcpy(&pack, &bits, sizeof bits);
+#pragma unroll
+      for (int k = 0; k < Pack<T>::size; ++k) x.at[p + k] = to_float(pack.at[k]);
+    }
+  }
+  return x;
+}
+
+template <int n, class T>
+__device__ __forceinline__ void store(T* to, const Floats<n>& x) {
+  if constexpr (n == 1) {
+    *to = from_float<T>(x.at[0]);
+  } else {
+#pragma unroll
+    for (int p = 0; p < n; p += Pack<T>::size) {
+      Pack<T> pack;
+#pragma unroll
+      for (int k = 0; k < Pack<T>::size; ++k) pack.at[k] = from_float<T>(x.at[p + k]);
+      uint4 bits;
+      memcpy(&bits, &pack, sizeof bits);
+      __stcs(reinterpret_cast<uint4*>(to + p), bits);
+    }
+  }
+}
+
+// Where a Grad goes.
+template <class T>
+struct Sink {
+  T* data;
+  bool accumulate;
+
+  explicit Sink(const Grad& g) : data(g.view.as<T>()), accumulate(g.accumulate) {}
+
+  template <int n>
+  __device__ __forceinline__ void put(int64_t i, Floats<n> x) const {
+    if (accumulate) {
+      const Floats<n> before = load<n>(data + i);
+#pragma unroll
+      for (int k = 0; k < n; ++k) x.at[k] += before.at[k];
+    }
+    store<n>(data + i, x);
+  }
+};
+
+template <class F>
+__global__ void __launch_bounds__(map_block) map_kernel(F f, int64_t count, bool aligned) {
+  const int64_t thread = int64_t{blockIdx.x} * map_block + threadIdx.x;
+  const int64_t begin = thread * map_width;
+  if (aligned && begin + map_width <= count) {
+    f.template apply<map_width>(begin);
+  } else {
+    const int64_t end = begin + map_width < count ? begin + map_width : count;
+    for (int64_t i = begin; i < end; ++i) f.template apply<1>(i);
+  }
+}
+
+inline bool is_aligned(const View& v) { return reinterpret_cast<uintptr_t>(v.data()) % 16 == 0; }
+
+// f.apply<n>(i) for all of [0, count), which `views` are read and written at.
+template <class F, class... Views>
+void map(CudaStream& stream, int64_t count, const F& f, const Views&... views) {
+  if (count == 0) return;
+  const bool aligned = (is_aligned(views) && ...);
+  const int64_t blocks = ceil_div<int64_t>(count, int64_t{map_block} * map_width);
+  launch_kernel(stream, map_kernel<F>, {.grid = dim3(unsigned(blocks)), .block = dim3(map_block)},
+                f, count, aligned);
+}
+
+}  // namespace spool::cuda

@@ -1,0 +1,25 @@
+#pragma once
+
+// The CUDA devices of this machine.  This header is free of CUDA's.
+
+#include <cstddef>
+#include <string>
+
+namespace spool {
+
+struct CudaDevice {
+  std::string name;
+  int major = 0, minor = 0;  // compute capability
+  int multiprocessors = 0;
+  size_t free_bytes = 0, bytes = 0;  // of memory
+  int driver = 0, runtime = 0;       // versions, as 1000 major + 10 minor
+};
+
+// How many there are; 0 where there is no driver.
+int cuda_device_count();
+
+// Throws a sentence where there is no such device, the driver is older than the runtime Spool was
+// built with, or its compute capability is below 8.0.
+CudaDevice cuda_device(int index);
+
+}  // namespace spool

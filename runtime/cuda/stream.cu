@@ -1,0 +1,223 @@
+#include "spool/runtime/cuda/stream.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "spool/runtime/cuda/device.h"
+#include "spool/runtime/cuda/handles.cuh"
+#include "spool/runtime/cuda/staging.cuh"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+using cuda::check_call;
+
+struct OwningArena {
+  cuda::DeviceMemory memory;
+  Arena arena;
+  OwningArena(size_t bytes, const std::string& device)
+      : memory(bytes), arena(memory.data(), bytes, device) {}
+};
+
+std::shared_ptr<Arena> reserve(int index, size_t bytes) {
+  const CudaDevice device = cuda_device(index);
+  const std::string name = sentence("cuda:", index);
+  if (bytes > device.free_bytes) {
+    throw Error(ErrorKind::memory,
+                sentence(name, ": the budget is ", format_bytes(bytes), ", and of the ",
+                         format_bytes(device.bytes), " of ", device.name, " only ",
+                         format_bytes(device.free_bytes),
+                         " are free; give a smaller --memory, or stop what holds the rest"),
+                {.needed = bytes, .capacity = device.free_bytes, .op = {}, .file = {}});
+  }
+  auto owner = std::make_shared<OwningArena>(std::max<size_t>(bytes, 1), name);
+  return {owner, &owner->arena};
+}
+
+CudaArchitecture architecture_of(int index) {
+  const CudaDevice device = cuda_device(index);
+  return {.major = device.major, .minor = device.minor};
+}
+
+bool waits_for_every_kernel() {
+  const char* value = std::getenv("SPOOL_CUDA_SYNC");
+  return value && *value && std::string_view(value) != "0";
+}
+
+// The last kernels that were launched, oldest first.
+class Recent {
+ public:
+  void add(const char* name) { names_[count_++ % names_.size()] = name; }
+  void clear() { count_ = 0; }
+  std::string list() const {
+    std::string text;
+    const size_t shown = std::min(count_, names_.size());
+    for (size_t i = count_ - shown; i < count_; ++i) {
+      text += sentence(text.empty() ? "" : ", ", names_[i % names_.size()]);
+    }
+    return text;
+  }
+
+ private:
+  std::array<const char*, 8> names_{};
+  size_t count_ = 0;
+};
+
+}  // namespace
+
+struct CudaStream::State {
+  int index;
+  cuda::StreamHandle stream = cuda::make_stream();
+  cuda::Staging staging{stream.get()};
+  Recent recent = {};
+  std::optional<Error> error = {};
+  bool eager = waits_for_every_kernel(), capturing = false;
+
+  explicit State(int device) : index(device) {}
+};
+
+CudaStream::CudaStream(int index, size_t budget)
+    : Stream({DeviceType::cuda, index}, architecture_of(index), reserve(index, budget)),
+      state_(std::make_unique<State>(index)) {}
+
+CudaStream::CudaStream(CudaStream& beside)
+    : Stream(Beside{}, beside), state_(std::make_unique<State>(beside.state_->index)) {}
+
+CudaStream::~CudaStream() {
+  (void)cudaStreamSynchronize(state_->stream.get());
+  (void)cudaGetLastError();
+}
+
+void* CudaStream::native() const { return state_->stream.get(); }
+
+void CudaStream::rethrow() const {
+  if (state_->error) throw Error(*state_->error);
+}
+
+void CudaStream::fail_with(int status, const std::string& what) {
+  (void)cudaGetLastError();
+  state_->error.emplace(ErrorKind::device,
+                        sentence("cuda:", state_->index, ": ", what, ": ",
+                                 cudaGetErrorString(static_cast<cudaError_t>(status))));
+  throw Error(*state_->error);
+}
+
+// Of a call that may report what earlier work did.
+void CudaStream::done(int status, const char* what) {
+  if (status == cudaSuccess) return;
+  const std::string kernels = state_->recent.list();
+  if (kernels.empty()) fail_with(status, what);
+  fail_with(status, sentence(what, " after the kernels ", kernels,
+                             " (SPOOL_CUDA_SYNC=1 in the environment finds out which failed)"));
+}
+
+void CudaStream::launched(const char* name) {
+  State& s = *state_;
+  s.recent.add(name);
+  cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess && s.eager && !s.capturing) {
+    status = cudaStreamSynchronize(s.stream.get());
+  }
+  if (status != cudaSuccess) fail_with(status, sentence("the kernel ", name));
+}
+
+void CudaStream::copy(void* to, const void* from, size_t bytes) {
+  rethrow();
+  done(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_->stream.get()),
+       "a copy within the device");
+}
+
+void CudaStream::upload(void* to, const void* host, size_t bytes) {
+  const auto* from = static_cast<const std::byte*>(host);
+  for (size_t at = 0; at < bytes; at += cuda::Staging::half) {
+    const size_t piece = std::min(cuda::Staging::half, bytes - at);
+    upload(static_cast<std::byte*>(to) + at, piece, [&](std::span<std::byte> staged) {
+      std::memcpy(staged.data(), from + at, staged.size());
+    });
+  }
+}
+
+void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
+  rethrow();
+  check(!state_->capturing, "cuda: an upload cannot be part of a graph");
+  if (bytes == 0) return;
+  const bool fits = bytes <= cuda::Staging::half;
+  std::optional<cuda::PinnedMemory> large;
+  if (!fits) large.emplace(bytes);
+  std::byte* staged = fits ? state_->staging.take(bytes) : large->data();
+  fill({staged, bytes});
+  done(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
+       "an upload");
+  if (!fits) synchronize();
+}
+
+void CudaStream::download(void* host, const void* from, size_t bytes) {
+  rethrow();
+  check(!state_->capturing, "cuda: the host cannot read while a graph is recorded");
+  if (bytes == 0) return synchronize();
+  done(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
+       "a download");
+  synchronize();
+}
+
+Event CudaStream::record() {
+  rethrow();
+  auto event = std::make_shared<cuda::EventHandle>(cuda::make_event());
+  check_call(cudaEventRecord(event->get(), state_->stream.get()), "cudaEventRecord");
+  return {.handle = event};
+}
+
+void CudaStream::wait(const Event& event) {
+  rethrow();
+  if (!event.handle) return;
+  const auto& handle = *static_cast<cuda::EventHandle*>(event.handle.get());
+  check_call(cudaStreamWaitEvent(state_->stream.get(), handle.get(), 0), "cudaStreamWaitEvent");
+}
+
+void CudaStream::synchronize() {
+  rethrow();
+  check(!state_->capturing, "cuda: the host cannot wait while a graph is recorded");
+  done(cudaStreamSynchronize(state_->stream.get()), "waiting for the device");
+  state_->recent.clear();
+}
+
+Graph CudaStream::capture(const std::function<void()>& work) {
+  State& s = *state_;
+  rethrow();
+  check(!s.capturing, "cuda: a graph is being recorded already");
+  check_call(cudaStreamBeginCapture(s.stream.get(), cudaStreamCaptureModeThreadLocal),
+             "cudaStreamBeginCapture");
+  s.capturing = true;
+  cuda::GraphHandle graph;
+  const auto end = [&] {
+    s.capturing = false;
+    return cudaStreamEndCapture(s.stream.get(), graph.out());
+  };
+  try {
+    work();
+  } catch (...) {
+    (void)end();
+    (void)cudaGetLastError();
+    throw;
+  }
+  check_call(end(), "cudaStreamEndCapture");
+  auto replayable = std::make_shared<cuda::GraphExecHandle>();
+  check_call(cudaGraphInstantiate(replayable->out(), graph.get(), 0), "cudaGraphInstantiate");
+  return {.handle = replayable};
+}
+
+void CudaStream::replay(const Graph& graph) {
+  rethrow();
+  check(bool(graph), "cuda: there is no graph to replay");
+  const auto& replayable = *static_cast<cuda::GraphExecHandle*>(graph.handle.get());
+  state_->recent.add("of a graph");
+  const cudaError_t status = cudaGraphLaunch(replayable.get(), state_->stream.get());
+  if (status != cudaSuccess) fail_with(status, "a graph");
+}
+
+}  // namespace spool

@@ -1,0 +1,268 @@
+#include "runtime_api.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+using Work = std::function<void()>;
+
+struct CUgraph_st {
+  std::vector<Work> work;
+};
+struct CUgraphExec_st {
+  std::shared_ptr<const std::vector<Work>> work;
+};
+
+// How far a stream has come; outlives it, as events name it.
+struct Queue {
+  std::deque<Work> pending;
+  uint64_t enqueued = 0, done = 0;
+  std::string fault;
+};
+struct CUstream_st {
+  std::shared_ptr<Queue> queue = std::make_shared<Queue>();
+  std::shared_ptr<CUgraph_st> capture;
+};
+struct CUevent_st {
+  std::shared_ptr<Queue> queue;
+  uint64_t position = 0;
+  std::shared_ptr<CUgraph_st> capture;
+};
+
+namespace {
+
+std::string last_fault;
+cudaError_t last_error = cudaSuccess;
+std::map<const void*, int> dynamic_limits;
+std::map<void*, size_t> allocations;
+
+cudaError_t failed(cudaError_t status) { return last_error = status; }
+
+void run_until(Queue& queue, uint64_t position) {
+  while (queue.done < position) {
+    const Work work = std::move(queue.pending.front());
+    queue.pending.pop_front();
+    ++queue.done;
+    if (!queue.fault.empty()) continue;
+    try {
+      work();
+    } catch (const std::exception& e) {
+      queue.fault = last_fault = e.what();
+    }
+  }
+}
+
+cudaError_t wait_for(Queue& queue, uint64_t position) {
+  run_until(queue, position);
+  return queue.fault.empty() ? cudaSuccess : failed(cudaErrorLaunchFailure);
+}
+
+void* reserve(size_t bytes) {
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+}  // namespace
+
+namespace emulator {
+
+Device& device() {
+  static Device device;
+  return device;
+}
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream->capture) {
+    stream->capture->work.push_back(std::move(work));
+    return;
+  }
+  Queue& queue = *stream->queue;
+  queue.pending.push_back(std::move(work));
+  ++queue.enqueued;
+  if (device().schedule == Schedule::eager) run_until(queue, queue.enqueued);
+}
+
+cudaError_t check_launch(const void* kernel, const cudaLaunchConfig_t& c) {
+  const dim3 g = c.gridDim, b = c.blockDim;
+  const uint64_t threads = uint64_t{b.x} * b.y * b.z;
+  const bool grid_fits =
+      g.x > 0 && g.y > 0 && g.z > 0 && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
+  const auto limit = dynamic_limits.find(kernel);
+  const size_t shared =
+      limit == dynamic_limits.end() ? 48 * 1024 : static_cast<size_t>(limit->second);
+  if (!grid_fits || threads == 0 || threads > 1024 || b.z > 64)
+    return failed(cudaErrorInvalidConfiguration);
+  return c.dynamicSmemBytes > shared ? failed(cudaErrorInvalidValue) : cudaSuccess;
+}
+
+}  // namespace emulator
+
+using emulator::device;
+
+const char* cudaGetErrorString(cudaError_t status) {
+  switch (status) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    case cudaErrorLaunchFailure:
+      return last_fault.c_str();
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+  }
+  return "unrecognized error code";
+}
+const char* cudaGetErrorName(cudaError_t) { return "emulated"; }
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = device().count;
+  return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
+}
+cudaError_t cudaSetDevice(int index) {
+  return index < device().count ? cudaSuccess : failed(cudaErrorInvalidDevice);
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = device().driver;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = device().runtime;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrMultiProcessorCount      ? device().multiprocessors
+           : attribute == cudaDevAttrComputeCapabilityMajor ? device().major
+                                                            : device().minor;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  std::snprintf(properties->name, sizeof properties->name, "%s", device().name.c_str());
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  *total = device().bytes;
+  *free = device().bytes - device().used;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
+  if (value > 227 * 1024) return failed(cudaErrorInvalidValue);
+  dynamic_limits[kernel] = value;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (bytes > device().bytes - device().used) return failed(cudaErrorMemoryAllocation);
+  if (!(*memory = reserve(bytes))) return failed(cudaErrorMemoryAllocation);
+  device().used += allocations[*memory] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  if (!memory) return cudaSuccess;
+  const auto found = allocations.find(memory);
+  if (found == allocations.end()) return failed(cudaErrorInvalidValue);
+  ::munmap(memory, found->second);
+  device().used -= found->second;
+  allocations.erase(found);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  return (*memory = std::malloc(bytes)) ? cudaSuccess : failed(cudaErrorMemoryAllocation);
+}
+cudaError_t cudaFreeHost(void* memory) {
+  std::free(memory);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  emulator::enqueue(stream, [=] { std::memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+  emulator::enqueue(stream, [=] { std::memset(to, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  run_until(*stream->queue, stream->queue->enqueued);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (stream->capture) return failed(cudaErrorStreamCaptureUnsupported);
+  return wait_for(*stream->queue, stream->queue->enqueued);
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new CUevent_st;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  *event = {stream->queue, stream->queue->enqueued, stream->capture};
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->capture) return failed(cudaErrorStreamCaptureUnsupported);
+  return event->queue ? wait_for(*event->queue, event->position) : cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event->capture) {  // from here on part of that graph, whose work keeps the order of the calls
+    stream->capture = event->capture;
+  } else if (event->queue && event->queue != stream->queue) {
+    emulator::enqueue(stream,
+                      [queue = event->queue, at = event->position] { run_until(*queue, at); });
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream->capture) return failed(cudaErrorStreamCaptureUnsupported);
+  stream->capture = std::make_shared<CUgraph_st>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  if (!stream->capture) return failed(cudaErrorInvalidValue);
+  *graph = new CUgraph_st(*std::exchange(stream->capture, nullptr));
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  *exec = new CUgraphExec_st{std::make_shared<const std::vector<Work>>(graph->work)};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  emulator::enqueue(stream, [work = exec->work] {
+    for (const Work& each : *work) each();
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}

@@ -1,0 +1,130 @@
+#pragma once
+
+// The part of CUDA's runtime API that Spool's host code calls, over the emulated device.
+//
+// Streams are queues that nobody works off until somebody waits: a kernel, a copy or an event is
+// done as late as CUDA allows, so that host code which reuses memory too early, or leaves out an
+// event between two streams, gets other numbers.  With schedule eager it is done at once.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "emulator.h"
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
+  cudaErrorInvalidDevice = 101,
+  cudaErrorLaunchFailure = 719,
+  cudaErrorStreamCaptureUnsupported = 900,
+};
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice = 1,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice
+};
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrComputeCapabilityMajor = 75,
+  cudaDevAttrComputeCapabilityMinor = 76,
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2;
+
+struct cudaDeviceProp {
+  char name[256];
+};
+struct CUstream_st;
+struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
+using cudaStream_t = CUstream_st*;
+using cudaEvent_t = CUevent_st*;
+using cudaGraph_t = CUgraph_st*;
+using cudaGraphExec_t = CUgraphExec_st*;
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes;
+  cudaStream_t stream;
+};
+
+namespace emulator {
+
+enum class Schedule { lazy, eager };
+
+// The device there is, which tests may change.
+struct Device {
+  std::string name = "emulated GPU";
+  int count = 1, major = 9, minor = 0, multiprocessors = 4;
+  int driver = 13000, runtime = 13000;
+  size_t bytes = size_t{8} << 30, used = 0;
+  Schedule schedule = Schedule::lazy;
+};
+Device& device();
+
+// Work for a stream, in its turn.  For stand-ins of libraries.
+void enqueue(cudaStream_t, std::function<void()> work);
+cudaError_t check_launch(const void* kernel, const cudaLaunchConfig_t&);
+
+}  // namespace emulator
+
+const char* cudaGetErrorString(cudaError_t);
+const char* cudaGetErrorName(cudaError_t);
+cudaError_t cudaGetLastError();
+
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int index);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int index);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int index);
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value);
+
+cudaError_t cudaMalloc(void** memory, size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMallocHost(void** memory, size_t bytes);
+cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t);
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t);
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t);
+cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t);
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t cudaEventSynchronize(cudaEvent_t);
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
+cudaError_t cudaGraphDestroy(cudaGraph_t);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
+
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... a) {
+  const cudaError_t status = emulator::check_launch(reinterpret_cast<const void*>(kernel), *config);
+  if (status != cudaSuccess) return status;
+  emulator::enqueue(
+      config->stream, [c = *config, kernel, p = std::tuple<P...>(static_cast<P>(a)...)] {
+        std::apply(
+            [&](const auto&... values) {
+              emulator::launch(kernel, c.gridDim, c.blockDim, c.dynamicSmemBytes, values...);
+            },
+            p);
+      });
+  return cudaSuccess;
+}
