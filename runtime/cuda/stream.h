@@ -45,6 +45,7 @@ class CudaStream final : public Stream {
     return *static_cast<Library*>(entry.get());
   }
 
+  void mark(Mark how, const std::byte* data, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
