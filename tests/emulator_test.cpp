@@ -213,6 +213,14 @@ TEST(PlantedBug, LeavesEarly) {
   expect_error(sum_case<Bug::leaves_early>(), "divergent barrier: ");
 }
 
+TEST(PlantedBug, Deadlock) {
+  expect_error({.kernel = wait_for_one_another, .n = 1, .threads = 32}, "deadlock: from thread 0");
+}
+
+TEST(PlantedBug, TooMuchSharedMemory) {
+  expect_error({.kernel = ask_for_much, .n = 1, .threads = 1}, "more shared memory than");
+}
+
 TEST(PlantedBug, MaskOfHalf) { expect_error(sum_case<Bug::mask_of_half>(), "warp operation: "); }
 
 TEST(PlantedBug, SumOfHalf) {  // a rule of arithmetic, not of CUDA

@@ -69,6 +69,23 @@ __device__ void barrier_between() {
   }
 }
 
+// Never ends: one lane waits for its warp, the others for the block.
+inline __global__ void wait_for_one_another(const float*, float*, int) {
+  if (threadIdx.x == 0) {
+    __syncwarp();
+  } else {
+    __syncthreads();
+  }
+}
+
+// More static shared memory than the 48 KiB there are.
+inline __global__ void ask_for_much(const float* in, float* out, int) {
+  EMULATOR_SHARED(float[12 << 10], much);
+  EMULATOR_SHARED(float, more);
+  more = much[threadIdx.x] = *in;
+  *out = more;
+}
+
 // out[0] = 3 Σ in, by a block of up to 8 warps, which sums twice.
 template <Bug bug>
 __global__ void sum(const float* in, float* out, int n) {
