@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 
@@ -37,6 +38,15 @@ size_t device_memory(Device device) {
   check(device.type == DeviceType::cpu, "device ", name(device.type), ": its memory is not known");
   const auto pages = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES));
   return std::min(pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)), control_group_limit());
+}
+
+Device default_device() {
+  const char* named = std::getenv("SPOOL_DEVICE");
+  if (named && *named) return parse_device(named);
+#if SPOOL_CUDA
+  if (cuda_device_count() > 0) return {DeviceType::cuda};
+#endif
+  return {DeviceType::cpu};
 }
 
 std::unique_ptr<Stream> open_stream(Device device, size_t budget, int threads) {

@@ -3,66 +3,20 @@
 
 #include "spool/models/trainer.h"
 
-#include "spool/models/generator.h"
 #include "spool/runtime/cpu/stream.h"
-#include "testing.h"
+#include "training_testing.h"
 
 namespace spool::testing {
 namespace {
 
-TrainingConfig small() {
-  return {.model = {.layers = 2, .heads = 2, .channels = 16, .context = 24, .vocabulary = 50},
-          .batch = 3,
-          .seq = 20,
-          .steps = 5,
-          .lr = 1e-2,
-          .min_lr = 1e-3};
-}
-
-void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
-  Random random(77, static_cast<uint64_t>(index));
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<int32_t>(random.next() % 50);
-    targets[i] = (tokens[i] + 1) % 50;
-  }
-}
-
-struct Losses {
-  std::vector<float> losses, norms;
-  double validation = 0;
-  size_t peak = 0;
-  bool operator==(const Losses&) const = default;
-};
-
 Losses train(const TrainingConfig& config, size_t budget, int threads) {
   CpuStream stream(budget, threads);
-  Losses all;
-  {
-    Trainer trainer(config, make_plans(config), stream);
-    trainer.initialise();
-    for (int64_t step = 0; step < config.steps; ++step) {
-      trainer.step(step, rows);
-      const StepResult result = trainer.result();
-      EXPECT_TRUE(result.finite);
-      all.losses.push_back(result.loss);
-      all.norms.push_back(result.grad_norm);
-    }
-    trainer.evaluator().evaluate(2 * config.batch, rows);
-    all.validation = trainer.evaluator().loss_sum();
-    std::vector<int32_t> tokens{1};
-    Random random(1);
-    Generator(trainer.model(), stream).extend(tokens, 30, {.top_k = 5}, random);
-    EXPECT_EQ(tokens.size(), 31u);
-  }
-  EXPECT_EQ(stream.memory().live, 0u);
-  all.peak = stream.memory().peak;
-  return all;
+  return train(config, stream);
 }
 
 Machine machine(int threads) { return {.architecture = CpuArchitecture{.threads = threads}}; }
 
 constexpr size_t plenty = size_t{64} << 20;
-constexpr SampleLength text{.prompt = 1, .drawn = 30};
 
 TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
   std::vector<TrainingConfig> all;
@@ -87,7 +41,7 @@ TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
   all.back().seq = 77;
   for (const TrainingConfig& config : all) {
     const size_t foretold =
-        rehearse_training(config, make_plans(config), machine(2), text).memory.peak;
+        rehearse_training(config, make_plans(config), machine(2), sample).memory.peak;
     EXPECT_EQ(train(config, foretold, 2).peak, foretold);
     EXPECT_NE(error_of([&] { train(config, foretold - Arena::granule, 2); }), "");
   }

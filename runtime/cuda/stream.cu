@@ -93,6 +93,10 @@ CudaStream::~CudaStream() {
   (void)cudaGetLastError();
 }
 
+std::string CudaStream::description() const {
+  return sentence("cuda:", state_->index, " (", cuda_device(state_->index).name, ")");
+}
+
 void* CudaStream::native() const { return state_->stream.get(); }
 
 void CudaStream::rethrow() const {

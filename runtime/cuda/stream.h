@@ -45,6 +45,7 @@ class CudaStream final : public Stream {
     return *static_cast<Library*>(entry.get());
   }
 
+  std::string description() const override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
