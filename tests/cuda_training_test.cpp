@@ -52,7 +52,9 @@ TEST_F(CudaTraining, LossesAreThoseOfTheCpu) {
       EXPECT_NEAR(found.norms[i], wanted.norms[i], 3 * bound * wanted.norms[i]) << i;
     }
     EXPECT_NEAR(found.validation, wanted.validation, bound * wanted.validation);
-    if (config.dtype == DType::f32) EXPECT_EQ(found.text, wanted.text);
+    if (config.dtype == DType::f32) {
+      EXPECT_EQ(found.text, wanted.text);
+    }
   }
 }
 

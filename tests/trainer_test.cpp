@@ -9,7 +9,7 @@
 namespace spool::testing {
 namespace {
 
-Losses train(const TrainingConfig& config, size_t budget, int threads) {
+Losses train_on_cpu(const TrainingConfig& config, size_t budget, int threads) {
   CpuStream stream(budget, threads);
   return train(config, stream);
 }
@@ -42,8 +42,8 @@ TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
   for (const TrainingConfig& config : all) {
     const size_t foretold =
         rehearse_training(config, make_plans(config), machine(2), sample).memory.peak;
-    EXPECT_EQ(train(config, foretold, 2).peak, foretold);
-    EXPECT_NE(error_of([&] { train(config, foretold - Arena::granule, 2); }), "");
+    EXPECT_EQ(train_on_cpu(config, foretold, 2).peak, foretold);
+    EXPECT_NE(error_of([&] { train_on_cpu(config, foretold - Arena::granule, 2); }), "");
   }
 }
 
@@ -57,9 +57,9 @@ TEST(Trainer, LossesHaveTheSameBitsForAnyNumberOfThreads) {
     config.batch = 2;
     config.seq = 200;
     config.steps = 2;
-    Losses one = train(config, 4 * plenty, 1);
+    Losses one = train_on_cpu(config, 4 * plenty, 1);
     for (const int threads : {2, 3, 7}) {
-      Losses other = train(config, 4 * plenty, threads);
+      Losses other = train_on_cpu(config, 4 * plenty, threads);
       one.peak = other.peak = 0;
       EXPECT_EQ(other, one) << threads << " threads, " << name(dtype);
     }
@@ -71,7 +71,7 @@ TEST(Trainer, MicroBatchesAreOneBatch) {
   whole.batch = 6;
   cut.batch = 2;
   cut.accumulate = 3;
-  const Losses a = train(whole, plenty, 2), b = train(cut, plenty, 2);
+  const Losses a = train_on_cpu(whole, plenty, 2), b = train_on_cpu(cut, plenty, 2);
   for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 2e-5);
 }
 
@@ -79,7 +79,7 @@ TEST(Trainer, ChunkedLossIsTheSameLossInLessMemory) {
   TrainingConfig whole = small(), chunked = small();
   whole.model.vocabulary = chunked.model.vocabulary = 4000;
   chunked.loss_chunk = 8;
-  const Losses a = train(whole, plenty, 2), b = train(chunked, plenty, 2);
+  const Losses a = train_on_cpu(whole, plenty, 2), b = train_on_cpu(chunked, plenty, 2);
   for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 2e-5);
   EXPECT_LT(b.peak, a.peak);
 }
@@ -90,7 +90,7 @@ TEST(Trainer, LearnsInBothTypes) {
     config.dtype = dtype;
     config.steps = 60;
     config.model.channels = 32;
-    const Losses learned = train(config, plenty, 2);
+    const Losses learned = train_on_cpu(config, plenty, 2);
     EXPECT_NEAR(learned.losses.front(), std::log(50), 0.3);
     EXPECT_LT(learned.losses.back(), 1.0);
   }
