@@ -51,7 +51,9 @@ void add_device_flag(CLI::App& app, std::string& device) {
 }
 
 Device device_of(const std::string& flag) {
-  return flag.empty() ? default_device() : parse_device(flag);
+  const Device device = flag.empty() ? default_device() : parse_device(flag);
+  check_device(device);
+  return device;
 }
 
 void add_threads_flag(CLI::App& app, int& threads) {

@@ -49,16 +49,24 @@ Device default_device() {
   return {DeviceType::cpu};
 }
 
-std::unique_ptr<Stream> open_stream(Device device, size_t budget, int threads) {
-  if (device.type == DeviceType::meta) return std::make_unique<MetaStream>(Machine{}, budget);
+void check_device(Device device) {
   if (device.type == DeviceType::cuda) {
 #if SPOOL_CUDA
-    return std::make_unique<CudaStream>(device.index, budget);
+    (void)cuda_device(device.index);
 #else
     fail(ErrorKind::device, "device cuda: this build has no CUDA backend; use --device cpu");
 #endif
   }
-  check(device.index == 0, "device cpu:", device.index, ": there is only one cpu device");
+  check(device.type != DeviceType::cpu || device.index == 0, "device cpu:", device.index,
+        ": there is only one cpu device");
+}
+
+std::unique_ptr<Stream> open_stream(Device device, size_t budget, int threads) {
+  check_device(device);
+  if (device.type == DeviceType::meta) return std::make_unique<MetaStream>(Machine{}, budget);
+#if SPOOL_CUDA
+  if (device.type == DeviceType::cuda) return std::make_unique<CudaStream>(device.index, budget);
+#endif
   return std::make_unique<CpuStream>(budget, threads);
 }
 

@@ -88,6 +88,9 @@ class Stream {
 
 class CudaStream;  // runtime/cuda/stream.h
 
+// Throws a sentence where there is no such device, or this build cannot use it.
+void check_device(Device);
+
 // A stream on the device with an arena of exactly `budget` bytes.  `threads` is for a cpu, 0 for
 // one per core.  Throws where there is no such device, or not that much address space.
 std::unique_ptr<Stream> open_stream(Device, size_t budget, int threads = 0);

@@ -190,6 +190,8 @@ void CudaStream::synchronize() {
   state_->recent.clear();
 }
 
+bool CudaStream::captures() const { return !state_->eager; }
+
 Graph CudaStream::capture(const std::function<void()>& work) {
   State& s = *state_;
   rethrow();
