@@ -9,13 +9,9 @@ void StepGraphs::begin_step(const Stream& stream) {
 }
 
 void StepGraphs::enqueue(bool first, bool last, const std::function<void()>& work, Stream& stream) {
-  Kind& kind = kinds_[(first ? 2u : 0u) + (last ? 1u : 0u)];
-  if (!kind.seen) {
-    kind.seen = true;
-    return work();
-  }
-  if (!kind.graph) kind.graph = stream.capture(work);
-  stream.replay(kind.graph);
+  Graph& graph = kinds_[(first ? 2u : 0u) + (last ? 1u : 0u)];
+  if (!graph) graph = stream.capture(work);
+  stream.replay(graph);
 }
 
 }  // namespace spool

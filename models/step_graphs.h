@@ -2,9 +2,8 @@
 
 // The graphs of a training step.  Its micro-steps are of at most three kinds, the first, which
 // makes the gradients, those in the middle, which add to them, and the last, which ends in the
-// optimizer (one that is first and last is a kind of its own).  Each kind is run as it is the first
-// time, so that libraries set themselves up; recorded the second; and replayed from then on,
-// without a tape, on the same memory.
+// optimizer (one that is first and last is a kind of its own).  Each kind is recorded the first
+// time it comes and replayed from then on, without a tape, on the same memory.
 
 #include <array>
 #include <functional>
@@ -23,11 +22,7 @@ class StepGraphs {
   void enqueue(bool first, bool last, const std::function<void()>& work, Stream&);
 
  private:
-  struct Kind {
-    bool seen = false;
-    Graph graph = {};
-  };
-  std::array<Kind, 4> kinds_ = {};
+  std::array<Graph, 4> kinds_ = {};
   size_t live_ = 0;  // bytes held when a step begins
 };
 

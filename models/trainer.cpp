@@ -100,7 +100,21 @@ double Trainer::learning_rate(int64_t step) const {
   return cosine_schedule(step, config_.steps, config_.warmup, config_.lr, config_.min_lr);
 }
 
+void Trainer::prepare() {
+  if (prepared_ || !stream_.captures()) return;
+  prepared_ = true;
+  upload(0, 0, [](int64_t, std::span<int32_t> tokens, std::span<int32_t> targets) {
+    std::ranges::fill(tokens, 0);
+    std::ranges::fill(targets, 0);
+  });
+  launch(Fill{.out = loss_scale_}, stream_);
+  run_micro_step();
+  for (Parameter* p : model_.parameters()) p->grad = {};
+  stream_.synchronize();
+}
+
 void Trainer::step(int64_t step, const Rows& rows) {
+  prepare();
   const int64_t count = config_.batch * config_.accumulate, first = step * count;
   std::vector<int32_t> tokens(static_cast<size_t>(config_.seq)), targets(tokens.size());
   int64_t valid = 0;
@@ -131,24 +145,24 @@ void Trainer::upload(int64_t step, int64_t micro, const Rows& rows) {
 
 void Trainer::enqueue_micro_step(int64_t micro) {
   const bool first = micro == 0, last = micro + 1 == config_.accumulate;
-  const auto work = [&] { run_micro_step(last); };
+  const auto work = [&] {
+    run_micro_step();
+    if (last) optimizer_.update();
+  };
   if (!plans_.graph || !stream_.captures()) return work();
   graphs_.enqueue(first, last, work, stream_);
 }
 
-void Trainer::run_micro_step(bool last) {
-  {
-    Tape tape(stream_, {.plan = plans_.step,
-                        .backward_follows = true,
-                        .micro_batches = static_cast<int>(config_.accumulate),
-                        .loss_scale = loss_scale_,
-                        .random = random_});
-    const Var loss =
-        model_.loss(tape.input(input_.tokens), tape.input(input_.targets), config_.dropout);
-    launch(Add{.out = add_to(loss_), .a = loss.tensor()}, stream_);
-    tape.backward(loss);
-  }
-  if (last) optimizer_.update();
+void Trainer::run_micro_step() {
+  Tape tape(stream_, {.plan = plans_.step,
+                      .backward_follows = true,
+                      .micro_batches = static_cast<int>(config_.accumulate),
+                      .loss_scale = loss_scale_,
+                      .random = random_});
+  const Var loss =
+      model_.loss(tape.input(input_.tokens), tape.input(input_.targets), config_.dropout);
+  launch(Add{.out = add_to(loss_), .a = loss.tensor()}, stream_);
+  tape.backward(loss);
 }
 
 StepResult Trainer::result() const {

@@ -59,6 +59,10 @@ class Trainer {
   // exact as the file.
   void initialise_from(const ModelFile&);
 
+  // Before the first step, which sees to it otherwise: on a device that records steps, a micro-step
+  // whose results are thrown away, in which libraries choose their algorithms and may refuse.
+  void prepare();
+
   double learning_rate(int64_t step) const;
 
   // Enqueues step `step`, counted from 0, on rows step * accumulate * batch and on, each of which
@@ -72,7 +76,7 @@ class Trainer {
  private:
   void upload(int64_t step, int64_t micro, const Rows&);
   void enqueue_micro_step(int64_t micro);
-  void run_micro_step(bool last);
+  void run_micro_step();
 
   TrainingConfig config_;
   TrainingPlans plans_;
@@ -83,6 +87,7 @@ class Trainer {
   Evaluator evaluator_;
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
   StepGraphs graphs_;
+  bool prepared_ = false;
 };
 
 // Of texts that a run writes: the tokens it is given and those it draws; none if these are 0.

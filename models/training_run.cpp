@@ -86,6 +86,7 @@ void TrainingRun::set_up_trainer() {
   } else {
     trainer_->initialise();
   }
+  trainer_->prepare();
 }
 
 void TrainingRun::open_log() {

@@ -69,13 +69,13 @@ TEST_F(CudaTraining, AGraphIsReplayedWithoutALaunch) {
     EXPECT_TRUE(trainer.result().finite);
     return stream->launches() - before;
   };
-  const uint64_t plain = launches_of(0), recording = launches_of(1);
-  EXPECT_EQ(recording, plain);
-  EXPECT_LT(launches_of(2), plain / 10);
+  trainer.prepare();
+  const uint64_t recording = launches_of(0);
+  EXPECT_LT(launches_of(1), recording / 10);
   // What is held is not what was held when the graph was recorded: it is recorded anew.
   const Tensor other({Shape{1000}}, *stream);
-  EXPECT_EQ(launches_of(3), plain);
-  EXPECT_EQ(launches_of(4), plain);
+  EXPECT_EQ(launches_of(2), recording);
+  EXPECT_LT(launches_of(3), recording / 10);
 }
 
 TEST_F(CudaTraining, ALossThatIsNotFiniteChangesNothing) {
@@ -87,7 +87,7 @@ TEST_F(CudaTraining, ALossThatIsNotFiniteChangesNothing) {
   std::vector<float> broken(static_cast<size_t>(weight.numel()), 1);
   broken[0] = INFINITY;
   write<float>(weight, broken);
-  for (int64_t step = 0; step < 3; ++step) {  // plainly, recorded, replayed
+  for (int64_t step = 0; step < 3; ++step) {  // recorded, then replayed
     const auto before = values(trainer.model().parameters()[4]->data);
     trainer.step(step, rows);
     EXPECT_FALSE(trainer.result().finite);

@@ -151,9 +151,9 @@ void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
   check(!state_->capturing, "cuda: an upload cannot be part of a graph");
   if (bytes == 0) return;
   const bool fits = bytes <= cuda::Staging::half;
-  std::optional<cuda::PinnedMemory> large;
-  if (!fits) large.emplace(bytes);
-  std::byte* staged = fits ? state_->staging.take(bytes) : large->data();
+  std::unique_ptr<std::byte[]> large;
+  if (!fits) large = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  std::byte* staged = fits ? state_->staging.take(bytes) : large.get();
   fill({staged, bytes});
   done(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
        "an upload");
