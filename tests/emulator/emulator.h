@@ -226,9 +226,15 @@ inline float div_(float x, float y) { return x / y; }
 inline float fma_(float a, float b, float c) { return std::fma(a, b, c); }
 inline float rcp_(float x) { return 1.0f / x; }
 inline float sqrt_(float x) { return std::sqrt(x); }
+inline void sincospi_(float x, float* sine, float* cosine) {
+  const double angle = 3.14159265358979323846 * double(x);
+  *sine = float(std::sin(angle));
+  *cosine = float(std::cos(angle));
+}
 }  // namespace emulator
 #define rsqrtf emulator::rsqrt_
 #define __frsqrt_rn emulator::rsqrt_
+#define sincospif emulator::sincospi_
 #define __expf emulator::exp_
 #define __logf emulator::log_
 #define __exp2f emulator::exp2_
