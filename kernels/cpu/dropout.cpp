@@ -23,20 +23,21 @@ struct Draw {
 
   // The words of elements 4 * first, 4 * first + 1, ..., of `blocks` times four.
   void operator()(uint32_t first, int64_t blocks, uint32_t* words) const {
+    using Rounds = PhiloxRounds;
     constexpr uint64_t low = 0xFFFFFFFF;
     const Draw d = *this;
 #pragma omp simd
     for (int64_t j = 0; j < blocks; ++j) {
       uint64_t c0 = first + static_cast<uint32_t>(j), c1 = d.node, c2 = d.step, c3 = d.micro_batch;
       uint32_t k0 = d.key[0], k1 = d.key[1];
-      for (int round = 0; round < 10; ++round) {
-        const uint64_t a = 0xD2511F53 * (c0 & low), b = 0xCD9E8D57 * (c2 & low);
+      for (int round = 0; round < Rounds::count; ++round) {
+        const uint64_t a = Rounds::times_0 * (c0 & low), b = Rounds::times_2 * (c2 & low);
         c0 = (b >> 32) ^ c1 ^ k0;
         c1 = b;
         c2 = (a >> 32) ^ c3 ^ k1;
         c3 = a;
-        k0 += 0x9E3779B9;
-        k1 += 0xBB67AE85;
+        k0 += Rounds::plus_0;
+        k1 += Rounds::plus_1;
       }
       words[4 * j] = static_cast<uint32_t>(c0);
       words[4 * j + 1] = static_cast<uint32_t>(c1);

@@ -1,15 +1,9 @@
 #include "spool/kernels/adamw.h"
 #include "spool/kernels/attention.h"
-#include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
 #include "spool/kernels/cross_entropy.h"
-#include "spool/kernels/dropout.h"
-#include "spool/kernels/embedding.h"
-#include "spool/kernels/gelu.h"
 #include "spool/kernels/launch.h"
-#include "spool/kernels/layer_norm.h"
 #include "spool/kernels/matmul.h"
-#include "spool/kernels/normal.h"
 #include "spool/kernels/reduce.h"
 
 // Kernels that have no form for CUDA yet.
@@ -23,9 +17,6 @@ void run(const AttentionForward&, CudaStream&) {
 void run(const AttentionBackward&, CudaStream&) {
   fail(ErrorKind::device, "pending: ", AttentionBackward::name);
 }
-void run(const BiasBackward&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", BiasBackward::name);
-}
 void run(const CachedAttention&, CudaStream&) {
   fail(ErrorKind::device, "pending: ", CachedAttention::name);
 }
@@ -35,27 +26,7 @@ void run(const CrossEntropy&, CudaStream&) {
 void run(const CountTargets&, CudaStream&) {
   fail(ErrorKind::device, "pending: ", CountTargets::name);
 }
-void run(const Dropout&, CudaStream&) { fail(ErrorKind::device, "pending: ", Dropout::name); }
-void run(const EmbeddingForward&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", EmbeddingForward::name);
-}
-void run(const EmbeddingBackward&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", EmbeddingBackward::name);
-}
-void run(const GeluForward&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", GeluForward::name);
-}
-void run(const GeluBackward&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", GeluBackward::name);
-}
-void run(const LayerNormForward&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", LayerNormForward::name);
-}
-void run(const LayerNormBackward&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", LayerNormBackward::name);
-}
 void run(const Matmul&, CudaStream&) { fail(ErrorKind::device, "pending: ", Matmul::name); }
-void run(const NormalFill&, CudaStream&) { fail(ErrorKind::device, "pending: ", NormalFill::name); }
 void run(const SumAll&, CudaStream&) { fail(ErrorKind::device, "pending: ", SumAll::name); }
 void run(const SquaredNorm&, CudaStream&) {
   fail(ErrorKind::device, "pending: ", SquaredNorm::name);
