@@ -3,12 +3,12 @@
 #include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
 #include "spool/kernels/cross_entropy.h"
+#include "spool/kernels/cuda/fused_attention.h"
 #include "spool/kernels/dropout.h"
 #include "spool/kernels/embedding.h"
 #include "spool/kernels/gelu.h"
 #include "spool/kernels/launch.h"
 #include "spool/kernels/layer_norm.h"
-#include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
 #include "spool/kernels/reduce.h"
 
@@ -17,10 +17,17 @@
 namespace spool {
 void run(const AdamW&, CudaStream&) { fail(ErrorKind::device, "pending: ", AdamW::name); }
 void run(const ClipFactor&, CudaStream&) { fail(ErrorKind::device, "pending: ", ClipFactor::name); }
-void run(const AttentionForward&, CudaStream&) {
+void run(const AttentionForward& k, CudaStream& stream) {
+  const auto& architecture = std::get<CudaArchitecture>(stream.architecture());
+  if (cuda::is_fused(k, architecture)) return cuda::fused_forward(k, stream);
   fail(ErrorKind::device, "pending: ", AttentionForward::name);
 }
-void run(const AttentionBackward&, CudaStream&) {
+void run(const AttentionBackward& k, CudaStream& stream) {
+  const auto& architecture = std::get<CudaArchitecture>(stream.architecture());
+  if (cuda::is_fused(k, architecture)) {
+    const auto cut = cuda::cut_backward(cuda::attention_shape(k.qkv, k.y, k.heads));
+    return cuda::fused_backward(k, cut, stream);
+  }
   fail(ErrorKind::device, "pending: ", AttentionBackward::name);
 }
 void run(const BiasBackward&, CudaStream&) {
@@ -54,7 +61,6 @@ void run(const LayerNormForward&, CudaStream&) {
 void run(const LayerNormBackward&, CudaStream&) {
   fail(ErrorKind::device, "pending: ", LayerNormBackward::name);
 }
-void run(const Matmul&, CudaStream&) { fail(ErrorKind::device, "pending: ", Matmul::name); }
 void run(const NormalFill&, CudaStream&) { fail(ErrorKind::device, "pending: ", NormalFill::name); }
 void run(const SumAll&, CudaStream&) { fail(ErrorKind::device, "pending: ", SumAll::name); }
 void run(const SquaredNorm&, CudaStream&) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/handles.cuh"
 #include "spool/runtime/cuda/staging.cuh"
@@ -41,7 +42,7 @@ std::shared_ptr<Arena> reserve(int index, size_t bytes) {
 
 CudaArchitecture architecture_of(int index) {
   const CudaDevice device = cuda_device(index);
-  return {.major = device.major, .minor = device.minor};
+  return {.major = device.major, .minor = device.minor, .fused_attention = bool(find_cudnn())};
 }
 
 bool waits_for_every_kernel() {
