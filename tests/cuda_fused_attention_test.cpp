@@ -218,6 +218,20 @@ TEST_F(CudaFusedAttention, IsChosenWhereItMayBe) {
   launch(t.backward(s), *stream);
   EXPECT_EQ(emulator::fused_attention().forwards, before.forwards + 1);
   EXPECT_EQ(emulator::fused_attention().backwards, before.backwards + 1);
+  auto added = t.backward(s);
+  added.dqkv.accumulate = true;
+  launch(added, *stream);
+  EXPECT_EQ(emulator::fused_attention().backwards, before.backwards + 1);
+}
+
+TEST_F(CudaFusedAttention, IsMadeReadyBeforeAGraph) {
+  const AttentionShape s{.B = 1, .T = 4, .H = 1, .Hkv = 1, .D = 8};
+  const auto stream = cuda_stream();
+  const Tensors t(s, *stream);
+  const auto recorded = [&] { (void)stream->capture([&] { launch(t.forward(s), *stream); }); };
+  EXPECT_TRUE(contains(error_of(recorded), "do the work once before"));
+  launch(t.forward(s), *stream);
+  EXPECT_NO_THROW(recorded());
 }
 
 TEST_F(CudaFusedAttention, IsLeftAloneOnDemand) {

@@ -143,6 +143,20 @@ TEST_F(CudaMatmul, AsksForAnAlgorithmOnce) {
   EXPECT_EQ(asked(b.slice({1, 9})), 0);  // as well aligned
 }
 
+TEST_F(CudaMatmul, IsMadeReadyBeforeAGraph) {
+  const auto stream = cuda_stream();
+  const Tensor a = normal({8, 8}, DType::f32, *stream, 1), c = unset({8, 8}, DType::f32, *stream);
+  const auto multiply = [&] { launch(Matmul{.c = c, .a = a, .b = a}, *stream); };
+  const auto record = [&] { return stream->capture(multiply); };
+  EXPECT_TRUE(contains(error_of([&] { (void)record(); }), "do the work once before"));
+  multiply();
+  const Numbers wanted = values(c);
+  const Graph graph = record();
+  launch(Fill{.out = c}, *stream);
+  stream->replay(graph);
+  EXPECT_EQ(values(c), wanted);
+}
+
 TEST_F(CudaMatmul, SaysForWhatThereIsNoAlgorithm) {
   const auto stream = cuda_stream();
   const Tensor a({Shape{8, 16}, DType::bf16}, *stream), b({Shape{24, 16}, DType::bf16}, *stream);

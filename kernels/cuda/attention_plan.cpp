@@ -32,12 +32,8 @@ bool is_taken(const AttentionShape& s, DType type, const CudaArchitecture& archi
 }  // namespace
 
 AttentionShape attention_shape(const View& qkv, const View& y, const Heads& heads) {
-  const Shape& packed = qkv.shape();
-  return {.B = packed[0],
-          .T = packed[1],
-          .H = heads.query,
-          .Hkv = heads.key,
-          .D = y.shape().row() / heads.query};
+  const AttentionExtents e(qkv, y, heads);
+  return {.B = e.B, .T = e.T, .H = e.H, .Hkv = e.Hkv, .D = e.D};
 }
 
 size_t fused_forward_bytes(const AttentionShape&) { return size_t{1} << 20; }

@@ -1,9 +1,5 @@
 #include "spool/kernels/adamw.h"
-#include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
-#include "spool/kernels/cached_attention.h"
-#include "spool/kernels/cross_entropy.h"
-#include "spool/kernels/cuda/fused_attention.h"
 #include "spool/kernels/dropout.h"
 #include "spool/kernels/embedding.h"
 #include "spool/kernels/gelu.h"
@@ -17,30 +13,8 @@
 namespace spool {
 void run(const AdamW&, CudaStream&) { fail(ErrorKind::device, "pending: ", AdamW::name); }
 void run(const ClipFactor&, CudaStream&) { fail(ErrorKind::device, "pending: ", ClipFactor::name); }
-void run(const AttentionForward& k, CudaStream& stream) {
-  const auto& architecture = std::get<CudaArchitecture>(stream.architecture());
-  if (cuda::is_fused(k, architecture)) return cuda::fused_forward(k, stream);
-  fail(ErrorKind::device, "pending: ", AttentionForward::name);
-}
-void run(const AttentionBackward& k, CudaStream& stream) {
-  const auto& architecture = std::get<CudaArchitecture>(stream.architecture());
-  if (cuda::is_fused(k, architecture)) {
-    const auto cut = cuda::cut_backward(cuda::attention_shape(k.qkv, k.y, k.heads));
-    return cuda::fused_backward(k, cut, stream);
-  }
-  fail(ErrorKind::device, "pending: ", AttentionBackward::name);
-}
 void run(const BiasBackward&, CudaStream&) {
   fail(ErrorKind::device, "pending: ", BiasBackward::name);
-}
-void run(const CachedAttention&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", CachedAttention::name);
-}
-void run(const CrossEntropy&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", CrossEntropy::name);
-}
-void run(const CountTargets&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", CountTargets::name);
 }
 void run(const Dropout&, CudaStream&) { fail(ErrorKind::device, "pending: ", Dropout::name); }
 void run(const EmbeddingForward&, CudaStream&) {
