@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "spool/runtime/bounds.h"
+#include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/handles.cuh"
 #include "spool/runtime/cuda/staging.cuh"
@@ -46,7 +47,7 @@ std::shared_ptr<Arena> reserve(int index, size_t bytes) {
 
 CudaArchitecture architecture_of(int index) {
   const CudaDevice device = cuda_device(index);
-  return {.major = device.major, .minor = device.minor};
+  return {.major = device.major, .minor = device.minor, .fused_attention = bool(find_cudnn())};
 }
 
 bool waits_for_every_kernel() {
