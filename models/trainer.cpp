@@ -51,6 +51,9 @@ void TrainingConfig::validate() const {
         "--chunk-loss must be a number of rows, or 0 for all, not ", loss_chunk);
   check(dtype == DType::f32 || dtype == DType::bf16, "--dtype must be f32 or bf16, not ",
         name(dtype));
+  check(optimizer.rounding == Rounding::nearest || dtype == DType::bf16, "--rounding ",
+        name(optimizer.rounding), " is for --dtype bf16, whose masters it saves, not for ",
+        name(dtype));
 }
 
 TrainingPlans make_plans(const TrainingConfig& config) {
@@ -116,7 +119,7 @@ void Trainer::step(int64_t step, const Rows& rows) {
       rows(first + micro * config_.batch + b, to, to_targets);
     });
   }
-  optimizer_.step(step + 1, learning_rate(step));
+  optimizer_.step(step + 1, learning_rate(step), random_);
 }
 
 void Trainer::micro_step(int64_t step, int64_t micro, const Rows& rows) {

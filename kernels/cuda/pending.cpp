@@ -1,4 +1,3 @@
-#include "spool/kernels/adamw.h"
 #include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
@@ -10,7 +9,6 @@
 #include "spool/kernels/layer_norm.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
-#include "spool/kernels/reduce.h"
 
 // Kernels that have no form for CUDA yet.
 
@@ -22,6 +20,4 @@ size_t CachedAttention::workspace_bytes(const CudaArchitecture&) const { return 
 size_t EmbeddingBackward::workspace_bytes(const CudaArchitecture&) const { return 0; }
 size_t LayerNormBackward::workspace_bytes(const CudaArchitecture&) const { return 0; }
 size_t Matmul::workspace_bytes(const CudaArchitecture&) const { return 0; }
-size_t SumAll::workspace_bytes(const CudaArchitecture&) const { return 0; }
-size_t SquaredNorm::workspace_bytes(const CudaArchitecture&) const { return 0; }
 }  // namespace spool

@@ -1,4 +1,3 @@
-#include "spool/kernels/adamw.h"
 #include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
@@ -10,13 +9,10 @@
 #include "spool/kernels/layer_norm.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
-#include "spool/kernels/reduce.h"
 
 // Kernels that have no form for CUDA yet.
 
 namespace spool {
-void run(const AdamW&, CudaStream&) { fail(ErrorKind::device, "pending: ", AdamW::name); }
-void run(const ClipFactor&, CudaStream&) { fail(ErrorKind::device, "pending: ", ClipFactor::name); }
 void run(const AttentionForward&, CudaStream&) {
   fail(ErrorKind::device, "pending: ", AttentionForward::name);
 }
@@ -56,8 +52,4 @@ void run(const LayerNormBackward&, CudaStream&) {
 }
 void run(const Matmul&, CudaStream&) { fail(ErrorKind::device, "pending: ", Matmul::name); }
 void run(const NormalFill&, CudaStream&) { fail(ErrorKind::device, "pending: ", NormalFill::name); }
-void run(const SumAll&, CudaStream&) { fail(ErrorKind::device, "pending: ", SumAll::name); }
-void run(const SquaredNorm&, CudaStream&) {
-  fail(ErrorKind::device, "pending: ", SquaredNorm::name);
-}
 }  // namespace spool
