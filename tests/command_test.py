@@ -3,6 +3,7 @@
 command_test.py PROGRAM [CASE...]
 """
 
+import json
 import pathlib
 import random
 import re
@@ -50,6 +51,7 @@ class BadInput(Folder):
             ["--chunk-loss", -1],
             ["--weight-decay", -1],
             ["--clip", -1],
+            ["--rounding", "stochastic"],
         ]:
             self.refused(self.train(*words), 1, words[0])
             self.assertFalse(self.out.exists(), words)
@@ -61,6 +63,7 @@ class BadInput(Folder):
             ["train", "--colour", "red"],
             ["train", "--batch", "many"],
             ["train", "--dtype", "f16"],
+            ["train", "--rounding", "up"],
             ["train", "--memory", "2 apples"],
             ["train", "--memory", "-2GiB"],
             ["train", "--memory", "0"],
@@ -240,9 +243,9 @@ class Runs(Folder):
         self.assertIn("--resume", rest)
         self.assertTrue((self.out / "latest" / "run.json").exists())
 
-    def test_kill_at_a_random_moment_and_resume(self):
-        steps = 400
-        words = ["--dropout", 0.1, "--checkpoint-every", 7, "--eval-every", 50, "--dtype", "bf16"]
+    def killed_and_resumed(self, *words, steps):
+        """The same run undisturbed, and killed five times; it ends the same."""
+        words = ["--dropout", 0.1, "--checkpoint-every", 7, "--eval-every", 50, *words]
         whole = self.folder / "whole.jsonl"
         start = time.monotonic()
         status, _, errors = self.train(*words, "--log", whole, out=self.folder / "whole", steps=steps)
@@ -272,9 +275,28 @@ class Runs(Folder):
         self.assertGreater(kills, 0)
         self.assertEqual(self.losses(log), self.losses(whole))
         self.assertEqual(sorted(self.losses(log)), list(range(1, steps + 1)))
-        a = (self.out / "latest" / "model.safetensors").read_bytes()
-        b = (self.folder / "whole" / "latest" / "model.safetensors").read_bytes()
-        self.assertEqual(a, b)
+        for name in ["model.safetensors", "optimizer.safetensors"]:
+            a = (self.out / "latest" / name).read_bytes()
+            b = (self.folder / "whole" / "latest" / name).read_bytes()
+            self.assertEqual(a, b, name)
+
+    def test_kill_at_a_random_moment_and_resume(self):
+        self.killed_and_resumed("--dtype", "bf16", steps=400)
+
+    def test_kill_and_resume_without_masters(self):
+        self.killed_and_resumed("--dtype", "bf16", "--rounding", "stochastic", steps=100)
+        checkpoint = self.out / "latest" / "optimizer.safetensors"
+        self.assertNotIn(b"master.", checkpoint.read_bytes())
+        other = ["--rounding", "nearest"]
+        self.refused(spool("train", "--out", self.out, "--resume", *other), 1, "--rounding")
+
+    def test_a_run_stored_before_there_was_a_setting(self):
+        self.assertEqual(self.train()[0], 0)
+        stored = self.out / "latest" / "run.json"
+        run = json.loads(stored.read_text())
+        del run["configuration"]["rounding"]
+        stored.write_text(json.dumps(run))
+        self.refused(spool("train", "--out", self.out, "--resume"), 1, "rounding is missing")
 
 
 if __name__ == "__main__":
