@@ -79,13 +79,16 @@ AdamW::Entry AdamWOptimizer::entry(size_t i) const {
           .index = static_cast<uint32_t>(i)};
 }
 
-void AdamWOptimizer::step(int64_t t, double lr, const Tensor& random) {
+void AdamWOptimizer::prepare(int64_t t, double lr) {
   const auto corrected = [&](double beta) {
     return static_cast<float>(1 - std::pow(beta, static_cast<double>(t)));
   };
   const std::array<float, 3> schedule{static_cast<float>(lr), corrected(settings_.beta1),
                                       corrected(settings_.beta2)};
   write<float>(schedule_, schedule);
+}
+
+void AdamWOptimizer::update(const Tensor& random) {
   measure_gradients();
   for (size_t next = 0; next < parameters_.size();) {
     AdamW k = kernel(random);

@@ -35,10 +35,16 @@ class AdamWOptimizer {
   // Moments zero, masters from the parameters.
   void initialise();
 
-  // The t-th step, t from 1 on, by the gradients there are, which are let go.  Where the norm of
-  // the gradients is not finite, nothing changes but that.  `random` is what stochastic rounding
-  // draws by: i32 (4), of which the first three are the seed, in two halves, and the step.
-  void step(int64_t t, double lr, const Tensor& random = {});
+  // The t-th step, t from 1 on: tells the device which it is, then changes the parameters by the
+  // gradients there are, which are let go.  Where the norm of the gradients is not finite, nothing
+  // changes but that.  `random` is what stochastic rounding draws by: i32 (4), of which the first
+  // three are the seed, in two halves, and the step.
+  void prepare(int64_t t, double lr);
+  void update(const Tensor& random = {});
+  void step(int64_t t, double lr, const Tensor& random = {}) {
+    prepare(t, lr);
+    update(random);
+  }
 
   // f32 (3): factor, norm, finite; of the last step.
   const Tensor& clip() const { return clip_; }
