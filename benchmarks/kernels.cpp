@@ -173,14 +173,16 @@ void add_optimizer(Bench& b, DType t, const std::string& in) {
   launch(Fill{.out = v, .value = 1}, *b.stream);
   b.stream->upload(schedule.data(), usual.data(), schedule.nbytes());
   b.stream->upload(clip.data(), finite.data(), clip.nbytes());
-  b.add("adamw" + in, AdamW{.parameter = w,
-                            .master = master,
-                            .m = m,
-                            .v = v,
-                            .grad = g,
-                            .schedule = schedule,
-                            .clip = clip});
-  b.add("squared_norm" + in, SquaredNorm{.out = b.make({1}, DType::f64), .x = g});
+  const AdamW::Entry entry{.parameter = w, .master = master, .m = m, .v = v, .grad = g};
+  b.add("adamw" + in, AdamW{.tensors = {entry}, .schedule = schedule, .clip = clip});
+  if (t == DType::bf16) {
+    const AdamW::Entry alone{.parameter = w, .m = m, .v = v, .grad = g};
+    b.add("adamw/stochastic" + in, AdamW{.tensors = {alone},
+                                         .random = b.make({4}, DType::i32),
+                                         .schedule = schedule,
+                                         .clip = clip});
+  }
+  b.add("squared_norm" + in, SquaredNorm{.out = b.make({1}, DType::f64), .x = {g}});
   b.add("sum_all" + in, SumAll{.out = b.make({1}, DType::f32), .x = g});
 }
 
