@@ -45,13 +45,16 @@ void AdamWOptimizer::measure_gradients() {
   launch(ClipFactor{.clip = clip_, .squared = squared_, .limit = float(settings_.clip)}, stream_);
 }
 
-void AdamWOptimizer::step(int64_t t, double lr) {
+void AdamWOptimizer::prepare(int64_t t, double lr) {
   const auto corrected = [&](double beta) {
     return static_cast<float>(1 - std::pow(beta, static_cast<double>(t)));
   };
   const std::array<float, 3> schedule{static_cast<float>(lr), corrected(settings_.beta1),
                                       corrected(settings_.beta2)};
   write<float>(schedule_, schedule);
+}
+
+void AdamWOptimizer::update() {
   measure_gradients();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     Parameter& p = *parameters_[i];

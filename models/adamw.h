@@ -23,9 +23,15 @@ class AdamWOptimizer {
   // Moments zero, masters from the parameters.
   void initialise();
 
-  // The t-th step, t from 1 on, by the gradients there are, which are let go.  Where the norm of
-  // the gradients is not finite, nothing changes but that.
-  void step(int64_t t, double lr);
+  // The t-th step, t from 1 on: tells the device which it is, then changes the parameters by the
+  // gradients there are, which are let go.  Where the norm of the gradients is not finite, nothing
+  // changes but that.
+  void prepare(int64_t t, double lr);
+  void update();
+  void step(int64_t t, double lr) {
+    prepare(t, lr);
+    update();
+  }
 
   // f32 (3): factor, norm, finite; of the last step.
   const Tensor& clip() const { return clip_; }

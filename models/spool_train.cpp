@@ -14,7 +14,7 @@ namespace {
 struct Given {
   std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss;
   std::optional<double> lr, min_lr, beta2, weight_decay;
-  std::string dtype = "f32", device = "cpu", memory;
+  std::string dtype = "f32", device, memory;
   RunOptions options;
 };
 
@@ -65,7 +65,7 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   t.warmup = g.warmup.value_or(t.steps / 20);
   override_with(g.chunk_loss, t.loss_chunk);
   t.dtype = *parse_dtype(g.dtype);
-  o.device = parse_device(g.device);
+  o.device = device_of(g.device);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
   if (o.out.empty()) o.out = "runs/" + std::filesystem::path(o.model).filename().string();
   for (auto* patterns : {&o.data, &o.val_data}) {
@@ -127,6 +127,8 @@ void add_run_flags(CLI::App& app, Given& g) {
       ->check(memory_amount());
   add_device_flag(app, g.device);
   add_threads_flag(app, o.threads);
+  app.add_flag("!--no-graph", o.graph,
+               "Enqueue every kernel of every step; else a GPU replays a recording of the first");
   app.add_option("--out", o.out, "Directory of the run; by default runs/MODEL");
   app.add_flag("--resume", o.resume,
                "Go on from the latest checkpoint in --out, with the settings of that run");

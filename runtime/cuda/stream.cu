@@ -93,6 +93,10 @@ CudaStream::~CudaStream() {
   (void)cudaGetLastError();
 }
 
+std::string CudaStream::description() const {
+  return sentence("cuda:", state_->index, " (", cuda_device(state_->index).name, ")");
+}
+
 void* CudaStream::native() const { return state_->stream.get(); }
 
 void CudaStream::rethrow() const {
@@ -147,9 +151,9 @@ void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
   check(!state_->capturing, "cuda: an upload cannot be part of a graph");
   if (bytes == 0) return;
   const bool fits = bytes <= cuda::Staging::half;
-  std::optional<cuda::PinnedMemory> large;
-  if (!fits) large.emplace(bytes);
-  std::byte* staged = fits ? state_->staging.take(bytes) : large->data();
+  std::unique_ptr<std::byte[]> large;
+  if (!fits) large = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  std::byte* staged = fits ? state_->staging.take(bytes) : large.get();
   fill({staged, bytes});
   done(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
        "an upload");
@@ -185,6 +189,8 @@ void CudaStream::synchronize() {
   done(cudaStreamSynchronize(state_->stream.get()), "waiting for the device");
   state_->recent.clear();
 }
+
+bool CudaStream::captures() const { return !state_->eager; }
 
 Graph CudaStream::capture(const std::function<void()>& work) {
   State& s = *state_;
