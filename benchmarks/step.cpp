@@ -45,6 +45,7 @@ struct Case {
   DType dtype = DType::f32;
   int64_t B = 1, T = 1024;
   int64_t loss_chunk = 1024;
+  bool graph = true;  // on cuda
 };
 
 TrainingConfig training(const Case& c) {
@@ -154,7 +155,8 @@ void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream
 
 void step_on_cuda(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
-  const TrainingPlans plans = make_plans(config);
+  TrainingPlans plans = make_plans(config);
+  plans.graph = c.graph;
   const Report foretold = rehearse(cuda_machine(), [&](MetaStream& meta) {
     Trainer trainer(config, plans, meta);
     trainer.initialise();
@@ -208,7 +210,9 @@ using Work = void (*)(benchmark::State&, const Case&);
 void register_case(const std::string& what, const std::string& model, Case c, Work work) {
   c.model = *gpt2_preset(model);
   std::string title = sentence(what, "/", model, "/", name(c.dtype), "/B:", c.B, "/T:", c.T);
-  if (work == step_on_cuda) title += sentence("/chunk:", c.loss_chunk);
+  if (work == step_on_cuda) {
+    title += sentence("/chunk:", c.loss_chunk, c.graph ? "/graph" : "/kernel_by_kernel");
+  }
   benchmark::RegisterBenchmark(title.c_str(),
                                [c, work](benchmark::State& state) {
                                  try {
@@ -232,16 +236,17 @@ void register_cpu_cases() {
 }
 
 void register_cuda_cases() {
-  const auto add = [](const std::string& model, DType dtype, int64_t B, int64_t T, int64_t chunk) {
-    register_case("step", model, {.dtype = dtype, .B = B, .T = T, .loss_chunk = chunk},
-                  step_on_cuda);
+  const auto add = [](const std::string& model, const Case& c) {
+    register_case("step", model, c, step_on_cuda);
   };
-  add("gpt2-124m", DType::bf16, 32, 1024, /*chunk=*/0);
-  add("gpt2-124m", DType::bf16, 32, 1024, /*chunk=*/4096);
+  constexpr DType bf16 = DType::bf16;
+  add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 0});
+  add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 0, .graph = false});
+  add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 4096});
   register_case("optimizer", "gpt2-124m", {.dtype = DType::bf16}, optimizer_on_cuda);
-  add("gpt2-355m", DType::bf16, 32, 1024, /*chunk=*/4096);
-  add("gpt2-1558m", DType::bf16, 8, 1024, /*chunk=*/4096);
-  add("gpt2-tiny", DType::f32, 16, 128, /*chunk=*/0);
+  add("gpt2-355m", {.dtype = bf16, .B = 32, .loss_chunk = 4096});
+  add("gpt2-1558m", {.dtype = bf16, .B = 8, .loss_chunk = 4096});
+  add("gpt2-tiny", {.B = 16, .T = 128, .loss_chunk = 0});
 }
 
 }  // namespace

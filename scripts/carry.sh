@@ -48,13 +48,16 @@ else
   # not every way to copy a folder keeps links.
   find "$work/unpacked" -xtype l -delete
   rm -rf "$work/unpacked/usr/share/doc" "$work/unpacked/usr/share/man"
-  rm -rf "$to/usr" "$to/packages.txt"
+  rm -rf "${to:?}/usr" "$to/packages.txt"
   mkdir -p "$to"
   cp --recursive --dereference "$work/unpacked/usr" "$to/usr"
   echo "$wanted" >"$to/packages.txt"
 fi
 
-if [ -f scripts/cudnn-frontend.sh ]; then
-  bash scripts/cudnn-frontend.sh "$to" || echo "carry: without cuDNN's frontend" >&2
+frontend=build/third_party/cudnn-frontend
+if [ -f scripts/cudnn-frontend.sh ] && bash scripts/cudnn-frontend.sh && [ -d "$frontend" ]; then
+  cp --recursive "$frontend/include/." "$to/usr/include/"
+else
+  echo "carry: without the headers of cuDNN's frontend; attention will be by Spool's own kernels" >&2
 fi
 echo "carry: $to/ is $(du --summarize --human-readable "$to" | cut --fields=1), for $(uname --machine)"

@@ -14,7 +14,7 @@
 #   scripts/gpu.sh --dry-run      says what they are
 # Exits with 0 if all passed, 1 if not, 2 for a wrong command line, 3 if there is no GPU.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 
 usual=570
 limit=${SPOOL_GPU_SECONDS:-$usual}  # for everything; stages get more where this is more
@@ -117,7 +117,8 @@ build_all() {
   # What does not build is missed by the stage that needs it, and the rest is still there.
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSPOOL_CUDA=toolkit \
     "-DCMAKE_CUDA_ARCHITECTURES=$(architecture)" -DSPOOL_EXAMPLES=OFF \
-    "-DCMAKE_LIBRARY_ARCHITECTURE=$(uname --machine)-linux-gnu" &&
+    "-DCMAKE_LIBRARY_ARCHITECTURE=$(uname --machine)-linux-gnu" \
+    "-DPython3_EXECUTABLE=$(command -v python3)" &&
     cmake --build "$build" --parallel "$cores" -- -k 0
 }
 
@@ -148,6 +149,7 @@ sanitize() {
     grep 'Device not supported'; then
     echo "compute-sanitizer does not support this device" && return $skipped
   fi
+  # shellcheck disable=SC2016
   printf '%s\0' "${tests[@]}" | xargs --null --max-args=1 --max-procs=4 bash -c '
     program=$1
     if said=$(timeout 50 compute-sanitizer --tool "$0" --error-exitcode 9 "$program" --gtest_brief=1 2>&1)
@@ -203,6 +205,7 @@ for line in "${stages[@]}"; do
   if [ "$left" -lt 20 ]; then
     result="left out" why="no time is left"
   else
+    # shellcheck disable=SC2016
     timeout --kill-after=5 "$seconds" bash -c 'stage "$1"' stage "$name" >>"$log" 2>&1
     status=$? why=$(tail --lines=1 "$log" | cut --characters=-90)
     case $status in
