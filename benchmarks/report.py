@@ -56,19 +56,21 @@ def report_device():
 
 def report_kernels():
     """Each kernel beside what the device does."""
-    rows = [
-        [
-            name,
-            number(run.get("us", run["real_time"])),
-            number(run.get("gb_per_s"), 0),
-            number(run.get("of_copy"), 2),
-            number(run.get("gflop_per_s", 0) / 1e3, 0),
-            number(run.get("share"), 2),
-        ]
-        for name, run in runs("kernels.json")
-    ]
+    rows = []
+    for name, run in runs("kernels.json"):
+        rows.append(
+            [
+                name,
+                number(run.get("us", run["real_time"])),
+                number(run.get("gb_per_s"), 0),
+                number(run.get("of_copy"), 2),
+                number(run["gflop_per_s"] / 1e3) if "gflop_per_s" in run else "",
+                number(run.get("share"), 2),
+                number(run.get("host_us")),
+            ]
+        )
     if rows:
-        table(["kernel", "us", "GB/s", "of a copy", "TFLOP/s", "share of roofline"], rows)
+        table(["kernel", "us", "GB/s", "of a copy", "TFLOP/s", "share", "host us"], rows)
 
 
 def report_steps():

@@ -114,9 +114,10 @@ architecture() {
 }
 
 build_all() {
-  # What does not build is missed by the stage that needs it, and the rest is still there.
+  # A compiler not seen before may warn of what others do not.  What does not build is missed by the
+  # stage that needs it, and the rest is still there.
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSPOOL_CUDA=toolkit \
-    "-DCMAKE_CUDA_ARCHITECTURES=$(architecture)" -DSPOOL_EXAMPLES=OFF \
+    "-DCMAKE_CUDA_ARCHITECTURES=$(architecture)" -DSPOOL_EXAMPLES=OFF -DSPOOL_STRICT=OFF \
     "-DCMAKE_LIBRARY_ARCHITECTURE=$(uname --machine)-linux-gnu" \
     "-DPython3_EXECUTABLE=$(command -v python3)" &&
     cmake --build "$build" --parallel "$cores" -- -k 0

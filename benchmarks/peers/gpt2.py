@@ -25,6 +25,7 @@ and, of the device, the rate of a large copy (read plus written) and of a large 
 
 import argparse
 import contextlib
+import gc
 import json
 import math
 import pathlib
@@ -36,6 +37,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 PEAK_OF_HOPPER = 989e12
 WAYS = ["eager", "eager-bf16", "compiled", "compiled-bf16"]
@@ -195,9 +197,8 @@ def attention_by(name, device):
     """The kernels that attention may use."""
     if device.type != "cuda" or name == "any":
         return contextlib.nullcontext()
-    backends = torch.nn.attention.SDPBackend
-    chosen = {"flash": backends.FLASH_ATTENTION, "cudnn": backends.CUDNN_ATTENTION}[name]
-    return torch.nn.attention.sdpa_kernel(chosen)
+    chosen = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
+    return sdpa_kernel(chosen[name])
 
 
 def run(way, config, arguments, device):
@@ -252,6 +253,7 @@ def run(way, config, arguments, device):
 def clean(device):
     """Nothing of one way is left for the next."""
     torch.compiler.reset()
+    gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
