@@ -1,7 +1,7 @@
 // In builds for AddressSanitizer a kernel that leaves its tensor ends the program.
 
-#include "spool/runtime/bounds.h"
 #include "cuda_testing.h"
+#include "spool/runtime/bounds.h"
 
 #if SPOOL_CUDA_EMULATED
 #include "spool/kernels/cuda/device.cuh"
