@@ -105,6 +105,10 @@ CpuStream::~CpuStream() {
   worker_.join();
 }
 
+std::string CpuStream::description() const {
+  return sentence("cpu (", threads(), threads() == 1 ? " thread)" : " threads)");
+}
+
 void CpuStream::push(std::function<void()> work) {
   bool wake = false;
   {

@@ -103,8 +103,18 @@ void give_back(void* memory, size_t bytes) {
 namespace emulator {
 
 Device& device() {
-  static Device device;
+  static Device device = [] {
+    const char *visible = std::getenv("CUDA_VISIBLE_DEVICES"),
+               *at = std::getenv("EMULATOR_FAILS_AT");
+    return Device{.count = visible && !*visible ? 0 : 1,
+                  .fails_at = at ? std::strtoull(at, nullptr, 10) : 0};
+  }();
   return device;
+}
+
+void fail_if_told() {
+  static uint64_t kernels = 0;
+  if (++kernels == device().fails_at) throw Error("an emulated failure");
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
@@ -276,6 +286,10 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream->captured()) return failed(cudaErrorStreamCaptureUnsupported);
   stream->capture = std::make_shared<CUgraph_st>();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->captured() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {

@@ -36,6 +36,7 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToDevice
 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrComputeCapabilityMajor = 75,
@@ -73,11 +74,17 @@ struct Device {
   int driver = 13000, runtime = 13000;
   size_t bytes = size_t{8} << 30, used = 0;
   Schedule schedule = Schedule::lazy;
+  uint64_t fails_at = 0;  // the kernel that fails, counted from 1 on; 0: none
 };
+// At first with no device where CUDA_VISIBLE_DEVICES is empty, and failing where EMULATOR_FAILS_AT
+// says.
 Device& device();
 
 // Gives a stream work, to do in its turn.  For stand-ins of libraries.
 cudaError_t enqueue(cudaStream_t, std::function<void()> work);
+
+// Throws for the kernel that is to fail.
+void fail_if_told();
 
 // cudaSuccess if CUDA would take this launch.
 cudaError_t check_launch(const void* kernel, const cudaLaunchConfig_t&);
@@ -115,6 +122,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus*);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
 cudaError_t cudaGraphDestroy(cudaGraph_t);
@@ -126,6 +134,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
   if (status != cudaSuccess) return status;
   return emulator::enqueue(
       config->stream, [c = *config, kernel, arguments = std::tuple<P...>(static_cast<P>(all)...)] {
+        emulator::fail_if_told();
         const auto launch = [&](const auto&... values) {
           emulator::launch(kernel, c.gridDim, c.blockDim, c.dynamicSmemBytes, values...);
         };
