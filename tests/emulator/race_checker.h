@@ -72,7 +72,7 @@ class RaceChecker final : public Watcher {
   bool of_device(uintptr_t address);
   Cell& cell(uintptr_t address);
 
-  bool running_ = false;
+  inline static thread_local bool running_ = false;  // a kernel, on this thread of the host
   uint32_t launch_ = 1, block_ = 0;
   uint16_t barriers_ = 0, warp_barriers_[32] = {};
   int thread_ = 0;
