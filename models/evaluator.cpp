@@ -1,5 +1,7 @@
 #include "spool/models/evaluator.h"
 
+#include <algorithm>
+
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
 
@@ -17,12 +19,21 @@ BatchInput::BatchInput(int64_t batch, int64_t seq, Stream& stream)
       targets(make("targets", {batch, seq}, DType::i32, stream)) {}
 
 void BatchInput::upload(const Rows& rows) {
+  constexpr int64_t tokens_at_once = 16 * 1024;
   const int64_t B = tokens.shape()[0], T = tokens.shape()[1];
-  std::vector<int32_t> row(static_cast<size_t>(T)), row_targets(row.size());
-  for (int64_t b = 0; b < B; ++b) {
-    rows(b, row, row_targets);
-    write<int32_t>(tokens.slice({b, b + 1}), row);
-    write<int32_t>(targets.slice({b, b + 1}), row_targets);
+  const int64_t most = std::clamp<int64_t>(tokens_at_once / T, 1, B);
+  const auto row_length = static_cast<size_t>(T);
+  std::vector<int32_t> some(static_cast<size_t>(most * T)), some_targets(some.size());
+  for (int64_t first = 0; first < B; first += most) {
+    const Range range{first, std::min(first + most, B)};
+    for (int64_t b = range.begin; b < range.end; ++b) {
+      const auto at = static_cast<size_t>((b - first) * T);
+      rows(b, std::span(some).subspan(at, row_length),
+           std::span(some_targets).subspan(at, row_length));
+    }
+    const auto count = static_cast<size_t>(range.size() * T);
+    write<int32_t>(tokens.slice(range), std::span(some).first(count));
+    write<int32_t>(targets.slice(range), std::span(some_targets).first(count));
   }
 }
 

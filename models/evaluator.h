@@ -20,7 +20,7 @@ struct BatchInput {
   Tensor tokens, targets;  // i32 (B, T)
 
   BatchInput(int64_t batch, int64_t seq, Stream&);
-  // Rows [0, B), one at a time, so that the host never holds a batch.
+  // Rows [0, B), some at a time, so that the host never holds a large batch.
   void upload(const Rows&);
 };
 

@@ -22,6 +22,7 @@ struct RunOptions {
 
   // The rest changes nothing but where and how the run goes.
   Device device = {};
+  bool graph = true;  // record a step and replay it, where the device can
   int threads = 0;    // 0: one per core
   size_t memory = 0;  // bytes; 0: the foretold peak
   std::string out = {}, log = {};

@@ -16,6 +16,7 @@
 #include "spool/models/model_file.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/log.h"
+#include "spool/runtime/stream.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -44,7 +45,15 @@ CLI::Option* add_model_flag(CLI::App& app, std::string& model) {
 }
 
 void add_device_flag(CLI::App& app, std::string& device) {
-  app.add_option("--device", device, "cpu")->capture_default_str();
+  app.add_option("--device", device,
+                 "cpu, or cuda, or cuda:N, the N-th GPU; by default cuda where there is a GPU, "
+                 "else cpu, or what SPOOL_DEVICE in the environment says");
+}
+
+Device device_of(const std::string& flag) {
+  const Device device = flag.empty() ? default_device() : parse_device(flag);
+  check_device(device);
+  return device;
 }
 
 void add_threads_flag(CLI::App& app, int& threads) {

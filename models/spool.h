@@ -8,6 +8,7 @@
 
 #include "spool/models/spool_interrupt.h"
 #include "spool/models/tokenizer_choice.h"
+#include "spool/runtime/device.h"
 
 namespace spool {
 
@@ -22,6 +23,8 @@ std::function<int()> add_convert(CLI::App&);
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
 CLI::Option* add_model_flag(CLI::App&, std::string& model);
 void add_device_flag(CLI::App&, std::string& device);
+// The device that the flag names, or the default; throws where it is not there.
+Device device_of(const std::string& flag);
 void add_threads_flag(CLI::App&, int& threads);
 CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);
 

@@ -17,7 +17,7 @@ namespace spool {
 namespace {
 
 struct Arguments {
-  std::string model, device = "cpu", dtype = "f32";
+  std::string model, device, dtype = "f32";
   std::vector<std::string> data;
   TokenizerChoice tokenizer = {};
   Evaluation::Options options = {};
@@ -27,7 +27,7 @@ struct Arguments {
 Evaluation::Options resolve(const Arguments& a) {
   Evaluation::Options options = a.options;
   options.dtype = *parse_dtype(a.dtype);
-  options.device = parse_device(a.device);
+  options.device = device_of(a.device);
   return options;
 }
 

@@ -13,7 +13,7 @@ namespace spool {
 namespace {
 
 struct Arguments {
-  std::string model, prompt, device = "cpu", dtype = "f32";
+  std::string model, prompt, device, dtype = "f32";
   TokenizerChoice tokenizer = {};
   int64_t tokens = 200;
   SamplingOptions sampling = {};
@@ -49,7 +49,7 @@ class Writer {
       Generator generator(model, stream);
       a.interactive ? generator.rehearse() : generator.rehearse(given, a.tokens);
     };
-    stream_ = open_stream_for(rehearsal, parse_device(a.device), a.threads);
+    stream_ = open_stream_for(rehearsal, device_of(a.device), a.threads);
     model_.emplace(file.config(), dtype, *stream_);
     file.load(*model_);
     generator_.emplace(*model_, *stream_);

@@ -51,6 +51,9 @@ void TrainingConfig::validate() const {
         "--chunk-loss must be a number of rows, or 0 for all, not ", loss_chunk);
   check(dtype == DType::f32 || dtype == DType::bf16, "--dtype must be f32 or bf16, not ",
         name(dtype));
+  check(optimizer.rounding == Rounding::nearest || dtype == DType::bf16, "--rounding ",
+        name(optimizer.rounding), " is for --dtype bf16, whose masters it saves, not for ",
+        name(dtype));
 }
 
 TrainingPlans make_plans(const TrainingConfig& config) {
@@ -100,7 +103,21 @@ double Trainer::learning_rate(int64_t step) const {
   return cosine_schedule(step, config_.steps, config_.warmup, config_.lr, config_.min_lr);
 }
 
+void Trainer::prepare() {
+  if (prepared_ || !stream_.captures()) return;
+  prepared_ = true;
+  upload(0, 0, [](int64_t, std::span<int32_t> tokens, std::span<int32_t> targets) {
+    std::ranges::fill(tokens, 0);
+    std::ranges::fill(targets, 0);
+  });
+  launch(Fill{.out = loss_scale_}, stream_);
+  run_micro_step();
+  for (Parameter* p : model_.parameters()) p->grad = {};
+  stream_.synchronize();
+}
+
 void Trainer::step(int64_t step, const Rows& rows) {
+  prepare();
   const int64_t count = config_.batch * config_.accumulate, first = step * count;
   std::vector<int32_t> tokens(static_cast<size_t>(config_.seq)), targets(tokens.size());
   int64_t valid = 0;
@@ -108,23 +125,38 @@ void Trainer::step(int64_t step, const Rows& rows) {
     rows(row, tokens, targets);
     valid += config_.seq - std::ranges::count(targets, ignored_target);
   }
-  const auto divisor = static_cast<float>(std::max<int64_t>(valid, 1));
-  launch(Fill{.out = loss_scale_, .value = 1 / divisor}, stream_);
+  const float scale = 1 / static_cast<float>(std::max<int64_t>(valid, 1));
+  write<float>(loss_scale_, std::span(&scale, 1));
+  optimizer_.prepare(step + 1, learning_rate(step));
   launch(Fill{.out = loss_}, stream_);
+  graphs_.begin_step(stream_);
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    micro_step(step, micro, [&](int64_t b, auto to, auto to_targets) {
-      rows(first + micro * config_.batch + b, to, to_targets);
-    });
+    upload(step, micro, rows);
+    enqueue_micro_step(micro);
   }
-  optimizer_.step(step + 1, learning_rate(step));
 }
 
-void Trainer::micro_step(int64_t step, int64_t micro, const Rows& rows) {
-  input_.upload(rows);
+// What differs from one micro-step to the next is in memory of the device before it begins.
+void Trainer::upload(int64_t step, int64_t micro, const Rows& rows) {
+  const int64_t first = (step * config_.accumulate + micro) * config_.batch;
+  input_.upload([&](int64_t b, auto to, auto to_targets) { rows(first + b, to, to_targets); });
   const std::array<int32_t, 4> random{static_cast<int32_t>(config_.seed),
                                       static_cast<int32_t>(config_.seed >> 32),
                                       static_cast<int32_t>(step), static_cast<int32_t>(micro)};
   write<int32_t>(random_, random);
+}
+
+void Trainer::enqueue_micro_step(int64_t micro) {
+  const bool first = micro == 0, last = micro + 1 == config_.accumulate;
+  const auto work = [&] {
+    run_micro_step();
+    if (last) optimizer_.update(random_);
+  };
+  if (!plans_.graph || !stream_.captures()) return work();
+  graphs_.enqueue(first, last, work, stream_);
+}
+
+void Trainer::run_micro_step() {
   Tape tape(stream_, {.plan = plans_.step,
                       .backward_follows = true,
                       .micro_batches = static_cast<int>(config_.accumulate),

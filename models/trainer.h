@@ -10,6 +10,7 @@
 #include "spool/models/evaluator.h"
 #include "spool/models/gpt2.h"
 #include "spool/models/model_file.h"
+#include "spool/models/step_graphs.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
@@ -33,9 +34,10 @@ struct TrainingConfig {
   void validate() const;
 };
 
-// The plans of the tapes that a run makes.
+// The plans of the tapes that a run makes, and how steps are enqueued; none of it changes a number.
 struct TrainingPlans {
   Plan step, evaluation;
+  bool graph = true;  // record a step once and replay it, where the device can
 };
 TrainingPlans make_plans(const TrainingConfig&);
 
@@ -57,6 +59,10 @@ class Trainer {
   // exact as the file.
   void initialise_from(const ModelFile&);
 
+  // Before the first step, which sees to it otherwise: on a device that records steps, a micro-step
+  // whose results are thrown away, in which libraries choose their algorithms and may refuse.
+  void prepare();
+
   double learning_rate(int64_t step) const;
 
   // Enqueues step `step`, counted from 0, on rows step * accumulate * batch and on, each of which
@@ -68,7 +74,9 @@ class Trainer {
   Evaluator& evaluator() { return evaluator_; }
 
  private:
-  void micro_step(int64_t step, int64_t micro, const Rows&);
+  void upload(int64_t step, int64_t micro, const Rows&);
+  void enqueue_micro_step(int64_t micro);
+  void run_micro_step();
 
   TrainingConfig config_;
   TrainingPlans plans_;
@@ -78,6 +86,8 @@ class Trainer {
   BatchInput input_;
   Evaluator evaluator_;
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
+  StepGraphs graphs_;
+  bool prepared_ = false;
 };
 
 // Of texts that a run writes: the tokens it is given and those it draws; none if these are 0.

@@ -86,6 +86,7 @@ void TrainingRun::set_up_trainer() {
   } else {
     trainer_->initialise();
   }
+  trainer_->prepare();
 }
 
 void TrainingRun::open_log() {
@@ -147,6 +148,7 @@ void TrainingRun::foretell() {
   const Machine machine =
       measure_machine(options_.device, options_.training.dtype, options_.threads);
   plans_ = make_plans(options_.training);
+  plans_.graph = options_.graph;
   foretold_ = rehearse_training(options_.training, plans_, machine, sample());
   const size_t budget = options_.memory ? options_.memory : foretold_.memory.peak;
   progress_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
@@ -155,7 +157,7 @@ void TrainingRun::foretell() {
   progress_.say(memory_table(options_, machine, foretold_, budget));
   const size_t there_is = device_memory(options_.device);
   if (foretold_.memory.peak > budget) refuse_budget(machine, budget, "--memory is ");
-  if (foretold_.memory.peak > there_is) refuse_budget(machine, there_is, "this machine has ");
+  if (foretold_.memory.peak > there_is) refuse_budget(machine, there_is, "the device has ");
   stream_ = open_stream(options_.device, budget, options_.threads);
 }
 

@@ -2,15 +2,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/matmul.h"
+#include "spool/kernels/normal.h"
 #include "spool/runtime/stream.h"
 
 namespace spool {
 namespace {
 
-constexpr size_t memory = size_t{64} << 20;
+constexpr double long_enough = 1e-3;  // seconds
+
+// Enough that nothing measured has to fit in a cache.
+size_t memory_to_measure_with(Device device) {
+  return size_t{device.type == DeviceType::cuda ? 1024u : 64u} << 20;
+}
 
 // The best of a few, after one to warm up.
 template <class Work>
@@ -26,21 +33,50 @@ double seconds_of(Stream& stream, const Work& work) {
   return best;
 }
 
-double product_flops(Stream& stream, DType type) {
-  const Spec square{Shape{1024, 1024}, type};
+double product_flops(Stream& stream, DType type, int64_t extent) {
+  const Spec square{Shape{extent, extent}, type};
   const Tensor a(square, stream), b(square, stream), c(square, stream);
-  launch(Fill{.out = a, .value = 1}, stream);
-  launch(Fill{.out = b, .value = 1}, stream);
+  launch(NormalFill{.out = a, .seed = 1}, stream);  // of zeros some devices multiply faster
+  launch(NormalFill{.out = b, .seed = 2}, stream);
   const Matmul product{.c = c, .a = a, .b = b, .b_transposed = true};
   return product.cost().flops / seconds_of(stream, [&] { launch(product, stream); });
 }
 
+// Of a product that takes long enough to be measured.
+double product_flops(Stream& stream, DType type) {
+  int64_t extent = 256;
+  while (true) {
+    const double flops = product_flops(stream, type, extent);
+    const double seconds = 2 * std::pow(static_cast<double>(extent), 3) / flops;
+    const auto next = static_cast<size_t>(4 * extent * extent) * 4 * sizeof(float);
+    if (seconds >= long_enough || next > stream.memory().capacity) return flops;
+    extent *= 2;
+  }
+}
+
 double copy_rate(Stream& stream) {
-  const Spec half{Shape{static_cast<int64_t>(memory / 2 / sizeof(float)) - 1024}};
-  const Tensor from(half, stream), to(half, stream);
-  launch(Fill{.out = from, .value = 1}, stream);
-  const Add copy{.out = to, .a = from};
-  return copy.cost().bytes / seconds_of(stream, [&] { launch(copy, stream); });
+  size_t bytes = size_t{31} << 20;
+  while (true) {
+    const Spec spec{Shape{static_cast<int64_t>(bytes / sizeof(float))}};
+    const Tensor from(spec, stream), to(spec, stream);
+    launch(Fill{.out = from, .value = 1}, stream);
+    const Add copy{.out = to, .a = from};
+    const double seconds = seconds_of(stream, [&] { launch(copy, stream); });
+    if (seconds >= long_enough || 4 * bytes > stream.memory().capacity) {
+      return copy.cost().bytes / seconds;
+    }
+    bytes *= 2;
+  }
+}
+
+// From the host, of memory that is filled in no time.
+double upload_rate(Stream& stream) {
+  constexpr size_t piece = size_t{4} << 20, pieces = 8;
+  const Tensor to({Shape{piece / sizeof(float)}}, stream);
+  const double seconds = seconds_of(stream, [&] {
+    for (size_t i = 0; i < pieces; ++i) write_bytes(to, 0, piece, [](std::span<std::byte>) {});
+  });
+  return static_cast<double>(piece * pieces) / seconds;
 }
 
 double launch_cost(Stream& stream) {
@@ -56,11 +92,12 @@ double launch_cost(Stream& stream) {
 }  // namespace
 
 Machine measure_machine(Device device, DType of_products, int threads) {
-  const auto stream = open_stream(device, memory, threads);
-  Machine machine{.name = std::string(name(device.type)), .architecture = stream->architecture()};
+  const auto stream = open_stream(device, memory_to_measure_with(device), threads);
+  Machine machine{.name = stream->description(), .architecture = stream->architecture()};
   machine.f32_flops = machine.bf16_flops = product_flops(*stream, of_products);
   machine.bytes_per_second = copy_rate(*stream);
-  machine.host_bytes_per_second = machine.bytes_per_second / 2;
+  machine.host_bytes_per_second =
+      device.type == DeviceType::cuda ? upload_rate(*stream) : machine.bytes_per_second / 2;
   machine.launch_seconds = launch_cost(*stream);
   return machine;
 }

@@ -2,7 +2,7 @@
 
 // What a device can do, measured on it: the rate of a large matrix product in one type (the others
 // are given the same), that of a large copy, and the cost of a launch.  Takes about a quarter of a
-// second, and at most 64 MiB beside any budget.
+// second, and memory for as long, 64 MiB of a cpu, 1 GiB of a GPU.
 
 #include "spool/runtime/device.h"
 

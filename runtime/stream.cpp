@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 
@@ -39,16 +40,33 @@ size_t device_memory(Device device) {
   return std::min(pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)), control_group_limit());
 }
 
-std::unique_ptr<Stream> open_stream(Device device, size_t budget, int threads) {
-  if (device.type == DeviceType::meta) return std::make_unique<MetaStream>(Machine{}, budget);
+Device default_device() {
+  const char* named = std::getenv("SPOOL_DEVICE");
+  if (named && *named) return parse_device(named);
+#if SPOOL_CUDA
+  if (cuda_device_count() > 0) return {DeviceType::cuda};
+#endif
+  return {DeviceType::cpu};
+}
+
+void check_device(Device device) {
   if (device.type == DeviceType::cuda) {
 #if SPOOL_CUDA
-    return std::make_unique<CudaStream>(device.index, budget);
+    (void)cuda_device(device.index);
 #else
     fail(ErrorKind::device, "device cuda: this build has no CUDA backend; use --device cpu");
 #endif
   }
-  check(device.index == 0, "device cpu:", device.index, ": there is only one cpu device");
+  check(device.type != DeviceType::cpu || device.index == 0, "device cpu:", device.index,
+        ": there is only one cpu device");
+}
+
+std::unique_ptr<Stream> open_stream(Device device, size_t budget, int threads) {
+  check_device(device);
+  if (device.type == DeviceType::meta) return std::make_unique<MetaStream>(Machine{}, budget);
+#if SPOOL_CUDA
+  if (device.type == DeviceType::cuda) return std::make_unique<CudaStream>(device.index, budget);
+#endif
   return std::make_unique<CpuStream>(budget, threads);
 }
 

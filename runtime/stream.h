@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "spool/runtime/arena.h"
 #include "spool/runtime/device.h"
@@ -38,6 +39,8 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   Device device() const { return device_; }
+  // For people: "cpu (2 threads)", "cuda:0 (NVIDIA H200)".
+  virtual std::string description() const = 0;
   // Of the device that does the work: on a MetaStream, of the one it pretends to be.
   const Architecture& architecture() const { return architecture_; }
   Arena& arena() { return *arena_; }
@@ -46,6 +49,11 @@ class Stream {
   // Kernels launched so far.
   uint64_t launches() const { return launches_; }
   void count_launch() { ++launches_; }
+
+  // Does how(data, bytes), of bounds.h, in its turn, if the host can reach the device's memory.
+  // Never throws.
+  using Mark = void (*)(const void* data, size_t bytes);
+  virtual void mark(Mark, const std::byte* /*data*/, size_t /*bytes*/) {}
 
   // Within the device.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
@@ -85,12 +93,19 @@ class Stream {
 
 class CudaStream;  // runtime/cuda/stream.h
 
+// Throws a sentence where there is no such device, or this build cannot use it.
+void check_device(Device);
+
 // A stream on the device with an arena of exactly `budget` bytes.  `threads` is for a cpu, 0 for
 // one per core.  Throws where there is no such device, or not that much address space.
 std::unique_ptr<Stream> open_stream(Device, size_t budget, int threads = 0);
 
 // Bytes of memory that the device has for this process: of a cpu the machine's, or what its control
-// group allows.
+// group allows; of a GPU what is free.
 size_t device_memory(Device);
+
+// The device that SPOOL_DEVICE in the environment names; else the first GPU, where this build has
+// CUDA and the machine a GPU; else the cpu.
+Device default_device();
 
 }  // namespace spool

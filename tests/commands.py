@@ -1,15 +1,23 @@
-"""What the tests of the program share: SCRIPT PROGRAM [CASE...]."""
+"""What the tests of the program share: SCRIPT PROGRAM [CASE...].
+
+The program works on the cpu where a test does not say otherwise, whatever the machine has.
+"""
 
 import json
 import os
 import pathlib
+import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAM = os.path.abspath(sys.argv[1])
+os.environ["SPOOL_DEVICE"] = "cpu"
 SHAPE = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
 PROSE = "".join(f"Line {i} of a text that says little: {i * i}.\n" for i in range(400))
 
@@ -34,6 +42,48 @@ class Folder(unittest.TestCase):
 
     def log(self, path):
         return [json.loads(line) for line in path.read_text().splitlines()]
+
+    def losses(self, path):
+        return {e["step"]: (e["loss"], e["grad_norm"]) for e in self.log(path) if "loss" in e}
+
+    def foretold(self, printed):
+        return int(re.search(r"in bytes +(\d+)", printed)[1])
+
+    def weights(self, run):
+        return (run / "latest" / "model.safetensors").read_bytes()
+
+    def killed_and_resumed(self, *words, steps):
+        """A run that is killed at random moments, and goes on, is the run that is not."""
+        whole, log = self.folder / "whole.jsonl", self.folder / "killed.jsonl"
+        start = time.monotonic()
+        status, _, errors = self.train(*words, "--log", whole, out=self.folder / "whole", steps=steps)
+        self.assertEqual(status, 0, errors)
+        undisturbed = time.monotonic() - start
+        command = [PROGRAM, "train", "--out", self.out, "--log", log]
+        begin = [*SHAPE, "--data", self.text, "--steps", steps, *words]
+        device = words[words.index("--device") :][:2] if "--device" in words else []
+        kills = 0
+        while True:
+            resumable = (self.out / "latest").exists()
+            run = subprocess.Popen(
+                [str(w) for w in [*command, *(["--resume", *device] if resumable else begin)]],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                errors="replace",
+            )
+            try:
+                patience = random.uniform(0.2, 0.8) * undisturbed if kills < 5 else 300
+                errors = run.communicate(timeout=patience)[1]
+                self.assertEqual(run.returncode, 0, errors)
+                break
+            except subprocess.TimeoutExpired:
+                run.send_signal(signal.SIGKILL)
+                run.communicate()
+                kills += 1
+        self.assertGreater(kills, 0)
+        self.assertEqual(self.losses(log), self.losses(whole))
+        self.assertEqual(sorted(self.losses(log)), list(range(1, steps + 1)))
+        self.assertEqual(self.weights(self.out), self.weights(self.folder / "whole"))
 
     def refused(self, result, code, *parts):
         """One sentence on standard error, the exit code, and these words."""

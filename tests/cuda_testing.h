@@ -7,7 +7,6 @@
 
 #include "kernel_testing.h"
 #include "spool/runtime/cpu/stream.h"
-#include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/stream.h"
 
 #if SPOOL_CUDA_EMULATED
@@ -19,14 +18,6 @@ namespace spool::testing {
 constexpr size_t on_both = size_t{64} << 20;
 
 inline const std::vector<DType> cuda_types{DType::f32, DType::bf16};
-
-inline bool there_is_cuda() {
-#if SPOOL_CUDA
-  return cuda_device_count() > 0;
-#else
-  return false;
-#endif
-}
 
 // A fixture whose tests are skipped where there is no such device.
 class OnCuda : public ::testing::Test {

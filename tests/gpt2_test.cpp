@@ -16,11 +16,26 @@ constexpr Gpt2Config reference_config{
     .layers = 2, .heads = 3, .channels = 24, .context = 16, .vocabulary = 61};
 constexpr int64_t B = 2, T = 13;
 
-class Reference : public ::testing::TestWithParam<DType> {
+struct Place {
+  DeviceType device;
+  DType dtype;
+};
+
+std::vector<Place> with_cuda(std::vector<Place> places) {
+  if (there_is_cuda()) places.push_back({DeviceType::cuda, DType::f32});
+  return places;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Place>& info) {
+  return sentence(name(info.param.device), "_", name(info.param.dtype));
+}
+
+class Reference : public ::testing::TestWithParam<Place> {
  protected:
-  CpuStream stream{size_t{64} << 20, 2};
+  std::unique_ptr<Stream> owner = open_stream({GetParam().device}, size_t{64} << 20, 2);
+  Stream& stream = *owner;
   SafetensorsReader expected{folder / "gpt2_expected.safetensors"};
-  Gpt2 model{reference_config, GetParam(), stream};
+  Gpt2 model{reference_config, GetParam().dtype, stream};
   Tensor tokens = load("tokens", {B, T}, DType::i32);
   Tensor targets = load("targets", {B, T}, DType::i32);
 
@@ -41,7 +56,7 @@ class Reference : public ::testing::TestWithParam<DType> {
     load_tensors(expected, {&one, 1}, [](std::string_view) { return true; });
     return one.tensor;
   }
-  double tolerance() const { return GetParam() == DType::f64 ? 1e-12 : 1e-5; }
+  double tolerance() const { return GetParam().dtype == DType::f64 ? 1e-12 : 1e-5; }
 
   // The gradients as the parameters are stored, transposed where they are.
   void expect_gradients() {
@@ -54,8 +69,10 @@ class Reference : public ::testing::TestWithParam<DType> {
     }
   }
 };
-INSTANTIATE_TEST_SUITE_P(Gpt2, Reference, ::testing::Values(DType::f32, DType::f64),
-                         [](const auto& type) { return std::string(name(type.param)); });
+INSTANTIATE_TEST_SUITE_P(Gpt2, Reference,
+                         ::testing::ValuesIn(with_cuda({{DeviceType::cpu, DType::f32},
+                                                        {DeviceType::cpu, DType::f64}})),
+                         name_of);
 
 TEST_P(Reference, LogitsAreThoseOfPyTorch) {
   Tape tape(stream, {.recording = false, .training = false});
@@ -92,8 +109,8 @@ TEST_P(Reference, LossAndGradientsAreThoseOfPyTorch) {
 }
 
 class Steps : public Reference {};
-INSTANTIATE_TEST_SUITE_P(Gpt2, Steps, ::testing::Values(DType::f32),
-                         [](const auto& type) { return std::string(name(type.param)); });
+INSTANTIATE_TEST_SUITE_P(Gpt2, Steps,
+                         ::testing::ValuesIn(with_cuda({{DeviceType::cpu, DType::f32}})), name_of);
 
 TEST_P(Steps, TenAdamWStepsHaveTheLossesOfPyTorch) {
   const auto losses = values(load("losses", {11}, DType::f64));

@@ -1,4 +1,5 @@
-"""A folder includes itself and the folders before it; CUDA is included only in cuda/ folders."""
+"""A folder includes itself and the folders before it; CUDA is included only in cuda/ folders, by
+what needs it to compile: .cu and .cuh."""
 
 import re
 
@@ -8,6 +9,10 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 CUDA = re.compile(r"(cu(?!char$)|nv|nccl)")
 
 
+def needs_cuda(file):
+    return file.suffix in {".cu", ".cuh"}
+
+
 def fault_of_ours(file, quote, header):
     """What is wrong with including spool/<folder>/..., or None."""
     folder, target = file.parts[0], header.split("/")[1:]
@@ -15,6 +20,8 @@ def fault_of_ours(file, quote, header):
         return f"the library has no folder {target[0]}/"
     if not ROOT.joinpath(*target).is_file():
         return "there is no such file"
+    if header.endswith(".cuh") and folder in LAYERS and not needs_cuda(file):
+        return "what needs CUDA is included only where CUDA is there, in .cu and .cuh"
     if folder in LAYERS and LAYERS.index(target[0]) > LAYERS.index(folder):
         return f"{target[0]}/ comes after {folder}/"
     return None if quote == '"' else 'what is Spool\'s is included in quotes: "spool/..."'
@@ -25,8 +32,9 @@ def fault(file, quote, header):
     if header.startswith("spool/"):
         return fault_of_ours(file, quote, header)
     if quote == "<":
-        outside = CUDA.match(header) and "cuda" not in file.parts
-        return "CUDA's headers are included only in cuda/ folders" if outside else None
+        inside = "cuda" in file.parts and needs_cuda(file)
+        outside = CUDA.match(header) and not inside
+        return "CUDA's headers are included only in cuda/*.cu and *.cuh" if outside else None
     if file.parts[0] in LAYERS:
         return 'what is Spool\'s is included as "spool/<folder>/<name>.h", the rest as <name>'
     if any((ROOT / file.parts[0]).rglob(header)):

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "spool/runtime/cuda/device.h"
+
 namespace spool::testing {
 
 Tensor normal(const Shape& shape, DType dtype, Stream& stream, uint64_t seed, double deviation) {
@@ -40,6 +42,14 @@ std::string error_of(const std::function<void()>& work) {
     return e.what();
   }
   return "";
+}
+
+bool there_is_cuda() {
+#if SPOOL_CUDA
+  return cuda_device_count() > 0;
+#else
+  return false;
+#endif
 }
 
 bool contains(const std::string& text, const std::string& part) {

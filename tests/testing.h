@@ -27,6 +27,9 @@ double difference(const std::vector<double>& a, const std::vector<double>& b);
 // The sentence of the Error that work() throws; "" if it throws none.
 std::string error_of(const std::function<void()>& work);
 
+// Whether this machine has a GPU, real or emulated, and this build a backend for it.
+bool there_is_cuda();
+
 bool contains(const std::string& text, const std::string& part);
 
 }  // namespace spool::testing

@@ -3,66 +3,20 @@
 
 #include "spool/models/trainer.h"
 
-#include "spool/models/generator.h"
 #include "spool/runtime/cpu/stream.h"
-#include "testing.h"
+#include "training_testing.h"
 
 namespace spool::testing {
 namespace {
 
-TrainingConfig small() {
-  return {.model = {.layers = 2, .heads = 2, .channels = 16, .context = 24, .vocabulary = 50},
-          .batch = 3,
-          .seq = 20,
-          .steps = 5,
-          .lr = 1e-2,
-          .min_lr = 1e-3};
-}
-
-void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
-  Random random(77, static_cast<uint64_t>(index));
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<int32_t>(random.next() % 50);
-    targets[i] = (tokens[i] + 1) % 50;
-  }
-}
-
-struct Losses {
-  std::vector<float> losses, norms;
-  double validation = 0;
-  size_t peak = 0;
-  bool operator==(const Losses&) const = default;
-};
-
-Losses train(const TrainingConfig& config, size_t budget, int threads) {
+Losses train_on_cpu(const TrainingConfig& config, size_t budget, int threads) {
   CpuStream stream(budget, threads);
-  Losses all;
-  {
-    Trainer trainer(config, make_plans(config), stream);
-    trainer.initialise();
-    for (int64_t step = 0; step < config.steps; ++step) {
-      trainer.step(step, rows);
-      const StepResult result = trainer.result();
-      EXPECT_TRUE(result.finite);
-      all.losses.push_back(result.loss);
-      all.norms.push_back(result.grad_norm);
-    }
-    trainer.evaluator().evaluate(2 * config.batch, rows);
-    all.validation = trainer.evaluator().loss_sum();
-    std::vector<int32_t> tokens{1};
-    Random random(1);
-    Generator(trainer.model(), stream).extend(tokens, 30, {.top_k = 5}, random);
-    EXPECT_EQ(tokens.size(), 31u);
-  }
-  EXPECT_EQ(stream.memory().live, 0u);
-  all.peak = stream.memory().peak;
-  return all;
+  return train(config, stream);
 }
 
 Machine machine(int threads) { return {.architecture = CpuArchitecture{.threads = threads}}; }
 
 constexpr size_t plenty = size_t{64} << 20;
-constexpr SampleLength text{.prompt = 1, .drawn = 30};
 
 TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
   std::vector<TrainingConfig> all;
@@ -82,32 +36,60 @@ TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
       }
     }
   }
+  all.push_back(without_masters(small()));
   all.push_back(small());
   all.back().model = {.layers = 3, .heads = 5, .channels = 80, .context = 100, .vocabulary = 300};
   all.back().seq = 77;
   for (const TrainingConfig& config : all) {
     const size_t foretold =
-        rehearse_training(config, make_plans(config), machine(2), text).memory.peak;
-    EXPECT_EQ(train(config, foretold, 2).peak, foretold);
-    EXPECT_NE(error_of([&] { train(config, foretold - Arena::granule, 2); }), "");
+        rehearse_training(config, make_plans(config), machine(2), sample).memory.peak;
+    EXPECT_EQ(train_on_cpu(config, foretold, 2).peak, foretold);
+    EXPECT_NE(error_of([&] { train_on_cpu(config, foretold - Arena::granule, 2); }), "");
   }
 }
 
+TEST(Trainer, WithoutMastersThePeakIsLowerByTheirBytes) {
+  TrainingConfig with = small();
+  with.dtype = DType::bf16;
+  size_t masters = 0;
+  MetaStream stream(machine(2));
+  for (const Parameter* p : Gpt2(with.model, with.dtype, stream).parameters()) {
+    const auto bytes = static_cast<size_t>(p->data.numel()) * size_of(DType::f32);
+    masters += (bytes + Arena::granule - 1) / Arena::granule * Arena::granule;
+  }
+  const auto peak = [](const TrainingConfig& config) {
+    return rehearse_training(config, make_plans(config), machine(2), sample).memory.peak;
+  };
+  EXPECT_EQ(peak(without_masters(with)), peak(with) - masters);
+}
+
+TEST(Trainer, LearnsWithoutMastersAsWithThem) {
+  TrainingConfig with = small();
+  with.dtype = DType::bf16;
+  with.steps = 60;
+  with.model.channels = 32;
+  const Losses a = train_on_cpu(with, plenty, 2),
+               b = train_on_cpu(without_masters(with), plenty, 2);
+  EXPECT_EQ(a.losses.front(), b.losses.front());
+  EXPECT_LT(b.losses.back(), 1.0);
+  EXPECT_NEAR(a.losses.back(), b.losses.back(), 0.25);
+}
+
 TEST(Trainer, LossesHaveTheSameBitsForAnyNumberOfThreads) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    TrainingConfig config = small();
-    config.dtype = dtype;
+  TrainingConfig narrow = small();
+  narrow.dtype = DType::bf16;
+  for (TrainingConfig config : {small(), narrow, without_masters(small())}) {
     config.dropout = 0.1f;
     // Loops, products and attention take several pieces each.
     config.model = {.layers = 1, .heads = 3, .channels = 192, .context = 210, .vocabulary = 1100};
     config.batch = 2;
     config.seq = 200;
     config.steps = 2;
-    Losses one = train(config, 4 * plenty, 1);
+    Losses one = train_on_cpu(config, 4 * plenty, 1);
     for (const int threads : {2, 3, 7}) {
-      Losses other = train(config, 4 * plenty, threads);
+      Losses other = train_on_cpu(config, 4 * plenty, threads);
       one.peak = other.peak = 0;
-      EXPECT_EQ(other, one) << threads << " threads, " << name(dtype);
+      EXPECT_EQ(other, one) << threads << " threads, " << name(config.dtype);
     }
   }
 }
@@ -117,7 +99,7 @@ TEST(Trainer, MicroBatchesAreOneBatch) {
   whole.batch = 6;
   cut.batch = 2;
   cut.accumulate = 3;
-  const Losses a = train(whole, plenty, 2), b = train(cut, plenty, 2);
+  const Losses a = train_on_cpu(whole, plenty, 2), b = train_on_cpu(cut, plenty, 2);
   for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 2e-5);
 }
 
@@ -125,7 +107,7 @@ TEST(Trainer, ChunkedLossIsTheSameLossInLessMemory) {
   TrainingConfig whole = small(), chunked = small();
   whole.model.vocabulary = chunked.model.vocabulary = 4000;
   chunked.loss_chunk = 8;
-  const Losses a = train(whole, plenty, 2), b = train(chunked, plenty, 2);
+  const Losses a = train_on_cpu(whole, plenty, 2), b = train_on_cpu(chunked, plenty, 2);
   for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 2e-5);
   EXPECT_LT(b.peak, a.peak);
 }
@@ -136,7 +118,7 @@ TEST(Trainer, LearnsInBothTypes) {
     config.dtype = dtype;
     config.steps = 60;
     config.model.channels = 32;
-    const Losses learned = train(config, plenty, 2);
+    const Losses learned = train_on_cpu(config, plenty, 2);
     EXPECT_NEAR(learned.losses.front(), std::log(50), 0.3);
     EXPECT_LT(learned.losses.back(), 1.0);
   }
@@ -170,7 +152,11 @@ TEST(Trainer, RefusesNumbersThatMakeNoRun) {
   EXPECT_NE(refused([](auto& c) { c.dropout = 1; }).find("--dropout"), std::string::npos);
   EXPECT_NE(refused([](auto& c) { c.batch = int64_t{1} << 30; }).find("too many"),
             std::string::npos);
+  EXPECT_NE(
+      refused([](auto& c) { c.optimizer.rounding = Rounding::stochastic; }).find("--rounding"),
+      std::string::npos);
   EXPECT_EQ(refused([](auto&) {}), "");
+  EXPECT_EQ(refused([](auto& c) { c = without_masters(c); }), "");
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "spool/runtime/bounds.h"
+#include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/handles.cuh"
 #include "spool/runtime/cuda/staging.cuh"
@@ -21,7 +23,11 @@ struct OwningArena {
   cuda::DeviceMemory memory;
   Arena arena;
   OwningArena(size_t bytes, const std::string& device)
-      : memory(bytes), arena(memory.data(), bytes, device) {}
+      : memory(bytes), arena(memory.data(), bytes, device) {
+#if !defined(__CUDACC__)
+    forbid_arena(memory.data(), bytes);
+#endif
+  }
 };
 
 std::shared_ptr<Arena> reserve(int index, size_t bytes) {
@@ -41,7 +47,7 @@ std::shared_ptr<Arena> reserve(int index, size_t bytes) {
 
 CudaArchitecture architecture_of(int index) {
   const CudaDevice device = cuda_device(index);
-  return {.major = device.major, .minor = device.minor};
+  return {.major = device.major, .minor = device.minor, .fused_attention = bool(find_cudnn())};
 }
 
 bool waits_for_every_kernel() {
@@ -93,6 +99,10 @@ CudaStream::~CudaStream() {
   (void)cudaGetLastError();
 }
 
+std::string CudaStream::description() const {
+  return sentence("cuda:", state_->index, " (", cuda_device(state_->index).name, ")");
+}
+
 void* CudaStream::native() const { return state_->stream.get(); }
 
 void CudaStream::rethrow() const {
@@ -126,6 +136,13 @@ void CudaStream::launched(const char* name) {
   if (status != cudaSuccess) fail_with(status, sentence("the kernel ", name));
 }
 
+void CudaStream::mark([[maybe_unused]] Mark how, [[maybe_unused]] const std::byte* data,
+                      [[maybe_unused]] size_t bytes) {
+#if !defined(__CUDACC__)  // the emulator's device, whose memory is the host's
+  emulator::enqueue(state_->stream.get(), [=] { how(data, bytes); });
+#endif
+}
+
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
   rethrow();
   done(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_->stream.get()),
@@ -147,9 +164,9 @@ void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
   check(!state_->capturing, "cuda: an upload cannot be part of a graph");
   if (bytes == 0) return;
   const bool fits = bytes <= cuda::Staging::half;
-  std::optional<cuda::PinnedMemory> large;
-  if (!fits) large.emplace(bytes);
-  std::byte* staged = fits ? state_->staging.take(bytes) : large->data();
+  std::unique_ptr<std::byte[]> large;
+  if (!fits) large = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  std::byte* staged = fits ? state_->staging.take(bytes) : large.get();
   fill({staged, bytes});
   done(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
        "an upload");
@@ -185,6 +202,8 @@ void CudaStream::synchronize() {
   done(cudaStreamSynchronize(state_->stream.get()), "waiting for the device");
   state_->recent.clear();
 }
+
+bool CudaStream::captures() const { return !state_->eager; }
 
 Graph CudaStream::capture(const std::function<void()>& work) {
   State& s = *state_;

@@ -6,8 +6,9 @@
 // Uploads go through pinned host memory; the host waits for the device in download() and
 // synchronize(), and in an upload only where more is on its way than that memory holds.
 //
-// With SPOOL_CUDA_SYNC=1 in the environment the host waits after every kernel, so that an error of
-// the device names the kernel that met it; without, it names those that may have.
+// With SPOOL_CUDA_SYNC=1 in the environment the host waits after every kernel, and nothing is
+// recorded, so that an error of the device names the kernel that met it; without, it names those
+// that may have.
 
 #include <memory>
 #include <typeindex>
@@ -45,6 +46,8 @@ class CudaStream final : public Stream {
     return *static_cast<Library*>(entry.get());
   }
 
+  std::string description() const override;
+  void mark(Mark how, const std::byte* data, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -52,7 +55,7 @@ class CudaStream final : public Stream {
   Event record() override;
   void wait(const Event&) override;
   void synchronize() override;
-  bool captures() const override { return true; }
+  bool captures() const override;
   Graph capture(const std::function<void()>& work) override;
   void replay(const Graph&) override;
 

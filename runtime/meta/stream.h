@@ -19,6 +19,7 @@ class MetaStream final : public Stream {
   double now() const { return now_; }  // seconds since the start
   const Machine& machine() const { return machine_; }
 
+  std::string description() const override { return "meta, as " + machine_.name; }
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;

@@ -9,10 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "sanitizer.h"
+#include "shared_memory.h"
+#include "watcher.h"
+
 using Work = std::function<void()>;
 
 struct CUgraph_st {
   std::vector<Work> work;
+  bool recording = true;
 };
 struct CUgraphExec_st {
   std::shared_ptr<const std::vector<Work>> work;
@@ -26,22 +31,32 @@ struct Queue {
 };
 struct CUstream_st {
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
-  std::shared_ptr<CUgraph_st> capture;
+  std::shared_ptr<CUgraph_st> capture;  // that it is or was part of
+
+  bool captured() const { return capture && capture->recording; }
 };
 struct CUevent_st {
   std::shared_ptr<Queue> queue;
   uint64_t position = 0;
   std::shared_ptr<CUgraph_st> capture;
+
+  bool captured() const { return capture && capture->recording; }
 };
 
 namespace {
 
 std::string last_fault;
 cudaError_t last_error = cudaSuccess;
-std::map<const void*, int> dynamic_limits;
-std::map<void*, size_t> allocations;
+std::map<const void*, size_t> dynamic_limits;  // by kernel
+std::map<void*, size_t> allocations;           // bytes, by address
 
 cudaError_t failed(cudaError_t status) { return last_error = status; }
+
+cudaError_t state_of(const Queue& queue) {
+  if (queue.fault.empty()) return cudaSuccess;
+  last_fault = queue.fault;
+  return failed(cudaErrorLaunchFailure);
+}
 
 void run_until(Queue& queue, uint64_t position) {
   while (queue.done < position) {
@@ -52,20 +67,35 @@ void run_until(Queue& queue, uint64_t position) {
     try {
       work();
     } catch (const std::exception& e) {
-      queue.fault = last_fault = e.what();
+      queue.fault = e.what();
     }
   }
 }
 
 cudaError_t wait_for(Queue& queue, uint64_t position) {
   run_until(queue, position);
-  return queue.fault.empty() ? cudaSuccess : failed(cudaErrorLaunchFailure);
+  return state_of(queue);
+}
+
+// Memory is followed by some that nobody may touch.
+size_t mapped(size_t bytes) {
+  constexpr size_t page = 4096;
+  return (bytes + page - 1) / page * page + page;
 }
 
 void* reserve(size_t bytes) {
-  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+  void* memory = ::mmap(nullptr, mapped(bytes), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
+  if (memory == MAP_FAILED) return nullptr;
+  emulator::forbid(static_cast<char*>(memory) + bytes, mapped(bytes) - bytes);
+  if (emulator::watcher) emulator::watcher->memory_made(memory, bytes);
+  return memory;
+}
+
+void give_back(void* memory, size_t bytes) {
+  if (emulator::watcher) emulator::watcher->memory_gone(memory);
+  emulator::permit(memory, mapped(bytes));
+  ::munmap(memory, mapped(bytes));
 }
 
 }  // namespace
@@ -73,31 +103,44 @@ void* reserve(size_t bytes) {
 namespace emulator {
 
 Device& device() {
-  static Device device;
+  static Device device = [] {
+    const char *visible = std::getenv("CUDA_VISIBLE_DEVICES"),
+               *at = std::getenv("EMULATOR_FAILS_AT");
+    return Device{.count = visible && !*visible ? 0 : 1,
+                  .fails_at = at ? std::strtoull(at, nullptr, 10) : 0};
+  }();
   return device;
 }
 
-void enqueue(cudaStream_t stream, std::function<void()> work) {
-  if (stream->capture) {
+void fail_if_told() {
+  static uint64_t kernels = 0;
+  if (++kernels == device().fails_at) throw Error("an emulated failure");
+}
+
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream->captured()) {
     stream->capture->work.push_back(std::move(work));
-    return;
+    return cudaSuccess;
   }
   Queue& queue = *stream->queue;
   queue.pending.push_back(std::move(work));
   ++queue.enqueued;
   if (device().schedule == Schedule::eager) run_until(queue, queue.enqueued);
+  return state_of(queue);
 }
 
 cudaError_t check_launch(const void* kernel, const cudaLaunchConfig_t& c) {
   const dim3 g = c.gridDim, b = c.blockDim;
-  const uint64_t threads = uint64_t{b.x} * b.y * b.z;
-  const bool grid_fits =
-      g.x > 0 && g.y > 0 && g.z > 0 && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
+  constexpr unsigned most_blocks = 65535, most_blocks_x = 0x7fffffff;
+  constexpr unsigned most_threads = 1024, most_threads_z = 64;
+  const uint64_t blocks = uint64_t{g.x} * g.y * g.z, threads = uint64_t{b.x} * b.y * b.z;
+  if (blocks == 0 || g.x > most_blocks_x || g.y > most_blocks || g.z > most_blocks ||
+      threads == 0 || threads > most_threads || b.z > most_threads_z) {
+    return failed(cudaErrorInvalidConfiguration);
+  }
   const auto limit = dynamic_limits.find(kernel);
   const size_t shared =
-      limit == dynamic_limits.end() ? 48 * 1024 : static_cast<size_t>(limit->second);
-  if (!grid_fits || threads == 0 || threads > 1024 || b.z > 64)
-    return failed(cudaErrorInvalidConfiguration);
+      limit == dynamic_limits.end() ? SharedMemory::most_static_bytes : limit->second;
   return c.dynamicSmemBytes > shared ? failed(cudaErrorInvalidValue) : cudaSuccess;
 }
 
@@ -136,7 +179,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
 }
 cudaError_t cudaSetDevice(int index) {
-  return index < device().count ? cudaSuccess : failed(cudaErrorInvalidDevice);
+  return index >= 0 && index < device().count ? cudaSuccess : failed(cudaErrorInvalidDevice);
 }
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = device().driver;
@@ -162,8 +205,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
-  if (value > 227 * 1024) return failed(cudaErrorInvalidValue);
-  dynamic_limits[kernel] = value;
+  const auto bytes = static_cast<size_t>(value);
+  if (value < 0 || bytes > emulator::SharedMemory::most_bytes) return failed(cudaErrorInvalidValue);
+  dynamic_limits[kernel] = bytes;
   return cudaSuccess;
 }
 
@@ -177,7 +221,7 @@ cudaError_t cudaFree(void* memory) {
   if (!memory) return cudaSuccess;
   const auto found = allocations.find(memory);
   if (found == allocations.end()) return failed(cudaErrorInvalidValue);
-  ::munmap(memory, found->second);
+  give_back(memory, found->second);
   device().used -= found->second;
   allocations.erase(found);
   return cudaSuccess;
@@ -191,12 +235,10 @@ cudaError_t cudaFreeHost(void* memory) {
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  emulator::enqueue(stream, [=] { std::memmove(to, from, bytes); });
-  return cudaSuccess;
+  return emulator::enqueue(stream, [=] { std::memmove(to, from, bytes); });
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
-  emulator::enqueue(stream, [=] { std::memset(to, value, bytes); });
-  return cudaSuccess;
+  return emulator::enqueue(stream, [=] { std::memset(to, value, bytes); });
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -209,7 +251,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (stream->capture) return failed(cudaErrorStreamCaptureUnsupported);
+  if (stream->captured()) return failed(cudaErrorStreamCaptureUnsupported);
   return wait_for(*stream->queue, stream->queue->enqueued);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -225,27 +267,35 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (event->capture) return failed(cudaErrorStreamCaptureUnsupported);
+  if (event->captured()) return failed(cudaErrorStreamCaptureUnsupported);
   return event->queue ? wait_for(*event->queue, event->position) : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (event->capture) {  // from here on part of that graph, whose work keeps the order of the calls
+  if (event->captured()) {  // from here on part of that graph, whose work keeps the order of the
+                            // calls
     stream->capture = event->capture;
   } else if (event->queue && event->queue != stream->queue) {
-    emulator::enqueue(stream,
-                      [queue = event->queue, at = event->position] { run_until(*queue, at); });
+    return emulator::enqueue(stream, [queue = event->queue, at = event->position] {
+      run_until(*queue, at);
+      if (!queue->fault.empty()) throw emulator::Error(queue->fault);
+    });
   }
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  if (stream->capture) return failed(cudaErrorStreamCaptureUnsupported);
+  if (stream->captured()) return failed(cudaErrorStreamCaptureUnsupported);
   stream->capture = std::make_shared<CUgraph_st>();
   return cudaSuccess;
 }
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->captured() ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  if (!stream->capture) return failed(cudaErrorInvalidValue);
-  *graph = new CUgraph_st(*std::exchange(stream->capture, nullptr));
+  if (!stream->captured()) return failed(cudaErrorInvalidValue);
+  stream->capture->recording = false;
+  *graph = new CUgraph_st{.work = std::move(stream->capture->work), .recording = false};
   return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
@@ -253,10 +303,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  emulator::enqueue(stream, [work = exec->work] {
+  return emulator::enqueue(stream, [work = exec->work] {
     for (const Work& each : *work) each();
   });
-  return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;

@@ -5,6 +5,10 @@
 // Streams are queues that nobody works off until somebody waits: a kernel, a copy or an event is
 // done as late as CUDA allows, so that host code which reuses memory too early, or leaves out an
 // event between two streams, gets other numbers.  With schedule eager it is done at once.
+//
+// Work that fails makes its stream fail: what follows on it is not done, nor what another stream
+// does after an event of it, and calls report cudaErrorLaunchFailure, which cudaGetErrorString
+// explains with the emulator's own sentence.  One thread at a time calls these functions.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +17,7 @@
 #include <string>
 #include <tuple>
 
-#include "emulator.h"
+#include "execution.h"
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -32,6 +36,7 @@ enum cudaMemcpyKind {
   cudaMemcpyDeviceToDevice
 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
   cudaDevAttrComputeCapabilityMajor = 75,
@@ -69,11 +74,19 @@ struct Device {
   int driver = 13000, runtime = 13000;
   size_t bytes = size_t{8} << 30, used = 0;
   Schedule schedule = Schedule::lazy;
+  uint64_t fails_at = 0;  // the kernel that fails, counted from 1 on; 0: none
 };
+// At first with no device where CUDA_VISIBLE_DEVICES is empty, and failing where EMULATOR_FAILS_AT
+// says.
 Device& device();
 
-// Work for a stream, in its turn.  For stand-ins of libraries.
-void enqueue(cudaStream_t, std::function<void()> work);
+// Gives a stream work, to do in its turn.  For stand-ins of libraries.
+cudaError_t enqueue(cudaStream_t, std::function<void()> work);
+
+// Throws for the kernel that is to fail.
+void fail_if_told();
+
+// cudaSuccess if CUDA would take this launch.
 cudaError_t check_launch(const void* kernel, const cudaLaunchConfig_t&);
 
 }  // namespace emulator
@@ -109,22 +122,22 @@ cudaError_t cudaEventSynchronize(cudaEvent_t);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t*);
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus*);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t*, cudaGraph_t, unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
 cudaError_t cudaGraphDestroy(cudaGraph_t);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
 
 template <class... P, class... A>
-cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... a) {
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... all) {
   const cudaError_t status = emulator::check_launch(reinterpret_cast<const void*>(kernel), *config);
   if (status != cudaSuccess) return status;
-  emulator::enqueue(
-      config->stream, [c = *config, kernel, p = std::tuple<P...>(static_cast<P>(a)...)] {
-        std::apply(
-            [&](const auto&... values) {
-              emulator::launch(kernel, c.gridDim, c.blockDim, c.dynamicSmemBytes, values...);
-            },
-            p);
+  return emulator::enqueue(
+      config->stream, [c = *config, kernel, arguments = std::tuple<P...>(static_cast<P>(all)...)] {
+        emulator::fail_if_told();
+        const auto launch = [&](const auto&... values) {
+          emulator::launch(kernel, c.gridDim, c.blockDim, c.dynamicSmemBytes, values...);
+        };
+        std::apply(launch, arguments);
       });
-  return cudaSuccess;
 }

@@ -1,4 +1,5 @@
 #pragma once
-// Found in the place of CUDA's own: the emulator's.
+
+// Found in the place of CUDA's own.
+
 #include "../emulator.h"
-#include "../runtime_api.h"

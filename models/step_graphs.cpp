@@ -1,0 +1,17 @@
+#include "spool/models/step_graphs.h"
+
+namespace spool {
+
+void StepGraphs::begin_step(const Stream& stream) {
+  const size_t live = stream.memory().live;
+  if (live != live_) kinds_ = {};
+  live_ = live;
+}
+
+void StepGraphs::enqueue(bool first, bool last, const std::function<void()>& work, Stream& stream) {
+  Graph& graph = kinds_[(first ? 2u : 0u) + (last ? 1u : 0u)];
+  if (!graph) graph = stream.capture(work);
+  stream.replay(graph);
+}
+
+}  // namespace spool

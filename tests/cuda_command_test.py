@@ -1,0 +1,94 @@
+"""The program on a GPU, real or emulated; skipped where there is none.
+
+cuda_command_test.py PROGRAM [CASE...]
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+from commands import PROGRAM, SHAPE, Folder, main, spool
+from tree import SKIPPED
+
+CUDA = ["--device", "cuda"]
+
+
+class OnCuda(Folder):
+    def done(self, *words, **more):
+        status, printed, errors = self.train(*CUDA, *words, **more)
+        self.assertEqual(status, 0, errors)
+        return printed
+
+    def test_budget(self):
+        printed = self.done()
+        peak = self.foretold(printed)
+        self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
+        self.assertRegex(printed, r"f32 on cuda:0 \(.+\): 2 rows of 16 tokens\n")
+        self.done("--memory", peak, out=self.folder / "exact")
+        tight = self.train(*CUDA, "--memory", peak - 1, out=self.folder / "tight")
+        self.refused(tight, 1, str(peak), "--batch 1 would fit")
+        self.refused(self.train(*CUDA, "--memory", "900TiB", out=self.folder / "much"), 1, "free")
+
+    def test_graph(self):
+        runs = []
+        for name, words in ("graph", []), ("plain", ["--no-graph"]):
+            log = self.folder / f"{name}.jsonl"
+            out = self.folder / name
+            words = [*words, "--log", log, "--dropout", 0.1, "--accumulate", 3, "--dtype", "bf16"]
+            self.done(*words, out=out, steps=6)
+            runs.append((self.losses(log), self.weights(out)))
+        self.assertEqual(*runs)
+
+    def test_kill_at_a_random_moment_and_resume(self):
+        self.killed_and_resumed(*CUDA, "--checkpoint-every", 3, "--dropout", 0.1, steps=60)
+
+    def test_generation_and_evaluation_are_those_of_the_cpu(self):
+        self.done(steps=30)
+        for words in (
+            ["generate", "--prompt", "Line ", "--tokens", 40, "--temperature", 0],
+            ["eval", "--data", self.text],
+        ):
+            on = {
+                device: spool(*words, "--model", self.out, "--device", device)
+                for device in ("cpu", "cuda")
+            }
+            self.assertEqual(on["cuda"][0], 0, on["cuda"][2])
+            cpu, cuda = (re.sub(r"(\.\d{3})\d+", r"\1", on[d][1]) for d in ("cpu", "cuda"))
+            self.assertEqual(cuda.splitlines()[0], cpu.splitlines()[0])
+
+    def test_an_error_of_the_device(self):
+        """Only the emulated device has errors when told."""
+        self.done("--checkpoint-every", 2, steps=4, out=self.folder / "whole")
+        for sync in "0", "1":
+            out = self.folder / f"run{sync}"
+            failing = {**os.environ, "SPOOL_CUDA_SYNC": sync, "EMULATOR_FAILS_AT": "800"}
+            words = [*CUDA, "--checkpoint-every", 2]
+            status, _, errors = self.train(*words, out=out, steps=400, env=failing)
+            if status == 0:
+                self.skipTest("this device is not emulated")
+            self.refused((status, "", errors), 1, "an emulated failure", "cuda:0: ")
+            if sync == "1":
+                self.assertRegex(errors, r"the kernel [a-z_]+: ")
+            else:
+                self.assertIn("SPOOL_CUDA_SYNC=1", errors)
+            self.assertTrue((out / "latest" / "run.json").exists())
+            status, _, errors = spool("generate", "--model", out, "--tokens", 5)
+            self.assertEqual(status, 0, errors)
+
+
+def there_is_cuda():
+    done = subprocess.run(
+        [PROGRAM, "train", *SHAPE, "--device", "cuda", "--data", "/dev/null", "--out", "/dev/null"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return not re.search("CUDA|NVIDIA", done.stderr)
+
+
+if __name__ == "__main__":
+    if not there_is_cuda():
+        print("there is no CUDA device here, or this build has no backend for it")
+        sys.exit(SKIPPED)
+    main()

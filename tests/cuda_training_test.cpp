@@ -1,0 +1,100 @@
+// Training on cuda: against its rehearsal, against itself without graphs, and against the cpu.
+
+#include "cuda_testing.h"
+#include "training_testing.h"
+
+namespace spool::testing {
+namespace {
+
+class CudaTraining : public OnCuda {};
+
+std::vector<TrainingConfig> configurations() {
+  std::vector<TrainingConfig> all;
+  for (const DType dtype : cuda_types) {
+    for (const int64_t accumulate : {1, 2, 4}) {
+      TrainingConfig config = small();
+      config.dtype = dtype;
+      config.accumulate = accumulate;
+      config.loss_chunk = accumulate == 2 ? 7 : 0;
+      config.dropout = accumulate == 4 ? 0.1f : 0.0f;
+      config.steps = 4;
+      all.push_back(config);
+    }
+  }
+  all.push_back(without_masters(all.front()));
+  return all;
+}
+
+TEST_F(CudaTraining, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
+  const Machine machine{.architecture = cuda_stream(Arena::granule)->architecture()};
+  for (const TrainingConfig& config : configurations()) {
+    const size_t foretold =
+        rehearse_training(config, make_plans(config), machine, sample).memory.peak;
+    EXPECT_EQ(train(config, *cuda_stream(foretold)).peak, foretold);
+    EXPECT_NE(error_of([&] { train(config, *cuda_stream(foretold - Arena::granule)); }), "");
+  }
+}
+
+TEST_F(CudaTraining, AGraphHasTheBitsOfTheKernelsItIsMadeOf) {
+  for (const TrainingConfig& config : configurations()) {
+    const Losses plain = train(config, *cuda_stream(), /*graph=*/false);
+    EXPECT_EQ(train(config, *cuda_stream(), /*graph=*/true), plain)
+        << name(config.dtype) << ", " << config.accumulate << " micro-batches";
+  }
+}
+
+TEST_F(CudaTraining, LossesAreThoseOfTheCpu) {
+  for (const TrainingConfig& config : configurations()) {
+    CpuStream cpu(on_both, 2);
+    const Losses wanted = train(config, cpu), found = train(config, *cuda_stream());
+    const double bound = config.dtype == DType::f32 ? 2e-5 : 2e-2;
+    for (size_t i = 0; i < wanted.losses.size(); ++i) {
+      EXPECT_NEAR(found.losses[i], wanted.losses[i], bound * wanted.losses[i]) << i;
+      EXPECT_NEAR(found.norms[i], wanted.norms[i], 3 * bound * wanted.norms[i]) << i;
+    }
+    EXPECT_NEAR(found.validation, wanted.validation, bound * wanted.validation);
+    if (config.dtype == DType::f32) {
+      EXPECT_EQ(found.text, wanted.text);
+    }
+  }
+}
+
+TEST_F(CudaTraining, AGraphIsReplayedWithoutALaunch) {
+  const auto stream = cuda_stream();
+  const TrainingConfig config = small();
+  Trainer trainer(config, make_plans(config), *stream);
+  trainer.initialise();
+  const auto launches_of = [&](int64_t step) {
+    const uint64_t before = stream->launches();
+    trainer.step(step, rows);
+    EXPECT_TRUE(trainer.result().finite);
+    return stream->launches() - before;
+  };
+  trainer.prepare();
+  const uint64_t recording = launches_of(0);
+  EXPECT_LT(launches_of(1), recording / 10);
+  // What is held is not what was held when the graph was recorded: it is recorded anew.
+  const Tensor other({Shape{1000}}, *stream);
+  EXPECT_EQ(launches_of(2), recording);
+  EXPECT_LT(launches_of(3), recording / 10);
+}
+
+TEST_F(CudaTraining, ALossThatIsNotFiniteChangesNothing) {
+  const auto stream = cuda_stream();
+  const TrainingConfig config = small();
+  Trainer trainer(config, make_plans(config), *stream);
+  trainer.initialise();
+  const Tensor weight = trainer.model().parameters()[2]->data;
+  std::vector<float> broken(static_cast<size_t>(weight.numel()), 1);
+  broken[0] = INFINITY;
+  write<float>(weight, broken);
+  for (int64_t step = 0; step < 3; ++step) {  // recorded, then replayed
+    const auto before = values(trainer.model().parameters()[4]->data);
+    trainer.step(step, rows);
+    EXPECT_FALSE(trainer.result().finite);
+    EXPECT_EQ(values(trainer.model().parameters()[4]->data), before);
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,90 @@
+#pragma once
+
+// Finds races between the threads of a kernel: accesses to the same shared or device memory, one of
+// them a write, that nothing orders.  Every two bytes of that memory remember who wrote them last
+// and which two threads read them last, and when: in which block, and after how many barriers of
+// the block and of the warp.  So a race is found in whatever order threads run.  Earlier launches,
+// and copies, are ordered by their stream.
+//
+// race_hooks.cpp tells it of the accesses of code that was compiled with -fsanitize=thread.
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "device_types.h"
+#include "watcher.h"
+
+namespace emulator {
+
+class RaceChecker final : public Watcher {
+ public:
+  enum class Kind : uint8_t { read, write, atomic };
+
+  // By the thread that runs, if one does; otherwise it is the host's business.
+  void access(const void* memory, size_t bytes, Kind kind, const void* caller) {
+    if (running_) judge(reinterpret_cast<uintptr_t>(memory), bytes, kind, caller);
+  }
+
+  void memory_made(const void* memory, size_t bytes) override;
+  void memory_gone(const void* memory) override;
+  void launch_begins() override { launch_ = block_ + 1; }
+  void block_begins(const void* shared, size_t shared_bytes) override;
+  void thread_runs(int thread) override;
+  void barrier() override { ++barriers_; }
+  void barrier_of(int warp) override { ++warp_barriers_[warp]; }
+  void atomic(const void* memory, size_t bytes, const void* caller) override {
+    access(memory, bytes, Kind::atomic, caller);
+  }
+  std::string block_ends() override;
+
+ private:
+  struct Access {
+    uint32_t block = 0;  // a number of its own in every launch; 0: nobody
+    uint16_t barriers = 0, warp_barriers = 0;
+    uint16_t thread = 0;
+    Kind kind = Kind::read;
+    uint32_t code = 0;  // where, from the start of the program
+  };
+  struct Cell {
+    Access write, read, earlier_read;  // reads by different threads
+  };
+  static constexpr uintptr_t cell_bytes = 2, page_bytes = 4096;
+  struct Page {
+    Cell cells[page_bytes / cell_bytes];
+  };
+  struct Race {
+    Access before, now;
+    bool shared = false;
+    uint3 block = {}, thread = {};
+    std::string sentence() const;
+  };
+
+  void judge(uintptr_t begin, size_t bytes, Kind, const void* caller);
+  void judge(Cell&, const Access&, bool shared);
+  bool conflict(const Access& before, const Access& now, bool shared) const;
+  void report(const Access& before, const Access& now, bool shared);
+  bool of_device(uintptr_t address);
+  Cell& cell(uintptr_t address);
+
+  bool running_ = false;
+  uint32_t launch_ = 1, block_ = 0;
+  uint16_t barriers_ = 0, warp_barriers_[32] = {};
+  int thread_ = 0;
+  uintptr_t shared_ = 0, shared_bytes_ = 0;
+
+  std::map<uintptr_t, uintptr_t> memories_;  // end, by begin
+  uintptr_t recent_begin_ = 0, recent_end_ = 0;
+  std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_;  // by address / page_bytes
+  struct Known {
+    uintptr_t number = 0;
+    Page* page = nullptr;
+  } known_[64];
+  std::unique_ptr<Race> found_;
+};
+
+RaceChecker& race_checker();
+
+}  // namespace emulator

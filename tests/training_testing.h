@@ -1,0 +1,31 @@
+#pragma once
+
+// A small run, as the tests of training share it.
+
+#include <vector>
+
+#include "spool/models/trainer.h"
+#include "testing.h"
+
+namespace spool::testing {
+
+// Two layers on made-up rows.
+TrainingConfig small();
+// In bf16, its weights rounded stochastically.
+TrainingConfig without_masters(TrainingConfig);
+void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets);
+
+// What a run leaves.
+struct Losses {
+  std::vector<float> losses, norms;
+  double validation = 0;
+  std::vector<int32_t> text;
+  size_t peak = 0;
+  bool operator==(const Losses&) const = default;
+};
+
+// All steps, an evaluation, and a text of this length.
+constexpr SampleLength sample{.prompt = 1, .drawn = 30};
+Losses train(const TrainingConfig&, Stream&, bool graph = true);
+
+}  // namespace spool::testing
