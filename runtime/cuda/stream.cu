@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "spool/runtime/bounds.h"
 #include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/handles.cuh"
@@ -22,7 +23,11 @@ struct OwningArena {
   cuda::DeviceMemory memory;
   Arena arena;
   OwningArena(size_t bytes, const std::string& device)
-      : memory(bytes), arena(memory.data(), bytes, device) {}
+      : memory(bytes), arena(memory.data(), bytes, device) {
+#if !defined(__CUDACC__)
+    forbid_arena(memory.data(), bytes);
+#endif
+  }
 };
 
 std::shared_ptr<Arena> reserve(int index, size_t bytes) {
@@ -129,6 +134,13 @@ void CudaStream::launched(const char* name) {
     status = cudaStreamSynchronize(s.stream.get());
   }
   if (status != cudaSuccess) fail_with(status, sentence("the kernel ", name));
+}
+
+void CudaStream::mark([[maybe_unused]] Mark how, [[maybe_unused]] const std::byte* data,
+                      [[maybe_unused]] size_t bytes) {
+#if !defined(__CUDACC__)  // the emulator's device, whose memory is the host's
+  emulator::enqueue(state_->stream.get(), [=] { how(data, bytes); });
+#endif
 }
 
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
