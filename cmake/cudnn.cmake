@@ -37,7 +37,12 @@ if(SPOOL_CUDNN_KIND STREQUAL on)
   endif()
   set_source_files_properties(runtime/cuda/cudnn.cpp kernels/cuda/cudnn_attention.cu PROPERTIES
                               COMPILE_DEFINITIONS "${definitions}")
-  set_source_files_properties(
-    kernels/cuda/cudnn_attention.cu PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
-    "-xc++;-O1;-isystem${SPOOL_CUDNN_FRONTEND_INCLUDE};-isystem${SPOOL_CUDNN_INCLUDE};-isystem$<JOIN:${CUDAToolkit_INCLUDE_DIRS},;-isystem>")
+  set(options -xc++ -O1)
+  foreach(path ${SPOOL_CUDNN_FRONTEND_INCLUDE} ${SPOOL_CUDNN_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+    if(NOT path IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+      list(APPEND options -isystem${path})
+    endif()
+  endforeach()
+  set_source_files_properties(kernels/cuda/cudnn_attention.cu PROPERTIES
+                              LANGUAGE CXX COMPILE_OPTIONS "${options}")
 endif()

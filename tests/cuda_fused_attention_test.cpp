@@ -9,7 +9,7 @@
 #include "spool/kernels/cuda/fused_attention.h"
 #endif
 #if SPOOL_CUDA_EMULATED
-#include "emulator/fused_attention.h"
+#include "emulator/spool/fused_attention.h"
 #endif
 
 namespace spool::testing {

@@ -7,6 +7,8 @@
 // some of its heads, of which none takes more than 256 MiB.  All of this is a function of shapes
 // and types, so that a rehearsal without cuDNN foretells it.
 
+#include <algorithm>
+#include <compare>
 #include <cstddef>
 
 #include "spool/kernels/attention.h"

@@ -3,6 +3,7 @@
 // Attention by a library that fuses it: by cuDNN, from cudnn_attention.cu; in the emulator by plain
 // loops, from tests/emulator.  kernels/cuda/attention_plan.h says when, and in which parts.
 
+#include <compare>
 #include <memory>
 
 #include "spool/kernels/cuda/attention_plan.h"

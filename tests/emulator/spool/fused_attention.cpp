@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "runtime_api.h"
+#include "../emulator.h"
 #include "spool/kernels/cuda/fused_attention.h"
 #include "spool/kernels/cuda/library.h"
 
