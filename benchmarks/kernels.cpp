@@ -219,19 +219,27 @@ void add_ends(Bench& b, DType t, const std::string& in) {
 // On cuda all parameters as if they were one.
 void add_optimizer(Bench& b, DType t, const std::string& in) {
   const Shape W{b.on_cuda() ? parameters_of_124m : V * C};
-  b.add("adamw" + in, [=](Arguments& a) {
+  const auto adamw = [=](Arguments& a, bool masters) {
     const View v = a.make(W, DType::f32);
     launch(Fill{.out = v, .value = 1}, a.stream());
-    return AdamW{.parameter = a.make(W, t),
-                 .master = t == DType::bf16 ? a.make(W, DType::f32) : View(),
-                 .m = a.make(W, DType::f32),
-                 .v = v,
-                 .grad = a.make(W, t),
+    return AdamW{.tensors = {AdamW::Entry{.parameter = a.make(W, t),
+                                          .master = masters ? a.make(W, DType::f32) : View(),
+                                          .m = a.make(W, DType::f32),
+                                          .v = v,
+                                          .grad = a.make(W, t)}},
                  .schedule = a.holding({1e-4f, 0.1f, 0.05f}),
                  .clip = a.holding({1, 1, 1})};
-  });
+  };
+  b.add("adamw" + in, [=](Arguments& a) { return adamw(a, /*masters=*/t == DType::bf16); });
+  if (t == DType::bf16) {
+    b.add("adamw/stochastic" + in, [=](Arguments& a) {
+      AdamW rounds = adamw(a, /*masters=*/false);
+      rounds.random = a.make({4}, DType::i32);
+      return rounds;
+    });
+  }
   b.add("squared_norm" + in, [=](Arguments& a) {
-    return SquaredNorm{.out = a.make({1}, DType::f64), .x = a.make(W, t)};
+    return SquaredNorm{.out = a.make({1}, DType::f64), .x = {a.make(W, t)}};
   });
   b.add("sum_all" + in,
         [=](Arguments& a) { return SumAll{.out = a.make({1}, DType::f32), .x = a.make(W, t)}; });

@@ -23,6 +23,17 @@ struct Heads {
   int64_t key = 1;    // Hkv, a divisor of H
 };
 
+// The extents of packed q, k and v and of y, which must fit each other.
+struct AttentionExtents {
+  int64_t B = 0, T = 0, H = 0, Hkv = 0, D = 0;
+
+  AttentionExtents(const View& qkv, const View& y, Heads heads);
+  int64_t group() const { return H / Hkv; }
+  int64_t packed() const { return H + 2 * Hkv; }
+  int64_t key(int64_t h) const { return H + h; }  // its place among all heads of a token
+  int64_t value(int64_t h) const { return H + Hkv + h; }
+};
+
 // What an exponential counts for in a cost.
 constexpr double exponential_flops = 20;
 

@@ -29,6 +29,15 @@ struct CachedAttention {
   size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
+// Those of its arguments, which must fit each other.
+struct CachedExtents : AttentionExtents {
+  int64_t P = 0;
+
+  explicit CachedExtents(const CachedAttention&);
+  // The place of a row of the cache in the memory of keys, and of values.
+  int64_t row(int64_t b, int64_t kv, int64_t at) const { return ((b * Hkv + kv) * P + at) * D; }
+};
+
 void run(const CachedAttention&, CpuStream&);
 void run(const CachedAttention&, CudaStream&);
 

@@ -34,6 +34,13 @@ struct CrossEntropy {
   View upstream = {};        // (1) or (N), type of losses; absent: 1
   float upstream_known = 0;  // what of it has been accounted for already
   CrossEntropyOptions options = {};
+
+  int64_t vocabulary() const {  // V
+    const int64_t columns = logits.shape().row();
+    const int64_t V = options.vocabulary > 0 ? options.vocabulary : columns;
+    check(V <= columns, name, ": a vocabulary of ", V, " in ", columns, " columns");
+    return V;
+  }
   Cost cost() const {
     const double passes = gradient ? 3 : 1;
     return {(gradient ? 24.0 : 20.0) * static_cast<double>(logits.numel()), passes * bytes(logits),

@@ -15,6 +15,11 @@ case ${1:-all} in
   *) echo "usage: scripts/setup.sh [build]" >&2 && exit 2 ;;
 esac
 
+# A build with CUDA has attention by cuDNN, given the headers of its frontend.
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  "$(dirname "$0")/cudnn-frontend.sh" || echo "setup: attention on cuda will be slower" >&2
+fi
+
 if ! command -v dpkg-query apt-get >/dev/null; then
   echo "setup: not a Debian system; Spool wants what Debian calls ${wanted[*]}" >&2
   exit 0

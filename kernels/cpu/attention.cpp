@@ -5,7 +5,7 @@
 namespace spool {
 
 size_t AttentionForward::workspace_bytes(const CpuArchitecture& architecture) const {
-  const cpu::AttentionExtents e(qkv, y, heads);
+  const AttentionExtents e(qkv, y, heads);
   size_t bytes = 0;
   cpu::dispatch(qkv.dtype(), [&](auto x) {
     cpu::Carver lane;
@@ -16,7 +16,7 @@ size_t AttentionForward::workspace_bytes(const CpuArchitecture& architecture) co
 }
 
 void run(const AttentionForward& k, CpuStream& stream) {
-  const cpu::AttentionExtents e(k.qkv, k.y, k.heads);
+  const AttentionExtents e(k.qkv, k.y, k.heads);
   cpu::dispatch(k.qkv.dtype(), [&](auto x) {
     using T = decltype(x);
     using Lane = cpu::ForwardLane<cpu::accumulator_t<T>>;
@@ -26,7 +26,8 @@ void run(const AttentionForward& k, CpuStream& stream) {
       cpu::Carver memory(k.workspace.data() + first.used() * static_cast<size_t>(number));
       const Lane lane(memory, e.D);
       // The pieces with the most keys go first.
-      const int64_t tile = e.tiles() - 1 - piece / (e.B * e.H), place = piece % (e.B * e.H);
+      const int64_t tile = cpu::tiles_of(e.T) - 1 - piece / (e.B * e.H),
+                    place = piece % (e.B * e.H);
       const int64_t b = place / e.H, h = place % e.H, kv = h / e.group();
       const cpu::ForwardHead<T> head{.queries = {k.qkv, b, h, e.D},
                                      .keys = {k.qkv, b, e.key(kv), e.D},
@@ -38,7 +39,7 @@ void run(const AttentionForward& k, CpuStream& stream) {
       const int64_t query = tile * cpu::tile_rows;
       cpu::ForwardPiece<T>(head, lane, {query, std::min(query + cpu::tile_rows, e.T)}).run();
     };
-    stream.parallel_for(e.B * e.H * e.tiles(), 1, body);
+    stream.parallel_for(e.B * e.H * cpu::tiles_of(e.T), 1, body);
   });
 }
 

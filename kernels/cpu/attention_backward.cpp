@@ -22,7 +22,7 @@ struct BackwardShared {
   BackwardShared(Carver& c, const AttentionExtents& e, bool separate)
       : delta(c.take<S>(e.B * e.H * e.T)),
         dqueries(separate ? c.take<S>(e.B * e.H * e.T * e.D) : nullptr),
-        turn(c.take<int32_t>(e.B * e.H * e.tiles())) {}
+        turn(c.take<int32_t>(e.B * e.H * tiles_of(e.T))) {}
 };
 
 template <class S>
@@ -74,7 +74,7 @@ class BackwardPiece {
     fill(lane_.dkeys, keys_.size(), S(0));
     fill(lane_.dvalues, keys_.size(), S(0));
     for (int64_t g = 0; g < extents_.group(); ++g) {
-      for (int64_t i = extents_.tiles() - 1; i >= tile_; --i) {
+      for (int64_t i = tiles_of(extents_.T) - 1; i >= tile_; --i) {
         attend(head_ * extents_.group() + g, i);
       }
     }
@@ -157,7 +157,8 @@ class BackwardPiece {
   }
 
   void add_dqueries(int64_t h, int64_t tile) {
-    std::atomic_ref<int32_t> turn(shared_.turn[(b_ * extents_.H + h) * extents_.tiles() + tile]);
+    std::atomic_ref<int32_t> turn(
+        shared_.turn[(b_ * extents_.H + h) * tiles_of(extents_.T) + tile]);
     for (int32_t now = turn.load(); now != tile_; now = turn.load()) turn.wait(now);
     const Range queries = range_of(tile);
     for (int64_t t = queries.begin; t < queries.end; ++t) {
@@ -237,12 +238,12 @@ void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStre
   Carver lane_memory;
   BackwardLane<S>(lane_memory, e.D);
   find_delta<T>(k, e, shared.delta, stream);
-  std::fill(shared.turn, shared.turn + e.B * e.H * e.tiles(), 0);
+  std::fill(shared.turn, shared.turn + e.B * e.H * tiles_of(e.T), 0);
   // Pieces are begun in order, so that the one whose turn it is has been: those with the most
   // queries, which are also those with the earliest keys, go first.
   std::atomic<int64_t> next = 0;
   const int64_t heads = e.B * e.Hkv;
-  stream.parallel_for(heads * e.tiles(), 1, [&](int64_t, int64_t, int number) {
+  stream.parallel_for(heads * tiles_of(e.T), 1, [&](int64_t, int64_t, int number) {
     const int64_t piece = next++, head = piece % heads;
     Carver own(lanes + lane_memory.used() * static_cast<size_t>(number));
     const BackwardLane<S> lane(own, e.D);
@@ -255,7 +256,7 @@ void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStre
 
 size_t AttentionBackward::workspace_bytes(const CpuArchitecture& architecture) const {
   if (!dqkv) return 0;
-  const cpu::AttentionExtents e(qkv, y, heads);
+  const AttentionExtents e(qkv, y, heads);
   cpu::Carver shared, lane;
   cpu::dispatch(qkv.dtype(), [&](auto x) {
     using S = cpu::accumulator_t<decltype(x)>;
@@ -267,7 +268,7 @@ size_t AttentionBackward::workspace_bytes(const CpuArchitecture& architecture) c
 
 void run(const AttentionBackward& k, CpuStream& stream) {
   if (!k.dqkv) return;
-  const cpu::AttentionExtents e(k.qkv, k.y, k.heads);
+  const AttentionExtents e(k.qkv, k.y, k.heads);
   cpu::dispatch(k.qkv.dtype(), [&](auto x) {
     using T = decltype(x);
     cpu::dispatch_gradient<T>(k.dqkv.view.dtype(),

@@ -18,22 +18,7 @@ namespace spool::cpu {
 constexpr int64_t tile_rows = 96;
 static_assert(tile_rows % block_rows == 0 && tile_rows % Vector<float>::lanes == 0);
 
-struct AttentionExtents {
-  int64_t B = 0, T = 0, H = 0, Hkv = 0, D = 0;
-
-  AttentionExtents(const View& qkv, const View& y, Heads heads)
-      : B(qkv.shape()[0]), T(qkv.shape()[1]), H(heads.query), Hkv(heads.key) {
-    check(H > 0 && Hkv > 0 && H % Hkv == 0, "attention: ", H, " query heads for ", Hkv,
-          " key heads");
-    D = y.shape().row() / H;
-    check(qkv.shape() == Shape{B, T, (H + 2 * Hkv) * D} && y.shape() == Shape{B, T, H * D},
-          "attention: ", qkv.shape(), " of ", H, " and ", Hkv, " heads to ", y.shape());
-  }
-  int64_t group() const { return H / Hkv; }
-  int64_t tiles() const { return (T + tile_rows - 1) / tile_rows; }
-  int64_t key(int64_t h) const { return H + h; }  // its place among all heads of a token
-  int64_t value(int64_t h) const { return H + Hkv + h; }
-};
+constexpr int64_t tiles_of(int64_t T) { return (T + tile_rows - 1) / tile_rows; }
 
 // One head of one sequence, within a tensor (B, T, heads D) or anywhere else.
 template <class T>

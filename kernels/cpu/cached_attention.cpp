@@ -12,28 +12,12 @@ namespace {
 
 constexpr int64_t many_queries = 12;
 
-struct CachedExtents : AttentionExtents {
-  int64_t P = 0;
-
-  explicit CachedExtents(const CachedAttention& k)
-      : AttentionExtents(k.qkv, k.y, k.heads), P(k.keys.shape()[2]) {
-    check(k.keys.spec() == k.values.spec() && k.keys.shape() == Shape{B, Hkv, P, D} &&
-              k.keys.dtype() == k.qkv.dtype(),
-          "cached attention: ", k.qkv.spec(), " with keys ", k.keys.spec(), " and values ",
-          k.values.spec());
-    check(k.position >= 0 && k.position + T <= P, "cached attention: ", T, " tokens from position ",
-          k.position, " on, in a cache of ", P);
-  }
-  bool few() const { return T < many_queries; }
-  int64_t row(int64_t b, int64_t kv, int64_t position) const {
-    return ((b * Hkv + kv) * P + position) * D;
-  }
-};
+bool few(const CachedExtents& e) { return e.T < many_queries; }
 
 template <class S>
 size_t lane_bytes(const CachedExtents& e) {
   Carver lane;
-  if (e.few()) {
+  if (few(e)) {
     lane.take<S>(e.P);
   } else {
     ForwardLane<S>(lane, e.D);
@@ -100,12 +84,12 @@ template <class T>
 void attend(const CachedAttention& k, const CachedExtents& e, CpuStream& stream) {
   using S = accumulator_t<T>;
   const size_t each = lane_bytes<S>(e);
-  const int64_t heads = e.B * e.H, tiles = e.few() ? 1 : e.tiles();
+  const int64_t heads = e.B * e.H, tiles = few(e) ? 1 : tiles_of(e.T);
   stream.parallel_for(heads * tiles, 1, [&](int64_t piece, int64_t, int number) {
     const int64_t place = piece % heads, tile = tiles - 1 - piece / heads;
     const ForwardHead<T> head = head_of<T>(k, e, place / e.H, place % e.H);
     Carver memory(k.workspace.data() + each * static_cast<size_t>(number));
-    if (e.few()) {
+    if (few(e)) {
       S* const s = memory.take<S>(e.P);
       for (int64_t i = 0; i < e.T; ++i) attend_row(head, i, s);
     } else {
@@ -120,7 +104,7 @@ void attend(const CachedAttention& k, const CachedExtents& e, CpuStream& stream)
 }  // namespace cpu
 
 size_t CachedAttention::workspace_bytes(const CpuArchitecture& architecture) const {
-  const cpu::CachedExtents e(*this);
+  const CachedExtents e(*this);
   size_t bytes = 0;
   cpu::dispatch(qkv.dtype(), [&]<class T>(T) {
     bytes = cpu::lane_bytes<cpu::accumulator_t<T>>(e) * static_cast<size_t>(architecture.threads);
@@ -129,7 +113,7 @@ size_t CachedAttention::workspace_bytes(const CpuArchitecture& architecture) con
 }
 
 void run(const CachedAttention& k, CpuStream& stream) {
-  const cpu::CachedExtents e(k);
+  const CachedExtents e(k);
   cpu::dispatch(k.qkv.dtype(), [&]<class T>(T) {
     cpu::store<T>(k, e, stream);
     cpu::attend<T>(k, e, stream);

@@ -114,8 +114,7 @@ void cross_entropy(const CrossEntropy& k, int64_t n, int64_t columns, int64_t V)
 
 void run(const CrossEntropy& k, CpuStream& stream) {
   const int64_t N = k.targets.numel(), columns = k.logits.shape().row();
-  const int64_t V = k.options.vocabulary > 0 ? k.options.vocabulary : columns;
-  check(V <= columns, "cross_entropy: a vocabulary of ", V, " in ", columns, " columns");
+  const int64_t V = k.vocabulary();
   cpu::dispatch(k.logits.dtype(), [&](auto scalar) {
     using T = decltype(scalar);
     stream.parallel_for(N, cpu::piece_rows(columns), [&](int64_t begin, int64_t end) {

@@ -21,7 +21,7 @@ namespace emulator {
 
 class RaceChecker final : public Watcher {
  public:
-  enum class Kind : uint8_t { none, read, write, atomic };
+  enum class Kind : uint8_t { read, write, atomic };
 
   // By the thread that runs, if one does; otherwise it is the host's business.
   void access(const void* memory, size_t bytes, Kind kind, const void* caller) {
@@ -45,7 +45,7 @@ class RaceChecker final : public Watcher {
     uint32_t block = 0;  // a number of its own in every launch; 0: nobody
     uint16_t barriers = 0, warp_barriers = 0;
     uint16_t thread = 0;
-    Kind kind = Kind::none;
+    Kind kind = Kind::read;
     uint32_t code = 0;  // where, from the start of the program
   };
   struct Cell {

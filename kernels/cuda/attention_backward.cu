@@ -1,0 +1,311 @@
+// Without atomics, so that every sum has one order: what a tile of queries needs for dq and what a
+// tile of keys needs for dk and dv is computed for each, by two kernels, from delta, by a third.
+// In both a block owns a tile of rows of one head, which meets the others tile by tile; those that
+// meet the most go first.
+
+#include "spool/kernels/cuda/attention_tiles.cuh"
+
+namespace spool::cuda {
+namespace {
+
+template <class T, class G>
+struct BackwardHeads {
+  HeadArray<const T> queries, keys, values, dy;
+  HeadArray<G> dqueries, dkeys, dvalues;
+  const float *lse, *delta;  // (B, H, length)
+  int64_t B, H, Hkv, length;
+  int D;
+  bool fours, fours_out, accumulate;
+  float scale;
+
+  __device__ int64_t group() const { return H / Hkv; }
+  __device__ int whole() const { return ceil_div(D, 4) * 4; }  // D, up to where tiles are zero
+  __device__ int count(int64_t begin, int most) const {
+    return static_cast<int>(min(int64_t{most}, length - begin));
+  }
+  __device__ TileLoad load(int64_t begin, int most, float factor) const {
+    return {.count = count(begin, most), .D = D, .fours = fours, .factor = factor};
+  }
+  __device__ TileStore store(int64_t begin, int most) const {
+    return {.count = count(begin, most), .D = D, .fours = fours_out, .accumulate = accumulate};
+  }
+};
+
+template <class S>
+__device__ void clear(Accumulator<S>& sum) {
+#pragma unroll
+  for (int i = 0; i < S::R; ++i) {
+#pragma unroll
+    for (int d = 0; d < S::D / side; ++d) sum[i][d] = 0;
+  }
+}
+
+// What there is of a query that scores are differentiated with.  One that does not exist gives all
+// keys a weight of 0.
+struct QueryRow {
+  float lse, delta;
+};
+template <class T, class G>
+__device__ QueryRow query_row(const BackwardHeads<T, G>& all, int64_t head, int64_t i) {
+  if (i >= all.length) return {INFINITY, 0};
+  const int64_t at = head * all.length + i;
+  return {all.lse[at], all.delta[at]};
+}
+
+// A score and dy times value to p, in the place of the score, and ds, in that of the product.
+__device__ __forceinline__ void differentiate(float& s, float& ds, const QueryRow& query,
+                                              bool seen) {
+  s = seen ? __expf(s - query.lse) : 0;
+  ds = seen ? s * (ds - query.delta) : 0;
+}
+
+// A tile of queries, and the keys that meet it.
+template <class S, class T, class G>
+struct QueryTile {
+  const BackwardHeads<T, G>& all;
+  float *queries, *dy, *keys, *values, *weights;
+  int64_t place, b, h, begin;
+  QueryRow rows[S::R];
+  Accumulator<S> dqueries;
+
+  __device__ QueryTile(const BackwardHeads<T, G>& heads, float* memory)
+      : all(heads),
+        queries(memory),
+        dy(queries + S::row_tile),
+        keys(dy + S::row_tile),
+        values(keys + S::column_tile),
+        weights(values + S::column_tile),
+        place(blockIdx.x % (all.B * all.H)),
+        b(place / all.H),
+        h(place % all.H),
+        begin((gridDim.x - 1 - blockIdx.x) / (all.B * all.H) * S::rows) {
+    clear<S>(dqueries);
+    load_tile<S::rows, S::stride>(queries, all.queries.rows(b, h), begin,
+                                  all.load(begin, S::rows, all.scale));
+    load_tile<S::rows, S::stride>(dy, all.dy.rows(b, h), begin, all.load(begin, S::rows, 1));
+#pragma unroll
+    for (int i = 0; i < S::R; ++i) rows[i] = query_row(all, place, query(i));
+  }
+  __device__ int64_t query(int i) const { return begin + thread_row() * S::R + i; }
+
+  // Keys from `first` on.
+  __device__ void meet(int64_t first) {
+    const int64_t kv = h / all.group();
+    __syncthreads();
+    const TileLoad load = all.load(first, S::columns, 1);
+    load_tile<S::columns, S::stride>(keys, all.keys.rows(b, kv), first, load);
+    load_tile<S::columns, S::stride>(values, all.values.rows(b, kv), first, load);
+    __syncthreads();
+    float s[S::R][S::C], ds[S::R][S::C];
+    multiply<S>(s, queries, keys, all.whole());
+    multiply<S>(ds, dy, values, all.whole());
+#pragma unroll
+    for (int i = 0; i < S::R; ++i) {
+#pragma unroll
+      for (int j = 0; j < S::C; ++j) {
+        const int64_t key = first + thread_column() + j * side;
+        differentiate(s[i][j], ds[i][j], rows[i], key <= query(i));
+      }
+    }
+    store_weights<S>(weights, ds);
+    __syncwarp();
+    add_weighted<S>(dqueries, weights, keys);
+  }
+
+  __device__ void write() {
+#pragma unroll
+    for (int i = 0; i < S::R; ++i) {
+#pragma unroll
+      for (int d = 0; d < S::D / side; ++d) dqueries[i][d] *= all.scale;
+    }
+    store_tile<S>(all.dqueries.rows(b, h), begin, dqueries, all.store(begin, S::rows));
+  }
+};
+
+template <class S, class T, class G>
+__global__ void __launch_bounds__(tile_block, 2) dqueries_kernel(BackwardHeads<T, G> all) {
+  SPOOL_SHARED_DYNAMIC(float, memory);
+  QueryTile<S, T, G> tile(all, memory);
+  const int64_t end = min(tile.begin + S::rows, all.length);
+  for (int64_t first = 0; first < end; first += S::columns) tile.meet(first);
+  tile.write();
+}
+
+// A tile of keys, and the queries that meet it.
+template <class S, class T, class G>
+struct KeyTile {
+  const BackwardHeads<T, G>& all;
+  float *keys, *values, *queries, *dy, *weights, *dweights;
+  int64_t b, kv, begin;
+  Accumulator<S> dkeys, dvalues;
+
+  __device__ KeyTile(const BackwardHeads<T, G>& heads, float* memory)
+      : all(heads),
+        keys(memory),
+        values(keys + S::row_tile),
+        queries(values + S::row_tile),
+        dy(queries + S::column_tile),
+        weights(dy + S::column_tile),
+        dweights(weights + S::weights_tile),
+        b(blockIdx.x / all.Hkv % all.B),
+        kv(blockIdx.x % all.Hkv),
+        begin(blockIdx.x / (all.Hkv * all.B) * S::rows) {
+    clear<S>(dkeys);
+    clear<S>(dvalues);
+    const TileLoad load = all.load(begin, S::rows, 1);
+    load_tile<S::rows, S::stride>(keys, all.keys.rows(b, kv), begin, load);
+    load_tile<S::rows, S::stride>(values, all.values.rows(b, kv), begin, load);
+  }
+
+  // Queries from `first` on of a head.
+  __device__ void meet(int64_t h, int64_t first) {
+    __syncthreads();
+    load_tile<S::columns, S::stride>(queries, all.queries.rows(b, h), first,
+                                     all.load(first, S::columns, all.scale));
+    load_tile<S::columns, S::stride>(dy, all.dy.rows(b, h), first, all.load(first, S::columns, 1));
+    __syncthreads();
+    float s[S::R][S::C], ds[S::R][S::C];
+    multiply<S>(s, keys, queries, all.whole());
+    multiply<S>(ds, values, dy, all.whole());
+#pragma unroll
+    for (int j = 0; j < S::C; ++j) {
+      const int64_t query = first + thread_column() + j * side;
+      const QueryRow row = query_row(all, b * all.H + h, query);
+#pragma unroll
+      for (int i = 0; i < S::R; ++i) {
+        const int64_t key = begin + thread_row() * S::R + i;
+        differentiate(s[i][j], ds[i][j], row, key <= query);
+      }
+    }
+    store_weights<S>(weights, s);
+    store_weights<S>(dweights, ds);
+    __syncwarp();
+    add_weighted<S>(dvalues, weights, dy);
+    add_weighted<S>(dkeys, dweights, queries);
+  }
+
+  __device__ void write() const {
+    store_tile<S>(all.dkeys.rows(b, kv), begin, dkeys, all.store(begin, S::rows));
+    store_tile<S>(all.dvalues.rows(b, kv), begin, dvalues, all.store(begin, S::rows));
+  }
+};
+
+template <class S, class T, class G>
+__global__ void __launch_bounds__(tile_block, 2) dkeys_kernel(BackwardHeads<T, G> all) {
+  static_assert(S::rows % S::columns == 0);
+  SPOOL_SHARED_DYNAMIC(float, memory);
+  KeyTile<S, T, G> tile(all, memory);
+  for (int64_t g = 0; g < all.group(); ++g) {
+    for (int64_t first = tile.begin; first < all.length; first += S::columns) {
+      tile.meet(tile.kv * all.group() + g, first);
+    }
+  }
+  tile.write();
+}
+
+constexpr int delta_block = 256, delta_lanes = 8;
+
+// delta[b,h,t] = sum_d dy[b,t,h,d] y[b,t,h,d], each by a few lanes.
+template <class T>
+__global__ void __launch_bounds__(delta_block)
+    delta_kernel(float* delta, const T* dy, const T* y, AttentionExtents e, bool fours) {
+  const int lane = static_cast<int>(threadIdx.x) % delta_lanes;
+  const int64_t row = (int64_t{blockIdx.x} * delta_block + threadIdx.x) / delta_lanes;
+  const bool there = row < e.B * e.T * e.H;
+  const T *const a = dy + row * e.D, *const b = y + row * e.D;
+  float sum = 0;
+  if (there && fours) {
+    for (int64_t d = 4 * lane; d < e.D; d += 4 * delta_lanes) {
+      const Four p = load_four(a + d), q = load_four(b + d);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) sum += p.at[k] * q.at[k];
+    }
+  } else if (there) {
+    for (int64_t d = lane; d < e.D; d += delta_lanes) sum += to_float(a[d]) * to_float(b[d]);
+  }
+#pragma unroll
+  for (int lanes = delta_lanes / 2; lanes > 0; lanes /= 2) {
+    sum += __shfl_xor_sync(all_lanes, sum, lanes);
+  }
+  if (!there || lane != 0) return;
+  const int64_t h = row % e.H, t = row / e.H % e.T, b_ = row / e.H / e.T;
+  delta[(b_ * e.H + h) * e.T + t] = sum;
+}
+
+// Shared memory of the kernel with the most fits every device of compute capability 8.0 and up.
+template <int D>
+using BackwardTiling = Tiling<D, D == 256 ? 1 : 4, D == 64 ? 2 : 1>;
+
+template <class S>
+constexpr size_t dqueries_shared = (2 * S::row_tile + 2 * S::column_tile + S::weights_tile) *
+                                   sizeof(float);
+template <class S>
+constexpr size_t dkeys_shared = dqueries_shared<S> + S::weights_tile * sizeof(float);
+
+template <class T>
+void find_delta(const AttentionBackward& k, const AttentionExtents& e, const CudaStream& stream) {
+  const int64_t rows_each = delta_block / delta_lanes;
+  const bool fours = by_fours<T>(k.dy, e.D) && by_fours<T>(k.y, e.D);
+  launch_kernel(
+      stream, delta_kernel<T>,
+      {.grid = dim3(unsigned(ceil_div(e.B * e.T * e.H, rows_each))), .block = dim3(delta_block)},
+      k.workspace.as<float>(), k.dy.as<T>(), k.y.as<T>(), e, fours);
+}
+
+template <class T, class G>
+BackwardHeads<T, G> heads_for(const AttentionBackward& k, const AttentionExtents& e) {
+  const View& out = k.dqkv.view;
+  return {.queries = heads_of<const T>(k.qkv, 0, e.D),
+          .keys = heads_of<const T>(k.qkv, e.key(0), e.D),
+          .values = heads_of<const T>(k.qkv, e.value(0), e.D),
+          .dy = heads_of<const T>(k.dy, 0, e.D),
+          .dqueries = heads_of<G>(out, 0, e.D),
+          .dkeys = heads_of<G>(out, e.key(0), e.D),
+          .dvalues = heads_of<G>(out, e.value(0), e.D),
+          .lse = k.lse.as<float>(),
+          .delta = k.workspace.as<float>(),
+          .B = e.B,
+          .H = e.H,
+          .Hkv = e.Hkv,
+          .length = e.T,
+          .D = static_cast<int>(e.D),
+          .fours = by_fours<T>(k.qkv, e.D) && by_fours<T>(k.dy, e.D),
+          .fours_out = by_fours<G>(out, e.D),
+          .accumulate = k.dqkv.accumulate,
+          .scale = static_cast<float>(k.scale)};
+}
+
+template <class T, class G>
+void backward(const AttentionBackward& k, const AttentionExtents& e, const CudaStream& stream) {
+  find_delta<T>(k, e, stream);
+  const BackwardHeads<T, G> all = heads_for<T, G>(k, e);
+  dispatch_head(e.D, [&](auto head) {
+    using S = BackwardTiling<decltype(head)::value>;
+    const int64_t tiles = e.B * ceil_div<int64_t>(e.T, S::rows);
+    launch_kernel(stream, dqueries_kernel<S, T, G>,
+                  {.grid = dim3(unsigned(tiles * e.H)),
+                   .block = dim3(tile_block),
+                   .shared = dqueries_shared<S>},
+                  all);
+    launch_kernel(stream, dkeys_kernel<S, T, G>,
+                  {.grid = dim3(unsigned(tiles * e.Hkv)),
+                   .block = dim3(tile_block),
+                   .shared = dkeys_shared<S>},
+                  all);
+  });
+}
+
+}  // namespace
+
+void attention_backward(const AttentionBackward& k, CudaStream& stream) {
+  if (!k.dqkv) return;
+  const AttentionExtents e(k.qkv, k.y, k.heads);
+  if (e.B * e.T == 0) return;
+  dispatch(k.qkv.dtype(), [&](auto x) {
+    using T = decltype(x);
+    dispatch_gradient<T>(k.dqkv.view.dtype(),
+                         [&](auto g) { backward<T, decltype(g)>(k, e, stream); });
+  });
+}
+
+}  // namespace spool::cuda

@@ -1,0 +1,28 @@
+#pragma once
+
+// Attention forward of queries over the keys before them and their own: those of a whole text, or
+// of its last part over a cache.
+
+#include "spool/kernels/cuda/attention_tiles.cuh"
+
+namespace spool::cuda {
+
+template <class T>
+struct ForwardHeads {
+  HeadArray<const T> queries, keys, values;
+  HeadArray<T> y;
+  float* lse = nullptr;             // (B, H, length); may be absent
+  int64_t B = 0, H = 0, group = 1;  // query heads, of which so many share a key head
+  int64_t length = 0, past = 0;     // query i < length is that of key past + i
+  int D = 0;
+  bool fours = false;
+  float scale = 1;
+};
+
+template <class T>
+void launch_forward(const ForwardHeads<T>&, const CudaStream&);
+
+extern template void launch_forward(const ForwardHeads<float>&, const CudaStream&);
+extern template void launch_forward(const ForwardHeads<__nv_bfloat16>&, const CudaStream&);
+
+}  // namespace spool::cuda

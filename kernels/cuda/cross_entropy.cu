@@ -1,0 +1,286 @@
+// A block is a row.  What of it fits in shared memory is read once: kept there by the threads that
+// sum it up under a running maximum, and turned into its gradient by the same threads.
+//
+// A target that is neither in the vocabulary nor ignored, which the cpu refuses, makes the loss and
+// the gradient of its row NaN.
+
+#include "spool/kernels/cross_entropy.h"
+
+#include <limits>
+
+#include "spool/kernels/cuda/device.cuh"
+
+namespace spool {
+namespace cuda {
+namespace {
+
+constexpr int row_block = 512;
+constexpr int in_flight = 4;  // packs that a thread asks for before it waits for the first
+constexpr float lowest = std::numeric_limits<float>::lowest();
+
+// Elements of a row, wherever it begins, as packs aligned to 16 bytes; the first and the last of
+// them may be cut.
+template <class T>
+struct PackedRow {
+  static constexpr int size = Pack<T>::size;
+  int begin, end;  // the row, in elements from the first of pack 0
+  T* origin;
+
+  __device__ PackedRow(T* row, int columns)
+      : begin(static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T))),
+        end(begin + columns),
+        origin(row - begin) {}
+
+  __device__ static int packs(int elements) { return ceil_div(elements, size); }
+  __device__ bool whole(int p) const { return p * size >= begin && (p + 1) * size <= end; }
+
+  __device__ Pack<T> load(int p) const {
+    if (whole(p)) return load_pack_written(origin + int64_t{p} * size);
+    Pack<T> pack;
+#pragma unroll
+    for (int k = 0; k < size; ++k) {
+      const int i = p * size + k;
+      pack.at[k] = i >= begin && i < end ? origin[i] : from_float<T>(0);
+    }
+    return pack;
+  }
+  __device__ void store(int p, const Pack<T>& pack) const {
+    if (whole(p)) return store_pack(origin + int64_t{p} * size, pack);
+#pragma unroll
+    for (int k = 0; k < size; ++k) {
+      const int i = p * size + k;
+      if (i >= begin && i < end) origin[i] = pack.at[k];
+    }
+  }
+};
+
+// Of z: the largest, the sum of exp(z - largest), and the sum.
+struct Sums {
+  float largest, exponentials, total;
+  __device__ static Sums none() { return {lowest, 0, 0}; }
+};
+
+// Over the block; every thread gets it.
+__device__ Sums merge(Sums mine) {
+  SPOOL_SHARED(Sums, of_warps, warp_lanes);
+  const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+  const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
+  const auto merge_warp = [](const Sums& s) {
+    const float largest = warp_max(s.largest);
+    return Sums{largest, warp_sum(s.exponentials * __expf(s.largest - largest)), warp_sum(s.total)};
+  };
+  mine = merge_warp(mine);
+  if (lane == 0) of_warps[warp] = mine;
+  __syncthreads();
+  const int warps = static_cast<int>(blockDim.x) / warp_lanes;
+  return merge_warp(lane < warps ? of_warps[lane] : Sums::none());
+}
+
+template <class T>
+struct Rows {
+  T* logits;
+  const int32_t* targets;
+  float* losses;
+  const float *scale, *upstream;
+  int columns, vocabulary, kept;  // the packs of a row that shared memory has room for
+  bool gradient, upstream_each;
+  float upstream_known;
+  CrossEntropyOptions options;
+};
+
+template <class T, bool capped>
+struct Row {
+  static constexpr int size = Pack<T>::size;
+  const Rows<T>& all;
+  PackedRow<T> row;
+  Pack<T>* kept;
+
+  __device__ float squashed(float x) const { return tanhf(x / all.options.soft_cap); }
+  __device__ float z(float x) const { return capped ? all.options.soft_cap * squashed(x) : x; }
+  __device__ int used() const { return row.begin + all.vocabulary; }
+
+  template <bool cut>
+  __device__ void add(Sums& sums, const Pack<T>& pack, int p) const {
+    float each[size], largest = lowest;
+#pragma unroll
+    for (int k = 0; k < size; ++k) {
+      const int i = p * size + k;
+      const bool counts = !cut || (i >= row.begin && i < used());
+      each[k] = z(to_float(pack.at[k]));
+      sums.total += counts ? each[k] : 0;
+      if (!counts) each[k] = -INFINITY;
+      largest = fmaxf(largest, each[k]);
+    }
+    const float next = fmaxf(sums.largest, largest);
+    float sum = sums.exponentials * __expf(sums.largest - next);
+#pragma unroll
+    for (int k = 0; k < size; ++k) sum += __expf(each[k] - next);
+    sums.exponentials = sum;
+    sums.largest = next;
+  }
+
+  __device__ Sums sum_up() const {
+    Sums sums = Sums::none();
+    const int threads = static_cast<int>(blockDim.x), packs = row.packs(used());
+    for (int p = static_cast<int>(threadIdx.x); p < packs; p += in_flight * threads) {
+      Pack<T> in[in_flight];
+#pragma unroll
+      for (int k = 0; k < in_flight; ++k) {
+        if (p + k * threads < packs) in[k] = row.load(p + k * threads);
+      }
+#pragma unroll
+      for (int k = 0; k < in_flight; ++k) {
+        const int q = p + k * threads;
+        if (q >= packs) break;
+        if (q < all.kept) kept[q] = in[k];
+        if (q * size >= row.begin && (q + 1) * size <= used()) {
+          add<false>(sums, in[k], q);
+        } else {
+          add<true>(sums, in[k], q);
+        }
+      }
+    }
+    return merge(sums);
+  }
+
+  __device__ float loss(const Sums& sums, float target) const {
+    const float e = all.options.label_smoothing;
+    const float log_sum = logf(sums.exponentials), lse = sums.largest + log_sum;
+    // lse - z[y], without the digits that lse has lost to the maximum
+    const float to_target = log_sum - (target - sums.largest);
+    const float to_mean = e != 0 ? lse - sums.total / static_cast<float>(all.vocabulary) : 0;
+    return (1 - e) * to_target + e * to_mean + all.options.z_loss * lse * lse;
+  }
+
+  __device__ void differentiate(const Sums& sums, int y, float g) const {
+    const float e = all.options.label_smoothing, one = (1 - e) * g;
+    const float spread = e / static_cast<float>(all.vocabulary) * g;
+    const float lse = sums.largest + logf(sums.exponentials);
+    const float factor = g * (1 + 2 * all.options.z_loss * lse) / sums.exponentials;
+    const int packs = row.packs(row.end), read = row.packs(used());
+    for (int p = static_cast<int>(threadIdx.x); p < packs; p += static_cast<int>(blockDim.x)) {
+      Pack<T> pack = {};
+      if (p < read) pack = p < all.kept ? kept[p] : row.load(p);
+#pragma unroll
+      for (int k = 0; k < size; ++k) {
+        const int v = p * size + k - row.begin;
+        const float t = capped ? squashed(to_float(pack.at[k])) : 0;
+        const float now = capped ? all.options.soft_cap * t : to_float(pack.at[k]);
+        const float dz = __expf(now - sums.largest) * factor - spread - (v == y ? one : 0);
+        pack.at[k] = from_float<T>(v < all.vocabulary ? dz * (1 - t * t) : 0);
+      }
+      row.store(p, pack);
+    }
+  }
+
+  __device__ void fill(float value) const {
+    Pack<T> pack;
+#pragma unroll
+    for (int k = 0; k < size; ++k) pack.at[k] = from_float<T>(value);
+    const int packs = row.packs(row.end), threads = static_cast<int>(blockDim.x);
+    for (int p = static_cast<int>(threadIdx.x); p < packs; p += threads) row.store(p, pack);
+  }
+};
+
+template <class T, bool capped>
+__global__ void __launch_bounds__(row_block, 2) cross_entropy_kernel(Rows<T> all) {
+  SPOOL_SHARED_DYNAMIC(Pack<T>, kept);
+  const int64_t n = blockIdx.x;
+  T* const logits = all.logits + n * all.columns;
+  const Row<T, capped> row{all, PackedRow<T>(logits, all.columns), kept};
+  const int y = all.targets[n];
+  const bool ignored = y == all.options.ignore_index;
+  const bool known = y >= 0 && y < all.vocabulary;
+  const float upstream = all.upstream ? all.upstream[all.upstream_each ? n : 0] : 1;
+  const float g = (all.scale ? *all.scale : 1) * (upstream - all.upstream_known);
+  const bool first = threadIdx.x == 0;
+  if (ignored || !known) {
+    const float value = ignored ? 0 : NAN;
+    if (first && all.losses) all.losses[n] = value;
+    if (all.gradient) row.fill(value);
+    return;
+  }
+  const bool differentiate = all.gradient && g != 0;
+  if (all.losses || differentiate) {
+    const float target = first ? row.z(to_float(logits[y])) : 0;
+    const Sums sums = row.sum_up();
+    if (first && all.losses) all.losses[n] = row.loss(sums, target);
+    if (differentiate) return row.differentiate(sums, y, g);
+  }
+  if (all.gradient) row.fill(0);
+}
+
+// Shared memory that a block may ask for beside what the kernel has declared.
+int64_t shared_bytes(const CudaArchitecture& a) {
+  const bool little = a.major >= 12 || (a.major == 8 && (a.minor == 6 || a.minor == 9));
+  const int64_t kibibytes = little ? 99 : a.major == 8 ? 163 : 227;
+  return (kibibytes - 1) * 1024;
+}
+
+template <class T>
+void cross_entropy(const CrossEntropy& k, CudaStream& stream) {
+  constexpr int size = Pack<T>::size;
+  const int64_t N = k.targets.numel(), columns = k.logits.shape().row();
+  check(columns <= int64_t{1} << 30, "cross_entropy on cuda: a row of ", columns, " logits");
+  const int64_t packs = ceil_div<int64_t>(columns + size - 1, size);
+  const int64_t room =
+      shared_bytes(std::get<CudaArchitecture>(stream.architecture())) / int64_t{sizeof(Pack<T>)};
+  const int64_t kept = k.gradient ? std::min(packs, room) : 0;
+  const Rows<T> all{.logits = k.logits.as<T>(),
+                    .targets = k.targets.as<int32_t>(),
+                    .losses = k.losses.as<float>(),
+                    .scale = k.scale.as<float>(),
+                    .upstream = k.upstream.as<float>(),
+                    .columns = static_cast<int>(columns),
+                    .vocabulary = static_cast<int>(k.vocabulary()),
+                    .kept = static_cast<int>(kept),
+                    .gradient = k.gradient,
+                    .upstream_each = k.upstream.numel() > 1,
+                    .upstream_known = k.upstream_known,
+                    .options = k.options};
+  if (N == 0) return;
+  const int64_t warps = ceil_div<int64_t>(packs, int64_t{in_flight} * warp_lanes);
+  const auto threads = unsigned(std::min<int64_t>(warps * warp_lanes, row_block));
+  const auto kernel =
+      k.options.soft_cap > 0 ? cross_entropy_kernel<T, true> : cross_entropy_kernel<T, false>;
+  launch_kernel(stream, kernel,
+                {.grid = dim3(unsigned(N)),
+                 .block = dim3(threads),
+                 .shared = static_cast<size_t>(kept) * sizeof(Pack<T>)},
+                all);
+}
+
+constexpr int count_block = 1024;
+
+template <class T>
+__global__ void __launch_bounds__(count_block)
+    count_targets(T* scale, const int32_t* targets, int64_t N, int32_t ignored) {
+  SPOOL_SHARED(int64_t, scratch, warp_lanes);
+  int64_t count = 0;
+#pragma unroll 8
+  for (int64_t n = threadIdx.x; n < N; n += count_block) count += targets[n] != ignored;
+  count = block_sum(count, scratch);
+  if (threadIdx.x == 0) *scale = static_cast<T>(1.0 / static_cast<double>(count > 1 ? count : 1));
+}
+
+}  // namespace
+}  // namespace cuda
+
+void run(const CrossEntropy& k, CudaStream& stream) {
+  cuda::dispatch(k.logits.dtype(), [&](auto x) { cuda::cross_entropy<decltype(x)>(k, stream); });
+}
+
+void run(const CountTargets& k, CudaStream& stream) {
+  const auto count = [&](auto x) {
+    using T = decltype(x);
+    cuda::launch_kernel(stream, cuda::count_targets<T>,
+                        {.grid = dim3(1), .block = dim3(cuda::count_block)}, k.scale.as<T>(),
+                        k.targets.as<int32_t>(), k.targets.numel(), k.ignore_index);
+  };
+  if (k.scale.dtype() == DType::f64) return count(double{});
+  check(k.scale.dtype() == DType::f32, "count_targets on cuda cannot write ",
+        name(k.scale.dtype()));
+  count(float{});
+}
+
+}  // namespace spool
