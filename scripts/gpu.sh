@@ -150,14 +150,22 @@ sanitize() {
     grep 'Device not supported'; then
     echo "compute-sanitizer does not support this device" && return $skipped
   fi
+  export verdicts
+  verdicts=$(mktemp)
   # shellcheck disable=SC2016
   printf '%s\0' "${tests[@]}" | xargs --null --max-args=1 --max-procs=4 bash -c '
     program=$1
     if said=$(timeout 50 compute-sanitizer --tool "$0" --error-exitcode 9 "$program" --gtest_brief=1 2>&1)
-    then result=clean; else result="exit status $?"; fi
+    then verdict=clean
+    else
+      case $? in 124) verdict="not finished in 50 s" ;; *) verdict="errors" ;; esac
+    fi
     printf "%s\n" "$said" | tail --lines=40
-    echo "$0 $(basename "$program"): $result"
-    [ "$result" = clean ]' "$tool"
+    echo "$0 $(basename "$program"): $verdict" | tee --append "$verdicts"' "$tool"
+  echo "$(grep --count ': clean' "$verdicts") clean, $(grep --count ': not' "$verdicts") not finished," \
+    "$(grep --count ': errors' "$verdicts") with errors $(grep ': errors' "$verdicts" | paste --serial)"
+  if grep --quiet ": errors" "$verdicts"; then rm "$verdicts" && return 1; fi
+  rm "$verdicts"
 }
 
 # A Google Benchmark program on the GPU; an error in one of its benchmarks is an error.

@@ -53,7 +53,7 @@ cudaError_t start(const StreamHandle& stream, void (*kernel)(P...), const A&... 
 }
 
 cudaError_t start_with(dim3 grid, dim3 block, size_t shared, int* out) {
-  static const StreamHandle stream = cuda::make_stream();
+  const StreamHandle stream = cuda::make_stream();
   const cudaLaunchConfig_t config{
       .gridDim = grid, .blockDim = block, .dynamicSmemBytes = shared, .stream = stream.get()};
   return cudaLaunchKernelEx(&config, touch_dynamic, out);
@@ -75,9 +75,9 @@ void make_wait(const StreamHandle& stream, const cuda::EventHandle& event) {
 
 // What one stream reads of what another writes.
 int read_across_streams(bool with_event) {
-  const StreamHandle writer = cuda::make_stream(), reader = cuda::make_stream();
   const DeviceMemory memory(bytes);
   const PinnedMemory host(bytes);
+  const StreamHandle writer = cuda::make_stream(), reader = cuda::make_stream();
   EXPECT_EQ(start(writer, fill, integers_of(memory), 7), cudaSuccess);
   if (with_event) make_wait(reader, record_on(writer));
   EXPECT_EQ(

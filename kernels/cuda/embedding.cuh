@@ -35,6 +35,29 @@ __device__ __forceinline__ Floats<n> load_cached(const T* from) {
   return x;
 }
 
+// n elements as they are in memory, for many to be under way in few registers.
+template <int n, class T>
+struct alignas(n * sizeof(T)) Raw {
+  static_assert(n == 1 || n == Pack<T>::size);
+  T at[n];
+};
+template <int n, class T>
+__device__ __forceinline__ Raw<n, T> load_raw(const T* from) {
+  Raw<n, T> x;
+  if constexpr (n == 1) {
+    x.at[0] = *from;
+  } else {
+    const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
+    memcpy(&x, &bits, sizeof bits);
+  }
+  return x;
+}
+template <int n, class T>
+__device__ __forceinline__ void add_to(Floats<n>& sum, const Raw<n, T>& x) {
+#pragma unroll
+  for (int k = 0; k < n; ++k) sum.at[k] += to_float(x.at[k]);
+}
+
 template <int n>
 __device__ __forceinline__ void add_to(Floats<n>& sum, const Floats<n>& x) {
 #pragma unroll

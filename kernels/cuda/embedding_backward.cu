@@ -23,15 +23,29 @@ __device__ __forceinline__ int64_t column_of_lane() {
   return (int64_t{blockIdx.y} * warp_lanes + lane_of_warp()) * width;
 }
 
-// sum += the first `count` rows of dy that the lanes of this warp name, in order.
+// Lanes beyond the last column do as those at it, so that nothing hangs on where they are.
+template <int width>
+__device__ __forceinline__ int64_t column_there(int64_t C) {
+  const int64_t c = column_of_lane<width>();
+  return c < C ? c : C - width;
+}
+
+// sum += the first `count` rows of dy that the lanes of this warp name, in order; several are under
+// way at a time.
 template <int width, class T>
 __device__ __forceinline__ void add_rows(Floats<width>& sum, const Rows<T>& rows, int row,
                                          int count) {
-  const int64_t c = column_of_lane<width>();
-#pragma unroll 8
-  for (int i = 0; i < count; ++i) {
-    const int64_t n = __shfl_sync(all_lanes, row, i);
-    if (c < rows.C) add_to(sum, load<width>(rows.dy + n * rows.C + c));
+  constexpr int at_once = 4;
+  const T* column = rows.dy + column_there<width>(rows.C);
+  for (int i = 0; i < count; i += at_once) {
+    Raw<width, T> x[at_once];
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      const int64_t n = __shfl_sync(all_lanes, row, (i + j) % warp_lanes);
+      x[j] = i + j < count ? load_raw<width>(column + n * rows.C) : Raw<width, T>{};
+    }
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) add_to(sum, x[j]);
   }
 }
 
@@ -67,7 +81,7 @@ __global__ void __launch_bounds__(row_warps* warp_lanes) add_runs(TokenLists k, 
 // A warp has a row of the vocabulary: the rows of dy up to the first whole run, the whole runs, and
 // the rows behind the last.
 template <int width, class T, class Out>
-__global__ void __launch_bounds__(row_warps* warp_lanes)
+__global__ void __launch_bounds__(row_warps* warp_lanes, 4)
     add_lists(Sink<Out> dweight, TokenLists k, Rows<T> rows) {
   const int64_t v = warp_of_grid(), c = column_of_lane<width>();
   if (v >= k.V) return;
@@ -80,10 +94,9 @@ __global__ void __launch_bounds__(row_warps* warp_lanes)
       add_rows(sum, rows, from + lane < to ? __ldg(k.second_order + from + lane) : 0, to - from);
     };
     add_between(begin, runs_begin <= runs_end ? runs_begin * run : end);
-#pragma unroll 8
-    for (int64_t i = runs_begin; i < runs_end; ++i) {
-      if (c < rows.C) add_to(sum, load<width>(rows.sums + i * rows.C + c));
-    }
+    const float* sums = rows.sums + column_there<width>(rows.C);
+#pragma unroll 2
+    for (int64_t i = runs_begin; i < runs_end; ++i) add_to(sum, load<width>(sums + i * rows.C));
     if (runs_begin <= runs_end) add_between(runs_end * run, end);
   }
   if (c < rows.C && (end > 0 || !dweight.accumulate)) dweight.put(v * rows.C + c, sum);

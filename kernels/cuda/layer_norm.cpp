@@ -11,7 +11,7 @@ size_t LayerNormBackward::workspace_bytes(const CudaArchitecture&) const {
   const int64_t sums = int64_t{bool(dweight)} + int64_t{bool(dbias)};
   if (sums == 0) return 0;
   const int64_t groups =
-      std::max(cuda::LayerNormGroups(N).count * sums, cuda::RowGroups(N, C).count);
+      std::max(cuda::LayerNormGroups(N, C, x.dtype()).count * sums, cuda::RowGroups(N, C).count);
   return static_cast<size_t>(groups * C) * sizeof(float);
 }
 

@@ -17,7 +17,7 @@ struct Backward {
   int64_t stride;          // from group to group
   const T *dy, *x, *weight;
   const float *mean, *rstd;
-  int64_t N, C, rows;  // rows of a group
+  int64_t N, C, rows, groups;  // rows of a group
 
   explicit Backward(const LayerNormBackward& k)
       : dx(k.dx),
@@ -31,7 +31,8 @@ struct Backward {
         rstd(k.rstd.as<float>()),
         N(k.x.shape().rows()),
         C(k.x.shape().row()),
-        rows(LayerNormGroups(N).rows) {}
+        rows(LayerNormGroups(N, C, k.x.dtype()).rows),
+        groups(LayerNormGroups(N, C, k.x.dtype()).count) {}
 };
 
 template <int count>
@@ -140,10 +141,10 @@ struct Piece {
   }
   __device__ __forceinline__ void write_dx(int64_t first, int64_t end,
                                            const Sums<2 * at_once>& sums) const {
-    const auto count = static_cast<float>(k.C);
+    const float share = 1 / static_cast<float>(k.C);
 #pragma unroll
     for (int r = 0; r < at_once; ++r) {
-      const float mean_g = sums.at[r] / count, mean_gh = sums.at[at_once + r] / count;
+      const float mean_g = sums.at[r] * share, mean_gh = sums.at[at_once + r] * share;
 #pragma unroll
       for (int p = 0; p < packs; ++p) {
         if (first + r >= end || column(p) >= k.C) continue;
@@ -168,7 +169,7 @@ struct Piece {
 
 // A block has a group of rows, and their columns spread over its threads: x and dy are read once.
 template <class T, int packs>
-__global__ void __launch_bounds__(most_threads) backward_kept(Backward<T> k) {
+__global__ void __launch_bounds__(most_threads, packs == 1 ? 2 : 1) backward_kept(Backward<T> k) {
   using Part = Piece<T, packs>;
   SPOOL_SHARED_2D(Sums<2 * Part::at_once>, scratch, 2, most_warps);
   Part piece(k);
@@ -244,7 +245,7 @@ bool launch_kept(CudaStream& stream, const Backward<T>& k) {
   if (threads <= most_threads) {
     const auto block = unsigned(ceil_div<int64_t>(threads, warp_lanes) * warp_lanes);
     launch_kernel(stream, backward_kept<T, packs>,
-                  {.grid = dim3(unsigned(LayerNormGroups(k.N).count)), .block = dim3(block)}, k);
+                  {.grid = dim3(unsigned(k.groups)), .block = dim3(block)}, k);
     return true;
   }
   if constexpr (packs < packs_at_once) return launch_kept<T, 2 * packs>(stream, k);
@@ -259,9 +260,8 @@ void backward(CudaStream& stream, const LayerNormBackward& k) {
   if (k.x.numel() == 0 || !aligned || !launch_kept(stream, all)) {
     return backward_in_turn(stream, k, all);
   }
-  const int64_t groups = LayerNormGroups(all.N).count;
-  if (k.dweight) add_up<T>(stream, k.dweight, all.dweight, all.stride, groups);
-  if (k.dbias) add_up<T>(stream, k.dbias, all.dbias, all.stride, groups);
+  if (k.dweight) add_up<T>(stream, k.dweight, all.dweight, all.stride, all.groups);
+  if (k.dbias) add_up<T>(stream, k.dbias, all.dbias, all.stride, all.groups);
 }
 
 }  // namespace

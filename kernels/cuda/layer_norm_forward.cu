@@ -57,7 +57,7 @@ __device__ __forceinline__ void write_pack(const Forward<T>& k, int64_t n, int64
 
 // A team has a row in its registers, `packs` packs a thread: x is read once.
 template <class T, int packs, int team>
-__global__ void __launch_bounds__(block_threads) forward_kept(Forward<T> k) {
+__global__ void __launch_bounds__(block_threads, packs > 5 ? 2 : 3) forward_kept(Forward<T> k) {
   constexpr int size = Pack<T>::size;
   SPOOL_SHARED_2D(float, scratch, 2, warp_lanes);
   const int member = static_cast<int>(threadIdx.x) % team;
