@@ -1,15 +1,25 @@
-// Every kernel at the sizes of GPT-2 124M (1024 tokens), and its share of its roofline: the time
-// its own cost() would take at this machine's rates of a large copy and a large product, which are
-// measured first, divided by the time it takes.
+// Every kernel at the sizes of GPT-2 124M, and its share of its roofline: the time its own cost()
+// would take at this device's rates of a large copy and a large product, which are measured first,
+// divided by the time it takes.
 //
+//   --device=cpu      1024 tokens; or cuda, 32768 tokens
+//   --rows=N          that many tokens instead
+//
+//   us            the median
 //   share         of the roofline; 1 is the best possible
-//   gb_per_s      bytes by cost() over the time
+//   of_copy       bytes by cost() over the time, of the rate of the large copy
+//   gb_per_s      likewise, as it is
 //   gflop_per_s   flops by cost() over the time
+//   host_us       of `launch`: what the host takes to enqueue a kernel that has nothing to do
+//
+// On cuda the time is that of many in a row, over as many sets of arguments as its cache cannot
+// hold; on the cpu, of one by itself.
 
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
 
+#include "shared/kernel_bench.h"
 #include "spool/kernels/adamw.h"
 #include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
@@ -21,86 +31,95 @@
 #include "spool/kernels/gelu.h"
 #include "spool/kernels/layer_norm.h"
 #include "spool/kernels/matmul.h"
-#include "spool/kernels/normal.h"
 #include "spool/kernels/reduce.h"
-#include "spool/planner/machine.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
 
-constexpr int64_t N = 1024, C = 768, V = 50304, H = 12;
+using benchmarks::Arguments;
+using benchmarks::Bench;
+using benchmarks::seconds_of;
 
-struct Bench {
-  Machine machine = measure();
-  std::unique_ptr<Stream> stream = open_stream({DeviceType::cpu}, size_t{6} << 30);
-  std::vector<Tensor> held;  // what registered kernels point to
+constexpr int64_t C = 768, V = 50304, H = 12, parameters_of_124m = 162'000 * C;
 
-  static Machine measure() {
-    Machine both = measure_machine({DeviceType::cpu}, DType::f32);
-    both.bf16_flops = measure_machine({DeviceType::cpu}, DType::bf16).bf16_flops;
-    return both;
-  }
-
-  View make(const Shape& shape, DType dtype) {
-    Tensor t({shape, dtype}, *stream);
-    if (dtype == DType::i32) {
-      const std::vector<int32_t> ids(static_cast<size_t>(shape.numel()), 17);
-      write<int32_t>(t, ids);
-    } else {
-      launch(NormalFill{.out = t, .deviation = 0.1f, .seed = held.size()}, *stream);
+// What the host takes to enqueue a kernel with nothing to do.
+void add_launch(Bench& b) {
+  const auto run = [&b](benchmark::State& state) {
+    Arguments arguments(*b.stream);
+    const Fill nothing{.out = arguments.make({1}, DType::f32)};
+    std::vector<double> host;
+    constexpr int times = 200;
+    for (auto _ : state) {
+      const double both = seconds_of([&] {
+        host.push_back(seconds_of([&] {
+                         for (int i = 0; i < times; ++i) launch(nothing, *b.stream);
+                       }) /
+                       times);
+        b.stream->synchronize();
+      });
+      state.SetIterationTime(both / times);
     }
-    held.push_back(t);
-    return t;
-  }
+    state.counters["host_us"] = benchmarks::median(host) * 1e6;
+  };
+  benchmark::RegisterBenchmark("launch", run)
+      ->UseManualTime()
+      ->Iterations(50)
+      ->Unit(benchmark::kMicrosecond);
+}
 
-  template <class Kernel>
-  void add(const std::string& title, const Kernel& kernel) {
-    const auto run = [this, kernel](benchmark::State& state) {
-      launch(kernel, *stream);
-      stream->synchronize();
-      for (auto _ : state) {
-        launch(kernel, *stream);
-        stream->synchronize();
-      }
-      const Cost cost = kernel.cost();
-      const auto rate = [](double per_run) {
-        return benchmark::Counter(per_run, benchmark::Counter::kIsIterationInvariantRate);
-      };
-      state.counters["share"] = rate(machine.seconds(cost));
-      state.counters["gb_per_s"] = rate(cost.bytes / 1e9);
-      state.counters["gflop_per_s"] = rate(cost.flops / 1e9);
-    };
-    benchmark::RegisterBenchmark(title.c_str(), run)->UseRealTime()->Unit(benchmark::kMicrosecond);
-  }
-};
+// (N, in) by (out, in) transposed.
+void add_product(Bench& b, DType t, const std::string& in, int64_t from, int64_t to) {
+  const Shape X{b.N, from}, W{to, from}, Y{b.N, to};
+  b.add("matmul/forward" + in, [=](Arguments& a) {
+    return Matmul{.c = a.make(Y, t),
+                  .a = a.make(X, t),
+                  .b = a.make(W, t),
+                  .bias = a.make({to}, t),
+                  .b_transposed = true};
+  });
+  b.add("matmul/backward_input" + in, [=](Arguments& a) {
+    return Matmul{.c = a.make(X, t), .a = a.make(Y, t), .b = a.make(W, t)};
+  });
+  b.add("matmul/backward_weight" + in, [=](Arguments& a) {
+    return Matmul{.c = a.make(W, t), .a = a.make(Y, t), .b = a.make(X, t), .a_transposed = true};
+  });
+}
 
 void add_products(Bench& b, DType t, const std::string& in) {
-  const View x = b.make({N, C}, t), w = b.make({3 * C, C}, t), y = b.make({N, 3 * C}, t);
-  const View dw = b.make({3 * C, C}, t), bias = b.make({3 * C}, t);
-  b.add("matmul/forward" + in, Matmul{.c = y, .a = x, .b = w, .bias = bias, .b_transposed = true});
-  b.add("matmul/backward_input" + in, Matmul{.c = x, .a = y, .b = w});
-  b.add("matmul/backward_weight" + in, Matmul{.c = dw, .a = y, .b = x, .a_transposed = true});
-  b.add("bias_backward" + in, BiasBackward{.dbias = bias, .dy = y});
+  add_product(b, t, in, C, 3 * C);
+  if (b.on_cuda()) {
+    add_product(b, t, in + "/projection", C, C);
+    add_product(b, t, in + "/fc", C, 4 * C);
+    add_product(b, t, in + "/fc_projection", 4 * C, C);
+    add_product(b, t, in + "/head", C, V);
+  }
+  b.add("bias_backward" + in, [=, N = b.N](Arguments& a) {
+    return BiasBackward{.dbias = a.make({3 * C}, t), .dy = a.make({N, 3 * C}, t)};
+  });
 }
 
 void add_attention(Bench& b, DType t, const std::string& in) {
-  for (const int64_t B : {1, 4}) {
-    const int64_t T = N / B;
-    const View qkv = b.make({B, T, 3 * C}, t), dqkv = b.make({B, T, 3 * C}, t);
-    const View y = b.make({B, T, C}, t), dy = b.make({B, T, C}, t);
-    const View lse = b.make({B, H, T}, DType::f32);
+  for (const int64_t T : {std::min<int64_t>(b.N, 1024), std::min<int64_t>(b.N, 256)}) {
+    const Shape QKV{b.N / T, T, 3 * C}, Y{b.N / T, T, C}, LSE{b.N / T, H, T};
     const Heads heads{.query = H, .key = H};
     const std::string at = in + "/T:" + std::to_string(T);
-    b.add("attention_forward" + at,
-          AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = heads, .scale = 0.125});
-    b.add("attention_backward" + at, AttentionBackward{.dqkv = dqkv,
-                                                       .dy = dy,
-                                                       .qkv = qkv,
-                                                       .y = y,
-                                                       .lse = lse,
-                                                       .heads = heads,
-                                                       .scale = 0.125});
+    b.add("attention_forward" + at, [=](Arguments& a) {
+      return AttentionForward{.y = a.make(Y, t),
+                              .lse = a.make(LSE, DType::f32),
+                              .qkv = a.make(QKV, t),
+                              .heads = heads,
+                              .scale = 0.125};
+    });
+    b.add("attention_backward" + at, [=](Arguments& a) {
+      return AttentionBackward{.dqkv = a.make(QKV, t),
+                               .dy = a.make(Y, t),
+                               .qkv = a.make(QKV, t),
+                               .y = a.make(Y, t),
+                               .lse = a.make(LSE, DType::f32),
+                               .heads = heads,
+                               .scale = 0.125};
+    });
   }
 }
 
@@ -108,101 +127,162 @@ void add_attention(Bench& b, DType t, const std::string& in) {
 // in the processor's.  They only read, which may be faster than the copy they are held against.
 void add_generation(Bench& b, DType t, const std::string& in) {
   constexpr int64_t texts = 8, P = 1024, D = C / H;
-  const View x = b.make({1, C}, t), wte = b.make({V, C}, t), logits = b.make({1, V}, t);
-  b.add("matmul/one_row" + in, Matmul{.c = logits, .a = x, .b = wte, .b_transposed = true});
-  const View keys = b.make({texts, H, P, D}, t), values = b.make({texts, H, P, D}, t);
-  const View qkv = b.make({texts, 1, 3 * C}, t), y = b.make({texts, 1, C}, t);
-  b.add("cached_attention" + in, CachedAttention{.y = y,
-                                                 .keys = keys,
-                                                 .values = values,
-                                                 .qkv = qkv,
-                                                 .heads = {.query = H, .key = H},
-                                                 .position = P - 1,
-                                                 .scale = 0.125});
+  b.add("matmul/one_row" + in, [=](Arguments& a) {
+    return Matmul{.c = a.make({1, V}, t),
+                  .a = a.make({1, C}, t),
+                  .b = a.make({V, C}, t),
+                  .b_transposed = true};
+  });
+  b.add("cached_attention" + in, [=](Arguments& a) {
+    return CachedAttention{.y = a.make({texts, 1, C}, t),
+                           .keys = a.make({texts, H, P, D}, t),
+                           .values = a.make({texts, H, P, D}, t),
+                           .qkv = a.make({texts, 1, 3 * C}, t),
+                           .heads = {.query = H, .key = H},
+                           .position = P - 1,
+                           .scale = 0.125};
+  });
 }
 
 void add_norms(Bench& b, DType t, const std::string& in) {
-  const View x = b.make({N, C}, t), y = b.make({N, C}, t), weight = b.make({C}, t),
-             bias = b.make({C}, t), mean = b.make({N}, DType::f32), rstd = b.make({N}, DType::f32);
-  b.add(
-      "layer_norm_forward" + in,
-      LayerNormForward{.y = y, .mean = mean, .rstd = rstd, .x = x, .weight = weight, .bias = bias});
-  b.add("layer_norm_backward" + in, LayerNormBackward{.dx = b.make({N, C}, t),
-                                                      .dweight = b.make({C}, t),
-                                                      .dbias = b.make({C}, t),
-                                                      .dy = y,
-                                                      .x = x,
-                                                      .weight = weight,
-                                                      .mean = mean,
-                                                      .rstd = rstd});
+  const Shape X{b.N, C};
+  const int64_t N = b.N;
+  b.add("layer_norm_forward" + in, [=](Arguments& a) {
+    return LayerNormForward{.y = a.make(X, t),
+                            .mean = a.make({N}, DType::f32),
+                            .rstd = a.make({N}, DType::f32),
+                            .x = a.make(X, t),
+                            .weight = a.make({C}, t),
+                            .bias = a.make({C}, t)};
+  });
+  b.add("layer_norm_backward" + in, [=](Arguments& a) {
+    return LayerNormBackward{.dx = a.make(X, t),
+                             .dweight = a.make({C}, t),
+                             .dbias = a.make({C}, t),
+                             .dy = a.make(X, t),
+                             .x = a.make(X, t),
+                             .weight = a.make({C}, t),
+                             .mean = a.make({N}, DType::f32),
+                             .rstd = a.make({N}, DType::f32)};
+  });
 }
 
 void add_elementwise(Bench& b, DType t, const std::string& in) {
-  const View x = b.make({N, 4 * C}, t), y = b.make({N, 4 * C}, t), z = b.make({N, 4 * C}, t);
-  b.add("gelu_forward" + in, GeluForward{.y = y, .x = x});
-  b.add("gelu_backward" + in, GeluBackward{.dx = z, .dy = y, .x = x});
-  b.add("add" + in, Add{.out = z, .a = x, .b = y});
-  b.add("scale" + in, Scale{.out = z, .a = x, .factor = 2});
-  b.add("fill" + in, Fill{.out = z, .value = 1});
-  b.add("cast" + in, Cast{.out = b.make({N, 4 * C}, DType::f32), .in = x});
-  const View random = b.make({4}, DType::i32);
-  b.add("dropout" + in, Dropout{.y = z, .x = x, .random = random, .p = 0.1f});
+  const Shape X{b.N, 4 * C};
+  b.add("gelu_forward" + in,
+        [=](Arguments& a) { return GeluForward{.y = a.make(X, t), .x = a.make(X, t)}; });
+  b.add("gelu_backward" + in, [=](Arguments& a) {
+    return GeluBackward{.dx = a.make(X, t), .dy = a.make(X, t), .x = a.make(X, t)};
+  });
+  b.add("add" + in, [=](Arguments& a) {
+    return Add{.out = a.make(X, t), .a = a.make(X, t), .b = a.make(X, t)};
+  });
+  b.add("scale" + in,
+        [=](Arguments& a) { return Scale{.out = a.make(X, t), .a = a.make(X, t), .factor = 2}; });
+  b.add("fill" + in, [=](Arguments& a) { return Fill{.out = a.make(X, t), .value = 1}; });
+  b.add("cast" + in,
+        [=](Arguments& a) { return Cast{.out = a.make(X, DType::f32), .in = a.make(X, t)}; });
+  b.add("dropout" + in, [=](Arguments& a) {
+    return Dropout{
+        .y = a.make(X, t), .x = a.make(X, t), .random = a.make({4}, DType::i32), .p = 0.1f};
+  });
 }
 
 void add_ends(Bench& b, DType t, const std::string& in) {
-  const View tokens = b.make({4, N / 4}, DType::i32), targets = b.make({N}, DType::i32);
-  const View wte = b.make({V, C}, t), x = b.make({4, N / 4, C}, t), wpe = b.make({N, C}, t);
-  const View dwte = b.make({V, C}, DType::f32), dwpe = b.make({N, C}, t);
-  b.add("embedding_forward" + in,
-        EmbeddingForward{.y = x, .tokens = tokens, .weight = wte, .positions = wpe});
-  b.add("embedding_backward" + in,
-        EmbeddingBackward{.dweight = add_to(dwte), .dpositions = dwpe, .dy = x, .tokens = tokens});
-  const View logits = b.make({N, V}, t), losses = b.make({N}, DType::f32);
-  b.add("cross_entropy/loss" + in,
-        CrossEntropy{.logits = logits, .targets = targets, .losses = losses});
-  b.add("cross_entropy/gradient" + in,
-        CrossEntropy{.logits = logits, .targets = targets, .losses = losses, .gradient = true});
+  const int64_t N = b.N, T = std::min<int64_t>(N / 4, 1024);
+  const Shape ids{N / T, T}, X{N / T, T, C};
+  b.add("embedding_forward" + in, [=](Arguments& a) {
+    return EmbeddingForward{.y = a.make(X, t),
+                            .tokens = a.make(ids, DType::i32),
+                            .weight = a.make({V, C}, t),
+                            .positions = a.make({T, C}, t)};
+  });
+  b.add("embedding_backward" + in, [=](Arguments& a) {
+    return EmbeddingBackward{.dweight = add_to(a.make({V, C}, DType::f32)),
+                             .dpositions = a.make({T, C}, t),
+                             .dy = a.make(X, t),
+                             .tokens = a.make(ids, DType::i32)};
+  });
+  const auto entropy = [=](Arguments& a) {
+    return CrossEntropy{.logits = a.make({N, V}, t),
+                        .targets = a.make({N}, DType::i32),
+                        .losses = a.make({N}, DType::f32)};
+  };
+  b.add("cross_entropy/loss" + in, entropy);
+  b.add("cross_entropy/gradient" + in, [=](Arguments& a) {
+    CrossEntropy with = entropy(a);
+    with.gradient = true;
+    return with;
+  });
 }
 
+// On cuda all parameters as if they were one.
 void add_optimizer(Bench& b, DType t, const std::string& in) {
-  const View w = b.make({V, C}, t), g = b.make({V, C}, t), m = b.make({V, C}, DType::f32),
-             v = b.make({V, C}, DType::f32), schedule = b.make({3}, DType::f32),
-             clip = b.make({3}, DType::f32);
-  const View master = t == DType::bf16 ? b.make({V, C}, DType::f32) : View();
-  const std::vector<float> usual{1e-4f, 0.1f, 0.05f}, finite{1, 1, 1};
-  launch(Fill{.out = v, .value = 1}, *b.stream);
-  b.stream->upload(schedule.data(), usual.data(), schedule.nbytes());
-  b.stream->upload(clip.data(), finite.data(), clip.nbytes());
-  b.add("adamw" + in, AdamW{.parameter = w,
-                            .master = master,
-                            .m = m,
-                            .v = v,
-                            .grad = g,
-                            .schedule = schedule,
-                            .clip = clip});
-  b.add("squared_norm" + in, SquaredNorm{.out = b.make({1}, DType::f64), .x = g});
-  b.add("sum_all" + in, SumAll{.out = b.make({1}, DType::f32), .x = g});
+  const Shape W{b.on_cuda() ? parameters_of_124m : V * C};
+  const auto adamw = [=](Arguments& a, bool masters) {
+    const View v = a.make(W, DType::f32);
+    launch(Fill{.out = v, .value = 1}, a.stream());
+    return AdamW{.tensors = {AdamW::Entry{.parameter = a.make(W, t),
+                                          .master = masters ? a.make(W, DType::f32) : View(),
+                                          .m = a.make(W, DType::f32),
+                                          .v = v,
+                                          .grad = a.make(W, t)}},
+                 .schedule = a.holding({1e-4f, 0.1f, 0.05f}),
+                 .clip = a.holding({1, 1, 1})};
+  };
+  b.add("adamw" + in, [=](Arguments& a) { return adamw(a, /*masters=*/t == DType::bf16); });
+  if (t == DType::bf16) {
+    b.add("adamw/stochastic" + in, [=](Arguments& a) {
+      AdamW rounds = adamw(a, /*masters=*/false);
+      rounds.random = a.make({4}, DType::i32);
+      return rounds;
+    });
+  }
+  b.add("squared_norm" + in, [=](Arguments& a) {
+    return SquaredNorm{.out = a.make({1}, DType::f64), .x = {a.make(W, t)}};
+  });
+  b.add("sum_all" + in,
+        [=](Arguments& a) { return SumAll{.out = a.make({1}, DType::f32), .x = a.make(W, t)}; });
+}
+
+void add_all(Bench& b) {
+  for (const DType t : {DType::f32, DType::bf16}) {
+    const std::string in = std::string("/") + name(t);
+    add_products(b, t, in);
+    add_attention(b, t, in);
+    add_generation(b, t, in);
+    add_norms(b, t, in);
+    add_elementwise(b, t, in);
+    add_ends(b, t, in);
+    add_optimizer(b, t, in);
+  }
+  add_launch(b);
+}
+
+// For whoever reads the table, and whoever reads the JSON.
+void say_what_it_does(const Machine& m) {
+  std::fprintf(stderr,
+               "this machine: %.1f GFLOP/s f32, %.1f GFLOP/s bf16, %.1f GB/s copied, %s a launch\n",
+               m.f32_flops / 1e9, m.bf16_flops / 1e9, m.bytes_per_second / 1e9,
+               format_seconds(m.launch_seconds).c_str());
+  benchmark::AddCustomContext("f32_gflop_per_s", std::to_string(m.f32_flops / 1e9));
+  benchmark::AddCustomContext("bf16_gflop_per_s", std::to_string(m.bf16_flops / 1e9));
+  benchmark::AddCustomContext("copied_gb_per_s", std::to_string(m.bytes_per_second / 1e9));
+  benchmark::AddCustomContext("launch_us", std::to_string(m.launch_seconds * 1e6));
 }
 
 }  // namespace
 }  // namespace spool
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  spool::Bench bench;
-  const spool::Machine& m = bench.machine;
-  std::printf("this machine: %.1f GFLOP/s f32, %.1f GFLOP/s bf16, %.1f GB/s copied, %s a launch\n",
-              m.f32_flops / 1e9, m.bf16_flops / 1e9, m.bytes_per_second / 1e9,
-              spool::format_seconds(m.launch_seconds).c_str());
-  for (const spool::DType t : {spool::DType::f32, spool::DType::bf16}) {
-    const std::string in = std::string("/") + spool::name(t);
-    spool::add_products(bench, t, in);
-    spool::add_attention(bench, t, in);
-    spool::add_generation(bench, t, in);
-    spool::add_norms(bench, t, in);
-    spool::add_elementwise(bench, t, in);
-    spool::add_ends(bench, t, in);
-    spool::add_optimizer(bench, t, in);
-  }
-  benchmark::RunSpecifiedBenchmarks();
+  using namespace spool;
+  const std::string device = benchmarks::take_argument(argc, argv, "device", "cpu");
+  const std::string rows = benchmarks::take_argument(argc, argv, "rows", "0");
+  return benchmarks::report_errors([&] {
+    benchmark::Initialize(&argc, argv);
+    const auto bench = benchmarks::open_bench(parse_device(device), std::stoll(rows));
+    say_what_it_does(bench->machine);
+    add_all(*bench);
+    benchmark::RunSpecifiedBenchmarks();
+  });
 }

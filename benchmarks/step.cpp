@@ -1,52 +1,78 @@
-// One optimizer step of GPT-2 against the matrix products of its linear layers alone, forward and
-// backward, through the same oneDNN in the same process.
+// One optimizer step of GPT-2.
+//
+// On the cpu, which it is by default, against the matrix products of its linear layers alone,
+// forward and backward, through the same oneDNN in the same process, where the build has oneDNN:
 //
 //   gemm_ratio    seconds of a step / seconds of its products, each the best of the repetitions
 //   tokens_per_s  of the step
 //
 // The products are oneDNN's own primitives on all threads, as fast as that library makes them: they
 // do not go through Spool's kernels.
+//
+// With --device=cuda, against what the device could do:
+//
+//   step_ms         the median, of some steps enqueued in a row
+//   alone_ms        likewise, of a step that the host waits for
+//   host_ms         what the host takes to enqueue one
+//   tokens_per_s    by step_ms
+//   flop_per_s      likewise: 6 (12 L C^2 + V C) for each token, and 12 L C T for its attention
+//   mfu             of the 989 TFLOP/s that an H100 and an H200 are said to do in bf16
+//   peak_bytes      an error if they are not foretold_bytes
+//
+// and the optimizer alone, which reads and writes 30 bytes for each parameter.
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 
+#include "shared/device.h"
+#if SPOOL_ONEDNN
 #include "shared/products.h"
+#endif
+#include "spool/kernels/elementwise.h"
 #include "spool/models/trainer.h"
 #include "spool/runtime/random.h"
 
 namespace spool {
 namespace {
 
+using benchmarks::median;
+using benchmarks::seconds_of;
+
 struct Case {
-  Gpt2Config model;
-  DType dtype;
-  int64_t B, T;
+  Gpt2Config model = {};
+  DType dtype = DType::f32;
+  int64_t B = 1, T = 1024;
+  int64_t loss_chunk = 1024;
+  bool graph = true;  // on cuda
 };
 
 TrainingConfig training(const Case& c) {
-  return {.model = c.model, .dtype = c.dtype, .batch = c.B, .seq = c.T, .loss_chunk = 1024};
+  return {.model = c.model, .dtype = c.dtype, .batch = c.B, .seq = c.T, .loss_chunk = c.loss_chunk};
 }
 
-void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
-  Random random(1, static_cast<uint64_t>(index));
-  for (int32_t& t : tokens) t = static_cast<int32_t>(random.next() % 50000);
-  std::ranges::copy(tokens, targets.begin());
-}
-
-template <class Work>
-double seconds_of(const Work& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+// Texts of tokens made beforehand, so that the host has only to copy them.
+Rows random_rows(int64_t vocabulary, int64_t T) {
+  constexpr size_t texts = 64;
+  auto all = std::make_shared<std::vector<std::vector<int32_t>>>(texts);
+  Random random(1);
+  for (std::vector<int32_t>& text : *all) {
+    text.resize(static_cast<size_t>(T));
+    for (int32_t& t : text) t = static_cast<int32_t>(random.next() % uint64_t(vocabulary));
+  }
+  return [all](int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
+    const std::vector<int32_t>& text = (*all)[static_cast<size_t>(index) % texts];
+    std::ranges::copy(text, tokens.begin());
+    std::ranges::copy(text, targets.begin());
+  };
 }
 
 // Steps and products take turns, so that both see the same machine.
-void step(benchmark::State& state, const Case& c) {
+void step_on_cpu(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
   const TrainingPlans plans = make_plans(config);
+  const Rows rows = random_rows(c.model.vocabulary, c.T);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
   const Report foretold = rehearse_training(config, plans, machine);
@@ -55,9 +81,12 @@ void step(benchmark::State& state, const Case& c) {
   trainer.initialise();
   trainer.step(0, rows);
   trainer.result();
+#if SPOOL_ONEDNN
   benchmarks::Products products(c.model, c.dtype, c.B * c.T);
   products.run();
-  double step_seconds = 1e9, product_seconds = 1e9;
+  double product_seconds = 1e9;
+#endif
+  double step_seconds = 1e9;
   int64_t done = 1;
   for (auto _ : state) {
     const double seconds = seconds_of([&] {
@@ -66,35 +95,171 @@ void step(benchmark::State& state, const Case& c) {
     });
     state.SetIterationTime(seconds);
     step_seconds = std::min(step_seconds, seconds);
+#if SPOOL_ONEDNN
     product_seconds = std::min(product_seconds, seconds_of([&] { products.run(); }));
+    state.counters["gemm_ratio"] = step_seconds / product_seconds;
+    state.counters["products_ms"] = product_seconds * 1e3;
+#endif
   }
-  state.counters["gemm_ratio"] = step_seconds / product_seconds;
   state.counters["tokens_per_s"] = static_cast<double>(c.B * c.T) / step_seconds;
   state.counters["step_ms"] = step_seconds * 1e3;
-  state.counters["products_ms"] = product_seconds * 1e3;
   state.counters["peak_bytes"] = static_cast<double>(stream->memory().peak);
 }
 
-void register_case(const std::string& model, DType dtype, int64_t B, int64_t T) {
-  const Case c{*gpt2_preset(model), dtype, B, T};
-  const std::string title = sentence("step/", model, "/", name(dtype), "/B:", B, "/T:", T);
-  benchmark::RegisterBenchmark(title.c_str(), step, c)
+// Of what a step multiplies: the weights' products, forward and twice backward, and attention's.
+double step_flops(const Case& c) {
+  const auto L = static_cast<double>(c.model.layers), C = static_cast<double>(c.model.channels),
+             V = static_cast<double>(c.model.padded_vocabulary()), T = static_cast<double>(c.T);
+  const double tokens = static_cast<double>(c.B) * T;
+  return tokens * (6 * (12 * L * C * C + V * C) + 12 * L * C * T);
+}
+
+void count_steps(benchmark::State& state, const Case& c, double seconds) {
+  constexpr double peak_of_hopper = 989e12;
+  const double rate = step_flops(c) / seconds;
+  state.counters["step_ms"] = seconds * 1e3;
+  state.counters["tokens_per_s"] = static_cast<double>(c.B * c.T) / seconds;
+  state.counters["flop_per_s"] = rate;
+  if (c.dtype == DType::bf16) state.counters["mfu"] = rate / peak_of_hopper;
+}
+
+Machine cuda_machine() {
+  return {.architecture = open_stream({DeviceType::cuda}, Arena::granule)->architecture()};
+}
+
+void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream& stream) {
+  constexpr int in_a_row = 4, to_warm_up = 3;
+  const Rows rows = random_rows(c.model.vocabulary, c.T);
+  int64_t done = 0;
+  const auto step = [&] { trainer.step(done++, rows); };
+  for (int i = 0; i < to_warm_up; ++i) step();
+  stream.synchronize();
+  std::vector<double> many, alone, host;
+  for (auto _ : state) {
+    alone.push_back(seconds_of([&] {
+      host.push_back(seconds_of(step));
+      stream.synchronize();
+    }));
+    many.push_back(seconds_of([&] {
+                     for (int i = 0; i < in_a_row; ++i) step();
+                     stream.synchronize();
+                   }) /
+                   in_a_row);
+    state.SetIterationTime(many.back());
+  }
+  check(trainer.result().finite, "step: the loss or a gradient is not finite");
+  count_steps(state, c, median(many));
+  state.counters["alone_ms"] = median(alone) * 1e3;
+  state.counters["host_ms"] = median(host) * 1e3;
+}
+
+void step_on_cuda(benchmark::State& state, const Case& c) {
+  const TrainingConfig config = training(c);
+  TrainingPlans plans = make_plans(config);
+  plans.graph = c.graph;
+  const Report foretold = rehearse(cuda_machine(), [&](MetaStream& meta) {
+    Trainer trainer(config, plans, meta);
+    trainer.initialise();
+    trainer.step(0, [](int64_t, std::span<int32_t>, std::span<int32_t>) {});
+  });
+  const auto stream = open_stream({DeviceType::cuda}, foretold.memory.peak);
+  Trainer trainer(config, plans, *stream);
+  trainer.initialise();
+  time_steps(state, c, trainer, *stream);
+  const size_t peak = stream->memory().peak;
+  check(peak == foretold.memory.peak, "step: the peak is ", peak, " bytes and was foretold as ",
+        foretold.memory.peak);
+  state.counters["peak_bytes"] = static_cast<double>(peak);
+  state.counters["foretold_bytes"] = static_cast<double>(foretold.memory.peak);
+}
+
+// The optimizer's step alone, with gradients of the parameters' type.
+void optimizer_on_cuda(benchmark::State& state, const Case& c) {
+  constexpr double bytes_each = 30;  // the norm reads a gradient, AdamW it and 12, and writes 14
+  const auto count = static_cast<double>(c.model.parameter_count());
+  const auto stream =
+      open_stream({DeviceType::cuda}, static_cast<size_t>(count * 20) + (size_t{64} << 20));
+  Gpt2 model(c.model, c.dtype, *stream);
+  model.initialise(/*seed=*/1);
+  AdamWOptimizer optimizer(model.parameters(), {}, *stream);
+  optimizer.initialise();
+  std::vector<Tensor> gradients;
+  for (const Parameter* p : model.parameters()) {
+    gradients.emplace_back(p->data.spec(), *stream);
+    launch(Fill{.out = gradients.back(), .value = 0.01f}, *stream);
+  }
+  int64_t done = 0;
+  const auto step = [&] {
+    size_t i = 0;
+    for (Parameter* p : model.parameters()) p->grad = gradients[i++];
+    optimizer.step(++done, /*lr=*/1e-4);
+  };
+  std::vector<double> all, host;
+  for (auto _ : state) {
+    all.push_back(benchmarks::seconds_each(*stream, /*times=*/4, step));
+    host.push_back(seconds_of(step));
+    state.SetIterationTime(all.back());
+  }
+  state.counters["optimizer_ms"] = median(all) * 1e3;
+  state.counters["host_ms"] = median(host) * 1e3;
+  state.counters["gb_per_s"] = bytes_each * count / median(all) / 1e9;
+}
+
+using Work = void (*)(benchmark::State&, const Case&);
+
+void register_case(const std::string& what, const std::string& model, Case c, Work work) {
+  c.model = *gpt2_preset(model);
+  std::string title = sentence(what, "/", model, "/", name(c.dtype), "/B:", c.B, "/T:", c.T);
+  if (work == step_on_cuda) {
+    title += sentence("/chunk:", c.loss_chunk, c.graph ? "/graph" : "/kernel_by_kernel");
+  }
+  benchmark::RegisterBenchmark(title.c_str(),
+                               [c, work](benchmark::State& state) {
+                                 try {
+                                   work(state, c);
+                                 } catch (const std::exception& e) {
+                                   state.SkipWithError(e.what());
+                                 }
+                               })
       ->UseManualTime()
       ->Iterations(7)
       ->Unit(benchmark::kMillisecond);
+}
+
+void register_cpu_cases() {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const auto& [B, T] : {std::pair{4, 64}, {4, 256}, {1, 1024}}) {
+      register_case("step", "gpt2-124m", {.dtype = dtype, .B = B, .T = T}, step_on_cpu);
+    }
+  }
+  register_case("step", "gpt2-tiny", {.B = 16, .T = 128}, step_on_cpu);
+}
+
+void register_cuda_cases() {
+  const auto add = [](const std::string& model, const Case& c) {
+    register_case("step", model, c, step_on_cuda);
+  };
+  constexpr DType bf16 = DType::bf16;
+  add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 0});
+  add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 0, .graph = false});
+  add("gpt2-124m", {.dtype = bf16, .B = 32, .loss_chunk = 4096});
+  register_case("optimizer", "gpt2-124m", {.dtype = DType::bf16}, optimizer_on_cuda);
+  add("gpt2-355m", {.dtype = bf16, .B = 32, .loss_chunk = 4096});
+  add("gpt2-1558m", {.dtype = bf16, .B = 8, .loss_chunk = 4096});
+  add("gpt2-tiny", {.B = 16, .T = 128, .loss_chunk = 0});
 }
 
 }  // namespace
 }  // namespace spool
 
 int main(int argc, char** argv) {
-  using spool::DType;
-  benchmark::Initialize(&argc, argv);
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    spool::register_case("gpt2-124m", dtype, 4, 64);
-    spool::register_case("gpt2-124m", dtype, 4, 256);
-    spool::register_case("gpt2-124m", dtype, 1, 1024);
-  }
-  spool::register_case("gpt2-tiny", DType::f32, 16, 128);
-  benchmark::RunSpecifiedBenchmarks();
+  using namespace spool;
+  const std::string device = benchmarks::take_argument(argc, argv, "device", "cpu");
+  return benchmarks::report_errors([&] {
+    benchmark::Initialize(&argc, argv);
+    const bool cuda = parse_device(device).type == DeviceType::cuda;
+    if (cuda) open_stream({DeviceType::cuda}, Arena::granule);  // throws where there is none
+    cuda ? register_cuda_cases() : register_cpu_cases();
+    benchmark::RunSpecifiedBenchmarks();
+  });
 }

@@ -21,4 +21,5 @@ configure_package_config_file(cmake/spool-config.cmake.in spool-config.cmake
                               INSTALL_DESTINATION ${package})
 write_basic_package_version_file(spool-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/spool-config.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/FindPCRE2.cmake
               ${PROJECT_BINARY_DIR}/spool-config-version.cmake DESTINATION ${package})

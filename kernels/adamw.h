@@ -1,34 +1,70 @@
 #pragma once
 
-// AdamW (Loshchilov, Hutter 2019), one parameter tensor:
+// AdamW (Loshchilov, Hutter 2019), of many tensors at once:
 //   g = clip[0] * grad          m = beta1 m + (1 - beta1) g          v = beta2 v + (1 - beta2) g^2
 //   w = w - lr (m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + decay w)
 // w is the master where there is one (then the parameter is its rounding), else the parameter.
 // What changes from step to step is read from device memory:
 //   schedule  f32 (3): lr, 1 - beta1^t, 1 - beta2^t
 //   clip      f32 (3): factor, norm of the gradients, whether all is finite (1 or 0)
+//   random    i32 (4): seed, seed, step, anything
 // Where the gradients are not finite, nothing is changed.
+//
+// A bf16 parameter without a master is rounded stochastically, up or down with probabilities in
+// proportion to the distances, so that its mean is the f32 that w would be:
+//   parameter = upper half of (bits of w + r)     but finite where w is, and NaN where w is
+// The 16 bits r of element i are half (i / 1024) mod 2, the lower first, of word i mod 4 of Philox
+// with
+//   key      random[0], random[1]
+//   counter  (i / 2048 * 256 + i mod 1024 / 4) mod 2^32, index, random[2], 2^32 - 1
+// where `index` tells the tensors of a model apart.  They depend on nothing that ran before.
 //
 // ClipFactor: norm = sqrt(squared[0]); clip = {min(1, limit / norm), norm, isfinite(norm)}; with
 // limit 0 the factor is 1.
 
 #include "spool/kernels/launch.h"
+#include "spool/kernels/list.h"
 
 namespace spool {
 
 struct AdamW {
   static constexpr const char* name = "adamw";
-  View parameter;       // f32 or bf16
-  View master = {};     // f32; present where the parameter is bf16
-  View m, v;            // f32
-  View grad;            // type of the parameter, or f32
-  View schedule, clip;  // f32 (3), f32 (3)
-  float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f, decay = 0;
+  struct Entry {
+    View parameter;    // f32, or bf16
+    View master = {};  // f32; absent where the parameter is f32, or rounded stochastically
+    View m, v;         // f32
+    View grad;         // type of the parameter, or f32
+    float decay = 0;
+    uint32_t index = 0;
+  };
+  List<Entry, 60> tensors = {};  // parameters of one type, all or none with masters
+  View random = {};              // present where parameters are rounded stochastically
+  View schedule, clip;
+  float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;
+
   Cost cost() const {
-    return {12.0 * static_cast<double>(m.numel()),
-            bytes(parameter, grad) + 2 * bytes(m, v, master) + (master ? 0.0 : bytes(parameter))};
+    constexpr double update = 12, draw = 14;  // flops an element
+    Cost sum;
+    for (const Entry& t : tensors) {
+      sum.flops += (random ? update + draw : update) * static_cast<double>(t.m.numel());
+      sum.bytes += bytes(t.parameter, t.grad) + 2 * bytes(t.m, t.v, t.master) +
+                   (t.master ? 0.0 : bytes(t.parameter));
+    }
+    return sum;
   }
 };
+
+// Throws where the types of an entry are none that AdamW can do.
+inline void check_entry(const AdamW& k, const AdamW::Entry& t) {
+  const DType type = t.parameter.dtype();
+  const bool alone = !t.master && !k.random, either = bool(t.master) != bool(k.random);
+  check(type == DType::f32 ? alone : type == DType::bf16 && either, "adamw: a parameter of ",
+        name(type), t.master ? " with" : " without", " a master, rounded ",
+        k.random ? "stochastically" : "to nearest", "; f32 has no master, bf16 has one, or is ",
+        "rounded stochastically");
+  check(t.grad.dtype() == DType::f32 || t.grad.dtype() == type, "adamw: a gradient of ", name(type),
+        " cannot be ", name(t.grad.dtype()));
+}
 
 struct ClipFactor {
   static constexpr const char* name = "clip_factor";

@@ -4,6 +4,8 @@
 // dweight[v,c] (+)= sum over (b,t) with tokens[b,t] = v of dy[b,t,c], in the order of the tokens
 // dpositions[t,c] (+)= sum_b dy[b,t,c]
 // Rows of a gradient that no token names are set to zero, or left alone where it accumulates.
+// A token outside [0, V) is an error on the cpu; on cuda, where the host does not see it, its row
+// of y is NaN, and it adds to no gradient.
 
 #include "spool/kernels/launch.h"
 

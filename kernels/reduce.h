@@ -1,10 +1,11 @@
 #pragma once
 
 // SumAll:      out[0] (+)= factor * by[0] * sum_i x[i]       `by` absent: 1
-// SquaredNorm: out[0] (+)= sum_i x[i]^2
-// Both sum in f64, in an order fixed by the number of elements.
+// SquaredNorm: out[0] (+)= sum_j sum_i x[j][i]^2             of many tensors at once
+// Both sum in f64, in an order fixed by the numbers of elements.
 
 #include "spool/kernels/launch.h"
+#include "spool/kernels/list.h"
 
 namespace spool {
 
@@ -23,9 +24,16 @@ struct SumAll {
 struct SquaredNorm {
   static constexpr const char* name = "squared_norm";
   Grad out;  // (1), f64
-  View x;
+  List<View, 160> x = {};
   View workspace = {};
-  Cost cost() const { return {2.0 * static_cast<double>(x.numel()), bytes(x)}; }
+  Cost cost() const {
+    Cost sum;
+    for (const View& one : x) {
+      sum.flops += 2.0 * static_cast<double>(one.numel());
+      sum.bytes += bytes(one);
+    }
+    return sum;
+  }
   size_t workspace_bytes(const CpuArchitecture&) const;
   size_t workspace_bytes(const CudaArchitecture&) const;
 };

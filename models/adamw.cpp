@@ -5,24 +5,31 @@
 #include <cmath>
 #include <numbers>
 
-#include "spool/kernels/adamw.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
 
 namespace spool {
 
+std::optional<Rounding> parse_rounding(std::string_view text) {
+  for (const Rounding r : {Rounding::nearest, Rounding::stochastic}) {
+    if (text == name(r)) return r;
+  }
+  return {};
+}
+
 AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings& settings,
                                Stream& stream)
     : parameters_(std::move(parameters)), settings_(settings), stream_(stream) {
+  const bool to_nearest = settings.rounding == Rounding::nearest;
   for (const Parameter* p : parameters_) {
+    check(p->data.dtype() == parameters_.front()->data.dtype(),
+          "adamw: parameters must be all f32 or all bf16");
     const Spec f32{p->data.shape(), DType::f32};
     const Label label{.name = p->name, .purpose = Purpose::optimizer};
     m_.emplace_back(f32, stream, label);
     v_.emplace_back(f32, stream, label);
-    if (p->data.dtype() == DType::bf16) masters_.emplace_back(f32, stream, label);
+    if (p->data.dtype() == DType::bf16 && to_nearest) masters_.emplace_back(f32, stream, label);
   }
-  check(masters_.empty() || masters_.size() == parameters_.size(),
-        "adamw: parameters must be all f32 or all bf16");
   const Label label{.name = "optimizer scalars", .purpose = Purpose::optimizer};
   schedule_ = Tensor({Shape{3}, DType::f32}, stream, label);
   clip_ = Tensor({Shape{3}, DType::f32}, stream, label);
@@ -38,11 +45,38 @@ void AdamWOptimizer::initialise() {
 }
 
 void AdamWOptimizer::measure_gradients() {
-  launch(Fill{.out = squared_}, stream_);
-  for (const Parameter* p : parameters_) {
-    if (p->grad) launch(SquaredNorm{.out = add_to(squared_), .x = p->grad}, stream_);
-  }
+  size_t next = 0;
+  do {
+    SquaredNorm norm{.out = Grad(squared_, /*add=*/next > 0)};
+    for (; next < parameters_.size() && !norm.x.full(); ++next) {
+      if (parameters_[next]->grad) norm.x.add(parameters_[next]->grad);
+    }
+    launch(norm, stream_);
+  } while (next < parameters_.size());
   launch(ClipFactor{.clip = clip_, .squared = squared_, .limit = float(settings_.clip)}, stream_);
+}
+
+AdamW AdamWOptimizer::kernel(const Tensor& random) const {
+  const bool to_nearest = settings_.rounding == Rounding::nearest;
+  check(to_nearest || random, "adamw: stochastic rounding needs a random state to draw by");
+  return {.tensors = {},
+          .random = to_nearest ? View() : View(random),
+          .schedule = schedule_,
+          .clip = clip_,
+          .beta1 = float(settings_.beta1),
+          .beta2 = float(settings_.beta2),
+          .eps = float(settings_.eps)};
+}
+
+AdamW::Entry AdamWOptimizer::entry(size_t i) const {
+  const Parameter& p = *parameters_[i];
+  return {.parameter = p.data,
+          .master = masters_.empty() ? View() : View(masters_[i]),
+          .m = m_[i],
+          .v = v_[i],
+          .grad = p.grad,
+          .decay = p.data.shape().rank() > 1 ? float(settings_.decay) : 0.0f,
+          .index = static_cast<uint32_t>(i)};
 }
 
 void AdamWOptimizer::prepare(int64_t t, double lr) {
@@ -54,25 +88,16 @@ void AdamWOptimizer::prepare(int64_t t, double lr) {
   write<float>(schedule_, schedule);
 }
 
-void AdamWOptimizer::update() {
+void AdamWOptimizer::update(const Tensor& random) {
   measure_gradients();
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    Parameter& p = *parameters_[i];
-    if (!p.grad) continue;
-    launch(AdamW{.parameter = p.data,
-                 .master = masters_.empty() ? View() : View(masters_[i]),
-                 .m = m_[i],
-                 .v = v_[i],
-                 .grad = p.grad,
-                 .schedule = schedule_,
-                 .clip = clip_,
-                 .beta1 = float(settings_.beta1),
-                 .beta2 = float(settings_.beta2),
-                 .eps = float(settings_.eps),
-                 .decay = p.data.shape().rank() > 1 ? float(settings_.decay) : 0.0f},
-           stream_);
-    p.grad = {};
+  for (size_t next = 0; next < parameters_.size();) {
+    AdamW k = kernel(random);
+    for (; next < parameters_.size() && !k.tensors.full(); ++next) {
+      if (parameters_[next]->grad) k.tensors.add(entry(next));
+    }
+    if (k.tensors.size() > 0) launch(k, stream_);
   }
+  for (Parameter* p : parameters_) p->grad = {};
 }
 
 double cosine_schedule(int64_t step, int64_t steps, int64_t warmup, double peak, double floor) {

@@ -2,17 +2,29 @@
 
 // The AdamW optimizer over all parameters of a model (formula in kernels/adamw.h), with gradients
 // clipped by their global norm.  Weights of two and more dimensions decay, biases and layer norms
-// do not.  Where the parameters are bf16, an f32 master of each is what is really optimised.
+// do not.  Where the parameters are bf16, an f32 master of each is what is really optimised; or, to
+// save its bytes, there is none, and what a step makes of a parameter is rounded stochastically.
 
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "spool/autograd/tape.h"
+#include "spool/kernels/adamw.h"
 
 namespace spool {
+
+// Of parameters that are bf16.
+enum class Rounding { nearest, stochastic };
+
+constexpr const char* name(Rounding r) { return r == Rounding::nearest ? "nearest" : "stochastic"; }
+// "nearest" and the like; nothing for any other text.
+std::optional<Rounding> parse_rounding(std::string_view text);
 
 struct AdamWSettings {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1;
   double clip = 1;  // 0: none
+  Rounding rounding = Rounding::nearest;
 };
 
 class AdamWOptimizer {
@@ -25,24 +37,27 @@ class AdamWOptimizer {
 
   // The t-th step, t from 1 on: tells the device which it is, then changes the parameters by the
   // gradients there are, which are let go.  Where the norm of the gradients is not finite, nothing
-  // changes but that.
+  // changes but that.  `random` is what stochastic rounding draws by: i32 (4), of which the first
+  // three are the seed, in two halves, and the step.
   void prepare(int64_t t, double lr);
-  void update();
-  void step(int64_t t, double lr) {
+  void update(const Tensor& random = {});
+  void step(int64_t t, double lr, const Tensor& random = {}) {
     prepare(t, lr);
-    update();
+    update(random);
   }
 
   // f32 (3): factor, norm, finite; of the last step.
   const Tensor& clip() const { return clip_; }
 
-  // Parallel to the parameters; masters are empty where the parameters are f32.
+  // Parallel to the parameters; there are masters where these are bf16 and rounded to nearest.
   const std::vector<Tensor>& first_moments() const { return m_; }
   const std::vector<Tensor>& second_moments() const { return v_; }
   const std::vector<Tensor>& masters() const { return masters_; }
 
  private:
   void measure_gradients();
+  AdamW kernel(const Tensor& random) const;
+  AdamW::Entry entry(size_t i) const;
 
   std::vector<Parameter*> parameters_;
   AdamWSettings settings_;

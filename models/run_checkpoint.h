@@ -2,8 +2,7 @@
 
 // The files of a checkpoint of a run:
 //   model.safetensors, config.json   the model, as transformers stores it
-//   optimizer.safetensors            m.NAME, v.NAME, and master.NAME where parameters are bf16
-//   merges.txt, vocab.json, ...      the tokenizer, where it has a vocabulary
+//   optimizer.safetensors            m.NAME, v.NAME, and master.NAME where there are masters
 //   merges.txt, vocab.json, ...      the tokenizer, where it has a vocabulary
 //   run.json                         what resuming needs besides: the step, and the configuration
 

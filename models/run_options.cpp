@@ -41,6 +41,7 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("beta2", t.optimizer.beta2);
   visit("weight-decay", t.optimizer.decay);
   visit("clip", t.optimizer.clip);
+  visit("rounding", t.optimizer.rounding);
   visit("dropout", t.dropout);
   visit("chunk-loss", t.loss_chunk);
   visit("seed", t.seed);
@@ -51,7 +52,7 @@ void for_each_setting(Options& o, const Visit& visit) {
 
 template <class T>
 json to_setting(const T& setting) {
-  if constexpr (std::is_same_v<T, DType>) {
+  if constexpr (std::is_same_v<T, DType> || std::is_same_v<T, Rounding>) {
     return name(setting);
   } else if constexpr (std::is_same_v<T, GeluForm>) {
     return setting == GeluForm::tanh ? "tanh" : "exact";
@@ -66,6 +67,10 @@ void from_setting(const json& stored, T& setting, const std::string& file) {
     const auto type = parse_dtype(stored.get<std::string>());
     check_file(type.has_value(), file, "field configuration.dtype is ", stored.dump());
     setting = *type;
+  } else if constexpr (std::is_same_v<T, Rounding>) {
+    const auto rounding = parse_rounding(stored.get<std::string>());
+    check_file(rounding.has_value(), file, "field configuration.rounding is ", stored.dump());
+    setting = *rounding;
   } else if constexpr (std::is_same_v<T, GeluForm>) {
     setting = stored == "tanh" ? GeluForm::tanh : GeluForm::exact;
   } else {

@@ -14,7 +14,7 @@ namespace {
 struct Given {
   std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss;
   std::optional<double> lr, min_lr, beta2, weight_decay;
-  std::string dtype = "f32", device, memory;
+  std::string dtype = "f32", rounding = name(Rounding::nearest), device, memory;
   RunOptions options;
 };
 
@@ -65,6 +65,7 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   t.warmup = g.warmup.value_or(t.steps / 20);
   override_with(g.chunk_loss, t.loss_chunk);
   t.dtype = *parse_dtype(g.dtype);
+  t.optimizer.rounding = *parse_rounding(g.rounding);
   o.device = device_of(g.device);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
   if (o.out.empty()) o.out = "runs/" + std::filesystem::path(o.model).filename().string();
@@ -88,7 +89,8 @@ void add_model_flags(CLI::App& app, Given& g) {
   app.add_option("--channels", g.channels, "Width of the residual");
   app.add_option("--context", g.context, "Positions there are");
   app.add_option("--vocab", g.vocab, "Vocabulary, at least the tokenizer's");
-  add_dtype_flag(app, g.dtype, "f32, or bf16 with f32 master weights")->capture_default_str();
+  add_dtype_flag(app, g.dtype, "f32, or bf16, with f32 master weights unless --rounding says other")
+      ->capture_default_str();
 }
 
 void add_data_flags(CLI::App& app, Given& g) {
@@ -112,6 +114,11 @@ void add_step_flags(CLI::App& app, Given& g) {
   app.add_option("--beta2", g.beta2, "AdamW's decay of the second moment");
   app.add_option("--weight-decay", g.weight_decay, "AdamW's decay of matrices");
   app.add_option("--clip", t.optimizer.clip, "Largest norm of the gradients; 0: any")
+      ->capture_default_str();
+  app.add_option("--rounding", g.rounding,
+                 "nearest; or, with --dtype bf16, stochastic: weights without f32 masters, 4 bytes "
+                 "a parameter less, are rounded up or down at random")
+      ->check(CLI::IsMember({name(Rounding::nearest), name(Rounding::stochastic)}))
       ->capture_default_str();
   app.add_option("--dropout", t.dropout, "Probability, after the embedding and on each branch")
       ->capture_default_str();

@@ -51,6 +51,9 @@ void TrainingConfig::validate() const {
         "--chunk-loss must be a number of rows, or 0 for all, not ", loss_chunk);
   check(dtype == DType::f32 || dtype == DType::bf16, "--dtype must be f32 or bf16, not ",
         name(dtype));
+  check(optimizer.rounding == Rounding::nearest || dtype == DType::bf16, "--rounding ",
+        name(optimizer.rounding), " is for --dtype bf16, whose masters it saves, not for ",
+        name(dtype));
 }
 
 TrainingPlans make_plans(const TrainingConfig& config) {
@@ -147,7 +150,7 @@ void Trainer::enqueue_micro_step(int64_t micro) {
   const bool first = micro == 0, last = micro + 1 == config_.accumulate;
   const auto work = [&] {
     run_micro_step();
-    if (last) optimizer_.update();
+    if (last) optimizer_.update(random_);
   };
   if (!plans_.graph || !stream_.captures()) return work();
   graphs_.enqueue(first, last, work, stream_);

@@ -14,14 +14,22 @@ namespace spool {
 using PhiloxKey = std::array<uint32_t, 2>;
 using PhiloxCounter = std::array<uint32_t, 4>;
 
+// How often words 0 and 2 of a counter are multiplied, by what, and what is added to its key.
+struct PhiloxRounds {
+  static constexpr int count = 10;
+  static constexpr uint32_t times_0 = 0xD2511F53, times_2 = 0xCD9E8D57;
+  static constexpr uint32_t plus_0 = 0x9E3779B9, plus_1 = 0xBB67AE85;
+};
+
 constexpr PhiloxCounter philox(PhiloxKey key, PhiloxCounter c) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t a = uint64_t{0xD2511F53} * c[0];
-    const uint64_t b = uint64_t{0xCD9E8D57} * c[2];
+  using Rounds = PhiloxRounds;
+  for (int round = 0; round < Rounds::count; ++round) {
+    const uint64_t a = uint64_t{Rounds::times_0} * c[0];
+    const uint64_t b = uint64_t{Rounds::times_2} * c[2];
     c = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ key[0], static_cast<uint32_t>(b),
          static_cast<uint32_t>(a >> 32) ^ c[3] ^ key[1], static_cast<uint32_t>(a)};
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
+    key[0] += Rounds::plus_0;
+    key[1] += Rounds::plus_1;
   }
   return c;
 }

@@ -50,6 +50,11 @@ class Stream {
   uint64_t launches() const { return launches_; }
   void count_launch() { ++launches_; }
 
+  // Does how(data, bytes), of bounds.h, in its turn, if the host can reach the device's memory.
+  // Never throws.
+  using Mark = void (*)(const void* data, size_t bytes);
+  virtual void mark(Mark, const std::byte* /*data*/, size_t /*bytes*/) {}
+
   // Within the device.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
   // From the host; the bytes have been taken when it returns.

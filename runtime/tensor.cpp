@@ -1,6 +1,18 @@
 #include "spool/runtime/tensor.h"
 
+#include "spool/runtime/bounds.h"
+
 namespace spool {
+
+Storage::Storage(const Spec& spec, Stream& stream, const Label& label)
+    : stream_(stream), block_(stream.arena().allocate(spec, label)), bytes_(spec.nbytes()) {
+  if constexpr (bounds_are_checked) stream_.mark(permit, data(), bytes_);
+}
+
+Storage::~Storage() {
+  if constexpr (bounds_are_checked) stream_.mark(forbid, data(), bytes_);
+  stream_.arena().free(block_);
+}
 
 View View::slice(Range rows) const {
   const int64_t extent = shape().rank() ? shape()[0] : 0;

@@ -14,9 +14,8 @@ namespace spool {
 // Memory on a device, freed when its last tensor goes.  It must not outlive its stream.
 class Storage {
  public:
-  Storage(const Spec& spec, Stream& stream, const Label& label)
-      : stream_(stream), block_(stream.arena().allocate(spec, label)) {}
-  ~Storage() { stream_.arena().free(block_); }
+  Storage(const Spec& spec, Stream& stream, const Label& label);
+  ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
@@ -26,6 +25,7 @@ class Storage {
  private:
   Stream& stream_;
   Arena::Block* block_;
+  size_t bytes_;
 };
 
 // A window on memory that somebody else keeps alive.  A default-constructed view is absent, and

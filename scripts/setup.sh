@@ -6,7 +6,7 @@ set -euo pipefail
 
 # oneDNN's CMake package looks for OpenCL, which libdnnl-dev only recommends.
 build=(g++ cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libspdlog-dev libfmt-dev libcli11-dev
-  nlohmann-json3-dev pkg-config libpcre2-dev)
+  nlohmann-json3-dev libpcre2-dev)
 check=(libgtest-dev libbenchmark-dev python3 clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev)
 
 case ${1:-all} in
@@ -14,6 +14,11 @@ case ${1:-all} in
   all) wanted=("${build[@]}" "${check[@]}") ;;
   *) echo "usage: scripts/setup.sh [build]" >&2 && exit 2 ;;
 esac
+
+# A build with CUDA has attention by cuDNN, given the headers of its frontend.
+if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
+  "$(dirname "$0")/cudnn-frontend.sh" || echo "setup: attention on cuda will be slower" >&2
+fi
 
 if ! command -v dpkg-query apt-get >/dev/null; then
   echo "setup: not a Debian system; Spool wants what Debian calls ${wanted[*]}" >&2

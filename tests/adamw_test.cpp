@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "kernel_testing.h"
+#include "adamw_testing.h"
 #include "spool/kernels/reduce.h"
 
 namespace spool::testing {
@@ -29,7 +29,7 @@ TEST(Reduce, SumsInF64) {
       double squares = 0;
       for (const double value : all) squares += value * value;
       expect_gradient({{1}, DType::f64}, stream, {squares},
-                      [&](const Grad& out) { launch(SquaredNorm{.out = out, .x = x}, stream); });
+                      [&](const Grad& out) { launch(SquaredNorm{.out = out, .x = {x}}, stream); });
       const Tensor by = normal({1}, accumulator(t), stream, 8);
       for (const DType to : {DType::f32, DType::f64}) {
         expect_gradient({{1}, to}, stream, {0.5 * sum}, [&](const Grad& out) {
@@ -48,10 +48,29 @@ TEST(Reduce, DoesNotDependOnTheNumberOfThreads) {
     expect_same_for_any_threads([&](Stream& stream) {
       const Tensor x = normal({500003}, t, stream, 1), out = unset({1}, DType::f64, stream);
       launch(SumAll{.out = out, .x = x}, stream);
-      launch(SquaredNorm{.out = Grad(out, true), .x = x}, stream);
+      launch(SquaredNorm{.out = Grad(out, true), .x = {x, x}}, stream);
       return values(out);
     });
   }
+}
+
+TEST(Reduce, TheNormOfManyTensorsIsOfAllTheirElements) {
+  CpuStream stream(64 << 20, 2);
+  const Tensor out = unset({1}, DType::f64, stream);
+  SquaredNorm norm{.out = out};
+  launch(norm, stream);
+  EXPECT_EQ(values(out), Numbers{0});
+  std::vector<Tensor> all;
+  double squares = 0;
+  while (!norm.x.full()) {
+    const auto i = static_cast<int64_t>(all.size());
+    all.push_back(normal({i % 7 * 20000 + 1}, floating[all.size() % 3], stream, all.size()));
+    for (const double x : values(all.back())) squares += x * x;
+    norm.x.add(all.back());
+  }
+  launch(norm, stream);
+  EXPECT_LT(difference(values(out), {squares}), 1e-12);
+  EXPECT_NE(error_of([&] { norm.x.add(all.front()); }), "");
 }
 
 TEST(ClipFactor, LimitsTheNorm) {
@@ -87,25 +106,25 @@ struct Parameters {
     launch(Cast{.out = master, .in = parameter}, stream);
   }
   AdamW kernel(const Tensor& grad, const Tensor& schedule, const Tensor& clip) const {
-    return {.parameter = parameter,
-            .master = master,
-            .m = m,
-            .v = v,
-            .grad = grad,
+    return {.tensors = {{.parameter = parameter,
+                         .master = master,
+                         .m = m,
+                         .v = v,
+                         .grad = grad,
+                         .decay = 0.1f}},
             .schedule = schedule,
-            .clip = clip,
-            .decay = 0.1f};
+            .clip = clip};
   }
   // Step t of the header's formulas.
   void step(const AdamW& k, const Numbers& grad, double factor, double lr, int t) {
-    const double beta1 = k.beta1, beta2 = k.beta2;
+    const double beta1 = k.beta1, beta2 = k.beta2, decay = k.tensors[0].decay;
     for (size_t i = 0; i < w.size(); ++i) {
       const double g = factor * grad[i];
       first[i] = beta1 * first[i] + (1 - beta1) * g;
       second[i] = beta2 * second[i] + (1 - beta2) * g * g;
       const double upper = first[i] / (1 - std::pow(beta1, t));
       const double lower = std::sqrt(second[i] / (1 - std::pow(beta2, t))) + k.eps;
-      w[i] -= lr * (upper / lower + k.decay * w[i]);
+      w[i] -= lr * (upper / lower + decay * w[i]);
     }
   }
 };
@@ -164,33 +183,52 @@ TEST(AdamW, NothingChangesWhereTheGradientsAreNotFinite) {
   }
 }
 
-TEST(AdamW, RefusesAParameterWithoutItsMaster) {
+TEST(AdamW, RefusesTypesThatMakeNoStep) {
   CpuStream stream(1 << 20, 1);
-  const Tensor w = normal({8}, DType::bf16, stream, 1), state = normal({8}, DType::f32, stream, 1);
+  const Tensor narrow = normal({8}, DType::bf16, stream, 1),
+               wide = normal({8}, DType::f32, stream, 1);
   const Tensor three = floats({1, 1, 1}, stream);
-  EXPECT_NE(error_of([&] {
-              launch(AdamW{.parameter = w,
-                           .m = state,
-                           .v = state,
-                           .grad = w,
-                           .schedule = three,
-                           .clip = three},
-                     stream);
-              stream.synchronize();
-            }),
-            "");
+  const auto refused = [&](const AdamW::Entry& entry, const View& random) {
+    return error_of([&] {
+      CpuStream own(1 << 20, 1);
+      launch(AdamW{.tensors = {entry}, .random = random, .schedule = three, .clip = three}, own);
+      own.synchronize();
+    });
+  };
+  const auto entry = [&](const View& parameter, const View& master, const View& grad) {
+    return AdamW::Entry{
+        .parameter = parameter, .master = master, .m = wide, .v = wide, .grad = grad};
+  };
+  EXPECT_EQ(refused(entry(narrow, wide, narrow), {}), "");
+  EXPECT_EQ(refused(entry(narrow, {}, wide), three), "");
+  EXPECT_EQ(refused(entry(wide, {}, wide), {}), "");
+  EXPECT_NE(refused(entry(narrow, {}, narrow), {}), "");
+  EXPECT_NE(refused(entry(narrow, wide, narrow), three), "");
+  EXPECT_NE(refused(entry(wide, {}, wide), three), "");
+  EXPECT_NE(refused(entry(wide, wide, wide), {}), "");
+  EXPECT_NE(refused(entry(wide, {}, narrow), {}), "");
+}
+
+TEST(AdamW, ManyTensorsAreAsOneByOne) {
+  CpuStream stream(64 << 20, 2);
+  for (AdamWCase c : adamw_cases) {
+    c.numels = {1, 40001, 5, 16384, 16385, 7, 2049};
+    const AdamWTensors together(c, stream), apart(c, stream);
+    launch(together.kernel(), stream);
+    for (size_t i = 0; i < c.numels.size(); ++i) launch(apart.kernel(i, i + 1), stream);
+    EXPECT_EQ(together.everything(), apart.everything());
+  }
 }
 
 TEST(AdamW, DoesNotDependOnTheNumberOfThreads) {
-  expect_same_for_any_threads([&](Stream& stream) {
-    const Parameters p(100003, DType::bf16, stream);
-    const Tensor grad = normal({100003}, DType::bf16, stream, 5);
-    const Tensor schedule = floats({0.1f, 0.1f, 0.05f}, stream);
-    launch(p.kernel(grad, schedule, floats({1, 1, 1}, stream)), stream);
-    Numbers all;
-    for (const Tensor& state : {p.parameter, p.master, p.m, p.v}) append(all, state);
-    return all;
-  });
+  for (AdamWCase c : adamw_cases) {
+    c.numels = {100003, 17, 40000};
+    expect_same_for_any_threads([&](Stream& stream) {
+      const AdamWTensors tensors(c, stream);
+      launch(tensors.kernel(), stream);
+      return tensors.everything();
+    });
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 command_test.py PROGRAM [CASE...]
 """
 
+import json
 import os
 import pathlib
 import signal
@@ -48,6 +49,7 @@ class BadInput(Folder):
             ["--chunk-loss", -1],
             ["--weight-decay", -1],
             ["--clip", -1],
+            ["--rounding", "stochastic"],
         ]:
             self.refused(self.train(*words), 1, words[0])
             self.assertFalse(self.out.exists(), words)
@@ -59,6 +61,7 @@ class BadInput(Folder):
             ["train", "--colour", "red"],
             ["train", "--batch", "many"],
             ["train", "--dtype", "f16"],
+            ["train", "--rounding", "up"],
             ["train", "--memory", "2 apples"],
             ["train", "--memory", "-2GiB"],
             ["train", "--memory", "0"],
@@ -237,6 +240,22 @@ class Runs(Folder):
     def test_kill_at_a_random_moment_and_resume(self):
         words = ["--dropout", 0.1, "--checkpoint-every", 7, "--eval-every", 50, "--dtype", "bf16"]
         self.killed_and_resumed(*words, steps=400)
+
+    def test_kill_and_resume_without_masters(self):
+        words = ["--checkpoint-every", 7, "--dtype", "bf16", "--rounding", "stochastic"]
+        self.killed_and_resumed(*words, steps=200)
+        checkpoint = self.out / "latest" / "optimizer.safetensors"
+        self.assertNotIn(b"master.", checkpoint.read_bytes())
+        other = ["--rounding", "nearest"]
+        self.refused(spool("train", "--out", self.out, "--resume", *other), 1, "--rounding")
+
+    def test_a_run_stored_before_there_was_a_setting(self):
+        self.assertEqual(self.train()[0], 0)
+        stored = self.out / "latest" / "run.json"
+        run = json.loads(stored.read_text())
+        del run["configuration"]["rounding"]
+        stored.write_text(json.dumps(run))
+        self.refused(spool("train", "--out", self.out, "--resume"), 1, "rounding is missing")
 
 
 if __name__ == "__main__":

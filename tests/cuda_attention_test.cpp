@@ -6,7 +6,15 @@
 namespace spool::testing {
 namespace {
 
-class CudaAttention : public OnCuda {};
+// Of our own kernels: cuda_fused_attention_test.cpp is of cuDNN's.
+class CudaAttention : public OnCuda {
+ protected:
+  void SetUp() override {
+    OnCuda::SetUp();
+    ::setenv("SPOOL_CUDNN", "0", /*overwrite=*/1);
+  }
+  void TearDown() override { ::unsetenv("SPOOL_CUDNN"); }
+};
 
 struct Case {
   int64_t B, T, H, Hkv, D;

@@ -62,7 +62,7 @@ class OnCuda(Folder):
         self.done("--checkpoint-every", 2, steps=4, out=self.folder / "whole")
         for sync in "0", "1":
             out = self.folder / f"run{sync}"
-            failing = {**os.environ, "SPOOL_CUDA_SYNC": sync, "EMULATOR_FAILS_AT": "800"}
+            failing = {**os.environ, "SPOOL_CUDA_SYNC": sync, "EMULATOR_FAILS_AT": "4000"}
             words = [*CUDA, "--checkpoint-every", 2]
             status, _, errors = self.train(*words, out=out, steps=400, env=failing)
             if status == 0:

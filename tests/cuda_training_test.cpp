@@ -21,6 +21,7 @@ std::vector<TrainingConfig> configurations() {
       all.push_back(config);
     }
   }
+  all.push_back(without_masters(all.front()));
   return all;
 }
 

@@ -20,7 +20,7 @@ def fault_of_ours(file, quote, header):
         return f"the library has no folder {target[0]}/"
     if not ROOT.joinpath(*target).is_file():
         return "there is no such file"
-    if header.endswith(".cuh") and not needs_cuda(file):
+    if header.endswith(".cuh") and folder in LAYERS and not needs_cuda(file):
         return "what needs CUDA is included only where CUDA is there, in .cu and .cuh"
     if folder in LAYERS and LAYERS.index(target[0]) > LAYERS.index(folder):
         return f"{target[0]}/ comes after {folder}/"

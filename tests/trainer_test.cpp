@@ -36,6 +36,7 @@ TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
       }
     }
   }
+  all.push_back(without_masters(small()));
   all.push_back(small());
   all.back().model = {.layers = 3, .heads = 5, .channels = 80, .context = 100, .vocabulary = 300};
   all.back().seq = 77;
@@ -47,10 +48,37 @@ TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
   }
 }
 
+TEST(Trainer, WithoutMastersThePeakIsLowerByTheirBytes) {
+  TrainingConfig with = small();
+  with.dtype = DType::bf16;
+  size_t masters = 0;
+  MetaStream stream(machine(2));
+  for (const Parameter* p : Gpt2(with.model, with.dtype, stream).parameters()) {
+    const auto bytes = static_cast<size_t>(p->data.numel()) * size_of(DType::f32);
+    masters += (bytes + Arena::granule - 1) / Arena::granule * Arena::granule;
+  }
+  const auto peak = [](const TrainingConfig& config) {
+    return rehearse_training(config, make_plans(config), machine(2), sample).memory.peak;
+  };
+  EXPECT_EQ(peak(without_masters(with)), peak(with) - masters);
+}
+
+TEST(Trainer, LearnsWithoutMastersAsWithThem) {
+  TrainingConfig with = small();
+  with.dtype = DType::bf16;
+  with.steps = 60;
+  with.model.channels = 32;
+  const Losses a = train_on_cpu(with, plenty, 2),
+               b = train_on_cpu(without_masters(with), plenty, 2);
+  EXPECT_EQ(a.losses.front(), b.losses.front());
+  EXPECT_LT(b.losses.back(), 1.0);
+  EXPECT_NEAR(a.losses.back(), b.losses.back(), 0.25);
+}
+
 TEST(Trainer, LossesHaveTheSameBitsForAnyNumberOfThreads) {
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    TrainingConfig config = small();
-    config.dtype = dtype;
+  TrainingConfig narrow = small();
+  narrow.dtype = DType::bf16;
+  for (TrainingConfig config : {small(), narrow, without_masters(small())}) {
     config.dropout = 0.1f;
     // Loops, products and attention take several pieces each.
     config.model = {.layers = 1, .heads = 3, .channels = 192, .context = 210, .vocabulary = 1100};
@@ -61,7 +89,7 @@ TEST(Trainer, LossesHaveTheSameBitsForAnyNumberOfThreads) {
     for (const int threads : {2, 3, 7}) {
       Losses other = train_on_cpu(config, 4 * plenty, threads);
       one.peak = other.peak = 0;
-      EXPECT_EQ(other, one) << threads << " threads, " << name(dtype);
+      EXPECT_EQ(other, one) << threads << " threads, " << name(config.dtype);
     }
   }
 }
@@ -124,7 +152,11 @@ TEST(Trainer, RefusesNumbersThatMakeNoRun) {
   EXPECT_NE(refused([](auto& c) { c.dropout = 1; }).find("--dropout"), std::string::npos);
   EXPECT_NE(refused([](auto& c) { c.batch = int64_t{1} << 30; }).find("too many"),
             std::string::npos);
+  EXPECT_NE(
+      refused([](auto& c) { c.optimizer.rounding = Rounding::stochastic; }).find("--rounding"),
+      std::string::npos);
   EXPECT_EQ(refused([](auto&) {}), "");
+  EXPECT_EQ(refused([](auto& c) { c = without_masters(c); }), "");
 }
 
 }  // namespace

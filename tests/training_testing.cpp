@@ -13,6 +13,12 @@ TrainingConfig small() {
           .min_lr = 1e-3};
 }
 
+TrainingConfig without_masters(TrainingConfig config) {
+  config.dtype = DType::bf16;
+  config.optimizer.rounding = Rounding::stochastic;
+  return config;
+}
+
 void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
   Random random(77, static_cast<uint64_t>(index));
   for (size_t i = 0; i < tokens.size(); ++i) {

@@ -11,6 +11,8 @@ namespace spool::testing {
 
 // Two layers on made-up rows.
 TrainingConfig small();
+// In bf16, its weights rounded stochastically.
+TrainingConfig without_masters(TrainingConfig);
 void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets);
 
 // What a run leaves.

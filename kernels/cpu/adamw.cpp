@@ -1,61 +1,111 @@
 #include "spool/kernels/adamw.h"
 
 #include "spool/kernels/cpu/loops.h"
+#include "spool/kernels/cpu/philox.h"
+#include "spool/kernels/cpu/pieces.h"
 
 namespace spool {
 namespace {
 
-// What is the same for all elements.
+// What is the same for all elements of a tensor.
 struct Step {
-  float beta1, beta2, eps, decay, rate, inverse1, inverse2, factor;
+  float beta1, beta2, eps, rate, inverse1, inverse2, factor, decay;
 
-  explicit Step(const AdamW& k)
+  Step(const AdamW& k, const AdamW::Entry& t)
       : beta1(k.beta1),
         beta2(k.beta2),
         eps(k.eps),
-        decay(k.decay),
         rate(k.schedule.as<float>()[0]),
         inverse1(1 / k.schedule.as<float>()[1]),
         inverse2(1 / k.schedule.as<float>()[2]),
-        factor(k.clip.as<float>()[0]) {}
+        factor(k.clip.as<float>()[0]),
+        decay(t.decay) {}
 };
 
-template <class P, class G>
-void update(const AdamW& k, int64_t begin, int64_t end) {
-  const Step s(k);
-  const auto parameter = cpu::plain<P>(k.parameter);
-  auto* w = k.master ? k.master.as<float>() : k.parameter.as<float>();
-  auto *m = k.m.as<float>(), *v = k.v.as<float>();
-  const G* grad = k.grad.as<G>();
+// put(i, step of get(i)) for i in [begin, end).
+template <class G, class Get, class Put>
+void update(const Step& s, const AdamW::Entry& t, Range range, Get get, Put put) {
+  auto *m = t.m.as<float>(), *v = t.v.as<float>();
+  const G* grad = t.grad.as<G>();
+  const Step step = s;
 #pragma omp simd
-  for (int64_t i = begin; i < end; ++i) {
-    const float g = s.factor * static_cast<float>(grad[i]);
-    const float first = s.beta1 * m[i] + (1 - s.beta1) * g;
-    const float second = s.beta2 * v[i] + (1 - s.beta2) * g * g;
-    const float direction = first * s.inverse1 / (std::sqrt(second * s.inverse2) + s.eps);
-    const float updated = w[i] - s.rate * (direction + s.decay * w[i]);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const float g = step.factor * static_cast<float>(grad[i]), w = get(i);
+    const float first = step.beta1 * m[i] + (1 - step.beta1) * g;
+    const float second = step.beta2 * v[i] + (1 - step.beta2) * g * g;
+    const float direction = first * step.inverse1 / (std::sqrt(second * step.inverse2) + step.eps);
     m[i] = first;
     v[i] = second;
-    w[i] = updated;
-    if constexpr (dtype_of<P>() == DType::bf16) parameter.put(i, updated);
+    put(i, w - step.rate * (direction + step.decay * w));
   }
+}
+
+// The rounding of kernels/adamw.h.
+uint16_t round_by(float x, uint32_t r) {
+  constexpr uint32_t infinity = 0x7f800000, quiet = 0x400000;
+  const auto u = std::bit_cast<uint32_t>(x);
+  const bool overflows = ((u + r) & infinity) == infinity;  // or x is not finite
+  return static_cast<uint16_t>((x != x ? u | quiet : overflows ? u : u + r) >> 16);
+}
+
+constexpr int64_t half = 1024, block = 2 * half;  // elements that share their words; both
+
+void round_block(const float* x, const uint32_t* words, int64_t n, bf16* out) {
+  const int64_t lower = std::min(n, half);
+#pragma omp simd
+  for (int64_t i = 0; i < lower; ++i) out[i].bits = round_by(x[i], words[i] & 0xffff);
+#pragma omp simd
+  for (int64_t i = half; i < n; ++i) out[i].bits = round_by(x[i], words[i - half] >> 16);
+}
+
+template <class G>
+void update_rounded(const AdamW& k, const AdamW::Entry& t, Range range) {
+  static_assert(cpu::piece_elements % block == 0);
+  const auto* random = k.random.as<uint32_t>();
+  const cpu::PhiloxRow row{
+      .key = {random[0], random[1]}, .c1 = t.index, .c2 = random[2], .c3 = 0xffffffff};
+  auto* parameter = t.parameter.as<bf16>();
+  for (int64_t begin = range.begin; begin < range.end; begin += block) {
+    const int64_t n = std::min(block, range.end - begin);
+    float updated[block];
+    uint32_t words[half];
+    update<G>(
+        Step(k, t), t, {begin, begin + n}, [=](int64_t i) { return float(parameter[i]); },
+        [&updated, begin](int64_t i, float x) { updated[i - begin] = x; });
+    row.draw(static_cast<uint32_t>(begin / 8), (std::min(n, half) + 3) / 4, words);
+    round_block(updated, words, n, parameter + begin);
+  }
+}
+
+template <class G>
+void update_any(const AdamW& k, const AdamW::Entry& t, Range range) {
+  if (k.random) return update_rounded<G>(k, t, range);
+  auto* w = t.master ? t.master.as<float>() : t.parameter.as<float>();
+  const auto get = [=](int64_t i) { return w[i]; };
+  if (!t.master) {
+    return update<G>(Step(k, t), t, range, get, [=](int64_t i, float x) { w[i] = x; });
+  }
+  auto* parameter = t.parameter.as<bf16>();
+  update<G>(Step(k, t), t, range, get, [=](int64_t i, float x) {
+    w[i] = x;
+    parameter[i] = bf16(x);
+  });
 }
 
 }  // namespace
 
 void run(const AdamW& k, CpuStream& stream) {
-  const DType type = k.parameter.dtype();
-  check(type == (k.master ? DType::bf16 : DType::f32), "adamw: a parameter of ", name(type),
-        k.master ? " with" : " without", " a master; f32 has none, bf16 has one");
+  cpu::Pieces<decltype(k.tensors)::capacity> pieces(cpu::piece_elements);
+  for (const AdamW::Entry& t : k.tensors) {
+    check_entry(k, t);
+    pieces.add(t.m.numel());
+  }
   const bool finite = k.clip.as<float>()[2] != 0;
   if (!finite) return;
-  cpu::dispatch(type, [&](auto scalar) {
-    using P = decltype(scalar);
-    cpu::dispatch_gradient<P>(k.grad.dtype(), [&](auto gradient) {
-      stream.parallel_for(k.m.numel(), cpu::piece_elements, [&](int64_t begin, int64_t end) {
-        update<P, decltype(gradient)>(k, begin, end);
-      });
-    });
+  pieces.for_each(stream, [&](int tensor, int64_t begin, int64_t end, int64_t) {
+    const AdamW::Entry& t = k.tensors[tensor];
+    if (t.grad.dtype() == DType::f32) return update_any<float>(k, t, {begin, end});
+    update_any<bf16>(k, t, {begin, end});
   });
 }
 

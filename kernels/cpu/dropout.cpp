@@ -1,54 +1,21 @@
 #include "spool/kernels/dropout.h"
 
 #include "spool/kernels/cpu/loops.h"
-#include "spool/runtime/random.h"
+#include "spool/kernels/cpu/philox.h"
 
 namespace spool {
 namespace {
 
 constexpr int64_t batch = 512;  // elements whose words are drawn at a time
 
-// Philox as in runtime/random.h, but for counters side by side: each word in the lower half of an
-// u64, which the product wants, so that nothing is rearranged from round to round.
-struct Draw {
-  PhiloxKey key;
-  uint32_t node, step, micro_batch;
-
-  explicit Draw(const Dropout& k) : node(k.node) {
-    const auto* random = k.random.as<uint32_t>();
-    key = {random[0], random[1]};
-    step = random[2];
-    micro_batch = random[3];
-  }
-
-  // The words of elements 4 * first, 4 * first + 1, ..., of `blocks` times four.
-  void operator()(uint32_t first, int64_t blocks, uint32_t* words) const {
-    constexpr uint64_t low = 0xFFFFFFFF;
-    const Draw d = *this;
-#pragma omp simd
-    for (int64_t j = 0; j < blocks; ++j) {
-      uint64_t c0 = first + static_cast<uint32_t>(j), c1 = d.node, c2 = d.step, c3 = d.micro_batch;
-      uint32_t k0 = d.key[0], k1 = d.key[1];
-      for (int round = 0; round < 10; ++round) {
-        const uint64_t a = 0xD2511F53 * (c0 & low), b = 0xCD9E8D57 * (c2 & low);
-        c0 = (b >> 32) ^ c1 ^ k0;
-        c1 = b;
-        c2 = (a >> 32) ^ c3 ^ k1;
-        c3 = a;
-        k0 += 0x9E3779B9;
-        k1 += 0xBB67AE85;
-      }
-      words[4 * j] = static_cast<uint32_t>(c0);
-      words[4 * j + 1] = static_cast<uint32_t>(c1);
-      words[4 * j + 2] = static_cast<uint32_t>(c2);
-      words[4 * j + 3] = static_cast<uint32_t>(c3);
-    }
-  }
-};
+cpu::PhiloxRow row_of(const Dropout& k) {
+  const auto* random = k.random.as<uint32_t>();
+  return {.key = {random[0], random[1]}, .c1 = k.node, .c2 = random[2], .c3 = random[3]};
+}
 
 // Elements [begin, end) of x.
 template <class T, class Out>
-void drop(const Dropout& k, const Draw& draw, int64_t begin, int64_t end, const Out& y) {
+void drop(const Dropout& k, const cpu::PhiloxRow& row, int64_t begin, int64_t end, const Out& y) {
   using A = cpu::accumulator_t<T>;
   const A factor = 1 / (1 - static_cast<A>(k.p));
   const float p = k.p;
@@ -56,7 +23,7 @@ void drop(const Dropout& k, const Draw& draw, int64_t begin, int64_t end, const 
   for (int64_t at = begin; at < end;) {
     const int64_t skip = (k.first + at) % 4;
     const int64_t count = std::min(batch - skip, end - at);
-    draw(static_cast<uint32_t>((k.first + at) / 4), (skip + count + 3) / 4, words);
+    row.draw(static_cast<uint32_t>((k.first + at) / 4), (skip + count + 3) / 4, words);
     const uint32_t* word = words + skip;
     const T* x = k.x.as<T>() + at;
     cpu::put_all(count, y.at(at),
@@ -69,12 +36,12 @@ void drop(const Dropout& k, const Draw& draw, int64_t begin, int64_t end, const 
 
 void run(const Dropout& k, CpuStream& stream) {
   check(k.p >= 0 && k.p < 1, "dropout: p = ", k.p, " is not in [0, 1)");
-  const Draw draw(k);
+  const cpu::PhiloxRow row = row_of(k);
   cpu::dispatch(k.x.dtype(), [&](auto scalar) {
     using T = decltype(scalar);
     cpu::dispatch_sink<T>(k.y, [&](auto y) {
       stream.parallel_for(k.x.numel(), cpu::piece_elements,
-                          [&](int64_t begin, int64_t end) { drop<T>(k, draw, begin, end, y); });
+                          [&](int64_t begin, int64_t end) { drop<T>(k, row, begin, end, y); });
     });
   });
 }

@@ -1,30 +1,39 @@
 #include "spool/kernels/reduce.h"
 
 #include "spool/kernels/cpu/loops.h"
+#include "spool/kernels/cpu/pieces.h"
 
 namespace spool {
 namespace {
 
-constexpr int64_t grain = 4 * cpu::piece_elements;
+using Views = std::span<const View>;
+using Pieces = cpu::Pieces<decltype(SquaredNorm::x)::capacity>;
 
-size_t partial_bytes(int64_t n) {
-  return static_cast<size_t>((n + grain - 1) / grain) * sizeof(double);
+Pieces pieces_of(Views all) {
+  Pieces pieces(4 * cpu::piece_elements);
+  for (const View& x : all) pieces.add(x.numel());
+  return pieces;
 }
 
-// Pieces of `grain` elements, added up in order.
+size_t partial_bytes(Views all) {
+  return static_cast<size_t>(pieces_of(all).total()) * sizeof(double);
+}
+
+// f of every element, in f64; the sums of pieces are added up in order.
 template <class F>
-double sum_all(CpuStream& stream, const View& x, const View& workspace, F f) {
-  double total = 0;
-  cpu::dispatch(x.dtype(), [&](auto scalar) {
-    auto* partials = workspace.as<double>();
-    stream.parallel_for(x.numel(), grain, [&](int64_t begin, int64_t end) {
-      const auto* piece = x.as<decltype(scalar)>() + begin;
-      partials[begin / grain] = cpu::sum<double>(
-          end - begin, [=](int64_t i) { return f(static_cast<double>(piece[i])); });
+double sum_all(CpuStream& stream, Views all, const View& workspace, F f) {
+  const Pieces pieces = pieces_of(all);
+  auto* partials = workspace.as<double>();
+  pieces.for_each(stream, [&](int tensor, int64_t begin, int64_t end, int64_t piece) {
+    const View& view = all[static_cast<size_t>(tensor)];
+    cpu::dispatch(view.dtype(), [&](auto scalar) {
+      const auto* x = view.as<decltype(scalar)>() + begin;
+      partials[piece] =
+          cpu::sum<double>(end - begin, [=](int64_t i) { return f(static_cast<double>(x[i])); });
     });
-    const int64_t pieces = (x.numel() + grain - 1) / grain;
-    for (int64_t piece = 0; piece < pieces; ++piece) total += partials[piece];
   });
+  double total = 0;
+  for (int64_t piece = 0; piece < pieces.total(); ++piece) total += partials[piece];
   return total;
 }
 
@@ -37,15 +46,13 @@ void put(const Grad& out, double value) {
 
 }  // namespace
 
-size_t SumAll::workspace_bytes(const CpuArchitecture&) const { return partial_bytes(x.numel()); }
-size_t SquaredNorm::workspace_bytes(const CpuArchitecture&) const {
-  return partial_bytes(x.numel());
-}
+size_t SumAll::workspace_bytes(const CpuArchitecture&) const { return partial_bytes({&x, 1}); }
+size_t SquaredNorm::workspace_bytes(const CpuArchitecture&) const { return partial_bytes(x); }
 
 void run(const SumAll& k, CpuStream& stream) {
   double factor = k.factor;
   if (k.by) factor *= k.by.dtype() == DType::f64 ? *k.by.as<double>() : *k.by.as<float>();
-  put(k.out, factor * sum_all(stream, k.x, k.workspace, [](double x) { return x; }));
+  put(k.out, factor * sum_all(stream, {&k.x, 1}, k.workspace, [](double x) { return x; }));
 }
 
 void run(const SquaredNorm& k, CpuStream& stream) {

@@ -1,15 +1,22 @@
 #include "spool/kernels/cuda/attention.h"
 
+#include "spool/kernels/cuda/attention_plan.h"
+
 namespace spool {
 
 size_t cuda::attention_backward_bytes(const AttentionBackward& k) {
   return k.dqkv ? static_cast<size_t>(k.lse.numel()) * sizeof(float) : 0;
 }
 
-size_t AttentionForward::workspace_bytes(const CudaArchitecture&) const { return 0; }
+size_t AttentionForward::workspace_bytes(const CudaArchitecture& architecture) const {
+  if (!cuda::is_fused(*this, architecture)) return 0;
+  return cuda::fused_forward_bytes(cuda::attention_shape(qkv, y, heads));
+}
 
-size_t AttentionBackward::workspace_bytes(const CudaArchitecture&) const {
-  return cuda::attention_backward_bytes(*this);
+size_t AttentionBackward::workspace_bytes(const CudaArchitecture& architecture) const {
+  if (!cuda::is_fused(*this, architecture)) return cuda::attention_backward_bytes(*this);
+  const cuda::AttentionShape all = cuda::attention_shape(qkv, y, heads);
+  return cuda::fused_backward_bytes(all, cuda::cut_backward(all));
 }
 
 }  // namespace spool

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "spool/runtime/bounds.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -26,8 +27,12 @@ class Reservation {
                   {.needed = bytes, .capacity = 0, .op = {}, .file = {}});
     }
     ::madvise(data_, bytes_, MADV_HUGEPAGE);
+    forbid_arena(data_, bytes_);
   }
-  ~Reservation() { ::munmap(data_, bytes_); }
+  ~Reservation() {
+    permit(data_, bytes_);
+    ::munmap(data_, bytes_);
+  }
   Reservation(const Reservation&) = delete;
   Reservation& operator=(const Reservation&) = delete;
   std::byte* data() const { return static_cast<std::byte*>(data_); }
@@ -144,6 +149,11 @@ void CpuStream::synchronize() {
     idle_.wait(lock, [this] { return queue_.empty() && !working_; });
   }
   rethrow();
+}
+
+void CpuStream::mark(Mark how, const std::byte* data, size_t bytes) {
+  if (inline_) return how(data, bytes);
+  push([=] { how(data, bytes); });
 }
 
 void CpuStream::copy(void* to, const void* from, size_t bytes) {

@@ -7,6 +7,8 @@
 #include <optional>
 #include <string_view>
 
+#include "spool/runtime/bounds.h"
+#include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/handles.cuh"
 #include "spool/runtime/cuda/staging.cuh"
@@ -21,7 +23,11 @@ struct OwningArena {
   cuda::DeviceMemory memory;
   Arena arena;
   OwningArena(size_t bytes, const std::string& device)
-      : memory(bytes), arena(memory.data(), bytes, device) {}
+      : memory(bytes), arena(memory.data(), bytes, device) {
+#if !defined(__CUDACC__)
+    forbid_arena(memory.data(), bytes);
+#endif
+  }
 };
 
 std::shared_ptr<Arena> reserve(int index, size_t bytes) {
@@ -41,7 +47,7 @@ std::shared_ptr<Arena> reserve(int index, size_t bytes) {
 
 CudaArchitecture architecture_of(int index) {
   const CudaDevice device = cuda_device(index);
-  return {.major = device.major, .minor = device.minor};
+  return {.major = device.major, .minor = device.minor, .fused_attention = bool(find_cudnn())};
 }
 
 bool waits_for_every_kernel() {
@@ -128,6 +134,13 @@ void CudaStream::launched(const char* name) {
     status = cudaStreamSynchronize(s.stream.get());
   }
   if (status != cudaSuccess) fail_with(status, sentence("the kernel ", name));
+}
+
+void CudaStream::mark([[maybe_unused]] Mark how, [[maybe_unused]] const std::byte* data,
+                      [[maybe_unused]] size_t bytes) {
+#if !defined(__CUDACC__)  // the emulator's device, whose memory is the host's
+  emulator::enqueue(state_->stream.get(), [=] { how(data, bytes); });
+#endif
 }
 
 void CudaStream::copy(void* to, const void* from, size_t bytes) {

@@ -47,6 +47,7 @@ class CudaStream final : public Stream {
   }
 
   std::string description() const override;
+  void mark(Mark how, const std::byte* data, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;

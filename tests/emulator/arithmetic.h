@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numbers>
 
 #include "device_types.h"
 
@@ -21,6 +22,11 @@ inline float log(float x) { return std::log(x); }
 inline float power(float x, float y) { return std::pow(x, y); }
 inline float quotient(float x, float y) { return x / y; }
 inline float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
+inline void sine_and_cosine_of_turns(float half_turns, float* sine, float* cosine) {
+  const double angle = std::numbers::pi * static_cast<double>(half_turns);
+  *sine = static_cast<float>(std::sin(angle));
+  *cosine = static_cast<float>(std::cos(angle));
+}
 }  // namespace emulator
 
 // Macros, as glibc declares some of these names itself.
@@ -33,6 +39,7 @@ inline float multiply_add(float a, float b, float c) { return std::fma(a, b, c);
 #define __logf emulator::log
 #define __powf emulator::power
 #define __fdividef emulator::quotient
+#define sincospif emulator::sine_and_cosine_of_turns
 #define __fmaf_rn emulator::multiply_add
 
 inline int __float_as_int(float x) { return std::bit_cast<int>(x); }

@@ -114,7 +114,6 @@ void RaceChecker::judge(Cell& cell, const Access& now, bool shared) {
   const bool reads = now.kind == Kind::read;
   if (conflict(cell.write, now, shared)) report(cell.write, now, shared);
   if (reads) {
-    if (shared && cell.write.block != block_) report({}, now, shared);
     if (cell.read.block != block_ || cell.read.thread != now.thread) cell.earlier_read = cell.read;
     cell.read = now;
     return;
@@ -144,10 +143,6 @@ std::string RaceChecker::Race::sentence() const {
   };
   const char* memory = shared ? " shared memory" : " device memory";
   const std::string who = whose(block, thread);
-  if (before.kind == Kind::none) {
-    return emulator::sentence("a thread reads at ", place(now.code), memory,
-                              " that its block has not written", who);
-  }
   return emulator::sentence(
       "race: a thread ", verb(now.kind), " at ", place(now.code), memory, " that thread ",
       before.thread, before.block == now.block ? " " : " of another block ", verb(before.kind),

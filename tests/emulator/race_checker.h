@@ -21,11 +21,14 @@ namespace emulator {
 
 class RaceChecker final : public Watcher {
  public:
-  enum class Kind : uint8_t { none, read, write, atomic };
+  enum class Kind : uint8_t { read, write, atomic };
 
   // By the thread that runs, if one does; otherwise it is the host's business.
   void access(const void* memory, size_t bytes, Kind kind, const void* caller) {
-    if (running_) judge(reinterpret_cast<uintptr_t>(memory), bytes, kind, caller);
+    if (!running_) return;
+    running_ = false;  // the linker may have given us instrumented code of the standard library
+    judge(reinterpret_cast<uintptr_t>(memory), bytes, kind, caller);
+    running_ = true;
   }
 
   void memory_made(const void* memory, size_t bytes) override;
@@ -45,7 +48,7 @@ class RaceChecker final : public Watcher {
     uint32_t block = 0;  // a number of its own in every launch; 0: nobody
     uint16_t barriers = 0, warp_barriers = 0;
     uint16_t thread = 0;
-    Kind kind = Kind::none;
+    Kind kind = Kind::read;
     uint32_t code = 0;  // where, from the start of the program
   };
   struct Cell {
@@ -69,7 +72,7 @@ class RaceChecker final : public Watcher {
   bool of_device(uintptr_t address);
   Cell& cell(uintptr_t address);
 
-  bool running_ = false;
+  inline static thread_local bool running_ = false;  // a kernel, on this thread of the host
   uint32_t launch_ = 1, block_ = 0;
   uint16_t barriers_ = 0, warp_barriers_[32] = {};
   int thread_ = 0;

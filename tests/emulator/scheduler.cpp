@@ -225,8 +225,9 @@ void Scheduler::leave() {
   }
   if (arrived_ && arrived_ == live_) release_barrier();
   for (unsigned rest = warp.waiting; rest; rest &= rest - 1) {
-    const WarpCall& call =
-        threads_[static_cast<size_t>(t.warp * warpSize + std::countr_zero(rest))].call;
+    const WarpCall& call = threads_[static_cast<size_t>(t.warp) * warpSize +
+                                    static_cast<size_t>(std::countr_zero(rest))]
+                               .call;
     if (call.mask >> t.lane & 1) {
       fail("a lane leaves while others wait for it in a warp operation at " + text(call.where));
     }

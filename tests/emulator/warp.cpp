@@ -44,10 +44,11 @@ void Scheduler::check_call(const Warp& warp, const WarpCall& call, unsigned lane
   if (!others) return;
   const size_t first = static_cast<size_t>(current_ - threads_.data()) - lane;
   const WarpCall& other = threads_[first + static_cast<size_t>(std::countr_zero(others))].call;
-  const std::string there = text(other.where);
-  if (other.mask != call.mask) refuse("lanes pass different masks, another at " + there + ", this");
+  if (other.mask != call.mask) {
+    refuse("lanes pass different masks, another at " + text(other.where) + ", this");
+  }
   if (other.operation != call.operation || other.where.line != call.where.line) {
-    refuse("lanes have diverged, another is at " + there + ", this");
+    refuse("lanes have diverged, another is at " + text(other.where) + ", this");
   }
 }
 

@@ -1,0 +1,310 @@
+"""PyTorch on the model that Spool's benchmark step trains, for comparison.
+
+GPT-2 as in models/gpt2.h: layer norms before attention and MLP, learned positions, GELU by tanh, the
+embedding again as the head, a vocabulary of 50304; no dropout.  A step is forward, backward, clipping
+by the global norm, and AdamW with weight decay on matrices alone, fused.  Attention is
+scaled_dot_product_attention, on a GPU by its flash kernel.  PyTorch 2.11 is what it is written for.
+
+There are four ways to run it, of which --ways takes some:
+  eager           parameters, gradients and moments in f32, computing under bf16 autocast: what most do
+  compiled        likewise, through torch.compile
+  eager-bf16      parameters and gradients in bf16, with f32 masters that the optimizer steps
+  compiled-bf16   likewise, through torch.compile; the nearest to what Spool does
+
+The JSON has, for each, after it has warmed up:
+  step_ms                 the median; on a GPU by events between steps that follow one another
+  host_ms                 the median time that the host takes to enqueue a step
+  tokens_per_s, mfu       by step_ms; flops are 6 (12 L C^2 + V C) a token and 12 L C T for its
+                          attention, against the 989 TFLOP/s that an H100 and an H200 are said to do
+  peak_allocated_bytes    what tensors held at most; peak_reserved_bytes, what the allocator took
+and, of the device, the rate of a large copy (read plus written) and of a large bf16 product.
+
+  python3 benchmarks/peers/gpt2.py --out peers.json
+  python3 benchmarks/peers/gpt2.py --device cpu --model gpt2-tiny --batch 2 --seq 32 --steps 3
+"""
+
+import argparse
+import contextlib
+import gc
+import json
+import math
+import pathlib
+import statistics
+import sys
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+PEAK_OF_HOPPER = 989e12
+WAYS = ["eager", "eager-bf16", "compiled", "compiled-bf16"]
+WARM_UP = 5
+
+
+@dataclass
+class Config:
+    layers: int
+    heads: int
+    channels: int
+    context: int = 1024
+    vocabulary: int = 50304
+
+
+MODELS = {
+    "gpt2-tiny": Config(4, 4, 192, 128, 256),
+    "gpt2-124m": Config(12, 12, 768),
+    "gpt2-355m": Config(24, 16, 1024),
+    "gpt2-774m": Config(36, 20, 1280),
+    "gpt2-1558m": Config(48, 25, 1600),
+}
+
+
+class Block(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        C = config.channels
+        self.heads = config.heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(C), nn.LayerNorm(C)
+        self.attention, self.projection = nn.Linear(C, 3 * C), nn.Linear(C, C)
+        self.fc, self.fc_projection = nn.Linear(C, 4 * C), nn.Linear(4 * C, C)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = self.attention(self.ln_1(x)).view(B, T, 3, self.heads, C // self.heads).unbind(2)
+        y = F.scaled_dot_product_attention(
+            q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True
+        )
+        x = x + self.projection(y.transpose(1, 2).reshape(B, T, C))
+        return x + self.fc_projection(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        C = config.channels
+        self.wte, self.wpe = nn.Embedding(config.vocabulary, C), nn.Embedding(config.context, C)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.ln_f = nn.LayerNorm(C)
+        for name, p in self.named_parameters():
+            if p.dim() > 1:
+                joins = name.endswith("projection.weight")
+                nn.init.normal_(p, std=0.02 / math.sqrt(2 * config.layers) if joins else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
+
+    def forward(self, tokens, targets):
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.ln_f(x), self.wte.weight)
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class Optimizer:
+    """AdamW, on the parameters or, where they are bf16, on f32 masters of them."""
+
+    def __init__(self, model, device):
+        self.parameters = list(model.parameters())
+        self.masters = self.parameters
+        if self.parameters[0].dtype == torch.bfloat16:
+            self.masters = [p.detach().float() for p in self.parameters]
+        groups = [
+            {"params": [m for m in self.masters if m.dim() > 1], "weight_decay": 0.1},
+            {"params": [m for m in self.masters if m.dim() == 1], "weight_decay": 0.0},
+        ]
+        fused = {"fused": True} if device.type == "cuda" else {}
+        self.adamw = torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), eps=1e-8, **fused)
+
+    @torch.no_grad()
+    def step(self):
+        nn.utils.clip_grad_norm_(self.parameters, 1.0)
+        apart = self.masters is not self.parameters
+        if apart:
+            for master, p in zip(self.masters, self.parameters):
+                master.grad = p.grad.float()
+                p.grad = None
+        self.adamw.step()
+        self.adamw.zero_grad(set_to_none=True)
+        if apart:
+            torch._foreach_copy_(self.parameters, self.masters)
+
+
+class Clock:
+    """Times of pieces of work that follow one another, on the device, in milliseconds."""
+
+    def __init__(self, device):
+        self.cuda = device.type == "cuda"
+        self.marks = []
+
+    def mark(self):
+        if self.cuda:
+            self.marks.append(torch.cuda.Event(enable_timing=True))
+            self.marks[-1].record()
+        else:
+            self.marks.append(time.perf_counter())
+
+    def times(self):
+        pairs = list(zip(self.marks, self.marks[1:]))
+        if not self.cuda:
+            return [(b - a) * 1e3 for a, b in pairs]
+        torch.cuda.synchronize()
+        return [a.elapsed_time(b) for a, b in pairs]
+
+
+def synchronize(device):
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def median_ms(device, work, repeats=10):
+    """Of work that is done again and again, after some to warm up."""
+    for _ in range(3):
+        work()
+    clock = Clock(device)
+    clock.mark()
+    for _ in range(repeats):
+        work()
+        clock.mark()
+    return statistics.median(clock.times())
+
+
+def measure_device(device):
+    """What the device does at best, on random numbers."""
+    large = device.type == "cuda"
+    n, floats = (8192, 2**28) if large else (512, 2**22)
+    a, b = (torch.randn(n, n, device=device).bfloat16() for _ in range(2))
+    product = median_ms(device, lambda: a @ b)
+    source = torch.randn(floats, device=device)
+    to = torch.empty_like(source)
+    copy = median_ms(device, lambda: to.copy_(source))
+    return {
+        "product_edge": n,
+        "product_flop_per_s": 2 * n**3 / product * 1e3,
+        "copied_bytes": 4 * floats,
+        "copied_bytes_per_s": 2 * 4 * floats / copy * 1e3,
+    }
+
+
+def step_flops(config, B, T):
+    L, C, V = config.layers, config.channels, config.vocabulary
+    return B * T * (6 * (12 * L * C * C + V * C) + 12 * L * C * T)
+
+
+def attention_by(name, device):
+    """The kernels that attention may use."""
+    if device.type != "cuda" or name == "any":
+        return contextlib.nullcontext()
+    chosen = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
+    return sdpa_kernel(chosen[name])
+
+
+def run(way, config, arguments, device):
+    """Some steps in this way: what they took."""
+    B, T = arguments.batch, arguments.seq
+    torch.manual_seed(1)
+    whole = way.endswith("-bf16")
+    model = Gpt2(config).to(device=device, dtype=torch.bfloat16 if whole else torch.float32)
+    optimizer = Optimizer(model, device)
+    loss_of = torch.compile(model) if way.startswith("compiled") else model
+    tokens, targets = torch.randint(0, config.vocabulary, (2, B, T), device=device)
+
+    def step():
+        with torch.autocast(device.type, torch.bfloat16, enabled=not whole):
+            loss = loss_of(tokens, targets)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    for _ in range(WARM_UP):
+        first = step()
+    synchronize(device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    clock, host = Clock(device), []
+    clock.mark()
+    for _ in range(arguments.steps):
+        loss = step()
+        clock.mark()
+    milliseconds = statistics.median(clock.times())
+    for _ in range(5):
+        start = time.perf_counter()
+        loss = step()
+        host.append((time.perf_counter() - start) * 1e3)
+        synchronize(device)
+    if not math.isfinite(loss.item()):
+        raise RuntimeError(f"the loss is {loss.item()}, and was {first.item()}")
+    flops = step_flops(config, B, T) / milliseconds * 1e3
+    cuda = device.type == "cuda"
+    return {
+        "step_ms": milliseconds,
+        "host_ms": statistics.median(host),
+        "tokens_per_s": B * T / milliseconds * 1e3,
+        "flop_per_s": flops,
+        "mfu": flops / PEAK_OF_HOPPER,
+        "peak_allocated_bytes": torch.cuda.max_memory_allocated() if cuda else 0,
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved() if cuda else 0,
+        "loss": loss.item(),
+    }
+
+
+def clean(device):
+    """Nothing of one way is left for the next."""
+    torch.compiler.reset()
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def parse():
+    parser = argparse.ArgumentParser(description="GPT-2's training step in PyTorch")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--model", default="gpt2-124m", choices=MODELS)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--seq", type=int, default=1024)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--ways", default=",".join(WAYS), help="some of these, in order")
+    parser.add_argument("--attention", default="flash", choices=["flash", "cudnn", "any"])
+    parser.add_argument("--out", type=pathlib.Path, help="a JSON file, written after each way")
+    arguments = parser.parse_args()
+    unknown = set(arguments.ways.split(",")) - set(WAYS)
+    if unknown:
+        parser.error(f"there is no way {', '.join(unknown)}; there are {', '.join(WAYS)}")
+    if arguments.seq > MODELS[arguments.model].context:
+        parser.error(f"--seq is beyond the context of {arguments.model}")
+    return arguments
+
+
+def main():
+    arguments = parse()
+    device = torch.device(arguments.device)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    cuda = device.type == "cuda"
+    report = {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "device": torch.cuda.get_device_name() if cuda else "cpu",
+        **measure_device(device),
+        "runs": [],
+    }
+    for way in arguments.ways.split(","):
+        name = f"{way}/{arguments.model}/B:{arguments.batch}/T:{arguments.seq}"
+        try:
+            with attention_by(arguments.attention, device):
+                result = run(way, MODELS[arguments.model], arguments, device)
+        except Exception as e:  # the other ways may do
+            result = {"error": f"{type(e).__name__}: {str(e)[:500]}"}
+        report["runs"].append({"name": name, **result})
+        print(json.dumps(report["runs"][-1]), flush=True)
+        if arguments.out:
+            arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+        clean(device)
+    if not arguments.out:
+        print(json.dumps(report, indent=2))
+    sys.exit(any("error" in run for run in report["runs"]))
+
+
+if __name__ == "__main__":
+    main()

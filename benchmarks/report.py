@@ -1,0 +1,113 @@
+"""What scripts/gpu.sh measured, as tables to read: report.py FOLDER.
+
+The folder has the JSON of the benchmarks kernels and step, of peers/gpt2.py, and of the device; what
+is absent is left out."""
+
+import json
+import pathlib
+import sys
+
+folder = pathlib.Path(sys.argv[1])
+
+
+def load(name):
+    """The parsed file, or None if it is absent or was cut short."""
+    try:
+        return json.loads((folder / name).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def table(titles, rows):
+    """Prints rows as Markdown."""
+    print(f"\n| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
+    for row in rows:
+        print(f"| {' | '.join(row)} |")
+
+
+def number(value, digits=1):
+    """A number for a cell, or nothing."""
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def runs(name):
+    """The benchmarks of a file, with their names made short; the errors among them are printed."""
+    for run in (load(name) or {}).get("benchmarks", []):
+        short = run["name"].split("/iterations:")[0].removesuffix("/manual_time")
+        if run.get("error_occurred"):
+            print(f"\n{short}: {run.get('error_message')}")
+        else:
+            yield short, run
+
+
+def report_device():
+    """Which machine it was, and what it can do."""
+    for gpu in (load("device.json") or {}).get("gpus", []):
+        print(f"\n{gpu['name']}, compute capability {gpu['compute_cap']}, driver {gpu['driver_version']}")
+    context = (load("kernels.json") or {}).get("context", {})
+    if "copied_gb_per_s" in context:
+        print(
+            f"Measured: {float(context['bf16_gflop_per_s']) / 1e3:.0f} TFLOP/s bf16,"
+            f" {float(context['f32_gflop_per_s']) / 1e3:.0f} TFLOP/s f32,"
+            f" {float(context['copied_gb_per_s']):.0f} GB/s copied,"
+            f" {float(context['launch_us']):.1f} us a launch."
+        )
+
+
+def report_kernels():
+    """Each kernel beside what the device does."""
+    rows = []
+    for name, run in runs("kernels.json"):
+        rows.append(
+            [
+                name,
+                number(run.get("us", run["real_time"])),
+                number(run.get("gb_per_s"), 0),
+                number(run.get("of_copy"), 2),
+                number(run["gflop_per_s"] / 1e3) if "gflop_per_s" in run else "",
+                number(run.get("share"), 2),
+                number(run.get("host_us")),
+            ]
+        )
+    if rows:
+        table(["kernel", "us", "GB/s", "of a copy", "TFLOP/s", "share", "host us"], rows)
+
+
+def report_steps():
+    """Spool's steps, then its peer's, with the same columns."""
+    rows = []
+    for name, run in runs("step.json"):
+        milliseconds = run.get("step_ms", run.get("optimizer_ms"))
+        rows.append(
+            [
+                name,
+                number(milliseconds, 2),
+                number(run.get("host_ms"), 2),
+                number(run.get("tokens_per_s"), 0),
+                number(run.get("mfu"), 3),
+                number(run.get("peak_bytes"), 0),
+                number(run.get("foretold_bytes"), 0),
+            ]
+        )
+    for run in (load("peers.json") or {}).get("runs", []):
+        if "error" in run:
+            print(f"\nPyTorch {run['name']}: {run['error']}")
+            continue
+        rows.append(
+            [
+                f"PyTorch {run['name']}",
+                number(run["step_ms"], 2),
+                number(run["host_ms"], 2),
+                number(run["tokens_per_s"], 0),
+                number(run["mfu"], 3),
+                f"{run['peak_allocated_bytes']} ({run['peak_reserved_bytes']} reserved)",
+                "",
+            ]
+        )
+    if rows:
+        table(["step", "ms", "host ms", "tokens/s", "MFU", "peak, bytes", "foretold, bytes"], rows)
+
+
+report_device()
+report_kernels()
+report_steps()

@@ -1,0 +1,63 @@
+#include "spool/kernels/cuda/embedding.cuh"
+#include "spool/kernels/embedding.h"
+
+namespace spool {
+namespace cuda {
+namespace {
+
+template <class T>
+struct Forward {
+  T* y;
+  const int32_t* tokens;
+  const T *weight, *positions;
+  int64_t N, T_, V, C;
+};
+
+// A warp has a row.  The host does not look at the tokens: one that is none gives NaN.
+template <int width, class T>
+__global__ void __launch_bounds__(row_warps* warp_lanes) embed(Forward<T> k) {
+  const int64_t n = warp_of_grid();
+  if (n >= k.N) return;
+  const int32_t token = __ldg(k.tokens + n);
+  const bool known = token >= 0 && token < k.V;
+  const T* weight = k.weight + (known ? token : 0) * k.C;
+  const T* position = k.positions ? k.positions + n % k.T_ * k.C : nullptr;
+#pragma unroll 4
+  for (int64_t c = lane_of_warp() * width; c < k.C; c += warp_lanes * width) {
+    Floats<width> y;
+    if (known) {
+      y = load_cached<width>(weight + c);
+    } else {
+#pragma unroll
+      for (int j = 0; j < width; ++j) y.at[j] = NAN;
+    }
+    if (position) add_to(y, load_cached<width>(position + c));
+    store<width>(k.y + n * k.C + c, y);
+  }
+}
+
+}  // namespace
+}  // namespace cuda
+
+void run(const EmbeddingForward& k, CudaStream& stream) {
+  const int64_t N = k.tokens.numel(), C = k.y.shape().row();
+  if (k.y.numel() == 0) return;
+  cuda::dispatch(k.y.dtype(), [&](auto scalar) {
+    using T = decltype(scalar);
+    const T* positions = k.positions ? k.positions.as<T>() + k.first_position * C : nullptr;
+    const cuda::Forward<T> all{.y = k.y.as<T>(),
+                               .tokens = k.tokens.as<int32_t>(),
+                               .weight = k.weight.as<T>(),
+                               .positions = positions,
+                               .N = N,
+                               .T_ = k.tokens.shape().row(),
+                               .V = k.weight.shape().rows(),
+                               .C = C};
+    const bool wide =
+        cuda::packs<T>(all.y, C) && cuda::packs<T>(all.weight, C) && cuda::packs<T>(positions, C);
+    cuda::launch_kernel(stream, wide ? cuda::embed<cuda::Pack<T>::size, T> : cuda::embed<1, T>,
+                        cuda::warp_a_row(N, 1), all);
+  });
+}
+
+}  // namespace spool

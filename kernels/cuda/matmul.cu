@@ -1,0 +1,262 @@
+#include "spool/kernels/matmul.h"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <map>
+#include <memory>
+
+#include "spool/kernels/cuda/library.h"
+#include "spool/kernels/cuda/map.cuh"
+
+// Products by cuBLASLt.  Its matrices are column-major: what lies in memory as our rows is to it
+// the transpose, so it is asked for the transpose of c, which is that of b times that of a.
+//
+// The same bits every run: an algorithm is the heuristics' first choice for shapes, types and
+// alignment, never timed; and cuBLAS gives the same bits on devices of one kind, as long as nothing
+// else chooses its workspace for it ("Results Reproducibility" in its manual), and we hand it ours.
+// Of its ways to add up the parts of a sum that several blocks computed, only that is allowed which
+// stores them all, in f32, and adds them in a launch of its own.
+
+namespace spool {
+namespace cuda {
+namespace {
+
+// What a product is, as far as cuBLASLt wants to know.
+struct Form {
+  int64_t M, N, K;
+  DType in, out;
+  bool a_transposed, b_transposed, bias, accumulate;
+  unsigned a_alignment, b_alignment, c_alignment;  // bytes
+  size_t workspace;                                // bytes
+  auto operator<=>(const Form&) const = default;
+};
+
+// No algorithm wants more than 16 bytes, the most that an instruction moves; and so the choice, and
+// the bits, do not depend on where beyond that a tensor happens to lie.
+unsigned alignment(const View& v) {
+  constexpr uintptr_t most = 16;
+  const uintptr_t address = reinterpret_cast<uintptr_t>(v.data()) | most;
+  return static_cast<unsigned>(address & -address);
+}
+
+// cuBLASLt wants a bias of the type of c.  Where it is another, or lies badly, it comes first.
+bool in_epilogue(const Matmul& k) {
+  return k.bias && k.bias.dtype() == k.c.view.dtype() && is_aligned(k.bias);
+}
+
+Form form(const Matmul& k) {
+  return {.M = k.M(),
+          .N = k.N(),
+          .K = k.K(),
+          .in = k.a.dtype(),
+          .out = k.c.view.dtype(),
+          .a_transposed = k.a_transposed,
+          .b_transposed = k.b_transposed,
+          .bias = in_epilogue(k),
+          .accumulate = k.c.accumulate,
+          .a_alignment = alignment(k.a),
+          .b_alignment = alignment(k.b),
+          .c_alignment = alignment(k.c.view),
+          .workspace = k.workspace.nbytes()};
+}
+
+std::ostream& operator<<(std::ostream& out, const Form& f) {
+  return out << "a product of (" << f.M << ", " << f.K << ")"
+             << (f.a_transposed ? " transposed" : "") << " and (" << f.K << ", " << f.N << ")"
+             << (f.b_transposed ? " transposed" : "") << ", " << name(f.in) << " into "
+             << name(f.out) << (f.bias ? ", with bias" : "") << (f.accumulate ? ", added" : "");
+}
+
+template <class... Parts>
+void check_cublas(cublasStatus_t status, const Parts&... parts) {
+  if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  fail(ErrorKind::device, "cuBLASLt: ", parts..., ": ", cublasLtGetStatusString(status));
+}
+
+template <auto destroy>
+struct Destroy {
+  template <class T>
+  void operator()(T* what) const {
+    (void)destroy(what);
+  }
+};
+template <class Pointer, auto destroy>
+using Owned = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroy<destroy>>;
+using Lt = Owned<cublasLtHandle_t, cublasLtDestroy>;
+using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+
+cudaDataType_t data_type(DType t) { return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+// What is row-major for us, (rows, columns).
+Layout make_layout(DType type, int64_t rows, int64_t columns) {
+  cublasLtMatrixLayout_t layout = nullptr;
+  check_cublas(cublasLtMatrixLayoutCreate(&layout, data_type(type), static_cast<uint64_t>(columns),
+                                          static_cast<uint64_t>(rows), columns),
+               "a layout");
+  return Layout(layout);
+}
+
+template <class T>
+void set(const Description& d, cublasLtMatmulDescAttributes_t attribute, const T& value) {
+  check_cublas(cublasLtMatmulDescSetAttribute(d.get(), attribute, &value, sizeof value),
+               "an attribute of a product");
+}
+
+// The factors swap places.
+Description describe(const Form& f, const void* bias) {
+  cublasLtMatmulDesc_t made = nullptr;
+  check_cublas(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
+  Description d(made);
+  const auto operation = [](bool transposed) -> cublasOperation_t {
+    return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  };
+  set(d, CUBLASLT_MATMUL_DESC_TRANSA, operation(f.b_transposed));
+  set(d, CUBLASLT_MATMUL_DESC_TRANSB, operation(f.a_transposed));
+  if (f.bias) {
+    set(d, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(d, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
+  return d;
+}
+
+template <class T>
+void set(const Preference& p, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
+  check_cublas(cublasLtMatmulPreferenceSetAttribute(p.get(), attribute, &value, sizeof value),
+               "a preference");
+}
+
+Preference prefer(const Form& f) {
+  cublasLtMatmulPreference_t made = nullptr;
+  check_cublas(cublasLtMatmulPreferenceCreate(&made), "preferences");
+  Preference p(made);
+  set(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{f.workspace});
+  set(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t{f.b_alignment});
+  set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, uint32_t{f.a_alignment});
+  set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, uint32_t{f.c_alignment});
+  set(p, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, uint32_t{f.c_alignment});
+  return p;
+}
+
+// A form with its algorithm, to be run any number of times.
+class Product {
+ public:
+  Product(cublasLtHandle_t lt, const Form& f, const Matmul& k)
+      : description_(describe(f, k.bias.data())),
+        a_(f.a_transposed ? make_layout(f.in, f.K, f.M) : make_layout(f.in, f.M, f.K)),
+        b_(f.b_transposed ? make_layout(f.in, f.N, f.K) : make_layout(f.in, f.K, f.N)),
+        c_(make_layout(f.out, f.M, f.N)),
+        algorithm_(choose(lt, f)) {}
+
+  cublasStatus_t run(cublasLtHandle_t lt, const Form& f, const Matmul& k, cudaStream_t stream) {
+    const float one = 1, before = f.accumulate ? 1 : 0;
+    const void* bias = k.bias.data();
+    if (f.bias) set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    void* c = k.c.view.data();
+    return cublasLtMatmul(lt, description_.get(), &one, k.b.data(), b_.get(), k.a.data(), a_.get(),
+                          &before, c, c_.get(), c, c_.get(), &algorithm_, k.workspace.data(),
+                          k.workspace.nbytes(), stream);
+  }
+
+ private:
+  cublasLtMatmulAlgo_t choose(cublasLtHandle_t lt, const Form& f) const {
+    std::array<cublasLtMatmulHeuristicResult_t, 8> found = {};
+    int count = 0;
+    const Preference preference = prefer(f);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        lt, description_.get(), b_.get(), a_.get(), c_.get(), c_.get(), preference.get(),
+        static_cast<int>(found.size()), found.data(), &count);
+    const auto end = found.begin() + (status == CUBLAS_STATUS_SUCCESS ? count : 0);
+    const auto first = std::find_if(
+        found.begin(), end, [](const auto& each) { return each.state == CUBLAS_STATUS_SUCCESS; });
+    if (first == end) {
+      fail(ErrorKind::device, "cuBLASLt has no algorithm for ", f, ", within ", f.workspace,
+           " bytes of workspace");
+    }
+    return first->algo;
+  }
+
+  Description description_;
+  Layout a_, b_, c_;
+  cublasLtMatmulAlgo_t algorithm_;
+};
+
+// cuBLASLt as a stream keeps it, with every product that it was asked for.
+class Products {
+ public:
+  explicit Products(CudaStream& stream) {
+    check_not_recording(stream, "cuBLASLt");
+    cublasLtHandle_t made = nullptr;
+    check_cublas(cublasLtCreate(&made), "cublasLtCreate");
+    lt_.reset(made);
+  }
+
+  void run(const Matmul& k, CudaStream& stream) {
+    const Form f = form(k);
+    auto place = products_.find(f);
+    if (place == products_.end()) place = products_.try_emplace(f, lt_.get(), f, k).first;
+    check_cublas(place->second.run(lt_.get(), f, k, static_cast<cudaStream_t>(stream.native())), f);
+  }
+
+ private:
+  Lt lt_;
+  std::map<Form, Product> products_;
+};
+
+// c[m,n] (+)= bias[n], or 0 without one.
+template <class T, class C>
+struct SpreadEach {
+  Sink<C> c;
+  const T* bias;
+  int64_t N;
+  template <int n>
+  __device__ void apply(int64_t i) const {
+    Floats<n> x;
+    int64_t column = i % N;
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      x.at[k] = bias ? to_float(bias[column]) : 0;
+      column = column + 1 < N ? column + 1 : 0;
+    }
+    c.put(i, x);
+  }
+};
+
+void spread_bias(const Matmul& k, CudaStream& stream) {
+  dispatch(k.a.dtype(), [&](auto x) {
+    using T = decltype(x);
+    dispatch_gradient<T>(k.c.view.dtype(), [&](auto y) {
+      using C = decltype(y);
+      map(stream, k.M() * k.N(), SpreadEach<T, C>{Sink<C>(k.c), k.bias.as<T>(), k.N()}, k.c.view);
+    });
+  });
+}
+
+void check_types(const Matmul& k) {
+  dispatch(k.a.dtype(),
+           [&](auto x) { dispatch_gradient<decltype(x)>(k.c.view.dtype(), [](auto) {}); });
+}
+
+}  // namespace
+}  // namespace cuda
+
+void run(const Matmul& k, CudaStream& stream) {
+  if (k.M() == 0 || k.N() == 0) return;
+  cuda::check_types(k);
+  Matmul rest = k;
+  if (k.K() == 0 || (k.bias && !cuda::in_epilogue(k))) {
+    cuda::spread_bias(k, stream);
+    rest.bias = {};
+    rest.c.accumulate = true;
+  }
+  if (k.K() > 0) stream.library<cuda::Products>().run(rest, stream);
+}
+
+}  // namespace spool

@@ -1,0 +1,64 @@
+#include "spool/runtime/cuda/cudnn.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "spool/runtime/check.h"
+#include "spool/runtime/log.h"
+
+namespace spool {
+namespace {
+
+bool is_unwanted() {
+  const char* value = std::getenv("SPOOL_CUDNN");
+  return value && std::string_view(value) == "0";
+}
+
+#if SPOOL_CUDNN
+std::string version_text(size_t v) { return sentence(v / 10000, ".", v / 100 % 100, ".", v % 100); }
+
+void* open_library() {
+  void* found = dlopen("libcudnn.so.9", RTLD_NOW);
+#ifdef SPOOL_CUDNN_LIBRARY
+  if (!found) found = dlopen(SPOOL_CUDNN_LIBRARY, RTLD_NOW);  // beside the headers of the build
+#endif
+  return found;
+}
+
+Cudnn load() {
+  Cudnn c{.library = open_library()};
+  if (!c.library) {
+    c.why_not = sentence("cuDNN is not found (", dlerror(), ")");
+    return c;
+  }
+  const auto version = reinterpret_cast<size_t (*)()>(dlsym(c.library, "cudnnGetVersion"));
+  c.version = version ? version() : 0;
+  if (c.version < least_cudnn) {
+    c.why_not = sentence("cuDNN here is ", version_text(c.version), ", and Spool needs ",
+                         version_text(least_cudnn), " at least");
+  }
+  return c;
+}
+#elif SPOOL_CUDNN_EMULATED
+Cudnn load() { return {.version = least_cudnn}; }
+#else
+Cudnn load() { return {.why_not = "this build is without cuDNN"}; }
+#endif
+
+Cudnn load_and_say() {
+  Cudnn c = load();
+  if (!c) logger().info("{}; attention is by Spool's own kernels", c.why_not);
+  return c;
+}
+
+}  // namespace
+
+Cudnn find_cudnn() {
+  if (is_unwanted()) return {.why_not = "SPOOL_CUDNN is 0 in the environment"};
+  static const Cudnn loaded = load_and_say();
+  return loaded;
+}
+
+}  // namespace spool
