@@ -73,9 +73,9 @@ TEST_F(CudaCachedAttention, OneTokenAtATimeIsAsOnTheCpu) {
 // Up to 15 queries go one way, from 16 on another; tiles have 64, 32 or 16 rows, pieces 64.
 TEST_F(CudaCachedAttention, SomeTokensAtATimeAreAsOnTheCpu) {
   const std::vector<int64_t> steps{3, 16, 45, 1, 15, 66, 7};
-  for (const Case& c : {Case{1, 2, 2, 8, 153}, Case{2, 4, 2, 6, 200}, Case{1, 3, 1, 3, 154}}) {
-    expect_text(c, steps);
-  }
+  expect_text({1, 2, 1, 8, 153}, steps);
+  expect_text({1, 1, 1, 3, 154}, steps);
+  expect_text({2, 2, 1, 6, 41}, {20, 3, 17});
   expect_text({1, 1, 1, 72, 60}, {20, 4, 17, 1});
   expect_text({1, 2, 1, 136, 60}, {20, 4, 17, 1});
 }
@@ -101,7 +101,7 @@ Numbers attend_at(const Case& c, DType t, int64_t position, int64_t n, Stream& s
 // Pieces have 64 keys, or more where there would be too many: here 128, and 512.
 TEST_F(CudaCachedAttention, ALongTextIsCutIntoPieces) {
   for (const DType t : cuda_types) {
-    for (const int64_t position : {62, 63, 64, 65, 1000, 1099}) {
+    for (const int64_t position : {63, 64, 1000}) {
       const auto work = [=](Stream& stream) {
         return attend_at({1, 2, 2, 64, 1100}, t, position, 1, stream);
       };
@@ -114,7 +114,7 @@ TEST_F(CudaCachedAttention, ALongTextIsCutIntoPieces) {
       expect_as_on_cpu(work, tolerance(t));
     }
     const auto work = [=](Stream& stream) {
-      return attend_at({1, 2, 1, 8, 40000}, t, 39999, 1, stream);
+      return attend_at({1, 1, 1, 1, 40000}, t, 39999, 1, stream);
     };
     expect_as_on_cpu(work, tolerance(t));
   }

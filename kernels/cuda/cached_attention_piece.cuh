@@ -204,7 +204,7 @@ struct Piece {
     for (int r = 0; r < R; ++r) {
       if (!there(r)) return;
       const int64_t row = ((b * all.Hkv * all.group + head(r)) * all.n + query(r)) * all.pieces;
-      float* const part = all.parts + (row + piece) * all.part_floats;
+      float* const part = all.pieces > 1 ? all.parts + (row + piece) * all.part_floats : nullptr;
       T* const y = all.y.rows(b, head(r)).at(query(r));
       for (int d = static_cast<int>(threadIdx.x); d < all.D; d += piece_block) {
         float sum = 0;
