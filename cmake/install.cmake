@@ -14,7 +14,7 @@ endif()
 # The command line's own headers, models/spool*.h, are nobody else's.
 foreach(name runtime kernels autograd planner models)
   install(DIRECTORY ${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spool
-          FILES_MATCHING PATTERN "*.h" PATTERN "models/spool*.h" EXCLUDE)
+          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh" PATTERN "models/spool*.h" EXCLUDE)
 endforeach()
 
 configure_package_config_file(cmake/spool-config.cmake.in spool-config.cmake
