@@ -47,6 +47,7 @@ function(add_cuda_sources target folder)
   if(SPOOL_CUDA_KIND STREQUAL emulator)
     set_source_files_properties(${sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
                                 "-xc++;-fno-strict-aliasing;-Wno-unknown-pragmas")
-    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulator/include)
+    target_include_directories(${target} SYSTEM PRIVATE
+                               ${PROJECT_SOURCE_DIR}/tests/emulator/include)
   endif()
 endfunction()

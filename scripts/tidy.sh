@@ -1,22 +1,28 @@
 #!/usr/bin/env bash
 # Runs clang-tidy with the checks of .clang-tidy, on all cores.
-#   scripts/tidy.sh             on every source that build/release compiles
+#   scripts/tidy.sh             on every source that build/release compiles, and on CUDA sources and the
+#                               emulator as build/asan compiles them, where they are C++
 #   scripts/tidy.sh FILE...     on these
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-database=build/release/compile_commands.json
-[ -f "$database" ] || cmake --preset release
+for preset in release asan; do
+  [ -f "build/$preset/compile_commands.json" ] || cmake --preset "$preset" >/dev/null
+done
+sources() { sed --quiet 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "build/$1/compile_commands.json" | sort --unique; }
 if [ $# -eq 0 ]; then
-  mapfile -t files < <(sed --quiet 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "$database" | sort --unique)
+  emulated='\.cu$|/tests/emulator/'
+  mapfile -t files < <(sources release | grep --invert-match --extended-regexp "$emulated" &&
+    sources asan | grep --extended-regexp "$emulated")
   set -- "${files[@]}"
 fi
 
 # What it says on stderr only counts what it suppressed in other people's headers.
 # shellcheck disable=SC2016
 if ! printf '%s\0' "$@" |
-  xargs --null --max-args=1 --max-procs="$(nproc)" \
-    sh -c 'clang-tidy-14 -p build/release --quiet "$0" 2>/dev/null'; then
+  xargs --null --max-args=1 --max-procs="$(nproc)" sh -c '
+    case $0 in *.cu | *tests/emulator/*) build=build/asan ;; *) build=build/release ;; esac
+    clang-tidy-14 -p $build --quiet "$0" 2>/dev/null'; then
   echo "tidy: clang-tidy complains of what is listed above"
   exit 1
 fi

@@ -53,7 +53,8 @@ TEST(Trainer, WithoutMastersThePeakIsLowerByTheirBytes) {
   with.dtype = DType::bf16;
   size_t masters = 0;
   MetaStream stream(machine(2));
-  for (const Parameter* p : Gpt2(with.model, with.dtype, stream).parameters()) {
+  Gpt2 model(with.model, with.dtype, stream);
+  for (const Parameter* p : model.parameters()) {
     const auto bytes = static_cast<size_t>(p->data.numel()) * size_of(DType::f32);
     masters += (bytes + Arena::granule - 1) / Arena::granule * Arena::granule;
   }

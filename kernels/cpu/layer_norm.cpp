@@ -59,6 +59,7 @@ struct Partials {
   A *dweight = nullptr, *dbias = nullptr;
 
   Partials(const LayerNormBackward& k, int64_t piece, int64_t C) {
+    if (!k.workspace) return;  // there are no rows
     A* at = k.workspace.as<A>() + piece * stride(k, C);
     if (k.dweight) dweight = at, at += C;
     if (k.dbias) dbias = at;

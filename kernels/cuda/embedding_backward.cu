@@ -45,7 +45,7 @@ __device__ __forceinline__ void add_rows(Floats<width>& sum, const Rows<T>& rows
       x[j] = i + j < count ? load_raw<width>(column + n * rows.C) : Raw<width, T>{};
     }
 #pragma unroll
-    for (int j = 0; j < at_once; ++j) add_to(sum, x[j]);
+    for (const Raw<width, T>& each : x) add_to(sum, each);
   }
 }
 
