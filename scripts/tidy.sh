@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs clang-tidy with the checks of .clang-tidy, on all cores.
-#   scripts/tidy.sh             on every source that build/release compiles, and on CUDA sources and the
-#                               emulator as build/asan compiles them, where they are C++
+#   scripts/tidy.sh             on every source that build/release compiles but *_test.cpp, of which
+#                               GoogleTest is most; and on CUDA sources and the emulator as build/asan
+#                               compiles them, where they are C++
 #   scripts/tidy.sh FILE...     on these
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +13,7 @@ done
 sources() { sed --quiet 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "build/$1/compile_commands.json" | sort --unique; }
 if [ $# -eq 0 ]; then
   emulated='\.cu$|/tests/emulator/'
-  mapfile -t files < <(sources release | grep --invert-match --extended-regexp "$emulated" &&
+  mapfile -t files < <(sources release | grep --invert-match --extended-regexp "$emulated|_test\.cpp$" &&
     sources asan | grep --extended-regexp "$emulated")
   set -- "${files[@]}"
 fi
