@@ -5,6 +5,12 @@ set_property(CACHE SPOOL_CUDA PROPERTY STRINGS auto toolkit emulator off)
 
 set(SPOOL_CUDA_KIND ${SPOOL_CUDA})
 if(SPOOL_CUDA STREQUAL auto)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})  # NVIDIA's installer leaves PATH alone
+    find_program(nvcc nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+    if(nvcc)
+      set(CMAKE_CUDA_COMPILER ${nvcc})
+    endif()
+  endif()
   include(CheckLanguage)
   check_language(CUDA)
   set(SPOOL_CUDA_KIND off)

@@ -3,9 +3,9 @@
 namespace spool {
 
 void StepGraphs::begin_step(const Stream& stream) {
-  const size_t live = stream.memory().live;
-  if (live != live_) kinds_ = {};
-  live_ = live;
+  const uint64_t placement = stream.memory().placement;
+  if (placement != placement_) kinds_ = {};
+  placement_ = placement;
 }
 
 void StepGraphs::enqueue(bool first, bool last, const std::function<void()>& work, Stream& stream) {

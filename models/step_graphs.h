@@ -14,8 +14,8 @@ namespace spool {
 
 class StepGraphs {
  public:
-  // Before the first micro-step of a step.  Where memory is not held as it was when the graphs were
-  // recorded, they are let go.
+  // Before the first micro-step of a step.  Where what is held does not lie where it did when the
+  // graphs were recorded, they are let go.
   void begin_step(const Stream&);
 
   // Enqueues the work of a micro-step, which is the same for all of its kind.
@@ -23,7 +23,7 @@ class StepGraphs {
 
  private:
   std::array<Graph, 4> kinds_ = {};
-  size_t live_ = 0;  // bytes held when a step begins
+  uint64_t placement_ = 0;  // of what is held when a step begins
 };
 
 }  // namespace spool

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "spool/kernels/elementwise.h"
@@ -110,14 +111,19 @@ void Trainer::prepare() {
     std::ranges::fill(tokens, 0);
     std::ranges::fill(targets, 0);
   });
-  launch(Fill{.out = loss_scale_}, stream_);
-  run_micro_step();
-  for (Parameter* p : model_.parameters()) p->grad = {};
+  // Gradients that are not numbers, of which the optimizer makes nothing.
+  launch(Fill{.out = loss_scale_, .value = std::numeric_limits<float>::quiet_NaN()}, stream_);
+  optimizer_.prepare(/*t=*/1, learning_rate(0));
+  for (int64_t micro = 0; micro < std::min<int64_t>(config_.accumulate, 2); ++micro) {
+    run_micro_step();
+  }
+  optimizer_.update(random_);
   stream_.synchronize();
 }
 
 void Trainer::step(int64_t step, const Rows& rows) {
   prepare();
+  for (Parameter* p : model_.parameters()) p->grad = {};  // of a step that did not end
   const int64_t count = config_.batch * config_.accumulate, first = step * count;
   std::vector<int32_t> tokens(static_cast<size_t>(config_.seq)), targets(tokens.size());
   int64_t valid = 0;

@@ -59,8 +59,9 @@ class Trainer {
   // exact as the file.
   void initialise_from(const ModelFile&);
 
-  // Before the first step, which sees to it otherwise: on a device that records steps, a micro-step
-  // whose results are thrown away, in which libraries choose their algorithms and may refuse.
+  // Before the first step, which sees to it otherwise: on a device that records steps, one that
+  // changes nothing, in which libraries choose their algorithms and may refuse.  After
+  // initialise().
   void prepare();
 
   double learning_rate(int64_t step) const;

@@ -14,9 +14,13 @@ namespace {
 
 constexpr double long_enough = 1e-3;  // seconds
 
-// Enough that nothing measured has to fit in a cache.
+constexpr size_t product_workspace = size_t{32} << 20;  // the most it may be
+
+// Enough that nothing measured has to fit in a cache; of a GPU, where there is that much.
 size_t memory_to_measure_with(Device device) {
-  return size_t{device.type == DeviceType::cuda ? 1024u : 64u} << 20;
+  constexpr size_t least = size_t{64} << 20, most = size_t{1} << 30;
+  if (device.type != DeviceType::cuda) return least;
+  return std::clamp(device_memory(device) / 2, least, most);
 }
 
 // The best of a few, after one to warm up.
@@ -49,7 +53,9 @@ double product_flops(Stream& stream, DType type) {
     const double flops = product_flops(stream, type, extent);
     const double seconds = 2 * std::pow(static_cast<double>(extent), 3) / flops;
     const auto next = static_cast<size_t>(4 * extent * extent) * 4 * sizeof(float);
-    if (seconds >= long_enough || next > stream.memory().capacity) return flops;
+    if (seconds >= long_enough || next + product_workspace > stream.memory().capacity) {
+      return flops;
+    }
     extent *= 2;
   }
 }

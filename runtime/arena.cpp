@@ -22,6 +22,15 @@ namespace {
 constexpr auto smaller = [](const auto& a, const auto& b) {
   return a.bytes != b.bytes ? a.bytes < b.bytes : a.offset < b.offset;
 };
+// Of a block, to be joined by exclusive or, so that the order does not matter (splitmix64's
+// mixing).
+uint64_t hash_of(uint64_t offset, uint64_t bytes) {
+  uint64_t x = offset * 0x9E3779B97F4A7C15u + bytes;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
 constexpr auto deref = [](const auto* block) -> const auto& { return *block; };
 
 }  // namespace
@@ -109,6 +118,7 @@ Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
 
 void Arena::free(Block* block) {
   stats_.live -= block->bytes;
+  stats_.placement ^= hash_of(block->offset, block->bytes);
   stats_.live_by[static_cast<size_t>(block->label.purpose)] -= block->bytes;
   block->free = true;
   if (block->next && block->next->free) {
@@ -142,6 +152,7 @@ void Arena::absorb_next(Block* block) {
 
 void Arena::count_in(const Block& block) {
   stats_.live += block.bytes;
+  stats_.placement ^= hash_of(block.offset, block.bytes);
   stats_.live_by[static_cast<size_t>(block.label.purpose)] += block.bytes;
   if (end_ > stats_.peak) {
     stats_.peak = end_;

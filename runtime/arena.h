@@ -42,6 +42,7 @@ struct MemoryStats {
   size_t capacity = 0;
   std::array<size_t, purpose_count> live_by = {};     // by purpose
   std::array<size_t, purpose_count> at_peak_by = {};  // when the peak was last raised
+  uint64_t placement = 0;                             // a hash of where what is held lies
 };
 
 class Arena {

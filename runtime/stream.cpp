@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <limits>
@@ -21,6 +22,9 @@ size_t control_group_limit() {
   return file >> limit ? limit : std::numeric_limits<size_t>::max();
 }
 
+// What kernels and libraries take of a GPU once they are loaded: an allowance, not a measurement.
+[[maybe_unused]] constexpr size_t beside_the_budget = size_t{512} << 20;
+
 }  // namespace
 
 Graph Stream::capture(const std::function<void()>&) {
@@ -33,7 +37,10 @@ void Stream::replay(const Graph&) {
 
 size_t device_memory(Device device) {
 #if SPOOL_CUDA
-  if (device.type == DeviceType::cuda) return cuda_device(device.index).free_bytes;
+  if (device.type == DeviceType::cuda) {
+    const size_t free = cuda_device(device.index).free_bytes;
+    return free - std::min(free, beside_the_budget);
+  }
 #endif
   check(device.type == DeviceType::cpu, "device ", name(device.type), ": its memory is not known");
   const auto pages = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES));
@@ -44,7 +51,13 @@ Device default_device() {
   const char* named = std::getenv("SPOOL_DEVICE");
   if (named && *named) return parse_device(named);
 #if SPOOL_CUDA
-  if (cuda_device_count() > 0) return {DeviceType::cuda};
+  if (cuda_device_count() > 0) {
+    try {
+      check_device({DeviceType::cuda});
+      return {DeviceType::cuda};
+    } catch (const Error&) {  // too old, or its driver
+    }
+  }
 #endif
   return {DeviceType::cpu};
 }

@@ -101,11 +101,11 @@ void check_device(Device);
 std::unique_ptr<Stream> open_stream(Device, size_t budget, int threads = 0);
 
 // Bytes of memory that the device has for this process: of a cpu the machine's, or what its control
-// group allows; of a GPU what is free.
+// group allows; of a GPU what is free, less what its libraries will take.
 size_t device_memory(Device);
 
-// The device that SPOOL_DEVICE in the environment names; else the first GPU, where this build has
-// CUDA and the machine a GPU; else the cpu.
+// The device that SPOOL_DEVICE in the environment names; else the first GPU, where there is one
+// that this build can use; else the cpu.
 Device default_device();
 
 }  // namespace spool

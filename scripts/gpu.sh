@@ -66,7 +66,7 @@ fi
 mkdir -p "$OUT" && OUT=$(cd "$OUT" && pwd) || exit 1
 log=$OUT/log.txt
 : >"$log"
-command -v nvcc >/dev/null || PATH=$PATH:/usr/local/cuda/bin
+PATH=$PATH:/usr/local/cuda/bin
 if [ -d "$carried" ]; then
   libraries=$carried/lib/$(uname --machine)-linux-gnu
   export CMAKE_PREFIX_PATH=$carried${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}

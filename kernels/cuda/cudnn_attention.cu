@@ -80,7 +80,8 @@ std::string describe(const FusedShape& s) {
 void check_cudnn(fe::error_t status, const std::string& what, const FusedShape& s) {
   if (status.is_good()) [[likely]]
     return;
-  fail(ErrorKind::device, "cuDNN: ", what, " of ", describe(s), ": ", status.get_message());
+  fail(ErrorKind::device, "cuDNN: ", what, " of ", describe(s), ": ", status.get_message(),
+       "; SPOOL_CUDNN=0 in the environment does without cuDNN");
 }
 
 // The tensors of a graph, whose dimensions are text, head, token and element.

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "spool/runtime/check.h"
-#include "spool/runtime/log.h"
 
 namespace spool {
 namespace {
@@ -19,18 +18,10 @@ bool is_unwanted() {
 #if SPOOL_CUDNN
 std::string version_text(size_t v) { return sentence(v / 10000, ".", v / 100 % 100, ".", v % 100); }
 
-void* open_library() {
-  void* found = dlopen("libcudnn.so.9", RTLD_NOW);
-#ifdef SPOOL_CUDNN_LIBRARY
-  if (!found) found = dlopen(SPOOL_CUDNN_LIBRARY, RTLD_NOW);  // beside the headers of the build
-#endif
-  return found;
-}
-
-Cudnn load() {
-  Cudnn c{.library = open_library()};
+Cudnn load(const char* file) {
+  Cudnn c{.library = dlopen(file, RTLD_NOW)};
   if (!c.library) {
-    c.why_not = sentence("cuDNN is not found (", dlerror(), ")");
+    c.why_not = sentence("cuDNN is not found: ", dlerror());
     return c;
   }
   const auto version = reinterpret_cast<size_t (*)()>(dlsym(c.library, "cudnnGetVersion"));
@@ -41,23 +32,28 @@ Cudnn load() {
   }
   return c;
 }
+
+// The system's, or else what lies beside the headers of the build.
+Cudnn load() {
+  Cudnn system = load("libcudnn.so.9");
+#ifdef SPOOL_CUDNN_LIBRARY
+  if (!system) {
+    if (const Cudnn other = load(SPOOL_CUDNN_LIBRARY)) return other;
+  }
+#endif
+  return system;
+}
 #elif SPOOL_CUDNN_EMULATED
 Cudnn load() { return {.version = least_cudnn}; }
 #else
 Cudnn load() { return {.why_not = "this build is without cuDNN"}; }
 #endif
 
-Cudnn load_and_say() {
-  Cudnn c = load();
-  if (!c) logger().info("{}; attention is by Spool's own kernels", c.why_not);
-  return c;
-}
-
 }  // namespace
 
 Cudnn find_cudnn() {
   if (is_unwanted()) return {.why_not = "SPOOL_CUDNN is 0 in the environment"};
-  static const Cudnn loaded = load_and_say();
+  static const Cudnn loaded = load();
   return loaded;
 }
 

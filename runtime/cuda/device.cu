@@ -58,7 +58,7 @@ CudaDevice cuda_device(int index) {
   if (device.major < 8) {
     fail(ErrorKind::device, "device cuda:", index, ": ", device.name, " has compute capability ",
          device.major, ".", device.minor,
-         ", and Spool's kernels need 8.0 at least (Ampere and newer)");
+         ", and Spool's kernels need 8.0 at least (Ampere and newer); use --device cpu");
   }
   cuda::check_call(cudaSetDevice(index), "cudaSetDevice");
   cuda::check_call(cudaMemGetInfo(&device.free_bytes, &device.bytes), "cudaMemGetInfo");

@@ -100,13 +100,17 @@ CudaStream::~CudaStream() {
 }
 
 std::string CudaStream::description() const {
-  return sentence("cuda:", state_->index, " (", cuda_device(state_->index).name, ")");
+  const Cudnn cudnn = find_cudnn();
+  return sentence("cuda:", state_->index, " (", cuda_device(state_->index).name,
+                  cudnn ? "" : "; " + cudnn.why_not, ")");
 }
 
 void* CudaStream::native() const { return state_->stream.get(); }
 
+// Also makes the device the current one of the thread.
 void CudaStream::rethrow() const {
   if (state_->error) throw Error(*state_->error);
+  (void)cudaSetDevice(state_->index);
 }
 
 void CudaStream::fail_with(int status, const std::string& what) {
@@ -133,7 +137,11 @@ void CudaStream::launched(const char* name) {
   if (status == cudaSuccess && s.eager && !s.capturing) {
     status = cudaStreamSynchronize(s.stream.get());
   }
-  if (status != cudaSuccess) fail_with(status, sentence("the kernel ", name));
+  // A launch may also be the first to be told what became of those before it.
+  const bool is_its_own =
+      s.eager || status == cudaErrorInvalidConfiguration || status == cudaErrorInvalidValue;
+  if (is_its_own && status != cudaSuccess) fail_with(status, sentence("the kernel ", name));
+  done(status, "a launch");
 }
 
 void CudaStream::mark([[maybe_unused]] Mark how, [[maybe_unused]] const std::byte* data,
@@ -235,8 +243,7 @@ void CudaStream::replay(const Graph& graph) {
   check(bool(graph), "cuda: there is no graph to replay");
   const auto& replayable = *static_cast<cuda::GraphExecHandle*>(graph.handle.get());
   state_->recent.add("of a graph");
-  const cudaError_t status = cudaGraphLaunch(replayable.get(), state_->stream.get());
-  if (status != cudaSuccess) fail_with(status, "a graph");
+  done(cudaGraphLaunch(replayable.get(), state_->stream.get()), "a graph");
 }
 
 }  // namespace spool
