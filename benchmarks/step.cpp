@@ -106,7 +106,8 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   state.counters["peak_bytes"] = static_cast<double>(stream->memory().peak);
 }
 
-// Of what a step multiplies: the weights' products, forward and twice backward, and attention's.
+// Of what a step multiplies: the weights' products, forward and twice backward, and attention's, as
+// if nothing were masked.
 double step_flops(const Case& c) {
   const auto L = static_cast<double>(c.model.layers), C = static_cast<double>(c.model.channels),
              V = static_cast<double>(c.model.padded_vocabulary()), T = static_cast<double>(c.T);

@@ -103,27 +103,33 @@ struct alignas(16) Pack {
   T at[size];
 };
 
-// Of memory that this launch does not write.
+// As the instructions that move them have them.
 template <class T>
-__device__ __forceinline__ Pack<T> load_pack(const T* from) {
-  const uint4 bits = __ldg(reinterpret_cast<const uint4*>(from));
+__device__ __forceinline__ Pack<T> pack_of(const uint4& bits) {
   Pack<T> pack;
   memcpy(&pack, &bits, sizeof bits);
   return pack;
+}
+template <class T>
+__device__ __forceinline__ uint4 bits_of(const Pack<T>& pack) {
+  uint4 bits;
+  memcpy(&bits, &pack, sizeof bits);
+  return bits;
+}
+
+// Of memory that this launch does not write.
+template <class T>
+__device__ __forceinline__ Pack<T> load_pack(const T* from) {
+  return pack_of<T>(__ldg(reinterpret_cast<const uint4*>(from)));
 }
 // Of memory that it does.
 template <class T>
 __device__ __forceinline__ Pack<T> load_pack_written(const T* from) {
-  const uint4 bits = __ldcg(reinterpret_cast<const uint4*>(from));
-  Pack<T> pack;
-  memcpy(&pack, &bits, sizeof bits);
-  return pack;
+  return pack_of<T>(__ldcg(reinterpret_cast<const uint4*>(from)));
 }
 template <class T>
 __device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) {
-  uint4 bits;
-  memcpy(&bits, &pack, sizeof bits);
-  __stcg(reinterpret_cast<uint4*>(to), bits);
+  __stcg(reinterpret_cast<uint4*>(to), bits_of(pack));
 }
 
 // Whether rows of so many T, one after the other from here, can be moved as packs.
@@ -133,7 +139,8 @@ bool packs(const void* data, int64_t row) {
 }
 
 // Over the 32 lanes of a warp, every lane gets it; in an order fixed by the lanes.
-__device__ __forceinline__ float warp_sum(float x) {
+template <class T>
+__device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
   for (int offset = warp_lanes / 2; offset > 0; offset /= 2) {
     x += __shfl_xor_sync(all_lanes, x, offset);
@@ -152,10 +159,7 @@ __device__ __forceinline__ float warp_max(float x) {
 // again after the next barrier.
 template <class T>
 __device__ __forceinline__ T block_sum(T x, T* scratch) {
-#pragma unroll
-  for (int offset = warp_lanes / 2; offset > 0; offset /= 2) {
-    x += __shfl_xor_sync(all_lanes, x, offset);
-  }
+  x = warp_sum(x);
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
   const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
   if (lane == 0) scratch[warp] = x;

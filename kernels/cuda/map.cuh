@@ -25,9 +25,7 @@ __device__ __forceinline__ Floats<n> load(const T* from) {
     static_assert(n % Pack<T>::size == 0);
 #pragma unroll
     for (int p = 0; p < n; p += Pack<T>::size) {
-      const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from + p));
-      Pack<T> pack;
-      memcpy(&pack, &bits, sizeof bits);
+      const Pack<T> pack = pack_of<T>(__ldcs(reinterpret_cast<const uint4*>(from + p)));
 #pragma unroll
       for (int k = 0; k < Pack<T>::size; ++k) x.at[p + k] = to_float(pack.at[k]);
     }
@@ -45,9 +43,7 @@ __device__ __forceinline__ void store(T* to, const Floats<n>& x) {
       Pack<T> pack;
 #pragma unroll
       for (int k = 0; k < Pack<T>::size; ++k) pack.at[k] = from_float<T>(x.at[p + k]);
-      uint4 bits;
-      memcpy(&bits, &pack, sizeof bits);
-      __stcs(reinterpret_cast<uint4*>(to + p), bits);
+      __stcs(reinterpret_cast<uint4*>(to + p), bits_of(pack));
     }
   }
 }
