@@ -15,10 +15,9 @@ bool is_unwanted() {
   return value && std::string_view(value) == "0";
 }
 
-#if SPOOL_CUDNN
 std::string version_text(size_t v) { return sentence(v / 10000, ".", v / 100 % 100, ".", v % 100); }
 
-Cudnn load(const char* file) {
+Cudnn open_one(const char* file) {
   Cudnn c{.library = dlopen(file, RTLD_NOW)};
   if (!c.library) {
     c.why_not = sentence("cuDNN is not found: ", dlerror());
@@ -33,15 +32,15 @@ Cudnn load(const char* file) {
   return c;
 }
 
+#if SPOOL_CUDNN
 // The system's, or else what lies beside the headers of the build.
 Cudnn load() {
-  Cudnn system = load("libcudnn.so.9");
+  constexpr const char* files[] = {"libcudnn.so.9",
 #ifdef SPOOL_CUDNN_LIBRARY
-  if (!system) {
-    if (const Cudnn other = load(SPOOL_CUDNN_LIBRARY)) return other;
-  }
+                                   SPOOL_CUDNN_LIBRARY
 #endif
-  return system;
+  };
+  return open_cudnn(files);
 }
 #elif SPOOL_CUDNN_EMULATED
 Cudnn load() { return {.version = least_cudnn}; }
@@ -50,6 +49,14 @@ Cudnn load() { return {.why_not = "this build is without cuDNN"}; }
 #endif
 
 }  // namespace
+
+Cudnn open_cudnn(std::span<const char* const> files) {
+  Cudnn first = open_one(files.front());
+  for (size_t i = 1; i < files.size() && !first; ++i) {
+    if (const Cudnn other = open_one(files[i])) return other;
+  }
+  return first;
+}
 
 Cudnn find_cudnn() {
   if (is_unwanted()) return {.why_not = "SPOOL_CUDNN is 0 in the environment"};

@@ -5,6 +5,7 @@
 // This header is free of CUDA's.
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 namespace spool {
@@ -21,5 +22,8 @@ struct Cudnn {
 };
 
 Cudnn find_cudnn();
+
+// The first of these files that is one Spool can use; where none is, why the first is not.
+Cudnn open_cudnn(std::span<const char* const> files);
 
 }  // namespace spool
