@@ -146,6 +146,11 @@ TEST_F(CudaDeviceThere, HasAnOldDriver) {
   EXPECT_TRUE(contains(error(), "is for CUDA 11.8, and this build needs CUDA 13.0")) << error();
 }
 
+TEST_F(CudaDeviceThere, HasTooLittleMemory) {
+  emulator::device().bytes = on_both - 1;
+  EXPECT_TRUE(contains(error(), "are free; give a smaller --memory")) << error();
+}
+
 TEST_F(CudaDeviceThere, IsAnOldOne) {
   emulator::device().major = 7;
   EXPECT_TRUE(contains(error(), "compute capability 7.0, and Spool's kernels need 8.0")) << error();

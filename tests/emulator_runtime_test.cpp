@@ -207,23 +207,5 @@ TEST_F(EmulatedRuntime, AStreamOfTheEngineSaysSo) {
   EXPECT_EQ(error_of([&] { stream->synchronize(); }), said);
 }
 
-TEST_F(EmulatedRuntime, OtherDevicesAreRefusedInASentence) {
-  const auto said = [] { return error_of([] { cuda_stream(); }); };
-  EXPECT_EQ(said(), "");
-  emulator::device().count = 0;
-  EXPECT_TRUE(contains(said(), "no CUDA device")) << said();
-  emulator::device() = {};
-  emulator::device().driver = 0;
-  EXPECT_TRUE(contains(said(), "no NVIDIA driver")) << said();
-  emulator::device().driver = 12040;
-  EXPECT_TRUE(contains(said(), "driver here is for CUDA 12.4")) << said();
-  emulator::device() = {};
-  emulator::device().major = 7;
-  EXPECT_TRUE(contains(said(), "compute capability 7.0")) << said();
-  emulator::device() = {};
-  emulator::device().bytes = on_both - 1;
-  EXPECT_TRUE(contains(said(), "are free")) << said();
-}
-
 }  // namespace
 }  // namespace spool::testing
