@@ -8,12 +8,11 @@
 #include <cstdint>
 
 #include "spool/autograd/few.h"
+#include "spool/autograd/plan.h"
 #include "spool/kernels/launch.h"
 
 namespace spool {
 
-using ValueId = int32_t;
-using NodeId = int32_t;
 using Specs = Few<Spec>;
 
 class Tape;

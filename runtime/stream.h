@@ -65,6 +65,19 @@ class Stream {
   // To the host, after all work before it.  Throws on meta, where there is nothing to see.
   virtual void download(void* host, const void* from, size_t bytes) = 0;
 
+  // Another queue on the same device and memory, for copies; what orders the two is events.
+  virtual std::unique_ptr<Stream> beside() = 0;
+  // Memory of the host that the device's copies reach at full speed (pinned, on a GPU),
+  // page-aligned. Throws Error (memory) where there is not that much.
+  virtual std::shared_ptr<std::byte> host_memory(size_t bytes) = 0;
+  // To and from memory of host_memory(), in their turn: it must not be touched before they are
+  // done.
+  virtual void copy_out(void* host, const void* from, size_t bytes) = 0;
+  virtual void copy_in(void* to, const void* host, size_t bytes) = 0;
+  // Has a thread of the host do the work in its turn; work that throws makes the stream fail.  Meta
+  // takes `seconds` for it.
+  virtual void host_work(const char* name, double seconds, std::function<void()> work) = 0;
+
   virtual Event record() = 0;
   virtual void wait(const Event&) = 0;
   virtual void synchronize() = 0;
@@ -79,8 +92,7 @@ class Stream {
  protected:
   Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena)
       : device_(device), architecture_(architecture), arena_(std::move(arena)) {}
-  // Another queue on the same device and memory.
-  struct Beside {};
+  struct Beside {};  // another queue on the same device and memory
   Stream(Beside, const Stream& s)
       : device_(s.device_), architecture_(s.architecture_), arena_(s.arena_) {}
 

@@ -48,6 +48,11 @@ struct OwningArena {
   explicit OwningArena(size_t bytes) : memory(bytes), arena(memory.data(), bytes, "cpu") {}
 };
 
+int64_t longest_delay() {
+  const char* value = std::getenv("SPOOL_CPU_DELAY");
+  return value ? std::strtoll(value, nullptr, 10) : 0;
+}
+
 std::shared_ptr<Arena> reserve(size_t bytes) {
   auto owner = std::make_shared<OwningArena>(bytes);
   return {owner, &owner->arena};
@@ -91,7 +96,20 @@ struct RaiseAtEnd {
 CpuStream::CpuStream(size_t budget, int threads)
     : Stream({DeviceType::cpu}, CpuArchitecture{.threads = thread_count(threads)}, reserve(budget)),
       pool_(thread_count(threads)),
-      inline_(run_inline()) {
+      inline_(run_inline()),
+      longest_delay_(longest_delay()) {
+  start();
+}
+
+CpuStream::CpuStream(CpuStream& beside)
+    : Stream(Beside{}, beside),
+      pool_(/*threads=*/1),
+      inline_(beside.inline_),
+      longest_delay_(beside.longest_delay_) {
+  start();
+}
+
+void CpuStream::start() {
   if (!inline_) worker_ = start_thread([this] { serve(); });
 }
 
@@ -131,10 +149,20 @@ void CpuStream::serve() {
       const auto work = std::move(queue_.front());
       queue_.pop_front();
       lock.unlock();
+      if (longest_delay_ > 0) put_off();
       if (!failed_ || work.target<RaiseAtEnd>()) attempt(work);
       lock.lock();
     }
   }
+}
+
+// Mostly not at all, sometimes for long, so that orders differ widely.
+void CpuStream::put_off() {
+  const uint64_t draw = std::hash<const void*>{}(this) + 0x9E3779B97F4A7C15u * ++delays_;
+  const uint64_t mixed = (draw ^ (draw >> 31)) * 0xBF58476D1CE4E5B9u >> 16;
+  if (mixed % 4 != 0) return;
+  std::this_thread::sleep_for(
+      std::chrono::microseconds(static_cast<int64_t>(mixed >> 2) % longest_delay_));
 }
 
 void CpuStream::rethrow() {
@@ -181,6 +209,16 @@ void CpuStream::upload(void* to, size_t bytes, const Fill& fill) {
 void CpuStream::download(void* host, const void* from, size_t bytes) {
   synchronize();
   if (bytes) std::memcpy(host, from, bytes);
+}
+
+std::shared_ptr<std::byte> CpuStream::host_memory(size_t bytes) {
+  const auto pages = std::make_shared<Reservation>(bytes);
+  permit(pages->data(), bytes);
+  return {pages, pages->data()};
+}
+
+void CpuStream::host_work(const char*, double, std::function<void()> work) {
+  enqueue(std::move(work));
 }
 
 Event CpuStream::record() {

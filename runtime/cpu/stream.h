@@ -2,7 +2,9 @@
 
 // The cpu device: a thread that works off a queue, so that ordering bugs show without a GPU, and a
 // pool that shares the loops of a kernel.  With SPOOL_CPU_INLINE=1 in the environment the caller
-// does the work itself, at once, which is easier to debug.
+// does the work itself, at once, which is easier to debug.  With SPOOL_CPU_DELAY=N every piece of
+// work is put off by up to N microseconds, at random, so that work that nothing orders runs in
+// another order each time.
 
 #include <algorithm>
 #include <condition_variable>
@@ -24,6 +26,8 @@ class CpuStream final : public Stream {
   // Reserves `budget` bytes of address space; pages are taken when first touched.  threads = 0: one
   // per core.  Throws where the reservation fails.
   explicit CpuStream(size_t budget, int threads = 0);
+  // A second queue over the same memory, with one thread.
+  explicit CpuStream(CpuStream& beside);
   ~CpuStream() override;
 
   // Runs work() after all work before it.  It must own what it uses, but for arena memory.
@@ -65,13 +69,20 @@ class CpuStream final : public Stream {
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
   void download(void* host, const void* from, size_t bytes) override;
+  std::unique_ptr<Stream> beside() override { return std::make_unique<CpuStream>(*this); }
+  std::shared_ptr<std::byte> host_memory(size_t bytes) override;
+  void copy_out(void* host, const void* from, size_t bytes) override { copy(host, from, bytes); }
+  void copy_in(void* to, const void* host, size_t bytes) override { copy(to, host, bytes); }
+  void host_work(const char* name, double seconds, std::function<void()> work) override;
   Event record() override;
   void wait(const Event&) override;
   void synchronize() override;
 
  private:
+  void start();
   void push(std::function<void()> work);
   void serve();
+  void put_off();
   template <class Work>
   void attempt(Work& work) {
     try {
@@ -86,6 +97,8 @@ class CpuStream final : public Stream {
 
   ThreadPool pool_;
   bool inline_;
+  int64_t longest_delay_;  // microseconds
+  uint64_t delays_ = 0;
   std::mutex mutex_;
   std::condition_variable ready_, idle_;
   std::deque<std::function<void()>> queue_;

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <mutex>
 #include <optional>
 #include <string_view>
 
@@ -74,6 +77,40 @@ class Recent {
   size_t count_ = 0;
 };
 
+// What work on the host has thrown.
+struct HostFailure {
+  std::mutex mutex;
+  std::exception_ptr error;
+  std::atomic<bool> failed = false;
+
+  void keep(std::exception_ptr thrown) {
+    const std::lock_guard lock(mutex);
+    if (!error) error = std::move(thrown);
+    failed = true;
+  }
+  void rethrow() {
+    if (!failed) return;
+    const std::lock_guard lock(mutex);
+    std::rethrow_exception(error);
+  }
+};
+
+struct HostWork {
+  std::function<void()> work;
+  std::shared_ptr<HostFailure> failure;
+
+  // Called by CUDA, which takes back nothing but that it is done.
+  static void run(void* self) {
+    const std::unique_ptr<HostWork> owner(static_cast<HostWork*>(self));
+    if (owner->failure->failed) return;
+    try {
+      owner->work();
+    } catch (...) {
+      owner->failure->keep(std::current_exception());
+    }
+  }
+};
+
 }  // namespace
 
 struct CudaStream::State {
@@ -82,6 +119,7 @@ struct CudaStream::State {
   cuda::Staging staging{stream.get()};
   Recent recent = {};
   std::optional<Error> error = {};
+  std::shared_ptr<HostFailure> host_failure = std::make_shared<HostFailure>();
   bool eager = waits_for_every_kernel(), capturing = false;
 
   explicit State(int device) : index(device) {}
@@ -110,6 +148,7 @@ void* CudaStream::native() const { return state_->stream.get(); }
 // Also makes the device the current one of the thread.
 void CudaStream::rethrow() const {
   if (state_->error) throw Error(*state_->error);
+  state_->host_failure->rethrow();
   (void)cudaSetDevice(state_->index);
 }
 
@@ -190,6 +229,42 @@ void CudaStream::download(void* host, const void* from, size_t bytes) {
   synchronize();
 }
 
+std::shared_ptr<std::byte> CudaStream::host_memory(size_t bytes) {
+  rethrow();
+  try {
+    const auto memory = std::make_shared<cuda::PinnedMemory>(std::max<size_t>(bytes, 1));
+    return {memory, memory->data()};
+  } catch (const Error& e) {
+    throw Error(ErrorKind::memory,
+                sentence("host: ", format_bytes(bytes), " (", bytes,
+                         " bytes) of pinned memory are needed, and the system will not give them (",
+                         e.what(), "); offload less, or to a disk"),
+                {.needed = bytes, .capacity = 0, .op = {}, .file = {}});
+  }
+}
+
+void CudaStream::copy_out(void* host, const void* from, size_t bytes) {
+  rethrow();
+  if (bytes == 0) return;
+  done(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
+       "a copy to the host");
+}
+
+void CudaStream::copy_in(void* to, const void* host, size_t bytes) {
+  rethrow();
+  if (bytes == 0) return;
+  done(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
+       "a copy from the host");
+}
+
+void CudaStream::host_work(const char* name, double, std::function<void()> work) {
+  rethrow();
+  check(!state_->capturing, "cuda: ", name, " is done by the host, and cannot be part of a graph");
+  auto owner = std::make_unique<HostWork>(HostWork{std::move(work), state_->host_failure});
+  done(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
+  owner.release();
+}
+
 Event CudaStream::record() {
   rethrow();
   auto event = std::make_shared<cuda::EventHandle>(cuda::make_event());
@@ -208,6 +283,7 @@ void CudaStream::synchronize() {
   rethrow();
   check(!state_->capturing, "cuda: the host cannot wait while a graph is recorded");
   done(cudaStreamSynchronize(state_->stream.get()), "waiting for the device");
+  state_->host_failure->rethrow();
   state_->recent.clear();
 }
 

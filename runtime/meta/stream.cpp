@@ -27,4 +27,16 @@ void MetaStream::download(void*, const void*, size_t) {
   fail(ErrorKind::device, "read: a tensor on the meta device has a shape and no values");
 }
 
+std::shared_ptr<std::byte> MetaStream::host_memory(size_t) {
+  return {nowhere(), [](std::byte*) {}};
+}
+
+void MetaStream::copy_out(void*, const void*, size_t bytes) {
+  now_ += static_cast<double>(bytes) / machine_.host_bytes_per_second;
+}
+
+void MetaStream::copy_in(void*, const void*, size_t bytes) { copy_out(nullptr, nullptr, bytes); }
+
+void MetaStream::host_work(const char*, double seconds, std::function<void()>) { now_ += seconds; }
+
 }  // namespace spool

@@ -15,6 +15,10 @@ class MetaStream final : public Stream {
   explicit MetaStream(const Machine& machine,
                       size_t capacity = std::numeric_limits<size_t>::max() / 2);
 
+  // Another queue of the same machine and memory, whose clock begins where this one is.
+  explicit MetaStream(const MetaStream& beside)
+      : Stream(Beside{}, beside), machine_(beside.machine_), now_(beside.now_) {}
+
   void charge(const Cost& cost) { now_ += machine_.seconds(cost); }
   double now() const { return now_; }  // seconds since the start
   const Machine& machine() const { return machine_; }
@@ -24,6 +28,11 @@ class MetaStream final : public Stream {
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
   void download(void* host, const void* from, size_t bytes) override;
+  std::unique_ptr<Stream> beside() override { return std::make_unique<MetaStream>(*this); }
+  std::shared_ptr<std::byte> host_memory(size_t bytes) override;
+  void copy_out(void* host, const void* from, size_t bytes) override;
+  void copy_in(void* to, const void* host, size_t bytes) override;
+  void host_work(const char* name, double seconds, std::function<void()> work) override;
   Event record() override { return {.time = now_}; }
   void wait(const Event& e) override { now_ = e.time > now_ ? e.time : now_; }
   void synchronize() override {}

@@ -241,6 +241,10 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   return emulator::enqueue(stream, [=] { std::memset(to, value, bytes); });
 }
 
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, void (*work)(void*), void* data) {
+  return emulator::enqueue(stream, [=] { work(data); });
+}
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new CUstream_st;
   return cudaSuccess;

@@ -115,6 +115,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t*, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t);
 cudaError_t cudaStreamSynchronize(cudaStream_t);
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned flags);
+cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*work)(void*), void* data);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t);
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
