@@ -89,6 +89,7 @@ void AdamWOptimizer::prepare(int64_t t, double lr) {
 }
 
 void AdamWOptimizer::update(const Tensor& random) {
+  const TraceScope scope(stream_.trace(), "optimizer");
   measure_gradients();
   for (size_t next = 0; next < parameters_.size();) {
     AdamW k = kernel(random);

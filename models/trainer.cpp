@@ -158,7 +158,7 @@ void Trainer::enqueue_micro_step(int64_t micro) {
     run_micro_step();
     if (last) optimizer_.update(random_);
   };
-  if (!plans_.graph || !stream_.captures()) return work();
+  if (!plans_.graph || !stream_.captures() || stream_.trace()) return work();
   graphs_.enqueue(first, last, work, stream_);
 }
 

@@ -63,6 +63,12 @@ class HostLink {
 
  private:
   friend class HostSlot;
+  Arena::Block* take(size_t bytes, const char* name);
+  void give_back(Arena::Block*);
+  void tell_trace() {
+    if (Trace* trace = compute_.trace()) [[unlikely]]
+      trace->hold_host(this, memory().live);
+  }
 
   Stream& compute_;
   std::unique_ptr<Stream> out_, in_;
