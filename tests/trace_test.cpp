@@ -153,8 +153,8 @@ TEST(Trace, SaysForWhichOpAKernelIs) {
     Plan plan;
     plan.placement.resize(10, Placement::recompute);
     Tape tape(stream, {.plan = plan});
-    const Var h = linear(tape.input(x), weight, {}), y = gelu(h);
-    tape.backward({{linear(y, weight, {}), Tensor({Shape{8, 16}}, stream)}});
+    const Var h = linear(tape.input(x), weight), y = gelu(h);
+    tape.backward({{linear(y, weight), Tensor({Shape{8, 16}}, stream)}});
     for (const TraceSpan& span : trace->spans()) {
       ASSERT_TRUE(span.context) << text(span);
       ++phases[sentence(span.context.phase, " ", span.context.op, " ", span.context.node)];
