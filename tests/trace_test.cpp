@@ -169,6 +169,28 @@ TEST(Trace, SaysForWhichOpAKernelIs) {
   EXPECT_EQ(phases.size(), 8u);
 }
 
+TEST(Trace, ScopesNest) {
+  MetaStream stream(Machine{});
+  const Tensor a({Shape{10}}, stream);
+  const auto trace = std::make_shared<Trace>();
+  const Traced traced(stream, trace);
+  {
+    const TraceScope outer(stream.trace(), "outer");
+    launch(Fill{.out = a}, stream);
+    {
+      const TraceScope inner(stream.trace(), "inner");
+      launch(Fill{.out = a}, stream);
+    }
+    launch(Fill{.out = a}, stream);
+  }
+  launch(Fill{.out = a}, stream);
+  std::vector<std::string> phases;
+  for (const TraceSpan& span : trace->spans()) {
+    phases.emplace_back(span.context ? span.context.phase : "none");
+  }
+  EXPECT_EQ(phases, (std::vector<std::string>{"outer", "inner", "outer", "none"}));
+}
+
 TEST(Trace, TheOptimizerHasItsName) {
   const Spans spans = foretell_step(config(), make_plans(config()), Machine{});
   ASSERT_TRUE(spans.back().context);
