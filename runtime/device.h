@@ -53,6 +53,7 @@ struct Machine {
   double bf16_flops = 400e9;       // likewise
   double bytes_per_second = 20e9;  // of a large copy, counted read plus written
   double host_bytes_per_second = 20e9;
+  double disk_bytes_per_second = 1e9;
   double launch_seconds = 2e-6;
 
   double seconds(const Cost& cost) const {
