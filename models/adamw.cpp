@@ -7,8 +7,25 @@
 
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
+#include "spool/models/cpu_adamw.h"
+#include "spool/models/streamed_adamw.h"
 
 namespace spool {
+
+namespace {
+
+std::unique_ptr<OffloadedAdamW> make_offloaded(const OptimizerMemory& memory,
+                                               const std::vector<Parameter*>& parameters,
+                                               bool masters) {
+  check(memory.link, "adamw: state that is ", name(memory.state),
+        " needs a link to the host's memory");
+  if (memory.state == OptimizerState::streamed) {
+    return std::make_unique<StreamedAdamW>(parameters, masters, *memory.link);
+  }
+  return std::make_unique<CpuAdamW>(parameters, masters, *memory.link);
+}
+
+}  // namespace
 
 std::optional<Rounding> parse_rounding(std::string_view text) {
   for (const Rounding r : {Rounding::nearest, Rounding::stochastic}) {
@@ -29,9 +46,7 @@ AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSe
   if (memory.state == OptimizerState::device) {
     allocate(masters);
   } else {
-    check(memory.link, "adamw: state that is ", name(memory.state),
-          " needs a link to the host's memory");
-    offloaded_ = make_offloaded_adamw(memory.state, parameters_, masters, *memory.link);
+    offloaded_ = make_offloaded(memory, parameters_, masters);
     m_ = offloaded_->first_moments();
     v_ = offloaded_->second_moments();
     masters_ = offloaded_->masters();

@@ -54,8 +54,4 @@ class OffloadedAdamW {
   Tensor m_, v_, master_;  // on the host; f32 (elements of the row); master_ may be absent
 };
 
-// For state `streamed` or `cpu`.
-std::unique_ptr<OffloadedAdamW> make_offloaded_adamw(OptimizerState, std::vector<Parameter*>,
-                                                     bool masters, HostLink&);
-
 }  // namespace spool

@@ -24,9 +24,9 @@ std::shared_ptr<Arena> take_slab(Stream& device, size_t bytes) {
 
 HostLink::HostLink(Stream& compute, size_t bytes)
     : compute_(compute),
+      slab_(take_slab(compute, bytes)),
       out_(compute.beside()),
-      in_(compute.beside()),
-      slab_(take_slab(compute, bytes)) {}
+      in_(compute.beside()) {}
 
 Stream& HostLink::begin_out() {
   out_->wait(compute_.record());

@@ -68,8 +68,8 @@ class HostLink {
   friend class HostSlot;
 
   Stream& compute_;
+  std::shared_ptr<Arena> slab_;  // outlives the queues, whose last copies may be under way
   std::unique_ptr<Stream> out_, in_;
-  std::shared_ptr<Arena> slab_;
 };
 
 }  // namespace spool
