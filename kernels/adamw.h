@@ -19,8 +19,9 @@
 //   counter  (i / 2048 * 256 + i mod 1024 / 4) mod 2^32, index, random[2], 2^32 - 1
 // where `index` tells the tensors of a model apart.  They depend on nothing that ran before.
 //
-// An entry may be a slice of a tensor, which begins at its element `first`.  Elements are updated one
-// by one, and draw by where they are in the whole: a tensor in slices has the bits of one that is not.
+// An entry may be a slice of a tensor, which begins at its element `first`.  Elements are updated
+// one by one, and draw by where they are in the whole: a tensor in slices has the bits of one that
+// is not.
 //
 // ClipFactor: norm = sqrt(squared[0]); clip = {min(1, limit / norm), norm, isfinite(norm)}; with
 // limit 0 the factor is 1.

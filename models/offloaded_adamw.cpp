@@ -50,11 +50,9 @@ void OffloadedAdamW::initialise() {
   host_->synchronize();
 }
 
-bool OffloadedAdamW::wanted(const Buckets::Bucket& bucket,
-                            const std::vector<AdamW::Entry>& whole) {
-  return std::ranges::any_of(bucket.slices, [&](const Buckets::Slice& slice) {
-    return bool(whole[slice.tensor].grad);
-  });
+bool OffloadedAdamW::wanted(const Buckets::Bucket& bucket, const std::vector<AdamW::Entry>& whole) {
+  return std::ranges::any_of(
+      bucket.slices, [&](const Buckets::Slice& slice) { return bool(whole[slice.tensor].grad); });
 }
 
 }  // namespace spool

@@ -3,8 +3,8 @@
 // AdamW whose state is in memory of the host, as three rows, m, v and the masters, in the order of
 // the parameters.  A step goes through them bucket by bucket (buckets.h), three of which are on
 // their way at a time: one comes, one is worked on, one goes.  What orders them is events; the host
-// never waits.  A step begins after all that the device has been given, and what the device is given
-// next waits for its end.
+// never waits.  A step begins after all that the device has been given, and what the device is
+// given next waits for its end.
 //
 //   streamed  state in -> the device updates -> state out
 //   cpu       gradients out -> the host updates -> parameters in

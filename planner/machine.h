@@ -14,8 +14,8 @@ namespace spool {
 // Throws where there is no such device.
 Machine measure_machine(Device, DType of_products, int threads = 0);
 
-// One that need not be there, to rehearse for: "h200", "a100-80g", "a100-40g"; nothing for any other
-// name.
+// One that need not be there, to rehearse for: "h200", "a100-80g", "a100-40g"; nothing for any
+// other name.
 std::optional<Machine> named_machine(std::string_view name);
 
 }  // namespace spool

@@ -147,9 +147,7 @@ TEST(OptimizerState, WithoutGradientsNothingChanges) {
 TEST(OptimizerState, NeedsALinkWhereItIsOnTheHost) {
   CpuStream stream(plenty, 1);
   Parameter p{.name = "w", .data = normal({8, 8}, DType::f32, stream, 1)};
-  const auto make = [&] {
-    AdamWOptimizer({&p}, {}, stream, {.state = OptimizerState::streamed});
-  };
+  const auto make = [&] { AdamWOptimizer({&p}, {}, stream, {.state = OptimizerState::streamed}); };
   EXPECT_TRUE(contains(error_of(make), "link"));
 }
 
@@ -338,9 +336,10 @@ TEST(OptimizerState, Of1558MInBf16FreesEighteenGigabytesOfAnH200) {
   const auto foretell = [&](OptimizerState state) {
     const Report report =
         rehearse_training(config, plans_with(config, state), *named_machine("h200"));
-    printf("1558M, bf16, B = 4, state %s: peak %.3f GB of the device, %.3f GB of the host, %.3f s\n",
-           name(state), static_cast<double>(report.memory.peak) / 1e9,
-           static_cast<double>(report.host.peak) / 1e9, report.seconds);
+    printf(
+        "1558M, bf16, B = 4, state %s: peak %.3f GB of the device, %.3f GB of the host, %.3f s\n",
+        name(state), static_cast<double>(report.memory.peak) / 1e9,
+        static_cast<double>(report.host.peak) / 1e9, report.seconds);
     return report;
   };
   const Report device = foretell(OptimizerState::device),

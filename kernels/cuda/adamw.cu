@@ -241,18 +241,19 @@ void run(const AdamW& k, CudaStream& stream) {
     check_entry(k, t);
     check(t.parameter.dtype() == k.tensors[0].parameter.dtype(),
           "adamw on cuda: the parameters of a launch must have one type");
-    table.tensors.add({.parameter = t.parameter.data(),
-                       .grad = t.grad.data(),
-                       .master = t.master.as<float>(),
-                       .m = t.m.as<float>(),
-                       .v = t.v.as<float>(),
-                       .count = t.m.numel(),
-                       .first = blocks,
-                       .index = t.index,
-                       .first_draw = static_cast<uint32_t>(t.first / cuda::piece * (cuda::half / cuda::width)),
-                       .decay = t.decay,
-                       .grad_is_f32 = t.grad.dtype() == DType::f32,
-                       .aligned = cuda::all_aligned(t)});
+    table.tensors.add(
+        {.parameter = t.parameter.data(),
+         .grad = t.grad.data(),
+         .master = t.master.as<float>(),
+         .m = t.m.as<float>(),
+         .v = t.v.as<float>(),
+         .count = t.m.numel(),
+         .first = blocks,
+         .index = t.index,
+         .first_draw = static_cast<uint32_t>(t.first / cuda::piece * (cuda::half / cuda::width)),
+         .decay = t.decay,
+         .grad_is_f32 = t.grad.dtype() == DType::f32,
+         .aligned = cuda::all_aligned(t)});
     blocks += static_cast<unsigned>(cuda::ceil_div<int64_t>(t.m.numel(), cuda::piece));
   }
   if (blocks == 0) return;
