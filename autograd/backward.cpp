@@ -37,13 +37,17 @@ void Tape::backward(const std::vector<Root>& roots) {
 void Tape::walk() {
   while (!open_.empty()) close_region();
   if (options_.offloader) options_.offloader->begin_backward();
+  if (options_.survey) options_.survey->first_read.assign(values_.size(), -1);
   for (auto id = static_cast<NodeId>(nodes_.size()); id-- > 0;) {
+    if (options_.survey) note_begin(options_.survey->backward);
     if (options_.offloader) options_.offloader->before_backward(id);
+    at_ = id;
     if (id > 0) announce(id - 1);
     differentiate(id);
     leave_regions(id);
   }
   if (options_.offloader) options_.offloader->end_backward();
+  if (options_.survey) std::ranges::reverse(options_.survey->backward);
 }
 
 // Tells the hooks what comes next.
@@ -78,6 +82,7 @@ const Tensor& Tape::fetch(ValueId id, int level) {
     check(bool(v.live), "backward: replaying a region did not make value ", id, ", ", v.spec);
     return v.live;
   }
+  if (options_.survey) options_.survey->first_read[static_cast<size_t>(id)] = at_;
   Tensor t = v.saved->unpack();
   const char* made_by = v.producer < 0 ? "input" : node(v.producer).op->name();
   check(bool(t), made_by, ": the hook's unpack() returned nothing for value ", id, ", ", v.spec);

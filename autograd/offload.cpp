@@ -88,7 +88,7 @@ Offloader::Away::Away(Offloader& owner, const Tensor& t, const char* name, const
       bytes_(t.shape().rank() ? t.view().slice({0, rows}).nbytes() : t.nbytes()),
       identity_(t.memory_identity()),
       address_(t.view().data()),
-      number_(owner.sent_++),
+      number_(owner.next_number_++),
       held_(t) {
   if (how.target == OffloadTarget::disk) {
     file_ = std::make_unique<FileSlot>(owner.disk_, bytes_, name);
@@ -112,6 +112,8 @@ void Offloader::Away::send() {
                   });
   }
   gone_ = out.record();
+  ++owner_.sent_.tensors;
+  owner_.sent_.bytes += static_cast<int64_t>(bytes_);
 }
 
 // What is still under way must have arrived before the memory goes; after a stream has failed,
@@ -236,7 +238,7 @@ void Offloader::before_forward(NodeId node) {
   }
 }
 
-void Offloader::begin_backward() { fetch_before(sent_); }
+void Offloader::begin_backward() { fetch_before(next_number_); }
 
 // Of those that the plan leaves to us.
 void Offloader::fetch_before(uint64_t number) {

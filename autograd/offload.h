@@ -50,6 +50,12 @@ class Offloader {
   void before_backward(NodeId);
   void end_backward();
 
+  // What has travelled out so far.
+  struct Sent {
+    int64_t tensors = 0, bytes = 0;
+  };
+  const Sent& sent() const { return sent_; }
+
   // Of the file; its bytes are whole pages.
   const MemoryStats& disk() const { return disk_.stats(); }
 
@@ -66,7 +72,8 @@ class Offloader {
   std::unique_ptr<SpillFile> file_;
   bool has_disk_ = false, used_disk_ = false;
   Arena disk_;
-  uint64_t sent_ = 0;
+  uint64_t next_number_ = 0;
+  Sent sent_;
   std::map<uint64_t, Away*> away_;  // in the order they were sent
   std::deque<Away*> leaving_;       // of those without a place, the ones that are held
   std::multimap<NodeId, Away*> releases_, fetches_;  // by the places the plan gave

@@ -1,5 +1,7 @@
 #include "spool/autograd/plan.h"
 
+#include <algorithm>
+
 #include "spool/runtime/check.h"
 
 namespace spool {
@@ -33,6 +35,18 @@ void check_regions(const std::vector<Region>& all) {
 }
 
 }  // namespace
+
+bool offloads(const Plan& plan) {
+  return std::ranges::find(plan.placement, Placement::offload) != plan.placement.end();
+}
+
+bool offloads_to_disk(const Plan& plan) {
+  return std::ranges::any_of(plan.offloads, [&](const Offload& o) {
+    const auto i = static_cast<size_t>(o.value);
+    return o.target == OffloadTarget::disk && i < plan.placement.size() &&
+           plan.placement[i] == Placement::offload;
+  });
+}
 
 void check_plan(const Plan& plan) {
   check_offloads(plan.offloads);

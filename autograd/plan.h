@@ -60,6 +60,10 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+// Whether it sends anything off the device, or to a disk.
+bool offloads(const Plan&);
+bool offloads_to_disk(const Plan&);
+
 // Throws a sentence where the plan cannot be one for any tape.
 void check_plan(const Plan&);
 

@@ -31,13 +31,17 @@ void Tape::enter(const ScopeOptions& options) {
   const auto next = static_cast<NodeId>(nodes_.size());
   const bool replays = options.recompute && options_.recording;
   if (replays) open_region({.first = next});
-  scopes_.push_back({options, next, replays ? open_.back() : -1});
+  const int parent = open_scopes_.empty() ? -1 : open_scopes_.back();
+  open_scopes_.push_back(static_cast<int>(scopes_.size()));
+  scopes_.push_back(
+      {.options = options, .first = next, .parent = parent, .region = replays ? open_.back() : -1});
 }
 
 void Tape::leave_scope() {
-  const int own = scopes_.back().region;
-  while (own >= 0 && !open_.empty() && open_.back() >= own) close_region();
-  scopes_.pop_back();
+  TapeScope& scope = scopes_[static_cast<size_t>(open_scopes_.back())];
+  open_scopes_.pop_back();
+  scope.last = static_cast<NodeId>(nodes_.size()) - 1;
+  while (scope.region >= 0 && !open_.empty() && open_.back() >= scope.region) close_region();
 }
 
 void Tape::open_region(TapeRegion r) {

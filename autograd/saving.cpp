@@ -93,8 +93,9 @@ void Tape::put_away(ValueId id, const Tensor& t, bool first) {
 
 bool Tape::is_offloaded_by_scope(const Value& v) const {
   if (v.parameter) return false;
-  return std::ranges::any_of(scopes_, [&](const OpenScope& scope) {
-    return v.producer >= scope.first ? scope.options.offload_inside : scope.options.offload_inputs;
+  return std::ranges::any_of(open_scopes_, [&](int open) {
+    const auto& [options, first, last, parent, region] = scopes_[static_cast<size_t>(open)];
+    return v.producer >= first ? options.offload_inside : options.offload_inputs;
   });
 }
 

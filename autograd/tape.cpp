@@ -83,6 +83,7 @@ Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> oper
       before.had_grad.push_back(bool(operand.var ? value(v).grad : operand.parameter->grad));
     }
     const Needs needs = record(id, in);
+    if (options_.survey) note_begin(options_.survey->forward);
     if (options_.offloader) options_.offloader->before_forward(id);
     const Few<Tensor> out = run(id, in);
     if (options_.recording) save_for_backward(id, needs, in, out);
@@ -138,6 +139,11 @@ Few<Tensor> Tape::run(NodeId id, const Few<Tensor>& in) {
   Forward forward(*this, n, id, in, out);
   n.op->forward(forward);
   return out;
+}
+
+void Tape::note_begin(std::vector<double>& times) {
+  check(stream_.device().type == DeviceType::meta, "survey: a tape is surveyed on meta");
+  times.push_back(static_cast<MetaStream&>(stream_).now());
 }
 
 // Takes back the last node, which has failed.

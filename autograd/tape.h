@@ -33,6 +33,14 @@ struct Parameter {
   bool trainable = true;
 };
 
+// What a tape on the meta device saw of itself, for whoever plans one like it.
+struct Survey {
+  std::vector<double> forward, backward;  // when each node began, seconds
+  // Of each value: the node before or in whose backward what was saved of it was first read; -1: it
+  // was not saved, or not read.
+  std::vector<NodeId> first_read;
+};
+
 struct TapeOptions {
   Plan plan = {};
   bool recording = true;  // false: nothing is saved, and there is no backward
@@ -51,6 +59,8 @@ struct TapeOptions {
   int64_t first_row = 0;
   // Needed where the plan, or a scope, offloads.  Outlives the tape.
   Offloader* offloader = nullptr;
+  // On meta: to be filled.
+  Survey* survey = nullptr;
 };
 
 struct Value {
@@ -88,11 +98,21 @@ struct TapeRegion {
   std::vector<ValueId> uses = {};   // made in it, read in it by backward: not saved
 };
 
-// What becomes of the values of a scope that is opened by hand.
+// Of ops that belong together, such as a layer, by which plans and people may speak of them; and,
+// where the caller decides by hand, what becomes of their values.
 struct ScopeOptions {
-  bool recompute = false;       // what is made in it; see checkpoint()
+  const char* name = "segment";  // interned
+  bool recompute = false;        // what is made in it; see checkpoint()
   bool offload_inputs = false;  // what is made before it and saved in it, the caller's own included
   bool offload_inside = false;  // what is made in it and saved
+};
+
+// A scope as a tape has it.
+struct TapeScope {
+  ScopeOptions options = {};
+  NodeId first = 0, last = -1;
+  int parent = -1;
+  int region = -1;  // that it opened
 };
 
 class Var {
@@ -155,6 +175,7 @@ class Tape {
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Value>& values() const { return values_; }
   const std::vector<TapeRegion>& regions() const { return regions_; }
+  const std::vector<TapeScope>& scopes() const { return scopes_; }
 
   // Makes these hooks the innermost ones of the tape while it lives.  What is saved meanwhile they
   // pack, whatever the plan says; what is to be recomputed nobody packs.
@@ -211,6 +232,7 @@ class Tape {
   struct Before;
   void undo(const Before&);
 
+  void note_begin(std::vector<double>& times);
   void enter(const ScopeOptions&);
   void leave_scope();
   void open_region(TapeRegion);
@@ -249,13 +271,10 @@ class Tape {
   std::unordered_map<Parameter*, ValueId> parameters_;
   std::vector<TapeRegion> regions_;  // by first node, the outer before the inner
   std::vector<int> open_;            // regions, the innermost last
-  struct OpenScope {
-    ScopeOptions options;
-    NodeId first = 0;
-    int region = -1;
-  };
-  std::vector<OpenScope> scopes_;
+  std::vector<TapeScope> scopes_;    // in the order they were opened
+  std::vector<int> open_scopes_;
   size_t next_plan_region_ = 0;
+  NodeId at_ = -1;  // the node that backward has come to
   bool spent_ = false;
 };
 

@@ -9,7 +9,6 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/models/data.h"
 #include "spool/models/generator.h"
-#include "spool/planner/chunks.h"
 
 namespace spool {
 namespace {
@@ -18,8 +17,15 @@ namespace {
 void no_rows(int64_t, std::span<int32_t>, std::span<int32_t>) {}
 
 std::unique_ptr<HostLink> make_link(const TrainingPlans& plans, Stream& stream) {
-  if (plans.step.optimizer_state == OptimizerState::device) return nullptr;
-  return std::make_unique<HostLink>(stream, plans.host_bytes);
+  const bool all_on_device =
+      plans.step.optimizer_state == OptimizerState::device && !offloads(plans.step);
+  return all_on_device ? nullptr : std::make_unique<HostLink>(stream, plans.host_bytes);
+}
+
+std::unique_ptr<Offloader> make_offloader(const TrainingPlans& plans, HostLink* link) {
+  if (!offloads(plans.step)) return nullptr;
+  if (!offloads_to_disk(plans.step)) return std::make_unique<Offloader>(*link);
+  return std::make_unique<Offloader>(*link, plans.spill_directory, plans.disk_bytes);
 }
 
 DType loss_type(DType dtype) { return accumulator(dtype); }
@@ -62,28 +68,13 @@ void TrainingConfig::validate() const {
         name(dtype));
 }
 
-TrainingPlans make_plans(const TrainingConfig& config) {
-  if (config.loss_chunk == 0) return {};
-  const auto plan = [&](bool training) {
-    MetaStream stream(Machine{});
-    Gpt2 model(config.model, config.dtype, stream);
-    const Spec ids{Shape{config.batch, config.seq}, DType::i32};
-    Tape tape(stream, {.recording = false,
-                       .training = training,
-                       .random = Tensor({Shape{4}, DType::i32}, stream)});
-    const Var tokens = tape.input(Tensor(ids, stream)), targets = tape.input(Tensor(ids, stream));
-    model.loss(tokens, targets, config.dropout);
-    return chunk_rows(tape, config.loss_chunk);
-  };
-  return {.step = plan(true), .evaluation = plan(false)};
-}
-
 Trainer::Trainer(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream)
     : config_(config),
       plans_(plans),
       stream_(stream),
       model_(config.model, config.dtype, stream),
       link_(make_link(plans, stream)),
+      offloader_(make_offloader(plans, link_.get())),
       optimizer_(model_.parameters(), config.optimizer, stream,
                  {.state = plans.step.optimizer_state, .link = link_.get()}),
       input_(config.batch, config.seq, stream),
@@ -165,7 +156,8 @@ void Trainer::enqueue_micro_step(int64_t micro) {
     run_micro_step();
     if (last) optimizer_.update(random_);
   };
-  const bool host_works = plans_.step.optimizer_state == OptimizerState::cpu;
+  const bool host_works =
+      plans_.step.optimizer_state == OptimizerState::cpu || offloads_to_disk(plans_.step);
   if (!plans_.graph || host_works || !stream_.captures()) return work();
   graphs_.enqueue(first, last, work, stream_);
 }
@@ -175,7 +167,8 @@ void Trainer::run_micro_step() {
                       .backward_follows = true,
                       .micro_batches = static_cast<int>(config_.accumulate),
                       .loss_scale = loss_scale_,
-                      .random = random_});
+                      .random = random_,
+                      .offloader = offloader_.get()});
   const Var loss =
       model_.loss(tape.input(input_.tokens), tape.input(input_.targets), config_.dropout);
   launch(Add{.out = add_to(loss_), .a = loss.tensor()}, stream_);
@@ -194,7 +187,7 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
   constexpr int64_t enough = 3;
   double seconds[2] = {};
   Report report;
-  MemoryStats host;
+  MemoryStats host, disk;
   for (const int64_t fewer : {1, 0}) {
     TrainingConfig some = config;
     some.accumulate = std::max<int64_t>(std::min(config.accumulate, enough) - fewer, 1);
@@ -209,10 +202,12 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
         Generator(trainer.model(), stream).rehearse(sample.prompt, sample.drawn);
       }
       host = trainer.host_memory();
+      disk = trainer.disk();
     });
   }
   const auto more = static_cast<double>(std::max<int64_t>(config.accumulate - enough, 0));
   report.host = host;
+  report.disk = disk;
   report.seconds = seconds[0] + more * (seconds[0] - seconds[1]);
   return report;
 }

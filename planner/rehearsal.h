@@ -14,8 +14,9 @@ namespace spool {
 struct Report {
   MemoryStats memory;  // memory.peak is the budget that suffices
   double seconds = 0;  // by the machine's roofline
-  // Of the host's memory, where the work has a link to it and says so; host.peak is what suffices.
-  MemoryStats host = {};
+  // Of the host's memory, and of a file, where the work has a link to them and says so; their peaks
+  // are what suffices.
+  MemoryStats host = {}, disk = {};
 };
 
 // Runs the work on a stream that pretends to be the machine.  What the work allocates it must let
