@@ -4,6 +4,7 @@
 // MetaStream the same calls rehearse it.
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "spool/models/adamw.h"
@@ -12,6 +13,7 @@
 #include "spool/models/model_file.h"
 #include "spool/models/step_graphs.h"
 #include "spool/planner/rehearsal.h"
+#include "spool/runtime/layout.h"
 
 namespace spool {
 
@@ -38,6 +40,7 @@ struct TrainingConfig {
 struct TrainingPlans {
   Plan step, evaluation;
   bool graph = true;  // record a step once and replay it, where the device can
+  std::optional<Layout> layout = {};  // of a step's memory (step_layout.h); none: as it comes
 };
 TrainingPlans make_plans(const TrainingConfig&);
 
@@ -77,7 +80,7 @@ class Trainer {
  private:
   void upload(int64_t step, int64_t micro, const Rows&);
   void enqueue_micro_step(int64_t micro);
-  void run_micro_step();
+  void run_micro_step(size_t phase);
 
   TrainingConfig config_;
   TrainingPlans plans_;
