@@ -39,7 +39,7 @@ struct TrainingConfig {
 // The plans of the tapes that a run makes, and how steps are enqueued; none of it changes a number.
 struct TrainingPlans {
   Plan step, evaluation;
-  bool graph = true;  // record a step once and replay it, where the device can
+  bool graph = true;                  // record a step once and replay it, where the device can
   std::optional<Layout> layout = {};  // of a step's memory (step_layout.h); none: as it comes
 };
 TrainingPlans make_plans(const TrainingConfig&);

@@ -11,6 +11,7 @@
 #include "spool/models/model_file.h"
 #include "spool/models/progress_bar.h"
 #include "spool/models/run_checkpoint.h"
+#include "spool/models/step_layout.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/units.h"
 
@@ -149,6 +150,7 @@ void TrainingRun::foretell() {
       measure_machine(options_.device, options_.training.dtype, options_.threads);
   plans_ = make_plans(options_.training);
   plans_.graph = options_.graph;
+  plans_.layout = lay_out_step(options_.training, plans_, machine);
   foretold_ = rehearse_training(options_.training, plans_, machine, sample());
   const size_t budget = options_.memory ? options_.memory : foretold_.memory.peak;
   progress_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
@@ -165,7 +167,9 @@ void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char
   const auto peak_with = [&](int64_t batch) {
     TrainingConfig config = options_.training;
     config.batch = batch;
-    return rehearse_training(config, make_plans(config), machine, sample()).memory.peak;
+    TrainingPlans plans = make_plans(config);
+    plans.layout = lay_out_step(config, plans, machine);
+    return rehearse_training(config, plans, machine, sample()).memory.peak;
   };
   int64_t fits = 0, fails = options_.training.batch;
   while (fails - fits > 1) {

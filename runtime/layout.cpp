@@ -33,7 +33,8 @@ Recording::~Recording() {
 Lifetimes Recording::finish() {
   arena_.recording_ = nullptr;
   for (const Lifetime& l : seen_.all) {
-    check(l.death > 0, "layout: ", describe(l), ", is still held when the recording ends, and only ",
+    check(l.death > 0, "layout: ", describe(l),
+          ", is still held when the recording ends, and only ",
           "what is let go in the step can be laid out; allocate it before");
   }
   return std::move(seen_);
