@@ -63,10 +63,7 @@ class Search {
     best_.live = most_live(best_.lifetimes);
   }
 
-  bool done() const {
-    return best_.bytes - best_.live <= best_.live / 1000 || in_vain_ > patience ||
-           looks_ > most_looks;
-  }
+  bool done() const { return best_.bytes - best_.live <= best_.live / 1000 || looks_ > most_looks; }
 
   // Returns where everything went.
   std::vector<size_t> place(const Order& order) {
@@ -84,15 +81,14 @@ class Search {
       in_vain_ = 0;
       best_.bytes = bytes;
       best_.offsets = offsets;
-      best_order_ = order;
     }
     return offsets;
   }
 
-  // From the best order on: who went above what could do for all goes before all others.
-  void improve() {
-    Order order = best_order_;
-    while (!done()) {
+  // From this order on: who went above what could do for all goes before all others.
+  void improve(Order order) {
+    in_vain_ = 0;
+    while (!done() && in_vain_ < patience) {
       const std::vector<size_t> offsets = place(order);
       std::ranges::stable_partition(
           order, [&](size_t i) { return offsets[i] + best_.lifetimes.all[i].bytes > best_.live; });
@@ -104,10 +100,9 @@ class Search {
 
  private:
   static constexpr size_t most_looks = 60'000'000;  // a few tenths of a second
-  static constexpr int patience = 400;              // orders
+  static constexpr int patience = 100;              // orders
 
   Layout best_;
-  Order best_order_;
   size_t looks_ = 0;
   int in_vain_ = 0;
 };
@@ -131,7 +126,9 @@ Layout lay_out(Lifetimes lifetimes) {
   for (const Weight& weight : weights) {
     if (!search.done()) search.place(by(weight, search.lifetimes().all));
   }
-  search.improve();
+  for (const Weight& weight : weights) {
+    if (!search.done()) search.improve(by(weight, search.lifetimes().all));
+  }
   return std::move(search).best();
 }
 

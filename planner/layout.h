@@ -6,7 +6,7 @@
 // the first place that is free for all of its life comes near it (for inference, the largest first:
 // Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020).  So a few
 // orders by size and length of life are tried, and where none is within 0.1 % of what must be held,
-// the best is bettered, by moving ahead who did not fit below that, for a bounded time.
+// each is bettered, by moving ahead who did not fit below that, for a bounded time.
 
 #include "spool/runtime/layout.h"
 
