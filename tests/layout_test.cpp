@@ -202,6 +202,25 @@ TEST_F(ReplayTest, WhatIsHeldTooLongIsNotWrittenOver) {
   arena.free(kept);
 }
 
+// Where the one that is held begins before, at, or after the other.
+TEST(Layout, WhatLiesOnPartOfAnotherIsRefused) {
+  for (const auto& [a, b] : {std::pair<size_t, size_t>{0, 1}, {1, 1}, {2, 1}, {1, 0}}) {
+    Arena arena(nullptr, size_t{1} << 20, "test");
+    std::optional<Layout> layout = Layout{.lifetimes = lifetimes({{2, 0, 1}, {2, 2, 3}}),
+                                          .offsets = {a * granule, b * granule},
+                                          .bytes = 4 * granule,
+                                          .live = 2 * granule};
+    for (Lifetime& l : layout->lifetimes.all) l.label = first;
+    Replay replay(arena, layout);
+    Arena::Block* held = arena.allocate(granules(2), first);
+    EXPECT_TRUE(
+        contains(error_of([&] { arena.allocate(granules(2), first); }), "goes where first"));
+    arena.free(held);
+    arena.free(arena.allocate(granules(2), first));
+    replay.finish();
+  }
+}
+
 TEST(Layout, OnlyWhatIsLetGoCanBeRecorded) {
   Arena arena(nullptr, size_t{1} << 20, "test");
   Recording recording(arena);
