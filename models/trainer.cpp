@@ -9,6 +9,7 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/models/data.h"
 #include "spool/models/generator.h"
+#include "spool/models/step_layout.h"
 
 namespace spool {
 namespace {
@@ -112,10 +113,11 @@ void Trainer::prepare() {
   // Gradients that are not numbers, of which the optimizer makes nothing.
   launch(Fill{.out = loss_scale_, .value = std::numeric_limits<float>::quiet_NaN()}, stream_);
   optimizer_.prepare(/*t=*/1, learning_rate(0));
-  for (int64_t micro = 0; micro < std::min<int64_t>(config_.accumulate, 2); ++micro) {
-    run_micro_step();
-  }
+  Replay memory(stream_.arena(), plans_.layout);
+  const int64_t count = std::min<int64_t>(config_.accumulate, 2);
+  for (int64_t micro = 0; micro < count; ++micro) run_micro_step(step_phase(micro, count));
   optimizer_.update(random_);
+  memory.finish();
   stream_.synchronize();
 }
 
@@ -134,10 +136,12 @@ void Trainer::step(int64_t step, const Rows& rows) {
   optimizer_.prepare(step + 1, learning_rate(step));
   launch(Fill{.out = loss_}, stream_);
   graphs_.begin_step(stream_);
+  Replay memory(stream_.arena(), plans_.layout);
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
     upload(step, micro, rows);
     enqueue_micro_step(micro);
   }
+  memory.finish();
 }
 
 // What differs from one micro-step to the next is in memory of the device before it begins.
@@ -153,7 +157,7 @@ void Trainer::upload(int64_t step, int64_t micro, const Rows& rows) {
 void Trainer::enqueue_micro_step(int64_t micro) {
   const bool first = micro == 0, last = micro + 1 == config_.accumulate;
   const auto work = [&] {
-    run_micro_step();
+    run_micro_step(step_phase(micro, config_.accumulate));
     if (last) optimizer_.update(random_);
   };
   const bool host_works =
@@ -162,7 +166,8 @@ void Trainer::enqueue_micro_step(int64_t micro) {
   graphs_.enqueue(first, last, work, stream_);
 }
 
-void Trainer::run_micro_step() {
+void Trainer::run_micro_step(size_t phase) {
+  stream_.arena().begin_phase(phase);
   Tape tape(stream_, {.plan = plans_.step,
                       .backward_follows = true,
                       .micro_batches = static_cast<int>(config_.accumulate),
@@ -183,14 +188,15 @@ StepResult Trainer::result() const {
 
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
                          const Machine& machine, const SampleLength& sample) {
-  // Micro-batches from the second on are alike.
-  constexpr int64_t enough = 3;
+  const int64_t rehearsed = std::min(config.accumulate, distinct_micro_batches);
+  const int64_t left_out = config.accumulate - rehearsed;
   double seconds[2] = {};
   Report report;
   MemoryStats host, disk;
   for (const int64_t fewer : {1, 0}) {
+    if (fewer && !left_out) continue;
     TrainingConfig some = config;
-    some.accumulate = std::max<int64_t>(std::min(config.accumulate, enough) - fewer, 1);
+    some.accumulate = rehearsed - fewer;
     report = rehearse(machine, [&](MetaStream& stream) {
       Trainer trainer(some, plans, stream);
       trainer.initialise();
@@ -205,7 +211,7 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
       disk = trainer.disk();
     });
   }
-  const auto more = static_cast<double>(std::max<int64_t>(config.accumulate - enough, 0));
+  const auto more = static_cast<double>(left_out);
   report.host = host;
   report.disk = disk;
   report.seconds = seconds[0] + more * (seconds[0] - seconds[1]);

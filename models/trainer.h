@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "spool/models/adamw.h"
@@ -14,6 +15,7 @@
 #include "spool/models/step_graphs.h"
 #include "spool/planner/policy.h"
 #include "spool/planner/rehearsal.h"
+#include "spool/runtime/layout.h"
 
 namespace spool {
 
@@ -45,6 +47,7 @@ struct TrainingPlans {
   // rehearsal that needs more throws.
   size_t host_bytes = MetaStream::unlimited, disk_bytes = MetaStream::unlimited;
   std::filesystem::path spill_directory = {};
+  std::optional<Layout> layout = {};  // of a step's memory (step_layout.h); none: as it comes
 };
 // As the policy says; the machine's clock says when what is offloaded leaves and comes back.
 TrainingPlans make_plans(const TrainingConfig&, Policy = {}, const Machine& = {});
@@ -89,7 +92,7 @@ class Trainer {
  private:
   void upload(int64_t step, int64_t micro, const Rows&);
   void enqueue_micro_step(int64_t micro);
-  void run_micro_step();
+  void run_micro_step(size_t phase);
 
   TrainingConfig config_;
   TrainingPlans plans_;

@@ -11,6 +11,7 @@
 #include "spool/models/model_file.h"
 #include "spool/models/progress_bar.h"
 #include "spool/models/run_checkpoint.h"
+#include "spool/models/step_layout.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/units.h"
 
@@ -150,6 +151,7 @@ void TrainingRun::foretell() {
   plans_ = make_plans(options_.training, options_.policy, machine);
   plans_.graph = options_.graph;
   plans_.spill_directory = options_.spill_directory;
+  plans_.layout = lay_out_step(options_.training, plans_, machine);
   foretold_ = rehearse_training(options_.training, plans_, machine, sample());
   plans_.host_bytes = foretold_.host.peak;
   plans_.disk_bytes = foretold_.disk.peak;
@@ -168,9 +170,9 @@ void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char
   const auto peak_with = [&](int64_t batch) {
     TrainingConfig config = options_.training;
     config.batch = batch;
-    return rehearse_training(config, make_plans(config, options_.policy, machine), machine,
-                             sample())
-        .memory.peak;
+    TrainingPlans plans = make_plans(config, options_.policy, machine);
+    plans.layout = lay_out_step(config, plans, machine);
+    return rehearse_training(config, plans, machine, sample()).memory.peak;
   };
   int64_t fits = 0, fails = options_.training.batch;
   while (fails - fits > 1) {

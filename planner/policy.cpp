@@ -182,7 +182,7 @@ std::optional<OptimizerState> parse_optimizer_state(std::string_view text) {
   return parse(text, {OptimizerState::device, OptimizerState::streamed, OptimizerState::cpu});
 }
 
-Plan plan_by(const Policy& policy, const Machine& machine, const Rehearsed& rehearsed) {
+Plan plan_by(const Policy& policy, const Machine& machine, const RehearsedTape& rehearsed) {
   Plan plan{.optimizer_state = policy.optimizer_state};
   rehearsed(machine, {}, [&](const Tape& tape) {
     place_recomputed(policy, tape, plan);

@@ -42,12 +42,12 @@ std::optional<OptimizerState> parse_optimizer_state(std::string_view);
 
 // A tape to be planned for: goes forward, shows itself, and goes backward, on a stream of its own
 // that pretends to be the machine.
-using Rehearsed = std::function<void(const Machine&, const TapeOptions&,
+using RehearsedTape = std::function<void(const Machine&, const TapeOptions&,
                                      const std::function<void(const Tape&)>& after_forward)>;
 
 // The plan that the policy makes for it.  What is offloaded has its places from the machine's
 // clock: it is released where its copy will have gone, and fetched where a copy that begins then
 // arrives in time; a value that has no such places, one of the last that are made, stays.
-Plan plan_by(const Policy&, const Machine&, const Rehearsed&);
+Plan plan_by(const Policy&, const Machine&, const RehearsedTape&);
 
 }  // namespace spool

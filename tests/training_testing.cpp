@@ -1,6 +1,7 @@
 #include "training_testing.h"
 
 #include "spool/models/generator.h"
+#include "spool/models/step_layout.h"
 
 namespace spool::testing {
 
@@ -27,13 +28,19 @@ void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) 
   }
 }
 
-Losses train(const TrainingConfig& config, Stream& stream, bool graph) {
+TrainingPlans laid_out_plans(const TrainingConfig& config, const Machine& machine) {
   TrainingPlans plans = make_plans(config);
-  plans.graph = graph;
-  return train(config, stream, plans);
+  plans.layout = lay_out_step(config, plans, machine);
+  return plans;
 }
 
-Losses train(const TrainingConfig& config, Stream& stream, const TrainingPlans& plans) {
+Losses train(const TrainingConfig& config, Stream& stream, bool graph) {
+  TrainingPlans plans = laid_out_plans(config, {.architecture = stream.architecture()});
+  plans.graph = graph;
+  return train(config, plans, stream);
+}
+
+Losses train(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream) {
   Losses all;
   {
     Trainer trainer(config, plans, stream);
