@@ -59,6 +59,9 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+// Throws a sentence if it speaks of values or nodes that cannot be, or contradicts itself.
+void check_plan(const Plan&);
+
 constexpr const char* name(Placement p) {
   constexpr const char* names[] = {"keep", "recompute", "offload"};
   return names[static_cast<size_t>(p)];

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "spool/autograd/fingerprint.h"
+
 namespace spool {
 
 namespace {
@@ -23,6 +25,7 @@ Tape::Tape(Stream& stream, TapeOptions options)
       values_(std::move(spare.values)) {
   static KeepHooks keep;
   hooks_.push_back(&keep);
+  check_plan(options_.plan);
 }
 
 Tape::~Tape() {
@@ -123,6 +126,7 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
     const bool has_grad = needs_any && n.op->differentiable(static_cast<int>(k));
     n.outputs.push_back(add({.spec = made[k], .producer = id, .needs_grad = has_grad}));
   }
+  check_fingerprint(options_.plan, n, id, values_);
   return needs;
 }
 
