@@ -35,7 +35,8 @@ struct Offload {
 };
 
 // Consecutive nodes of which only what they read from outside is saved; they run again when
-// backward comes to them.  Regions nest or are disjoint.
+// backward comes to them, as far as it needs what they make.  Regions nest or are disjoint.  The
+// placement of a value made in one is about its readers outside.
 struct Region {
   NodeId first = 0, last = 0;
   bool operator==(const Region&) const = default;

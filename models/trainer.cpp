@@ -17,6 +17,11 @@ namespace {
 // What a rehearsal reads: nothing.
 void no_rows(int64_t, std::span<int32_t>, std::span<int32_t>) {}
 
+std::unique_ptr<HostLink> make_link(const TrainingPlans& plans, Stream& stream) {
+  if (plans.step.optimizer_state == OptimizerState::device) return nullptr;
+  return std::make_unique<HostLink>(stream, plans.host_bytes);
+}
+
 DType loss_type(DType dtype) { return accumulator(dtype); }
 
 void check_positive(const char* name, int64_t n) {
@@ -78,7 +83,9 @@ Trainer::Trainer(const TrainingConfig& config, const TrainingPlans& plans, Strea
       plans_(plans),
       stream_(stream),
       model_(config.model, config.dtype, stream),
-      optimizer_(model_.parameters(), config.optimizer, stream),
+      link_(make_link(plans, stream)),
+      optimizer_(model_.parameters(), config.optimizer, stream,
+                 {.state = plans.step.optimizer_state, .link = link_.get()}),
       input_(config.batch, config.seq, stream),
       evaluator_(model_, input_, plans_.evaluation, stream) {
   const auto make = [&](const char* name, const Shape& shape, DType type) {
@@ -158,7 +165,8 @@ void Trainer::enqueue_micro_step(int64_t micro) {
     run_micro_step();
     if (last) optimizer_.update(random_);
   };
-  if (!plans_.graph || !stream_.captures()) return work();
+  const bool host_works = plans_.step.optimizer_state == OptimizerState::cpu;
+  if (!plans_.graph || host_works || !stream_.captures()) return work();
   graphs_.enqueue(first, last, work, stream_);
 }
 
@@ -186,6 +194,7 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
   constexpr int64_t enough = 3;
   double seconds[2] = {};
   Report report;
+  MemoryStats host;
   for (const int64_t fewer : {1, 0}) {
     TrainingConfig some = config;
     some.accumulate = std::max<int64_t>(std::min(config.accumulate, enough) - fewer, 1);
@@ -199,9 +208,11 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
       if (sample.drawn > 0) {
         Generator(trainer.model(), stream).rehearse(sample.prompt, sample.drawn);
       }
+      host = trainer.host_memory();
     });
   }
   const auto more = static_cast<double>(std::max<int64_t>(config.accumulate - enough, 0));
+  report.host = host;
   report.seconds = seconds[0] + more * (seconds[0] - seconds[1]);
   return report;
 }

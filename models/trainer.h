@@ -37,7 +37,10 @@ struct TrainingConfig {
 // The plans of the tapes that a run makes, and how steps are enqueued; none of it changes a number.
 struct TrainingPlans {
   Plan step, evaluation;
-  bool graph = true;  // record a step once and replay it, where the device can
+  // Record a step once and replay it, where the device can, and the host has no work in it.
+  bool graph = true;
+  // Of the host's memory, for what is not kept on the device; a rehearsal that needs more throws.
+  size_t host_bytes = MetaStream::unlimited;
 };
 TrainingPlans make_plans(const TrainingConfig&);
 
@@ -74,6 +77,9 @@ class Trainer {
 
   Evaluator& evaluator() { return evaluator_; }
 
+  // What is taken of the host's memory; nothing where all is on the device.
+  MemoryStats host_memory() const { return link_ ? link_->memory() : MemoryStats{}; }
+
  private:
   void upload(int64_t step, int64_t micro, const Rows&);
   void enqueue_micro_step(int64_t micro);
@@ -83,6 +89,7 @@ class Trainer {
   TrainingPlans plans_;
   Stream& stream_;
   Gpt2 model_;
+  std::unique_ptr<HostLink> link_;  // where something is not kept on the device
   AdamWOptimizer optimizer_;
   BatchInput input_;
   Evaluator evaluator_;

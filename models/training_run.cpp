@@ -150,6 +150,7 @@ void TrainingRun::foretell() {
   plans_ = make_plans(options_.training);
   plans_.graph = options_.graph;
   foretold_ = rehearse_training(options_.training, plans_, machine, sample());
+  plans_.host_bytes = foretold_.host.peak;
   const size_t budget = options_.memory ? options_.memory : foretold_.memory.peak;
   progress_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),

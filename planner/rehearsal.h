@@ -14,6 +14,8 @@ namespace spool {
 struct Report {
   MemoryStats memory;  // memory.peak is the budget that suffices
   double seconds = 0;  // by the machine's roofline
+  // Of the host's memory, where the work has a link to it and says so; host.peak is what suffices.
+  MemoryStats host = {};
 };
 
 // Runs the work on a stream that pretends to be the machine.  What the work allocates it must let

@@ -40,6 +40,36 @@ TEST_F(CudaTraining, AGraphHasTheBitsOfTheKernelsItIsMadeOf) {
   }
 }
 
+// With graphs, where there can be any, and without.
+TEST_F(CudaTraining, StateOnTheHostLeavesTheBitsAndThePeakIsForetold) {
+  const Machine machine{.architecture = cuda_stream(Arena::granule)->architecture()};
+  for (const TrainingConfig& config : configurations()) {
+    Losses wanted = train(config, *cuda_stream());
+    for (const OptimizerState state : {OptimizerState::streamed, OptimizerState::cpu}) {
+      SCOPED_TRACE(sentence(name(config.dtype), ", ", name(config.optimizer.rounding), ", ",
+                            config.accumulate, " micro-batches, ", name(state)));
+      TrainingPlans plans = make_plans(config);
+      plans.step.optimizer_state = state;
+      const Report foretold = rehearse_training(config, plans, machine, sample);
+      plans.host_bytes = foretold.host.peak;
+      wanted.peak = foretold.memory.peak;
+      for (const bool graph : {true, false}) {
+        plans.graph = graph;
+        const Losses found = train(config, *cuda_stream(foretold.memory.peak), plans);
+        EXPECT_EQ(found.peak, wanted.peak);
+        if (state == OptimizerState::streamed) {
+          EXPECT_EQ(found, wanted);
+          continue;
+        }
+        const double bound = config.dtype == DType::f32 ? 2e-5 : 2e-2;
+        for (size_t i = 0; i < wanted.losses.size(); ++i) {
+          EXPECT_NEAR(found.losses[i], wanted.losses[i], bound * wanted.losses[i]) << i;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CudaTraining, LossesAreThoseOfTheCpu) {
   for (const TrainingConfig& config : configurations()) {
     CpuStream cpu(on_both, 2);

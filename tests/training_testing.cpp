@@ -28,10 +28,14 @@ void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) 
 }
 
 Losses train(const TrainingConfig& config, Stream& stream, bool graph) {
+  TrainingPlans plans = make_plans(config);
+  plans.graph = graph;
+  return train(config, stream, plans);
+}
+
+Losses train(const TrainingConfig& config, Stream& stream, const TrainingPlans& plans) {
   Losses all;
   {
-    TrainingPlans plans = make_plans(config);
-    plans.graph = graph;
     Trainer trainer(config, plans, stream);
     trainer.initialise();
     for (int64_t step = 0; step < config.steps; ++step) {

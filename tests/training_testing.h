@@ -26,6 +26,7 @@ struct Losses {
 
 // All steps, an evaluation, and a text of this length.
 constexpr SampleLength sample{.prompt = 1, .drawn = 30};
+Losses train(const TrainingConfig&, Stream&, const TrainingPlans&);
 Losses train(const TrainingConfig&, Stream&, bool graph = true);
 
 }  // namespace spool::testing
