@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "spool/autograd/fingerprint.h"
 #include "spool/autograd/tape.h"
 #include "spool/kernels/elementwise.h"
 
@@ -11,6 +12,7 @@ namespace spool {
 void Tape::backward(const std::vector<Root>& roots) {
   check(options_.recording, "backward: this tape does not record");
   check(!spent_, "backward: this tape has gone backward before, and what it saved is gone");
+  check_complete(options_.plan, *this);
   spent_ = true;
   try {
     for (const Root& root : roots) {

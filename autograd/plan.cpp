@@ -1,36 +1,70 @@
 #include "spool/autograd/plan.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "spool/runtime/check.h"
 
 namespace spool {
+
 namespace {
 
-void check_offloads(const std::vector<Offload>& all) {
+// The nodes of the tape it was made for, if it says.
+NodeId nodes_of(const Plan& plan) {
+  constexpr size_t most = std::numeric_limits<NodeId>::max();
+  return static_cast<NodeId>(plan.fingerprints.empty() ? most
+                                                       : std::min(plan.fingerprints.size(), most));
+}
+
+void check_offload(const Offload& o, NodeId nodes) {
+  const auto check_node = [&](const char* what, NodeId n) {
+    check(n >= -1 && n < nodes, "plan: offloads, value ", o.value, ": ", what, " before node ", n,
+          ", which its tape does not have");
+  };
+  check(o.value >= 0, "plan: offloads speak of value ", o.value, ", which no tape has");
+  check(o.rows >= -1, "plan: offloads, value ", o.value, ": ", o.rows,
+        " rows, which must be -1 for all of them or a number of rows");
+  check_node("its memory goes", o.release);
+  check_node("it comes back", o.fetch);
+}
+
+void check_offloads(const Plan& plan, NodeId nodes) {
   ValueId before = -1;
-  for (const Offload& o : all) {
-    check(o.value > before, "plan: offload of value ", o.value, " comes after that of value ",
-          before, "; they must rise, from 0 on");
-    check(o.rows >= -1, "plan: ", o.rows, " rows of value ", o.value, " cannot be offloaded");
-    check(o.release >= -1 && o.fetch >= -1, "plan: value ", o.value, " is released at node ",
-          o.release, " and fetched at node ", o.fetch, "; there are no such nodes");
+  for (const Offload& o : plan.offloads) {
+    check_offload(o, nodes);
+    check(before < o.value, "plan: offloads: value ", o.value, " comes after value ", before,
+          "; they must rise, each once");
     before = o.value;
+    const auto v = static_cast<size_t>(o.value);
+    const Placement p = v < plan.placement.size() ? plan.placement[v] : Placement::keep;
+    check(p == Placement::offload, "plan: offloads say how value ", o.value,
+          " is offloaded, and its placement is ", name(p));
   }
 }
 
-void check_regions(const std::vector<Region>& all) {
-  std::vector<Region> around;
+void check_regions(const Plan& plan, NodeId nodes) {
   NodeId before = 0;
-  for (const Region& r : all) {
-    check(r.first >= before && r.last >= r.first, "plan: a region of nodes ", r.first, " to ",
-          r.last, " after one that begins at node ", before);
-    while (!around.empty() && around.back().last < r.first) around.pop_back();
-    check(around.empty() || r.last <= around.back().last, "plan: the regions of nodes ",
-          around.empty() ? 0 : around.back().first, " to ", around.empty() ? 0 : around.back().last,
-          " and ", r.first, " to ", r.last, " overlap; they must be disjoint, or one in the other");
-    around.push_back(r);
+  std::vector<Region> around;  // from the outermost in
+  for (const Region& r : plan.regions) {
+    check(r.first >= 0 && r.first <= r.last && r.last < nodes, "plan: regions: nodes ", r.first,
+          " to ", r.last, " are no nodes of its tape");
+    check(before <= r.first, "plan: regions: that from node ", r.first,
+          " on comes after that from node ", before, " on; they must rise");
     before = r.first;
+    while (!around.empty() && around.back().last < r.first) around.pop_back();
+    const Region outer = around.empty() ? r : around.back();
+    check(r.last <= outer.last, "plan: regions: nodes ", r.first, " to ", r.last,
+          " come after nodes ", outer.first, " to ", outer.last,
+          "; a region is inside another or outside it, and comes after those it is inside");
+    around.push_back(r);
+  }
+}
+
+void check_chunks(const Plan& plan, NodeId nodes) {
+  check(plan.chunks.size() <= static_cast<size_t>(nodes), "plan: chunks of ", plan.chunks.size(),
+        " nodes, and its tape has ", nodes);
+  for (size_t n = 0; n < plan.chunks.size(); ++n) {
+    check(plan.chunks[n] >= 0, "plan: chunks: node ", n, " cannot be cut into ", plan.chunks[n]);
   }
 }
 
@@ -41,16 +75,15 @@ bool offloads(const Plan& plan) {
 }
 
 bool offloads_to_disk(const Plan& plan) {
-  return std::ranges::any_of(plan.offloads, [&](const Offload& o) {
-    const auto i = static_cast<size_t>(o.value);
-    return o.target == OffloadTarget::disk && i < plan.placement.size() &&
-           plan.placement[i] == Placement::offload;
-  });
+  return std::ranges::find(plan.offloads, OffloadTarget::disk, &Offload::target) !=
+         plan.offloads.end();
 }
 
 void check_plan(const Plan& plan) {
-  check_offloads(plan.offloads);
-  check_regions(plan.regions);
+  const NodeId nodes = nodes_of(plan);
+  check_offloads(plan, nodes);
+  check_regions(plan, nodes);
+  check_chunks(plan, nodes);
 }
 
 }  // namespace spool

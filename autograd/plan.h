@@ -64,7 +64,7 @@ struct Plan {
 bool offloads(const Plan&);
 bool offloads_to_disk(const Plan&);
 
-// Throws a sentence where the plan cannot be one for any tape.
+// Throws a sentence if it speaks of values or nodes that cannot be, or contradicts itself.
 void check_plan(const Plan&);
 
 constexpr const char* name(Placement p) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "spool/autograd/fingerprint.h"
+
 namespace spool {
 
 namespace {
@@ -125,6 +127,7 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
     const bool has_grad = needs_any && n.op->differentiable(static_cast<int>(k));
     n.outputs.push_back(add({.spec = made[k], .producer = id, .needs_grad = has_grad}));
   }
+  check_fingerprint(options_.plan, n, id, values_);
   open_regions_at(id);
   return needs;
 }
