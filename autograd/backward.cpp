@@ -68,6 +68,7 @@ void Tape::differentiate(NodeId id) {
   Node& n = node(id);
   if (std::ranges::any_of(n.outputs, [&](ValueId v) { return bool(value(v).grad); })) {
     replay_around(id);
+    const TraceScope scope(stream_.trace(), "backward", *n.op, id);
     Backward backward(*this, n, id);
     n.op->backward(backward);
   }

@@ -135,6 +135,7 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
 Few<Tensor> Tape::run(NodeId id, const Few<Tensor>& in) {
   Node& n = node(id);
   ++n.runs;
+  const TraceScope scope(stream_.trace(), spent_ ? "replay" : "forward", *n.op, id);
   Few<Tensor> out;
   for (ValueId v : n.outputs) {
     out.push_back(Tensor(value(v).spec, stream_, {.name = n.op->name()}));

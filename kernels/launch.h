@@ -63,10 +63,10 @@ void dispatch(const Kernel& kernel, Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>, "queued work holds views, never tensors");
   switch (stream.device().type) {
     case DeviceType::meta:
-      return static_cast<MetaStream&>(stream).charge(kernel.cost());
+      return static_cast<MetaStream&>(stream).charge(Kernel::name, kernel.cost());
     case DeviceType::cpu: {
       auto& cpu = static_cast<CpuStream&>(stream);
-      return cpu.enqueue([kernel, &cpu] { run(kernel, cpu); });
+      return cpu.enqueue(Kernel::name, [kernel, &cpu] { run(kernel, cpu); });
     }
     case DeviceType::cuda: {
 #if SPOOL_CUDA

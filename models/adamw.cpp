@@ -127,6 +127,7 @@ void AdamWOptimizer::prepare(int64_t t, double lr) {
 }
 
 void AdamWOptimizer::update(const Tensor& random) {
+  const TraceScope scope(stream_.trace(), "optimizer");
   measure_gradients();
   const AdamW k = kernel(random);
   if (offloaded_) {

@@ -27,7 +27,7 @@ struct RunOptions {
   Policy policy = {};
   std::string spill_directory = {};  // where values are offloaded to a disk
   size_t memory = 0;                 // bytes; 0: the foretold peak
-  std::string out = {}, log = {};
+  std::string out = {}, log = {}, trace = {};
   bool resume = false;
   int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
   int keep_checkpoints = 2;

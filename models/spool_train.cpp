@@ -179,6 +179,9 @@ void add_run_flags(CLI::App& app, Given& g) {
   app.add_flag("--resume", o.resume,
                "Go on from the latest checkpoint in --out, with the settings of that run");
   app.add_option("--log", o.log, "File to log to, a JSON object a line");
+  app.add_option("--trace", o.trace,
+                 "File to write the timeline of one step to, foretold and measured, for "
+                 "https://ui.perfetto.dev");
   app.add_option("--checkpoint-every", o.checkpoint_every,
                  "Steps between checkpoints; 0: only at the end")
       ->check(CLI::NonNegativeNumber)

@@ -162,7 +162,8 @@ void Trainer::enqueue_micro_step(int64_t micro) {
   };
   const bool host_works =
       plans_.step.optimizer_state == OptimizerState::cpu || offloads_to_disk(plans_.step);
-  if (!plans_.graph || host_works || !stream_.captures()) return work();
+  const bool records = plans_.graph && !host_works && !stream_.trace() && stream_.captures();
+  if (!records) return work();
   graphs_.enqueue(first, last, work, stream_);
 }
 

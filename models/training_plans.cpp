@@ -32,7 +32,7 @@ Plan plan_evaluation(const TrainingConfig& config) {
 TrainingPlans make_plans(const TrainingConfig& config, Policy policy, const Machine& machine) {
   policy.loss_chunk = config.loss_chunk;
   const RehearsedTape micro_step = [&](const Machine& on, const TapeOptions& options,
-                                   const std::function<void(const Tape&)>& after_forward) {
+                                       const std::function<void(const Tape&)>& after_forward) {
     MetaStream stream(on);
     Gpt2 model(config.model, config.dtype, stream);
     const Inputs inputs(config, stream);

@@ -60,6 +60,7 @@ TrainingRun::TrainingRun(RunOptions options)
     check_file(!latest_checkpoint(options_.out), options_.out,
                "already holds a run; go on with --resume, or choose another --out");
   }
+  if (!options_.trace.empty()) trace_.emplace(options_.trace);
   open_tokenizer_of_run();
   options_.training.validate();
   open_data();
@@ -160,6 +161,7 @@ void TrainingRun::foretell() {
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
   progress_.say(memory_table(options_, machine, foretold_, budget));
+  if (trace_) progress_.say(trace_->foretell(options_.training, plans_, machine));
   const size_t there_is = device_memory(options_.device);
   if (foretold_.memory.peak > budget) refuse_budget(machine, budget, "--memory is ");
   if (foretold_.memory.peak > there_is) refuse_budget(machine, there_is, "the device has ");
@@ -217,11 +219,21 @@ void TrainingRun::run(const std::function<bool()>& stop) {
   progress_.say(fmt::format("the model is in {}", checkpoint_->string()));
 }
 
-void TrainingRun::train_step(int64_t step) {
-  const auto start = std::chrono::steady_clock::now();
+void TrainingRun::enqueue_step(int64_t step) {
   trainer_->step(step, [&](int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
     batches_->fill(row, tokens, targets);
   });
+}
+
+// The second one, in which nothing is done for the first time, or the only one.
+void TrainingRun::train_step(int64_t step) {
+  const bool traced = trace_ && step == std::min(first_step_ + 1, options_.training.steps - 1);
+  const auto start = std::chrono::steady_clock::now();
+  if (traced) {
+    trace_->measure(*stream_, [&] { enqueue_step(step); });
+  } else {
+    enqueue_step(step);
+  }
   const StepResult result = trainer_->result();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (!std::isfinite(result.loss)) stop_not_finite(step + 1, "the loss is", result.loss);
@@ -244,6 +256,9 @@ void TrainingRun::train_step(int64_t step) {
               {"step_ms", took.count() * 1e3},
               {"peak_bytes", peak},
               {"foretold_peak_bytes", foretold_.memory.peak}});
+  if (!traced) return;
+  progress_.say(trace_->write(step + 1));
+  trace_.reset();
 }
 
 void TrainingRun::after_step(int64_t done) {

@@ -9,6 +9,7 @@
 #include "spool/models/run_directory.h"
 #include "spool/models/run_log.h"
 #include "spool/models/run_options.h"
+#include "spool/models/step_trace.h"
 #include "spool/models/tokenizer.h"
 
 namespace spool {
@@ -34,6 +35,7 @@ class TrainingRun {
   void set_up_trainer();
   void open_log();
   [[noreturn]] void refuse_budget(const Machine&, size_t limit, const char* what) const;
+  void enqueue_step(int64_t step);
   void train_step(int64_t step);
   void after_step(int64_t step);
   ValidationRows validation_rows(int64_t batches) const;
@@ -57,6 +59,7 @@ class TrainingRun {
   std::optional<Trainer> trainer_;
   std::optional<Batches> batches_;
   RunLog log_;
+  std::optional<StepTrace> trace_;  // until it is written
   Progress progress_;
   std::optional<double> val_loss_;
 };

@@ -43,7 +43,7 @@ std::optional<OptimizerState> parse_optimizer_state(std::string_view);
 // A tape to be planned for: goes forward, shows itself, and goes backward, on a stream of its own
 // that pretends to be the machine.
 using RehearsedTape = std::function<void(const Machine&, const TapeOptions&,
-                                     const std::function<void(const Tape&)>& after_forward)>;
+                                         const std::function<void(const Tape&)>& after_forward)>;
 
 // The plan that the policy makes for it.  What is offloaded has its places from the machine's
 // clock: it is released where its copy will have gone, and fetched where a copy that begins then

@@ -29,11 +29,15 @@ HostLink::HostLink(Stream& compute, size_t bytes)
       in_(compute.beside()) {}
 
 Stream& HostLink::begin_out() {
+  out_->trace_with(compute_, TraceLane::copy_out);
+  tell_trace();
   out_->wait(compute_.record());
   return *out_;
 }
 
 Stream& HostLink::begin_in() {
+  in_->trace_with(compute_, TraceLane::copy_in);
+  tell_trace();
   in_->wait(compute_.record());
   return *in_;
 }
@@ -43,14 +47,25 @@ void HostLink::synchronize() {
   in_->synchronize();
 }
 
+Arena::Block* HostLink::take(size_t bytes, const char* name) {
+  tell_trace();
+  Arena::Block* block =
+      slab_->allocate({Shape{std::max<int64_t>(aligned(bytes), alignment) / 4}}, {.name = name});
+  tell_trace();
+  return block;
+}
+
+void HostLink::give_back(Arena::Block* block) {
+  tell_trace();
+  slab_->free(block);
+  tell_trace();
+}
+
 HostSlot::HostSlot(HostLink& link, size_t bytes, const char* name)
-    : link_(&link),
-      block_(link.slab_->allocate(
-          {Shape{std::max<int64_t>(aligned(bytes), HostLink::alignment) / 4}}, {.name = name})),
-      bytes_(bytes) {}
+    : link_(&link), block_(link.take(bytes, name)), bytes_(bytes) {}
 
 HostSlot::~HostSlot() {
-  if (link_) link_->slab_->free(block_);
+  if (link_) link_->give_back(block_);
 }
 
 std::byte* HostSlot::data() const { return link_->slab_->address(block_); }

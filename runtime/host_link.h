@@ -66,6 +66,12 @@ class HostLink {
 
  private:
   friend class HostSlot;
+  Arena::Block* take(size_t bytes, const char* name);
+  void give_back(Arena::Block*);
+  void tell_trace() {
+    if (Trace* trace = compute_.trace()) [[unlikely]]
+      trace->hold_host(this, memory().live);
+  }
 
   Stream& compute_;
   std::shared_ptr<Arena> slab_;  // outlives the queues, whose last copies may be under way

@@ -27,6 +27,20 @@ size_t control_group_limit() {
 
 }  // namespace
 
+void Stream::trace(std::shared_ptr<Trace> to, TraceLane lane) {
+  trace_ = std::move(to);
+  lane_ = lane;
+  if (trace_ && device_.type != DeviceType::meta) trace_->show_host();
+}
+
+TraceSpan Stream::span(const char* name, Activity activity, size_t bytes) const {
+  return {.lane = lane_,
+          .activity = activity,
+          .name = name,
+          .bytes = bytes,
+          .live = arena_->stats().live};
+}
+
 Graph Stream::capture(const std::function<void()>&) {
   fail(ErrorKind::device, "the device ", name(device_.type), " does not record work");
 }

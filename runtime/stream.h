@@ -17,6 +17,7 @@
 
 #include "spool/runtime/arena.h"
 #include "spool/runtime/device.h"
+#include "spool/runtime/trace.h"
 
 namespace spool {
 
@@ -49,6 +50,15 @@ class Stream {
   // Kernels launched so far.
   uint64_t launches() const { return launches_; }
   void count_launch() { ++launches_; }
+
+  // From here on the trace is told of all that this queue is given; null: nobody is.
+  void trace(std::shared_ptr<Trace> to, TraceLane lane = TraceLane::compute);
+  Trace* trace() const { return trace_.get(); }
+  // Is traced where the other queue is, on a lane of its own.
+  void trace_with(const Stream& other, TraceLane lane) {
+    if (trace_ != other.trace_) [[unlikely]]
+      trace(other.trace_, lane);
+  }
 
   // Does how(data, bytes), of bounds.h, in its turn, if the host can reach the device's memory.
   // Never throws.
@@ -98,12 +108,30 @@ class Stream {
   struct Beside {};  // another queue on the same device and memory
   Stream(Beside, const Stream& s)
       : device_(s.device_), architecture_(s.architecture_), arena_(s.arena_) {}
+  // What is about to be enqueued.  With a trace.
+  TraceSpan span(const char* name, Activity, size_t bytes = 0) const;
 
  private:
   Device device_;
   Architecture architecture_;
   std::shared_ptr<Arena> arena_;
   uint64_t launches_ = 0;
+  std::shared_ptr<Trace> trace_ = nullptr;
+  TraceLane lane_ = TraceLane::compute;
+};
+
+// While it lives, the stream is traced.
+class Traced {
+ public:
+  Traced(Stream& stream, std::shared_ptr<Trace> trace) : stream_(stream) {
+    stream.trace(std::move(trace));
+  }
+  ~Traced() { stream_.trace(nullptr); }
+  Traced(const Traced&) = delete;
+  Traced& operator=(const Traced&) = delete;
+
+ private:
+  Stream& stream_;
 };
 
 class CudaStream;  // runtime/cuda/stream.h

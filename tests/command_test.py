@@ -94,6 +94,18 @@ class BadInput(Folder):
         self.refused(self.train("--log", self.text, out=other), 1, "text.txt")
         self.assertEqual(self.text.read_text(), precious)
 
+    def test_places_for_a_trace(self):
+        precious = self.text.read_text()
+        for place, word in [
+            (self.folder / "none" / "step.json", "none/"),
+            (self.folder, "directory"),
+            (self.text, "text.txt"),
+            ("/proc/step.json", "/proc/"),
+        ]:
+            self.refused(self.train("--trace", place), 1, word)
+            self.assertFalse(self.out.exists())
+        self.assertEqual(self.text.read_text(), precious)
+
     def test_resuming_what_is_not_there(self):
         self.refused(self.train("--resume"), 1, "--resume")
 
@@ -153,6 +165,25 @@ class Runs(Folder):
         evaluations = [entry for entry in rest if "val_loss" in entry]
         self.assertEqual([entry["step"] for entry in evaluations], [2, 3])
         self.assertEqual(evaluations[-1]["val_targets"], len(PROSE) // 10 - 1)
+
+    def test_trace(self):
+        file = self.folder / "step.json"
+        for steps, traced in [(3, 2), (1, 1)]:  # the second time over the first one's
+            out = self.folder / f"run{steps}"
+            words = ["--trace", file, "--accumulate", 2]
+            status, printed, errors = self.train(*words, out=out, steps=steps)
+            self.assertEqual(status, 0, errors)
+            self.assertRegex(printed, r"\n  exposed copies +0\.0 %\n")
+            self.assertIn(f"the trace of step {traced} is in {file}: foretold ", printed)
+            peak = self.foretold(printed)
+            self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
+            trace = json.loads(file.read_text())
+            spans = [e for e in trace["traceEvents"] if e["ph"] == "X" and e["cat"] == "kernel"]
+            foretold, measured = ([e["name"] for e in spans if e["pid"] == p] for p in (1, 2))
+            self.assertEqual(foretold, measured)
+            self.assertEqual(len(measured), trace["otherData"]["measured"]["kernels"])
+            self.assertLessEqual(trace["otherData"]["measured"]["most_live_bytes"], peak)
+            self.assertEqual([f for f in self.folder.iterdir() if "partial" in f.name], [])
 
     def test_text_of_its_own_and_generation(self):
         words = ["--steps", 2, "--sample-every", 1, "--vocab", 999]

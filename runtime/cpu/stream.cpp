@@ -79,9 +79,12 @@ struct Flag {
     set = true;
     changed.notify_all();
   }
-  void await() {
+  // Returns whether it had to.
+  bool await() {
     std::unique_lock lock(mutex);
+    const bool waits = !set;
     changed.wait(lock, [this] { return set; });
+    return waits;
   }
 };
 
@@ -187,26 +190,48 @@ void CpuStream::mark(Mark how, const std::byte* data, size_t bytes) {
   push([=] { how(data, bytes); });
 }
 
-void CpuStream::copy(void* to, const void* from, size_t bytes) {
-  enqueue([=] { std::memcpy(to, from, bytes); });
+void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work) {
+  enqueue([pending = trace()->open(span), work = std::move(work)] {
+    const double begin = host_clock();
+    work();
+    pending->done({begin, host_clock()});
+  });
 }
+
+void CpuStream::enqueue_as(const char* name, Activity activity, size_t bytes,
+                           std::function<void()> work) {
+  if (trace()) return enqueue_traced(span(name, activity, bytes), std::move(work));
+  enqueue(std::move(work));
+}
+
+// By the caller, after all work before it.
+void CpuStream::do_now(const char* name, size_t bytes, const std::function<void()>& work) {
+  synchronize();
+  const double begin = trace() ? host_clock() : 0;
+  work();
+  if (trace()) trace()->add(span(name, Activity::copy, bytes), {begin, host_clock()});
+}
+
+void CpuStream::move(const char* name, void* to, const void* from, size_t bytes) {
+  enqueue_as(name, Activity::copy, bytes, [=] { std::memcpy(to, from, bytes); });
+}
+
+void CpuStream::copy(void* to, const void* from, size_t bytes) { move("copy", to, from, bytes); }
 
 void CpuStream::upload(void* to, const void* host, size_t bytes) {
   constexpr size_t small = 64 * 1024;
   if (bytes > small) {  // rather wait than hold a second copy
-    synchronize();
-    std::memcpy(to, host, bytes);
-    return;
+    return do_now("upload", bytes, [&] { std::memcpy(to, host, bytes); });
   }
   const auto* from = static_cast<const std::byte*>(host);
-  enqueue([to, copy = std::vector<std::byte>(from, from + bytes)] {
-    if (!copy.empty()) std::memcpy(to, copy.data(), copy.size());
-  });
+  enqueue_as("upload", Activity::copy, bytes,
+             [to, copy = std::vector<std::byte>(from, from + bytes)] {
+               if (!copy.empty()) std::memcpy(to, copy.data(), copy.size());
+             });
 }
 
 void CpuStream::upload(void* to, size_t bytes, const Fill& fill) {
-  synchronize();
-  fill({static_cast<std::byte*>(to), bytes});
+  do_now("upload", bytes, [&] { fill({static_cast<std::byte*>(to), bytes}); });
 }
 
 void CpuStream::download(void* host, const void* from, size_t bytes) {
@@ -220,8 +245,8 @@ std::shared_ptr<std::byte> CpuStream::host_memory(size_t bytes) {
   return {pages, pages->data()};
 }
 
-void CpuStream::host_work(const char*, double, std::function<void()> work) {
-  enqueue(std::move(work));
+void CpuStream::host_work(const char* name, double, std::function<void()> work) {
+  enqueue_as(name, Activity::host, /*bytes=*/0, std::move(work));
 }
 
 Event CpuStream::record() {
@@ -232,7 +257,11 @@ Event CpuStream::record() {
 
 void CpuStream::wait(const Event& event) {
   if (!event.handle) return;
-  enqueue([flag = std::static_pointer_cast<Flag>(event.handle)] { flag->await(); });
+  const auto pending = trace() ? trace()->open(span("wait", Activity::wait)) : nullptr;
+  enqueue([pending, flag = std::static_pointer_cast<Flag>(event.handle)] {
+    const double begin = pending ? host_clock() : 0;
+    if (flag->await() && pending) pending->done({begin, host_clock()});
+  });
 }
 
 }  // namespace spool

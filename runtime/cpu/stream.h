@@ -44,6 +44,15 @@ class CpuStream final : public Stream {
     }
   }
 
+  // Likewise a piece of work that a trace shows under this name.
+  template <class Work>
+  void enqueue(const char* name, Work&& work) {
+    if (trace()) [[unlikely]] {
+      return enqueue_traced(span(name, Activity::kernel), std::forward<Work>(work));
+    }
+    enqueue(std::forward<Work>(work));
+  }
+
   // body(begin, end) or body(begin, end, lane) over [0, n) in pieces of `grain`, but the last one.
   // The pieces depend on n and grain alone.  For kernels, on the thread that works.
   template <class Body>
@@ -73,8 +82,12 @@ class CpuStream final : public Stream {
   void download(void* host, const void* from, size_t bytes) override;
   std::unique_ptr<Stream> beside() override { return std::make_unique<CpuStream>(*this); }
   std::shared_ptr<std::byte> host_memory(size_t bytes) override;
-  void copy_out(void* host, const void* from, size_t bytes) override { copy(host, from, bytes); }
-  void copy_in(void* to, const void* host, size_t bytes) override { copy(to, host, bytes); }
+  void copy_out(void* host, const void* from, size_t bytes) override {
+    move("copy out", host, from, bytes);
+  }
+  void copy_in(void* to, const void* host, size_t bytes) override {
+    move("copy in", to, host, bytes);
+  }
   void host_work(const char* name, double seconds, std::function<void()> work) override;
   std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override {
     return std::make_unique<CpuStream>(std::move(memory), threads());
@@ -85,6 +98,10 @@ class CpuStream final : public Stream {
 
  private:
   void start();
+  void enqueue_traced(const TraceSpan&, std::function<void()> work);
+  void enqueue_as(const char* name, Activity, size_t bytes, std::function<void()> work);
+  void do_now(const char* name, size_t bytes, const std::function<void()>& work);
+  void move(const char* name, void* to, const void* from, size_t bytes);
   void push(std::function<void()> work);
   void serve();
   void put_off();

@@ -61,6 +61,12 @@ inline EventHandle make_event() {
   return event;
 }
 
+inline EventHandle make_timing_event() {
+  EventHandle event;
+  check_call(cudaEventCreateWithFlags(event.out(), cudaEventDefault), "cudaEventCreateWithFlags");
+  return event;
+}
+
 // Memory of the device, or of the host, pinned.
 class DeviceMemory {
  public:

@@ -112,6 +112,26 @@ struct HostWork {
   }
 };
 
+// An event of which the host knows about when it was, as nothing else was on its way.
+struct Origin {
+  cuda::EventHandle event;
+  double host = host_clock();
+  explicit Origin(cuda::EventHandle recorded) : event(std::move(recorded)) {}
+};
+
+// By the host's clock, once the events have been.
+Trace::Interval interval(const Origin& origin, const cuda::EventHandle& begin,
+                         const cuda::EventHandle& end) {
+  check_call(cudaEventSynchronize(end.get()), "cudaEventSynchronize");
+  const auto since_origin = [&](const cuda::EventHandle& event) {
+    float milliseconds = 0;
+    check_call(cudaEventElapsedTime(&milliseconds, origin.event.get(), event.get()),
+               "cudaEventElapsedTime");
+    return origin.host + 1e-3 * static_cast<double>(milliseconds);
+  };
+  return {since_origin(begin), since_origin(end)};
+}
+
 }  // namespace
 
 struct CudaStream::State {
@@ -184,6 +204,34 @@ void CudaStream::launched(const char* name) {
   done(status, "a launch");
 }
 
+// Null where the work is recorded rather than done.
+CudaStream::Timer CudaStream::start_timer() {
+  if (state_->capturing) return nullptr;
+  const auto recorded = [&] {
+    cuda::EventHandle event = cuda::make_timing_event();
+    check_call(cudaEventRecord(event.get(), state_->stream.get()), "cudaEventRecord");
+    return event;
+  };
+  std::shared_ptr<void>& origin = trace()->origin();
+  if (!origin) origin = std::make_shared<Origin>(recorded());
+  return std::make_shared<cuda::EventHandle>(recorded());
+}
+
+void CudaStream::stop_timer(const Timer& timer, const char* name, Activity activity, size_t bytes) {
+  const auto begin = std::static_pointer_cast<cuda::EventHandle>(timer);
+  const auto end = std::static_pointer_cast<cuda::EventHandle>(start_timer());
+  const auto origin = std::static_pointer_cast<Origin>(trace()->origin());
+  trace()->add(span(name, activity, bytes), [=] { return interval(*origin, *begin, *end); });
+}
+
+template <class Work>
+void CudaStream::traced(const char* name, Activity activity, size_t bytes, const Work& work) {
+  const Timer timer = trace() ? start_timer() : nullptr;
+  work();
+  if (timer) [[unlikely]]
+    stop_timer(timer, name, activity, bytes);
+}
+
 void CudaStream::mark([[maybe_unused]] Mark how, [[maybe_unused]] const std::byte* data,
                       [[maybe_unused]] size_t bytes) {
 #if !defined(__CUDACC__)  // the emulator's device, whose memory is the host's
@@ -193,8 +241,10 @@ void CudaStream::mark([[maybe_unused]] Mark how, [[maybe_unused]] const std::byt
 
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
   rethrow();
-  done(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_->stream.get()),
-       "a copy within the device");
+  traced("copy", Activity::copy, bytes, [&] {
+    done(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_->stream.get()),
+         "a copy within the device");
+  });
 }
 
 void CudaStream::upload(void* to, const void* host, size_t bytes) {
@@ -216,8 +266,10 @@ void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
   if (!fits) large = std::make_unique_for_overwrite<std::byte[]>(bytes);
   std::byte* staged = fits ? state_->staging.take(bytes) : large.get();
   fill({staged, bytes});
-  done(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
-       "an upload");
+  traced("upload", Activity::copy, bytes, [&] {
+    done(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
+         "an upload");
+  });
   if (!fits) synchronize();
 }
 
@@ -247,23 +299,29 @@ std::shared_ptr<std::byte> CudaStream::host_memory(size_t bytes) {
 void CudaStream::copy_out(void* host, const void* from, size_t bytes) {
   rethrow();
   if (bytes == 0) return;
-  done(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
-       "a copy to the host");
+  traced("copy out", Activity::copy, bytes, [&] {
+    done(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
+         "a copy to the host");
+  });
 }
 
 void CudaStream::copy_in(void* to, const void* host, size_t bytes) {
   rethrow();
   if (bytes == 0) return;
-  done(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
-       "a copy from the host");
+  traced("copy in", Activity::copy, bytes, [&] {
+    done(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
+         "a copy from the host");
+  });
 }
 
 void CudaStream::host_work(const char* name, double, std::function<void()> work) {
   rethrow();
   check(!state_->capturing, "cuda: ", name, " is done by the host, and cannot be part of a graph");
   auto owner = std::make_unique<HostWork>(HostWork{std::move(work), state_->host_failure});
-  done(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
-  owner.release();
+  traced(name, Activity::host, /*bytes=*/0, [&] {
+    done(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
+    owner.release();
+  });
 }
 
 std::unique_ptr<Stream> CudaStream::on_host(std::shared_ptr<Arena> memory) {
@@ -281,7 +339,9 @@ void CudaStream::wait(const Event& event) {
   rethrow();
   if (!event.handle) return;
   const auto& handle = *static_cast<cuda::EventHandle*>(event.handle.get());
-  check_call(cudaStreamWaitEvent(state_->stream.get(), handle.get(), 0), "cudaStreamWaitEvent");
+  traced("wait", Activity::wait, /*bytes=*/0, [&] {
+    check_call(cudaStreamWaitEvent(state_->stream.get(), handle.get(), 0), "cudaStreamWaitEvent");
+  });
 }
 
 void CudaStream::synchronize() {
@@ -324,7 +384,8 @@ void CudaStream::replay(const Graph& graph) {
   check(bool(graph), "cuda: there is no graph to replay");
   const auto& replayable = *static_cast<cuda::GraphExecHandle*>(graph.handle.get());
   state_->recent.add("of a graph");
-  done(cudaGraphLaunch(replayable.get(), state_->stream.get()), "a graph");
+  traced("graph", Activity::kernel, /*bytes=*/0,
+         [&] { done(cudaGraphLaunch(replayable.get(), state_->stream.get()), "a graph"); });
 }
 
 }  // namespace spool

@@ -31,8 +31,11 @@ class CudaStream final : public Stream {
   template <class Work>
   void enqueue(const char* name, const Work& work) {
     rethrow();
+    const Timer timer = trace() ? start_timer() : nullptr;
     work();
     launched(name);
+    if (timer) [[unlikely]]
+      stop_timer(timer, name, Activity::kernel);
   }
 
   // The cudaStream_t.
@@ -67,7 +70,12 @@ class CudaStream final : public Stream {
 
  private:
   struct State;
+  using Timer = std::shared_ptr<void>;
 
+  template <class Work>
+  void traced(const char* name, Activity activity, size_t bytes, const Work& work);
+  Timer start_timer();
+  void stop_timer(const Timer&, const char* name, Activity, size_t bytes = 0);
   void rethrow() const;
   void launched(const char* name);
   void done(int status, const char* what);

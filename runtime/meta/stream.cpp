@@ -15,11 +15,12 @@ MetaStream::MetaStream(const Machine& machine, std::shared_ptr<Arena> memory)
     : Stream({DeviceType::meta}, machine.architecture, std::move(memory)), machine_(machine) {}
 
 void MetaStream::copy(void*, const void*, size_t bytes) {
-  charge({.bytes = 2.0 * static_cast<double>(bytes)});
+  const Cost cost{.bytes = 2.0 * static_cast<double>(bytes)};
+  pass("copy", Activity::copy, machine_.seconds(cost), bytes);
 }
 
 void MetaStream::upload(void*, const void*, size_t bytes) {
-  now_ += static_cast<double>(bytes) / machine_.host_bytes_per_second;
+  pass("upload", Activity::copy, host_seconds(bytes), bytes);
 }
 
 void MetaStream::upload(void* to, size_t bytes, const Fill&) { upload(to, nullptr, bytes); }
@@ -33,12 +34,16 @@ std::shared_ptr<std::byte> MetaStream::host_memory(size_t) {
 }
 
 void MetaStream::copy_out(void*, const void*, size_t bytes) {
-  now_ += static_cast<double>(bytes) / machine_.host_bytes_per_second;
+  pass("copy out", Activity::copy, host_seconds(bytes), bytes);
 }
 
-void MetaStream::copy_in(void*, const void*, size_t bytes) { copy_out(nullptr, nullptr, bytes); }
+void MetaStream::copy_in(void*, const void*, size_t bytes) {
+  pass("copy in", Activity::copy, host_seconds(bytes), bytes);
+}
 
-void MetaStream::host_work(const char*, double seconds, std::function<void()>) { now_ += seconds; }
+void MetaStream::host_work(const char* name, double seconds, std::function<void()>) {
+  pass(name, Activity::host, seconds);
+}
 
 std::unique_ptr<Stream> MetaStream::on_host(std::shared_ptr<Arena> memory) {
   Machine host = machine_;

@@ -22,7 +22,9 @@ class MetaStream final : public Stream {
   explicit MetaStream(const MetaStream& beside)
       : Stream(Beside{}, beside), machine_(beside.machine_), now_(beside.now_) {}
 
-  void charge(const Cost& cost) { now_ += machine_.seconds(cost); }
+  void charge(const char* name, const Cost& cost) {
+    pass(name, Activity::kernel, machine_.seconds(cost));
+  }
   double now() const { return now_; }  // seconds since the start
   const Machine& machine() const { return machine_; }
 
@@ -38,10 +40,22 @@ class MetaStream final : public Stream {
   void host_work(const char* name, double seconds, std::function<void()> work) override;
   std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override;
   Event record() override { return {.time = now_}; }
-  void wait(const Event& e) override { now_ = e.time > now_ ? e.time : now_; }
+  void wait(const Event& e) override {
+    if (e.time > now_) pass("wait", Activity::wait, e.time - now_);
+  }
   void synchronize() override {}
 
  private:
+  void pass(const char* name, Activity activity, double seconds, size_t bytes = 0) {
+    const double begin = now_;
+    now_ += seconds;
+    if (trace()) [[unlikely]]
+      trace()->add(span(name, activity, bytes), {begin, now_});
+  }
+  double host_seconds(size_t bytes) const {
+    return static_cast<double>(bytes) / machine_.host_bytes_per_second;
+  }
+
   Machine machine_;
   double now_ = 0;
 };

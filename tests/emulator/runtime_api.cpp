@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -35,10 +36,12 @@ struct CUstream_st {
 
   bool captured() const { return capture && capture->recording; }
 };
+using Clock = std::chrono::steady_clock;
 struct CUevent_st {
   std::shared_ptr<Queue> queue;
   uint64_t position = 0;
   std::shared_ptr<CUgraph_st> capture;
+  std::shared_ptr<Clock::time_point> time;  // of one with timing, once its stream has come so far
 
   bool captured() const { return capture && capture->recording; }
 };
@@ -258,8 +261,9 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (stream->captured()) return failed(cudaErrorStreamCaptureUnsupported);
   return wait_for(*stream->queue, stream->queue->enqueued);
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = new CUevent_st;
+  if (!(flags & cudaEventDisableTiming)) (*event)->time = std::make_shared<Clock::time_point>();
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -267,12 +271,23 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  *event = {stream->queue, stream->queue->enqueued, stream->capture};
+  if (event->time) {
+    event->time = std::make_shared<Clock::time_point>();
+    emulator::enqueue(stream, [time = event->time] { *time = Clock::now(); });
+  }
+  *event = {stream->queue, stream->queue->enqueued, stream->capture, event->time};
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->captured()) return failed(cudaErrorStreamCaptureUnsupported);
   return event->queue ? wait_for(*event->queue, event->position) : cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
+  for (const cudaEvent_t event : {begin, end}) {
+    if (!event->time || *event->time == Clock::time_point()) return failed(cudaErrorInvalidValue);
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(*end->time - *begin->time).count();
+  return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (event->captured()) {  // from here on part of that graph, whose work keeps the order of the

@@ -1,0 +1,129 @@
+#include "spool/runtime/trace.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <limits>
+
+namespace spool {
+
+const char* name(TraceLane lane) {
+  constexpr std::array<const char*, lane_count> names{"compute", "copy out", "copy in", "host"};
+  return names[static_cast<size_t>(lane)];
+}
+
+const char* name(Activity activity) {
+  constexpr std::array<const char*, 4> names{"kernel", "copy", "host", "wait"};
+  return names[static_cast<size_t>(activity)];
+}
+
+double host_clock() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// With the lock held.
+void Trace::push(const TraceSpan& span, State state, std::function<Interval()> measure) {
+  entries_.push_back({.span = span, .state = state, .measure = std::move(measure)});
+  TraceSpan& entry = entries_.back().span;
+  if (span.lane != TraceLane::host) entry.context = context_;
+  for (const auto& [slab, bytes] : slabs_) entry.host_live += bytes;
+}
+
+void Trace::add(const TraceSpan& span, Interval times) {
+  const std::lock_guard lock(mutex_);
+  push(span, State::done, nullptr);
+  std::tie(entries_.back().span.begin, entries_.back().span.end) = times;
+}
+
+void Trace::add(const TraceSpan& span, std::function<Interval()> measure) {
+  const std::lock_guard lock(mutex_);
+  push(span, State::done, std::move(measure));
+}
+
+std::shared_ptr<PendingSpan> Trace::open(const TraceSpan& span) {
+  const std::lock_guard lock(mutex_);
+  push(span, State::open, nullptr);
+  ++open_;
+  return std::make_shared<PendingSpan>(shared_from_this(), entries_.size() - 1);
+}
+
+void Trace::close(size_t entry, State state, Interval times) {
+  const std::lock_guard lock(mutex_);
+  Entry& e = entries_[entry];
+  if (e.state != State::open) return;
+  e.state = state;
+  std::tie(e.span.begin, e.span.end) = times;
+  if (--open_ == 0) closed_.notify_all();
+}
+
+PendingSpan::~PendingSpan() { trace_->close(entry_, Trace::State::gone, {}); }
+
+void PendingSpan::done(Trace::Interval times) { trace_->close(entry_, Trace::State::done, times); }
+
+void Trace::show_host() {
+  const std::lock_guard lock(mutex_);
+  shows_host_ = true;
+}
+
+void Trace::hold_host(const void* slab, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::ranges::find(slabs_, slab, [](const auto& s) { return s.first; });
+  if (at == slabs_.end()) {
+    slabs_.emplace_back(slab, bytes);
+    for (Entry& e : entries_) e.span.host_live += bytes;
+  } else {
+    at->second = bytes;
+  }
+}
+
+// Scopes nest; the lane of the host shows the innermost at any time, one after the other.
+TraceContext Trace::enter(const TraceContext& next) {
+  const std::lock_guard lock(mutex_);
+  const double now = host_clock();
+  if (context_ && shows_host_) {
+    const TraceSpan span{.lane = TraceLane::host,
+                         .activity = Activity::host,
+                         .name = "enqueue",
+                         .context = context_,
+                         .begin = context_since_,
+                         .end = now};
+    entries_.push_back({.span = span, .state = State::done});
+  }
+  context_since_ = now;
+  return std::exchange(context_, next);
+}
+
+std::vector<TraceSpan> Trace::spans() {
+  std::unique_lock lock(mutex_);
+  closed_.wait(lock, [this] { return open_ == 0; });
+  std::vector<TraceSpan> all;
+  double start = std::numeric_limits<double>::infinity();
+  for (Entry& e : entries_) {
+    if (e.measure) std::tie(e.span.begin, e.span.end) = e.measure();
+    e.measure = nullptr;
+    if (e.state != State::done) continue;
+    all.push_back(e.span);
+    start = std::min(start, e.span.begin);
+  }
+  for (TraceSpan& span : all) {
+    span.begin -= start;
+    span.end -= start;
+  }
+  return all;
+}
+
+double waited(const std::vector<TraceSpan>& spans, TraceLane lane) {
+  double sum = 0;
+  for (const TraceSpan& span : spans) {
+    if (span.lane == lane && span.activity == Activity::wait) sum += span.seconds();
+  }
+  return sum;
+}
+
+double seconds(const std::vector<TraceSpan>& spans) {
+  double end = 0;
+  for (const TraceSpan& span : spans) end = std::max(end, span.end);
+  return end;
+}
+
+}  // namespace spool
