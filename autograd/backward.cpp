@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "spool/autograd/fingerprint.h"
 #include "spool/autograd/tape.h"
 #include "spool/kernels/elementwise.h"
 
@@ -11,6 +12,7 @@ namespace spool {
 void Tape::backward(const std::vector<Root>& roots) {
   check(options_.recording, "backward: this tape does not record");
   check(!spent_, "backward: this tape has gone backward before, and what it saved is gone");
+  check_complete(options_.plan, *this);
   spent_ = true;
   try {
     for (const Root& root : roots) {
@@ -35,66 +37,62 @@ void Tape::backward(const std::vector<Root>& roots) {
 }
 
 void Tape::walk() {
+  while (!open_.empty()) close_region();
+  if (options_.offloader) options_.offloader->begin_backward();
+  if (options_.survey) options_.survey->first_read.assign(values_.size(), -1);
   for (auto id = static_cast<NodeId>(nodes_.size()); id-- > 0;) {
-    if (id > 0) {
-      for (ValueId v : node(id - 1).saves) {
-        if (value(v).saved) value(v).saved->prefetch();
-      }
-    }
+    if (options_.survey) note_begin(options_.survey->backward);
+    if (options_.offloader) options_.offloader->before_backward(id);
+    at_ = id;
+    if (id > 0) announce(id - 1);
     differentiate(id);
+    leave_regions(id);
+  }
+  if (options_.offloader) options_.offloader->end_backward();
+  if (options_.survey) std::ranges::reverse(options_.survey->backward);
+}
+
+// Tells the hooks what comes next.
+void Tape::announce(NodeId id) {
+  const auto tell = [&](ValueId v) {
+    if (value(v).saved) value(v).saved->prefetch();
+  };
+  const Node& n = node(id);
+  std::ranges::for_each(n.saves, tell);
+  for (int r = n.region; r >= 0 && region(r).last == id; r = region(r).parent) {
+    std::ranges::for_each(region(r).reads, tell);
   }
 }
 
 void Tape::differentiate(NodeId id) {
   Node& n = node(id);
   if (std::ranges::any_of(n.outputs, [&](ValueId v) { return bool(value(v).grad); })) {
+    replay_around(id);
     const TraceScope scope(stream_.trace(), "backward", *n.op, id);
     Backward backward(*this, n, id);
     n.op->backward(backward);
   }
-  for (ValueId v : n.saves) release(v);
-  if (std::exchange(n.held, false)) {
-    for (ValueId v : n.inputs) release(v);
-  }
+  for (ValueId v : n.saves) drop_use(v, level(n.region, v));
   for (ValueId v : n.outputs) value(v).grad = {};
 }
 
-const Tensor& Tape::fetch(ValueId id) {
+const Tensor& Tape::fetch(ValueId id, int level) {
   Value& v = value(id);
-  if (v.parameter) return v.parameter->data;
   if (v.live) return v.live;
+  if (!v.saved && v.parameter) return v.parameter->data;
   if (!v.saved) {
-    replay(v.producer);
+    replay(level >= 0 ? level : outermost_region(v.producer));
+    check(bool(v.live), "backward: replaying a region did not make value ", id, ", ", v.spec);
     return v.live;
   }
+  if (options_.survey) options_.survey->first_read[static_cast<size_t>(id)] = at_;
   Tensor t = v.saved->unpack();
-  const char* made_by = node(v.producer).op->name();
+  const char* made_by = v.producer < 0 ? "input" : node(v.producer).op->name();
   check(bool(t), made_by, ": the hook's unpack() returned nothing for value ", id, ", ", v.spec);
   check(t.spec() == v.spec && &t.stream() == &stream_, made_by, ": the hook's unpack() returned ",
         t.spec(), " for value ", id, ", which was ", v.spec, " on the tape's own stream");
   v.live = std::move(t);
   return v.live;
-}
-
-// Runs the op again, as it ran in forward, for those of its outputs that backward still needs.
-void Tape::replay(NodeId id) {
-  Node& n = node(id);
-  Few<Tensor> in;
-  for (ValueId v : n.inputs) in.push_back(fetch(v));
-  const Few<Tensor> out = run(id, in);
-  for (size_t i = 0; i < out.size(); ++i) {
-    Value& v = value(n.outputs[i]);
-    if (v.uses > 0 && !v.saved && !v.live) v.live = out[i];
-  }
-  n.held = false;
-  for (ValueId v : n.inputs) release(v);
-}
-
-void Tape::release(ValueId id) {
-  Value& v = value(id);
-  if (--v.uses > 0) return;
-  v.live = {};
-  v.saved.reset();
 }
 
 void Tape::forget() {
@@ -175,7 +173,7 @@ bool Backward::needs_grad(int i) const {
 
 View Backward::saved_at(int i) {
   const auto at = static_cast<size_t>(i);
-  return at < node_.saves.size() ? View(tape_.fetch(node_.saves[at])) : View();
+  return at < node_.saves.size() ? View(tape_.fetch_saved(node_, at)) : View();
 }
 
 View Backward::grad_output(int i) const {
@@ -220,7 +218,7 @@ void Backward::pass(int input, int output) {
 }
 
 void Backward::pass_saved(int input, int saved) {
-  receive(input, tape_.fetch(node_.saves[static_cast<size_t>(saved)]));
+  receive(input, tape_.fetch_saved(node_, static_cast<size_t>(saved)));
 }
 
 }  // namespace spool

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 
+#include "spool/autograd/attributes.h"
 #include "spool/autograd/few.h"
 #include "spool/autograd/plan.h"
 #include "spool/kernels/launch.h"
@@ -158,6 +159,9 @@ class Op {
 
   // A literal.
   virtual const char* name() const = 0;
+
+  // All that two ops of the name may differ in, for fingerprints and people; see attributes.h.
+  virtual std::string attributes() const { return {}; }
 
   // What each dimension is, inputs and outputs: "nk,ok->no".  Along a lower-case index the op can
   // be cut into parts; along a capital it looks, and must have it whole.  An index missing on the

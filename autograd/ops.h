@@ -51,6 +51,10 @@ struct KeyValueLayer {
 Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads);
 
 enum class Reduction { mean, sum, none };
+constexpr const char* name(Reduction r) {
+  constexpr const char* names[] = {"mean", "sum", "none"};
+  return names[static_cast<size_t>(r)];
+}
 
 struct LossOptions {
   Reduction reduction = Reduction::mean;

@@ -35,7 +35,8 @@ struct Offload {
 };
 
 // Consecutive nodes of which only what they read from outside is saved; they run again when
-// backward comes to them.  Regions nest or are disjoint.
+// backward comes to them, as far as it needs what they make.  Regions nest or are disjoint.  The
+// placement of a value made in one is about its readers outside.
 struct Region {
   NodeId first = 0, last = 0;
   bool operator==(const Region&) const = default;
@@ -58,6 +59,13 @@ struct Plan {
   std::vector<uint64_t> fingerprints = {};
   bool operator==(const Plan&) const = default;
 };
+
+// Whether it sends anything off the device, or to a disk.
+bool offloads(const Plan&);
+bool offloads_to_disk(const Plan&);
+
+// Throws a sentence if it speaks of values or nodes that cannot be, or contradicts itself.
+void check_plan(const Plan&);
 
 constexpr const char* name(Placement p) {
   constexpr const char* names[] = {"keep", "recompute", "offload"};

@@ -14,8 +14,6 @@ class Kept final : public SavedTensor {
 
 }  // namespace
 
-std::unique_ptr<SavedTensor> KeepHooks::pack(const Tensor& t, const SavedInfo&) {
-  return std::make_unique<Kept>(t);
-}
+std::unique_ptr<SavedTensor> keep(Tensor t) { return std::make_unique<Kept>(std::move(t)); }
 
 }  // namespace spool

@@ -1,12 +1,14 @@
 #pragma once
 
-// Between forward and backward a tensor is put away: packed, later unpacked.  Hooks decide how; the
-// first pair, and the default, keeps it.  PyTorch calls such a pair torch.autograd.graph
-// .saved_tensors_hooks.
+// Between forward and backward a tensor is put away: packed, later unpacked.  Hooks decide how: the
+// innermost of the tape's at the time of saving (Tape::HooksScope), else the plan.  PyTorch calls
+// such a pair torch.autograd.graph.saved_tensors_hooks.
 //
 // pack() is called once per saved value, in the order of saving, unpack() at most once while its
-// result is alive, which is until the last use in backward.  Parameters and the caller's inputs are
-// not packed.
+// result is alive, which is until the last use in backward; where a value is made again in
+// backward, neither is.  Hooks do not see parameters and the caller's inputs.  What they throw
+// leaves the tape consistent: in pack() the op is taken back, in unpack() all that the tape saved
+// is let go.
 
 #include <cstdint>
 #include <memory>
@@ -37,9 +39,7 @@ class SavedTensorHooks {
   virtual std::unique_ptr<SavedTensor> pack(const Tensor&, const SavedInfo&) = 0;
 };
 
-class KeepHooks final : public SavedTensorHooks {
- public:
-  std::unique_ptr<SavedTensor> pack(const Tensor&, const SavedInfo&) override;
-};
+// Put away as it is.
+std::unique_ptr<SavedTensor> keep(Tensor);
 
 }  // namespace spool

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "spool/autograd/fingerprint.h"
+
 namespace spool {
 
 namespace {
@@ -21,8 +23,7 @@ Tape::Tape(Stream& stream, TapeOptions options)
       options_(std::move(options)),
       nodes_(std::move(spare.nodes)),
       values_(std::move(spare.values)) {
-  static KeepHooks keep;
-  hooks_.push_back(&keep);
+  check_plan(options_.plan);
 }
 
 Tape::~Tape() {
@@ -30,11 +31,6 @@ Tape::~Tape() {
   values_.clear();
   spare.nodes = std::move(nodes_);
   spare.values = std::move(values_);
-}
-
-Placement Tape::placement(ValueId v) const {
-  const auto i = static_cast<size_t>(v);
-  return i < options_.plan.placement.size() ? options_.plan.placement[i] : Placement::keep;
 }
 
 ValueId Tape::add(Value v) {
@@ -69,28 +65,36 @@ ValueId Tape::resolve(const Operand& operand) {
 
 // ---------------------------------------------------------------------------------- forward
 
+// What there was before an op, should it fail.
+struct Tape::Before {
+  size_t values, regions, next_plan_region;
+  Few<bool> had_grad = {};
+};
+
 Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> operands) {
   check(!spent_, op->name(), ": this tape has gone backward; a new step needs a new tape");
   const auto id = static_cast<NodeId>(nodes_.size());
-  const size_t values_before = values_.size();
+  Before before{values_.size(), regions_.size(), next_plan_region_};
   nodes_.push_back({.op = std::move(op)});
-  Few<bool> had_grad;
   try {
     Few<Tensor> in;
     for (const Operand& operand : operands) {
       const ValueId v = resolve(operand);
       in.push_back(operand.var ? operand.var->tensor() : operand.parameter->data);
       node(id).inputs.push_back(v);
-      had_grad.push_back(bool(operand.var ? value(v).grad : operand.parameter->grad));
+      before.had_grad.push_back(bool(operand.var ? value(v).grad : operand.parameter->grad));
     }
     const Needs needs = record(id, in);
+    if (options_.survey) note_begin(options_.survey->forward);
+    if (options_.offloader) options_.offloader->before_forward(id);
     const Few<Tensor> out = run(id, in);
     if (options_.recording) save_for_backward(id, needs, in, out);
+    close_regions_at(id);
     Few<Var> vars;
     for (size_t i = 0; i < out.size(); ++i) vars.push_back({*this, node(id).outputs[i], out[i]});
     return vars;
   } catch (...) {
-    undo(values_before, had_grad);
+    undo(before);
     throw;
   }
 }
@@ -123,11 +127,14 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
     const bool has_grad = needs_any && n.op->differentiable(static_cast<int>(k));
     n.outputs.push_back(add({.spec = made[k], .producer = id, .needs_grad = has_grad}));
   }
+  check_fingerprint(options_.plan, n, id, values_);
+  open_regions_at(id);
   return needs;
 }
 
 Few<Tensor> Tape::run(NodeId id, const Few<Tensor>& in) {
-  const Node& n = node(id);
+  Node& n = node(id);
+  ++n.runs;
   const TraceScope scope(stream_.trace(), spent_ ? "replay" : "forward", *n.op, id);
   Few<Tensor> out;
   for (ValueId v : n.outputs) {
@@ -138,62 +145,17 @@ Few<Tensor> Tape::run(NodeId id, const Few<Tensor>& in) {
   return out;
 }
 
-void Tape::save_for_backward(NodeId id, const Needs& needs, const Few<Tensor>& in,
-                             const Few<Tensor>& out) {
-  Node& n = node(id);
-  Few<ValueId, 32> saved;
-  const auto put_away = [&](ValueId v, const Tensor& t) {
-    save(v, t);
-    saved.push_back(v);
-  };
-  try {
-    if (std::ranges::any_of(n.outputs, [&](ValueId v) { return value(v).needs_grad; })) {
-      for (const Slot s : n.op->saves(needs)) {
-        const auto i = static_cast<size_t>(s.index);
-        put_away((s.output ? n.outputs : n.inputs)[i], (s.output ? out : in)[i]);
-        n.saves.push_back((s.output ? n.outputs : n.inputs)[i]);
-      }
-    }
-    n.held = is_recomputed(n);
-    for (size_t i = 0; n.held && i < in.size(); ++i) put_away(n.inputs[i], in[i]);
-  } catch (...) {
-    for (ValueId v : saved) release(v);
-    throw;
-  }
-}
-
-// A value to be recomputed is saved as the inputs of the op that made it.
-bool Tape::is_recomputed(const Node& n) const {
-  const auto recomputed = [&](ValueId v) { return placement(v) == Placement::recompute; };
-  if (!std::ranges::any_of(n.outputs, recomputed)) return false;
-  check(n.op->replayable(), "plan: ", n.op->name(), " cannot be recomputed on this tape");
-  return true;
-}
-
-void Tape::save(ValueId id, const Tensor& t) {
-  Value& v = value(id);
-  if (v.uses++ > 0) return;
-  if (v.parameter) return;
-  if (v.producer < 0) {
-    v.live = t;
-  } else if (placement(id) != Placement::recompute) {
-    const char* made_by = node(v.producer).op->name();
-    try {
-      v.saved = hooks_.back()->pack(t, {.op = made_by, .value = id});
-      check(bool(v.saved), made_by, ": the hook's pack() returned nothing for value ", id);
-    } catch (...) {
-      --v.uses;
-      throw;
-    }
-  }
+void Tape::note_begin(std::vector<double>& times) {
+  check(stream_.device().type == DeviceType::meta, "survey: a tape is surveyed on meta");
+  times.push_back(static_cast<MetaStream&>(stream_).now());
 }
 
 // Takes back the last node, which has failed.
-void Tape::undo(size_t values_before, const Few<bool>& had_grad) {
+void Tape::undo(const Before& before) {
   Node& n = nodes_.back();
-  for (size_t i = 0; i < had_grad.size(); ++i) {
+  for (size_t i = 0; i < before.had_grad.size(); ++i) {
     Value& v = value(n.inputs[i]);
-    if (!had_grad[i]) (v.parameter ? v.parameter->grad : v.grad) = {};
+    if (!before.had_grad[i]) (v.parameter ? v.parameter->grad : v.grad) = {};
   }
   const bool counted = !n.outputs.empty();
   for (ValueId v : n.inputs) {
@@ -201,9 +163,12 @@ void Tape::undo(size_t values_before, const Few<bool>& had_grad) {
   }
   nodes_.pop_back();
   std::erase_if(parameters_, [&](const auto& known) {
-    return static_cast<size_t>(known.second) >= values_before;
+    return static_cast<size_t>(known.second) >= before.values;
   });
-  values_.resize(values_before);
+  values_.resize(before.values);
+  regions_.resize(before.regions);
+  std::erase_if(open_, [&](int r) { return static_cast<size_t>(r) >= before.regions; });
+  next_plan_region_ = before.next_plan_region;
 }
 
 }  // namespace spool

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "spool/autograd/offload.h"
 #include "spool/autograd/op.h"
 #include "spool/autograd/plan.h"
 #include "spool/autograd/saved_tensor.h"
@@ -30,6 +31,14 @@ struct Parameter {
   // type of the data.
   Tensor grad = {};
   bool trainable = true;
+};
+
+// What a tape on the meta device saw of itself, for whoever plans one like it.
+struct Survey {
+  std::vector<double> forward, backward;  // when each node began, seconds
+  // Of each value: the node before or in whose backward what was saved of it was first read; -1: it
+  // was not saved, or not read.
+  std::vector<NodeId> first_read;
 };
 
 struct TapeOptions {
@@ -48,6 +57,10 @@ struct TapeOptions {
   Tensor random = {};
   // Where in the whole the leading index of this tape's tensors begins.
   int64_t first_row = 0;
+  // Needed where the plan, or a scope, offloads.  Outlives the tape.
+  Offloader* offloader = nullptr;
+  // On meta: to be filled.
+  Survey* survey = nullptr;
 };
 
 struct Value {
@@ -57,9 +70,10 @@ struct Value {
   bool needs_grad = false;
 
   int contributions = 0;  // to its gradient, known so far
-  int uses = 0;           // pending reads by backward
+  int uses = 0;           // pending reads by backward of what is saved, or will be made again
   std::unique_ptr<SavedTensor> saved = nullptr;
-  Tensor live = {};  // unpacked or recomputed, until the last use
+  bool on_device = false;  // saved as it is, not by a user's hooks
+  Tensor live = {};        // unpacked or recomputed, until the last use
   Tensor grad = {};
   bool grad_is_one = false;
 };
@@ -69,7 +83,36 @@ struct Node {
   Few<ValueId> inputs = {}, outputs = {};
   Few<ValueId> saves = {};
   int chunks = 1;
-  bool held = false;  // its inputs are saved so that it can run again
+  int region = -1;  // the innermost of the tape's regions that it is in
+  int runs = 0;     // so far, in forward and again
+};
+
+// A region as a tape meets it; see regions.cpp.
+struct TapeRegion {
+  NodeId first = 0, last = -1;  // -1: it is still open
+  int parent = -1;
+  NodeId plan_last = -1;  // where the plan has it end
+  bool one_op = false;    // it stands for a node of which some outputs are to be recomputed
+  bool replayed = false;
+  std::vector<ValueId> reads = {};  // made before it, read in it: saved for when it runs again
+  std::vector<ValueId> uses = {};   // made in it, read in it by backward: not saved
+};
+
+// Of ops that belong together, such as a layer, by which plans and people may speak of them; and,
+// where the caller decides by hand, what becomes of their values.
+struct ScopeOptions {
+  const char* name = "segment";  // interned
+  bool recompute = false;        // what is made in it; see checkpoint()
+  bool offload_inputs = false;  // what is made before it and saved in it, the caller's own included
+  bool offload_inside = false;  // what is made in it and saved
+};
+
+// A scope as a tape has it.
+struct TapeScope {
+  ScopeOptions options = {};
+  NodeId first = 0, last = -1;
+  int parent = -1;
+  int region = -1;  // that it opened
 };
 
 class Var {
@@ -131,8 +174,11 @@ class Tape {
   bool needs_grad(const Operand&) const;
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Value>& values() const { return values_; }
+  const std::vector<TapeRegion>& regions() const { return regions_; }
+  const std::vector<TapeScope>& scopes() const { return scopes_; }
 
-  // Makes these hooks the innermost ones of the tape while it lives.
+  // Makes these hooks the innermost ones of the tape while it lives.  What is saved meanwhile they
+  // pack, whatever the plan says; what is to be recomputed nobody packs.
   class HooksScope {
    public:
     HooksScope(Tape& tape, SavedTensorHooks& hooks) : tape_(tape) { tape.hooks_.push_back(&hooks); }
@@ -144,26 +190,75 @@ class Tape {
     Tape& tape_;
   };
 
+  // The ops applied while it lives are a scope of their own.  Scopes nest.
+  class Scope {
+   public:
+    Scope(Tape& tape, const ScopeOptions& options) : tape_(tape) { tape.enter(options); }
+    ~Scope() { tape_.leave_scope(); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Tape& tape_;
+  };
+
  private:
   friend class Forward;
   friend class Backward;
 
   Value& value(ValueId v) { return values_[static_cast<size_t>(v)]; }
   Node& node(NodeId n) { return nodes_[static_cast<size_t>(n)]; }
+  TapeRegion& region(int r) { return regions_[static_cast<size_t>(r)]; }
   Placement placement(ValueId v) const;
+  Offload how_to_offload(ValueId v) const;
+  bool is_offloaded_by_scope(const Value&) const;
   ValueId add(Value);
   ValueId resolve(const Operand&);
   Needs record(NodeId, const Few<Tensor>& in);
   Few<Tensor> run(NodeId, const Few<Tensor>& in);
+
   void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
-  bool is_recomputed(const Node&) const;
   void save(ValueId, const Tensor&);
-  void undo(size_t values, const Few<bool>& had_grad);
-  void walk();
-  void differentiate(NodeId);
-  const Tensor& fetch(ValueId);
-  void replay(NodeId);
+  void put_away(ValueId, const Tensor&, bool first);
+  struct Note {
+    ValueId value;
+    int level;
+    int read_by = -1;  // a region
+  };
+  using Noted = std::vector<Note>;
+  void use(ValueId, const Tensor&, int level, Noted&, int read_by = -1);
+  void drop_use(ValueId, int level);
   void release(ValueId);
+  struct Before;
+  void undo(const Before&);
+
+  void note_begin(std::vector<double>& times);
+  void enter(const ScopeOptions&);
+  void leave_scope();
+  void open_region(TapeRegion);
+  void open_regions_at(NodeId);
+  void close_regions_at(NodeId);
+  void close_region();
+  void drop_what_nobody_needs(TapeRegion&);
+  void read_by_regions(NodeId, const Few<Tensor>& in, Noted&);
+  int level(int region, ValueId) const;
+  bool made_in(const TapeRegion& r, ValueId v) const { return producer(v) >= r.first; }
+  NodeId producer(ValueId v) const { return values_[static_cast<size_t>(v)].producer; }
+  struct Passing;
+  void replay(int region);
+  void run_again(NodeId, int region, Passing&);
+  bool is_wanted(ValueId) const;
+  void replay_around(NodeId);
+  int outermost_region(NodeId) const;
+  void leave_regions(NodeId);
+
+  void walk();
+  void announce(NodeId);
+  void differentiate(NodeId);
+  const Tensor& fetch(ValueId, int level);
+  const Tensor& fetch_saved(const Node& n, size_t i) {
+    return fetch(n.saves[i], level(n.region, n.saves[i]));
+  }
   void forget();
   Grad gradient_of(ValueId);
   Grad parameter_gradient(Value&);
@@ -174,8 +269,32 @@ class Tape {
   std::vector<Node> nodes_;
   std::vector<Value> values_;
   std::unordered_map<Parameter*, ValueId> parameters_;
+  std::vector<TapeRegion> regions_;  // by first node, the outer before the inner
+  std::vector<int> open_;            // regions, the innermost last
+  std::vector<TapeScope> scopes_;    // in the order they were opened
+  std::vector<int> open_scopes_;
+  size_t next_plan_region_ = 0;
+  NodeId at_ = -1;  // the node that backward has come to
   bool spent_ = false;
 };
+
+// The ops that the body applies to the tape run again in backward, where it needs what they made;
+// until then only what they read from outside is saved.  Returns what the body returns.  (Chen et
+// al. 2016, "Training Deep Nets with Sublinear Memory Cost".)  Checkpoints nest: an op at depth d
+// runs at most d + 1 times.
+template <class Body>
+decltype(auto) checkpoint(Tape& tape, Body&& body, ScopeOptions options = {}) {
+  options.recompute = true;
+  const Tape::Scope scope(tape, options);
+  return std::forward<Body>(body)();
+}
+
+// The ops that the body applies are a scope, whose values go where the options say.
+template <class Body>
+decltype(auto) segment(Tape& tape, const ScopeOptions& options, Body&& body) {
+  const Tape::Scope scope(tape, options);
+  return std::forward<Body>(body)();
+}
 
 // Applies an op made of these attributes; returns its first output.
 template <class O, class... Attributes>

@@ -1,12 +1,17 @@
-// What planning costs: a rehearsal of a whole training step, and the tape's own overhead.
+// What planning costs: a rehearsal of a whole training step, the tape's own overhead, and the
+// layout of a step's memory.
 //
 //   visits            nodes visited, forward and backward
 //   ns_per_visit      of a rehearsal with the parameters already there: tape, allocator and clock
 //   rehearsal_us      of a whole step: the model built on meta, forward, backward, optimizer
+//   layout            of a step of three micro-batches: how many allocations it has, the most bytes
+//                     they hold at a time, and what is wasted beside these, in percent, by the
+//                     layout and by placing as it comes
 
 #include <benchmark/benchmark.h>
 
-#include "spool/models/trainer.h"
+#include "spool/models/step_layout.h"
+#include "spool/planner/layout.h"
 
 namespace spool {
 namespace {
@@ -46,11 +51,42 @@ void visit_nodes(benchmark::State& state, const std::string& model) {
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
+// Beyond what lives between steps.
+size_t peak_of_step(const TrainingConfig& config, const TrainingPlans& plans) {
+  size_t persistent = 0;
+  const Report report = rehearse(Machine{}, [&](MetaStream& stream) {
+    Trainer trainer(config, plans, stream);
+    persistent = stream.memory().live;
+    trainer.step(0, no_rows);
+  });
+  return report.memory.peak - persistent;
+}
+
+void lay_out_memory(benchmark::State& state, const std::string& model) {
+  const TrainingConfig config{
+      .model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4, .accumulate = 3};
+  const TrainingPlans plans = make_plans(config);
+  const Lifetimes lifetimes = record_step(config, plans, Machine{});
+  Layout layout;
+  for (auto _ : state) layout = lay_out(lifetimes);
+  const auto wasted = [&](size_t bytes) {
+    const auto live = static_cast<double>(layout.live);
+    return 100 * (static_cast<double>(bytes) - live) / live;
+  };
+  state.counters["allocations"] = static_cast<double>(lifetimes.all.size());
+  state.counters["live_bytes"] = static_cast<double>(layout.live);
+  state.counters["waste_percent"] = wasted(layout.bytes);
+  state.counters["waste_as_it_comes_percent"] = wasted(peak_of_step(config, plans));
+}
+
 void register_all() {
   for (const char* model : {"gpt2-124m", "gpt2-1558m"}) {
     const std::string name = model;
     benchmark::RegisterBenchmark(("rehearsal/" + name).c_str(), [name](benchmark::State& s) {
       rehearse_step(s, name);
+    })->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("layout/" + name).c_str(), [name](benchmark::State& s) {
+      lay_out_memory(s, name);
     })->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark(("tape/" + name).c_str(), [name](benchmark::State& s) {
       visit_nodes(s, name);

@@ -31,7 +31,7 @@
 #include "shared/products.h"
 #endif
 #include "spool/kernels/elementwise.h"
-#include "spool/models/trainer.h"
+#include "spool/models/step_layout.h"
 #include "spool/runtime/random.h"
 
 namespace spool {
@@ -71,10 +71,11 @@ Rows random_rows(int64_t vocabulary, int64_t T) {
 // Steps and products take turns, so that both see the same machine.
 void step_on_cpu(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
-  const TrainingPlans plans = make_plans(config);
+  TrainingPlans plans = make_plans(config);
   const Rows rows = random_rows(c.model.vocabulary, c.T);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
+  plans.layout = lay_out_step(config, plans, machine);
   const Report foretold = rehearse_training(config, plans, machine);
   const auto stream = open_stream({DeviceType::cpu}, foretold.memory.peak, threads);
   Trainer trainer(config, plans, *stream);
@@ -158,6 +159,7 @@ void step_on_cuda(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
   TrainingPlans plans = make_plans(config);
   plans.graph = c.graph;
+  plans.layout = lay_out_step(config, plans, cuda_machine());
   const Report foretold = rehearse(cuda_machine(), [&](MetaStream& meta) {
     Trainer trainer(config, plans, meta);
     trainer.initialise();

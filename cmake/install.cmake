@@ -22,4 +22,5 @@ configure_package_config_file(cmake/spool-config.cmake.in spool-config.cmake
 write_basic_package_version_file(spool-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/spool-config.cmake
               ${PROJECT_SOURCE_DIR}/cmake/FindPCRE2.cmake
+              ${PROJECT_SOURCE_DIR}/cmake/Findliburing.cmake
               ${PROJECT_BINARY_DIR}/spool-config-version.cmake DESTINATION ${package})

@@ -19,6 +19,10 @@
 //   counter  (i / 2048 * 256 + i mod 1024 / 4) mod 2^32, index, random[2], 2^32 - 1
 // where `index` tells the tensors of a model apart.  They depend on nothing that ran before.
 //
+// An entry may be a slice of a tensor, which begins at its element `first`.  Elements are updated
+// one by one, and draw by where they are in the whole: a tensor in slices has the bits of one that
+// is not.
+//
 // ClipFactor: norm = sqrt(squared[0]); clip = {min(1, limit / norm), norm, isfinite(norm)}; with
 // limit 0 the factor is 1.
 
@@ -29,6 +33,7 @@ namespace spool {
 
 struct AdamW {
   static constexpr const char* name = "adamw";
+  static constexpr int64_t granule = 2048;  // elements that share their random words
   struct Entry {
     View parameter;    // f32, or bf16
     View master = {};  // f32; absent where the parameter is f32, or rounded stochastically
@@ -36,8 +41,9 @@ struct AdamW {
     View grad;         // type of the parameter, or f32
     float decay = 0;
     uint32_t index = 0;
+    int64_t first = 0;  // a multiple of `granule`
   };
-  List<Entry, 60> tensors = {};  // parameters of one type, all or none with masters
+  List<Entry, 56> tensors = {};  // parameters of one type, all or none with masters
   View random = {};              // present where parameters are rounded stochastically
   View schedule, clip;
   float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;
@@ -64,6 +70,8 @@ inline void check_entry(const AdamW& k, const AdamW::Entry& t) {
         "rounded stochastically");
   check(t.grad.dtype() == DType::f32 || t.grad.dtype() == type, "adamw: a gradient of ", name(type),
         " cannot be ", name(t.grad.dtype()));
+  check(t.first >= 0 && t.first % AdamW::granule == 0, "adamw: a slice begins at element ", t.first,
+        ", and may only at a multiple of ", AdamW::granule);
 }
 
 struct ClipFactor {

@@ -10,6 +10,7 @@
 namespace spool {
 
 enum class GeluForm : uint8_t { tanh, exact };
+constexpr const char* name(GeluForm f) { return f == GeluForm::tanh ? "tanh" : "exact"; }
 
 struct GeluForward {
   static constexpr const char* name = "gelu_forward";

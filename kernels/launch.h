@@ -97,4 +97,17 @@ void launch(const Kernel& kernel, Stream& stream) {
   dispatch(kernel, stream);
 }
 
+// Has the host run a kernel that needs no workspace, in its turn in `queue`, a queue of any device,
+// with the processors of `host`, which has to be idle.
+template <class Kernel>
+void launch_on_host(const Kernel& kernel, Stream& host, Stream& queue) {
+  static_assert(!NeedsWorkspace<Kernel>);
+  if (host.device().type == DeviceType::meta) {
+    const Machine& machine = static_cast<MetaStream&>(host).machine();
+    return queue.host_work(Kernel::name, machine.seconds(kernel.cost()), {});
+  }
+  auto& cpu = static_cast<CpuStream&>(host);
+  queue.host_work(Kernel::name, /*seconds=*/0, [kernel, &cpu] { run(kernel, cpu); });
+}
+
 }  // namespace spool

@@ -7,8 +7,25 @@
 
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
+#include "spool/models/cpu_adamw.h"
+#include "spool/models/streamed_adamw.h"
 
 namespace spool {
+
+namespace {
+
+std::unique_ptr<OffloadedAdamW> make_offloaded(const OptimizerMemory& memory,
+                                               const std::vector<Parameter*>& parameters,
+                                               bool masters) {
+  check(memory.link, "adamw: state that is ", name(memory.state),
+        " needs a link to the host's memory");
+  if (memory.state == OptimizerState::streamed) {
+    return std::make_unique<StreamedAdamW>(parameters, masters, *memory.link);
+  }
+  return std::make_unique<CpuAdamW>(parameters, masters, *memory.link);
+}
+
+}  // namespace
 
 std::optional<Rounding> parse_rounding(std::string_view text) {
   for (const Rounding r : {Rounding::nearest, Rounding::stochastic}) {
@@ -18,17 +35,21 @@ std::optional<Rounding> parse_rounding(std::string_view text) {
 }
 
 AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings& settings,
-                               Stream& stream)
+                               Stream& stream, const OptimizerMemory& memory)
     : parameters_(std::move(parameters)), settings_(settings), stream_(stream) {
-  const bool to_nearest = settings.rounding == Rounding::nearest;
+  check(!parameters_.empty(), "adamw: there are no parameters");
+  const DType type = parameters_.front()->data.dtype();
   for (const Parameter* p : parameters_) {
-    check(p->data.dtype() == parameters_.front()->data.dtype(),
-          "adamw: parameters must be all f32 or all bf16");
-    const Spec f32{p->data.shape(), DType::f32};
-    const Label label{.name = p->name, .purpose = Purpose::optimizer};
-    m_.emplace_back(f32, stream, label);
-    v_.emplace_back(f32, stream, label);
-    if (p->data.dtype() == DType::bf16 && to_nearest) masters_.emplace_back(f32, stream, label);
+    check(p->data.dtype() == type, "adamw: parameters must be all f32 or all bf16");
+  }
+  const bool masters = type == DType::bf16 && settings.rounding == Rounding::nearest;
+  if (memory.state == OptimizerState::device) {
+    allocate(masters);
+  } else {
+    offloaded_ = make_offloaded(memory, parameters_, masters);
+    m_ = offloaded_->first_moments();
+    v_ = offloaded_->second_moments();
+    masters_ = offloaded_->masters();
   }
   const Label label{.name = "optimizer scalars", .purpose = Purpose::optimizer};
   schedule_ = Tensor({Shape{3}, DType::f32}, stream, label);
@@ -36,7 +57,23 @@ AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSe
   squared_ = Tensor({Shape{1}, DType::f64}, stream, label);
 }
 
+void AdamWOptimizer::allocate(bool masters) {
+  for (const Parameter* p : parameters_) {
+    const Spec f32{p->data.shape(), DType::f32};
+    const Label label{.name = p->name, .purpose = Purpose::optimizer};
+    m_.emplace_back(f32, stream_, label);
+    v_.emplace_back(f32, stream_, label);
+    if (masters) masters_.emplace_back(f32, stream_, label);
+  }
+}
+
+const std::vector<Tensor>& AdamWOptimizer::settled(const std::vector<Tensor>& state) const {
+  if (offloaded_) stream_.synchronize();
+  return state;
+}
+
 void AdamWOptimizer::initialise() {
+  if (offloaded_) return offloaded_->initialise();
   for (size_t i = 0; i < parameters_.size(); ++i) {
     launch(Fill{.out = m_[i]}, stream_);
     launch(Fill{.out = v_[i]}, stream_);
@@ -80,6 +117,7 @@ AdamW::Entry AdamWOptimizer::entry(size_t i) const {
 }
 
 void AdamWOptimizer::prepare(int64_t t, double lr) {
+  if (offloaded_) offloaded_->settle();
   const auto corrected = [&](double beta) {
     return static_cast<float>(1 - std::pow(beta, static_cast<double>(t)));
   };
@@ -91,14 +129,25 @@ void AdamWOptimizer::prepare(int64_t t, double lr) {
 void AdamWOptimizer::update(const Tensor& random) {
   const TraceScope scope(stream_.trace(), "optimizer");
   measure_gradients();
+  const AdamW k = kernel(random);
+  if (offloaded_) {
+    std::vector<AdamW::Entry> all;
+    for (size_t i = 0; i < parameters_.size(); ++i) all.push_back(entry(i));
+    offloaded_->update(k, all);
+  } else {
+    update_on_device(k);
+  }
+  for (Parameter* p : parameters_) p->grad = {};
+}
+
+void AdamWOptimizer::update_on_device(const AdamW& kernel) const {
   for (size_t next = 0; next < parameters_.size();) {
-    AdamW k = kernel(random);
+    AdamW k = kernel;
     for (; next < parameters_.size() && !k.tensors.full(); ++next) {
       if (parameters_[next]->grad) k.tensors.add(entry(next));
     }
     if (k.tensors.size() > 0) launch(k, stream_);
   }
-  for (Parameter* p : parameters_) p->grad = {};
 }
 
 double cosine_schedule(int64_t step, int64_t steps, int64_t warmup, double peak, double floor) {

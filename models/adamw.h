@@ -4,13 +4,19 @@
 // clipped by their global norm.  Weights of two and more dimensions decay, biases and layer norms
 // do not.  Where the parameters are bf16, an f32 master of each is what is really optimised; or, to
 // save its bytes, there is none, and what a step makes of a parameter is rounded stochastically.
+//
+// The state, which is the moments and the masters, is on the device or in memory of the host
+// (offloaded_adamw.h).  Streamed through the device, the numbers are those of state that stays; so
+// they are where a host updates that is the device.
 
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "spool/autograd/tape.h"
 #include "spool/kernels/adamw.h"
+#include "spool/models/offloaded_adamw.h"
 
 namespace spool {
 
@@ -27,12 +33,20 @@ struct AdamWSettings {
   Rounding rounding = Rounding::nearest;
 };
 
+// Where the state is; if not on the device, the link to the host, which outlives the optimizer.
+struct OptimizerMemory {
+  OptimizerState state = OptimizerState::device;
+  HostLink* link = nullptr;
+};
+
 class AdamWOptimizer {
  public:
   // All state is allocated here.
-  AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings&, Stream&);
+  AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings&, Stream&,
+                 const OptimizerMemory& = {});
 
-  // Moments zero, masters from the parameters.
+  // Moments zero, masters from the parameters, and so what else a host that updates them has of
+  // them: it knows nothing of what anybody but the optimizer makes of them later.
   void initialise();
 
   // The t-th step, t from 1 on: tells the device which it is, then changes the parameters by the
@@ -49,19 +63,25 @@ class AdamWOptimizer {
   // f32 (3): factor, norm, finite; of the last step.
   const Tensor& clip() const { return clip_; }
 
-  // Parallel to the parameters; there are masters where these are bf16 and rounded to nearest.
-  const std::vector<Tensor>& first_moments() const { return m_; }
-  const std::vector<Tensor>& second_moments() const { return v_; }
-  const std::vector<Tensor>& masters() const { return masters_; }
+  // Parallel to the parameters; there are masters where these are bf16 and rounded to nearest.  On
+  // the host they are of the last step, which the call waits for, and may be read and written until
+  // the next.
+  const std::vector<Tensor>& first_moments() const { return settled(m_); }
+  const std::vector<Tensor>& second_moments() const { return settled(v_); }
+  const std::vector<Tensor>& masters() const { return settled(masters_); }
 
  private:
+  void allocate(bool masters);
+  const std::vector<Tensor>& settled(const std::vector<Tensor>&) const;
   void measure_gradients();
+  void update_on_device(const AdamW&) const;
   AdamW kernel(const Tensor& random) const;
   AdamW::Entry entry(size_t i) const;
 
   std::vector<Parameter*> parameters_;
   AdamWSettings settings_;
   Stream& stream_;
+  std::unique_ptr<OffloadedAdamW> offloaded_;
   std::vector<Tensor> m_, v_, masters_;
   Tensor schedule_, squared_, clip_;
 };

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <set>
 
-#include "spool/models/file.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/file.h"
 
 namespace spool {
 

@@ -213,6 +213,7 @@ void Gpt2::clear_padding() {
 }
 
 Var Gpt2::block(Var x, Block& b, float p, const KeyValueLayer* cache) {
+  const Tape::Scope scope(x.tape(), {.name = "block"});
   const Heads heads{.query = config_.heads, .key = config_.heads};
   Var h = layer_norm(x, b.ln_1_weight, b.ln_1_bias, config_.epsilon);
   h = linear(h, b.attention_weight, b.attention_bias);

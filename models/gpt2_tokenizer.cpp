@@ -1,8 +1,8 @@
 #include "spool/models/gpt2_tokenizer.h"
 
-#include "spool/models/file.h"
 #include "spool/models/llmc.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/file.h"
 
 namespace spool {
 namespace {

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstdint>
 
-#include "spool/models/file.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/file.h"
 
 namespace spool {
 

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "spool/models/file.h"
+#include "spool/runtime/file.h"
 
 namespace spool {
 

@@ -3,10 +3,10 @@
 #include <optional>
 #include <unordered_map>
 
-#include "spool/models/file.h"
 #include "spool/models/gpt2_tokenizer.h"
-#include "spool/models/json.h"
+#include "spool/planner/json.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/file.h"
 
 namespace spool {
 namespace {

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "spool/models/json.h"
 #include "spool/models/llmc.h"
 #include "spool/models/llmc_model.h"
 #include "spool/models/run_directory.h"
 #include "spool/models/safetensors.h"
+#include "spool/planner/json.h"
 
 namespace spool {
 

@@ -20,18 +20,44 @@ size_t terminal_width() {
 
 }  // namespace
 
+namespace {
+
+std::string row(std::string_view what, const std::string& value) {
+  return fmt::format("  {:<20} {:>12}\n", what, value);
+}
+
+// What the user set of it.
+std::string policy_lines(const RunOptions& o, const Report& foretold) {
+  const Policy& p = o.policy;
+  std::string lines;
+  const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
+  if (const std::string list = recompute_list(p); list != "none") say("recompute " + list);
+  if (p.offload != Offloading::none) {
+    const bool to_disk = p.target == OffloadTarget::disk;
+    say(fmt::format("offload {} to {}", name(p.offload),
+                    to_disk ? "a file in " + o.spill_directory : "the host"));
+    if (p.optimizer_state == OptimizerState::device && foretold.host.peak == 0) {
+      say("  nothing: no such value has 1 MiB and time to go and come back");
+    }
+  }
+  if (p.optimizer_state != OptimizerState::device) {
+    say(fmt::format("optimizer state {}", name(p.optimizer_state)));
+  }
+  return lines;
+}
+
+}  // namespace
+
 std::string memory_table(const RunOptions& o, const Machine& machine, const Report& foretold,
                          size_t budget) {
   const TrainingConfig& t = o.training;
-  const auto row = [](std::string_view what, const std::string& value) {
-    return fmt::format("  {:<20} {:>12}\n", what, value);
-  };
   std::string table = fmt::format(
       "{}: {} layers, {} heads, {} channels, context {}, vocabulary {}; {:.2f} M parameters\n"
       "{} on {}: {} rows of {} tokens{}\n",
       o.model, t.model.layers, t.model.heads, t.model.channels, t.model.context, t.model.vocabulary,
       static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name, t.batch,
       t.seq, t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
+  table += policy_lines(o, foretold);
   size_t counted = 0;
   for (size_t p = 0; p < purpose_count; ++p) {
     const size_t bytes = foretold.memory.at_peak_by[p];
@@ -42,6 +68,8 @@ std::string memory_table(const RunOptions& o, const Machine& machine, const Repo
   table += row("foretold peak", format_bytes(foretold.memory.peak)) +
            row("  in bytes", std::to_string(foretold.memory.peak)) +
            row("budget", format_bytes(budget)) +
+           (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
+           (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "") +
            row("foretold step time", format_seconds(foretold.seconds));
   table.pop_back();
   return table;

@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "spool/models/json.h"
 #include "spool/models/model_file.h"
 #include "spool/models/safetensors.h"
 #include "spool/models/tokenizer_choice.h"
+#include "spool/planner/json.h"
 
 namespace spool {
 namespace {

@@ -12,7 +12,7 @@
 #include <functional>
 #include <optional>
 
-#include "spool/models/file.h"
+#include "spool/runtime/file.h"
 
 namespace spool {
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "spool/models/file.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/file.h"
 
 namespace spool {
 namespace {

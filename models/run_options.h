@@ -24,7 +24,9 @@ struct RunOptions {
   Device device = {};
   bool graph = true;  // record a step and replay it, where the device can
   int threads = 0;    // 0: one per core
-  size_t memory = 0;  // bytes; 0: the foretold peak
+  Policy policy = {};
+  std::string spill_directory = {};  // where values are offloaded to a disk
+  size_t memory = 0;                 // bytes; 0: the foretold peak
   std::string out = {}, log = {}, trace = {};
   bool resume = false;
   int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <set>
 
-#include "spool/models/json.h"
+#include "spool/planner/json.h"
 #include "spool/runtime/check.h"
 
 namespace spool {

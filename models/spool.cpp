@@ -12,9 +12,9 @@
 #include <cstdio>
 #include <new>
 
-#include "spool/models/file.h"
 #include "spool/models/model_file.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/file.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/stream.h"
 #include "spool/runtime/units.h"

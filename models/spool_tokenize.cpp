@@ -1,13 +1,13 @@
 #include <cstdio>
 #include <memory>
 
-#include "spool/models/file.h"
 #include "spool/models/find_files.h"
 #include "spool/models/progress_bar.h"
 #include "spool/models/spool.h"
 #include "spool/models/tokenize.h"
 #include "spool/models/tokenizer_choice.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/file.h"
 #include "spool/runtime/units.h"
 
 namespace spool {

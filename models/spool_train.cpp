@@ -15,6 +15,8 @@ struct Given {
   std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss;
   std::optional<double> lr, min_lr, beta2, weight_decay;
   std::string dtype = "f32", rounding = name(Rounding::nearest), device, memory;
+  std::string recompute = "none", offload = name(Offloading::none), offload_to = "host",
+              optimizer_state = name(OptimizerState::device);
   RunOptions options;
 };
 
@@ -35,6 +37,20 @@ void refuse_shape_flags(const CLI::App& command) {
     check(command.count(flag) == 0, flag,
           " cannot be given where --model has weights, whose shape is fixed");
   }
+}
+
+void set_policy(const Given& g, RunOptions& o) {
+  set_recompute(o.policy, g.recompute);
+  o.policy.offload = *parse_offloading(g.offload);
+  o.policy.optimizer_state = *parse_optimizer_state(g.optimizer_state);
+  if (g.offload_to == "host") return;
+  constexpr std::string_view disk = "disk:";
+  check(g.offload_to.starts_with(disk) && g.offload_to.size() > disk.size(), "--offload-to '",
+        g.offload_to, "' is neither host nor disk:DIRECTORY");
+  check(o.policy.offload != Offloading::none, "--offload-to ", g.offload_to,
+        " says where values go, and none do; give --offload residual or all with it");
+  o.policy.target = OffloadTarget::disk;
+  o.spill_directory = g.offload_to.substr(disk.size());
 }
 
 RunOptions resolve(const Given& g, const CLI::App& command) {
@@ -68,6 +84,7 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   t.optimizer.rounding = *parse_rounding(g.rounding);
   o.device = device_of(g.device);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
+  set_policy(g, o);
   if (o.out.empty()) o.out = "runs/" + std::filesystem::path(o.model).filename().string();
   for (auto* patterns : {&o.data, &o.val_data}) {
     for (std::string& p : *patterns) p = absolute(p);
@@ -127,6 +144,28 @@ void add_step_flags(CLI::App& app, Given& g) {
   app.add_option("--seed", t.seed, "Of all random numbers")->capture_default_str();
 }
 
+void add_policy_flags(CLI::App& app, Given& g) {
+  app.add_option("--recompute", g.recompute,
+                 "What is made again in backward rather than kept: none, or a list of norms, gelu, "
+                 "attention, block (all of a block but its input)")
+      ->capture_default_str();
+  app.add_option("--offload", g.offload,
+                 "What backward needs and waits off the device: none, residual (the blocks' "
+                 "inputs), all (what is saved and has 1 MiB)")
+      ->check(CLI::IsMember(
+          {name(Offloading::none), name(Offloading::residual), name(Offloading::all)}))
+      ->capture_default_str();
+  app.add_option("--offload-to", g.offload_to,
+                 "host, or disk:DIRECTORY, a file without a name in that directory")
+      ->capture_default_str();
+  app.add_option("--optimizer-state", g.optimizer_state,
+                 "device; streamed: on the host, and through the device in every step; cpu: on the "
+                 "host, which updates the parameters")
+      ->check(CLI::IsMember({name(OptimizerState::device), name(OptimizerState::streamed),
+                             name(OptimizerState::cpu)}))
+      ->capture_default_str();
+}
+
 void add_run_flags(CLI::App& app, Given& g) {
   RunOptions& o = g.options;
   app.add_option("--memory", g.memory,
@@ -181,6 +220,7 @@ std::function<int()> add_train(CLI::App& app) {
   add_model_flags(app, *given);
   add_data_flags(app, *given);
   add_step_flags(app, *given);
+  add_policy_flags(app, *given);
   add_run_flags(app, *given);
   app.footer(preset_table());
   return [given, &app] {

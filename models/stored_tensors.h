@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "spool/models/file.h"
+#include "spool/runtime/file.h"
 #include "spool/runtime/shape.h"
 
 namespace spool {

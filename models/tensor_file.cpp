@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "spool/models/convert_elements.h"
-#include "spool/models/json.h"
 #include "spool/models/tensor_loader.h"
+#include "spool/planner/json.h"
 #include "spool/runtime/check.h"
 
 namespace spool {

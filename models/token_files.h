@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "spool/models/data.h"
-#include "spool/models/file.h"
+#include "spool/runtime/file.h"
 
 namespace spool {
 

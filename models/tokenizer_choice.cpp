@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/gpt2_tokenizer.h"
-#include "spool/models/json.h"
+#include "spool/planner/json.h"
 #include "spool/runtime/check.h"
 
 namespace spool {

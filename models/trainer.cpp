@@ -9,13 +9,25 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/models/data.h"
 #include "spool/models/generator.h"
-#include "spool/planner/chunks.h"
+#include "spool/models/step_layout.h"
 
 namespace spool {
 namespace {
 
 // What a rehearsal reads: nothing.
 void no_rows(int64_t, std::span<int32_t>, std::span<int32_t>) {}
+
+std::unique_ptr<HostLink> make_link(const TrainingPlans& plans, Stream& stream) {
+  const bool all_on_device =
+      plans.step.optimizer_state == OptimizerState::device && !offloads(plans.step);
+  return all_on_device ? nullptr : std::make_unique<HostLink>(stream, plans.host_bytes);
+}
+
+std::unique_ptr<Offloader> make_offloader(const TrainingPlans& plans, HostLink* link) {
+  if (!offloads(plans.step)) return nullptr;
+  if (!offloads_to_disk(plans.step)) return std::make_unique<Offloader>(*link);
+  return std::make_unique<Offloader>(*link, plans.spill_directory, plans.disk_bytes);
+}
 
 DType loss_type(DType dtype) { return accumulator(dtype); }
 
@@ -57,28 +69,15 @@ void TrainingConfig::validate() const {
         name(dtype));
 }
 
-TrainingPlans make_plans(const TrainingConfig& config) {
-  if (config.loss_chunk == 0) return {};
-  const auto plan = [&](bool training) {
-    MetaStream stream(Machine{});
-    Gpt2 model(config.model, config.dtype, stream);
-    const Spec ids{Shape{config.batch, config.seq}, DType::i32};
-    Tape tape(stream, {.recording = false,
-                       .training = training,
-                       .random = Tensor({Shape{4}, DType::i32}, stream)});
-    const Var tokens = tape.input(Tensor(ids, stream)), targets = tape.input(Tensor(ids, stream));
-    model.loss(tokens, targets, config.dropout);
-    return chunk_rows(tape, config.loss_chunk);
-  };
-  return {.step = plan(true), .evaluation = plan(false)};
-}
-
 Trainer::Trainer(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream)
     : config_(config),
       plans_(plans),
       stream_(stream),
       model_(config.model, config.dtype, stream),
-      optimizer_(model_.parameters(), config.optimizer, stream),
+      link_(make_link(plans, stream)),
+      offloader_(make_offloader(plans, link_.get())),
+      optimizer_(model_.parameters(), config.optimizer, stream,
+                 {.state = plans.step.optimizer_state, .link = link_.get()}),
       input_(config.batch, config.seq, stream),
       evaluator_(model_, input_, plans_.evaluation, stream) {
   const auto make = [&](const char* name, const Shape& shape, DType type) {
@@ -114,10 +113,11 @@ void Trainer::prepare() {
   // Gradients that are not numbers, of which the optimizer makes nothing.
   launch(Fill{.out = loss_scale_, .value = std::numeric_limits<float>::quiet_NaN()}, stream_);
   optimizer_.prepare(/*t=*/1, learning_rate(0));
-  for (int64_t micro = 0; micro < std::min<int64_t>(config_.accumulate, 2); ++micro) {
-    run_micro_step();
-  }
+  Replay memory(stream_.arena(), plans_.layout);
+  const int64_t count = std::min<int64_t>(config_.accumulate, 2);
+  for (int64_t micro = 0; micro < count; ++micro) run_micro_step(step_phase(micro, count));
   optimizer_.update(random_);
+  memory.finish();
   stream_.synchronize();
 }
 
@@ -136,10 +136,12 @@ void Trainer::step(int64_t step, const Rows& rows) {
   optimizer_.prepare(step + 1, learning_rate(step));
   launch(Fill{.out = loss_}, stream_);
   graphs_.begin_step(stream_);
+  Replay memory(stream_.arena(), plans_.layout);
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
     upload(step, micro, rows);
     enqueue_micro_step(micro);
   }
+  memory.finish();
 }
 
 // What differs from one micro-step to the next is in memory of the device before it begins.
@@ -155,19 +157,24 @@ void Trainer::upload(int64_t step, int64_t micro, const Rows& rows) {
 void Trainer::enqueue_micro_step(int64_t micro) {
   const bool first = micro == 0, last = micro + 1 == config_.accumulate;
   const auto work = [&] {
-    run_micro_step();
+    run_micro_step(step_phase(micro, config_.accumulate));
     if (last) optimizer_.update(random_);
   };
-  if (!plans_.graph || !stream_.captures() || stream_.trace()) return work();
+  const bool host_works =
+      plans_.step.optimizer_state == OptimizerState::cpu || offloads_to_disk(plans_.step);
+  const bool records = plans_.graph && !host_works && !stream_.trace() && stream_.captures();
+  if (!records) return work();
   graphs_.enqueue(first, last, work, stream_);
 }
 
-void Trainer::run_micro_step() {
+void Trainer::run_micro_step(size_t phase) {
+  stream_.arena().begin_phase(phase);
   Tape tape(stream_, {.plan = plans_.step,
                       .backward_follows = true,
                       .micro_batches = static_cast<int>(config_.accumulate),
                       .loss_scale = loss_scale_,
-                      .random = random_});
+                      .random = random_,
+                      .offloader = offloader_.get()});
   const Var loss =
       model_.loss(tape.input(input_.tokens), tape.input(input_.targets), config_.dropout);
   launch(Add{.out = add_to(loss_), .a = loss.tensor()}, stream_);
@@ -182,13 +189,15 @@ StepResult Trainer::result() const {
 
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
                          const Machine& machine, const SampleLength& sample) {
-  // Micro-batches from the second on are alike.
-  constexpr int64_t enough = 3;
+  const int64_t rehearsed = std::min(config.accumulate, distinct_micro_batches);
+  const int64_t left_out = config.accumulate - rehearsed;
   double seconds[2] = {};
   Report report;
+  MemoryStats host, disk;
   for (const int64_t fewer : {1, 0}) {
+    if (fewer && !left_out) continue;
     TrainingConfig some = config;
-    some.accumulate = std::max<int64_t>(std::min(config.accumulate, enough) - fewer, 1);
+    some.accumulate = rehearsed - fewer;
     report = rehearse(machine, [&](MetaStream& stream) {
       Trainer trainer(some, plans, stream);
       trainer.initialise();
@@ -199,9 +208,13 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
       if (sample.drawn > 0) {
         Generator(trainer.model(), stream).rehearse(sample.prompt, sample.drawn);
       }
+      host = trainer.host_memory();
+      disk = trainer.disk();
     });
   }
-  const auto more = static_cast<double>(std::max<int64_t>(config.accumulate - enough, 0));
+  const auto more = static_cast<double>(left_out);
+  report.host = host;
+  report.disk = disk;
   report.seconds = seconds[0] + more * (seconds[0] - seconds[1]);
   return report;
 }

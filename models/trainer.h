@@ -3,7 +3,9 @@
 // Trains a GPT-2 on one stream: everything a run does to the device, and nothing else.  On a
 // MetaStream the same calls rehearse it.
 
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "spool/models/adamw.h"
@@ -11,7 +13,9 @@
 #include "spool/models/gpt2.h"
 #include "spool/models/model_file.h"
 #include "spool/models/step_graphs.h"
+#include "spool/planner/policy.h"
 #include "spool/planner/rehearsal.h"
+#include "spool/runtime/layout.h"
 
 namespace spool {
 
@@ -37,9 +41,16 @@ struct TrainingConfig {
 // The plans of the tapes that a run makes, and how steps are enqueued; none of it changes a number.
 struct TrainingPlans {
   Plan step, evaluation;
-  bool graph = true;  // record a step once and replay it, where the device can
+  // Record a step once and replay it, where the device can, and the host has no work in it.
+  bool graph = true;
+  // Of the host's memory, and of a file in the directory, for what is not kept on the device; a
+  // rehearsal that needs more throws.
+  size_t host_bytes = MetaStream::unlimited, disk_bytes = MetaStream::unlimited;
+  std::filesystem::path spill_directory = {};
+  std::optional<Layout> layout = {};  // of a step's memory (step_layout.h); none: as it comes
 };
-TrainingPlans make_plans(const TrainingConfig&);
+// As the policy says; the machine's clock says when what is offloaded leaves and comes back.
+TrainingPlans make_plans(const TrainingConfig&, Policy = {}, const Machine& = {});
 
 struct StepResult {
   float loss = 0;       // mean over the step's targets, nats
@@ -74,15 +85,21 @@ class Trainer {
 
   Evaluator& evaluator() { return evaluator_; }
 
+  // What is taken of the host's memory, and of the disk; nothing where all is on the device.
+  MemoryStats host_memory() const { return link_ ? link_->memory() : MemoryStats{}; }
+  MemoryStats disk() const { return offloader_ ? offloader_->disk() : MemoryStats{}; }
+
  private:
   void upload(int64_t step, int64_t micro, const Rows&);
   void enqueue_micro_step(int64_t micro);
-  void run_micro_step();
+  void run_micro_step(size_t phase);
 
   TrainingConfig config_;
   TrainingPlans plans_;
   Stream& stream_;
   Gpt2 model_;
+  std::unique_ptr<HostLink> link_;        // where something is not kept on the device
+  std::unique_ptr<Offloader> offloader_;  // likewise, of what backward needs
   AdamWOptimizer optimizer_;
   BatchInput input_;
   Evaluator evaluator_;

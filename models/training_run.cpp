@@ -11,6 +11,7 @@
 #include "spool/models/model_file.h"
 #include "spool/models/progress_bar.h"
 #include "spool/models/run_checkpoint.h"
+#include "spool/models/step_layout.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/units.h"
 
@@ -148,9 +149,13 @@ void TrainingRun::open_data() {
 void TrainingRun::foretell() {
   const Machine machine =
       measure_machine(options_.device, options_.training.dtype, options_.threads);
-  plans_ = make_plans(options_.training);
+  plans_ = make_plans(options_.training, options_.policy, machine);
   plans_.graph = options_.graph;
+  plans_.spill_directory = options_.spill_directory;
+  plans_.layout = lay_out_step(options_.training, plans_, machine);
   foretold_ = rehearse_training(options_.training, plans_, machine, sample());
+  plans_.host_bytes = foretold_.host.peak;
+  plans_.disk_bytes = foretold_.disk.peak;
   const size_t budget = options_.memory ? options_.memory : foretold_.memory.peak;
   progress_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
@@ -167,7 +172,9 @@ void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char
   const auto peak_with = [&](int64_t batch) {
     TrainingConfig config = options_.training;
     config.batch = batch;
-    return rehearse_training(config, make_plans(config), machine, sample()).memory.peak;
+    TrainingPlans plans = make_plans(config, options_.policy, machine);
+    plans.layout = lay_out_step(config, plans, machine);
+    return rehearse_training(config, plans, machine, sample()).memory.peak;
   };
   int64_t fits = 0, fails = options_.training.batch;
   while (fails - fits > 1) {
@@ -204,6 +211,10 @@ void TrainingRun::run(const std::function<bool()>& stop) {
                             whole.targets()));
   progress_.say(fmt::format("peak {} bytes, foretold {} bytes", stream_->memory().peak,
                             foretold_.memory.peak));
+  if (foretold_.host.peak) {
+    progress_.say(fmt::format("host memory {} bytes, foretold {} bytes",
+                              trainer_->host_memory().peak, foretold_.host.peak));
+  }
   write_sample(steps);
   progress_.say(fmt::format("the model is in {}", checkpoint_->string()));
 }

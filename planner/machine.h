@@ -4,11 +4,18 @@
 // are given the same), that of a large copy, and the cost of a launch.  Takes about a quarter of a
 // second, and memory for as long, 64 MiB of a cpu, 1 GiB of a GPU.
 
+#include <optional>
+#include <string_view>
+
 #include "spool/runtime/device.h"
 
 namespace spool {
 
 // Throws where there is no such device.
 Machine measure_machine(Device, DType of_products, int threads = 0);
+
+// One that need not be there, to rehearse for: "h200", "a100-80g", "a100-40g"; nothing for any
+// other name.
+std::optional<Machine> named_machine(std::string_view name);
 
 }  // namespace spool

@@ -14,6 +14,9 @@ namespace spool {
 struct Report {
   MemoryStats memory;  // memory.peak is the budget that suffices
   double seconds = 0;  // by the machine's roofline
+  // Of the host's memory, and of a file, where the work has a link to them and says so; their peaks
+  // are what suffices.
+  MemoryStats host = {}, disk = {};
 };
 
 // Runs the work on a stream that pretends to be the machine.  What the work allocates it must let

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "spool/runtime/layout.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -13,6 +14,7 @@ struct Arena::Block {
   Block* previous = nullptr;  // by offset
   Block* next = nullptr;
   bool free = false;
+  Slab* slab = nullptr;  // that it lies in
   Spec spec = {};
   Label label = {};
 };
@@ -70,13 +72,19 @@ std::byte* Arena::address(const Block* block) const {
 
 Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
   const size_t bytes = std::max((spec.nbytes() + granule - 1) / granule, size_t{1}) * granule;
+  Block* block = replay_ ? replay(bytes, spec, label) : reserve(bytes, spec, label);
+  block->spec = spec;
+  block->label = label;
+  count_in(*block);
+  if (recording_) recording_->begin(block, bytes, label);
+  return block;
+}
+
+Arena::Block* Arena::reserve(size_t bytes, const Spec& spec, const Label& label) {
   Block* block = take(bytes);
   if (!block) block = append(bytes);
   if (!block) refuse(bytes, spec, label);
   block->free = false;
-  block->spec = spec;
-  block->label = label;
-  count_in(*block);
   return block;
 }
 
@@ -105,10 +113,15 @@ void Arena::cut(Block* block, size_t bytes) {
   list(rest);
 }
 
-Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
-  if (spare_.empty()) spare_.push_back(blocks_.emplace_back(std::make_unique<Block>()).get());
+Arena::Block* Arena::unused() {
+  if (spare_.empty()) return blocks_.emplace_back(std::make_unique<Block>()).get();
   Block* block = spare_.back();
   spare_.pop_back();
+  return block;
+}
+
+Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
+  Block* block = unused();
   Block* next = previous ? previous->next : nullptr;
   *block = {.offset = offset, .bytes = bytes, .previous = previous, .next = next};
   if (previous) previous->next = block;
@@ -117,9 +130,12 @@ Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
 }
 
 void Arena::free(Block* block) {
-  stats_.live -= block->bytes;
-  stats_.placement ^= hash_of(block->offset, block->bytes);
-  stats_.live_by[static_cast<size_t>(block->label.purpose)] -= block->bytes;
+  if (recording_) recording_->end(block);
+  count_out(*block);
+  block->slab ? remove(block) : put_back(block);
+}
+
+void Arena::put_back(Block* block) {
   block->free = true;
   if (block->next && block->next->free) {
     unlist(block->next);
@@ -154,10 +170,20 @@ void Arena::count_in(const Block& block) {
   stats_.live += block.bytes;
   stats_.placement ^= hash_of(block.offset, block.bytes);
   stats_.live_by[static_cast<size_t>(block.label.purpose)] += block.bytes;
-  if (end_ > stats_.peak) {
-    stats_.peak = end_;
-    stats_.at_peak_by = stats_.live_by;
-  }
+  note_peak();
+}
+
+void Arena::count_out(const Block& block) {
+  stats_.live -= block.bytes;
+  stats_.placement ^= hash_of(block.offset, block.bytes);
+  stats_.live_by[static_cast<size_t>(block.label.purpose)] -= block.bytes;
+}
+
+void Arena::note_peak() {
+  if (end_ < stats_.peak || (end_ == stats_.peak && stats_.live <= live_at_peak_)) return;
+  stats_.peak = end_;
+  stats_.at_peak_by = stats_.live_by;
+  live_at_peak_ = stats_.live;
 }
 
 void Arena::refuse(size_t bytes, const Spec& spec, const Label& label) const {
@@ -182,6 +208,77 @@ void Arena::refuse(size_t bytes, const Spec& spec, const Label& label) const {
                        held.empty() ? "nothing" : held, biggest, ". A budget of ", end_ + bytes,
                        " bytes (", format_bytes(end_ + bytes), ") would get past this tensor"),
               {.needed = end_ + bytes, .capacity = stats_.capacity, .op = label.name, .file = {}});
+}
+
+// ---------------------------------------------------------------------- placed by a layout
+
+void Arena::begin_phase(size_t phase) {
+  if (recording_) recording_->begin_phase(phase);
+  if (replay_) replay_->begin_phase(phase);
+}
+
+// None of its bytes are counted as held before something is put there.
+Arena::Slab* Arena::open_slab(size_t bytes) {
+  auto slab = std::make_unique<Slab>();
+  if (bytes > 0) {
+    const Spec spec{Shape{static_cast<int64_t>(bytes / sizeof(float))}};
+    const Label label{.name = "the layout of a step"};
+    slab->whole = reserve(bytes, spec, label);
+    slab->whole->spec = spec;
+    slab->whole->label = label;
+    note_peak();
+  }
+  return slabs_.emplace_back(std::move(slab)).get();
+}
+
+Arena::Block* Arena::replay(size_t bytes, const Spec& spec, const Label& label) {
+  const size_t within = replay_->offset(bytes, spec, label);
+  Slab& slab = *replay_->slab_;
+  const size_t offset = slab.whole->offset + within;
+  if (const Block* held = overlapping(slab, offset, bytes)) {
+    replay_->refuse(label.name, spec, held->label.name, held->spec);
+  }
+  Block* block = put(slab, offset, bytes);
+  replay_->advance();
+  return block;
+}
+
+const Arena::Block* Arena::overlapping(const Slab& slab, size_t offset, size_t bytes) {
+  const auto after = std::ranges::lower_bound(slab.held, offset, {}, &Block::offset);
+  if (after != slab.held.end() && (*after)->offset < offset + bytes) return *after;
+  if (after == slab.held.begin()) return nullptr;
+  const Block* before = *std::prev(after);
+  return before->offset + before->bytes > offset ? before : nullptr;
+}
+
+Arena::Block* Arena::put(Slab& slab, size_t offset, size_t bytes) {
+  Block* block = unused();
+  *block = {.offset = offset, .bytes = bytes, .slab = &slab};
+  slab.held.insert(std::ranges::lower_bound(slab.held, offset, {}, &Block::offset), block);
+  return block;
+}
+
+void Arena::remove(Block* block) {
+  Slab& slab = *block->slab;
+  slab.held.erase(std::ranges::lower_bound(slab.held, block->offset, {}, &Block::offset));
+  spare_.push_back(block);
+  let_go(&slab);
+}
+
+void Arena::close(Slab* slab) {
+  slab->open = false;
+  let_go(slab);
+}
+
+// If nobody needs it any longer.
+void Arena::let_go(const Slab* slab) {
+  if (slab->open || !slab->held.empty()) return;
+  if (slab->whole) put_back(slab->whole);
+  std::erase_if(slabs_, [&](const auto& s) { return s.get() == slab; });
+}
+
+const char* Arena::name_of_held(const Slab& slab) {
+  return slab.held.empty() ? nullptr : slab.held.front()->label.name;
 }
 
 }  // namespace spool

@@ -10,6 +10,8 @@
 // held before: every step of a run goes as the first one did.  The peak is the highest end there
 // was, and an arena of exactly that capacity suffices for the same sequence of calls.  Not
 // thread-safe: allocation happens on one thread, in program order.
+//
+// A stretch of work that is repeated can be placed in advance instead (layout.h).
 
 #include <array>
 #include <cstddef>
@@ -35,13 +37,16 @@ struct Label {
 };
 const char* intern(std::string_view text);
 
+class Recording;
+class Replay;
+
 // Bytes as the arena counts them, in whole granules.
 struct MemoryStats {
   size_t live = 0;
   size_t peak = 0;  // the high-water offset
   size_t capacity = 0;
   std::array<size_t, purpose_count> live_by = {};     // by purpose
-  std::array<size_t, purpose_count> at_peak_by = {};  // when the peak was last raised
+  std::array<size_t, purpose_count> at_peak_by = {};  // the most held while the end was there
   uint64_t placement = 0;                             // a hash of where what is held lies
 };
 
@@ -61,28 +66,56 @@ class Arena {
   void free(Block*);
   std::byte* address(const Block*) const;
 
+  // Tells who records or replays this arena, if anyone does, that a phase of the work begins.
+  void begin_phase(size_t phase);
+
   const MemoryStats& stats() const { return stats_; }
 
  private:
+  friend class Recording;
+  friend class Replay;
+  // One block, and others that a Replay has put in it.
+  struct Slab {
+    Block* whole = nullptr;
+    std::vector<Block*> held = {};  // by offset
+    bool open = true;
+  };
+  Slab* open_slab(size_t bytes);
+  Block* put(Slab&, size_t offset, size_t bytes);
+  void remove(Block*);
+  void close(Slab*);
+  void let_go(const Slab*);
+  static const Block* overlapping(const Slab&, size_t offset, size_t bytes);
+  static const char* name_of_held(const Slab&);
+
+  Block* reserve(size_t bytes, const Spec&, const Label&);
+  Block* replay(size_t bytes, const Spec&, const Label&);
+  void put_back(Block*);
   Block* take(size_t bytes);
   Block* append(size_t bytes);
   void cut(Block*, size_t bytes);
   void absorb_next(Block*);
   Block* make(size_t offset, size_t bytes, Block* previous);
+  Block* unused();
   void give_up(Block*);
   void list(Block*);
   void unlist(Block*);
   void count_in(const Block&);
+  void count_out(const Block&);
+  void note_peak();
   [[noreturn]] void refuse(size_t bytes, const Spec&, const Label&) const;
 
   std::byte* base_;
   std::string device_;
   MemoryStats stats_;
-  size_t end_ = 0;
+  size_t end_ = 0, live_at_peak_ = 0;
   Block* last_ = nullptr;     // by offset
   std::vector<Block*> free_;  // by size, then offset: few, so cheaper than a tree
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<Block*> spare_;
+  std::vector<std::unique_ptr<Slab>> slabs_;
+  Recording* recording_ = nullptr;
+  Replay* replay_ = nullptr;
 };
 
 }  // namespace spool

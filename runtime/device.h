@@ -49,10 +49,12 @@ struct Cost {
 struct Machine {
   std::string name = "unnamed";
   Architecture architecture = {};
-  double f32_flops = 200e9;        // per second, of a large matrix product
-  double bf16_flops = 400e9;       // likewise
-  double bytes_per_second = 20e9;  // of a large copy, counted read plus written
-  double host_bytes_per_second = 20e9;
+  double f32_flops = 200e9;                    // per second, of a large matrix product
+  double bf16_flops = 400e9;                   // likewise
+  double bytes_per_second = 20e9;              // of a large copy, counted read plus written
+  double host_bytes_per_second = 20e9;         // of a copy to the host or from it
+  double host_memory_bytes_per_second = 20e9;  // of the host's own work on its memory
+  double disk_bytes_per_second = 1e9;          // of the disk that values are offloaded to
   double launch_seconds = 2e-6;
 
   double seconds(const Cost& cost) const {

@@ -8,14 +8,25 @@ int64_t aligned(size_t bytes) {
                               HostLink::alignment);
 }
 
+struct Slab {
+  std::shared_ptr<std::byte> memory;
+  Arena arena;
+  Slab(Stream& device, size_t bytes)
+      : memory(device.host_memory(bytes)), arena(memory.get(), bytes, "host") {}
+};
+
+std::shared_ptr<Arena> take_slab(Stream& device, size_t bytes) {
+  auto owner = std::make_shared<Slab>(device, bytes);
+  return {owner, &owner->arena};
+}
+
 }  // namespace
 
 HostLink::HostLink(Stream& compute, size_t bytes)
     : compute_(compute),
+      slab_(take_slab(compute, bytes)),
       out_(compute.beside()),
-      in_(compute.beside()),
-      memory_(compute.host_memory(bytes)),
-      slab_(memory_.get(), bytes, "host") {}
+      in_(compute.beside()) {}
 
 Stream& HostLink::begin_out() {
   out_->trace_with(compute_, TraceLane::copy_out);
@@ -39,14 +50,14 @@ void HostLink::synchronize() {
 Arena::Block* HostLink::take(size_t bytes, const char* name) {
   tell_trace();
   Arena::Block* block =
-      slab_.allocate({Shape{std::max<int64_t>(aligned(bytes), alignment) / 4}}, {.name = name});
+      slab_->allocate({Shape{std::max<int64_t>(aligned(bytes), alignment) / 4}}, {.name = name});
   tell_trace();
   return block;
 }
 
 void HostLink::give_back(Arena::Block* block) {
   tell_trace();
-  slab_.free(block);
+  slab_->free(block);
   tell_trace();
 }
 
@@ -57,6 +68,6 @@ HostSlot::~HostSlot() {
   if (link_) link_->give_back(block_);
 }
 
-std::byte* HostSlot::data() const { return link_->slab_.address(block_); }
+std::byte* HostSlot::data() const { return link_->slab_->address(block_); }
 
 }  // namespace spool

@@ -56,10 +56,13 @@ class HostLink {
   // The queues themselves.
   Stream& out() { return *out_; }
   Stream& in() { return *in_; }
+  // A queue of the host's own processors over the slab: tensors made on it are memory of the host.
+  // Nothing orders it with the other queues.
+  std::unique_ptr<Stream> open_host() { return compute_.on_host(slab_); }
   // Until both queues are empty; throws what they have met.
   void synchronize();
 
-  const MemoryStats& memory() const { return slab_.stats(); }
+  const MemoryStats& memory() const { return slab_->stats(); }
 
  private:
   friend class HostSlot;
@@ -71,9 +74,8 @@ class HostLink {
   }
 
   Stream& compute_;
+  std::shared_ptr<Arena> slab_;  // outlives the queues, whose last copies may be under way
   std::unique_ptr<Stream> out_, in_;
-  std::shared_ptr<std::byte> memory_;
-  Arena slab_;
 };
 
 }  // namespace spool

@@ -87,6 +87,9 @@ class Stream {
   // Has a thread of the host do the work in its turn; work that throws makes the stream fail.  Meta
   // takes `seconds` for it.
   virtual void host_work(const char* name, double seconds, std::function<void()> work) = 0;
+  // A queue of the host's own processors, whose memory is what the arena cuts up; nothing orders it
+  // with this one but synchronize().
+  virtual std::unique_ptr<Stream> on_host(std::shared_ptr<Arena>) = 0;
 
   virtual Event record() = 0;
   virtual void wait(const Event&) = 0;

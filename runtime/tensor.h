@@ -78,6 +78,9 @@ class Tensor {
     return storage_ == t.storage_ && view_.data() == t.view_.data();
   }
 
+  // Of its memory, which it does not keep alive; for telling whether another tensor shares it.
+  std::weak_ptr<const void> memory_identity() const { return storage_; }
+
   // Some rows of the first dimension, in place.
   Tensor slice(Range rows) const;
   // The same elements under another shape of as many.

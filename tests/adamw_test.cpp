@@ -231,5 +231,24 @@ TEST(AdamW, DoesNotDependOnTheNumberOfThreads) {
   }
 }
 
+TEST(AdamW, ATensorInSlicesHasTheBitsOfTheWhole) {
+  constexpr int64_t granule = AdamW::granule;
+  for (AdamWCase c : adamw_cases) {
+    c.numels = {1, 25 * granule + 5, granule, 3 * granule - 1};
+    CpuStream stream(64 << 20, 2);
+    const AdamWTensors whole(c, stream), sliced(c, stream);
+    launch(whole.kernel(), stream);
+    launch(in_slices(sliced.kernel(), 2 * granule), stream);
+    EXPECT_EQ(sliced.everything(), whole.everything()) << name(c.type);
+  }
+}
+
+TEST(AdamW, ASliceBeginsAtAGranule) {
+  CpuStream stream(64 << 20, 1);
+  const AdamWTensors tensors({.numels = {10'000}}, stream);
+  launch(in_slices(tensors.kernel(), 1000), stream);
+  EXPECT_TRUE(contains(error_of([&] { stream.synchronize(); }), "a slice begins at element 1000"));
+}
+
 }  // namespace
 }  // namespace spool::testing

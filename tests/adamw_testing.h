@@ -101,6 +101,23 @@ class AdamWTensors {
   bool by_chance_;
 };
 
+// The same step, its tensors cut into slices of at most so many elements.
+inline AdamW in_slices(const AdamW& whole, int64_t most) {
+  AdamW k = whole;
+  k.tensors = {};
+  for (const AdamW::Entry& t : whole.tensors) {
+    for (int64_t begin = 0; begin < t.m.numel(); begin += most) {
+      AdamW::Entry slice = t;
+      for (View* v : {&slice.parameter, &slice.master, &slice.m, &slice.v, &slice.grad}) {
+        if (*v) *v = v->slice({begin, std::min(begin + most, t.m.numel())});
+      }
+      slice.first = begin;
+      k.tensors.add(slice);
+    }
+  }
+  return k;
+}
+
 // A step after which every number is known: gradients and moments are 0, and of each weight its
 // 1/1024th is taken away, which f32 holds exactly.
 struct ExactStep {

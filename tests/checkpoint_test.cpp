@@ -2,7 +2,7 @@
 
 #include "spool/models/run_directory.h"
 
-#include "spool/models/json.h"
+#include "spool/planner/json.h"
 #include "temporary_directory.h"
 #include "testing.h"
 

@@ -15,9 +15,9 @@
 #include <set>
 #include <thread>
 
-#include "spool/models/json.h"
 #include "spool/models/run_directory.h"
 #include "spool/models/safetensors.h"
+#include "spool/planner/json.h"
 #include "temporary_directory.h"
 #include "testing.h"
 

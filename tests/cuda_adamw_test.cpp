@@ -36,6 +36,18 @@ TEST_F(CudaAdamW, TwoStepsAreAsOnTheCpu) {
   });
 }
 
+TEST_F(CudaAdamW, ATensorInSlicesHasTheBitsOfTheWhole) {
+  constexpr int64_t granule = AdamW::granule;
+  for (AdamWCase c : adamw_cases) {
+    c.numels = {1, 5 * granule + 5, granule, 3 * granule - 1};
+    const auto stream = cuda_stream();
+    const AdamWTensors whole(c, *stream), sliced(c, *stream);
+    launch(whole.kernel(), *stream);
+    launch(in_slices(sliced.kernel(), 2 * granule), *stream);
+    EXPECT_EQ(sliced.everything(), whole.everything()) << name(c.type);
+  }
+}
+
 // What is rounded may differ in its last bit, which then turns one rounding in 2^16.
 TEST_F(CudaAdamW, AlmostEveryRoundingIsAsOnTheCpu) {
   AdamWCase c{.numels = {20000, 3000}, .type = DType::bf16, .by_chance = true};

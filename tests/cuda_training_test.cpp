@@ -1,6 +1,8 @@
 // Training on cuda: against its rehearsal, against itself without graphs, and against the cpu.
 
 #include "cuda_testing.h"
+#include "spool/models/step_layout.h"
+#include "spool/planner/layout.h"
 #include "training_testing.h"
 
 namespace spool::testing {
@@ -25,8 +27,8 @@ std::vector<TrainingConfig> configurations() {
 TEST_F(CudaTraining, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
   const Machine machine{.architecture = cuda_stream(Arena::granule)->architecture()};
   for (const TrainingConfig& config : configurations()) {
-    const size_t foretold =
-        rehearse_training(config, make_plans(config), machine, sample).memory.peak;
+    const TrainingPlans plans = laid_out_plans(config, machine);
+    const size_t foretold = rehearse_training(config, plans, machine, sample).memory.peak;
     EXPECT_EQ(train(config, *cuda_stream(foretold)).peak, foretold);
     EXPECT_NE(error_of([&] { train(config, *cuda_stream(foretold - Arena::granule)); }), "");
   }
@@ -37,6 +39,36 @@ TEST_F(CudaTraining, AGraphHasTheBitsOfTheKernelsItIsMadeOf) {
     const Losses plain = train(config, *cuda_stream(), /*graph=*/false);
     EXPECT_EQ(train(config, *cuda_stream(), /*graph=*/true), plain)
         << name(config.dtype) << ", " << config.accumulate << " micro-batches";
+  }
+}
+
+// With graphs, where there can be any, and without.
+TEST_F(CudaTraining, StateOnTheHostLeavesTheBitsAndThePeakIsForetold) {
+  const Machine machine{.architecture = cuda_stream(Arena::granule)->architecture()};
+  for (const TrainingConfig& config : configurations()) {
+    Losses wanted = train(config, *cuda_stream());
+    for (const OptimizerState state : {OptimizerState::streamed, OptimizerState::cpu}) {
+      SCOPED_TRACE(sentence(name(config.dtype), ", ", name(config.optimizer.rounding), ", ",
+                            config.accumulate, " micro-batches, ", name(state)));
+      TrainingPlans plans = make_plans(config);
+      plans.step.optimizer_state = state;
+      const Report foretold = rehearse_training(config, plans, machine, sample);
+      plans.host_bytes = foretold.host.peak;
+      wanted.peak = foretold.memory.peak;
+      for (const bool graph : {true, false}) {
+        plans.graph = graph;
+        const Losses found = train(config, plans, *cuda_stream(foretold.memory.peak));
+        EXPECT_EQ(found.peak, wanted.peak);
+        if (state == OptimizerState::streamed) {
+          EXPECT_EQ(found, wanted);
+          continue;
+        }
+        const double bound = config.dtype == DType::f32 ? 2e-5 : 2e-2;
+        for (size_t i = 0; i < wanted.losses.size(); ++i) {
+          EXPECT_NEAR(found.losses[i], wanted.losses[i], bound * wanted.losses[i]) << i;
+        }
+      }
+    }
   }
 }
 
@@ -71,7 +103,10 @@ TEST(CudaPeak, OfGpt2AtB32IsWithinItsBounds) {
 TEST_F(CudaTraining, AGraphIsReplayedWithoutALaunch) {
   const auto stream = cuda_stream();
   const TrainingConfig config = small();
-  Trainer trainer(config, make_plans(config), *stream);
+  TrainingPlans plans = make_plans(config);
+  const Machine machine{.architecture = stream->architecture()};
+  plans.layout = lay_out(record_step(config, plans, machine));
+  Trainer trainer(config, plans, *stream);
   trainer.initialise();
   const auto launches_of = [&](int64_t step) {
     const uint64_t before = stream->launches();

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/convert_model.h"
-#include "spool/models/json.h"
 #include "spool/models/llmc_model.h"
 #include "spool/models/safetensors.h"
+#include "spool/planner/json.h"
 #include "spool/runtime/cpu/stream.h"
 #include "temporary_directory.h"
 #include "testing.h"

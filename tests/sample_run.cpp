@@ -90,12 +90,17 @@ std::vector<std::vector<double>> SampleRun::output_values() const {
   return all;
 }
 
+std::vector<Tensor> SampleRun::gradient_tensors() const {
+  std::vector<Tensor> all;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    all.push_back(sample_.inputs[i].parameter ? parameters_[i].grad : tape_->grad(vars_[i]));
+  }
+  return all;
+}
+
 std::vector<std::vector<double>> SampleRun::gradients() const {
   std::vector<std::vector<double>> all;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    const Tensor grad = sample_.inputs[i].parameter ? parameters_[i].grad : tape_->grad(vars_[i]);
-    all.push_back(grad ? values(grad) : std::vector<double>());
-  }
+  for (const Tensor& t : gradient_tensors()) all.push_back(t ? values(t) : std::vector<double>());
   return all;
 }
 

@@ -31,7 +31,8 @@ class SampleRun {
   Tape& tape() { return *tape_; }
   const std::vector<Var>& outputs() const { return outputs_; }
   std::vector<std::vector<double>> output_values() const;
-  // Of every floating input; empty where it has none.
+  // Of every input; absent, and empty, where it has none.
+  std::vector<Tensor> gradient_tensors() const;
   std::vector<std::vector<double>> gradients() const;
   // sum_i w[i] y[i] for the weights that backward() uses.
   double weighted_sum() const;

@@ -41,8 +41,8 @@ TEST(Trainer, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
   all.back().model = {.layers = 3, .heads = 5, .channels = 80, .context = 100, .vocabulary = 300};
   all.back().seq = 77;
   for (const TrainingConfig& config : all) {
-    const size_t foretold =
-        rehearse_training(config, make_plans(config), machine(2), sample).memory.peak;
+    const TrainingPlans plans = laid_out_plans(config, machine(2));
+    const size_t foretold = rehearse_training(config, plans, machine(2), sample).memory.peak;
     EXPECT_EQ(train_on_cpu(config, foretold, 2).peak, foretold);
     EXPECT_NE(error_of([&] { train_on_cpu(config, foretold - Arena::granule, 2); }), "");
   }

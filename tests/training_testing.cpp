@@ -1,6 +1,7 @@
 #include "training_testing.h"
 
 #include "spool/models/generator.h"
+#include "spool/models/step_layout.h"
 
 namespace spool::testing {
 
@@ -27,11 +28,21 @@ void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) 
   }
 }
 
+TrainingPlans laid_out_plans(const TrainingConfig& config, const Machine& machine) {
+  TrainingPlans plans = make_plans(config);
+  plans.layout = lay_out_step(config, plans, machine);
+  return plans;
+}
+
 Losses train(const TrainingConfig& config, Stream& stream, bool graph) {
+  TrainingPlans plans = laid_out_plans(config, {.architecture = stream.architecture()});
+  plans.graph = graph;
+  return train(config, plans, stream);
+}
+
+Losses train(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream) {
   Losses all;
   {
-    TrainingPlans plans = make_plans(config);
-    plans.graph = graph;
     Trainer trainer(config, plans, stream);
     trainer.initialise();
     for (int64_t step = 0; step < config.steps; ++step) {

@@ -15,6 +15,9 @@ TrainingConfig small();
 TrainingConfig without_masters(TrainingConfig);
 void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets);
 
+// With the layout of a step on such a machine.
+TrainingPlans laid_out_plans(const TrainingConfig&, const Machine&);
+
 // What a run leaves.
 struct Losses {
   std::vector<float> losses, norms;
@@ -26,6 +29,8 @@ struct Losses {
 
 // All steps, an evaluation, and a text of this length.
 constexpr SampleLength sample{.prompt = 1, .drawn = 30};
+Losses train(const TrainingConfig&, const TrainingPlans&, Stream&);
+// By the plans of a run from the command line.
 Losses train(const TrainingConfig&, Stream&, bool graph = true);
 
 }  // namespace spool::testing

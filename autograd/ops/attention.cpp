@@ -12,6 +12,9 @@ struct Attention final : Op {
   explicit Attention(Heads h) : heads(h) {}
 
   const char* name() const override { return "attention"; }
+  std::string attributes() const override {
+    return in_words({{"query heads", heads.query}, {"key heads", heads.key}});
+  }
   const char* indices() const override { return "bTP->bTQ,bHT"; }
 
   Specs infer(const Specs& in) const override {

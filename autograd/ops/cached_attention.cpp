@@ -13,6 +13,10 @@ struct CachedAttentionOp final : Op {
   CachedAttentionOp(Heads h, int64_t at) : heads(h), position(at) {}
 
   const char* name() const override { return "cached_attention"; }
+  std::string attributes() const override {
+    return in_words(
+        {{"query heads", heads.query}, {"key heads", heads.key}, {"position", position}});
+  }
   const char* indices() const override { return "bTP,bKSD,bKSD->bTQ"; }
 
   Specs infer(const Specs& in) const override {

@@ -10,6 +10,7 @@ struct DropoutOp final : Op {
   explicit DropoutOp(float probability) : p(probability) {}
 
   const char* name() const override { return "dropout"; }
+  std::string attributes() const override { return in_words({{"p", p}}); }
   const char* indices() const override { return "nc->nc"; }
   Specs infer(const Specs& in) const override { return {in[0]}; }
 

@@ -10,6 +10,7 @@ struct Embedding final : Op {
   explicit Embedding(int64_t first = 0) : first_position(first) {}
 
   const char* name() const override { return "embedding"; }
+  std::string attributes() const override { return in_words({{"first position", first_position}}); }
   const char* indices() const override { return "bT,VC,PC->bTC"; }
 
   Specs infer(const Specs& in) const override {

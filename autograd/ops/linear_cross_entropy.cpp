@@ -68,6 +68,15 @@ struct LinearCrossEntropy final : Op {
     if (loss.reduction == Reduction::none) return "nC,VC,n->n";
     return early ? "nC,VC,n->,nC" : "nC,VC,n->";
   }
+  std::string attributes() const override {
+    return in_words({{"reduction", spool::name(loss.reduction)},
+                     {"ignored target", loss.options.ignore_index},
+                     {"vocabulary", loss.options.vocabulary},
+                     {"label smoothing", loss.options.label_smoothing},
+                     {"z loss", loss.options.z_loss},
+                     {"soft cap", loss.options.soft_cap},
+                     {"gradient in forward", early}});
+  }
   bool replayable() const override { return !early; }
 
   Specs infer(const Specs& in) const override {

@@ -9,6 +9,7 @@ struct ScaleOp final : Op {
   explicit ScaleOp(double by) : factor(by) {}
 
   const char* name() const override { return "scale"; }
+  std::string attributes() const override { return in_words({{"factor", factor}}); }
   const char* indices() const override { return "nc->nc"; }
   Specs infer(const Specs& in) const override { return {in[0]}; }
 

@@ -48,7 +48,7 @@ uint16_t round_by(float x, uint32_t r) {
   return static_cast<uint16_t>((x != x ? u | quiet : overflows ? u : u + r) >> 16);
 }
 
-constexpr int64_t half = 1024, block = 2 * half;  // elements that share their words; both
+constexpr int64_t block = AdamW::granule, half = block / 2;  // both that share their words; one
 
 void round_block(const float* x, const uint32_t* words, int64_t n, bf16* out) {
   const int64_t lower = std::min(n, half);
@@ -72,7 +72,7 @@ void update_rounded(const AdamW& k, const AdamW::Entry& t, Range range) {
     update<G>(
         Step(k, t), t, {begin, begin + n}, [=](int64_t i) { return float(parameter[i]); },
         [&updated, begin](int64_t i, float x) { updated[i - begin] = x; });
-    row.draw(static_cast<uint32_t>(begin / 8), (std::min(n, half) + 3) / 4, words);
+    row.draw(static_cast<uint32_t>((t.first + begin) / 8), (std::min(n, half) + 3) / 4, words);
     round_block(updated, words, n, parameter + begin);
   }
 }

@@ -12,12 +12,14 @@ namespace {
 // A thread updates `width` elements, and as many `half` a piece further on: neighbours in a warp
 // then touch neighbours in memory, whatever the types, and one draw is for both.
 constexpr int width = 4, update_block = 256, half = update_block * width, piece = 2 * half;
+static_assert(piece == AdamW::granule);
 
 struct AdamWEntry {
   void *parameter = nullptr, *grad = nullptr;
   float *master = nullptr, *m = nullptr, *v = nullptr;
   int64_t count = 0;
   unsigned first = 0, index = 0;
+  uint32_t first_draw = 0;  // of the slice that this is
   float decay = 0;
   bool grad_is_f32 = false, aligned = false;
 };
@@ -185,7 +187,8 @@ __device__ __forceinline__ void update_piece(const AdamWTable& table, const Adam
   Words words = {};
   if constexpr (form == Weights::bf16_rounded_by_chance) {
     const uint2 key = {table.random[0], table.random[1]};
-    const auto draw = static_cast<uint32_t>(int64_t{blockIdx.x - t.first} * (half / width));
+    const auto draw =
+        t.first_draw + static_cast<uint32_t>(int64_t{blockIdx.x - t.first} * (half / width));
     const uint4 w =
         philox(key, make_uint4(draw + threadIdx.x, t.index, table.random[2], 0xffffffffu));
     words = {{w.x, w.y, w.z, w.w}};
@@ -238,17 +241,19 @@ void run(const AdamW& k, CudaStream& stream) {
     check_entry(k, t);
     check(t.parameter.dtype() == k.tensors[0].parameter.dtype(),
           "adamw on cuda: the parameters of a launch must have one type");
-    table.tensors.add({.parameter = t.parameter.data(),
-                       .grad = t.grad.data(),
-                       .master = t.master.as<float>(),
-                       .m = t.m.as<float>(),
-                       .v = t.v.as<float>(),
-                       .count = t.m.numel(),
-                       .first = blocks,
-                       .index = t.index,
-                       .decay = t.decay,
-                       .grad_is_f32 = t.grad.dtype() == DType::f32,
-                       .aligned = cuda::all_aligned(t)});
+    table.tensors.add(
+        {.parameter = t.parameter.data(),
+         .grad = t.grad.data(),
+         .master = t.master.as<float>(),
+         .m = t.m.as<float>(),
+         .v = t.v.as<float>(),
+         .count = t.m.numel(),
+         .first = blocks,
+         .index = t.index,
+         .first_draw = static_cast<uint32_t>(t.first / cuda::piece * (cuda::half / cuda::width)),
+         .decay = t.decay,
+         .grad_is_f32 = t.grad.dtype() == DType::f32,
+         .aligned = cuda::all_aligned(t)});
     blocks += static_cast<unsigned>(cuda::ceil_div<int64_t>(t.m.numel(), cuda::piece));
   }
   if (blocks == 0) return;

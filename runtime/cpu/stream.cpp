@@ -96,8 +96,11 @@ struct RaiseAtEnd {
 
 }  // namespace
 
-CpuStream::CpuStream(size_t budget, int threads)
-    : Stream({DeviceType::cpu}, CpuArchitecture{.threads = thread_count(threads)}, reserve(budget)),
+CpuStream::CpuStream(size_t budget, int threads) : CpuStream(reserve(budget), threads) {}
+
+CpuStream::CpuStream(std::shared_ptr<Arena> memory, int threads)
+    : Stream({DeviceType::cpu}, CpuArchitecture{.threads = thread_count(threads)},
+             std::move(memory)),
       pool_(thread_count(threads)),
       inline_(run_inline()),
       longest_delay_(longest_delay()) {

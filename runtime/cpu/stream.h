@@ -26,6 +26,8 @@ class CpuStream final : public Stream {
   // Reserves `budget` bytes of address space; pages are taken when first touched.  threads = 0: one
   // per core.  Throws where the reservation fails.
   explicit CpuStream(size_t budget, int threads = 0);
+  // Over memory that somebody else has reserved.
+  explicit CpuStream(std::shared_ptr<Arena> memory, int threads = 0);
   // A second queue over the same memory, with one thread.
   explicit CpuStream(CpuStream& beside);
   ~CpuStream() override;
@@ -87,6 +89,9 @@ class CpuStream final : public Stream {
     move("copy in", to, host, bytes);
   }
   void host_work(const char* name, double seconds, std::function<void()> work) override;
+  std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override {
+    return std::make_unique<CpuStream>(std::move(memory), threads());
+  }
   Event record() override;
   void wait(const Event&) override;
   void synchronize() override;

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "spool/runtime/bounds.h"
+#include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/handles.cuh"
@@ -321,6 +322,10 @@ void CudaStream::host_work(const char* name, double, std::function<void()> work)
     done(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
     owner.release();
   });
+}
+
+std::unique_ptr<Stream> CudaStream::on_host(std::shared_ptr<Arena> memory) {
+  return std::make_unique<CpuStream>(std::move(memory));
 }
 
 Event CudaStream::record() {

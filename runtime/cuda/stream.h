@@ -60,6 +60,7 @@ class CudaStream final : public Stream {
   void copy_out(void* host, const void* from, size_t bytes) override;
   void copy_in(void* to, const void* host, size_t bytes) override;
   void host_work(const char* name, double seconds, std::function<void()> work) override;
+  std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override;
   Event record() override;
   void wait(const Event&) override;
   void synchronize() override;

@@ -9,9 +9,10 @@ std::byte* nowhere() { return reinterpret_cast<std::byte*>(uintptr_t{1} << 46); 
 }  // namespace
 
 MetaStream::MetaStream(const Machine& machine, size_t capacity)
-    : Stream({DeviceType::meta}, machine.architecture,
-             std::make_shared<Arena>(nowhere(), capacity, "meta")),
-      machine_(machine) {}
+    : MetaStream(machine, std::make_shared<Arena>(nowhere(), capacity, "meta")) {}
+
+MetaStream::MetaStream(const Machine& machine, std::shared_ptr<Arena> memory)
+    : Stream({DeviceType::meta}, machine.architecture, std::move(memory)), machine_(machine) {}
 
 void MetaStream::copy(void*, const void*, size_t bytes) {
   const Cost cost{.bytes = 2.0 * static_cast<double>(bytes)};
@@ -42,6 +43,12 @@ void MetaStream::copy_in(void*, const void*, size_t bytes) {
 
 void MetaStream::host_work(const char* name, double seconds, std::function<void()>) {
   pass(name, Activity::host, seconds);
+}
+
+std::unique_ptr<Stream> MetaStream::on_host(std::shared_ptr<Arena> memory) {
+  Machine host = machine_;
+  host.bytes_per_second = machine_.host_memory_bytes_per_second;
+  return std::make_unique<MetaStream>(host, std::move(memory));
 }
 
 }  // namespace spool

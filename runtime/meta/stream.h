@@ -11,9 +11,12 @@ namespace spool {
 
 class MetaStream final : public Stream {
  public:
+  static constexpr size_t unlimited = std::numeric_limits<size_t>::max() / 2;
+
   // Pretends to be the machine.  Without a capacity it never runs out.
-  explicit MetaStream(const Machine& machine,
-                      size_t capacity = std::numeric_limits<size_t>::max() / 2);
+  explicit MetaStream(const Machine& machine, size_t capacity = unlimited);
+  // With memory that somebody else cuts up.
+  MetaStream(const Machine& machine, std::shared_ptr<Arena> memory);
 
   // Another queue of the same machine and memory, whose clock begins where this one is.
   explicit MetaStream(const MetaStream& beside)
@@ -35,6 +38,7 @@ class MetaStream final : public Stream {
   void copy_out(void* host, const void* from, size_t bytes) override;
   void copy_in(void* to, const void* host, size_t bytes) override;
   void host_work(const char* name, double seconds, std::function<void()> work) override;
+  std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override;
   Event record() override { return {.time = now_}; }
   void wait(const Event& e) override {
     if (e.time > now_) pass("wait", Activity::wait, e.time - now_);

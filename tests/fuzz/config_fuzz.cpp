@@ -2,7 +2,7 @@
 #include "fuzz.h"
 
 #include "spool/models/gpt2.h"
-#include "spool/models/json.h"
+#include "spool/planner/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;

@@ -1,11 +1,11 @@
-#include "spool/models/json.h"
+#include "spool/planner/json.h"
 
 #include <ostream>
 #include <set>
 #include <vector>
 
-#include "spool/models/file.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/file.h"
 
 namespace spool {
 

@@ -1,4 +1,4 @@
-#include "spool/models/file.h"
+#include "spool/runtime/file.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,0 +1,450 @@
+// What users of saved tensors rely on, case by case: offload, recompute, and both.  (Hooks are in
+// tape_test.cpp, mixtures of all at random in plan_mixtures_test.cpp.)
+
+#include <algorithm>
+
+#include "plan_testing.h"
+#include "spool/autograd/ops.h"
+#include "spool/planner/annotations.h"
+#include "spool/runtime/cpu/stream.h"
+#include "temporary_directory.h"
+
+namespace spool::testing {
+namespace {
+
+constexpr size_t plenty = size_t{64} << 20;
+using Bits = std::vector<std::vector<double>>;
+
+// A chain of square linears, gelu after some, on an input that needs a gradient or not.
+class SavedTensors : public ::testing::Test {
+ protected:
+  CpuStream stream{plenty, 2};
+  HostLink link{stream, plenty};
+  Offloader offloader{link};
+  std::vector<Parameter> weights = make_weights(7, 4);
+  Tensor x = normal({4, 4}, DType::f32, stream, 50), dy = normal({4, 4}, DType::f32, stream, 51);
+
+  std::vector<Parameter> make_weights(int count, int64_t width) {
+    std::vector<Parameter> all;
+    for (int i = 0; i < count; ++i) {
+      all.push_back({.name = "weight",
+                     .data = normal({width, width}, DType::f32, stream, static_cast<uint64_t>(i))});
+    }
+    return all;
+  }
+  TapeOptions options(Plan plan = {}) { return {.plan = std::move(plan), .offloader = &offloader}; }
+
+  Var chain(Var h) {
+    for (Parameter& w : weights) h = linear(h, w);
+    return h;
+  }
+  Bits take_gradients() {
+    Bits all;
+    for (Parameter& w : weights) {
+      all.push_back(w.grad ? values(w.grad) : std::vector<double>());
+      w.grad = {};
+    }
+    return all;
+  }
+  Bits gradients_of_chain(const TapeOptions& how) {
+    Tape tape(stream, how);
+    tape.backward({Root{chain(tape.input(x)), dy}});
+    return take_gradients();
+  }
+  // Of a chain of gelu(linear), whose gelu saves what its linear made.
+  Var gelu_chain(Var h) {
+    for (Parameter& w : weights) h = gelu(linear(h, w));
+    return h;
+  }
+  Bits gradients_of_gelu_chain(const TapeOptions& how) {
+    Tape tape(stream, how);
+    tape.backward({Root{gelu_chain(tape.input(x)), dy}});
+    return take_gradients();
+  }
+};
+
+bool is_on_host(const Tape& tape, ValueId v) {
+  const Value& value = tape.values()[static_cast<size_t>(v)];
+  return value.saved && !value.on_device;
+}
+
+// ------------------------------------------------------------------------- the annotated net
+
+constexpr Annotation none{};
+
+Annotation label(int region, bool inputs, bool inside) {
+  return {.region = region, .offload_inputs = inputs, .offload_inside = inside};
+}
+
+class AnnotatedNet : public SavedTensors {
+ protected:
+  std::vector<Annotation> of_the_net() {
+    Annotation checkpointed = label(3, true, false);
+    checkpointed.checkpoint = true;
+    return {label(0, true, false),
+            label(0, true, false),
+            label(1, true, true),
+            none,
+            label(2, false, true),
+            checkpointed,
+            none};
+  }
+  Plan plan(const std::vector<Annotation>& annotations) {
+    Tape survey(stream);
+    chain(survey.input(x));
+    return annotated_plan(annotations, survey);
+  }
+  // The value that linear i saves as its input: x, then what the linear before it made.
+  static ValueId input_of(const Tape& tape, size_t i) { return tape.nodes()[i].inputs[0]; }
+
+  std::vector<bool> on_host(const Tape& tape) {
+    std::vector<bool> all;
+    for (size_t i = 0; i < 7; ++i) all.push_back(is_on_host(tape, input_of(tape, i)));
+    return all;
+  }
+};
+
+TEST_F(AnnotatedNet, SendsThreeTensorsOf192BytesAndKeepsTheRest) {
+  Tape tape(stream, options(plan(of_the_net())));
+  const Var y = chain(tape.input(x));
+  EXPECT_EQ(on_host(tape), (std::vector{true, false, true, false, false, true, false}));
+  EXPECT_EQ(offloader.sent().tensors, 3);
+  EXPECT_EQ(offloader.sent().bytes, 192);
+  tape.backward({Root{y, dy}});
+}
+
+TEST_F(AnnotatedNet, HasTheBitsOfThePlainNet) {
+  Tape plain(stream), annotated(stream, options(plan(of_the_net())));
+  const Var a = chain(plain.input(x)), b = chain(annotated.input(x));
+  EXPECT_EQ(values(a.tensor()), values(b.tensor()));
+  plain.backward({Root{a, dy}});
+  const Bits expected = take_gradients();
+  annotated.backward({Root{b, dy}});
+  EXPECT_EQ(take_gradients(), expected);
+}
+
+// Nobody needs again what the checkpoint makes: it runs once.  Where somebody does, twice.
+TEST_F(AnnotatedNet, TheCheckpointRunsAgainWhereItsOutputIsNeeded) {
+  for (const bool needed : {false, true}) {
+    Plan with = plan(of_the_net());
+    Tape survey(stream);
+    chain(survey.input(x));
+    const auto out5 = static_cast<size_t>(survey.nodes()[5].outputs[0]);
+    if (needed) with.placement[out5] = Placement::recompute;
+    Tape tape(stream, options(with));
+    tape.backward({Root{chain(tape.input(x)), dy}});
+    for (size_t i = 0; i < 7; ++i) EXPECT_EQ(tape.nodes()[i].runs, i == 5 && needed ? 2 : 1) << i;
+    take_gradients();
+  }
+}
+
+TEST_F(AnnotatedNet, AllLabelsSendAllOrOnlyTheInputOrTheRest) {
+  const auto sent = [&](bool inputs, bool inside) {
+    Tape tape(stream, options(plan(std::vector(7, label(0, inputs, inside)))));
+    const Var y = chain(tape.input(x));
+    const std::vector<bool> host = on_host(tape);
+    tape.backward({Root{y, dy}});
+    take_gradients();
+    return std::pair(bool(host[0]), std::ranges::count(host.begin() + 1, host.end(), true));
+  };
+  EXPECT_EQ(sent(true, true), std::pair(true, std::ptrdiff_t{6}));
+  EXPECT_EQ(sent(true, false), std::pair(true, std::ptrdiff_t{0}));
+  EXPECT_EQ(sent(false, true), std::pair(false, std::ptrdiff_t{6}));
+}
+
+TEST_F(AnnotatedNet, RegionNumbersThatSkipOrComeBackAreASentence) {
+  const auto with = [&](int fourth) {
+    auto labels = of_the_net();
+    labels[3] = label(fourth, false, false);
+    return error_of([&] { plan(labels); });
+  };
+  EXPECT_TRUE(contains(with(0), "region 0 was there before")) << with(0);
+  EXPECT_TRUE(contains(with(5), "region 5 comes too early; here 2 begins")) << with(5);
+  auto differ = of_the_net();
+  differ[1].offload_inside = true;
+  EXPECT_TRUE(contains(error_of([&] { plan(differ); }), "something else than at op 0"));
+  EXPECT_TRUE(contains(error_of([&] { plan({none}); }), "1 for a tape of 7 ops"));
+}
+
+// The same by scopes that are opened by hand.
+TEST_F(AnnotatedNet, CanBeWrittenWithScopes) {
+  Tape tape(stream, options());
+  const auto step = [&](size_t i, const Var& h) { return linear(h, weights[i]); };
+  Var h = tape.input(x);
+  h = segment(tape, {.offload_inputs = true}, [&] { return step(1, step(0, h)); });
+  h = segment(tape, {.offload_inputs = true, .offload_inside = true}, [&] { return step(2, h); });
+  h = step(3, h);
+  h = segment(tape, {.offload_inside = true}, [&] { return step(4, h); });
+  h = checkpoint(tape, [&] { return step(5, h); }, {.offload_inputs = true});
+  h = step(6, h);
+  EXPECT_EQ(on_host(tape), (std::vector{true, false, true, false, false, true, false}));
+  tape.backward({Root{h, dy}});
+  const Bits by_scopes = take_gradients();
+  EXPECT_EQ(by_scopes, gradients_of_chain({}));
+}
+
+// ------------------------------------------------------------------------------------ offload
+
+// 7.
+TEST_F(SavedTensors, ParametersAndTheCallersInputsStayUnlessThePlanSaysSo) {
+  const Plan everything{.placement = std::vector(64, Placement::offload)};
+  Tape tape(stream, options(everything));
+  const std::vector<double> before = values(x);
+  const Var y = chain(tape.input(x));
+  EXPECT_TRUE(is_on_host(tape, tape.nodes()[0].inputs[0]));
+  EXPECT_TRUE(is_on_host(tape, tape.nodes()[1].inputs[1])) << "a parameter";
+  EXPECT_EQ(values(x), before);
+  tape.backward({Root{y, dy}});
+  EXPECT_EQ(values(x), before);
+  EXPECT_EQ(take_gradients(), gradients_of_chain({}));
+
+  Tape scoped(stream, options());
+  const Tape::Scope scope(scoped, {.offload_inputs = true, .offload_inside = true});
+  const Var z = chain(scoped.input(x));
+  EXPECT_FALSE(is_on_host(scoped, scoped.nodes()[1].inputs[1])) << "a parameter";
+  Tape kept(stream, options());
+  chain(kept.input(x));
+  for (size_t v = 0; v < kept.values().size(); ++v) {
+    EXPECT_FALSE(is_on_host(kept, static_cast<ValueId>(v)));
+  }
+}
+
+// 10.
+TEST_F(SavedTensors, OneStorageTravelsOnce) {
+  Tape tape(stream, options({.placement = std::vector(8, Placement::offload)}));
+  const Var a = tape.input(x), b = tape.input(x);
+  const Var y = add(linear(a, weights[0]), linear(b, weights[1]));
+  const auto sent = offloader.sent();
+  EXPECT_EQ(sent.tensors, 3);  // x, and two weights nobody needs but dx
+  tape.backward({Root{y, dy}});
+}
+
+TEST_F(SavedTensors, TensorsOfAnySizeTravelRight) {
+  for (const Shape& shape : {Shape{0, 4}, Shape{1}, Shape{1, 1}, Shape{3, 7}, Shape{129, 5}}) {
+    for (const DType type : {DType::bf16, DType::f32, DType::f64}) {
+      for (const int64_t rows : {int64_t{-1}, int64_t{0}, shape[0] / 2, shape[0]}) {
+        const Tensor v = normal(shape, type, stream, 9), d = normal(shape, type, stream, 10);
+        const auto gradient = [&](const Plan& plan) {
+          Tape tape(stream, options(plan));
+          const Var in = tape.input(v, true);
+          const Var y = gelu(scale(in, 2));
+          tape.backward({Root{y, d}});
+          return values(tape.grad(in));
+        };
+        Plan plan{.placement = std::vector(4, Placement::offload)};
+        plan.offloads.push_back({.value = 1, .rows = rows, .release = 2, .fetch = 1});
+        EXPECT_EQ(gradient(plan), gradient({})) << shape << ' ' << rows;
+      }
+    }
+  }
+}
+
+// 11.
+TEST_F(SavedTensors, AHostThatIsTooSmallIsASentenceAndLeaksNothing) {
+  const Bits expected = gradients_of_chain({});
+  const size_t live = stream.memory().live;
+  HostLink small(stream, 2 * HostLink::alignment);
+  Offloader to_small(small);
+  const Plan everything{.placement = std::vector(64, Placement::offload)};
+  const std::string text =
+      error_of([&] { gradients_of_chain({.plan = everything, .offloader = &to_small}); });
+  EXPECT_TRUE(contains(text, "host: ")) << text;
+  EXPECT_TRUE(contains(text, "A budget of")) << text;
+  EXPECT_EQ(stream.memory().live, live);
+  EXPECT_EQ(small.memory().live, 0u);
+  EXPECT_EQ(gradients_of_chain({}), expected);
+}
+
+TEST_F(SavedTensors, WithoutAnOffloaderOrADirectoryIsASentence) {
+  const Plan everything{.placement = std::vector(64, Placement::offload)};
+  EXPECT_TRUE(contains(error_of([&] { gradients_of_chain({.plan = everything}); }),
+                       "was given no offloader"));
+  Plan to_disk = everything;
+  to_disk.offloads.push_back({.value = 2, .target = OffloadTarget::disk});
+  EXPECT_TRUE(contains(error_of([&] { gradients_of_chain(options(to_disk)); }), "no directory"));
+  Plan too_many = everything;
+  too_many.offloads.push_back({.value = 2, .rows = 5});
+  EXPECT_TRUE(contains(error_of([&] { gradients_of_chain(options(too_many)); }), "and it has 4"));
+}
+
+TEST_F(SavedTensors, AFileServesAsTheHostDoes) {
+  const TemporaryDirectory directory;
+  Offloader to_disk(link, directory.path(), 64 * HostLink::alignment);
+  Plan plan{.placement = std::vector(64, Placement::offload)};
+  for (ValueId v = 0; v < 32; v += 2) {
+    plan.offloads.push_back({.value = v, .rows = v % 8 ? -1 : 3, .target = OffloadTarget::disk});
+  }
+  const Bits expected = gradients_of_gelu_chain({});
+  EXPECT_EQ(gradients_of_gelu_chain({.plan = plan, .offloader = &to_disk}), expected);
+  EXPECT_GT(to_disk.disk().peak, 0u);
+  EXPECT_EQ(to_disk.disk().live, 0u);
+  EXPECT_EQ(link.memory().live, 0u);
+}
+
+TEST_F(SavedTensors, AFileThatIsTooSmallIsASentence) {
+  const TemporaryDirectory directory;
+  Offloader to_disk(link, directory.path(), HostLink::alignment);
+  Plan plan{.placement = std::vector(64, Placement::offload)};
+  for (ValueId v = 0; v < 32; ++v) {
+    plan.offloads.push_back({.value = v, .target = OffloadTarget::disk});
+  }
+  const size_t live = stream.memory().live;
+  const std::string text =
+      error_of([&] { gradients_of_chain({.plan = plan, .offloader = &to_disk}); });
+  EXPECT_TRUE(contains(text, "disk: ")) << text;
+  EXPECT_EQ(stream.memory().live, live);
+}
+
+// 12.
+TEST_F(SavedTensors, SendingTheLastOnesMadeIsLegal) {
+  Plan plan{.placement = std::vector(64, Placement::offload)};
+  for (ValueId v = 0; v < 16; ++v) plan.offloads.push_back({.value = v, .release = 9, .fetch = 0});
+  EXPECT_EQ(gradients_of_chain(options(plan)), gradients_of_chain({}));
+}
+
+TEST_F(SavedTensors, OffloadingLowersThePeakAndTheMemoryComesBackInTime) {
+  const auto peak = [&](Placement placement) {
+    CpuStream fresh(plenty, 1);
+    HostLink own(fresh, plenty);
+    Offloader to_host(own);
+    Tape tape(fresh, {.plan = {.placement = std::vector(64, placement)}, .offloader = &to_host});
+    Var h = tape.input(normal({256, 64}, DType::f32, fresh, 1), true);
+    for (int i = 0; i < 12; ++i) h = gelu(h);
+    const Tensor d = normal({256, 64}, DType::f32, fresh, 2);
+    tape.backward({Root{h, d}});
+    return fresh.memory().peak;
+  };
+  EXPECT_LT(peak(Placement::offload), peak(Placement::keep) * 2 / 3);
+}
+
+// ---------------------------------------------------------------------------------- recompute
+
+// 13, 15.
+TEST_F(SavedTensors, OpsRunAgainOnceAndOnlyWhatIsNeeded) {
+  const Bits expected = gradients_of_gelu_chain({});
+  Tape tape(stream);
+  Var h = tape.input(x);
+  h = checkpoint(tape, [&] { return gelu_chain(h); });
+  const uint64_t before = stream.launches();
+  tape.backward({Root{h, dy}});
+  // Of 7 linears and gelus the last gelu is not needed again.  Backward launches 2 for each linear
+  // but the first, which has no dx, and 1 for each gelu.
+  EXPECT_EQ(stream.launches() - before, 13u + 13u + 7u);
+  EXPECT_EQ(tape.nodes().back().runs, 1);
+  for (size_t i = 0; i + 1 < tape.nodes().size(); ++i) EXPECT_EQ(tape.nodes()[i].runs, 2) << i;
+  EXPECT_EQ(take_gradients(), expected);
+}
+
+TEST_F(SavedTensors, AnOpOfARegionWhoseOutputIsRecomputedRunsThreeTimesAtMost) {
+  Tape survey(stream);
+  gelu_chain(survey.input(x));
+  Plan plan{.placement = std::vector(survey.values().size(), Placement::keep),
+            .regions = {{0, 5}, {6, 13}}};
+  plan.placement[static_cast<size_t>(survey.nodes()[5].outputs[0])] = Placement::recompute;
+  Tape tape(stream, options(plan));
+  tape.backward({Root{gelu_chain(tape.input(x)), dy}});
+  for (const Node& n : tape.nodes()) EXPECT_LE(n.runs, 3);
+  EXPECT_EQ(take_gradients(), gradients_of_gelu_chain({}));
+}
+
+TEST_F(SavedTensors, NestedCheckpointsRunAnOpAtDepthDAtMostDPlusOneTimes) {
+  const Bits expected = gradients_of_gelu_chain({});
+  Tape tape(stream);
+  size_t live_inside = 0;
+  const auto step = [&](size_t i, const Var& h) { return gelu(linear(h, weights[i])); };
+  const Var first = tape.input(x);
+  const size_t before = stream.memory().live;
+  Var h = checkpoint(tape, [&] {
+    Var a = step(0, first);
+    a = checkpoint(tape, [&] {
+      Var b = step(2, step(1, a));
+      b = checkpoint(tape, [&] { return step(4, step(3, b)); });
+      return step(5, b);
+    });
+    live_inside = stream.memory().live;
+    return step(6, a);
+  });
+  EXPECT_EQ(stream.memory().live - before, 512u) << "what left it is all there is";
+  tape.backward({Root{h, dy}});
+  const auto runs = [&](size_t weight) { return tape.nodes()[2 * weight].runs; };
+  for (const size_t depth_1 : {0u, 6u}) EXPECT_LE(runs(depth_1), 2);
+  for (const size_t depth_2 : {1u, 2u, 5u}) EXPECT_LE(runs(depth_2), 3);
+  for (const size_t depth_3 : {3u, 4u}) EXPECT_EQ(runs(depth_3), 4);
+  EXPECT_EQ(take_gradients(), expected);
+}
+
+// 14.
+TEST_F(SavedTensors, DropoutThatRunsAgainHasItsMaskAndLeavesTheRandomStateAlone) {
+  const std::vector<int32_t> state{1, 2, 3, 4};
+  const Tensor random = make_tensor<int32_t>({4}, state, stream);
+  const auto gradients = [&](const Plan& plan) {
+    Tape tape(stream, {.plan = plan, .random = random});
+    Var h = tape.input(x);
+    for (Parameter& w : weights) h = gelu(dropout(linear(h, w), 0.5f));
+    tape.backward({Root{h, dy}});
+    return take_gradients();
+  };
+  EXPECT_EQ(gradients({.regions = {{0, 20}}}), gradients({}));
+  EXPECT_EQ(gradients({.placement = std::vector(64, Placement::recompute)}), gradients({}));
+  EXPECT_EQ(read<int32_t>(random), state);
+}
+
+TEST_F(SavedTensors, ARegionAroundAnOpThatCannotRunAgainIsRefused) {
+  Tape tape(stream, {.plan = {.regions = {{0, 1}}}, .backward_follows = true});
+  const std::vector<int32_t> ids{0, 1, 2, 3};
+  const Var targets = tape.input(make_tensor<int32_t>({4}, ids, stream));
+  const Var h = linear(tape.input(x), weights[0]);
+  const size_t live = stream.memory().live;
+  const std::string text = error_of([&] { linear_cross_entropy(h, weights[1], targets, {}); });
+  EXPECT_TRUE(contains(text, "linear_cross_entropy cannot be recomputed")) << text;
+  EXPECT_EQ(stream.memory().live, live);
+  tape.backward({Root{h, dy}});
+}
+
+TEST_F(SavedTensors, RegionsThatOverlapAreRefused) {
+  const auto refused = [&](std::vector<Region> regions) {
+    return error_of([&] { Tape(stream, {.plan = {.regions = std::move(regions)}}); });
+  };
+  EXPECT_TRUE(contains(refused({{0, 3}, {2, 5}}), "overlap"));
+  EXPECT_NE(refused({{4, 2}}), "");
+  EXPECT_NE(refused({{4, 5}, {0, 1}}), "");
+  EXPECT_EQ(refused({{0, 9}, {0, 3}, {4, 9}, {5, 5}, {12, 13}}), "");
+}
+
+// A hook of the user goes before the plan.
+TEST_F(SavedTensors, HooksGoBeforeThePlan) {
+  struct Counting final : SavedTensorHooks {
+    int packed = 0;
+    std::unique_ptr<SavedTensor> pack(const Tensor& t, const SavedInfo&) override {
+      ++packed;
+      return keep(t);
+    }
+  } hooks;
+  Tape tape(stream, options({.placement = std::vector(64, Placement::offload)}));
+  const Tape::HooksScope scope(tape, hooks);
+  const Var y = gelu_chain(tape.input(x));
+  EXPECT_EQ(hooks.packed, 13);  // what 7 linears and 6 gelus made and is saved
+  tape.backward({Root{y, dy}});
+  EXPECT_EQ(take_gradients(), gradients_of_gelu_chain({}));
+}
+
+// 17.
+TEST_F(SavedTensors, ChainsOfRecomputeAndOffloadWorkInEveryOrder) {
+  const Bits expected = gradients_of_gelu_chain({});
+  constexpr Placement all[] = {Placement::keep, Placement::recompute, Placement::offload};
+  Tape survey(stream);
+  gelu_chain(survey.input(x));
+  for (int pattern = 0; pattern < 243; ++pattern) {  // of five, repeated along the chain
+    Plan plan{.placement = std::vector(survey.values().size(), Placement::keep)};
+    for (size_t n = 0; n < survey.nodes().size(); ++n) {
+      int rest = pattern;
+      for (size_t k = 0; k < n % 5; ++k) rest /= 3;
+      plan.placement[static_cast<size_t>(survey.nodes()[n].outputs[0])] = all[rest % 3];
+    }
+    ASSERT_EQ(gradients_of_gelu_chain(options(plan)), expected) << pattern;
+    ASSERT_EQ(link.memory().live, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing
