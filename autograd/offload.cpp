@@ -108,7 +108,7 @@ void Offloader::Away::send() {
     owner_.used_disk_ = true;
     const size_t pages = whole_pages(bytes_);
     out.host_work("spill to disk", disk_seconds(out, pages),
-                  [file = owner_.file_.get(), at = file_->offset(), from = slot_.data(), pages] {
+                  [file = owner_.file_, at = file_->offset(), from = slot_.data(), pages] {
                     file->write(at, from, pages);
                   });
   }
@@ -159,7 +159,7 @@ void Offloader::Away::fetch() {
   if (file_) {
     const size_t pages = whole_pages(bytes_);
     in.host_work("read from disk", disk_seconds(in, pages),
-                 [file = owner_.file_.get(), at = file_->offset(), to = slot_.data(), pages] {
+                 [file = owner_.file_, at = file_->offset(), to = slot_.data(), pages] {
                    file->read(at, to, pages);
                  });
   }
@@ -197,7 +197,7 @@ Offloader::Offloader(HostLink& link) : link_(link), disk_(nullptr, 0, "disk") {}
 
 Offloader::Offloader(HostLink& link, const std::filesystem::path& directory, size_t bytes)
     : link_(link),
-      file_(is_meta(link.compute()) ? nullptr : std::make_unique<SpillFile>(directory, bytes)),
+      file_(is_meta(link.compute()) ? nullptr : std::make_shared<SpillFile>(directory, bytes)),
       has_disk_(true),
       disk_(nullptr, bytes, "disk") {}
 

@@ -69,7 +69,7 @@ class Offloader {
   void fetch_before(uint64_t number);
 
   HostLink& link_;
-  std::unique_ptr<SpillFile> file_;
+  std::shared_ptr<SpillFile> file_;  // queued work holds it too
   bool has_disk_ = false, used_disk_ = false;
   Arena disk_;
   uint64_t next_number_ = 0;

@@ -169,7 +169,7 @@ void set_recompute(Policy& policy, std::string_view list) {
 std::string recompute_list(const Policy& policy) {
   std::string list;
   for (const auto& [word, flag] : recomputable) {
-    if (policy.*flag) list += (list.empty() ? "" : ",") + std::string(word);
+    if (policy.*flag) list.append(list.empty() ? "" : ",").append(word);
   }
   return list.empty() ? "none" : list;
 }

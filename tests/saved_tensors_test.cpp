@@ -196,7 +196,8 @@ TEST_F(SavedTensors, ParametersAndTheCallersInputsStayUnlessThePlanSaysSo) {
   EXPECT_EQ(values(x), before);
   tape.backward({Root{y, dy}});
   EXPECT_EQ(values(x), before);
-  EXPECT_EQ(take_gradients(), gradients_of_chain({}));
+  const Bits found = take_gradients();
+  EXPECT_EQ(found, gradients_of_chain({}));
 
   Tape scoped(stream, options());
   const Tape::Scope scope(scoped, {.offload_inputs = true, .offload_inside = true});
@@ -214,8 +215,7 @@ TEST_F(SavedTensors, OneStorageTravelsOnce) {
   Tape tape(stream, options({.placement = std::vector(8, Placement::offload)}));
   const Var a = tape.input(x), b = tape.input(x);
   const Var y = add(linear(a, weights[0]), linear(b, weights[1]));
-  const auto sent = offloader.sent();
-  EXPECT_EQ(sent.tensors, 3);  // x, and two weights nobody needs but dx
+  EXPECT_EQ(offloader.sent().tensors, 1);
   tape.backward({Root{y, dy}});
 }
 
@@ -344,7 +344,8 @@ TEST_F(SavedTensors, AnOpOfARegionWhoseOutputIsRecomputedRunsThreeTimesAtMost) {
   Tape tape(stream, options(plan));
   tape.backward({Root{gelu_chain(tape.input(x)), dy}});
   for (const Node& n : tape.nodes()) EXPECT_LE(n.runs, 3);
-  EXPECT_EQ(take_gradients(), gradients_of_gelu_chain({}));
+  const Bits found = take_gradients();
+  EXPECT_EQ(found, gradients_of_gelu_chain({}));
 }
 
 TEST_F(SavedTensors, NestedCheckpointsRunAnOpAtDepthDAtMostDPlusOneTimes) {
@@ -425,7 +426,8 @@ TEST_F(SavedTensors, HooksGoBeforeThePlan) {
   const Var y = gelu_chain(tape.input(x));
   EXPECT_EQ(hooks.packed, 13);  // what 7 linears and 6 gelus made and is saved
   tape.backward({Root{y, dy}});
-  EXPECT_EQ(take_gradients(), gradients_of_gelu_chain({}));
+  const Bits found = take_gradients();
+  EXPECT_EQ(found, gradients_of_gelu_chain({}));
 }
 
 // 17.
