@@ -185,6 +185,22 @@ class Runs(Folder):
             self.assertLessEqual(trace["otherData"]["measured"]["most_live_bytes"], peak)
             self.assertEqual([f for f in self.folder.iterdir() if "partial" in f.name], [])
 
+    def test_trace_of_what_travels(self):
+        for to in ["host", f"disk:{self.folder}"]:
+            file, out = self.folder / "travels.json", self.folder / f"run-{to[:4]}"
+            words = ["--offload", "all", "--offload-to", to, "--recompute", "norms,gelu"]
+            words += ["--optimizer-state", "streamed", "--trace", file, "--channels", 64]
+            status, _, errors = self.train(*words, out=out)
+            self.assertEqual(status, 0, errors)
+            events = json.loads(file.read_text())["traceEvents"]
+            self.assertTrue(any(e["name"] == "host bytes" for e in events))
+            for lane in [1, 2, 3]:  # compute, copies out, copies in
+                spans = [e for e in events if e["ph"] == "X" and e["tid"] == lane]
+                spans = [e for e in spans if e["cat"] not in ["op", "wait"]]
+                foretold, measured = ([e["name"] for e in spans if e["pid"] == p] for p in (1, 2))
+                self.assertEqual(foretold, measured)
+                self.assertTrue(measured)
+
     def test_text_of_its_own_and_generation(self):
         words = ["--steps", 2, "--sample-every", 1, "--vocab", 999]
         status, _, errors = spool("train", *SHAPE, "--out", self.out, *words)
