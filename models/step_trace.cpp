@@ -5,7 +5,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "spool/models/file.h"
+#include "spool/runtime/file.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
