@@ -101,6 +101,7 @@ Offloader::Away::Away(Offloader& owner, const Tensor& t, const char* name, const
 }
 
 void Offloader::Away::send() {
+  const TraceScope scope(compute().trace(), name_, number_);
   Stream& out = owner_.link_.begin_out();
   out.copy_out(slot_.data(), held_.view().data(), bytes_);
   if (file_) {
@@ -151,6 +152,7 @@ void Offloader::Away::release() {
 
 void Offloader::Away::fetch() {
   if (held_ || back_) return;
+  const TraceScope scope(compute().trace(), name_, number_);
   back_ = Tensor(spec_, compute(), {.name = name_});
   if (file_) slot_ = HostSlot(owner_.link_, bytes_, name_);
   Stream& in = owner_.link_.begin_in();

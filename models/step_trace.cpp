@@ -62,6 +62,7 @@ void StepTrace::measure(Stream& stream, const std::function<void()>& step) {
   {
     const Traced traced(stream, trace);
     step();
+    stream.synchronize();
   }
   traces_.push_back({.name = "measured", .spans = trace->spans()});
 }

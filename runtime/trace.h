@@ -128,6 +128,12 @@ class TraceScope {
       before_ = trace_->enter({.phase = phase, .op = op.name(), .node = node});
     }
   }
+  // Of a tensor that travels, by its name and number.
+  TraceScope(Trace* trace, const char* name, uint64_t number) : trace_(trace) {
+    if (trace_) [[unlikely]] {
+      before_ = trace_->enter({.phase = name, .node = static_cast<int64_t>(number)});
+    }
+  }
   ~TraceScope() {
     if (trace_) [[unlikely]]
       trace_->enter(before_);

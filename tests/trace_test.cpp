@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "spool/autograd/ops.h"
@@ -13,56 +12,19 @@
 #include "spool/planner/trace_file.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/host_link.h"
-#include "training_testing.h"
+#include "trace_testing.h"
 
 namespace spool::testing {
 namespace {
 
-using nlohmann::json;
-using Spans = std::vector<TraceSpan>;
-
-constexpr size_t plenty = size_t{64} << 20;
 constexpr double round_off = 1e-9;  // seconds
-
-TrainingConfig config() {
-  TrainingConfig c = small();
-  c.accumulate = 5;  // more than a rehearsal of time takes
-  c.loss_chunk = 16;
-  c.dropout = 0.1f;
-  return c;
-}
 
 // Every device that does work.
 std::vector<std::unique_ptr<Stream>> devices() {
   std::vector<std::unique_ptr<Stream>> all;
-  all.push_back(std::make_unique<CpuStream>(plenty, 2));
-  if (there_is_cuda()) all.push_back(open_stream({DeviceType::cuda}, plenty));
+  all.push_back(std::make_unique<CpuStream>(plenty_to_trace, 2));
+  if (there_is_cuda()) all.push_back(open_stream({DeviceType::cuda}, plenty_to_trace));
   return all;
-}
-
-struct Measured {
-  Spans spans;
-  uint64_t launches = 0;
-  MemoryStats memory = {};
-};
-
-Measured measure(const TrainingConfig& c, const TrainingPlans& plans, Stream& stream) {
-  Trainer trainer(c, plans, stream);
-  trainer.initialise();
-  trainer.step(0, rows);
-  const auto trace = std::make_shared<Trace>();
-  const uint64_t before = stream.launches();
-  {
-    const Traced traced(stream, trace);
-    trainer.step(1, rows);
-  }
-  const uint64_t launches = stream.launches() - before;
-  trainer.step(2, rows);
-  return {.spans = trace->spans(), .launches = launches, .memory = stream.memory()};
-}
-
-Spans foretell(const TrainingConfig& c, const TrainingPlans& plans, Stream& like) {
-  return foretell_step(c, plans, Machine{.architecture = like.architecture()});
 }
 
 Spans of(const Spans& all, TraceLane lane, std::optional<Activity> activity = {}) {
@@ -98,9 +60,9 @@ void expect_in_order(const Spans& all) {
 
 TEST(Trace, EveryKernelHasASpanAndIsMeasuredAsItWasForetold) {
   for (const auto& stream : devices()) {
-    const TrainingPlans plans = make_plans(config());
-    const Measured measured = measure(config(), plans, *stream);
-    const Spans foretold = foretell(config(), plans, *stream);
+    const TrainingPlans plans = make_plans(config_to_trace());
+    const Measured measured = measure(config_to_trace(), plans, *stream);
+    const Spans foretold = foretell(config_to_trace(), plans, *stream);
     expect_in_order(measured.spans);
     expect_in_order(foretold);
     const Spans kernels = of(measured.spans, TraceLane::compute, Activity::kernel);
@@ -113,7 +75,7 @@ TEST(Trace, EveryKernelHasASpanAndIsMeasuredAsItWasForetold) {
 // The bytes that were held at the peak are seen by some kernel; none sees more than the peak.
 TEST(Trace, LiveBytesAreTheArenas) {
   for (const auto& stream : devices()) {
-    const Measured m = measure(config(), make_plans(config()), *stream);
+    const Measured m = measure(config_to_trace(), make_plans(config_to_trace()), *stream);
     size_t most = 0, at_peak = 0;
     for (const TraceSpan& span : m.spans) most = std::max(most, span.live);
     for (const size_t bytes : m.memory.at_peak_by) at_peak += bytes;
@@ -123,7 +85,7 @@ TEST(Trace, LiveBytesAreTheArenas) {
 }
 
 TEST(Trace, LiveBytesAreThoseAtTheLaunch) {
-  CpuStream stream(plenty, 1);
+  CpuStream stream(plenty_to_trace, 1);
   const auto trace = std::make_shared<Trace>();
   const Traced traced(stream, trace);
   const Tensor a({Shape{1000}}, stream);
@@ -169,16 +131,38 @@ TEST(Trace, SaysForWhichOpAKernelIs) {
   EXPECT_EQ(phases.size(), 8u);
 }
 
+TEST(Trace, ScopesNest) {
+  MetaStream stream(Machine{});
+  const Tensor a({Shape{10}}, stream);
+  const auto trace = std::make_shared<Trace>();
+  const Traced traced(stream, trace);
+  {
+    const TraceScope outer(stream.trace(), "outer");
+    launch(Fill{.out = a}, stream);
+    {
+      const TraceScope inner(stream.trace(), "inner");
+      launch(Fill{.out = a}, stream);
+    }
+    launch(Fill{.out = a}, stream);
+  }
+  launch(Fill{.out = a}, stream);
+  std::vector<std::string> phases;
+  for (const TraceSpan& span : trace->spans()) {
+    phases.emplace_back(span.context ? span.context.phase : "none");
+  }
+  EXPECT_EQ(phases, (std::vector<std::string>{"outer", "inner", "outer", "none"}));
+}
+
 TEST(Trace, TheOptimizerHasItsName) {
-  const Spans spans = foretell_step(config(), make_plans(config()), Machine{});
+  const Spans spans = foretell_step(config_to_trace(), make_plans(config_to_trace()), Machine{});
   ASSERT_TRUE(spans.back().context);
   EXPECT_STREQ(spans.back().context.phase, "optimizer");
 }
 
 TEST(Trace, ChangesNoNumber) {
-  const TrainingConfig c = config();
+  const TrainingConfig c = config_to_trace();
   const auto loss = [&](bool traces) {
-    CpuStream stream(plenty, 2);
+    CpuStream stream(plenty_to_trace, 2);
     Trainer trainer(c, make_plans(c), stream);
     trainer.initialise();
     std::optional<Traced> traced;
@@ -190,7 +174,7 @@ TEST(Trace, ChangesNoNumber) {
 }
 
 TEST(Trace, WithoutOneNothingIsCollected) {
-  CpuStream stream(plenty, 1);
+  CpuStream stream(plenty_to_trace, 1);
   const Tensor a({Shape{10}}, stream);
   const auto trace = std::make_shared<Trace>();
   EXPECT_EQ(stream.trace(), nullptr);
@@ -206,7 +190,7 @@ TEST(Trace, WithoutOneNothingIsCollected) {
 }
 
 TEST(Trace, WorkThatFailsHasNoSpanAndHoldsNobodyUp) {
-  CpuStream stream(plenty, 1);
+  CpuStream stream(plenty_to_trace, 1);
   const Tensor a({Shape{10}}, stream);
   const auto trace = std::make_shared<Trace>();
   std::atomic<bool> go = false;
@@ -223,30 +207,6 @@ TEST(Trace, WorkThatFailsHasNoSpanAndHoldsNobodyUp) {
   EXPECT_EQ(trace->spans().size(), 1u);
   EXPECT_EQ(error_of([&] { stream.synchronize(); }), "the disk is full");
 }
-
-// Out and back again while compute goes on, then waits: what a step that offloads does.
-Spans there_and_back(Stream& stream, double seconds_of_the_disk) {
-  const auto trace = std::make_shared<Trace>();
-  const Tensor x({Shape{1 << 18}}, stream), y({Shape{1 << 18}}, stream);
-  HostLink link(stream, x.nbytes());
-  const Traced traced(stream, trace);
-  const TraceScope scope(stream.trace(), "offload");
-  launch(Fill{.out = x}, stream);
-  HostSlot slot(link, x.nbytes(), "x");
-  link.begin_out().copy_out(slot.data(), x.view().data(), x.nbytes());
-  link.out().host_work("write", seconds_of_the_disk, [=] {
-    std::this_thread::sleep_for(std::chrono::duration<double>(seconds_of_the_disk));
-  });
-  launch(Fill{.out = y}, stream);
-  stream.wait(link.out().record());
-  link.begin_in().copy_in(x.view().data(), slot.data(), x.nbytes());
-  stream.wait(link.in().record());
-  slot = {};
-  launch(Add{.out = y, .a = x}, stream);
-  return trace->spans();
-}
-
-constexpr double long_enough = 0.05;  // seconds, of a disk
 
 TEST(Trace, CopiesThatComputeWaitsForAreExposed) {
   auto all = devices();
@@ -300,99 +260,6 @@ TEST(Trace, CopiesThatAreHiddenAreNot) {
   stream.wait(link.out().record());
   EXPECT_EQ(exposed_copies(trace->spans()), 0);
   EXPECT_EQ(of(trace->spans(), TraceLane::copy_out).size(), 1u);
-}
-
-// As a reader of the format sees it.
-struct Event {
-  double begin, end;
-  std::string name, category;
-};
-
-std::map<std::pair<int, int>, std::vector<Event>> threads_of(const json& file) {
-  std::map<std::pair<int, int>, std::vector<Event>> threads;
-  for (const json& e : file["traceEvents"]) {
-    if (e["ph"] != "X") continue;
-    const double begin = e["ts"], end = begin + e["dur"].get<double>();
-    threads[{e["pid"], e["tid"]}].push_back({begin, end, e["name"], e["cat"]});
-  }
-  return threads;
-}
-
-TEST(TraceFile, HasBothProcessesTheirLanesAndCounters) {
-  CpuStream stream(plenty, 2);
-  const TrainingPlans plans = make_plans(config());
-  const Spans measured = measure(config(), plans, stream).spans;
-  const std::string written =
-      trace_json({{.name = "foretold", .spans = foretell(config(), plans, stream)},
-                  {.name = "measured", .spans = measured}})
-          .dump();
-  const json file = json::parse(written);
-  std::map<int, std::string> processes;
-  std::map<std::pair<int, int>, std::string> lanes;
-  std::map<int, size_t> most;
-  for (const json& e : file["traceEvents"]) {
-    if (e["name"] == "process_name") processes[e["pid"]] = e["args"]["name"];
-    if (e["name"] == "thread_name") lanes[{e["pid"], e["tid"]}] = e["args"]["name"];
-    if (e["name"] == "live bytes") {
-      EXPECT_EQ(e["ph"], "C");
-      most[e["pid"]] = std::max(most[e["pid"]], e["args"]["bytes"].get<size_t>());
-    }
-  }
-  EXPECT_EQ(processes, (std::map<int, std::string>{{1, "foretold"}, {2, "measured"}}));
-  for (const int process : {1, 2}) {
-    EXPECT_EQ((lanes[{process, 1}]), "compute");
-    EXPECT_EQ((lanes[{process, 2}]), "copy out");
-    EXPECT_EQ((lanes[{process, 3}]), "copy in");
-    EXPECT_EQ((lanes[{process, 4}]), "host");
-    const json& summary = file["otherData"][processes[process]];
-    EXPECT_EQ(summary["most_live_bytes"], most[process]);
-    EXPECT_EQ(summary["exposed_copies"], 0.0);
-  }
-  EXPECT_EQ(most[1], most[2]);
-}
-
-// What a viewer draws below one another: ops, and in them kernels; neither overlaps its like.
-TEST(TraceFile, KernelsNestInTheirOps) {
-  CpuStream stream(plenty, 2);
-  const Spans spans = measure(config(), make_plans(config()), stream).spans;
-  const json file = trace_json({{.name = "measured", .spans = spans}});
-  for (const auto& [thread, events] : threads_of(file)) {
-    double op_begin = 0, op_end = 0, end = 0;
-    for (const Event& e : events) {
-      EXPECT_EQ(e.begin * 8, std::floor(e.begin * 8)) << "exact in nanoseconds";
-      if (e.category == "op") {
-        EXPECT_GE(e.begin, op_end) << e.name;
-        std::tie(op_begin, op_end) = std::pair(e.begin, e.end);
-        continue;
-      }
-      EXPECT_GE(e.begin, end) << e.name;
-      EXPECT_TRUE(e.begin >= op_end || (e.begin >= op_begin && e.end <= op_end)) << e.name;
-      end = e.end;
-    }
-  }
-  const auto named = [&](const std::string& name) {
-    return std::ranges::any_of(file["traceEvents"],
-                               [&](const json& e) { return e["name"] == name; });
-  };
-  for (const char* name : {"forward layer_norm #2", "optimizer", "matmul"}) {
-    EXPECT_TRUE(named(name)) << name;
-  }
-}
-
-TEST(TraceFile, CopiesAndWaitsHaveNames) {
-  MetaStream stream(Machine{});
-  const json file =
-      trace_json({{.name = "foretold", .spans = there_and_back(stream, long_enough)}});
-  std::map<std::string, std::string> categories;
-  for (const auto& [thread, events] : threads_of(file)) {
-    for (const Event& e : events) categories[e.name] = e.category;
-  }
-  EXPECT_EQ(categories["copy out: offload"], "copy");
-  EXPECT_EQ(categories["copy in: offload"], "copy");
-  EXPECT_EQ(categories["write"], "host");
-  EXPECT_EQ(categories["wait"], "wait");
-  EXPECT_TRUE(contains(file.dump(), "\"host bytes\""));
-  EXPECT_GT(file["otherData"]["foretold"]["waited_seconds"]["compute"], 0.9 * long_enough);
 }
 
 }  // namespace
