@@ -14,6 +14,10 @@ void Tape::backward(const std::vector<Root>& roots) {
   check(!spent_, "backward: this tape has gone backward before, and what it saved is gone");
   check_complete(options_.plan, *this);
   spent_ = true;
+  std::vector<Parameter*> without_gradient;
+  for (const auto& [p, v] : parameters_) {
+    if (!p->grad) without_gradient.push_back(p);
+  }
   try {
     for (const Root& root : roots) {
       check(&root.y.tape() == this, "backward: the root belongs to another tape");
@@ -32,6 +36,7 @@ void Tape::backward(const std::vector<Root>& roots) {
     walk();
   } catch (...) {
     forget();
+    for (Parameter* p : without_gradient) p->grad = {};
     throw;
   }
 }

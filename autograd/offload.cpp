@@ -67,7 +67,7 @@ class Offloader::Away : public std::enable_shared_from_this<Offloader::Away> {
   size_t bytes_;
   std::weak_ptr<const void> identity_;
   const std::byte* address_;
-  uint64_t number_;
+  uint64_t number_, tape_;
 
   Tensor held_;    // until it is released
   Tensor stayed_;  // the rows that do not travel, from then on until the fetch
@@ -89,6 +89,7 @@ Offloader::Away::Away(Offloader& owner, const Tensor& t, const char* name, const
       identity_(t.memory_identity()),
       address_(t.view().data()),
       number_(owner.next_number_++),
+      tape_(owner.tape_),
       held_(t) {
   if (how.target == OffloadTarget::disk) {
     file_ = std::make_unique<FileSlot>(owner.disk_, bytes_, name);
@@ -134,8 +135,9 @@ Offloader::Away::~Away() {
 
 bool Offloader::Away::is(const Tensor& t, const Offload& how) const {
   const auto alive = identity_.lock();
-  return alive && alive == t.memory_identity().lock() && address_ == t.view().data() &&
-         spec_ == t.spec() && how_.rows == how.rows && how_.target == how.target;
+  return tape_ == owner_.tape_ && alive && alive == t.memory_identity().lock() &&
+         address_ == t.view().data() && spec_ == t.spec() && how_.rows == how.rows &&
+         how_.target == how.target;
 }
 
 void Offloader::Away::release() {
@@ -165,6 +167,8 @@ void Offloader::Away::fetch() {
   }
   in.copy_in(back_.view().data(), slot_.data(), bytes_);
   ready_ = in.record();
+  ++owner_.returned_.tensors;
+  owner_.returned_.bytes += static_cast<int64_t>(bytes_);
   if (stay_.size() == 0) return;
   const Tensor rest = back_.slice(stay_);
   compute().copy(rest.view().data(), stayed_.view().data(), rest.nbytes());
@@ -172,10 +176,7 @@ void Offloader::Away::fetch() {
 }
 
 Tensor Offloader::Away::unpack() {
-  if (held_) {
-    compute().wait(gone_);
-    return held_;
-  }
+  if (held_) return held_;
   fetch();
   if (!std::exchange(waited_, true)) compute().wait(ready_);
   slot_ = {};
@@ -197,7 +198,8 @@ Offloader::Offloader(HostLink& link) : link_(link), disk_(nullptr, 0, "disk") {}
 
 Offloader::Offloader(HostLink& link, const std::filesystem::path& directory, size_t bytes)
     : link_(link),
-      file_(is_meta(link.compute()) ? nullptr : std::make_shared<SpillFile>(directory, bytes)),
+      file_(is_meta(link.compute()) || bytes == 0 ? nullptr
+                                                  : std::make_shared<SpillFile>(directory, bytes)),
       has_disk_(true),
       disk_(nullptr, bytes, "disk") {}
 
@@ -212,6 +214,8 @@ std::shared_ptr<Offloader::Away> Offloader::find(const Tensor& t, const Offload&
 
 std::unique_ptr<SavedTensor> Offloader::pack(const Tensor& t, const SavedInfo& info,
                                              const Offload& how) {
+  check(&t.stream() == &link_.compute(), "offload: value ", info.value, " (", info.op,
+        ") is on another stream than the offloader's link");
   check(how.target == OffloadTarget::host || has_disk_, "plan: value ", info.value, " (", info.op,
         ") is to go to a disk, and the offloader was given no directory");
   const int64_t extent = t.shape().rank() ? t.shape()[0] : 1;
@@ -234,6 +238,7 @@ void Offloader::limit_leaving(Away* latest) {
 }
 
 void Offloader::before_forward(NodeId node) {
+  if (node == 0) ++tape_;
   while (!releases_.empty() && releases_.begin()->first <= node) {
     releases_.begin()->second->release();
     releases_.erase(releases_.begin());

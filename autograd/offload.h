@@ -14,8 +14,9 @@
 // The places come from the plan.  Without: a value is released when the second after it is sent,
 // and fetched when the one sent after it is first needed in backward.
 //
-// On the way to a file, values pass through host memory.  A file that cannot be written makes the
-// tape throw, in forward or at the end of backward, before anybody uses the gradients.
+// One tape at a time.  On the way to a file, values pass through host memory.  A file that cannot
+// be written makes the tape throw, in forward or at the end of backward, for which the host then
+// waits, before anybody uses the gradients.
 
 #include <deque>
 #include <filesystem>
@@ -50,11 +51,12 @@ class Offloader {
   void before_backward(NodeId);
   void end_backward();
 
-  // What has travelled out so far.
-  struct Sent {
+  // What tapes have sent out so far, and what came back of it.
+  struct Traffic {
     int64_t tensors = 0, bytes = 0;
   };
-  const Sent& sent() const { return sent_; }
+  const Traffic& sent() const { return sent_; }
+  const Traffic& returned() const { return returned_; }
 
   // Of the file; its bytes are whole pages.
   const MemoryStats& disk() const { return disk_.stats(); }
@@ -72,8 +74,8 @@ class Offloader {
   std::shared_ptr<SpillFile> file_;  // queued work holds it too
   bool has_disk_ = false, used_disk_ = false;
   Arena disk_;
-  uint64_t next_number_ = 0;
-  Sent sent_;
+  uint64_t next_number_ = 0, tape_ = 0;
+  Traffic sent_, returned_;
   std::map<uint64_t, Away*> away_;  // in the order they were sent
   std::deque<Away*> leaving_;       // of those without a place, the ones that are held
   std::multimap<NodeId, Away*> releases_, fetches_;  // by the places the plan gave

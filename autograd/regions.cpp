@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "spool/autograd/fingerprint.h"
 #include "spool/autograd/tape.h"
 
 namespace spool {
@@ -63,12 +64,18 @@ void Tape::open_regions_at(NodeId id) {
     open_region({.first = id, .plan_last = id, .one_op = true});
   }
   if (open_.empty()) return;
-  check(n.op->replayable(), "plan: ", n.op->name(), " cannot be recomputed on this tape");
+  check(n.op->replayable(), "node ", id, ": ", n.op->name(),
+        " cannot be recomputed on this tape; leave it out of regions, and keep what it makes");
   n.region = open_.back();
 }
 
 void Tape::close_regions_at(NodeId id) {
   while (!open_.empty() && region(open_.back()).plan_last == id) close_region();
+  for (const int r : open_) {
+    check(region(r).plan_last != id, "plan: the region of nodes ", region(r).first, " to ", id,
+          " ends within one that is opened by hand at node ", region(open_.back()).first,
+          "; they must be disjoint, or one in the other");
+  }
 }
 
 void Tape::close_region() {
@@ -137,9 +144,9 @@ void Tape::replay(int index) {
   r.uses.clear();
 
   const ValueId base = node(r.first).outputs.front();
-  Passing passing{.base = base,
-                  .readers = std::vector<int>(values_.size() - static_cast<size_t>(base)),
-                  .tensors = std::vector<Tensor>(values_.size() - static_cast<size_t>(base))};
+  const auto count = static_cast<size_t>(*std::prev(node(r.last).outputs.end()) + 1 - base);
+  Passing passing{
+      .base = base, .readers = std::vector<int>(count), .tensors = std::vector<Tensor>(count)};
   const auto has_to_be_made = [&](ValueId v) {
     return is_wanted(v) || passing.readers[passing.at(v)] > 0;
   };

@@ -59,12 +59,20 @@ void Tape::drop_use(ValueId v, int level) {
 void Tape::save(ValueId id, const Tensor& t) {
   Value& v = value(id);
   const bool first = v.uses++ == 0;
+  if (options_.survey) note_saved(id);
   try {
     if (v.producer < 0 || placement(id) != Placement::recompute) put_away(id, t, first);
   } catch (...) {
     --v.uses;
     throw;
   }
+}
+
+void Tape::note_saved(ValueId id) {
+  std::vector<NodeId>& all = options_.survey->first_saved;
+  all.resize(values_.size(), -1);
+  NodeId& at = all[static_cast<size_t>(id)];
+  if (at < 0) at = static_cast<NodeId>(nodes_.size()) - 1;
 }
 
 void Tape::put_away(ValueId id, const Tensor& t, bool first) {
@@ -94,8 +102,8 @@ void Tape::put_away(ValueId id, const Tensor& t, bool first) {
 bool Tape::is_offloaded_by_scope(const Value& v) const {
   if (v.parameter) return false;
   return std::ranges::any_of(open_scopes_, [&](int open) {
-    const auto& [options, first, last, parent, region] = scopes_[static_cast<size_t>(open)];
-    return v.producer >= first ? options.offload_inside : options.offload_inputs;
+    const TapeScope& scope = scopes_[static_cast<size_t>(open)];
+    return v.producer >= scope.first ? scope.options.offload_inside : scope.options.offload_inputs;
   });
 }
 

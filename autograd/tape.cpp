@@ -67,14 +67,16 @@ ValueId Tape::resolve(const Operand& operand) {
 
 // What there was before an op, should it fail.
 struct Tape::Before {
-  size_t values, regions, next_plan_region;
+  size_t values, regions, next_plan_region, surveyed;
   Few<bool> had_grad = {};
+  Few<int> contributions = {};
 };
 
 Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> operands) {
   check(!spent_, op->name(), ": this tape has gone backward; a new step needs a new tape");
   const auto id = static_cast<NodeId>(nodes_.size());
-  Before before{values_.size(), regions_.size(), next_plan_region_};
+  Before before{values_.size(), regions_.size(), next_plan_region_,
+                options_.survey ? options_.survey->forward.size() : 0};
   nodes_.push_back({.op = std::move(op)});
   try {
     Few<Tensor> in;
@@ -82,6 +84,7 @@ Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> oper
       const ValueId v = resolve(operand);
       in.push_back(operand.var ? operand.var->tensor() : operand.parameter->data);
       node(id).inputs.push_back(v);
+      before.contributions.push_back(value(v).contributions);
       before.had_grad.push_back(bool(operand.var ? value(v).grad : operand.parameter->grad));
     }
     const Needs needs = record(id, in);
@@ -127,6 +130,7 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
     const bool has_grad = needs_any && n.op->differentiable(static_cast<int>(k));
     n.outputs.push_back(add({.spec = made[k], .producer = id, .needs_grad = has_grad}));
   }
+  if (!open_scopes_.empty()) n.scopes = scopes_[static_cast<size_t>(open_scopes_.back())].hash;
   check_fingerprint(options_.plan, n, id, values_);
   open_regions_at(id);
   return needs;
@@ -156,11 +160,9 @@ void Tape::undo(const Before& before) {
   for (size_t i = 0; i < before.had_grad.size(); ++i) {
     Value& v = value(n.inputs[i]);
     if (!before.had_grad[i]) (v.parameter ? v.parameter->grad : v.grad) = {};
+    v.contributions = before.contributions[i];
   }
-  const bool counted = !n.outputs.empty();
-  for (ValueId v : n.inputs) {
-    if (counted && value(v).needs_grad) value(v).contributions -= n.chunks;
-  }
+  if (options_.survey) options_.survey->forward.resize(before.surveyed);
   nodes_.pop_back();
   std::erase_if(parameters_, [&](const auto& known) {
     return static_cast<size_t>(known.second) >= before.values;

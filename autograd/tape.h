@@ -36,9 +36,9 @@ struct Parameter {
 // What a tape on the meta device saw of itself, for whoever plans one like it.
 struct Survey {
   std::vector<double> forward, backward;  // when each node began, seconds
-  // Of each value: the node before or in whose backward what was saved of it was first read; -1: it
-  // was not saved, or not read.
-  std::vector<NodeId> first_read;
+  // Of each value: the node after which it was first saved, and the node before or in whose
+  // backward what was saved of it was first read; -1: it was not.
+  std::vector<NodeId> first_saved, first_read;
 };
 
 struct TapeOptions {
@@ -83,8 +83,9 @@ struct Node {
   Few<ValueId> inputs = {}, outputs = {};
   Few<ValueId> saves = {};
   int chunks = 1;
-  int region = -1;  // the innermost of the tape's regions that it is in
-  int runs = 0;     // so far, in forward and again
+  int region = -1;      // the innermost of the tape's regions that it is in
+  uint64_t scopes = 0;  // a hash of the options of the scopes that it is in
+  int runs = 0;         // so far, in forward and again
 };
 
 // A region as a tape meets it; see regions.cpp.
@@ -112,7 +113,8 @@ struct TapeScope {
   ScopeOptions options = {};
   NodeId first = 0, last = -1;
   int parent = -1;
-  int region = -1;  // that it opened
+  int region = -1;    // that it opened
+  uint64_t hash = 0;  // of its options, and those of the scopes around it
 };
 
 class Var {
@@ -160,7 +162,8 @@ class Tape {
   // the op has added to a gradient that was there stays.
   Few<Var> apply(std::unique_ptr<const Op> op, std::span<const Operand> inputs);
 
-  // Once per tape.  Where it throws, what the tape has saved is gone.
+  // Once per tape.  Where it throws, what the tape has saved is gone, and so are the gradients that
+  // it has begun; those it has added to are of no use.
   void backward(const Var& loss) { backward(std::vector<Root>{{loss}}); }
   void backward(const std::vector<Root>& roots);
   // Of an input, after backward; absent if nothing depended on it.
@@ -219,6 +222,7 @@ class Tape {
 
   void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
   void save(ValueId, const Tensor&);
+  void note_saved(ValueId);
   void put_away(ValueId, const Tensor&, bool first);
   struct Note {
     ValueId value;

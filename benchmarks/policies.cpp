@@ -96,8 +96,8 @@ class Run {
   double best_ = 1e9;
 };
 
-void compare(benchmark::State& state, const Setting& setting, const Policy& policy) {
-  Run kept(setting, {}), run(setting, policy);
+void compare(benchmark::State& state, const Setting& setting, Run& kept, const Policy& policy) {
+  Run run(setting, policy);
   for (auto _ : state) {
     kept.step();
     state.SetIterationTime(run.step());
@@ -121,10 +121,10 @@ Policy policy_of(const char* recompute, Offloading offload,
   return policy;
 }
 
-void add_all(const Setting& setting) {
+void add_all(const Setting& setting, Run& kept) {
   const auto add = [&](const char* name, const Policy& policy) {
-    benchmark::RegisterBenchmark(name,
-                                 [=](benchmark::State& state) { compare(state, setting, policy); })
+    benchmark::RegisterBenchmark(
+        name, [=, &kept](benchmark::State& state) { compare(state, setting, kept, policy); })
         ->UseManualTime()
         ->Iterations(3)
         ->Unit(benchmark::kMillisecond);
@@ -159,7 +159,8 @@ int main(int argc, char** argv) {
     s.spill_directory = take_argument(argc, argv, "spill", "");
     s.machine = measure_machine(s.device, s.config.dtype);
     benchmark::Initialize(&argc, argv);
-    add_all(s);
+    Run kept(s, {});
+    add_all(s, kept);
     benchmark::RunSpecifiedBenchmarks();
   });
 }

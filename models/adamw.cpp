@@ -57,6 +57,20 @@ AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSe
   squared_ = Tensor({Shape{1}, DType::f64}, stream, label);
 }
 
+// What is under way must not outlive the memory it works on.
+AdamWOptimizer::~AdamWOptimizer() {
+  try {
+    settle();
+  } catch (...) {
+  }
+}
+
+void AdamWOptimizer::settle() const {
+  if (!offloaded_) return;
+  stream_.synchronize();
+  offloaded_->settle();
+}
+
 void AdamWOptimizer::allocate(bool masters) {
   for (const Parameter* p : parameters_) {
     const Spec f32{p->data.shape(), DType::f32};
@@ -68,7 +82,7 @@ void AdamWOptimizer::allocate(bool masters) {
 }
 
 const std::vector<Tensor>& AdamWOptimizer::settled(const std::vector<Tensor>& state) const {
-  if (offloaded_) stream_.synchronize();
+  settle();
   return state;
 }
 

@@ -41,9 +41,14 @@ struct OptimizerMemory {
 
 class AdamWOptimizer {
  public:
-  // All state is allocated here.
+  // All state is allocated here.  Where it is on the host, an optimizer that goes waits for what it
+  // has asked for.
   AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings&, Stream&,
                  const OptimizerMemory& = {});
+
+  ~AdamWOptimizer();
+  AdamWOptimizer(const AdamWOptimizer&) = delete;
+  AdamWOptimizer& operator=(const AdamWOptimizer&) = delete;
 
   // Moments zero, masters from the parameters, and so what else a host that updates them has of
   // them: it knows nothing of what anybody but the optimizer makes of them later.
@@ -59,6 +64,9 @@ class AdamWOptimizer {
     prepare(t, lr);
     update(random);
   }
+
+  // Until the host, where it has a part in it, has done the last step; throws what it met.
+  void settle() const;
 
   // f32 (3): factor, norm, finite; of the last step.
   const Tensor& clip() const { return clip_; }

@@ -21,10 +21,14 @@ class CpuAdamW final : public OffloadedAdamW {
     schedule_ = make({3}, DType::f32);
     clip_ = make({3}, DType::f32);
     random_ = make({4}, DType::i32);
-    settle();
+    host_->synchronize();
   }
   void initialise() override;
   void update(const AdamW&, const std::vector<AdamW::Entry>&) override;
+  void settle() override {
+    OffloadedAdamW::settle();
+    work_->synchronize();
+  }
 
  private:
   View parameter_of(size_t tensor) const {
@@ -36,9 +40,9 @@ class CpuAdamW final : public OffloadedAdamW {
                       const std::vector<AdamW::Entry>&);
   void copy_parameters(const Buckets::Bucket&, const std::vector<AdamW::Entry>&);
 
-  std::unique_ptr<Stream> work_;  // the host's
   // On the host: the parameters, so that they travel one way only, and what a step is told.
   Tensor parameter_, schedule_, clip_, random_;
+  std::unique_ptr<Stream> work_;  // the host's
 };
 
 }  // namespace spool

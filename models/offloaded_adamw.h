@@ -32,8 +32,12 @@ class OffloadedAdamW {
 
   // Moments zero; masters, and what else the host has of the parameters, from the parameters.
   virtual void initialise();
-  // Until what has been written to the tensors above is there.
-  void settle() { host_->synchronize(); }
+  // Until all that was asked of the host is done, and what was written to the tensors above is
+  // there; throws what the host has met.
+  virtual void settle() {
+    host_->synchronize();
+    link_.synchronize();
+  }
   // The step of `kernel`, which has no tensors, on `whole`, one entry for each parameter; those
   // without a gradient are left alone.
   virtual void update(const AdamW& kernel, const std::vector<AdamW::Entry>& whole) = 0;

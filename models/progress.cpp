@@ -27,18 +27,16 @@ std::string row(std::string_view what, const std::string& value) {
 }
 
 // What the user set of it.
-std::string policy_lines(const RunOptions& o, const Report& foretold) {
+std::string policy_lines(const RunOptions& o) {
   const Policy& p = o.policy;
   std::string lines;
   const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
+  if (!o.plan.empty()) say("as the plan " + o.plan + " says");
   if (const std::string list = recompute_list(p); list != "none") say("recompute " + list);
   if (p.offload != Offloading::none) {
     const bool to_disk = p.target == OffloadTarget::disk;
     say(fmt::format("offload {} to {}", name(p.offload),
                     to_disk ? "a file in " + o.spill_directory : "the host"));
-    if (p.optimizer_state == OptimizerState::device && foretold.host.peak == 0) {
-      say("  nothing: no such value has 1 MiB and time to go and come back");
-    }
   }
   if (p.optimizer_state != OptimizerState::device) {
     say(fmt::format("optimizer state {}", name(p.optimizer_state)));
@@ -57,7 +55,7 @@ std::string memory_table(const RunOptions& o, const Machine& machine, const Repo
       o.model, t.model.layers, t.model.heads, t.model.channels, t.model.context, t.model.vocabulary,
       static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name, t.batch,
       t.seq, t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
-  table += policy_lines(o, foretold);
+  table += policy_lines(o);
   size_t counted = 0;
   for (size_t p = 0; p < purpose_count; ++p) {
     const size_t bytes = foretold.memory.at_peak_by[p];

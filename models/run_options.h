@@ -25,8 +25,9 @@ struct RunOptions {
   bool graph = true;  // record a step and replay it, where the device can
   int threads = 0;    // 0: one per core
   Policy policy = {};
-  std::string spill_directory = {};  // where values are offloaded to a disk
-  size_t memory = 0;                 // bytes; 0: the foretold peak
+  std::string spill_directory = {};       // where values are offloaded to a disk
+  std::string plan = {}, save_plan = {};  // files: instead of the policy's; to write
+  size_t memory = 0;                      // bytes; 0: the foretold peak
   std::string out = {}, log = {}, trace = {};
   bool resume = false;
   int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end

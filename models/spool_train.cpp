@@ -39,7 +39,11 @@ void refuse_shape_flags(const CLI::App& command) {
   }
 }
 
-void set_policy(const Given& g, RunOptions& o) {
+void set_policy(const Given& g, RunOptions& o, const CLI::App& command) {
+  for (const char* flag : {"--recompute", "--offload", "--optimizer-state"}) {
+    check(o.plan.empty() || command.count(flag) == 0, flag, " and --plan both say what to keep; ",
+          "give one of them");
+  }
   set_recompute(o.policy, g.recompute);
   o.policy.offload = *parse_offloading(g.offload);
   o.policy.optimizer_state = *parse_optimizer_state(g.optimizer_state);
@@ -47,7 +51,7 @@ void set_policy(const Given& g, RunOptions& o) {
   constexpr std::string_view disk = "disk:";
   check(g.offload_to.starts_with(disk) && g.offload_to.size() > disk.size(), "--offload-to '",
         g.offload_to, "' is neither host nor disk:DIRECTORY");
-  check(o.policy.offload != Offloading::none, "--offload-to ", g.offload_to,
+  check(o.policy.offload != Offloading::none || !o.plan.empty(), "--offload-to ", g.offload_to,
         " says where values go, and none do; give --offload residual or all with it");
   o.policy.target = OffloadTarget::disk;
   o.spill_directory = g.offload_to.substr(disk.size());
@@ -84,7 +88,7 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   t.optimizer.rounding = *parse_rounding(g.rounding);
   o.device = device_of(g.device);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
-  set_policy(g, o);
+  set_policy(g, o, command);
   if (o.out.empty()) o.out = "runs/" + std::filesystem::path(o.model).filename().string();
   for (auto* patterns : {&o.data, &o.val_data}) {
     for (std::string& p : *patterns) p = absolute(p);
@@ -164,6 +168,9 @@ void add_policy_flags(CLI::App& app, Given& g) {
       ->check(CLI::IsMember({name(OptimizerState::device), name(OptimizerState::streamed),
                              name(OptimizerState::cpu)}))
       ->capture_default_str();
+  app.add_option("--plan", g.options.plan,
+                 "A plan of what is kept, made again and offloaded, instead of these flags");
+  app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
 }
 
 void add_run_flags(CLI::App& app, Given& g) {

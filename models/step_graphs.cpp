@@ -4,7 +4,7 @@ namespace spool {
 
 void StepGraphs::begin_step(const Stream& stream) {
   const uint64_t placement = stream.memory().placement;
-  if (placement != placement_) kinds_ = {};
+  if (placement != placement_ || !std::exchange(ended_, false)) kinds_ = {};
   placement_ = placement;
 }
 

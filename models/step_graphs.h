@@ -16,13 +16,16 @@ class StepGraphs {
  public:
   // Before the first micro-step of a step.  Where what is held does not lie where it did when the
   // graphs were recorded, they are let go.
+  // Likewise if the step before it did not end.
   void begin_step(const Stream&);
+  void end_step() { ended_ = true; }
 
   // Enqueues the work of a micro-step, which is the same for all of its kind.
   void enqueue(bool first, bool last, const std::function<void()>& work, Stream&);
 
  private:
   std::array<Graph, 4> kinds_ = {};
+  bool ended_ = true;
   uint64_t placement_ = 0;  // of what is held when a step begins
 };
 

@@ -142,6 +142,7 @@ void Trainer::step(int64_t step, const Rows& rows) {
     enqueue_micro_step(micro);
   }
   memory.finish();
+  graphs_.end_step();
 }
 
 // What differs from one micro-step to the next is in memory of the device before it begins.
@@ -182,6 +183,7 @@ void Trainer::run_micro_step(size_t phase) {
 }
 
 StepResult Trainer::result() const {
+  optimizer_.settle();
   const float loss = read<float>(loss_).front();
   const std::vector<float> clip = read<float>(optimizer_.clip());
   return {.loss = loss, .grad_norm = clip[1], .finite = std::isfinite(loss) && clip[2] > 0};

@@ -51,6 +51,8 @@ struct TrainingPlans {
 };
 // As the policy says; the machine's clock says when what is offloaded leaves and comes back.
 TrainingPlans make_plans(const TrainingConfig&, Policy = {}, const Machine& = {});
+// What the tape of its micro-steps looks like, for plans that are stored; see fingerprint.h.
+std::vector<uint64_t> step_fingerprints(const TrainingConfig&);
 
 struct StepResult {
   float loss = 0;       // mean over the step's targets, nats

@@ -1,5 +1,6 @@
 // The plans of a training run.
 
+#include "spool/autograd/fingerprint.h"
 #include "spool/models/trainer.h"
 #include "spool/planner/chunks.h"
 
@@ -27,26 +28,39 @@ Plan plan_evaluation(const TrainingConfig& config) {
   return chunk_rows(tape, config.loss_chunk);
 }
 
+// A micro-step on meta, as a run does it.
+void rehearse_micro_step(const TrainingConfig& config, const Machine& machine,
+                         const TapeOptions& options,
+                         const std::function<void(const Tape&)>& after_forward) {
+  MetaStream stream(machine);
+  Gpt2 model(config.model, config.dtype, stream);
+  const Inputs inputs(config, stream);
+  TapeOptions all = options;
+  all.backward_follows = true;
+  all.loss_scale = inputs.loss_scale;
+  all.random = inputs.random;
+  Tape tape(stream, all);
+  const Var loss =
+      model.loss(tape.input(inputs.tokens), tape.input(inputs.targets), config.dropout);
+  after_forward(tape);
+  tape.backward(loss);
+}
+
 }  // namespace
 
 TrainingPlans make_plans(const TrainingConfig& config, Policy policy, const Machine& machine) {
   policy.loss_chunk = config.loss_chunk;
   const RehearsedTape micro_step = [&](const Machine& on, const TapeOptions& options,
                                        const std::function<void(const Tape&)>& after_forward) {
-    MetaStream stream(on);
-    Gpt2 model(config.model, config.dtype, stream);
-    const Inputs inputs(config, stream);
-    TapeOptions all = options;
-    all.backward_follows = true;
-    all.loss_scale = inputs.loss_scale;
-    all.random = inputs.random;
-    Tape tape(stream, all);
-    const Var loss =
-        model.loss(tape.input(inputs.tokens), tape.input(inputs.targets), config.dropout);
-    after_forward(tape);
-    tape.backward(loss);
+    rehearse_micro_step(config, on, options, after_forward);
   };
   return {.step = plan_by(policy, machine, micro_step), .evaluation = plan_evaluation(config)};
+}
+
+std::vector<uint64_t> step_fingerprints(const TrainingConfig& config) {
+  std::vector<uint64_t> all;
+  rehearse_micro_step(config, {}, {}, [&](const Tape& tape) { all = fingerprints(tape); });
+  return all;
 }
 
 }  // namespace spool

@@ -13,6 +13,7 @@
 #include "spool/models/run_checkpoint.h"
 #include "spool/models/step_layout.h"
 #include "spool/planner/machine.h"
+#include "spool/planner/plan_file.h"
 #include "spool/runtime/units.h"
 
 #ifndef SPOOL_SOURCE_DIR
@@ -23,6 +24,15 @@ namespace spool {
 namespace {
 
 using nlohmann::json;
+
+bool is_plan(const std::string& file) {
+  try {
+    (void)load_plan(file);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 constexpr int64_t batches_in_between = 20;  // of an evaluation while the run goes on
 constexpr int64_t sample_length = 300;      // tokens
@@ -147,9 +157,11 @@ void TrainingRun::open_data() {
 }
 
 void TrainingRun::foretell() {
-  const Machine machine =
-      measure_machine(options_.device, options_.training.dtype, options_.threads);
-  plans_ = make_plans(options_.training, options_.policy, machine);
+  Machine machine = measure_machine(options_.device, options_.training.dtype, options_.threads);
+  if (!options_.spill_directory.empty()) {
+    machine.disk_bytes_per_second = measure_disk(options_.spill_directory);
+  }
+  make_plans_of_run(machine);
   plans_.graph = options_.graph;
   plans_.spill_directory = options_.spill_directory;
   plans_.layout = lay_out_step(options_.training, plans_, machine);
@@ -161,14 +173,64 @@ void TrainingRun::foretell() {
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
   progress_.say(memory_table(options_, machine, foretold_, budget));
+  if (options_.policy.offload != Offloading::none && !offloads(plans_.step)) {
+    progress_.say("  nothing is offloaded: no such value has 1 MiB and time to go and come back");
+  }
   if (trace_) progress_.say(trace_->foretell(options_.training, plans_, machine));
   const size_t there_is = device_memory(options_.device);
   if (foretold_.memory.peak > budget) refuse_budget(machine, budget, "--memory is ");
   if (foretold_.memory.peak > there_is) refuse_budget(machine, there_is, "the device has ");
+  refuse_host(foretold_.memory.peak);
   stream_ = open_stream(options_.device, budget, options_.threads);
 }
 
+void TrainingRun::make_plans_of_run(const Machine& machine) {
+  plans_ = make_plans(options_.training, options_.policy, machine);
+  if (!options_.plan.empty()) {
+    Plan plan = load_plan(options_.plan);
+    check(plan.chunks == plans_.step.chunks, "--plan ", options_.plan,
+          " cuts the loss into other chunks than --chunk-loss ", options_.training.loss_chunk,
+          "; give the --chunk-loss it was made with");
+    check(!offloads_to_disk(plan) || !options_.spill_directory.empty(), "--plan ", options_.plan,
+          " offloads to a disk; say where with --offload-to disk:DIRECTORY");
+    plans_.step = std::move(plan);
+  }
+  if (options_.save_plan.empty()) return;
+  Plan plan = plans_.step;
+  plan.fingerprints = step_fingerprints(options_.training);
+  check_file(!std::filesystem::exists(options_.save_plan) || is_plan(options_.save_plan),
+             options_.save_plan, "exists already and is no plan; give --save-plan another name");
+  save_plan(options_.save_plan, plan);
+  progress_.say(fmt::format("the plan is in {}", options_.save_plan));
+}
+
+// What waits off the device needs room there.
+void TrainingRun::refuse_host(size_t on_device) const {
+  const size_t there_is = device_memory({DeviceType::cpu});
+  const bool shared = options_.device.type == DeviceType::cpu;
+  const size_t needed = foretold_.host.peak + (shared ? on_device : 0);
+  if (foretold_.host.peak == 0 || needed <= there_is) return;
+  throw Error(ErrorKind::memory,
+              sentence("this run needs ", format_bytes(foretold_.host.peak), " (",
+                       foretold_.host.peak, " bytes) of the host's memory",
+                       shared ? " beside the device's " + format_bytes(on_device) : "",
+                       ", and the machine has ", format_bytes(there_is),
+                       "; offload less, or to a disk (--offload-to disk:DIRECTORY), or keep the ",
+                       "optimizer's state on the device"),
+              {.needed = needed, .capacity = there_is, .op = {}, .file = {}});
+}
+
 void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char* what) const {
+  const std::string advice =
+      options_.plan.empty() ? batch_that_fits(machine, limit) : "another plan may fit";
+  throw Error(ErrorKind::memory,
+              sentence(what, format_bytes(limit), " (", limit, " bytes), and this run needs ",
+                       format_bytes(foretold_.memory.peak), " (", foretold_.memory.peak,
+                       " bytes); ", advice),
+              {.needed = foretold_.memory.peak, .capacity = limit, .op = {}, .file = {}});
+}
+
+std::string TrainingRun::batch_that_fits(const Machine& machine, size_t limit) const {
   const auto peak_with = [&](int64_t batch) {
     TrainingConfig config = options_.training;
     config.batch = batch;
@@ -181,15 +243,9 @@ void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char
     const int64_t middle = (fits + fails) / 2;
     (peak_with(middle) <= limit ? fits : fails) = middle;
   }
-  const std::string advice =
-      fits > 0
-          ? sentence("--batch ", fits, " would fit, with a peak of ", peak_with(fits), " bytes")
-          : sentence("even --batch 1 would take ", format_bytes(peak_with(1)));
-  throw Error(ErrorKind::memory,
-              sentence(what, format_bytes(limit), " (", limit, " bytes), and this run needs ",
-                       format_bytes(foretold_.memory.peak), " (", foretold_.memory.peak,
-                       " bytes); ", advice),
-              {.needed = foretold_.memory.peak, .capacity = limit, .op = {}, .file = {}});
+  return fits > 0
+             ? sentence("--batch ", fits, " would fit, with a peak of ", peak_with(fits), " bytes")
+             : sentence("even --batch 1 would take ", format_bytes(peak_with(1)));
 }
 
 void TrainingRun::run(const std::function<bool()>& stop) {

@@ -34,6 +34,9 @@ class TrainingRun {
   void foretell();
   void set_up_trainer();
   void open_log();
+  void make_plans_of_run(const Machine&);
+  void refuse_host(size_t on_device) const;
+  std::string batch_that_fits(const Machine&, size_t limit) const;
   [[noreturn]] void refuse_budget(const Machine&, size_t limit, const char* what) const;
   void enqueue_step(int64_t step);
   void train_step(int64_t step);

@@ -46,7 +46,7 @@ constexpr Weight weights[] = {{1, 1}, {1, 0.5}, {0.5, 1}, {1, 0}, {0, 1}, {1, 0.
 Order by(const Weight& weight, const std::vector<Lifetime>& all) {
   std::vector<double> keys;
   for (const Lifetime& l : all) {
-    keys.push_back(weight.size * std::log(static_cast<double>(l.bytes)) +
+    keys.push_back(weight.size * std::log(static_cast<double>(std::max<size_t>(l.bytes, 1))) +
                    weight.life * std::log(static_cast<double>(l.death - l.birth)));
   }
   Order order(all.size());

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
+#include "spool/runtime/host_link.h"
+#include "spool/runtime/spill_file.h"
 #include "spool/runtime/stream.h"
 
 namespace spool {
@@ -75,14 +78,16 @@ double copy_rate(Stream& stream) {
   }
 }
 
-// From the host, of memory that is filled in no time.
-double upload_rate(Stream& stream) {
-  constexpr size_t piece = size_t{4} << 20, pieces = 8;
-  const Tensor to({Shape{piece / sizeof(float)}}, stream);
-  const double seconds = seconds_of(stream, [&] {
-    for (size_t i = 0; i < pieces; ++i) write_bytes(to, 0, piece, [](std::span<std::byte>) {});
-  });
-  return static_cast<double>(piece * pieces) / seconds;
+// To the host, as what is offloaded travels.
+double link_rate(Stream& stream) {
+  constexpr size_t bytes = size_t{16} << 20;
+  const Tensor from({Shape{bytes / sizeof(float)}}, stream);
+  launch(Fill{.out = from}, stream);
+  HostLink link(stream, bytes);
+  const HostSlot to(link, bytes, "copy");
+  const double seconds = seconds_of(
+      link.begin_out(), [&] { link.out().copy_out(to.data(), from.view().data(), bytes); });
+  return static_cast<double>(bytes) / seconds;
 }
 
 double launch_cost(Stream& stream) {
@@ -138,13 +143,26 @@ std::optional<Machine> named_machine(std::string_view name) {
   return {};
 }
 
+double measure_disk(const std::filesystem::path& directory) {
+  constexpr size_t bytes = size_t{16} << 20;
+  SpillFile file(directory, bytes);
+  const auto memory = std::make_unique<std::byte[]>(bytes + SpillFile::alignment);
+  void* aligned = memory.get();
+  size_t space = bytes + SpillFile::alignment;
+  auto* data = static_cast<std::byte*>(std::align(SpillFile::alignment, bytes, aligned, space));
+  const auto start = std::chrono::steady_clock::now();
+  file.write(0, data, bytes);
+  file.read(0, data, bytes);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return 2 * static_cast<double>(bytes) / took.count();
+}
+
 Machine measure_machine(Device device, DType of_products, int threads) {
   const auto stream = open_stream(device, memory_to_measure_with(device), threads);
   Machine machine{.name = stream->description(), .architecture = stream->architecture()};
   machine.f32_flops = machine.bf16_flops = product_flops(*stream, of_products);
   machine.bytes_per_second = copy_rate(*stream);
-  machine.host_bytes_per_second =
-      device.type == DeviceType::cuda ? upload_rate(*stream) : machine.bytes_per_second / 2;
+  machine.host_bytes_per_second = link_rate(*stream);
   machine.host_memory_bytes_per_second =
       device.type == DeviceType::cuda ? host_memory_rate() : machine.bytes_per_second;
   machine.launch_seconds = launch_cost(*stream);

@@ -1,9 +1,10 @@
 #pragma once
 
 // What a device can do, measured on it: the rate of a large matrix product in one type (the others
-// are given the same), that of a large copy, and the cost of a launch.  Takes about a quarter of a
-// second, and memory for as long, 64 MiB of a cpu, 1 GiB of a GPU.
+// are given the same), that of a large copy, within it and to the host, and the cost of a launch.
+// Takes about a quarter of a second, and memory for as long, 64 MiB of a cpu, 1 GiB of a GPU.
 
+#include <filesystem>
 #include <optional>
 #include <string_view>
 
@@ -13,6 +14,10 @@ namespace spool {
 
 // Throws where there is no such device.
 Machine measure_machine(Device, DType of_products, int threads = 0);
+
+// Bytes a second of a file in this directory, written and read back, 16 MiB of it.  Throws where
+// there can be none.
+double measure_disk(const std::filesystem::path& directory);
 
 // One that need not be there, to rehearse for: "h200", "a100-80g", "a100-40g"; nothing for any
 // other name.

@@ -62,7 +62,6 @@ std::vector<bool> block_inputs(const Tape& tape) {
 
 struct Candidate {
   ValueId value;
-  NodeId producer;
   size_t bytes;
 };
 
@@ -73,26 +72,27 @@ std::vector<Candidate> candidates(const Policy& policy, const Tape& tape) {
     const Value& v = tape.values()[i];
     if (v.producer < 0 || v.spec.nbytes() < policy.least_to_send) continue;
     if (policy.offload == Offloading::residual && !residual[i]) continue;
-    all.push_back({static_cast<ValueId>(i), v.producer, v.spec.nbytes()});
+    all.push_back({static_cast<ValueId>(i), v.spec.nbytes()});
   }
   return all;
 }
 
 std::vector<Journey> journeys(const std::vector<Candidate>& all, const Survey& seen,
                               const Machine& machine, OffloadTarget target) {
-  const double rate = target == OffloadTarget::host
-                          ? machine.host_bytes_per_second
-                          : std::min(machine.host_bytes_per_second, machine.disk_bytes_per_second);
+  // What goes to a disk passes through the host, one after the other.
+  const double seconds_a_byte =
+      1 / machine.host_bytes_per_second +
+      (target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0);
   std::vector<Journey> list;
   for (const Candidate& c : all) {
     const NodeId read = seen.first_read[static_cast<size_t>(c.value)];
-    if (read < 0) continue;
-    const auto after = static_cast<size_t>(c.producer) + 1;
+    if (read < 0) continue;  // nor, then, was it saved
+    const auto after = static_cast<size_t>(seen.first_saved[static_cast<size_t>(c.value)]) + 1;
     list.push_back(
         {.how = {.value = c.value, .target = target},
          .made = after < seen.forward.size() ? seen.forward[after] : seen.backward.back(),
          .needed = seen.backward[static_cast<size_t>(read)],
-         .copy = static_cast<double>(c.bytes) / rate});
+         .copy = static_cast<double>(c.bytes) * seconds_a_byte});
   }
   return list;
 }
@@ -128,9 +128,7 @@ void place_fetches(std::vector<Journey>& list, const Survey& seen) {
   }
 }
 
-void place_offloads(const Policy& policy, const Tape& tape, const Survey& seen,
-                    const Machine& machine, Plan& plan) {
-  auto list = journeys(candidates(policy, tape), seen, machine, policy.target);
+void place_offloads(std::vector<Journey> list, const Survey& seen, Plan& plan) {
   place_releases(list, seen);
   place_fetches(list, seen);
   std::ranges::sort(list, {}, [](const Journey& j) { return j.how.value; });
@@ -188,10 +186,11 @@ Plan plan_by(const Policy& policy, const Machine& machine, const RehearsedTape& 
   });
   if (policy.offload == Offloading::none) return plan;
   Survey seen;
+  std::vector<Candidate> might_go;
   const Plan kept = plan;
-  rehearsed(machine, {.plan = kept, .survey = &seen}, [](const Tape&) {});
-  rehearsed(machine, {.plan = kept},
-            [&](const Tape& tape) { place_offloads(policy, tape, seen, machine, plan); });
+  rehearsed(machine, {.plan = kept, .survey = &seen},
+            [&](const Tape& tape) { might_go = candidates(policy, tape); });
+  place_offloads(journeys(might_go, seen, machine, policy.target), seen, plan);
   return plan;
 }
 

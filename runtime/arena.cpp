@@ -58,8 +58,8 @@ void Arena::unlist(Block* block) {
   free_.erase(std::ranges::lower_bound(free_, *block, smaller, deref));
 }
 
-Arena::Arena(std::byte* base, size_t capacity, std::string device)
-    : base_(base), device_(std::move(device)) {
+Arena::Arena(std::byte* base, size_t capacity, std::string device, size_t multiple)
+    : base_(base), device_(std::move(device)), granule_(multiple) {
   stats_.capacity = capacity;
 }
 
@@ -71,7 +71,7 @@ std::byte* Arena::address(const Block* block) const {
 }
 
 Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
-  const size_t bytes = std::max((spec.nbytes() + granule - 1) / granule, size_t{1}) * granule;
+  const size_t bytes = std::max((spec.nbytes() + granule_ - 1) / granule_, size_t{1}) * granule_;
   Block* block = replay_ ? replay(bytes, spec, label) : reserve(bytes, spec, label);
   block->spec = spec;
   block->label = label;

@@ -55,8 +55,8 @@ class Arena {
   static constexpr size_t granule = 512;  // bytes
   struct Block;
 
-  // Cuts up [base, base + capacity).  Never touches the memory.
-  Arena(std::byte* base, size_t capacity, std::string device);
+  // Cuts up [base, base + capacity) into multiples of so many bytes.  Never touches the memory.
+  Arena(std::byte* base, size_t capacity, std::string device, size_t multiple = Arena::granule);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -107,6 +107,7 @@ class Arena {
 
   std::byte* base_;
   std::string device_;
+  size_t granule_;
   MemoryStats stats_;
   size_t end_ = 0, live_at_peak_ = 0;
   Block* last_ = nullptr;     // by offset

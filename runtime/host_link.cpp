@@ -3,16 +3,12 @@
 namespace spool {
 namespace {
 
-int64_t aligned(size_t bytes) {
-  return static_cast<int64_t>((bytes + HostLink::alignment - 1) / HostLink::alignment *
-                              HostLink::alignment);
-}
-
 struct Slab {
   std::shared_ptr<std::byte> memory;
   Arena arena;
   Slab(Stream& device, size_t bytes)
-      : memory(device.host_memory(bytes)), arena(memory.get(), bytes, "host") {}
+      : memory(device.host_memory(bytes)),
+        arena(memory.get(), bytes, "host", HostLink::alignment) {}
 };
 
 std::shared_ptr<Arena> take_slab(Stream& device, size_t bytes) {
@@ -49,8 +45,8 @@ void HostLink::synchronize() {
 
 Arena::Block* HostLink::take(size_t bytes, const char* name) {
   tell_trace();
-  Arena::Block* block =
-      slab_->allocate({Shape{std::max<int64_t>(aligned(bytes), alignment) / 4}}, {.name = name});
+  const auto pages = static_cast<int64_t>((bytes + alignment - 1) / alignment);
+  Arena::Block* block = slab_->allocate({Shape{pages, alignment / sizeof(float)}}, {.name = name});
   tell_trace();
   return block;
 }

@@ -8,7 +8,8 @@
 namespace spool {
 
 const char* name(TraceLane lane) {
-  constexpr std::array<const char*, lane_count> names{"compute", "copy out", "copy in", "host"};
+  constexpr std::array<const char*, lane_count> names{"compute", "copy out", "copy in", "update",
+                                                      "host"};
   return names[static_cast<size_t>(lane)];
 }
 

@@ -20,8 +20,9 @@
 namespace spool {
 
 // The queues of a device, and the thread that enqueues.
-enum class TraceLane : uint8_t { compute, copy_out, copy_in, host };
-constexpr size_t lane_count = 4;
+// `update` is the queue of a host that updates parameters; `host` the thread that enqueues.
+enum class TraceLane : uint8_t { compute, copy_out, copy_in, update, host };
+constexpr size_t lane_count = 5;
 const char* name(TraceLane);
 
 // `host` is work that a thread of the host does in a queue's turn, and what the thread that

@@ -3,7 +3,9 @@
 #include "cuda_testing.h"
 #include "plan_testing.h"
 #include "spool/autograd/ops.h"
+#include "spool/models/step_layout.h"
 #include "temporary_directory.h"
+#include "training_testing.h"
 
 namespace spool::testing {
 namespace {
@@ -16,6 +18,40 @@ TEST_F(CudaSavedTensors, Gpt2IsTheSameUnderMixtures) {
       .B = 2,
       .T = 8};
   expect_as_kept(step, 30, {DeviceType::cuda});
+}
+
+// In a recorded step as in one that is enqueued.
+TEST_F(CudaSavedTensors, RunsUnderPoliciesHaveTheLossesOfKeepingAll) {
+  const TemporaryDirectory directory;
+  for (const int64_t accumulate : {1, 3}) {
+    TrainingConfig config = small();
+    config.steps = 3;
+    config.accumulate = accumulate;
+    config.dropout = 0.1f;
+    Losses kept = train(config, *cuda_stream());
+    const Machine slow{
+        .architecture = cuda_stream()->architecture(), .f32_flops = 1e9, .launch_seconds = 1e-4};
+    for (const char* recompute : {"none", "norms,gelu", "block"}) {
+      for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
+        Policy policy{.offload = Offloading::all, .least_to_send = 1, .target = target};
+        set_recompute(policy, recompute);
+        TrainingPlans plans = make_plans(config, policy, slow);
+        ASSERT_TRUE(offloads(plans.step));
+        plans.spill_directory = directory.path();
+        plans.layout = lay_out_step(config, plans, slow);
+        const Report foretold = rehearse_training(config, plans, slow, sample);
+        plans.host_bytes = foretold.host.peak;
+        plans.disk_bytes = foretold.disk.peak;
+        for (const bool graph : {false, true}) {
+          plans.graph = graph;
+          Losses losses = train(config, plans, *cuda_stream(foretold.memory.peak));
+          EXPECT_EQ(losses.peak, foretold.memory.peak);
+          losses.peak = kept.peak = 0;
+          EXPECT_EQ(losses, kept) << recompute << ' ' << name(target) << ' ' << graph;
+        }
+      }
+    }
+  }
 }
 
 TEST_F(CudaSavedTensors, AFileServesAsTheHostDoes) {

@@ -25,6 +25,14 @@ std::vector<Policy> policies() {
                  .offload = Offloading::residual,
                  .least_to_send = 1,
                  .optimizer_state = OptimizerState::streamed});
+  for (const OptimizerState state : {OptimizerState::streamed, OptimizerState::cpu}) {
+    for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
+      all.push_back({.offload = Offloading::all,
+                     .least_to_send = 1,
+                     .target = target,
+                     .optimizer_state = state});
+    }
+  }
   return all;
 }
 

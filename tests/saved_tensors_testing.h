@@ -11,7 +11,7 @@ namespace spool::testing {
 inline constexpr size_t plenty = size_t{64} << 20;
 using Bits = std::vector<std::vector<double>>;
 
-// A chain of square linears, gelu after some, on an input that needs a gradient or not.
+// Chains of square linears, with or without gelu between, on an input that needs no gradient.
 class SavedTensors : public ::testing::Test {
  protected:
   CpuStream stream{plenty, 2};

@@ -240,7 +240,16 @@ void CpuStream::download(void* host, const void* from, size_t bytes) {
 }
 
 std::shared_ptr<std::byte> CpuStream::host_memory(size_t bytes) {
-  const auto pages = std::make_shared<Reservation>(bytes);
+  std::shared_ptr<Reservation> pages;
+  try {
+    pages = std::make_shared<Reservation>(bytes);
+  } catch (const Error&) {
+    throw Error(ErrorKind::memory,
+                sentence("host: ", format_bytes(bytes), " (", bytes,
+                         " bytes) are needed beside the device's memory, and the system will not ",
+                         "give them; offload less, or to a disk"),
+                {.needed = bytes, .capacity = 0, .op = {}, .file = {}});
+  }
   permit(pages->data(), bytes);
   return {pages, pages->data()};
 }

@@ -316,7 +316,10 @@ void CudaStream::copy_in(void* to, const void* host, size_t bytes) {
 
 void CudaStream::host_work(const char* name, double, std::function<void()> work) {
   rethrow();
-  check(!state_->capturing, "cuda: ", name, " is done by the host, and cannot be part of a graph");
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;  // it may have joined another's
+  check_call(cudaStreamIsCapturing(state_->stream.get(), &capture), "cudaStreamIsCapturing");
+  check(capture == cudaStreamCaptureStatusNone, "cuda: ", name,
+        " is done by the host, and cannot be part of a graph");
   auto owner = std::make_unique<HostWork>(HostWork{std::move(work), state_->host_failure});
   traced(name, Activity::host, /*bytes=*/0, [&] {
     done(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);

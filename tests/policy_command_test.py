@@ -1,0 +1,94 @@
+"""What a user says of saved tensors and optimizer state: policy_command_test.py PROGRAM [CASE...]."""
+
+import json
+import re
+
+from commands import Folder, main
+
+# Values of 1 MiB between blocks.
+WIDE = "--channels 64 --context 128 --seq 128 --batch 32".split()
+
+
+class Policies(Folder):
+    def run_with(self, name, *words):
+        """What it printed, and the losses."""
+        log = self.folder / f"{name}.jsonl"
+        status, printed, errors = self.train(
+            *WIDE, *words, "--log", log, out=self.folder / name, steps=2
+        )
+        self.assertEqual(status, 0, errors)
+        peak = self.foretold(printed)
+        self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
+        return printed, self.losses(log), peak
+
+    def test_each_has_the_losses_of_keeping_all_in_less_memory(self):
+        _, kept, most = self.run_with("kept")
+        for i, words in enumerate(
+            [
+                ["--recompute", "norms,gelu"],
+                ["--recompute", "block"],
+                ["--recompute", "attention", "--offload", "residual"],
+                ["--offload", "all"],
+                ["--offload", "all", "--offload-to", f"disk:{self.folder}"],
+                ["--optimizer-state", "streamed"],
+                ["--optimizer-state", "cpu"],
+                ["--recompute", "norms", "--offload", "all", "--optimizer-state", "streamed"],
+            ]
+        ):
+            printed, losses, peak = self.run_with(f"run{i}", *words)
+            self.assertEqual(losses, kept, words)
+            self.assertLess(peak, most, words)
+            for what in words[::2]:
+                if what != "--offload-to":
+                    self.assertIn(what[2:].replace("-", " "), printed)
+            if "--offload" in words or "--optimizer-state" in words:
+                host = re.search(r"host memory (\d+) bytes, foretold (\d+) bytes", printed)
+                self.assertEqual(host[1], host[2])
+            self.assertEqual("  disk " in printed, "--offload-to" in words)
+        self.assertEqual([f.name for f in self.folder.iterdir() if "spill" in f.name.lower()], [])
+
+    def test_small_values_stay(self):
+        status, printed, errors = self.train("--offload", "all")
+        self.assertEqual(status, 0, errors)
+        self.assertIn("nothing is offloaded: no such value has 1 MiB", printed)
+
+    def test_plans(self):
+        plan = self.folder / "plan.json"
+        words = ["--recompute", "norms,gelu", "--offload", "all"]
+        _, losses, peak = self.run_with("saved", *words, "--save-plan", plan)
+        stored = json.loads(plan.read_text())
+        self.assertEqual(stored["spool_plan"], 1)
+        printed, again, same_peak = self.run_with("loaded", "--plan", plan)
+        self.assertEqual((again, same_peak), (losses, peak))
+        self.assertIn("plan.json", printed)
+        other = self.train(*WIDE, "--layers", 3, "--plan", plan)
+        self.refused(other, 1, "plan: node", "made for a tape that differs")
+        whole = plan.read_text()
+        for broken in ["", whole[: len(whole) // 2], whole.replace('"spool_plan":', '"a":'), "[]"]:
+            plan.write_text(broken)
+            self.refused(self.train(*WIDE, "--plan", plan), 1, "plan.json")
+        self.refused(self.train("--plan", self.folder / "none"), 1, "none")
+        self.refused(self.train("--plan", plan, "--recompute", "block"), 1, "--recompute", "--plan")
+        self.assertFalse(self.out.exists())
+
+    def test_words(self):
+        for words, parts in [
+            (["--recompute", "norms,relu"], ["relu", "attention"]),
+            (["--recompute", ""], ["--recompute"]),
+            (["--offload", "all", "--offload-to", "tape"], ["tape", "disk:DIRECTORY"]),
+            (["--offload", "all", "--offload-to", "disk:"], ["disk:"]),
+            (["--offload-to", f"disk:{self.folder}"], ["--offload residual"]),
+        ]:
+            self.refused(self.train(*words), 1, *parts)
+        for words in [["--offload", "some"], ["--optimizer-state", "disk"]]:
+            self.refused(self.train(*words), 2, words[1])
+        self.assertFalse(self.out.exists())
+
+    def test_disks_that_cannot_be_used(self):
+        for place, part in [(self.folder / "none", "none"), (self.text, "text.txt")]:
+            words = ["--offload", "all", "--offload-to", f"disk:{place}"]
+            self.refused(self.train(*WIDE, *words), 1, part)
+
+
+if __name__ == "__main__":
+    main()
