@@ -1,6 +1,7 @@
 // Hooks that put saved f32 values away as bf16, in half the memory, on a net that knows nothing of
 // them.  Gradients are no longer those of the net to the last bit: how far off they are is printed,
-// beside what it saved.
+// beside what it saved.  The peak is foretold with hooks as without, since they only launch
+// kernels.
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,7 @@
 
 #include "spool/autograd/ops.h"
 #include "spool/kernels/elementwise.h"
+#include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/random.h"
 
@@ -44,7 +46,6 @@ struct NarrowHooks final : SavedTensorHooks {
 
 constexpr int64_t N = 512, C = 64;
 constexpr size_t layers = 6;
-constexpr size_t budget = size_t{64} << 20;  // bytes
 
 Tensor normal(const Shape& shape, float deviation, Random& random, Stream& stream) {
   std::vector<float> all(static_cast<size_t>(shape.numel()));
@@ -76,9 +77,8 @@ struct Outcome {
   size_t between = 0, peak = 0;  // bytes that wait between forward and backward; the most there are
 };
 
-// One step, on a stream of its own, so that the peak is this step's.
-Outcome step(SavedTensorHooks* hooks) {
-  CpuStream stream(budget, /*threads=*/2);
+// One step, with its own parameters.
+Outcome step(Stream& stream, SavedTensorHooks* hooks) {
   Net net(stream);
   Outcome outcome;
   const size_t before = stream.memory().live;
@@ -92,9 +92,19 @@ Outcome step(SavedTensorHooks* hooks) {
   }
   outcome.between = stream.memory().live - before;
   tape.backward({root});
-  for (const Parameter& w : net.weights) outcome.gradients.push_back(read<float>(w.grad));
   outcome.peak = stream.memory().peak;
+  if (stream.device().type == DeviceType::meta) return outcome;
+  for (const Parameter& w : net.weights) outcome.gradients.push_back(read<float>(w.grad));
   return outcome;
+}
+
+// In just the bytes that a rehearsal foretells.
+Outcome run(SavedTensorHooks* hooks) {
+  constexpr int threads = 2;
+  const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
+  const Report foretold = rehearse(machine, [&](MetaStream& stream) { step(stream, hooks); });
+  CpuStream stream(foretold.memory.peak, threads);
+  return step(stream, hooks);
 }
 
 // The largest difference of a gradient, relative to that gradient's largest element.
@@ -117,7 +127,7 @@ double difference(const Outcome& a, const Outcome& b) {
 int main() {
   using namespace research;
   NarrowHooks hooks;
-  const Outcome plain = step(nullptr), narrow = step(&hooks);
+  const Outcome plain = run(nullptr), narrow = run(&hooks);
   const double apart = difference(plain, narrow);
   std::printf("bytes between forward and backward: %zu, narrow %zu\n", plain.between,
               narrow.between);
