@@ -84,6 +84,7 @@ void CpuAdamW::update(const AdamW& kernel, const std::vector<AdamW::Entry>& whol
   const size_t most = std::min(in_flight, buckets_.all().size());
   for (size_t i = 0; i < most; ++i) gradients[i] = HostSlot(link_, bytes, "gradients on the host");
   Stream &out = link_.begin_out(), &in = link_.begin_in();
+  work_->trace_with(device_, TraceLane::host);
   const AdamW on_host = fetch_scalars(kernel);
   size_t turn = 0;
   for (const Buckets::Bucket& bucket : buckets_.all()) {

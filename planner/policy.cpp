@@ -7,8 +7,6 @@
 namespace spool {
 namespace {
 
-constexpr size_t least_to_send = size_t{1} << 20;  // bytes
-
 struct Recomputable {
   std::string_view word;
   bool Policy::*flag;
@@ -73,7 +71,7 @@ std::vector<Candidate> candidates(const Policy& policy, const Tape& tape) {
   std::vector<Candidate> all;
   for (size_t i = 0; i < tape.values().size(); ++i) {
     const Value& v = tape.values()[i];
-    if (v.producer < 0 || v.spec.nbytes() < least_to_send) continue;
+    if (v.producer < 0 || v.spec.nbytes() < policy.least_to_send) continue;
     if (policy.offload == Offloading::residual && !residual[i]) continue;
     all.push_back({static_cast<ValueId>(i), v.producer, v.spec.nbytes()});
   }

@@ -15,7 +15,7 @@ namespace spool {
 enum class Offloading : uint8_t {
   none,
   residual,  // what a block reads of the one before it
-  all,       // every value of 1 MiB and more that is still saved
+  all,       // every value that is still saved
 };
 
 constexpr const char* name(Offloading o) {
@@ -28,6 +28,7 @@ struct Policy {
   // block is an outermost scope of the tape (Tape::Scope).
   bool norms = false, gelu = false, attention = false, block = false;
   Offloading offload = Offloading::none;
+  size_t least_to_send = size_t{1} << 20;  // bytes; smaller values stay
   OffloadTarget target = OffloadTarget::host;
   OptimizerState optimizer_state = OptimizerState::device;
   int64_t loss_chunk = 0;  // rows of logits that exist at a time; 0: all

@@ -103,4 +103,60 @@ StepOutcome perform(const PlannedStep& step, const Plan& plan, const StepOutcome
   return outcome;
 }
 
+void expect_as_kept(const PlannedStep& step, int count, Device device,
+                    const std::function<Plan(Random&)>& draw) {
+  const Architecture architecture = open_stream(device, Arena::granule, 2)->architecture();
+  const StepOutcome kept = perform(step, {}, foretell(step, {}, architecture), device);
+  for (int i = 0; i < count; ++i) {
+    Random random(/*seed=*/1, static_cast<uint64_t>(i));
+    const Plan plan = draw(random);
+    const StepOutcome foretold = foretell(step, plan, architecture);
+    const StepOutcome outcome = perform(step, plan, foretold, device);
+    ASSERT_EQ(outcome.bits, kept.bits) << "mixture " << i;
+    ASSERT_EQ(outcome.device_peak, foretold.device_peak) << "mixture " << i;
+    ASSERT_EQ(outcome.host_peak, foretold.host_peak) << "mixture " << i;
+  }
+}
+
+// -------------------------------------------------------------------------------------- GPT-2
+
+namespace {
+
+Tensor random_state(Stream& stream) {
+  return make_tensor<int32_t>({4}, std::vector<int32_t>{1, 2, 3, 4}, stream);
+}
+
+}  // namespace
+
+Var Gpt2Step::loss(Gpt2& model, Tape& tape, Stream& stream) const {
+  std::vector<int32_t> ids(static_cast<size_t>(B * T));
+  Random random(7);
+  for (int32_t& id : ids) {
+    id = static_cast<int32_t>(random.next() % static_cast<uint64_t>(config.vocabulary));
+  }
+  const Tensor tokens = make_tensor<int32_t>({B, T}, ids, stream);
+  return model.loss(tape.input(tokens), tape.input(tokens), dropout);
+}
+
+std::vector<Tensor> Gpt2Step::operator()(Stream& stream, TapeOptions options) const {
+  Gpt2 model(config, DType::f32, stream);
+  model.initialise(3);
+  options.random = random_state(stream);
+  options.backward_follows = true;
+  Tape tape(stream, std::move(options));
+  const Var y = loss(model, tape, stream);
+  std::vector<Tensor> left{y.tensor()};
+  tape.backward(y);
+  for (Parameter* p : model.parameters()) left.push_back(p->grad);
+  return stream.device().type == DeviceType::meta ? std::vector<Tensor>() : left;
+}
+
+void expect_as_kept(const Gpt2Step& step, int count, Device device) {
+  MetaStream stream(Machine{});
+  Gpt2 model(step.config, DType::f32, stream);
+  Tape tape(stream, {.backward_follows = true, .random = random_state(stream)});
+  step.loss(model, tape, stream);
+  expect_as_kept(PlannedStep(step), count, device, [&](Random& r) { return random_plan(tape, r); });
+}
+
 }  // namespace spool::testing

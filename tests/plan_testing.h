@@ -3,6 +3,7 @@
 // Plans drawn at random, and what a run under a plan comes to.
 
 #include "spool/autograd/tape.h"
+#include "spool/models/gpt2.h"
 #include "spool/planner/rehearsal.h"
 #include "testing.h"
 
@@ -27,5 +28,21 @@ StepOutcome foretell(const PlannedStep&, const Plan&, const Architecture&);
 // Run on a stream and a slab of just the foretold sizes.
 StepOutcome perform(const PlannedStep&, const Plan&, const StepOutcome& foretold,
                     Device device = {});
+
+// The step under so many plans, drawn one after the other, has the bits of the step that keeps all,
+// and the peaks foretold.
+void expect_as_kept(const PlannedStep&, int count, Device,
+                    const std::function<Plan(Random&)>& draw);
+
+// A step of GPT-2 on made-up tokens; returns the loss and all gradients.
+struct Gpt2Step {
+  Gpt2Config config{.layers = 3, .heads = 2, .channels = 32, .context = 24, .vocabulary = 99};
+  int64_t B = 2, T = 24;
+  float dropout = 0.1f;
+
+  std::vector<Tensor> operator()(Stream&, TapeOptions) const;
+  Var loss(Gpt2&, Tape&, Stream&) const;
+};
+void expect_as_kept(const Gpt2Step&, int count, Device);
 
 }  // namespace spool::testing
