@@ -183,8 +183,10 @@ void add_run_flags(CLI::App& app, Given& g) {
   app.add_flag("!--no-graph", o.graph,
                "Enqueue every kernel of every step; else a GPU replays a recording of the first");
   app.add_option("--out", o.out, "Directory of the run; by default runs/MODEL");
-  app.add_flag("--resume", o.resume,
-               "Go on from the latest checkpoint in --out, with the settings of that run");
+  app.add_flag(
+      "--resume", o.resume,
+      "Go on from the latest checkpoint in --out, with the settings of that run, but for where "
+      "and how it goes (--device, --memory, --recompute, --offload, ...)");
   app.add_option("--log", o.log, "File to log to, a JSON object a line");
   app.add_option("--trace", o.trace,
                  "File to write the timeline of one step to, foretold and measured, for "

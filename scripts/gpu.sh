@@ -4,7 +4,7 @@
 #   device.json       the GPU, its driver, the compilers
 #   log.txt           what every stage said
 #   cuda_tests.xml    the tests that need the GPU, as JUnit has it; tests.xml, the others
-#   kernels.json      Google Benchmark's; step.json, likewise
+#   kernels.json      Google Benchmark's; step.json, likewise, and the policies' with it
 #   peers.json        PyTorch on the same model
 #   summary.txt       the table that is printed last
 # Needs g++, nvcc, cmake, ninja and python3, and no network: what else Spool is built with is taken from
@@ -31,6 +31,7 @@ stages=(
   "cuda_tests 150 tests that need the GPU"
   "kernels 100 every kernel against what the device can do"
   "step 90 a training step of GPT-2, and the optimizer"
+  "policies 60 what recomputing and offloading cost and save"
   "peers 150 PyTorch on the same model"
   "memcheck 120 the kernels' tests under compute-sanitizer: memory"
   "racecheck 120 the kernels' tests under compute-sanitizer: races"
@@ -178,6 +179,21 @@ benchmarks() {
     echo "$(grep --count '"real_time"' "$report") benchmarks"
 }
 
+# Beside the steps, as there may be only so many files.
+policies() {
+  benchmarks policies --dtype=bf16 --batch=32 --benchmark_filter='block|residual' || return 1
+  python3 - "$OUT/step.json" "$OUT/policies.json" <<'PYTHON' && rm "$OUT/policies.json"
+import json, os, sys
+
+steps, policies = sys.argv[1:]
+found = json.load(open(policies))
+if os.path.exists(steps):
+    before = json.load(open(steps))
+    found["benchmarks"] = before["benchmarks"] + found["benchmarks"]
+json.dump(found, open(steps, "w"), indent=2)
+PYTHON
+}
+
 peers() {
   if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
     echo "python3 has no PyTorch that sees the GPU" && return $skipped
@@ -195,6 +211,7 @@ stage() {
     memcheck | racecheck) sanitize "$1" ;;
     kernels) benchmarks kernels --benchmark_filter='/bf16|^launch' ;;
     step) benchmarks step ;;
+    policies) policies ;;
     peers) peers ;;
   esac
 }

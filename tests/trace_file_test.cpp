@@ -54,7 +54,7 @@ TEST(TraceFile, HasBothProcessesTheirLanesAndCounters) {
     EXPECT_EQ((lanes[{process, 1}]), "compute");
     EXPECT_EQ((lanes[{process, 2}]), "copy out");
     EXPECT_EQ((lanes[{process, 3}]), "copy in");
-    EXPECT_EQ((lanes[{process, 4}]), "host");
+    EXPECT_EQ((lanes[{process, 5}]), "host");
     const json& summary = file["otherData"][processes[process]];
     EXPECT_EQ(summary["most_live_bytes"], most[process]);
     EXPECT_EQ(summary["exposed_copies"], 0.0);
