@@ -177,7 +177,6 @@ class Tape {
   bool needs_grad(const Operand&) const;
   const std::vector<Node>& nodes() const { return nodes_; }
   const std::vector<Value>& values() const { return values_; }
-  const std::vector<TapeRegion>& regions() const { return regions_; }
   const std::vector<TapeScope>& scopes() const { return scopes_; }
 
   // Makes these hooks the innermost ones of the tape while it lives.  What is saved meanwhile they

@@ -18,10 +18,6 @@ size_t terminal_width() {
   return known ? size.ws_col - 1u : 79u;
 }
 
-}  // namespace
-
-namespace {
-
 std::string row(std::string_view what, const std::string& value) {
   return fmt::format("  {:<20} {:>12}\n", what, value);
 }

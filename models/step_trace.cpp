@@ -26,9 +26,6 @@ bool is_trace(const fs::path& path) {
 
 std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
 
-// Not of a run: nothing is read.
-void no_rows(int64_t, std::span<int32_t>, std::span<int32_t>) {}
-
 }  // namespace
 
 std::vector<TraceSpan> foretell_step(const TrainingConfig& config, const TrainingPlans& plans,

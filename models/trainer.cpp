@@ -12,10 +12,10 @@
 #include "spool/models/step_layout.h"
 
 namespace spool {
-namespace {
 
-// What a rehearsal reads: nothing.
 void no_rows(int64_t, std::span<int32_t>, std::span<int32_t>) {}
+
+namespace {
 
 std::unique_ptr<HostLink> make_link(const TrainingPlans& plans, Stream& stream) {
   const bool all_on_device =

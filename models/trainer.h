@@ -110,6 +110,9 @@ class Trainer {
   bool prepared_ = false;
 };
 
+// What a rehearsal reads: nothing.
+void no_rows(int64_t, std::span<int32_t> tokens, std::span<int32_t> targets);
+
 // Of texts that a run writes: the tokens it is given and those it draws; none if these are 0.
 struct SampleLength {
   int64_t prompt = 0, drawn = 0;
