@@ -42,10 +42,10 @@ Offload random_offload(ValueId v, const Value& value, NodeId nodes, Random& rand
 }
 
 uint64_t hash(uint64_t before, const Tensor& t) {
-  std::vector<std::byte> bytes(t.nbytes());
-  read_bytes(t, 0, bytes);
+  std::vector<uint64_t> words((t.nbytes() + 7) / 8);
+  read_bytes(t, 0, std::as_writable_bytes(std::span(words)).first(t.nbytes()));
   uint64_t h = before ^ 0xCBF29CE484222325u;
-  for (const std::byte b : bytes) h = (h ^ static_cast<uint64_t>(b)) * 0x100000001B3u;
+  for (const uint64_t word : words) h = (h ^ word) * 0x9E3779B97F4A7C15u;
   return h;
 }
 
