@@ -1,6 +1,7 @@
 #include "plan_testing.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "spool/runtime/meta/stream.h"
 
@@ -45,7 +46,7 @@ uint64_t hash(uint64_t before, const Tensor& t) {
   std::vector<uint64_t> words((t.nbytes() + 7) / 8);
   read_bytes(t, 0, std::as_writable_bytes(std::span(words)).first(t.nbytes()));
   uint64_t h = before ^ 0xCBF29CE484222325u;
-  for (const uint64_t word : words) h = (h ^ word) * 0x9E3779B97F4A7C15u;
+  for (const uint64_t word : words) h = std::rotl(h ^ word, 29) * 0x9E3779B97F4A7C15u;
   return h;
 }
 
