@@ -65,6 +65,8 @@ class Folder(unittest.TestCase):
         kills = 0
         while True:
             resumable = (self.out / "latest").exists()
+            if not resumable:  # killed before the first checkpoint, it begins anew
+                log.unlink(missing_ok=True)
             run = subprocess.Popen(
                 [str(w) for w in [*command, *(["--resume", *device] if resumable else begin)]],
                 stdout=subprocess.DEVNULL,
