@@ -46,7 +46,9 @@ Plan annotated_plan(std::span<const Annotation> annotations, const Tape& tape) {
   check(annotations.size() == tape.nodes().size(), "annotations: ", annotations.size(),
         " for a tape of ", tape.nodes().size(), " ops");
   Plan plan{.placement = std::vector(tape.values().size(), Placement::keep)};
-  for (const auto& [nodes, says] : regions_of(annotations)) {
+  for (const AnnotatedRegion& region : regions_of(annotations)) {
+    const Region nodes = region.nodes;
+    const Annotation says = region.says;
     if (says.checkpoint) plan.regions.push_back(nodes);
     const auto place = [&](ValueId v) {
       const Value& value = tape.values()[static_cast<size_t>(v)];

@@ -90,8 +90,9 @@ class Search {
     in_vain_ = 0;
     while (!done() && in_vain_ < patience) {
       const std::vector<size_t> offsets = place(order);
-      std::ranges::stable_partition(
-          order, [&](size_t i) { return offsets[i] + best_.lifetimes.all[i].bytes > best_.live; });
+      std::stable_partition(order.begin(), order.end(), [&](size_t i) {
+        return offsets[i] + best_.lifetimes.all[i].bytes > best_.live;
+      });
     }
   }
 
