@@ -230,7 +230,9 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
-  return (*memory = std::malloc(bytes)) ? cudaSuccess : failed(cudaErrorMemoryAllocation);
+  constexpr size_t page = 4096;  // as CUDA does
+  *memory = std::aligned_alloc(page, (bytes + page - 1) / page * page);
+  return *memory ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
