@@ -3,6 +3,7 @@
 #   scripts/tidy.sh             on every source that build/release compiles but *_test.cpp, of which
 #                               GoogleTest is most; and on CUDA sources and the emulator as build/asan
 #                               compiles them, where they are C++
+#   scripts/tidy.sh --recent    on those of them that commits of the last day changed
 #   scripts/tidy.sh FILE...     on these
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,10 +12,20 @@ for preset in release asan; do
   [ -f "build/$preset/compile_commands.json" ] || cmake --preset "$preset" >/dev/null
 done
 sources() { sed --quiet 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "build/$1/compile_commands.json" | sort --unique; }
+recent=false
+if [ "${1:-}" = --recent ]; then
+  recent=true
+  shift
+fi
 if [ $# -eq 0 ]; then
   emulated='\.cu$|/tests/emulator/'
-  mapfile -t files < <(sources release | grep --invert-match --extended-regexp "$emulated|_test\.cpp$" &&
+  mapfile -t files < <(sources release | grep --invert-match --extended-regexp "$emulated|_test\.cpp$|^$PWD/build/" &&
     sources asan | grep --extended-regexp "$emulated")
+  if $recent; then  # where there is a history to tell
+    changed=$(git log --since='1 day ago' --name-only --pretty=format: 2>/dev/null | sed "s#^..*#$PWD/&#")
+    mapfile -t files < <(printf '%s\n' "${files[@]}" | grep --line-regexp --fixed-strings "$changed")
+    [ ${#files[@]} -gt 0 ] || exit 0
+  fi
   set -- "${files[@]}"
 fi
 
