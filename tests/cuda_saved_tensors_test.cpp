@@ -17,7 +17,7 @@ TEST_F(CudaSavedTensors, Gpt2IsTheSameUnderMixtures) {
       .config = {.layers = 2, .heads = 2, .channels = 16, .context = 8, .vocabulary = 50},
       .B = 2,
       .T = 8};
-  expect_as_kept(step, 30, {DeviceType::cuda});
+  expect_as_kept(step, /*count=*/20, {DeviceType::cuda});
 }
 
 // In a recorded step as in one that is enqueued.
@@ -25,13 +25,13 @@ TEST_F(CudaSavedTensors, RunsUnderPoliciesHaveTheLossesOfKeepingAll) {
   const TemporaryDirectory directory;
   for (const int64_t accumulate : {1, 3}) {
     TrainingConfig config = small();
-    config.steps = 3;
+    config.steps = 2;
     config.accumulate = accumulate;
     config.dropout = 0.1f;
     Losses kept = train(config, *cuda_stream());
     const Machine slow{
         .architecture = cuda_stream()->architecture(), .f32_flops = 1e9, .launch_seconds = 1e-4};
-    for (const char* recompute : {"none", "norms,gelu", "block"}) {
+    for (const char* recompute : {"none", "block"}) {
       for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
         Policy policy{.offload = Offloading::all, .least_to_send = 1, .target = target};
         set_recompute(policy, recompute);

@@ -56,6 +56,7 @@ TEST_F(CudaTraining, StateOnTheHostLeavesTheBitsAndThePeakIsForetold) {
       plans.host_bytes = foretold.host.peak;
       wanted.peak = foretold.memory.peak;
       for (const bool graph : {true, false}) {
+        if (!graph && state == OptimizerState::cpu) continue;  // there is none with it
         plans.graph = graph;
         const Losses found = train(config, plans, *cuda_stream(foretold.memory.peak));
         EXPECT_EQ(found.peak, wanted.peak);
