@@ -32,9 +32,10 @@ void Tape::save_for_backward(NodeId id, const Needs& needs, const Few<Tensor>& i
     }
     read_by_regions(id, in, noted);
   } catch (...) {
-    for (auto last = noted.rbegin(); last != noted.rend(); ++last) {
-      if (last->read_by >= 0) region(last->read_by).reads.pop_back();
-      drop_use(last->value, last->level);
+    for (; !noted.empty(); noted.pop_back()) {
+      const Note& last = noted.back();
+      if (last.read_by >= 0) region(last.read_by).reads.pop_back();
+      drop_use(last.value, last.level);
     }
     throw;
   }
