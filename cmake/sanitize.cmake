@@ -6,4 +6,7 @@ if(SPOOL_SANITIZE)
   add_compile_options(-fsanitize=${SPOOL_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer -g1 -O1 -w)
   add_link_options(-fsanitize=${SPOOL_SANITIZE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    add_compile_options(-fsanitize-ignorelist=${CMAKE_CURRENT_LIST_DIR}/undefined-ignore.txt)
+  endif()
 endif()

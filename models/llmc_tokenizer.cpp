@@ -5,7 +5,7 @@ namespace spool {
 namespace {
 
 constexpr uint64_t max_tokenizer_bytes = 64'000'000;
-constexpr const char* what = "an llm.c tokenizer";
+constexpr const char* llmc_kind = "an llm.c tokenizer";
 
 // The tokens of a file, each with its length before it.
 std::vector<std::string_view> split(std::string_view text, int32_t count, const std::string& file) {
@@ -38,7 +38,7 @@ int32_t vocabulary_size(const LlmcHeader& header) {
 }  // namespace
 
 BytePairEncoding read_llmc_tokenizer(const std::filesystem::path& path) {
-  const int32_t count = vocabulary_size({File::open(path), what});
+  const int32_t count = vocabulary_size({File::open(path), llmc_kind});
   const std::string text = read_text_file(path, max_tokenizer_bytes);
   const std::string file = path.string();
   const auto tokens = split(std::string_view(text).substr(LlmcHeader::bytes), count, file);

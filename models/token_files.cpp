@@ -12,12 +12,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Layout {
+struct TokenLayout {
   uint64_t header = 0;  // bytes
   size_t width = 1;     // bytes of a token
 };
 
-Layout shard_layout(const File& file) {
+TokenLayout shard_layout(const File& file) {
   const LlmcHeader header(file, "a shard of tokens");
   const bool wide = header[0] == llmc_llama_tokens_magic;
   header.expect(wide || header[0] == llmc_tokens_magic, 0, "magic", llmc_tokens_magic,
@@ -25,7 +25,7 @@ Layout shard_layout(const File& file) {
   const int32_t version = wide ? 7 : 1;
   header.expect(header[1] == version, 1, "version", "only ", version, " can be read");
   header.expect(header[2] > 0, 2, "tokens", "there must be some");
-  const Layout layout{.header = LlmcHeader::bytes, .width = wide ? 4u : 2u};
+  const TokenLayout layout{.header = LlmcHeader::bytes, .width = wide ? 4u : 2u};
   const uint64_t expected = layout.header + layout.width * static_cast<uint64_t>(header[2]);
   check_file(file.size() == expected, file.name(), "is ", file.size(), " bytes long, and its ",
              header[2], " tokens make ", expected);
@@ -35,7 +35,7 @@ Layout shard_layout(const File& file) {
 // One file of a sequence.
 class Piece {
  public:
-  Piece(const File& file, const std::string& name, const Layout& layout, int64_t vocabulary)
+  Piece(const File& file, const std::string& name, const TokenLayout& layout, int64_t vocabulary)
       : name_(name), mapping_(file), layout_(layout), vocabulary_(vocabulary) {
     check_file(size() > 0, name_, "is empty");
   }
@@ -71,7 +71,7 @@ class Piece {
 
   std::string name_;
   MappedFile mapping_;
-  Layout layout_;
+  TokenLayout layout_;
   int64_t vocabulary_;
 };
 
@@ -119,7 +119,7 @@ Tokens open_texts(std::span<const fs::path> files) {
   Pieces pieces;
   for (const fs::path& path : files) {
     pieces.push_back(
-        std::make_unique<const Piece>(File::open(path), path.string(), Layout{}, bytes));
+        std::make_unique<const Piece>(File::open(path), path.string(), TokenLayout{}, bytes));
   }
   return std::make_shared<Sequence>(std::move(pieces));
 }

@@ -12,11 +12,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* bytes = "bytes";
+constexpr const char* bytewise = "bytes";
 constexpr const char* gpt2 = "gpt2";
 
 void check_name(const std::string& name) {
-  check(name.empty() || name == bytes || name == gpt2, "there is no tokenizer called \"", name,
+  check(name.empty() || name == bytewise || name == gpt2, "there is no tokenizer called \"", name,
         "\"; there are bytes and gpt2");
 }
 
@@ -27,7 +27,8 @@ std::string name_in_run(const fs::path& directory) {
   const nlohmann::json run = read_json(file);
   const bool said = run.is_object() && run.contains("tokenizer") && run["tokenizer"].is_string();
   const std::string name = said ? run["tokenizer"].get<std::string>() : "";
-  check_file(name == bytes || name == gpt2, file, "field tokenizer must be \"bytes\" or \"gpt2\"");
+  check_file(name == bytewise || name == gpt2, file,
+             "field tokenizer must be \"bytes\" or \"gpt2\"");
   return name;
 }
 
@@ -52,7 +53,7 @@ std::optional<fs::path> vocabulary_in(const fs::path& directory) {
 TokenizerChoice choose_tokenizer(const TokenizerChoice& asked) {
   check_name(asked.name);
   TokenizerChoice choice = asked;
-  if (choice.name.empty()) choice.name = choice.merges.empty() ? bytes : gpt2;
+  if (choice.name.empty()) choice.name = choice.merges.empty() ? bytewise : gpt2;
   return complete(std::move(choice));
 }
 

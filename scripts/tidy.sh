@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
 # Runs clang-tidy with the checks of .clang-tidy, on all cores.
-#   scripts/tidy.sh             on every source that build/release compiles but *_test.cpp, of which
-#                               GoogleTest is most; and on CUDA sources and the emulator as build/asan
-#                               compiles them, where they are C++
+#   scripts/tidy.sh             on every source but *_test.cpp, of which GoogleTest is most; CUDA
+#                               sources and the emulator as the emulated device has them, in C++
 #   scripts/tidy.sh --recent    on those of them that commits of the last day changed
 #   scripts/tidy.sh FILE...     on these
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-for preset in release asan; do
-  [ -f "build/$preset/compile_commands.json" ] || cmake --preset "$preset" >/dev/null
+for preset in release asan; do  # configured, never built
+  cmake --preset "$preset" -B "build/tidy/$preset" -DCMAKE_UNITY_BUILD=OFF >/dev/null
 done
-sources() { sed --quiet 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "build/$1/compile_commands.json" | sort --unique; }
+sources() { sed --quiet 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "build/tidy/$1/compile_commands.json" | sort --unique; }
 recent=false
 if [ "${1:-}" = --recent ]; then
   recent=true
@@ -33,7 +32,7 @@ fi
 # shellcheck disable=SC2016
 if ! printf '%s\0' "$@" |
   xargs --null --max-args=1 --max-procs="$(nproc)" sh -c '
-    case $0 in *.cu | *tests/emulator/*) build=build/asan ;; *) build=build/release ;; esac
+    case $0 in *.cu | *tests/emulator/*) build=build/tidy/asan ;; *) build=build/tidy/release ;; esac
     clang-tidy-14 -p $build --quiet "$0" 2>/dev/null'; then
   echo "tidy: clang-tidy complains of what is listed above"
   exit 1

@@ -188,6 +188,7 @@ TEST(AdamW, RefusesTypesThatMakeNoStep) {
   const Tensor narrow = normal({8}, DType::bf16, stream, 1),
                wide = normal({8}, DType::f32, stream, 1);
   const Tensor three = floats({1, 1, 1}, stream);
+  stream.synchronize();  // others are to read them
   const auto refused = [&](const AdamW::Entry& entry, const View& random) {
     return error_of([&] {
       CpuStream own(1 << 20, 1);

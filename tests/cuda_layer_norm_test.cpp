@@ -110,12 +110,13 @@ Numbers gradients(const Case& c, bool accumulate, Stream& stream) {
 }
 
 TEST_F(CudaLayerNorm, BackwardIsAsOnTheCpu) {
-  for_every_case([](const Case& c) {
-    for (const bool accumulate : {false, true}) {
-      SCOPED_TRACE(sentence(name(c.type), ' ', c.N, " x ", c.C, " from ", c.skip));
-      expect_as_on_cpu([=](Stream& stream) { return gradients(c, accumulate, stream); },
-                       tolerance(c.type));
-    }
+  int number = 0;
+  for_every_case([&](const Case& c) {
+    const bool accumulate = (number / 2 + number) % 2;  // by turns, also of what is aligned
+    ++number;
+    SCOPED_TRACE(sentence(name(c.type), ' ', c.N, " x ", c.C, " from ", c.skip));
+    expect_as_on_cpu([=](Stream& stream) { return gradients(c, accumulate, stream); },
+                     tolerance(c.type));
   });
 }
 

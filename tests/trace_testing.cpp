@@ -1,5 +1,6 @@
 #include "trace_testing.h"
 
+#include <atomic>
 #include <thread>
 
 #include "spool/kernels/elementwise.h"
@@ -43,10 +44,13 @@ Spans there_and_back(Stream& stream, double seconds_of_the_disk) {
   launch(Fill{.out = x}, stream);
   HostSlot slot(link, x.nbytes(), "x");
   link.begin_out().copy_out(slot.data(), x.view().data(), x.nbytes());
+  const auto computed = std::make_shared<std::atomic<bool>>(false);
   link.out().host_work("write", seconds_of_the_disk, [=] {
+    while (!*computed) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::duration<double>(seconds_of_the_disk));
   });
   launch(Fill{.out = y}, stream);
+  stream.host_work("computed", 0.0, [=] { *computed = true; });
   stream.wait(link.out().record());
   link.begin_in().copy_in(x.view().data(), slot.data(), x.nbytes());
   stream.wait(link.in().record());

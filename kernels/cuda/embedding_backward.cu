@@ -12,7 +12,7 @@ constexpr int run = TokenSort::run;
 static_assert(run == warp_lanes);
 
 template <class T>
-struct Rows {
+struct GradientRows {
   const T* dy;
   float* sums;  // of runs
   int64_t C;
@@ -33,7 +33,7 @@ __device__ __forceinline__ int64_t column_there(int64_t C) {
 // sum += the first `count` rows of dy that the lanes of this warp name, in order; several are under
 // way at a time.
 template <int width, class T>
-__device__ __forceinline__ void add_rows(Floats<width>& sum, const Rows<T>& rows, int row,
+__device__ __forceinline__ void add_rows(Floats<width>& sum, const GradientRows<T>& rows, int row,
                                          int count) {
   constexpr int at_once = 4;
   const T* column = rows.dy + column_there<width>(rows.C);
@@ -65,7 +65,8 @@ __device__ __forceinline__ void mark_ends(const TokenLists& k, int64_t i, int to
 // A warp has a run of the sorted list: marks what begins and ends in it, and adds up its rows if
 // they are all of one token.
 template <int width, class T>
-__global__ void __launch_bounds__(row_warps* warp_lanes) add_runs(TokenLists k, Rows<T> rows) {
+__global__ void __launch_bounds__(row_warps* warp_lanes)
+    add_runs(TokenLists k, GradientRows<T> rows) {
   const int64_t warp = warp_of_grid(), i = warp * run + lane_of_warp(), c = column_of_lane<width>();
   if (warp * run >= k.N) return;
   const int n = i < k.N ? __ldg(k.second_order + i) : 0, token = i < k.N ? k.token(n) : -1;
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(row_warps* warp_lanes) add_runs(TokenLists k, 
 // the rows behind the last.
 template <int width, class T, class Out>
 __global__ void __launch_bounds__(row_warps* warp_lanes, 4)
-    add_lists(Sink<Out> dweight, TokenLists k, Rows<T> rows) {
+    add_lists(Sink<Out> dweight, TokenLists k, GradientRows<T> rows) {
   const int64_t v = warp_of_grid(), c = column_of_lane<width>();
   if (v >= k.V) return;
   const int end = __ldg(k.ends + v);
@@ -105,7 +106,8 @@ __global__ void __launch_bounds__(row_warps* warp_lanes, 4)
 // A warp has a position: the rows of dy at it, of every sequence.
 template <int width, class T, class Out>
 __global__ void __launch_bounds__(row_warps* warp_lanes)
-    add_sequences(Sink<Out> dpositions, Rows<T> rows, int64_t count, int64_t sequence, int64_t N) {
+    add_sequences(Sink<Out> dpositions, GradientRows<T> rows, int64_t count, int64_t sequence,
+                  int64_t N) {
   const int64_t t = warp_of_grid(), c = column_of_lane<width>();
   if (t >= count || c >= rows.C) return;
   if (t >= sequence && dpositions.accumulate) return;
@@ -125,7 +127,7 @@ void backward_weight(CudaStream& stream, const EmbeddingBackward& k) {
   check(sort.N <= std::numeric_limits<int32_t>::max() - sort.piece, "embedding: ", sort.N,
         " tokens at a time");
   const TokenLists lists(sort, k.tokens.as<int32_t>(), k.workspace.as<int32_t>());
-  const Rows<T> rows{.dy = k.dy.as<T>(), .sums = k.workspace.as<float>(), .C = C};
+  const GradientRows<T> rows{.dy = k.dy.as<T>(), .sums = k.workspace.as<float>(), .C = C};
   const int64_t tiles = ceil_div<int64_t>(C, warp_lanes * width);
   sort_tokens(stream, lists);
   if (sort.runs > 0) {
@@ -141,7 +143,7 @@ void backward_weight(CudaStream& stream, const EmbeddingBackward& k) {
 template <int width, class T>
 void backward_positions(CudaStream& stream, const EmbeddingBackward& k) {
   const int64_t count = k.dpositions.view.shape().rows(), C = k.dy.shape().row();
-  const Rows<T> rows{.dy = k.dy.as<T>(), .sums = nullptr, .C = C};
+  const GradientRows<T> rows{.dy = k.dy.as<T>(), .sums = nullptr, .C = C};
   const int64_t tiles = ceil_div<int64_t>(C, warp_lanes * width);
   dispatch_gradient<T>(k.dpositions.view.dtype(), [&](auto gradient) {
     using Out = decltype(gradient);
