@@ -7,10 +7,10 @@
 namespace spool {
 
 std::function<int()> add_convert(CLI::App& app) {
-  struct Arguments {
+  struct ConvertArguments {
     std::string in, out, dtype;
   };
-  const auto a = std::make_shared<Arguments>();
+  const auto a = std::make_shared<ConvertArguments>();
   app.add_option("IN", a->in, "Model: " + std::string(model_forms))->required();
   app.add_option("OUT", a->out,
                  "FILE.bin for llm.c; any other name is a directory, for transformers")

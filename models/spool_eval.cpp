@@ -16,7 +16,7 @@
 namespace spool {
 namespace {
 
-struct Arguments {
+struct EvalArguments {
   std::string model, device, dtype = "f32";
   std::vector<std::string> data;
   TokenizerChoice tokenizer = {};
@@ -24,7 +24,7 @@ struct Arguments {
   bool json = false;
 };
 
-Evaluation::Options resolve(const Arguments& a) {
+Evaluation::Options resolve(const EvalArguments& a) {
   Evaluation::Options options = a.options;
   options.dtype = *parse_dtype(a.dtype);
   options.device = device_of(a.device);
@@ -37,7 +37,7 @@ void check_finite(double loss, const ModelFile& file) {
        "; some weights are not finite, or too large for --dtype");
 }
 
-void measure_loss(const Arguments& a, const ModelFile& file,
+void measure_loss(const EvalArguments& a, const ModelFile& file,
                   std::span<const std::filesystem::path> data) {
   const bool shards = std::ranges::all_of(data, is_shard);
   // What tokens mean is of no importance to a loss over them.
@@ -72,7 +72,7 @@ void measure_loss(const Arguments& a, const ModelFile& file,
   fmt::print("{}\n", fmt::format(fmt::runtime(form), loss, shown, rows.targets()));
 }
 
-void answer(const Arguments& a, const ModelFile& file, const std::filesystem::path& path) {
+void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem::path& path) {
   const auto questions = read_questions(path, file.config().vocabulary);
   Evaluation::Options options = resolve(a);
   const int64_t longest = longest_row(questions);
@@ -98,7 +98,7 @@ void answer(const Arguments& a, const ModelFile& file, const std::filesystem::pa
                                  r.questions));
 }
 
-void evaluate(const Arguments& a) {
+void evaluate(const EvalArguments& a) {
   check(!gpt2_preset(a.model), "--model ", a.model,
         " has no weights to measure; give the directory or the file of a model");
   const ModelFile file(a.model);
@@ -113,7 +113,7 @@ void evaluate(const Arguments& a) {
 }  // namespace
 
 std::function<int()> add_eval(CLI::App& app) {
-  const auto a = std::make_shared<Arguments>();
+  const auto a = std::make_shared<EvalArguments>();
   add_model_flag(app, a->model)->required();
   app.add_option(
          "--data", a->data,

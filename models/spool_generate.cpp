@@ -12,7 +12,7 @@
 namespace spool {
 namespace {
 
-struct Arguments {
+struct GenerateArguments {
   std::string model, prompt, device, dtype = "f32";
   TokenizerChoice tokenizer = {};
   int64_t tokens = 200;
@@ -27,7 +27,7 @@ void print(std::string_view text) {
   std::fflush(stdout);
 }
 
-void check_arguments(const Arguments& a) {
+void check_arguments(const GenerateArguments& a) {
   check(a.tokens > 0 && a.tokens < (1 << 30), "--tokens must be between 1 and 2^30, not ",
         a.tokens);
   check(a.sampling.temperature >= 0, "--temperature must be 0 or more, not ",
@@ -40,7 +40,7 @@ void check_arguments(const Arguments& a) {
 // A model, a text, and a tokenizer between them.
 class Writer {
  public:
-  Writer(const Arguments& a, const ModelFile& file, const Tokenizer& tokenizer)
+  Writer(const GenerateArguments& a, const ModelFile& file, const Tokenizer& tokenizer)
       : arguments_(a), tokenizer_(tokenizer), random_(a.seed) {
     const int64_t given = std::ssize(tokens_of(a.prompt));
     const DType dtype = *parse_dtype(a.dtype);
@@ -81,7 +81,7 @@ class Writer {
     return tokens;
   }
 
-  const Arguments& arguments_;
+  const GenerateArguments& arguments_;
   const Tokenizer& tokenizer_;
   SamplingOptions sampling_;
   Random random_;
@@ -111,7 +111,7 @@ void converse(Writer& writer, const std::string& prompt) {
   }
 }
 
-int generate(const Arguments& a) {
+int generate(const GenerateArguments& a) {
   check_arguments(a);
   const ModelFile file(a.model);
   const auto tokenizer = open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
@@ -133,7 +133,7 @@ int generate(const Arguments& a) {
 }  // namespace
 
 std::function<int()> add_generate(CLI::App& app) {
-  const auto a = std::make_shared<Arguments>();
+  const auto a = std::make_shared<GenerateArguments>();
   add_model_flag(app, a->model)->required();
   app.add_option("--prompt", a->prompt, "Text to continue");
   app.add_option("--tokens", a->tokens, "The most to write; the end of the text may come first")

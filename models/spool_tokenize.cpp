@@ -13,14 +13,14 @@
 namespace spool {
 namespace {
 
-struct Arguments {
+struct TokenizeArguments {
   std::vector<std::string> in;
   TokenizerChoice tokenizer = {};
   TokenizeOptions options = {};
   bool decode = false;
 };
 
-void encode_files(const Arguments& a, const Tokenizer& tokenizer) {
+void encode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
   check(!a.options.out.empty(), "--out FILE.bin is needed, where the tokens go");
   check(a.options.out.extension() == ".bin", "--out ", a.options.out.string(),
         ": a shard of tokens is called something.bin");
@@ -39,7 +39,7 @@ void encode_files(const Arguments& a, const Tokenizer& tokenizer) {
   std::printf("\n");
 }
 
-void decode_files(const Arguments& a, const Tokenizer& tokenizer) {
+void decode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
   check(!a.options.separate && a.options.shard_tokens == 0,
         "--decode goes with neither --separate nor --shard-tokens");
   const auto shards = find_files(a.in);
@@ -70,7 +70,7 @@ void decode_files(const Arguments& a, const Tokenizer& tokenizer) {
 }  // namespace
 
 std::function<int()> add_tokenize(CLI::App& app) {
-  const auto a = std::make_shared<Arguments>();
+  const auto a = std::make_shared<TokenizeArguments>();
   app.add_option("IN", a->in, "Text files or globs; with --decode shards of tokens")->required();
   add_tokenizer_flags(app, a->tokenizer);
   app.add_option("--out", a->options.out,
