@@ -88,7 +88,7 @@ uint64_t fingerprint_after(uint64_t before, const Node& n, const std::vector<Val
   hash.add(std::string_view(n.op->attributes()));
   add_values(hash, n.inputs, values);
   add_values(hash, n.outputs, values);
-  if (n.scopes) hash.add(n.scopes);
+  if (n.scopes_hash) hash.add(n.scopes_hash);
   return hash.state();
 }
 

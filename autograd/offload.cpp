@@ -36,6 +36,21 @@ class FileSlot {
   Arena::Block* block_;
 };
 
+// Has a queue do some work; where that fails half way, what it was given is done before its memory
+// goes.
+template <class Work>
+void enqueue_whole(Stream& queue, const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    try {
+      queue.synchronize();
+    } catch (...) {  // then nothing is under way
+    }
+    throw;
+  }
+}
+
 }  // namespace
 
 // A tensor, or its first rows, on its way out, away, or on its way back.
@@ -104,16 +119,18 @@ Offloader::Away::Away(Offloader& owner, const Tensor& t, const char* name, const
 void Offloader::Away::send() {
   const TraceScope scope(compute().trace(), name_, number_);
   Stream& out = owner_.link_.begin_out();
-  out.copy_out(slot_.data(), held_.view().data(), bytes_);
-  if (file_) {
-    owner_.used_disk_ = true;
-    const size_t pages = whole_pages(bytes_);
-    out.host_work("spill to disk", disk_seconds(out, pages),
-                  [file = owner_.file_, at = file_->offset(), from = slot_.data(), pages] {
-                    file->write(at, from, pages);
-                  });
-  }
-  gone_ = out.record();
+  enqueue_whole(out, [&] {
+    out.copy_out(slot_.data(), held_.view().data(), bytes_);
+    if (file_) {
+      owner_.used_disk_ = true;
+      const size_t pages = whole_pages(bytes_);
+      out.host_work("spill to disk", disk_seconds(out, pages),
+                    [file = owner_.file_, at = file_->offset(), from = slot_.data(), pages] {
+                      file->write(at, from, pages);
+                    });
+    }
+    gone_ = out.record();
+  });
   ++owner_.sent_.tensors;
   owner_.sent_.bytes += static_cast<int64_t>(bytes_);
 }
@@ -155,18 +172,21 @@ void Offloader::Away::release() {
 void Offloader::Away::fetch() {
   if (held_ || back_) return;
   const TraceScope scope(compute().trace(), name_, number_);
-  back_ = Tensor(spec_, compute(), {.name = name_});
+  const Tensor back(spec_, compute(), {.name = name_});
   if (file_) slot_ = HostSlot(owner_.link_, bytes_, name_);
   Stream& in = owner_.link_.begin_in();
-  if (file_) {
-    const size_t pages = whole_pages(bytes_);
-    in.host_work("read from disk", disk_seconds(in, pages),
-                 [file = owner_.file_, at = file_->offset(), to = slot_.data(), pages] {
-                   file->read(at, to, pages);
-                 });
-  }
-  in.copy_in(back_.view().data(), slot_.data(), bytes_);
-  ready_ = in.record();
+  enqueue_whole(in, [&] {
+    if (file_) {
+      const size_t pages = whole_pages(bytes_);
+      in.host_work("read from disk", disk_seconds(in, pages),
+                   [file = owner_.file_, at = file_->offset(), to = slot_.data(), pages] {
+                     file->read(at, to, pages);
+                   });
+    }
+    in.copy_in(back.view().data(), slot_.data(), bytes_);
+    ready_ = in.record();
+  });
+  back_ = back;
   ++owner_.returned_.tensors;
   owner_.returned_.bytes += static_cast<int64_t>(bytes_);
   if (stay_.size() == 0) return;

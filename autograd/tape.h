@@ -83,9 +83,9 @@ struct Node {
   Few<ValueId> inputs = {}, outputs = {};
   Few<ValueId> saves = {};
   int chunks = 1;
-  int region = -1;      // the innermost of the tape's regions that it is in
-  uint64_t scopes = 0;  // a hash of the options of the scopes that it is in
-  int runs = 0;         // so far, in forward and again
+  int region = -1;           // the innermost of the tape's regions that it is in
+  uint64_t scopes_hash = 0;  // a hash of the options of the scopes that it is in
+  int runs = 0;              // so far, in forward and again
 };
 
 // A region as a tape meets it; see regions.cpp.

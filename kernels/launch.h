@@ -1,8 +1,8 @@
 #pragma once
 
 // A kernel is a trivially copyable struct of its arguments that knows its cost(); a backend is an
-// overload of run() for its stream.  Every kernel of the engine passes through launch(), the only
-// place that asks which device there is.
+// overload of run() for its stream.  Every kernel of the engine passes through launch(), or, where
+// its operands are on the host, launch_on_host(): the only two that ask which device there is.
 //
 // A kernel that needs memory besides its arguments has a member `View workspace` and, for each kind
 // of device, a function `size_t workspace_bytes(const CpuArchitecture&) const`, of shapes and types

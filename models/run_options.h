@@ -1,7 +1,8 @@
 #pragma once
 
-// What `spool train` was told, and what of it makes the run: two runs with the same configuration
-// have the same losses, bit for bit.
+// What `spool train` was told, and what of it makes the run: on one device, two runs with the same
+// configuration have the same losses, bit for bit; but for AdamW on the CPU instead of a GPU, which
+// rounds as the CPU does (cpu_adamw.h).
 
 #include <nlohmann/json_fwd.hpp>
 #include <set>

@@ -1,7 +1,6 @@
-// The plans of a training run.
+#include "spool/models/training_plans.h"
 
 #include "spool/autograd/fingerprint.h"
-#include "spool/models/trainer.h"
 #include "spool/planner/chunks.h"
 
 namespace spool {

@@ -256,6 +256,7 @@ void TrainingRun::run(const std::function<bool()>& stop) {
     if (!stop()) continue;
     save(step + 1);
     progress_.finish();
+    if (trace_) progress_.say("no trace was written: the run stopped before the step it is of");
     progress_.say(fmt::format("stopped after step {}; go on with --resume", step + 1));
     return;
   }

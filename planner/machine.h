@@ -2,7 +2,8 @@
 
 // What a device can do, measured on it: the rate of a large matrix product in one type (the others
 // are given the same), that of a large copy, within it and to the host, and the cost of a launch.
-// Takes about a quarter of a second, and memory for as long, 64 MiB of a cpu, 1 GiB of a GPU.
+// Takes about a quarter of a second, and memory for as long, 64 MiB of a cpu, 1 GiB of a GPU and 64
+// MiB of its host.
 
 #include <filesystem>
 #include <optional>

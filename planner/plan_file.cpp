@@ -120,6 +120,7 @@ struct Field {
   int64_t integer(int64_t least, int64_t most) const {
     const bool small = value.is_number_integer() &&
                        (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
+    check(most >= least, shown(value), " is one of none");
     check(small && value.get<int64_t>() >= least && value.get<int64_t>() <= most, shown(value),
           " is no whole number from ", least, " to ", most);
     return value.get<int64_t>();

@@ -24,8 +24,9 @@
 namespace spool {
 
 inline constexpr int plan_version = 1;
-// The most nodes, and the most values, that a plan in a file is for.
-inline constexpr int64_t max_plan_length = 1'000'000;
+// The most nodes, and the most values, that a plan in a file is for: a hundred times what 1558M
+// has.
+inline constexpr int64_t max_plan_length = 50'000;
 
 nlohmann::json to_json(const Plan&);
 // Throws a sentence with the file and the field where it is no plan, or one that check_plan()

@@ -91,6 +91,7 @@ void Replay::finish() {
 
 void Replay::begin_phase(size_t phase) {
   check_complete();
+  begun_ = true;
   const std::vector<Lifetimes::Phase>& phases = layout_->lifetimes.phases;
   within_ = phase < phases.size() ? phases[phase] : Lifetimes::Phase{};
   next_ = within_.begin;
@@ -114,7 +115,7 @@ void Replay::refuse(const char* asked, const Spec& spec, const char* held,
 }
 
 size_t Replay::offset(size_t bytes, const Spec& spec, const Label& label) {
-  if (next_ == 0 && within_.end == 0) begin_phase(0);
+  if (!begun_) begin_phase(0);
   const Lifetime found{.bytes = bytes, .label = label};
   if (next_ == within_.end) {
     fail(ErrorKind::invalid, position(), " is ", describe(found), " (", spec,

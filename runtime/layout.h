@@ -94,6 +94,7 @@ class Replay {
   Arena::Slab* slab_ = nullptr;
   Lifetimes::Phase within_ = {};
   size_t next_ = 0, phase_ = 0;
+  bool begun_ = false;
 };
 
 }  // namespace spool

@@ -9,6 +9,9 @@
 // system lets it.  description() says what it came to.  In the environment, SPOOL_IO=sync keeps it
 // to pread() and pwrite(), and SPOOL_IO=cached to these through the page cache, for comparison.
 //
+// A process whose files are limited (ulimit -f) must ignore SIGXFSZ, or the system ends it at the
+// limit; spool does.
+//
 // Every failure is an Error (file) whose fields have the directory, the bytes that were needed and
 // those that are free.
 

@@ -155,7 +155,8 @@ TEST_F(PlanFileTest, AFieldThatCannotBeIsNamed) {
   const std::vector<BadField> all = {
       {R"("placement": [])", "\"placement\": there is no \"values\""},
       {R"("placement": {"keep": [1]})", "\"placement\": there is no \"values\""},
-      {R"("placement": {"values": -1})", "-1 is no whole number from 0 to 1000000"},
+      {R"("placement": {"values": -1})", "-1 is no whole number from 0 to 50000"},
+      {R"("placement": {"values": 0, "recompute": [0]})", "0 is one of none"},
       {R"("placement": {"values": 1e9})", "1000000000.0 is no whole number"},
       {R"("placement": {"values": 18446744073709551615})", "is no whole number"},
       {R"("placement": {"values": 3, "recompute": [3]})", "3 is no whole number from 0 to 2"},

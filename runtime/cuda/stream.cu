@@ -112,11 +112,14 @@ struct HostWork {
   }
 };
 
-// An event of which the host knows about when it was, as nothing else was on its way.
+// An event of which the host knows when it was, but for the time it takes to hear of it.
 struct Origin {
   cuda::EventHandle event;
-  double host = host_clock();
-  explicit Origin(cuda::EventHandle recorded) : event(std::move(recorded)) {}
+  double host = 0;
+  explicit Origin(cuda::EventHandle recorded) : event(std::move(recorded)) {
+    check_call(cudaEventSynchronize(event.get()), "cudaEventSynchronize");
+    host = host_clock();
+  }
 };
 
 // By the host's clock, once the events have been.
