@@ -13,7 +13,7 @@ class CudaTraining : public OnCuda {};
 // Each kind of micro-step, each type, and what else makes another tape.
 std::vector<TrainingConfig> configurations() {
   TrainingConfig plain = small(), chunked = small(), dropping = small();
-  plain.steps = chunked.steps = dropping.steps = 3;
+  plain.steps = chunked.steps = dropping.steps = 2;
   chunked.dtype = DType::bf16;
   chunked.accumulate = 2;
   chunked.loss_chunk = 7;
