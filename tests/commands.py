@@ -28,6 +28,12 @@ def spool(*words, **more):
     return done.returncode, *(t.decode(errors="replace") for t in (done.stdout, done.stderr))
 
 
+def last_step(log):
+    """The last that a run has logged so far, or 0."""
+    steps = re.findall(r'"step": ?(\d+)', log.read_text(errors="replace")) if log.exists() else []
+    return int(steps[-1]) if steps else 0
+
+
 class Folder(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="spool-"))
@@ -53,12 +59,10 @@ class Folder(unittest.TestCase):
         return (run / "latest" / "model.safetensors").read_bytes()
 
     def killed_and_resumed(self, *words, steps):
-        """A run that is killed at random moments, and goes on, is the run that is not."""
+        """A run that is killed at random steps, and goes on, is the run that is not."""
         whole, log = self.folder / "whole.jsonl", self.folder / "killed.jsonl"
-        start = time.monotonic()
         status, _, errors = self.train(*words, "--log", whole, out=self.folder / "whole", steps=steps)
         self.assertEqual(status, 0, errors)
-        undisturbed = time.monotonic() - start
         command = [PROGRAM, "train", "--out", self.out, "--log", log]
         begin = [*SHAPE, "--data", self.text, "--steps", steps, *words]
         device = words[words.index("--device") :][:2] if "--device" in words else []
@@ -73,15 +77,17 @@ class Folder(unittest.TestCase):
                 stderr=subprocess.PIPE,
                 errors="replace",
             )
-            try:
-                patience = random.uniform(0.2, 0.8) * undisturbed if kills < 5 else 300
-                errors = run.communicate(timeout=patience)[1]
+            done = last_step(log)
+            until = random.randint(done + 1, (done + steps) // 2 + 1) if kills < 5 else steps + 1
+            while run.poll() is None and last_step(log) < until:
+                time.sleep(0.002)
+            if run.poll() is None:
+                run.send_signal(signal.SIGKILL)
+            errors = run.communicate(timeout=300)[1]
+            if run.returncode != -signal.SIGKILL:
                 self.assertEqual(run.returncode, 0, errors)
                 break
-            except subprocess.TimeoutExpired:
-                run.send_signal(signal.SIGKILL)
-                run.communicate()
-                kills += 1
+            kills += 1
         self.assertGreater(kills, 0)
         self.assertEqual(self.losses(log), self.losses(whole))
         self.assertEqual(sorted(self.losses(log)), list(range(1, steps + 1)))
