@@ -2,7 +2,7 @@
 # Builds Spool and runs every test; the last line says how many passed and how many failed.
 #   scripts/test.sh            the tests and checks, then the tests under sanitizers, with the fuzz
 #                              targets for some seconds each, then clang-tidy, in CI on what the
-#                              last day changed
+#                              last four hours changed
 #   scripts/test.sh --quick    the tests and checks alone
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -82,7 +82,7 @@ if ! $quick; then
     echo "test: ThreadSanitizer cannot run on this kernel: its tests are left out"
   fi
   say "clang-tidy"
-  # All of it takes four minutes; what has not changed was quiet when it last did.
+  # All of it takes ten minutes; what has not changed was quiet when it last did.
   if bash scripts/tidy.sh ${CI:+--recent}; then
     passed=$((passed + 1))
   else

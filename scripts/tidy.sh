@@ -2,7 +2,7 @@
 # Runs clang-tidy with the checks of .clang-tidy, on all cores.
 #   scripts/tidy.sh             on every source but *_test.cpp, of which GoogleTest is most; CUDA
 #                               sources and the emulator as the emulated device has them, in C++
-#   scripts/tidy.sh --recent    on those of them that commits of the last day changed
+#   scripts/tidy.sh --recent    on those of them that commits of the last four hours changed
 #   scripts/tidy.sh FILE...     on these
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,7 +21,7 @@ if [ $# -eq 0 ]; then
   mapfile -t files < <(sources release | grep --invert-match --extended-regexp "$emulated|_test\.cpp$|^$PWD/build/" &&
     sources asan | grep --extended-regexp "$emulated")
   if $recent; then  # where there is a history to tell
-    changed=$(git log --since='1 day ago' --name-only --pretty=format: 2>/dev/null | sed "s#^..*#$PWD/&#")
+    changed=$(git log --since='4 hours ago' --name-only --pretty=format: 2>/dev/null | sed "s#^..*#$PWD/&#")
     mapfile -t files < <(printf '%s\n' "${files[@]}" | grep --line-regexp --fixed-strings "$changed")
     [ ${#files[@]} -gt 0 ] || exit 0
   fi
