@@ -326,7 +326,7 @@ void CudaStream::host_work(const char* name, double, std::function<void()> work)
   auto owner = std::make_unique<HostWork>(HostWork{std::move(work), state_->host_failure});
   traced(name, Activity::host, /*bytes=*/0, [&] {
     done(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
-    owner.release();
+    static_cast<void>(owner.release());  // HostWork::run() has it now
   });
 }
 
