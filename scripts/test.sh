@@ -82,7 +82,7 @@ if ! $quick; then
     echo "test: ThreadSanitizer cannot run on this kernel: its tests are left out"
   fi
   say "clang-tidy"
-  # All of it takes ten minutes; what has not changed was quiet when it last did.
+  # All of it takes long; what has not changed was quiet when it last did.
   if bash scripts/tidy.sh ${CI:+--recent}; then
     passed=$((passed + 1))
   else
