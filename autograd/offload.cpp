@@ -1,7 +1,7 @@
 #include "spool/autograd/offload.h"
 
+#include "spool/runtime/files/spill_file.h"
 #include "spool/runtime/meta/stream.h"
-#include "spool/runtime/spill_file.h"
 
 namespace spool {
 namespace {

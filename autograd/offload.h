@@ -24,7 +24,7 @@
 
 #include "spool/autograd/plan.h"
 #include "spool/autograd/saved_tensor.h"
-#include "spool/runtime/host_link.h"
+#include "spool/runtime/memory/host_link.h"
 
 namespace spool {
 

@@ -14,9 +14,9 @@
 #include <chrono>
 #include <filesystem>
 
-#include "spool/models/gpt2_tokenizer.h"
-#include "spool/models/llmc_model.h"
-#include "spool/models/model_file.h"
+#include "spool/models/families/llmc_model.h"
+#include "spool/models/families/model_file.h"
+#include "spool/models/tokenizers/gpt2_tokenizer.h"
 #include "spool/runtime/cpu/stream.h"
 
 namespace spool {

@@ -13,7 +13,7 @@
 #include <array>
 #include <chrono>
 
-#include "spool/models/generator.h"
+#include "spool/models/inference/generator.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/stream.h"
 

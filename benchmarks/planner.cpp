@@ -10,8 +10,8 @@
 
 #include <benchmark/benchmark.h>
 
-#include "spool/models/step_layout.h"
-#include "spool/planner/layout.h"
+#include "spool/models/training/step_layout.h"
+#include "spool/planner/offsets.h"
 
 namespace spool {
 namespace {

@@ -17,9 +17,9 @@
 #include <algorithm>
 
 #include "shared/device.h"
-#include "spool/models/run_options.h"
-#include "spool/models/step_layout.h"
-#include "spool/models/step_trace.h"
+#include "spool/models/training/run_options.h"
+#include "spool/models/training/step_layout.h"
+#include "spool/models/training/step_trace.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/random.h"
 

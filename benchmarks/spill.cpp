@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "spool/runtime/check.h"
-#include "spool/runtime/spill_file.h"
+#include "spool/runtime/files/spill_file.h"
 
 namespace spool {
 namespace {

@@ -11,10 +11,10 @@ if(TARGET spool)
   install(TARGETS spool)
 endif()
 
-# The command line's own headers, models/spool*.h, are nobody else's.
+# The command line's own headers are nobody else's.
 foreach(name runtime kernels autograd planner models)
   install(DIRECTORY ${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spool
-          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh" PATTERN "models/spool*.h" EXCLUDE)
+          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh" PATTERN "cli" EXCLUDE)
 endforeach()
 
 configure_package_config_file(cmake/spool-config.cmake.in spool-config.cmake

@@ -9,7 +9,7 @@
 
 #include "spool/autograd/ops.h"
 #include "spool/planner/annotations.h"
-#include "spool/planner/plan_diff.h"
+#include "spool/planner/report/plan_diff.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/random.h"
 

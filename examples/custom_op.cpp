@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "spool/autograd/ops.h"
-#include "spool/models/adamw.h"
+#include "spool/models/optimizers/adamw.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/random.h"

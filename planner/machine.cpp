@@ -8,8 +8,8 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
-#include "spool/runtime/host_link.h"
-#include "spool/runtime/spill_file.h"
+#include "spool/runtime/files/spill_file.h"
+#include "spool/runtime/memory/host_link.h"
 #include "spool/runtime/stream.h"
 
 namespace spool {

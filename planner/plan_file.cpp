@@ -5,9 +5,9 @@
 #include <sstream>
 #include <type_traits>
 
-#include "spool/planner/json.h"
 #include "spool/runtime/check.h"
-#include "spool/runtime/file.h"
+#include "spool/runtime/files/file.h"
+#include "spool/runtime/files/json.h"
 
 namespace spool {
 

@@ -15,8 +15,8 @@
 #include <span>
 #include <string>
 
-#include "spool/runtime/arena.h"
 #include "spool/runtime/device.h"
+#include "spool/runtime/memory/arena.h"
 #include "spool/runtime/trace.h"
 
 namespace spool {

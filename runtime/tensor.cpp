@@ -1,6 +1,6 @@
 #include "spool/runtime/tensor.h"
 
-#include "spool/runtime/bounds.h"
+#include "spool/runtime/memory/poison.h"
 
 namespace spool {
 

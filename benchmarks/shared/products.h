@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "spool/models/gpt2.h"
+#include "spool/models/families/gpt2.h"
 
 namespace spool::benchmarks {
 

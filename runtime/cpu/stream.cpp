@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "spool/runtime/bounds.h"
+#include "spool/runtime/memory/poison.h"
 #include "spool/runtime/units.h"
 
 namespace spool {

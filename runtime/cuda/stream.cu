@@ -10,12 +10,12 @@
 #include <optional>
 #include <string_view>
 
-#include "spool/runtime/bounds.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/handles.cuh"
 #include "spool/runtime/cuda/staging.cuh"
+#include "spool/runtime/memory/poison.h"
 #include "spool/runtime/units.h"
 
 namespace spool {

@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 #include "fuzz.h"
 
-#include "spool/models/gpt2.h"
-#include "spool/planner/json.h"
+#include "spool/models/families/gpt2.h"
+#include "spool/runtime/files/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "fuzz.h"
-#include "spool/models/gpt2_pieces.h"
+#include "spool/models/tokenizers/gpt2_pieces.h"
 
 // The pieces of a text are the text, and those of its two parts are its own.
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "spool/models/llmc_model.h"
+#include "spool/models/families/llmc_model.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;

@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "spool/models/gpt2_tokenizer.h"
+#include "spool/models/tokenizers/gpt2_tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;

@@ -2,8 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "fuzz.h"
-#include "spool/planner/plan_diff.h"
 #include "spool/planner/plan_file.h"
+#include "spool/planner/report/plan_diff.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;

@@ -1,7 +1,7 @@
 #include "fuzz.h"
-#include "spool/models/run_checkpoint.h"
-#include "spool/models/run_options.h"
-#include "spool/planner/json.h"
+#include "spool/models/training/run_checkpoint.h"
+#include "spool/models/training/run_options.h"
+#include "spool/runtime/files/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;

@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "spool/models/safetensors.h"
+#include "spool/models/formats/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;

@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "spool/models/token_files.h"
+#include "spool/models/data/token_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;

@@ -1,0 +1,34 @@
+#pragma once
+
+// The commands of the program `spool`, each in a file of its own.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "spool/models/cli/interrupt.h"
+#include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/runtime/device.h"
+
+namespace spool {
+
+// Adds the command to the program; what it returns does the work and returns the exit code.
+std::function<int()> add_train(CLI::App&);
+std::function<int()> add_generate(CLI::App&);
+std::function<int()> add_tokenize(CLI::App&);
+std::function<int()> add_eval(CLI::App&);
+std::function<int()> add_convert(CLI::App&);
+
+// Flags that several commands have.
+void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
+CLI::Option* add_model_flag(CLI::App&, std::string& model);
+void add_device_flag(CLI::App&, std::string& device);
+// The device that the flag names, or the default; throws where it is not there.
+Device device_of(const std::string& flag);
+void add_threads_flag(CLI::App&, int& threads);
+CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);
+
+// A CLI11 validator: the text is an amount of memory.
+CLI::Validator memory_amount();
+
+}  // namespace spool

@@ -1,0 +1,135 @@
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include "spool/models/cli/commands.h"
+#include "spool/models/training/progress_bar.h"
+#include "spool/models/data/data_reader.h"
+#include "spool/models/data/find_files.h"
+#include "spool/models/data/token_files.h"
+#include "spool/models/inference/loaded_model.h"
+#include "spool/models/inference/multiple_choice.h"
+
+namespace spool {
+namespace {
+
+struct EvalArguments {
+  std::string model, device, dtype = "f32";
+  std::vector<std::string> data;
+  TokenizerChoice tokenizer = {};
+  Evaluation::Options options = {};
+  bool json = false;
+};
+
+Evaluation::Options resolve(const EvalArguments& a) {
+  Evaluation::Options options = a.options;
+  options.dtype = *parse_dtype(a.dtype);
+  options.device = device_of(a.device);
+  return options;
+}
+
+void check_finite(double loss, const ModelFile& file) {
+  if (std::isfinite(loss)) return;
+  fail(ErrorKind::numeric, file.name(), ": the loss is ", loss,
+       "; some weights are not finite, or too large for --dtype");
+}
+
+void measure_loss(const EvalArguments& a, const ModelFile& file,
+                  std::span<const std::filesystem::path> data) {
+  const bool shards = std::ranges::all_of(data, is_shard);
+  // What tokens mean is of no importance to a loss over them.
+  const auto tokenizer = shards ? make_byte_tokenizer()
+                                : open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
+  ProgressBar encoding("encoding"), measuring("measuring", "rows");
+  const Tokens tokens = DataReader{.tokenizer = *tokenizer,
+                                   .vocabulary = file.config().vocabulary,
+                                   .threads = a.options.threads,
+                                   .progress = std::ref(encoding)}
+                            .open(data);
+  Evaluation::Options options = resolve(a);
+  if (options.seq == 0) {  // no more than there is
+    options.seq = std::min(file.config().context, std::max<int64_t>(tokens->size() - 1, 1));
+  }
+  check(options.seq > 0, "--seq must be above 0, not ", options.seq);
+  const ValidationRows rows(tokens, options.seq);
+  options.batch = std::min(options.batch, rows.rows());
+  Evaluation evaluation(file, options);
+  evaluation.evaluator().evaluate(rows.rows(), [&](int64_t row, auto to, auto targets) {
+    rows.fill(row, to, targets);
+    measuring(static_cast<size_t>(std::min(row, rows.rows())), static_cast<size_t>(rows.rows()));
+  });
+  const double loss = evaluation.evaluator().loss_sum() / static_cast<double>(rows.targets());
+  check_finite(loss, file);
+  const double perplexity = std::exp(loss);
+  // JSON has no infinity.
+  const std::string shown =
+      std::isfinite(perplexity) || !a.json ? fmt::format("{:.7g}", perplexity) : "null";
+  const char* form = a.json ? R"({{"loss":{:.7f},"perplexity":{},"tokens":{}}})"
+                            : "loss {:.7f} nats a token, perplexity {}, over {} tokens";
+  fmt::print("{}\n", fmt::format(fmt::runtime(form), loss, shown, rows.targets()));
+}
+
+void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem::path& path) {
+  const auto questions = read_questions(path, file.config().vocabulary);
+  Evaluation::Options options = resolve(a);
+  const int64_t longest = longest_row(questions);
+  if (options.seq == 0) options.seq = longest;
+  check(longest <= options.seq && longest <= file.config().context, path.string(),
+        ": its longest question with an answer is ", longest, " tokens, beyond the ",
+        std::min(options.seq, file.config().context), " of a row");
+  Evaluation evaluation(file, options);
+  ProgressBar measuring("answering", "questions");
+  const ChoiceResult r =
+      answer_questions(questions, evaluation.evaluator(), evaluation.batch(), evaluation.seq(),
+                       [&](const ChoiceResult& so_far) {
+                         measuring(static_cast<size_t>(so_far.questions), questions.size());
+                       });
+  const auto part = [&](int64_t right) {
+    return static_cast<double>(right) / static_cast<double>(r.questions);
+  };
+  const char* form =
+      a.json ? R"({{"accuracy":{:.7f},"accuracy_by_sum":{:.7f},"questions":{}}})"
+             : "accuracy {:.7f} by the mean of a completion's losses, {:.7f} by their sum, over {} "
+               "questions";
+  fmt::print("{}\n", fmt::format(fmt::runtime(form), part(r.right_by_mean), part(r.right_by_sum),
+                                 r.questions));
+}
+
+void evaluate(const EvalArguments& a) {
+  check(!gpt2_preset(a.model), "--model ", a.model,
+        " has no weights to measure; give the directory or the file of a model");
+  const ModelFile file(a.model);
+  const auto data = find_files(a.data);
+  const auto questions = std::ranges::find_if(data, has_questions);
+  if (questions == data.end()) return measure_loss(a, file, data);
+  check(data.size() == 1, questions->string(),
+        " has multiple-choice questions; give it to --data alone");
+  answer(a, file, *questions);
+}
+
+}  // namespace
+
+std::function<int()> add_eval(CLI::App& app) {
+  const auto a = std::make_shared<EvalArguments>();
+  add_model_flag(app, a->model)->required();
+  app.add_option(
+         "--data", a->data,
+         "Text files, shards of tokens, or one of llm.c's files of multiple-choice questions")
+      ->required();
+  add_tokenizer_flags(app, a->tokenizer);
+  app.add_option("--batch", a->options.batch, "Rows at a time")->capture_default_str();
+  app.add_option("--seq", a->options.seq, "Tokens of a row; by default the model's context");
+  add_dtype_flag(app, a->dtype, "f32 or bf16, to compute in")->capture_default_str();
+  app.add_flag("--json", a->json, "Print one JSON object");
+  add_device_flag(app, a->device);
+  add_threads_flag(app, a->options.threads);
+  return [a] {
+    evaluate(*a);
+    return 0;
+  };
+}
+
+}  // namespace spool

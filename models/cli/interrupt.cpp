@@ -1,0 +1,32 @@
+#include "spool/models/cli/interrupt.h"
+
+#include <signal.h>
+
+#include <atomic>
+
+namespace spool {
+namespace {
+
+std::atomic<bool> seen = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void interrupt(int signal) {
+  if (!seen.exchange(true)) return;
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  // Without SA_RESTART, so that a line that is waited for is given up.
+  struct sigaction action = {};
+  action.sa_handler = interrupt;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() { return seen; }
+void clear_interrupt() { seen = false; }
+
+}  // namespace spool

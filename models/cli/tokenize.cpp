@@ -1,0 +1,94 @@
+#include <cstdio>
+#include <memory>
+
+#include "spool/models/cli/commands.h"
+#include "spool/models/training/progress_bar.h"
+#include "spool/models/data/find_files.h"
+#include "spool/models/data/shard_writer.h"
+#include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/runtime/check.h"
+#include "spool/runtime/files/file.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+struct TokenizeArguments {
+  std::vector<std::string> in;
+  TokenizerChoice tokenizer = {};
+  TokenizeOptions options = {};
+  bool decode = false;
+};
+
+void encode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
+  check(!a.options.out.empty(), "--out FILE.bin is needed, where the tokens go");
+  check(a.options.out.extension() == ".bin", "--out ", a.options.out.string(),
+        ": a shard of tokens is called something.bin");
+  ProgressBar bar("encoding");
+  TokenizeOptions options = a.options;
+  options.progress = [&](size_t done, size_t total) {
+    if (interrupted()) throw Interrupted();
+    bar(done, total);
+  };
+  const TokenizeResult result = tokenize(tokenizer, find_files(a.in), options);
+  const double each = static_cast<double>(result.bytes) / static_cast<double>(result.tokens);
+  std::printf("%s of text, %lld tokens (%.2f bytes each), in %s",
+              format_bytes(result.bytes).c_str(), static_cast<long long>(result.tokens), each,
+              result.shards[0].c_str());
+  if (result.shards.size() > 1) std::printf(" and %zu more", result.shards.size() - 1);
+  std::printf("\n");
+}
+
+void decode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
+  check(!a.options.separate && a.options.shard_tokens == 0,
+        "--decode goes with neither --separate nor --shard-tokens");
+  const auto shards = find_files(a.in);
+  if (a.options.out.empty()) {
+    return detokenize(tokenizer, shards, [](std::string_view text) {
+      if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) {
+        fail_file("standard output", "written", errno);
+      }
+    });
+  }
+  for (const auto& shard : shards) {
+    std::error_code absent;
+    check_file(!std::filesystem::equivalent(shard, a.options.out, absent), shard,
+               "is to be read and written at once; choose another --out");
+  }
+  Partial partial(a.options.out);
+  File out = File::create(partial.path());
+  uint64_t at = 0;
+  detokenize(tokenizer, shards, [&](std::string_view text) {
+    if (interrupted()) throw Interrupted();
+    out.write(at, std::as_bytes(std::span(text)));
+    at += text.size();
+  });
+  out.sync();
+  partial.commit();
+}
+
+}  // namespace
+
+std::function<int()> add_tokenize(CLI::App& app) {
+  const auto a = std::make_shared<TokenizeArguments>();
+  app.add_option("IN", a->in, "Text files or globs; with --decode shards of tokens")->required();
+  add_tokenizer_flags(app, a->tokenizer);
+  app.add_option("--out", a->options.out,
+                 "Shard to write, FILE.bin; with --decode the text, by default to the terminal");
+  app.add_flag("--decode", a->decode, "Turn shards back into text, byte for byte");
+  app.add_flag("--separate", a->options.separate,
+               "Put <|endoftext|> before each file, which --decode writes out as such");
+  app.add_option("--shard-tokens", a->options.shard_tokens,
+                 "Tokens of a shard, of which there are then several: FILE_000000.bin and so on; "
+                 "0: all in one")
+      ->capture_default_str();
+  add_threads_flag(app, a->options.threads);
+  return [a] {
+    catch_interrupts();
+    const auto tokenizer = open_tokenizer(choose_tokenizer(a->tokenizer));
+    a->decode ? decode_files(*a, *tokenizer) : encode_files(*a, *tokenizer);
+    return 0;
+  };
+}
+
+}  // namespace spool

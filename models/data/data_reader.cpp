@@ -1,0 +1,46 @@
+#include "spool/models/data/data_reader.h"
+
+#include <algorithm>
+
+#include "spool/models/data/token_files.h"
+#include "spool/models/tokenizers/parallel_encode.h"
+#include "spool/runtime/check.h"
+#include "spool/runtime/files/mapped_file.h"
+
+namespace spool {
+
+namespace fs = std::filesystem;
+
+Tokens DataReader::open(std::span<const fs::path> files) const {
+  if (std::ranges::all_of(files, is_shard)) return open_shards(files, vocabulary);
+  for (const fs::path& file : files) {
+    check(!is_shard(file), "the data has text as well as shards of tokens (*.bin), such as ",
+          file.string(), "; give only one kind");
+  }
+  check(vocabulary >= tokenizer.vocabulary(), "the model's vocabulary of ", vocabulary,
+        " is smaller than the tokenizer's, ", tokenizer.vocabulary());
+  return tokenizer.name() == "bytes" ? open_texts(files) : encode(files);
+}
+
+Tokens DataReader::encode(std::span<const fs::path> files) const {
+  size_t total = 0, before = 0;
+  for (const fs::path& path : files) total += File::open(path).size();
+  File shard = File::temporary();
+  ShardWriter writer(shard);
+  for (const fs::path& path : files) {
+    const MappedFile text(File::open(path));
+    check_file(!text.text().empty(), path, "is empty");
+    encode_text(tokenizer, text.text(), threads, [&](std::span<const int32_t> tokens, size_t done) {
+      writer.append(tokens);
+      text.forget(done);
+      if (progress) progress(before + done, total);
+    });
+    before += text.text().size();
+  }
+  writer.finish();
+  const size_t others = files.size() - 1;
+  const std::string first = files[0].string();
+  return open_shard(shard, others ? sentence(first, " and ", others, " more") : first, vocabulary);
+}
+
+}  // namespace spool

@@ -1,0 +1,136 @@
+#include "spool/models/data/shard_writer.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "spool/models/data/token_files.h"
+#include "spool/models/tokenizers/parallel_encode.h"
+#include "spool/runtime/check.h"
+#include "spool/runtime/files/mapped_file.h"
+
+namespace spool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Shard {
+  Partial partial;
+  File file;
+  ShardWriter writer;
+  explicit Shard(const fs::path& path)
+      : partial(path), file(File::create(partial.path())), writer(file) {}
+};
+
+// One shard after the other.
+class Shards {
+ public:
+  explicit Shards(const TokenizeOptions& options)
+      : options_(options),
+        most_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::most_tokens) {
+    // A pattern that names these shards would name those, too.
+    if (options.shard_tokens == 0) return;
+    check_file(!fs::exists(name()), name(), "is there from before; remove it and those after it");
+  }
+  // What was finished of shards that belong together is of no use alone.
+  ~Shards() {
+    std::error_code ignored;
+    for (const fs::path& path : done_) fs::remove(path, ignored);
+  }
+
+  void append(std::span<const int32_t> tokens) {
+    while (!tokens.empty()) {
+      if (!shard_) shard_.emplace(name());
+      ShardWriter& writer = shard_->writer;
+      const auto room = static_cast<size_t>(most_ - writer.size());
+      const auto some = tokens.first(std::min(room, tokens.size()));
+      writer.append(some);
+      tokens = tokens.subspan(some.size());
+      if (writer.size() < most_) continue;
+      check(options_.shard_tokens > 0 || tokens.empty(), options_.out.string(),
+            ": the text has more tokens than one shard can, ", most_,
+            "; give --shard-tokens, for example 100000000");
+      finish();
+    }
+  }
+
+  std::vector<fs::path> take() {
+    if (shard_) finish();
+    return std::move(done_);
+  }
+
+ private:
+  fs::path name() const {
+    if (options_.shard_tokens == 0) return options_.out;
+    const fs::path& out = options_.out;
+    return out.parent_path() /
+           fmt::format("{}_{:06}{}", out.stem().string(), done_.size(), out.extension().string());
+  }
+
+  void finish() {
+    shard_->writer.finish();
+    shard_->file.sync();
+    shard_->partial.commit();
+    shard_.reset();
+    done_.push_back(name());
+  }
+
+  const TokenizeOptions& options_;
+  int64_t most_;
+  std::optional<Shard> shard_;
+  std::vector<fs::path> done_;
+};
+
+}  // namespace
+
+TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> texts,
+                        const TokenizeOptions& options) {
+  check(options.shard_tokens >= 0 && options.shard_tokens <= ShardWriter::most_tokens,
+        "--shard-tokens must be between 1 and ", ShardWriter::most_tokens, ", not ",
+        options.shard_tokens);
+  check(!options.separate || tokenizer.end_of_text().has_value(), "--separate: the tokenizer ",
+        tokenizer.name(), " has no token that ends a text");
+  size_t total = 0;
+  for (const fs::path& path : texts) {
+    total += File::open(path).size();
+    std::error_code absent;
+    check_file(!fs::equivalent(path, options.out, absent), path,
+               "is to be read and written at once; choose another --out");
+  }
+  check(total > 0, "the text to tokenize is empty");
+  TokenizeResult result;
+  Shards shards(options);
+  for (const fs::path& path : texts) {
+    const MappedFile text(File::open(path));
+    const auto append = [&](std::span<const int32_t> tokens) {
+      shards.append(tokens);
+      result.tokens += static_cast<int64_t>(tokens.size());
+    };
+    if (options.separate) append(std::vector<int32_t>{*tokenizer.end_of_text()});
+    encode_text(tokenizer, text.text(), options.threads,
+                [&](std::span<const int32_t> tokens, size_t done) {
+                  append(tokens);
+                  text.forget(done);
+                  if (options.progress) options.progress(result.bytes + done, total);
+                });
+    result.bytes += text.text().size();
+  }
+  result.shards = shards.take();
+  return result;
+}
+
+void detokenize(const Tokenizer& tokenizer, std::span<const fs::path> shards,
+                const std::function<void(std::string_view)>& write) {
+  constexpr int64_t block = 1 << 16;
+  const Tokens tokens = open_shards(shards, tokenizer.vocabulary());
+  std::vector<int32_t> some;
+  for (int64_t begin = 0; begin < tokens->size(); begin += block) {
+    some.resize(static_cast<size_t>(std::min(block, tokens->size() - begin)));
+    tokens->read(begin, some);
+    write(tokenizer.decode(some));
+  }
+}
+
+}  // namespace spool

@@ -1,0 +1,167 @@
+#include "spool/models/data/token_files.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "spool/models/formats/llmc_header.h"
+#include "spool/runtime/files/mapped_file.h"
+
+namespace spool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct TokenLayout {
+  uint64_t header = 0;  // bytes
+  size_t width = 1;     // bytes of a token
+};
+
+TokenLayout shard_layout(const File& file) {
+  const LlmcHeader header(file, "a shard of tokens");
+  const bool wide = header[0] == llmc_llama_tokens_magic;
+  header.expect(wide || header[0] == llmc_tokens_magic, 0, "magic", llmc_tokens_magic,
+                " (uint16 tokens) or ", llmc_llama_tokens_magic, " (uint32) is expected");
+  const int32_t version = wide ? 7 : 1;
+  header.expect(header[1] == version, 1, "version", "only ", version, " can be read");
+  header.expect(header[2] > 0, 2, "tokens", "there must be some");
+  const TokenLayout layout{.header = LlmcHeader::bytes, .width = wide ? 4u : 2u};
+  const uint64_t expected = layout.header + layout.width * static_cast<uint64_t>(header[2]);
+  check_file(file.size() == expected, file.name(), "is ", file.size(), " bytes long, and its ",
+             header[2], " tokens make ", expected);
+  return layout;
+}
+
+// One file of a sequence.
+class Piece {
+ public:
+  Piece(const File& file, const std::string& name, const TokenLayout& layout, int64_t vocabulary)
+      : name_(name), mapping_(file), layout_(layout), vocabulary_(vocabulary) {
+    check_file(size() > 0, name_, "is empty");
+  }
+
+  const std::string& name() const { return name_; }
+  int64_t size() const {
+    return static_cast<int64_t>((mapping_.bytes().size() - layout_.header) / layout_.width);
+  }
+
+  void read(int64_t begin, std::span<int32_t> out) const {
+    const std::byte* from =
+        mapping_.bytes().data() + layout_.header + static_cast<size_t>(begin) * layout_.width;
+    if (layout_.width == 1) return widen<uint8_t>(from, begin, out);
+    if (layout_.width == 2) return widen<uint16_t>(from, begin, out);
+    widen<uint32_t>(from, begin, out);
+  }
+
+ private:
+  template <class T>
+  void widen(const std::byte* from, int64_t begin, std::span<int32_t> out) const {
+    const auto* tokens = reinterpret_cast<const T*>(from);
+    T largest = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<int32_t>(tokens[i]);
+      largest = std::max(largest, tokens[i]);
+    }
+    if (largest < vocabulary_) return;
+    const auto at = std::find(tokens, tokens + out.size(), largest) - tokens;
+    check_file(false, name_, "token ", begin + at, " is ", largest,
+               ", which is not in the vocabulary, 0 to ", vocabulary_ - 1,
+               "; tokens of another tokenizer need its --merges, or --vocab");
+  }
+
+  std::string name_;
+  MappedFile mapping_;
+  TokenLayout layout_;
+  int64_t vocabulary_;
+};
+
+using Pieces = std::vector<std::unique_ptr<const Piece>>;
+
+class Sequence : public TokenSource {
+ public:
+  explicit Sequence(Pieces pieces) : pieces_(std::move(pieces)) {
+    check(!pieces_.empty(), "no data files were given");
+    for (const auto& piece : pieces_) ends_.push_back(size() + piece->size());
+  }
+
+  std::string name() const override {
+    const size_t others = pieces_.size() - 1;
+    const std::string& first = pieces_[0]->name();
+    return others ? sentence(first, " and ", others, " more") : first;
+  }
+  int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+
+  void read(int64_t begin, std::span<int32_t> out) const override {
+    const auto count = static_cast<int64_t>(out.size());
+    check(0 <= begin && count <= size() && begin <= size() - count, name(), ": tokens ", begin,
+          " to ", begin + count, " of ", size(), " were asked for");
+    auto at = static_cast<size_t>(std::ranges::upper_bound(ends_, begin) - ends_.begin());
+    while (!out.empty()) {
+      const Piece& piece = *pieces_[at];
+      const int64_t within = begin - (ends_[at] - piece.size());
+      const auto taken =
+          static_cast<size_t>(std::min(piece.size() - within, static_cast<int64_t>(out.size())));
+      piece.read(within, out.first(taken));
+      out = out.subspan(taken);
+      begin = ends_[at++];
+    }
+  }
+
+ private:
+  Pieces pieces_;
+  std::vector<int64_t> ends_;  // of each, in the sequence
+};
+
+}  // namespace
+
+Tokens open_texts(std::span<const fs::path> files) {
+  constexpr int64_t bytes = 256;
+  Pieces pieces;
+  for (const fs::path& path : files) {
+    pieces.push_back(
+        std::make_unique<const Piece>(File::open(path), path.string(), TokenLayout{}, bytes));
+  }
+  return std::make_shared<Sequence>(std::move(pieces));
+}
+
+Tokens open_shards(std::span<const fs::path> files, int64_t vocabulary) {
+  Pieces pieces;
+  for (const fs::path& path : files) {
+    const File file = File::open(path);
+    pieces.push_back(
+        std::make_unique<const Piece>(file, file.name(), shard_layout(file), vocabulary));
+  }
+  return std::make_shared<Sequence>(std::move(pieces));
+}
+
+Tokens open_shard(const File& file, const std::string& name, int64_t vocabulary) {
+  Pieces pieces;
+  pieces.push_back(std::make_unique<const Piece>(file, name, shard_layout(file), vocabulary));
+  return std::make_shared<Sequence>(std::move(pieces));
+}
+
+bool is_shard(const fs::path& path) { return path.extension() == ".bin"; }
+
+void ShardWriter::append(std::span<const int32_t> tokens) {
+  check_file(static_cast<int64_t>(tokens.size()) <= most_tokens - count_, file_.name(),
+             "would have more than the ", most_tokens, " tokens a shard can have");
+  narrow_.clear();
+  for (const int32_t token : tokens) {
+    check(0 <= token && token <= UINT16_MAX, file_.name(), ": token ", token,
+          " does not fit into a shard of uint16");
+    narrow_.push_back(static_cast<uint16_t>(token));
+  }
+  const uint64_t begin = LlmcHeader::bytes + sizeof(uint16_t) * static_cast<uint64_t>(count_);
+  file_.write(begin, std::as_bytes(std::span(narrow_)));
+  count_ += static_cast<int64_t>(tokens.size());
+}
+
+void ShardWriter::finish() {
+  LlmcHeader header;
+  header[0] = llmc_tokens_magic;
+  header[1] = 1;
+  header[2] = static_cast<int32_t>(count_);
+  header.write(file_);
+}
+
+}  // namespace spool

@@ -1,0 +1,34 @@
+#pragma once
+
+// Model files of llm.c: header 256 x int32 [20240326, 3 (f32) or 5 (bf16), context, V, layers,
+// heads, C, Vp], then 16 tensors of all layers end to end, matrices as (out, in), the token
+// embedding padded to Vp rows.  Read and written, they look like other files: a tensor for each
+// layer, by the names that transformers uses, and no padding.
+
+#include <filesystem>
+
+#include "spool/models/families/gpt2.h"
+#include "spool/models/formats/stored_tensors.h"
+
+namespace spool {
+
+class LlmcModelReader : public TensorReader {
+ public:
+  explicit LlmcModelReader(const std::filesystem::path&);
+
+  const Gpt2Config& config() const { return config_; }
+
+ private:
+  struct Parsed;
+  explicit LlmcModelReader(Parsed);
+
+  Gpt2Config config_;
+};
+
+class LlmcModelWriter : public TensorWriter {
+ public:
+  // f32 or bf16.  Throws where llm.c has no such model.
+  LlmcModelWriter(const std::filesystem::path&, const Gpt2Config&, DType);
+};
+
+}  // namespace spool

@@ -1,0 +1,192 @@
+#include "spool/models/formats/run_directory.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <vector>
+
+#include "spool/runtime/check.h"
+
+namespace spool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::string_view prefix = "step-", partial_end = ".partial";
+// By which a checkpoint is known to be Spool's, to be removed when it is old.
+constexpr const char* marker = ".spool";
+
+std::string checkpoint_name(int64_t step) {
+  std::string digits = std::to_string(step);
+  if (digits.size() < 6) digits.insert(0, 6 - digits.size(), '0');
+  return sentence(prefix, digits);
+}
+
+std::string partial_name(std::string_view name) { return sentence('.', name, partial_end); }
+
+// The step of a checkpoint's name; nothing for any other name.
+std::optional<int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(prefix)) return {};
+  int64_t step = 0;
+  const char* end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + prefix.size(), end, step);
+  if (error != std::errc() || rest != end || step < 0 || name != checkpoint_name(step)) return {};
+  return step;
+}
+
+void rename_path(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) fail_file(to.string(), "written", errno);
+}
+
+// False where the file system cannot.
+bool exchange_paths(const fs::path& a, const fs::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) fail_file(b.string(), "written", errno);
+  return false;
+}
+
+bool is_ours(const fs::path& path) {
+  return fs::symlink_status(path).type() == fs::file_type::directory && fs::exists(path / marker);
+}
+
+void remove_path(const fs::path& path) {
+  std::error_code error;
+  fs::remove_all(path, error);
+  if (error) fail_file(path.string(), "removed", error.value());
+}
+
+void make_directory(const fs::path& path) {
+  std::error_code error;
+  fs::create_directory(path, error);
+  if (error) fail_file(path.string(), "written", error.value());
+}
+
+std::vector<std::string> names_in(const fs::path& directory) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
+    names.push_back(at->path().filename().string());
+  if (error) fail_file(directory.string(), "read", error.value());
+  return names;
+}
+
+File lock(const fs::path& directory) {
+  std::error_code error;
+  const bool made = fs::create_directories(directory, error);
+  check_file(!error, directory.string(), "cannot be the directory of a run: ", error.message());
+  if (made) sync_path(fs::absolute(directory).parent_path());
+  File file = File::create(directory / ".lock");
+  if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) return file;
+  const int reason = errno;
+  check_file(reason != EWOULDBLOCK, directory.string(),
+             "another run is writing here; give this one an --out of its own, or wait");
+  fail_file(file.name(), "locked", reason);
+}
+
+void remove_partials(const fs::path& directory) {
+  for (const std::string& name : names_in(directory)) {
+    const bool ours = name.starts_with(".step-") || name.starts_with(".latest");
+    if (ours && name.ends_with(partial_end)) remove_path(directory / name);
+  }
+}
+
+}  // namespace
+
+std::optional<fs::path> latest_checkpoint(const fs::path& run) {
+  const fs::path link = run / "latest";
+  std::error_code error;
+  const fs::path target = fs::read_symlink(link, error);
+  if (error == std::errc::no_such_file_or_directory) return {};
+  check_file(!error, link.string(), "is not a link to a checkpoint: ", error.message());
+  check_file(step_of(target.string()) && fs::is_directory(run / target), link.string(), "names ",
+             target.string(), ", and there is no such checkpoint");
+  return run / target;
+}
+
+RunDirectory::RunDirectory(const fs::path& path, int keep)
+    : path_(path), keep_(keep), lock_(lock(path)) {
+  check(keep >= 1, "keeping ", keep, " checkpoints: there must be at least one");
+  remove_partials(path_);
+}
+
+void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)>& fill) {
+  check(step >= 0, "a checkpoint of step ", step);
+  const std::string name = checkpoint_name(step);
+  const fs::path partial = path_ / partial_name(name);
+  remove_path(partial);
+  try {
+    make_directory(partial);
+    fill(partial);
+    File::create(partial / marker).close();
+    sync_tree(partial);
+    publish(partial, path_ / name);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(partial, ignored);
+    throw;
+  }
+  point_latest_to(name);
+  remove_old();
+}
+
+// A checkpoint of that step may be there from a run that went further and was resumed from an
+// earlier one.  While `latest` names it, it must at no time be missing: the two change places.
+void RunDirectory::publish(const fs::path& partial, const fs::path& checkpoint) {
+  if (fs::symlink_status(checkpoint).type() == fs::file_type::not_found) {
+    rename_path(partial, checkpoint);
+  } else {
+    check_file(is_ours(checkpoint), checkpoint.string(),
+               "is in the way of a checkpoint, and was not written by Spool");
+    if (exchange_paths(partial, checkpoint)) {
+      sync_path(path_);
+      remove_path(partial);
+    } else {
+      check_file(latest() != checkpoint, checkpoint.string(),
+                 "is the latest checkpoint, which this file system cannot replace in one go");
+      remove_checkpoint(checkpoint);
+      rename_path(partial, checkpoint);
+    }
+  }
+  sync_path(path_);
+}
+
+void RunDirectory::point_latest_to(const fs::path& checkpoint) {
+  const fs::path link = path_ / "latest", partial = path_ / partial_name("latest");
+  remove_path(partial);
+  std::error_code error;
+  fs::create_symlink(checkpoint, partial, error);
+  if (error) fail_file(partial.string(), "written", error.value());
+  rename_path(partial, link);
+  sync_path(path_);
+}
+
+// Under a hidden name first: half of it would look like a checkpoint.
+void RunDirectory::remove_checkpoint(const fs::path& checkpoint) {
+  const fs::path aside = path_ / partial_name(checkpoint.filename().string() + ".old");
+  remove_path(aside);
+  rename_path(checkpoint, aside);
+  sync_path(path_);
+  remove_path(aside);
+}
+
+void RunDirectory::remove_old() {
+  std::vector<int64_t> steps;
+  for (const std::string& name : names_in(path_)) {
+    const auto step = step_of(name);
+    if (step && is_ours(path_ / name)) steps.push_back(*step);
+  }
+  std::ranges::sort(steps, std::greater());
+  const auto spared = latest();
+  for (size_t i = static_cast<size_t>(keep_); i < steps.size(); ++i) {
+    const fs::path checkpoint = path_ / checkpoint_name(steps[i]);
+    if (checkpoint != spared) remove_checkpoint(checkpoint);
+  }
+}
+
+}  // namespace spool

@@ -1,0 +1,43 @@
+#pragma once
+
+// The safetensors format: eight bytes that say how long the header is, the header, which is JSON
+// and says where each tensor's bytes are, and the bytes, with no holes between them.
+//
+//   SafetensorsWriter file(path, {{"a", {Shape{2, 3}, DType::f32}}}, {{"step", "100"}});
+//   file.write(file.tensors()[0], 0, bytes);
+//   file.finish();
+//
+// The reader keeps to the format's own rules: no holes, no overlaps, no header above 100 MB.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "spool/models/formats/stored_tensors.h"
+
+namespace spool {
+
+using Metadata = std::map<std::string, std::string>;
+
+class SafetensorsWriter : public TensorWriter {
+ public:
+  // Writes the header.  Names are unique.
+  SafetensorsWriter(const std::filesystem::path&, std::vector<StoredTensor> tensors,
+                    const Metadata& = {});
+};
+
+class SafetensorsReader : public TensorReader {
+ public:
+  explicit SafetensorsReader(const std::filesystem::path&);
+
+  const Metadata& metadata() const { return metadata_; }
+
+ private:
+  struct Parsed;
+  explicit SafetensorsReader(Parsed);
+
+  Metadata metadata_;
+};
+
+}  // namespace spool

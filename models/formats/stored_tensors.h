@@ -1,0 +1,116 @@
+#pragma once
+
+// Tensors in a file, whatever its format: a name, a type, a shape, and where the bytes are.  Both
+// ways work by pieces, so that no tensor need ever be whole in host memory.  A reader that has been
+// constructed has checked all that the file says of itself against its size.
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spool/runtime/files/file.h"
+#include "spool/runtime/shape.h"
+
+namespace spool {
+
+// Files have types that the engine has not: F16 can be converted as it is read, the rest only be
+// passed over.
+enum class StoredType : uint8_t {
+  F64,
+  F32,
+  F16,
+  BF16,
+  I32,
+  U16,
+  I64,
+  U64,
+  U32,
+  I16,
+  U8,
+  I8,
+  BOOL,
+  F8_E4M3,
+  F8_E5M2
+};
+
+// As safetensors spells it.
+std::string_view name(StoredType);
+std::optional<StoredType> parse_stored_type(std::string_view text);
+size_t size_of(StoredType);
+StoredType stored(DType);
+// Nothing where the engine has no such type.
+std::optional<DType> loaded(StoredType);
+
+struct StoredSpec {
+  Shape shape = {};
+  StoredType type = StoredType::F32;
+
+  StoredSpec() = default;
+  StoredSpec(const Shape& s, StoredType t) : shape(s), type(t) {}
+  StoredSpec(const Shape& s, DType t) : shape(s), type(stored(t)) {}
+  StoredSpec(const Spec& s) : shape(s.shape), type(stored(s.dtype)) {}
+
+  uint64_t nbytes() const { return static_cast<uint64_t>(shape.numel()) * size_of(type); }
+  friend bool operator==(const StoredSpec&, const StoredSpec&) = default;
+};
+std::ostream& operator<<(std::ostream&, const StoredSpec&);
+
+struct StoredTensor {
+  std::string name;
+  StoredSpec spec = {};
+  uint64_t begin = 0;  // byte of the data where it starts; a writer works it out
+};
+
+// An open file, and the tensors in it whose begins count from data_begin.
+struct TensorFileStart {
+  File file;
+  uint64_t data_begin = 0;
+  std::vector<StoredTensor> tensors = {};
+};
+
+class TensorReader {
+ public:
+  const std::string& name() const { return file_.name(); }
+  // In the order of their bytes.
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  // Null where there is none of that name.
+  const StoredTensor* find(std::string_view tensor) const;
+  // Bytes [begin, begin + out.size()) of one tensor.
+  void read(const StoredTensor&, uint64_t begin, std::span<std::byte> out) const;
+
+ protected:
+  explicit TensorReader(TensorFileStart);
+
+ private:
+  File file_;
+  uint64_t data_begin_;
+  std::vector<StoredTensor> tensors_;
+  std::map<std::string, size_t, std::less<>> index_;
+};
+
+class TensorWriter {
+ public:
+  const std::string& name() const { return file_.name(); }
+  const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  // Within one tensor, in any order, each byte once.
+  void write(const StoredTensor&, uint64_t begin, std::span<const std::byte> bytes);
+  // Throws if bytes are missing.  A file that was not finished is refused by every reader, or lost
+  // by a power cut.
+  void finish();
+
+ protected:
+  explicit TensorWriter(TensorFileStart);
+
+ private:
+  File file_;
+  uint64_t data_begin_;
+  std::vector<StoredTensor> tensors_;
+  uint64_t data_bytes_ = 0, written_ = 0;
+};
+
+}  // namespace spool

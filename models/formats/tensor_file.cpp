@@ -1,0 +1,135 @@
+#include "spool/models/formats/tensor_file.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "spool/models/formats/convert_elements.h"
+#include "spool/models/formats/tensor_loader.h"
+#include "spool/runtime/check.h"
+#include "spool/runtime/files/json.h"
+
+namespace spool {
+namespace {
+
+// Of a host buffer, of which there are two at most.
+constexpr size_t buffer_bytes = size_t{8} << 20;
+
+using Buffer = std::vector<std::byte>;
+
+// A matrix that is (R, C) in memory and (C, R) in the file is moved a band of rows in memory at a
+// time, of which every row in the file has a piece.
+struct Bands {
+  size_t R, C, rows;
+
+  Bands(const Shape& shape, size_t element_bytes)
+      : R(static_cast<size_t>(shape[0])), C(static_cast<size_t>(shape[1])) {
+    rows = std::max<size_t>(1, buffer_bytes / std::max<size_t>(1, C * element_bytes));
+    rows = std::min(rows, R);
+  }
+
+  // work(first row, rows).
+  template <class Work>
+  void for_each(const Work& work) const {
+    if (C == 0) return;
+    for (size_t r = 0; r < R; r += rows) work(r, std::min(rows, R - r));
+  }
+};
+
+void save_transposed(TensorWriter& file, const StoredTensor& stored, const Tensor& t) {
+  const size_t element = size_of(t.dtype());
+  const Bands bands(t.shape(), element);
+  Buffer band(bands.rows * bands.C * element), pieces(band.size());
+  bands.for_each([&](size_t first, size_t rows) {
+    const size_t piece = rows * element;
+    read_bytes(t, first * bands.C * element, std::span(band).first(piece * bands.C));
+    transpose_elements({.data = band.data(), .rows = rows, .columns = bands.C, .bytes = element},
+                       pieces.data(),
+                       /*out_row=*/rows);
+    for (size_t c = 0; c < bands.C; ++c) {
+      file.write(stored, (c * bands.R + first) * element,
+                 std::span(pieces).subspan(c * piece, piece));
+    }
+  });
+}
+
+void save_as_it_is(TensorWriter& file, const StoredTensor& stored, const Tensor& t) {
+  Buffer buffer(std::min(buffer_bytes, t.nbytes()));
+  for (size_t begin = 0; begin < t.nbytes(); begin += buffer.size()) {
+    const auto bytes = std::span(buffer).first(std::min(buffer.size(), t.nbytes() - begin));
+    read_bytes(t, begin, bytes);
+    file.write(stored, begin, bytes);
+  }
+}
+
+Shape stored_shape(const NamedTensor& named) {
+  const Shape& shape = named.tensor.shape();
+  if (!named.transposed) return shape;
+  check(shape.rank() == 2, "tensor \"", named.name, "\": ", shape,
+        " is to be stored transposed, and is no matrix");
+  return {shape[1], shape[0]};
+}
+
+StoredSpec stored_spec(const NamedTensor& t) { return {stored_shape(t), t.tensor.dtype()}; }
+
+// What the file has for a tensor, which must be what the tensor can take.
+const StoredTensor& find_fitting(const TensorReader& file, const NamedTensor& named) {
+  const StoredTensor* stored = file.find(named.name);
+  check_file(stored, file.name(), "has no tensor \"", named.name, "\", which is to be ",
+             named.tensor.spec());
+  const Shape wanted = stored_shape(named);
+  check_file(stored->spec.shape == wanted, file.name(), "tensor \"", named.name, "\" is ",
+             stored->spec.shape, ", and ", wanted, " is expected",
+             named.transposed ? ", stored as (in, out)" : "");
+  const StoredType from = stored->spec.type, to = spool::stored(named.tensor.dtype());
+  check_file(from == to || (is_floating(from) && is_floating(to)), file.name(), "tensor \"",
+             named.name, "\" is ", name(from), ", which cannot become ",
+             spool::name(named.tensor.dtype()));
+  return *stored;
+}
+
+void check_no_surplus(const TensorReader& file, std::span<const NamedTensor> tensors,
+                      const std::function<bool(std::string_view)>& ignored) {
+  std::set<std::string_view> wanted;
+  for (const NamedTensor& named : tensors) wanted.insert(named.name);
+  for (const StoredTensor& stored : file.tensors()) {
+    check_file(wanted.contains(stored.name) || (ignored && ignored(stored.name)), file.name(),
+               "tensor ", shown(stored.name), ", ", stored.spec, ", is none of the ", wanted.size(),
+               " that are expected");
+  }
+}
+
+}  // namespace
+
+void save_tensors(TensorWriter& file, std::span<const NamedTensor> tensors) {
+  std::map<std::string_view, const StoredTensor*> entries;
+  for (const StoredTensor& t : file.tensors()) entries[t.name] = &t;
+  for (const NamedTensor& t : tensors) {
+    const auto entry = entries.find(t.name);
+    check(entry != entries.end() && entry->second->spec == stored_spec(t), file.name(),
+          ": has no place for tensor \"", t.name, "\", ", stored_spec(t));
+    (t.transposed ? save_transposed : save_as_it_is)(file, *entry->second, t.tensor);
+  }
+  file.finish();
+}
+
+void save_tensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                  const Metadata& metadata) {
+  std::vector<StoredTensor> entries;
+  for (const NamedTensor& t : tensors) entries.push_back({t.name, stored_spec(t)});
+  SafetensorsWriter file(path, std::move(entries), metadata);
+  save_tensors(file, tensors);
+}
+
+void load_tensors(const TensorReader& file, std::span<const NamedTensor> tensors,
+                  const std::function<bool(std::string_view)>& ignored) {
+  std::vector<TensorLoad> loads;
+  for (const NamedTensor& t : tensors) {
+    loads.push_back({.from = &find_fitting(file, t), .to = t.tensor, .transposed = t.transposed});
+  }
+  check_no_surplus(file, tensors, ignored);
+  load_in_pieces(file, loads);
+}
+
+}  // namespace spool

@@ -1,0 +1,54 @@
+#include "spool/models/inference/convert_model.h"
+
+#include "spool/models/families/llmc_model.h"
+#include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/planner/rehearsal.h"
+#include "spool/runtime/log.h"
+
+namespace spool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The tokenizer that lies beside a model, if it can be the model's.
+std::unique_ptr<Tokenizer> tokenizer_of(const ModelFile& file) {
+  const auto vocabulary = vocabulary_in(file.directory());
+  if (!vocabulary) return nullptr;
+  auto tokenizer = open_tokenizer({.name = "gpt2", .merges = *vocabulary});
+  if (tokenizer->vocabulary() <= file.config().vocabulary) return tokenizer;
+  logger().warn("{} has more tokens than the model beside it, and is left out",
+                vocabulary->string());
+  return nullptr;
+}
+
+void write_directory(const ModelFile& in, Gpt2& model, const fs::path& directory) {
+  if (!fs::create_directory(directory)) fail_file(directory, "made", EEXIST);
+  const auto tokenizer = tokenizer_of(in);
+  save_model(directory, model, tokenizer ? tokenizer->end_of_text() : in.end_of_text());
+  if (tokenizer) save_tokenizer(directory, *tokenizer);
+  sync_tree(directory);
+}
+
+}  // namespace
+
+void convert_model(const ModelFile& in, const fs::path& out, DType dtype) {
+  check(dtype == DType::f32 || dtype == DType::bf16, in.name(), ": its weights are ", name(dtype),
+        "; give --dtype f32 or bf16");
+  const fs::path named = out.has_filename() ? out : out.parent_path();  // without a last slash
+  check_file(!fs::exists(named), named, "is there already; choose another name");
+  const auto make_model = [&](Stream& stream) { return Gpt2(in.config(), dtype, stream); };
+  const auto stream = open_stream_for([&](Stream& s) { make_model(s); }, Device{});
+  Gpt2 model = make_model(*stream);
+  Partial partial(named);
+  in.load(model);
+  if (named.extension() == ".bin") {
+    LlmcModelWriter writer(partial.path(), model.config(), dtype);
+    save_tensors(writer, stored_parameters(model, {.conv1d = false}));
+  } else {
+    write_directory(in, model, partial.path());
+  }
+  partial.commit();
+}
+
+}  // namespace spool

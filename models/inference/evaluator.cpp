@@ -1,0 +1,70 @@
+#include "spool/models/inference/evaluator.h"
+
+#include <algorithm>
+
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/reduce.h"
+
+namespace spool {
+namespace {
+
+Tensor make(const char* name, const Shape& shape, DType type, Stream& stream) {
+  return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
+}
+
+}  // namespace
+
+BatchInput::BatchInput(int64_t batch, int64_t seq, Stream& stream)
+    : tokens(make("tokens", {batch, seq}, DType::i32, stream)),
+      targets(make("targets", {batch, seq}, DType::i32, stream)) {}
+
+void BatchInput::upload(const Rows& rows) {
+  constexpr int64_t tokens_at_once = 16 * 1024;
+  const int64_t B = tokens.shape()[0], T = tokens.shape()[1];
+  const int64_t most = std::clamp<int64_t>(tokens_at_once / T, 1, B);
+  const auto row_length = static_cast<size_t>(T);
+  std::vector<int32_t> some(static_cast<size_t>(most * T)), some_targets(some.size());
+  for (int64_t first = 0; first < B; first += most) {
+    const Range range{first, std::min(first + most, B)};
+    for (int64_t b = range.begin; b < range.end; ++b) {
+      const auto at = static_cast<size_t>((b - first) * T);
+      rows(b, std::span(some).subspan(at, row_length),
+           std::span(some_targets).subspan(at, row_length));
+    }
+    const auto count = static_cast<size_t>(range.size() * T);
+    write<int32_t>(tokens.slice(range), std::span(some).first(count));
+    write<int32_t>(targets.slice(range), std::span(some_targets).first(count));
+  }
+}
+
+Evaluator::Evaluator(Gpt2& model, BatchInput& input, const Plan& plan, Stream& stream)
+    : model_(model),
+      input_(input),
+      plan_(plan),
+      stream_(stream),
+      loss_sum_(make("loss sum", {1}, DType::f64, stream)) {}
+
+Var Evaluator::loss(Tape& tape, Reduction reduction) {
+  constexpr float no_dropout = 0;
+  return model_.loss(tape.input(input_.tokens), tape.input(input_.targets), no_dropout, reduction);
+}
+
+void Evaluator::evaluate(int64_t count, const Rows& rows) {
+  launch(Fill{.out = loss_sum_}, stream_);
+  for (int64_t first = 0; first < count; first += input_.tokens.shape()[0]) {
+    input_.upload([&](int64_t b, auto tokens, auto targets) { rows(first + b, tokens, targets); });
+    Tape tape(stream_, {.plan = plan_, .recording = false, .training = false});
+    launch(SumAll{.out = add_to(loss_sum_), .x = loss(tape, Reduction::sum).tensor()}, stream_);
+    stream_.synchronize();  // or work would be queued up for all of the data
+  }
+}
+
+double Evaluator::loss_sum() const { return read<double>(loss_sum_).front(); }
+
+Tensor Evaluator::losses(const Rows& rows) {
+  input_.upload(rows);
+  Tape tape(stream_, {.plan = plan_, .recording = false, .training = false});
+  return loss(tape, Reduction::none).tensor();
+}
+
+}  // namespace spool

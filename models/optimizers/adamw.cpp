@@ -1,0 +1,175 @@
+#include "spool/models/optimizers/adamw.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/reduce.h"
+#include "spool/models/optimizers/host_adamw.h"
+#include "spool/models/optimizers/streamed_adamw.h"
+
+namespace spool {
+
+namespace {
+
+std::unique_ptr<OffloadedAdamW> make_offloaded(const OptimizerMemory& memory,
+                                               const std::vector<Parameter*>& parameters,
+                                               bool masters) {
+  check(memory.link, "adamw: state that is ", name(memory.state),
+        " needs a link to the host's memory");
+  if (memory.state == OptimizerState::streamed) {
+    return std::make_unique<StreamedAdamW>(parameters, masters, *memory.link);
+  }
+  return std::make_unique<CpuAdamW>(parameters, masters, *memory.link);
+}
+
+}  // namespace
+
+std::optional<Rounding> parse_rounding(std::string_view text) {
+  for (const Rounding r : {Rounding::nearest, Rounding::stochastic}) {
+    if (text == name(r)) return r;
+  }
+  return {};
+}
+
+AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings& settings,
+                               Stream& stream, const OptimizerMemory& memory)
+    : parameters_(std::move(parameters)), settings_(settings), stream_(stream) {
+  check(!parameters_.empty(), "adamw: there are no parameters");
+  const DType type = parameters_.front()->data.dtype();
+  for (const Parameter* p : parameters_) {
+    check(p->data.dtype() == type, "adamw: parameters must be all f32 or all bf16");
+  }
+  const bool masters = type == DType::bf16 && settings.rounding == Rounding::nearest;
+  if (memory.state == OptimizerState::device) {
+    allocate(masters);
+  } else {
+    offloaded_ = make_offloaded(memory, parameters_, masters);
+    m_ = offloaded_->first_moments();
+    v_ = offloaded_->second_moments();
+    masters_ = offloaded_->masters();
+  }
+  const Label label{.name = "optimizer scalars", .purpose = Purpose::optimizer};
+  schedule_ = Tensor({Shape{3}, DType::f32}, stream, label);
+  clip_ = Tensor({Shape{3}, DType::f32}, stream, label);
+  squared_ = Tensor({Shape{1}, DType::f64}, stream, label);
+}
+
+// What is under way must not outlive the memory it works on.
+AdamWOptimizer::~AdamWOptimizer() {
+  try {
+    settle();
+  } catch (...) {
+  }
+}
+
+void AdamWOptimizer::settle() const {
+  if (!offloaded_) return;
+  stream_.synchronize();
+  offloaded_->settle();
+}
+
+void AdamWOptimizer::allocate(bool masters) {
+  for (const Parameter* p : parameters_) {
+    const Spec f32{p->data.shape(), DType::f32};
+    const Label label{.name = p->name, .purpose = Purpose::optimizer};
+    m_.emplace_back(f32, stream_, label);
+    v_.emplace_back(f32, stream_, label);
+    if (masters) masters_.emplace_back(f32, stream_, label);
+  }
+}
+
+const std::vector<Tensor>& AdamWOptimizer::settled(const std::vector<Tensor>& state) const {
+  settle();
+  return state;
+}
+
+void AdamWOptimizer::initialise() {
+  if (offloaded_) return offloaded_->initialise();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    launch(Fill{.out = m_[i]}, stream_);
+    launch(Fill{.out = v_[i]}, stream_);
+    if (!masters_.empty()) launch(Cast{.out = masters_[i], .in = parameters_[i]->data}, stream_);
+  }
+}
+
+void AdamWOptimizer::measure_gradients() {
+  size_t next = 0;
+  do {
+    SquaredNorm norm{.out = Grad(squared_, /*add=*/next > 0)};
+    for (; next < parameters_.size() && !norm.x.full(); ++next) {
+      if (parameters_[next]->grad) norm.x.add(parameters_[next]->grad);
+    }
+    launch(norm, stream_);
+  } while (next < parameters_.size());
+  launch(ClipFactor{.clip = clip_, .squared = squared_, .limit = float(settings_.clip)}, stream_);
+}
+
+AdamW AdamWOptimizer::kernel(const Tensor& random) const {
+  const bool to_nearest = settings_.rounding == Rounding::nearest;
+  check(to_nearest || random, "adamw: stochastic rounding needs a random state to draw by");
+  return {.tensors = {},
+          .random = to_nearest ? View() : View(random),
+          .schedule = schedule_,
+          .clip = clip_,
+          .beta1 = float(settings_.beta1),
+          .beta2 = float(settings_.beta2),
+          .eps = float(settings_.eps)};
+}
+
+AdamW::Entry AdamWOptimizer::entry(size_t i) const {
+  const Parameter& p = *parameters_[i];
+  return {.parameter = p.data,
+          .master = masters_.empty() ? View() : View(masters_[i]),
+          .m = m_[i],
+          .v = v_[i],
+          .grad = p.grad,
+          .decay = p.data.shape().rank() > 1 ? float(settings_.decay) : 0.0f,
+          .index = static_cast<uint32_t>(i)};
+}
+
+void AdamWOptimizer::prepare(int64_t t, double lr) {
+  if (offloaded_) offloaded_->settle();
+  const auto corrected = [&](double beta) {
+    return static_cast<float>(1 - std::pow(beta, static_cast<double>(t)));
+  };
+  const std::array<float, 3> schedule{static_cast<float>(lr), corrected(settings_.beta1),
+                                      corrected(settings_.beta2)};
+  write<float>(schedule_, schedule);
+}
+
+void AdamWOptimizer::update(const Tensor& random) {
+  const TraceScope scope(stream_.trace(), "optimizer");
+  measure_gradients();
+  const AdamW k = kernel(random);
+  if (offloaded_) {
+    std::vector<AdamW::Entry> all;
+    for (size_t i = 0; i < parameters_.size(); ++i) all.push_back(entry(i));
+    offloaded_->update(k, all);
+  } else {
+    update_on_device(k);
+  }
+  for (Parameter* p : parameters_) p->grad = {};
+}
+
+void AdamWOptimizer::update_on_device(const AdamW& kernel) const {
+  for (size_t next = 0; next < parameters_.size();) {
+    AdamW k = kernel;
+    for (; next < parameters_.size() && !k.tensors.full(); ++next) {
+      if (parameters_[next]->grad) k.tensors.add(entry(next));
+    }
+    if (k.tensors.size() > 0) launch(k, stream_);
+  }
+}
+
+double cosine_schedule(int64_t step, int64_t steps, int64_t warmup, double peak, double floor) {
+  const auto at = static_cast<double>(step);
+  if (step < warmup) return peak * (at + 1) / static_cast<double>(warmup);
+  const double span = static_cast<double>(std::max<int64_t>(steps - warmup, 1));
+  const double done = std::min(1.0, (at - static_cast<double>(warmup)) / span);
+  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+}  // namespace spool

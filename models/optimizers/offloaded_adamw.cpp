@@ -1,0 +1,58 @@
+#include "spool/models/optimizers/offloaded_adamw.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "spool/kernels/elementwise.h"
+
+namespace spool {
+namespace {
+
+std::vector<int64_t> numels(const std::vector<Parameter*>& parameters) {
+  std::vector<int64_t> all;
+  for (const Parameter* p : parameters) all.push_back(p->data.numel());
+  return all;
+}
+
+}  // namespace
+
+OffloadedAdamW::OffloadedAdamW(std::vector<Parameter*> parameters, bool masters, HostLink& link)
+    : parameters_(std::move(parameters)),
+      link_(link),
+      device_(link.compute()),
+      host_(link.open_host()),
+      buckets_(numels(parameters_)),
+      m_(host_row(DType::f32, "optimizer m")),
+      v_(host_row(DType::f32, "optimizer v")),
+      master_(masters ? host_row(DType::f32, "optimizer masters") : Tensor()) {}
+
+Tensor OffloadedAdamW::host_row(DType type, const char* name) {
+  return Tensor({Shape{buckets_.elements()}, type}, *host_,
+                {.name = name, .purpose = Purpose::optimizer});
+}
+
+std::vector<Tensor> OffloadedAdamW::by_parameter(const Tensor& row) const {
+  std::vector<Tensor> all;
+  if (!row) return all;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Shape& shape = parameters_[i]->data.shape();
+    const int64_t begin = buckets_.begin_of(i);
+    all.push_back(row.slice({begin, begin + shape.numel()}).reshape(shape));
+  }
+  return all;
+}
+
+void OffloadedAdamW::initialise() {
+  device_.synchronize();  // until no step is under way
+  for (const Tensor& row : {m_, v_, master_}) {
+    if (row) launch(Fill{.out = row}, *host_);
+  }
+  host_->synchronize();
+}
+
+bool OffloadedAdamW::wanted(const Buckets::Bucket& bucket, const std::vector<AdamW::Entry>& whole) {
+  return std::ranges::any_of(
+      bucket.slices, [&](const Buckets::Slice& slice) { return bool(whole[slice.tensor].grad); });
+}
+
+}  // namespace spool

@@ -1,0 +1,17 @@
+#include "spool/models/steps/step_graphs.h"
+
+namespace spool {
+
+void StepGraphs::begin_step(const Stream& stream) {
+  const uint64_t placement = stream.memory().placement;
+  if (placement != placement_ || !std::exchange(ended_, false)) kinds_ = {};
+  placement_ = placement;
+}
+
+void StepGraphs::enqueue(bool first, bool last, const std::function<void()>& work, Stream& stream) {
+  Graph& graph = kinds_[(first ? 2u : 0u) + (last ? 1u : 0u)];
+  if (!graph) graph = stream.capture(work);
+  stream.replay(graph);
+}
+
+}  // namespace spool

@@ -1,0 +1,91 @@
+#include "spool/models/tokenizers/tokenizer_choice.h"
+
+#include <nlohmann/json.hpp>
+
+#include "spool/models/tokenizers/gpt2_tokenizer.h"
+#include "spool/runtime/check.h"
+#include "spool/runtime/files/json.h"
+
+namespace spool {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* bytewise = "bytes";
+constexpr const char* gpt2 = "gpt2";
+
+void check_name(const std::string& name) {
+  check(name.empty() || name == bytewise || name == gpt2, "there is no tokenizer called \"", name,
+        "\"; there are bytes and gpt2");
+}
+
+// What the run.json of a checkpoint says; empty if there is none.
+std::string name_in_run(const fs::path& directory) {
+  const fs::path file = directory / "run.json";
+  if (!fs::exists(file)) return {};
+  const nlohmann::json run = read_json(file);
+  const bool said = run.is_object() && run.contains("tokenizer") && run["tokenizer"].is_string();
+  const std::string name = said ? run["tokenizer"].get<std::string>() : "";
+  check_file(name == bytewise || name == gpt2, file,
+             "field tokenizer must be \"bytes\" or \"gpt2\"");
+  return name;
+}
+
+TokenizerChoice complete(TokenizerChoice choice) {
+  check(choice.name == gpt2 || choice.merges.empty(), "--merges ", choice.merges.string(),
+        " is GPT-2's vocabulary, and --tokenizer is ", choice.name, "; leave one of them out");
+  check(choice.name != gpt2 || !choice.merges.empty(),
+        "--tokenizer gpt2 needs its vocabulary: give --merges the merges.txt that comes with every "
+        "GPT-2, or llm.c's gpt2_tokenizer.bin");
+  return choice;
+}
+
+}  // namespace
+
+std::optional<fs::path> vocabulary_in(const fs::path& directory) {
+  for (const char* name : {"merges.txt", "gpt2_tokenizer.bin"}) {
+    if (fs::exists(directory / name)) return directory / name;
+  }
+  return {};
+}
+
+TokenizerChoice choose_tokenizer(const TokenizerChoice& asked) {
+  check_name(asked.name);
+  TokenizerChoice choice = asked;
+  if (choice.name.empty()) choice.name = choice.merges.empty() ? bytewise : gpt2;
+  return complete(std::move(choice));
+}
+
+TokenizerChoice choose_tokenizer(const TokenizerChoice& asked, const fs::path& directory) {
+  check_name(asked.name);
+  TokenizerChoice choice = asked;
+  if (choice.name.empty() && !choice.merges.empty()) choice.name = gpt2;
+  if (choice.name.empty()) choice.name = name_in_run(directory);
+  const auto vocabulary = vocabulary_in(directory);
+  if (choice.name.empty() && vocabulary) choice.name = gpt2;
+  check_file(!choice.name.empty(), directory,
+             "says nothing of a tokenizer; give --tokenizer bytes, or --merges the merges.txt that "
+             "goes with the model");
+  if (choice.name == gpt2 && choice.merges.empty() && vocabulary) choice.merges = *vocabulary;
+  return complete(std::move(choice));
+}
+
+std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerChoice& choice) {
+  if (choice.name == gpt2) return read_gpt2_tokenizer(choice.merges);
+  return make_byte_tokenizer();
+}
+
+bool same_tokens(const Tokenizer& a, const Tokenizer& b) {
+  const auto *left = dynamic_cast<const Gpt2Tokenizer*>(&a),
+             *right = dynamic_cast<const Gpt2Tokenizer*>(&b);
+  return left && right ? *left == *right : a.name() == b.name();
+}
+
+void save_tokenizer(const fs::path& directory, const Tokenizer& tokenizer) {
+  if (const auto* t = dynamic_cast<const Gpt2Tokenizer*>(&tokenizer)) {
+    write_tokenizer_files(directory, *t);
+  }
+}
+
+}  // namespace spool

@@ -1,0 +1,141 @@
+#include "spool/models/training/run_options.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "spool/models/families/model_file.h"
+
+namespace spool {
+namespace {
+
+using nlohmann::json;
+
+std::string list_of_presets() {
+  std::string list;
+  for (const std::string_view name : gpt2_presets()) {
+    list += sentence(list.empty() ? "" : ", ", name);
+  }
+  return list;
+}
+
+// Every setting that a run depends on, by its flag, where it has one.
+template <class Options, class Visit>
+void for_each_setting(Options& o, const Visit& visit) {
+  auto& t = o.training;
+  visit("model", o.model);
+  visit("layers", t.model.layers);
+  visit("heads", t.model.heads);
+  visit("channels", t.model.channels);
+  visit("context", t.model.context);
+  visit("vocab", t.model.vocabulary);
+  visit("epsilon", t.model.epsilon);
+  visit("gelu", t.model.gelu);
+  visit("dtype", t.dtype);
+  visit("batch", t.batch);
+  visit("seq", t.seq);
+  visit("accumulate", t.accumulate);
+  visit("steps", t.steps);
+  visit("warmup", t.warmup);
+  visit("lr", t.lr);
+  visit("min-lr", t.min_lr);
+  visit("beta2", t.optimizer.beta2);
+  visit("weight-decay", t.optimizer.decay);
+  visit("clip", t.optimizer.clip);
+  visit("rounding", t.optimizer.rounding);
+  visit("dropout", t.dropout);
+  visit("chunk-loss", t.loss_chunk);
+  visit("seed", t.seed);
+  visit("data", o.data);
+  visit("val-data", o.val_data);
+  visit("tokenizer", o.tokenizer.name);
+}
+
+template <class T>
+json to_setting(const T& setting) {
+  if constexpr (std::is_same_v<T, DType> || std::is_same_v<T, Rounding>) {
+    return name(setting);
+  } else if constexpr (std::is_same_v<T, GeluForm>) {
+    return setting == GeluForm::tanh ? "tanh" : "exact";
+  } else {
+    return setting;
+  }
+}
+
+template <class T>
+void from_setting(const json& stored, T& setting, const std::string& file) {
+  if constexpr (std::is_same_v<T, DType>) {
+    const auto type = parse_dtype(stored.get<std::string>());
+    check_file(type.has_value(), file, "field configuration.dtype is ", stored.dump());
+    setting = *type;
+  } else if constexpr (std::is_same_v<T, Rounding>) {
+    const auto rounding = parse_rounding(stored.get<std::string>());
+    check_file(rounding.has_value(), file, "field configuration.rounding is ", stored.dump());
+    setting = *rounding;
+  } else if constexpr (std::is_same_v<T, GeluForm>) {
+    setting = stored == "tanh" ? GeluForm::tanh : GeluForm::exact;
+  } else {
+    stored.get_to(setting);
+  }
+}
+
+void refuse_other_flags(const RunOptions& o, const json& stored, const std::string& file) {
+  const std::set<std::string> of_the_model{"layers", "heads",   "channels", "context",
+                                           "vocab",  "epsilon", "gelu"};
+  const json all = configuration(o);
+  for (const auto& [flag, ours] : all.items()) {
+    check_file(stored.is_object() && stored.contains(flag), file, "field configuration.", flag,
+               " is missing; this is no checkpoint of this version of Spool");
+    const json& theirs = stored.at(flag);
+    const bool given =
+        o.given.contains(flag) || (of_the_model.contains(flag) && o.given.contains("model"));
+    const bool is_flag = flag != "epsilon" && flag != "gelu";
+    check(!given || theirs == ours, is_flag ? "--" : "a model with ", flag, " ", ours.dump(),
+          " cannot be resumed with: the run has ", theirs.dump(),
+          "; leave the flag out to go on, or start a run of its own in another --out");
+  }
+}
+
+}  // namespace
+
+bool has_weights(const std::string& model) { return !gpt2_preset(model).has_value(); }
+
+TrainingConfig training_preset(const std::string& model) {
+  TrainingConfig config;
+  if (const auto shape = gpt2_preset(model)) {
+    config.model = *shape;
+    if (model == "gpt2-tiny") {
+      config.batch = 8;
+      config.lr = 3e-3;
+      config.optimizer.beta2 = 0.99;
+    } else if (model != "gpt2-124m") {
+      config.lr = model == "gpt2-355m" ? 3e-4 : model == "gpt2-774m" ? 2.5e-4 : 2e-4;
+    }
+  } else {
+    check(std::filesystem::exists(model), "--model '", model,
+          "' is no file or directory, and no preset; there are ", list_of_presets());
+    config.model = ModelFile(model).config();
+    config.lr = 5e-5;  // what is there is to be changed, not lost
+  }
+  config.seq = config.model.context;
+  config.min_lr = config.lr / 10;
+  return config;
+}
+
+json configuration(const RunOptions& o) {
+  json all = json::object();
+  for_each_setting(o,
+                   [&](const char* flag, const auto& setting) { all[flag] = to_setting(setting); });
+  return all;
+}
+
+void adopt(RunOptions& o, const json& stored, const std::string& file) {
+  refuse_other_flags(o, stored, file);
+  try {
+    for_each_setting(
+        o, [&](const char* flag, auto& setting) { from_setting(stored.at(flag), setting, file); });
+  } catch (const json::exception& e) {
+    check_file(false, file, "field configuration: ", e.what());
+  }
+}
+
+}  // namespace spool

@@ -1,0 +1,55 @@
+#pragma once
+
+// What `spool train` was told, and what of it makes the run: on one device, two runs with the same
+// configuration have the same losses, bit for bit; but for AdamW on the CPU instead of a GPU, which
+// rounds as the CPU does (cpu_adamw.h).
+
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/models/training/trainer.h"
+
+namespace spool {
+
+struct RunOptions {
+  // The configuration.
+  std::string model = "gpt2-tiny";  // a preset, or a path to weights to go on from
+  TrainingConfig training = {};
+  std::vector<std::string> data = {}, val_data = {};  // paths and globs; no data: Spool's own texts
+  TokenizerChoice tokenizer = {};                     // of the data; its vocabulary is a file
+
+  // The rest changes nothing but where and how the run goes.
+  Device device = {};
+  bool graph = true;  // record a step and replay it, where the device can
+  int threads = 0;    // 0: one per core
+  Policy policy = {};
+  std::string spill_directory = {};       // where values are offloaded to a disk
+  std::string plan = {}, save_plan = {};  // files: instead of the policy's; to write
+  size_t memory = 0;                      // bytes; 0: the foretold peak
+  std::string out = {}, log = {}, trace = {};
+  bool resume = false;
+  int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
+  int keep_checkpoints = 2;
+
+  // Flags that were given, without dashes.
+  std::set<std::string> given = {};
+};
+
+// Whether a model is a path to weights.
+bool has_weights(const std::string& model);
+
+// A preset, or a model with weights, with the settings that suit it; throws a sentence with the
+// presets there are.
+TrainingConfig training_preset(const std::string& model);
+
+// The configuration, each setting under its flag.
+nlohmann::json configuration(const RunOptions&);
+
+// Takes the configuration of a stored run.  Throws if a flag that was given says otherwise; `file`
+// is for the sentences.
+void adopt(RunOptions&, const nlohmann::json& stored, const std::string& file);
+
+}  // namespace spool

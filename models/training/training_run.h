@@ -1,0 +1,70 @@
+#pragma once
+
+// A run from the first step to the last: data, budget, checkpoints, log, evaluations and samples.
+
+#include <optional>
+
+#include "spool/models/training/progress.h"
+#include "spool/models/data/batches.h"
+#include "spool/models/formats/run_directory.h"
+#include "spool/models/tokenizers/tokenizer.h"
+#include "spool/models/training/run_log.h"
+#include "spool/models/training/run_options.h"
+#include "spool/models/training/step_trace.h"
+
+namespace spool {
+
+class TrainingRun {
+ public:
+  // Checks all that can be checked, foretells the peak, prints the table, and sets the model up,
+  // from a checkpoint where the run resumes.  Throws Error (memory) if the peak is above the
+  // budget.
+  explicit TrainingRun(RunOptions);
+  ~TrainingRun();
+
+  // Trains to the last step, or until stop() is true between two steps.  Either way there is a
+  // checkpoint of where it ended.  Throws Error (numeric) where the loss or a gradient is not
+  // finite.
+  void run(const std::function<bool()>& stop);
+
+ private:
+  void open_tokenizer_of_run();
+  Tokens open_tokens(const std::vector<std::string>& patterns) const;
+  void open_data();
+  void foretell();
+  void set_up_trainer();
+  void open_log();
+  void make_plans_of_run(const Machine&);
+  void refuse_host(size_t on_device) const;
+  std::string batch_that_fits(const Machine&, size_t limit) const;
+  [[noreturn]] void refuse_budget(const Machine&, size_t limit, const char* what) const;
+  void enqueue_step(int64_t step);
+  void train_step(int64_t step);
+  void after_step(int64_t step);
+  ValidationRows validation_rows(int64_t batches) const;
+  double loss_over(const ValidationRows&);
+  double evaluate(const ValidationRows&, int64_t step);
+  SampleLength sample() const;
+  void write_sample(int64_t step);
+  void save(int64_t step);
+  [[noreturn]] void stop_not_finite(int64_t step, const char* what, double value);
+
+  RunOptions options_;
+  TrainingPlans plans_;
+  Report foretold_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  Split data_;
+  uint64_t data_fingerprint_ = 0;
+  std::optional<std::filesystem::path> checkpoint_;  // resumed from, then the last one written
+  int64_t first_step_ = 0, last_saved_ = -1;
+  std::optional<RunDirectory> directory_;
+  std::unique_ptr<Stream> stream_;
+  std::optional<Trainer> trainer_;
+  std::optional<Batches> batches_;
+  RunLog log_;
+  std::optional<StepTrace> trace_;  // until it is written
+  Progress progress_;
+  std::optional<double> val_loss_;
+};
+
+}  // namespace spool

@@ -1,0 +1,137 @@
+#include "spool/planner/report/plan_diff.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace spool {
+
+namespace {
+
+// What things are called; without a tape, nothing.
+class Names {
+ public:
+  explicit Names(const Tape* tape) : tape_(tape) {}
+
+  std::string of_node(int64_t n) const {
+    if (!tape_ || n >= std::ssize(tape_->nodes())) return {};
+    return tape_->nodes()[static_cast<size_t>(n)].op->name();
+  }
+  std::string of_value(int64_t v) const {
+    if (!tape_ || v >= std::ssize(tape_->values())) return {};
+    const Value& value = tape_->values()[static_cast<size_t>(v)];
+    if (value.parameter) return sentence("parameter ", value.parameter->name);
+    if (value.producer < 0) return "an input";
+    return sentence(of_node(value.producer), " of node ", value.producer);
+  }
+
+ private:
+  const Tape* tape_;
+};
+
+// "values 5 to 9 (add of node 2 to gelu of node 4)"
+template <class NameOf>
+std::string named(const char* what, int64_t first, int64_t last, NameOf name_of) {
+  const std::string from = name_of(first), to = name_of(last);
+  const bool one = first == last;
+  std::string words = one ? sentence(what, " ", first) : sentence(what, "s ", first, " to ", last);
+  if (from.empty() || to.empty()) return words;
+  return words + (one ? " (" + from + ")" : " (" + from + " to " + to + ")");
+}
+
+// A line for each run of neighbours of which is said the same; change(i) is empty where there is
+// none.
+template <class Change, class NameOf>
+void write_runs(std::ostream& out, const char* what, size_t count, Change change, NameOf name_of) {
+  std::string said;
+  int64_t first = 0;
+  for (int64_t i = 0; i <= static_cast<int64_t>(count); ++i) {
+    std::string now = i < static_cast<int64_t>(count) ? change(static_cast<size_t>(i)) : "";
+    if (i > 0 && now == said) continue;
+    if (!said.empty()) out << named(what, first, i - 1, name_of) << ": " << said << '\n';
+    said = std::move(now);
+    first = i;
+  }
+}
+
+std::string from_to(const std::string& a, const std::string& b) {
+  return a == b ? "" : a + " -> " + b;
+}
+
+// "offload, 512 rows, to disk, out before node 9"
+std::string placement(const Plan& plan, size_t value) {
+  const Placement p = value < plan.placement.size() ? plan.placement[value] : Placement::keep;
+  std::string words = name(p);
+  if (p != Placement::offload) return words;
+  const auto o =
+      std::ranges::lower_bound(plan.offloads, static_cast<ValueId>(value), {}, &Offload::value);
+  if (o == plan.offloads.end() || o->value != static_cast<ValueId>(value)) return words;
+  if (o->rows >= 0) words += sentence(", ", o->rows, " rows");
+  if (o->target != OffloadTarget::host) words += sentence(", to ", name(o->target));
+  if (o->release >= 0) words += sentence(", out before node ", o->release);
+  if (o->fetch >= 0) words += sentence(", back before node ", o->fetch);
+  return words;
+}
+
+std::string chunks(const Plan& plan, size_t node) {
+  const int n = node < plan.chunks.size() ? std::max(plan.chunks[node], 1) : 1;
+  return sentence(n, n == 1 ? " chunk" : " chunks");
+}
+
+std::vector<Region> only_in(std::vector<Region> a, std::vector<Region> b) {
+  const auto before = [](const Region& x, const Region& y) {
+    return x.first != y.first ? x.first < y.first : x.last > y.last;
+  };
+  std::ranges::sort(a, before);
+  std::ranges::sort(b, before);
+  std::vector<Region> only;
+  std::ranges::set_difference(a, b, std::back_inserter(only), before);
+  return only;
+}
+
+std::string tape_of(const Plan& plan) {
+  if (plan.fingerprints.empty()) return "any";
+  return sentence("one of ", plan.fingerprints.size(), " nodes");
+}
+
+void write_tapes(std::ostream& out, const Plan& a, const Plan& b) {
+  if (a.fingerprints == b.fingerprints) return;
+  out << "tape: " << tape_of(a) << " -> " << tape_of(b);
+  const auto [at, in_b] = std::ranges::mismatch(a.fingerprints, b.fingerprints);
+  if (at != a.fingerprints.end() && in_b != b.fingerprints.end()) {
+    out << ", which differ from node " << at - a.fingerprints.begin() << " on";
+  }
+  out << '\n';
+}
+
+std::string difference(const Plan& a, const Plan& b, const Names& names) {
+  std::ostringstream out;
+  write_tapes(out, a, b);
+  write_runs(
+      out, "value", std::max(a.placement.size(), b.placement.size()),
+      [&](size_t v) { return from_to(placement(a, v), placement(b, v)); },
+      [&](int64_t v) { return names.of_value(v); });
+  const auto node_name = [&](int64_t n) { return names.of_node(n); };
+  write_runs(
+      out, "node", std::max(a.chunks.size(), b.chunks.size()),
+      [&](size_t n) { return from_to(chunks(a, n), chunks(b, n)); }, node_name);
+  const auto write_regions = [&](const std::vector<Region>& regions, const char* what) {
+    for (const Region& r : regions) {
+      out << named("node", r.first, r.last, node_name) << ": " << what << '\n';
+    }
+  };
+  write_regions(only_in(a.regions, b.regions), "no region any more");
+  write_regions(only_in(b.regions, a.regions), "a region");
+  const std::string state = from_to(name(a.optimizer_state), name(b.optimizer_state));
+  if (!state.empty()) out << "optimizer state: " << state << '\n';
+  return out.str();
+}
+
+}  // namespace
+
+std::string diff(const Plan& a, const Plan& b) { return difference(a, b, Names(nullptr)); }
+
+std::string diff(const Plan& a, const Plan& b, const Tape& tape) {
+  return difference(a, b, Names(&tape));
+}
+
+}  // namespace spool

@@ -1,0 +1,155 @@
+#include "spool/planner/report/timeline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "spool/runtime/check.h"
+
+namespace spool {
+namespace {
+
+using nlohmann::json;
+
+// Microseconds in eighths: exact in binary, and in nanoseconds, so that a viewer, which cuts off
+// what is less, sees spans nest and follow one another as they do here.
+double microseconds(double seconds) { return std::round(seconds * 8e6) / 8; }
+
+std::string text(const TraceContext& c) {
+  return sentence(c.phase, c.op ? " " : "", c.op ? c.op : "",
+                  c.node >= 0 ? sentence(" #", c.node) : "");
+}
+
+std::string title(const TraceSpan& span) {
+  if (!span.context) return span.name;
+  if (span.activity == Activity::host && span.lane == TraceLane::host) return text(span.context);
+  if (span.activity == Activity::copy) return sentence(span.name, ": ", text(span.context));
+  return span.name;
+}
+
+int thread_of(TraceLane lane) { return static_cast<int>(lane) + 1; }
+
+// The events of one process.
+class Process {
+ public:
+  Process(int id, json& events) : id_(id), events_(events) {}
+
+  void introduce(const std::string& name) {
+    metadata("process_name", 0, {{"name", name}});
+    metadata("process_sort_index", 0, {{"sort_index", id_}});
+    for (size_t lane = 0; lane < lane_count; ++lane) {
+      const int thread = thread_of(static_cast<TraceLane>(lane));
+      metadata("thread_name", thread, {{"name", spool::name(static_cast<TraceLane>(lane))}});
+      metadata("thread_sort_index", thread, {{"sort_index", thread}});
+    }
+  }
+
+  void show(const std::vector<TraceSpan>& spans) {
+    for (size_t lane = 0; lane < lane_count; ++lane) show(spans, static_cast<TraceLane>(lane));
+    count(spans, "live bytes", &TraceSpan::live);
+    const auto on_host = [](const TraceSpan& span) { return span.host_live > 0; };
+    if (std::ranges::any_of(spans, on_host)) count(spans, "host bytes", &TraceSpan::host_live);
+  }
+
+ private:
+  // What is around a span comes before it.
+  void show(const std::vector<TraceSpan>& all, TraceLane lane) {
+    std::vector<const TraceSpan*> spans;
+    for (const TraceSpan& span : all) {
+      if (span.lane == lane) spans.push_back(&span);
+    }
+    const auto of_other_op = [](const TraceSpan* a, const TraceSpan* b) {
+      return a->context != b->context;
+    };
+    for (auto first = spans.begin(); first != spans.end();) {
+      auto end = std::ranges::adjacent_find(first, spans.end(), of_other_op);
+      if (end != spans.end()) ++end;
+      const TraceSpan &begins = **first, &ends = **(end - 1);
+      if (lane == TraceLane::compute && begins.context) {
+        complete(text(begins.context), "op", lane, begins.begin, ends.end);
+      }
+      for (; first != end; ++first) show(**first);
+    }
+  }
+
+  void show(const TraceSpan& span) {
+    json& event =
+        complete(title(span), spool::name(span.activity), span.lane, span.begin, span.end);
+    if (span.activity == Activity::copy) event["args"]["bytes"] = span.bytes;
+    if (span.lane != TraceLane::host) event["args"]["live bytes"] = span.live;
+  }
+
+  // The bytes that were held when each piece of work was issued, where it begins.
+  void count(const std::vector<TraceSpan>& spans, const char* name, size_t TraceSpan::*bytes) {
+    for (const TraceSpan& span : spans) {
+      if (span.lane != TraceLane::compute) continue;
+      events_.push_back({{"ph", "C"},
+                         {"pid", id_},
+                         {"name", name},
+                         {"ts", microseconds(span.begin)},
+                         {"args", {{"bytes", span.*bytes}}}});
+    }
+  }
+
+  json& complete(const std::string& name, const char* category, TraceLane lane, double begin,
+                 double end) {
+    events_.push_back({{"ph", "X"},
+                       {"pid", id_},
+                       {"tid", thread_of(lane)},
+                       {"name", name},
+                       {"cat", category},
+                       {"ts", microseconds(begin)},
+                       {"dur", microseconds(end) - microseconds(begin)}});
+    return events_.back();
+  }
+
+  void metadata(const char* what, int thread, json arguments) {
+    events_.push_back({{"ph", "M"},
+                       {"pid", id_},
+                       {"tid", thread},
+                       {"name", what},
+                       {"args", std::move(arguments)}});
+  }
+
+  int id_;
+  json& events_;
+};
+
+json summary(const std::vector<TraceSpan>& spans) {
+  size_t kernels = 0, most = 0;
+  for (const TraceSpan& span : spans) {
+    kernels += span.activity == Activity::kernel;
+    most = std::max(most, span.live);
+  }
+  json waits = json::object();
+  for (const TraceLane lane : {TraceLane::compute, TraceLane::copy_out, TraceLane::copy_in}) {
+    waits[name(lane)] = waited(spans, lane);
+  }
+  return {{"seconds", seconds(spans)},
+          {"kernels", kernels},
+          {"most_live_bytes", most},
+          {"waited_seconds", waits},
+          {"exposed_copies", exposed_copies(spans)}};
+}
+
+}  // namespace
+
+double exposed_copies(const std::vector<TraceSpan>& spans) {
+  const double whole = seconds(spans);
+  return whole > 0 ? waited(spans, TraceLane::compute) / whole : 0;
+}
+
+json trace_json(const std::vector<NamedTrace>& traces) {
+  json file{
+      {"displayTimeUnit", "ms"}, {"otherData", json::object()}, {"traceEvents", json::array()}};
+  int id = 0;
+  for (const NamedTrace& trace : traces) {
+    Process process(++id, file["traceEvents"]);
+    process.introduce(trace.name);
+    process.show(trace.spans);
+    file["otherData"][trace.name] = summary(trace.spans);
+  }
+  return file;
+}
+
+}  // namespace spool

@@ -1,0 +1,240 @@
+#include "spool/runtime/files/spill_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <system_error>
+
+#include "spool/runtime/check.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t most_at_once = size_t{1} << 30;  // the system takes less than 2 GiB a call
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+struct Room {
+  size_t needed, free;  // bytes
+};
+
+template <class... Parts>
+[[noreturn]] void fail_in(const fs::path& directory, Room room, const Parts&... parts) {
+  throw Error(ErrorKind::file, sentence(directory.string(), ": ", parts...),
+              {.needed = room.needed, .capacity = room.free, .op = {}, .file = directory.string()});
+}
+
+enum class Io { ring, sync, cached };
+
+Io io_asked_for() {
+  const char* value = std::getenv("SPOOL_IO");
+  const std::string_view asked = value ? value : "";
+  if (asked.empty()) return Io::ring;
+  if (asked == "sync") return Io::sync;
+  check(asked == "cached", "SPOOL_IO is '", asked, "', and may be sync or cached, or not be set");
+  return Io::cached;
+}
+
+// The largest file that the system lets this process make.
+size_t file_limit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
+  return limit.rlim_cur;
+}
+
+// Why the disk does not take or give what it is to, and what would work.
+std::string why(Room room, int error) {
+  const bool about_room = error == ENOSPC || error == EFBIG;
+  // A limit within a page makes what goes up to it invalid for O_DIRECT.
+  if ((about_room || error == EINVAL) && file_limit() < room.needed) {
+    return sentence("a file of this process may have ", format_bytes(file_limit()),
+                    "; raise that with 'ulimit -f', or spill less");
+  }
+  const char* elsewhere = "choose a directory on another disk, or spill less";
+  if (error == EDQUOT) return sentence("your quota has no room for it; ", elsewhere);
+  if (error == EFBIG && room.free >= room.needed) {
+    return sentence("its file system has no files as large; ", elsewhere);
+  }
+  if (about_room) {
+    return sentence(format_bytes(room.free), " are free on this disk; make room, ", elsewhere);
+  }
+  if (error == EIO) return reason(error) + "; the disk may be failing: choose another";
+  return reason(error);
+}
+
+int open_nameless(const fs::path& directory) {
+  const int nameless = ::open(directory.c_str(), O_RDWR | O_TMPFILE | O_EXCL | O_CLOEXEC, 0600);
+  if (nameless >= 0) return nameless;
+  // Not every file system has files without a name.
+  std::string path = (directory / "spool-XXXXXX").string();
+  const int named = ::mkostemp(path.data(), O_CLOEXEC);
+  if (named >= 0) ::unlink(path.c_str());
+  return named;
+}
+
+}  // namespace
+
+size_t disk_free(const fs::path& directory) {
+  struct statvfs disk = {};
+  if (::statvfs(directory.c_str(), &disk) != 0) {
+    const int error = errno;
+    fail_in(directory, {},
+            error == ENOENT ? "there is no such directory; make it, or name another"
+                            : "cannot be looked at: " + reason(error));
+  }
+  if (disk.f_blocks == 0) return SIZE_MAX;  // a tmpfs without a limit, and others
+  return static_cast<size_t>(disk.f_bavail) * disk.f_frsize;
+}
+
+SpillFile::SpillFile(const fs::path& directory, size_t bytes)
+    : directory_(directory), size_(bytes) {
+  check(bytes > 0 && bytes % alignment == 0, "a spill file of ", bytes,
+        " bytes: it needs a positive multiple of ", alignment);
+  const size_t free = disk_free(directory);
+  std::error_code ignored;
+  if (!fs::is_directory(directory, ignored)) {
+    fail_in(directory, {.needed = bytes, .free = free},
+            "is not a directory; name one that a spill file may be in");
+  }
+  if (free < bytes) fail_to_reserve(ENOSPC);
+  descriptor_ = open_nameless(directory);
+  if (descriptor_ < 0) {
+    const int error = errno;
+    fail_in(directory, {.needed = bytes, .free = free},
+            "no spill file can be made in it: ", reason(error),
+            "; name a directory that you may write to");
+  }
+  try {
+    reserve();
+    choose_way();
+  } catch (...) {
+    ::close(descriptor_);
+    throw;
+  }
+}
+
+SpillFile::~SpillFile() { ::close(descriptor_); }
+
+// Where the file system cannot reserve, that so much was free has to do.
+void SpillFile::reserve() {
+  int error = EFBIG;
+  if (size_ <= static_cast<size_t>(INT64_MAX)) {
+    const auto length = static_cast<off_t>(size_);
+    do {
+      error = ::fallocate(descriptor_, 0, 0, length) == 0 ? 0 : errno;
+    } while (error == EINTR);
+    if (error == EOPNOTSUPP || error == ENOSYS) {
+      error = ::ftruncate(descriptor_, length) == 0 ? 0 : errno;
+    }
+  }
+  if (error != 0) fail_to_reserve(error);
+}
+
+void SpillFile::fail_to_reserve(int error) const {
+  const Room room{.needed = size_, .free = disk_free(directory_)};
+  fail_in(directory_, room, "a spill file of ", format_bytes(size_),
+          " cannot be made: ", why(room, error));
+}
+
+// Of some file systems and systems it is only known by trying what they support.
+void SpillFile::choose_way() {
+  const Io asked = io_asked_for();
+  alignas(alignment) std::array<std::byte, alignment> page{};
+  const int flags = ::fcntl(descriptor_, F_GETFL);
+  if (asked != Io::cached && ::fcntl(descriptor_, F_SETFL, flags | O_DIRECT) == 0) {
+    direct_ = ::pwrite(descriptor_, page.data(), page.size(), 0) == ssize_t{alignment};
+    if (!direct_) ::fcntl(descriptor_, F_SETFL, flags);
+  }
+  if (asked != Io::ring) return;
+  const auto trial = [&](Direction direction) {
+    auto ring = IoRing::make();
+    const bool works = ring && ring->transfer({.direction = direction,
+                                               .descriptor = descriptor_,
+                                               .offset = 0,
+                                               .memory = page.data(),
+                                               .bytes = page.size()});
+    return works ? std::move(ring) : nullptr;
+  };
+  writing_.ring = trial(Direction::write);
+  if (writing_.ring) reading_.ring = trial(Direction::read);
+  if (!reading_.ring) writing_.ring.reset();
+}
+
+std::string SpillFile::description() const {
+  return sentence(writing_.ring ? "io_uring" : "pread/pwrite", ", ",
+                  direct_ ? "O_DIRECT" : "page cache");
+}
+
+void SpillFile::write(size_t offset, const std::byte* from, size_t bytes) {
+  transfer(writing_, {.direction = Direction::write,
+                      .descriptor = descriptor_,
+                      .offset = offset,
+                      .memory = const_cast<std::byte*>(from),
+                      .bytes = bytes});
+}
+
+void SpillFile::read(size_t offset, std::byte* to, size_t bytes) {
+  transfer(reading_, {.direction = Direction::read,
+                      .descriptor = descriptor_,
+                      .offset = offset,
+                      .memory = to,
+                      .bytes = bytes});
+}
+
+void SpillFile::check_piece(const Transfer& piece) const {
+  const char* what = piece.direction == Direction::read ? "reading " : "writing ";
+  check(piece.offset % alignment == 0 && piece.bytes % alignment == 0, what, piece.bytes,
+        " bytes at byte ", piece.offset, " of a spill file: both are to be multiples of ",
+        alignment);
+  check(reinterpret_cast<uintptr_t>(piece.memory) % alignment == 0, what,
+        "a spill file: memory at ", static_cast<const void*>(piece.memory),
+        " does not begin at a multiple of ", alignment, " bytes");
+  check(piece.offset <= size_ && piece.bytes <= size_ - piece.offset, what, piece.bytes,
+        " bytes at byte ", piece.offset, " of a spill file that has ", size_);
+}
+
+void SpillFile::transfer(Lane& lane, const Transfer& piece) {
+  check_piece(piece);
+  const std::lock_guard one_at_a_time(lane.busy);
+  if (!lane.ring || !lane.ring->transfer(piece)) transfer_in_turn(piece);
+}
+
+void SpillFile::transfer_in_turn(Transfer left) const {
+  const Transfer whole = left;
+  while (left.bytes > 0) {
+    const size_t bytes = std::min(left.bytes, most_at_once);
+    const auto offset = static_cast<off_t>(left.offset);
+    const bool reads = left.direction == Direction::read;
+    const ssize_t n = reads ? ::pread(left.descriptor, left.memory, bytes, offset)
+                            : ::pwrite(left.descriptor, left.memory, bytes, offset);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0) fail_transfer(whole, errno);
+    // What ends within a page ends there for good, and O_DIRECT cannot go on from there.
+    const size_t done = static_cast<size_t>(n) / alignment * alignment;
+    if (done == 0) fail_transfer(whole, reads ? EIO : ENOSPC);
+    left.offset += done;
+    left.memory += done;
+    left.bytes -= done;
+  }
+}
+
+void SpillFile::fail_transfer(const Transfer& piece, int error) const {
+  const Room room{.needed = size_, .free = disk_free(directory_)};
+  const char* done = piece.direction == Direction::read ? "read" : "written";
+  fail_in(directory_, room, format_bytes(piece.bytes), " at byte ", piece.offset,
+          " of a spill file of ", format_bytes(size_), " cannot be ", done, ": ", why(room, error));
+}
+
+}  // namespace spool

@@ -1,0 +1,108 @@
+// What holds for every op on cuda, on every sample of the table: it does what the cpu does, in the
+// memory that a rehearsal foretold, with the same bits again.
+
+#include "spool/planner/rehearsal.h"
+#include "tests/autograd/sample_run.h"
+#include "tests/kernels/cuda_testing.h"
+
+namespace spool::testing {
+namespace {
+
+class EveryOpOnCuda : public ::testing::TestWithParam<OpSample> {
+ protected:
+  void SetUp() override {
+    if (!there_is_cuda()) GTEST_SKIP() << "there is no CUDA device here";
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Op, EveryOpOnCuda, ::testing::ValuesIn(op_samples()),
+                         [](const auto& sample) { return sample.param.name; });
+
+struct Outcome {
+  std::vector<Numbers> outputs, gradients;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome run(const OpSample& sample, const SampleOptions& options, Stream& stream) {
+  SampleRun run(sample, stream, options);
+  run.forward();
+  Outcome outcome{.outputs = run.output_values(), .gradients = {}};
+  run.backward();
+  outcome.gradients = run.gradients();
+  return outcome;
+}
+
+void expect_near(const std::vector<Numbers>& found, const std::vector<Numbers>& wanted,
+                 double bound) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_LT(difference(found[i], wanted[i]), bound) << i;
+}
+
+TEST_P(EveryOpOnCuda, IsAsOnTheCpu) {
+  for (const DType dtype : cuda_types) {
+    CpuStream cpu(on_both, 1);
+    const bool narrow = dtype == DType::bf16;
+    for (int chunks = 1; chunks <= GetParam().chunks; ++chunks) {
+      SampleOptions options{.dtype = dtype};
+      options.tape.plan.chunks.assign(8, chunks);
+      const Outcome wanted = run(GetParam(), options, cpu);
+      Outcome first;
+      in_every_order([&] {
+        const auto stream = cuda_stream();
+        const Outcome found = run(GetParam(), options, *stream);
+        expect_near(found.outputs, wanted.outputs, narrow ? 2e-2 : 4e-6);
+        expect_near(found.gradients, wanted.gradients, narrow ? 4e-2 : 8e-6);
+        if (first.outputs.empty()) first = found;
+        EXPECT_EQ(found, first) << "not the same bits again";
+      });
+    }
+  }
+}
+
+TEST_P(EveryOpOnCuda, IsForetoldToTheByte) {
+  for (const DType dtype : cuda_types) {
+    const auto work = [&](Stream& stream) {
+      SampleRun run(GetParam(), stream, {.dtype = dtype});
+      run.forward();
+      run.backward();
+    };
+    const auto probe = cuda_stream(Arena::granule);
+    const Report foretold = rehearse({.architecture = probe->architecture()}, work);
+    const auto stream = cuda_stream(foretold.memory.peak);
+    work(*stream);
+    EXPECT_EQ(stream->memory().peak, foretold.memory.peak) << name(dtype);
+    EXPECT_EQ(stream->memory().live, 0u);
+    stream->synchronize();
+  }
+}
+
+TEST_P(EveryOpOnCuda, IsReplayedBitForBit) {
+  for (const DType dtype : cuda_types) {
+    const auto stream = cuda_stream();
+    const auto gradients = [&](const Plan& plan) {
+      SampleRun run(GetParam(), *stream,
+                    {.dtype = dtype, .tape = {.plan = plan}, .through_gelu = true});
+      run.forward();
+      run.backward();
+      return run.gradients();
+    };
+    const Plan plan{.placement = std::vector(64, Placement::recompute)};
+    EXPECT_EQ(gradients(plan), gradients({})) << name(dtype);
+  }
+}
+
+TEST_P(EveryOpOnCuda, AbsentGradientsLeaveTheOthersUnchanged) {
+  const OpSample& sample = GetParam();
+  if (sample.inputs.size() == 1) return;
+  const auto stream = cuda_stream();
+  const Outcome all = run(sample, {.dtype = DType::f32}, *stream);
+  for (size_t without = 0; without < sample.inputs.size(); ++without) {
+    if (sample.inputs[without].below > 0) continue;
+    Outcome expected = all;
+    expected.gradients[without].clear();
+    const SampleOptions options{.dtype = DType::f32, .without_gradient = static_cast<int>(without)};
+    EXPECT_EQ(run(sample, options, *stream), expected) << "without input " << without;
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,254 @@
+// What holds for every op, on every sample of the table.
+
+#include <algorithm>
+
+#include "spool/autograd/ops.h"
+#include "spool/planner/rehearsal.h"
+#include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/meta/stream.h"
+#include "tests/autograd/sample_run.h"
+
+namespace spool::testing {
+namespace {
+
+constexpr size_t plenty = size_t{256} << 20;
+
+class EveryOp : public ::testing::TestWithParam<OpSample> {};
+INSTANTIATE_TEST_SUITE_P(Op, EveryOp, ::testing::ValuesIn(op_samples()),
+                         [](const auto& sample) { return sample.param.name; });
+
+using Values = std::vector<std::vector<double>>;
+
+struct Outcome {
+  Values outputs, gradients;
+  bool operator==(const Outcome&) const = default;
+};
+
+Outcome run(const OpSample& sample, const SampleOptions& options, int threads = 1) {
+  CpuStream stream(plenty, threads);
+  SampleRun run(sample, stream, options);
+  run.forward();
+  Outcome outcome{.outputs = run.output_values(), .gradients = {}};
+  run.backward();
+  outcome.gradients = run.gradients();
+  return outcome;
+}
+
+double difference(const Values& a, const Values& b) {
+  double worst = 0;
+  check(a.size() == b.size(), "difference: ", a.size(), " tensors against ", b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double d = testing::difference(a[i], b[i]);
+    if (!(d <= worst)) worst = d;
+  }
+  return worst;
+}
+
+TEST_P(EveryOp, HasTheGradientOfFiniteDifferences) {
+  CpuStream stream(plenty, 1);
+  SampleRun run(GetParam(), stream);
+  run.forward();
+  run.backward();
+  const Values gradients = run.gradients();
+  const double h = 1e-5;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (GetParam().inputs[i].below > 0) continue;
+    std::vector<double> x = values(run.inputs()[i]), numeric(x.size());
+    for (size_t k = 0; k < x.size(); ++k) {
+      const double before = x[k];
+      const auto sum_at = [&](double at) {
+        x[k] = at;
+        write<double>(run.inputs()[i], x);
+        run.rewind();
+        run.forward();
+        return run.weighted_sum();
+      };
+      numeric[k] = (sum_at(before + h) - sum_at(before - h)) / (2 * h);
+      sum_at(before);
+    }
+    EXPECT_LT(testing::difference(gradients[i], numeric), 2e-8) << "input " << i;
+  }
+}
+
+TEST_P(EveryOp, IsForetoldToTheByte) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const auto work = [&](Stream& stream) {
+      SampleRun run(GetParam(), stream, {.dtype = dtype});
+      run.forward();
+      run.backward();
+    };
+    const Machine machine{.architecture = CpuArchitecture{.threads = 2}};
+    const Report foretold = rehearse(machine, work);
+    EXPECT_GT(foretold.seconds, 0);
+    CpuStream stream(foretold.memory.peak, 2);
+    work(stream);
+    EXPECT_EQ(stream.memory().peak, foretold.memory.peak) << name(dtype);
+    EXPECT_EQ(stream.memory().live, 0u);
+    stream.synchronize();
+  }
+}
+
+TEST_P(EveryOp, IsReplayedBitForBit) {
+  for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    CpuStream stream(plenty, 2);
+    const auto gradients = [&](const Plan& plan, uint64_t& launches) {
+      SampleRun run(GetParam(), stream,
+                    {.dtype = dtype, .tape = {.plan = plan}, .through_gelu = true});
+      const uint64_t before = stream.launches();
+      run.forward();
+      run.backward();
+      launches = stream.launches() - before;
+      return run.gradients();
+    };
+    uint64_t keeping = 0, replaying = 0;
+    const Values kept = gradients({}, keeping);
+    const Plan plan{.placement = std::vector(64, Placement::recompute)};
+    EXPECT_EQ(gradients(plan, replaying), kept) << name(dtype);
+    EXPECT_GT(replaying, keeping);
+  }
+}
+
+TEST_P(EveryOp, AbsentGradientsLeaveTheOthersUnchanged) {
+  const OpSample& sample = GetParam();
+  for (const DType dtype : {DType::f64, DType::bf16}) {
+    const Outcome all = run(sample, {.dtype = dtype});
+    for (size_t without = 0; without < sample.inputs.size(); ++without) {
+      if (sample.inputs[without].below > 0) continue;
+      if (sample.inputs.size() == 1) continue;
+      Outcome expected = all;
+      expected.gradients[without].clear();
+      const SampleOptions options{.dtype = dtype, .without_gradient = static_cast<int>(without)};
+      EXPECT_EQ(run(sample, options), expected) << "without input " << without;
+    }
+  }
+}
+
+TEST_P(EveryOp, HasTheSameBitsForAnyNumberOfThreads) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const Outcome one = run(GetParam(), {.dtype = dtype}, 1);
+    for (const int threads : {2, 5}) EXPECT_EQ(run(GetParam(), {.dtype = dtype}, threads), one);
+  }
+}
+
+// Large enough for every loop, product and tile of attention to be cut into several pieces.
+std::vector<OpSample> large_samples() {
+  const auto matrix = [](int64_t rows, int64_t columns) { return Shape{rows, columns}; };
+  const SampleInput x{.shape = matrix(600, 300)}, tokens{.shape = {600}, .below = 400};
+  const SampleInput weight{.shape = matrix(400, 300), .parameter = true};
+  const SampleInput channels{.shape = {300}, .parameter = true};
+  using Operands = std::vector<Operand>;
+  return {
+      {"gelu", {x}, [](const Operands& in) { return std::vector{gelu(*in[0].var)}; }},
+      {"dropout", {x}, [](const Operands& in) { return std::vector{dropout(*in[0].var, 0.3f)}; }},
+      {"linear",
+       {x, weight, {.shape = {400}, .parameter = true}},
+       [](const Operands& in) { return std::vector{linear(*in[0].var, in[1], in[2])}; }},
+      {"layer_norm",
+       {x, channels, channels},
+       [](const Operands& in) { return std::vector{layer_norm(*in[0].var, in[1], in[2])}; }},
+      {"embedding",
+       {{.shape = {2, 300}, .below = 400}, weight},
+       [](const Operands& in) { return std::vector{embedding(*in[0].var, in[1])}; }},
+      {"attention",
+       {{.shape = {2, 200, 5 * 64}}},
+       [](const Operands& in) {
+         return std::vector{attention(*in[0].var, {.query = 3, .key = 1})};
+       }},
+      {"linear_cross_entropy",
+       {x, weight, tokens},
+       [](const Operands& in) {
+         return std::vector{linear_cross_entropy(*in[0].var, in[1], *in[2].var, {})};
+       }},
+  };
+}
+
+TEST(LargeOp, HasTheSameBitsForAnyNumberOfThreads) {
+  for (const OpSample& sample : large_samples()) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Outcome one = run(sample, {.dtype = dtype}, 1);
+      for (const int threads : {2, 5}) {
+        EXPECT_TRUE(run(sample, {.dtype = dtype}, threads) == one)
+            << sample.name << ", " << threads;
+      }
+    }
+  }
+}
+
+TEST_P(EveryOp, IsCloseInNarrowTypes) {
+  const Outcome exact = run(GetParam(), {.dtype = DType::f64});
+  const Outcome f32 = run(GetParam(), {.dtype = DType::f32});
+  const Outcome narrow = run(GetParam(), {.dtype = DType::bf16});
+  EXPECT_LT(difference(f32.outputs, exact.outputs), 2e-6);
+  EXPECT_LT(difference(f32.gradients, exact.gradients), 4e-6);
+  EXPECT_LT(difference(narrow.outputs, exact.outputs), 4e-2);
+  EXPECT_LT(difference(narrow.gradients, exact.gradients), 6e-2);
+}
+
+TEST_P(EveryOp, IsTheSameInChunks) {
+  for (int chunks = 2; chunks <= GetParam().chunks; ++chunks) {
+    SampleOptions options;
+    const Outcome whole = run(GetParam(), options);
+    options.tape.plan.chunks.assign(8, chunks);
+    const Outcome cut = run(GetParam(), options);
+    EXPECT_LT(difference(cut.outputs, whole.outputs), 1e-14) << chunks;
+    EXPECT_LT(difference(cut.gradients, whole.gradients), 1e-14) << chunks;
+  }
+}
+
+// The terms of "nk,ok->no", inputs and outputs.
+std::pair<std::vector<std::string>, std::vector<std::string>> terms(const std::string& notation) {
+  const size_t arrow = notation.find("->");
+  check(arrow != std::string::npos, "notation '", notation, "' has no arrow");
+  const auto list = [](const std::string& side) {
+    std::vector<std::string> all(1);
+    for (const char c : side) c == ',' ? (void)all.emplace_back() : (void)(all.back() += c);
+    return all;
+  };
+  return {list(notation.substr(0, arrow)), list(notation.substr(arrow + 2))};
+}
+
+// Cut along a separable index that leads every value that carries it, the parts are the whole.
+TEST_P(EveryOp, CanBeCutWhereItsNotationSaysSo) {
+  const OpSample& sample = GetParam();
+  CpuStream stream(plenty, 1);
+  SampleRun probe(sample, stream);
+  probe.forward();
+  const auto [in, out] = terms(probe.tape().nodes().front().op->indices());
+  const char index = in.front().front();
+  ASSERT_TRUE(std::islower(index)) << "every op has some index it can be cut along";
+  SampleOptions options;
+  for (size_t i = 0; i < sample.inputs.size(); ++i) {
+    const std::string term = i < in.size() ? in[i] : "";
+    ASSERT_EQ(term.find(index, 1), std::string::npos);
+    options.carries.push_back(term.starts_with(index));
+  }
+  if (sample.name.ends_with("mean") || sample.name.ends_with("padded") ||
+      sample.name.find("smoothed") != std::string::npos || sample.name.ends_with("z_loss") ||
+      sample.name.ends_with("soft_cap")) {
+    options.tape.loss_scale = normal({1}, DType::f64, stream, 1);
+  }
+  SampleRun whole(sample, stream, options);
+  whole.forward();
+  const Values expected = whole.output_values();
+  const int64_t extent = sample.inputs.front().shape[0];
+  Values cut(expected.size());
+  for (const Range rows : split(extent, 2)) {
+    options.rows = rows;
+    options.tape.first_row = rows.begin;
+    SampleRun part(sample, stream, options);
+    part.forward();
+    const Values values = part.output_values();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool carried = i < out.size() && out[i].starts_with(index);
+      if (carried || cut[i].empty()) {
+        cut[i].insert(cut[i].end(), values[i].begin(), values[i].end());
+      } else {
+        for (size_t k = 0; k < values[i].size(); ++k) cut[i][k] += values[i][k];
+      }
+    }
+  }
+  EXPECT_LT(difference(cut, expected), 1e-14);
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,107 @@
+#include "tests/autograd/sample_run.h"
+
+#include "spool/autograd/ops.h"
+
+namespace spool::testing {
+
+SampleRun::SampleRun(const OpSample& sample, Stream& stream, const SampleOptions& options)
+    : sample_(sample), stream_(stream), options_(options) {
+  const std::vector<int32_t> state{11, 22, 33, 44};
+  random_ = make_tensor<int32_t>({4}, state, stream);
+  for (size_t i = 0; i < sample.inputs.size(); ++i) {
+    tensors_.push_back(make(sample.inputs[i], i));
+    parameters_.push_back({.name = "input",
+                           .data = tensors_.back(),
+                           .trainable = static_cast<int>(i) != options.without_gradient});
+  }
+  rewind();
+}
+
+Tensor SampleRun::make(const SampleInput& input, size_t index) {
+  Tensor t;
+  if (input.below > 0) {
+    Random random(100 + index);
+    std::vector<int32_t> ids(static_cast<size_t>(input.shape.numel()));
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ids[i] = static_cast<int32_t>(random.next() % static_cast<uint32_t>(input.below));
+      const bool ignored =
+          input.ignored_every > 0 && i % static_cast<size_t>(input.ignored_every) == 1;
+      if (ignored) ids[i] = -100;
+    }
+    t = make_tensor<int32_t>(input.shape, ids, stream_);
+  } else {
+    t = normal(input.shape, options_.dtype, stream_, 100 + index, input.deviation);
+  }
+  const bool cut = options_.rows && index < options_.carries.size() && options_.carries[index];
+  return cut ? t.slice(*options_.rows) : t;
+}
+
+void SampleRun::rewind() {
+  outputs_.clear();
+  vars_.clear();
+  TapeOptions tape = options_.tape;
+  tape.random = random_;
+  tape_ = std::make_unique<Tape>(stream_, tape);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const bool needs_grad =
+        sample_.inputs[i].below == 0 && static_cast<int>(i) != options_.without_gradient;
+    vars_.push_back(tape_->input(tensors_[i], needs_grad));
+  }
+}
+
+void SampleRun::forward() {
+  std::vector<Operand> operands;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    operands.push_back(sample_.inputs[i].parameter ? Operand(parameters_[i]) : Operand(vars_[i]));
+  }
+  outputs_ = sample_.apply(operands);
+  if (!options_.through_gelu) return;
+  for (Var& y : outputs_) y = gelu(y);
+}
+
+std::vector<Tensor> SampleRun::weights() const {
+  std::vector<Tensor> all;
+  for (const Var& y : outputs_) {
+    all.push_back(normal(y.shape(), y.spec().dtype, stream_, 900 + all.size()));
+  }
+  return all;
+}
+
+void SampleRun::backward() {
+  const std::vector<Tensor> dy = weights();
+  std::vector<Root> roots;
+  for (size_t i = 0; i < dy.size(); ++i) roots.push_back({outputs_[i], dy[i]});
+  tape_->backward(roots);
+}
+
+double SampleRun::weighted_sum() const {
+  const std::vector<Tensor> dy = weights();
+  double sum = 0;
+  for (size_t i = 0; i < dy.size(); ++i) {
+    const auto w = values(dy[i]), y = values(outputs_[i].tensor());
+    for (size_t k = 0; k < w.size(); ++k) sum += w[k] * y[k];
+  }
+  return sum;
+}
+
+std::vector<std::vector<double>> SampleRun::output_values() const {
+  std::vector<std::vector<double>> all;
+  for (const Var& y : outputs_) all.push_back(values(y.tensor()));
+  return all;
+}
+
+std::vector<Tensor> SampleRun::gradient_tensors() const {
+  std::vector<Tensor> all;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    all.push_back(sample_.inputs[i].parameter ? parameters_[i].grad : tape_->grad(vars_[i]));
+  }
+  return all;
+}
+
+std::vector<std::vector<double>> SampleRun::gradients() const {
+  std::vector<std::vector<double>> all;
+  for (const Tensor& t : gradient_tensors()) all.push_back(t ? values(t) : std::vector<double>());
+  return all;
+}
+
+}  // namespace spool::testing

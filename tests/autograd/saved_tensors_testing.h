@@ -1,0 +1,67 @@
+#pragma once
+
+// What the tests of saved tensors share: a chain of ops, run under a plan.
+
+#include "spool/autograd/ops.h"
+#include "spool/runtime/cpu/stream.h"
+#include "tests/autograd/plan_testing.h"
+
+namespace spool::testing {
+
+inline constexpr size_t plenty = size_t{64} << 20;
+using Bits = std::vector<std::vector<double>>;
+
+// Chains of square linears, with or without gelu between, on an input that needs no gradient.
+class SavedTensors : public ::testing::Test {
+ protected:
+  CpuStream stream{plenty, 2};
+  HostLink link{stream, plenty};
+  Offloader offloader{link};
+  std::vector<Parameter> weights = make_weights(7, 4);
+  Tensor x = normal({4, 4}, DType::f32, stream, 50), dy = normal({4, 4}, DType::f32, stream, 51);
+
+  std::vector<Parameter> make_weights(int count, int64_t width) {
+    std::vector<Parameter> all;
+    for (int i = 0; i < count; ++i) {
+      all.push_back({.name = "weight",
+                     .data = normal({width, width}, DType::f32, stream, static_cast<uint64_t>(i))});
+    }
+    return all;
+  }
+  TapeOptions options(Plan plan = {}) { return {.plan = std::move(plan), .offloader = &offloader}; }
+
+  Var chain(Var h) {
+    for (Parameter& w : weights) h = linear(h, w);
+    return h;
+  }
+  Bits take_gradients() {
+    Bits all;
+    for (Parameter& w : weights) {
+      all.push_back(w.grad ? values(w.grad) : std::vector<double>());
+      w.grad = {};
+    }
+    return all;
+  }
+  Bits gradients_of_chain(const TapeOptions& how) {
+    Tape tape(stream, how);
+    tape.backward({Root{chain(tape.input(x)), dy}});
+    return take_gradients();
+  }
+  // Of a chain of gelu(linear), whose gelu saves what its linear made.
+  Var gelu_chain(Var h) {
+    for (Parameter& w : weights) h = gelu(linear(h, w));
+    return h;
+  }
+  Bits gradients_of_gelu_chain(const TapeOptions& how) {
+    Tape tape(stream, how);
+    tape.backward({Root{gelu_chain(tape.input(x)), dy}});
+    return take_gradients();
+  }
+};
+
+inline bool is_on_host(const Tape& tape, ValueId v) {
+  const Value& value = tape.values()[static_cast<size_t>(v)];
+  return value.saved && !value.on_device;
+}
+
+}  // namespace spool::testing

@@ -1,0 +1,211 @@
+// The emulated runtime: what CUDA promises of streams, events, graphs and launches, and no more, so
+// that host code which counts on more gets other numbers here.
+
+#include "spool/runtime/cuda/handles.cuh"
+#include "tests/kernels/cuda_testing.h"
+
+namespace spool::testing {
+namespace {
+
+using cuda::DeviceMemory;
+using cuda::PinnedMemory;
+using cuda::StreamHandle;
+
+constexpr int count = 64;
+constexpr size_t bytes = count * sizeof(int);
+
+// The emulated device, as it is where a test changes nothing.
+class EmulatedRuntime : public ::testing::Test {
+ protected:
+  ~EmulatedRuntime() override {
+    const size_t used = emulator::device().used;
+    emulator::device() = {};
+    emulator::device().used = used;
+    (void)cudaGetLastError();
+  }
+};
+
+int* integers_of(const DeviceMemory& memory) { return reinterpret_cast<int*>(memory.data()); }
+int* integers_of(const PinnedMemory& memory) { return reinterpret_cast<int*>(memory.data()); }
+
+__global__ void fill(int* out, int value) { out[threadIdx.x] = value; }
+
+__global__ void add(int* out, const int* in, int value) {
+  out[threadIdx.x] = in[threadIdx.x] + value;
+}
+
+__global__ void touch_dynamic(int* out) {
+  auto* shared = static_cast<int*>(emulator::dynamic_shared());
+  shared[threadIdx.x] = 1;
+  out[threadIdx.x] = shared[threadIdx.x];
+}
+
+__global__ void diverge(int* out) {
+  if (threadIdx.x < 32) __syncthreads();
+  out[threadIdx.x] = 1;
+}
+
+template <class... P, class... A>
+cudaError_t start(const StreamHandle& stream, void (*kernel)(P...), const A&... arguments) {
+  const cudaLaunchConfig_t config{
+      .gridDim = 1, .blockDim = count, .dynamicSmemBytes = 0, .stream = stream.get()};
+  return cudaLaunchKernelEx(&config, kernel, arguments...);
+}
+
+cudaError_t start_with(dim3 grid, dim3 block, size_t shared, int* out) {
+  const StreamHandle stream = cuda::make_stream();
+  const cudaLaunchConfig_t config{
+      .gridDim = grid, .blockDim = block, .dynamicSmemBytes = shared, .stream = stream.get()};
+  return cudaLaunchKernelEx(&config, touch_dynamic, out);
+}
+
+void wait_for(const StreamHandle& stream) {
+  ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+}
+
+cuda::EventHandle record_on(const StreamHandle& stream) {
+  cuda::EventHandle event = cuda::make_event();
+  EXPECT_EQ(cudaEventRecord(event.get(), stream.get()), cudaSuccess);
+  return event;
+}
+
+void make_wait(const StreamHandle& stream, const cuda::EventHandle& event) {
+  EXPECT_EQ(cudaStreamWaitEvent(stream.get(), event.get(), 0), cudaSuccess);
+}
+
+// What one stream reads of what another writes.
+int read_across_streams(bool with_event) {
+  const DeviceMemory memory(bytes);
+  const PinnedMemory host(bytes);
+  const StreamHandle writer = cuda::make_stream(), reader = cuda::make_stream();
+  EXPECT_EQ(start(writer, fill, integers_of(memory), 7), cudaSuccess);
+  if (with_event) make_wait(reader, record_on(writer));
+  EXPECT_EQ(
+      cudaMemcpyAsync(host.data(), memory.data(), bytes, cudaMemcpyDeviceToHost, reader.get()),
+      cudaSuccess);
+  wait_for(reader);
+  return integers_of(host)[count - 1];
+}
+
+TEST_F(EmulatedRuntime, AMissingEventBetweenStreamsShows) {
+  EXPECT_EQ(read_across_streams(/*with_event=*/false), 0);
+  EXPECT_EQ(read_across_streams(/*with_event=*/true), 7);
+}
+
+TEST_F(EmulatedRuntime, AnEagerDeviceHidesIt) {
+  emulator::device().schedule = emulator::Schedule::eager;
+  EXPECT_EQ(read_across_streams(/*with_event=*/false), 7);
+}
+
+// What the device gets of memory that the host writes again.
+int upload_and_write_again(bool wait) {
+  const StreamHandle stream = cuda::make_stream();
+  const DeviceMemory memory(bytes);
+  const PinnedMemory host(bytes);
+  std::fill_n(integers_of(host), count, 1);
+  EXPECT_EQ(
+      cudaMemcpyAsync(memory.data(), host.data(), bytes, cudaMemcpyHostToDevice, stream.get()),
+      cudaSuccess);
+  const cuda::EventHandle taken = record_on(stream);
+  if (wait) cudaEventSynchronize(taken.get());
+  std::fill_n(integers_of(host), count, 2);
+  wait_for(stream);
+  return integers_of(memory)[0];
+}
+
+TEST_F(EmulatedRuntime, HostMemoryThatIsReusedTooEarlyShows) {
+  EXPECT_EQ(upload_and_write_again(/*wait=*/false), 2);
+  EXPECT_EQ(upload_and_write_again(/*wait=*/true), 1);
+}
+
+TEST_F(EmulatedRuntime, AGraphIsRunWhenItIsLaunchedAndAgain) {
+  const StreamHandle stream = cuda::make_stream(), side = cuda::make_stream();
+  const DeviceMemory a(bytes), b(bytes);
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaErrorStreamCaptureUnsupported);
+  start(stream, add, integers_of(a), integers_of(a), 1);
+  make_wait(side, record_on(stream));  // joins the graph
+  start(side, add, integers_of(b), integers_of(a), 10);
+  make_wait(stream, record_on(side));
+  start(stream, add, integers_of(b), integers_of(b), 100);
+  cuda::GraphHandle graph;
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), graph.out()), cudaSuccess);
+  wait_for(stream);
+  wait_for(side);  // has left it
+  EXPECT_EQ(integers_of(b)[0], 0);
+
+  cuda::GraphExecHandle replayable;
+  ASSERT_EQ(cudaGraphInstantiate(replayable.out(), graph.get(), 0), cudaSuccess);
+  for (const int time : {1, 2}) {
+    ASSERT_EQ(cudaGraphLaunch(replayable.get(), stream.get()), cudaSuccess);
+    wait_for(stream);
+    EXPECT_EQ(integers_of(b)[count - 1], time + 110);
+  }
+}
+
+TEST_F(EmulatedRuntime, ALaunchThatCudaRefusesIsRefused) {
+  const DeviceMemory memory(1024 * sizeof(int));
+  int* out = integers_of(memory);
+  EXPECT_EQ(start_with(1, 1024, 4096, out), cudaSuccess);
+  const dim3 bad_blocks[] = {dim3(0), dim3(1025), dim3(32, 33), dim3(1, 1, 65)};
+  for (const dim3 block : bad_blocks) {
+    EXPECT_EQ(start_with(1, block, 0, out), cudaErrorInvalidConfiguration);
+    EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
+  }
+  const dim3 bad_grids[] = {dim3(0), dim3(1u << 31), dim3(1, 65536), dim3(1, 1, 65536)};
+  for (const dim3 grid : bad_grids) {
+    EXPECT_EQ(start_with(grid, 32, 0, out), cudaErrorInvalidConfiguration);
+  }
+}
+
+TEST_F(EmulatedRuntime, MoreThan48KiBOfSharedMemoryMustBeAskedFor) {
+  const DeviceMemory memory(bytes);
+  const auto ask = [](int size) {
+    return cudaFuncSetAttribute(reinterpret_cast<const void*>(touch_dynamic),
+                                cudaFuncAttributeMaxDynamicSharedMemorySize, size);
+  };
+  constexpr size_t large = 100 << 10;
+  EXPECT_EQ(start_with(1, 32, large, integers_of(memory)), cudaErrorInvalidValue);
+  EXPECT_EQ(ask(228 << 10), cudaErrorInvalidValue);
+  EXPECT_EQ(ask(large), cudaSuccess);
+  EXPECT_EQ(start_with(1, 32, large, integers_of(memory)), cudaSuccess);
+  EXPECT_EQ(start_with(1, 32, large + 1, integers_of(memory)), cudaErrorInvalidValue);
+}
+
+TEST_F(EmulatedRuntime, AFailedKernelIsASentenceAndTheEndOfItsStream) {
+  const StreamHandle stream = cuda::make_stream(), after = cuda::make_stream(),
+                     other = cuda::make_stream();
+  const DeviceMemory memory(bytes);
+  start(stream, diverge, integers_of(memory));
+  make_wait(after, record_on(stream));
+  for (const StreamHandle* each : {&stream, &after}) {
+    start(*each, fill, integers_of(memory), 7);
+    EXPECT_EQ(cudaStreamSynchronize(each->get()), cudaErrorLaunchFailure);
+    const std::string said = cudaGetErrorString(cudaErrorLaunchFailure);
+    EXPECT_TRUE(contains(said, "divergent barrier")) << said;
+    EXPECT_TRUE(contains(said, "emulator_runtime_test.cpp:")) << said;
+    EXPECT_TRUE(contains(said, "[block (0,0,0) thread (")) << said;
+    EXPECT_EQ(start(*each, fill, integers_of(memory), 7), cudaErrorLaunchFailure);
+  }
+  EXPECT_EQ(integers_of(memory)[0], 0);
+  start(other, fill, integers_of(memory), 8);
+  wait_for(other);
+  EXPECT_EQ(integers_of(memory)[0], 8);
+}
+
+TEST_F(EmulatedRuntime, AStreamOfTheEngineSaysSo) {
+  const auto stream = cuda_stream();
+  auto& cuda = static_cast<CudaStream&>(*stream);
+  const Tensor x({Shape{count}, DType::i32}, *stream);
+  const cudaLaunchConfig_t config{.gridDim = 1,
+                                  .blockDim = count,
+                                  .dynamicSmemBytes = 0,
+                                  .stream = static_cast<cudaStream_t>(cuda.native())};
+  cuda.enqueue("diverge", [&] { (void)cudaLaunchKernelEx(&config, diverge, x.view().as<int>()); });
+  const std::string said = error_of([&] { stream->synchronize(); });
+  EXPECT_TRUE(contains(said, "diverge") && contains(said, "divergent barrier")) << said;
+  EXPECT_EQ(error_of([&] { stream->synchronize(); }), said);
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,145 @@
+// Training on cuda: against its rehearsal, against itself without graphs, and against the cpu.
+
+#include "spool/models/training/step_layout.h"
+#include "spool/planner/offsets.h"
+#include "tests/kernels/cuda_testing.h"
+#include "tests/models/training/training_testing.h"
+
+namespace spool::testing {
+namespace {
+
+class CudaTraining : public OnCuda {};
+
+// Each kind of micro-step, each type, and what else makes another tape.
+std::vector<TrainingConfig> configurations() {
+  TrainingConfig plain = small(), chunked = small(), dropping = small();
+  plain.steps = chunked.steps = dropping.steps = 2;
+  chunked.dtype = DType::bf16;
+  chunked.accumulate = 2;
+  chunked.loss_chunk = 7;
+  dropping.accumulate = 4;
+  dropping.dropout = 0.1f;
+  TrainingConfig narrow = plain;
+  narrow.dtype = DType::bf16;
+  return {plain, chunked, dropping, without_masters(narrow)};
+}
+
+TEST_F(CudaTraining, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
+  const Machine machine{.architecture = cuda_stream(Arena::granule)->architecture()};
+  for (const TrainingConfig& config : configurations()) {
+    const TrainingPlans plans = laid_out_plans(config, machine);
+    const size_t foretold = rehearse_training(config, plans, machine, sample).memory.peak;
+    EXPECT_EQ(train(config, *cuda_stream(foretold)).peak, foretold);
+    EXPECT_NE(error_of([&] { train(config, *cuda_stream(foretold - Arena::granule)); }), "");
+  }
+}
+
+TEST_F(CudaTraining, AGraphHasTheBitsOfTheKernelsItIsMadeOf) {
+  for (const TrainingConfig& config : configurations()) {
+    const Losses plain = train(config, *cuda_stream(), /*graph=*/false);
+    EXPECT_EQ(train(config, *cuda_stream(), /*graph=*/true), plain)
+        << name(config.dtype) << ", " << config.accumulate << " micro-batches";
+  }
+}
+
+// With graphs, where there can be any, and without.
+TEST_F(CudaTraining, StateOnTheHostLeavesTheBitsAndThePeakIsForetold) {
+  const Machine machine{.architecture = cuda_stream(Arena::granule)->architecture()};
+  for (const TrainingConfig& config : configurations()) {
+    Losses wanted = train(config, *cuda_stream());
+    for (const OptimizerState state : {OptimizerState::streamed, OptimizerState::cpu}) {
+      SCOPED_TRACE(sentence(name(config.dtype), ", ", name(config.optimizer.rounding), ", ",
+                            config.accumulate, " micro-batches, ", name(state)));
+      TrainingPlans plans = make_plans(config);
+      plans.step.optimizer_state = state;
+      const Report foretold = rehearse_training(config, plans, machine, sample);
+      plans.host_bytes = foretold.host.peak;
+      wanted.peak = foretold.memory.peak;
+      for (const bool graph : {true, false}) {
+        if (!graph && state == OptimizerState::cpu) continue;  // there is none with it
+        plans.graph = graph;
+        const Losses found = train(config, plans, *cuda_stream(foretold.memory.peak));
+        EXPECT_EQ(found.peak, wanted.peak);
+        if (state == OptimizerState::streamed) {
+          EXPECT_EQ(found, wanted);
+          continue;
+        }
+        const double bound = config.dtype == DType::f32 ? 2e-5 : 2e-2;
+        for (size_t i = 0; i < wanted.losses.size(); ++i) {
+          EXPECT_NEAR(found.losses[i], wanted.losses[i], bound * wanted.losses[i]) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaTraining, LossesAreThoseOfTheCpu) {
+  for (const TrainingConfig& config : configurations()) {
+    CpuStream cpu(on_both, 2);
+    const Losses wanted = train(config, cpu), found = train(config, *cuda_stream());
+    const double bound = config.dtype == DType::f32 ? 2e-5 : 2e-2;
+    for (size_t i = 0; i < wanted.losses.size(); ++i) {
+      EXPECT_NEAR(found.losses[i], wanted.losses[i], bound * wanted.losses[i]) << i;
+      EXPECT_NEAR(found.norms[i], wanted.norms[i], 3 * bound * wanted.norms[i]) << i;
+    }
+    EXPECT_NEAR(found.validation, wanted.validation, bound * wanted.validation);
+    if (config.dtype == DType::f32) {
+      EXPECT_EQ(found.text, wanted.text);
+    }
+  }
+}
+
+// Foretold, so without a device: what is held to be a good peak (llm.c: 14652 MiB).
+TEST(CudaPeak, OfGpt2AtB32IsWithinItsBounds) {
+  const auto peak = [](int64_t chunk) {
+    TrainingConfig config{.dtype = DType::bf16, .batch = 32};
+    config.loss_chunk = chunk;
+    const Machine machine{.architecture = CudaArchitecture{}};
+    return static_cast<double>(rehearse_training(config, make_plans(config), machine).memory.peak);
+  };
+  EXPECT_LT(peak(0), 15.2e9);
+  EXPECT_LT(peak(2048), 12.3e9);
+}
+
+TEST_F(CudaTraining, AGraphIsReplayedWithoutALaunch) {
+  const auto stream = cuda_stream();
+  const TrainingConfig config = small();
+  TrainingPlans plans = make_plans(config);
+  const Machine machine{.architecture = stream->architecture()};
+  plans.layout = lay_out(record_step(config, plans, machine));
+  Trainer trainer(config, plans, *stream);
+  trainer.initialise();
+  const auto launches_of = [&](int64_t step) {
+    const uint64_t before = stream->launches();
+    trainer.step(step, rows);
+    EXPECT_TRUE(trainer.result().finite);
+    return stream->launches() - before;
+  };
+  trainer.prepare();
+  const uint64_t recording = launches_of(0);
+  EXPECT_LT(launches_of(1), recording / 10);
+  // What is held is not what was held when the graph was recorded: it is recorded anew.
+  const Tensor other({Shape{1000}}, *stream);
+  EXPECT_EQ(launches_of(2), recording);
+  EXPECT_LT(launches_of(3), recording / 10);
+}
+
+TEST_F(CudaTraining, ALossThatIsNotFiniteChangesNothing) {
+  const auto stream = cuda_stream();
+  const TrainingConfig config = small();
+  Trainer trainer(config, make_plans(config), *stream);
+  trainer.initialise();
+  const Tensor weight = trainer.model().parameters()[2]->data;
+  std::vector<float> broken(static_cast<size_t>(weight.numel()), 1);
+  broken[0] = INFINITY;
+  write<float>(weight, broken);
+  for (int64_t step = 0; step < 3; ++step) {  // recorded, then replayed
+    const auto before = values(trainer.model().parameters()[4]->data);
+    trainer.step(step, rows);
+    EXPECT_FALSE(trainer.result().finite);
+    EXPECT_EQ(values(trainer.model().parameters()[4]->data), before);
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing

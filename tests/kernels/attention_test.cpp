@@ -1,0 +1,347 @@
+// Attention on the cpu against the formulas of its header, written out in f64.
+
+#include "spool/kernels/attention.h"
+
+#include <limits>
+
+#include "tests/runtime/testing.h"
+
+namespace spool {
+namespace {
+
+using testing::difference;
+using testing::normal;
+using testing::values;
+using Values = std::vector<double>;
+
+struct Case {
+  int64_t B, T, H, Hkv, D;
+
+  Heads heads() const { return {.query = H, .key = Hkv}; }
+  int64_t row() const { return (H + 2 * Hkv) * D; }
+  Shape qkv() const { return {B, T, row()}; }
+  Shape y() const { return {B, T, H * D}; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
+  friend std::ostream& operator<<(std::ostream& out, const Case& c) {
+    return out << "B " << c.B << " T " << c.T << " H " << c.H << " Hkv " << c.Hkv << " D " << c.D;
+  }
+};
+
+// A tile has 96 rows, a block 6, a vector 4 to 16: on, below and above each of these.
+const Case cases[] = {
+    {1, 1, 1, 1, 1},   {2, 1, 3, 1, 5},    {1, 5, 2, 2, 3},     {3, 6, 2, 1, 16},
+    {2, 17, 2, 2, 24}, {1, 65, 3, 3, 64},  {1, 95, 1, 1, 17},   {1, 96, 2, 2, 32},
+    {2, 97, 4, 2, 20}, {1, 128, 6, 2, 80}, {1, 192, 4, 1, 128}, {1, 193, 2, 2, 48},
+    {2, 300, 4, 2, 8}, {1, 389, 5, 5, 1},
+};
+
+struct Reference {
+  Values y, lse, dqkv;
+};
+
+// One query head of one sequence.
+class ReferenceHead {
+ public:
+  ReferenceHead(const Case& c, double scale, int64_t b, int64_t h)
+      : c_(c), scale_(scale), b_(b), h_(h), kv_(h / (c.H / c.Hkv)) {}
+
+  void forward(const Values& qkv, Reference& out) const {
+    for (int64_t i = 0; i < c_.T; ++i) {
+      Values s;
+      double largest = -std::numeric_limits<double>::infinity(), total = 0;
+      for (int64_t j = 0; j <= i; ++j) {
+        s.push_back(score(qkv, i, j));
+        largest = std::max(largest, s.back());
+      }
+      for (double x : s) total += std::exp(x - largest);
+      const double lse = largest + std::log(total);
+      out.lse[at_lse(i)] = lse;
+      for (int64_t j = 0; j <= i; ++j) {
+        for (int64_t d = 0; d < c_.D; ++d) {
+          out.y[at_y(i, d)] += std::exp(s[static_cast<size_t>(j)] - lse) * qkv[value(j, d)];
+        }
+      }
+    }
+  }
+
+  void backward(const Values& qkv, const Values& dy, Reference& out) const {
+    for (int64_t i = 0; i < c_.T; ++i) {
+      double delta = 0;
+      for (int64_t d = 0; d < c_.D; ++d) delta += dy[at_y(i, d)] * out.y[at_y(i, d)];
+      for (int64_t j = 0; j <= i; ++j) {
+        const double p = std::exp(score(qkv, i, j) - out.lse[at_lse(i)]);
+        double dp = 0;
+        for (int64_t d = 0; d < c_.D; ++d) dp += dy[at_y(i, d)] * qkv[value(j, d)];
+        const double ds = scale_ * p * (dp - delta);
+        for (int64_t d = 0; d < c_.D; ++d) {
+          out.dqkv[value(j, d)] += p * dy[at_y(i, d)];
+          out.dqkv[query(i, d)] += ds * qkv[key(j, d)];
+          out.dqkv[key(j, d)] += ds * qkv[query(i, d)];
+        }
+      }
+    }
+  }
+
+ private:
+  size_t at(int64_t t, int64_t head, int64_t d) const {
+    return static_cast<size_t>((b_ * c_.T + t) * c_.row() + head * c_.D + d);
+  }
+  size_t query(int64_t t, int64_t d) const { return at(t, h_, d); }
+  size_t key(int64_t t, int64_t d) const { return at(t, c_.H + kv_, d); }
+  size_t value(int64_t t, int64_t d) const { return at(t, c_.H + c_.Hkv + kv_, d); }
+  size_t at_y(int64_t t, int64_t d) const {
+    return static_cast<size_t>(((b_ * c_.T + t) * c_.H + h_) * c_.D + d);
+  }
+  size_t at_lse(int64_t t) const { return static_cast<size_t>((b_ * c_.H + h_) * c_.T + t); }
+  double score(const Values& qkv, int64_t i, int64_t j) const {
+    double s = 0;
+    for (int64_t d = 0; d < c_.D; ++d) s += qkv[query(i, d)] * qkv[key(j, d)];
+    return scale_ * s;
+  }
+
+  const Case& c_;
+  double scale_;
+  int64_t b_, h_, kv_;
+};
+
+Reference reference(const Case& c, double scale, const Values& qkv, const Values& dy) {
+  Reference out{Values(dy.size()), Values(static_cast<size_t>(c.B * c.H * c.T)),
+                Values(qkv.size())};
+  for (int64_t b = 0; b < c.B; ++b) {
+    for (int64_t h = 0; h < c.H; ++h) {
+      const ReferenceHead head(c, scale, b, h);
+      head.forward(qkv, out);
+      head.backward(qkv, dy, out);
+    }
+  }
+  return out;
+}
+
+// The tensors of a forward and a backward pass, in memory that holds NaN wherever nothing was
+// written.
+struct Pass {
+  Tensor qkv, dy, y, lse, dqkv;
+
+  Pass(const Case& c, DType dtype, CpuStream& stream) {
+    write_nan(stream);
+    qkv = normal(c.qkv(), dtype, stream, 1);
+    dy = normal(c.y(), dtype, stream, 2);
+    y = Tensor({c.y(), dtype}, stream);
+    lse = Tensor({{c.B, c.H, c.T}, accumulator(dtype)}, stream);
+    dqkv = Tensor({c.qkv(), dtype}, stream);
+  }
+
+  void forward(const Case& c, double scale) const {
+    launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = c.heads(), .scale = scale},
+           qkv.stream());
+  }
+  void backward(const Case& c, double scale, const Grad& to) const {
+    launch(AttentionBackward{.dqkv = to,
+                             .dy = dy,
+                             .qkv = qkv,
+                             .y = y,
+                             .lse = lse,
+                             .heads = c.heads(),
+                             .scale = scale},
+           qkv.stream());
+  }
+
+ private:
+  static void write_nan(CpuStream& stream) {
+    const Tensor all({Shape{4 << 20}}, stream);
+    write<float>(all, std::vector<float>(4 << 20, std::nanf("")));
+  }
+};
+
+constexpr size_t budget = 64 << 20;
+
+void expect_as_the_reference(DType dtype, double tolerance) {
+  CpuStream stream(budget, 2);
+  for (const Case& c : cases) {
+    const Pass pass(c, dtype, stream);
+    pass.forward(c, c.scale());
+    pass.backward(c, c.scale(), pass.dqkv);
+    const Reference expected = reference(c, c.scale(), values(pass.qkv), values(pass.dy));
+    EXPECT_LE(difference(values(pass.y), expected.y), tolerance) << c;
+    EXPECT_LE(difference(values(pass.lse), expected.lse), tolerance) << c;
+    EXPECT_LE(difference(values(pass.dqkv), expected.dqkv), tolerance) << c;
+  }
+}
+
+TEST(Attention, IsItsFormulaInF64) { expect_as_the_reference(DType::f64, 1e-12); }
+TEST(Attention, IsItsFormulaInF32) { expect_as_the_reference(DType::f32, 2e-6); }
+TEST(Attention, IsItsFormulaInBf16) { expect_as_the_reference(DType::bf16, 5e-3); }
+
+Values operator+(Values a, const Values& b) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  return a;
+}
+
+TEST(Attention, AddsToAGradientOnDemand) {
+  CpuStream stream(budget, 2);
+  const Case c = {2, 200, 4, 2, 24};
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const Pass pass(c, dtype, stream);
+    pass.forward(c, c.scale());
+    pass.backward(c, c.scale(), pass.dqkv);
+    for (DType type : {dtype, accumulator(dtype)}) {
+      const Tensor sum = normal(c.qkv(), type, stream, 3);
+      const Values expected = values(sum) + values(pass.dqkv);
+      pass.backward(c, c.scale(), {sum, true});
+      EXPECT_LE(difference(values(sum), expected), dtype == DType::bf16 ? 5e-3 : 1e-6);
+    }
+  }
+}
+
+TEST(Attention, WritesAGradientMorePreciseThanItsArguments) {
+  CpuStream stream(budget, 2);
+  const Case c = {2, 200, 4, 2, 24};
+  const Pass pass(c, DType::bf16, stream);
+  pass.forward(c, c.scale());
+  const Tensor f32({c.qkv(), DType::f32}, stream);
+  pass.backward(c, c.scale(), f32);
+  pass.backward(c, c.scale(), pass.dqkv);
+  const Values precise = values(f32), rounded = values(pass.dqkv);
+  for (size_t i = 0; i < precise.size(); ++i) {
+    ASSERT_EQ(static_cast<float>(bf16(static_cast<float>(precise[i]))), rounded[i]) << i;
+  }
+}
+
+TEST(Attention, HasTheSameBitsForAnyNumberOfThreads) {
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    for (const Case& c : {Case{1, 500, 4, 2, 16}, Case{3, 230, 3, 3, 8}, Case{1, 700, 1, 1, 8}}) {
+      std::vector<Values> all;
+      for (int threads : {1, 2, 3, 5, 5, 5}) {
+        CpuStream stream(budget, threads);
+        const Pass pass(c, dtype, stream);
+        pass.forward(c, c.scale());
+        pass.backward(c, c.scale(), pass.dqkv);
+        const Values y = values(pass.y), lse = values(pass.lse);
+        all.push_back(values(pass.dqkv));
+        all.back().insert(all.back().end(), y.begin(), y.end());
+        all.back().insert(all.back().end(), lse.begin(), lse.end());
+      }
+      for (const Values& other : all) EXPECT_EQ(other, all.front()) << c << ' ' << name(dtype);
+    }
+  }
+}
+
+TEST(Attention, NeedsMemoryInProportionToTheLengthOfTheSequence) {
+  const auto workspaces = [](int64_t T, DType dtype) {
+    CpuStream stream(budget, 2);
+    const Case c = {1, T, 2, 1, 16};
+    const Pass pass(c, dtype, stream);
+    const AttentionForward forward{
+        .y = pass.y, .lse = pass.lse, .qkv = pass.qkv, .heads = c.heads()};
+    const AttentionBackward backward{.dqkv = pass.dqkv,
+                                     .dy = pass.dy,
+                                     .qkv = pass.qkv,
+                                     .y = pass.y,
+                                     .lse = pass.lse,
+                                     .heads = c.heads()};
+    return std::pair(workspace_bytes(forward, stream.architecture()),
+                     workspace_bytes(backward, stream.architecture()));
+  };
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    const auto half = workspaces(2048, dtype), whole = workspaces(4096, dtype);
+    EXPECT_EQ(whole.first, half.first);
+    EXPECT_LE(whole.second, 2 * half.second);
+    EXPECT_LE(whole.second - half.second, 2048u * 2 * (16 + 2) * size_of(accumulator(dtype)));
+  }
+}
+
+TEST(Attention, TakesNoMoreMemoryThanItSays) {
+  const Case c = {1, 4096, 1, 1, 4};
+  const auto peak = [&](size_t bytes) {
+    CpuStream stream(bytes, 2);
+    const Tensor qkv = normal(c.qkv(), DType::f32, stream, 1);
+    const Tensor y({c.y()}, stream), lse({{c.B, c.H, c.T}}, stream), dqkv({c.qkv()}, stream);
+    launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = c.heads()}, stream);
+    launch(
+        AttentionBackward{
+            .dqkv = dqkv, .dy = y, .qkv = qkv, .y = y, .lse = lse, .heads = c.heads()},
+        stream);
+    stream.synchronize();
+    return stream.memory().peak;
+  };
+  const size_t enough = peak(budget);
+  EXPECT_LE(enough, 1u << 20);  // T x T alone would be 64 MiB
+  EXPECT_EQ(peak(enough), enough);
+}
+
+// Of both signs, about 1e4 and more.  Whole numbers, so that f32 holds the scores exactly.
+TEST(Attention, HasNoFearOfLargeScores) {
+  CpuStream stream(budget, 2);
+  const Case c = {1, 200, 2, 1, 8};
+  for (double shift : {0.0, 200.0, -200.0}) {
+    const Pass pass(c, DType::f32, stream);
+    Values qkv = values(pass.qkv);
+    for (double& x : qkv) x = std::round(60 * x);
+    for (size_t t = 0; t < qkv.size(); t += static_cast<size_t>(c.row())) {
+      for (size_t head : {0, 1}) qkv[t + head * static_cast<size_t>(c.D)] += 200;
+      qkv[t + 2 * static_cast<size_t>(c.D)] += shift;
+    }
+    write<float>(pass.qkv, std::vector<float>(qkv.begin(), qkv.end()));
+    pass.forward(c, 1);
+    pass.backward(c, 1, pass.dqkv);
+    const Reference expected = reference(c, 1, qkv, values(pass.dy));
+    ASSERT_GE(std::fabs(expected.lse[100]), 1e4);
+    EXPECT_LE(difference(values(pass.y), expected.y), 1e-6);
+    EXPECT_LE(difference(values(pass.lse), expected.lse), 1e-6);
+    EXPECT_LE(difference(values(pass.dqkv), expected.dqkv), 5e-3);
+  }
+}
+
+// Query heads 0 and 1 share a key head; 2 and 3 another.
+TEST(Attention, PassesOnWhatIsNotANumber) {
+  CpuStream stream(budget, 2);
+  const Case c = {1, 120, 4, 2, 8};
+  for (double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const Pass pass(c, DType::f64, stream);
+    Values qkv = values(pass.qkv);
+    const int64_t place = 50 * c.row() + (c.H + 0) * c.D;
+    qkv[static_cast<size_t>(place)] = bad;
+    write<double>(pass.qkv, qkv);
+    pass.forward(c, c.scale());
+    pass.backward(c, c.scale(), pass.dqkv);
+    const Values y = values(pass.y), dqkv = values(pass.dqkv);
+    const auto finite = [&](int64_t t, int64_t h) {
+      return std::isfinite(y[static_cast<size_t>((t * c.H + h) * c.D)]);
+    };
+    EXPECT_FALSE(finite(50, 0) && finite(51, 0) && finite(119, 0));
+    EXPECT_TRUE(finite(40, 0) && finite(50, 2) && finite(119, 3));
+    EXPECT_FALSE(std::isfinite(dqkv[static_cast<size_t>(place)]));
+  }
+}
+
+TEST(Attention, CountsTheCausalHalf) {
+  MetaStream stream(Machine{});
+  const Tensor qkv({{2, 100, 3 * 64}}, stream), y({{2, 100, 64}}, stream),
+      lse({{2, 4, 100}}, stream);
+  const Heads heads = {.query = 4, .key = 4};
+  const Cost forward = AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = heads}.cost();
+  const Cost backward =
+      AttentionBackward{.dqkv = qkv, .dy = y, .qkv = qkv, .y = y, .lse = lse, .heads = heads}
+          .cost();
+  const double pairs = 2 * 4 * 100 * 101 / 2;
+  EXPECT_GE(forward.flops, pairs * 4 * 16);
+  EXPECT_LE(forward.flops, pairs * (4 * 16 + 32));
+  EXPECT_GE(backward.flops, pairs * 10 * 16);
+  EXPECT_LE(backward.flops, pairs * (10 * 16 + 32));
+  EXPECT_EQ(forward.bytes, static_cast<double>(y.nbytes() + lse.nbytes() + qkv.nbytes()));
+  EXPECT_EQ(backward.bytes, static_cast<double>(2 * y.nbytes() + lse.nbytes() + 2 * qkv.nbytes()));
+}
+
+TEST(Attention, RefusesHeadsThatDoNotFit) {
+  CpuStream stream(budget, 1);
+  const Tensor qkv({{1, 4, 3 * 8}}, stream), y({{1, 4, 8}}, stream), lse({{1, 2, 4}}, stream);
+  for (Heads heads : {Heads{3, 2}, Heads{2, 1}, Heads{0, 0}}) {
+    const auto work = [&] {
+      launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = heads}, stream);
+    };
+    EXPECT_NE(testing::error_of(work), "");
+  }
+}
+
+}  // namespace
+}  // namespace spool

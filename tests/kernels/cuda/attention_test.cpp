@@ -1,0 +1,179 @@
+// AttentionForward and AttentionBackward on cuda.
+
+#include "spool/kernels/attention.h"
+#include "tests/kernels/cuda_testing.h"
+
+namespace spool::testing {
+namespace {
+
+// Of our own kernels: cuda_fused_attention_test.cpp is of cuDNN's.
+class CudaAttention : public OnCuda {
+ protected:
+  void SetUp() override {
+    OnCuda::SetUp();
+    ::setenv("SPOOL_CUDNN", "0", /*overwrite=*/1);
+  }
+  void TearDown() override { ::unsetenv("SPOOL_CUDNN"); }
+};
+
+struct Case {
+  int64_t B, T, H, Hkv, D;
+
+  Heads heads() const { return {.query = H, .key = Hkv}; }
+  int64_t row() const { return (H + 2 * Hkv) * D; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
+  friend std::ostream& operator<<(std::ostream& out, const Case& c) {
+    return out << "B " << c.B << " T " << c.T << " H " << c.H << " Hkv " << c.Hkv << " D " << c.D;
+  }
+};
+
+// Tiles have 16, 32 or 64 rows: on, below and above these.  Heads that are moved by fours and not,
+// in each of the three sizes that there are kernels for, alone and in groups.
+const Case cases[] = {{1, 1, 1, 1, 1},    {2, 3, 3, 1, 5},   {1, 65, 2, 2, 3},  {1, 130, 2, 1, 64},
+                      {1, 64, 2, 2, 64},  {2, 63, 4, 2, 62}, {1, 70, 2, 1, 80}, {1, 66, 1, 1, 127},
+                      {1, 33, 1, 1, 256}, {1, 50, 2, 1, 201}};
+
+// All that a pass reads and writes, behind a sequence that nothing is to touch.
+struct Pass {
+  Case c;
+  Tensor qkv, y, lse, dy, dqkv;
+
+  Pass(const Case& which, DType t, DType gradient, Stream& stream)
+      : c(which),
+        qkv(normal({c.B, c.T, c.row()}, t, stream, 1)),
+        y(unset({c.B, c.T, c.H * c.D}, t, stream)),
+        lse(unset({c.B, c.H, c.T}, DType::f32, stream)),
+        dy(normal({c.B, c.T, c.H * c.D}, t, stream, 2)),
+        dqkv(unset({c.B, c.T, c.row()}, gradient, stream)) {}
+
+  void forward() const {
+    launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = c.heads(), .scale = c.scale()},
+           qkv.stream());
+  }
+  void backward(const Grad& to) const {
+    launch(AttentionBackward{.dqkv = to,
+                             .dy = dy,
+                             .qkv = qkv,
+                             .y = y,
+                             .lse = lse,
+                             .heads = c.heads(),
+                             .scale = c.scale()},
+           qkv.stream());
+  }
+};
+
+TEST_F(CudaAttention, ForwardIsAsOnTheCpu) {
+  for (const Case& c : cases) {
+    for (const DType t : cuda_types) {
+      SCOPED_TRACE(sentence(c, ", ", name(t)));
+      const auto y = [=](Stream& stream) {
+        const Pass pass(c, t, t, stream);
+        pass.forward();
+        return values(pass.y);
+      };
+      const auto lse = [=](Stream& stream) {
+        const Pass pass(c, t, t, stream);
+        pass.forward();
+        return values(pass.lse);
+      };
+      expect_as_on_cpu(y, tolerance(t));
+      expect_as_on_cpu(lse, 1e-5);
+    }
+  }
+}
+
+void expect_backward(const Case& c, DType t, DType gradient, bool accumulate) {
+  SCOPED_TRACE(sentence(c, ", ", name(t), ", gradient ", name(gradient), accumulate ? " +" : ""));
+  const auto dqkv = [=](Stream& stream) {
+    const Pass pass(c, t, gradient, stream);
+    pass.forward();
+    if (!accumulate) {
+      pass.backward(pass.dqkv);
+      return values(pass.dqkv);
+    }
+    const Tensor sum = normal(pass.dqkv.shape(), gradient, stream, 3);
+    pass.backward(add_to(sum));
+    return values(sum);
+  };
+  expect_as_on_cpu(dqkv, tolerance(t));
+}
+
+TEST_F(CudaAttention, BackwardIsAsOnTheCpu) {
+  for (const Case& c : cases) {
+    for (const DType t : cuda_types) expect_backward(c, t, t, /*accumulate=*/false);
+  }
+}
+
+TEST_F(CudaAttention, BackwardAddsToAGradientOfEitherType) {
+  for (const Case& c : {Case{1, 37, 4, 2, 8}, Case{1, 37, 2, 2, 7}}) {
+    expect_backward(c, DType::f32, DType::f32, /*accumulate=*/true);
+    expect_backward(c, DType::bf16, DType::bf16, /*accumulate=*/true);
+    expect_backward(c, DType::bf16, DType::f32, /*accumulate=*/true);
+    expect_backward(c, DType::bf16, DType::f32, /*accumulate=*/false);
+  }
+}
+
+// A sequence of odd extents from a batch, so that nothing is aligned.
+TEST_F(CudaAttention, TakesPartOfABatch) {
+  const Case all{3, 9, 3, 3, 5}, one{1, 9, 3, 3, 5};
+  for (const DType t : cuda_types) {
+    const auto stream = cuda_stream();
+    const Pass whole(all, t, t, *stream);
+    whole.forward();
+    whole.backward(whole.dqkv);
+    Pass slice(all, t, t, *stream);
+    slice.c = one;
+    for (Tensor* x : {&slice.qkv, &slice.y, &slice.lse, &slice.dy, &slice.dqkv}) {
+      *x = x->slice({1, 2});
+    }
+    slice.forward();
+    slice.backward(slice.dqkv);
+    EXPECT_EQ(values(slice.y), values(whole.y.slice({1, 2})));
+    EXPECT_EQ(values(slice.dqkv), values(whole.dqkv.slice({1, 2})));
+  }
+}
+
+// Of both signs, about 1e4.  Whole numbers, so that f32 holds the scores exactly.
+TEST_F(CudaAttention, HasNoFearOfLargeScores) {
+  const Case c{1, 70, 2, 1, 8};
+  const auto work = [=](Stream& stream) {
+    const Pass pass(c, DType::f32, DType::f32, stream);
+    const Numbers some = values(pass.qkv);
+    std::vector<float> large(some.begin(), some.end());
+    for (float& x : large) x = std::round(40 * x);
+    write<float>(pass.qkv, large);
+    launch(AttentionForward{.y = pass.y, .lse = pass.lse, .qkv = pass.qkv, .heads = c.heads()},
+           stream);
+    return values(pass.y);
+  };
+  expect_as_on_cpu(work, 1e-5);
+}
+
+TEST_F(CudaAttention, SaysWhatItHasNoRoomFor) {
+  const auto stream = cuda_stream();
+  const Pass pass({1, 2, 1, 1, 257}, DType::f32, DType::f32, *stream);
+  EXPECT_TRUE(contains(error_of([&] { pass.forward(); }), "a head of 257 numbers"));
+  const Pass other({1, 2, 3, 1, 4}, DType::f32, DType::f32, *stream);
+  const auto wrong = [&] {
+    launch(
+        AttentionForward{
+            .y = other.y, .lse = other.lse, .qkv = other.qkv, .heads = {.query = 2, .key = 2}},
+        *stream);
+  };
+  EXPECT_TRUE(contains(error_of(wrong), "of 2 and 2 heads"));
+}
+
+// T x T numbers are never there at once.
+TEST_F(CudaAttention, NeedsOneNumberForEachQueryOfAHead) {
+  MetaStream meta(Machine{});
+  const Tensor qkv({{2, 100, 8 * 6}}, meta), y({{2, 100, 4 * 6}}, meta), lse({{2, 4, 100}}, meta);
+  const Heads heads{.query = 4, .key = 2};
+  AttentionBackward k{.dqkv = Grad(qkv), .dy = y, .qkv = qkv, .y = y, .lse = lse, .heads = heads};
+  const CudaArchitecture without{.fused_attention = false};
+  EXPECT_EQ(workspace_bytes(k, without), 2u * 4 * 100 * sizeof(float));
+  k.dqkv = {};
+  EXPECT_EQ(workspace_bytes(k, without), 0u);
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,161 @@
+// CachedAttention on cuda.
+
+#include "spool/kernels/cached_attention.h"
+#include "tests/kernels/cuda_testing.h"
+
+namespace spool::testing {
+namespace {
+
+class CudaCachedAttention : public OnCuda {};
+
+struct Case {
+  int64_t B, H, Hkv, D;
+  int64_t P;
+
+  Heads heads() const { return {.query = H, .key = Hkv}; }
+  int64_t packed() const { return (H + 2 * Hkv) * D; }
+  double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
+  friend std::ostream& operator<<(std::ostream& out, const Case& c) {
+    return out << "B " << c.B << " H " << c.H << " Hkv " << c.Hkv << " D " << c.D << " P " << c.P;
+  }
+};
+
+// A text that is read some tokens at a time, into a cache of NaN.
+Numbers read_text(const Case& c, DType t, const std::vector<int64_t>& steps, Stream& stream) {
+  const Tensor keys = unset({c.B, c.Hkv, c.P, c.D}, t, stream);
+  const Tensor all_values = unset({c.B, c.Hkv, c.P, c.D}, t, stream);
+  Numbers found;
+  int64_t position = 0;
+  for (const int64_t n : steps) {
+    const Tensor qkv =
+        normal({c.B, n, c.packed()}, t, stream, 10 + static_cast<uint64_t>(position));
+    const Tensor y = unset({c.B, n, c.H * c.D}, t, stream);
+    launch(CachedAttention{.y = y,
+                           .keys = keys,
+                           .values = all_values,
+                           .qkv = qkv,
+                           .heads = c.heads(),
+                           .position = position,
+                           .scale = c.scale()},
+           stream);
+    append(found, y);
+    position += n;
+  }
+  // What has been read is in the cache, and nothing beyond.
+  for (const Tensor& cache : {keys, all_values}) {
+    const Numbers rows = values(cache);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const bool there = static_cast<int64_t>(i) / c.D % c.P < position;
+      EXPECT_EQ(std::isnan(rows[i]), !there) << i;
+      if (there) found.push_back(rows[i]);
+    }
+  }
+  return found;
+}
+
+void expect_text(const Case& c, const std::vector<int64_t>& steps) {
+  for (const DType t : cuda_types) {
+    SCOPED_TRACE(sentence(c, ", ", name(t), ", ", steps.size(), " steps"));
+    expect_as_on_cpu([&](Stream& stream) { return read_text(c, t, steps, stream); }, tolerance(t));
+  }
+}
+
+// Heads of each of the sizes that there are kernels for, moved by packs and one by one; a query at
+// a time alone, and sharing its keys with others of its group.
+TEST_F(CudaCachedAttention, OneTokenAtATimeIsAsOnTheCpu) {
+  for (const Case& c : {Case{1, 1, 1, 1, 3}, Case{2, 3, 3, 5, 4}, Case{1, 4, 1, 8, 5},
+                        Case{1, 2, 2, 64, 3}, Case{1, 6, 1, 100, 3}, Case{2, 2, 1, 128, 3},
+                        Case{1, 1, 1, 201, 3}, Case{1, 2, 1, 256, 3}}) {
+    expect_text(c, std::vector<int64_t>(static_cast<size_t>(c.P), 1));
+  }
+}
+
+// Up to 15 queries go one way, from 16 on another; tiles have 64, 32 or 16 rows, pieces 64.
+TEST_F(CudaCachedAttention, SomeTokensAtATimeAreAsOnTheCpu) {
+  const std::vector<int64_t> steps{3, 16, 45, 1, 15, 66, 7};
+  expect_text({1, 2, 1, 8, 153}, steps);
+  expect_text({1, 1, 1, 3, 154}, steps);
+  expect_text({2, 2, 1, 6, 41}, {20, 3, 17});
+  expect_text({1, 1, 1, 72, 60}, {20, 4, 17, 1});
+  expect_text({1, 2, 1, 136, 60}, {20, 4, 17, 1});
+}
+
+// Tokens at a position of a text whose cache is there.
+Numbers attend_at(const Case& c, DType t, int64_t position, int64_t n, Stream& stream,
+                  double deviation = 1) {
+  const Tensor keys = normal({c.B, c.Hkv, c.P, c.D}, t, stream, 1, deviation);
+  const Tensor all_values = normal({c.B, c.Hkv, c.P, c.D}, t, stream, 2);
+  const Tensor qkv = normal({c.B, n, c.packed()}, t, stream, 3, deviation);
+  const Tensor y = unset({c.B, n, c.H * c.D}, t, stream);
+  launch(CachedAttention{.y = y,
+                         .keys = keys,
+                         .values = all_values,
+                         .qkv = qkv,
+                         .heads = c.heads(),
+                         .position = position,
+                         .scale = c.scale()},
+         stream);
+  return values(y);
+}
+
+// Pieces have 64 keys, or more where there would be too many: here 128, and 512.
+TEST_F(CudaCachedAttention, ALongTextIsCutIntoPieces) {
+  for (const DType t : cuda_types) {
+    for (const int64_t position : {63, 64, 1000}) {
+      const auto work = [=](Stream& stream) {
+        return attend_at({1, 2, 2, 64, 1100}, t, position, 1, stream);
+      };
+      expect_as_on_cpu(work, tolerance(t));
+    }
+    for (const int64_t position : {127, 4097}) {
+      const auto work = [=](Stream& stream) {
+        return attend_at({1, 3, 1, 10, 4200}, t, position, 2, stream);
+      };
+      expect_as_on_cpu(work, tolerance(t));
+    }
+    const auto work = [=](Stream& stream) {
+      return attend_at({1, 1, 1, 1, 40000}, t, 39999, 1, stream);
+    };
+    expect_as_on_cpu(work, tolerance(t));
+  }
+}
+
+TEST_F(CudaCachedAttention, HasNoFearOfLargeScores) {
+  const auto work = [](Stream& stream) {
+    return attend_at({1, 2, 2, 8, 150}, DType::f32, 149, 1, stream, 100);
+  };
+  expect_as_on_cpu(work, 1e-4);
+}
+
+// Where a text is does not show in what it takes.
+TEST_F(CudaCachedAttention, TakesMemoryByShapesAlone) {
+  for (const int64_t n : {1, 64}) {
+    const auto peak = [&](size_t bytes, int64_t position) {
+      const auto stream = cuda_stream(bytes);
+      const Tensor keys({Shape{1, 2, 500, 8}}, *stream), all_values({Shape{1, 2, 500, 8}}, *stream);
+      launch(Fill{.out = keys}, *stream);
+      launch(Fill{.out = all_values}, *stream);
+      const Tensor qkv = normal({1, n, 6 * 8}, DType::f32, *stream, 1), y({{1, n, 16}}, *stream);
+      launch(CachedAttention{.y = y,
+                             .keys = keys,
+                             .values = all_values,
+                             .qkv = qkv,
+                             .heads = {.query = 2, .key = 2},
+                             .position = position},
+             *stream);
+      stream->synchronize();
+      return stream->memory().peak;
+    };
+    const size_t enough = peak(on_both, 0);
+    for (const int64_t position : {3, 436}) EXPECT_EQ(peak(enough, position), enough);
+  }
+}
+
+TEST_F(CudaCachedAttention, SaysWhatItHasNoRoomFor) {
+  const auto stream = cuda_stream();
+  const auto work = [&] { read_text({1, 1, 1, 300, 2}, DType::f32, {1}, *stream); };
+  EXPECT_TRUE(contains(error_of(work), "a head of 300 numbers"));
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,86 @@
+// Fill, Add, Scale and Cast on cuda.
+
+#include "tests/kernels/cuda_testing.h"
+
+namespace spool::testing {
+namespace {
+
+class CudaElementwise : public OnCuda {};
+
+// Whole packs, tails, and memory that is not aligned to 16 bytes.
+const std::vector<int64_t> counts{1, 7, 8, 9, 2048, 2055};
+
+// Elements [skip, skip + n) of a larger tensor.
+Tensor window(int64_t skip, int64_t n, DType type, Stream& stream, uint64_t seed) {
+  return normal({skip + n, 1}, type, stream, seed).slice({skip, skip + n});
+}
+
+void for_every_window(const std::function<void(int64_t skip, int64_t n, DType)>& body) {
+  for (const DType type : cuda_types) {
+    for (const int64_t n : counts) {
+      for (const int64_t skip : {0, 1}) body(skip, n, type);
+    }
+  }
+}
+
+TEST_F(CudaElementwise, AddIsAsOnTheCpu) {
+  for_every_window([](int64_t skip, int64_t n, DType type) {
+    for (const DType out : {type, DType::f32}) {
+      for (const bool accumulate : {false, true}) {
+        expect_as_on_cpu(
+            [=](Stream& stream) {
+              const Tensor a = window(skip, n, type, stream, 1),
+                           b = window(skip, n, type, stream, 2);
+              const Tensor c = normal({n}, out, stream, 3);
+              launch(Add{.out = Grad(c, accumulate), .a = a, .b = b}, stream);
+              launch(Add{.out = Grad(c, /*add=*/true), .a = a}, stream);
+              return values(c);
+            },
+            tolerance(type));
+      }
+    }
+  });
+}
+
+TEST_F(CudaElementwise, ScaleIsAsOnTheCpu) {
+  for_every_window([](int64_t skip, int64_t n, DType type) {
+    expect_as_on_cpu(
+        [=](Stream& stream) {
+          const Tensor a = window(skip, n, type, stream, 1),
+                       by = normal({1}, DType::f32, stream, 2);
+          const Tensor b = unset({n}, type, stream), c = normal({n}, type, stream, 3);
+          launch(Scale{.out = b, .a = a, .factor = -2.5}, stream);
+          launch(Scale{.out = Grad(c, /*add=*/true), .a = a, .factor = 3, .by = by}, stream);
+          Numbers all = values(b);
+          append(all, c);
+          return all;
+        },
+        tolerance(type));
+  });
+}
+
+TEST_F(CudaElementwise, CastAndFillAreAsOnTheCpu) {
+  for_every_window([](int64_t skip, int64_t n, DType type) {
+    for (const DType to : cuda_types) {
+      expect_as_on_cpu(
+          [=](Stream& stream) {
+            const Tensor in = window(skip, n, type, stream, 1), out = unset({n}, to, stream);
+            launch(Cast{.out = out, .in = in}, stream);
+            launch(Fill{.out = in, .value = 1.5f}, stream);
+            Numbers all = values(out);
+            append(all, in);
+            return all;
+          },
+          1e-15);
+    }
+  });
+}
+
+TEST_F(CudaElementwise, RefusesTypesItDoesNotKnow) {
+  const auto stream = cuda_stream();
+  const Tensor x({Shape{4}, DType::f64}, *stream);
+  EXPECT_TRUE(contains(error_of([&] { launch(Add{.out = x, .a = x}, *stream); }), "f64"));
+}
+
+}  // namespace
+}  // namespace spool::testing

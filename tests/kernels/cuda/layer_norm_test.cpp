@@ -1,0 +1,190 @@
+// Layer normalisation on cuda.
+
+#include "spool/kernels/layer_norm.h"
+#include "tests/kernels/cuda_testing.h"
+
+namespace spool::testing {
+namespace {
+
+class CudaLayerNorm : public OnCuda {};
+
+// Odd rows, and all ways to keep a row: in a warp, in a block, in both to the last pack, and not.
+const std::vector<Extents> some{{0, 8},   {1, 5},    {7, 17},   {70, 24},  {9, 256}, {5, 264},
+                                {6, 768}, {5, 1600}, {9, 2056}, {3, 4104}, {2, 8200}};
+
+struct Case {
+  int64_t N, C, skip = 0;
+  DType type, parameters;  // of the values, of the parameters' gradients
+};
+
+// N rows of C; the first element is `skip` elements into memory that is aligned.
+Tensor matrix(const Case& c, int64_t N, Stream& stream, uint64_t seed, double deviation = 1) {
+  const int64_t count = N * c.C;
+  return normal({c.skip + count, 1}, c.type, stream, seed, deviation)
+      .slice({c.skip, c.skip + count})
+      .reshape({N, c.C});
+}
+
+struct Inputs {
+  Tensor x, weight, bias, dy;
+
+  Inputs(const Case& c, Stream& stream)
+      : x(matrix(c, c.N, stream, 1, 2)),
+        weight(matrix(c, 1, stream, 2).reshape({c.C})),
+        bias(matrix(c, 1, stream, 3).reshape({c.C})),
+        dy(matrix(c, c.N, stream, 4)) {}
+};
+
+struct Outputs {
+  Tensor y, mean, rstd;
+
+  Outputs(const Inputs& in, Stream& stream)
+      : y(unset(in.x.shape(), in.x.dtype(), stream)),
+        mean(unset({in.x.shape()[0]}, DType::f32, stream)),
+        rstd(unset({in.x.shape()[0]}, DType::f32, stream)) {
+    launch(
+        LayerNormForward{
+            .y = y, .mean = mean, .rstd = rstd, .x = in.x, .weight = in.weight, .bias = in.bias},
+        stream);
+  }
+};
+
+LayerNormBackward backward(const Inputs& in, const Outputs& out) {
+  return {.dx = {},
+          .dweight = {},
+          .dbias = {},
+          .dy = in.dy,
+          .x = in.x,
+          .weight = in.weight,
+          .mean = out.mean,
+          .rstd = out.rstd};
+}
+
+void for_every_case(const std::function<void(const Case&)>& body) {
+  for (const DType type : cuda_types) {
+    for (const auto [N, C] : some) {
+      for (const int64_t skip : {0, 1}) {
+        body({.N = N, .C = C, .skip = skip, .type = type, .parameters = skip ? type : DType::f32});
+      }
+    }
+  }
+}
+
+TEST_F(CudaLayerNorm, ForwardIsAsOnTheCpu) {
+  for_every_case([](const Case& c) {
+    expect_as_on_cpu(
+        [=](Stream& stream) {
+          Inputs in(c, stream);
+          if (c.C % 3 == 0) in.bias = {};
+          return values(Outputs(in, stream).y);
+        },
+        tolerance(c.type));
+    expect_as_on_cpu(
+        [=](Stream& stream) {
+          const Outputs out(Inputs(c, stream), stream);
+          Numbers all = values(out.mean);
+          append(all, out.rstd);
+          return all;
+        },
+        tolerance(DType::f32));
+  });
+}
+
+Numbers gradients(const Case& c, bool accumulate, Stream& stream) {
+  const Inputs in(c, stream);
+  const Outputs out(in, stream);
+  const auto start = [&](const Shape& shape, DType type) {
+    return accumulate ? normal(shape, type, stream, 5) : unset(shape, type, stream);
+  };
+  const Tensor dx = start({c.N, c.C}, c.type);
+  const Tensor dweight = start({c.C}, c.parameters), dbias = start({c.C}, c.parameters);
+  LayerNormBackward k = backward(in, out);
+  k.dx = Grad(dx, accumulate);
+  k.dweight = Grad(dweight, accumulate);
+  k.dbias = Grad(dbias, accumulate);
+  launch(k, stream);
+  Numbers all = values(dx);
+  append(all, dweight);
+  append(all, dbias);
+  return all;
+}
+
+TEST_F(CudaLayerNorm, BackwardIsAsOnTheCpu) {
+  int number = 0;
+  for_every_case([&](const Case& c) {
+    const bool accumulate = (number / 2 + number) % 2;  // by turns, also of what is aligned
+    ++number;
+    SCOPED_TRACE(sentence(name(c.type), ' ', c.N, " x ", c.C, " from ", c.skip));
+    expect_as_on_cpu([=](Stream& stream) { return gradients(c, accumulate, stream); },
+                     tolerance(c.type));
+  });
+}
+
+// The variance is not a difference of large sums.
+TEST_F(CudaLayerNorm, AMeanFarFromZeroCostsNoDigits) {
+  for (const int64_t C : {17, 256, 2056}) {
+    expect_as_on_cpu(
+        [=](Stream& stream) {
+          const Inputs in({.N = 5, .C = C, .type = DType::f32, .parameters = DType::f32}, stream);
+          const Tensor offset = unset(in.x.shape(), DType::f32, stream);
+          launch(Fill{.out = offset, .value = 1000}, stream);
+          launch(Add{.out = Grad(in.x, /*add=*/true), .a = offset}, stream);
+          return values(Outputs(in, stream).y);
+        },
+        1e-4);
+  }
+}
+
+TEST_F(CudaLayerNorm, AbsentGradientsLeaveTheOthersAsTheyAre) {
+  const auto stream = cuda_stream();
+  for (const int64_t C : {17, 264}) {
+    const Case c{.N = 40, .C = C, .type = DType::bf16, .parameters = DType::f32};
+    const Inputs in(c, *stream);
+    const Outputs out(in, *stream);
+    const auto gradients = [&](int wanted) {
+      const Tensor all[] = {unset({c.N, C}, c.type, *stream), unset({C}, c.parameters, *stream),
+                            unset({C}, c.parameters, *stream)};
+      LayerNormBackward k = backward(in, out);
+      if (wanted & 1) k.dx = all[0];
+      if (wanted & 2) k.dweight = all[1];
+      if (wanted & 4) k.dbias = all[2];
+      launch(k, *stream);
+      return std::vector<Numbers>{values(all[0]), values(all[1]), values(all[2])};
+    };
+    const auto all = gradients(7);
+    for (int wanted = 0; wanted < 7; ++wanted) {
+      const auto part = gradients(wanted);
+      for (size_t i = 0; i < 3; ++i) {
+        if (wanted >> i & 1) {
+          EXPECT_EQ(part[i], all[i]);
+        } else {
+          for (const double x : part[i]) ASSERT_TRUE(std::isnan(x));
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaLayerNorm, DxMayBeWrittenOverDy) {
+  const auto stream = cuda_stream();
+  for (const int64_t C : {17, 264, 2056}) {
+    const Case c{.N = 21, .C = C, .type = DType::bf16, .parameters = DType::f32};
+    const Inputs in(c, *stream);
+    const Outputs out(in, *stream);
+    const Tensor dx = unset({c.N, C}, c.type, *stream);
+    const Tensor apart = unset({C}, DType::f32, *stream),
+                 in_place = unset({C}, DType::f32, *stream);
+    LayerNormBackward k = backward(in, out);
+    k.dx = dx;
+    k.dweight = apart;
+    launch(k, *stream);
+    k.dx = in.dy;
+    k.dweight = in_place;
+    launch(k, *stream);
+    EXPECT_EQ(values(in.dy), values(dx));
+    EXPECT_EQ(values(in_place), values(apart));
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,173 @@
+// Matmul on cuda against the cpu.
+
+#include "spool/kernels/matmul.h"
+#include "tests/kernels/cuda_testing.h"
+
+#if SPOOL_CUDA_EMULATED
+#include "tests/emulator/include/cublasLt.h"
+#endif
+
+namespace spool::testing {
+namespace {
+
+class CudaMatmul : public OnCuda {};
+
+struct Extent {
+  int64_t M, N, K;
+};
+
+struct Types {
+  DType in, out;
+};
+constexpr Types all_types[] = {
+    {DType::f32, DType::f32}, {DType::bf16, DType::bf16}, {DType::bf16, DType::f32}};
+
+struct Form {
+  bool a_transposed = false, b_transposed = false, bias = false, accumulate = false;
+};
+
+// By the bits of i.
+Form form(int i) { return {(i & 1) != 0, (i & 2) != 0, (i & 4) != 0, (i & 8) != 0}; }
+
+// A matrix that begins `skip` rows of its last extent into its memory.
+Tensor matrix(int64_t rows, int64_t columns, bool transposed, int64_t skip, DType type,
+              Stream& stream, uint64_t seed) {
+  if (transposed) std::swap(rows, columns);
+  if (rows * columns == 0) return Tensor({Shape{rows, columns}, type}, stream);
+  return normal({skip + rows, columns}, type, stream, seed).slice({skip, skip + rows});
+}
+
+Numbers product(const Extent& e, const Form& f, const Types& t, int64_t skip, Stream& stream) {
+  const Tensor a = matrix(e.M, e.K, f.a_transposed, skip, t.in, stream, 1);
+  const Tensor b = matrix(e.K, e.N, f.b_transposed, skip, t.in, stream, 2);
+  const Tensor bias = normal({skip + e.N, 1}, t.in, stream, 3).slice({skip, skip + e.N});
+  const Tensor c = f.accumulate ? normal({skip + e.M, e.N}, t.out, stream, 4)
+                                : unset({skip + e.M, e.N}, t.out, stream);
+  launch(Matmul{.c = Grad(c.slice({skip, skip + e.M}), f.accumulate),
+                .a = a,
+                .b = b,
+                .bias = f.bias ? View(bias.reshape({e.N})) : View(),
+                .a_transposed = f.a_transposed,
+                .b_transposed = f.b_transposed},
+         stream);
+  return values(c.slice({skip, skip + e.M}));
+}
+
+// A bias that is not aligned is added by itself, which in bf16 rounds once more.
+double bound(const Form& f, const Types& t, int64_t skip) {
+  return (f.bias && f.accumulate && skip > 0 ? 2 : 1) * tolerance(t.out);
+}
+
+void expect_in_every_form(const Extent& e, int64_t skip) {
+  for (const Types& t : all_types) {
+    for (int i = 0; i < 16; ++i) {
+      SCOPED_TRACE(sentence(e.M, " by ", e.K, " by ", e.N, ", ", name(t.in), " into ", name(t.out),
+                            ", form ", i, ", ", skip, " rows in"));
+      expect_as_on_cpu([&](Stream& stream) { return product(e, form(i), t, skip, stream); },
+                       bound(form(i), t, skip));
+    }
+  }
+}
+
+TEST_F(CudaMatmul, IsAsOnTheCpu) {
+  for (const Extent& e : {Extent{1, 1, 1}, {3, 5, 7}, {16, 24, 32}, {70, 33, 65}, {130, 8, 9}}) {
+    expect_in_every_form(e, /*skip=*/0);
+  }
+}
+
+TEST_F(CudaMatmul, TakesSlicesThatAreNotAligned) {
+  for (const Extent& e : {Extent{1, 1, 1}, {5, 7, 3}, {16, 4, 12}, {9, 33, 65}}) {
+    expect_in_every_form(e, /*skip=*/1);
+  }
+}
+
+TEST_F(CudaMatmul, TakesFewRows) {
+  for (const int64_t M : {1, 2, 3, 4}) expect_in_every_form({M, 67, 130}, /*skip=*/0);
+}
+
+TEST_F(CudaMatmul, OfNoTermsIsBiasOrZero) { expect_in_every_form({5, 11, 0}, /*skip=*/0); }
+
+TEST_F(CudaMatmul, OfNothingIsNothing) {
+  for (const Extent& e : {Extent{0, 3, 4}, {3, 0, 4}, {0, 0, 0}}) {
+    const auto stream = cuda_stream();
+    const Tensor a({Shape{e.M, e.K}}, *stream), b({Shape{e.K, e.N}}, *stream);
+    launch(Matmul{.c = Tensor({Shape{e.M, e.N}}, *stream), .a = a, .b = b}, *stream);
+    stream->synchronize();
+  }
+}
+
+TEST_F(CudaMatmul, RefusesTypesItDoesNotKnow) {
+  const auto stream = cuda_stream();
+  const Tensor f64({Shape{4, 4}, DType::f64}, *stream), f32({Shape{4, 4}, DType::f32}, *stream);
+  const Tensor bf16({Shape{4, 4}, DType::bf16}, *stream);
+  const auto error = [&](const Tensor& c, const Tensor& a) {
+    return error_of([&] { launch(Matmul{.c = c, .a = a, .b = a}, *stream); });
+  };
+  EXPECT_TRUE(contains(error(f64, f64), "f64"));
+  EXPECT_TRUE(contains(error(bf16, f32), "bf16"));
+}
+
+size_t workspace(const Extent& e) {
+  const auto view = [](int64_t rows, int64_t columns) {
+    return View(nullptr, {Shape{rows, columns}, DType::bf16});
+  };
+  return Matmul{.c = view(e.M, e.N), .a = view(e.M, e.K), .b = view(e.K, e.N)}.workspace_bytes(
+      CudaArchitecture{});
+}
+
+TEST(CudaMatmulWorkspace, GrowsWithTheProductUpTo32MiB) {
+  constexpr size_t KiB = 1024, MiB = 1024 * KiB;
+  EXPECT_EQ(workspace({0, 3, 4}), 0u);
+  EXPECT_EQ(workspace({3, 4, 0}), 0u);
+  EXPECT_LE(workspace({3, 5, 7}), 16 * KiB);
+  EXPECT_LE(workspace({1, 3072, 768}), 8 * MiB);
+  EXPECT_EQ(workspace({32768, 50304, 768}), 32 * MiB);
+  for (const int64_t M : {1, 100, 1000}) {
+    EXPECT_LE(workspace({M, 768, 768}), workspace({2 * M, 768, 768}));
+  }
+}
+
+#if SPOOL_CUDA_EMULATED
+TEST_F(CudaMatmul, AsksForAnAlgorithmOnce) {
+  const auto stream = cuda_stream();
+  const Tensor a = normal({8, 8}, DType::f32, *stream, 1),
+               b = normal({9, 8}, DType::f32, *stream, 2);
+  const Tensor c({Shape{8, 8}}, *stream);
+  const auto asked = [&](const View& right) {
+    const int before = emulator::cublas_lt().heuristics;
+    launch(Matmul{.c = c, .a = a, .b = right}, *stream);
+    return emulator::cublas_lt().heuristics - before;
+  };
+  EXPECT_EQ(asked(b.slice({0, 8})), 1);
+  EXPECT_EQ(asked(b.slice({0, 8})), 0);
+  EXPECT_EQ(asked(b.slice({1, 9})), 0);  // as well aligned
+}
+
+TEST_F(CudaMatmul, IsMadeReadyBeforeAGraph) {
+  const auto stream = cuda_stream();
+  const Tensor a = normal({8, 8}, DType::f32, *stream, 1), c = unset({8, 8}, DType::f32, *stream);
+  const auto multiply = [&] { launch(Matmul{.c = c, .a = a, .b = a}, *stream); };
+  const auto record = [&] { return stream->capture(multiply); };
+  EXPECT_TRUE(contains(error_of([&] { (void)record(); }), "do the work once before"));
+  multiply();
+  const Numbers wanted = values(c);
+  const Graph graph = record();
+  launch(Fill{.out = c}, *stream);
+  stream->replay(graph);
+  EXPECT_EQ(values(c), wanted);
+}
+
+TEST_F(CudaMatmul, SaysForWhatThereIsNoAlgorithm) {
+  const auto stream = cuda_stream();
+  const Tensor a({Shape{8, 16}, DType::bf16}, *stream), b({Shape{24, 16}, DType::bf16}, *stream);
+  const Tensor c({Shape{8, 24}}, *stream);
+  emulator::cublas_lt().knows_algorithms = false;
+  const std::string error =
+      error_of([&] { launch(Matmul{.c = c, .a = a, .b = b, .b_transposed = true}, *stream); });
+  emulator::cublas_lt().knows_algorithms = true;
+  EXPECT_TRUE(contains(error, "(8, 16) and (16, 24) transposed, bf16 into f32")) << error;
+}
+#endif
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,214 @@
+// The kernels on the cpu against sums in f64, for all types: elementwise, bias, layer norm, GELU.
+
+#include "spool/kernels/bias.h"
+#include "spool/kernels/gelu.h"
+#include "spool/kernels/layer_norm.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace spool::testing {
+namespace {
+
+TEST(Elementwise, FillsEveryElement) {
+  CpuStream stream(64 << 20, 2);
+  for (const DType t : floating) {
+    const Tensor out = unset({40001}, t, stream);
+    launch(Fill{.out = out, .value = 1.5f}, stream);
+    EXPECT_EQ(values(out), Numbers(40001, 1.5));
+  }
+}
+
+TEST(Elementwise, AddsAndCopies) {
+  CpuStream stream(64 << 20, 2);
+  for (const DType t : floating) {
+    for (const auto [N, C] : extents) {
+      const Shape shape{N, C};
+      const Tensor a = normal(shape, t, stream, 1), b = normal(shape, t, stream, 2);
+      const Numbers copy = values(a), other = values(b);
+      Numbers sum = copy;
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+      for (const DType to : {t, accumulator(t)}) {
+        expect_gradient({shape, to}, stream, sum,
+                        [&](const Grad& out) { launch(Add{.out = out, .a = a, .b = b}, stream); });
+        expect_gradient({shape, to}, stream, copy,
+                        [&](const Grad& out) { launch(Add{.out = out, .a = a}, stream); });
+      }
+    }
+  }
+}
+
+TEST(Elementwise, ScalesByAFactorAndByANumberInMemory) {
+  CpuStream stream(64 << 20, 2);
+  for (const DType t : floating) {
+    const Tensor a = normal({7, 17}, t, stream, 1), by = normal({1}, accumulator(t), stream, 3);
+    Numbers once = values(a), twice = once;
+    for (double& x : once) x *= 0.3;
+    for (double& x : twice) x *= 0.3 * values(by)[0];
+    expect_gradient({a.shape(), t}, stream, once, [&](const Grad& out) {
+      launch(Scale{.out = out, .a = a, .factor = 0.3}, stream);
+    });
+    expect_gradient({a.shape(), t}, stream, twice, [&](const Grad& out) {
+      launch(Scale{.out = out, .a = a, .factor = 0.3, .by = by}, stream);
+    });
+  }
+}
+
+TEST(Elementwise, CastsToTheNearest) {
+  CpuStream stream(64 << 20, 2);
+  for (const DType from : floating) {
+    const Tensor in = normal({40001}, from, stream, 1, 3);
+    Numbers wanted[3] = {values(in), values(in), values(in)};
+    for (double& x : wanted[1]) x = static_cast<float>(x);
+    for (double& x : wanted[2]) x = bf16(static_cast<float>(x));
+    for (size_t to = 0; to < 3; ++to) {
+      const Tensor out = unset({40001}, floating[to], stream);
+      launch(Cast{.out = out, .in = in}, stream);
+      EXPECT_EQ(values(out), wanted[to]);
+    }
+  }
+}
+
+TEST(Bias, GradientSumsTheRows) {
+  CpuStream stream(64 << 20, 2);
+  for (const DType t : floating) {
+    for (const auto [N, C] : extents) {
+      const Tensor dy = normal({N, C}, t, stream, 1);
+      const Numbers all = values(dy);
+      Numbers sums(static_cast<size_t>(C));
+      for (size_t i = 0; i < all.size(); ++i) sums[i % sums.size()] += all[i];
+      for (const DType to : {t, accumulator(t)}) {
+        expect_gradient({{C}, to}, stream, sums, [&](const Grad& dbias) {
+          launch(BiasBackward{.dbias = dbias, .dy = dy}, stream);
+        });
+      }
+    }
+  }
+}
+
+// sqrt(2/pi) (x + 0.044715 x^3)
+double inner(double x) { return 0.79788456080286536 * (x + 0.044715 * x * x * x); }
+
+// The tails keep their digits, as erfc does and 1 + tanh does not.
+double gelu(double x, GeluForm form) {
+  if (form == GeluForm::exact) return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+  return x / (1 + std::exp(-2 * inner(x)));
+}
+
+Numbers grid(double from, double to) {
+  Numbers x;
+  for (double at = from; at < to; at += 1.0 / 64) x.push_back(at);
+  return x;
+}
+
+Tensor tensor_of(const Numbers& all, DType t, Stream& stream) {
+  const Shape shape{static_cast<int64_t>(all.size())};
+  const Tensor exact = make_tensor<double>(shape, all, stream);
+  Tensor out({shape, t}, stream);
+  launch(Cast{.out = out, .in = exact}, stream);
+  return out;
+}
+
+TEST(Gelu, ForwardKeepsItsDigitsInTheTails) {
+  CpuStream stream(64 << 20, 2);
+  const Numbers x = grid(-6, 6);
+  for (const GeluForm form : {GeluForm::tanh, GeluForm::exact}) {
+    for (const DType t : floating) {
+      const Tensor in = tensor_of(x, t, stream), out = unset(in.shape(), t, stream);
+      launch(GeluForward{.y = out, .x = in, .form = form}, stream);
+      const Numbers rounded = values(in), y = values(out);
+      for (size_t i = 0; i < y.size(); ++i) {
+        const double wanted = gelu(rounded[i], form);
+        ASSERT_LE(std::fabs(y[i] - wanted), tolerance(t) * std::fabs(wanted)) << rounded[i];
+      }
+    }
+  }
+}
+
+TEST(Gelu, TanhFormIsAsDefined) {
+  for (const double x : grid(-3, 3)) {
+    EXPECT_NEAR(gelu(x, GeluForm::tanh), x / 2 * (1 + std::tanh(inner(x))), 1e-15);
+  }
+}
+
+TEST(Gelu, BackwardIsTheSlope) {
+  CpuStream stream(64 << 20, 2);
+  const Numbers x = grid(-6, 6);
+  const double h = 1e-4;
+  for (const GeluForm form : {GeluForm::tanh, GeluForm::exact}) {
+    for (const DType t : floating) {
+      const Tensor in = tensor_of(x, t, stream), dy = normal(in.shape(), t, stream, 2);
+      const Numbers rounded = values(in);
+      Numbers wanted = values(dy);
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        const double near = gelu(rounded[i] + h, form) - gelu(rounded[i] - h, form);
+        const double far = gelu(rounded[i] + 2 * h, form) - gelu(rounded[i] - 2 * h, form);
+        wanted[i] *= (8 * near - far) / (12 * h);
+      }
+      const auto backward = [&](const Grad& dx) {
+        launch(GeluBackward{.dx = dx, .dy = dy, .x = in, .form = form}, stream);
+      };
+      if (t != DType::f64) {
+        expect_gradient({in.shape(), t}, stream, wanted, backward);
+      } else {
+        const Tensor dx = unset(in.shape(), t, stream);
+        backward(dx);
+        EXPECT_LT(difference(values(dx), wanted), 1e-10);
+      }
+    }
+  }
+}
+
+TEST(Gelu, FarOutItIsTheIdentityOrZero) {
+  CpuStream stream(64 << 20, 2);
+  for (const GeluForm form : {GeluForm::tanh, GeluForm::exact}) {
+    for (const DType t : floating) {
+      const Tensor x = tensor_of({-1e4, -100, 0, 100, 1e4}, t, stream);
+      const Tensor y = unset({5}, t, stream), dx = unset({5}, t, stream);
+      launch(GeluForward{.y = y, .x = x, .form = form}, stream);
+      const Numbers in = values(x);
+      EXPECT_EQ(values(y), (Numbers{0, 0, 0, in[3], in[4]}));
+      const Tensor one = tensor_of(Numbers(5, 1), t, stream);
+      launch(GeluBackward{.dx = dx, .dy = one, .x = x, .form = form}, stream);
+      EXPECT_EQ(values(dx), (Numbers{0, 0, 0.5, 1, 1}));
+    }
+  }
+}
+
+// A chunk of a tensor gets the bits that the whole gets.
+TEST(Gelu, DoesNotDependOnThePlace) {
+  CpuStream stream(64 << 20, 2);
+  for (const DType t : floating) {
+    const Tensor x = normal({301, 17}, t, stream, 1, 2), dy = normal({301, 17}, t, stream, 2);
+    const Tensor whole = unset(x.shape(), t, stream), parts = unset(x.shape(), t, stream);
+    for (const GeluForm form : {GeluForm::tanh, GeluForm::exact}) {
+      launch(GeluBackward{.dx = whole, .dy = dy, .x = x, .form = form}, stream);
+      for (const Range rows : split(301, 100)) {
+        launch(
+            GeluBackward{
+                .dx = parts.slice(rows), .dy = dy.slice(rows), .x = x.slice(rows), .form = form},
+            stream);
+      }
+      EXPECT_EQ(values(parts), values(whole));
+    }
+  }
+}
+
+TEST(Kernels, DoNotDependOnTheNumberOfThreads) {
+  for (const DType t : floating) {
+    expect_same_for_any_threads([&](Stream& stream) {
+      const Shape shape{301, 517};
+      const Tensor a = normal(shape, t, stream, 1), b = normal(shape, t, stream, 2);
+      const Tensor sum = normal(shape, t, stream, 3), dbias = unset({517}, t, stream);
+      const Tensor y = unset(shape, t, stream), dx = unset(shape, t, stream);
+      launch(Add{.out = Grad(sum, true), .a = a, .b = b}, stream);
+      launch(BiasBackward{.dbias = dbias, .dy = a}, stream);
+      launch(GeluForward{.y = y, .x = a}, stream);
+      launch(GeluBackward{.dx = dx, .dy = b, .x = a, .form = GeluForm::exact}, stream);
+      Numbers all;
+      for (const Tensor& result : {sum, dbias, y, dx}) append(all, result);
+      return all;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,256 @@
+// Checkpoints are whole or absent, wherever the process dies or the disk is full.  The calls that
+// change files are the test's own, here, so that it can count them, and die before any one of them.
+// fsync() only counts: what a process wrote outlives it anyway.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <climits>
+#include <set>
+#include <thread>
+
+#include "spool/models/formats/run_directory.h"
+#include "spool/models/formats/safetensors.h"
+#include "spool/runtime/files/json.h"
+#include "tests/runtime/temporary_directory.h"
+#include "tests/runtime/testing.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+int changes_left = INT_MAX;
+// Files and directories with changes that a power cut would lose.
+std::set<fs::path> unsynced;
+// Names under which something was published before it was synced.
+std::set<fs::path> published_early;
+
+void before_change() {
+  if (changes_left-- == 0) ::kill(::getpid(), SIGKILL);
+}
+
+fs::path path_of(int descriptor) {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor), ignored);
+}
+
+void note_rename(const fs::path& from, const fs::path& to) {
+  for (const fs::path& path : unsynced) {
+    if (path.string().starts_with(from.string())) published_early.insert(to);
+  }
+  if (fs::is_symlink(from) && unsynced.contains(from.parent_path())) published_early.insert(to);
+  unsynced.insert(to.parent_path());
+}
+
+}  // namespace
+
+extern "C" {
+
+ssize_t pwrite(int file, const void* bytes, size_t count, off_t begin) {
+  before_change();
+  unsynced.insert({path_of(file), path_of(file).parent_path()});
+  return ::syscall(SYS_pwrite64, file, bytes, count, begin);
+}
+
+int fsync(int file) {
+  before_change();
+  unsynced.erase(path_of(file));
+  return 0;
+}
+
+int renameat2(int from_at, const char* from, int to_at, const char* to, unsigned flags) noexcept {
+  before_change();
+  note_rename(from, to);
+  return static_cast<int>(::syscall(SYS_renameat2, from_at, from, to_at, to, flags));
+}
+
+int rename(const char* from, const char* to) noexcept {
+  return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+int symlink(const char* target, const char* path) noexcept {
+  before_change();
+  return static_cast<int>(::syscall(SYS_symlinkat, target, AT_FDCWD, path));
+}
+
+int unlinkat(int at, const char* path, int flags) noexcept {
+  before_change();
+  return static_cast<int>(::syscall(SYS_unlinkat, at, path, flags));
+}
+
+int mkdir(const char* path, mode_t mode) noexcept {
+  before_change();
+  unsynced.insert({path, fs::path(path).parent_path()});
+  return static_cast<int>(::syscall(SYS_mkdirat, AT_FDCWD, path, mode));
+}
+}
+
+namespace spool {
+namespace {
+
+using testing::contains;
+using testing::error_of;
+using testing::names_in;
+using testing::TemporaryDirectory;
+
+using Names = std::set<std::string>;
+
+// A checkpoint of 256 KiB in four pieces, all of one byte that depends on the step.
+void fill_for(int64_t step, const fs::path& partial) {
+  write_text_file_atomically(partial / "run.json", sentence("{\"step\": ", step, "}"));
+  const std::vector<std::byte> piece(size_t{1} << 16, static_cast<std::byte>(step));
+  SafetensorsWriter file(partial / "model.safetensors", {{"x", {Shape{1 << 16}, DType::f32}}},
+                         {{"step", std::to_string(step)}});
+  for (size_t i = 0; i < 4; ++i) file.write(file.tensors()[0], i * piece.size(), piece);
+  file.finish();
+}
+
+// Its step; throws if anything of it is missing or wrong.
+int64_t read_checkpoint(const fs::path& checkpoint) {
+  const auto step = read_json(checkpoint / "run.json").at("step").get<int64_t>();
+  const SafetensorsReader file(checkpoint / "model.safetensors");
+  std::vector<std::byte> bytes(file.tensors().at(0).spec.nbytes());
+  file.read(file.tensors()[0], 0, bytes);
+  const std::vector<std::byte> expected(bytes.size(), static_cast<std::byte>(step));
+  check(file.metadata().at("step") == std::to_string(step), "metadata of another step");
+  check(bytes == expected, "bytes of another step");
+  return step;
+}
+
+// What is in the directory of a run after a crash: its latest checkpoint, and all others, are
+// whole.
+void expect_whole(const fs::path& directory) {
+  for (const std::string& name : names_in(directory)) {
+    if (name.starts_with("step-")) {
+      EXPECT_NO_THROW(read_checkpoint(directory / name)) << name;
+    }
+  }
+  const auto latest = latest_checkpoint(directory);
+  ASSERT_TRUE(latest);
+  ASSERT_NO_THROW(read_checkpoint(*latest));
+}
+
+TEST(Crash, EverythingIsSyncedBeforeItIsPublished) {
+  const TemporaryDirectory d;
+  RunDirectory run(d.path() / "run", /*keep=*/9);
+  for (int64_t step : {1, 2, 2}) {
+    unsynced.clear();
+    published_early.clear();
+    run.write(step, [&](const fs::path& p) {
+      fs::create_directory(p / "more");
+      SafetensorsWriter(p / "more" / "x", {}).finish();
+      fill_for(step, p);
+    });
+    EXPECT_EQ(published_early, std::set<fs::path>{});
+    EXPECT_FALSE(unsynced.contains(run.path()));
+  }
+}
+
+// One child for each change that writing a checkpoint makes, killed before that change.
+int crash_everywhere(const std::function<void(const fs::path&)>& prepare, int64_t step) {
+  for (int changes = 0;; ++changes) {
+    const TemporaryDirectory d;
+    prepare(d.path());
+    const pid_t child = ::fork();
+    if (child == 0) {
+      changes_left = changes;
+      RunDirectory(d.path(), 1).write(step, [&](const fs::path& p) { fill_for(step, p); });
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    expect_whole(d.path());
+    if (!WIFSIGNALED(status)) return changes;
+    RunDirectory(d.path(), 1).write(9, [&](const fs::path& p) { fill_for(9, p); });
+    expect_whole(d.path());
+    EXPECT_EQ(names_in(d.path()), (Names{".lock", "latest", "step-000009"}));
+    if (::testing::Test::HasFailure()) return changes;
+  }
+}
+
+TEST(Crash, BeforeAnyChangeItHasAWholeCheckpoint) {
+  const auto write = [](const fs::path& run, int64_t step) {
+    RunDirectory(run).write(step, [&](const fs::path& p) { fill_for(step, p); });
+  };
+  // A new step; the latest step again; a later step again, from a run resumed before it.
+  EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 1); }, 2), 20);
+  EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 1); }, 1), 20);
+  EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 2), write(run, 1); }, 2), 20);
+}
+
+// The child's writes beyond `limit` bytes of a file fail, as on a full disk.
+int exit_status_with_file_limit(size_t limit, const std::function<void()>& work) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit bound = {limit, limit};
+    ::setrlimit(RLIMIT_FSIZE, &bound);
+    const std::string error = error_of(work);
+    ::_exit(error.empty() ? 0 : contains(error, ": cannot be written: File too large") ? 1 : 2);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(Crash, AFullDiskLeavesThePreviousCheckpoint) {
+  const TemporaryDirectory d;
+  RunDirectory(d.path()).write(1, [](const fs::path& p) { fill_for(1, p); });
+  const auto write_two = [&] {
+    RunDirectory(d.path()).write(2, [](const fs::path& p) { fill_for(2, p); });
+  };
+  for (size_t limit : {0u, 5u, 100u, 70000u, (1u << 18) - 1}) {
+    EXPECT_EQ(exit_status_with_file_limit(limit, write_two), 1) << limit;
+    EXPECT_EQ(names_in(d.path()), (Names{".lock", "latest", "step-000001"})) << limit;
+    EXPECT_EQ(read_checkpoint(*latest_checkpoint(d.path())), 1);
+  }
+  EXPECT_EQ(exit_status_with_file_limit(size_t{2} << 20, write_two), 0);
+  EXPECT_EQ(read_checkpoint(*latest_checkpoint(d.path())), 2);
+}
+
+// Writes checkpoints until it is killed, some of them over older ones.
+[[noreturn]] void write_without_end(const fs::path& directory) {
+  try {
+    RunDirectory run(directory);
+    const auto latest = run.latest();
+    int64_t step = latest ? read_checkpoint(*latest) : 0;
+    while (true) {
+      step += step % 5 == 4 ? -3 : 1;
+      run.write(step, [&](const fs::path& partial) { fill_for(step, partial); });
+      if (step % 3 == 0) run.write(step, [&](const fs::path& p) { fill_for(step, p); });
+    }
+  } catch (const std::exception& e) {
+    ::write(STDERR_FILENO, e.what(), std::string_view(e.what()).size());
+    ::_exit(1);
+  }
+}
+
+TEST(Crash, KilledAtAnyMomentItHasAWholeCheckpoint) {
+  const TemporaryDirectory d;
+  RunDirectory(d.path()).write(0, [](const fs::path& p) { fill_for(0, p); });
+  Random random(1);
+  int partials = 0;
+  for (int kill = 0; kill < 1000 && partials < 10; ++kill) {
+    const pid_t child = ::fork();
+    if (child == 0) write_without_end(d.path());
+    std::this_thread::sleep_for(std::chrono::microseconds(random.next() % 30000));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself";
+    for (const std::string& name : names_in(d.path())) partials += name.ends_with(".partial");
+    expect_whole(d.path());
+  }
+  EXPECT_GE(partials, 10) << "the child was never killed in the middle";
+  RunDirectory afterwards(d.path());
+  for (const std::string& name : names_in(d.path())) EXPECT_FALSE(name.ends_with(".partial"));
+}
+
+}  // namespace
+}  // namespace spool

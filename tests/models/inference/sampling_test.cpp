@@ -1,0 +1,113 @@
+// Draws of tokens against the distribution that they come from.
+
+#include "spool/models/inference/sampling.h"
+
+#include <algorithm>
+#include <set>
+
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+TEST(Sampling, FollowsTheLogits) {
+  const std::vector<float> logits{0, 3, -1, 3.5f};
+  Random random(1);
+  EXPECT_EQ(sample(logits, {.temperature = 0}, random), 3);
+  std::vector<int> count(4);
+  for (int i = 0; i < 4000; ++i)
+    ++count[static_cast<size_t>(sample(logits, {.temperature = 1}, random))];
+  EXPECT_NEAR(count[3] / double(count[1]), std::exp(0.5), 0.2);
+  EXPECT_GT(count[2], 0);
+  for (int i = 0; i < 200; ++i) {
+    const int32_t token = sample(logits, {.temperature = 1, .top_k = 2}, random);
+    EXPECT_TRUE(token == 1 || token == 3);
+  }
+}
+
+std::vector<float> some_logits(size_t count) {
+  Random random(7);
+  std::vector<float> all(count);
+  for (float& x : all) x = 3 * random.normal();
+  return all;
+}
+
+// A token is drawn where the number drawn falls among the sums of the weights before it.  Several
+// blocks of logits, and a last one that is not whole.
+TEST(Sampling, IsTheInverseOfTheDistribution) {
+  for (const size_t V : {1, 3, 256, 257, 1000}) {
+    const std::vector<float> logits = some_logits(V);
+    for (const double temperature : {0.3, 1.0, 2.5}) {
+      std::vector<double> sums{0};
+      for (const float x : logits) sums.push_back(sums.back() + std::exp(x / temperature));
+      Random random(3), same(3);
+      for (int i = 0; i < 500; ++i) {
+        const auto token =
+            static_cast<size_t>(sample(logits, {.temperature = temperature}, random));
+        const double drawn = same.uniform() * sums.back(), room = 1e-5 * sums.back();
+        ASSERT_LT(token, V);
+        EXPECT_GE(drawn, sums[token] - room);
+        EXPECT_LE(drawn, sums[token + 1] + room);
+      }
+    }
+  }
+}
+
+TEST(Sampling, DrawsAmongTheLikeliest) {
+  const std::vector<float> logits = some_logits(1000);
+  std::vector<float> sorted = logits;
+  std::ranges::sort(sorted, std::greater());
+  for (const int64_t k : {1, 5, 40, 999, 1000, 2000}) {
+    const float least = sorted[static_cast<size_t>(std::min<int64_t>(k, 1000) - 1)];
+    Random random(2);
+    std::set<int32_t> drawn;
+    for (int i = 0; i < 2000; ++i) {
+      const int32_t token = sample(logits, {.temperature = 5, .top_k = k}, random);
+      EXPECT_GE(logits[static_cast<size_t>(token)], least);
+      drawn.insert(token);
+    }
+    EXPECT_EQ(drawn.size() <= 5, k <= 5);
+    if (k <= 5) {
+      EXPECT_EQ(static_cast<int64_t>(drawn.size()), k);
+    }
+  }
+}
+
+TEST(Sampling, PrefersTheFirstOfEqualOnes) {
+  const std::vector<float> logits{-1, 2, 2, 0, 2, 2};
+  Random random(1);
+  EXPECT_EQ(sample(logits, {.temperature = 0}, random), 1);
+  std::set<int32_t> drawn;
+  for (int i = 0; i < 100; ++i) {
+    drawn.insert(sample(logits, {.temperature = 1, .top_k = 2}, random));
+  }
+  EXPECT_EQ(drawn, (std::set<int32_t>{1, 2}));
+}
+
+TEST(Sampling, TakesAnyTemperature) {
+  const std::vector<float> logits{-1, 3, 2.999f};
+  Random random(1);
+  std::set<int32_t> drawn;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(sample(logits, {.temperature = 1e-300}, random), 1);
+    drawn.insert(sample(logits, {.temperature = 1e300}, random));
+  }
+  EXPECT_EQ(drawn.size(), 3u);
+}
+
+TEST(Sampling, RefusesLogitsThatAreNotFinite) {
+  Random random(1);
+  const auto refusal = [&](const std::vector<float>& logits, double temperature) {
+    return error_of([&] { sample(logits, {.temperature = temperature}, random); });
+  };
+  for (const double temperature : {0.0, 1.0}) {
+    EXPECT_NE(refusal({}, temperature), "");
+    EXPECT_EQ(refusal({1, 2}, temperature), "");
+    for (const float bad : {NAN, INFINITY, -INFINITY}) {
+      EXPECT_NE(refusal({1, bad, 2}, temperature).find("not finite"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,125 @@
+// Seven linears, annotated op by op: what waits where between forward and backward.
+
+#include <algorithm>
+
+#include "spool/planner/annotations.h"
+#include "tests/autograd/saved_tensors_testing.h"
+
+namespace spool::testing {
+namespace {
+
+constexpr Annotation none{};
+
+Annotation label(int region, bool inputs, bool inside) {
+  return {.region = region, .offload_inputs = inputs, .offload_inside = inside};
+}
+
+class AnnotatedNet : public SavedTensors {
+ protected:
+  std::vector<Annotation> of_the_net() {
+    Annotation checkpointed = label(3, true, false);
+    checkpointed.checkpoint = true;
+    return {label(0, true, false),
+            label(0, true, false),
+            label(1, true, true),
+            none,
+            label(2, false, true),
+            checkpointed,
+            none};
+  }
+  Plan plan(const std::vector<Annotation>& annotations) {
+    Tape survey(stream);
+    chain(survey.input(x));
+    return annotated_plan(annotations, survey);
+  }
+  // The value that linear i saves as its input: x, then what the linear before it made.
+  static ValueId input_of(const Tape& tape, size_t i) { return tape.nodes()[i].inputs[0]; }
+
+  std::vector<bool> on_host(const Tape& tape) {
+    std::vector<bool> all;
+    for (size_t i = 0; i < 7; ++i) all.push_back(is_on_host(tape, input_of(tape, i)));
+    return all;
+  }
+};
+
+TEST_F(AnnotatedNet, SendsThreeTensorsOf192BytesAndKeepsTheRest) {
+  Tape tape(stream, options(plan(of_the_net())));
+  const Var y = chain(tape.input(x));
+  EXPECT_EQ(on_host(tape), (std::vector{true, false, true, false, false, true, false}));
+  EXPECT_EQ(offloader.sent().tensors, 3);
+  EXPECT_EQ(offloader.sent().bytes, 192);
+  tape.backward({Root{y, dy}});
+}
+
+TEST_F(AnnotatedNet, HasTheBitsOfThePlainNet) {
+  Tape plain(stream), annotated(stream, options(plan(of_the_net())));
+  const Var a = chain(plain.input(x)), b = chain(annotated.input(x));
+  EXPECT_EQ(values(a.tensor()), values(b.tensor()));
+  plain.backward({Root{a, dy}});
+  const Bits expected = take_gradients();
+  annotated.backward({Root{b, dy}});
+  EXPECT_EQ(take_gradients(), expected);
+}
+
+// Nobody needs again what the checkpoint makes: it runs once.  Where somebody does, twice.
+TEST_F(AnnotatedNet, TheCheckpointRunsAgainWhereItsOutputIsNeeded) {
+  for (const bool needed : {false, true}) {
+    Plan with = plan(of_the_net());
+    Tape survey(stream);
+    chain(survey.input(x));
+    const auto out5 = static_cast<size_t>(survey.nodes()[5].outputs[0]);
+    if (needed) with.placement[out5] = Placement::recompute;
+    Tape tape(stream, options(with));
+    tape.backward({Root{chain(tape.input(x)), dy}});
+    for (size_t i = 0; i < 7; ++i) EXPECT_EQ(tape.nodes()[i].runs, i == 5 && needed ? 2 : 1) << i;
+    take_gradients();
+  }
+}
+
+TEST_F(AnnotatedNet, AllLabelsSendAllOrOnlyTheInputOrTheRest) {
+  const auto sent = [&](bool inputs, bool inside) {
+    Tape tape(stream, options(plan(std::vector(7, label(0, inputs, inside)))));
+    const Var y = chain(tape.input(x));
+    const std::vector<bool> host = on_host(tape);
+    tape.backward({Root{y, dy}});
+    take_gradients();
+    return std::pair(bool(host[0]), std::ranges::count(host.begin() + 1, host.end(), true));
+  };
+  EXPECT_EQ(sent(true, true), std::pair(true, std::ptrdiff_t{6}));
+  EXPECT_EQ(sent(true, false), std::pair(true, std::ptrdiff_t{0}));
+  EXPECT_EQ(sent(false, true), std::pair(false, std::ptrdiff_t{6}));
+}
+
+TEST_F(AnnotatedNet, RegionNumbersThatSkipOrComeBackAreASentence) {
+  const auto with = [&](int fourth) {
+    auto labels = of_the_net();
+    labels[3] = label(fourth, false, false);
+    return error_of([&] { plan(labels); });
+  };
+  EXPECT_TRUE(contains(with(0), "region 0 was there before")) << with(0);
+  EXPECT_TRUE(contains(with(5), "region 5 comes too early; here 2 begins")) << with(5);
+  auto differ = of_the_net();
+  differ[1].offload_inside = true;
+  EXPECT_TRUE(contains(error_of([&] { plan(differ); }), "something else than at op 0"));
+  EXPECT_TRUE(contains(error_of([&] { plan({none}); }), "1 for a tape of 7 ops"));
+}
+
+// The same by scopes that are opened by hand.
+TEST_F(AnnotatedNet, CanBeWrittenWithScopes) {
+  Tape tape(stream, options());
+  const auto step = [&](size_t i, const Var& h) { return linear(h, weights[i]); };
+  Var h = tape.input(x);
+  h = segment(tape, {.offload_inputs = true}, [&] { return step(1, step(0, h)); });
+  h = segment(tape, {.offload_inputs = true, .offload_inside = true}, [&] { return step(2, h); });
+  h = step(3, h);
+  h = segment(tape, {.offload_inside = true}, [&] { return step(4, h); });
+  h = checkpoint(tape, [&] { return step(5, h); }, {.offload_inputs = true});
+  h = step(6, h);
+  EXPECT_EQ(on_host(tape), (std::vector{true, false, true, false, false, true, false}));
+  tape.backward({Root{h, dy}});
+  const Bits by_scopes = take_gradients();
+  EXPECT_EQ(by_scopes, gradients_of_chain({}));
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,389 @@
+// Memory on disk: what is written is read back, whichever way it travels; what cannot be is said.
+
+#include "spool/runtime/files/spill_file.h"
+
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "spool/runtime/check.h"
+#include "tests/runtime/temporary_directory.h"
+#include "tests/runtime/testing.h"
+
+namespace spool {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::contains;
+using testing::error_of;
+using testing::names_in;
+using testing::TemporaryDirectory;
+
+constexpr size_t page = SpillFile::alignment;
+constexpr size_t mib = size_t{1} << 20;
+
+class Memory {
+ public:
+  explicit Memory(size_t bytes)
+      : data_(static_cast<std::byte*>(std::aligned_alloc(page, bytes)), &std::free), size_(bytes) {
+    std::memset(data(), 0, bytes);
+  }
+  std::byte* data() const { return data_.get(); }
+  size_t size() const { return size_; }
+
+  void fill(uint64_t seed) const {
+    for (size_t i = 0; i < size_; i += sizeof(uint64_t)) {
+      const uint64_t number = (i + seed) * 0x9E3779B97F4A7C15;  // no two pages are alike
+      std::memcpy(data() + i, &number, sizeof(number));
+    }
+  }
+
+ private:
+  std::unique_ptr<std::byte, decltype(&std::free)> data_;
+  size_t size_;
+};
+
+// What SPOOL_IO is for the length of a test.
+class IoSetting {
+ public:
+  explicit IoSetting(const std::string& value) {
+    if (value.empty()) {
+      ::unsetenv(variable);
+    } else {
+      ::setenv(variable, value.c_str(), /*overwrite=*/1);
+    }
+  }
+  ~IoSetting() { ::unsetenv(variable); }
+  IoSetting(const IoSetting&) = delete;
+  IoSetting& operator=(const IoSetting&) = delete;
+
+ private:
+  static constexpr const char* variable = "SPOOL_IO";
+};
+
+// What the system limits this process to, for the length of a test.
+class Limit {
+ public:
+  Limit(__rlimit_resource resource, size_t value) : resource_(resource) {
+    ::getrlimit(resource, &before_);
+    rlimit limit = before_;
+    limit.rlim_cur = value;
+    ::setrlimit(resource, &limit);
+  }
+  ~Limit() { ::setrlimit(resource_, &before_); }
+  Limit(const Limit&) = delete;
+  Limit& operator=(const Limit&) = delete;
+
+ private:
+  __rlimit_resource resource_;
+  rlimit before_ = {};
+};
+
+struct Caught {
+  ErrorKind kind;
+  ErrorFields fields;
+  std::string sentence;
+};
+
+Caught caught(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& e) {
+    return {.kind = e.kind(), .fields = e.fields(), .sentence = e.what()};
+  }
+  return {.kind = ErrorKind::invalid, .fields = {}, .sentence = {}};
+}
+
+// Of the file that is opened next.
+int next_descriptor() {
+  const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(next);
+  return next;
+}
+
+struct Piece {
+  size_t offset, bytes;
+};
+
+Piece random_piece(std::mt19937_64& random, size_t size) {
+  // Sizes of every magnitude, so that some are one piece for the system and some many.
+  const size_t most = page << (random() % 12);
+  const size_t bytes = std::min({(random() % most / page + 1) * page, 9 * mib, size});
+  return {.offset = random() % ((size - bytes) / page + 1) * page, .bytes = bytes};
+}
+
+class EveryWay : public ::testing::TestWithParam<const char*> {
+ protected:
+  const IoSetting setting_{GetParam()};
+  const TemporaryDirectory directory_;
+};
+
+INSTANTIATE_TEST_SUITE_P(SpillFile, EveryWay, ::testing::Values("", "sync", "cached"),
+                         [](const auto& way) {
+                           const std::string name = way.param;
+                           return name.empty() ? "usual" : name;
+                         });
+
+TEST_P(EveryWay, GivesBackWhatItWasGiven) {
+  SpillFile file(directory_.path(), 40 * mib);
+  EXPECT_EQ(file.size(), 40 * mib);
+  const Memory expected(file.size()), found(file.size());
+  expected.fill(/*seed=*/1);
+  file.write(0, expected.data(), file.size());
+  std::mt19937_64 random(/*seed=*/2);
+  for (uint64_t i = 0; i < 60; ++i) {
+    const Piece w = random_piece(random, file.size()), r = random_piece(random, file.size());
+    const Memory piece(w.bytes);
+    piece.fill(/*seed=*/3 + i);
+    std::memcpy(expected.data() + w.offset, piece.data(), w.bytes);
+    file.write(w.offset, piece.data(), w.bytes);
+    file.read(r.offset, found.data(), r.bytes);
+    ASSERT_EQ(std::memcmp(found.data(), expected.data() + r.offset, r.bytes), 0)
+        << r.bytes << " bytes at " << r.offset;
+  }
+  file.read(0, found.data(), file.size());
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), file.size()), 0);
+  file.write(file.size(), expected.data(), 0);
+  file.read(0, found.data(), 0);
+}
+
+TEST_P(EveryWay, ReadsAndWritesAtTheSameTime) {
+  constexpr size_t half = 10 * mib;
+  SpillFile file(directory_.path(), 2 * half);
+  const Memory old(half), fresh(half), found(half);
+  old.fill(/*seed=*/1);
+  file.write(0, old.data(), half);
+  constexpr int times = 12;
+  std::thread writer([&] {
+    for (int i = 0; i < times; ++i) {
+      fresh.fill(/*seed=*/static_cast<uint64_t>(i));
+      file.write(half, fresh.data(), half);
+    }
+  });
+  int wrong = 0;
+  for (int i = 0; i < times; ++i) {
+    std::memset(found.data(), 0, half);
+    file.read(0, found.data(), half);
+    wrong += std::memcmp(found.data(), old.data(), half) != 0;
+  }
+  writer.join();
+  EXPECT_EQ(wrong, 0);
+  file.read(half, found.data(), half);
+  EXPECT_EQ(std::memcmp(found.data(), fresh.data(), half), 0);
+}
+
+TEST_P(EveryWay, TakesWritersInTurn) {
+  SpillFile file(directory_.path(), 16 * mib);
+  const Memory expected(file.size()), found(file.size());
+  expected.fill(/*seed=*/1);
+  std::vector<std::thread> threads;
+  for (size_t begin = 0; begin < file.size(); begin += 4 * mib) {
+    threads.emplace_back([&, begin] {
+      for (size_t i = begin; i < begin + 4 * mib; i += mib / 2) {
+        file.write(i, expected.data() + i, mib / 2);
+        file.read(i, found.data() + i, mib / 2);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(std::memcmp(found.data(), expected.data(), file.size()), 0);
+}
+
+TEST_P(EveryWay, HasNoName) {
+  {
+    SpillFile file(directory_.path(), mib);
+    EXPECT_EQ(names_in(directory_.path()), std::set<std::string>{});
+    const Memory memory(mib);
+    file.write(0, memory.data(), mib);
+    EXPECT_EQ(names_in(directory_.path()), std::set<std::string>{});
+  }
+  EXPECT_EQ(names_in(directory_.path()), std::set<std::string>{});
+}
+
+TEST_P(EveryWay, SaysWhereAFileOfThisProcessMayNotGrow) {
+  SpillFile file(directory_.path(), 8 * mib);
+  const Memory memory(file.size()), found(file.size());
+  memory.fill(/*seed=*/1);
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  for (const size_t limit : {5 * mib, 5 * mib + 1000}) {
+    const Limit small(RLIMIT_FSIZE, limit);
+    const Caught e = caught([&] { file.write(0, memory.data(), file.size()); });
+    EXPECT_EQ(e.kind, ErrorKind::file);
+    EXPECT_TRUE(contains(e.sentence,
+                         "8.00 MiB at byte 0 of a spill file of 8.00 MiB cannot be "
+                         "written: a file of this process may have 5.00 MiB; raise "
+                         "that with 'ulimit -f', or spill less"))
+        << e.sentence;
+    EXPECT_EQ(e.fields.file, directory_.path().string());
+    EXPECT_EQ(e.fields.needed, file.size());
+    EXPECT_TRUE(contains(error_of([&] { SpillFile(directory_.path(), 8 * mib); }), "ulimit -f"));
+    file.write(0, memory.data(), 4 * mib);
+  }
+  std::signal(SIGXFSZ, before);
+  file.write(4 * mib, memory.data() + 4 * mib, 4 * mib);
+  file.read(0, found.data(), file.size());
+  EXPECT_EQ(std::memcmp(found.data(), memory.data(), file.size()), 0);
+}
+
+// A disk of 4 MiB, if the system lets us have one.
+class SmallDisk {
+ public:
+  explicit SmallDisk(fs::path path) : path_(std::move(path)) {
+    fs::create_directory(path_);
+    mounted_ = ::mount("spool", path_.c_str(), "tmpfs", 0, "size=4m") == 0;
+  }
+  ~SmallDisk() {
+    if (mounted_) ::umount(path_.c_str());
+  }
+  SmallDisk(const SmallDisk&) = delete;
+  SmallDisk& operator=(const SmallDisk&) = delete;
+
+  bool there() const { return mounted_; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  bool mounted_ = false;
+};
+
+TEST_P(EveryWay, ReservesItsRoom) {
+  const SmallDisk disk(directory_.path() / "disk");
+  if (!disk.there()) GTEST_SKIP() << "only root may mount a file system";
+  const Caught e = caught([&] { SpillFile(disk.path(), 8 * mib); });
+  EXPECT_EQ(e.sentence, disk.path().string() +
+                            ": a spill file of 8.00 MiB cannot be made: 4.00 MiB are free on this "
+                            "disk; make room, choose a directory on another disk, or spill less");
+  EXPECT_EQ(e.fields.needed, 8 * mib);
+  EXPECT_EQ(e.fields.capacity, 4 * mib);
+  EXPECT_EQ(e.fields.file, disk.path().string());
+  {
+    SpillFile file(disk.path(), 3 * mib);
+    EXPECT_EQ(disk_free(disk.path()), mib);
+    const Memory memory(3 * mib), found(3 * mib);
+    memory.fill(/*seed=*/1);
+    file.write(0, memory.data(), 3 * mib);
+    file.read(0, found.data(), 3 * mib);
+    EXPECT_EQ(std::memcmp(found.data(), memory.data(), 3 * mib), 0);
+    EXPECT_EQ(disk_free(disk.path()), mib);
+  }
+  EXPECT_EQ(disk_free(disk.path()), 4 * mib);
+}
+
+TEST_P(EveryWay, SaysWhereTheDiskIsFullInTheMiddle) {
+  const SmallDisk disk(directory_.path() / "disk");
+  if (!disk.there()) GTEST_SKIP() << "only root may mount a file system";
+  const int descriptor = next_descriptor();
+  SpillFile file(disk.path(), 3 * mib);
+  // What was reserved is lost to somebody else, as it is where a disk promises more than it has.
+  ASSERT_EQ(::fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * mib, mib), 0);
+  {
+    const int other = ::open((disk.path() / "other").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    ASSERT_EQ(::fallocate(other, 0, 0, 2 * mib - 16 * page), 0);
+    ::close(other);
+  }
+  const Memory memory(3 * mib), found(3 * mib);
+  memory.fill(/*seed=*/1);
+  const Caught e = caught([&] { file.write(0, memory.data(), 3 * mib); });
+  EXPECT_EQ(e.kind, ErrorKind::file);
+  EXPECT_TRUE(contains(e.sentence, disk.path().string() +
+                                       ": 3.00 MiB at byte 0 of a spill file of 3.00 MiB cannot be "
+                                       "written: "))
+      << e.sentence;
+  EXPECT_TRUE(contains(e.sentence, " are free on this disk; make room, ")) << e.sentence;
+  EXPECT_EQ(e.fields.needed, 3 * mib);
+  EXPECT_EQ(e.fields.file, disk.path().string());
+
+  fs::remove(disk.path() / "other");
+  file.write(0, memory.data(), 3 * mib);
+  file.read(0, found.data(), 3 * mib);
+  EXPECT_EQ(std::memcmp(found.data(), memory.data(), 3 * mib), 0);
+}
+
+TEST_P(EveryWay, RefusesMisuse) {
+  SpillFile file(directory_.path(), mib);
+  const Memory memory(2 * mib);
+  std::byte* data = memory.data();
+  const auto writing = [&](size_t offset, std::byte* from, size_t bytes) {
+    const std::string said = error_of([&] { file.write(offset, from, bytes); });
+    EXPECT_NE(error_of([&] { file.read(offset, from, bytes); }), "");
+    return said;
+  };
+  EXPECT_EQ(writing(100, data, page),
+            "writing 4096 bytes at byte 100 of a spill file: both are to be multiples of 4096");
+  EXPECT_TRUE(contains(writing(0, data, 100), "multiples of 4096"));
+  EXPECT_TRUE(contains(writing(0, data + 512, page), "does not begin at a multiple of 4096"));
+  EXPECT_EQ(writing(mib, data, page),
+            "writing 4096 bytes at byte 1048576 of a spill file that has 1048576");
+  EXPECT_NE(writing(0, data, 2 * mib), "");
+  EXPECT_NE(writing(size_t{0} - page, data, 2 * page), "");
+  EXPECT_NE(writing(page, data, size_t{0} - page), "");
+  EXPECT_NE(error_of([&] { SpillFile(directory_.path(), 0); }), "");
+  EXPECT_NE(error_of([&] { SpillFile(directory_.path(), page + 1); }), "");
+}
+
+TEST(SpillFile, SaysWhichWayItWorks) {
+  const TemporaryDirectory d;
+  {
+    const IoSetting setting("cached");
+    EXPECT_EQ(SpillFile(d.path(), page).description(), "pread/pwrite, page cache");
+  }
+  {
+    const IoSetting setting("sync");
+    EXPECT_TRUE(contains(SpillFile(d.path(), page).description(), "pread/pwrite, "));
+  }
+  {
+    const IoSetting setting("fast");
+    EXPECT_EQ(error_of([&] { SpillFile(d.path(), page); }),
+              "SPOOL_IO is 'fast', and may be sync or cached, or not be set");
+  }
+}
+
+TEST(SpillFile, DoesWithoutRings) {
+  const TemporaryDirectory d;
+  const Limit files(RLIMIT_NOFILE,
+                    static_cast<size_t>(next_descriptor()) + 1);  // the file, and no ring
+  SpillFile file(d.path(), 4 * mib);
+  EXPECT_TRUE(contains(file.description(), "pread/pwrite, ")) << file.description();
+  const Memory memory(4 * mib), found(4 * mib);
+  memory.fill(/*seed=*/1);
+  file.write(0, memory.data(), 4 * mib);
+  file.read(0, found.data(), 4 * mib);
+  EXPECT_EQ(std::memcmp(found.data(), memory.data(), 4 * mib), 0);
+}
+
+TEST(SpillFile, SaysWhatIsWrongWithADirectory) {
+  const TemporaryDirectory d;
+  const fs::path missing = d.path() / "missing", file = d.file("file", "x");
+  EXPECT_EQ(error_of([&] { SpillFile(missing, page); }),
+            missing.string() + ": there is no such directory; make it, or name another");
+  EXPECT_EQ(error_of([&] { disk_free(missing); }),
+            missing.string() + ": there is no such directory; make it, or name another");
+  EXPECT_EQ(error_of([&] { SpillFile(file, page); }),
+            file.string() + ": is not a directory; name one that a spill file may be in");
+  EXPECT_TRUE(contains(error_of([&] { SpillFile("/proc", page); }),
+                       "/proc: no spill file can be made in it: "));
+}
+
+TEST(SpillFile, SaysWhereThereIsNoRoom) {
+  const TemporaryDirectory d;
+  const size_t exabyte = size_t{1} << 60;
+  for (const size_t bytes : {exabyte, size_t{0} - page}) {
+    const Caught e = caught([&] { SpillFile(d.path(), bytes); });
+    EXPECT_EQ(e.kind, ErrorKind::file);
+    EXPECT_TRUE(contains(e.sentence, " are free on this disk; make room, ")) << e.sentence;
+    EXPECT_EQ(e.fields.needed, bytes);
+    EXPECT_GT(e.fields.capacity, 0u);
+    EXPECT_EQ(e.fields.file, d.path().string());
+  }
+  EXPECT_EQ(names_in(d.path()), std::set<std::string>{});
+}
+
+}  // namespace
+}  // namespace spool
