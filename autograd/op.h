@@ -183,7 +183,7 @@ class Op {
   virtual bool differentiable(int output) const { return output == 0; }
 
   // Whether forward() can run again and give the same, with no other effect.
-  virtual bool replayable() const { return true; }
+  virtual bool recomputable() const { return true; }
 
   // Into how many chunks the work may be cut to shrink its scratch memory.
   virtual int64_t max_chunks(const Specs&) const { return 1; }

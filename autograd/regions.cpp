@@ -64,7 +64,7 @@ void Tape::open_regions_at(NodeId id) {
     open_region({.first = id, .plan_last = id, .one_op = true});
   }
   if (open_.empty()) return;
-  check(n.op->replayable(), "node ", id, ": ", n.op->name(),
+  check(n.op->recomputable(), "node ", id, ": ", n.op->name(),
         " cannot be recomputed on this tape; leave it out of regions, and keep what it makes");
   n.region = open_.back();
 }

@@ -60,10 +60,10 @@ class Search {
  public:
   explicit Search(Lifetimes lifetimes)
       : best_{.lifetimes = std::move(lifetimes), .bytes = std::numeric_limits<size_t>::max()} {
-    best_.live = most_live(best_.lifetimes);
+    best_.live = max_live(best_.lifetimes);
   }
 
-  bool done() const { return best_.bytes - best_.live <= best_.live / 1000 || looks_ > most_looks; }
+  bool done() const { return best_.bytes - best_.live <= best_.live / 1000 || looks_ > max_looks; }
 
   // Returns where everything went.
   std::vector<size_t> place(const Order& order) {
@@ -100,8 +100,8 @@ class Search {
   Layout best() && { return std::move(best_); }
 
  private:
-  static constexpr size_t most_looks = 60'000'000;  // a few tenths of a second
-  static constexpr int patience = 100;              // orders
+  static constexpr size_t max_looks = 60'000'000;  // a few tenths of a second
+  static constexpr int patience = 100;             // orders
 
   Layout best_;
   size_t looks_ = 0;
@@ -110,7 +110,7 @@ class Search {
 
 }  // namespace
 
-size_t most_live(const Lifetimes& lifetimes) {
+size_t max_live(const Lifetimes& lifetimes) {
   std::vector<std::pair<size_t, int64_t>> events;
   for (const Lifetime& l : lifetimes.all) {
     events.emplace_back(l.birth, static_cast<int64_t>(l.bytes));
@@ -122,7 +122,7 @@ size_t most_live(const Lifetimes& lifetimes) {
   return static_cast<size_t>(most);
 }
 
-Layout lay_out(Lifetimes lifetimes) {
+Layout assign_offsets(Lifetimes lifetimes) {
   Search search(std::move(lifetimes));
   for (const Weight& weight : weights) {
     if (!search.done()) search.place(by(weight, search.lifetimes().all));

@@ -13,9 +13,9 @@
 namespace spool {
 
 // The same for the same lifetimes.
-Layout lay_out(Lifetimes);
+Layout assign_offsets(Lifetimes);
 
 // The most bytes that are held at a time.
-size_t most_live(const Lifetimes&);
+size_t max_live(const Lifetimes&);
 
 }  // namespace spool

@@ -120,19 +120,19 @@ struct Field {
   int64_t integer(int64_t least, int64_t most) const {
     const bool small = value.is_number_integer() &&
                        (!value.is_number_unsigned() || value.get<uint64_t>() <= INT64_MAX);
-    check(most >= least, shown(value), " is one of none");
-    check(small && value.get<int64_t>() >= least && value.get<int64_t>() <= most, shown(value),
+    check(most >= least, excerpt(value), " is one of none");
+    check(small && value.get<int64_t>() >= least && value.get<int64_t>() <= most, excerpt(value),
           " is no whole number from ", least, " to ", most);
     return value.get<int64_t>();
   }
 
   const json& list() const {
-    check(value.is_array(), shown(value), ", where a list was expected");
+    check(value.is_array(), excerpt(value), ", where a list was expected");
     return value;
   }
 
   Region pair(int64_t count) const {
-    check(value.is_array() && value.size() == 2, shown(value),
+    check(value.is_array() && value.size() == 2, excerpt(value),
           ", where the first and the last were expected, as in [3, 6]");
     const auto first = inside(value[0]).integer(0, count - 1);
     const auto last = inside(value[1]).integer(first, count - 1);
@@ -148,13 +148,13 @@ Enum named(const Field& field, const std::string& word, std::initializer_list<En
     if (word == name(e)) return e;
     known.append(known.empty() ? "" : ", ").append(name(e));
   }
-  field.check(false, shown(word), " is none of ", known);
+  field.check(false, excerpt(word), " is none of ", known);
   return {};
 }
 
 template <class Enum>
 Enum named(const Field& field, std::initializer_list<Enum> all) {
-  field.check(field.value.is_string(), shown(field.value), ", where a word was expected");
+  field.check(field.value.is_string(), excerpt(field.value), ", where a word was expected");
   return named(field, field.value.get<std::string>(), all);
 }
 
@@ -186,7 +186,7 @@ std::vector<T> read_grouped(const Field& field, T usual, const std::string& leng
 int chunk_count(const Field& field, const std::string& key) {
   int n = -1;
   const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), n);
-  field.check(error == std::errc() && n >= 0 && std::to_string(n) == key, shown(key),
+  field.check(error == std::errc() && n >= 0 && std::to_string(n) == key, excerpt(key),
               " is no number of chunks");
   return n;
 }
@@ -203,7 +203,7 @@ void read_chunks(Plan& plan, const Field& field) {
 }
 
 Offload read_offload(const Field& field) {
-  field.check(field.value.is_object() && field.value.contains("value"), shown(field.value),
+  field.check(field.value.is_object() && field.value.contains("value"), excerpt(field.value),
               ", where an offload was expected, as in {\"value\": 3, \"rows\": 512}");
   Offload o;
   for (const auto& [key, value] : field.value.items()) {
@@ -220,7 +220,7 @@ Offload read_offload(const Field& field) {
     } else if (key == "release") {
       o.release = id(-1);
     } else {
-      field.check(key == "fetch", "an offload has no ", shown(key));
+      field.check(key == "fetch", "an offload has no ", excerpt(key));
       o.fetch = id(-1);
     }
   }
@@ -251,7 +251,7 @@ void read_fingerprints(Plan& plan, const Field& field) {
     const char* end = digits.data() + digits.size();
     uint64_t fingerprint = 0;
     std::from_chars(digits.data(), end, fingerprint, /*base=*/16);
-    field.check(in_hex(fingerprint) == digits, shown(j), " is not 16 digits of 0-9 and a-f");
+    field.check(in_hex(fingerprint) == digits, excerpt(j), " is not 16 digits of 0-9 and a-f");
     plan.fingerprints.push_back(fingerprint);
   }
 }
@@ -296,12 +296,12 @@ Plan plan_from_json(const json& j, const std::string& file) {
              "is no plan: a plan is a JSON object that has \"spool_plan\"");
   const json& version = j["spool_plan"];
   check_file(version.is_number_integer() && version == plan_version, file, "is a plan of version ",
-             shown(version), ", and this program reads version ", plan_version,
+             excerpt(version), ", and this program reads version ", plan_version,
              "; make the plan anew");
   Plan plan;
   for (const auto& [key, value] : j.items()) {
     const auto reader = readers().find(key);
-    check_file(reader != readers().end(), file, "a plan has no field ", shown(key));
+    check_file(reader != readers().end(), file, "a plan has no field ", excerpt(key));
     reader->second(plan, {value, file, reader->first});
   }
   try {

@@ -70,7 +70,7 @@ std::vector<Candidate> candidates(const Policy& policy, const Tape& tape) {
   std::vector<Candidate> all;
   for (size_t i = 0; i < tape.values().size(); ++i) {
     const Value& v = tape.values()[i];
-    if (v.producer < 0 || v.spec.nbytes() < policy.least_to_send) continue;
+    if (v.producer < 0 || v.spec.nbytes() < policy.min_offload_bytes) continue;
     if (policy.offload == Offloading::residual && !residual[i]) continue;
     all.push_back({static_cast<ValueId>(i), v.spec.nbytes()});
   }
@@ -178,7 +178,8 @@ std::optional<OptimizerState> parse_optimizer_state(std::string_view text) {
   return parse(text, {OptimizerState::device, OptimizerState::streamed, OptimizerState::cpu});
 }
 
-Plan plan_by(const Policy& policy, const Machine& machine, const RehearsedTape& rehearsed) {
+Plan plan_from_policy(const Policy& policy, const Machine& machine,
+                      const RehearsedTape& rehearsed) {
   Plan plan{.optimizer_state = policy.optimizer_state};
   rehearsed(machine, {}, [&](const Tape& tape) {
     place_recomputed(policy, tape, plan);

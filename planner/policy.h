@@ -28,7 +28,7 @@ struct Policy {
   // block is an outermost scope of the tape (Tape::Scope).
   bool norms = false, gelu = false, attention = false, block = false;
   Offloading offload = Offloading::none;
-  size_t least_to_send = size_t{1} << 20;  // bytes; smaller values stay
+  size_t min_offload_bytes = size_t{1} << 20;  // bytes; smaller values stay
   OffloadTarget target = OffloadTarget::host;
   OptimizerState optimizer_state = OptimizerState::device;
   int64_t loss_chunk = 0;  // rows of logits that exist at a time; 0: all
@@ -49,6 +49,6 @@ using RehearsedTape = std::function<void(const Machine&, const TapeOptions&,
 // The plan that the policy makes for it.  What is offloaded has its places from the machine's
 // clock: it is released where its copy will have gone, and fetched where a copy that begins then
 // arrives in time; a value that has no such places, one of the last that are made, stays.
-Plan plan_by(const Policy&, const Machine&, const RehearsedTape&);
+Plan plan_from_policy(const Policy&, const Machine&, const RehearsedTape&);
 
 }  // namespace spool

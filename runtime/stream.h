@@ -76,7 +76,7 @@ class Stream {
   virtual void download(void* host, const void* from, size_t bytes) = 0;
 
   // Another queue on the same device and memory, for copies; what orders the two is events.
-  virtual std::unique_ptr<Stream> beside() = 0;
+  virtual std::unique_ptr<Stream> side_stream() = 0;
   // Memory of the host that the device's copies reach at full speed (pinned, on a GPU),
   // page-aligned. Throws Error (memory) where there is not that much.
   virtual std::shared_ptr<std::byte> host_memory(size_t bytes) = 0;

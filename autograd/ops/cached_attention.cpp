@@ -54,7 +54,7 @@ struct CachedAttentionOp final : Op {
     fail(ErrorKind::invalid, "cached_attention: there is no backward");
   }
   bool differentiable(int) const override { return false; }
-  bool replayable() const override { return false; }
+  bool recomputable() const override { return false; }
 };
 
 }  // namespace

@@ -77,7 +77,7 @@ struct LinearCrossEntropy final : Op {
                      {"soft cap", loss.options.soft_cap},
                      {"gradient in forward", early}});
   }
-  bool replayable() const override { return !early; }
+  bool recomputable() const override { return !early; }
 
   Specs infer(const Specs& in) const override {
     const Spec &x = in[0], &weight = in[1], &targets = in[2];

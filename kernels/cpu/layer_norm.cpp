@@ -53,7 +53,7 @@ void backward_row(const Row<T> row, int64_t C, const Out& dx) {
                [=](int64_t c) { return row.rstd * (row.g(c) - mean_g - row.h(c) * mean_gh); });
 }
 
-// Partial sums of dweight and dbias, C numbers each where they are wanted.
+// AtomicWrite sums of dweight and dbias, C numbers each where they are wanted.
 template <class A>
 struct Partials {
   A *dweight = nullptr, *dbias = nullptr;

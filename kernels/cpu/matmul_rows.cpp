@@ -9,9 +9,9 @@ namespace spool::cpu {
 namespace {
 
 // With more, oneDNN is the faster.
-constexpr int64_t most_rows = 4;
+constexpr int64_t max_rows = 4;
 // A processor takes a while to see that memory is read in order: pieces are long, but several.
-constexpr int64_t pieces = 16, least_bytes = 64 * 1024, most_bytes = 256 * 1024;
+constexpr int64_t pieces = 16, min_bytes = 64 * 1024, max_bytes = 256 * 1024;
 
 // Rows of b whose sums are added up across lanes together.
 template <class T>
@@ -39,7 +39,7 @@ void multiply_piece(const Matmul& k, int64_t begin, int64_t end, const Out& out)
 // Calls f with M as a constant.
 template <class F>
 void with_constant(int64_t M, const F& f) {
-  static_assert(most_rows == 4);
+  static_assert(max_rows == 4);
   if (M == 1) return f(std::integral_constant<int, 1>());
   if (M == 2) return f(std::integral_constant<int, 2>());
   if (M == 3) return f(std::integral_constant<int, 3>());
@@ -49,14 +49,14 @@ void with_constant(int64_t M, const F& f) {
 }  // namespace
 
 bool has_few_rows(const Matmul& k) {
-  return k.M() <= most_rows && k.b_transposed && !k.a_transposed;
+  return k.M() <= max_rows && k.b_transposed && !k.a_transposed;
 }
 
 void multiply_few_rows(const Matmul& k, CpuStream& stream) {
   dispatch(k.a.dtype(), [&]<class T>(T) {
     constexpr int64_t block = together<T>;
     const int64_t row = std::max<int64_t>(k.K() * static_cast<int64_t>(sizeof(T)), 1);
-    const int64_t bytes = std::clamp(k.N() * row / pieces, least_bytes, most_bytes);
+    const int64_t bytes = std::clamp(k.N() * row / pieces, min_bytes, max_bytes);
     const int64_t grain = round_up(bytes / row + 1, block);
     dispatch_sink<T>(k.c, [&](auto c) {
       with_constant(k.M(), [&](auto few) {

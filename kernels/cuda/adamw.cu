@@ -30,7 +30,7 @@ struct AdamWTable {
   const uint32_t* random;
   float beta1, beta2, eps;
 };
-static_assert(sizeof(AdamWTable) <= most_parameter_bytes);
+static_assert(sizeof(AdamWTable) <= max_parameter_bytes);
 
 struct Quad {
   float at[width];

@@ -16,8 +16,8 @@ AttentionShape shape_of_part(const AttentionShape& all, const AttentionCut& cut)
           .D = all.D};
 }
 
-bool fits(const AttentionShape& all, const AttentionCut& cut, size_t most_bytes) {
-  return fused_backward_bytes(all, cut) <= most_bytes;
+bool fits(const AttentionShape& all, const AttentionCut& cut, size_t max_bytes) {
+  return fused_backward_bytes(all, cut) <= max_bytes;
 }
 
 // As many parts as there must be at most so large, but of like size.
@@ -54,10 +54,10 @@ size_t fused_backward_bytes(const AttentionShape& all, const AttentionCut& cut) 
   return fused_backward_bytes(shape_of_part(all, cut));
 }
 
-AttentionCut cut_backward(const AttentionShape& all, size_t most_bytes) {
+AttentionCut cut_backward(const AttentionShape& all, size_t max_bytes) {
   AttentionCut cut{.texts = all.B, .key_heads = all.Hkv};
-  while (cut.texts > 1 && !fits(all, cut, most_bytes)) --cut.texts;
-  while (cut.key_heads > 1 && !fits(all, cut, most_bytes)) --cut.key_heads;
+  while (cut.texts > 1 && !fits(all, cut, max_bytes)) --cut.texts;
+  while (cut.key_heads > 1 && !fits(all, cut, max_bytes)) --cut.key_heads;
   return {.texts = even(all.B, cut.texts), .key_heads = even(all.Hkv, cut.key_heads)};
 }
 
@@ -68,7 +68,7 @@ bool is_fused(const AttentionForward& k, const CudaArchitecture& architecture) {
 bool is_fused(const AttentionBackward& k, const CudaArchitecture& architecture) {
   const AttentionShape all = attention_shape(k.qkv, k.y, k.heads);
   return is_taken(all, k.qkv.dtype(), architecture) && k.dqkv.view.dtype() == DType::bf16 &&
-         !k.dqkv.accumulate && fits(all, cut_backward(all), most_attention_bytes);
+         !k.dqkv.accumulate && fits(all, cut_backward(all), max_attention_bytes);
 }
 
 }  // namespace spool::cuda

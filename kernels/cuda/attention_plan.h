@@ -41,7 +41,7 @@ struct AttentionCut {
   }
 };
 
-constexpr size_t most_attention_bytes = size_t{256} << 20;
+constexpr size_t max_attention_bytes = size_t{256} << 20;
 
 // What a call of cuDNN may use: more than it is known to want.
 size_t fused_forward_bytes(const AttentionShape&);
@@ -49,7 +49,7 @@ size_t fused_backward_bytes(const AttentionShape& part);
 
 // The fewest parts within so many bytes, of the same size as far as they go; parts of one text and
 // one key head where even they take more.
-AttentionCut cut_backward(const AttentionShape&, size_t most_bytes = most_attention_bytes);
+AttentionCut cut_backward(const AttentionShape&, size_t max_bytes = max_attention_bytes);
 // What the largest part takes.
 size_t fused_backward_bytes(const AttentionShape&, const AttentionCut&);
 

@@ -13,13 +13,13 @@ namespace spool::cuda {
 // From how many queries on tiles of them are worth their while.
 constexpr int64_t many_queries = 16;
 
-constexpr int64_t least_keys = 64, most_keys = 512;  // of a piece
+constexpr int64_t min_keys = 64, max_keys = 512;  // of a piece
 constexpr int64_t enough_pieces = 64;
 
 // Keys of a piece, in a cache of P rows.
 constexpr int64_t piece_keys(int64_t P) {
   const int64_t wanted = (P + enough_pieces - 1) / enough_pieces;
-  return std::clamp((wanted + least_keys - 1) / least_keys * least_keys, least_keys, most_keys);
+  return std::clamp((wanted + min_keys - 1) / min_keys * min_keys, min_keys, max_keys);
 }
 constexpr int64_t pieces(int64_t P, int64_t keys) {
   return (keys + piece_keys(P) - 1) / piece_keys(P);

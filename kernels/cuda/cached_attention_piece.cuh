@@ -82,7 +82,7 @@ using Batch = Columns<T>[batch_rows];
 template <int lanes, int R, class T>
 struct Piece {
   const PieceArguments<T>& all;
-  float (*scores)[most_keys];
+  float (*scores)[max_keys];
   float (*sums)[R][lanes * lane_width];  // of each warp
   int64_t b, kv, piece, first_row, begin;
   int count;  // of keys
@@ -227,7 +227,7 @@ struct Piece {
 template <int lanes, int R, class T>
 __global__ void __launch_bounds__(piece_block) piece_kernel(PieceArguments<T> all) {
   static_assert(R <= piece_warps);
-  SPOOL_SHARED_2D(float, scores, R, most_keys);
+  SPOOL_SHARED_2D(float, scores, R, max_keys);
   SPOOL_SHARED(float2, totals, piece_warps);
   using SumsOfWarp = float[R][lanes * lane_width];
   SPOOL_SHARED(SumsOfWarp, sums, piece_warps);

@@ -16,8 +16,8 @@
 namespace spool::cuda {
 
 struct TokenSort {
-  static constexpr int64_t most_pieces = 64, piece_step = 256, run = 32;
-  static constexpr int most_digit_bits = 11;  // of shared memory for a count each
+  static constexpr int64_t max_pieces = 64, piece_step = 256, run = 32;
+  static constexpr int max_digit_bits = 11;  // of shared memory for a count each
 
   int64_t N, V, C;     // of tokens, of the vocabulary, of columns
   int digit_bits = 1;  // of each of two digits, which write 0 .. V: V is no token
@@ -30,7 +30,7 @@ struct TokenSort {
     const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(V)));
     digit_bits = std::max(1, (bits + 1) / 2);
     bins = int64_t{1} << digit_bits;
-    const int64_t even = (N + most_pieces - 1) / most_pieces;
+    const int64_t even = (N + max_pieces - 1) / max_pieces;
     piece = std::max<int64_t>(1, (even + piece_step - 1) / piece_step) * piece_step;
     pieces = (N + piece - 1) / piece;
     runs = (N + run - 1) / run;

@@ -123,7 +123,7 @@ template <int width, class T>
 void backward_weight(CudaStream& stream, const EmbeddingBackward& k) {
   const int64_t V = k.dweight.view.shape().rows(), C = k.dy.shape().row();
   const TokenSort sort(k.tokens.numel(), V, C);
-  check(sort.digit_bits <= TokenSort::most_digit_bits, "embedding: a vocabulary of ", V);
+  check(sort.digit_bits <= TokenSort::max_digit_bits, "embedding: a vocabulary of ", V);
   check(sort.N <= std::numeric_limits<int32_t>::max() - sort.piece, "embedding: ", sort.N,
         " tokens at a time");
   const TokenLists lists(sort, k.tokens.as<int32_t>(), k.workspace.as<int32_t>());

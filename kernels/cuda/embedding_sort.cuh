@@ -7,7 +7,7 @@
 
 namespace spool::cuda {
 
-constexpr int sort_threads = 256, most_bins = 1 << TokenSort::most_digit_bits;
+constexpr int sort_threads = 256, max_bins = 1 << TokenSort::max_digit_bits;
 static_assert(TokenSort::piece_step == sort_threads);
 
 struct TokenLists {
@@ -48,7 +48,7 @@ struct TokenLists {
 
 // Block p: first_counts[p, d] = how many tokens of piece p have the low digit d.  Clears the rest.
 __global__ void __launch_bounds__(sort_threads) count_low_digits(TokenLists k) {
-  SPOOL_SHARED(int, counts, most_bins);
+  SPOOL_SHARED(int, counts, max_bins);
   const int thread = static_cast<int>(threadIdx.x);
   for (int64_t i = int64_t{blockIdx.x} * sort_threads + thread; i < k.zeros;
        i += int64_t{gridDim.x} * sort_threads) {
@@ -132,8 +132,8 @@ struct Likes {
 // Block p moves the tokens of piece p to where their digit says, in order.
 template <bool last>
 __global__ void __launch_bounds__(sort_threads) move_tokens(TokenLists k) {
-  SPOOL_SHARED(int, next, most_bins);
-  SPOOL_SHARED(int, before, most_bins);
+  SPOOL_SHARED(int, next, max_bins);
+  SPOOL_SHARED(int, before, max_bins);
   SPOOL_SHARED(int, digits, sort_threads);
   find_places(k, last ? k.second_counts : k.first_counts, next, before);
   const int thread = static_cast<int>(threadIdx.x), end = k.end_of_piece();

@@ -16,11 +16,11 @@ struct LayerNormGroups {
   LayerNormGroups(int64_t N, int64_t C, DType type) {
     // As many as a device of 132 multiprocessors has under way at a time, where a warp has a tile
     // of a row; a number, for the sums would depend on the device.  Of whole steps of four rows.
-    constexpr int64_t multiprocessors = 132, warps = 16, most_blocks = 5;
+    constexpr int64_t multiprocessors = 132, warps = 16, max_blocks = 5;
     constexpr int64_t fewest_rows = 8, step = 4;
     const int64_t columns = 32 * 16 / static_cast<int64_t>(size_of(type));
     const int64_t tiles = std::max<int64_t>(1, (C + columns - 1) / columns);
-    const int64_t most = multiprocessors * std::clamp<int64_t>(warps / tiles, 1, most_blocks);
+    const int64_t most = multiprocessors * std::clamp<int64_t>(warps / tiles, 1, max_blocks);
     rows = std::max(((N + most - 1) / most + step - 1) / step * step, fewest_rows);
     count = (N + rows - 1) / rows;
   }

@@ -6,7 +6,7 @@ namespace spool {
 namespace cuda {
 namespace {
 
-constexpr int most_threads = 256, most_warps = most_threads / warp_lanes;
+constexpr int max_threads = 256, max_warps = max_threads / warp_lanes;
 // Packs of x, and of dy, that a thread has under way, of one row or of several.
 constexpr int packs_at_once = 4;
 
@@ -169,9 +169,9 @@ struct Piece {
 
 // A block has a group of rows, and their columns spread over its threads: x and dy are read once.
 template <class T, int packs>
-__global__ void __launch_bounds__(most_threads, packs == 1 ? 2 : 1) backward_kept(Backward<T> k) {
+__global__ void __launch_bounds__(max_threads, packs == 1 ? 2 : 1) backward_kept(Backward<T> k) {
   using Part = Piece<T, packs>;
-  SPOOL_SHARED_2D(Sums<2 * Part::at_once>, scratch, 2, most_warps);
+  SPOOL_SHARED_2D(Sums<2 * Part::at_once>, scratch, 2, max_warps);
   Part piece(k);
   const int64_t begin = blockIdx.x * k.rows;
   const int64_t end = begin + k.rows < k.N ? begin + k.rows : k.N;
@@ -186,20 +186,20 @@ __global__ void __launch_bounds__(most_threads, packs == 1 ? 2 : 1) backward_kep
 
 // dx of any row, an element at a time.
 template <class T>
-__global__ void __launch_bounds__(most_threads) backward_any(Backward<T> k) {
+__global__ void __launch_bounds__(max_threads) backward_any(Backward<T> k) {
   SPOOL_SHARED_2D(float, scratch, 2, warp_lanes);
   const int64_t n = blockIdx.x, row = n * k.C;
   const float mean = k.mean[n], rstd = k.rstd[n], count = static_cast<float>(k.C);
   const auto g = [&](int64_t c) { return to_float(k.dy[row + c]) * to_float(k.weight[c]); };
   const auto h = [&](int64_t c) { return (to_float(k.x[row + c]) - mean) * rstd; };
   float sum_g = 0, sum_gh = 0;
-  for (int64_t c = threadIdx.x; c < k.C; c += most_threads) {
+  for (int64_t c = threadIdx.x; c < k.C; c += max_threads) {
     sum_g += g(c);
     sum_gh += g(c) * h(c);
   }
   const float mean_g = block_sum(sum_g, scratch[0]) / count;
   const float mean_gh = block_sum(sum_gh, scratch[1]) / count;
-  for (int64_t c = threadIdx.x; c < k.C; c += most_threads) {
+  for (int64_t c = threadIdx.x; c < k.C; c += max_threads) {
     k.dx.put(row + c, Floats<1>{rstd * (g(c) - mean_g - h(c) * mean_gh)});
   }
 }
@@ -235,14 +235,14 @@ void backward_in_turn(CudaStream& stream, const LayerNormBackward& k, const Back
   }
   if (!k.dx || k.x.numel() == 0) return;
   launch_kernel(stream, backward_any<T>,
-                {.grid = dim3(unsigned(all.N)), .block = dim3(most_threads)}, all);
+                {.grid = dim3(unsigned(all.N)), .block = dim3(max_threads)}, all);
 }
 
 // In one pass, with the fewest packs a thread that hold a row.  False if no block can.
 template <class T, int packs = 1>
 bool launch_kept(CudaStream& stream, const Backward<T>& k) {
   const int64_t threads = ceil_div<int64_t>(k.C, int64_t{packs} * Pack<T>::size);
-  if (threads <= most_threads) {
+  if (threads <= max_threads) {
     const auto block = unsigned(ceil_div<int64_t>(threads, warp_lanes) * warp_lanes);
     launch_kernel(stream, backward_kept<T, packs>,
                   {.grid = dim3(unsigned(k.groups)), .block = dim3(block)}, k);

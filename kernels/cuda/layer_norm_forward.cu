@@ -6,7 +6,7 @@ namespace cuda {
 namespace {
 
 constexpr int block_threads = 256;
-constexpr int most_packs_of_lane = 8, most_packs_of_thread = 4;
+constexpr int max_packs_of_lane = 8, max_packs_of_thread = 4;
 
 template <class T>
 struct Forward {
@@ -141,8 +141,8 @@ template <class T>
 void forward(CudaStream& stream, const Forward<T>& k) {
   const bool aligned =
       packs<T>(k.x, k.C) && packs<T>(k.y, k.C) && packs<T>(k.weight, k.C) && packs<T>(k.bias, k.C);
-  if (aligned && (launch_fitting<T, warp_lanes, most_packs_of_lane>(stream, k) ||
-                  launch_fitting<T, block_threads, most_packs_of_thread>(stream, k))) {
+  if (aligned && (launch_fitting<T, warp_lanes, max_packs_of_lane>(stream, k) ||
+                  launch_fitting<T, block_threads, max_packs_of_thread>(stream, k))) {
     return;
   }
   launch_kernel(stream, forward_any<T>, {.grid = dim3(unsigned(k.N)), .block = dim3(block_threads)},

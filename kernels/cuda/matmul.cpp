@@ -13,11 +13,11 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // sums of whole tiles there, in f32.  A few parts are enough to keep a device busy; 32 MiB is what
 // NVIDIA recommends for sm_90.
 size_t Matmul::workspace_bytes(const CudaArchitecture&) const {
-  constexpr int64_t tile = 64, part_terms = 64, most_parts = 8, most_bytes = int64_t{32} << 20;
-  const int64_t parts = std::min(ceil_div(K(), part_terms), most_parts);
+  constexpr int64_t tile = 64, part_terms = 64, max_parts = 8, max_bytes = int64_t{32} << 20;
+  const int64_t parts = std::min(ceil_div(K(), part_terms), max_parts);
   const int64_t sums = ceil_div(M(), tile) * ceil_div(N(), tile) * tile * tile;
   return static_cast<size_t>(
-      std::min(parts * sums * static_cast<int64_t>(sizeof(float)), most_bytes));
+      std::min(parts * sums * static_cast<int64_t>(sizeof(float)), max_bytes));
 }
 
 }  // namespace spool

@@ -16,7 +16,7 @@ struct SumEntry {
   bool is_f32 = false;
 };
 using SumTable = Table<SumEntry, decltype(SquaredNorm::x)::capacity>;
-static_assert(sizeof(SumTable) + sizeof(double*) <= most_parameter_bytes);
+static_assert(sizeof(SumTable) + sizeof(double*) <= max_parameter_bytes);
 
 struct Identity {
   static __device__ __forceinline__ double of(float x) { return double{x}; }

@@ -8,7 +8,7 @@
 namespace spool::cuda {
 
 // What a launch can pass with any driver.
-constexpr size_t most_parameter_bytes = 4096;
+constexpr size_t max_parameter_bytes = 4096;
 
 // Entry has `unsigned first`, its first block.
 template <class Entry, int most>

@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
-#include "spool/models/training/progress_bar.h"
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/token_files.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
+#include "spool/models/training/progress_bar.h"
 
 namespace spool {
 namespace {
@@ -20,12 +20,12 @@ struct EvalArguments {
   std::string model, device, dtype = "f32";
   std::vector<std::string> data;
   TokenizerChoice tokenizer = {};
-  Evaluation::Options options = {};
+  LoadedModel::Options options = {};
   bool json = false;
 };
 
-Evaluation::Options resolve(const EvalArguments& a) {
-  Evaluation::Options options = a.options;
+LoadedModel::Options resolve(const EvalArguments& a) {
+  LoadedModel::Options options = a.options;
   options.dtype = *parse_dtype(a.dtype);
   options.device = device_of(a.device);
   return options;
@@ -49,14 +49,14 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
                                    .threads = a.options.threads,
                                    .progress = std::ref(encoding)}
                             .open(data);
-  Evaluation::Options options = resolve(a);
+  LoadedModel::Options options = resolve(a);
   if (options.seq == 0) {  // no more than there is
     options.seq = std::min(file.config().context, std::max<int64_t>(tokens->size() - 1, 1));
   }
   check(options.seq > 0, "--seq must be above 0, not ", options.seq);
   const ValidationRows rows(tokens, options.seq);
   options.batch = std::min(options.batch, rows.rows());
-  Evaluation evaluation(file, options);
+  LoadedModel evaluation(file, options);
   evaluation.evaluator().evaluate(rows.rows(), [&](int64_t row, auto to, auto targets) {
     rows.fill(row, to, targets);
     measuring(static_cast<size_t>(std::min(row, rows.rows())), static_cast<size_t>(rows.rows()));
@@ -74,13 +74,13 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
 
 void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem::path& path) {
   const auto questions = read_questions(path, file.config().vocabulary);
-  Evaluation::Options options = resolve(a);
+  LoadedModel::Options options = resolve(a);
   const int64_t longest = longest_row(questions);
   if (options.seq == 0) options.seq = longest;
   check(longest <= options.seq && longest <= file.config().context, path.string(),
         ": its longest question with an answer is ", longest, " tokens, beyond the ",
         std::min(options.seq, file.config().context), " of a row");
-  Evaluation evaluation(file, options);
+  LoadedModel evaluation(file, options);
   ProgressBar measuring("answering", "questions");
   const ChoiceResult r =
       answer_questions(questions, evaluation.evaluator(), evaluation.batch(), evaluation.seq(),

@@ -2,10 +2,10 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
-#include "spool/models/training/progress_bar.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/shard_writer.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/models/training/progress_bar.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/units.h"
@@ -55,7 +55,7 @@ void decode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
     check_file(!std::filesystem::equivalent(shard, a.options.out, absent), shard,
                "is to be read and written at once; choose another --out");
   }
-  Partial partial(a.options.out);
+  AtomicWrite partial(a.options.out);
   File out = File::create(partial.path());
   uint64_t at = 0;
   detokenize(tokenizer, shards, [&](std::string_view text) {

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Shard {
-  Partial partial;
+  AtomicWrite partial;
   File file;
   ShardWriter writer;
   explicit Shard(const fs::path& path)
@@ -29,7 +29,7 @@ class Shards {
  public:
   explicit Shards(const TokenizeOptions& options)
       : options_(options),
-        most_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::most_tokens) {
+        max_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::max_tokens) {
     // A pattern that names these shards would name those, too.
     if (options.shard_tokens == 0) return;
     check_file(!fs::exists(name()), name(), "is there from before; remove it and those after it");
@@ -44,13 +44,13 @@ class Shards {
     while (!tokens.empty()) {
       if (!shard_) shard_.emplace(name());
       ShardWriter& writer = shard_->writer;
-      const auto room = static_cast<size_t>(most_ - writer.size());
+      const auto room = static_cast<size_t>(max_ - writer.size());
       const auto some = tokens.first(std::min(room, tokens.size()));
       writer.append(some);
       tokens = tokens.subspan(some.size());
-      if (writer.size() < most_) continue;
+      if (writer.size() < max_) continue;
       check(options_.shard_tokens > 0 || tokens.empty(), options_.out.string(),
-            ": the text has more tokens than one shard can, ", most_,
+            ": the text has more tokens than one shard can, ", max_,
             "; give --shard-tokens, for example 100000000");
       finish();
     }
@@ -78,7 +78,7 @@ class Shards {
   }
 
   const TokenizeOptions& options_;
-  int64_t most_;
+  int64_t max_;
   std::optional<Shard> shard_;
   std::vector<fs::path> done_;
 };
@@ -87,8 +87,8 @@ class Shards {
 
 TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> texts,
                         const TokenizeOptions& options) {
-  check(options.shard_tokens >= 0 && options.shard_tokens <= ShardWriter::most_tokens,
-        "--shard-tokens must be between 1 and ", ShardWriter::most_tokens, ", not ",
+  check(options.shard_tokens >= 0 && options.shard_tokens <= ShardWriter::max_tokens,
+        "--shard-tokens must be between 1 and ", ShardWriter::max_tokens, ", not ",
         options.shard_tokens);
   check(!options.separate || tokenizer.end_of_text().has_value(), "--separate: the tokenizer ",
         tokenizer.name(), " has no token that ends a text");

@@ -143,8 +143,8 @@ Tokens open_shard(const File& file, const std::string& name, int64_t vocabulary)
 bool is_shard(const fs::path& path) { return path.extension() == ".bin"; }
 
 void ShardWriter::append(std::span<const int32_t> tokens) {
-  check_file(static_cast<int64_t>(tokens.size()) <= most_tokens - count_, file_.name(),
-             "would have more than the ", most_tokens, " tokens a shard can have");
+  check_file(static_cast<int64_t>(tokens.size()) <= max_tokens - count_, file_.name(),
+             "would have more than the ", max_tokens, " tokens a shard can have");
   narrow_.clear();
   for (const int32_t token : tokens) {
     check(0 <= token && token <= UINT16_MAX, file_.name(), ": token ", token,

@@ -32,7 +32,7 @@ bool is_shard(const std::filesystem::path&);
 // Writes a shard of uint16 into a file that is empty.
 class ShardWriter {
  public:
-  static constexpr int64_t most_tokens = INT32_MAX;
+  static constexpr int64_t max_tokens = INT32_MAX;
 
   explicit ShardWriter(File& file) : file_(file) {}
 

@@ -40,7 +40,7 @@ class EntryParser {
  private:
   template <class... Parts>
   void expect(bool ok, const Parts&... parts) const {
-    check_file(ok, file_, "tensor ", shown(tensor_), ": ", parts...);
+    check_file(ok, file_, "tensor ", excerpt(tensor_), ": ", parts...);
   }
 
   const json& field(const char* name) const {
@@ -53,7 +53,7 @@ class EntryParser {
     const json& value = field("dtype");
     expect(value.is_string(), "dtype is not a string");
     const auto known = parse_stored_type(value.get_ref<const std::string&>());
-    expect(known.has_value(), "dtype is ", shown(value), ", which is none of the format's");
+    expect(known.has_value(), "dtype is ", excerpt(value), ", which is none of the format's");
     return *known;
   }
 
@@ -65,10 +65,10 @@ class EntryParser {
     int64_t extents[Shape::max_rank] = {};
     uint64_t product = 1;
     for (size_t i = 0; i < value.size(); ++i) {
-      expect(value[i].is_number_unsigned(), "shape has ", shown(value[i]),
+      expect(value[i].is_number_unsigned(), "shape has ", excerpt(value[i]),
              ", which is not a whole number from 0");
       const auto extent = value[i].get<uint64_t>();
-      expect(extent == 0 || product <= max_numel / extent, "shape ", shown(value),
+      expect(extent == 0 || product <= max_numel / extent, "shape ", excerpt(value),
              " has too many elements");
       product *= std::max<uint64_t>(extent, 1);
       extents[i] = static_cast<int64_t>(extent);
@@ -98,7 +98,7 @@ class EntryParser {
     const json& value = field("data_offsets");
     expect(value.is_array() && value.size() == 2 && value[0].is_number_unsigned() &&
                value[1].is_number_unsigned(),
-           "data_offsets are ", shown(value), ", not two whole numbers from 0");
+           "data_offsets are ", excerpt(value), ", not two whole numbers from 0");
     return {value[0].get<uint64_t>(), value[1].get<uint64_t>()};
   }
 
@@ -119,7 +119,7 @@ Metadata parse_metadata(const json& value, const std::string& file) {
   check_file(value.is_object(), file, metadata_key, " is not an object");
   Metadata metadata;
   for (const auto& [key, text] : value.items()) {
-    check_file(text.is_string(), file, metadata_key, ": ", shown(key), " is not a string");
+    check_file(text.is_string(), file, metadata_key, ": ", excerpt(key), " is not a string");
     metadata[key] = text.get<std::string>();
   }
   return metadata;
@@ -129,7 +129,7 @@ void check_no_holes(const std::vector<StoredTensor>& tensors, uint64_t data_byte
                     const std::string& file) {
   uint64_t end = 0;
   for (const StoredTensor& t : tensors) {
-    check_file(t.begin == end, file, "tensor ", shown(t.name), " starts at byte ", t.begin,
+    check_file(t.begin == end, file, "tensor ", excerpt(t.name), " starts at byte ", t.begin,
                " of the data, and what is before it ends at ", end);
     end += t.spec.nbytes();
   }

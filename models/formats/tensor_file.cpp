@@ -95,8 +95,8 @@ void check_no_surplus(const TensorReader& file, std::span<const NamedTensor> ten
   for (const NamedTensor& named : tensors) wanted.insert(named.name);
   for (const StoredTensor& stored : file.tensors()) {
     check_file(wanted.contains(stored.name) || (ignored && ignored(stored.name)), file.name(),
-               "tensor ", shown(stored.name), ", ", stored.spec, ", is none of the ", wanted.size(),
-               " that are expected");
+               "tensor ", excerpt(stored.name), ", ", stored.spec, ", is none of the ",
+               wanted.size(), " that are expected");
   }
 }
 

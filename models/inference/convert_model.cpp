@@ -40,7 +40,7 @@ void convert_model(const ModelFile& in, const fs::path& out, DType dtype) {
   const auto make_model = [&](Stream& stream) { return Gpt2(in.config(), dtype, stream); };
   const auto stream = open_stream_for([&](Stream& s) { make_model(s); }, Device{});
   Gpt2 model = make_model(*stream);
-  Partial partial(named);
+  AtomicWrite partial(named);
   in.load(model);
   if (named.extension() == ".bin") {
     LlmcModelWriter writer(partial.path(), model.config(), dtype);

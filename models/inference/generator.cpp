@@ -11,11 +11,10 @@ namespace spool {
 namespace {
 
 // Tokens go through the model in powers of two up to this, so that few shapes occur.
-constexpr int64_t most_at_once = 128;
+constexpr int64_t max_at_once = 128;
 
 int64_t at_once(int64_t tokens) {
-  return std::min(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))),
-                  most_at_once);
+  return std::min(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))), max_at_once);
 }
 
 // Where what is kept of a text of so many tokens begins: at 0 up to the context, and then always

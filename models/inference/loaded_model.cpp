@@ -8,7 +8,7 @@ namespace {
 // Rows of logits that exist at a time; more would take memory and save no time.
 constexpr int64_t loss_chunk = 512;
 
-TrainingConfig config_of(const ModelFile& file, const Evaluation::Options& o) {
+TrainingConfig config_of(const ModelFile& file, const LoadedModel::Options& o) {
   TrainingConfig config{.model = file.config(), .dtype = o.dtype, .batch = o.batch};
   config.seq = o.seq ? o.seq : file.config().context;
   config.loss_chunk = loss_chunk;
@@ -18,12 +18,12 @@ TrainingConfig config_of(const ModelFile& file, const Evaluation::Options& o) {
 
 }  // namespace
 
-Evaluation::Work::Work(const TrainingConfig& config, const Plan& plan, Stream& stream)
+LoadedModel::Work::Work(const TrainingConfig& config, const Plan& plan, Stream& stream)
     : model(config.model, config.dtype, stream),
       input(config.batch, config.seq, stream),
       evaluator(model, input, plan, stream) {}
 
-Evaluation::Evaluation(const ModelFile& file, const Options& o) {
+LoadedModel::LoadedModel(const ModelFile& file, const Options& o) {
   const TrainingConfig config = config_of(file, o);
   batch_ = config.batch;
   seq_ = config.seq;

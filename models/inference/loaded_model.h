@@ -11,7 +11,7 @@
 namespace spool {
 
 // A model of weights in a file, and all that measuring it takes, in an arena of just that size.
-class Evaluation {
+class LoadedModel {
  public:
   struct Options {
     DType dtype = DType::f32;  // f32 or bf16, to compute in
@@ -22,7 +22,7 @@ class Evaluation {
   };
 
   // Throws where the file or the options cannot be.
-  Evaluation(const ModelFile&, const Options&);
+  LoadedModel(const ModelFile&, const Options&);
 
   Evaluator& evaluator() { return work_->evaluator; }
   int64_t batch() const { return batch_; }

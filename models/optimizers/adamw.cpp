@@ -60,15 +60,15 @@ AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSe
 // What is under way must not outlive the memory it works on.
 AdamWOptimizer::~AdamWOptimizer() {
   try {
-    settle();
+    synchronize();
   } catch (...) {
   }
 }
 
-void AdamWOptimizer::settle() const {
+void AdamWOptimizer::synchronize() const {
   if (!offloaded_) return;
   stream_.synchronize();
-  offloaded_->settle();
+  offloaded_->synchronize();
 }
 
 void AdamWOptimizer::allocate(bool masters) {
@@ -81,8 +81,8 @@ void AdamWOptimizer::allocate(bool masters) {
   }
 }
 
-const std::vector<Tensor>& AdamWOptimizer::settled(const std::vector<Tensor>& state) const {
-  settle();
+const std::vector<Tensor>& AdamWOptimizer::synchronized(const std::vector<Tensor>& state) const {
+  synchronize();
   return state;
 }
 
@@ -131,7 +131,7 @@ AdamW::Entry AdamWOptimizer::entry(size_t i) const {
 }
 
 void AdamWOptimizer::prepare(int64_t t, double lr) {
-  if (offloaded_) offloaded_->settle();
+  if (offloaded_) offloaded_->synchronize();
   const auto corrected = [&](double beta) {
     return static_cast<float>(1 - std::pow(beta, static_cast<double>(t)));
   };

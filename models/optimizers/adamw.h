@@ -66,7 +66,7 @@ class AdamWOptimizer {
   }
 
   // Until the host, where it has a part in it, has done the last step; throws what it met.
-  void settle() const;
+  void synchronize() const;
 
   // f32 (3): factor, norm, finite; of the last step.
   const Tensor& clip() const { return clip_; }
@@ -74,13 +74,13 @@ class AdamWOptimizer {
   // Parallel to the parameters; there are masters where these are bf16 and rounded to nearest.  On
   // the host they are of the last step, which the call waits for, and may be read and written until
   // the next.
-  const std::vector<Tensor>& first_moments() const { return settled(m_); }
-  const std::vector<Tensor>& second_moments() const { return settled(v_); }
-  const std::vector<Tensor>& masters() const { return settled(masters_); }
+  const std::vector<Tensor>& first_moments() const { return synchronized(m_); }
+  const std::vector<Tensor>& second_moments() const { return synchronized(v_); }
+  const std::vector<Tensor>& masters() const { return synchronized(masters_); }
 
  private:
   void allocate(bool masters);
-  const std::vector<Tensor>& settled(const std::vector<Tensor>&) const;
+  const std::vector<Tensor>& synchronized(const std::vector<Tensor>&) const;
   void measure_gradients();
   void update_on_device(const AdamW&) const;
   AdamW kernel(const Tensor& random) const;

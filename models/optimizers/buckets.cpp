@@ -20,7 +20,7 @@ Buckets::Buckets(const std::vector<int64_t>& numels) {
     elements_ += in_granules(numel);
   }
   const int64_t share = in_granules((elements_ + about - 1) / about);
-  bucket_elements_ = std::clamp(share, AdamW::granule, most_elements);
+  bucket_elements_ = std::clamp(share, AdamW::granule, max_elements);
   for (int64_t begin = 0; begin < elements_; begin += bucket_elements_) {
     all_.push_back({.elements = {begin, std::min(begin + bucket_elements_, elements_)}});
   }

@@ -16,7 +16,7 @@ namespace spool {
 
 class Buckets {
  public:
-  static constexpr int64_t most_elements = int64_t{4} << 20;
+  static constexpr int64_t max_elements = int64_t{4} << 20;
 
   // What a bucket has of a tensor.
   struct Slice {

@@ -12,7 +12,7 @@ namespace spool {
 class CpuAdamW final : public OffloadedAdamW {
  public:
   CpuAdamW(std::vector<Parameter*> parameters, bool masters, HostLink& link)
-      : OffloadedAdamW(std::move(parameters), masters, link), work_(device_.beside()) {
+      : OffloadedAdamW(std::move(parameters), masters, link), work_(device_.side_stream()) {
     const auto make = [&](const Shape& shape, DType type) {
       return Tensor({shape, type}, *host_,
                     {.name = "optimizer scalars", .purpose = Purpose::optimizer});
@@ -25,8 +25,8 @@ class CpuAdamW final : public OffloadedAdamW {
   }
   void initialise() override;
   void update(const AdamW&, const std::vector<AdamW::Entry>&) override;
-  void settle() override {
-    OffloadedAdamW::settle();
+  void synchronize() override {
+    OffloadedAdamW::synchronize();
     work_->synchronize();
   }
 

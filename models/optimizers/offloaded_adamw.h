@@ -34,7 +34,7 @@ class OffloadedAdamW {
   virtual void initialise();
   // Until all that was asked of the host is done, and what was written to the tensors above is
   // there; throws what the host has met.
-  virtual void settle() {
+  virtual void synchronize() {
     host_->synchronize();
     link_.synchronize();
   }

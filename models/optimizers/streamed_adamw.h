@@ -16,7 +16,7 @@ class StreamedAdamW final : public OffloadedAdamW {
     for (const Tensor& row : {m_, v_, master_}) {
       if (row) rows_.push_back(row);
     }
-    settle();
+    synchronize();
   }
   void initialise() override;
   void update(const AdamW&, const std::vector<AdamW::Entry>&) override;

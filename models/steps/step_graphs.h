@@ -24,7 +24,7 @@ class StepGraphs {
   void enqueue(bool first, bool last, const std::function<void()>& work, Stream&);
 
  private:
-  std::array<Graph, 4> kinds_ = {};
+  std::array<Graph, 4> graph_of_kind_ = {};
   bool ended_ = true;
   uint64_t placement_ = 0;  // of what is held when a step begins
 };

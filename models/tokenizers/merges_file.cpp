@@ -137,8 +137,8 @@ TokenIds read_token_ids(const std::filesystem::path& path, const BytePairEncodin
   std::map<std::string, int32_t> by_text;
   for (const auto& [text, id] : json.items()) {
     const bool fits = id.is_number_unsigned() && id.get<uint64_t>() < json.size();
-    check_file(fits && !taken[id.get<size_t>()], file, "token ", shown(text), " has the id ",
-               shown(id), "; ids must be 0 to ", size - 1, ", each once");
+    check_file(fits && !taken[id.get<size_t>()], file, "token ", excerpt(text), " has the id ",
+               excerpt(id), "; ids must be 0 to ", size - 1, ", each once");
     taken[id.get<size_t>()] = true;
     by_text[text] = id.get<int32_t>();
   }
@@ -146,7 +146,7 @@ TokenIds read_token_ids(const std::filesystem::path& path, const BytePairEncodin
   for (int32_t token = 0; token < encoding.size(); ++token) {
     const std::string spelt = alphabet().spell(encoding.text(token));
     const auto found = by_text.find(spelt);
-    check_file(found != by_text.end(), file, "has no id for ", shown(spelt),
+    check_file(found != by_text.end(), file, "has no id for ", excerpt(spelt),
                ", which the merges beside it make");
     ids.of_encoding.push_back(found->second);
     by_text.erase(found);

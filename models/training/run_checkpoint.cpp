@@ -57,10 +57,10 @@ void check_run(const nlohmann::json& run, const std::string& file) {
   check_file(
       run.is_object() && run.contains("format_version") && run["format_version"] == format_version,
       file, "field format_version must be ", format_version);
-  constexpr uint64_t most_steps = uint64_t{1} << 31;
+  constexpr uint64_t max_steps = uint64_t{1} << 31;
   check_file(run.contains("step") && run["step"].is_number_unsigned() &&
-                 run["step"].get<uint64_t>() < most_steps,
-             file, "field step must be there and a whole number below ", most_steps);
+                 run["step"].get<uint64_t>() < max_steps,
+             file, "field step must be there and a whole number below ", max_steps);
   check_file(run.contains("data_fingerprint") && run["data_fingerprint"].is_number_unsigned(), file,
              "field data_fingerprint must be there and a whole number");
   check_file(run.contains("configuration"), file, "field configuration is missing");

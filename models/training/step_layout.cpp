@@ -17,7 +17,7 @@ Rehearsed rehearse_step(TrainingConfig config, const TrainingPlans& plans, const
   Rehearsed r;
   const Report report = rehearse(machine, [&](MetaStream& stream) {
     Trainer trainer(config, plans, stream);
-    Recording recording(stream.arena());
+    LifetimeRecorder recording(stream.arena());
     trainer.step(0, no_rows);
     r.lifetimes = recording.finish();
   });
@@ -36,7 +36,7 @@ std::optional<Layout> lay_out_step(const TrainingConfig& config, TrainingPlans p
                                    const Machine& machine) {
   plans.layout.reset();
   Rehearsed as_it_comes = rehearse_step(config, plans, machine);
-  plans.layout = lay_out(std::move(as_it_comes.lifetimes));
+  plans.layout = assign_offsets(std::move(as_it_comes.lifetimes));
   const Rehearsed laid_out = rehearse_step(config, plans, machine);
   return laid_out.peak < as_it_comes.peak ? std::move(plans.layout) : std::nullopt;
 }

@@ -41,7 +41,7 @@ std::vector<TraceSpan> foretell_step(const TrainingConfig& config, const Trainin
 }
 
 StepTrace::StepTrace(fs::path path) : path_(std::move(path)) {
-  const Partial place(path_);
+  const AtomicWrite place(path_);
   check_file(!fs::exists(path_) || is_trace(path_), path_,
              "exists already and is no trace; give --trace another name");
   File::create(place.path()).close();

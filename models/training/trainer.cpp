@@ -113,7 +113,7 @@ void Trainer::prepare() {
   // Gradients that are not numbers, of which the optimizer makes nothing.
   launch(Fill{.out = loss_scale_, .value = std::numeric_limits<float>::quiet_NaN()}, stream_);
   optimizer_.prepare(/*t=*/1, learning_rate(0));
-  Replay memory(stream_.arena(), plans_.layout);
+  PlacedStep memory(stream_.arena(), plans_.layout);
   const int64_t count = std::min<int64_t>(config_.accumulate, 2);
   for (int64_t micro = 0; micro < count; ++micro) run_micro_step(step_phase(micro, count));
   optimizer_.update(random_);
@@ -136,7 +136,7 @@ void Trainer::step(int64_t step, const Rows& rows) {
   optimizer_.prepare(step + 1, learning_rate(step));
   launch(Fill{.out = loss_}, stream_);
   graphs_.begin_step(stream_);
-  Replay memory(stream_.arena(), plans_.layout);
+  PlacedStep memory(stream_.arena(), plans_.layout);
   for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
     upload(step, micro, rows);
     enqueue_micro_step(micro);
@@ -183,7 +183,7 @@ void Trainer::run_micro_step(size_t phase) {
 }
 
 StepResult Trainer::result() const {
-  optimizer_.settle();
+  optimizer_.synchronize();
   const float loss = read<float>(loss_).front();
   const std::vector<float> clip = read<float>(optimizer_.clip());
   return {.loss = loss, .grad_norm = clip[1], .finite = std::isfinite(loss) && clip[2] > 0};

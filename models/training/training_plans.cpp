@@ -53,7 +53,8 @@ TrainingPlans make_plans(const TrainingConfig& config, Policy policy, const Mach
                                        const std::function<void(const Tape&)>& after_forward) {
     rehearse_micro_step(config, on, options, after_forward);
   };
-  return {.step = plan_by(policy, machine, micro_step), .evaluation = plan_evaluation(config)};
+  return {.step = plan_from_policy(policy, machine, micro_step),
+          .evaluation = plan_evaluation(config)};
 }
 
 std::vector<uint64_t> step_fingerprints(const TrainingConfig& config) {

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "spool/models/training/progress_bar.h"
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
+#include "spool/models/training/progress_bar.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/models/training/step_layout.h"
 #include "spool/planner/machine.h"

@@ -4,10 +4,10 @@
 
 #include <optional>
 
-#include "spool/models/training/progress.h"
 #include "spool/models/data/batches.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
+#include "spool/models/training/progress.h"
 #include "spool/models/training/run_log.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/step_trace.h"

@@ -127,7 +127,7 @@ json summary(const std::vector<TraceSpan>& spans) {
   }
   return {{"seconds", seconds(spans)},
           {"kernels", kernels},
-          {"most_live_bytes", most},
+          {"max_live_bytes", most},
           {"waited_seconds", waits},
           {"exposed_copies", exposed_copies(spans)}};
 }

@@ -27,10 +27,10 @@ class Reservation {
                   {.needed = bytes, .capacity = 0, .op = {}, .file = {}});
     }
     ::madvise(data_, bytes_, MADV_HUGEPAGE);
-    forbid_arena(data_, bytes_);
+    poison_arena(data_, bytes_);
   }
   ~Reservation() {
-    permit(data_, bytes_);
+    unpoison(data_, bytes_);
     ::munmap(data_, bytes_);
   }
   Reservation(const Reservation&) = delete;
@@ -250,7 +250,7 @@ std::shared_ptr<std::byte> CpuStream::host_memory(size_t bytes) {
                          "give them; offload less, or to a disk"),
                 {.needed = bytes, .capacity = 0, .op = {}, .file = {}});
   }
-  permit(pages->data(), bytes);
+  unpoison(pages->data(), bytes);
   return {pages, pages->data()};
 }
 

@@ -25,9 +25,9 @@ Cudnn open_one(const char* file) {
   }
   const auto version = reinterpret_cast<size_t (*)()>(dlsym(c.library, "cudnnGetVersion"));
   c.version = version ? version() : 0;
-  if (c.version < least_cudnn) {
+  if (c.version < min_cudnn) {
     c.why_not = sentence("cuDNN here is ", version_text(c.version), ", and Spool needs ",
-                         version_text(least_cudnn), " at least");
+                         version_text(min_cudnn), " at least");
   }
   return c;
 }
@@ -43,7 +43,7 @@ Cudnn load() {
   return open_cudnn(files);
 }
 #elif SPOOL_CUDNN_EMULATED
-Cudnn load() { return {.version = least_cudnn}; }
+Cudnn load() { return {.version = min_cudnn}; }
 #else
 Cudnn load() { return {.why_not = "this build is without cuDNN"}; }
 #endif

@@ -11,7 +11,7 @@
 namespace spool {
 
 // The first that takes any number of tokens as they are, and is deterministic on every device.
-constexpr size_t least_cudnn = 91800;  // 10000 major + 100 minor + patch
+constexpr size_t min_cudnn = 91800;  // 10000 major + 100 minor + patch
 
 struct Cudnn {
   void* library = nullptr;  // of dlopen()

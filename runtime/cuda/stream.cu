@@ -29,7 +29,7 @@ struct OwningArena {
   OwningArena(size_t bytes, const std::string& device)
       : memory(bytes), arena(memory.data(), bytes, device) {
 #if !defined(__CUDACC__)
-    forbid_arena(memory.data(), bytes);
+    poison_arena(memory.data(), bytes);
 #endif
   }
 };
@@ -380,18 +380,18 @@ Graph CudaStream::capture(const std::function<void()>& work) {
     throw;
   }
   check_call(end(), "cudaStreamEndCapture");
-  auto replayable = std::make_shared<cuda::GraphExecHandle>();
-  check_call(cudaGraphInstantiate(replayable->out(), graph.get(), 0), "cudaGraphInstantiate");
-  return {.handle = replayable};
+  auto recomputable = std::make_shared<cuda::GraphExecHandle>();
+  check_call(cudaGraphInstantiate(recomputable->out(), graph.get(), 0), "cudaGraphInstantiate");
+  return {.handle = recomputable};
 }
 
 void CudaStream::replay(const Graph& graph) {
   rethrow();
   check(bool(graph), "cuda: there is no graph to replay");
-  const auto& replayable = *static_cast<cuda::GraphExecHandle*>(graph.handle.get());
+  const auto& recomputable = *static_cast<cuda::GraphExecHandle*>(graph.handle.get());
   state_->recent.add("of a graph");
   traced("graph", Activity::kernel, /*bytes=*/0,
-         [&] { done(cudaGraphLaunch(replayable.get(), state_->stream.get()), "a graph"); });
+         [&] { done(cudaGraphLaunch(recomputable.get(), state_->stream.get()), "a graph"); });
 }
 
 }  // namespace spool

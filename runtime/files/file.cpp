@@ -123,7 +123,7 @@ void sync_tree(const fs::path& root) {
   sync_path(root);
 }
 
-Partial::Partial(const fs::path& path) : path_(path) {
+AtomicWrite::AtomicWrite(const fs::path& path) : path_(path) {
   std::error_code ignored;
   if (fs::is_symlink(path, ignored)) path_ = fs::weakly_canonical(path);  // whose target is meant
   check_file(!fs::is_directory(path_, ignored), path, "is a directory; choose another name");
@@ -133,12 +133,12 @@ Partial::Partial(const fs::path& path) : path_(path) {
   fs::remove_all(partial_, ignored);  // of a crash
 }
 
-Partial::~Partial() {
+AtomicWrite::~AtomicWrite() {
   std::error_code ignored;
   fs::remove_all(partial_, ignored);
 }
 
-void Partial::commit() {
+void AtomicWrite::commit() {
   if (::rename(partial_.c_str(), path_.c_str()) != 0) {
     fail_file(path_.string(), "written", errno);
   }
@@ -146,7 +146,7 @@ void Partial::commit() {
 }
 
 void write_text_file_atomically(const fs::path& path, std::string_view text) {
-  Partial partial(path);
+  AtomicWrite partial(path);
   File file = File::create(partial.path());
   file.write(0, std::as_bytes(std::span(text)));
   file.sync();

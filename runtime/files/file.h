@@ -53,14 +53,14 @@ void sync_tree(const std::filesystem::path&);
 // A file or a directory that appears under its name when it is whole: a reader sees what was there
 // before or what is new, whenever the power goes.  Until then it is FOLDER/.NAME.partial, which is
 // for the caller to make.
-class Partial {
+class AtomicWrite {
  public:
   // Throws where something else than a file has that name.
-  explicit Partial(const std::filesystem::path&);
+  explicit AtomicWrite(const std::filesystem::path&);
   // Without commit(), nothing is left, unless the program is killed; then the next one removes it.
-  ~Partial();
-  Partial(const Partial&) = delete;
-  Partial& operator=(const Partial&) = delete;
+  ~AtomicWrite();
+  AtomicWrite(const AtomicWrite&) = delete;
+  AtomicWrite& operator=(const AtomicWrite&) = delete;
 
   const std::filesystem::path& path() const { return partial_; }
   // What it holds has been synced by then.

@@ -11,7 +11,7 @@ namespace spool {
 namespace {
 
 constexpr size_t piece_bytes = size_t{4} << 20;
-constexpr unsigned most_pieces = 16;  // in flight
+constexpr unsigned max_pieces = 16;  // in flight
 
 void prepare(io_uring_sqe& entry, const Transfer& whole, size_t begin) {
   const size_t bytes = std::min(piece_bytes, whole.bytes - begin);
@@ -35,7 +35,7 @@ void IoRing::Exit::operator()(io_uring* ring) const {
 
 IoRing::Handle IoRing::open() {
   auto ring = std::make_unique<io_uring>();
-  if (io_uring_queue_init(most_pieces, ring.get(), 0) != 0) return nullptr;
+  if (io_uring_queue_init(max_pieces, ring.get(), 0) != 0) return nullptr;
   return Handle(ring.release());
 }
 
@@ -51,7 +51,7 @@ bool IoRing::transfer(const Transfer& whole) {
   unsigned unfinished = 0;  // pieces that were put into the ring and have not come out
   bool good = true;
   while ((good && begun < whole.bytes) || unfinished > 0) {
-    while (good && begun < whole.bytes && unfinished < most_pieces) {
+    while (good && begun < whole.bytes && unfinished < max_pieces) {
       prepare(*io_uring_get_sqe(ring_.get()), whole, begun);
       begun += std::min(piece_bytes, whole.bytes - begun);
       ++unfinished;

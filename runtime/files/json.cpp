@@ -35,13 +35,13 @@ class Strict : public nlohmann::json_sax<json> {
   bool end_array() override { return leave(); }
 
   bool key(std::string& name) override {
-    check_file(keys_.back().insert(name).second, file_, "its JSON has the key ", shown(name),
+    check_file(keys_.back().insert(name).second, file_, "its JSON has the key ", excerpt(name),
                " twice in one object");
     return true;
   }
 
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    throw Error(ErrorKind::file, sentence(file_, ": is not JSON: ", shown(std::string(e.what()))),
+    throw Error(ErrorKind::file, sentence(file_, ": is not JSON: ", excerpt(std::string(e.what()))),
                 {.needed = 0, .capacity = 0, .op = {}, .file = file_});
   }
 
@@ -81,7 +81,7 @@ json read_json(const std::filesystem::path& path) {
   return parse_json(read_text_file(path, max_json_bytes), path.string());
 }
 
-std::ostream& operator<<(std::ostream& out, const Shown& s) {
+std::ostream& operator<<(std::ostream& out, const Excerpt& s) {
   constexpr size_t longest = 120;
   using Handler = json::error_handler_t;
   const std::string text = (s.value_ ? *s.value_ : json(std::string(s.name_.substr(0, longest))))

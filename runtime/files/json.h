@@ -24,17 +24,17 @@ nlohmann::json read_json(const std::filesystem::path&);
 
 // What a sentence shows of a value or a name that may be of any length, and of any characters; made
 // when it is printed.
-class Shown {
+class Excerpt {
  public:
-  explicit Shown(const nlohmann::json& value) : value_(&value) {}
-  explicit Shown(std::string_view name) : name_(name) {}
-  friend std::ostream& operator<<(std::ostream&, const Shown&);
+  explicit Excerpt(const nlohmann::json& value) : value_(&value) {}
+  explicit Excerpt(std::string_view name) : name_(name) {}
+  friend std::ostream& operator<<(std::ostream&, const Excerpt&);
 
  private:
   const nlohmann::json* value_ = nullptr;
   std::string_view name_;
 };
-inline Shown shown(const nlohmann::json& value) { return Shown(value); }
-inline Shown shown(const std::string& name) { return Shown(std::string_view(name)); }
+inline Excerpt excerpt(const nlohmann::json& value) { return Excerpt(value); }
+inline Excerpt excerpt(const std::string& name) { return Excerpt(std::string_view(name)); }
 
 }  // namespace spool

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t most_at_once = size_t{1} << 30;  // the system takes less than 2 GiB a call
+constexpr size_t max_at_once = size_t{1} << 30;  // the system takes less than 2 GiB a call
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
@@ -214,7 +214,7 @@ void SpillFile::transfer(Lane& lane, const Transfer& piece) {
 void SpillFile::transfer_in_turn(Transfer left) const {
   const Transfer whole = left;
   while (left.bytes > 0) {
-    const size_t bytes = std::min(left.bytes, most_at_once);
+    const size_t bytes = std::min(left.bytes, max_at_once);
     const auto offset = static_cast<off_t>(left.offset);
     const bool reads = left.direction == Direction::read;
     const ssize_t n = reads ? ::pread(left.descriptor, left.memory, bytes, offset)

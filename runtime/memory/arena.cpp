@@ -72,11 +72,11 @@ std::byte* Arena::address(const Block* block) const {
 
 Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
   const size_t bytes = std::max((spec.nbytes() + granule_ - 1) / granule_, size_t{1}) * granule_;
-  Block* block = replay_ ? replay(bytes, spec, label) : reserve(bytes, spec, label);
+  Block* block = placed_step_ ? replay(bytes, spec, label) : reserve(bytes, spec, label);
   block->spec = spec;
   block->label = label;
   count_in(*block);
-  if (recording_) recording_->begin(block, bytes, label);
+  if (recorder_) recorder_->begin(block, bytes, label);
   return block;
 }
 
@@ -130,7 +130,7 @@ Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
 }
 
 void Arena::free(Block* block) {
-  if (recording_) recording_->end(block);
+  if (recorder_) recorder_->end(block);
   count_out(*block);
   block->slab ? remove(block) : put_back(block);
 }
@@ -213,8 +213,8 @@ void Arena::refuse(size_t bytes, const Spec& spec, const Label& label) const {
 // ---------------------------------------------------------------------- placed by a layout
 
 void Arena::begin_phase(size_t phase) {
-  if (recording_) recording_->begin_phase(phase);
-  if (replay_) replay_->begin_phase(phase);
+  if (recorder_) recorder_->begin_phase(phase);
+  if (placed_step_) placed_step_->begin_phase(phase);
 }
 
 // None of its bytes are counted as held before something is put there.
@@ -232,14 +232,14 @@ Arena::Slab* Arena::open_slab(size_t bytes) {
 }
 
 Arena::Block* Arena::replay(size_t bytes, const Spec& spec, const Label& label) {
-  const size_t within = replay_->offset(bytes, spec, label);
-  Slab& slab = *replay_->slab_;
+  const size_t within = placed_step_->offset(bytes, spec, label);
+  Slab& slab = *placed_step_->slab_;
   const size_t offset = slab.whole->offset + within;
   if (const Block* held = overlapping(slab, offset, bytes)) {
-    replay_->refuse(label.name, spec, held->label.name, held->spec);
+    placed_step_->refuse(label.name, spec, held->label.name, held->spec);
   }
   Block* block = put(slab, offset, bytes);
-  replay_->advance();
+  placed_step_->advance();
   return block;
 }
 

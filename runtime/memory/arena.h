@@ -37,8 +37,8 @@ struct Label {
 };
 const char* intern(std::string_view text);
 
-class Recording;
-class Replay;
+class LifetimeRecorder;
+class PlacedStep;
 
 // Bytes as the arena counts them, in whole granules.
 struct MemoryStats {
@@ -72,9 +72,9 @@ class Arena {
   const MemoryStats& stats() const { return stats_; }
 
  private:
-  friend class Recording;
-  friend class Replay;
-  // One block, and others that a Replay has put in it.
+  friend class LifetimeRecorder;
+  friend class PlacedStep;
+  // One block, and others that a PlacedStep has put in it.
   struct Slab {
     Block* whole = nullptr;
     std::vector<Block*> held = {};  // by offset
@@ -115,8 +115,8 @@ class Arena {
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<Block*> spare_;
   std::vector<std::unique_ptr<Slab>> slabs_;
-  Recording* recording_ = nullptr;
-  Replay* replay_ = nullptr;
+  LifetimeRecorder* recorder_ = nullptr;
+  PlacedStep* placed_step_ = nullptr;
 };
 
 }  // namespace spool

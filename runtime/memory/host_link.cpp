@@ -21,8 +21,8 @@ std::shared_ptr<Arena> take_slab(Stream& device, size_t bytes) {
 HostLink::HostLink(Stream& compute, size_t bytes)
     : compute_(compute),
       slab_(take_slab(compute, bytes)),
-      out_(compute.beside()),
-      in_(compute.beside()) {}
+      out_(compute.side_stream()),
+      in_(compute.side_stream()) {}
 
 Stream& HostLink::begin_out() {
   out_->trace_with(compute_, TraceLane::copy_out);

@@ -21,17 +21,17 @@ std::string describe(const Lifetime& l) {
 
 // ---------------------------------------------------------------------------------- recording
 
-Recording::Recording(Arena& arena) : arena_(arena) {
-  check(!arena.recording_, "layout: the arena is being recorded already");
-  arena.recording_ = this;
+LifetimeRecorder::LifetimeRecorder(Arena& arena) : arena_(arena) {
+  check(!arena.recorder_, "layout: the arena is being recorded already");
+  arena.recorder_ = this;
 }
 
-Recording::~Recording() {
-  if (arena_.recording_ == this) arena_.recording_ = nullptr;
+LifetimeRecorder::~LifetimeRecorder() {
+  if (arena_.recorder_ == this) arena_.recorder_ = nullptr;
 }
 
-Lifetimes Recording::finish() {
-  arena_.recording_ = nullptr;
+Lifetimes LifetimeRecorder::finish() {
+  arena_.recorder_ = nullptr;
   for (const Lifetime& l : seen_.all) {
     check(l.death > 0, "layout: ", describe(l),
           ", is still held when the recording ends, and only ",
@@ -40,7 +40,7 @@ Lifetimes Recording::finish() {
   return std::move(seen_);
 }
 
-void Recording::begin_phase(size_t phase) {
+void LifetimeRecorder::begin_phase(size_t phase) {
   std::vector<Lifetimes::Phase>& phases = seen_.phases;
   const size_t now = seen_.all.size();
   if (phase >= phases.size()) phases.resize(phase + 1);
@@ -49,14 +49,14 @@ void Recording::begin_phase(size_t phase) {
   phase_ = phase;
 }
 
-void Recording::begin(const Arena::Block* block, size_t bytes, const Label& label) {
+void LifetimeRecorder::begin(const Arena::Block* block, size_t bytes, const Label& label) {
   if (seen_.phases.empty()) begin_phase(0);
   held_[block] = seen_.all.size();
   seen_.all.push_back({.bytes = bytes, .label = label, .birth = now_++});
   seen_.phases[phase_].end = seen_.all.size();
 }
 
-void Recording::end(const Arena::Block* block) {
+void LifetimeRecorder::end(const Arena::Block* block) {
   const auto at = held_.find(block);
   if (at == held_.end()) return;
   seen_.all[at->second].death = now_++;
@@ -65,31 +65,31 @@ void Recording::end(const Arena::Block* block) {
 
 // ------------------------------------------------------------------------------------- replay
 
-Replay::Replay(Arena& arena, const std::optional<Layout>& layout)
+PlacedStep::PlacedStep(Arena& arena, const std::optional<Layout>& layout)
     : arena_(arena), layout_(layout ? &*layout : nullptr) {
   if (!layout_) return;
-  check(!arena.replay_, "layout: the arena replays one already");
+  check(!arena.placed_step_, "layout: the arena replays one already");
   slab_ = arena.open_slab(layout_->bytes);
-  arena.replay_ = this;
+  arena.placed_step_ = this;
 }
 
-Replay::~Replay() {
+PlacedStep::~PlacedStep() {
   if (!slab_) return;
-  arena_.replay_ = nullptr;
+  arena_.placed_step_ = nullptr;
   arena_.close(slab_);
 }
 
-void Replay::finish() {
+void PlacedStep::finish() {
   if (!slab_) return;
   check_complete();
   if (const char* held = Arena::name_of_held(*slab_)) {
     fail(ErrorKind::invalid, "layout: ", held, " is still held when the step ends", advice);
   }
-  arena_.replay_ = nullptr;
+  arena_.placed_step_ = nullptr;
   arena_.close(std::exchange(slab_, nullptr));
 }
 
-void Replay::begin_phase(size_t phase) {
+void PlacedStep::begin_phase(size_t phase) {
   check_complete();
   begun_ = true;
   const std::vector<Lifetimes::Phase>& phases = layout_->lifetimes.phases;
@@ -98,23 +98,23 @@ void Replay::begin_phase(size_t phase) {
   phase_ = phase;
 }
 
-std::string Replay::position() const {
+std::string PlacedStep::position() const {
   return sentence("layout: allocation ", next_ - within_.begin, " of phase ", phase_);
 }
 
-void Replay::check_complete() const {
+void PlacedStep::check_complete() const {
   if (next_ == within_.end) return;
   fail(ErrorKind::invalid, position(), " was ", describe(layout_->lifetimes.all[next_]),
        ", and the phase ends without it", advice);
 }
 
-void Replay::refuse(const char* asked, const Spec& spec, const char* held,
-                    const Spec& held_spec) const {
+void PlacedStep::refuse(const char* asked, const Spec& spec, const char* held,
+                        const Spec& held_spec) const {
   fail(ErrorKind::invalid, position(), ", ", asked, " (", spec, "), goes where ", held, " (",
        held_spec, ") lies, which the rehearsal had let go by then", advice);
 }
 
-size_t Replay::offset(size_t bytes, const Spec& spec, const Label& label) {
+size_t PlacedStep::offset(size_t bytes, const Spec& spec, const Label& label) {
   if (!begun_) begin_phase(0);
   const Lifetime found{.bytes = bytes, .label = label};
   if (next_ == within_.end) {

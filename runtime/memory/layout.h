@@ -1,11 +1,12 @@
 #pragma once
 
 // Memory of a stretch of work that is repeated, such as a training step, placed in advance.  A
-// Recording notes who is held and from when to when, as the stretch is rehearsed; the planner gives
-// every allocation an offset (planner/layout.h); a Replay then puts the i-th allocation at the i-th
-// offset, within one block that it takes from the arena when it begins.  What is asked for is
-// checked against what was rehearsed, in number, bytes and name, and so is that nobody is still
-// held where it goes: a deviation is an Error that says so, and never two tensors in one place.
+// LifetimeRecorder notes who is held and from when to when, as the stretch is rehearsed; the
+// planner gives every allocation an offset (planner/layout.h); a PlacedStep then puts the i-th
+// allocation at the i-th offset, within one block that it takes from the arena when it begins. What
+// is asked for is checked against what was rehearsed, in number, bytes and name, and so is that
+// nobody is still held where it goes: a deviation is an Error that says so, and never two tensors
+// in one place.
 //
 // The stretch may have phases, whose beginning Arena::begin_phase() tells: what is held across them
 // has one offset in all, a phase may be left out, and one that leaves held what was held before may
@@ -42,12 +43,12 @@ struct Layout {
 };
 
 // Notes what is allocated while it lives.  One at a time for an arena.
-class Recording {
+class LifetimeRecorder {
  public:
-  explicit Recording(Arena&);
-  ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
+  explicit LifetimeRecorder(Arena&);
+  ~LifetimeRecorder();
+  LifetimeRecorder(const LifetimeRecorder&) = delete;
+  LifetimeRecorder& operator=(const LifetimeRecorder&) = delete;
 
   // Ends it.  Throws where something that it saw allocated is still held.
   Lifetimes finish();
@@ -67,13 +68,13 @@ class Recording {
 // Places what is allocated while it lives by the layout, which must outlive it; without one it does
 // nothing.  One at a time for an arena.  Its block is kept beyond its end for as long as something
 // in it is held.
-class Replay {
+class PlacedStep {
  public:
   // Throws Error (memory) where the block is more than there is.
-  Replay(Arena&, const std::optional<Layout>&);
-  ~Replay();
-  Replay(const Replay&) = delete;
-  Replay& operator=(const Replay&) = delete;
+  PlacedStep(Arena&, const std::optional<Layout>&);
+  ~PlacedStep();
+  PlacedStep(const PlacedStep&) = delete;
+  PlacedStep& operator=(const PlacedStep&) = delete;
 
   // Ends it.  Throws where the phase lacks allocations, or one is still held.
   void finish();

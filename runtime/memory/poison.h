@@ -23,18 +23,18 @@ namespace spool {
 
 #if SPOOL_ADDRESS_SANITIZER
 constexpr bool bounds_are_checked = true;
-inline void forbid(const void* data, size_t bytes) { __asan_poison_memory_region(data, bytes); }
-inline void permit(const void* data, size_t bytes) { __asan_unpoison_memory_region(data, bytes); }
+inline void poison(const void* data, size_t bytes) { __asan_poison_memory_region(data, bytes); }
+inline void unpoison(const void* data, size_t bytes) { __asan_unpoison_memory_region(data, bytes); }
 #else
 constexpr bool bounds_are_checked = false;
-inline void forbid(const void*, size_t) {}
-inline void permit(const void*, size_t) {}
+inline void poison(const void*, size_t) {}
+inline void unpoison(const void*, size_t) {}
 #endif
 
 // An arena's memory before anybody holds some: its first part, as to forbid costs memory, too.
-inline void forbid_arena(const void* data, size_t bytes) {
+inline void poison_arena(const void* data, size_t bytes) {
   constexpr size_t most = size_t{256} << 20;
-  forbid(data, std::min(bytes, most));
+  poison(data, std::min(bytes, most));
 }
 
 }  // namespace spool

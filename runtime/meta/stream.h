@@ -33,7 +33,7 @@ class MetaStream final : public Stream {
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
   void download(void* host, const void* from, size_t bytes) override;
-  std::unique_ptr<Stream> beside() override { return std::make_unique<MetaStream>(*this); }
+  std::unique_ptr<Stream> side_stream() override { return std::make_unique<MetaStream>(*this); }
   std::shared_ptr<std::byte> host_memory(size_t bytes) override;
   void copy_out(void* host, const void* from, size_t bytes) override;
   void copy_in(void* to, const void* host, size_t bytes) override;

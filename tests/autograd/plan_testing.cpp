@@ -13,7 +13,7 @@ constexpr size_t unlimited = size_t{1} << 46;
 // The last node, should it be a loss that forms gradients in forward, cannot run again.
 NodeId replayable_nodes(const Tape& survey) {
   const auto at =
-      std::ranges::find_if(survey.nodes(), [](const Node& n) { return !n.op->replayable(); });
+      std::ranges::find_if(survey.nodes(), [](const Node& n) { return !n.op->recomputable(); });
   return static_cast<NodeId>(at - survey.nodes().begin());
 }
 
@@ -54,20 +54,20 @@ uint64_t hash(uint64_t before, const Tensor& t) {
 
 Plan random_plan(const Tape& survey, Random& random) {
   Plan plan;
-  const NodeId replayable = replayable_nodes(survey);
+  const NodeId recomputable = replayable_nodes(survey);
   const auto nodes = static_cast<NodeId>(survey.nodes().size());
   const uint64_t recompute_in = random.next() % 4, offload_in = random.next() % 4;  // quarters
   for (size_t i = 0; i < survey.values().size(); ++i) {
     const Value& value = survey.values()[i];
     Placement p = Placement::keep;
-    if (random.next() % 4 < recompute_in && value.producer < replayable) p = Placement::recompute;
+    if (random.next() % 4 < recompute_in && value.producer < recomputable) p = Placement::recompute;
     if (random.next() % 4 < offload_in) p = Placement::offload;
     plan.placement.push_back(p);
     const bool as_planned = p == Placement::offload && random.next() % 2 == 0;
     const auto v = static_cast<ValueId>(i);
     if (as_planned) plan.offloads.push_back(random_offload(v, value, nodes, random));
   }
-  if (random.next() % 2 == 0) add_regions(0, replayable - 1, 0, random, plan.regions);
+  if (random.next() % 2 == 0) add_regions(0, recomputable - 1, 0, random, plan.regions);
   return plan;
 }
 

@@ -134,10 +134,10 @@ TEST_F(EmulatedRuntime, AGraphIsRunWhenItIsLaunchedAndAgain) {
   wait_for(side);  // has left it
   EXPECT_EQ(integers_of(b)[0], 0);
 
-  cuda::GraphExecHandle replayable;
-  ASSERT_EQ(cudaGraphInstantiate(replayable.out(), graph.get(), 0), cudaSuccess);
+  cuda::GraphExecHandle recomputable;
+  ASSERT_EQ(cudaGraphInstantiate(recomputable.out(), graph.get(), 0), cudaSuccess);
   for (const int time : {1, 2}) {
-    ASSERT_EQ(cudaGraphLaunch(replayable.get(), stream.get()), cudaSuccess);
+    ASSERT_EQ(cudaGraphLaunch(recomputable.get(), stream.get()), cudaSuccess);
     wait_for(stream);
     EXPECT_EQ(integers_of(b)[count - 1], time + 110);
   }

@@ -54,12 +54,12 @@ Fiber::Fiber(void (*function)()) : function_(function), bytes_(stack_bytes) {
 
 Fiber::~Fiber() {
   if (!function_) return;
-  permit(stack_, bytes_);  // what is forbidden stays so after the memory is gone
+  unpoison(stack_, bytes_);  // what is forbidden stays so after the memory is gone
   ::munmap(static_cast<char*>(const_cast<void*>(stack_)) - guard_bytes, guard_bytes + bytes_);
 }
 
 void Fiber::rewind() {
-  permit(stack_, bytes_);
+  unpoison(stack_, bytes_);
   fake_stack_ = nullptr;
 #if defined(__x86_64__)
   constexpr int saved_registers = 6;

@@ -90,14 +90,14 @@ void* reserve(size_t bytes) {
   void* memory = ::mmap(nullptr, mapped(bytes), PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  emulator::forbid(static_cast<char*>(memory) + bytes, mapped(bytes) - bytes);
+  emulator::poison(static_cast<char*>(memory) + bytes, mapped(bytes) - bytes);
   if (emulator::watcher) emulator::watcher->memory_made(memory, bytes);
   return memory;
 }
 
 void give_back(void* memory, size_t bytes) {
   if (emulator::watcher) emulator::watcher->memory_gone(memory);
-  emulator::permit(memory, mapped(bytes));
+  emulator::unpoison(memory, mapped(bytes));
   ::munmap(memory, mapped(bytes));
 }
 
@@ -134,16 +134,16 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
 
 cudaError_t check_launch(const void* kernel, const cudaLaunchConfig_t& c) {
   const dim3 g = c.gridDim, b = c.blockDim;
-  constexpr unsigned most_blocks = 65535, most_blocks_x = 0x7fffffff;
-  constexpr unsigned most_threads = 1024, most_threads_z = 64;
+  constexpr unsigned max_blocks = 65535, max_blocks_x = 0x7fffffff;
+  constexpr unsigned max_threads = 1024, max_threads_z = 64;
   const uint64_t blocks = uint64_t{g.x} * g.y * g.z, threads = uint64_t{b.x} * b.y * b.z;
-  if (blocks == 0 || g.x > most_blocks_x || g.y > most_blocks || g.z > most_blocks ||
-      threads == 0 || threads > most_threads || b.z > most_threads_z) {
+  if (blocks == 0 || g.x > max_blocks_x || g.y > max_blocks || g.z > max_blocks || threads == 0 ||
+      threads > max_threads || b.z > max_threads_z) {
     return failed(cudaErrorInvalidConfiguration);
   }
   const auto limit = dynamic_limits.find(kernel);
   const size_t shared =
-      limit == dynamic_limits.end() ? SharedMemory::most_static_bytes : limit->second;
+      limit == dynamic_limits.end() ? SharedMemory::max_static_bytes : limit->second;
   return c.dynamicSmemBytes > shared ? failed(cudaErrorInvalidValue) : cudaSuccess;
 }
 
@@ -209,7 +209,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
   const auto bytes = static_cast<size_t>(value);
-  if (value < 0 || bytes > emulator::SharedMemory::most_bytes) return failed(cudaErrorInvalidValue);
+  if (value < 0 || bytes > emulator::SharedMemory::max_bytes) return failed(cudaErrorInvalidValue);
   dynamic_limits[kernel] = bytes;
   return cudaSuccess;
 }

@@ -22,14 +22,14 @@ namespace emulator {
 
 #if EMULATOR_ADDRESS_SANITIZER
 constexpr bool finds_bad_addresses = true;
-inline void forbid(const void* memory, size_t bytes) { __asan_poison_memory_region(memory, bytes); }
-inline void permit(const void* memory, size_t bytes) {
+inline void poison(const void* memory, size_t bytes) { __asan_poison_memory_region(memory, bytes); }
+inline void unpoison(const void* memory, size_t bytes) {
   __asan_unpoison_memory_region(memory, bytes);
 }
 #else
 constexpr bool finds_bad_addresses = false;
-inline void forbid(const void*, size_t) {}
-inline void permit(const void*, size_t) {}
+inline void poison(const void*, size_t) {}
+inline void unpoison(const void*, size_t) {}
 #endif
 
 }  // namespace emulator

@@ -15,7 +15,7 @@
 
 namespace emulator {
 
-constexpr int most_threads = 1024;
+constexpr int max_threads = 1024;
 
 class Scheduler {
  public:
@@ -74,7 +74,7 @@ class Scheduler {
 
   std::vector<Thread> threads_;
   Thread* current_ = nullptr;
-  Warp warps_[most_threads / warpSize] = {};
+  Warp warps_[max_threads / warpSize] = {};
   unsigned ready_warps_ = 0;
   int count_ = 0, live_ = 0;
   uint64_t block_number_ = 0, random_ = 1;

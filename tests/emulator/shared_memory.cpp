@@ -16,10 +16,10 @@ constexpr unsigned char unwritten = 0xFF;  // NaN as a float and as a bfloat16, 
 
 SharedMemory::SharedMemory() : memory_(new unsigned char[memory_bytes()]) {
   std::memset(memory_.get(), untouched, memory_bytes());
-  forbid(memory_.get(), memory_bytes());
+  poison(memory_.get(), memory_bytes());
 }
 
-SharedMemory::~SharedMemory() { permit(memory_.get(), memory_bytes()); }
+SharedMemory::~SharedMemory() { unpoison(memory_.get(), memory_bytes()); }
 
 void SharedMemory::begin_block(size_t dynamic_bytes) {
   constexpr size_t alignment = 128;
@@ -30,7 +30,7 @@ void SharedMemory::begin_block(size_t dynamic_bytes) {
 
 void* SharedMemory::take(size_t bytes, size_t alignment, const char* name) {
   static_bytes_ += bytes;
-  if (static_bytes_ > most_static_bytes || static_bytes_ + dynamic_bytes_ > most_bytes) {
+  if (static_bytes_ > max_static_bytes || static_bytes_ + dynamic_bytes_ > max_bytes) {
     return nullptr;
   }
   return place(bytes, alignment, name);
@@ -42,7 +42,7 @@ unsigned char* SharedMemory::place(size_t bytes, size_t alignment, const char* n
   const size_t at = (start + end_ + red_zone + step - 1) / step * step - start;
   if (at + bytes + red_zone > memory_bytes()) return nullptr;
   unsigned char* data = memory_.get() + at;
-  permit(data, bytes);
+  unpoison(data, bytes);
   std::memset(data, unwritten, bytes);
   end_ = at + bytes;
   variables_.push_back({data, bytes, name});
@@ -53,7 +53,7 @@ std::string SharedMemory::end_block() {
   std::string found = finds_bad_addresses ? "" : damage();
   for (const Variable& v : variables_) {
     std::memset(v.data, untouched, v.bytes);
-    forbid(v.data, (v.bytes + 7) / 8 * 8);
+    poison(v.data, (v.bytes + 7) / 8 * 8);
   }
   variables_.clear();
   end_ = 0;

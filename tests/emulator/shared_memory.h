@@ -13,7 +13,7 @@ namespace emulator {
 
 class SharedMemory {
  public:
-  static constexpr size_t most_bytes = 227 << 10, most_static_bytes = 48 << 10;
+  static constexpr size_t max_bytes = 227 << 10, max_static_bytes = 48 << 10;
 
   SharedMemory();
   ~SharedMemory();

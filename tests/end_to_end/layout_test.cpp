@@ -64,23 +64,24 @@ double waste(const Layout& layout) {
 TEST(Layout, OfRandomLifetimesNobodyOverlapsAndItIsTheSameAgain) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Lifetimes random = random_lifetimes(seed, 1 + seed % 60);
-    const Layout layout = lay_out(random);
+    const Layout layout = assign_offsets(random);
     expect_apart(layout);
-    const Layout again = lay_out(random);
+    const Layout again = assign_offsets(random);
     EXPECT_EQ(again.offsets, layout.offsets);
     EXPECT_EQ(again.bytes, layout.bytes);
   }
 }
 
 TEST(Layout, OfKnownCasesIsTheBest) {
-  EXPECT_EQ(lay_out({}).bytes, 0u);
-  EXPECT_EQ(lay_out(lifetimes({{3, 0, 1}})).bytes, 3 * granule);
+  EXPECT_EQ(assign_offsets({}).bytes, 0u);
+  EXPECT_EQ(assign_offsets(lifetimes({{3, 0, 1}})).bytes, 3 * granule);
   // One after the other; a stack; and what best fit, as it comes, gets wrong: a small one that
   // stays goes into the hole that a larger one will need.
-  EXPECT_EQ(lay_out(lifetimes({{3, 0, 1}, {5, 2, 3}, {4, 4, 5}})).bytes, 5 * granule);
-  EXPECT_EQ(lay_out(lifetimes({{3, 0, 5}, {5, 1, 4}, {4, 2, 3}})).bytes, 12 * granule);
-  EXPECT_EQ(lay_out(lifetimes({{4, 0, 2}, {4, 1, 9}, {1, 3, 8}, {7, 4, 7}, {0, 5, 6}})).bytes,
-            12 * granule);
+  EXPECT_EQ(assign_offsets(lifetimes({{3, 0, 1}, {5, 2, 3}, {4, 4, 5}})).bytes, 5 * granule);
+  EXPECT_EQ(assign_offsets(lifetimes({{3, 0, 5}, {5, 1, 4}, {4, 2, 3}})).bytes, 12 * granule);
+  EXPECT_EQ(
+      assign_offsets(lifetimes({{4, 0, 2}, {4, 1, 9}, {1, 3, 8}, {7, 4, 7}, {0, 5, 6}})).bytes,
+      12 * granule);
 }
 
 // ------------------------------------------------------------------------- recorded, replayed
@@ -93,9 +94,9 @@ Spec granules(int64_t n) { return {Shape{n * static_cast<int64_t>(granule / size
 class ReplayTest : public ::testing::Test {
  protected:
   ReplayTest() : held_(arena.allocate(granules(3), {.name = "held"})) {
-    Recording recording(arena);
+    LifetimeRecorder recording(arena);
     step();
-    layout = lay_out(recording.finish());
+    layout = assign_offsets(recording.finish());
     before = arena.stats();
   }
   ~ReplayTest() override {
@@ -103,7 +104,7 @@ class ReplayTest : public ::testing::Test {
     EXPECT_EQ(arena.stats().live_by, before.live_by);
     EXPECT_EQ(arena.stats().placement, before.placement);
     step();  // as it comes
-    Replay replay(arena, layout);
+    PlacedStep placed(arena, layout);
     step();
     replay.finish();
     arena.free(held_);
@@ -122,7 +123,7 @@ class ReplayTest : public ::testing::Test {
   std::string error_of_allocating(const std::vector<std::pair<Spec, Label>>& all) {
     std::vector<Arena::Block*> blocks;
     const std::string error = error_of([&] {
-      Replay replay(arena, layout);
+      PlacedStep placed(arena, layout);
       for (const auto& [spec, label] : all) blocks.push_back(arena.allocate(spec, label));
       replay.finish();
     });
@@ -140,7 +141,7 @@ class ReplayTest : public ::testing::Test {
 
 TEST_F(ReplayTest, PutsEveryAllocationWhereTheLayoutSays) {
   EXPECT_EQ(layout->bytes, 3 * granule);
-  Replay replay(arena, layout);
+  PlacedStep placed(arena, layout);
   Arena::Block* a = arena.allocate(granules(2), first);
   Arena::Block* b = arena.allocate(granules(1), second);
   const auto offset = [&](Arena::Block* block) {
@@ -173,7 +174,7 @@ TEST_F(ReplayTest, TooManyAndTooFewAreRefused) {
   const std::string few = error_of_allocating({{granules(2), first}});
   EXPECT_TRUE(contains(few, "allocation 1 of phase 0 was second (activations), 512 bytes")) << few;
   const std::string many = error_of([&] {
-    Replay replay(arena, layout);
+    PlacedStep placed(arena, layout);
     step();
     arena.allocate(granules(1), second);
   });
@@ -188,7 +189,7 @@ TEST_F(ReplayTest, WhatIsHeldTooLongIsNotWrittenOver) {
   EXPECT_TRUE(contains(longer, "goes where first (f32 (256)) lies")) << longer;
   Arena::Block* kept = nullptr;
   const std::string beyond = error_of([&] {
-    Replay replay(arena, layout);
+    PlacedStep placed(arena, layout);
     arena.free(arena.allocate(granules(2), first));
     arena.free(arena.allocate(granules(1), second));
     kept = arena.allocate(granules(2), third);
@@ -211,7 +212,7 @@ TEST(Layout, WhatLiesOnPartOfAnotherIsRefused) {
                                           .bytes = 4 * granule,
                                           .live = 2 * granule};
     for (Lifetime& l : layout->lifetimes.all) l.label = first;
-    Replay replay(arena, layout);
+    PlacedStep placed(arena, layout);
     Arena::Block* held = arena.allocate(granules(2), first);
     EXPECT_TRUE(
         contains(error_of([&] { arena.allocate(granules(2), first); }), "goes where first"));
@@ -223,7 +224,7 @@ TEST(Layout, WhatLiesOnPartOfAnotherIsRefused) {
 
 TEST(Layout, OnlyWhatIsLetGoCanBeRecorded) {
   Arena arena(nullptr, size_t{1} << 20, "test");
-  Recording recording(arena);
+  LifetimeRecorder recording(arena);
   Arena::Block* block = arena.allocate(granules(1), second);
   EXPECT_TRUE(contains(error_of([&] { recording.finish(); }), "second (activations)"));
   arena.free(block);
@@ -231,8 +232,8 @@ TEST(Layout, OnlyWhatIsLetGoCanBeRecorded) {
 
 TEST(Layout, ThatDoesNotFitIsRefused) {
   Arena arena(nullptr, 2 * granule, "test");
-  const std::optional<Layout> layout = lay_out(lifetimes({{3, 0, 1}}));
-  EXPECT_TRUE(contains(error_of([&] { Replay(arena, layout); }), "the layout of a step"));
+  const std::optional<Layout> layout = assign_offsets(lifetimes({{3, 0, 1}}));
+  EXPECT_TRUE(contains(error_of([&] { PlacedStep(arena, layout); }), "the layout of a step"));
   EXPECT_EQ(arena.stats().live, 0u);
   Arena::Block* whole = arena.allocate(granules(2), first);
   arena.free(whole);
@@ -252,11 +253,11 @@ TEST(Layout, PhasesMayBeLeftOutOrRepeated) {
     arena.free(across);
     arena.free(last);
   };
-  Recording recording(arena);
+  LifetimeRecorder recording(arena);
   step(1);
-  const std::optional<Layout> layout = lay_out(recording.finish());
+  const std::optional<Layout> layout = assign_offsets(recording.finish());
   for (const int middles : {0, 1, 5}) {
-    Replay replay(arena, layout);
+    PlacedStep placed(arena, layout);
     step(middles);
     replay.finish();
   }
@@ -280,7 +281,7 @@ Plan recompute(const TrainingConfig& config, uint64_t tenths) {
   Plan plan;
   for (const Value& v : tape.values()) {
     const Node* made_by = v.producer < 0 ? nullptr : &tape.nodes()[static_cast<size_t>(v.producer)];
-    const bool can = made_by && made_by->op->replayable();
+    const bool can = made_by && made_by->op->recomputable();
     plan.placement.push_back(can && random.next() % 10 < tenths ? Placement::recompute
                                                                 : Placement::keep);
   }
@@ -299,7 +300,7 @@ TEST(StepLayout, WastesAtMostOnePercent) {
           config.accumulate = accumulate;
           TrainingPlans plans = make_plans(config);
           if (tenths > 0) plans.step = recompute(config, tenths);
-          const Layout layout = lay_out(record_step(config, plans, cpu(2)));
+          const Layout layout = assign_offsets(record_step(config, plans, cpu(2)));
           EXPECT_LE(waste(layout), 0.01)
               << model << ", " << name(dtype) << ", " << accumulate << ", " << tenths;
           if (layout.offsets.size() < 1000) expect_apart(layout);
@@ -330,7 +331,7 @@ TEST(StepLayout, ARunHasTheSameBitsAndTheForetoldPeak) {
       TrainingPlans plans = make_plans(config);
       CpuStream plain(size_t{64} << 20, 2);
       Losses wanted = train(config, plans, plain);
-      plans.layout = lay_out(record_step(config, plans, cpu(2)));
+      plans.layout = assign_offsets(record_step(config, plans, cpu(2)));
       EXPECT_LE(waste(*plans.layout), 0.01);
       const Report foretold = rehearse_training(config, plans, cpu(2), sample);
       CpuStream stream(foretold.memory.peak, 2);
@@ -348,7 +349,7 @@ TEST(StepLayout, AStepThatFailsLeavesTheNextOneItsPlace) {
   TrainingConfig config = small();
   config.accumulate = 3;
   TrainingPlans plans = make_plans(config);
-  plans.layout = lay_out(record_step(config, plans, cpu(2)));
+  plans.layout = assign_offsets(record_step(config, plans, cpu(2)));
   CpuStream stream(rehearse_training(config, plans, cpu(2)).memory.peak, 2);
   Trainer trainer(config, plans, stream);
   trainer.initialise();
@@ -366,7 +367,7 @@ TEST(StepLayout, OfAnotherStepIsRefusedInASentence) {
   TrainingConfig config = small(), other = small();
   other.model.channels = 32;
   TrainingPlans plans = make_plans(config);
-  plans.layout = lay_out(record_step(other, make_plans(other), cpu(2)));
+  plans.layout = assign_offsets(record_step(other, make_plans(other), cpu(2)));
   CpuStream stream(size_t{64} << 20, 2);
   {
     Trainer trainer(config, plans, stream);

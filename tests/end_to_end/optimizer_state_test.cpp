@@ -184,7 +184,7 @@ TEST(Buckets, HaveEveryElementOnceInSlicesThatBeginAtGranules) {
     }
     EXPECT_EQ(seen, numels);
     EXPECT_EQ(end, buckets.elements());
-    EXPECT_LE(buckets.bucket_elements(), Buckets::most_elements);
+    EXPECT_LE(buckets.bucket_elements(), Buckets::max_elements);
   }
 }
 

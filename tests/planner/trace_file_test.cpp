@@ -56,7 +56,7 @@ TEST(TraceFile, HasBothProcessesTheirLanesAndCounters) {
     EXPECT_EQ((lanes[{process, 3}]), "copy in");
     EXPECT_EQ((lanes[{process, 5}]), "host");
     const json& summary = file["otherData"][processes[process]];
-    EXPECT_EQ(summary["most_live_bytes"], most[process]);
+    EXPECT_EQ(summary["max_live_bytes"], most[process]);
     EXPECT_EQ(summary["exposed_copies"], 0.0);
   }
   EXPECT_EQ(most[1], most[2]);

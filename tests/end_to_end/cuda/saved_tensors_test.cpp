@@ -32,7 +32,7 @@ TEST_F(CudaSavedTensors, RunsUnderPoliciesHaveTheLossesOfKeepingAll) {
     const Machine slow{
         .architecture = cuda_stream()->architecture(), .f32_flops = 1e9, .launch_seconds = 1e-4};
     for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
-      Policy policy{.offload = Offloading::all, .least_to_send = 1, .target = target};
+      Policy policy{.offload = Offloading::all, .min_offload_bytes = 1, .target = target};
       set_recompute(policy, recompute);
       TrainingPlans plans = make_plans(config, policy, slow);
       ASSERT_TRUE(offloads(plans.step));

@@ -102,7 +102,7 @@ TEST(FusedAttention, IsCutIntoPartsThatFit) {
     const AttentionCut cut = cuda::cut_backward(s);
     expect_cut(s, cut);
     if (!is_fused(backward_of(s, DType::bf16, DType::bf16, /*add=*/false), with)) continue;
-    EXPECT_LE(fused_backward_bytes(s, cut), cuda::most_attention_bytes);
+    EXPECT_LE(fused_backward_bytes(s, cut), cuda::max_attention_bytes);
   }
   const AttentionCut whole = cuda::cut_backward(shapes[1]),
                      long_texts = cuda::cut_backward(shapes[3]);

@@ -103,7 +103,7 @@ TEST_F(Evaluations, LossIsThatOfTheWholePass) {
     std::vector<int32_t> all_;
   };
   for (const int64_t batch : {1, 2, 5}) {
-    Evaluation evaluation(ModelFile(d_.path()), {.batch = batch, .threads = 2});
+    LoadedModel evaluation(ModelFile(d_.path()), {.batch = batch, .threads = 2});
     EXPECT_EQ(evaluation.seq(), 12);
     const ValidationRows rows(std::make_shared<Memory>(tokens), evaluation.seq());
     evaluation.evaluator().evaluate(
@@ -111,9 +111,9 @@ TEST_F(Evaluations, LossIsThatOfTheWholePass) {
     EXPECT_EQ(rows.targets(), 30);
     EXPECT_NEAR(evaluation.evaluator().loss_sum(), expected, 1e-4 * expected) << batch;
   }
-  EXPECT_TRUE(contains(error_of([&] { Evaluation(ModelFile(d_.path()), {.seq = 13}); }), "--seq"));
+  EXPECT_TRUE(contains(error_of([&] { LoadedModel(ModelFile(d_.path()), {.seq = 13}); }), "--seq"));
   EXPECT_TRUE(
-      contains(error_of([&] { Evaluation(ModelFile(d_.path()), {.batch = 0}); }), "--batch"));
+      contains(error_of([&] { LoadedModel(ModelFile(d_.path()), {.batch = 0}); }), "--batch"));
 }
 
 TEST_F(Evaluations, AnswersAreTheLikeliestCompletions) {
@@ -147,7 +147,7 @@ TEST_F(Evaluations, AnswersAreTheLikeliestCompletions) {
       if (shift) {
         for (Question& q : asked) q.answer = 0;
       }
-      Evaluation evaluation(ModelFile(d_.path()), {.batch = batch, .seq = 5, .threads = 2});
+      LoadedModel evaluation(ModelFile(d_.path()), {.batch = batch, .seq = 5, .threads = 2});
       int64_t seen = 0;
       const ChoiceResult r =
           answer_questions(asked, evaluation.evaluator(), batch, evaluation.seq(),

@@ -14,21 +14,22 @@ std::vector<Policy> policies() {
   for (const char* recompute :
        {"none", "norms", "norms,gelu", "attention", "block", "block,norms"}) {
     for (const Offloading offload : {Offloading::none, Offloading::residual, Offloading::all}) {
-      Policy p{.offload = offload, .least_to_send = 1};
+      Policy p{.offload = offload, .min_offload_bytes = 1};
       set_recompute(p, recompute);
       EXPECT_EQ(recompute_list(p) == "none", std::string(recompute) == "none");
       all.push_back(p);
     }
   }
-  all.push_back({.offload = Offloading::all, .least_to_send = 1, .target = OffloadTarget::disk});
+  all.push_back(
+      {.offload = Offloading::all, .min_offload_bytes = 1, .target = OffloadTarget::disk});
   all.push_back({.gelu = true,
                  .offload = Offloading::residual,
-                 .least_to_send = 1,
+                 .min_offload_bytes = 1,
                  .optimizer_state = OptimizerState::streamed});
   for (const OptimizerState state : {OptimizerState::streamed, OptimizerState::cpu}) {
     for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
       all.push_back({.offload = Offloading::all,
-                     .least_to_send = 1,
+                     .min_offload_bytes = 1,
                      .target = target,
                      .optimizer_state = state});
     }
