@@ -4,11 +4,16 @@
 // that a program can act on it too.  check() states a condition the caller must meet:
 //
 //   check(a.row() == b.row(), "linear: ", a.shape(), " by ", b.shape());
+//
+// An error about something that a user sets names it in words in its sentence, and by its key in
+// the field `settings`, so that a command line can add its flags.
 
 #include <cstddef>
+#include <initializer_list>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace spool {
 
@@ -24,9 +29,12 @@ enum class ErrorKind {
 struct ErrorFields {
   size_t needed = 0;    // bytes
   size_t capacity = 0;  // bytes
-  std::string op;       // or tensor
-  std::string file;
+  std::string op = {};  // or tensor
+  std::string file = {};
+  std::vector<std::string> settings = {};  // keys such as "batch"
 };
+
+using SettingKeys = std::initializer_list<const char*>;
 
 class Error : public std::runtime_error {
  public:
@@ -61,8 +69,27 @@ void check(bool ok, const Parts&... parts) {
 template <class... Parts>
 void check_file(bool ok, const std::string& file, const Parts&... parts) {
   if (!ok) [[unlikely]]
+    throw Error(ErrorKind::file, sentence(file, ": ", parts...), {.file = file});
+}
+
+// The condition is about settings that a user chose: check_setting(n > 0, {"batch"}, ...).
+template <class... Parts>
+void check_setting(bool ok, SettingKeys keys, const Parts&... parts) {
+  if (!ok) [[unlikely]]
+    throw Error(ErrorKind::invalid, sentence(parts...), {.settings = {keys.begin(), keys.end()}});
+}
+// A file that another setting would avoid.
+template <class... Parts>
+void check_file_setting(bool ok, const std::string& file, SettingKeys keys, const Parts&... parts) {
+  if (!ok) [[unlikely]]
     throw Error(ErrorKind::file, sentence(file, ": ", parts...),
-                {.needed = 0, .capacity = 0, .op = {}, .file = file});
+                {.file = file, .settings = {keys.begin(), keys.end()}});
+}
+
+// More bytes than there are.
+template <class... Parts>
+[[noreturn]] void fail_memory(size_t needed, size_t capacity, const Parts&... parts) {
+  throw Error(ErrorKind::memory, sentence(parts...), {.needed = needed, .capacity = capacity});
 }
 
 }  // namespace spool
