@@ -1,24 +1,16 @@
-// Tokenizers, text files, and which windows of them are read when.
+// The rows of training and validation: which windows of the data are read, and in which order.
 
 #include "spool/models/data/batches.h"
-
-#include <sys/stat.h>
 
 #include <numeric>
 #include <set>
 
-#include "spool/models/data/find_files.h"
-#include "spool/models/data/token_files.h"
-#include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
 namespace spool {
 namespace {
 
-namespace fs = std::filesystem;
-using testing::contains;
-using testing::error_of;
-using testing::TemporaryDirectory;
+using testing::expect_error;
 
 // Token i is i.
 class Counting : public TokenSource {
@@ -56,76 +48,6 @@ std::vector<int32_t> all_of(const Tokens& tokens) {
   return all;
 }
 
-TEST(Texts, AreOneSequenceWhateverTheFiles) {
-  const TemporaryDirectory d;
-  const std::vector files = {d.file("b", "hello "), d.file("a", "w"), d.file("c", "orld\xff")};
-  const Tokens texts = open_texts(files);
-  const std::string whole = "hello world\xff";
-  ASSERT_EQ(texts->size(), static_cast<int64_t>(whole.size()));
-  for (size_t begin = 0; begin <= whole.size(); ++begin) {
-    for (size_t count = 0; begin + count <= whole.size(); ++count) {
-      std::vector<int32_t> out(count);
-      texts->read(static_cast<int64_t>(begin), out);
-      for (size_t i = 0; i < count; ++i)
-        ASSERT_EQ(out[i], static_cast<unsigned char>(whole[begin + i]));
-    }
-  }
-  std::vector<int32_t> out(3);
-  EXPECT_NE(error_of([&] { texts->read(10, out); }), "");
-  EXPECT_NE(error_of([&] { texts->read(-1, out); }), "");
-  EXPECT_TRUE(contains(texts->name(), "b and 2 more"));
-}
-
-TEST(Texts, PatternsAreSortedAndNoFileComesTwice) {
-  const TemporaryDirectory d;
-  d.file("b.txt", "b"), d.file("a.txt", "a"), d.file("empty.txt", ""), d.file("d.txt/x", "x");
-  d.file("[x].txt", "brackets");
-  const auto names = [&](std::vector<std::string> patterns) {
-    std::string all;
-    for (std::string& p : patterns) p = (d.path() / p).string();
-    for (const fs::path& file : find_files(patterns)) all += file.filename().string() + " ";
-    return all;
-  };
-  EXPECT_EQ(names({"[ab].txt"}), "a.txt b.txt ");
-  EXPECT_EQ(names({"b.txt", "*.txt"}), "b.txt [x].txt a.txt ");
-  EXPECT_EQ(names({"a.txt", "d.txt/../a.txt"}), "a.txt ");
-  EXPECT_EQ(names({"[x].txt"}), "[x].txt ");
-}
-
-TEST(Texts, WhatCannotBeReadIsASentence) {
-  const TemporaryDirectory d;
-  d.file("empty", ""), d.file("empties/a", ""), d.file("file", "text");
-  ASSERT_EQ(::mkfifo((d.path() / "pipe").c_str(), 0600), 0);
-  fs::create_symlink("nowhere", d.path() / "dangling");
-  const auto error = [&](const std::string& name) {
-    const std::vector<std::string> patterns = {(d.path() / name).string()};
-    const std::string text = error_of([&] { open_texts(find_files(patterns)); });
-    EXPECT_TRUE(contains(text, d.path().string())) << name << ": " << text;
-    return text;
-  };
-  EXPECT_TRUE(contains(error("missing.txt"), "no such file"));
-  EXPECT_TRUE(contains(error("dangling"), "no such file"));
-  EXPECT_TRUE(contains(error("*.txt"), "no file matches"));
-  EXPECT_TRUE(contains(error("empties/*"), "empty files"));
-  EXPECT_TRUE(contains(error("empty"), "is empty"));
-  EXPECT_TRUE(contains(error("empties"), "is a directory"));
-  EXPECT_TRUE(contains(error("pipe"), "not a regular file"));
-  EXPECT_TRUE(contains(error("**/*.txt"), "**"));
-  EXPECT_NE(error("file/below"), "");
-  EXPECT_TRUE(contains(error(std::string(300, 'x')), "File name too long"));
-  EXPECT_NE(error_of([] { open_texts({}); }), "");
-}
-
-TEST(Texts, TheDefaultIsTheRepository) {
-  const fs::path root = fs::path(__FILE__).parent_path().parent_path();
-  const auto files = default_texts(root);
-  EXPECT_TRUE(std::ranges::is_sorted(files));
-  EXPECT_NE(std::ranges::find(files, root / "models" / "data.h"), files.end());
-  EXPECT_GT(open_texts(files)->size(), 50000);
-  const TemporaryDirectory d;
-  EXPECT_TRUE(contains(error_of([&] { default_texts(d.path()); }), "--data"));
-}
-
 TEST(Split, KeepsTheLastTenthUnlessValidationIsGiven) {
   const Split tenth = split_validation(counting(109), nullptr);
   EXPECT_EQ(tenth.training->size(), 99);
@@ -134,13 +56,14 @@ TEST(Split, KeepsTheLastTenthUnlessValidationIsGiven) {
   EXPECT_EQ(all_of(tenth.validation).front(), 99);
   EXPECT_EQ(all_of(tenth.validation).back(), 108);
   std::vector<int32_t> two(2);
-  EXPECT_NE(error_of([&] { tenth.training->read(98, two); }), "");
+  expect_error(ErrorKind::invalid, {"tokens 98 to 100 of 99"},
+               [&] { tenth.training->read(98, two); });
   const Split given = split_validation(counting(109), counting(7));
   EXPECT_EQ(given.training->size(), 109);
   EXPECT_EQ(given.validation->size(), 7);
 }
 
-TEST(Permutation, TakesEveryPlaceOnce) {
+TEST(Permutation, HasEveryPlaceOnce) {
   for (int64_t extent : {1, 2, 3, 4, 5, 7, 16, 17, 100, 1000, 4097}) {
     for (uint64_t number : {0, 1, 2}) {
       const Permutation permutation(extent, /*seed=*/3, number);
@@ -158,14 +81,14 @@ TEST(Permutation, TakesEveryPlaceOnce) {
   EXPECT_NE(large[12345], large[12346]);
 }
 
-// Every thing must come to every place about equally often: chi-square with 63 degrees of freedom
-// is within 63 +- 5 * sqrt(2 * 63) but for luck of one in a million.
-TEST(Permutation, IsShuffled) {
+// Every element must come to every place about equally often: chi-square with 63 degrees of freedom
+// is within 63 +- 5 * sqrt(2 * 63), except with a probability of about one in a million.
+TEST(Permutation, MovesEveryElementToEveryPlaceEquallyOften) {
   constexpr int64_t extent = 64, trials = 6400;
-  for (int64_t thing : {0, 1, 31, 63}) {
+  for (int64_t element : {0, 1, 31, 63}) {
     std::vector<double> counts(extent);
     for (uint64_t number = 0; number < trials; ++number)
-      ++counts[static_cast<size_t>(Permutation(extent, 11, number)[thing])];
+      ++counts[static_cast<size_t>(Permutation(extent, 11, number)[element])];
     double chi = 0;
     for (double count : counts) chi += (count - 100) * (count - 100) / 100;
     EXPECT_LT(chi, 63 + 5 * std::sqrt(2 * 63.0));
@@ -173,7 +96,7 @@ TEST(Permutation, IsShuffled) {
   }
 }
 
-TEST(Batches, AnEpochReadsEveryWindowOnce) {
+TEST(Batches, ReadEveryWindowOnceAnEpoch) {
   constexpr int64_t T = 7;
   const Batches batches(counting(1000), T, /*seed=*/1);
   ASSERT_EQ(batches.rows_per_epoch(), 1000 / T - 1);
@@ -195,7 +118,7 @@ TEST(Batches, AnEpochReadsEveryWindowOnce) {
   EXPECT_GT(phases.size(), 1u);
 }
 
-TEST(Batches, OverTheEpochsEveryTokenIsRead) {
+TEST(Batches, ReadEveryTokenOverTheEpochs) {
   constexpr int64_t T = 8;
   for (int64_t n : {10, 11, 15, 16, 17, 23, 24, 31, 40}) {
     const Batches batches(counting(n), T, /*seed=*/2);
@@ -209,7 +132,7 @@ TEST(Batches, OverTheEpochsEveryTokenIsRead) {
   }
 }
 
-TEST(Batches, ARowIsAFunctionOfTheSeedAndItsIndex) {
+TEST(Batches, DependOnSeedAndIndexOnly) {
   constexpr int64_t T = 16;
   const Batches a(counting(5000), T, 1), b(counting(5000), T, 1), other(counting(5000), T, 2);
   std::vector<Row> forward, backward;
@@ -229,29 +152,33 @@ TEST(Batches, ARowIsAFunctionOfTheSeedAndItsIndex) {
   EXPECT_LT(repeated, 10);
 }
 
-// Changing the order would change every run that is resumed.
-TEST(Batches, TheOrderIsTheSameInEveryVersion) {
+// Another order would change every run that is resumed.
+TEST(Batches, HaveTheSameOrderInEveryVersion) {
   const Batches batches(counting(100000), 64, /*seed=*/1337);
   std::vector<int64_t> begins;
   for (int64_t i : {0, 1, 2, 1560, 1561, 1000000}) begins.push_back(batches.begin(i));
   EXPECT_EQ(begins, (std::vector<int64_t>{65504, 65312, 73184, 57376, 70620, 27082}));
 }
 
-TEST(Batches, TooLittleDataSaysWhatWouldFit) {
-  EXPECT_EQ(error_of([] { Batches(counting(66), 64, 1); }), "");
-  const std::string text = error_of([] { Batches(counting(65), 64, 1); });
-  EXPECT_TRUE(contains(text, "65 tokens")) << text;
-  EXPECT_TRUE(contains(text, "--seq 63 or less")) << text;
-  EXPECT_EQ(error_of([] { Batches(counting(65), 63, 1); }), "");
-  EXPECT_TRUE(contains(error_of([] { Batches(counting(2), 1, 1); }), "2 tokens"));
-  EXPECT_NE(error_of([] { Batches(counting(9), 0, 1); }), "");
-  EXPECT_NE(error_of([] { Batches(counting(9), -3, 1); }), "");
-  EXPECT_NE(error_of([] { Batches(counting(9), INT64_MAX, 1); }), "");
-  EXPECT_NE(error_of([] { row_of(Batches(counting(9), 3, 1), 4, 0); }), "");
-  EXPECT_NE(error_of([] { row_of(Batches(counting(9), 3, 1), 3, -1); }), "");
+TEST(Batches, RefuseTooLittleDataAndSayWhatWouldFit) {
+  EXPECT_NO_THROW(Batches(counting(66), 64, 1));
+  expect_error(ErrorKind::file, {"counting", "65 tokens", "63 or less"},
+               [] { Batches(counting(65), 64, 1); });
+  EXPECT_NO_THROW(Batches(counting(65), 63, 1));
+  expect_error(ErrorKind::file, {"2 tokens", "three"}, [] { Batches(counting(2), 1, 1); });
+  expect_error(ErrorKind::file, {"9 tokens", "7 or less"},
+               [] { Batches(counting(9), INT64_MAX, 1); });
 }
 
-TEST(ValidationRows, EveryTargetCountsOnce) {
+TEST(Batches, RefuseRowsThatCannotBe) {
+  expect_error(ErrorKind::invalid, {"at least one token"}, [] { Batches(counting(9), 0, 1); });
+  expect_error(ErrorKind::invalid, {"-3"}, [] { Batches(counting(9), -3, 1); });
+  const Batches batches(counting(9), 3, 1);
+  expect_error(ErrorKind::invalid, {"row of 3", "4"}, [&] { row_of(batches, 4, 0); });
+  expect_error(ErrorKind::invalid, {"row -1"}, [&] { row_of(batches, 3, -1); });
+}
+
+TEST(ValidationRows, CountEveryTargetOnce) {
   for (int64_t T : {1, 5, 8}) {
     for (int64_t n = 2; n < 40; ++n) {
       const ValidationRows validation(counting(n), T);
@@ -274,7 +201,7 @@ TEST(ValidationRows, EveryTargetCountsOnce) {
   }
 }
 
-TEST(ValidationRows, AFewAreSpreadEvenly) {
+TEST(ValidationRows, AreSpreadEvenlyWhereTheyAreLimited) {
   const ValidationRows few(counting(1003), /*T=*/10, /*limit=*/7);
   ASSERT_EQ(few.rows(), 7);
   EXPECT_EQ(few.targets(), 70);
@@ -287,12 +214,13 @@ TEST(ValidationRows, AFewAreSpreadEvenly) {
   EXPECT_EQ(ValidationRows(counting(1003), 10, 500).rows(), 101);
 }
 
-TEST(ValidationRows, TooLittleDataIsASentence) {
-  EXPECT_EQ(error_of([] { ValidationRows(counting(2), 8); }), "");
+TEST(ValidationRows, RefuseTooLittleDataAndRowsThatCannotBe) {
+  EXPECT_NO_THROW(ValidationRows(counting(2), 8));
   EXPECT_EQ(ValidationRows(counting(9), INT64_MAX).targets(), 8);
-  EXPECT_TRUE(contains(error_of([] { ValidationRows(counting(1), 8); }), "has 1 tokens"));
-  EXPECT_NE(error_of([] { ValidationRows(counting(9), 0); }), "");
-  EXPECT_NE(error_of([] { ValidationRows(counting(9), 3, -1); }), "");
+  expect_error(ErrorKind::file, {"has 1 tokens", "at least 2"},
+               [] { ValidationRows(counting(1), 8); });
+  expect_error(ErrorKind::invalid, {"at least one token"}, [] { ValidationRows(counting(9), 0); });
+  expect_error(ErrorKind::invalid, {"-1 rows"}, [] { ValidationRows(counting(9), 3, -1); });
 }
 
 }  // namespace

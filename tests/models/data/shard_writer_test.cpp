@@ -1,9 +1,8 @@
-// Which tokenizer is meant, and files of text to shards of tokens and back.
+// Files of text to shards of tokens, and back.
 
 #include "spool/models/data/shard_writer.h"
 
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
-#include "spool/models/tokenizers/tokenizer_choice.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -11,8 +10,7 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::contains;
-using testing::error_of;
+using testing::expect_error;
 using testing::names_in;
 using testing::TemporaryDirectory;
 
@@ -23,28 +21,7 @@ std::unique_ptr<Gpt2Tokenizer> small_tokenizer() {
   return read_gpt2_tokenizer(d.file("merges.txt", small_merges));
 }
 
-TEST(TokenizerChoice, IsWhatWasSaidOrWhatTheModelHas) {
-  const TemporaryDirectory d, empty;
-  const fs::path merges = d.file("merges.txt", small_merges);
-  EXPECT_EQ(choose_tokenizer({}).name, "bytes");
-  EXPECT_EQ(choose_tokenizer({.name = {}, .merges = merges}).name, "gpt2");
-  EXPECT_EQ(choose_tokenizer({}, d.path()).merges, merges);
-  EXPECT_EQ(choose_tokenizer({.name = "bytes", .merges = {}}, d.path()).name, "bytes");
-  EXPECT_EQ(choose_tokenizer({.name = "gpt2", .merges = {}}, d.path()).merges, merges);
-  EXPECT_TRUE(contains(error_of([&] { choose_tokenizer({}, empty.path()); }), "--merges"));
-  const auto error = [](const TokenizerChoice& asked) {
-    return error_of([&] { choose_tokenizer(asked); });
-  };
-  EXPECT_TRUE(contains(error({.name = "words", .merges = {}}), "there are bytes and gpt2"));
-  EXPECT_TRUE(contains(error({.name = "gpt2", .merges = {}}), "--merges"));
-  EXPECT_TRUE(contains(error({.name = "bytes", .merges = merges}), "leave one of them out"));
-  d.file("run.json", R"({"tokenizer":"bytes"})");
-  EXPECT_EQ(choose_tokenizer({}, d.path()).name, "bytes");
-  d.file("run.json", R"({"tokenizer":"words"})");
-  EXPECT_TRUE(contains(error_of([&] { choose_tokenizer({}, d.path()); }), "field tokenizer"));
-}
-
-TEST(Tokenize, ShardsAndBack) {
+TEST(Tokenize, WritesShardsThatDecodeToTheText) {
   const TemporaryDirectory d;
   const auto tokenizer = small_tokenizer();
   const std::vector texts = {d.file("a", "the the\n"), d.file("b", "aaaa\xff the")};
@@ -64,13 +41,19 @@ TEST(Tokenize, ShardsAndBack) {
   EXPECT_EQ(some.shards[2], d.path() / "s_000002.bin");
   EXPECT_EQ(back(some.shards), "<|endoftext|>the the\n<|endoftext|>aaaa\xff the");
   EXPECT_EQ(names_in(d.path()).size(), 6u);
-  const auto error = [&](const TokenizeOptions& o) {
-    return error_of([&] { tokenize(*tokenizer, texts, o); });
+}
+
+TEST(Tokenize, RefusesOutputsItCannotWriteAndLeavesNothing) {
+  const TemporaryDirectory d;
+  const auto tokenizer = small_tokenizer();
+  const std::vector texts = {d.file("a", "the the\n"), d.file("b", "aaaa")};
+  const auto refused = [&](ErrorKind kind, const TokenizeOptions& o, std::string_view words) {
+    expect_error(kind, {words}, [&] { tokenize(*tokenizer, texts, o); });
   };
-  EXPECT_TRUE(contains(error({.out = texts[0]}), "read and written at once"));
-  EXPECT_TRUE(contains(error({.out = d.path() / "x", .shard_tokens = -1}), "--shard-tokens"));
-  EXPECT_TRUE(contains(error({.out = d.path() / "no" / "x"}), "No such file"));
-  EXPECT_EQ(names_in(d.path()).size(), 6u);
+  refused(ErrorKind::file, {.out = texts[0]}, "read and written at once");
+  refused(ErrorKind::invalid, {.out = d.path() / "x", .shard_tokens = -1}, "not -1");
+  refused(ErrorKind::file, {.out = d.path() / "no" / "x"}, "No such file");
+  EXPECT_EQ(names_in(d.path()), (std::set<std::string>{"a", "b"}));
 }
 
 }  // namespace

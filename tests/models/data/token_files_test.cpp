@@ -1,4 +1,4 @@
-// Shards of tokens, and data as users name it.
+// Shards of tokens, and data that is given as shards or as text.
 
 #include "spool/models/data/token_files.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::contains;
-using testing::error_of;
+using testing::expect_error;
 using testing::TemporaryDirectory;
 
 template <class T>
@@ -33,7 +33,7 @@ std::vector<int32_t> all_of(const Tokens& tokens) {
 using U16 = std::vector<uint16_t>;
 using U32 = std::vector<uint32_t>;
 
-TEST(Shards, AreOneSequence) {
+TEST(Shards, AreOneSequenceAcrossFiles) {
   const TemporaryDirectory d;
   const std::vector files = {
       d.file("a.bin", shard({20240520, 1, 3}, U16{1, 2, 60000})),
@@ -46,66 +46,66 @@ TEST(Shards, AreOneSequence) {
   int32_t two[2];
   tokens->read(2, two);
   EXPECT_EQ(two[1], 100000);
-  EXPECT_NE(error_of([&] { tokens->read(5, two); }), "");
+  expect_error(ErrorKind::invalid, {"tokens 5 to 7 of 6"}, [&] { tokens->read(5, two); });
 }
 
-TEST(Shards, TokensBeyondTheVocabularyAreNamed) {
+TEST(Shards, NameTokensBeyondTheVocabulary) {
   const TemporaryDirectory d;
-  const auto error = [&](const std::string& content, int64_t vocabulary) {
+  const auto read = [&](const std::string& content, int64_t vocabulary) {
     const std::vector files = {d.file("a.bin", content)};
-    return error_of([&] { all_of(open_shards(files, vocabulary)); });
+    all_of(open_shards(files, vocabulary));
   };
   const std::string narrow = shard({20240520, 1, 3}, U16{1, 9, 2});
-  EXPECT_EQ(error(narrow, 10), "");
-  EXPECT_TRUE(contains(error(narrow, 9), "a.bin: token 1 is 9, which is not in the vocabulary"));
+  EXPECT_NO_THROW(read(narrow, 10));
+  expect_error(ErrorKind::file, {"a.bin: token 1 is 9", "not in the vocabulary"},
+               [&] { read(narrow, 9); });
   const std::string wide = shard({20240801, 7, 2}, U32{1, UINT32_MAX});
-  EXPECT_TRUE(contains(error(wide, 10), "token 1 is 4294967295"));
+  expect_error(ErrorKind::file, {"token 1 is 4294967295"}, [&] { read(wide, 10); });
 }
 
-TEST(Shards, EachFieldWrongInTurn) {
+TEST(Shards, RefuseEachHeaderFieldThatIsWrong) {
   const TemporaryDirectory d;
-  const auto error = [&](const std::string& content) {
+  const auto open = [&](const std::string& content) {
     const std::vector files = {d.file("a.bin", content)};
-    return error_of([&] { open_shards(files, 100); });
+    open_shards(files, 100);
+  };
+  const auto refused = [&](const std::string& content, std::string_view words) {
+    expect_error(ErrorKind::file, {"a.bin: ", words}, [&] { open(content); });
   };
   const U16 tokens = {1, 2, 3};
-  EXPECT_EQ(error(shard({20240520, 1, 3}, tokens)), "");
-  for (const int32_t magic : {0, -1, 20240521, 1 << 30}) {
-    EXPECT_TRUE(contains(error(shard({magic, 1, 3}, tokens)), "header field 0, magic"));
-  }
-  for (const int32_t version : {0, 2, 7, -1}) {
-    EXPECT_TRUE(contains(error(shard({20240520, version, 3}, tokens)), "header field 1, version"));
-  }
-  EXPECT_TRUE(contains(error(shard({20240801, 1, 3}, tokens)), "only 7"));
-  for (const int32_t count : {0, -1, INT32_MIN}) {
-    EXPECT_TRUE(contains(error(shard({20240520, 1, count}, tokens)), "header field 2, tokens"));
-  }
-  for (const int32_t count : {1, 2, 4, INT32_MAX}) {
-    EXPECT_TRUE(contains(error(shard({20240520, 1, count}, tokens)), "tokens make"));
-  }
   const std::string good = shard({20240520, 1, 3}, tokens);
-  for (size_t size = 0; size < good.size(); ++size) {
-    EXPECT_TRUE(contains(error(good.substr(0, size)), "a.bin: ")) << size;
-  }
-  EXPECT_TRUE(contains(error(good + "x"), "a.bin: "));
+  EXPECT_NO_THROW(open(good));
+  for (const int32_t magic : {0, -1, 20240521, 1 << 30})
+    refused(shard({magic, 1, 3}, tokens), "header field 0, magic");
+  for (const int32_t version : {0, 2, 7, -1})
+    refused(shard({20240520, version, 3}, tokens), "header field 1, version");
+  refused(shard({20240801, 1, 3}, tokens), "only 7");
+  for (const int32_t count : {0, -1, INT32_MIN})
+    refused(shard({20240520, 1, count}, tokens), "header field 2, tokens");
+  for (const int32_t count : {1, 2, 4, INT32_MAX})
+    refused(shard({20240520, 1, count}, tokens), "tokens make");
+  for (size_t size = 0; size < good.size(); ++size) refused(good.substr(0, size), "bytes long");
+  refused(good + "x", "bytes long");
 }
 
-TEST(Shards, AreWritten) {
+TEST(ShardWriter, WritesTokensOf16BitsAndAHeaderAtTheEnd) {
   const TemporaryDirectory d;
   File file = File::create(d.path() / "a.bin");
   ShardWriter writer(file);
   writer.append(std::vector<int32_t>{1, 2});
   writer.append(std::vector<int32_t>{65535});
   EXPECT_EQ(writer.size(), 3);
-  EXPECT_NE(error_of([&] { writer.append(std::vector<int32_t>{65536}); }), "");
-  EXPECT_NE(error_of([&] { writer.append(std::vector<int32_t>{-1}); }), "");
+  for (const int32_t token : {65536, -1}) {
+    expect_error(ErrorKind::invalid, {"a.bin", sentence("token ", token), "does not fit"},
+                 [&] { writer.append(std::vector<int32_t>{token}); });
+  }
   const std::vector files = {d.path() / "a.bin"};
-  EXPECT_NE(error_of([&] { open_shards(files, 65536); }), "");
+  expect_error(ErrorKind::file, {"a.bin: header field 0"}, [&] { open_shards(files, 65536); });
   writer.finish();
   EXPECT_EQ(testing::content_of(files[0]), shard({20240520, 1, 3}, U16{1, 2, 65535}));
 }
 
-TEST(Data, IsShardsOrTextOfEitherTokenizer) {
+TEST(DataReader, OpensShardsOrTextOfEitherTokenizer) {
   const TemporaryDirectory d;
   const auto gpt2 = read_gpt2_tokenizer(d.file("merges.txt", "a b\nab c\n"));
   const auto bytes = make_byte_tokenizer();
@@ -119,13 +119,15 @@ TEST(Data, IsShardsOrTextOfEitherTokenizer) {
   const int32_t c = 'c' - 33, blank = 220;
   EXPECT_EQ(open(*gpt2, {text, other}), (std::vector<int32_t>{257, blank, 256, c}));
   EXPECT_EQ(open(*gpt2, {tokens}), (std::vector<int32_t>{7, 8}));
-  const auto error = [&](const std::vector<fs::path>& files, int64_t vocabulary) {
-    return error_of([&] { open(*gpt2, files, vocabulary); });
-  };
-  EXPECT_TRUE(contains(error({text, tokens}, 300), "give only one kind"));
-  EXPECT_TRUE(contains(error({text}, 258), "smaller than the tokenizer's, 259"));
-  EXPECT_TRUE(contains(error({tokens}, 8), "token 1 is 8"));
-  EXPECT_TRUE(contains(error({text, d.file("e.txt", "")}, 300), "is empty"));
+  expect_error(ErrorKind::invalid, {"s.bin", "text", "only one kind"}, [&] {
+    open(*gpt2, {text, tokens});
+  });
+  expect_error(ErrorKind::invalid, {"258", "smaller than the tokenizer's, 259"},
+               [&] { open(*gpt2, {text}, 258); });
+  expect_error(ErrorKind::file, {"token 1 is 8"}, [&] { open(*gpt2, {tokens}, 8); });
+  expect_error(ErrorKind::file, {"e.txt: is empty"}, [&] {
+    open(*gpt2, {text, d.file("e.txt", "")});
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
-// Checkpoints are whole or absent, wherever the process dies or the disk is full.  The calls that
-// change files are the test's own, here, so that it can count them, and die before any one of them.
-// fsync() only counts: what a process wrote outlives it anyway.
+// runs: alone
+// Checkpoints are whole or absent, wherever the process dies or the disk is full.  This program
+// replaces the C library's calls that change files, counts them, and dies before any one of them.
+// fsync() only counts: a process's writes outlive it without.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -101,7 +102,7 @@ using testing::TemporaryDirectory;
 
 using Names = std::set<std::string>;
 
-// A checkpoint of 256 KiB in four pieces, all of one byte that depends on the step.
+// A checkpoint of 256 KiB in four pieces; every byte is the step.
 void fill_for(int64_t step, const fs::path& partial) {
   write_text_file_atomically(partial / "run.json", sentence("{\"step\": ", step, "}"));
   const std::vector<std::byte> piece(size_t{1} << 16, static_cast<std::byte>(step));
@@ -111,7 +112,7 @@ void fill_for(int64_t step, const fs::path& partial) {
   file.finish();
 }
 
-// Its step; throws if anything of it is missing or wrong.
+// The step of a checkpoint; throws if anything is missing or wrong.
 int64_t read_checkpoint(const fs::path& checkpoint) {
   const auto step = read_json(checkpoint / "run.json").at("step").get<int64_t>();
   const SafetensorsReader file(checkpoint / "model.safetensors");
@@ -123,8 +124,7 @@ int64_t read_checkpoint(const fs::path& checkpoint) {
   return step;
 }
 
-// What is in the directory of a run after a crash: its latest checkpoint, and all others, are
-// whole.
+// After a crash the latest checkpoint, and every other in the directory, is whole.
 void expect_whole(const fs::path& directory) {
   for (const std::string& name : names_in(directory)) {
     if (name.starts_with("step-")) {
@@ -136,7 +136,7 @@ void expect_whole(const fs::path& directory) {
   ASSERT_NO_THROW(read_checkpoint(*latest));
 }
 
-TEST(Crash, EverythingIsSyncedBeforeItIsPublished) {
+TEST(Crash, FilesAreSyncedBeforeTheyArePublished) {
   const TemporaryDirectory d;
   RunDirectory run(d.path() / "run", /*keep=*/9);
   for (int64_t step : {1, 2, 2}) {
@@ -152,7 +152,8 @@ TEST(Crash, EverythingIsSyncedBeforeItIsPublished) {
   }
 }
 
-// One child for each change that writing a checkpoint makes, killed before that change.
+// Forks a child for each change that writing a checkpoint makes, killed before that change; returns
+// the number of changes.
 int crash_everywhere(const std::function<void(const fs::path&)>& prepare, int64_t step) {
   for (int changes = 0;; ++changes) {
     const TemporaryDirectory d;
@@ -174,7 +175,7 @@ int crash_everywhere(const std::function<void(const fs::path&)>& prepare, int64_
   }
 }
 
-TEST(Crash, BeforeAnyChangeItHasAWholeCheckpoint) {
+TEST(Crash, BeforeAnyChangeLeavesAWholeCheckpoint) {
   const auto write = [](const fs::path& run, int64_t step) {
     RunDirectory(run).write(step, [&](const fs::path& p) { fill_for(step, p); });
   };
@@ -184,7 +185,7 @@ TEST(Crash, BeforeAnyChangeItHasAWholeCheckpoint) {
   EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 2), write(run, 1); }, 2), 20);
 }
 
-// The child's writes beyond `limit` bytes of a file fail, as on a full disk.
+// Exit status of a child whose writes beyond `limit` bytes of a file fail, as on a full disk.
 int exit_status_with_file_limit(size_t limit, const std::function<void()>& work) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -199,7 +200,7 @@ int exit_status_with_file_limit(size_t limit, const std::function<void()>& work)
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(Crash, AFullDiskLeavesThePreviousCheckpoint) {
+TEST(Crash, OfAFullDiskLeavesThePreviousCheckpoint) {
   const TemporaryDirectory d;
   RunDirectory(d.path()).write(1, [](const fs::path& p) { fill_for(1, p); });
   const auto write_two = [&] {
@@ -231,7 +232,7 @@ TEST(Crash, AFullDiskLeavesThePreviousCheckpoint) {
   }
 }
 
-TEST(Crash, KilledAtAnyMomentItHasAWholeCheckpoint) {
+TEST(Crash, AtAnyMomentLeavesAWholeCheckpoint) {
   const TemporaryDirectory d;
   RunDirectory(d.path()).write(0, [](const fs::path& p) { fill_for(0, p); });
   Random random(1);

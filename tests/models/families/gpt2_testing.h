@@ -1,0 +1,36 @@
+#pragma once
+
+// Two small GPT-2 models, texts at random, and whole forward passes to compare with.
+
+#include <vector>
+
+#include "spool/models/families/gpt2.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace spool::testing {
+
+// Its context is soon full.
+constexpr Gpt2Config short_context{.layers = 2,
+                                   .heads = 2,
+                                   .channels = 24,
+                                   .context = 24,
+                                   .vocabulary = 50,
+                                   .epsilon = 0.1,
+                                   .gelu = GeluForm::exact};
+// Its context takes several tiles of attention, and several runs of as many tokens as go at once.
+constexpr Gpt2Config long_context{
+    .layers = 2, .heads = 3, .channels = 48, .context = 300, .vocabulary = 70};
+
+// Initialises a model with weights large enough for logits that differ.
+void initialise_with_large_weights(Gpt2&);
+
+// Tokens below 50 at random.
+std::vector<int32_t> some_text(int64_t count, uint64_t seed = 1);
+
+// Bound on the difference of two forward passes in this type.
+double forward_tolerance(DType);
+
+// The hidden states of tokens (B, T), by one forward pass without a cache.
+Tensor whole_hidden(Gpt2&, const Tensor& tokens);
+
+}  // namespace spool::testing

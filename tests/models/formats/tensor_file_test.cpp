@@ -1,0 +1,146 @@
+// Tensors of a device, written to a safetensors file and read back.
+
+#include "spool/models/formats/tensor_file.h"
+
+#include "spool/runtime/cpu/stream.h"
+#include "tests/runtime/temporary_directory.h"
+#include "tests/runtime/testing.h"
+
+namespace spool {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::expect_error;
+using testing::TemporaryDirectory;
+using testing::values;
+
+class TensorFile : public ::testing::Test {
+ protected:
+  Tensor with_values(const Shape& shape, DType dtype, const std::vector<double>& f64) {
+    const std::vector<float> f32(f64.begin(), f64.end());
+    const std::vector<bf16> half(f32.begin(), f32.end());
+    if (dtype == DType::f64) return make_tensor<double>(shape, f64, stream_);
+    if (dtype == DType::f32) return make_tensor<float>(shape, f32, stream_);
+    return make_tensor<bf16>(shape, half, stream_);
+  }
+  // Element i is i, modulo what the dtype holds exactly.
+  Tensor counting(const Shape& shape, DType dtype) {
+    std::vector<double> numbers(static_cast<size_t>(shape.numel()));
+    const int64_t modulus = dtype == DType::bf16 ? 251 : 8388593;
+    for (size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = static_cast<double>(static_cast<int64_t>(i) % modulus);
+    return with_values(shape, dtype, numbers);
+  }
+  Tensor blank(const Shape& shape, DType dtype) {
+    Tensor t({shape, dtype}, stream_);
+    write_bytes(t, 0, std::vector<std::byte>(t.nbytes(), std::byte{0x11}));
+    return t;
+  }
+  void save(const std::vector<NamedTensor>& tensors) { save_tensors(path_, tensors, {}); }
+  void load(const std::vector<NamedTensor>& tensors) {
+    load_tensors(SafetensorsReader(path_), tensors);
+  }
+
+  TemporaryDirectory directory_;
+  fs::path path_ = directory_.path() / "x.safetensors";
+  CpuStream stream_{size_t{256} << 20, 1};
+};
+
+TEST_F(TensorFile, ReadsBackWhatWasWritten) {
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    // The last is larger than one buffer.
+    for (const Shape& shape : {Shape{}, Shape{0}, Shape{7}, Shape{3, 5, 2}, Shape{3000, 1451}}) {
+      const Tensor t = counting(shape, dtype), back = blank(shape, dtype);
+      save({{"x", t}, {"y", counting({3}, DType::f32)}});
+      load({{"y", blank({3}, DType::f32)}, {"x", back}});
+      ASSERT_EQ(values(back), values(t)) << t.spec();
+    }
+  }
+  const std::vector<int32_t> integers = {1, -100, INT32_MAX};
+  const Tensor t = make_tensor<int32_t>({3}, integers, stream_), back = blank({3}, DType::i32);
+  save({{"x", t}});
+  load({{"x", back}});
+  EXPECT_EQ(read<int32_t>(back), integers);
+}
+
+TEST_F(TensorFile, StoresConv1DWeightsTransposed) {
+  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+    // The last two are larger than one buffer.
+    for (const Shape& shape : {Shape{1, 1}, Shape{3, 5}, Shape{70, 33}, Shape{0, 3}, Shape{3, 0},
+                               Shape{3000, 1451}, Shape{90, 50000}}) {
+      const Tensor t = counting(shape, dtype), back = blank(shape, dtype);
+      save({{"x", t, /*transposed=*/true}});
+      load({{"x", back, /*transposed=*/true}});
+      const std::vector<double> expected = values(t);
+      ASSERT_TRUE(values(back) == expected) << t.spec();
+      const Tensor stored = blank({shape[1], shape[0]}, dtype);
+      load({{"x", stored}});
+      const auto out = static_cast<size_t>(shape[0]), in = static_cast<size_t>(shape[1]);
+      const std::vector<double> turned = values(stored);
+      size_t wrong = 0;
+      for (size_t o = 0; o < out; ++o)
+        for (size_t n = 0; n < in; ++n) wrong += turned[n * out + o] != expected[o * in + n];
+      ASSERT_EQ(wrong, 0u) << t.spec();
+    }
+  }
+}
+
+TEST_F(TensorFile, ConvertsBetweenFloatingTypes) {
+  for (DType from : {DType::f64, DType::f32, DType::bf16}) {
+    for (DType to : {DType::f64, DType::f32, DType::bf16}) {
+      for (bool transposed : {false, true}) {
+        for (const Shape& shape : {Shape{3, 7}, Shape{1500, 1451}}) {
+          const Tensor t = counting(shape, DType::bf16), back = blank(shape, to);
+          const std::vector<double> numbers = values(t);
+          const Tensor source = with_values(shape, from, numbers);
+          save({{"x", source, transposed}});
+          load({{"x", back, transposed}});
+          ASSERT_EQ(values(back), numbers);
+        }
+      }
+    }
+  }
+  const std::vector<float> third = {1.0f / 3};
+  save({{"x", make_tensor<float>({1}, third, stream_)}});
+  const Tensor rounded = blank({1}, DType::bf16);
+  load({{"x", rounded}});
+  EXPECT_EQ(values(rounded)[0], static_cast<float>(bf16(1.0f / 3)));
+}
+
+TEST_F(TensorFile, RefusesOtherNamesShapesAndTypesBeforeLoadingAny) {
+  const Tensor a = counting({2, 3}, DType::f32), b = counting({4}, DType::f32);
+  save({{"a", a}, {"b", b}});
+  const Tensor first = blank({2, 3}, DType::f32);
+  const auto before = values(first);
+  const auto refused = [&](const std::vector<NamedTensor>& tensors,
+                           std::initializer_list<std::string_view> words) {
+    expect_error(ErrorKind::file, {path_.string()}, [&] { load(tensors); });
+    expect_error(ErrorKind::file, words, [&] { load(tensors); });
+    EXPECT_EQ(values(first), before);
+  };
+  const NamedTensor loaded = {"a", first};
+  refused({loaded, {"c", blank({4}, DType::f32)}}, {"has no tensor \"c\""});
+  refused({loaded, {"b", blank({5}, DType::f32)}}, {"\"b\" is (4)", "(5)"});
+  refused({loaded, {"b", blank({4}, DType::i32)}}, {"\"b\" is F32", "cannot become i32"});
+  refused({loaded}, {"tensor \"b\""});
+  refused({{"a", first, /*transposed=*/true}}, {"\"a\" is (2, 3)", "(3, 2)"});
+}
+
+TEST_F(TensorFile, LeavesOutTensorsThatAreIgnored) {
+  const Tensor a = counting({2, 3}, DType::f32), first = blank({2, 3}, DType::f32);
+  save({{"a", a}, {"b", counting({4}, DType::f32)}});
+  const auto ignored = [](std::string_view name) { return name == "b"; };
+  const std::vector<NamedTensor> only_a = {{"a", first}};
+  load_tensors(SafetensorsReader(path_), only_a, ignored);
+  EXPECT_EQ(values(first), values(a));
+}
+
+TEST_F(TensorFile, TransposesOnlyMatrices) {
+  const Tensor row = counting({4}, DType::f32);
+  expect_error(ErrorKind::invalid, {"\"b\"", "(4)", "transposed"}, [&] {
+    save({{"b", row, /*transposed=*/true}});
+  });
+}
+
+}  // namespace
+}  // namespace spool

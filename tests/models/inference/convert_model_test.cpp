@@ -1,0 +1,82 @@
+// Models from one form to another, with their tokenizers.
+
+#include "spool/models/inference/convert_model.h"
+
+#include <nlohmann/json.hpp>
+
+#include "spool/runtime/files/json.h"
+#include "tests/models/families/model_file_testing.h"
+
+namespace spool::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ConvertModel : public ModelFileTest {
+ protected:
+  // The path of `in` converted.
+  fs::path to(const std::string& out, const fs::path& in, DType dtype = DType::f32) const {
+    convert_model(ModelFile(in), d_.path() / out, dtype);
+    return d_.path() / out;
+  }
+};
+
+TEST_F(ConvertModel, KeepsTheParametersThereAndBack) {
+  const auto model = make(small);
+  save_model(d_.path(), *model, {});
+  const fs::path llmc = to("m.bin", d_.path());
+  expect_equal(*load(llmc), *model);
+  expect_equal(*load(to("back/", llmc)), *model);
+  EXPECT_EQ(ModelFile(to("half.bin", d_.path(), DType::bf16)).dtype(), DType::bf16);
+}
+
+TEST_F(ConvertModel, WritesTheTokenizerAndItsEndOfText) {
+  save_model(d_.path(), *make(small), {});
+  d_.file("merges.txt", "a b\n");
+  const fs::path out = to("other", d_.path());
+  EXPECT_EQ(names_in(out), (std::set<std::string>{"config.json", "merges.txt", "model.safetensors",
+                                                  "tokenizer_config.json", "vocab.json"}));
+  EXPECT_EQ(read_json(out / "vocab.json")["ab"], 256);
+  EXPECT_EQ(read_json(out / "config.json")["eos_token_id"], 257);
+}
+
+TEST_F(ConvertModel, KeepsTheEndOfTextOfAModelWithoutATokenizer) {
+  save_model(d_.path(), *make(small), 7);
+  EXPECT_EQ(read_json(to("other", d_.path()) / "config.json")["eos_token_id"], 7);
+}
+
+TEST_F(ConvertModel, LeavesOutAVocabularyThatIsTooLargeForTheModel) {
+  save_model(d_.path(), *make(small), {});
+  std::string many;
+  for (const char a : std::string("abcdefgh")) many += sentence(a, " ", a, "\n", a, " x\n");
+  d_.file("merges.txt", many);
+  EXPECT_FALSE(fs::exists(to("other", d_.path()) / "merges.txt"));
+}
+
+TEST_F(ConvertModel, RefusesOutputsItCannotWriteAndLeavesNothing) {
+  save_model(d_.path(), *make(small), {});
+  to("there", d_.path());
+  to("there.bin", d_.path());
+  const std::set<std::string> before = names_in(d_.path());
+  const auto refused = [&](ErrorKind kind, const std::string& out, std::string_view words,
+                           DType dtype = DType::f32) {
+    expect_error(kind, {words}, [&] { to(out, d_.path(), dtype); });
+  };
+  refused(ErrorKind::file, "there", "is there already");
+  refused(ErrorKind::file, "there.bin", "is there already");
+  refused(ErrorKind::file, "none/m.bin", "No such file");
+  refused(ErrorKind::invalid, "f64.bin", "f32 or bf16", DType::f64);
+  EXPECT_EQ(names_in(d_.path()), before);
+}
+
+TEST_F(ConvertModel, RefusesConfigurationsThatLlmcDoesNotHave) {
+  Gpt2Config other = small;
+  other.epsilon = 0.1;
+  save_model(d_.path(), *make(other), {});
+  const std::set<std::string> before = names_in(d_.path());
+  expect_error(ErrorKind::invalid, {"epsilon"}, [&] { to("e.bin", d_.path()); });
+  EXPECT_EQ(names_in(d_.path()), before);
+}
+
+}  // namespace
+}  // namespace spool::testing

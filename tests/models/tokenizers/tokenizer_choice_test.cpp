@@ -1,0 +1,44 @@
+// Which tokenizer a command uses: the one it names, or the one of the model's directory.
+
+#include "spool/models/tokenizers/tokenizer_choice.h"
+
+#include "tests/runtime/temporary_directory.h"
+#include "tests/runtime/testing.h"
+
+namespace spool {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::expect_error;
+using testing::TemporaryDirectory;
+
+TEST(TokenizerChoice, IsTheOneNamedOrTheModels) {
+  const TemporaryDirectory d;
+  const fs::path merges = d.file("merges.txt", "t h\nth e\n");
+  EXPECT_EQ(choose_tokenizer({}).name, "bytes");
+  EXPECT_EQ(choose_tokenizer({.name = {}, .merges = merges}).name, "gpt2");
+  EXPECT_EQ(choose_tokenizer({}, d.path()).merges, merges);
+  EXPECT_EQ(choose_tokenizer({.name = "bytes", .merges = {}}, d.path()).name, "bytes");
+  EXPECT_EQ(choose_tokenizer({.name = "gpt2", .merges = {}}, d.path()).merges, merges);
+  d.file("run.json", R"({"tokenizer":"bytes"})");
+  EXPECT_EQ(choose_tokenizer({}, d.path()).name, "bytes");
+}
+
+TEST(TokenizerChoice, RefusesUnknownAndContradictoryOnes) {
+  const TemporaryDirectory d, empty;
+  const fs::path merges = d.file("merges.txt", "t h\nth e\n");
+  const auto refused = [](const TokenizerChoice& asked, std::string_view words) {
+    expect_error(ErrorKind::invalid, {words}, [&] { choose_tokenizer(asked); });
+  };
+  refused({.name = "words", .merges = {}}, "there are bytes and gpt2");
+  refused({.name = "gpt2", .merges = {}}, "merges");
+  refused({.name = "bytes", .merges = merges}, "leave one of them out");
+  expect_error(ErrorKind::file, {empty.path().string(), "merges"},
+               [&] { choose_tokenizer({}, empty.path()); });
+  d.file("run.json", R"({"tokenizer":"words"})");
+  expect_error(ErrorKind::file, {"run.json", "field tokenizer"},
+               [&] { choose_tokenizer({}, d.path()); });
+}
+
+}  // namespace
+}  // namespace spool
