@@ -1,4 +1,4 @@
-// Training on cuda: against its rehearsal, against itself without graphs, and against the cpu.
+// Training on cuda against its rehearsal, against itself without graphs, and against the cpu.
 
 #include "spool/models/training/step_layout.h"
 #include "spool/planner/offsets.h"
@@ -10,10 +10,10 @@ namespace {
 
 class CudaTraining : public OnCuda {};
 
-// Each kind of micro-step, each type, and what else makes another tape.
+// Each kind of micro-step, each type, and each setting that changes the tape.
 std::vector<TrainingConfig> configurations() {
   TrainingConfig plain = small(), chunked = small(), dropping = small();
-  plain.steps = chunked.steps = dropping.steps = 2;
+  plain.steps = chunked.steps = dropping.steps = nightly() ? 3 : 2;
   chunked.dtype = DType::bf16;
   chunked.accumulate = 2;
   chunked.loss_chunk = 7;
@@ -24,29 +24,31 @@ std::vector<TrainingConfig> configurations() {
   return {plain, chunked, dropping, without_masters(narrow)};
 }
 
-TEST_F(CudaTraining, PeaksAreForetoldToTheByteAndAreABudgetThatSuffices) {
+TEST_F(CudaTraining, HasThePeakForetoldWhichSufficesAsBudget) {
   const Machine machine{.architecture = cuda_stream(Arena::granule)->architecture()};
   for (const TrainingConfig& config : configurations()) {
     const TrainingPlans plans = laid_out_plans(config, machine);
     const size_t foretold = rehearse_training(config, plans, machine, sample).memory.peak;
     EXPECT_EQ(train(config, *cuda_stream(foretold)).peak, foretold);
-    EXPECT_NE(error_of([&] { train(config, *cuda_stream(foretold - Arena::granule)); }), "");
+    expect_error(ErrorKind::memory, {"budget"},
+                 [&] { train(config, *cuda_stream(foretold - Arena::granule)); });
   }
 }
 
-TEST_F(CudaTraining, AGraphHasTheBitsOfTheKernelsItIsMadeOf) {
+TEST_F(CudaTraining, HasTheSameBitsAndPeakWithAGraph) {
   for (const TrainingConfig& config : configurations()) {
     const Losses plain = train(config, *cuda_stream(), /*graph=*/false);
-    EXPECT_EQ(train(config, *cuda_stream(), /*graph=*/true), plain)
-        << name(config.dtype) << ", " << config.accumulate << " micro-batches";
+    const Losses replayed = train(config, *cuda_stream(), /*graph=*/true);
+    EXPECT_EQ(replayed, plain) << name(config.dtype) << ", " << config.accumulate
+                               << " micro-batches";
+    EXPECT_EQ(replayed.peak, plain.peak);
   }
 }
 
-// With graphs, where there can be any, and without.
-TEST_F(CudaTraining, StateOnTheHostLeavesTheBitsAndThePeakIsForetold) {
+TEST_F(CudaTraining, HasTheSameBitsAndThePeakForetoldWithStateOnTheHost) {
   const Machine machine{.architecture = cuda_stream(Arena::granule)->architecture()};
   for (const TrainingConfig& config : configurations()) {
-    Losses wanted = train(config, *cuda_stream());
+    const Losses wanted = train(config, *cuda_stream());
     for (const OptimizerState state : {OptimizerState::streamed, OptimizerState::cpu}) {
       SCOPED_TRACE(sentence(name(config.dtype), ", ", name(config.optimizer.rounding), ", ",
                             config.accumulate, " micro-batches, ", name(state)));
@@ -54,12 +56,12 @@ TEST_F(CudaTraining, StateOnTheHostLeavesTheBitsAndThePeakIsForetold) {
       plans.step.optimizer_state = state;
       const Report foretold = rehearse_training(config, plans, machine, sample);
       plans.host_bytes = foretold.host.peak;
-      wanted.peak = foretold.memory.peak;
       for (const bool graph : {true, false}) {
-        if (!graph && state == OptimizerState::cpu) continue;  // there is none with it
+        // A step with work on the host is never captured, so the second run is the first again.
+        if (!graph && state == OptimizerState::cpu && !nightly()) continue;
         plans.graph = graph;
         const Losses found = train(config, plans, *cuda_stream(foretold.memory.peak));
-        EXPECT_EQ(found.peak, wanted.peak);
+        EXPECT_EQ(found.peak, foretold.memory.peak);
         if (state == OptimizerState::streamed) {
           EXPECT_EQ(found, wanted);
           continue;
@@ -73,7 +75,7 @@ TEST_F(CudaTraining, StateOnTheHostLeavesTheBitsAndThePeakIsForetold) {
   }
 }
 
-TEST_F(CudaTraining, LossesAreThoseOfTheCpu) {
+TEST_F(CudaTraining, HasTheLossesOfTheCpu) {
   for (const TrainingConfig& config : configurations()) {
     CpuStream cpu(on_both, 2);
     const Losses wanted = train(config, cpu), found = train(config, *cuda_stream());
@@ -89,8 +91,8 @@ TEST_F(CudaTraining, LossesAreThoseOfTheCpu) {
   }
 }
 
-// Foretold, so without a device: what is held to be a good peak (llm.c: 14652 MiB).
-TEST(CudaPeak, OfGpt2AtB32IsWithinItsBounds) {
+// A rehearsal, so it needs no device.  llm.c's peak is 14652 MiB.
+TEST(CudaPeak, OfGpt2AtBatch32IsWithinItsBounds) {
   const auto peak = [](int64_t chunk) {
     TrainingConfig config{.dtype = DType::bf16, .batch = 32};
     config.loss_chunk = chunk;
@@ -101,7 +103,7 @@ TEST(CudaPeak, OfGpt2AtB32IsWithinItsBounds) {
   EXPECT_LT(peak(2048), 12.3e9);
 }
 
-TEST_F(CudaTraining, AGraphIsReplayedWithoutALaunch) {
+TEST_F(CudaTraining, ReplaysAGraphInsteadOfLaunching) {
   const auto stream = cuda_stream();
   const TrainingConfig config = small();
   TrainingPlans plans = make_plans(config);
@@ -116,15 +118,15 @@ TEST_F(CudaTraining, AGraphIsReplayedWithoutALaunch) {
     return stream->launches() - before;
   };
   trainer.prepare();
-  const uint64_t recording = launches_of(0);
-  EXPECT_LT(launches_of(1), recording / 10);
-  // What is held is not what was held when the graph was recorded: it is recorded anew.
+  const uint64_t capturing = launches_of(0);
+  EXPECT_LT(launches_of(1), capturing / 10);
+  // Other tensors are live than when the graph was captured, so it is captured anew.
   const Tensor other({Shape{1000}}, *stream);
-  EXPECT_EQ(launches_of(2), recording);
-  EXPECT_LT(launches_of(3), recording / 10);
+  EXPECT_EQ(launches_of(2), capturing);
+  EXPECT_LT(launches_of(3), capturing / 10);
 }
 
-TEST_F(CudaTraining, ALossThatIsNotFiniteChangesNothing) {
+TEST_F(CudaTraining, ChangesNothingIfTheLossIsNotFinite) {
   const auto stream = cuda_stream();
   const TrainingConfig config = small();
   Trainer trainer(config, make_plans(config), *stream);
@@ -133,7 +135,7 @@ TEST_F(CudaTraining, ALossThatIsNotFiniteChangesNothing) {
   std::vector<float> broken(static_cast<size_t>(weight.numel()), 1);
   broken[0] = INFINITY;
   write<float>(weight, broken);
-  for (int64_t step = 0; step < 3; ++step) {  // recorded, then replayed
+  for (int64_t step = 0; step < 3; ++step) {  // captured, then replayed
     const auto before = values(trainer.model().parameters()[4]->data);
     trainer.step(step, rows);
     EXPECT_FALSE(trainer.result().finite);

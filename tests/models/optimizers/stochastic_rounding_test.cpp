@@ -1,4 +1,5 @@
-// AdamW without masters: stochastic rounding, as the header defines it, on the cpu.
+// runs: numbers
+// AdamW without masters: stochastic rounding on the cpu, against the definition in its header.
 
 #include "spool/models/optimizers/adamw.h"
 #include "tests/kernels/adamw_testing.h"
@@ -27,7 +28,7 @@ uint32_t draw_of(uint32_t i) {
   return words[i % 4] >> (i / 1024 % 2 * 16) & 0xffff;
 }
 
-TEST(StochasticRounding, DrawsAreAsDefined) {
+TEST(StochasticRounding, DrawsBitsAsDefined) {
   for (const int64_t n : {1, 3, 1023, 1025, 2047, 2049, 40001}) {
     CpuStream stream(plenty, 2);
     const Tensor w = normal({n}, DType::bf16, stream, 1);
@@ -42,7 +43,7 @@ TEST(StochasticRounding, DrawsAreAsDefined) {
 }
 
 // 1 - 2^-10 is a quarter of the way down to the next bf16, 1 - 2^-8.
-TEST(StochasticRounding, MeansAreUnbiased) {
+TEST(StochasticRounding, IsUnbiased) {
   CpuStream stream(plenty, 2);
   constexpr int64_t n = 100000;
   for (const float sign : {1.0f, -1.0f}) {
@@ -56,7 +57,7 @@ TEST(StochasticRounding, MeansAreUnbiased) {
   }
 }
 
-TEST(StochasticRounding, AWeightMovesAsFarAsStepsTooSmallForBf16Say) {
+TEST(StochasticRounding, MovesWeightsByStepsTooSmallForBf16) {
   CpuStream stream(plenty, 2);
   ExactStep step(equal_weights(1, 20000, stream), stream);
   for (int32_t t = 0; t < 100; ++t) {
@@ -68,7 +69,7 @@ TEST(StochasticRounding, AWeightMovesAsFarAsStepsTooSmallForBf16Say) {
   EXPECT_NEAR(mean, std::pow(1 - 0x1p-10, 100), 5e-4);
 }
 
-TEST(StochasticRounding, DependsOnSeedStepAndTensorAndNothingElse) {
+TEST(StochasticRounding, DependsOnSeedStepAndTensorOnly) {
   CpuStream stream(plenty, 2);
   ExactStep step(equal_weights(1, 5000, stream), stream);
   const Numbers first = step.take(stream);
@@ -85,7 +86,7 @@ TEST(StochasticRounding, DependsOnSeedStepAndTensorAndNothingElse) {
   EXPECT_NE(with({11, 22, 33, 44}, 8), first);
 }
 
-TEST(StochasticRounding, WhatIsFiniteStaysSo) {
+TEST(StochasticRounding, KeepsFiniteWeightsFinite) {
   CpuStream stream(plenty, 1);
   const float largest = std::bit_cast<float>(0x7f7f0000);
   const auto after = [&](float weight, float rate) {
@@ -101,14 +102,14 @@ TEST(StochasticRounding, WhatIsFiniteStaysSo) {
   }
 }
 
-TEST(StochasticRounding, TheOptimizerNeedsSomethingToDrawBy) {
+TEST(StochasticRounding, RefusesAStepWithoutRandomState) {
   CpuStream stream(plenty, 1);
   Parameter p{.name = "w", .data = normal({8, 8}, DType::bf16, stream, 1)};
   AdamWOptimizer optimizer({&p}, {.rounding = Rounding::stochastic}, stream);
   optimizer.initialise();
   EXPECT_TRUE(optimizer.masters().empty());
   p.grad = normal({8, 8}, DType::bf16, stream, 2);
-  EXPECT_TRUE(contains(error_of([&] { optimizer.step(1, 0.1); }), "random"));
+  expect_error(ErrorKind::invalid, {"random"}, [&] { optimizer.step(1, 0.1); });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Runs under the policies that a user sets by hand: the losses of keeping all, bit for bit, and the
-// peaks foretold.
+// runs: numbers
+// Runs under policies that a user sets by hand have the losses of keeping every value, bit for bit,
+// and the peaks foretold.
 
-#include "spool/models/training/step_layout.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 #include "tests/runtime/temporary_directory.h"
@@ -37,12 +37,8 @@ std::vector<Policy> policies() {
   return all;
 }
 
-// So slow that there is time for values to go and come back.
-Machine slow_machine() {
-  return {.architecture = CpuArchitecture{.threads = 2}, .f32_flops = 1e9, .launch_seconds = 1e-4};
-}
-
-TEST(Policy, RunsHaveTheLossesOfKeepingAllAndThePeaksForetold) {
+TEST(TrainingPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
+  const Machine slow = slow_machine(CpuArchitecture{.threads = 2});
   const TemporaryDirectory directory;
   for (const int64_t accumulate : {1, 3}) {
     TrainingConfig config = small();
@@ -51,27 +47,21 @@ TEST(Policy, RunsHaveTheLossesOfKeepingAllAndThePeaksForetold) {
     config.dropout = 0.1f;
     config.loss_chunk = 7;
     CpuStream plenty(size_t{256} << 20, 2);
-    Losses kept = train(config, plenty);
+    const Losses kept = train(config, plenty);
     for (const Policy& policy : policies()) {
-      TrainingPlans plans = make_plans(config, policy, slow_machine());
+      const auto [plans, foretold] = rehearse_policy(config, policy, slow, directory.path());
       EXPECT_EQ(offloads(plans.step), policy.offload != Offloading::none);
-      plans.spill_directory = directory.path();
-      plans.layout = lay_out_step(config, plans, slow_machine());
-      const Report foretold = rehearse_training(config, plans, slow_machine(), sample);
-      plans.host_bytes = foretold.host.peak;
-      plans.disk_bytes = foretold.disk.peak;
       CpuStream stream(foretold.memory.peak, 2);
-      Losses losses = train(config, plans, stream);
+      const Losses losses = train(config, plans, stream);
       EXPECT_EQ(losses.peak, foretold.memory.peak);
-      losses.peak = kept.peak = 0;
+      EXPECT_EQ(losses.host_peak, foretold.host.peak);
       EXPECT_EQ(losses, kept) << recompute_list(policy) << ' ' << name(policy.offload);
       EXPECT_EQ(foretold.disk.peak > 0, policy.target == OffloadTarget::disk);
     }
   }
 }
 
-// What a policy is for.
-TEST(Policy, EachTakesLessThanTheOneBefore) {
+TEST(TrainingPolicy, TakesLessMemoryTheMoreItRecomputes) {
   TrainingConfig config;
   config.batch = 4;
   config.loss_chunk = 512;
@@ -84,15 +74,6 @@ TEST(Policy, EachTakesLessThanTheOneBefore) {
     EXPECT_LT(peak, before) << recompute;
     before = peak;
   }
-}
-
-TEST(Policy, WhatIsNotThereIsASentence) {
-  Policy policy;
-  EXPECT_TRUE(
-      contains(error_of([&] { set_recompute(policy, "norms,relu"); }), "there is no 'relu'"));
-  EXPECT_NE(error_of([&] { set_recompute(policy, ""); }), "");
-  EXPECT_FALSE(parse_offloading("some"));
-  EXPECT_FALSE(parse_optimizer_state("disk"));
 }
 
 }  // namespace

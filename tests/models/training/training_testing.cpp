@@ -28,6 +28,10 @@ void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) 
   }
 }
 
+Machine slow_machine(const Architecture& architecture) {
+  return {.architecture = architecture, .f32_flops = 1e9, .launch_seconds = 1e-4};
+}
+
 TrainingPlans laid_out_plans(const TrainingConfig& config, const Machine& machine) {
   TrainingPlans plans = make_plans(config);
   plans.layout = lay_out_step(config, plans, machine);
@@ -52,16 +56,29 @@ Losses train(const TrainingConfig& config, const TrainingPlans& plans, Stream& s
       all.losses.push_back(result.loss);
       all.norms.push_back(result.grad_norm);
     }
+    all.state = state_bytes(trainer.model().parameters(), trainer.optimizer());
     trainer.evaluator().evaluate(2 * config.batch, rows);
     all.validation = trainer.evaluator().loss_sum();
     all.text = {1};
     Random random(1);
     Generator(trainer.model(), stream).extend(all.text, sample.drawn, {.top_k = 5}, random);
     EXPECT_EQ(all.text.size(), static_cast<size_t>(sample.prompt + sample.drawn));
+    all.host_peak = trainer.host_memory().peak;
   }
   EXPECT_EQ(stream.memory().live, 0u);
   all.peak = stream.memory().peak;
   return all;
+}
+
+RehearsedRun rehearse_policy(const TrainingConfig& config, const Policy& policy,
+                             const Machine& machine, const std::filesystem::path& spill_directory) {
+  RehearsedRun run{.plans = make_plans(config, policy, machine), .foretold = {}};
+  run.plans.spill_directory = spill_directory;
+  run.plans.layout = lay_out_step(config, run.plans, machine);
+  run.foretold = rehearse_training(config, run.plans, machine, sample);
+  run.plans.host_bytes = run.foretold.host.peak;
+  run.plans.disk_bytes = run.foretold.disk.peak;
+  return run;
 }
 
 }  // namespace spool::testing

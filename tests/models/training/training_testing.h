@@ -1,36 +1,53 @@
 #pragma once
 
-// A small run, as the tests of training share it.
+// A small training run on made-up rows, shared by tests of training.
 
+#include <filesystem>
 #include <vector>
 
 #include "spool/models/training/trainer.h"
+#include "tests/models/optimizers/optimizer_testing.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
 
-// Two layers on made-up rows.
+// Two layers, five steps.
 TrainingConfig small();
-// In bf16, its weights rounded stochastically.
+// The same in bf16 with stochastic rounding, so without master weights.
 TrainingConfig without_masters(TrainingConfig);
 void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets);
 
-// With the layout of a step on such a machine.
+// A machine so slow that every value has time to be copied out and back.
+Machine slow_machine(const Architecture&);
+
+// The plans of a run with the layout of its step.
 TrainingPlans laid_out_plans(const TrainingConfig&, const Machine&);
 
-// What a run leaves.
+// What a run leaves: its numbers, which == compares to the bit, and its peaks.
 struct Losses {
   std::vector<float> losses, norms;
   double validation = 0;
-  std::vector<int32_t> text;
-  size_t peak = 0;
-  bool operator==(const Losses&) const = default;
+  std::vector<int32_t> text;  // generated after the last step
+  Bytes state;                // of parameters and optimizer, after the last step
+  size_t peak = 0, host_peak = 0;
+  bool operator==(const Losses& other) const {
+    return losses == other.losses && norms == other.norms && validation == other.validation &&
+           text == other.text && state == other.state;
+  }
 };
 
-// All steps, an evaluation, and a text of this length.
+// Runs all steps, an evaluation, and the generation of a text of this length.
 constexpr SampleLength sample{.prompt = 1, .drawn = 30};
 Losses train(const TrainingConfig&, const TrainingPlans&, Stream&);
-// By the plans of a run from the command line.
+// With the plans of a run from the command line.
 Losses train(const TrainingConfig&, Stream&, bool graph = true);
+
+// The plans of a run under a policy, limited to the host and disk memory of its rehearsal.
+struct RehearsedRun {
+  TrainingPlans plans;
+  Report foretold;
+};
+RehearsedRun rehearse_policy(const TrainingConfig&, const Policy&, const Machine&,
+                             const std::filesystem::path& spill_directory);
 
 }  // namespace spool::testing

@@ -1,0 +1,57 @@
+// runs: threads, alone
+// Under random plans for saved values, with random delays of every queue, the numbers are those of
+// keeping all to the bit, and the peaks are those foretold to the byte.
+
+#include <cstdlib>
+
+#include "tests/autograd/op_samples.h"
+#include "tests/autograd/plan_testing.h"
+#include "tests/autograd/sample_run.h"
+
+namespace spool::testing {
+namespace {
+
+// Set before any stream is made.
+const bool delayed = [] {
+  ::setenv("SPOOL_CPU_DELAY", "100", /*overwrite=*/0);
+  return true;
+}();
+
+#ifdef NDEBUG
+constexpr bool optimised = true;
+#else
+constexpr bool optimised = false;  // as in builds for sanitizers
+#endif
+
+const int plans = optimised || nightly() ? 200 : 20;
+
+class OpUnderPlans : public ::testing::TestWithParam<OpSample> {};
+INSTANTIATE_TEST_SUITE_P(Op, OpUnderPlans, ::testing::ValuesIn(op_samples()),
+                         [](const auto& sample) { return sample.param.name; });
+
+TEST_P(OpUnderPlans, IsTheSame) {
+  const OpSample& sample = GetParam();
+  const PlannedStep step = [&](Stream& stream, TapeOptions options) {
+    SampleRun run(sample, stream,
+                  {.dtype = DType::f32, .tape = std::move(options), .through_gelu = true});
+    run.forward();
+    std::vector<Tensor> results;
+    for (const Var& y : run.outputs()) results.push_back(y.tensor());
+    run.backward();
+    for (const Tensor& t : run.gradient_tensors()) results.push_back(t);
+    return stream.device().type == DeviceType::meta ? std::vector<Tensor>() : results;
+  };
+  MetaStream stream(Machine{});
+  SampleRun run(sample, stream, {.dtype = DType::f32, .through_gelu = true});
+  run.forward();
+  expect_as_kept(step, plans, {}, [&](Random& r) { return random_plan(run.tape(), r); });
+}
+
+TEST(Gpt2UnderPlans, IsTheSame) { expect_as_kept(Gpt2Step{}, plans, {}); }
+
+TEST(Gpt2UnderPlans, SlowIsTheSameWith124MParameters) {
+  expect_as_kept(Gpt2Step{.config = *gpt2_preset("gpt2-124m"), .B = 1, .T = 64}, 20, {});
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,137 @@
+// runs: threads
+// The place of AdamW's state changes no bit: on the device, streamed through it, or on the host.
+
+#include <cstdlib>
+#include <optional>
+
+#include "spool/kernels/elementwise.h"
+#include "spool/runtime/cpu/stream.h"
+#include "tests/models/optimizers/optimizer_testing.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+constexpr size_t plenty = size_t{256} << 20, host_bytes = size_t{64} << 20;
+
+struct Form {
+  DType type = DType::f32, gradient = DType::f32;
+  Rounding rounding = Rounding::nearest;
+};
+const Form forms[] = {
+    {},
+    {.type = DType::bf16, .gradient = DType::bf16},
+    {.type = DType::bf16, .gradient = DType::f32},
+    {.type = DType::bf16, .gradient = DType::bf16, .rounding = Rounding::stochastic},
+    {.type = DType::bf16, .gradient = DType::f32, .rounding = Rounding::stochastic}};
+
+// An optimizer with parameters and gradients at random.
+struct OptimizerRun {
+  CpuStream stream{plenty, 2};
+  HostLink link{stream, host_bytes};
+  Form form;
+  std::vector<Parameter> parameters;
+  std::vector<Parameter*> pointers;
+  std::optional<AdamWOptimizer> optimizer;
+  Tensor random;
+
+  OptimizerRun(const std::vector<int64_t>& numels, const Form& f, OptimizerState state)
+      : form(f), parameters(numels.size()) {
+    for (size_t i = 0; i < numels.size(); ++i) {
+      parameters[i].data = normal({numels[i], 1}, form.type, stream, i);
+      pointers.push_back(&parameters[i]);
+    }
+    random = make_tensor<int32_t>({4}, std::vector<int32_t>{11, 22, 0, 0}, stream);
+    optimizer.emplace(pointers, AdamWSettings{.rounding = form.rounding}, stream,
+                      OptimizerMemory{.state = state, .link = &link});
+    optimizer->initialise();
+  }
+
+  // Every third parameter, in turn, has no gradient.
+  void make_gradients(int64_t t) {
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const bool absent = parameters.size() > 2 && (i + static_cast<size_t>(t)) % 3 == 0;
+      if (absent) continue;
+      parameters[i].grad = normal(parameters[i].data.shape(), form.gradient, stream,
+                                  100 * static_cast<uint64_t>(t) + i);
+    }
+  }
+  void step(int64_t t) { optimizer->step(t, 0.01, random); }
+  Bytes bytes() const { return state_bytes(pointers, *optimizer); }
+};
+
+void expect_same_bits(const std::vector<int64_t>& numels) {
+  for (const Form& form : forms) {
+    Bytes wanted;
+    for (const OptimizerState state : optimizer_states) {
+      SCOPED_TRACE(sentence(name(form.type), ", ", name(form.rounding), ", ", name(state)));
+      OptimizerRun run(numels, form, state);
+      for (int64_t t = 1; t <= 10; ++t) {
+        run.make_gradients(t);
+        run.step(t);
+        for (const Parameter& p : run.parameters) EXPECT_FALSE(p.grad);
+      }
+      if (state == OptimizerState::device) wanted = run.bytes();
+      EXPECT_TRUE(run.bytes() == wanted);
+    }
+  }
+}
+
+TEST(OptimizerState, HasTheSameBitsForTensorsLargerThanABucket) {
+  expect_same_bits({1, 5000, 70001, 2048, 0, 4097, 3, 12345});
+}
+
+// Random delays show orders of the queues that only events keep.
+TEST(OptimizerState, HasTheSameBitsOnStreamsDelayedAtRandom) {
+  const bool given = std::getenv("SPOOL_CPU_DELAY");
+  ::setenv("SPOOL_CPU_DELAY", "300", /*overwrite=*/0);
+  expect_same_bits({1, 5000, 70001, 2048});
+  if (!given) ::unsetenv("SPOOL_CPU_DELAY");
+}
+
+TEST(OptimizerState, HasTheSameBitsForManySmallTensors) {
+  expect_same_bits(std::vector<int64_t>(700, 5));  // a bucket has more than one launch takes
+}
+
+TEST(OptimizerState, HasTheSameBitsForLessThanABucket) { expect_same_bits({7, 100}); }
+
+TEST(OptimizerState, IsUnchangedByGradientsThatAreNotFinite) {
+  for (const Form& form : forms) {
+    for (const OptimizerState state : optimizer_states) {
+      SCOPED_TRACE(sentence(name(form.type), ", ", name(form.rounding), ", ", name(state)));
+      OptimizerRun run({5000, 70001, 3}, form, state);
+      for (int64_t t = 1; t <= 3; ++t) {
+        run.make_gradients(t);
+        run.step(t);
+      }
+      const Bytes before = run.bytes();
+      run.make_gradients(4);
+      launch(Fill{.out = run.parameters[1].grad, .value = INFINITY}, run.stream);
+      run.step(4);
+      EXPECT_TRUE(run.bytes() == before);
+      EXPECT_EQ(read<float>(run.optimizer->clip())[2], 0);
+      run.make_gradients(5);
+      run.step(5);
+      EXPECT_FALSE(run.bytes() == before);
+    }
+  }
+}
+
+TEST(OptimizerState, IsUnchangedWithoutGradients) {
+  for (const OptimizerState state : optimizer_states) {
+    OptimizerRun run({5000, 70001, 3}, {}, state);
+    const Bytes before = run.bytes();
+    run.step(1);
+    EXPECT_TRUE(run.bytes() == before);
+  }
+}
+
+TEST(OptimizerState, NeedsAHostLinkUnlessOnTheDevice) {
+  CpuStream stream(plenty, 1);
+  Parameter p{.name = "w", .data = normal({8, 8}, DType::f32, stream, 1)};
+  const auto make = [&] { AdamWOptimizer({&p}, {}, stream, {.state = OptimizerState::streamed}); };
+  expect_error(ErrorKind::invalid, {"link"}, make);
+}
+
+}  // namespace
+}  // namespace spool::testing
