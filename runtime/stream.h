@@ -60,7 +60,7 @@ class Stream {
       trace(other.trace_, lane);
   }
 
-  // Enqueues poison() or unpoison() of poison.h, if the host can address the device's memory. Never
+  // Enqueues poison() or unpoison() of poison.h, if the host can address the device's memory; never
   // throws.
   using Poison = void (*)(const void* data, size_t bytes);
   virtual void enqueue_poison(Poison, const std::byte* /*data*/, size_t /*bytes*/) {}
@@ -141,7 +141,7 @@ class CudaStream;  // runtime/cuda/stream.h
 void check_device(Device);
 
 // A stream on the device with an arena of exactly `budget` bytes.  `threads` is for the cpu; 0: one
-// per core.  Throws if there is no such device, or if it has not enough memory.
+// per core.  Throws if there is no such device, or it does not have enough memory.
 std::unique_ptr<Stream> open_stream(Device, size_t budget, int threads = 0);
 
 // Bytes of memory that the device has for this process.  Cpu: the machine's memory, or the limit of

@@ -29,7 +29,7 @@ class SpillFile {
  public:
   static constexpr size_t alignment = 4096;  // of offsets, sizes and memory
 
-  // Throws if the directory is missing or cannot be written to, or its disk has not enough space.
+  // Throws if the directory is missing or cannot be written to, or its disk has too little space.
   SpillFile(const std::filesystem::path& directory, size_t bytes);
   ~SpillFile();
   SpillFile(const SpillFile&) = delete;

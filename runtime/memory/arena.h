@@ -57,7 +57,8 @@ class Arena {
   static constexpr size_t granule = 512;  // bytes
   struct Block;
 
-  // Divides [base, base + capacity) into multiples of `multiple` bytes.  Never touches the memory.
+  // Divides [base, base + capacity); sizes are rounded up to `multiple` bytes.  Never touches the
+  // memory.
   Arena(std::byte* base, size_t capacity, std::string device, size_t multiple = Arena::granule);
   ~Arena();
   Arena(const Arena&) = delete;

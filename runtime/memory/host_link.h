@@ -45,7 +45,7 @@ class HostLink {
  public:
   static constexpr size_t alignment = 4096;  // of every slot, in bytes
 
-  // Allocates a slab of `bytes`.  Throws Error (memory) if the host has not enough.
+  // Allocates a slab of `bytes`.  Throws Error (memory) if the host has less.
   HostLink(Stream& compute, size_t bytes);
 
   Stream& compute() { return compute_; }
