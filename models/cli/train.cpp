@@ -85,7 +85,7 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   t.warmup = g.warmup.value_or(t.steps / 20);
   override_with(g.chunk_loss, t.loss_chunk);
   t.dtype = *parse_dtype(g.dtype);
-  t.optimizer.rounding = *parse_rounding(g.rounding);
+  t.optimizer.rounding = *parse<Rounding>(g.rounding);
   o.device = device_of(g.device);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
   set_policy(g, o, command);

@@ -68,7 +68,7 @@ void from_setting(const json& stored, T& setting, const std::string& file) {
     check_file(type.has_value(), file, "field configuration.dtype is ", stored.dump());
     setting = *type;
   } else if constexpr (std::is_same_v<T, Rounding>) {
-    const auto rounding = parse_rounding(stored.get<std::string>());
+    const auto rounding = parse<Rounding>(stored.get<std::string>());
     check_file(rounding.has_value(), file, "field configuration.rounding is ", stored.dump());
     setting = *rounding;
   } else if constexpr (std::is_same_v<T, GeluForm>) {

@@ -1,7 +1,7 @@
 #include "spool/models/training/training_plans.h"
 
 #include "spool/autograd/fingerprint.h"
-#include "spool/planner/chunks.h"
+#include "spool/models/inference/evaluator.h"
 
 namespace spool {
 namespace {
@@ -16,16 +16,6 @@ struct Inputs {
         loss_scale({Shape{1}, accumulator(c.dtype)}, stream),
         random({Shape{4}, DType::i32}, stream) {}
 };
-
-Plan plan_evaluation(const TrainingConfig& config) {
-  if (config.loss_chunk == 0) return {};
-  MetaStream stream(Machine{});
-  Gpt2 model(config.model, config.dtype, stream);
-  const Inputs inputs(config, stream);
-  Tape tape(stream, {.recording = false, .training = false});
-  model.loss(tape.input(inputs.tokens), tape.input(inputs.targets), config.dropout);
-  return chunk_rows(tape, config.loss_chunk);
-}
 
 // A micro-step on meta, as a run does it.
 void rehearse_micro_step(const TrainingConfig& config, const Machine& machine,
@@ -54,7 +44,8 @@ TrainingPlans make_plans(const TrainingConfig& config, Policy policy, const Mach
     rehearse_micro_step(config, on, options, after_forward);
   };
   return {.step = plan_from_policy(policy, machine, micro_step),
-          .evaluation = plan_evaluation(config)};
+          .evaluation = plan_evaluation(config.model, config.dtype, config.batch, config.seq,
+                                        config.loss_chunk)};
 }
 
 std::vector<uint64_t> step_fingerprints(const TrainingConfig& config) {
