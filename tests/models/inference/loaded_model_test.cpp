@@ -95,9 +95,9 @@ TEST_F(LoadedModelTest, HasTheLossesOfAWholePass) {
 
 TEST_F(LoadedModelTest, RefusesRowsBeyondTheContextAndNoRows) {
   const ModelFile file(d_.path());
-  expect_error(ErrorKind::invalid, {"13", "context of 12"},
+  expect_error(ErrorKind::invalid, {"sequence length 13", "12"},
                [&] { LoadedModel(file, {.seq = 13}); });
-  expect_error(ErrorKind::invalid, {"batch", "0"}, [&] { LoadedModel(file, {.batch = 0}); });
+  expect_error(ErrorKind::invalid, {"batch of 0 rows"}, [&] { LoadedModel(file, {.batch = 0}); });
 }
 
 TEST_F(LoadedModelTest, AnswersWithTheLikeliestCompletion) {
