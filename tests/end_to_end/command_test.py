@@ -1,4 +1,4 @@
-"""The program as a user runs it: bad input, budgets, a kill at a random moment and --resume.
+"""Commands as a user runs them: bad input, memory budgets, logs, traces, and runs that are resumed.
 
 command_test.py PROGRAM [CASE...]
 """
@@ -13,7 +13,7 @@ from commands import PROGRAM, PROSE, SHAPE, Folder, main, spool
 
 
 class BadInput(Folder):
-    def test_data(self):
+    def test_refuses_data_that_cannot_be_read_or_is_too_little(self):
         empty, short = self.folder / "empty.txt", self.folder / "short.txt"
         empty.touch()
         short.write_text("too short")
@@ -28,7 +28,7 @@ class BadInput(Folder):
             self.refused(self.train(data=data), 1, word)
             self.assertFalse(self.out.exists())
 
-    def test_numbers(self):
+    def test_refuses_numbers_that_make_no_run(self):
         for words in [
             ["--seq", 33],
             ["--heads", 3],
@@ -56,25 +56,25 @@ class BadInput(Folder):
         self.refused(self.train(steps=0), 1, "--steps")
         self.refused(self.train(steps=-5), 1, "--steps")
 
-    def test_words(self):
-        for words in [
-            ["train", "--colour", "red"],
-            ["train", "--batch", "many"],
-            ["train", "--dtype", "f16"],
-            ["train", "--rounding", "up"],
-            ["train", "--memory", "2 apples"],
-            ["train", "--memory", "-2GiB"],
-            ["train", "--memory", "0"],
-            ["train", "--threads", "-1"],
-            ["train", "--checkpoint-every", "-1"],
-            ["paint"],
-            [],
-            ["generate"],
-            ["generate", "--model"],
+    def test_refuses_words_it_does_not_know(self):
+        for words, parts in [
+            (["train", "--colour", "red"], ["--colour", "not expected"]),
+            (["train", "--batch", "many"], ["--batch", "many"]),
+            (["train", "--dtype", "f16"], ["--dtype", "f16", "bf16"]),
+            (["train", "--rounding", "up"], ["--rounding", "up", "nearest"]),
+            (["train", "--memory", "2 apples"], ["--memory", "2 apples", "2GiB"]),
+            (["train", "--memory", "-2GiB"], ["--memory", "-2GiB"]),
+            (["train", "--memory", "0"], ["--memory", "'0'"]),
+            (["train", "--threads", "-1"], ["--threads", "-1"]),
+            (["train", "--checkpoint-every", "-1"], ["--checkpoint-every", "-1"]),
+            (["paint"], ["subcommand"]),
+            ([], ["subcommand"]),
+            (["generate"], ["--model is required"]),
+            (["generate", "--model"], ["--model"]),
         ]:
-            self.refused(spool(*words), 2, "")
+            self.refused(spool(*words), 2, *parts, "spool --help")
 
-    def test_models_and_devices(self):
+    def test_refuses_models_and_devices_that_are_not_there(self):
         self.refused(self.train("--model", "gpt5"), 1, "gpt2-124m")
         self.refused(self.train("--device", "gpu"), 1, "cuda")
         hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
@@ -84,7 +84,7 @@ class BadInput(Folder):
         self.refused(spool("generate", "--model", self.text), 1, "text.txt", "safetensors")
         self.refused(spool("generate", "--model", self.folder), 1, "model.safetensors")
 
-    def test_places_to_write(self):
+    def test_refuses_places_where_it_cannot_write(self):
         self.refused(self.train(out=self.text), 1, "text.txt")
         self.refused(self.train(out=self.text / "below"), 1, "text.txt")
         self.refused(self.train(out="/proc/run"), 1, "/proc/run")
@@ -94,7 +94,7 @@ class BadInput(Folder):
         self.refused(self.train("--log", self.text, out=other), 1, "text.txt")
         self.assertEqual(self.text.read_text(), precious)
 
-    def test_places_for_a_trace(self):
+    def test_refuses_a_trace_where_it_cannot_write(self):
         precious = self.text.read_text()
         for place, word in [
             (self.folder / "none" / "step.json", "none/"),
@@ -106,10 +106,10 @@ class BadInput(Folder):
             self.assertFalse(self.out.exists())
         self.assertEqual(self.text.read_text(), precious)
 
-    def test_resuming_what_is_not_there(self):
+    def test_refuses_to_resume_without_a_checkpoint(self):
         self.refused(self.train("--resume"), 1, "--resume")
 
-    def test_corrupt_checkpoint(self):
+    def test_refuses_a_corrupt_checkpoint_by_its_file(self):
         self.assertEqual(self.train()[0], 0)
         for name in ["model.safetensors", "optimizer.safetensors", "run.json", "config.json"]:
             file = self.out / "latest" / name
@@ -123,7 +123,7 @@ class BadInput(Folder):
                 self.refused(result, 1, name)
             file.write_bytes(whole)
 
-    def test_help(self):
+    def test_help_has_the_flags(self):
         for words in [["--help"], ["train", "--help"], ["generate", "--help"]]:
             status, printed, _ = spool(*words)
             self.assertEqual(status, 0)
@@ -131,7 +131,7 @@ class BadInput(Folder):
 
 
 class Runs(Folder):
-    def test_budget(self):
+    def test_peak_is_foretold_and_suffices_as_budget(self):
         status, printed, _ = self.train()
         self.assertEqual(status, 0)
         peak = self.foretold(printed)
@@ -150,7 +150,7 @@ class Runs(Folder):
         self.assertFalse(tight.exists())
         self.refused(self.train("--memory", "10kB", out=tight), 1, "even a batch of 1")
 
-    def test_log(self):
+    def test_log_has_every_step_and_evaluation(self):
         log = self.folder / "log.jsonl"
         words = ["--log", log, "--eval-every", 2, "--accumulate", 2, "--chunk-loss", 5]
         self.assertEqual(self.train(*words, "--dtype", "bf16", "--dropout", 0.1)[0], 0)
@@ -166,9 +166,9 @@ class Runs(Folder):
         self.assertEqual([entry["step"] for entry in evaluations], [2, 3])
         self.assertEqual(evaluations[-1]["val_targets"], len(PROSE) // 10 - 1)
 
-    def test_trace(self):
+    def test_trace_has_the_kernels_foretold(self):
         file = self.folder / "step.json"
-        for steps, traced in [(3, 2), (1, 1)]:  # the second time over the first one's
+        for steps, traced in [(3, 2), (1, 1)]:  # the second overwrites the first
             out = self.folder / f"run{steps}"
             words = ["--trace", file, "--accumulate", 2]
             status, printed, errors = self.train(*words, out=out, steps=steps)
@@ -185,9 +185,9 @@ class Runs(Folder):
             self.assertLessEqual(trace["otherData"]["measured"]["most_live_bytes"], peak)
             self.assertEqual([f for f in self.folder.iterdir() if "partial" in f.name], [])
 
-    def test_trace_of_what_travels(self):
+    def test_trace_has_the_copies_foretold(self):
         for to in ["host", f"disk:{self.folder}"]:
-            file, out = self.folder / "travels.json", self.folder / f"run-{to[:4]}"
+            file, out = self.folder / "copies.json", self.folder / f"run-{to[:4]}"
             words = ["--offload", "all", "--offload-to", to, "--recompute", "norms,gelu"]
             words += ["--optimizer-state", "streamed", "--trace", file, "--channels", 64]
             status, _, errors = self.train(*words, out=out)
@@ -201,7 +201,7 @@ class Runs(Folder):
                 self.assertEqual(foretold, measured)
                 self.assertTrue(measured)
 
-    def test_text_of_its_own_and_generation(self):
+    def test_default_data_and_generation(self):
         words = ["--steps", 2, "--sample-every", 1, "--vocab", 999]
         status, _, errors = spool("train", *SHAPE, "--out", self.out, *words)
         self.assertEqual(status, 0, errors)
@@ -214,30 +214,30 @@ class Runs(Folder):
         likeliest = [*words, "--temperature", 0]
         self.assertEqual(spool(*likeliest)[1], spool(*likeliest, "--seed", 9)[1])
 
-    def test_a_context_longer_than_any_sample(self):
+    def test_peak_is_foretold_with_a_context_longer_than_any_sample(self):
         long = ["--context", 900, "--seq", 20]
         status, printed, errors = self.train(*long)
         self.assertEqual(status, 0, errors)
         peak = self.foretold(printed)
         self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
 
-    def test_generation_beyond_the_context(self):
+    def test_generates_beyond_the_context(self):
         self.assertEqual(self.train()[0], 0)
         status, printed, errors = spool("generate", "--model", self.out, "--tokens", 100)
         self.assertEqual(status, 0, errors)
         self.assertGreater(len(printed), 60)
 
-    def test_an_existing_run_is_not_overwritten(self):
+    def test_does_not_overwrite_a_run(self):
         self.assertEqual(self.train()[0], 0)
         self.refused(self.train(), 1, "--resume")
 
-    def test_not_finite(self):
+    def test_stops_where_numbers_are_not_finite(self):
         words = ["--lr", 1e30, "--weight-decay", 0, "--clip", 0, "--warmup", 0]
         words += ["--checkpoint-every", 1]
         self.refused(self.train(*words, steps=50), 1, "step 1:", "no checkpoint")
         self.assertFalse((self.out / "latest").exists())
 
-    def test_disk_full(self):
+    def test_reports_a_full_disk_and_leaves_nothing(self):
         self.assertEqual(self.train("--checkpoint-every", 1, steps=2)[0], 0)
         small = self.folder / "small"
 
@@ -251,19 +251,19 @@ class Runs(Folder):
         self.refused(result, 1, "safetensors", "File too large")
         self.assertEqual([f.name for f in small.iterdir() if f.name != ".lock"], [])
 
-    def test_another_configuration(self):
+    def test_refuses_to_resume_with_other_settings_or_data(self):
         self.assertEqual(self.train("--lr", 0.01)[0], 0)
         resume = ["train", "--out", self.out, "--resume"]
         self.refused(spool(*resume, "--lr", 0.02), 1, "--lr", "0.01")
         self.refused(spool(*resume, "--steps", 9), 1, "--steps")
-        self.refused(spool(*resume, "--model", "gpt2-124m"), 1, "")
+        self.refused(spool(*resume, "--model", "gpt2-124m"), 1, "gpt2-124m")
         status, printed, _ = spool(*resume, "--lr", 0.01)
         self.assertEqual(status, 0)
         self.assertIn("validation loss", printed)
         self.text.write_text(PROSE.replace("little", "a lot!"))
         self.refused(spool(*resume), 1, "other data")
 
-    def test_threads(self):
+    def test_losses_are_the_same_for_any_number_of_threads(self):
         logs = []
         for threads in [1, 2, 3]:
             logs.append(self.folder / f"log{threads}")
@@ -272,7 +272,7 @@ class Runs(Folder):
         self.assertEqual(self.losses(logs[0]), self.losses(logs[1]))
         self.assertEqual(self.losses(logs[0]), self.losses(logs[2]))
 
-    def test_interrupt(self):
+    def test_interrupt_writes_a_checkpoint(self):
         words = [PROGRAM, "train", *SHAPE, "--data", self.text, "--out", self.out]
         run = subprocess.Popen([*words, "--steps", "1000000"], stdout=subprocess.PIPE, errors="replace")
         for line in run.stdout:
@@ -284,11 +284,11 @@ class Runs(Folder):
         self.assertIn("--resume", rest)
         self.assertTrue((self.out / "latest" / "run.json").exists())
 
-    def test_kill_at_a_random_moment_and_resume(self):
+    def test_resumes_after_a_kill_at_a_random_moment(self):
         words = ["--dropout", 0.1, "--checkpoint-every", 7, "--eval-every", 50, "--dtype", "bf16"]
         self.killed_and_resumed(*words, steps=400)
 
-    def test_kill_and_resume_without_masters(self):
+    def test_resumes_after_a_kill_without_masters(self):
         words = ["--checkpoint-every", 7, "--dtype", "bf16", "--rounding", "stochastic"]
         self.killed_and_resumed(*words, steps=200)
         checkpoint = self.out / "latest" / "optimizer.safetensors"
@@ -296,7 +296,7 @@ class Runs(Folder):
         other = ["--rounding", "nearest"]
         self.refused(spool("train", "--out", self.out, "--resume", *other), 1, "--rounding")
 
-    def test_a_run_stored_before_there_was_a_setting(self):
+    def test_refuses_to_resume_a_run_that_lacks_a_setting(self):
         self.assertEqual(self.train()[0], 0)
         stored = self.out / "latest" / "run.json"
         run = json.loads(stored.read_text())

@@ -1,6 +1,6 @@
-"""What the tests of the program share: SCRIPT PROGRAM [CASE...].
+"""Helpers of the tests that run the program: SCRIPT PROGRAM [CASE...].
 
-The program works on the cpu where a test does not say otherwise, whatever the machine has.
+The program runs on the cpu unless a test names a device.
 """
 
 import json
@@ -23,13 +23,13 @@ PROSE = "".join(f"Line {i} of a text that says little: {i * i}.\n" for i in rang
 
 
 def spool(*words, **more):
-    """Runs the program; its exit code and what it printed."""
+    """Runs the program; returns its exit code, standard output and standard error."""
     done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, timeout=300, **more)
     return done.returncode, *(t.decode(errors="replace") for t in (done.stdout, done.stderr))
 
 
 def last_step(log):
-    """The last that a run has logged so far, or 0."""
+    """The last step that a run has logged so far, or 0."""
     steps = re.findall(r'"step": ?(\d+)', log.read_text(errors="replace")) if log.exists() else []
     return int(steps[-1]) if steps else 0
 
@@ -59,7 +59,7 @@ class Folder(unittest.TestCase):
         return (run / "latest" / "model.safetensors").read_bytes()
 
     def killed_and_resumed(self, *words, steps):
-        """A run that is killed at random steps, and goes on, is the run that is not."""
+        """A run that is killed at random steps and resumed has the losses and weights of a whole run."""
         whole, log = self.folder / "whole.jsonl", self.folder / "killed.jsonl"
         status, _, errors = self.train(*words, "--log", whole, out=self.folder / "whole", steps=steps)
         self.assertEqual(status, 0, errors)
@@ -69,7 +69,7 @@ class Folder(unittest.TestCase):
         kills = 0
         while True:
             resumable = (self.out / "latest").exists()
-            if not resumable:  # killed before the first checkpoint, it begins anew
+            if not resumable:  # killed before its first checkpoint: it starts again
                 log.unlink(missing_ok=True)
             run = subprocess.Popen(
                 [str(w) for w in [*command, *(["--resume", *device] if resumable else begin)]],
@@ -94,7 +94,7 @@ class Folder(unittest.TestCase):
         self.assertEqual(self.weights(self.out), self.weights(self.folder / "whole"))
 
     def refused(self, result, code, *parts):
-        """One sentence on standard error, the exit code, and these words."""
+        """Expects the exit code and one line on standard error with each of these parts."""
         status, _, errors = result
         self.assertEqual(status, code, errors)
         self.assertEqual(len(errors.strip().splitlines()), 1, errors)
@@ -106,11 +106,10 @@ class Folder(unittest.TestCase):
 # Each line joins two tokens; \u0120 spells a blank.
 MERGES = "#version: 0.2\nt h\nth e\n\u0120 t\ni n\n\u0120 a\n\u0120t h\ne x\nex t\n"
 VOCABULARY = 256 + 8 + 1
-TINY = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
 
 
 def peak_memory(*words):
-    """Runs the program; the most bytes it had in memory."""
+    """Runs the program; returns its peak memory in bytes."""
     process = subprocess.Popen([PROGRAM, *map(str, words)], stdout=subprocess.DEVNULL)
     _, process.returncode, usage = os.wait4(process.pid, 0)
     return usage.ru_maxrss << 10
@@ -131,9 +130,9 @@ class Files(Folder):
         return self.done("tokenize", "--merges", self.merges, *words)
 
     def trained(self, *words, data=None, steps=3):
-        """A run with GPT-2's tokenizer; its checkpoint."""
+        """Trains a run with GPT-2's tokenizer; returns its checkpoint."""
         fixed = ["--merges", self.merges, "--data", data or self.text, "--out", self.out]
-        self.done("train", *TINY, *fixed, "--steps", steps, *words)
+        self.done("train", *SHAPE, *fixed, "--steps", steps, *words)
         return self.out / "latest"
 
 

@@ -20,7 +20,7 @@ class OnCuda(Folder):
         self.assertEqual(status, 0, errors)
         return printed
 
-    def test_budget(self):
+    def test_peak_is_foretold_and_suffices_as_budget(self):
         printed = self.done()
         peak = self.foretold(printed)
         self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
@@ -30,7 +30,7 @@ class OnCuda(Folder):
         self.refused(tight, 1, str(peak), "a batch of 1 would fit")
         self.refused(self.train(*CUDA, "--memory", "900TiB", out=self.folder / "much"), 1, "free")
 
-    def test_graph(self):
+    def test_a_graph_changes_no_loss_and_no_weight(self):
         runs = []
         for name, words in ("graph", []), ("plain", ["--no-graph"]):
             log = self.folder / f"{name}.jsonl"
@@ -40,10 +40,10 @@ class OnCuda(Folder):
             runs.append((self.losses(log), self.weights(out)))
         self.assertEqual(*runs)
 
-    def test_kill_at_a_random_moment_and_resume(self):
+    def test_resumes_after_a_kill_at_a_random_moment(self):
         self.killed_and_resumed(*CUDA, "--checkpoint-every", 3, "--dropout", 0.1, steps=60)
 
-    def test_generation_and_evaluation_are_those_of_the_cpu(self):
+    def test_generates_and_evaluates_as_on_the_cpu(self):
         self.done(steps=30)
         for words in (
             ["generate", "--prompt", "Line ", "--tokens", 40, "--temperature", 0],
@@ -57,8 +57,8 @@ class OnCuda(Folder):
             cpu, cuda = (re.sub(r"(\.\d{3})\d+", r"\1", on[d][1]) for d in ("cpu", "cuda"))
             self.assertEqual(cuda.splitlines()[0], cpu.splitlines()[0])
 
-    def test_an_error_of_the_device(self):
-        """Only the emulated device has errors when told."""
+    def test_reports_an_error_of_the_device(self):
+        """Only the emulated device fails on demand."""
         if "emulated" not in self.done():
             self.skipTest("this device is not emulated")
         for sync in "0", "1":

@@ -1,4 +1,4 @@
-"""The program as a user runs it, on files from elsewhere: data, models, evaluation, fine-tuning.
+"""Commands on files of other programs: data, models, evaluation, fine-tuning, generation.
 
 files_command_test.py PROGRAM [CASE...]
 """
@@ -11,21 +11,21 @@ import struct
 import subprocess
 import time
 
-from commands import MERGES, PROGRAM, PROSE, TINY, VOCABULARY, Files, main, peak_memory, spool
+from commands import MERGES, PROGRAM, PROSE, SHAPE, VOCABULARY, Files, main, peak_memory, spool
 
 
 class Train(Files):
     def losses(self, log):
         return [e["loss"] for e in self.log(log) if "loss" in e]
 
-    def test_text_and_its_shards_are_the_same_data(self):
+    def test_text_and_its_shards_have_the_same_losses(self):
         shard = self.folder / "t.bin"
         self.tokenize(self.text, "--out", shard)
         logs = []
         for i, data in enumerate([self.text, shard]):
             logs.append(self.folder / f"{i}.log")
             words = ["--merges", self.merges, "--data", data, "--out", self.folder / str(i)]
-            self.done("train", *TINY, *words, "--steps", 5, "--log", logs[i])
+            self.done("train", *SHAPE, *words, "--steps", 5, "--log", logs[i])
         self.assertEqual(self.losses(logs[0]), self.losses(logs[1]))
 
     def test_a_checkpoint_has_its_tokenizer(self):
@@ -35,7 +35,7 @@ class Train(Files):
         self.assertEqual(len(vocabulary), VOCABULARY)
         self.assertEqual(vocabulary["the"], 257)
         self.assertEqual(json.loads((checkpoint / "config.json").read_text())["vocab_size"], VOCABULARY)
-        self.merges.unlink()  # no more needed
+        self.merges.unlink()  # the checkpoint has its own
         self.done("train", "--out", self.out, "--resume")
         self.assertTrue(self.done("generate", "--model", self.out, "--prompt", "the ").startswith("the "))
 
@@ -44,7 +44,7 @@ class Train(Files):
             (self.folder / f"part{i}").write_text(PROSE[i * 4000 : (i + 1) * 4000])
             self.tokenize(self.folder / f"part{i}", "--out", self.folder / f"s{i}.bin")
         words = ["--data", self.folder / "s*.bin", "--merges", self.merges, "--checkpoint-every", 5]
-        run = [*TINY, *words, "--steps", 200]
+        run = [*SHAPE, *words, "--steps", 200]
         whole, killed = self.folder / "whole.log", self.folder / "killed.log"
         self.done("train", *run, "--out", self.folder / "whole", "--log", whole)
         begin = [PROGRAM, "train", *map(str, run), "--out", str(self.out), "--log", str(killed)]
@@ -56,17 +56,17 @@ class Train(Files):
         self.done("train", "--resume", "--out", self.out, "--log", killed)
         self.assertEqual(self.losses(killed), self.losses(whole))
 
-    def test_a_token_beyond_the_vocabulary_is_found_before_the_first_step(self):
+    def test_refuses_tokens_beyond_the_vocabulary_before_the_first_step(self):
         shard = self.folder / "t.bin"
         self.tokenize(self.text, "--out", shard)
         bad = bytearray(shard.read_bytes())
         bad[-200:-198] = struct.pack("<H", VOCABULARY)
         shard.write_bytes(bad)
-        result = spool("train", *TINY, "--merges", self.merges, "--data", shard, "--out", self.out)
+        result = spool("train", *SHAPE, "--merges", self.merges, "--data", shard, "--out", self.out)
         self.refused(result, 1, "t.bin", f"is {VOCABULARY}", "vocabulary")
         self.assertFalse(self.out.exists())
 
-    def test_another_vocabulary_is_not_resumed_with(self):
+    def test_refuses_to_resume_with_another_vocabulary(self):
         shard = self.folder / "t.bin"
         self.tokenize(self.text, "--out", shard)
         self.trained(data=shard)
@@ -76,7 +76,7 @@ class Train(Files):
         self.refused(spool(*resume, "--merges", other), 1, "other.txt", "another vocabulary")
         self.done(*resume, "--merges", self.merges)
 
-    def test_the_default_place_of_a_run(self):
+    def test_a_run_is_named_after_its_model_by_default(self):
         checkpoint = self.trained()
         model = self.folder / "mine"
         self.done("convert", checkpoint, model)
@@ -84,7 +84,7 @@ class Train(Files):
         self.done("train", *words, cwd=self.folder)
         self.assertTrue((self.folder / "runs" / "mine" / "latest").exists())
 
-    def test_bad_input(self):
+    def test_refuses_data_and_settings_that_do_not_fit(self):
         checkpoint = self.trained()
         other = self.folder / "other"
         shard = self.folder / "t.bin"
@@ -100,14 +100,14 @@ class Train(Files):
             (["--data", self.folder / "none*.bin"], ["none*.bin"]),
         ]:
             data = [] if "--data" in words else ["--data", self.text]
-            shape = [] if "--model" in words else TINY
+            shape = [] if "--model" in words else SHAPE
             result = spool("train", *shape, *words, *data, "--out", other, "--steps", 1)
             self.refused(result, 1, *parts)
             self.assertFalse(other.exists(), words)
 
 
 class Models(Files):
-    def test_fine_tuning(self):
+    def test_fine_tuning_lowers_the_loss(self):
         checkpoint = self.trained(steps=30)
         before = json.loads(self.done("eval", "--model", self.out, "--data", self.text, "--json"))
         tuned = self.folder / "tuned"
@@ -119,7 +119,7 @@ class Models(Files):
         self.assertEqual(after["tokens"], before["tokens"])
         self.done("train", "--resume", "--out", tuned)
 
-    def test_the_first_loss_of_fine_tuning_is_that_of_the_weights(self):
+    def test_fine_tuning_begins_with_the_loss_of_the_weights(self):
         checkpoint = self.trained(steps=20)
         log = self.folder / "log"
         words = ["--data", self.text, "--val-data", self.text, "--lr", 1e-12, "--warmup", 0]
@@ -151,7 +151,7 @@ class Models(Files):
         self.refused(spool("convert", self.text, self.folder / "x"), 1, "text.txt")
         self.refused(spool("convert", checkpoint), 2, "OUT")
 
-    def test_eval(self):
+    def test_eval_gives_the_same_loss_for_any_batch_and_form_of_data(self):
         checkpoint = self.trained()
         words = ["eval", "--model", checkpoint, "--data", self.text]
         result = json.loads(self.done(*words, "--json"))
@@ -185,11 +185,11 @@ class Models(Files):
         ]:
             self.refused(spool("eval", *words), 1, *parts)
 
-    def test_multiple_choice(self):
+    def test_eval_answers_multiple_choice_questions(self):
         checkpoint = self.trained(steps=40)
 
         def questions(answers):
-            """Asks, again and again, how a line of the prose goes on."""
+            """A file of questions that ask how a line of the prose goes on."""
             all_words = []
             for index, answer in enumerate(answers):
                 choices = [[84 - 33] * 3, [64, 65, 66, 67]]
@@ -219,7 +219,7 @@ class Models(Files):
 
 class Generate(Files):
     def test_stops_at_the_end_of_text(self):
-        # Nothing but documents of one word: after a word the text ends.
+        # Every document is two words, so the text ends after them.
         documents = []
         for i in range(60):
             documents.append(self.folder / f"d{i}")
@@ -231,16 +231,16 @@ class Generate(Files):
         self.assertEqual(self.done(*words, "--prompt", "the"), "the text\n")
         self.assertRegex(self.done(*words, "--tokens", 50), r"^(the text|thin ext)\n$")
 
-    def test_interactive(self):
+    def test_interactive_lines_continue_one_text(self):
         self.trained()
         words = ["generate", "--model", self.out, "--interactive", "--tokens", 5, "--temperature", 0]
         printed = self.done(*words, input=b"the \n\na t\nthe \n")
         self.assertEqual(printed.count("the "), 2)
         alone = self.done(*words[:3], "--tokens", 10, "--temperature", 0, "--prompt", "the ")
-        # A line and an empty one are a text of twice as many tokens.
+        # An empty line continues the text, so there are twice as many tokens.
         self.assertTrue(printed.replace("\n", "").startswith(alone.rstrip("\n").replace("\n", "")))
 
-    def test_interrupt(self):
+    def test_interrupt_ends_the_text(self):
         self.trained()
         words = [PROGRAM, "generate", "--model", self.out, "--tokens", "100000000"]
         words += ["--tokenizer", "bytes"]  # whose texts never end
@@ -250,7 +250,7 @@ class Generate(Files):
         process.communicate(timeout=60)
         self.assertEqual(process.returncode, 130)
 
-    def test_bad_input(self):
+    def test_refuses_models_and_numbers_that_cannot_be(self):
         checkpoint = self.trained()
         for words, parts in [
             (["--model", "gpt2-124m"], ["no weights"]),

@@ -1,17 +1,20 @@
-"""What a user says of saved tensors and optimizer state: policy_command_test.py PROGRAM [CASE...]."""
+"""Policies for saved values and optimizer state on the command line.
+
+policy_command_test.py PROGRAM [CASE...]
+"""
 
 import json
 import re
 
 from commands import Folder, main
 
-# Values of 1 MiB between blocks.
+# The values between blocks have 1 MiB each, so they are offloaded.
 WIDE = "--channels 64 --context 128 --seq 128 --batch 32".split()
 
 
 class Policies(Folder):
     def run_with(self, name, *words):
-        """What it printed, and the losses."""
+        """Trains; returns what it printed, the losses and the peak."""
         log = self.folder / f"{name}.jsonl"
         status, printed, errors = self.train(
             *WIDE, *words, "--log", log, out=self.folder / name, steps=2
@@ -22,7 +25,7 @@ class Policies(Folder):
         return printed, self.losses(log), peak
 
     def test_each_has_the_losses_of_keeping_all_in_less_memory(self):
-        _, kept, most = self.run_with("kept")
+        _, kept, kept_peak = self.run_with("kept")
         for i, words in enumerate(
             [
                 ["--recompute", "norms,gelu"],
@@ -37,7 +40,7 @@ class Policies(Folder):
         ):
             printed, losses, peak = self.run_with(f"run{i}", *words)
             self.assertEqual(losses, kept, words)
-            self.assertLess(peak, most, words)
+            self.assertLess(peak, kept_peak, words)
             for what in words[::2]:
                 if what != "--offload-to":
                     self.assertIn(what[2:].replace("-", " "), printed)
@@ -47,12 +50,12 @@ class Policies(Folder):
             self.assertEqual("  disk " in printed, "--offload-to" in words)
         self.assertEqual([f.name for f in self.folder.iterdir() if "spill" in f.name.lower()], [])
 
-    def test_small_values_stay(self):
+    def test_small_values_are_not_offloaded(self):
         status, printed, errors = self.train("--offload", "all")
         self.assertEqual(status, 0, errors)
         self.assertIn("nothing is offloaded: no such value has 1 MiB", printed)
 
-    def test_plans(self):
+    def test_a_saved_plan_gives_the_same_run(self):
         plan = self.folder / "plan.json"
         words = ["--recompute", "norms,gelu", "--offload", "all"]
         _, losses, peak = self.run_with("saved", *words, "--save-plan", plan)
@@ -71,7 +74,7 @@ class Policies(Folder):
         self.refused(self.train("--plan", plan, "--recompute", "block"), 1, "--recompute", "--plan")
         self.assertFalse(self.out.exists())
 
-    def test_words(self):
+    def test_refuses_words_it_does_not_know(self):
         for words, parts in [
             (["--recompute", "norms,relu"], ["relu", "attention"]),
             (["--recompute", ""], ["--recompute"]),
@@ -84,7 +87,7 @@ class Policies(Folder):
             self.refused(self.train(*words), 2, words[1])
         self.assertFalse(self.out.exists())
 
-    def test_disks_that_cannot_be_used(self):
+    def test_refuses_directories_it_cannot_spill_to(self):
         for place, part in [(self.folder / "none", "none"), (self.text, "text.txt")]:
             words = ["--offload", "all", "--offload-to", f"disk:{place}"]
             self.refused(self.train(*WIDE, *words), 1, part)

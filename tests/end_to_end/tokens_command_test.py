@@ -13,7 +13,7 @@ from commands import PROGRAM, PROSE, Files, main, peak_memory, spool
 
 
 class Tokenize(Files):
-    def test_there_and_back(self):
+    def test_decodes_to_the_same_bytes(self):
         noise = self.folder / "noise"
         noise.write_bytes(bytes(range(256)) * 40 + b"the text \xff\xfe <|endoftext|>")
         for text in [self.text, noise]:
@@ -27,7 +27,7 @@ class Tokenize(Files):
                 )
                 self.assertEqual(shown.stdout, text.read_bytes())
 
-    def test_threads_and_shards(self):
+    def test_shards_are_the_same_for_any_number_of_threads(self):
         long = self.folder / "long"
         long.write_text(PROSE * 300)
         all_bytes = []
@@ -37,7 +37,7 @@ class Tokenize(Files):
             all_bytes.append(out.read_bytes())
         self.assertEqual(all_bytes[0], all_bytes[1])
         self.assertEqual(struct.unpack("<2i", all_bytes[0][:8]), (20240520, 1))
-        again = self.folder / "3.bin"  # over what is there, and through a link
+        again = self.folder / "3.bin"  # overwrites the file that a link names
         again.unlink()
         again.symlink_to("1.bin")
         self.tokenize(self.text, "--out", again)
@@ -64,7 +64,7 @@ class Tokenize(Files):
         self.assertGreater(long.stat().st_size, 30 << 20)
         self.assertLess(peaks[1] - peaks[0], 10 << 20)
 
-    def test_what_is_not_a_file_is_left_alone(self):
+    def test_refuses_outputs_that_are_no_files(self):
         shard, pipe = self.folder / "t.bin", self.folder / "pipe"
         self.tokenize(self.text, "--out", shard)
         os.mkfifo(pipe)
@@ -77,7 +77,7 @@ class Tokenize(Files):
         self.assertEqual(done.returncode, 1)
         self.assertIn("No space left", done.stderr)
 
-    def test_interrupt(self):
+    def test_interrupt_leaves_no_file(self):
         long = self.folder / "long"
         long.write_text(PROSE * 20000)
         words = [PROGRAM, "tokenize", "--merges", self.merges, long, "--out", self.folder / "t.bin"]
@@ -88,7 +88,7 @@ class Tokenize(Files):
         self.assertEqual(process.wait(timeout=60), 130)
         self.assertEqual(list(self.folder.glob("*t.bin*")) + list(self.folder.glob(".*")), [])
 
-    def test_bad_input(self):
+    def test_refuses_input_and_settings_that_cannot_be(self):
         out = self.folder / "t.bin"
         empty = self.folder / "empty"
         empty.touch()

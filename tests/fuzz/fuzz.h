@@ -1,8 +1,7 @@
 #pragma once
 
-// What the fuzz targets share.  A target hands any bytes to one reader, which may refuse them with
-// an Error and nothing else: no crash, no other exception, no memory but what the bytes ask for
-// with good reason.
+// Helpers of the fuzz targets.  A target gives any bytes to one reader, which may refuse them with
+// an Error and in no other way: no crash, no other exception, no allocation out of proportion.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +13,10 @@ namespace spool::fuzz {
 
 using Bytes = std::span<const uint8_t>;
 
-// A file that has these bytes, for as long as the process lives or until the next call.
+// A file with these bytes, until the next call or the end of the process.
 std::filesystem::path file_with(Bytes);
 
-// Calls the reader; an Error is well.
+// Calls the reader, which may throw an Error.
 void read(const std::function<void()>& reader);
 
 }  // namespace spool::fuzz

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 #include "spool/models/tokenizers/gpt2_pieces.h"
 
-// The pieces of a text are the text, and those of its two parts are its own.
+// The pieces of a text make up the text, and a text cut at its boundary has the same pieces.
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;
   static const Gpt2Pieces pieces;
@@ -22,8 +22,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   through = through && all.size() != cut;
   if (all != text) std::abort();
-  // Only a piece that fills the window is cut through, but for a blank at its end and a part of a
-  // character after that.
+  // The cut goes only through a piece that fills the window, up to a blank at its end and a part of
+  // a character.
   constexpr size_t rest = 6;
   Gpt2Pieces::Walk again(pieces, text);
   if (through && again.next().size() + rest < window) std::abort();

@@ -1,7 +1,8 @@
-"""A small GPT-2 in PyTorch, float64, and what it computes: the numbers gpt2_test.cpp compares with.
+"""A small GPT-2 in PyTorch, float64, and what it computes: the numbers that gpt2_test.cpp and
+gpt2_steps_test.cpp compare with.
 
-Run by hand, once, with Debian's python3 and python3-torch; see README.md.  The model is written out
-in plain operations, and the script checks itself against PyTorch's own layers, loss and optimizer.
+Run by hand, once, with Debian's python3 and python3-torch; see README.md.  The model is
+written out in plain operations, and the script checks itself against PyTorch's own layers, loss and optimizer.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the published GPT-2 tokenizer makes of the texts in tests/tokenizer_test.cpp.
+"""The tokens that the published GPT-2 tokenizer gives the texts of tokenizer_test.cpp.
 
 make_tokenizer_reference.py MERGES TEXT    (needs tiktoken, tokenizers)
 

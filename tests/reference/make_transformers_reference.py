@@ -1,9 +1,9 @@
-"""A GPT-2 as transformers saves it, and the logits it gives: tests/reference/transformers.
+"""A GPT-2 as transformers saves it, and its logits: tests/reference/transformers.
 
 make_transformers_reference.py FOLDER    (needs torch and transformers; made with 1.13 and 4.30.2)
 
 Two models: one of the published form, with the masks that some published files carry; and one with
-what a config.json may change: the exact GELU, another epsilon, names with a prefix, F16 weights.
+the settings a config.json may change: the exact GELU, another epsilon, names with a prefix, F16 weights.
 """
 
 import pathlib
