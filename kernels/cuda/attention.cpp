@@ -1,6 +1,6 @@
-#include "spool/kernels/cuda/attention.h"
+#include "spool/kernels/cuda/attention.cuh"
 
-#include "spool/kernels/cuda/attention_plan.h"
+#include "spool/kernels/attention_sizes.h"
 
 namespace spool {
 

@@ -1,4 +1,4 @@
-#include "spool/kernels/cuda/attention_plan.h"
+#include "spool/kernels/attention_sizes.h"
 
 #include <algorithm>
 

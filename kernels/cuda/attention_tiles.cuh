@@ -9,7 +9,7 @@
 
 #include <type_traits>
 
-#include "spool/kernels/cuda/attention.h"
+#include "spool/kernels/cuda/attention.cuh"
 #include "spool/kernels/cuda/device.cuh"
 
 namespace spool::cuda {

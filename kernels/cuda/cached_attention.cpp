@@ -1,4 +1,4 @@
-#include "spool/kernels/cuda/cached_attention.h"
+#include "spool/kernels/cached_attention_sizes.h"
 
 namespace spool {
 

@@ -1,7 +1,7 @@
 // Many queries go the way of attention without a cache, once their keys and values are stored; few
 // of them have a way of their own.
 
-#include "spool/kernels/cuda/cached_attention.h"
+#include "spool/kernels/cached_attention_sizes.h"
 
 #include "spool/kernels/cuda/attention_forward.cuh"
 #include "spool/kernels/cuda/cached_attention_piece.cuh"

@@ -6,8 +6,8 @@
 
 #include <limits>
 
+#include "spool/kernels/cached_attention_sizes.h"
 #include "spool/kernels/cuda/attention_tiles.cuh"
-#include "spool/kernels/cuda/cached_attention.h"
 
 namespace spool::cuda {
 

@@ -3,8 +3,8 @@
 // out[c] (+)= sum over n of f(n, c), in two steps: groups of rows, then the groups.  f.at<width>(n,
 // c) is a functor's value in `width` columns; the order of a column's sum does not depend on width.
 
-#include "spool/kernels/cuda/column_sums.h"
 #include "spool/kernels/cuda/map.cuh"
+#include "spool/kernels/row_groups.h"
 
 namespace spool::cuda {
 

@@ -3,7 +3,7 @@
 // The places of tokens, sorted by token: see embedding.h beside this.
 
 #include "spool/kernels/cuda/device.cuh"
-#include "spool/kernels/cuda/embedding.h"
+#include "spool/kernels/embedding_sizes.h"
 
 namespace spool::cuda {
 

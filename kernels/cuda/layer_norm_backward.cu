@@ -1,6 +1,6 @@
 #include "spool/kernels/cuda/column_sums.cuh"
-#include "spool/kernels/cuda/layer_norm.h"
 #include "spool/kernels/layer_norm.h"
+#include "spool/kernels/layer_norm_sizes.h"
 
 namespace spool {
 namespace cuda {

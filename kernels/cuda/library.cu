@@ -1,4 +1,4 @@
-#include "spool/kernels/cuda/library.h"
+#include "spool/kernels/cuda/library.cuh"
 
 #include <cuda_runtime.h>
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <memory>
 
-#include "spool/kernels/cuda/library.h"
+#include "spool/kernels/cuda/library.cuh"
 #include "spool/kernels/cuda/map.cuh"
 
 // Products by cuBLASLt.  Its matrices are column-major: what lies in memory as our rows is to it

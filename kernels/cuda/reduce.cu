@@ -1,4 +1,4 @@
-#include "spool/kernels/cuda/reduce.h"
+#include "spool/kernels/reduce_sizes.h"
 
 #include "spool/kernels/cuda/table.cuh"
 #include "spool/kernels/reduce.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "../emulator.h"
-#include "spool/kernels/cuda/fused_attention.h"
-#include "spool/kernels/cuda/library.h"
+#include "spool/kernels/cuda/attention_fused.cuh"
+#include "spool/kernels/cuda/library.cuh"
 
 namespace emulator {
 FusedAttention& fused_attention() {

@@ -1,4 +1,4 @@
-#include "spool/kernels/cuda/embedding.h"
+#include "spool/kernels/embedding_sizes.h"
 
 #include "spool/kernels/embedding.h"
 

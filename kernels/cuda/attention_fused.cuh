@@ -1,12 +1,12 @@
 #pragma once
 
-// Attention by a library that fuses it: by cuDNN, from cudnn_attention.cu; in the emulator by plain
-// loops, from tests/emulator.  kernels/cuda/attention_plan.h says when, and in which parts.
+// Attention by a library that fuses it: by cuDNN, from attention_cudnn.cu; in the emulator by plain
+// loops, from tests/emulator.  kernels/attention_sizes.h says when, and in which parts.
 
 #include <compare>
 #include <memory>
 
-#include "spool/kernels/cuda/attention_plan.h"
+#include "spool/kernels/attention_sizes.h"
 
 namespace spool::cuda {
 

@@ -1,6 +1,6 @@
 #include "spool/kernels/bias.h"
 
-#include "spool/kernels/cuda/column_sums.h"
+#include "spool/kernels/row_groups.h"
 
 namespace spool {
 

@@ -1,7 +1,7 @@
-#include "spool/kernels/cuda/layer_norm.h"
+#include "spool/kernels/layer_norm_sizes.h"
 
-#include "spool/kernels/cuda/column_sums.h"
 #include "spool/kernels/layer_norm.h"
+#include "spool/kernels/row_groups.h"
 
 namespace spool {
 

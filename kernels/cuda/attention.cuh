@@ -1,7 +1,7 @@
 #pragma once
 
 // Attention by kernels of our own, without tensor cores: for f32, and for bf16 where cuDNN does not
-// do it (attention_plan.h).  Products are of f32, whatever the type of the values.
+// do it (kernels/attention_sizes.h).  Products are of f32, whatever the type of the values.
 
 #include "spool/kernels/attention.h"
 

@@ -1,4 +1,4 @@
-#include "spool/kernels/cuda/fused_attention.h"
+#include "spool/kernels/cuda/attention_fused.cuh"
 
 #include "spool/kernels/cuda/device.cuh"
 

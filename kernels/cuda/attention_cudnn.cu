@@ -1,4 +1,4 @@
-#include "spool/kernels/cuda/fused_attention.h"
+#include "spool/kernels/cuda/attention_fused.cuh"
 
 // FusedAttention by cuDNN, through its frontend; the emulator has one of its own.  There are no
 // kernels here: a C++ compiler takes this file where there is cuDNN, and is slow enough.
@@ -12,7 +12,7 @@
 #include <map>
 #include <string_view>
 
-#include "spool/kernels/cuda/library.h"
+#include "spool/kernels/cuda/library.cuh"
 #include "spool/runtime/cuda/cudnn.h"
 
 namespace spool::cuda {
