@@ -5,8 +5,9 @@
 // depends on the position but how many of the pieces there are.
 
 #include <algorithm>
+#include <cstdint>
 
-#include "spool/kernels/cached_attention.h"
+#include "spool/runtime/integer.h"
 
 namespace spool::cuda {
 
@@ -18,11 +19,11 @@ constexpr int64_t enough_pieces = 64;
 
 // Keys of a piece, in a cache of P rows.
 constexpr int64_t piece_keys(int64_t P) {
-  const int64_t wanted = (P + enough_pieces - 1) / enough_pieces;
-  return std::clamp((wanted + min_keys - 1) / min_keys * min_keys, min_keys, max_keys);
+  const int64_t wanted = spool::ceil_div(P, enough_pieces);
+  return std::clamp(spool::round_up(wanted, min_keys), min_keys, max_keys);
 }
-constexpr int64_t pieces(int64_t P, int64_t keys) {
-  return (keys + piece_keys(P) - 1) / piece_keys(P);
+constexpr int64_t count_pieces(int64_t P, int64_t keys) {
+  return spool::ceil_div(keys, piece_keys(P));
 }
 
 // Floats that pieces leave of each query: the largest score, the sum of weights, and y.

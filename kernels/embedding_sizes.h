@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "spool/runtime/integer.h"
+
 namespace spool::cuda {
 
 struct TokenSort {
@@ -28,12 +30,12 @@ struct TokenSort {
   TokenSort(int64_t tokens, int64_t vocabulary, int64_t columns)
       : N(tokens), V(vocabulary), C(columns) {
     const auto bits = static_cast<int>(std::bit_width(static_cast<uint64_t>(V)));
-    digit_bits = std::max(1, (bits + 1) / 2);
+    digit_bits = std::max(1, spool::ceil_div(bits, 2));
     bins = int64_t{1} << digit_bits;
-    const int64_t even = (N + max_pieces - 1) / max_pieces;
-    piece = std::max<int64_t>(1, (even + piece_step - 1) / piece_step) * piece_step;
-    pieces = (N + piece - 1) / piece;
-    runs = (N + run - 1) / run;
+    const int64_t even = spool::ceil_div(N, max_pieces);
+    piece = std::max(spool::round_up(even, piece_step), piece_step);
+    pieces = spool::ceil_div(N, piece);
+    runs = spool::ceil_div(N, run);
   }
 
   // Numbers of four bytes, one after the other: sums of runs (runs, C), of f32, first, for they are

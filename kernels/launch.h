@@ -12,6 +12,7 @@
 
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/stream.h"
+#include "spool/runtime/integer.h"
 #include "spool/runtime/meta/stream.h"
 #include "spool/runtime/tensor.h"
 
@@ -85,7 +86,7 @@ void launch(const Kernel& kernel, Stream& stream) {
   stream.count_launch();
   if constexpr (NeedsWorkspace<Kernel>) {
     const auto floats = static_cast<int64_t>(
-        (workspace_bytes(kernel, stream.architecture()) + sizeof(float) - 1) / sizeof(float));
+        ceil_div(workspace_bytes(kernel, stream.architecture()), sizeof(float)));
     if (floats > 0) {
       const Tensor memory({Shape{floats}, DType::f32}, stream,
                           {.name = Kernel::name, .purpose = Purpose::workspace});

@@ -34,6 +34,8 @@ struct LayerNormBackward {
     return {14.0 * static_cast<double>(x.numel()), bytes(dx, dweight, dbias, dy, x, weight),
             accumulator(x.dtype())};
   }
+  // How many of dweight and dbias are wanted.
+  int64_t partial_sums() const { return int64_t{bool(dweight)} + int64_t{bool(dbias)}; }
   size_t workspace_bytes(const CpuArchitecture&) const;
   size_t workspace_bytes(const CudaArchitecture&) const;
 };

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "spool/runtime/dtype.h"
+#include "spool/runtime/integer.h"
 
 namespace spool::cuda {
 
@@ -17,12 +18,12 @@ struct LayerNormGroups {
     // As many as a device of 132 multiprocessors has under way at a time, where a warp has a tile
     // of a row; a number, for the sums would depend on the device.  Of whole steps of four rows.
     constexpr int64_t multiprocessors = 132, warps = 16, max_blocks = 5;
-    constexpr int64_t fewest_rows = 8, step = 4;
+    constexpr int64_t min_rows = 8, step = 4;
     const int64_t columns = 32 * 16 / static_cast<int64_t>(size_of(type));
-    const int64_t tiles = std::max<int64_t>(1, (C + columns - 1) / columns);
-    const int64_t most = multiprocessors * std::clamp<int64_t>(warps / tiles, 1, max_blocks);
-    rows = std::max(((N + most - 1) / most + step - 1) / step * step, fewest_rows);
-    count = (N + rows - 1) / rows;
+    const int64_t tiles = std::max<int64_t>(1, spool::ceil_div(C, columns));
+    const int64_t max_groups = multiprocessors * std::clamp<int64_t>(warps / tiles, 1, max_blocks);
+    rows = std::max(spool::round_up(spool::ceil_div(N, max_groups), step), min_rows);
+    count = spool::ceil_div(N, rows);
   }
 };
 

@@ -1,14 +1,14 @@
 #pragma once
 
-// How sums over all elements are shared on cuda: each block sums a piece of one tensor, and a last
-// block their sums, which it finds in the workspace.
+// How sums over all elements are divided: each piece of one tensor has a partial sum in the
+// workspace, and these are added up in order.
 
 #include <cstdint>
 
+namespace spool::cpu {
+constexpr int64_t sum_piece = 65536;  // elements
+}
+
 namespace spool::cuda {
-
-constexpr int64_t sum_piece = 16384;  // elements
-
-constexpr int64_t sum_pieces(int64_t numel) { return (numel + sum_piece - 1) / sum_piece; }
-
-}  // namespace spool::cuda
+constexpr int64_t sum_piece = 16384;  // elements, the work of a block
+}

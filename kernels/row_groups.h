@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "spool/runtime/integer.h"
+
 namespace spool::cuda {
 
 struct RowGroups {
@@ -13,11 +15,11 @@ struct RowGroups {
 
   RowGroups(int64_t N, int64_t C) {
     // Blocks enough to fill a device with several each, of rows enough to be worth a partial sum.
-    constexpr int64_t blocks = 1024, columns_of_block = 256, fewest_rows = 32;
-    const int64_t tiles = std::max<int64_t>(1, (C + columns_of_block - 1) / columns_of_block);
-    const int64_t most = std::max<int64_t>(1, blocks / tiles);
-    rows = std::max((N + most - 1) / most, fewest_rows);
-    count = (N + rows - 1) / rows;
+    constexpr int64_t blocks = 1024, columns_of_block = 256, min_rows = 32;
+    const int64_t tiles = std::max<int64_t>(1, spool::ceil_div(C, columns_of_block));
+    const int64_t max_groups = std::max<int64_t>(1, blocks / tiles);
+    rows = std::max(spool::ceil_div(N, max_groups), min_rows);
+    count = spool::ceil_div(N, rows);
   }
 };
 

@@ -3,6 +3,7 @@
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/cpu/philox.h"
 #include "spool/kernels/cpu/pieces.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
@@ -72,7 +73,8 @@ void update_rounded(const AdamW& k, const AdamW::Entry& t, Range range) {
     update<G>(
         Step(k, t), t, {begin, begin + n}, [=](int64_t i) { return float(parameter[i]); },
         [&updated, begin](int64_t i, float x) { updated[i - begin] = x; });
-    row.draw(static_cast<uint32_t>((t.first + begin) / 8), (std::min(n, half) + 3) / 4, words);
+    row.draw(static_cast<uint32_t>((t.first + begin) / 8), ceil_div<int64_t>(std::min(n, half), 4),
+             words);
     round_block(updated, words, n, parameter + begin);
   }
 }

@@ -6,43 +6,13 @@
 
 #include "spool/kernels/attention.h"
 #include "spool/kernels/cpu/attention_tiles.h"
+#include "spool/kernels/cpu/attention_workspace.h"
 #include "spool/kernels/cpu/loops.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace cpu {
 namespace {
-
-// What the pieces share.
-template <class S>
-struct BackwardShared {
-  S* delta;       // (B, H, T): sum_d dy y
-  S* dqueries;    // (B, H, T, D) where dqkv cannot hold sums, else null
-  int32_t* turn;  // (B, H, tiles)
-
-  BackwardShared(Carver& c, const AttentionExtents& e, bool separate)
-      : delta(c.take<S>(e.B * e.H * e.T)),
-        dqueries(separate ? c.take<S>(e.B * e.H * e.T * e.D) : nullptr),
-        turn(c.take<int32_t>(e.B * e.H * tiles_of(e.T))) {}
-};
-
-template <class S>
-struct BackwardLane {
-  Tile<S> keys_transposed, values_transposed;           // (D, tile of keys)
-  Tile<S> keys, queries, dy, dqueries, dkeys, dvalues;  // (tile, D); queries times scale
-  Tile<S> scores, dscores;                              // (tile of queries, tile of keys)
-
-  BackwardLane(Carver& c, int64_t D)
-      : keys_transposed(c.tile<S>(D, tile_rows)),
-        values_transposed(c.tile<S>(D, tile_rows)),
-        keys(c.tile<S>(tile_rows, D)),
-        queries(c.tile<S>(tile_rows, D)),
-        dy(c.tile<S>(tile_rows, D)),
-        dqueries(c.tile<S>(tile_rows, D)),
-        dkeys(c.tile<S>(tile_rows, D)),
-        dvalues(c.tile<S>(tile_rows, D)),
-        scores(c.tile<S>(tile_rows, tile_rows)),
-        dscores(c.tile<S>(tile_rows, tile_rows)) {}
-};
 
 // T is the type of the values, G of the gradients.
 template <class T, class G>
@@ -253,18 +223,6 @@ void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStre
 
 }  // namespace
 }  // namespace cpu
-
-size_t AttentionBackward::workspace_bytes(const CpuArchitecture& architecture) const {
-  if (!dqkv) return 0;
-  const AttentionExtents e(qkv, y, heads);
-  cpu::Carver shared, lane;
-  cpu::dispatch(qkv.dtype(), [&](auto x) {
-    using S = cpu::accumulator_t<decltype(x)>;
-    cpu::BackwardShared<S>(shared, e, dqkv.view.dtype() != dtype_of<S>());
-    cpu::BackwardLane<S>(lane, e.D);
-  });
-  return shared.used() + lane.used() * static_cast<size_t>(architecture.threads);
-}
 
 void run(const AttentionBackward& k, CpuStream& stream) {
   if (!k.dqkv) return;

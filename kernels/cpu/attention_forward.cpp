@@ -4,17 +4,6 @@
 
 namespace spool {
 
-size_t AttentionForward::workspace_bytes(const CpuArchitecture& architecture) const {
-  const AttentionExtents e(qkv, y, heads);
-  size_t bytes = 0;
-  cpu::dispatch(qkv.dtype(), [&](auto x) {
-    cpu::Carver lane;
-    cpu::ForwardLane<cpu::accumulator_t<decltype(x)>>(lane, e.D);
-    bytes = lane.used() * static_cast<size_t>(architecture.threads);
-  });
-  return bytes;
-}
-
 void run(const AttentionForward& k, CpuStream& stream) {
   const AttentionExtents e(k.qkv, k.y, k.heads);
   cpu::dispatch(k.qkv.dtype(), [&](auto x) {

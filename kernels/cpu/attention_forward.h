@@ -8,28 +8,11 @@
 #include <limits>
 
 #include "spool/kernels/cpu/attention_tiles.h"
+#include "spool/kernels/cpu/attention_workspace.h"
 #include "spool/kernels/cpu/loops.h"
+#include "spool/runtime/integer.h"
 
 namespace spool::cpu {
-
-template <class S>
-struct ForwardLane {
-  Tile<S> queries;             // (D, tile), times scale
-  Tile<S> keys, values, sums;  // (tile, D)
-  Tile<S> scores;              // (tile of keys, tile of queries)
-  S *largest, *total, *correction, *next;
-
-  ForwardLane(Carver& c, int64_t D)
-      : queries(c.tile<S>(D, tile_rows)),
-        keys(c.tile<S>(tile_rows, D)),
-        values(c.tile<S>(tile_rows, D)),
-        sums(c.tile<S>(tile_rows, D)),
-        scores(c.tile<S>(tile_rows, tile_rows)),
-        largest(c.take<S>(tile_rows)),
-        total(c.take<S>(tile_rows)),
-        correction(c.take<S>(tile_rows)),
-        next(c.take<S>(tile_rows)) {}
-};
 
 // One head: query i is that of token past + i, and sees the keys up to its own.
 template <class T>

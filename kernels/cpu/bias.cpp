@@ -23,12 +23,6 @@ void sum_rows(const T* dy, int64_t begin, int64_t end, int64_t C, A* sum) {
 
 }  // namespace
 
-size_t BiasBackward::workspace_bytes(const CpuArchitecture&) const {
-  const int64_t C = dy.shape().row();
-  const cpu::RowPieces pieces(dy.shape().rows(), C);
-  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(dy.dtype()));
-}
-
 void run(const BiasBackward& k, CpuStream& stream) {
   const int64_t N = k.dy.shape().rows(), C = k.dy.shape().row();
   const cpu::RowPieces pieces(N, C);

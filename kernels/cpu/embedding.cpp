@@ -106,11 +106,6 @@ void run(const EmbeddingForward& k, CpuStream& stream) {
   });
 }
 
-size_t EmbeddingBackward::workspace_bytes(const CpuArchitecture&) const {
-  if (!dweight) return 0;
-  return static_cast<size_t>(dweight.view.shape().rows() + tokens.numel()) * sizeof(int32_t);
-}
-
 void run(const EmbeddingBackward& k, CpuStream& stream) {
   cpu::dispatch(k.dy.dtype(), [&](auto scalar) {
     using T = decltype(scalar);

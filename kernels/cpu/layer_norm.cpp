@@ -53,19 +53,16 @@ void backward_row(const Row<T> row, int64_t C, const Out& dx) {
                [=](int64_t c) { return row.rstd * (row.g(c) - mean_g - row.h(c) * mean_gh); });
 }
 
-// AtomicWrite sums of dweight and dbias, C numbers each where they are wanted.
+// Partial sums of dweight and dbias, C numbers each where they are wanted.
 template <class A>
 struct Partials {
   A *dweight = nullptr, *dbias = nullptr;
 
   Partials(const LayerNormBackward& k, int64_t piece, int64_t C) {
     if (!k.workspace) return;  // there are no rows
-    A* at = k.workspace.as<A>() + piece * stride(k, C);
+    A* at = k.workspace.as<A>() + piece * k.partial_sums() * C;
     if (k.dweight) dweight = at, at += C;
     if (k.dbias) dbias = at;
-  }
-  static int64_t stride(const LayerNormBackward& k, int64_t C) {
-    return (int64_t{bool(k.dweight)} + int64_t{bool(k.dbias)}) * C;
   }
 };
 
@@ -101,13 +98,6 @@ void run(const LayerNormForward& k, CpuStream& stream) {
   });
 }
 
-size_t LayerNormBackward::workspace_bytes(const CpuArchitecture&) const {
-  const int64_t C = x.shape().row();
-  const cpu::RowPieces pieces(x.shape().rows(), C);
-  return static_cast<size_t>(pieces.count * Partials<float>::stride(*this, C)) *
-         size_of(accumulator(x.dtype()));
-}
-
 void run(const LayerNormBackward& k, CpuStream& stream) {
   const int64_t N = k.x.shape().rows(), C = k.x.shape().row();
   const cpu::RowPieces pieces(N, C);
@@ -121,7 +111,7 @@ void run(const LayerNormBackward& k, CpuStream& stream) {
     const auto add_up = [&](const Grad& gradient, A* partials) {
       if (!gradient) return;
       cpu::dispatch_sink<T>(gradient, [&](auto out) {
-        cpu::add_pieces(stream, partials, Partials<A>::stride(k, C), pieces.count, C, out);
+        cpu::add_pieces(stream, partials, k.partial_sums() * C, pieces.count, C, out);
       });
     };
     add_up(k.dweight, first.dweight);

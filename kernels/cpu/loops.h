@@ -10,6 +10,7 @@
 #include "spool/kernels/cpu/fold.h"
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/launch.h"
+#include "spool/runtime/integer.h"
 
 namespace spool::cpu {
 
@@ -77,11 +78,11 @@ void map(CpuStream& stream, int64_t n, const Out& out, const F& f) {
 // How the sum over N rows of C columns is shared: pieces of rows, each with a partial sum of its
 // own; these are then added up in order.
 struct RowPieces {
-  static constexpr int64_t most = 32;
+  static constexpr int64_t max_pieces = 32;
   int64_t rows = 1, count = 0;
 
   RowPieces(int64_t N, int64_t C)
-      : rows(std::max((N + most - 1) / most, piece_rows(C))), count((N + rows - 1) / rows) {}
+      : rows(std::max(ceil_div(N, max_pieces), piece_rows(C))), count(ceil_div(N, rows)) {}
 };
 
 // out[c] (+)= sum over the pieces of partials[piece * stride + c]; uses up the first piece.

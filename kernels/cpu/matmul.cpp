@@ -5,12 +5,11 @@
 #include "spool/kernels/cpu/matmul_rows.h"
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/cpu/tile_matmul.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace cpu {
 namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Cut {
   int64_t parts = 1;            // that are wanted
@@ -20,7 +19,7 @@ struct Cut {
 // The extent of a part, in whole cache lines.
 int64_t share(int64_t extent, const Cut& cut) {
   const int64_t wanted = std::clamp(ceil_div(extent, cut.parts), cut.least, cut.most);
-  return std::min(ceil_div(wanted, 16) * 16, std::max<int64_t>(extent, 1));
+  return std::min(round_up<int64_t>(wanted, 16), std::max<int64_t>(extent, 1));
 }
 
 // A part of a tile of c, and parts of the factors, copied to where they lie close together.
@@ -154,13 +153,6 @@ void multiply_plain(const Matmul& k, const Tiling& t, CpuStream& stream) {
 }
 
 }  // namespace cpu
-
-size_t Matmul::workspace_bytes(const CpuArchitecture& arch) const {
-  if (cpu::has_few_rows(*this)) return 0;
-  const cpu::Tiling t = cpu::tiling(*this);
-  return static_cast<size_t>(std::min<int64_t>(arch.threads, t.tiles())) *
-         cpu::tile_scratch(*this, t);
-}
 
 void run(const Matmul& k, CpuStream& stream) {
   if (k.M() == 0 || k.N() == 0) return;

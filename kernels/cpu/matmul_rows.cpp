@@ -4,6 +4,7 @@
 
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/cpu/row_products.h"
+#include "spool/runtime/integer.h"
 
 namespace spool::cpu {
 namespace {

@@ -7,6 +7,7 @@
 #include <array>
 
 #include "spool/kernels/launch.h"
+#include "spool/runtime/integer.h"
 
 namespace spool::cpu {
 
@@ -18,7 +19,7 @@ class Pieces {
   // The next tensor has so many elements.
   void add(int64_t numel) {
     numels_[count_] = numel;
-    first_[count_ + 1] = first_[count_] + (numel + grain_ - 1) / grain_;
+    first_[count_ + 1] = first_[count_] + ceil_div(numel, grain_);
     ++count_;
   }
   int64_t total() const { return first_[count_]; }

@@ -2,6 +2,7 @@
 
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/cpu/pieces.h"
+#include "spool/kernels/reduce_sizes.h"
 
 namespace spool {
 namespace {
@@ -10,13 +11,9 @@ using Views = std::span<const View>;
 using Pieces = cpu::Pieces<decltype(SquaredNorm::x)::capacity>;
 
 Pieces pieces_of(Views all) {
-  Pieces pieces(4 * cpu::piece_elements);
+  Pieces pieces(cpu::sum_piece);
   for (const View& x : all) pieces.add(x.numel());
   return pieces;
-}
-
-size_t partial_bytes(Views all) {
-  return static_cast<size_t>(pieces_of(all).total()) * sizeof(double);
 }
 
 // f of every element, in f64; the sums of pieces are added up in order.
@@ -45,9 +42,6 @@ void put(const Grad& out, double value) {
 }
 
 }  // namespace
-
-size_t SumAll::workspace_bytes(const CpuArchitecture&) const { return partial_bytes({&x, 1}); }
-size_t SquaredNorm::workspace_bytes(const CpuArchitecture&) const { return partial_bytes(x); }
 
 void run(const SumAll& k, CpuStream& stream) {
   double factor = k.factor;

@@ -25,10 +25,6 @@ struct Vector {
   static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(S));
 };
 
-constexpr int64_t round_up(int64_t n, int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
 template <class S, size_t step, size_t... i>
 void trade(typename Vector<S>::type& a, typename Vector<S>::type& b, std::index_sequence<i...>) {
   constexpr size_t lanes = sizeof...(i);

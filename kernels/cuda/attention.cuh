@@ -12,8 +12,6 @@ constexpr int64_t largest_head = 256;
 
 void attention_forward(const AttentionForward&, CudaStream&);
 
-// Its workspace is delta, f32 (B, H, T).
-size_t attention_backward_bytes(const AttentionBackward&);
 void attention_backward(const AttentionBackward&, CudaStream&);
 
 }  // namespace spool::cuda

@@ -202,7 +202,7 @@ struct FusedAttention::State {
   std::map<FusedShape, Plan> forwards = {}, backwards = {};
 
   explicit State(CudaStream& s) : stream(s) {
-    check_not_recording(stream, "cuDNN");
+    check_not_capturing(stream, "cuDNN");
     const Cudnn library = find_cudnn();
     if (!library) fail(ErrorKind::device, library.why_not);
     fe::cudnn_dlhandle = library.library;
@@ -224,7 +224,7 @@ struct FusedAttention::State {
              const Make& make) {
     auto place = plans.find(s);
     if (place == plans.end()) {
-      check_not_recording(stream, "a plan of cuDNN's");
+      check_not_capturing(stream, "a plan of cuDNN's");
       place = plans.try_emplace(s, make(s), handle, s, bytes).first;
     }
     return place->second;

@@ -101,7 +101,7 @@ __device__ __forceinline__ void find_places(const TokenLists& k, const int* coun
     before[d] = earlier;
   }
   __syncthreads();
-  const int each = (k.bins + sort_threads - 1) / sort_threads;
+  const int each = ceil_div(k.bins, sort_threads);
   const int begin = min(thread * each, k.bins), end = min(begin + each, k.bins);
   int sum = 0;
   for (int d = begin; d < end; ++d) sum += next[d];

@@ -23,7 +23,7 @@ struct Backward {
       : dx(k.dx),
         dweight(k.dweight ? k.workspace.as<float>() : nullptr),
         dbias(k.dbias ? k.workspace.as<float>() + (k.dweight ? k.x.shape().row() : 0) : nullptr),
-        stride((int64_t{bool(k.dweight)} + int64_t{bool(k.dbias)}) * k.x.shape().row()),
+        stride(k.partial_sums() * k.x.shape().row()),
         dy(k.dy.as<T>()),
         x(k.x.as<T>()),
         weight(k.weight.as<T>()),

@@ -192,7 +192,7 @@ class Product {
 class Products {
  public:
   explicit Products(CudaStream& stream) {
-    check_not_recording(stream, "cuBLASLt");
+    check_not_capturing(stream, "cuBLASLt");
     cublasLtHandle_t made = nullptr;
     check_cublas(cublasLtCreate(&made), "cublasLtCreate");
     lt_.reset(made);

@@ -1,7 +1,7 @@
-#include "spool/kernels/reduce_sizes.h"
+#include "spool/kernels/reduce.h"
 
 #include "spool/kernels/cuda/table.cuh"
-#include "spool/kernels/reduce.h"
+#include "spool/kernels/reduce_sizes.h"
 
 namespace spool {
 namespace cuda {
@@ -105,7 +105,7 @@ class Sum {
           ", and it takes f32 and bf16");
     table_.add(
         {.x = x.data(), .count = x.numel(), .first = blocks_, .is_f32 = x.dtype() == DType::f32});
-    blocks_ += static_cast<unsigned>(sum_pieces(x.numel()));
+    blocks_ += static_cast<unsigned>(ceil_div(x.numel(), sum_piece));
   }
 
   template <class F>

@@ -151,7 +151,7 @@ struct FusedAttention::State {
 
 FusedAttention::FusedAttention(CudaStream& stream)
     : state_(new State{static_cast<cudaStream_t>(stream.native())}) {
-  check_not_recording(stream, "fused attention");
+  check_not_capturing(stream, "fused attention");
 }
 FusedAttention::~FusedAttention() = default;
 
