@@ -2,6 +2,7 @@
 
 // A trivially copyable list with a fixed capacity, for kernels over many tensors.
 
+#include <cstddef>
 #include <initializer_list>
 
 #include "spool/runtime/check.h"
@@ -25,7 +26,7 @@ class List {
 
   int size() const { return size_; }
   bool full() const { return size_ == max_size; }
-  const T& operator[](int i) const { return at_[i]; }
+  const T& operator[](size_t i) const { return at_[i]; }
   const T* begin() const { return at_; }
   const T* end() const { return at_ + size_; }
 

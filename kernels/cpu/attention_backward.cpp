@@ -1,5 +1,5 @@
-// Backward.  A piece is a tile of keys of one key head, which meets all queries that see it; it
-// owns its dk and dv.  The parts of dq that the pieces of a head find are added up in f32 in order
+// A piece is a tile of keys of one key head; it loops over all queries that see it, and owns its dk
+// and dv.  The terms of dq from the pieces of a head are added up in the accumulator type in order
 // of their keys: each tile of queries has a turn, the number of key tiles that have been added.
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace spool {
 namespace cpu {
 namespace {
 
-// T is the type of the values, G of the gradients.
+// T is the type of the values, G that of the gradients.
 template <class T, class G>
 class BackwardPiece {
   using S = accumulator_t<T>;
@@ -58,7 +58,8 @@ class BackwardPiece {
     return {tile * tile_rows, std::min((tile + 1) * tile_rows, extents_.T)};
   }
 
-  // Head h's queries of a tile: on the diagonal query i sees keys 0 to i, later it sees all.
+  // Adds the terms of one tile of queries of head h.  On the diagonal query i sees keys 0 to i, in
+  // later tiles it sees all.
   void attend(int64_t h, int64_t tile) {
     const Range queries = range_of(tile);
     const bool diagonal = tile == tile_;
@@ -105,7 +106,7 @@ class BackwardPiece {
     add_dqueries(h, tile);
   }
 
-  // Scores to p, and dp to ds; zeros where a query does not see a key.
+  // Turns scores into p, and dp into ds; zeros where a query does not see a key.
   void differentiate(int64_t h, Range queries, bool diagonal) {
     const int64_t row = (b_ * extents_.H + h) * extents_.T + queries.begin;
     const S *lse = kernel_.lse.as<S>() + row, *delta = shared_.delta + row;
@@ -209,8 +210,8 @@ void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStre
   BackwardLane<S>(lane_memory, e.D);
   find_delta<T>(k, e, shared.delta, stream);
   std::fill(shared.turn, shared.turn + e.B * e.H * tiles_of(e.T), 0);
-  // Pieces are begun in order, so that the one whose turn it is has been: those with the most
-  // queries, which are also those with the earliest keys, go first.
+  // Pieces start in order, so the piece that has its turn has started, and waiting cannot deadlock.
+  // Pieces with the earliest keys, which have the most queries, go first.
   std::atomic<int64_t> next = 0;
   const int64_t heads = e.B * e.Hkv;
   stream.parallel_for(heads * tiles_of(e.T), 1, [&](int64_t, int64_t, int number) {

@@ -14,7 +14,7 @@ void run(const AttentionForward& k, CpuStream& stream) {
     const auto body = [&](int64_t piece, int64_t, int number) {
       cpu::Carver memory(k.workspace.data() + first.used() * static_cast<size_t>(number));
       const Lane lane(memory, e.D);
-      // The pieces with the most keys go first.
+      // Pieces with the most keys go first.
       const int64_t tile = cpu::tiles_of(e.T) - 1 - piece / (e.B * e.H),
                     place = piece % (e.B * e.H);
       const int64_t b = place / e.H, h = place % e.H, kv = h / e.group();

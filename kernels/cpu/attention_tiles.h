@@ -1,8 +1,8 @@
 #pragma once
 
-// What attention forward and backward share on the cpu: where a head lies in a packed tensor, tiles
-// of it in the accumulator type, and the cutting up of a workspace.  What a tile holds beyond its
-// rows and columns is whatever was there before; it never meets a number that is used.
+// Shared by attention forward and backward on the cpu: the rows of a head in a packed tensor, and
+// copies of them as tiles in the accumulator type.  Beyond its rows and columns a tile has
+// arbitrary numbers, which never affect a result.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace spool::cpu {
 
-// One head of one sequence, within a tensor (B, T, heads D) or anywhere else.
+// Rows of one head of one sequence: in a tensor (B, T, heads D), or `row` elements apart anywhere.
 template <class T>
 struct HeadRows {
   T* data = nullptr;

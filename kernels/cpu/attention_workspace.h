@@ -40,7 +40,7 @@ class Carver {
   size_t used_ = 0;
 };
 
-// A thread's memory in forward.
+// Memory of a thread in forward.
 template <class S>
 struct ForwardLane {
   Tile<S> queries;             // (D, tile), times scale
@@ -60,7 +60,7 @@ struct ForwardLane {
         next(c.take<S>(tile_rows)) {}
 };
 
-// What the threads of backward share.
+// Memory that the threads of backward share.
 template <class S>
 struct BackwardShared {
   S* delta;       // (B, H, T): sum_d dy y
@@ -73,7 +73,7 @@ struct BackwardShared {
         turn(c.take<int32_t>(e.B * e.H * tiles_of(e.T))) {}
 };
 
-// A thread's memory in backward.
+// Memory of a thread in backward.
 template <class S>
 struct BackwardLane {
   Tile<S> keys_transposed, values_transposed;           // (D, tile of keys)

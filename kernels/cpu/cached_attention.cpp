@@ -61,7 +61,8 @@ void attend_row(const ForwardHead<T>& head, int64_t i, accumulator_t<T>* s) {
            [=](int64_t d, S sum) { y[d] = static_cast<T>(factor * sum); });
 }
 
-// Pieces are heads, and tiles of their queries, of which those with the most keys go first.
+// A piece is a head or, with many queries, a tile of its queries; those with the most keys go
+// first.
 template <class T>
 void attend(const CachedAttention& k, const CachedExtents& e, CpuStream& stream) {
   using S = accumulator_t<T>;

@@ -16,13 +16,13 @@ Pieces pieces_of(Views all) {
   return pieces;
 }
 
-// f of every element, in f64; the sums of pieces are added up in order.
+// The sum of f over all elements, in f64; sums of pieces are added up in order.
 template <class F>
 double sum_all(CpuStream& stream, Views all, const View& workspace, F f) {
   const Pieces pieces = pieces_of(all);
   auto* partials = workspace.as<double>();
-  pieces.for_each(stream, [&](int tensor, int64_t begin, int64_t end, int64_t piece) {
-    const View& view = all[static_cast<size_t>(tensor)];
+  pieces.for_each(stream, [&](size_t tensor, int64_t begin, int64_t end, int64_t piece) {
+    const View& view = all[tensor];
     cpu::dispatch(view.dtype(), [&](auto scalar) {
       const auto* x = view.as<decltype(scalar)>() + begin;
       partials[piece] =
