@@ -1,14 +1,14 @@
 #pragma once
 
-// Attention by kernels of our own, without tensor cores: for f32, and for bf16 where cuDNN does not
-// do it (kernels/attention_sizes.h).  Products are of f32, whatever the type of the values.
+// Spool's own attention kernels, without tensor cores: for f32, and for bf16 where cuDNN is not
+// used (kernels/attention_sizes.h).  Products are computed in f32, whatever the type of the values.
 
 #include "spool/kernels/attention.h"
 
 namespace spool::cuda {
 
-// What such a kernel has room for.
-constexpr int64_t largest_head = 256;
+// Largest head size.
+constexpr int64_t max_head_size = 256;
 
 void attention_forward(const AttentionForward&, CudaStream&);
 

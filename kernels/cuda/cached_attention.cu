@@ -1,5 +1,5 @@
-// Many queries go the way of attention without a cache, once their keys and values are stored; few
-// of them have a way of their own.
+// Many queries are computed by the kernel of attention without a cache, after their keys and values
+// are stored.  Few queries have kernels of their own (cached_attention_piece.cuh).
 
 #include "spool/kernels/cached_attention.h"
 
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(store_block)
   move(values);
 }
 
-// y, the cache, and q, k and v, as both ways need them.
+// The arguments, as both ways need them.
 template <class T>
 struct Cached {
   const CachedAttention& k;
