@@ -20,7 +20,7 @@ struct CachePart {
 
 constexpr int piece_block = 128, piece_warps = piece_block / warp_lanes;
 constexpr int lane_width = 8;  // elements of a row in a lane
-constexpr float lowest_score = std::numeric_limits<float>::lowest_score();
+constexpr float lowest_score = std::numeric_limits<float>::lowest();
 
 template <class T>
 struct PieceArguments {
