@@ -1,9 +1,8 @@
 #pragma once
 
 // How attention of few queries over a cache is divided on cuda: the keys of each head are cut into
-// equal pieces.  Blocks compute attention over one piece each; the results are then merged in
-// order. The size of a piece depends on the rows of the cache alone, the number of pieces on the
-// position.
+// equal pieces.  A block computes attention over one piece; the results are then merged in order.
+// The size of a piece depends only on the rows of the cache, the number of pieces on the position.
 
 #include <algorithm>
 #include <cstdint>

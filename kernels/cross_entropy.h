@@ -6,8 +6,8 @@
 //   losses[n] = lse[n] - (1 - e) z[n,y] - e/V sum_v z[n,v] + z_loss lse[n]^2
 //   dz[n,v] = (p[n,v] (1 + 2 z_loss lse[n]) - (1 - e) [v = y] - e/V) * g[n]
 // With a soft cap the gradient of the logits is dz times 1 - (z/k)^2.  A row whose target is
-// ignore_index has loss 0 and gradient 0.  Columns from V on are padding: probability and gradient
-// 0.
+// ignore_index has loss 0 and gradient 0.  Columns from V on are padding, with gradient 0 and no
+// probability.
 //   g[n] = scale[0] * (upstream[n or 0] - upstream_known)
 // The gradient is formed in f32 (f64 for f64) and rounded once.
 //

@@ -4,7 +4,7 @@
 // dweight[v,c] (+)= sum over (b,t) with tokens[b,t] = v of dy[b,t,c], in the order of the tokens
 // dpositions[t,c] (+)= sum_b dy[b,t,c]
 // Rows of a gradient whose token does not occur are set to zero, or left unchanged when
-// accumulating. A token outside [0, V) is an error on the cpu.  On cuda, where the host does not
+// accumulating.  A token outside [0, V) is an error on the cpu.  On cuda, where the host does not
 // read tokens, its row of y is NaN, and it adds to no gradient.
 
 #include "spool/kernels/launch.h"

@@ -1,7 +1,7 @@
 #pragma once
 
 // The product for a few rows, whose time is that of reading b: b is read once, and nothing is
-// packed. A piece is some rows of b; pieces depend only on shapes, and one thread forms each sum.
+// packed.  A piece is some rows of b; pieces depend only on shapes, and one thread forms each sum.
 
 #include "spool/kernels/matmul.h"
 
