@@ -16,7 +16,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 CUDA = re.compile(r"(cu(?!char$)|nv|nccl)")
 JSON = "runtime/files/json.h"  # the one header that may include nlohmann's
 EMULATOR = "tests/emulator"  # stands in for the CUDA toolkit; the tests of any room may use it
-WHOLE = ["tests/end_to_end", "tests/fuzz", "tests/install", "benchmarks", "examples"]
+END_TO_END = "tests/end_to_end"
+WHOLE = [END_TO_END, "tests/fuzz", "tests/install", "benchmarks", "examples"]  # see all that is public
 
 ROOMS = rooms()
 PUBLIC = set(ROOMS) - {COMMAND_LINE}
@@ -32,6 +33,8 @@ def seen_by(file):
         return ROOMS.get(room_of(file, ROOMS))
     if file.is_relative_to(EMULATOR):
         return ROOMS["kernels"]
+    if file.is_relative_to(END_TO_END):
+        return set(ROOMS)
     if any(file.is_relative_to(folder) for folder in WHOLE):
         return PUBLIC
     return ROOMS.get(room_of(file.relative_to(file.parts[0]), ROOMS))
