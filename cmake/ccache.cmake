@@ -1,10 +1,7 @@
-# Compiles through ccache, if there is one.  It caches precompiled headers and what includes them only
-# if told that they define macros and may use __TIME__, and clang's only if they hold no time of their
-# own.
+# Compiles through ccache, if there is one.  By itself ccache would not cache sources that include a
+# precompiled header: it must be told to ignore macros that the header defines, and __TIME__.  The
+# target whose header clang precompiles needs -fno-pch-timestamp besides (tests/CMakeLists.txt).
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
-endif()
-if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
-  add_compile_options("SHELL:$<$<COMPILE_LANGUAGE:CXX>:-Xclang -fno-pch-timestamp>")
 endif()
