@@ -64,7 +64,7 @@ json to_setting(const T& setting) {
 template <class T>
 void from_setting(const json& stored, T& setting, const std::string& file) {
   if constexpr (std::is_same_v<T, DType>) {
-    const auto type = parse_dtype(stored.get<std::string>());
+    const auto type = parse<DType>(stored.get<std::string>());
     check_file(type.has_value(), file, "field configuration.dtype is ", stored.dump());
     setting = *type;
   } else if constexpr (std::is_same_v<T, Rounding>) {
