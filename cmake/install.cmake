@@ -12,9 +12,12 @@ if(TARGET spool)
 endif()
 
 # The command line's headers are private to it.
-foreach(name runtime kernels autograd planner models)
-  install(DIRECTORY ${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spool
-          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh" PATTERN "cli" EXCLUDE)
+foreach(room ${SPOOL_ROOMS})
+  if(NOT room STREQUAL models/cli)
+    cmake_path(GET room PARENT_PATH above)
+    install(DIRECTORY ${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spool/${above}
+            FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+  endif()
 endforeach()
 
 configure_package_config_file(cmake/spool-config.cmake.in spool-config.cmake

@@ -132,7 +132,8 @@ some_tests() {
   local report=$OUT/$1.xml skips=$2 status=0 counts
   shift 2
   rm -f "$report"
-  ctest --test-dir "$build" --stop-time "$(date --date="+$((seconds - 10)) seconds" +%T)" --output-on-failure --no-tests=error --output-junit "$report" "$@" || status=1
+  ctest --test-dir "$build" --stop-time "$(date --date="+$((seconds - 10)) seconds" +%T)" \
+    --output-on-failure --no-tests=error --output-junit "$report" "$@" || status=1
   counts=$(sed --quiet 's/^.*[[:space:]]\(tests\|failures\|skipped\)="\([0-9]\+\)".*$/\2 \1/p' \
     "$report" | head --lines=3 | paste --serial --delimiters=, | sed 's/,/, /g')
   echo "$counts"

@@ -18,11 +18,16 @@ esac
 for preset in release asan; do  # configured, never built
   cmake --preset "$preset" -B "build/tidy/$preset" -DCMAKE_UNITY_BUILD=OFF >/dev/null
 done
-sources() { sed --quiet 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "build/tidy/$1/compile_commands.json" | sort --unique; }
+sources() {
+  sed --quiet 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' "build/tidy/$1/compile_commands.json" | sort --unique
+}
 if [ $# -eq 0 ]; then
   emulated='\.cu$|/tests/emulator/'
-  mapfile -t files < <(sources release | grep --invert-match --extended-regexp "$emulated|_test\.cpp$|^$PWD/build/" &&
-    sources asan | grep --extended-regexp "$emulated" | grep --invert-match '_test\.cpp$')
+  others="_test\.cpp$|^$PWD/build/"
+  mapfile -t files < <(
+    sources release | grep --invert-match --extended-regexp "$emulated|$others"
+    sources asan | grep --extended-regexp "$emulated" | grep --invert-match --extended-regexp "$others"
+  )
   if $recent; then
     changed=$(python3 scripts/changed.py | sed "s#^#$PWD/#")
     mapfile -t files < <(printf '%s\n' "${files[@]}" | grep --line-regexp --fixed-strings "$changed")

@@ -10,7 +10,8 @@ from tree import ROOT, verdict
 
 TREE = {
     "CMakeLists.txt": "room(runtime Threads::Threads)\nroom(kernels runtime)\n"
-    "room(models/formats kernels)\nroom(models/data\n     models/formats)\nroom(models/cli models/data)\n",
+    "room(models/formats kernels)\nroom(models/data\n     models/formats)\n"
+    "room(models/cli models/data)\n",
     "runtime/tensor.h": "// A tensor.\n#pragma once\n#include <vector>\n",
     "runtime/files/json.h": "#pragma once\n#include <nlohmann/json.hpp>\n",
     "kernels/gelu.h": '#include "spool/runtime/tensor.h"\n',

@@ -54,4 +54,5 @@ alone = [h for h in headers if (room_of(h, ROOMS), f'"spool/{h}"') not in built]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     errors = [error for error in pool.map(fault, alone) if error]
 
-verdict(errors, f"{len(alone)} headers compile by themselves, as do {len(headers) - len(alone)} in sources")
+built_first = len(headers) - len(alone)
+verdict(errors, f"{len(alone)} headers compile by themselves; sources begin with the other {built_first}")
