@@ -52,8 +52,7 @@ uint64_t scope_fingerprint(uint64_t around, const ScopeOptions& options, NodeId 
   return hash.state();
 }
 
-uint64_t fingerprint_after(uint64_t before, const Node& n,
-                           const IdTable<ValueId, Value>& values) {
+uint64_t fingerprint_after(uint64_t before, const Node& n, const IdTable<ValueId, Value>& values) {
   Hash hash(before);
   hash.add(std::string_view(n.op->name()));
   hash.add(std::string_view(n.op->attributes()));

@@ -94,8 +94,8 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
   bool waited_ = false;  // the compute stream, for copied_in_
 };
 
-Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, const char* name, const Offload& how,
-                      int64_t rows)
+Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, const char* name,
+                              const Offload& how, int64_t rows)
     : owner_(owner),
       name_(name),
       spec_(t.spec()),

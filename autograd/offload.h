@@ -6,12 +6,13 @@
 //
 // A tensor's device memory is freed at a fixed node of the tape, its release, where the compute
 // stream waits for the copy out.  At another node, its fetch, device memory is allocated and the
-// copy back begins; a read makes the compute stream wait for that copy.  So everything is ordered by
-// positions on the compute stream: the peak does not depend on any speed, a rehearsal sees it, and
-// the host never waits.  A tensor that is read before its release never leaves the device.
+// copy back begins; a read makes the compute stream wait for that copy.  So everything is ordered
+// by positions on the compute stream: the peak does not depend on any speed, a rehearsal sees it,
+// and the host never waits.  A tensor that is read before its release never leaves the device.
 //
 // The plan says where a tensor is released and fetched.  If it does not, a tensor is released when
-// the second one after it is sent, and fetched when the one sent after it is first read in backward.
+// the second one after it is sent, and fetched when the one sent after it is first read in
+// backward.
 //
 // One tape at a time.  Tensors pass through host memory on their way to a file.  If the file cannot
 // be written, the tape throws, in forward or at the end of backward; the host waits there, so that
@@ -76,8 +77,8 @@ class Offloader {
   Arena disk_;
   uint64_t next_number_ = 0, tape_ = 0;
   Traffic sent_, returned_;
-  std::map<uint64_t, Transfer*> transfers_;             // by number: in the order they were sent
-  std::deque<Transfer*> unreleased_;                    // without a planned release, and not released
+  std::map<uint64_t, Transfer*> transfers_;  // by number: in the order they were sent
+  std::deque<Transfer*> unreleased_;         // without a planned release, and not released
   std::multimap<NodeId, Transfer*> releases_, fetches_;  // by the nodes that the plan says
 };
 

@@ -42,9 +42,7 @@ Tensor Backward::scratch(const Spec& spec) {
   return {spec, tape_.stream_, {.name = node_.op->name(), .purpose = Purpose::workspace}};
 }
 
-bool Backward::needs_grad(int i) const {
-  return tape_.value(node_.inputs[i]).needs_grad;
-}
+bool Backward::needs_grad(int i) const { return tape_.value(node_.inputs[i]).needs_grad; }
 
 View Backward::saved_at(int i) {
   return node_.saves.has(i) ? View(tape_.saved_tensor(node_, i)) : View();
@@ -54,9 +52,7 @@ View Backward::grad_output(int i) const {
   return node_.outputs.has(i) ? View(tape_.value(node_.outputs[i]).grad) : View();
 }
 
-bool Backward::grad_output_is_one(int i) const {
-  return tape_.value(node_.outputs[i]).grad_is_one;
-}
+bool Backward::grad_output_is_one(int i) const { return tape_.value(node_.outputs[i]).grad_is_one; }
 
 Grad Backward::grad_input(int i) {
   return node_.inputs.has(i) ? tape_.gradient_of(node_.inputs[i]) : Grad();

@@ -62,8 +62,8 @@ struct LossOptions {
 };
 
 // Cross entropy of the logits, x (N.., C) times weight (V, C) transposed, against targets i32
-// (N..).  Never holds all logits if the plan cuts the N rows into chunks.  mean, f32 (1): the sum of
-// the rows' losses times TapeOptions::loss_scale, or by default divided by the number of valid
+// (N..).  Never holds all logits if the plan cuts the N rows into chunks.  mean, f32 (1): the sum
+// of the rows' losses times TapeOptions::loss_scale, or by default divided by the number of valid
 // targets; sum: f32 (1); none: f32 (N..).
 Var linear_cross_entropy(const Var& x, const Operand& weight, const Var& targets,
                          const LossOptions& = {});

@@ -17,8 +17,8 @@ NodeId node_count(const Plan& plan) {
 
 void check_offload(const Offload& o, NodeId nodes) {
   const auto check_node = [&](const char* field, NodeId n) {
-    check(n >= -1 && n < nodes, "plan: offloads, value ", o.value, ": ", field, " is before node ", n,
-          ", which its tape does not have");
+    check(n >= -1 && n < nodes, "plan: offloads, value ", o.value, ": ", field, " is before node ",
+          n, ", which its tape does not have");
   };
   check(o.value >= 0, "plan: offloads: value ", o.value, " cannot exist");
   check(o.rows >= -1, "plan: offloads, value ", o.value, ": ", o.rows,

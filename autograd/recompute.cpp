@@ -59,8 +59,7 @@ void Tape::recompute_node(NodeId id, RegionId index, RegionBuffers& buffers) {
   };
   Few<Tensor> in;
   for (ValueId v : n.inputs) {
-    in.push_back(is_buffered(v) ? buffers.tensors[buffers.at(v)]
-                                : materialize(v, level(index, v)));
+    in.push_back(is_buffered(v) ? buffers.tensors[buffers.at(v)] : materialize(v, level(index, v)));
   }
   const Few<Tensor> out = run(id, in);
   for (size_t i = 0; i < out.size(); ++i) {
@@ -72,7 +71,8 @@ void Tape::recompute_node(NodeId id, RegionId index, RegionBuffers& buffers) {
     }
   }
   for (ValueId v : n.inputs) {
-    if (is_buffered(v) && --buffers.readers[buffers.at(v)] == 0) buffers.tensors[buffers.at(v)] = {};
+    if (is_buffered(v) && --buffers.readers[buffers.at(v)] == 0)
+      buffers.tensors[buffers.at(v)] = {};
   }
 }
 

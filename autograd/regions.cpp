@@ -3,11 +3,11 @@
 //
 // Each read by backward has a level: the innermost region around the reader in which the value is
 // computed, or none, -1.  A value read without a level is saved in forward, as its placement says.
-// A value read at the level of a region is not saved: it is recomputed with the region, once, before
-// the first such read, and lives until the last.  A region is itself a reader, of everything its
-// nodes read that is computed before it; and a value to be recomputed that is in no region makes a
-// region of its node.  So an inner region's values are computed and freed when the region around it
-// is recomputed, and computed again when the inner region itself is.
+// A value read at the level of a region is not saved: it is recomputed with the region, once,
+// before the first such read, and lives until the last.  A region is itself a reader, of everything
+// its nodes read that is computed before it; and a value to be recomputed that is in no region
+// makes a region of its node.  So an inner region's values are computed and freed when the region
+// around it is recomputed, and computed again when the inner region itself is.
 
 #include <algorithm>
 #include <unordered_set>

@@ -69,7 +69,7 @@ struct Tape::Snapshot {
   ValueId next_value;
   RegionId next_region;
   size_t next_plan_region, surveyed;
-  Few<bool> had_grad = {};       // of each input
+  Few<bool> had_grad = {};      // of each input
   Few<int> contributions = {};  // to each input's gradient
 };
 
@@ -130,8 +130,7 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
   }
   for (size_t k = 0; k < outputs.size(); ++k) {
     const bool has_grad = needs_any && n.op->differentiable(static_cast<int>(k));
-    n.outputs.push_back(
-        values_.add({.spec = outputs[k], .producer = id, .needs_grad = has_grad}));
+    n.outputs.push_back(values_.add({.spec = outputs[k], .producer = id, .needs_grad = has_grad}));
   }
   if (!open_scopes_.empty()) n.scopes_hash = scopes_[open_scopes_.back()].hash;
   check_fingerprint(options_.plan, n, id, values_);
@@ -167,8 +166,7 @@ void Tape::restore(const Snapshot& before) {
   }
   if (options_.survey) options_.survey->forward.resize(before.surveyed);
   nodes_.pop_back();
-  std::erase_if(parameters_,
-                [&](const auto& known) { return known.second >= before.next_value; });
+  std::erase_if(parameters_, [&](const auto& known) { return known.second >= before.next_value; });
   values_.resize(static_cast<size_t>(before.next_value));
   regions_.resize(static_cast<size_t>(before.next_region));
   std::erase_if(open_regions_, [&](RegionId r) { return r >= before.next_region; });

@@ -219,8 +219,8 @@ class Tape {
   // A read by backward that was counted, so that it can be taken back.
   struct CountedUse {
     ValueId value;
-    RegionId level;         // see regions.cpp
-    RegionId reader = -1;   // the region that reads it; -1: a node
+    RegionId level;        // see regions.cpp
+    RegionId reader = -1;  // the region that reads it; -1: a node
   };
   using UndoLog = std::vector<CountedUse>;
   void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);

@@ -100,7 +100,7 @@ bool table(const Tape& tape) {
   bool right = true;
   std::printf("  saved input of  is    between forward and backward\n");
   for (size_t i = 0; i < layers; ++i) {
-    const Value& value = tape.values()[static_cast<size_t>(tape.nodes()[i].inputs[0])];
+    const Value& value = tape.values()[tape.nodes()[i].inputs[0]];
     const bool on_host = value.saved && !value.on_device;
     right &= on_host == expected[i].on_host;
     std::printf("  linear%zu         %-4s  %s%s\n", i, expected[i].is, on_host ? "host" : "device",
