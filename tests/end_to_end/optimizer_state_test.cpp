@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/training/run_checkpoint.h"
-#include "spool/models/training/step_layout.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"

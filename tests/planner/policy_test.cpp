@@ -12,8 +12,8 @@ TEST(PolicyWords, NameTheKnownOnesWhereTheyAreWrong) {
   expect_error(ErrorKind::invalid, {"'relu'", "attention"},
                [&] { set_recompute(policy, "norms,relu"); });
   expect_error(ErrorKind::invalid, {"''"}, [&] { set_recompute(policy, ""); });
-  EXPECT_FALSE(parse_offloading("some"));
-  EXPECT_FALSE(parse_optimizer_state("disk"));
+  EXPECT_FALSE(parse<Offloading>("some"));
+  EXPECT_FALSE(parse<OptimizerState>("disk"));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Training on cuda against its rehearsal, against itself without graphs, and against the cpu.
 
-#include "spool/models/training/step_layout.h"
 #include "spool/planner/offsets.h"
 #include "tests/kernels/cuda_testing.h"
 #include "tests/models/training/training_testing.h"

@@ -1,7 +1,6 @@
 #include "tests/models/training/training_testing.h"
 
 #include "spool/models/inference/generator.h"
-#include "spool/models/training/step_layout.h"
 
 namespace spool::testing {
 
