@@ -41,7 +41,8 @@ TEST(TrainingPeak, IsForetoldToTheByteAndSufficesAsBudget) {
       return train(config, stream).peak;
     };
     EXPECT_EQ(peak_within(foretold), foretold);
-    expect_error(ErrorKind::memory, {" the arena needs "}, [&] { peak_within(foretold - Arena::granule); });
+    expect_error(ErrorKind::memory, {" the arena needs "},
+                 [&] { peak_within(foretold - Arena::granule); });
   }
 }
 
