@@ -58,13 +58,13 @@ uint64_t fingerprint(const TokenSource& tokens) {
 
 TrainingRun::TrainingRun(RunOptions options)
     : options_(std::move(options)), progress_(options_.training.steps) {
-  json stored;
+  std::optional<StoredRun> stored;
   if (options_.resume) {
     checkpoint_ = latest_checkpoint(options_.out);
     check_file(checkpoint_.has_value(), options_.out,
                "there is no checkpoint to resume; leave --resume out to begin");
     stored = read_run(*checkpoint_);
-    adopt(options_, stored["configuration"], *checkpoint_ / "run.json");
+    adopt(options_, stored->configuration);
     progress_ = Progress(options_.training.steps);
   } else {
     check_file(!latest_checkpoint(options_.out), options_.out,
@@ -75,10 +75,10 @@ TrainingRun::TrainingRun(RunOptions options)
   options_.training.validate();
   open_data();
   if (options_.resume) {
-    check_file(stored["data_fingerprint"] == data_fingerprint_, *checkpoint_ / "run.json",
+    check_file(stored->data_fingerprint == data_fingerprint_, *checkpoint_ / "run.json",
                "the run was trained on other data than ", data_.training->name(),
                "; give it the same, or start a run of its own");
-    first_step_ = last_saved_ = stored["step"].get<int64_t>();
+    first_step_ = last_saved_ = stored->step;
   }
   foretell();
   directory_.emplace(options_.out, options_.keep_checkpoints);
