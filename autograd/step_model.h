@@ -19,6 +19,10 @@ class StepModel {
 
   // Runs the model on the tape: the mean loss over the valid targets of the inputs, one element.
   virtual Var loss(Tape&) = 0;
+
+  // Uploads a valid batch of no meaning into the inputs, by the same copies as a real one: for
+  // rehearsals, and for what runs before the first step.
+  virtual void upload_placeholder() {}
 };
 
 }  // namespace spool

@@ -6,13 +6,13 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/progress_bar.h"
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/questions.h"
 #include "spool/models/data/token_files.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
-#include "spool/models/training/progress_bar.h"
 
 namespace spool {
 namespace {

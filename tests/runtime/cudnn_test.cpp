@@ -1,3 +1,4 @@
+// runs: alone
 // Where cuDNN is looked for, and what is said where it cannot be used.
 
 #include "spool/runtime/cuda/cudnn.h"

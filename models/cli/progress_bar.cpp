@@ -1,4 +1,4 @@
-#include "spool/models/training/progress_bar.h"
+#include "spool/models/cli/progress_bar.h"
 
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>

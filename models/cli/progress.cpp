@@ -1,4 +1,4 @@
-#include "spool/models/training/progress.h"
+#include "spool/models/cli/progress.h"
 
 #include <spdlog/fmt/fmt.h>
 #include <sys/ioctl.h>
@@ -11,7 +11,7 @@
 namespace spool {
 namespace {
 
-// A line that is longer would not be wiped by the next.
+// A longer line would wrap, and the next could not overwrite it.
 size_t terminal_width() {
   winsize size{};
   const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
@@ -22,7 +22,7 @@ std::string row(std::string_view what, const std::string& value) {
   return fmt::format("  {:<20} {:>12}\n", what, value);
 }
 
-// What the user set of it.
+// The settings that change what is kept, and where.
 std::string policy_lines(const RunOptions& o) {
   const Policy& p = o.policy;
   std::string lines;
@@ -69,9 +69,20 @@ std::string memory_table(const RunOptions& o, const Machine& machine, const Repo
   return table;
 }
 
-Progress::Progress(int64_t steps) : steps_(steps), terminal_(::isatty(STDOUT_FILENO)) {}
+RunPrinter::RunPrinter() : terminal_(::isatty(STDOUT_FILENO)) {}
 
-std::string Progress::line(const StepNumbers& n) const {
+void RunPrinter::encoding(size_t done, size_t total) {
+  if (!encoding_) encoding_.emplace("encoding");
+  (*encoding_)(done, total);
+}
+
+void RunPrinter::planned(const RunOptions& o, const Machine& machine, const Report& foretold,
+                         size_t budget) {
+  steps_ = o.training.steps;
+  say(memory_table(o, machine, foretold, budget));
+}
+
+std::string RunPrinter::line(const StepNumbers& n) const {
   const std::string val = n.val_loss ? fmt::format("  val {:.4f}", *n.val_loss) : "";
   const auto left = static_cast<double>(steps_ - n.step) * seconds_per_step_.value_or(0);
   const std::string time = n.step < steps_ ? "  left " + format_seconds(left) : "";
@@ -80,8 +91,8 @@ std::string Progress::line(const StepNumbers& n) const {
       steps_, n.loss, val, n.lr, n.grad_norm, n.tokens_per_s, format_bytes(n.peak_bytes), time);
 }
 
-void Progress::step(const StepNumbers& n) {
-  constexpr double forgetting = 0.1;
+void RunPrinter::step(const StepNumbers& n) {
+  constexpr double forgetting = 0.1;  // of the moving average
   const double before = seconds_per_step_.value_or(n.seconds);
   seconds_per_step_ = before + forgetting * (n.seconds - before);
   const auto now = Clock::now();
@@ -97,13 +108,19 @@ void Progress::step(const StepNumbers& n) {
   std::fflush(stdout);
 }
 
-void Progress::say(const std::string& text) {
+void RunPrinter::say(const std::string& text) {
+  encoding_.reset();
   fmt::print("{}{}\n", open_ ? "\r\033[K" : "", text);
   open_ = false;
   std::fflush(stdout);
 }
 
-void Progress::finish() {
+void RunPrinter::stopped(int64_t step) {
+  end_line();
+  say(fmt::format("stopped after step {}; go on with --resume", step));
+}
+
+void RunPrinter::end_line() {
   if (open_) fmt::print("\n");
   open_ = false;
   std::fflush(stdout);
