@@ -27,7 +27,7 @@ struct EvalArguments {
 
 LoadedModel::Options resolve(const EvalArguments& a) {
   LoadedModel::Options options = a.options;
-  options.dtype = *parse_dtype(a.dtype);
+  options.dtype = *parse<DType>(a.dtype);
   options.device = device_of(a.device);
   return options;
 }

@@ -89,7 +89,7 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   override_with(g.weight_decay, t.optimizer.decay);
   t.warmup = g.warmup.value_or(t.steps / 20);
   override_with(g.chunk_loss, t.loss_chunk);
-  t.dtype = *parse_dtype(g.dtype);
+  t.dtype = *parse<DType>(g.dtype);
   t.optimizer.rounding = *parse<Rounding>(g.rounding);
   o.default_texts = SPOOL_SOURCE_DIR;
   o.device = device_of(g.device);

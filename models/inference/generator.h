@@ -31,8 +31,7 @@ class Generator {
   const Tensor& logits();
 
   // Starts a new text with `tokens`, and appends up to `count` to them.  on_token is called with
-  // each, and stops the text by returning false.  The end-of-text token stops it too, and is not
-  // appended.
+  // each, and may return false to stop.  The end-of-text token also stops, and is not appended.
   void extend(std::vector<int32_t>& tokens, int64_t count, const SamplingOptions&, Random&,
               const std::function<bool(int32_t)>& on_token = {});
 

@@ -19,8 +19,7 @@ struct ChoiceResult {
 };
 
 // A row has a question's context, whose losses are not counted, then one completion.  `batch` and
-// `seq` are those of the evaluator's input.  on_progress is called with the result after each
-// batch.
+// `seq` are those of the evaluator's input.  on_progress is called after each batch.
 ChoiceResult answer_questions(std::span<const Question>, Evaluator&, int64_t batch, int64_t seq,
                               const std::function<void(const ChoiceResult&)>& on_progress = {});
 

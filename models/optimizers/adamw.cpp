@@ -17,7 +17,8 @@ namespace {
 std::unique_ptr<OffloadedAdamW> make_offloaded(const OptimizerMemory& memory,
                                                const std::vector<Parameter*>& parameters,
                                                bool masters) {
-  check(memory.link, "adamw: optimizer state '", name(memory.state), "' needs a HostLink");
+  check(memory.link, "adamw: optimizer state '", name(memory.state),
+        "' needs a link to the host's memory");
   if (memory.state == OptimizerState::streamed) {
     return std::make_unique<StreamedAdamW>(parameters, masters, *memory.link);
   }
