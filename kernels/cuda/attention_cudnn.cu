@@ -1,7 +1,7 @@
-#include "spool/kernels/cuda/fused_attention.h"
+#include "spool/kernels/cuda/attention_fused.cuh"
 
-// FusedAttention by cuDNN, through its frontend; the emulator has one of its own.  There are no
-// kernels here: a C++ compiler takes this file where there is cuDNN, and is slow enough.
+// FusedAttention by cuDNN through its frontend; the emulator has its own.  There are no kernels
+// here: with cuDNN the C++ compiler compiles this file, as nvcc would take even longer.
 
 #if SPOOL_CUDNN
 
@@ -12,20 +12,20 @@
 #include <map>
 #include <string_view>
 
-#include "spool/kernels/cuda/library.h"
+#include "spool/kernels/cuda/library.cuh"
 #include "spool/runtime/cuda/cudnn.h"
 
 namespace spool::cuda {
 namespace {
 
-// The frontend finds cuDNN and CUDA's runtime by dlopen() and dlsym(), and for the runtime refuses
-// a machine that has two or none.  Spool has it linked in, so the frontend is given that one.
+// The frontend finds cuDNN and CUDA's runtime by dlopen() and dlsym(), and refuses a machine with
+// no runtime or with two.  Spool links the runtime statically, so the frontend gets that one.
 char linked_runtime;
 
 void* open_for_frontend(const char* name, int mode) {
   const std::string_view library(name);
   if (library.starts_with("libcudart")) {
-    return library.ends_with(".12") ? &linked_runtime : nullptr;  // the first of those it tries
+    return library.ends_with(".12") ? &linked_runtime : nullptr;  // the first name it tries
   }
   return dlopen(name, mode);
 }
@@ -81,7 +81,7 @@ void check_cudnn(fe::error_t status, const std::string& what, const FusedShape& 
   if (status.is_good()) [[likely]]
     return;
   fail(ErrorKind::device, "cuDNN: ", what, " of ", describe(s), ": ", status.get_message(),
-       "; SPOOL_CUDNN=0 in the environment does without cuDNN");
+       "; set SPOOL_CUDNN=0 in the environment to run without cuDNN");
 }
 
 // The tensors of a graph, whose dimensions are text, head, token and element.
@@ -131,7 +131,7 @@ std::shared_ptr<fe::graph::Graph> make_graph() {
   return graph;
 }
 
-// A query sees the keys up to its own: nothing right of the diagonal that begins top left.
+// A query sees the keys up to its own: nothing to the right of the diagonal from the top left.
 template <class Options>
 void make_causal(Options& options, float scale) {
   options.set_attn_scale(scale)
@@ -139,7 +139,7 @@ void make_causal(Options& options, float scale) {
       .set_diagonal_band_right_bound(0);
 }
 
-// Its Stats are max + log(sum exp), of the scaled scores: our lse.
+// cuDNN's Stats are max + log(sum exp) of the scaled scores, which is lse.
 std::shared_ptr<fe::graph::Graph> forward_graph(const FusedShape& s) {
   auto graph = make_graph();
   const Tensors tensors{*graph, s};
@@ -170,7 +170,7 @@ std::shared_ptr<fe::graph::Graph> backward_graph(const FusedShape& s) {
   return graph;
 }
 
-// A graph that can be run, within so many bytes.
+// A cuDNN graph that can be executed within a workspace of `bytes`.
 struct Plan {
   std::shared_ptr<fe::graph::Graph> graph;
 
@@ -186,8 +186,9 @@ struct Plan {
     int64_t wanted = 0;
     check_cudnn(graph->get_workspace_size(wanted), "the workspace", s);
     if (wanted > static_cast<int64_t>(bytes)) {
-      fail(ErrorKind::device, "cuDNN: attention of ", describe(s), " wants a workspace of ", wanted,
-           " bytes, and is given ", bytes, "; SPOOL_CUDNN=0 in the environment does without cuDNN");
+      fail(ErrorKind::device, "cuDNN: attention of ", describe(s), " needs a workspace of ", wanted,
+           " bytes, more than the ", bytes, " bytes it has",
+           "; set SPOOL_CUDNN=0 in the environment to run without cuDNN");
     }
   }
 };
@@ -202,7 +203,7 @@ struct FusedAttention::State {
   std::map<FusedShape, Plan> forwards = {}, backwards = {};
 
   explicit State(CudaStream& s) : stream(s) {
-    check_not_recording(stream, "cuDNN");
+    check_not_capturing(stream, "cuDNN");
     const Cudnn library = find_cudnn();
     if (!library) fail(ErrorKind::device, library.why_not);
     fe::cudnn_dlhandle = library.library;
@@ -224,7 +225,7 @@ struct FusedAttention::State {
              const Make& make) {
     auto place = plans.find(s);
     if (place == plans.end()) {
-      check_not_recording(stream, "a plan of cuDNN's");
+      check_not_capturing(stream, "a plan of cuDNN");
       place = plans.try_emplace(s, make(s), handle, s, bytes).first;
     }
     return place->second;
@@ -265,7 +266,7 @@ namespace spool::cuda {
 struct FusedAttention::State {};
 
 FusedAttention::FusedAttention(CudaStream&) {
-  fail(ErrorKind::device, "attention: this build is without cuDNN");
+  fail(ErrorKind::device, "attention by cuDNN: this build is without cuDNN");
 }
 FusedAttention::~FusedAttention() = default;
 void FusedAttention::forward(const FusedForward&) {}

@@ -1,4 +1,4 @@
-#include "spool/kernels/cuda/fused_attention.h"
+#include "spool/kernels/cuda/attention_fused.cuh"
 
 #include "spool/kernels/cuda/device.cuh"
 
@@ -7,7 +7,8 @@ namespace {
 
 using Element = __nv_bfloat16;
 
-// Where things begin.  Heads of q, k and v lie one after the other in a row of the packed tensor.
+// Addresses of a part in the tensors.  The heads of q, k and v follow each other in a row of the
+// packed tensor.
 struct Place {
   FusedShape shape;
   int64_t text, key_head;

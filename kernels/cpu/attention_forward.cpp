@@ -4,17 +4,6 @@
 
 namespace spool {
 
-size_t AttentionForward::workspace_bytes(const CpuArchitecture& architecture) const {
-  const AttentionExtents e(qkv, y, heads);
-  size_t bytes = 0;
-  cpu::dispatch(qkv.dtype(), [&](auto x) {
-    cpu::Carver lane;
-    cpu::ForwardLane<cpu::accumulator_t<decltype(x)>>(lane, e.D);
-    bytes = lane.used() * static_cast<size_t>(architecture.threads);
-  });
-  return bytes;
-}
-
 void run(const AttentionForward& k, CpuStream& stream) {
   const AttentionExtents e(k.qkv, k.y, k.heads);
   cpu::dispatch(k.qkv.dtype(), [&](auto x) {
@@ -25,7 +14,7 @@ void run(const AttentionForward& k, CpuStream& stream) {
     const auto body = [&](int64_t piece, int64_t, int number) {
       cpu::Carver memory(k.workspace.data() + first.used() * static_cast<size_t>(number));
       const Lane lane(memory, e.D);
-      // The pieces with the most keys go first.
+      // Pieces with the most keys go first.
       const int64_t tile = cpu::tiles_of(e.T) - 1 - piece / (e.B * e.H),
                     place = piece % (e.B * e.H);
       const int64_t b = place / e.H, h = place % e.H, kv = h / e.group();

@@ -1,30 +1,30 @@
 #pragma once
 
-// Attention by a library that fuses it: by cuDNN, from cudnn_attention.cu; in the emulator by plain
-// loops, from tests/emulator.  kernels/cuda/attention_plan.h says when, and in which parts.
+// Attention by a library that fuses it: cuDNN (attention_cudnn.cu), or plain loops in the emulator
+// (tests/emulator).  kernels/attention_sizes.h decides when it is used, and in which parts.
 
 #include <compare>
 #include <memory>
 
-#include "spool/kernels/cuda/attention_plan.h"
+#include "spool/kernels/attention_sizes.h"
 
 namespace spool::cuda {
 
-// What a call is made of: a part of the packed tensors of a whole.
+// The extents of a call: a part of the packed tensors of a whole.
 struct FusedShape {
   AttentionShape part, whole;
   float scale = 1;
   auto operator<=>(const FusedShape&) const = default;
 
-  // How far it is, in elements, from one text to the next and from one token to the next.
+  // Strides from one text to the next and from one token to the next, in elements.
   int64_t packed_token() const { return (whole.H + 2 * whole.Hkv) * whole.D; }
   int64_t packed_text() const { return whole.T * packed_token(); }
   int64_t y_token() const { return whole.H * whole.D; }
   int64_t y_text() const { return whole.T * y_token(); }
-  int64_t lse_text() const { return whole.H * whole.T; }  // heads lie whole.T apart
+  int64_t lse_text() const { return whole.H * whole.T; }  // the stride of heads is whole.T
 };
 
-// Where the first head of the part's first text begins.  Values are bf16, lse is f32.
+// Pointers to the first head of the part's first text.  Values are bf16, lse is f32.
 struct FusedForward {
   FusedShape shape;
   const void *q, *k, *v;
@@ -38,8 +38,8 @@ struct FusedBackward {
   View workspace;
 };
 
-// The library as a stream keeps it, with a plan for every shape that it was asked for: so both it
-// and the plans are made in the first step that is run, which must not be one that is recorded.
+// The library as a stream keeps it, with a plan for every shape in use.  Both are created in the
+// first step that runs, which must not be captured in a graph.
 class FusedAttention {
  public:
   explicit FusedAttention(CudaStream&);
@@ -53,7 +53,7 @@ class FusedAttention {
   std::unique_ptr<State> state_;
 };
 
-// The kernels, by the above.  Workspace: as fused_forward_bytes() and fused_backward_bytes() say.
+// The kernels, by FusedAttention.  Workspace: fused_forward_bytes() and fused_backward_bytes().
 void fused_forward(const AttentionForward&, CudaStream&);
 void fused_backward(const AttentionBackward&, const AttentionCut&, CudaStream&);
 

@@ -1,11 +1,11 @@
 #pragma once
 
-// Which attention is done by cuDNN, and how its backward is cut.
+// Which attention cuDNN computes on cuda, and how its backward is cut into parts.
 //
-// cuDNN's backward, to give the same bits every run, keeps the derivative of every score, which is
-// 2 B H T^2 bytes: so it is done in parts, of some texts each or, where one text is too much, of
-// some of its heads, of which none takes more than 256 MiB.  All of this is a function of shapes
-// and types, so that a rehearsal without cuDNN foretells it.
+// To give the same bits every run, cuDNN's backward stores the derivative of every score, which is
+// 2 B H T^2 bytes.  So it runs in parts: some texts each or, if one text is too large, some of its
+// heads, so that no part needs more than 256 MiB.  All of this depends only on shapes and types, so
+// a rehearsal without cuDNN foretells it.
 
 #include <algorithm>
 #include <compare>
@@ -15,7 +15,7 @@
 
 namespace spool::cuda {
 
-// What cuDNN wants to know of attention or of a part of it.
+// The extents of attention, or of a part of it.
 struct AttentionShape {
   int64_t B, T, H, Hkv, D;
   auto operator<=>(const AttentionShape&) const = default;
@@ -27,7 +27,7 @@ struct AttentionPart {
   Range texts, key_heads;
 };
 
-// How many of these a part has; the last ones may have fewer.
+// Numbers of texts and key heads in a part; the last parts may have fewer.
 struct AttentionCut {
   int64_t texts = 1, key_heads = 1;
 
@@ -43,17 +43,17 @@ struct AttentionCut {
 
 constexpr size_t max_attention_bytes = size_t{256} << 20;
 
-// What a call of cuDNN may use: more than it is known to want.
+// Workspace for a call of cuDNN, in bytes: more than it is known to need.
 size_t fused_forward_bytes(const AttentionShape&);
 size_t fused_backward_bytes(const AttentionShape& part);
 
-// The fewest parts within so many bytes, of the same size as far as they go; parts of one text and
-// one key head where even they take more.
+// The fewest parts of at most max_bytes each, of nearly equal size.  Parts have one text and one
+// key head if even those need more.
 AttentionCut cut_backward(const AttentionShape&, size_t max_bytes = max_attention_bytes);
-// What the largest part takes.
+// Workspace of the largest part, in bytes.
 size_t fused_backward_bytes(const AttentionShape&, const AttentionCut&);
 
-// Whether cuDNN does it, where there is one.
+// Whether cuDNN computes it; false without cuDNN.
 bool is_fused(const AttentionForward&, const CudaArchitecture&);
 bool is_fused(const AttentionBackward&, const CudaArchitecture&);
 
