@@ -279,7 +279,7 @@ Plan recompute(const TrainingConfig& config, uint64_t tenths) {
   Random random(tenths, 3);
   Plan plan;
   for (const Value& v : tape.values()) {
-    const Node* made_by = v.producer < 0 ? nullptr : &tape.nodes()[static_cast<size_t>(v.producer)];
+    const Node* made_by = v.producer < 0 ? nullptr : &tape.nodes()[v.producer];
     const bool can = made_by && made_by->op->recomputable();
     plan.placement.push_back(can && random.next() % 10 < tenths ? Placement::recompute
                                                                 : Placement::keep);
