@@ -18,7 +18,7 @@ using NodeId = int32_t;
 // What becomes of a value that backward reads.
 enum class Placement : uint8_t {
   keep,
-  recompute,  // not saved: the inputs of its op are, and the op runs again
+  recompute,  // not saved: backward recomputes it from the inputs of its op, which are
   offload,    // copied off the device after forward, and back before backward reads it
 };
 template <>

@@ -1,7 +1,7 @@
 // Regions in backward: recomputes the values that backward reads and that were not saved.
 //
 // A region is recomputed before the first read of a value at its level (see regions.cpp).  Of its
-// nodes those run again whose outputs backward reads, or another of these nodes.
+// nodes, only those are recomputed whose outputs backward or another recomputed node reads.
 
 #include <algorithm>
 

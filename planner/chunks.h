@@ -6,7 +6,7 @@
 
 namespace spool {
 
-// A plan that cuts every node of the tape that can be cut into chunks of at most `rows` rows.
+// Cuts every node of the tape that allows it into chunks of at most `rows` rows.
 Plan chunk_rows(const Tape&, int64_t rows);
 
 }  // namespace spool

@@ -19,7 +19,7 @@ constexpr double min_seconds = 1e-3;  // of a measurement
 
 constexpr size_t max_product_workspace = size_t{32} << 20;  // bytes
 
-// Large enough that measured data need not fit in a cache; on a GPU at most half its memory.
+// Large enough that measured data need not fit in a cache; on a GPU half its memory, at most 1 GiB.
 size_t measurement_bytes(Device device) {
   constexpr size_t min_bytes = size_t{64} << 20, max_bytes = size_t{1} << 30;
   if (device.type != DeviceType::cuda) return min_bytes;
