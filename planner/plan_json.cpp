@@ -62,7 +62,7 @@ Region read_indices(const JsonField& field, int64_t count) {
   return {.first = index, .last = index};
 }
 
-// What group() wrote; `element_of` is given each group and turns its name into an element.
+// Reads the result of group(); element_of(group) is the element that its name stands for.
 template <class T, class ElementOf>
 std::vector<T> read_groups(const JsonField& field, T usual, const char* length,
                            ElementOf element_of) {

@@ -15,7 +15,7 @@
 
 namespace spool {
 
-// What run.json says.
+// The contents of run.json.
 struct StoredRun {
   int64_t step = 0;
   uint64_t data_fingerprint = 0;
