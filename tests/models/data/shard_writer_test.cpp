@@ -51,7 +51,7 @@ TEST(Tokenize, RefusesOutputsItCannotWriteAndLeavesNothing) {
     expect_error(kind, {words}, [&] { tokenize(*tokenizer, texts, o); });
   };
   refused(ErrorKind::file, {.out = texts[0]}, "read and written at once");
-  refused(ErrorKind::invalid, {.out = d.path() / "x", .shard_tokens = -1}, "not -1");
+  refused(ErrorKind::invalid, {.out = d.path() / "x", .shard_tokens = -1}, "tokens of a shard");
   refused(ErrorKind::file, {.out = d.path() / "no" / "x"}, "No such file");
   EXPECT_EQ(names_in(d.path()), (std::set<std::string>{"a", "b"}));
 }

@@ -83,7 +83,7 @@ TEST(Shards, RefuseEachHeaderFieldThatIsWrong) {
   for (const int32_t count : {0, -1, INT32_MIN})
     refused(shard({20240520, 1, count}, tokens), "header field 2, tokens");
   for (const int32_t count : {1, 2, 4, INT32_MAX})
-    refused(shard({20240520, 1, count}, tokens), "tokens make");
+    refused(shard({20240520, 1, count}, tokens), "tokens require");
   for (size_t size = 0; size < good.size(); ++size) refused(good.substr(0, size), "bytes long");
   refused(good + "x", "bytes long");
 }

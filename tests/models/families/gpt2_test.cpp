@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "spool/runtime/files/json.h"
 #include "tests/models/families/reference_testing.h"
 
 namespace spool::testing {
@@ -62,7 +63,7 @@ TEST(Gpt2Config, RefusesNumbersThatMakeNoModel) {
   const auto refused = [](const Gpt2Config& c, std::initializer_list<std::string_view> words) {
     expect_error(ErrorKind::invalid, words, [&] { c.validate(); });
   };
-  refused({.heads = 5}, {"5 ", "768 channels"});
+  refused({.heads = 5}, {"5 heads", "768 channels"});
   refused({.layers = 0}, {"layers", "0"});
   refused({.channels = -12}, {"channels", "-12"});
   refused({.vocabulary = 1 << 30}, {"vocab", "1073741824"});
@@ -70,12 +71,12 @@ TEST(Gpt2Config, RefusesNumbersThatMakeNoModel) {
 }
 
 TEST(Gpt2Config, IsReadBackFromItsJson) {
-  EXPECT_EQ(gpt2_config(to_json(reference_config), "config.json"), reference_config);
+  EXPECT_EQ(gpt2_config({to_json(reference_config), "config.json"}), reference_config);
 }
 
 TEST(Gpt2Config, RefusesEachFieldThatIsWrong) {
   const nlohmann::json good = to_json(reference_config);
-  const auto open = [](const nlohmann::json& config) { gpt2_config(config, "config.json"); };
+  const auto open = [](const nlohmann::json& config) { gpt2_config({config, "config.json"}); };
   const auto with = [&](const std::string& field, const nlohmann::json& value) {
     nlohmann::json config = good;
     config[field] = value;

@@ -36,13 +36,13 @@ TEST_F(ConvertModel, WritesTheTokenizerAndItsEndOfText) {
   const fs::path out = to("other", d_.path());
   EXPECT_EQ(names_in(out), (std::set<std::string>{"config.json", "merges.txt", "model.safetensors",
                                                   "tokenizer_config.json", "vocab.json"}));
-  EXPECT_EQ(read_json(out / "vocab.json")["ab"], 256);
-  EXPECT_EQ(read_json(out / "config.json")["eos_token_id"], 257);
+  EXPECT_EQ(read_json(out / "vocab.json").value()["ab"], 256);
+  EXPECT_EQ(read_json(out / "config.json").value()["eos_token_id"], 257);
 }
 
 TEST_F(ConvertModel, KeepsTheEndOfTextOfAModelWithoutATokenizer) {
   save_model(d_.path(), *make(small), 7);
-  EXPECT_EQ(read_json(to("other", d_.path()) / "config.json")["eos_token_id"], 7);
+  EXPECT_EQ(read_json(to("other", d_.path()) / "config.json").value()["eos_token_id"], 7);
 }
 
 TEST_F(ConvertModel, LeavesOutAVocabularyThatIsTooLargeForTheModel) {

@@ -70,10 +70,10 @@ TEST(VocabularyFile, RefusesIdsThatDoNotFitTheMerges) {
   };
   EXPECT_NO_THROW(read_changed([](auto&) {}));
   EXPECT_NO_THROW(read_changed([](auto& j) { j.erase("<|endoftext|>"); }));  // not all have it
-  refused("each once", [](auto& j) { j["the"] = 256; });
-  refused("ids must be 0 to 265", [](auto& j) { j["the"] = 266; });
-  refused("\"the\" has the id -1", [](auto& j) { j["the"] = -1; });
-  refused("has the id \"x\"", [](auto& j) { j["the"] = "x"; });
+  refused("another token, too", [](auto& j) { j["the"] = 256; });
+  refused("from 0 to 265", [](auto& j) { j["the"] = 266; });
+  refused("field the: -1 is not", [](auto& j) { j["the"] = -1; });
+  refused("field the: \"x\" is not", [](auto& j) { j["the"] = "x"; });
   refused("has no id for \"the\"", [](auto& j) {
     j["then"] = j["the"];
     j.erase("the");
@@ -140,8 +140,8 @@ TEST(Merges, AreRefusedByTheLineThatIsWrong) {
   refused("a b\nab \n", "line 2");
   refused("a b\n b\n", "line 2");
   refused("a b\nac b\n", "line 2 joins a token");
-  refused("a b\na b\n", "line 2 makes a token that was there");
-  refused("a b\nab c\nb c\na bc\n", "line 4 makes a token that was there");
+  refused("a b\na b\n", "line 2 makes a token that an earlier line makes");
+  refused("a b\nab c\nb c\na bc\n", "line 4 makes a token that an earlier line makes");
   refused("a \xe4\xb8\xad\n", "alphabet");
   refused("a \xff\n", "alphabet");
   refused("a \xc4\n", "alphabet");
