@@ -56,7 +56,7 @@ TEST(Split, KeepsTheLastTenthUnlessValidationIsGiven) {
   EXPECT_EQ(all_of(tenth.validation).front(), 99);
   EXPECT_EQ(all_of(tenth.validation).back(), 108);
   std::vector<int32_t> two(2);
-  expect_error(ErrorKind::invalid, {"tokens 98 to 100 of 99"},
+  expect_error(ErrorKind::invalid, {"tokens 98 to 100 do not exist: there are 99"},
                [&] { tenth.training->read(98, two); });
   const Split given = split_validation(counting(109), counting(7));
   EXPECT_EQ(given.training->size(), 109);
@@ -165,13 +165,13 @@ TEST(Batches, RefuseTooLittleDataAndSayWhatWouldFit) {
   expect_error(ErrorKind::file, {"counting", "65 tokens", "63 or less"},
                [] { Batches(counting(65), 64, 1); });
   EXPECT_NO_THROW(Batches(counting(65), 63, 1));
-  expect_error(ErrorKind::file, {"2 tokens", "three"}, [] { Batches(counting(2), 1, 1); });
+  expect_error(ErrorKind::file, {"2 tokens", "at least 3"}, [] { Batches(counting(2), 1, 1); });
   expect_error(ErrorKind::file, {"9 tokens", "7 or less"},
                [] { Batches(counting(9), INT64_MAX, 1); });
 }
 
 TEST(Batches, RefuseRowsThatCannotBe) {
-  expect_error(ErrorKind::invalid, {"at least one token"}, [] { Batches(counting(9), 0, 1); });
+  expect_error(ErrorKind::invalid, {"at least 1"}, [] { Batches(counting(9), 0, 1); });
   expect_error(ErrorKind::invalid, {"-3"}, [] { Batches(counting(9), -3, 1); });
   const Batches batches(counting(9), 3, 1);
   expect_error(ErrorKind::invalid, {"row of 3", "4"}, [&] { row_of(batches, 4, 0); });
@@ -219,8 +219,8 @@ TEST(ValidationRows, RefuseTooLittleDataAndRowsThatCannotBe) {
   EXPECT_EQ(ValidationRows(counting(9), INT64_MAX).targets(), 8);
   expect_error(ErrorKind::file, {"has 1 tokens", "at least 2"},
                [] { ValidationRows(counting(1), 8); });
-  expect_error(ErrorKind::invalid, {"at least one token"}, [] { ValidationRows(counting(9), 0); });
-  expect_error(ErrorKind::invalid, {"-1 rows"}, [] { ValidationRows(counting(9), 3, -1); });
+  expect_error(ErrorKind::invalid, {"at least 1"}, [] { ValidationRows(counting(9), 0); });
+  expect_error(ErrorKind::invalid, {"rows", "-1"}, [] { ValidationRows(counting(9), 3, -1); });
 }
 
 }  // namespace

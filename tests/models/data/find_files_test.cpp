@@ -33,8 +33,10 @@ TEST(Texts, AreOneSequenceAcrossFiles) {
     }
   }
   std::vector<int32_t> out(3);
-  expect_error(ErrorKind::invalid, {"tokens 10 to 13 of 12"}, [&] { texts->read(10, out); });
-  expect_error(ErrorKind::invalid, {"tokens -1 to 2 of 12"}, [&] { texts->read(-1, out); });
+  expect_error(ErrorKind::invalid, {"tokens 10 to 13 do not exist: there are 12"},
+               [&] { texts->read(10, out); });
+  expect_error(ErrorKind::invalid, {"tokens -1 to 2 do not exist: there are 12"},
+               [&] { texts->read(-1, out); });
   expect_error(ErrorKind::invalid, {"no data files"}, [] { open_texts({}); });
   EXPECT_TRUE(contains(texts->name(), "b and 2 more"));
 }

@@ -46,7 +46,8 @@ TEST(Shards, AreOneSequenceAcrossFiles) {
   int32_t two[2];
   tokens->read(2, two);
   EXPECT_EQ(two[1], 100000);
-  expect_error(ErrorKind::invalid, {"tokens 5 to 7 of 6"}, [&] { tokens->read(5, two); });
+  expect_error(ErrorKind::invalid, {"tokens 5 to 7 do not exist: there are 6"},
+               [&] { tokens->read(5, two); });
 }
 
 TEST(Shards, NameTokensBeyondTheVocabulary) {

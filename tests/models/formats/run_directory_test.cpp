@@ -112,7 +112,7 @@ TEST(RunDirectory, RefusesToKeepNoCheckpointAndNegativeSteps) {
   const TemporaryDirectory d;
   expect_error(ErrorKind::invalid, {"0 checkpoints", "at least one"},
                [&] { RunDirectory run(d.path(), /*keep=*/0); });
-  expect_error(ErrorKind::invalid, {"step -1"},
+  expect_error(ErrorKind::invalid, {"step", "-1"},
                [&] { RunDirectory(d.path()).write(-1, writing("x")); });
 }
 

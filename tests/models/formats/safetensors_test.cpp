@@ -83,7 +83,7 @@ TEST(Safetensors, WritesTensorsInPiecesOfAnyOrder) {
   write(0, 4, "456789ab");
   write(0, 0, "0123");
   write(2, 4, "GHIJ");
-  expect_error(ErrorKind::invalid, {"16 bytes", "of 20"}, [&] { out.finish(); });
+  expect_error(ErrorKind::invalid, {"16 of 20 bytes"}, [&] { out.finish(); });
   write(2, 0, "CDEF");
   expect_error(ErrorKind::invalid, {"1 bytes", "byte 8"}, [&] { write(2, 8, "x"); });
   expect_error(ErrorKind::invalid, {"byte 18446744073709551615"},
@@ -106,7 +106,7 @@ TEST(Safetensors, WriterRefusesNamesThatNoFileCanHave) {
   const auto refused = [&](const std::vector<StoredTensor>& tensors, std::string_view words) {
     expect_error(ErrorKind::invalid, {words}, [&] { SafetensorsWriter(d.path() / "x", tensors); });
   };
-  refused({{"a", spec}, {"a", spec}}, "two tensors \"a\"");
+  refused({{"a", spec}, {"a", spec}}, "two tensors are named \"a\"");
   refused({{"__metadata__", spec}}, "__metadata__");
   refused({{"\xff", spec}}, "not UTF-8");
 }
@@ -214,9 +214,9 @@ TEST(Safetensors, RefusesEachFieldThatIsWrong) {
   for (const char* offsets : wrong_offsets)
     refused(entry_of("\"F32\"", "[2]", offsets), "data_offsets");
   for (const char* other : {"3", "null", "[]", "\"F32\""}) refused(other, "object");
-  refused("{}", "has no ");
-  refused(R"({"dtype":"F32"})", "has no ");
-  refused(R"({"dtype":"F32","shape":[2]})", "has no data_offsets");
+  refused("{}", "is missing");
+  refused(R"({"dtype":"F32"})", "is missing");
+  refused(R"({"dtype":"F32","shape":[2]})", "data_offsets is missing");
 }
 
 // A header of two f32 tensors "a" and "b" with these data_offsets, and eight bytes of data.
@@ -253,8 +253,8 @@ TEST(Safetensors, RefusesAHeaderThatIsNotAnObject) {
   expect_refused(with_length("[]"), "does not start with {");
   expect_refused(with_length(""), "does not start with {");
   expect_refused(with_length("{} {}"), "is not JSON");
-  expect_refused(with_length(R"({"__metadata__":3})"), "__metadata__ is not an object");
-  expect_refused(with_length(R"({"__metadata__":{"a":3}})"), "\"a\" is not a string");
+  expect_refused(with_length(R"({"__metadata__":3})"), "3 is not a JSON object");
+  expect_refused(with_length(R"({"__metadata__":{"a":3}})"), "3 is not a string");
 }
 
 TEST(Safetensors, RefusesAHeaderTooLongOrNestedTooDeeply) {
