@@ -13,7 +13,7 @@ TREE = {
     "room(models/formats kernels)\nroom(models/data\n     models/formats)\n"
     "room(models/cli models/data)\n",
     "runtime/tensor.h": "// A tensor.\n#pragma once\n#include <vector>\n",
-    "runtime/files/json.h": "#pragma once\n#include <nlohmann/json.hpp>\n",
+    "runtime/files/json.h": "#pragma once\n#include <nlohmann/json_fwd.hpp>\n",
     "kernels/gelu.h": '#include "spool/runtime/tensor.h"\n',
     "kernels/cuda/gelu.cu": '#include <cuda_runtime.h>\n#include "spool/kernels/gelu.h"\n',
     "models/formats/config.cpp": '// Reads config.json.\n#include "spool/runtime/files/json.h"\n',
@@ -46,8 +46,7 @@ BREACHES = [
     ("layering", "models/wrong.h", "\n", "stands in no room"),
     ("layering", "models/data/wrong.cpp", "#include <CLI/CLI.hpp>\n", "parses arguments"),
     ("layering", "models/data/wrong.h", "#include <nlohmann/json.hpp>\n", "json_fwd.hpp"),
-    ("layering", "models/data/wrong.h", include("spool/runtime/files/json.h"), "json_fwd.hpp"),
-    ("layering", "models/data/wrong.cpp", include("spool/runtime/files/json.h"), "which JSON"),
+    ("layering", "models/data/wrong.cpp", "#include <nlohmann/json.hpp>\n", "which JSON"),
     ("layering", "tests/runtime/wrong_test.cpp", include("spool/kernels/gelu.h"), "end_to_end"),
     ("layering", "tests/runtime/wrong.h", include("../kernels/gelu.h"), "headers are included as"),
     ("layering", "tests/support/wrong.h", "\n", "stands in no room"),

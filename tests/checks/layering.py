@@ -14,7 +14,6 @@ from tree import in_command_line, line_of, room_of, rooms, sources, verdict
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 CUDA = re.compile(r"(cu(?!char$)|nv|nccl)")
-JSON = "runtime/files/json.h"  # the one header that may include nlohmann's
 EMULATOR = "tests/emulator"  # stands in for the CUDA toolkit; the tests of any room may use it
 END_TO_END = "tests/end_to_end"
 WHOLE = [END_TO_END, "tests/fuzz", "tests/install", "benchmarks", "examples"]  # see all that is public
@@ -80,11 +79,9 @@ def says_json(file):
 
 
 def fault_of_json(file):
-    """What is wrong with including nlohmann's full header, or JSON, in the library, or None."""
-    if str(file) == JSON:
-        return None
+    """What is wrong with including nlohmann's full header, or None."""
     if file.suffix in HEADERS:
-        return f"a header needs no more than <nlohmann/json_fwd.hpp>; sources include spool/{JSON}"
+        return "a header needs no more than <nlohmann/json_fwd.hpp>"
     if file.parts[0] in LIBRARY and not says_json(file):
         return "neither its first comment nor its header's says which JSON it reads or writes"
     return None
@@ -116,8 +113,7 @@ def fault_beside(file, header):
 def fault(file, quote, header):
     """What is wrong with an include, or None."""
     if header.startswith(("spool/", "tests/")):
-        wrong = fault_of_ours(file, quote, header)
-        return wrong or (fault_of_json(file) if header == f"spool/{JSON}" else None)
+        return fault_of_ours(file, quote, header)
     return fault_of_others(file, header) if quote == "<" else fault_beside(file, header)
 
 
