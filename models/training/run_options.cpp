@@ -18,7 +18,7 @@ std::string list_of_presets() {
   return list;
 }
 
-// Every setting that a run depends on, by its flag, where it has one.
+// Visits every setting of the configuration with its key.
 template <class Options, class Visit>
 void for_each_setting(Options& o, const Visit& visit) {
   auto& t = o.training;
@@ -115,7 +115,7 @@ TrainingConfig training_preset(const std::string& model) {
                   "' is neither a file or directory nor a preset; the presets are ",
                   list_of_presets());
     config.model = ModelFile(model).config();
-    config.lr = 5e-5;  // what is there is to be changed, not lost
+    config.lr = 5e-5;  // small: trained weights are adjusted, not lost
   }
   config.seq = config.model.context;
   config.min_lr = config.lr / 10;
