@@ -179,8 +179,8 @@ void add_policy_flags(CLI::App& app, Given& g) {
                              name(OptimizerState::cpu)}))
       ->capture_default_str();
   app.add_option("--plan", g.options.plan,
-                 "File with a plan of what is kept, recomputed and offloaded, instead of the flags "
-                 "above");
+                 "File with a plan of what is kept, recomputed and offloaded; instead of "
+                 "--recompute, --offload and --optimizer-state");
   app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
 }
 
