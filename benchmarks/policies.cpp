@@ -47,7 +47,7 @@ void random_rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> ta
 size_t activation_bytes(const Report& foretold) {
   size_t bytes = foretold.memory.peak;
   for (const Purpose p : {Purpose::parameter, Purpose::optimizer, Purpose::gradient}) {
-    bytes -= foretold.memory.at_peak_by[static_cast<size_t>(p)];
+    bytes -= foretold.memory.at_peak_by[p];
   }
   return bytes;
 }
@@ -159,7 +159,7 @@ int main(int argc, char** argv) {
     s.device = parse_device(take_argument(argc, argv, "device", "cpu"));
     s.config = training_preset(take_argument(argc, argv, "model", "gpt2-124m"));
     s.config.batch = std::stoll(take_argument(argc, argv, "batch", "4"));
-    s.config.dtype = *parse_dtype(take_argument(argc, argv, "dtype", "f32"));
+    s.config.dtype = *parse<DType>(take_argument(argc, argv, "dtype", "f32"));
     s.config.loss_chunk = 512;
     s.spill_directory = take_argument(argc, argv, "spill", "");
     s.machine = measure_machine(s.device, s.config.dtype);

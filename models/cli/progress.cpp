@@ -53,10 +53,10 @@ std::string memory_table(const RunOptions& o, const Machine& machine, const Repo
       t.seq, t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
   table += policy_lines(o);
   size_t counted = 0;
-  for (size_t p = 0; p < purpose_count; ++p) {
+  for (const Purpose p : enumerators<Purpose>()) {
     const size_t bytes = foretold.memory.at_peak_by[p];
     counted += bytes;
-    table += row(name(static_cast<Purpose>(p)), format_bytes(bytes));
+    table += row(name(p), format_bytes(bytes));
   }
   table += row("between blocks", format_bytes(foretold.memory.peak - counted));
   table += row("foretold peak", format_bytes(foretold.memory.peak)) +

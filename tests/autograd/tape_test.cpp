@@ -182,7 +182,7 @@ TEST_F(MlpTest, GoesBackwardOnceAndHoldsNothingAfterwards) {
   tape.backward({Root{*y, dy}});
   EXPECT_NE(error_of([&] {
               tape.backward({Root{*y, dy}});
-            }).find("gone backward before"),
+            }).find("called on this tape before"),
             std::string::npos);
   EXPECT_NE(error_of([&] { gelu(*y); }).find("new tape"), std::string::npos);
   y.reset();

@@ -37,7 +37,7 @@ Spans of(const Spans& all, TraceLane lane, std::optional<Activity> activity = {}
 
 std::string text(const TraceSpan& s) {
   const TraceContext& c = s.context;
-  return sentence(s.name, " of ", c.phase ? c.phase : "-", " ", c.op ? c.op : "-", " ", c.node,
+  return sentence(s.name, " of ", c.task ? c.task : "-", " ", c.op ? c.op : "-", " ", c.node,
                   ", live ", s.live);
 }
 
@@ -48,9 +48,9 @@ std::vector<std::string> texts(const Spans& spans) {
 }
 
 void expect_in_order(const Spans& all) {
-  for (size_t lane = 0; lane < lane_count; ++lane) {
+  for (const TraceLane lane : enumerators<TraceLane>()) {
     double end = -round_off;
-    for (const TraceSpan& span : of(all, static_cast<TraceLane>(lane))) {
+    for (const TraceSpan& span : of(all, lane)) {
       EXPECT_GE(span.begin, end - round_off) << text(span);
       EXPECT_GE(span.end, span.begin) << text(span);
       end = span.end;
@@ -119,7 +119,7 @@ TEST(Trace, SaysForWhichOpAKernelIs) {
     tape.backward({{linear(y, weight), Tensor({Shape{8, 16}}, stream)}});
     for (const TraceSpan& span : trace->spans()) {
       ASSERT_TRUE(span.context) << text(span);
-      ++phases[sentence(span.context.phase, " ", span.context.op, " ", span.context.node)];
+      ++phases[sentence(span.context.task, " ", span.context.op, " ", span.context.node)];
     }
     EXPECT_EQ(stream.trace(), trace.get());
   }
@@ -148,7 +148,7 @@ TEST(Trace, ScopesNest) {
   launch(Fill{.out = a}, stream);
   std::vector<std::string> phases;
   for (const TraceSpan& span : trace->spans()) {
-    phases.emplace_back(span.context ? span.context.phase : "none");
+    phases.emplace_back(span.context ? span.context.task : "none");
   }
   EXPECT_EQ(phases, (std::vector<std::string>{"outer", "inner", "outer", "none"}));
 }
@@ -156,7 +156,7 @@ TEST(Trace, ScopesNest) {
 TEST(Trace, TheOptimizerHasItsName) {
   const Spans spans = foretell_step(config_to_trace(), make_plans(config_to_trace()), Machine{});
   ASSERT_TRUE(spans.back().context);
-  EXPECT_STREQ(spans.back().context.phase, "optimizer");
+  EXPECT_STREQ(spans.back().context.task, "optimizer");
 }
 
 TEST(Trace, ChangesNoNumber) {

@@ -67,7 +67,7 @@ TEST_F(AnnotatedNet, TheCheckpointRunsAgainWhereItsOutputIsNeeded) {
     Plan with = plan(of_the_net());
     Tape survey(stream);
     chain(survey.input(x));
-    const auto out5 = static_cast<size_t>(survey.nodes()[5].outputs[0]);
+    const ValueId out5 = survey.nodes()[5].outputs[0];
     if (needed) with.placement[out5] = Placement::recompute;
     Tape tape(stream, options(with));
     tape.backward({Root{chain(tape.input(x)), dy}});
@@ -96,11 +96,11 @@ TEST_F(AnnotatedNet, RegionNumbersThatSkipOrComeBackAreASentence) {
     labels[3] = label(fourth, false, false);
     return error_of([&] { plan(labels); });
   };
-  EXPECT_TRUE(contains(with(0), "region 0 was there before")) << with(0);
-  EXPECT_TRUE(contains(with(5), "region 5 comes too early; here 2 begins")) << with(5);
+  EXPECT_TRUE(contains(with(0), "region 0 has already ended")) << with(0);
+  EXPECT_TRUE(contains(with(5), "region 5 comes too early; the next region is 2")) << with(5);
   auto differ = of_the_net();
   differ[1].offload_inside = true;
-  EXPECT_TRUE(contains(error_of([&] { plan(differ); }), "something else than at op 0"));
+  EXPECT_TRUE(contains(error_of([&] { plan(differ); }), "another annotation at op 0"));
   EXPECT_TRUE(contains(error_of([&] { plan({none}); }), "1 for a tape of 7 ops"));
 }
 

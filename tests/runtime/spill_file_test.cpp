@@ -316,7 +316,7 @@ TEST_P(EveryWay, RefusesMisuse) {
     return said;
   };
   EXPECT_EQ(writing(100, data, page),
-            "writing 4096 bytes at byte 100 of a spill file: both are to be multiples of 4096");
+            "writing 4096 bytes at byte 100 of a spill file: both must be multiples of 4096");
   EXPECT_TRUE(contains(writing(0, data, 100), "multiples of 4096"));
   EXPECT_TRUE(contains(writing(0, data + 512, page), "does not begin at a multiple of 4096"));
   EXPECT_EQ(writing(mib, data, page),
@@ -341,7 +341,7 @@ TEST(SpillFile, SaysWhichWayItWorks) {
   {
     const IoSetting setting("fast");
     EXPECT_EQ(error_of([&] { SpillFile(d.path(), page); }),
-              "SPOOL_IO is 'fast', and may be sync or cached, or not be set");
+              "SPOOL_IO is 'fast'; set it to sync or cached, or leave it unset");
   }
 }
 

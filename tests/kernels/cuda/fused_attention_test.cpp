@@ -2,11 +2,11 @@
 // emulated device the library is a stand-in.
 
 #include "spool/kernels/attention.h"
-#include "spool/kernels/cuda/attention_plan.h"
+#include "spool/kernels/attention_sizes.h"
 #include "tests/kernels/cuda_testing.h"
 
 #if SPOOL_CUDA
-#include "spool/kernels/cuda/fused_attention.h"
+#include "spool/kernels/cuda/attention_fused.cuh"
 #endif
 #if SPOOL_CUDA_EMULATED
 #include "tests/emulator/spool/fused_attention.h"

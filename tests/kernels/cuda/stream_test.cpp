@@ -101,14 +101,14 @@ TEST_F(CudaStreamTest, AGraphHasNeitherUploadsNorReads) {
   EXPECT_TRUE(contains(recorded([&] { filled(4, 0, stream); }), "upload"));
   EXPECT_TRUE(contains(recorded([&] { values(x); }), "read"));
   EXPECT_TRUE(contains(recorded([&] { stream.synchronize(); }), "wait"));
-  EXPECT_TRUE(contains(recorded([&] { stream.capture([] {}); }), "recorded already"));
+  EXPECT_TRUE(contains(recorded([&] { stream.capture([] {}); }), "captured already"));
   EXPECT_EQ(values(x), counted(4, 0)) << "the stream goes on";
 }
 #endif
 
 TEST_F(CudaStreamTest, RefusesMoreMemoryThanThereIs) {
   const std::string error = error_of([] { cuda_stream(size_t{1} << 50); });
-  EXPECT_TRUE(contains(error, "are free; give a smaller --memory")) << error;
+  EXPECT_TRUE(contains(error, "are available; use a smaller memory budget")) << error;
 }
 
 TEST_F(CudaStreamTest, RefusesADeviceThatIsNotThere) {
@@ -119,7 +119,7 @@ TEST_F(CudaStreamTest, RefusesADeviceThatIsNotThere) {
 TEST(NoCuda, IsSaidInASentence) {
   if (there_is_cuda()) GTEST_SKIP() << "there is a CUDA device here";
   const std::string error = error_of([] { open_stream({DeviceType::cuda}, 1024); });
-  EXPECT_TRUE(contains(error, "--device cpu")) << error;
+  EXPECT_TRUE(contains(error, "use the device cpu")) << error;
 }
 
 #if SPOOL_CUDA_EMULATED
@@ -133,7 +133,7 @@ class CudaDeviceThere : public ::testing::Test {
 
 TEST_F(CudaDeviceThere, IsNone) {
   emulator::device().count = 0;
-  EXPECT_TRUE(contains(error(), "there is no CUDA device here; use --device cpu")) << error();
+  EXPECT_TRUE(contains(error(), "there is no CUDA device here; use the device cpu")) << error();
 }
 
 TEST_F(CudaDeviceThere, HasNoDriver) {
@@ -143,17 +143,19 @@ TEST_F(CudaDeviceThere, HasNoDriver) {
 
 TEST_F(CudaDeviceThere, HasAnOldDriver) {
   emulator::device().driver = 11080;
-  EXPECT_TRUE(contains(error(), "is for CUDA 11.8, and this build needs CUDA 13.0")) << error();
+  EXPECT_TRUE(contains(error(), "is for CUDA 11.8, and this build needs at least CUDA 13.0"))
+      << error();
 }
 
 TEST_F(CudaDeviceThere, HasTooLittleMemory) {
   emulator::device().bytes = on_both - 1;
-  EXPECT_TRUE(contains(error(), "are free; give a smaller --memory")) << error();
+  EXPECT_TRUE(contains(error(), "are available; use a smaller memory budget")) << error();
 }
 
 TEST_F(CudaDeviceThere, IsAnOldOne) {
   emulator::device().major = 7;
-  EXPECT_TRUE(contains(error(), "compute capability 7.0, and Spool's kernels need 8.0")) << error();
+  EXPECT_TRUE(contains(error(), "compute capability 7.0, and Spool's kernels need at least 8.0"))
+      << error();
 }
 #endif
 
