@@ -117,7 +117,7 @@ void RunPrinter::say(const std::string& text) {
 
 void RunPrinter::stopped(int64_t step) {
   end_line();
-  say(fmt::format("stopped after step {}; go on with --resume", step));
+  say(fmt::format("stopped after step {}; continue with --resume", step));
 }
 
 void RunPrinter::end_line() {

@@ -52,7 +52,7 @@ TrainingConfig training_preset(const std::string& model);
 // The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);
 
-// Takes the configuration of a stored run.  Throws if a flag that was given says otherwise.
+// Takes the configuration of a stored run.  Throws if a setting that was given differs from it.
 void adopt(RunOptions&, const JsonField& stored);
 
 }  // namespace spool

@@ -71,10 +71,10 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   if (options_.resume) {
     check_file(stored->data_fingerprint == data_fingerprint_, *checkpoint_ / "run.json",
                "the run was trained on other data than ", data_.training->name(),
-               "; give it the same, or start a run of its own");
+               "; resume with the same data, or start a new run");
     first_step_ = last_saved_ = stored->step;
   }
-  foretell();
+  plan_and_open_stream();
   directory_.emplace(options_.out, options_.keep_checkpoints);
   set_up_trainer();
   open_log();
@@ -151,7 +151,7 @@ void TrainingRun::open_data() {
   ValidationRows(data_.validation, t.seq);
 }
 
-void TrainingRun::foretell() {
+void TrainingRun::plan_and_open_stream() {
   Machine machine = measure_machine(options_.device, options_.training.dtype, options_.threads);
   if (!options_.spill_directory.empty()) {
     machine.disk_bytes_per_second = measure_disk(options_.spill_directory);

@@ -31,7 +31,7 @@ class TrainingRun {
   void open_tokenizer_of_run();
   Tokens open_tokens(const std::vector<std::string>& patterns) const;
   void open_data();
-  void foretell();
+  void plan_and_open_stream();
   void set_up_trainer();
   void open_log();
   void make_plans_of_run(const Machine&);
