@@ -2,7 +2,7 @@
 
 // The settings of a training run.  Its configuration determines the losses: on one device, two
 // runs of the same configuration have the same losses, bit for bit, except that AdamW on the host
-// of a GPU rounds as the host does (host_adamw.h).
+// of a GPU rounds as the host does (host_adamw.h).  A checkpoint stores the configuration as JSON.
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>

@@ -1,6 +1,6 @@
 #pragma once
 
-// A trace file of one step of a run: as foretold and as measured, one above the other
+// A trace file, in JSON, of one step of a run: as foretold and as measured, one above the other
 // (planner/report/timeline.h).
 
 #include <filesystem>
