@@ -12,18 +12,18 @@
 
 namespace spool {
 
-// Adds the command to the program; what it returns does the work and returns the exit code.
+// Adds the command to the program.  Returns a function that runs it and returns the exit code.
 std::function<int()> add_train(CLI::App&);
 std::function<int()> add_generate(CLI::App&);
 std::function<int()> add_tokenize(CLI::App&);
 std::function<int()> add_eval(CLI::App&);
 std::function<int()> add_convert(CLI::App&);
 
-// Flags that several commands have.
+// Flags of several commands.
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
 CLI::Option* add_model_flag(CLI::App&, std::string& model);
 void add_device_flag(CLI::App&, std::string& device);
-// The device that the flag names, or the default; throws where it is not there.
+// The device that the flag names, or the default one.  Throws if the machine lacks it.
 Device device_of(const std::string& flag);
 void add_threads_flag(CLI::App&, int& threads);
 CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);

@@ -15,7 +15,7 @@ std::function<int()> add_convert(CLI::App& app) {
   app.add_option("OUT", a->out,
                  "FILE.bin for llm.c; any other name is a directory, for transformers")
       ->required();
-  add_dtype_flag(app, a->dtype, "f32 or bf16; by default what the model has");
+  add_dtype_flag(app, a->dtype, "f32 or bf16; by default the model's type");
   return [a] {
     const ModelFile model(a->in);
     const DType dtype = a->dtype.empty() ? model.dtype() : *parse<DType>(a->dtype);

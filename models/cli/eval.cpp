@@ -41,7 +41,7 @@ void check_finite(double loss, const ModelFile& file) {
 void measure_loss(const EvalArguments& a, const ModelFile& file,
                   std::span<const std::filesystem::path> data) {
   const bool shards = std::ranges::all_of(data, is_shard);
-  // What tokens mean is of no importance to a loss over them.
+  // The loss over a shard does not depend on what its tokens mean.
   const auto tokenizer = shards ? make_byte_tokenizer()
                                 : open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
   ProgressBar encoding("encoding"), measuring("measuring", "rows");
@@ -51,7 +51,7 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
                                    .progress = std::ref(encoding)}
                             .open(data);
   LoadedModel::Options options = resolve(a);
-  if (options.seq == 0) {  // no more than there is
+  if (options.seq == 0) {  // the context, or all of shorter data
     options.seq = std::min(file.config().context, std::max<int64_t>(tokens->size() - 1, 1));
   }
   check(options.seq > 0, "--seq must be above 0, not ", options.seq);
@@ -88,15 +88,15 @@ void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem
                        [&](const ChoiceResult& so_far) {
                          measuring(static_cast<size_t>(so_far.questions), questions.size());
                        });
-  const auto part = [&](int64_t right) {
+  const auto fraction = [&](int64_t right) {
     return static_cast<double>(right) / static_cast<double>(r.questions);
   };
   const char* form =
       a.json ? R"({{"accuracy":{:.7f},"accuracy_by_sum":{:.7f},"questions":{}}})"
              : "accuracy {:.7f} by the mean of a completion's losses, {:.7f} by their sum, over {} "
                "questions";
-  fmt::print("{}\n", fmt::format(fmt::runtime(form), part(r.right_by_mean), part(r.right_by_sum),
-                                 r.questions));
+  fmt::print("{}\n", fmt::format(fmt::runtime(form), fraction(r.right_by_mean),
+                                 fraction(r.right_by_sum), r.questions));
 }
 
 void evaluate(const EvalArguments& a) {
@@ -107,7 +107,7 @@ void evaluate(const EvalArguments& a) {
   const auto questions = std::ranges::find_if(data, has_questions);
   if (questions == data.end()) return measure_loss(a, file, data);
   check(data.size() == 1, questions->string(),
-        " has multiple-choice questions; give it to --data alone");
+        " has multiple-choice questions; give it to --data without other files");
   answer(a, file, *questions);
 }
 
@@ -121,9 +121,9 @@ std::function<int()> add_eval(CLI::App& app) {
          "Text files, shards of tokens, or one of llm.c's files of multiple-choice questions")
       ->required();
   add_tokenizer_flags(app, a->tokenizer);
-  app.add_option("--batch", a->options.batch, "Rows at a time")->capture_default_str();
-  app.add_option("--seq", a->options.seq, "Tokens of a row; by default the model's context");
-  add_dtype_flag(app, a->dtype, "f32 or bf16, to compute in")->capture_default_str();
+  app.add_option("--batch", a->options.batch, "Rows per pass")->capture_default_str();
+  app.add_option("--seq", a->options.seq, "Tokens per row; by default the model's context");
+  add_dtype_flag(app, a->dtype, "Type to compute in: f32 or bf16")->capture_default_str();
   app.add_flag("--json", a->json, "Print one JSON object");
   add_device_flag(app, a->device);
   add_threads_flag(app, a->options.threads);

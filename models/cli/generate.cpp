@@ -37,7 +37,7 @@ void check_arguments(const GenerateArguments& a) {
         " has no weights to write with; give the directory or the file of a model");
 }
 
-// A model, a text, and a tokenizer between them.
+// Writes text with a model on its own stream.
 class Writer {
  public:
   Writer(const GenerateArguments& a, const ModelFile& file, const Tokenizer& tokenizer)
@@ -63,7 +63,7 @@ class Writer {
     generator_->read(tokens_of(prompt));
   }
 
-  // Goes on with the text, and prints what it writes.
+  // Continues the text, and prints what it adds.
   void write() {
     for (int64_t i = 0; i < arguments_.tokens && !interrupted(); ++i) {
       const int32_t token = generator_->next(sampling_, random_);
@@ -90,11 +90,11 @@ class Writer {
   std::optional<Generator> generator_;
 };
 
-// Every line begins a text, which an empty line continues.
+// Each line of standard input starts a new text; an empty line continues the current one.
 void converse(Writer& writer, const std::string& prompt) {
   const bool terminal = ::isatty(STDIN_FILENO);
   if (terminal) {
-    print("A line begins a text, an empty line goes on with it; Ctrl-C ends a text, Ctrl-D all.\n");
+    print("A line starts a text, an empty line continues it; Ctrl-C ends a text, Ctrl-D all.\n");
   }
   writer.begin(prompt);
   if (!prompt.empty()) {
@@ -136,17 +136,20 @@ std::function<int()> add_generate(CLI::App& app) {
   const auto a = std::make_shared<GenerateArguments>();
   add_model_flag(app, a->model)->required();
   app.add_option("--prompt", a->prompt, "Text to continue");
-  app.add_option("--tokens", a->tokens, "The most to write; the end of the text may come first")
+  app.add_option("--tokens", a->tokens,
+                 "Maximum number of tokens to write; the text may end earlier")
       ->capture_default_str();
   app.add_flag("--interactive", a->interactive,
-               "Read prompts line by line; an empty line goes on with the text");
-  app.add_option("--temperature", a->sampling.temperature, "0: always the likeliest token")
+               "Read prompts line by line; an empty line continues the text");
+  app.add_option("--temperature", a->sampling.temperature,
+                 "Temperature of the draws; 0: always the likeliest token")
       ->capture_default_str();
-  app.add_option("--top-k", a->sampling.top_k, "Draw among so many of the likeliest; 0: all")
+  app.add_option("--top-k", a->sampling.top_k,
+                 "Draw from this many of the likeliest tokens; 0: from all")
       ->capture_default_str();
-  app.add_option("--seed", a->seed, "Of the draws")->capture_default_str();
+  app.add_option("--seed", a->seed, "Seed of the draws")->capture_default_str();
   add_tokenizer_flags(app, a->tokenizer);
-  add_dtype_flag(app, a->dtype, "f32 or bf16, to compute in")->capture_default_str();
+  add_dtype_flag(app, a->dtype, "Type to compute in: f32 or bf16")->capture_default_str();
   add_device_flag(app, a->device);
   add_threads_flag(app, a->threads);
   return [a] { return generate(*a); };

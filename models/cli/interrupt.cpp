@@ -19,7 +19,7 @@ void interrupt(int signal) {
 }  // namespace
 
 void catch_interrupts() {
-  // Without SA_RESTART, so that a line that is waited for is given up.
+  // Without SA_RESTART, so that the signal ends a wait for input.
   struct sigaction action = {};
   action.sa_handler = interrupt;
   ::sigaction(SIGINT, &action, nullptr);

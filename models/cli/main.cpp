@@ -1,5 +1,5 @@
-// The program `spool`.  Exit codes: 0 done, 1 something went wrong, 2 the command line is wrong,
-// 130 interrupted.  What went wrong is one sentence on standard error.
+// The program `spool`.  An error is one sentence on standard error.  Exit codes: 0 success, 1 an
+// error, 2 a wrong command line, 130 interrupted.
 
 #include "spool/models/cli/commands.h"
 
@@ -34,8 +34,9 @@ CLI::Validator memory_amount() {
 }
 
 void add_tokenizer_flags(CLI::App& app, TokenizerChoice& choice) {
-  app.add_option("--tokenizer", choice.name,
-                 "bytes, or gpt2; by default what the model has, gpt2 with --merges, or bytes");
+  app.add_option(
+      "--tokenizer", choice.name,
+      "bytes or gpt2; by default the model's own, else gpt2 if --merges is given, else bytes");
   app.add_option("--merges", choice.merges,
                  "GPT-2's vocabulary: its merges.txt, or llm.c's gpt2_tokenizer.bin");
 }
@@ -46,8 +47,8 @@ CLI::Option* add_model_flag(CLI::App& app, std::string& model) {
 
 void add_device_flag(CLI::App& app, std::string& device) {
   app.add_option("--device", device,
-                 "cpu, or cuda, or cuda:N, the N-th GPU; by default cuda where there is a GPU, "
-                 "else cpu, or what SPOOL_DEVICE in the environment says");
+                 "cpu, cuda, or cuda:N, the N-th GPU; by default SPOOL_DEVICE of the environment, "
+                 "else cuda if there is a GPU, else cpu");
 }
 
 Device device_of(const std::string& flag) {
@@ -57,7 +58,7 @@ Device device_of(const std::string& flag) {
 }
 
 void add_threads_flag(CLI::App& app, int& threads) {
-  app.add_option("--threads", threads, "Threads of the cpu; 0: one per core")
+  app.add_option("--threads", threads, "CPU threads; 0: one per core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
 }
@@ -68,24 +69,24 @@ CLI::Option* add_dtype_flag(CLI::App& app, std::string& dtype, const std::string
 
 namespace {
 
-int complain(const char* sentence, int code) {
+int print_error(const char* sentence, int code) {
   std::fprintf(stderr, "spool: %s\n", sentence);
   return code;
 }
 
-int usage(const CLI::App& app, const CLI::ParseError& e) {
+int print_usage_error(const CLI::App& app, const CLI::ParseError& e) {
   if (e.get_exit_code() == 0) return app.exit(e);  // --help
   const std::string text = std::string(e.what()) + "; see spool --help";
-  return complain(text.c_str(), 2);
+  return print_error(text.c_str(), 2);
 }
 
-// What is still in the buffer may not fit on the disk, either.
+// The last of the output may fail to be written, for example because a disk is full.
 void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     fail_file("standard output", "written", errno);
 }
 
-// A file that is opened later must not become one of the three that programs print to.
+// A file that is opened later must not get the descriptor of a standard stream.
 void open_standard_files() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
@@ -94,8 +95,8 @@ void open_standard_files() {
 
 using Commands = std::vector<std::pair<CLI::App*, std::function<int()>>>;
 
-// " (--batch, --seq)": the flags of the settings that the error is about, as far as the command has
-// them and the sentence does not name them.
+// " (--batch, --seq)": the flags of the error's settings, except for those that the command lacks
+// or that the sentence names.
 std::string flags_of(const Error& e, const Commands& commands) {
   std::string list;
   for (const auto& [command, run] : commands) {
@@ -109,7 +110,7 @@ std::string flags_of(const Error& e, const Commands& commands) {
   return list.empty() ? "" : " (" + list + ")";
 }
 
-int work(const Commands& commands) {
+int run_command(const Commands& commands) {
   try {
     int code = 0;
     for (const auto& [command, run] : commands) {
@@ -120,11 +121,11 @@ int work(const Commands& commands) {
   } catch (const Interrupted&) {
     return stopped_by_a_signal;
   } catch (const Error& e) {
-    return complain((e.what() + flags_of(e, commands)).c_str(), 1);
+    return print_error((e.what() + flags_of(e, commands)).c_str(), 1);
   } catch (const std::bad_alloc&) {
-    return complain("the system has no more memory for the program itself", 1);
+    return print_error("the program itself is out of memory", 1);
   } catch (const std::exception& e) {
-    return complain(e.what(), 1);
+    return print_error(e.what(), 1);
   }
 }
 
@@ -146,17 +147,18 @@ int main(int argc, char** argv) {
     CLI::App* command = app.add_subcommand(name, what);
     commands.emplace_back(command, define(*command));
   };
-  add("train", "Train a GPT-2 on text, and be told the peak before the first step", add_train);
+  add("train", "Train a GPT-2 on text; the peak memory is foretold before the first step",
+      add_train);
   add("generate", "Write text with a trained model", add_generate);
   add("eval", "Measure a model's loss on text, or on multiple-choice questions", add_eval);
-  add("tokenize", "Turn text into shards of tokens, and back", add_tokenize);
+  add("tokenize", "Turn text into shards of tokens, or shards into text", add_tokenize);
   add("convert", "Write a model in another form", add_convert);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return usage(app, e);
+    return print_usage_error(app, e);
   }
-  return work(commands);
+  return run_command(commands);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ std::string row(std::string_view what, const std::string& value) {
   return fmt::format("  {:<20} {:>12}\n", what, value);
 }
 
-// The settings that change what is kept, and where.
+// The settings that say what is kept for backward, and where.
 std::string policy_lines(const RunOptions& o) {
   const Policy& p = o.policy;
   std::string lines;
@@ -117,7 +117,7 @@ void RunPrinter::say(const std::string& text) {
 
 void RunPrinter::stopped(int64_t step) {
   end_line();
-  say(fmt::format("stopped after step {}; go on with --resume", step));
+  say(fmt::format("stopped after step {}; continue with --resume", step));
 }
 
 void RunPrinter::end_line() {

@@ -13,7 +13,7 @@
 
 namespace spool {
 
-// The model, what the foretold peak is made of, the budget, the step time.
+// The model, the parts of the foretold peak, the budget, and the step time.
 std::string memory_table(const RunOptions&, const Machine&, const Report& foretold, size_t budget);
 
 class RunPrinter final : public RunListener {
@@ -36,7 +36,7 @@ class RunPrinter final : public RunListener {
 
   int64_t steps_ = 0;
   bool terminal_;
-  bool open_ = false;  // the terminal's last line has no end yet
+  bool open_ = false;  // the last line on the terminal is not ended yet
   std::optional<double> seconds_per_step_;
   Clock::time_point last_{};
   std::optional<ProgressBar> encoding_;

@@ -26,11 +26,11 @@ void ProgressBar::operator()(size_t done, size_t total) {
   if (since.count() < (terminal_ ? 0.1 : 5.0)) return;
   last_ = now;
   constexpr size_t width = 30;
-  const double part = static_cast<double>(done) / static_cast<double>(total);
+  const double fraction = static_cast<double>(done) / static_cast<double>(total);
   const double rate = static_cast<double>(done) / all.count();
-  const std::string bar(static_cast<size_t>(part * width), '#');
+  const std::string bar(static_cast<size_t>(fraction * width), '#');
   const std::string line =
-      fmt::format("{} [{:<{}}] {:.0f} % of {}, {}/s, left {}", what_, bar, width, 100 * part,
+      fmt::format("{} [{:<{}}] {:.0f} % of {}, {}/s, left {}", what_, bar, width, 100 * fraction,
                   amount(static_cast<double>(total)), amount(rate),
                   format_seconds(static_cast<double>(total - done) / rate));
   std::fputs((terminal_ ? "\r\033[K" + line : line + "\n").c_str(), stderr);

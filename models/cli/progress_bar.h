@@ -1,7 +1,7 @@
 #pragma once
 
-// A bar for work whose extent is known: on a terminal a line that changes in place, elsewhere a
-// line every few seconds; nothing for work that is done at once.  On standard error.
+// Shows the progress of work whose total is known, on standard error: on a terminal a bar that is
+// rewritten in place, elsewhere a line every few seconds.  Short work shows nothing.
 
 #include <chrono>
 #include <cstddef>
@@ -13,12 +13,13 @@ class ProgressBar {
  public:
   static constexpr const char* bytes = "bytes";
 
-  // What is done, to what: "encoding" bytes.
+  // `what` names the work, such as "encoding"; `unit` is counted.
   explicit ProgressBar(std::string what, std::string unit = bytes);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
+  // Units done, of the total.
   void operator()(size_t done, size_t total);
 
  private:
@@ -28,7 +29,7 @@ class ProgressBar {
 
   std::string what_, unit_;
   bool terminal_;
-  bool open_ = false;  // a line without its end is on the terminal
+  bool open_ = false;  // the last line on the terminal is not ended yet
   Clock::time_point start_ = Clock::now(), last_ = start_;
 };
 

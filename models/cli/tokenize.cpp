@@ -21,9 +21,9 @@ struct TokenizeArguments {
 };
 
 void encode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
-  check(!a.options.out.empty(), "--out FILE.bin is needed, where the tokens go");
+  check(!a.options.out.empty(), "--out FILE.bin is needed, the file to write the tokens to");
   check(a.options.out.extension() == ".bin", "--out ", a.options.out.string(),
-        ": a shard of tokens is called something.bin");
+        ": the name of a shard must end in .bin");
   ProgressBar bar("encoding");
   TokenizeOptions options = a.options;
   options.progress = [&](size_t done, size_t total) {
@@ -41,7 +41,7 @@ void encode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
 
 void decode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
   check(!a.options.separate && a.options.shard_tokens == 0,
-        "--decode goes with neither --separate nor --shard-tokens");
+        "--decode cannot be combined with --separate or --shard-tokens");
   const auto shards = find_files(a.in);
   if (a.options.out.empty()) {
     return detokenize(tokenizer, shards, [](std::string_view text) {
@@ -53,15 +53,15 @@ void decode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
   for (const auto& shard : shards) {
     std::error_code absent;
     check_file(!std::filesystem::equivalent(shard, a.options.out, absent), shard,
-               "is to be read and written at once; choose another --out");
+               "is also an input; choose another --out");
   }
   AtomicWrite partial(a.options.out);
   File out = File::create(partial.path());
-  uint64_t at = 0;
+  uint64_t written = 0;
   detokenize(tokenizer, shards, [&](std::string_view text) {
     if (interrupted()) throw Interrupted();
-    out.write(at, std::as_bytes(std::span(text)));
-    at += text.size();
+    out.write(written, std::as_bytes(std::span(text)));
+    written += text.size();
   });
   out.sync();
   partial.commit();
@@ -74,13 +74,12 @@ std::function<int()> add_tokenize(CLI::App& app) {
   app.add_option("IN", a->in, "Text files or globs; with --decode shards of tokens")->required();
   add_tokenizer_flags(app, a->tokenizer);
   app.add_option("--out", a->options.out,
-                 "Shard to write, FILE.bin; with --decode the text, by default to the terminal");
+                 "Shard to write, FILE.bin; with --decode the text file, by default the terminal");
   app.add_flag("--decode", a->decode, "Turn shards back into text, byte for byte");
   app.add_flag("--separate", a->options.separate,
-               "Put <|endoftext|> before each file, which --decode writes out as such");
+               "Put <|endoftext|> before each file; --decode writes it out as such");
   app.add_option("--shard-tokens", a->options.shard_tokens,
-                 "Tokens of a shard, of which there are then several: FILE_000000.bin and so on; "
-                 "0: all in one")
+                 "Tokens per shard, for several shards FILE_000000.bin and so on; 0: one shard")
       ->capture_default_str();
   add_threads_flag(app, a->options.threads);
   return [a] {

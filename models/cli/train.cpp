@@ -15,7 +15,7 @@
 namespace spool {
 namespace {
 
-// Flags whose defaults depend on the model: what was given overrides what suits it.
+// The flags that were given.  The defaults of the optional ones depend on the model.
 struct Given {
   std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss;
   std::optional<double> lr, min_lr, beta2, weight_decay;
@@ -30,17 +30,17 @@ void override_with(const std::optional<From>& given, To& setting) {
   if (given) setting = static_cast<To>(*given);
 }
 
-// Without a slash at the end.
+// An absolute path without a slash at the end.
 std::string absolute(const std::string& path) {
   const auto whole = std::filesystem::absolute(path).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-// Weights have the shape they have.
+// The shape of a model with weights is fixed.
 void refuse_shape_flags(const CLI::App& command) {
   for (const char* flag : {"--layers", "--heads", "--channels", "--context", "--vocab"}) {
     check(command.count(flag) == 0, flag,
-          " cannot be given where --model has weights, whose shape is fixed");
+          " cannot be given if --model has weights, whose shape is fixed");
   }
 }
 
@@ -56,8 +56,9 @@ void set_policy(const Given& g, RunOptions& o, const CLI::App& command) {
   constexpr std::string_view disk = "disk:";
   check(g.offload_to.starts_with(disk) && g.offload_to.size() > disk.size(), "--offload-to '",
         g.offload_to, "' is neither host nor disk:DIRECTORY");
-  check(o.policy.offload != Offloading::none || !o.plan.empty(), "--offload-to ", g.offload_to,
-        " says where values go, and none do; give --offload residual or all with it");
+  check(
+      o.policy.offload != Offloading::none || !o.plan.empty(), "--offload-to ", g.offload_to,
+      " says where to offload values, and none are offloaded; give --offload residual or all, too");
   o.policy.target = OffloadTarget::disk;
   o.spill_directory = g.offload_to.substr(disk.size());
 }
@@ -106,17 +107,18 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
 }
 
 void add_model_flags(CLI::App& app, Given& g) {
-  app.add_option("--model", g.options.model,
-                 "gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m, with weights drawn at "
-                 "random; or, to go on from weights there are, " +
-                     std::string(model_forms))
+  app.add_option(
+         "--model", g.options.model,
+         "gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m, with random weights; or, "
+         "to start from trained weights, " +
+             std::string(model_forms))
       ->capture_default_str();
-  app.add_option("--layers", g.layers, "Blocks, instead of the model's");
-  app.add_option("--heads", g.heads, "Attention heads, a divisor of the channels");
-  app.add_option("--channels", g.channels, "Width of the residual");
-  app.add_option("--context", g.context, "Positions there are");
-  app.add_option("--vocab", g.vocab, "Vocabulary, at least the tokenizer's");
-  add_dtype_flag(app, g.dtype, "f32, or bf16, with f32 master weights unless --rounding says other")
+  app.add_option("--layers", g.layers, "Number of blocks");
+  app.add_option("--heads", g.heads, "Attention heads; a divisor of the channels");
+  app.add_option("--channels", g.channels, "Width of the residual stream");
+  app.add_option("--context", g.context, "Number of positions: the longest row");
+  app.add_option("--vocab", g.vocab, "Size of the vocabulary, at least the tokenizer's");
+  add_dtype_flag(app, g.dtype, "f32, or bf16 with f32 master weights (but see --rounding)")
       ->capture_default_str();
 }
 
@@ -125,96 +127,100 @@ void add_data_flags(CLI::App& app, Given& g) {
                  "Text files, or shards of tokens (*.bin), or globs of either; by default Spool's "
                  "own documents and sources");
   app.add_option("--val-data", g.options.val_data,
-                 "The same to validate with; by default the last tenth of the data");
+                 "The same, for validation; by default the last tenth of the data");
   add_tokenizer_flags(app, g.options.tokenizer);
 }
 
 void add_step_flags(CLI::App& app, Given& g) {
   TrainingConfig& t = g.options.training;
-  app.add_option("--batch", g.batch, "Rows of a micro-batch");
-  app.add_option("--seq", g.seq, "Tokens of a row; by default the context");
-  app.add_option("--accumulate", t.accumulate, "Micro-batches of a step")->capture_default_str();
-  app.add_option("--steps", t.steps, "Steps of the optimizer")->capture_default_str();
+  app.add_option("--batch", g.batch, "Rows per micro-batch");
+  app.add_option("--seq", g.seq, "Tokens per row; by default the context");
+  app.add_option("--accumulate", t.accumulate, "Micro-batches per step")->capture_default_str();
+  app.add_option("--steps", t.steps, "Number of optimizer steps")->capture_default_str();
   app.add_option("--lr", g.lr, "Highest learning rate");
   app.add_option("--min-lr", g.min_lr, "Last learning rate; by default a tenth of the highest");
-  app.add_option("--warmup", g.warmup, "Steps of warm-up; by default a twentieth of all");
+  app.add_option("--warmup", g.warmup, "Steps of warm-up; by default a twentieth of --steps");
   app.add_option("--beta2", g.beta2, "AdamW's decay of the second moment");
-  app.add_option("--weight-decay", g.weight_decay, "AdamW's decay of matrices");
-  app.add_option("--clip", t.optimizer.clip, "Largest norm of the gradients; 0: any")
+  app.add_option("--weight-decay", g.weight_decay, "AdamW's weight decay, of matrices");
+  app.add_option("--clip", t.optimizer.clip,
+                 "Maximum norm of the gradients, to which they are clipped; 0: no limit")
       ->capture_default_str();
   app.add_option("--rounding", g.rounding,
-                 "nearest; or, with --dtype bf16, stochastic: weights without f32 masters, 4 bytes "
-                 "a parameter less, are rounded up or down at random")
+                 "nearest; or, with --dtype bf16, stochastic: weights are rounded up or down at "
+                 "random and need no f32 masters, which saves 4 bytes per parameter")
       ->check(CLI::IsMember({name(Rounding::nearest), name(Rounding::stochastic)}))
       ->capture_default_str();
-  app.add_option("--dropout", t.dropout, "Probability, after the embedding and on each branch")
+  app.add_option("--dropout", t.dropout,
+                 "Probability of dropout, after the embedding and on each branch")
       ->capture_default_str();
   app.add_option("--chunk-loss", g.chunk_loss,
-                 "Rows of logits that exist at a time; 0: all (default)");
-  app.add_option("--seed", t.seed, "Of all random numbers")->capture_default_str();
+                 "Maximum number of rows of logits in memory at a time; 0: all (default)");
+  app.add_option("--seed", t.seed, "Seed of all random numbers")->capture_default_str();
 }
 
 void add_policy_flags(CLI::App& app, Given& g) {
   app.add_option("--recompute", g.recompute,
-                 "What is made again in backward rather than kept: none, or a list of norms, gelu, "
-                 "attention, block (all of a block but its input)")
+                 "What is recomputed in backward rather than kept: none, or a list of norms, gelu, "
+                 "attention, block (everything in a block except its input)")
       ->capture_default_str();
   app.add_option("--offload", g.offload,
-                 "What backward needs and waits off the device: none, residual (the blocks' "
-                 "inputs), all (what is saved and has 1 MiB)")
+                 "What is copied off the device until backward needs it: none, residual (the "
+                 "blocks' inputs), all (every saved value of at least 1 MiB)")
       ->check(CLI::IsMember(
           {name(Offloading::none), name(Offloading::residual), name(Offloading::all)}))
       ->capture_default_str();
   app.add_option("--offload-to", g.offload_to,
-                 "host, or disk:DIRECTORY, a file without a name in that directory")
+                 "Where --offload copies to: host, or disk:DIRECTORY, a file without a name there")
       ->capture_default_str();
   app.add_option("--optimizer-state", g.optimizer_state,
-                 "device; streamed: on the host, and through the device in every step; cpu: on the "
-                 "host, which updates the parameters")
+                 "Where AdamW's state is: device; streamed: on the host, and moved through the "
+                 "device in each step; cpu: on the host, which also updates the parameters")
       ->check(CLI::IsMember({name(OptimizerState::device), name(OptimizerState::streamed),
                              name(OptimizerState::cpu)}))
       ->capture_default_str();
   app.add_option("--plan", g.options.plan,
-                 "A plan of what is kept, made again and offloaded, instead of these flags");
+                 "File with a plan of what is kept, recomputed and offloaded; instead of "
+                 "--recompute, --offload and --optimizer-state");
   app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
 }
 
 void add_run_flags(CLI::App& app, Given& g) {
   RunOptions& o = g.options;
-  app.add_option("--memory", g.memory,
-                 "Budget, such as 2GiB; by default just what the run is foretold to need")
+  app.add_option("--memory", g.memory, "Budget, such as 2GiB; by default the foretold peak")
       ->check(memory_amount());
   add_device_flag(app, g.device);
   add_threads_flag(app, o.threads);
-  app.add_flag("!--no-graph", o.graph,
-               "Enqueue every kernel of every step; else a GPU replays a recording of the first");
+  app.add_flag(
+      "!--no-graph", o.graph,
+      "Enqueue every kernel of every step; by default a GPU captures a step and replays it");
   app.add_option("--out", o.out, "Directory of the run; by default runs/MODEL");
   app.add_flag(
       "--resume", o.resume,
-      "Go on from the latest checkpoint in --out, with the settings of that run, but for where "
-      "and how it goes (--device, --memory, --recompute, --offload, ...)");
-  app.add_option("--log", o.log, "File to log to, a JSON object a line");
+      "Continue from the latest checkpoint in --out, with the settings of that run, except for "
+      "where and how it executes (--device, --memory, --recompute, --offload, ...)");
+  app.add_option("--log", o.log, "File to log to, one JSON object per line");
   app.add_option("--trace", o.trace,
-                 "File to write the timeline of one step to, foretold and measured, for "
+                 "File for the timeline of one step, foretold and measured, to open in "
                  "https://ui.perfetto.dev");
   app.add_option("--checkpoint-every", o.checkpoint_every,
                  "Steps between checkpoints; 0: only at the end")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--keep-checkpoints", o.keep_checkpoints, "Checkpoints to keep, the newest")
+  app.add_option("--keep-checkpoints", o.keep_checkpoints,
+                 "Number of checkpoints to keep, the newest")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--eval-every", o.eval_every, "Steps between evaluations; 0: only at the end")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--sample-every", o.sample_every, "Steps between samples; 0: only at the end")
+  app.add_option("--sample-every", o.sample_every, "Steps between text samples; 0: only at the end")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
 }
 
-// What the flags are where they are not given.
+// The default values of the flags for each model.
 std::string preset_table() {
-  std::string table = "The models, and the flags that suit them:";
+  std::string table = "The models, with the defaults of their flags:";
   for (const std::string_view name : gpt2_presets()) {
     const TrainingConfig t = training_preset(std::string(name));
     table += sentence("\n  ", name, ": --layers ", t.model.layers, " --heads ", t.model.heads,

@@ -1,9 +1,9 @@
 #pragma once
 
-// The graphs of a training step.  Its micro-steps are of at most three kinds, the first, which
-// makes the gradients, those in the middle, which add to them, and the last, which ends in the
-// optimizer (one that is first and last is a kind of its own).  Each kind is recorded the first
-// time it comes and replayed from then on, without a tape, on the same memory.
+// The graphs of a training step.  Its micro-steps are of at most three kinds: the first, which
+// allocates the gradients; those in the middle, which add to them; and the last, which ends in the
+// optimizer.  (A single one, first and last, is a kind of its own.)  Each kind is captured the
+// first time it runs, and replayed from then on, without a tape, at the same addresses.
 
 #include <array>
 #include <functional>
@@ -14,19 +14,18 @@ namespace spool {
 
 class StepGraphs {
  public:
-  // Before the first micro-step of a step.  Where what is held does not lie where it did when the
-  // graphs were recorded, they are let go.
-  // Likewise if the step before it did not end.
+  // To be called before the first micro-step.  Discards the graphs if the live memory is at other
+  // addresses than when they were captured, or if the previous step did not end.
   void begin_step(const Stream&);
   void end_step() { ended_ = true; }
 
-  // Enqueues the work of a micro-step, which is the same for all of its kind.
+  // Enqueues a micro-step; its work is the same for all micro-steps of its kind.
   void enqueue(bool first, bool last, const std::function<void()>& work, Stream&);
 
  private:
   std::array<Graph, 4> graph_of_kind_ = {};
   bool ended_ = true;
-  uint64_t live_hash_ = 0;  // of what is held when a step begins
+  uint64_t live_hash_ = 0;  // of the live memory when the graphs were captured
 };
 
 }  // namespace spool

@@ -1,7 +1,7 @@
 #pragma once
 
-// A run before it runs: the plans of its tapes, the layout of a step's memory, and what all of it
-// takes, foretold by rehearsal.
+// Plans a run before it starts: a plan for each of its tapes, the layout of a step's memory, and
+// the memory and time of the run, foretold by a rehearsal.
 
 #include <cstdint>
 #include <vector>
@@ -11,30 +11,29 @@
 
 namespace spool {
 
-// How a run runs; none of it changes a result, but for chunks.
+// How a run executes.  Only the chunks of a plan change results: they change the order of sums.
 struct TrainingPlans : StepPlans {
   Plan evaluation = {};
 };
 
-// Plans by a policy.
+// The plans that a policy makes; the machine decides when values are offloaded.
 TrainingPlans make_plans(const TrainingConfig&, Policy = {}, const Machine& = {});
 
 // A training step of GPT-2 by this configuration, for steps/step_rehearsal.h.
 StepDescription describe_step(const TrainingConfig&);
 
-// Those of step_rehearsal.h, of this configuration's step.
+// The functions of step_rehearsal.h for the step of this configuration.
 std::vector<uint64_t> step_fingerprints(const TrainingConfig&);
 Lifetimes record_step(const TrainingConfig&, const StepPlans&, const Machine&);
 std::optional<Layout> lay_out_step(const TrainingConfig&, const StepPlans&, const Machine&);
 std::vector<TraceSpan> foretell_step(const TrainingConfig&, const StepPlans&, const Machine&);
 
-// Length of the texts that a run writes, in tokens; none if 0.
+// Length of the text samples of a run, in tokens; drawn = 0: there are none.
 struct SampleLength {
   int64_t prompt = 0, drawn = 0;
 };
 
-// What the run takes: its peak over a step, an evaluation and a text of that length; and the time
-// of one step.
+// Rehearses a run: its peak over a step, an evaluation and a text sample, and the time of one step.
 Report rehearse_training(const TrainingConfig&, const TrainingPlans&, const Machine&,
                          const SampleLength& = {});
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a run tells whoever started it.  A run prints nothing itself.
+// A training run prints nothing.  It reports to a listener.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace spool {
 
 struct RunOptions;
 
-// A step that is done.
+// What is known after a step.
 struct StepNumbers {
   int64_t step = 0;  // counted from 1
   float loss = 0, grad_norm = 0;
@@ -26,17 +26,17 @@ class RunListener {
  public:
   virtual ~RunListener() = default;
 
-  // Text is being encoded: bytes done so far, of all.
+  // Text is being encoded: bytes done, of total bytes.
   virtual void encoding(size_t done, size_t total) = 0;
-  // The run is planned; it is refused afterwards if it does not fit the budget, in bytes.
+  // The run is planned.  Only afterwards is it refused if it does not fit the budget, in bytes.
   virtual void planned(const RunOptions&, const Machine&, const Report& foretold,
                        size_t budget) = 0;
   virtual void step(const StepNumbers&) = 0;
   // The last step is done.
   virtual void finished() = 0;
-  // The run was asked to stop, and has a checkpoint of this step.
+  // The run was asked to stop, and has written a checkpoint of this step.
   virtual void stopped(int64_t step) = 0;
-  // Anything else worth a line, or several.
+  // Anything else to report, one or more lines.
   virtual void say(const std::string& text) = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace spool {
 namespace {
 
-// The whole lines of a log that a run which resumes at this step will not write again.
+// The complete lines of a log up to this step, at which a run resumes.
 std::string lines_before(const std::string& path, int64_t step) {
   std::ifstream in(path);
   std::string kept, line;
@@ -18,8 +18,8 @@ std::string lines_before(const std::string& path, int64_t step) {
   while (std::getline(in, line)) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object()) break;
-    const bool again = object.value("step", int64_t{0}) >= step || object.value("whole", false);
-    if (!first && again) break;
+    const bool rewritten = object.value("step", int64_t{0}) >= step || object.value("whole", false);
+    if (!first && rewritten) break;
     kept += line + "\n";
     first = false;
   }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The log of a run: one JSON object a line.  The first has the format's version and the
-// configuration, then there is one for each step, and one for each evaluation.
+// A run's log: one JSON object per line.  The first has the format's version and the configuration;
+// after it comes one for each step and one for each evaluation.
 
 #include <cstdint>
 #include <fstream>
@@ -13,11 +13,11 @@ namespace spool {
 
 class RunLog {
  public:
-  // Writes nowhere.
+  // A log that writes nothing.
   RunLog() = default;
-  // Begins a log with `head`; or, where the next step will be `resume_at`, keeps what the log has
-  // of the steps before it, so that every step is there once.  Throws rather than lose a file that
-  // is something else.
+  // Starts a log with `head`.  A run that resumes, with `resume_at` as its next step, keeps the
+  // lines of the steps before, so that each step is logged once.  Throws if the file exists and is
+  // not the log of a run, or if the run is new.
   RunLog(const std::string& path, const nlohmann::json& head, std::optional<int64_t> resume_at);
 
   // Throws if it cannot be written.

@@ -19,7 +19,7 @@ std::string list_of_presets() {
   return list;
 }
 
-// Every setting that a run depends on, by its flag, where it has one.
+// Visits every setting of the configuration with its key.
 template <class Options, class Visit>
 void for_each_setting(Options& o, const Visit& visit) {
   auto& t = o.training;
@@ -53,10 +53,8 @@ void for_each_setting(Options& o, const Visit& visit) {
 
 template <class T>
 json to_setting(const T& setting) {
-  if constexpr (std::is_same_v<T, DType> || std::is_same_v<T, Rounding>) {
+  if constexpr (std::is_enum_v<T>) {
     return name(setting);
-  } else if constexpr (std::is_same_v<T, GeluForm>) {
-    return setting == GeluForm::tanh ? "tanh" : "exact";
   } else {
     return setting;
   }
@@ -78,20 +76,19 @@ void from_setting(const JsonField& stored, T& setting) {
   }
 }
 
-void refuse_other_flags(const RunOptions& o, const json& stored, const std::string& file) {
+void refuse_other_settings(const RunOptions& o, const json& stored, const std::string& file) {
   const std::set<std::string> of_the_model{"layers", "heads",   "channels", "context",
                                            "vocab",  "epsilon", "gelu"};
   const json all = configuration(o);
-  for (const auto& [flag, ours] : all.items()) {
-    check_file(stored.is_object() && stored.contains(flag), file, "field configuration.", flag,
+  for (const auto& [key, ours] : all.items()) {
+    check_file(stored.is_object() && stored.contains(key), file, "field configuration.", key,
                " is missing; this is no checkpoint of this version of Spool");
-    const json& theirs = stored.at(flag);
+    const json& theirs = stored.at(key);
     const bool given =
-        o.given.contains(flag) || (of_the_model.contains(flag) && o.given.contains("model"));
-    check_setting(
-        !given || theirs == ours, {flag.c_str(), "out"}, "the run cannot be resumed with ", flag,
-        " ", ours.dump(), ": it has ", theirs.dump(),
-        "; leave the setting out to go on, or start a run of its own in another directory");
+        o.given.contains(key) || (of_the_model.contains(key) && o.given.contains("model"));
+    check_setting(!given || theirs == ours, {key.c_str(), "out"}, "the run cannot be resumed with ",
+                  key, " ", ours.dump(), ": it has ", theirs.dump(),
+                  "; leave the setting out to resume, or start a new run in another directory");
   }
 }
 
@@ -115,7 +112,7 @@ TrainingConfig training_preset(const std::string& model) {
                   "' is neither a file or directory nor a preset; the presets are ",
                   list_of_presets());
     config.model = ModelFile(model).config();
-    config.lr = 5e-5;  // what is there is to be changed, not lost
+    config.lr = 5e-5;  // small: trained weights are adjusted, not lost
   }
   config.seq = config.model.context;
   config.min_lr = config.lr / 10;
@@ -125,14 +122,14 @@ TrainingConfig training_preset(const std::string& model) {
 json configuration(const RunOptions& o) {
   json all = json::object();
   for_each_setting(o,
-                   [&](const char* flag, const auto& setting) { all[flag] = to_setting(setting); });
+                   [&](const char* key, const auto& setting) { all[key] = to_setting(setting); });
   return all;
 }
 
 void adopt(RunOptions& o, const JsonField& stored) {
-  refuse_other_flags(o, stored.value(), stored.file());
+  refuse_other_settings(o, stored.value(), stored.file());
   for_each_setting(
-      o, [&](const char* flag, auto& setting) { from_setting(stored.member(flag), setting); });
+      o, [&](const char* key, auto& setting) { from_setting(stored.member(key), setting); });
 }
 
 }  // namespace spool

@@ -1,8 +1,8 @@
 #pragma once
 
-// What a user asks of a training run.  Its configuration determines the losses: on one device, two
+// The settings of a training run.  Its configuration determines the losses: on one device, two
 // runs of the same configuration have the same losses, bit for bit, except that AdamW on the host
-// of a GPU rounds as the host does (host_adamw.h).
+// of a GPU rounds as the host does (host_adamw.h).  A checkpoint stores the configuration as JSON.
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
@@ -19,21 +19,22 @@ class JsonField;
 
 struct RunOptions {
   // The configuration.
-  std::string model = "gpt2-tiny";  // a preset, or a path to weights to go on from
+  std::string model = "gpt2-tiny";  // a preset, or a path to initial weights
   TrainingConfig training = {};
   std::vector<std::string> data = {}, val_data = {};  // paths and globs; no data: default_texts
   TokenizerChoice tokenizer = {};                     // of the data; its vocabulary is a file
 
-  // The rest changes nothing but where and how the run goes.
+  // The rest changes where and how the run executes, not its losses.
   Device device = {};
-  bool graph = true;  // record a step and replay it, where the device can
+  bool graph = true;  // capture a step and replay it, where the device can
   int threads = 0;    // 0: one per core
   Policy policy = {};
-  std::string spill_directory = {};       // where values are offloaded to a disk
-  std::string plan = {}, save_plan = {};  // files: instead of the policy's; to write
-  size_t memory = 0;                      // bytes; 0: the foretold peak
+  std::string spill_directory = {};  // for values that are offloaded to a disk
+  std::string plan = {};             // a file; empty: the plan comes from the policy
+  std::string save_plan = {};        // a file to write the plan to
+  size_t memory = 0;                 // budget in bytes; 0: the foretold peak
   std::string out = {}, log = {}, trace = {};
-  std::filesystem::path default_texts = {};  // the tree whose texts are read if there is no data
+  std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
   int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
   int keep_checkpoints = 2;
@@ -42,17 +43,16 @@ struct RunOptions {
   std::set<std::string> given = {};
 };
 
-// Whether a model is a path to weights.
+// Whether the model is a path to weights, not a preset.
 bool has_weights(const std::string& model);
 
-// A preset, or a model with weights, with the settings that suit it; throws a sentence with the
-// presets there are.
+// The default settings for a preset or for a model with weights.  Throws if it is neither.
 TrainingConfig training_preset(const std::string& model);
 
-// The configuration, each setting under its flag.
+// The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);
 
-// Takes the configuration of a stored run.  Throws if a flag that was given says otherwise.
+// Takes the configuration of a stored run.  Throws if a setting that was given differs from it.
 void adopt(RunOptions&, const JsonField& stored);
 
 }  // namespace spool

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As trace_json() is written, whose keys are in order.
+// How a file with the text of trace_json() begins; its keys are sorted.
 constexpr std::string_view beginning = R"({"displayTimeUnit":"ms","otherData":{)";
 
 bool is_trace(const fs::path& path) {
@@ -24,15 +24,15 @@ bool is_trace(const fs::path& path) {
   return std::string_view(bytes.data(), bytes.size()) == beginning;
 }
 
-std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
 }  // namespace
 
 StepTrace::StepTrace(fs::path path) : path_(std::move(path)) {
-  const AtomicWrite place(path_);
+  const AtomicWrite probe(path_);
   check_file_setting(!fs::exists(path_) || is_trace(path_), path_, {"trace"},
                      "exists already and is not a trace; choose another name");
-  File::create(place.path()).close();
+  File::create(probe.path()).close();
 }
 
 std::string StepTrace::foretell(const TrainingConfig& config, const TrainingPlans& plans,

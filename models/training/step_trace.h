@@ -1,6 +1,6 @@
 #pragma once
 
-// A trace file of one step of a run: as foretold and as measured, one above the other
+// A trace file, in JSON, of one step of a run: as foretold and as measured, one above the other
 // (planner/report/timeline.h).
 
 #include <filesystem>
@@ -15,14 +15,14 @@ namespace spool {
 
 class StepTrace {
  public:
-  // Throws where no trace can be written there.
+  // Throws if no trace can be written to this file.
   explicit StepTrace(std::filesystem::path);
 
-  // Returns what to say of it: a row for the table.
+  // Rehearses the step; returns a row for the memory table.
   std::string foretell(const TrainingConfig&, const TrainingPlans&, const Machine&);
-  // Does the step on the stream, and waits for it.
+  // Runs the step on the stream, traced, and waits for it.
   void measure(Stream&, const std::function<void()>& step);
-  // Writes the file; returns what to say of it.
+  // Writes the file; returns a line that says so.
   std::string write(int64_t step) const;
 
  private:

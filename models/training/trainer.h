@@ -1,6 +1,6 @@
 #pragma once
 
-// Trains a GPT-2 on one stream: everything a run does to the device, and nothing else.  On a
+// Trains a GPT-2 on one stream: everything that a run does on the device, and nothing else.  On a
 // MetaStream the same calls rehearse it.
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace spool {
 
-// GPT-2 with a micro-batch of tokens, as a training step sees it.
+// GPT-2 and the micro-batch that it reads, as a StepRunner sees them.
 class TrainedGpt2 final : public StepModel {
  public:
   TrainedGpt2(const TrainingConfig&, Stream&);
@@ -31,31 +31,31 @@ class TrainedGpt2 final : public StepModel {
 
 class Trainer {
  public:
-  // Allocates everything that lives between steps, and sets none of it.
+  // Allocates everything that lives across steps, and initialises none of it.
   Trainer(const TrainingConfig&, const TrainingPlans&, Stream&);
 
   Gpt2& model() { return model_.gpt2(); }
   AdamWOptimizer& optimizer() { return runner_.optimizer(); }
-  // Random weights.
+  // Draws random weights.
   void initialise();
-  // The weights of a file of this configuration.  Where weights are bf16, their masters are as
+  // Loads the weights of a file of this configuration.  The f32 masters of bf16 weights are as
   // exact as the file.
   void initialise_from(const ModelFile&);
 
-  // StepRunner::prepare(); after initialise().
+  // See StepRunner::prepare().  To be called after initialise().
   void prepare() { runner_.prepare(learning_rate(0)); }
 
   double learning_rate(int64_t step) const;
 
-  // Enqueues step `step`, counted from 0, on rows step * accumulate * batch and on.  Each row is
-  // asked for twice: to count its valid targets, and to be trained on.
+  // Enqueues step `step`, counted from 0, on rows [step, step + 1) * accumulate * batch.  Each row
+  // is read twice: to count its valid targets, and to train on it.
   void step(int64_t step, const Rows&);
   // Result of the last step; waits for it.
   StepResult result() const { return runner_.result(); }
 
   Evaluator& evaluator() { return evaluator_; }
 
-  // Host memory and disk in use; nothing where everything is kept on the device.
+  // Host memory and disk in use; 0 if everything is kept on the device.
   MemoryStats host_memory() const { return runner_.host_memory(); }
   MemoryStats disk() const { return runner_.disk(); }
 

@@ -23,7 +23,8 @@ void validate_batch(const TrainingConfig& c) {
                 " rows of ", c.seq,
                 " tokens are too many for one micro-batch; use several micro-batches");
   check_setting(c.loss_chunk >= 0 && c.loss_chunk < int64_t{1} << 31, {"chunk-loss"},
-                "the loss is chunked by a number of rows, or 0 for all, not ", c.loss_chunk);
+                "the loss is cut into chunks of a number of rows, or 0 for all, not ",
+                c.loss_chunk);
 }
 
 void validate_optimizer(const TrainingConfig& c) {

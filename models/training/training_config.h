@@ -20,13 +20,13 @@ struct TrainingConfig {
   double lr = 6e-4, min_lr = 6e-5;
   AdamWSettings optimizer = {};
   float dropout = 0;
-  int64_t loss_chunk = 0;  // rows of logits that exist at a time; 0: all
+  int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
   uint64_t seed = 1;
 
   int64_t tokens_per_step() const { return batch * seq * accumulate; }
-  // The part of it that a step knows.
+  // The part that a StepRunner needs.
   StepConfig step() const;
-  // Throws an Error that names the setting if the numbers do not make a run.
+  // Throws an Error that names the setting if a value is out of range, or two do not fit together.
   void validate() const;
 };
 

@@ -9,6 +9,7 @@
 #include "spool/models/data/find_files.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
+#include "spool/models/training/budget.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/planner/machine.h"
 #include "spool/planner/plan_file.h"
@@ -29,11 +30,11 @@ bool is_plan(const std::string& file) {
   }
 }
 
-constexpr int64_t batches_in_between = 20;  // of an evaluation while the run goes on
-constexpr int64_t sample_length = 300;      // tokens
+constexpr int64_t interim_batches = 20;  // size of an evaluation before the last step
+constexpr int64_t sample_length = 300;   // tokens
 
-// A hash of how many tokens there are and of the tokens, or, if there are very many, of evenly
-// spread blocks of them: tells other data apart.
+// A hash of the number of tokens and of the tokens themselves or, of very many, of evenly spread
+// blocks.  A run that resumes compares it to notice other data.
 uint64_t fingerprint(const TokenSource& tokens) {
   constexpr int64_t block = 4096, max_hashed = int64_t{1} << 27;
   const int64_t stride = block * (1 + tokens.size() / max_hashed);
@@ -70,10 +71,10 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   if (options_.resume) {
     check_file(stored->data_fingerprint == data_fingerprint_, *checkpoint_ / "run.json",
                "the run was trained on other data than ", data_.training->name(),
-               "; give it the same, or start a run of its own");
+               "; resume with the same data, or start a new run");
     first_step_ = last_saved_ = stored->step;
   }
-  foretell();
+  plan_and_open_stream();
   directory_.emplace(options_.out, options_.keep_checkpoints);
   set_up_trainer();
   open_log();
@@ -87,7 +88,7 @@ void TrainingRun::set_up_trainer() {
   } else if (has_weights(options_.model)) {
     const ModelFile file(options_.model);
     trainer_->initialise_from(file);
-    listener_.say(fmt::format("beginning with the weights of {}", file.name()));
+    listener_.say(fmt::format("starting from the weights of {}", file.name()));
   } else {
     trainer_->initialise();
   }
@@ -105,7 +106,7 @@ void TrainingRun::open_log() {
 
 TrainingRun::~TrainingRun() = default;
 
-// A checkpoint has its tokenizer with it, and so may weights to begin with.
+// A checkpoint has its tokenizer; so may the weights that a run starts from.
 void TrainingRun::open_tokenizer_of_run() {
   TokenizerChoice& choice = options_.tokenizer;
   if (checkpoint_) {
@@ -118,13 +119,13 @@ void TrainingRun::open_tokenizer_of_run() {
   tokenizer_ = open_tokenizer(choice);
   if (const auto own = checkpoint_ ? vocabulary_in(*checkpoint_) : std::nullopt) {
     check_setting(same_tokens(*tokenizer_, *open_tokenizer({.name = choice.name, .merges = *own})),
-                  {"merges"}, choice.merges.string(), " is another vocabulary than the run's, ",
-                  own->string(), "; leave it out to go on");
+                  {"merges"}, choice.merges.string(), " is not the run's vocabulary, ",
+                  own->string(), "; leave the setting out to resume with the run's");
   }
   int64_t& vocabulary = options_.training.model.vocabulary;
-  const bool open =
+  const bool is_free =
       !checkpoint_ && !has_weights(options_.model) && !options_.given.contains("vocab");
-  if (open) vocabulary = std::max(vocabulary, tokenizer_->vocabulary());
+  if (is_free) vocabulary = std::max(vocabulary, tokenizer_->vocabulary());
   check_setting(vocabulary >= tokenizer_->vocabulary(), {"vocab"}, "the model's vocabulary of ",
                 vocabulary, " is smaller than the tokenizer's, ", tokenizer_->vocabulary());
 }
@@ -150,7 +151,7 @@ void TrainingRun::open_data() {
   ValidationRows(data_.validation, t.seq);
 }
 
-void TrainingRun::foretell() {
+void TrainingRun::plan_and_open_stream() {
   Machine machine = measure_machine(options_.device, options_.training.dtype, options_.threads);
   if (!options_.spill_directory.empty()) {
     machine.disk_bytes_per_second = measure_disk(options_.spill_directory);
@@ -172,10 +173,7 @@ void TrainingRun::foretell() {
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
   }
   if (trace_) listener_.say(trace_->foretell(options_.training, plans_, machine));
-  const size_t there_is = device_memory(options_.device);
-  if (foretold_.memory.peak > budget) refuse_budget(machine, budget, "the budget is ");
-  if (foretold_.memory.peak > there_is) refuse_budget(machine, there_is, "the device has ");
-  refuse_host(foretold_.memory.peak);
+  check_budget(options_, machine, foretold_, sample(), budget);
   stream_ = open_stream(options_.device, budget, options_.threads);
 }
 
@@ -183,13 +181,13 @@ void TrainingRun::make_plans_of_run(const Machine& machine) {
   plans_ = make_plans(options_.training, options_.policy, machine);
   if (!options_.plan.empty()) {
     Plan plan = load_plan(options_.plan);
-    check_file_setting(plan.chunks == plans_.step.chunks, options_.plan, {"plan", "chunk-loss"},
-                       "the plan cuts the loss into other chunks than this run's, of ",
-                       options_.training.loss_chunk,
-                       " rows; give the number of rows it was made with");
+    check_file_setting(
+        plan.chunks == plans_.step.chunks, options_.plan, {"plan", "chunk-loss"},
+        "the plan cuts the loss into chunks of another size than this run's, which is ",
+        options_.training.loss_chunk, " rows; give the number of rows it was made with");
     check_file_setting(!offloads_to_disk(plan) || !options_.spill_directory.empty(), options_.plan,
                        {"offload-to"},
-                       "the plan offloads to a disk; say in which directory, as disk:DIRECTORY");
+                       "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
     plans_.step = std::move(plan);
   }
   if (options_.save_plan.empty()) return;
@@ -200,53 +198,6 @@ void TrainingRun::make_plans_of_run(const Machine& machine) {
                      "exists already and is not a plan; choose another name");
   save_plan(options_.save_plan, plan);
   listener_.say(fmt::format("the plan is in {}", options_.save_plan));
-}
-
-// Throws if what is offloaded does not fit the host.
-void TrainingRun::refuse_host(size_t on_device) const {
-  const size_t available = device_memory({DeviceType::cpu});
-  const bool shared = options_.device.type == DeviceType::cpu;
-  const size_t needed = foretold_.host.peak + (shared ? on_device : 0);
-  if (foretold_.host.peak == 0 || needed <= available) return;
-  throw Error(ErrorKind::memory,
-              sentence("this run needs ", format_bytes(foretold_.host.peak), " (",
-                       foretold_.host.peak, " bytes) of the host's memory",
-                       shared ? " beside the device's " + format_bytes(on_device) : "",
-                       ", and the machine has ", format_bytes(available),
-                       "; offload less, or to a disk (disk:DIRECTORY), or keep the optimizer's ",
-                       "state on the device"),
-              {.needed = needed,
-               .capacity = available,
-               .settings = {"offload", "offload-to", "optimizer-state"}});
-}
-
-void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char* what) const {
-  const std::string advice =
-      options_.plan.empty() ? batch_that_fits(machine, limit) : "another plan may fit";
-  throw Error(
-      ErrorKind::memory,
-      sentence(what, format_bytes(limit), " (", limit, " bytes), and this run needs ",
-               format_bytes(foretold_.memory.peak), " (", foretold_.memory.peak, " bytes); ",
-               advice),
-      {.needed = foretold_.memory.peak, .capacity = limit, .settings = {"memory", "batch"}});
-}
-
-std::string TrainingRun::batch_that_fits(const Machine& machine, size_t limit) const {
-  const auto peak_with = [&](int64_t batch) {
-    TrainingConfig config = options_.training;
-    config.batch = batch;
-    TrainingPlans plans = make_plans(config, options_.policy, machine);
-    plans.layout = lay_out_step(config, plans, machine);
-    return rehearse_training(config, plans, machine, sample()).memory.peak;
-  };
-  int64_t fits = 0, fails = options_.training.batch;
-  while (fails - fits > 1) {
-    const int64_t middle = (fits + fails) / 2;
-    (peak_with(middle) <= limit ? fits : fails) = middle;
-  }
-  return fits > 0 ? sentence("a batch of ", fits, " would fit, with a peak of ", peak_with(fits),
-                             " bytes")
-                  : sentence("even a batch of 1 would take ", format_bytes(peak_with(1)));
 }
 
 void TrainingRun::run(const std::function<bool()>& stop) {
@@ -282,7 +233,7 @@ void TrainingRun::enqueue_step(int64_t step) {
   });
 }
 
-// The second one, in which nothing is done for the first time, or the only one.
+// Traces the second step of the run, which does nothing for the first time, or its only one.
 void TrainingRun::train_step(int64_t step) {
   const bool traced = trace_ && step == std::min(first_step_ + 1, options_.training.steps - 1);
   const auto start = std::chrono::steady_clock::now();
@@ -293,8 +244,8 @@ void TrainingRun::train_step(int64_t step) {
   }
   const StepResult result = trainer_->result();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  if (!std::isfinite(result.loss)) stop_not_finite(step + 1, "the loss is", result.loss);
-  if (!result.finite) stop_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
+  if (!std::isfinite(result.loss)) fail_not_finite(step + 1, "the loss is", result.loss);
+  if (!result.finite) fail_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
   const double rate = static_cast<double>(options_.training.tokens_per_step()) / took.count();
   const size_t peak = stream_->memory().peak;
   listener_.step({.step = step + 1,
@@ -323,7 +274,7 @@ void TrainingRun::after_step(int64_t done) {
     return every > 0 && done % every == 0 && done < options_.training.steps;
   };
   if (due(options_.eval_every)) {
-    val_loss_ = evaluate(validation_rows(batches_in_between), done);
+    val_loss_ = evaluate(validation_rows(interim_batches), done);
   }
   if (due(options_.sample_every)) write_sample(done);
   if (due(options_.checkpoint_every)) save(done);
@@ -368,7 +319,7 @@ void TrainingRun::write_sample(int64_t step) {
 void TrainingRun::save(int64_t step) {
   if (step == last_saved_) return;
   const double loss = loss_over(validation_rows(/*batches=*/1));
-  if (!std::isfinite(loss)) stop_not_finite(step, "the loss of the weights it left is", loss);
+  if (!std::isfinite(loss)) fail_not_finite(step, "the loss of the updated weights is", loss);
   directory_->write(step, [&](const std::filesystem::path& partial) {
     save_checkpoint(partial, *trainer_, *tokenizer_,
                     {{"step", step},
@@ -379,7 +330,7 @@ void TrainingRun::save(int64_t step) {
   checkpoint_ = directory_->latest();
 }
 
-void TrainingRun::stop_not_finite(int64_t step, const char* what, double value) {
+void TrainingRun::fail_not_finite(int64_t step, const char* what, double value) {
   const std::string kept = checkpoint_
                                ? sentence("the last good checkpoint is ", checkpoint_->string())
                                : std::string("no checkpoint had been written yet");

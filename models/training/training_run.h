@@ -1,6 +1,7 @@
 #pragma once
 
-// A run from the first step to the last: data, budget, checkpoints, log, evaluations and samples.
+// A training run of GPT-2 from the first step to the last: data, budget, checkpoints, log,
+// evaluations and samples.  Its log and what a checkpoint says of it are JSON.
 
 #include <optional>
 
@@ -16,27 +17,24 @@ namespace spool {
 
 class TrainingRun {
  public:
-  // Checks all that can be checked, foretells the peak, and sets the model up, from a checkpoint
-  // if the run resumes.  Throws Error (memory) if the peak is above the budget.  The listener
-  // outlives the run.
+  // Checks the options, opens the data, foretells the peak, and initialises the model, from a
+  // checkpoint if the run resumes.  Throws Error (memory) if the peak is above the budget.  The
+  // listener outlives the run.
   TrainingRun(RunOptions, RunListener&);
   ~TrainingRun();
 
-  // Trains to the last step, or until stop() is true between two steps, and leaves a checkpoint of
-  // the step it reached.  Throws Error (numeric) if the loss or a gradient is not finite.
+  // Trains to the last step, or until stop() is true after a step, and writes a checkpoint of the
+  // step it reached.  Throws Error (numeric) if the loss or a gradient is not finite.
   void run(const std::function<bool()>& stop);
 
  private:
   void open_tokenizer_of_run();
   Tokens open_tokens(const std::vector<std::string>& patterns) const;
   void open_data();
-  void foretell();
+  void plan_and_open_stream();
   void set_up_trainer();
   void open_log();
   void make_plans_of_run(const Machine&);
-  void refuse_host(size_t on_device) const;
-  std::string batch_that_fits(const Machine&, size_t limit) const;
-  [[noreturn]] void refuse_budget(const Machine&, size_t limit, const char* what) const;
   void enqueue_step(int64_t step);
   void train_step(int64_t step);
   void after_step(int64_t step);
@@ -46,7 +44,7 @@ class TrainingRun {
   SampleLength sample() const;
   void write_sample(int64_t step);
   void save(int64_t step);
-  [[noreturn]] void stop_not_finite(int64_t step, const char* what, double value);
+  [[noreturn]] void fail_not_finite(int64_t step, const char* what, double value);
 
   RunOptions options_;
   RunListener& listener_;
@@ -63,7 +61,7 @@ class TrainingRun {
   std::optional<Batches> batches_;
   RunLog log_;
   std::optional<StepTrace> trace_;  // until it is written
-  std::optional<double> val_loss_;
+  std::optional<double> val_loss_;  // of the last evaluation
 };
 
 }  // namespace spool

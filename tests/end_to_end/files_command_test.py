@@ -73,7 +73,7 @@ class Train(Files):
         other = self.folder / "other.txt"
         other.write_text(MERGES.replace("t h\nth e", "e t\net h"))
         resume = ["train", "--resume", "--out", self.out]
-        self.refused(spool(*resume, "--merges", other), 1, "other.txt", "another vocabulary")
+        self.refused(spool(*resume, "--merges", other), 1, "other.txt", "not the run's vocabulary")
         self.done(*resume, "--merges", self.merges)
 
     def test_a_run_is_named_after_its_model_by_default(self):
@@ -113,7 +113,7 @@ class Models(Files):
         tuned = self.folder / "tuned"
         words = ["--model", checkpoint, "--data", self.text, "--steps", 30, "--lr", 0.003]
         printed = self.done("train", *words, "--out", tuned, "--dtype", "bf16")
-        self.assertIn(f"beginning with the weights of {checkpoint}", printed)
+        self.assertIn(f"starting from the weights of {checkpoint}", printed)
         after = json.loads(self.done("eval", "--model", tuned, "--data", self.text, "--json"))
         self.assertLess(after["loss"], before["loss"])
         self.assertEqual(after["tokens"], before["tokens"])
