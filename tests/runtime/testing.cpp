@@ -1,6 +1,7 @@
 #include "tests/runtime/testing.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "spool/runtime/cuda/device.h"
 
@@ -35,6 +36,21 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
   return largest > 0 ? worst / largest : worst;
 }
 
+void expect_error(ErrorKind kind, std::initializer_list<std::string_view> words,
+                  const std::function<void()>& work, const char* file, int line) {
+  const ::testing::ScopedTrace trace(file, line, "expect_error");
+  try {
+    work();
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(kind)) << text;
+    for (const std::string_view word : words)
+      EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in: " << text;
+    return;
+  }
+  ADD_FAILURE() << "no Error is thrown";
+}
+
 std::string error_of(const std::function<void()>& work) {
   try {
     work();
@@ -50,6 +66,11 @@ bool there_is_cuda() {
 #else
   return false;
 #endif
+}
+
+bool nightly() {
+  const char* value = std::getenv("SPOOL_NIGHTLY");
+  return value && std::string_view(value) == "1";
 }
 
 bool contains(const std::string& text, const std::string& part) {
