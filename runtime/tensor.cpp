@@ -6,11 +6,11 @@ namespace spool {
 
 Storage::Storage(const Spec& spec, Stream& stream, const Label& label)
     : stream_(stream), block_(stream.arena().allocate(spec, label)), bytes_(spec.nbytes()) {
-  if constexpr (bounds_are_checked) stream_.mark(permit, data(), bytes_);
+  if constexpr (bounds_are_checked) stream_.mark(unpoison, data(), bytes_);
 }
 
 Storage::~Storage() {
-  if constexpr (bounds_are_checked) stream_.mark(forbid, data(), bytes_);
+  if constexpr (bounds_are_checked) stream_.mark(poison, data(), bytes_);
   stream_.arena().free(block_);
 }
 
