@@ -3,9 +3,11 @@
 
 #include <cstdlib>
 
+#include "spool/runtime/meta/stream.h"
 #include "tests/autograd/op_samples.h"
 #include "tests/autograd/plan_testing.h"
 #include "tests/autograd/sample_run.h"
+#include "tests/end_to_end/gpt2_step.h"
 
 namespace spool::testing {
 namespace {

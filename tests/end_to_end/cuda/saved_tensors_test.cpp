@@ -2,7 +2,7 @@
 
 #include "spool/autograd/ops.h"
 #include "spool/models/training/step_layout.h"
-#include "tests/autograd/plan_testing.h"
+#include "tests/end_to_end/gpt2_step.h"
 #include "tests/kernels/cuda_testing.h"
 #include "tests/models/training/training_testing.h"
 #include "tests/runtime/temporary_directory.h"
