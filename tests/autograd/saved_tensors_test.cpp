@@ -9,8 +9,7 @@ namespace {
 
 class SavedTensors : public ChainTest {};
 
-// A hook of the user goes before the plan.
-TEST_F(SavedTensors, HooksGoBeforeThePlan) {
+TEST_F(SavedTensors, AHookOverridesThePlan) {
   struct Counting final : SavedTensorHooks {
     int packed = 0;
     std::unique_ptr<SavedTensor> pack(const Tensor& t, const SavedInfo&) override {
@@ -21,18 +20,18 @@ TEST_F(SavedTensors, HooksGoBeforeThePlan) {
   Tape tape(stream, options({.placement = std::vector(64, Placement::offload)}));
   const Tape::HooksScope scope(tape, hooks);
   const Var y = gelu_chain(tape.input(x));
-  EXPECT_EQ(hooks.packed, 13);  // what 7 linears and 6 gelus made and is saved
+  EXPECT_EQ(hooks.packed, 13);  // outputs of 7 linears and 6 gelus
   tape.backward({Root{y, dy}});
   const Bits found = take_gradients();
   EXPECT_EQ(found, gradients_of_gelu_chain({}));
 }
 
-TEST_F(SavedTensors, ChainsOfRecomputeAndOffloadWorkInEveryOrder) {
+TEST_F(SavedTensors, RecomputeAndOffloadCombineInEveryOrder) {
   const Bits expected = gradients_of_gelu_chain({});
   constexpr Placement all[] = {Placement::keep, Placement::recompute, Placement::offload};
   Tape survey(stream);
   gelu_chain(survey.input(x));
-  for (int pattern = 0; pattern < 243; ++pattern) {  // of five, repeated along the chain
+  for (int pattern = 0; pattern < 243; ++pattern) {  // five placements, repeated along the chain
     Plan plan{.placement = std::vector(survey.values().size(), Placement::keep)};
     for (size_t n = 0; n < survey.nodes().size(); ++n) {
       int rest = pattern;
