@@ -1,12 +1,12 @@
-// What bringing files in costs, with the files in the page cache.
+// Costs of loading files that are in the page cache.
 //
-//   read/124m      all bytes of a GPT-2 124M in f32 into fresh memory, by one thread, in huge pages
-//                  as the stream's is
-//   load/<form>    the same model into a stream's memory: reading, turning what is stored the other
-//                  way round, converting; `of_reading` is its time against read/124m in this run
-//   encode/gpt2    text to GPT-2's tokens on one thread, for merges in $SPOOL_MERGES and text in
-//                  $SPOOL_TEXT; bytes_per_second is of the text
-//   startup/gpt2   reading the merges
+//   read/124m      reads the file of a GPT-2 124M in f32 into a stream's fresh memory, which has
+//                  huge pages, on one thread
+//   load/<form>    loads that model: reads it, transposes and converts its matrices as needed;
+//                  `of_reading` is its time divided by that of read/124m in this run
+//   encode/gpt2    encodes the text of the file $SPOOL_TEXT with the merges of the file
+//                  $SPOOL_MERGES, on one thread; bytes_per_second counts the text
+//   startup/gpt2   reads the merges
 
 #include <benchmark/benchmark.h>
 #include <stdlib.h>
@@ -26,12 +26,12 @@ namespace fs = std::filesystem;
 
 constexpr size_t model_memory = size_t{600} << 20;
 
-// A 124M of random weights in every form, for as long as the program runs.
+// A GPT-2 124M with random weights in every form, in a folder that the destructor removes.
 class Files {
  public:
   Files() {
     std::string name = (fs::temp_directory_path() / "spool-XXXXXX").string();
-    check_file(::mkdtemp(name.data()) != nullptr, name, "cannot be made");
+    check_file(::mkdtemp(name.data()) != nullptr, name, "cannot be created");
     directory_ = name;
     CpuStream stream(model_memory, 0);
     Gpt2 model(Gpt2Config{}, DType::f32, stream);

@@ -1,18 +1,18 @@
-// Tokens of GPT-2 124M, with random parameters, against reading its parameters once, on all
-// threads, in the same process: a token must read all of them but the rows of positions.
+// Generation with GPT-2 124M (random parameters), compared with reading its parameters once.  A
+// token must read all parameters but the position embedding.  Both run on all threads, in turn, so
+// that they see the same machine.  Times are medians.
 //
-//   tokens_per_s  after a text of so many tokens
+//   position      tokens of the text before the first that is timed
+//   tokens_per_s  rate of generation
 //   share         of the rate at which the parameters can be read; 1 is the best possible
-//   gb_per_s      at which they were read
-//
-// Times are medians; tokens and readings take turns, so that both see the same machine.
+//   gb_per_s      rate of reading the parameters
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 
+#include "shared/device.h"
 #include "spool/models/inference/generator.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/stream.h"
@@ -20,28 +20,19 @@
 namespace spool {
 namespace {
 
-template <class Work>
-double seconds_of(const Work& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
+using benchmarks::median;
+using benchmarks::seconds_of;
 
-double median(std::vector<double> all) {
-  std::ranges::nth_element(all, all.begin() + static_cast<int64_t>(all.size()) / 2);
-  return all[all.size() / 2];
-}
-
-// Reads memory, and does as little else as there may be.
+// Reads a model's parameters, and does as little else as possible.
 class Reader {
  public:
   Reader(Gpt2& model, CpuStream& stream) : stream_(stream) {
     for (const Parameter* p : model.parameters()) {
       if (std::string_view(p->name) == "wpe.weight") continue;
       const auto words = static_cast<int64_t>(p->data.nbytes() / sizeof(uint64_t));
-      for (int64_t i = 0; i < words; i += piece) {
+      for (int64_t i = 0; i < words; i += piece_words) {
         const uint64_t* const from = p->data.view().as<uint64_t>() + i;
-        pieces_.emplace_back(from, from + std::min(piece, words - i));
+        pieces_.emplace_back(from, from + std::min(piece_words, words - i));
       }
       bytes_ += static_cast<double>(p->data.nbytes());
     }
@@ -53,7 +44,7 @@ class Reader {
     stream_.enqueue([this] {
       const auto count = static_cast<int64_t>(pieces_.size());
       stream_.parallel_for(count, /*grain=*/1, [this](int64_t i, int64_t) {
-        sums_[static_cast<size_t>(i)] = sum(pieces_[static_cast<size_t>(i)]);
+        sums_.begin()[i] = sum(pieces_.begin()[i]);
       });
     });
     stream_.synchronize();
@@ -61,18 +52,18 @@ class Reader {
   }
 
  private:
-  static constexpr int64_t piece = 128 * 1024;  // words
+  static constexpr int64_t piece_words = 128 * 1024;
   using Piece = std::span<const uint64_t>;
 
   static uint64_t sum(const Piece& words) {
-    std::array<uint64_t, 64> side{};
+    std::array<uint64_t, 64> lanes{};  // independent sums, so that the compiler vectorises
     size_t i = 0;
-    for (; i + side.size() <= words.size(); i += side.size()) {
-      for (size_t j = 0; j < side.size(); ++j) side[j] += words[i + j];
+    for (; i + lanes.size() <= words.size(); i += lanes.size()) {
+      for (size_t j = 0; j < lanes.size(); ++j) lanes[j] += words[i + j];
     }
     uint64_t all = 0;
     for (; i < words.size(); ++i) all += words[i];
-    for (const uint64_t s : side) all += s;
+    for (const uint64_t s : lanes) all += s;
     return all;
   }
 
@@ -97,7 +88,7 @@ void generate(benchmark::State& state, const Case& c) {
       });
   CpuStream stream(foretold.memory.peak);
   Gpt2 model(config, c.dtype, stream);
-  model.initialise(1);
+  model.initialise(/*seed=*/1);
   Reader reader(model, stream);
   reader.read();
   Generator generator(model, stream);

@@ -1,19 +1,19 @@
-// Every kernel at the sizes of GPT-2 124M, and its share of its roofline: the time its own cost()
-// would take at this device's rates of a large copy and a large product, which are measured first,
-// divided by the time it takes.
+// Time of every kernel at the sizes of GPT-2 124M, and its share of the roofline: the time that its
+// cost() would take at this device's rates of a large copy and a large product, divided by the
+// measured time.  The program measures these rates first.
 //
-//   --device=cpu      1024 tokens; or cuda, 32768 tokens
-//   --rows=N          that many tokens instead
+//   --device=cpu      1024 tokens (the default); cuda: 32768 tokens
+//   --rows=N          another number of tokens
 //
-//   us            the median
+//   us            median time
 //   share         of the roofline; 1 is the best possible
-//   of_copy       bytes by cost() over the time, of the rate of the large copy
-//   gb_per_s      likewise, as it is
-//   gflop_per_s   flops by cost() over the time
-//   host_us       of `launch`: what the host takes to enqueue a kernel that has nothing to do
+//   of_copy       rate of the bytes of cost(), as a share of the rate of the large copy
+//   gb_per_s      rate of the bytes of cost()
+//   gflop_per_s   rate of the flops of cost()
+//   host_us       of `launch`: time that the host takes to enqueue a kernel that has nothing to do
 //
-// On cuda the time is that of many in a row, over as many sets of arguments as its cache cannot
-// hold; on the cpu, of one by itself.
+// On the CPU a kernel is timed alone.  On cuda many are enqueued in a row, over several sets of
+// arguments that together exceed the cache.
 
 #include <benchmark/benchmark.h>
 
@@ -43,7 +43,7 @@ using benchmarks::seconds_of;
 
 constexpr int64_t C = 768, V = 50304, H = 12, parameters_of_124m = 162'000 * C;
 
-// What the host takes to enqueue a kernel with nothing to do.
+// The time that the host takes to enqueue a kernel with nothing to do.
 void add_launch(Bench& b) {
   const auto run = [&b](benchmark::State& state) {
     Arguments arguments(*b.stream);
@@ -68,42 +68,42 @@ void add_launch(Bench& b) {
       ->Unit(benchmark::kMicrosecond);
 }
 
-// (N, in) by (out, in) transposed.
-void add_product(Bench& b, DType t, const std::string& in, int64_t from, int64_t to) {
+// A linear layer: x (N, from), weight (to, from), y (N, to).
+void add_product(Bench& b, DType t, const std::string& suffix, int64_t from, int64_t to) {
   const Shape X{b.N, from}, W{to, from}, Y{b.N, to};
-  b.add("matmul/forward" + in, [=](Arguments& a) {
+  b.add("matmul/forward" + suffix, [=](Arguments& a) {
     return Matmul{.c = a.make(Y, t),
                   .a = a.make(X, t),
                   .b = a.make(W, t),
                   .bias = a.make({to}, t),
                   .b_transposed = true};
   });
-  b.add("matmul/backward_input" + in, [=](Arguments& a) {
+  b.add("matmul/backward_input" + suffix, [=](Arguments& a) {
     return Matmul{.c = a.make(X, t), .a = a.make(Y, t), .b = a.make(W, t)};
   });
-  b.add("matmul/backward_weight" + in, [=](Arguments& a) {
+  b.add("matmul/backward_weight" + suffix, [=](Arguments& a) {
     return Matmul{.c = a.make(W, t), .a = a.make(Y, t), .b = a.make(X, t), .a_transposed = true};
   });
 }
 
-void add_products(Bench& b, DType t, const std::string& in) {
-  add_product(b, t, in, C, 3 * C);
+void add_products(Bench& b, DType t, const std::string& suffix) {
+  add_product(b, t, suffix, C, 3 * C);
   if (b.on_cuda()) {
-    add_product(b, t, in + "/projection", C, C);
-    add_product(b, t, in + "/fc", C, 4 * C);
-    add_product(b, t, in + "/fc_projection", 4 * C, C);
-    add_product(b, t, in + "/head", C, V);
+    add_product(b, t, suffix + "/projection", C, C);
+    add_product(b, t, suffix + "/fc", C, 4 * C);
+    add_product(b, t, suffix + "/fc_projection", 4 * C, C);
+    add_product(b, t, suffix + "/head", C, V);
   }
-  b.add("bias_backward" + in, [=, N = b.N](Arguments& a) {
+  b.add("bias_backward" + suffix, [=, N = b.N](Arguments& a) {
     return BiasBackward{.dbias = a.make({3 * C}, t), .dy = a.make({N, 3 * C}, t)};
   });
 }
 
-void add_attention(Bench& b, DType t, const std::string& in) {
+void add_attention(Bench& b, DType t, const std::string& suffix) {
   for (const int64_t T : {std::min<int64_t>(b.N, 1024), std::min<int64_t>(b.N, 256)}) {
     const Shape QKV{b.N / T, T, 3 * C}, Y{b.N / T, T, C}, LSE{b.N / T, H, T};
     const Heads heads{.query = H, .key = H};
-    const std::string at = in + "/T:" + std::to_string(T);
+    const std::string at = suffix + "/T:" + std::to_string(T);
     b.add("attention_forward" + at, [=](Arguments& a) {
       return AttentionForward{.y = a.make(Y, t),
                               .lse = a.make(LSE, DType::f32),
@@ -123,17 +123,18 @@ void add_attention(Bench& b, DType t, const std::string& in) {
   }
 }
 
-// One more token: the head of one text, and attention in 8 texts, for the cache of fewer would stay
-// in the processor's.  They only read, which may be faster than the copy they are held against.
-void add_generation(Bench& b, DType t, const std::string& in) {
+// Generation of one token: the head for one text, and attention for 8 texts, as the key-value cache
+// of fewer would fit the processor's cache.  These kernels only read, which may be faster than the
+// copy that they are compared with.
+void add_generation(Bench& b, DType t, const std::string& suffix) {
   constexpr int64_t texts = 8, P = 1024, D = C / H;
-  b.add("matmul/one_row" + in, [=](Arguments& a) {
+  b.add("matmul/one_row" + suffix, [=](Arguments& a) {
     return Matmul{.c = a.make({1, V}, t),
                   .a = a.make({1, C}, t),
                   .b = a.make({V, C}, t),
                   .b_transposed = true};
   });
-  b.add("cached_attention" + in, [=](Arguments& a) {
+  b.add("cached_attention" + suffix, [=](Arguments& a) {
     return CachedAttention{.y = a.make({texts, 1, C}, t),
                            .keys = a.make({texts, H, P, D}, t),
                            .values = a.make({texts, H, P, D}, t),
@@ -144,10 +145,10 @@ void add_generation(Bench& b, DType t, const std::string& in) {
   });
 }
 
-void add_norms(Bench& b, DType t, const std::string& in) {
+void add_norms(Bench& b, DType t, const std::string& suffix) {
   const Shape X{b.N, C};
   const int64_t N = b.N;
-  b.add("layer_norm_forward" + in, [=](Arguments& a) {
+  b.add("layer_norm_forward" + suffix, [=](Arguments& a) {
     return LayerNormForward{.y = a.make(X, t),
                             .mean = a.make({N}, DType::f32),
                             .rstd = a.make({N}, DType::f32),
@@ -155,7 +156,7 @@ void add_norms(Bench& b, DType t, const std::string& in) {
                             .weight = a.make({C}, t),
                             .bias = a.make({C}, t)};
   });
-  b.add("layer_norm_backward" + in, [=](Arguments& a) {
+  b.add("layer_norm_backward" + suffix, [=](Arguments& a) {
     return LayerNormBackward{.dx = a.make(X, t),
                              .dweight = a.make({C}, t),
                              .dbias = a.make({C}, t),
@@ -167,37 +168,37 @@ void add_norms(Bench& b, DType t, const std::string& in) {
   });
 }
 
-void add_elementwise(Bench& b, DType t, const std::string& in) {
+void add_elementwise(Bench& b, DType t, const std::string& suffix) {
   const Shape X{b.N, 4 * C};
-  b.add("gelu_forward" + in,
+  b.add("gelu_forward" + suffix,
         [=](Arguments& a) { return GeluForward{.y = a.make(X, t), .x = a.make(X, t)}; });
-  b.add("gelu_backward" + in, [=](Arguments& a) {
+  b.add("gelu_backward" + suffix, [=](Arguments& a) {
     return GeluBackward{.dx = a.make(X, t), .dy = a.make(X, t), .x = a.make(X, t)};
   });
-  b.add("add" + in, [=](Arguments& a) {
+  b.add("add" + suffix, [=](Arguments& a) {
     return Add{.out = a.make(X, t), .a = a.make(X, t), .b = a.make(X, t)};
   });
-  b.add("scale" + in,
+  b.add("scale" + suffix,
         [=](Arguments& a) { return Scale{.out = a.make(X, t), .a = a.make(X, t), .factor = 2}; });
-  b.add("fill" + in, [=](Arguments& a) { return Fill{.out = a.make(X, t), .value = 1}; });
-  b.add("cast" + in,
+  b.add("fill" + suffix, [=](Arguments& a) { return Fill{.out = a.make(X, t), .value = 1}; });
+  b.add("cast" + suffix,
         [=](Arguments& a) { return Cast{.out = a.make(X, DType::f32), .in = a.make(X, t)}; });
-  b.add("dropout" + in, [=](Arguments& a) {
+  b.add("dropout" + suffix, [=](Arguments& a) {
     return Dropout{
         .y = a.make(X, t), .x = a.make(X, t), .random = a.make({4}, DType::i32), .p = 0.1f};
   });
 }
 
-void add_ends(Bench& b, DType t, const std::string& in) {
+void add_embedding_and_loss(Bench& b, DType t, const std::string& suffix) {
   const int64_t N = b.N, T = std::min<int64_t>(N / 4, 1024);
   const Shape ids{N / T, T}, X{N / T, T, C};
-  b.add("embedding_forward" + in, [=](Arguments& a) {
+  b.add("embedding_forward" + suffix, [=](Arguments& a) {
     return EmbeddingForward{.y = a.make(X, t),
                             .tokens = a.make(ids, DType::i32),
                             .weight = a.make({V, C}, t),
                             .positions = a.make({T, C}, t)};
   });
-  b.add("embedding_backward" + in, [=](Arguments& a) {
+  b.add("embedding_backward" + suffix, [=](Arguments& a) {
     return EmbeddingBackward{.dweight = add_to(a.make({V, C}, DType::f32)),
                              .dpositions = a.make({T, C}, t),
                              .dy = a.make(X, t),
@@ -208,16 +209,16 @@ void add_ends(Bench& b, DType t, const std::string& in) {
                         .targets = a.make({N}, DType::i32),
                         .losses = a.make({N}, DType::f32)};
   };
-  b.add("cross_entropy/loss" + in, entropy);
-  b.add("cross_entropy/gradient" + in, [=](Arguments& a) {
-    CrossEntropy with = entropy(a);
-    with.gradient = true;
-    return with;
+  b.add("cross_entropy/loss" + suffix, entropy);
+  b.add("cross_entropy/gradient" + suffix, [=](Arguments& a) {
+    CrossEntropy with_gradient = entropy(a);
+    with_gradient.gradient = true;
+    return with_gradient;
   });
 }
 
-// On cuda all parameters as if they were one.
-void add_optimizer(Bench& b, DType t, const std::string& in) {
+// On cuda one parameter has the size of all of the model's.
+void add_optimizer(Bench& b, DType t, const std::string& suffix) {
   const Shape W{b.on_cuda() ? parameters_of_124m : V * C};
   const auto adamw = [=](Arguments& a, bool masters) {
     const View v = a.make(W, DType::f32);
@@ -227,40 +228,40 @@ void add_optimizer(Bench& b, DType t, const std::string& in) {
                                           .m = a.make(W, DType::f32),
                                           .v = v,
                                           .grad = a.make(W, t)}},
-                 .schedule = a.holding({1e-4f, 0.1f, 0.05f}),
-                 .clip = a.holding({1, 1, 1})};
+                 .schedule = a.with_values({1e-4f, 0.1f, 0.05f}),
+                 .clip = a.with_values({1, 1, 1})};
   };
-  b.add("adamw" + in, [=](Arguments& a) { return adamw(a, /*masters=*/t == DType::bf16); });
+  b.add("adamw" + suffix, [=](Arguments& a) { return adamw(a, /*masters=*/t == DType::bf16); });
   if (t == DType::bf16) {
-    b.add("adamw/stochastic" + in, [=](Arguments& a) {
-      AdamW rounds = adamw(a, /*masters=*/false);
-      rounds.random = a.make({4}, DType::i32);
-      return rounds;
+    b.add("adamw/stochastic" + suffix, [=](Arguments& a) {
+      AdamW stochastic = adamw(a, /*masters=*/false);
+      stochastic.random = a.make({4}, DType::i32);
+      return stochastic;
     });
   }
-  b.add("squared_norm" + in, [=](Arguments& a) {
+  b.add("squared_norm" + suffix, [=](Arguments& a) {
     return SquaredNorm{.out = a.make({1}, DType::f64), .x = {a.make(W, t)}};
   });
-  b.add("sum_all" + in,
+  b.add("sum_all" + suffix,
         [=](Arguments& a) { return SumAll{.out = a.make({1}, DType::f32), .x = a.make(W, t)}; });
 }
 
 void add_all(Bench& b) {
   for (const DType t : {DType::f32, DType::bf16}) {
-    const std::string in = std::string("/") + name(t);
-    add_products(b, t, in);
-    add_attention(b, t, in);
-    add_generation(b, t, in);
-    add_norms(b, t, in);
-    add_elementwise(b, t, in);
-    add_ends(b, t, in);
-    add_optimizer(b, t, in);
+    const std::string suffix = std::string("/") + name(t);
+    add_products(b, t, suffix);
+    add_attention(b, t, suffix);
+    add_generation(b, t, suffix);
+    add_norms(b, t, suffix);
+    add_elementwise(b, t, suffix);
+    add_embedding_and_loss(b, t, suffix);
+    add_optimizer(b, t, suffix);
   }
   add_launch(b);
 }
 
-// For whoever reads the table, and whoever reads the JSON.
-void say_what_it_does(const Machine& m) {
+// Prints the machine's rates, and adds them to the JSON.
+void report_machine(const Machine& m) {
   std::fprintf(stderr,
                "this machine: %.1f GFLOP/s f32, %.1f GFLOP/s bf16, %.1f GB/s copied, %s a launch\n",
                m.f32_flops / 1e9, m.bf16_flops / 1e9, m.bytes_per_second / 1e9,
@@ -281,7 +282,7 @@ int main(int argc, char** argv) {
   return benchmarks::report_errors([&] {
     benchmark::Initialize(&argc, argv);
     const auto bench = benchmarks::open_bench(parse_device(device), std::stoll(rows));
-    say_what_it_does(bench->machine);
+    report_machine(bench->machine);
     add_all(*bench);
     benchmark::RunSpecifiedBenchmarks();
   });

@@ -1,12 +1,11 @@
-// What planning costs: a rehearsal of a whole training step, the tape's own overhead, and the
-// layout of a step's memory.
+// Costs of planning.
 //
-//   visits            nodes visited, forward and backward
-//   ns_per_visit      of a rehearsal with the parameters already there: tape, allocator and clock
-//   rehearsal_us      of a whole step: the model built on meta, forward, backward, optimizer
-//   layout            of a step of three micro-batches: how many allocations it has, the most bytes
-//                     they hold at a time, and what is wasted beside these, in percent, by the
-//                     layout and by placing as it comes
+//   rehearsal  rehearses a whole training step: model built on meta, forward, backward, optimizer
+//   tape       rehearses forward and backward of a model that exists: tape, allocator and clock;
+//              `visits` counts the nodes visited in both, s_per_visit is the time of one
+//   layout     places the memory of a step of three micro-batches: its number of allocations, the
+//              most bytes that are live at once, and the percentage of memory beyond these that
+//              the layout takes, and that placement in program order takes
 
 #include <benchmark/benchmark.h>
 
@@ -15,8 +14,6 @@
 
 namespace spool {
 namespace {
-
-void no_rows(int64_t, std::span<int32_t>, std::span<int32_t>) {}
 
 void rehearse_step(benchmark::State& state, const std::string& model) {
   TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4};
@@ -51,7 +48,7 @@ void visit_nodes(benchmark::State& state, const std::string& model) {
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-// Beyond what lives between steps.
+// Peak of a step, less the bytes that are live between steps.
 size_t peak_of_step(const TrainingConfig& config, const TrainingPlans& plans) {
   size_t persistent = 0;
   const Report report = rehearse(Machine{}, [&](MetaStream& stream) {
@@ -62,7 +59,7 @@ size_t peak_of_step(const TrainingConfig& config, const TrainingPlans& plans) {
   return report.memory.peak - persistent;
 }
 
-void lay_out_memory(benchmark::State& state, const std::string& model) {
+void place_step(benchmark::State& state, const std::string& model) {
   const TrainingConfig config{
       .model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4, .accumulate = 3};
   const TrainingPlans plans = make_plans(config);
@@ -86,7 +83,7 @@ void register_all() {
       rehearse_step(s, name);
     })->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark(("layout/" + name).c_str(), [name](benchmark::State& s) {
-      lay_out_memory(s, name);
+      place_step(s, name);
     })->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark(("tape/" + name).c_str(), [name](benchmark::State& s) {
       visit_nodes(s, name);

@@ -1,16 +1,18 @@
-// What it costs and saves to recompute, to offload, and to keep the optimizer's state elsewhere:
-// steps of GPT-2 124M, 4 rows of 1024 tokens, f32, the loss in chunks of 512 rows, under each
-// policy in turn with steps that keep all, so that both see the same machine.
+// Time and memory of recomputing, offloading, and keeping the optimizer's state off the device.
+// The steps are those of GPT-2 124M, 4 rows of 1024 tokens, f32, the loss in chunks of 512 rows.
+// Steps under a policy take turns with steps that keep every value, so that both see the same
+// machine.
 //
-//   time_ratio        seconds of a step / seconds of one that keeps all, each the best
-//   foretold_ratio    the same, foretold
+//   time_ratio        seconds of a step / seconds of a step that keeps all, each the best measured
+//   foretold_ratio    the same ratio, foretold
 //   activation_ratio  foretold activation bytes / those of keeping all; activation bytes are the
 //                     foretold peak less parameters, optimizer state and gradients at that instant
-//   exposed           the part of a measured step that the device waits for copies
-//   peak_bytes        measured; an error if not as foretold
-//   host_bytes        likewise, of the host's memory
+//   exposed           share of a measured step in which the device waits for copies
+//   peak_bytes        measured peak; another one than foretold is an error
+//   host_bytes        measured peak of the host's memory
 //
-// --device=cuda for a GPU; --model, --batch for another run; --spill=DIRECTORY for a disk.
+// --device=cuda runs on a GPU; --model, --batch and --dtype choose another run; --spill=DIRECTORY
+// adds a policy that offloads to disk.
 
 #include <benchmark/benchmark.h>
 
@@ -45,12 +47,12 @@ void random_rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> ta
 size_t activation_bytes(const Report& foretold) {
   size_t bytes = foretold.memory.peak;
   for (const Purpose p : {Purpose::parameter, Purpose::optimizer, Purpose::gradient}) {
-    bytes -= foretold.memory.at_peak_by[static_cast<size_t>(p)];
+    bytes -= foretold.memory.at_peak_by[p];
   }
   return bytes;
 }
 
-// A run under a policy, on memory of its own.
+// A run under a policy, in its own memory.
 class Run {
  public:
   Run(const Setting& s, const Policy& policy) : plans_(make_plans(s.config, policy, s.machine)) {
@@ -96,20 +98,21 @@ class Run {
   double best_ = 1e9;
 };
 
-void compare(benchmark::State& state, const Setting& setting, Run& kept, const Policy& policy) {
+void compare(benchmark::State& state, const Setting& setting, Run& keeping_all,
+             const Policy& policy) {
   Run run(setting, policy);
   for (auto _ : state) {
-    kept.step();
+    keeping_all.step();
     state.SetIterationTime(run.step());
   }
   const auto ratio = [](auto a, auto b) { return static_cast<double>(a) / static_cast<double>(b); };
-  state.counters["time_ratio"] = ratio(run.best(), kept.best());
-  state.counters["foretold_ratio"] = ratio(run.foretold().seconds, kept.foretold().seconds);
+  state.counters["time_ratio"] = ratio(run.best(), keeping_all.best());
+  state.counters["foretold_ratio"] = ratio(run.foretold().seconds, keeping_all.foretold().seconds);
   state.counters["activation_ratio"] =
-      ratio(activation_bytes(run.foretold()), activation_bytes(kept.foretold()));
+      ratio(activation_bytes(run.foretold()), activation_bytes(keeping_all.foretold()));
   state.counters["exposed"] = run.exposed();
   check(run.peak() == run.foretold().memory.peak, "policies: the peak is ", run.peak(),
-        " bytes and was foretold as ", run.foretold().memory.peak);
+        " bytes, but was foretold as ", run.foretold().memory.peak);
   state.counters["peak_bytes"] = static_cast<double>(run.peak());
   state.counters["host_bytes"] = static_cast<double>(run.host_peak());
 }
@@ -121,10 +124,12 @@ Policy policy_of(const char* recompute, Offloading offload,
   return policy;
 }
 
-void add_all(const Setting& setting, Run& kept) {
+void add_all(const Setting& setting, Run& keeping_all) {
   const auto add = [&](const char* name, const Policy& policy) {
-    benchmark::RegisterBenchmark(
-        name, [=, &kept](benchmark::State& state) { compare(state, setting, kept, policy); })
+    benchmark::RegisterBenchmark(name,
+                                 [=, &keeping_all](benchmark::State& state) {
+                                   compare(state, setting, keeping_all, policy);
+                                 })
         ->UseManualTime()
         ->Iterations(3)
         ->Unit(benchmark::kMillisecond);
@@ -154,13 +159,13 @@ int main(int argc, char** argv) {
     s.device = parse_device(take_argument(argc, argv, "device", "cpu"));
     s.config = training_preset(take_argument(argc, argv, "model", "gpt2-124m"));
     s.config.batch = std::stoll(take_argument(argc, argv, "batch", "4"));
-    s.config.dtype = *parse_dtype(take_argument(argc, argv, "dtype", "f32"));
+    s.config.dtype = *parse<DType>(take_argument(argc, argv, "dtype", "f32"));
     s.config.loss_chunk = 512;
     s.spill_directory = take_argument(argc, argv, "spill", "");
     s.machine = measure_machine(s.device, s.config.dtype);
     benchmark::Initialize(&argc, argv);
-    Run kept(s, {});
-    add_all(s, kept);
+    Run keeping_all(s, {});
+    add_all(s, keeping_all);
     benchmark::RunSpecifiedBenchmarks();
   });
 }

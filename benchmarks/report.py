@@ -1,7 +1,7 @@
-"""What scripts/gpu.sh measured, as tables to read: report.py FOLDER.
+"""Prints the measurements of scripts/gpu.sh as Markdown tables: report.py FOLDER.
 
-The folder has the JSON of the benchmarks kernels and step, of peers/gpt2.py, and of the device; what
-is absent is left out."""
+The folder has the JSON files of the benchmarks kernels and step, of peers/gpt2.py, and of the device.
+A missing file leaves out its table."""
 
 import json
 import pathlib
@@ -19,19 +19,19 @@ def load(name):
 
 
 def table(titles, rows):
-    """Prints rows as Markdown."""
+    """Prints a Markdown table."""
     print(f"\n| {' | '.join(titles)} |\n|{'---|' * len(titles)}")
     for row in rows:
         print(f"| {' | '.join(row)} |")
 
 
 def number(value, digits=1):
-    """A number for a cell, or nothing."""
+    """The text of a cell; empty for None."""
     return "" if value is None else f"{value:.{digits}f}"
 
 
 def runs(name):
-    """The benchmarks of a file, with their names made short; the errors among them are printed."""
+    """Yields (short name, benchmark) for each benchmark of a file; prints those that failed."""
     for run in (load(name) or {}).get("benchmarks", []):
         short = run["name"].split("/iterations:")[0].removesuffix("/manual_time")
         if run.get("error_occurred"):
@@ -41,7 +41,7 @@ def runs(name):
 
 
 def report_device():
-    """Which machine it was, and what it can do."""
+    """Prints the GPUs and their measured rates."""
     for gpu in (load("device.json") or {}).get("gpus", []):
         print(f"\n{gpu['name']}, compute capability {gpu['compute_cap']}, driver {gpu['driver_version']}")
     context = (load("kernels.json") or {}).get("context", {})
@@ -55,7 +55,7 @@ def report_device():
 
 
 def report_kernels():
-    """Each kernel beside what the device does."""
+    """Prints a row for each kernel."""
     rows = []
     for name, run in runs("kernels.json"):
         rows.append(
@@ -74,7 +74,7 @@ def report_kernels():
 
 
 def report_steps():
-    """Spool's steps, then its peer's, with the same columns."""
+    """Prints a row for each of Spool's steps, then for each of PyTorch's."""
     rows = []
     for name, run in runs("step.json"):
         milliseconds = run.get("step_ms", run.get("optimizer_ms"))

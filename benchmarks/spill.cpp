@@ -1,13 +1,16 @@
-// What spilling to disk costs: bytes a second to and from a SpillFile in $SPOOL_SPILL, or in the
-// system's directory for temporary files.
+// Bytes per second to and from a SpillFile in the directory $SPOOL_SPILL, or in the system's
+// directory for temporary files.
 //
 //   write/<way>/<MiB>    one transfer from memory
 //   read/<way>/<MiB>     one transfer into memory
-//   both/<way>/<MiB>     a write and a read at the same time; bytes_per_second is of both
+//   both/<way>/<MiB>     a write and a read at the same time; bytes_per_second counts both
 //
-// A way is usual (io_uring and O_DIRECT, where there are), sync (pread and pwrite instead of
-// io_uring) or cached (these through the page cache, whose reads do not come from the disk and
-// whose writes need not have reached it); the label has what it came to.
+// The ways are
+//   usual    io_uring and O_DIRECT, as far as the system has them
+//   sync     pread and pwrite instead of io_uring
+//   cached   pread and pwrite through the page cache: reads do not come from the disk, and writes
+//            may not have reached it
+// The label says which were used.
 
 #include <benchmark/benchmark.h>
 #include <stdlib.h>

@@ -1,25 +1,28 @@
 // One optimizer step of GPT-2.
 //
-// On the cpu, which it is by default, against the matrix products of its linear layers alone,
-// forward and backward, through the same oneDNN in the same process, where the build has oneDNN:
+// On the CPU (the default) it is compared with the matrix products of its linear layers alone,
+// forward and backward, by the same oneDNN in the same process, if the build has oneDNN:
 //
 //   gemm_ratio    seconds of a step / seconds of its products, each the best of the repetitions
-//   tokens_per_s  of the step
+//   products_ms   best time of the products
+//   step_ms       best time of a step
+//   tokens_per_s  by step_ms
+//   peak_bytes    measured peak
 //
-// The products are oneDNN's own primitives on all threads, as fast as that library makes them: they
-// do not go through Spool's kernels.
+// The products are oneDNN's own primitives on all threads, as fast as that library is: they do not
+// go through Spool's kernels.
 //
-// With --device=cuda, against what the device could do:
+// With --device=cuda it is compared with the rate of the device:
 //
-//   step_ms         the median, of some steps enqueued in a row
-//   alone_ms        likewise, of a step that the host waits for
-//   host_ms         what the host takes to enqueue one
+//   step_ms         median time of a step, several enqueued in a row
+//   alone_ms        median time of a step that the host waits for
+//   host_ms         median time that the host takes to enqueue a step
 //   tokens_per_s    by step_ms
-//   flop_per_s      likewise: 6 (12 L C^2 + V C) for each token, and 12 L C T for its attention
-//   mfu             of the 989 TFLOP/s that an H100 and an H200 are said to do in bf16
-//   peak_bytes      an error if they are not foretold_bytes
+//   flop_per_s      by step_ms: 6 (12 L C^2 + V C) a token, and 12 L C T for its attention
+//   mfu             flop_per_s / 989 TFLOP/s, the data sheet's rate of an H100 or H200 in bf16
+//   peak_bytes      measured peak; another one than foretold_bytes is an error
 //
-// and the optimizer alone, which reads and writes 30 bytes for each parameter.
+// There the optimizer is also timed alone: it reads and writes 30 bytes for each parameter.
 
 #include <benchmark/benchmark.h>
 
@@ -52,9 +55,9 @@ TrainingConfig training(const Case& c) {
   return {.model = c.model, .dtype = c.dtype, .batch = c.B, .seq = c.T, .loss_chunk = c.loss_chunk};
 }
 
-// Texts of tokens made beforehand, so that the host has only to copy them.
+// Rows of random tokens, drawn beforehand so that a step only copies them.
 Rows random_rows(int64_t vocabulary, int64_t T) {
-  constexpr size_t texts = 64;
+  constexpr int64_t texts = 64;
   auto all = std::make_shared<std::vector<std::vector<int32_t>>>(texts);
   Random random(1);
   for (std::vector<int32_t>& text : *all) {
@@ -62,7 +65,7 @@ Rows random_rows(int64_t vocabulary, int64_t T) {
     for (int32_t& t : text) t = static_cast<int32_t>(random.next() % uint64_t(vocabulary));
   }
   return [all](int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
-    const std::vector<int32_t>& text = (*all)[static_cast<size_t>(index) % texts];
+    const std::vector<int32_t>& text = all->begin()[index % texts];
     std::ranges::copy(text, tokens.begin());
     std::ranges::copy(text, targets.begin());
   };
@@ -107,8 +110,8 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   state.counters["peak_bytes"] = static_cast<double>(stream->memory().peak);
 }
 
-// Of what a step multiplies: the weights' products, forward and twice backward, and attention's, as
-// if nothing were masked.
+// Flops of a step's products: those of the weights, forward and two in backward, and those of
+// attention, counted without the mask.
 double step_flops(const Case& c) {
   const auto L = static_cast<double>(c.model.layers), C = static_cast<double>(c.model.channels),
              V = static_cast<double>(c.model.padded_vocabulary()), T = static_cast<double>(c.T);
@@ -116,7 +119,7 @@ double step_flops(const Case& c) {
   return tokens * (6 * (12 * L * C * C + V * C) + 12 * L * C * T);
 }
 
-void count_steps(benchmark::State& state, const Case& c, double seconds) {
+void set_counters(benchmark::State& state, const Case& c, double seconds) {
   constexpr double peak_of_hopper = 989e12;
   const double rate = step_flops(c) / seconds;
   state.counters["step_ms"] = seconds * 1e3;
@@ -130,11 +133,11 @@ Machine cuda_machine() {
 }
 
 void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream& stream) {
-  constexpr int in_a_row = 4, to_warm_up = 3;
+  constexpr int in_a_row = 4, warm_up = 3;
   const Rows rows = random_rows(c.model.vocabulary, c.T);
   int64_t done = 0;
   const auto step = [&] { trainer.step(done++, rows); };
-  for (int i = 0; i < to_warm_up; ++i) step();
+  for (int i = 0; i < warm_up; ++i) step();
   stream.synchronize();
   std::vector<double> many, alone, host;
   for (auto _ : state) {
@@ -150,7 +153,7 @@ void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream
     state.SetIterationTime(many.back());
   }
   check(trainer.result().finite, "step: the loss or a gradient is not finite");
-  count_steps(state, c, median(many));
+  set_counters(state, c, median(many));
   state.counters["alone_ms"] = median(alone) * 1e3;
   state.counters["host_ms"] = median(host) * 1e3;
 }
@@ -163,14 +166,14 @@ void step_on_cuda(benchmark::State& state, const Case& c) {
   const Report foretold = rehearse(cuda_machine(), [&](MetaStream& meta) {
     Trainer trainer(config, plans, meta);
     trainer.initialise();
-    trainer.step(0, [](int64_t, std::span<int32_t>, std::span<int32_t>) {});
+    trainer.step(0, no_rows);
   });
   const auto stream = open_stream({DeviceType::cuda}, foretold.memory.peak);
   Trainer trainer(config, plans, *stream);
   trainer.initialise();
   time_steps(state, c, trainer, *stream);
   const size_t peak = stream->memory().peak;
-  check(peak == foretold.memory.peak, "step: the peak is ", peak, " bytes and was foretold as ",
+  check(peak == foretold.memory.peak, "step: the peak is ", peak, " bytes, but was foretold as ",
         foretold.memory.peak);
   state.counters["peak_bytes"] = static_cast<double>(peak);
   state.counters["foretold_bytes"] = static_cast<double>(foretold.memory.peak);
@@ -178,7 +181,7 @@ void step_on_cuda(benchmark::State& state, const Case& c) {
 
 // The optimizer's step alone, with gradients of the parameters' type.
 void optimizer_on_cuda(benchmark::State& state, const Case& c) {
-  constexpr double bytes_each = 30;  // the norm reads a gradient, AdamW it and 12, and writes 14
+  constexpr double bytes_each = 30;  // the norm reads 2, AdamW reads 14 and writes 14
   const auto count = static_cast<double>(c.model.parameter_count());
   const auto stream =
       open_stream({DeviceType::cuda}, static_cast<size_t>(count * 20) + (size_t{64} << 20));
@@ -261,7 +264,7 @@ int main(int argc, char** argv) {
   return benchmarks::report_errors([&] {
     benchmark::Initialize(&argc, argv);
     const bool cuda = parse_device(device).type == DeviceType::cuda;
-    if (cuda) open_stream({DeviceType::cuda}, Arena::granule);  // throws where there is none
+    if (cuda) open_stream({DeviceType::cuda}, Arena::granule);  // throws if there is no GPU
     cuda ? register_cuda_cases() : register_cpu_cases();
     benchmark::RunSpecifiedBenchmarks();
   });

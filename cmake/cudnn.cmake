@@ -35,7 +35,7 @@ if(SPOOL_CUDNN_KIND STREQUAL on)
   if(SPOOL_CUDNN_LIBRARY)
     list(APPEND definitions SPOOL_CUDNN_LIBRARY="${SPOOL_CUDNN_LIBRARY}")
   endif()
-  set_source_files_properties(runtime/cuda/cudnn.cpp kernels/cuda/cudnn_attention.cu PROPERTIES
+  set_source_files_properties(runtime/cuda/cudnn.cpp kernels/cuda/attention_cudnn.cu PROPERTIES
                               COMPILE_DEFINITIONS "${definitions}")
   set(options -xc++ -O1)
   foreach(path ${SPOOL_CUDNN_FRONTEND_INCLUDE} ${SPOOL_CUDNN_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
@@ -43,6 +43,6 @@ if(SPOOL_CUDNN_KIND STREQUAL on)
       list(APPEND options -isystem${path})
     endif()
   endforeach()
-  set_source_files_properties(kernels/cuda/cudnn_attention.cu PROPERTIES
+  set_source_files_properties(kernels/cuda/attention_cudnn.cu PROPERTIES
                               LANGUAGE CXX COMPILE_OPTIONS "${options}")
 endif()

@@ -1,7 +1,7 @@
-// Seven linears, of which annotations say op by op what of the saved values waits on the host: once
-// as a plan, made from the annotations of a tape that was looked at beforehand, and once with
-// scopes, opened in the net itself.  Both tell the same table, and the numbers are those of the
-// plain net to the last bit.
+// Choosing by hand which saved values are offloaded to the host between forward and backward.  The
+// net has seven linears.  The choice is made in two ways: by a plan, which annotates each op of a
+// tape recorded beforehand, and by scopes in the net's own code.  Both offload the same values, and
+// the output and gradients equal the plain net's to the last bit.
 
 #include <array>
 #include <cstdio>
@@ -18,10 +18,11 @@ namespace research {
 using namespace spool;
 
 constexpr size_t layers = 7;
-constexpr size_t budget = size_t{16} << 20;  // bytes, of the device and of the host
+constexpr size_t budget = size_t{16} << 20;  // bytes of the device, and of the host
 
-// Of linear0 to linear6.  A region's inputs are what is made before it and saved in it; what is
-// inside is what is made and saved there.
+// One annotation for each of linear0 to linear6.  Ops with the same number form a region.
+// offload_inputs offloads values that are computed before the region and saved in it,
+// offload_inside values that are computed and saved in it.
 const std::array<Annotation, layers> annotations = {{
     {.region = 0, .offload_inputs = true},
     {.region = 0, .offload_inputs = true},
@@ -32,17 +33,18 @@ const std::array<Annotation, layers> annotations = {{
     {},
 }};
 
-struct Row {
-  const char* is;  // what the linear saves as its input
-  bool on_host;    // between forward and backward
+// The input that a linear saves, and whether it should be on the host until backward.
+struct SavedInput {
+  const char* value;
+  bool on_host;
 };
-const std::array<Row, layers> expected = {{{"x", true},
-                                           {"out0", false},
-                                           {"out1", true},
-                                           {"out2", false},
-                                           {"out3", false},
-                                           {"out4", true},
-                                           {"out5", false}}};
+const std::array<SavedInput, layers> expected = {{{"x", true},
+                                                  {"out0", false},
+                                                  {"out1", true},
+                                                  {"out2", false},
+                                                  {"out3", false},
+                                                  {"out4", true},
+                                                  {"out5", false}}};
 
 using Bits = std::vector<std::vector<float>>;
 
@@ -68,7 +70,7 @@ struct Net {
     return h;
   }
 
-  // The annotations as scopes.
+  // The same net with scopes that say what the annotations say.
   Var scoped(Tape& tape) {
     const auto step = [&](size_t i, const Var& h) { return linear(h, weights[i]); };
     Var h = tape.input(x);
@@ -76,14 +78,14 @@ struct Net {
     h = segment(tape, {.offload_inputs = true, .offload_inside = true}, [&] { return step(2, h); });
     h = step(3, h);
     h = segment(tape, {.offload_inside = true}, [&] { return step(4, h); });
-    // linear5 is to run again where backward needs what it made.  Here it does not: out5, which
-    // linear6 saves, is read outside the checkpoint and so is saved like any other value.  It would
-    // run twice if out5 were to be recomputed, or if linear6 were in the checkpoint as well.
+    // A checkpoint recomputes what backward needs of the values computed in it.  Here that is
+    // nothing: out5 is saved by linear6, outside the checkpoint, like any other value.  linear5
+    // would be recomputed if linear6 were in the checkpoint as well.
     h = checkpoint(tape, [&] { return step(5, h); }, {.offload_inputs = true});
     return step(6, h);
   }
 
-  // The output, then every gradient.
+  // Runs backward.  Returns the output, then every gradient.
   Bits backward(Tape& tape, const Var& y) {
     Bits bits = {read<float>(y.tensor())};
     tape.backward({Root{y, dy}});
@@ -95,32 +97,33 @@ struct Net {
   }
 };
 
-// Prints where the inputs of the linears are, and whether it is where they should be.
-bool table(const Tape& tape) {
+// Prints whether each linear's saved input is on the host; false if one is not where expected.
+bool print_places(const Tape& tape) {
   bool right = true;
-  std::printf("  saved input of  is    between forward and backward\n");
+  std::printf("  saved input of  value between forward and backward\n");
   for (size_t i = 0; i < layers; ++i) {
-    const Value& value = tape.values()[static_cast<size_t>(tape.nodes()[i].inputs[0])];
+    const Value& value = tape.values()[tape.nodes()[i].inputs[0]];
     const bool on_host = value.saved && !value.on_device;
     right &= on_host == expected[i].on_host;
-    std::printf("  linear%zu         %-4s  %s%s\n", i, expected[i].is, on_host ? "host" : "device",
-                on_host == expected[i].on_host ? "" : ", WRONG");
+    std::printf("  linear%zu         %-4s  %s%s\n", i, expected[i].value,
+                on_host ? "host" : "device", on_host == expected[i].on_host ? "" : ", WRONG");
   }
   return right;
 }
 
-bool run(const char* how, Net& net, Stream& stream, const Plan& plan, Var (Net::*forward)(Tape&),
+// One step in one of the two ways; true if it offloads what it should and equals the plain net.
+bool run(const char* way, Net& net, Stream& stream, const Plan& plan, Var (Net::*forward)(Tape&),
          const Bits& plain) {
   HostLink link(stream, budget);
   Offloader offloader(link);
   Tape tape(stream, {.plan = plan, .offloader = &offloader});
   const Var y = (net.*forward)(tape);
   const auto [tensors, bytes] = offloader.sent();
-  std::printf("%s: %d tensors, %d bytes, on the host\n", how, static_cast<int>(tensors),
+  std::printf("%s: %d tensors, %d bytes, on the host\n", way, static_cast<int>(tensors),
               static_cast<int>(bytes));
-  const bool right = table(tape) && tensors == 3 && bytes == 192;
+  const bool right = print_places(tape) && tensors == 3 && bytes == 192;
   const bool equal = net.backward(tape, y) == plain;
-  std::printf("  output and gradients are %s of the plain net\n", equal ? "those" : "NOT THOSE");
+  std::printf("  output and gradients %s the plain net's\n", equal ? "equal" : "DIFFER FROM");
   return right && equal;
 }
 

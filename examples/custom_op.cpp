@@ -1,6 +1,6 @@
-// Research code with an op of its own: a kernel, an op, a little model that uses it, the peak
-// foretold before the first step, and training within exactly that many bytes.  It needs Spool's
-// public headers and library, nothing else.
+// A new op, from its kernels to training.  The program defines the squared ReLU and a small model
+// that uses it, rehearses a training step to learn its peak memory, and then trains in exactly that
+// many bytes.  It needs only Spool's public headers and library.
 
 #include <cstdio>
 #include <vector>
@@ -15,7 +15,10 @@ namespace research {
 
 using namespace spool;
 
-// y[i] = max(x[i], 0)^2        dx[i] (+)= dy[i] * 2 max(x[i], 0)        (So et al. 2021)
+// A kernel is a struct of its arguments.  cost() gives its flops and bytes, by which a rehearsal
+// estimates time.
+//
+//   y[i] = max(x[i], 0)^2        dx[i] (+)= dy[i] * 2 max(x[i], 0)        (So et al. 2021)
 struct SquaredReluForward {
   static constexpr const char* name = "squared_relu_forward";
   View y, x;  // f32
@@ -29,6 +32,7 @@ struct SquaredReluBackward {
   Cost cost() const { return {3.0 * static_cast<double>(x.numel()), bytes(dx, dy, x)}; }
 };
 
+// run() does a kernel's work on the CPU.  An overload for CudaStream would do it on a GPU.
 void run(const SquaredReluForward& k, CpuStream& stream) {
   const float* x = k.x.as<float>();
   float* y = k.y.as<float>();
@@ -40,7 +44,7 @@ void run(const SquaredReluForward& k, CpuStream& stream) {
 void run(const SquaredReluBackward& k, CpuStream& stream) {
   const float *x = k.x.as<float>(), *dy = k.dy.as<float>();
   float* dx = k.dx.view.as<float>();
-  const bool add = k.dx.accumulate;
+  const bool add = k.dx.accumulate;  // to a gradient that another op has begun
   stream.parallel_for(k.x.numel(), 1 << 14, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const float g = x[i] > 0 ? 2 * x[i] * dy[i] : 0;
@@ -49,8 +53,10 @@ void run(const SquaredReluBackward& k, CpuStream& stream) {
   });
 }
 
+// An op says which kernels run forward and backward, and what backward needs from forward.
 struct SquaredRelu final : Op {
   const char* name() const override { return "squared_relu"; }
+  // Lower-case indices: the op can be cut into chunks along either.
   const char* indices() const override { return "nc->nc"; }
   Specs infer(const Specs& in) const override { return {in[0]}; }
   void forward(Forward& f) const override {
@@ -58,11 +64,14 @@ struct SquaredRelu final : Op {
     auto [y] = f.outputs<1>();
     f.launch(SquaredReluForward{.y = y, .x = x});
   }
+  // The first input is saved for backward.
   Slots saves(const Needs&) const override { return {in(0)}; }
   void backward(Backward& b) const override {
     auto [x] = b.saved<1>();
     auto [dy] = b.grad_outputs<1>();
-    b.launch(SquaredReluBackward{.dx = b.grad_input_over(0, 0), .dy = dy, .x = x});
+    // The kernel reads dy[i] before it writes dx[i], so both may share memory.
+    const Grad dx = b.grad_input_over(/*input=*/0, /*output=*/0);
+    b.launch(SquaredReluBackward{.dx = dx, .dy = dy, .x = x});
   }
 };
 
@@ -70,10 +79,10 @@ Var squared_relu(const Var& x) { return apply<SquaredRelu>(x.tape(), {x}); }
 
 constexpr int64_t N = 256, C = 32, classes = 4;
 
-// Two layers that learn which quarter of the inputs is the largest.
+// Two layers that learn which quarter of a row has the largest mean.
 struct Net {
-  Parameter up{.name = "up"}, down{.name = "down"};
-  Tensor x, targets;
+  Parameter up{.name = "up"}, down{.name = "down"};  // (4C, C), (classes, 4C)
+  Tensor x, targets;                                 // (N, C), i32 (N)
 
   explicit Net(Stream& stream) : x({Shape{N, C}}, stream), targets({Shape{N}, DType::i32}, stream) {
     Random random(1);
@@ -84,16 +93,16 @@ struct Net {
       p->data = make_tensor<float>(shape, values, stream, {.name = p->name});
     }
     std::vector<float> inputs;
-    std::vector<int32_t> classes_of;
+    std::vector<int32_t> labels;
     for (int64_t n = 0; n < N; ++n) {
       const auto largest = static_cast<int32_t>(random.next() % classes);
       for (int64_t c = 0; c < C; ++c) {
         inputs.push_back(random.normal() + (c / (C / classes) == largest ? 0.3f : 0.0f));
       }
-      classes_of.push_back(largest);
+      labels.push_back(largest);
     }
     write<float>(x, inputs);
-    write<int32_t>(targets, classes_of);
+    write<int32_t>(targets, labels);
   }
 
   Var loss(Tape& tape) {
@@ -102,7 +111,7 @@ struct Net {
   }
 };
 
-// Everything the program does to the device; the rehearsal does it on meta.
+// All the work on the device.  main() rehearses it on a MetaStream, then runs it on a CpuStream.
 void train(Stream& stream, int steps, bool report) {
   Net net(stream);
   AdamWOptimizer optimizer({&net.up, &net.down}, {}, stream);
@@ -111,7 +120,7 @@ void train(Stream& stream, int steps, bool report) {
     Tape tape(stream, {.backward_follows = true});
     const Var loss = net.loss(tape);
     tape.backward(loss);
-    optimizer.step(step, 1e-2);
+    optimizer.step(step, /*lr=*/1e-2);
     if (report && step % 10 == 0) {
       std::printf("step %d: loss %.4f\n", step, static_cast<double>(read<float>(loss.tensor())[0]));
     }
@@ -122,13 +131,13 @@ void train(Stream& stream, int steps, bool report) {
 
 int main() {
   using namespace research;
-  const int threads = 2;
+  constexpr int threads = 2;
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
   const Report foretold =
-      rehearse(machine, [](MetaStream& stream) { train(stream, 1, /*report=*/false); });
+      rehearse(machine, [](MetaStream& stream) { train(stream, /*steps=*/1, /*report=*/false); });
   std::printf("foretold peak: %zu bytes\n", foretold.memory.peak);
   CpuStream stream(foretold.memory.peak, threads);
-  train(stream, 50, /*report=*/true);
+  train(stream, /*steps=*/50, /*report=*/true);
   std::printf("reached peak:  %zu bytes\n", stream.memory().peak);
   return stream.memory().peak == foretold.memory.peak ? 0 : 1;
 }

@@ -1,7 +1,6 @@
-// Hooks that put saved f32 values away as bf16, in half the memory, on a net that knows nothing of
-// them.  Gradients are no longer those of the net to the last bit: how far off they are is printed,
-// beside what it saved.  The peak is foretold with hooks as without, since they only launch
-// kernels.
+// Hooks that store saved f32 values as bf16, in half the memory.  The net's code does not change.
+// The gradients are rounded, so the program prints their error along with the memory saved.  Hooks
+// that only launch kernels can be rehearsed, so the peak is foretold with them as without.
 
 #include <algorithm>
 #include <cmath>
@@ -19,6 +18,7 @@ namespace research {
 
 using namespace spool;
 
+// A saved f32 tensor as bf16; unpack() converts it back.
 class Narrow final : public SavedTensor {
  public:
   explicit Narrow(const Tensor& wide)
@@ -35,11 +35,12 @@ class Narrow final : public SavedTensor {
   Tensor narrow_;
 };
 
+// The tape calls pack() for each value that it saves for backward.
 struct NarrowHooks final : SavedTensorHooks {
   std::unique_ptr<SavedTensor> pack(const Tensor& t, const SavedInfo&) override {
-    // What is small is not worth two launches: a row's mean, a log-sum-exp.
-    constexpr int64_t least = 4096;
-    if (t.dtype() != DType::f32 || t.numel() < least) return keep(t);
+    // Small tensors (row means, log-sum-exps) are not worth two launches.
+    constexpr int64_t min_elements = 4096;
+    if (t.dtype() != DType::f32 || t.numel() < min_elements) return keep(t);
     return std::make_unique<Narrow>(t);
   }
 };
@@ -74,10 +75,11 @@ struct Net {
 
 struct Outcome {
   std::vector<std::vector<float>> gradients;
-  size_t between = 0, peak = 0;  // bytes that wait between forward and backward; the most there are
+  size_t saved = 0;  // bytes that are live between forward and backward
+  size_t peak = 0;   // bytes
 };
 
-// One step, with its own parameters.
+// One step of a new net, with hooks or, if null, without.
 Outcome step(Stream& stream, SavedTensorHooks* hooks) {
   Net net(stream);
   Outcome outcome;
@@ -85,12 +87,12 @@ Outcome step(Stream& stream, SavedTensorHooks* hooks) {
   Tape tape(stream);
   Root root{.y = {}, .dy = net.dy};
   {
-    // What is saved in forward goes through the hooks; backward runs outside their scope.
+    // Values saved within the scope go through the hooks; backward may run outside it.
     std::optional<Tape::HooksScope> scope;
     if (hooks) scope.emplace(tape, *hooks);
     root.y = net.output(tape);
   }
-  outcome.between = stream.memory().live - before;
+  outcome.saved = stream.memory().live - before;
   tape.backward({root});
   outcome.peak = stream.memory().peak;
   if (stream.device().type == DeviceType::meta) return outcome;
@@ -98,7 +100,7 @@ Outcome step(Stream& stream, SavedTensorHooks* hooks) {
   return outcome;
 }
 
-// In just the bytes that a rehearsal foretells.
+// One step in exactly the bytes that a rehearsal foretells.
 Outcome run(SavedTensorHooks* hooks) {
   constexpr int threads = 2;
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
@@ -107,17 +109,17 @@ Outcome run(SavedTensorHooks* hooks) {
   return step(stream, hooks);
 }
 
-// The largest difference of a gradient, relative to that gradient's largest element.
-double difference(const Outcome& a, const Outcome& b) {
+// The largest error of a gradient, relative to that gradient's largest element.
+double max_error(const Outcome& a, const Outcome& b) {
   double worst = 0;
   for (size_t i = 0; i < a.gradients.size(); ++i) {
-    double largest = 0, apart = 0;
+    double largest = 0, error = 0;
     for (size_t k = 0; k < a.gradients[i].size(); ++k) {
       const double exact = a.gradients[i][k], found = b.gradients[i][k];
       largest = std::max(largest, std::abs(exact));
-      apart = std::max(apart, std::abs(exact - found));
+      error = std::max(error, std::abs(exact - found));
     }
-    worst = std::max(worst, apart / largest);
+    worst = std::max(worst, error / largest);
   }
   return worst;
 }
@@ -128,20 +130,19 @@ int main() {
   using namespace research;
   NarrowHooks hooks;
   const Outcome plain = run(nullptr), narrow = run(&hooks);
-  const double apart = difference(plain, narrow);
-  std::printf("bytes between forward and backward: %zu, narrow %zu\n", plain.between,
-              narrow.between);
+  const double error = max_error(plain, narrow);
+  std::printf("bytes between forward and backward: %zu, narrow %zu\n", plain.saved, narrow.saved);
   std::printf("peak: %zu, narrow %zu\n", plain.peak, narrow.peak);
-  std::printf("gradients differ by %.2e of the largest\n", apart);
+  std::printf("gradients differ by %.2e of the largest\n", error);
 
-  // Each layer saves two values, and x is the caller's and stays.  The net's output is one value
-  // that is held in either case.
-  const size_t value = N * C * sizeof(float), saved = (2 * layers - 1) * value;
-  const bool saves = plain.between == saved + value && narrow.between == saved / 2 + value;
-  const bool lowers = narrow.peak < plain.peak;
-  const bool close = apart > 0 && apart < 1e-2;  // bf16 has 8 bits
-  if (!saves) std::printf("it does not save what it should\n");
-  if (!lowers) std::printf("the peak is not lower\n");
-  if (!close) std::printf("gradients are off\n");
-  return saves && lowers && close ? 0 : 1;
+  // Each layer saves two values; the first one, x, is the caller's and was live before.  The net's
+  // output is live in either case.
+  const size_t value = N * C * sizeof(float), packed = (2 * layers - 1) * value;
+  const bool halved = plain.saved == packed + value && narrow.saved == packed / 2 + value;
+  const bool lower = narrow.peak < plain.peak;
+  const bool close = error > 0 && error < 1e-2;  // bf16 has 8 bits
+  if (!halved) std::printf("WRONG: the saved values do not take half the bytes\n");
+  if (!lower) std::printf("WRONG: the peak is not lower\n");
+  if (!close) std::printf("WRONG: the gradients differ by nothing, or by too much\n");
+  return halved && lower && close ? 0 : 1;
 }

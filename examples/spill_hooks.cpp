@@ -1,6 +1,6 @@
-// Hooks that write each saved value to a file of its own and read it back when backward comes near
-// it.  They need no offloader and no plan, and wait for the disk; what does not wait is
-// OffloadTarget::disk (autograd/offload.h).
+// Hooks that write each saved value to a file and read it back shortly before backward needs it.
+// They need neither an offloader nor a plan, but forward waits for the disk.  To offload to a disk
+// without waiting, use OffloadTarget::disk (autograd/offload.h).
 
 #include <cstdio>
 #include <filesystem>
@@ -22,13 +22,13 @@ using namespace spool;
 namespace fs = std::filesystem;
 using Bytes = std::vector<std::byte>;
 
-// A folder that goes with all that is in it, however its scope is left.
+// A temporary folder; the destructor removes it with its content.
 class Folder {
  public:
   Folder() {
-    std::random_device any;
+    std::random_device random;
     do {
-      path_ = fs::temp_directory_path() / ("spool-spill-" + std::to_string(any()));
+      path_ = fs::temp_directory_path() / ("spool-spill-" + std::to_string(random()));
     } while (!fs::create_directory(path_));
   }
   ~Folder() {
@@ -57,7 +57,7 @@ Bytes read_file(const fs::path& path, size_t size) {
   return bytes;
 }
 
-// A value that waits in a file, which goes when the tape has no more use for it.
+// A saved value in a file.  The tape destroys it after its last use, which removes the file.
 class Spilled final : public SavedTensor {
  public:
   Spilled(const Tensor& t, fs::path path)
@@ -67,21 +67,22 @@ class Spilled final : public SavedTensor {
     write_file(path_, bytes);
   }
   ~Spilled() override {
-    if (ahead_.valid()) ahead_.wait();
+    if (reading_.valid()) reading_.wait();
     std::error_code ignored;
     fs::remove(path_, ignored);
   }
-  // Memory of the device is taken by unpack() alone.  What the thread throws get() throws.
+  // The tape calls this some ops before unpack().  It reads the file in another thread, into host
+  // memory: only unpack() may allocate on the device.
   void prefetch() override {
-    if (!ahead_.valid() && !unpacked_) {
-      ahead_ = std::async(std::launch::async, read_file, path_, spec_.nbytes());
+    if (!reading_.valid() && !unpacked_) {
+      reading_ = std::async(std::launch::async, read_file, path_, spec_.nbytes());
     }
   }
   Tensor unpack() override {
     prefetch();
     unpacked_ = true;
     const Tensor t(spec_, stream_, {.name = "spilled"});
-    write_bytes(t, 0, ahead_.get());
+    write_bytes(t, 0, reading_.get());  // throws what the thread threw
     return t;
   }
 
@@ -89,20 +90,20 @@ class Spilled final : public SavedTensor {
   Spec spec_;
   Stream& stream_;
   fs::path path_;
-  std::future<Bytes> ahead_;
+  std::future<Bytes> reading_;
   bool unpacked_ = false;
 };
 
-// The folder outlives the tapes.
+// Writes saved values to a folder, which must outlive the tapes.
 struct SpillHooks final : SavedTensorHooks {
   fs::path folder;
-  int fail_at = -1;  // for the sake of the example: the value at which the disk is full
-  int packed = 0;
+  int fail_at = -1;  // the value at which the example pretends that the disk is full
+  int packed = 0;    // values
   size_t bytes = 0;
 
   explicit SpillHooks(fs::path path) : folder(std::move(path)) {}
   std::unique_ptr<SavedTensor> pack(const Tensor& t, const SavedInfo& info) override {
-    if (packed++ == fail_at) throw std::runtime_error("the disk is full, says the hook");
+    if (packed++ == fail_at) throw std::runtime_error("the disk is full (says the hook)");
     bytes += t.nbytes();
     return std::make_unique<Spilled>(t, folder / (std::to_string(info.value) + "-" + info.op));
   }
@@ -125,7 +126,7 @@ struct Net {
     dy = normal({N, C});
   }
 
-  // The gradients of one step whose saved values wait in files, or as they are.
+  // Runs one step, with its saved values in files unless `hooks` is null.  Returns the gradients.
   std::vector<std::vector<float>> step(Stream& stream, SpillHooks* hooks) {
     Tape tape(stream);
     Var h = tape.input(x);
@@ -134,7 +135,7 @@ struct Net {
       if (hooks) scope.emplace(tape, *hooks);
       for (Parameter& w : weights) h = gelu(linear(h, w));
     }
-    if (hooks) std::printf("%d values, %zu bytes, wait in files\n", hooks->packed, hooks->bytes);
+    if (hooks) std::printf("%d values, %zu bytes, are in files\n", hooks->packed, hooks->bytes);
     tape.backward({Root{h, dy}});
     std::vector<std::vector<float>> gradients;
     for (Parameter& w : weights) {
@@ -145,8 +146,8 @@ struct Net {
   }
 };
 
-bool holds(bool condition, const char* what) {
-  std::printf("%s: %s\n", what, condition ? "yes" : "NO");
+bool report(bool condition, const char* claim) {
+  std::printf("%s: %s\n", claim, condition ? "yes" : "NO");
   return condition;
 }
 
@@ -161,18 +162,18 @@ int main() {
   const Folder folder;
 
   SpillHooks hooks(folder.path());
-  bool good = holds(net.step(stream, &hooks) == plain, "gradients are equal, bit for bit");
-  good &= holds(fs::is_empty(folder.path()), "no file is left");
+  bool good = report(net.step(stream, &hooks) == plain, "gradients are equal, bit for bit");
+  good &= report(fs::is_empty(folder.path()), "no file is left over");
 
   SpillHooks failing(folder.path());
   failing.fail_at = 3;
   try {
     net.step(stream, &failing);
-    good = holds(/*condition=*/false, "the error is told");
+    good = report(/*condition=*/false, "the hook's error reaches the caller");
   } catch (const std::exception& e) {
-    std::printf("an error: %s\n", e.what());
+    std::printf("the step failed: %s\n", e.what());
   }
-  good &= holds(fs::is_empty(folder.path()), "no file is left after it");
-  good &= holds(stream.memory().live == live, "nor memory");
+  good &= report(fs::is_empty(folder.path()), "no file is left over after the error");
+  good &= report(stream.memory().live == live, "no memory is left over after the error");
   return good ? 0 : 1;
 }

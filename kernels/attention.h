@@ -1,7 +1,7 @@
 #pragma once
 
-// Causal multi-head attention over a packed tensor, without ever forming a T x T matrix: keys are
-// visited tile by tile under a running maximum (Milakov, Gimelshein 2018; Dao et al. 2022).
+// Causal multi-head attention over a packed tensor.  No T x T matrix is formed: keys are visited
+// tile by tile under a running maximum (Milakov, Gimelshein 2018; Dao et al. 2022).
 //
 // qkv (B, T, (H + 2 Hkv) D) holds, for each token, H query heads, then Hkv key heads, then Hkv
 // value heads, of D numbers each; query head h reads key and value head h / (H / Hkv).  Per b and
@@ -17,24 +17,24 @@
 
 namespace spool {
 
-// Which heads there are.  D is the last extent of y divided by H.
+// Numbers of heads.  D is the last extent of y divided by H.
 struct Heads {
   int64_t query = 1;  // H
   int64_t key = 1;    // Hkv, a divisor of H
 };
 
-// The extents of packed q, k and v and of y, which must fit each other.
+// The extents of packed q, k and v and of y; throws if they do not fit each other.
 struct AttentionExtents {
   int64_t B = 0, T = 0, H = 0, Hkv = 0, D = 0;
 
   AttentionExtents(const View& qkv, const View& y, Heads heads);
   int64_t group() const { return H / Hkv; }
   int64_t packed() const { return H + 2 * Hkv; }
-  int64_t key(int64_t h) const { return H + h; }  // its place among all heads of a token
+  int64_t key(int64_t h) const { return H + h; }  // index among all heads of a token
   int64_t value(int64_t h) const { return H + Hkv + h; }
 };
 
-// What an exponential counts for in a cost.
+// Cost of an exponential in flops.
 constexpr double exponential_flops = 20;
 
 struct AttentionForward {

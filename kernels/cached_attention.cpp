@@ -1,15 +1,19 @@
 #include "spool/kernels/cached_attention.h"
 
+#include "spool/kernels/cached_attention_sizes.h"
+#include "spool/kernels/cpu/cached_attention.h"
+#include "spool/kernels/cpu/scalar.h"
+
 namespace spool {
 
 CachedExtents::CachedExtents(const CachedAttention& k)
     : AttentionExtents(k.qkv, k.y, k.heads), P(k.keys.shape()[2]) {
   check(k.keys.spec() == k.values.spec() && k.keys.shape() == Shape{B, Hkv, P, D} &&
             k.keys.dtype() == k.qkv.dtype(),
-        "cached attention: ", k.qkv.spec(), " with keys ", k.keys.spec(), " and values ",
-        k.values.spec());
+        "cached attention: qkv ", k.qkv.spec(), " does not fit keys ", k.keys.spec(),
+        " and values ", k.values.spec());
   check(k.position >= 0 && k.position + T <= P, "cached attention: ", T, " tokens from position ",
-        k.position, " on, in a cache of ", P);
+        k.position, " on do not fit a cache of ", P, " rows");
 }
 
 Cost CachedAttention::cost() const {
@@ -20,6 +24,22 @@ Cost CachedAttention::cost() const {
   const double rows = (before + n) / static_cast<double>(keys.shape()[2]);
   return {pairs * (4 * D + exponential_flops), bytes(y, qkv) + rows * bytes(keys, values),
           qkv.dtype()};
+}
+
+size_t CachedAttention::workspace_bytes(const CpuArchitecture& architecture) const {
+  const CachedExtents e(*this);
+  size_t lane = 0;
+  cpu::dispatch(qkv.dtype(),
+                [&]<class T>(T) { lane = cpu::cached_lane_bytes<cpu::accumulator_t<T>>(e); });
+  return lane * static_cast<size_t>(architecture.threads);
+}
+
+size_t CachedAttention::workspace_bytes(const CudaArchitecture&) const {
+  const CachedExtents e(*this);
+  const int64_t max_pieces = cuda::count_pieces(e.P, e.P);
+  if (e.T >= cuda::many_queries || max_pieces <= 1) return 0;
+  return static_cast<size_t>(e.B * e.H * e.T * max_pieces * cuda::piece_floats(e.D)) *
+         sizeof(float);
 }
 
 }  // namespace spool

@@ -1,11 +1,11 @@
 #pragma once
 
-// Causal multi-head attention of n new tokens, whose first is at `position` of its text, over a
-// cache that holds the keys and values of the tokens before them.  Those of the new ones are stored
-// first, at rows [position, position + n).
+// Causal multi-head attention of n new tokens, the first at `position` of its text, over a cache of
+// the keys and values of the tokens before them.  The keys and values of the new tokens are stored
+// in rows [position, position + n) of the cache.
 //
-// Packed q, k and v, the heads and the formulas are those of kernels/attention.h, with rows of the
-// cache for keys and values.  For query i of the new ones, per b and h:
+// Packed q, k and v, heads and formulas are those of kernels/attention.h; keys and values are rows
+// of the cache.  For new query i, per b and h:
 //   s[j] = scale * sum_d q[i,d] keys[j,d]     for j <= position + i
 //   y[i,d] = sum_j exp(s[j]) values[j,d] / sum_j exp(s[j])
 
@@ -24,17 +24,17 @@ struct CachedAttention {
   View workspace = {};
 
   Cost cost() const;
-  // Of P, not of the position: so every step of a text takes the same.
+  // Depends on P, not on the position, so every step of a text needs the same.
   size_t workspace_bytes(const CpuArchitecture&) const;
   size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
-// Those of its arguments, which must fit each other.
+// The extents of the arguments; throws if they do not fit each other.
 struct CachedExtents : AttentionExtents {
   int64_t P = 0;
 
   explicit CachedExtents(const CachedAttention&);
-  // The place of a row of the cache in the memory of keys, and of values.
+  // Offset of a row of the cache in keys and in values, in elements.
   int64_t row(int64_t b, int64_t kv, int64_t at) const { return ((b * Hkv + kv) * P + at) * D; }
 };
 

@@ -1,12 +1,13 @@
 #pragma once
 
-// Cross entropy of rows of logits against a target each, and its gradient in place.
-// With z[n,v] = k tanh(logits[n,v] / k) where there is a soft cap k, else the logits, over v < V:
+// Cross entropy of rows of logits against one target per row, and its gradient in place.
+// z[n,v] = k tanh(logits[n,v] / k) with a soft cap k, else the logits; over v < V:
 //   lse[n] = log sum_v exp z[n,v]     p[n,v] = exp(z[n,v] - lse[n])     e = label_smoothing
 //   losses[n] = lse[n] - (1 - e) z[n,y] - e/V sum_v z[n,v] + z_loss lse[n]^2
 //   dz[n,v] = (p[n,v] (1 + 2 z_loss lse[n]) - (1 - e) [v = y] - e/V) * g[n]
-// and, under a soft cap, dz times 1 - (z/k)^2.  A row whose target is ignore_index has loss 0 and
-// gradient 0.  Columns from V on are padding: no probability, gradient 0.
+// With a soft cap the gradient of the logits is dz times 1 - (z/k)^2.  A row whose target is
+// ignore_index has loss 0 and gradient 0.  Columns from V on are padding, with gradient 0 and no
+// probability.
 //   g[n] = scale[0] * (upstream[n or 0] - upstream_known)
 // The gradient is formed in f32 (f64 for f64) and rounded once.
 //
@@ -28,17 +29,18 @@ struct CrossEntropy {
   static constexpr const char* name = "cross_entropy";
   View logits;       // (N, at least V); becomes its own gradient if `gradient`
   View targets;      // i32 (N), each in [0, V) or ignore_index
-  View losses = {};  // (N), f32 (f64 where the logits are); absent: not wanted
+  View losses = {};  // (N), f32 (f64 for f64 logits); absent: not computed
   bool gradient = false;
   View scale = {};           // (1), type of losses; absent: 1
   View upstream = {};        // (1) or (N), type of losses; absent: 1
-  float upstream_known = 0;  // what of it has been accounted for already
+  float upstream_known = 0;  // the part of it that earlier gradients include
   CrossEntropyOptions options = {};
 
   int64_t vocabulary() const {  // V
     const int64_t columns = logits.shape().row();
     const int64_t V = options.vocabulary > 0 ? options.vocabulary : columns;
-    check(V <= columns, name, ": a vocabulary of ", V, " in ", columns, " columns");
+    check(V <= columns, name, ": the vocabulary of ", V, " is larger than the ", columns,
+          " columns of the logits");
     return V;
   }
   Cost cost() const {

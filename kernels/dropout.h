@@ -1,12 +1,12 @@
 #pragma once
 
-// y[i] (+)= x[i] / (1 - p) with probability 1 - p, else 0 (Srivastava et al. 2014): kept where
-// uniform(draw) >= p.
+// y[i] (+)= x[i] / (1 - p) with probability 1 - p, else 0 (Srivastava et al. 2014): an element is
+// kept if uniform(draw) >= p.
 // The draw of element i is word (first + i) % 4 of Philox with
 //   key      random[0], random[1]                              (the seed)
 //   counter  (first + i) / 4 mod 2^32, node, random[2], random[3]       (.., .., step, micro-batch)
-// so it depends on where the element is, and on nothing that ran before.  Backward is the same
-// kernel from dy to dx.
+// so it depends on the element's position, not on earlier draws.  Backward is the same kernel from
+// dy to dx.
 
 #include "spool/kernels/launch.h"
 
@@ -17,8 +17,8 @@ struct Dropout {
   Grad y;
   View x;
   View random;        // i32 (4)
-  uint32_t node = 0;  // which dropout of the step this is
-  int64_t first = 0;  // index of x[0] in the whole that x is a part of
+  uint32_t node = 0;  // number of this dropout within the step
+  int64_t first = 0;  // index of x[0] in the tensor that x is a part of
   float p = 0;        // in [0, 1)
   Cost cost() const {
     return {25.0 * static_cast<double>(x.numel()), bytes(y, x), accumulator(x.dtype())};

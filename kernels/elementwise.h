@@ -21,7 +21,7 @@ struct Add {
   static constexpr const char* name = "add";
   Grad out;     // type of a, or f32
   View a;       // same number of elements
-  View b = {};  // likewise, type of a
+  View b = {};  // same number of elements, type of a
   Cost cost() const {
     return {2.0 * static_cast<double>(a.numel()), bytes(out, a, b), accumulator(a.dtype())};
   }

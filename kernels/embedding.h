@@ -3,9 +3,9 @@
 // y[b,t,c] = weight[tokens[b,t], c] + positions[first_position + t, c]
 // dweight[v,c] (+)= sum over (b,t) with tokens[b,t] = v of dy[b,t,c], in the order of the tokens
 // dpositions[t,c] (+)= sum_b dy[b,t,c]
-// Rows of a gradient that no token names are set to zero, or left alone where it accumulates.
-// A token outside [0, V) is an error on the cpu; on cuda, where the host does not see it, its row
-// of y is NaN, and it adds to no gradient.
+// Rows of a gradient whose token does not occur are set to zero, or left unchanged when
+// accumulating.  A token outside [0, V) is an error on the cpu.  On cuda, where the host does not
+// read tokens, its row of y is NaN, and it adds to no gradient.
 
 #include "spool/kernels/launch.h"
 
@@ -23,7 +23,7 @@ struct EmbeddingForward {
 struct EmbeddingBackward {
   static constexpr const char* name = "embedding_backward";
   Grad dweight;     // (V, C), type of dy or f32; may be absent
-  Grad dpositions;  // (at least T, C), likewise
+  Grad dpositions;  // (at least T, C), type of dy or f32; may be absent
   View dy, tokens;  // (B, T, C), i32 (B, T)
   View workspace = {};
   Cost cost() const {

@@ -6,11 +6,13 @@
 // dx (+)= dy * y'(x)
 
 #include "spool/kernels/launch.h"
+#include "spool/runtime/names.h"
 
 namespace spool {
 
 enum class GeluForm : uint8_t { tanh, exact };
-constexpr const char* name(GeluForm f) { return f == GeluForm::tanh ? "tanh" : "exact"; }
+template <>
+inline constexpr std::array enumerator_names<GeluForm>{"tanh", "exact"};
 
 struct GeluForward {
   static constexpr const char* name = "gelu_forward";

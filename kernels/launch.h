@@ -1,23 +1,25 @@
 #pragma once
 
 // A kernel is a trivially copyable struct of its arguments that knows its cost(); a backend is an
-// overload of run() for its stream.  Every kernel of the engine passes through launch(), or, where
-// its operands are on the host, launch_on_host(): the only two that ask which device there is.
+// overload of run() for its stream.  Every kernel passes through launch() or, if its operands are
+// on the host, launch_on_host(): only these two ask which device a stream is of.
 //
 // A kernel that needs memory besides its arguments has a member `View workspace` and, for each kind
-// of device, a function `size_t workspace_bytes(const CpuArchitecture&) const`, of shapes and types
-// alone; launch() provides it, on meta as on the device.
+// of device, a function `size_t workspace_bytes(const CpuArchitecture&) const` that depends only on
+// shapes and types.  launch() allocates the workspace, on meta as on the device.
 
 #include <type_traits>
 
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/stream.h"
+#include "spool/runtime/integer.h"
 #include "spool/runtime/meta/stream.h"
 #include "spool/runtime/tensor.h"
 
 namespace spool {
 
-// Where to write a gradient, and whether to add to what is there.  Absent if nobody wants it.
+// The memory a gradient is written to, and whether it is added to what is there.  Absent if the
+// gradient is not needed.
 struct Grad {
   View view;
   bool accumulate = false;
@@ -31,10 +33,10 @@ struct Grad {
   Grad slice(Range rows) const { return {view.slice(rows), accumulate}; }
 };
 
-// What is written there is added to what is there.
+// A gradient that is added to what is in `view`.
 inline Grad add_to(const View& view) { return {view, /*add=*/true}; }
 
-// What a kernel moves: the bytes of its arguments, and twice those of a gradient it adds to.
+// Bytes that a kernel moves: each argument once, a gradient that it adds to twice.
 template <class T>
 double bytes_of(const T& t) {
   const auto bytes = static_cast<double>(t.nbytes());
@@ -52,7 +54,7 @@ concept NeedsWorkspace = requires(const Kernel& k, const CpuArchitecture& a) {
   k.workspace_bytes(a);
 };
 
-// What the kernel needs on such a device.
+// Bytes of workspace the kernel needs on a device of this architecture.
 template <NeedsWorkspace Kernel>
 size_t workspace_bytes(const Kernel& kernel, const Architecture& architecture) {
   return std::visit([&](const auto& a) { return kernel.workspace_bytes(a); }, architecture);
@@ -75,7 +77,8 @@ void dispatch(const Kernel& kernel, Stream& stream) {
         return cuda.enqueue(Kernel::name, [&] { run(kernel, cuda); });
       }
 #endif
-      fail(ErrorKind::device, "the kernel ", Kernel::name, " has no form for CUDA in this build");
+      fail(ErrorKind::device, "the kernel ", Kernel::name,
+           " has no CUDA implementation in this build");
     }
   }
 }
@@ -85,7 +88,7 @@ void launch(const Kernel& kernel, Stream& stream) {
   stream.count_launch();
   if constexpr (NeedsWorkspace<Kernel>) {
     const auto floats = static_cast<int64_t>(
-        (workspace_bytes(kernel, stream.architecture()) + sizeof(float) - 1) / sizeof(float));
+        ceil_div(workspace_bytes(kernel, stream.architecture()), sizeof(float)));
     if (floats > 0) {
       const Tensor memory({Shape{floats}, DType::f32}, stream,
                           {.name = Kernel::name, .purpose = Purpose::workspace});
@@ -97,8 +100,8 @@ void launch(const Kernel& kernel, Stream& stream) {
   dispatch(kernel, stream);
 }
 
-// Has the host run a kernel that needs no workspace, in its turn in `queue`, a queue of any device,
-// with the processors of `host`, which has to be idle.
+// Runs a kernel without workspace on the host, in order with the work of `queue`, a stream of any
+// device, on the threads of `host`, which must be idle.
 template <class Kernel>
 void launch_on_host(const Kernel& kernel, Stream& host, Stream& queue) {
   static_assert(!NeedsWorkspace<Kernel>);

@@ -15,7 +15,7 @@ struct LayerNormForward {
   static constexpr const char* name = "layer_norm_forward";
   View y;                // (N, C)
   View mean, rstd;       // (N), f32 (f64 where x is)
-  View x, weight, bias;  // (N, C), (C), (C), of one type; bias may be absent: 0
+  View x, weight, bias;  // (N, C), (C), (C), of one type; an absent bias is 0
   double eps = 1e-5;
   Cost cost() const {
     return {8.0 * static_cast<double>(x.numel()), bytes(y, mean, rstd, x, weight, bias),
@@ -26,7 +26,7 @@ struct LayerNormForward {
 struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
   Grad dx;              // (N, C), type of x
-  Grad dweight, dbias;  // (C), type of x or f32; each may be absent, and so may dx
+  Grad dweight, dbias;  // (C), type of x or f32; each of dx, dweight and dbias may be absent
   View dy, x, weight;   // (N, C), (N, C), (C)
   View mean, rstd;      // (N)
   View workspace = {};
@@ -34,6 +34,8 @@ struct LayerNormBackward {
     return {14.0 * static_cast<double>(x.numel()), bytes(dx, dweight, dbias, dy, x, weight),
             accumulator(x.dtype())};
   }
+  // Number of dweight and dbias that are present: sums of C numbers for each group of rows.
+  int64_t partial_sums() const { return int64_t{bool(dweight)} + int64_t{bool(dbias)}; }
   size_t workspace_bytes(const CpuArchitecture&) const;
   size_t workspace_bytes(const CudaArchitecture&) const;
 };

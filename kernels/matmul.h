@@ -1,8 +1,8 @@
 #pragma once
 
-// c[m,n] (+)= sum_k a[m,k] * b[k,n] + bias[n], either factor taken as its transpose on demand.
-// Types: a and b alike; c theirs, or f32 where they are bf16.  Sums are kept in f32 (f64 for f64).
-// Everything but the last dimension of a and c counts as rows; b has two dimensions.
+// c[m,n] (+)= sum_k a[m,k] * b[k,n] + bias[n]; either factor may be stored transposed.
+// Types: a and b have one type; c has it too, or is f32 if they are bf16.  Sums are kept in f32
+// (f64 for f64).  All dimensions of a and c but the last count as rows; b has two dimensions.
 
 #include "spool/kernels/launch.h"
 

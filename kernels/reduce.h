@@ -1,8 +1,8 @@
 #pragma once
 
 // SumAll:      out[0] (+)= factor * by[0] * sum_i x[i]       `by` absent: 1
-// SquaredNorm: out[0] (+)= sum_j sum_i x[j][i]^2             of many tensors at once
-// Both sum in f64, in an order fixed by the numbers of elements.
+// SquaredNorm: out[0] (+)= sum_j sum_i x[j][i]^2             for many tensors at once
+// Both sum in f64, in an order that depends only on the numbers of elements.
 
 #include "spool/kernels/launch.h"
 #include "spool/kernels/list.h"

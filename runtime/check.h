@@ -1,35 +1,37 @@
 #pragma once
 
-// Errors are sentences a user can act on.  An Error has a kind and fields besides its sentence, so
-// that a program can act on it too.  check() states a condition the caller must meet:
+// Errors are sentences a user can act on; a kind and fields let a program act on them too.  check()
+// states a condition the caller must meet:
 //
 //   check(a.row() == b.row(), "linear: ", a.shape(), " by ", b.shape());
 //
-// An error about something that a user sets names it in words in its sentence, and by its key in
-// the field `settings`, so that a command line can add its flags.
+// An error about a setting names it in words in the sentence, and by its key in the field
+// `settings`, so that a command line can add its flags.
 
 #include <cstddef>
 #include <initializer_list>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spool {
 
 enum class ErrorKind {
   invalid,  // an argument, a shape or a setting that cannot work
-  memory,   // more bytes than the arena has
+  memory,   // more bytes than there are
   file,     // a file that is missing, unreadable, corrupt, or cannot be written
   device,   // a device that is absent or failed
   numeric,  // a value that is not finite
 };
 
-// What a program may want to know of an error; what does not apply is empty or zero.
+// Details of an error; those that do not apply are empty or zero.
 struct ErrorFields {
   size_t needed = 0;    // bytes
   size_t capacity = 0;  // bytes
-  std::string op = {};  // or tensor
+  std::string op = {};  // name of the op or tensor
   std::string file = {};
   std::vector<std::string> settings = {};  // keys such as "batch"
 };
@@ -72,13 +74,19 @@ void check_file(bool ok, const std::string& file, const Parts&... parts) {
     throw Error(ErrorKind::file, sentence(file, ": ", parts...), {.file = file});
 }
 
-// The condition is about settings that a user chose: check_setting(n > 0, {"batch"}, ...).
+// An error that other values of these settings avoid.
+template <class... Parts>
+[[noreturn]] void fail_setting(ErrorKind kind, SettingKeys keys, const Parts&... parts) {
+  throw Error(kind, sentence(parts...), {.settings = {keys.begin(), keys.end()}});
+}
+
+// A condition on settings: check_setting(n > 0, {"batch"}, ...).
 template <class... Parts>
 void check_setting(bool ok, SettingKeys keys, const Parts&... parts) {
   if (!ok) [[unlikely]]
-    throw Error(ErrorKind::invalid, sentence(parts...), {.settings = {keys.begin(), keys.end()}});
+    fail_setting(ErrorKind::invalid, keys, parts...);
 }
-// A file that another setting would avoid.
+// A condition on a file that a setting names, or that another setting would avoid.
 template <class... Parts>
 void check_file_setting(bool ok, const std::string& file, SettingKeys keys, const Parts&... parts) {
   if (!ok) [[unlikely]]
@@ -86,10 +94,16 @@ void check_file_setting(bool ok, const std::string& file, SettingKeys keys, cons
                 {.file = file, .settings = {keys.begin(), keys.end()}});
 }
 
-// More bytes than there are.
-template <class... Parts>
-[[noreturn]] void fail_memory(size_t needed, size_t capacity, const Parts&... parts) {
-  throw Error(ErrorKind::memory, sentence(parts...), {.needed = needed, .capacity = capacity});
-}
+// More bytes are needed than there are:
+// "this run needs 3.00 GiB (3221225472 bytes), and 2.00 GiB (2147483648 bytes) are available; ..."
+struct Shortage {
+  std::string what;                        // needs the bytes: "this run"
+  size_t needed = 0;                       // bytes
+  std::optional<size_t> available = {};    // bytes; empty: the system refuses, and does not say
+  std::string advice = {};                 // the rest of the sentence
+  std::string op = {};                     // name of the op or tensor
+  std::vector<std::string> settings = {};  // keys
+};
+[[noreturn]] void fail_memory(const Shortage&);
 
 }  // namespace spool

@@ -1,7 +1,7 @@
 #pragma once
 
-// Which kind of device work runs on, what of it decides the shape of the work (Architecture), and
-// what of it decides how long the work takes (Machine).
+// Device: the kind and index of a device.  Architecture: its properties that kernels' workspaces
+// depend on.  Machine: its rates, from which a rehearsal computes times.
 
 #include <cstdint>
 #include <string>
@@ -13,11 +13,8 @@
 namespace spool {
 
 enum class DeviceType : uint8_t { cpu, cuda, meta };
-
-constexpr const char* name(DeviceType t) {
-  constexpr const char* names[] = {"cpu", "cuda", "meta"};
-  return names[static_cast<size_t>(t)];
-}
+template <>
+inline constexpr std::array enumerator_names<DeviceType>{"cpu", "cuda", "meta"};
 
 struct Device {
   DeviceType type = DeviceType::cpu;
@@ -25,16 +22,16 @@ struct Device {
   bool operator==(const Device&) const = default;
 };
 
-// "cpu", "cuda", "cuda:1", "meta".  Anything else is an error that lists these.
+// "cpu", "cuda", "cuda:1", "meta"; throws for any other text.
 Device parse_device(std::string_view text);
 
-// What a kernel's workspace may depend on besides its arguments, by kind of device.
+// The properties of a device that a kernel's workspace may depend on, besides its arguments.
 struct CpuArchitecture {
   int threads = 1;
 };
 struct CudaArchitecture {
   int major = 9, minor = 0;     // compute capability
-  bool fused_attention = true;  // whether cuDNN is there
+  bool fused_attention = true;  // cuDNN is available
 };
 using Architecture = std::variant<CpuArchitecture, CudaArchitecture>;
 
@@ -42,18 +39,18 @@ using Architecture = std::variant<CpuArchitecture, CudaArchitecture>;
 struct Cost {
   double flops = 0;
   double bytes = 0;
-  DType dtype = DType::f32;  // the flops are done in
+  DType dtype = DType::f32;  // of the flops
 };
 
-// What a clock needs to know of a device.
+// The rates of a machine, and the roofline that they give a kernel's duration.
 struct Machine {
   std::string name = "unnamed";
   Architecture architecture = {};
   double f32_flops = 200e9;                    // per second, of a large matrix product
-  double bf16_flops = 400e9;                   // likewise
-  double bytes_per_second = 20e9;              // of a large copy, counted read plus written
-  double host_bytes_per_second = 20e9;         // of a copy to the host or from it
-  double host_memory_bytes_per_second = 20e9;  // of the host's own work on its memory
+  double bf16_flops = 400e9;                   // per second, of a large matrix product
+  double bytes_per_second = 20e9;              // of a large copy, reads plus writes
+  double host_bytes_per_second = 20e9;         // of a copy to or from the host
+  double host_memory_bytes_per_second = 20e9;  // of the host's work on its own memory
   double disk_bytes_per_second = 1e9;          // of the disk that values are offloaded to
   double launch_seconds = 2e-6;
 

@@ -1,36 +1,25 @@
 #pragma once
 
-// The scalar types a tensor can have.  f64 is for tests: gradients against finite differences.
+// The scalar types of tensors.  f64 is for tests: gradients against finite differences.
 
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <string_view>
+
+#include "spool/runtime/names.h"
 
 namespace spool {
 
 enum class DType : uint8_t { f64, f32, bf16, i32, u16 };
+template <>
+inline constexpr std::array enumerator_names<DType>{"f64", "f32", "bf16", "i32", "u16"};
 
 constexpr size_t size_of(DType t) {
-  constexpr size_t bytes[] = {8, 4, 2, 4, 2};
-  return bytes[static_cast<size_t>(t)];
+  constexpr EnumArray<DType, size_t> bytes{{8, 4, 2, 4, 2}};
+  return bytes[t];
 }
 
-constexpr const char* name(DType t) {
-  constexpr const char* names[] = {"f64", "f32", "bf16", "i32", "u16"};
-  return names[static_cast<size_t>(t)];
-}
-
-// "f32" and the like; nothing for any other text.
-constexpr std::optional<DType> parse_dtype(std::string_view text) {
-  for (DType t : {DType::f64, DType::f32, DType::bf16, DType::i32, DType::u16}) {
-    if (text == name(t)) return t;
-  }
-  return {};
-}
-
-// What sums and statistics over values of this type are kept in.
+// The type of sums and statistics over values of this type.
 constexpr DType accumulator(DType t) { return t == DType::f64 ? DType::f64 : DType::f32; }
 
 // The upper half of an f32, rounded to nearest, ties to even; NaN stays NaN.
@@ -42,7 +31,7 @@ struct bf16 {
   constexpr operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
 
  private:
-  // Selects before it shifts: so a compiler vectorises it best.
+  // Selects before it shifts: compilers vectorise this order best.
   static constexpr uint16_t round(uint32_t u) {
     const float x = std::bit_cast<float>(u);
     const uint32_t rounded = u + 0x7fff + ((u >> 16) & 1);

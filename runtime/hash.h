@@ -1,7 +1,7 @@
 #pragma once
 
-// Hashes that are the same on every machine, so that files can hold them.  Neither is meant to
-// withstand somebody who wants a collision.
+// Hashes that are the same on every machine, so that files can hold them.  They are not
+// cryptographic: collisions are easy to construct.
 
 #include <algorithm>
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr uint64_t mix_bits(uint64_t x) {
 }
 inline constexpr uint64_t golden_ratio_bits = 0x9E3779B97F4A7C15u;
 
-// Words and texts, one after the other, by steps of splitmix64.
+// Hash of a sequence of words and texts, by steps of splitmix64.
 class Hash {
  public:
   explicit constexpr Hash(uint64_t seed = 0) : state_(seed) {}
@@ -27,7 +27,7 @@ class Hash {
 
   constexpr void add(uint64_t word) { state_ = mix_bits((state_ ^ word) + golden_ratio_bits); }
   constexpr void add(int64_t n) { add(static_cast<uint64_t>(n)); }
-  // Its length, then its bytes, eight to a word, the first one highest.
+  // Adds the length, then the bytes, eight to a word, the first in the highest bits.
   constexpr void add(std::string_view text) {
     add(uint64_t{text.size()});
     for (; !text.empty(); text.remove_prefix(std::min<size_t>(text.size(), 8))) {
@@ -41,7 +41,7 @@ class Hash {
   uint64_t state_;
 };
 
-// FNV-1a (Fowler, Noll, Vo) over 64-bit words: what checkpoints hold of their data.
+// FNV-1a (Fowler, Noll, Vo) over 64-bit words; checkpoints store that of their data.
 class Fnv1a {
  public:
   constexpr uint64_t state() const { return state_; }

@@ -1,6 +1,6 @@
 #pragma once
 
-// Whole numbers: division that rounds up, and rounding up to a multiple.
+// Integer division that rounds up, and rounding up to a multiple.
 
 namespace spool {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The library logs only to the logger it is given, and to none until then.
+// The library's logger.  It discards everything until set_logger() is called.
 
 #include <spdlog/logger.h>
 

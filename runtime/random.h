@@ -1,8 +1,8 @@
 #pragma once
 
 // Philox 4x32-10, the counter-based generator of Salmon et al., "Parallel Random Numbers: As Easy
-// as 1, 2, 3" (SC 2011).  The same key and counter give the same four words everywhere, so a draw
-// is named by where it is used, and neither order nor chunking nor threads change it.
+// as 1, 2, 3" (SC 2011).  The same key and counter give the same four words everywhere, so the
+// place of a draw identifies it, and neither order, chunking nor threads change it.
 
 #include <array>
 #include <cmath>
@@ -14,7 +14,7 @@ namespace spool {
 using PhiloxKey = std::array<uint32_t, 2>;
 using PhiloxCounter = std::array<uint32_t, 4>;
 
-// How often words 0 and 2 of a counter are multiplied, by what, and what is added to its key.
+// Number of rounds, factors of words 0 and 2 of the counter, and increments of the key.
 struct PhiloxRounds {
   static constexpr int count = 10;
   static constexpr uint32_t times_0 = 0xD2511F53, times_2 = 0xCD9E8D57;
@@ -38,11 +38,11 @@ constexpr PhiloxKey philox_key(uint64_t seed) {
   return {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
 }
 
-// In [0, 1), a multiple of 2^-24.
+// Uniform in [0, 1), a multiple of 2^-24.
 constexpr float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
-// A generator on the host, for initial values, sampling and the order of the data: draw i of
-// stream s of a seed.
+// A sequence of draws on the host, for initial values, sampling and the order of the data; a seed
+// has 2^64 independent streams.
 class Random {
  public:
   explicit Random(uint64_t seed, uint64_t stream = 0) : key_(philox_key(seed)), stream_(stream) {}
@@ -58,7 +58,7 @@ class Random {
   }
   double uniform() { return next() * 0x1p-32; }
 
-  // Box-Muller; two words a number.
+  // Standard normal, by Box-Muller; takes two words.
   float normal() {
     const double radius = std::sqrt(-2 * std::log((next() + 1.0) * 0x1p-32));
     return static_cast<float>(radius * std::cos(2 * std::numbers::pi * uniform()));

@@ -1,12 +1,12 @@
 #include "spool/runtime/shape.h"
 
-#include <limits>
+#include "spool/runtime/integer.h"
 
 namespace spool {
 
 Shape::Shape(std::initializer_list<int64_t> extents) {
   check(extents.size() <= max_rank, "shape: ", extents.size(),
-        " dimensions were given, and there can be at most ", max_rank);
+        " dimensions were given; a tensor has at most ", max_rank);
   int64_t n = 1;
   for (int64_t extent : extents) {
     extents_[rank_++] = extent;
@@ -30,10 +30,10 @@ std::ostream& operator<<(std::ostream& out, const Shape& s) {
 }
 
 std::vector<Range> split(int64_t extent, int64_t n) {
-  const int64_t step = std::max<int64_t>((extent + n - 1) / n, 1);
-  std::vector<Range> pieces;
-  for (int64_t i = 0; i < extent; i += step) pieces.push_back({i, std::min(i + step, extent)});
-  return pieces;
+  const int64_t step = std::max<int64_t>(ceil_div(extent, n), 1);
+  std::vector<Range> ranges;
+  for (int64_t i = 0; i < extent; i += step) ranges.push_back({i, std::min(i + step, extent)});
+  return ranges;
 }
 
 }  // namespace spool

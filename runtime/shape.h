@@ -1,7 +1,7 @@
 #pragma once
 
-// The extents of a tensor, and what is known of it before it exists.  Row-major, at most four
-// dimensions; there are no strides: every tensor is contiguous.
+// Shape: the extents of a tensor, at most four.  Spec: a shape and a scalar type.  Every tensor is
+// contiguous and row-major, so there are no strides.
 
 #include <algorithm>
 #include <array>
@@ -31,7 +31,8 @@ class Shape {
     return n;
   }
   int64_t row() const { return rank_ ? (*this)[-1] : 1; }       // length of the last dimension
-  int64_t rows() const { return row() ? numel() / row() : 0; }  // how many of them
+  int64_t rows() const { return row() ? numel() / row() : 0; }  // number of rows of that length
+  // The shape with one extent replaced.
   Shape with(int i, int64_t extent) const;
   bool operator==(const Shape&) const = default;
   friend std::ostream& operator<<(std::ostream& out, const Shape& s);
@@ -46,7 +47,7 @@ struct Range {
   int64_t size() const { return end - begin; }
 };
 
-// Cuts [0, extent) into at most n pieces, all but the last of equal length.
+// Splits [0, extent) into at most n ranges, all but the last of equal length.
 std::vector<Range> split(int64_t extent, int64_t n);
 
 struct Spec {

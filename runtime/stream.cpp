@@ -13,7 +13,6 @@
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
-
 namespace {
 
 size_t control_group_limit() {
@@ -22,15 +21,15 @@ size_t control_group_limit() {
   return file >> limit ? limit : std::numeric_limits<size_t>::max();
 }
 
-// What kernels and libraries take of a GPU once they are loaded: an allowance, not a measurement.
-[[maybe_unused]] constexpr size_t beside_the_budget = size_t{512} << 20;
+// GPU memory for kernels and libraries once they are loaded: an allowance, not a measurement.
+[[maybe_unused]] constexpr size_t cuda_library_bytes = size_t{512} << 20;
 
 }  // namespace
 
 void Stream::trace(std::shared_ptr<Trace> to, TraceLane lane) {
   trace_ = std::move(to);
   lane_ = lane;
-  if (trace_ && device_.type != DeviceType::meta) trace_->show_host();
+  if (trace_ && device_.type != DeviceType::meta) trace_->add_host_lane();
 }
 
 TraceSpan Stream::span(const char* name, Activity activity, size_t bytes) const {
@@ -42,21 +41,21 @@ TraceSpan Stream::span(const char* name, Activity activity, size_t bytes) const 
 }
 
 Graph Stream::capture(const std::function<void()>&) {
-  fail(ErrorKind::device, "the device ", name(device_.type), " does not record work");
+  fail(ErrorKind::device, "the device ", name(device_.type), " does not capture graphs");
 }
 
 void Stream::replay(const Graph&) {
-  fail(ErrorKind::device, "the device ", name(device_.type), " does not replay work");
+  fail(ErrorKind::device, "the device ", name(device_.type), " does not replay graphs");
 }
 
 size_t device_memory(Device device) {
 #if SPOOL_CUDA
   if (device.type == DeviceType::cuda) {
     const size_t free = cuda_device(device.index).free_bytes;
-    return free - std::min(free, beside_the_budget);
+    return free - std::min(free, cuda_library_bytes);
   }
 #endif
-  check(device.type == DeviceType::cpu, "device ", name(device.type), ": its memory is not known");
+  check(device.type == DeviceType::cpu, "device ", name(device.type), ": its memory is unknown");
   const auto pages = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES));
   return std::min(pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)), control_group_limit());
 }
@@ -69,7 +68,7 @@ Device default_device() {
     try {
       check_device({DeviceType::cuda});
       return {DeviceType::cuda};
-    } catch (const Error&) {  // too old, or its driver
+    } catch (const Error&) {  // the device or its driver is too old
     }
   }
 #endif
@@ -81,7 +80,8 @@ void check_device(Device device) {
 #if SPOOL_CUDA
     (void)cuda_device(device.index);
 #else
-    fail(ErrorKind::device, "device cuda: this build has no CUDA backend; use --device cpu");
+    fail_setting(ErrorKind::device, {"device"},
+                 "device cuda: this build has no CUDA backend; use the device cpu");
 #endif
   }
   check(device.type != DeviceType::cpu || device.index == 0, "device cpu:", device.index,

@@ -1,13 +1,13 @@
 #pragma once
 
-// A Stream is a queue of work on one device, and the device's only face: whatever the engine does
-// to memory or time it asks of a stream.  CpuStream works, on a thread of its own; CudaStream
-// enqueues; MetaStream only keeps the books.
+// A Stream is a queue of work on one device, and the only interface to the device: all allocation
+// and all work go through a stream.  CpuStream runs work on a thread of its own, CudaStream
+// enqueues it on a CUDA stream, and MetaStream only counts bytes and seconds.
 //
-// Memory is ordered by the stream: allocating and freeing happen at once, on the calling thread, in
-// program order; what is freed may serve only work that is enqueued later.  Queued work therefore
-// holds raw pointers and needs no owner.  Work that fails makes the stream fail: the next call
-// throws what the work threw, and so does every later one.  One thread calls a stream.
+// Memory is stream-ordered: allocating and freeing happen at once, on the calling thread, in
+// program order, and freed memory is reused only by work that is enqueued later.  Queued work
+// therefore has raw pointers and needs no owner.  Work that throws makes the stream fail: the next
+// call rethrows the error, and so does every later one.  Only one thread may call a stream.
 
 #include <cstdint>
 #include <functional>
@@ -23,11 +23,11 @@ namespace spool {
 
 // A point in a stream that other streams can wait for.
 struct Event {
-  double time = 0;                         // seconds, on a MetaStream
-  std::shared_ptr<void> handle = nullptr;  // elsewhere
+  double time = 0;                         // seconds; of a MetaStream
+  std::shared_ptr<void> handle = nullptr;  // of other streams
 };
 
-// Work that a stream has recorded, to be enqueued again as one.
+// Work that a stream has captured, to be replayed as a whole.
 struct Graph {
   std::shared_ptr<void> handle = nullptr;
   explicit operator bool() const { return handle != nullptr; }
@@ -42,62 +42,63 @@ class Stream {
   Device device() const { return device_; }
   // For people: "cpu (2 threads)", "cuda:0 (NVIDIA H200)".
   virtual std::string description() const = 0;
-  // Of the device that does the work: on a MetaStream, of the one it pretends to be.
+  // The device's architecture; on a MetaStream, that of the simulated device.
   const Architecture& architecture() const { return architecture_; }
   Arena& arena() { return *arena_; }
   const MemoryStats& memory() const { return arena_->stats(); }
 
-  // Kernels launched so far.
+  // Number of kernels launched so far.
   uint64_t launches() const { return launches_; }
   void count_launch() { ++launches_; }
 
-  // From here on the trace is told of all that this queue is given; null: nobody is.
+  // Starts tracing this stream; null stops it.
   void trace(std::shared_ptr<Trace> to, TraceLane lane = TraceLane::compute);
   Trace* trace() const { return trace_.get(); }
-  // Is traced where the other queue is, on a lane of its own.
+  // Uses the other stream's trace, in its own lane.
   void trace_with(const Stream& other, TraceLane lane) {
     if (trace_ != other.trace_) [[unlikely]]
       trace(other.trace_, lane);
   }
 
-  // Does how(data, bytes), of bounds.h, in its turn, if the host can reach the device's memory.
-  // Never throws.
-  using Mark = void (*)(const void* data, size_t bytes);
-  virtual void mark(Mark, const std::byte* /*data*/, size_t /*bytes*/) {}
+  // Enqueues poison() or unpoison() of poison.h, if the host can address the device's memory; never
+  // throws.
+  using Poison = void (*)(const void* data, size_t bytes);
+  virtual void enqueue_poison(Poison, const std::byte* /*data*/, size_t /*bytes*/) {}
 
-  // Within the device.
+  // Copies within the device.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
-  // From the host; the bytes have been taken when it returns.
+  // Copies from the host; `host` may be changed once it returns.
   virtual void upload(void* to, const void* host, size_t bytes) = 0;
-  // Likewise what fill() writes, all of it: in place where the host can reach the device's memory.
+  // Uploads what fill() writes, all `bytes` of it; fill() gets the destination itself where the
+  // host can address the device's memory.
   using Fill = std::function<void(std::span<std::byte>)>;
   virtual void upload(void* to, size_t bytes, const Fill& fill) = 0;
-  // To the host, after all work before it.  Throws on meta, where there is nothing to see.
+  // Copies to the host after all work before it, and waits.  Throws on meta, which has no values.
   virtual void download(void* host, const void* from, size_t bytes) = 0;
 
-  // Another queue on the same device and memory, for copies; what orders the two is events.
+  // A second stream on the same device and memory, for copies; only events order the two.
   virtual std::unique_ptr<Stream> side_stream() = 0;
-  // Memory of the host that the device's copies reach at full speed (pinned, on a GPU),
-  // page-aligned. Throws Error (memory) where there is not that much.
+  // Page-aligned host memory that the device copies at full speed (pinned, on a GPU).  Throws Error
+  // (memory) if there is not enough.
   virtual std::shared_ptr<std::byte> host_memory(size_t bytes) = 0;
-  // To and from memory of host_memory(), in their turn: it must not be touched before they are
-  // done.
+  // Enqueue copies to and from memory of host_memory(), which the host must leave alone until they
+  // are done.
   virtual void copy_out(void* host, const void* from, size_t bytes) = 0;
   virtual void copy_in(void* to, const void* host, size_t bytes) = 0;
-  // Has a thread of the host do the work in its turn; work that throws makes the stream fail.  Meta
-  // takes `seconds` for it.
+  // Enqueues work for a thread of the host; work that throws makes the stream fail.  On meta it
+  // takes `seconds`.
   virtual void host_work(const char* name, double seconds, std::function<void()> work) = 0;
-  // A queue of the host's own processors, whose memory is what the arena cuts up; nothing orders it
-  // with this one but synchronize().
+  // A stream of the host's processors on the memory of the arena; only synchronize() orders it with
+  // this stream.
   virtual std::unique_ptr<Stream> on_host(std::shared_ptr<Arena>) = 0;
 
   virtual Event record() = 0;
   virtual void wait(const Event&) = 0;
   virtual void synchronize() = 0;
 
-  // Whether the device can record.  Then capture() calls work(), which allocates, frees and
-  // launches as ever but neither uploads nor reads, and returns what it launched, none of which has
-  // run; replay() enqueues that, on the memory it was recorded on.
+  // Whether the device can capture graphs.  If so, capture() calls work(), which allocates, frees
+  // and launches as usual but neither uploads nor reads, and returns its launches without running
+  // them; replay() enqueues them, on the same addresses.
   virtual bool captures() const { return false; }
   virtual Graph capture(const std::function<void()>& work);
   virtual void replay(const Graph&);
@@ -105,10 +106,10 @@ class Stream {
  protected:
   Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena)
       : device_(device), architecture_(architecture), arena_(std::move(arena)) {}
-  struct Beside {};  // another queue on the same device and memory
-  Stream(Beside, const Stream& s)
+  struct SideStream {};  // a second stream on the same device and memory
+  Stream(SideStream, const Stream& s)
       : device_(s.device_), architecture_(s.architecture_), arena_(s.arena_) {}
-  // What is about to be enqueued.  With a trace.
+  // The span of work that is about to be enqueued.  Needs a trace.
   TraceSpan span(const char* name, Activity, size_t bytes = 0) const;
 
  private:
@@ -120,7 +121,7 @@ class Stream {
   TraceLane lane_ = TraceLane::compute;
 };
 
-// While it lives, the stream is traced.
+// Traces the stream during its lifetime.
 class Traced {
  public:
   Traced(Stream& stream, std::shared_ptr<Trace> trace) : stream_(stream) {
@@ -136,19 +137,19 @@ class Traced {
 
 class CudaStream;  // runtime/cuda/stream.h
 
-// Throws a sentence where there is no such device, or this build cannot use it.
+// Throws if there is no such device, or this build cannot use it.
 void check_device(Device);
 
-// A stream on the device with an arena of exactly `budget` bytes.  `threads` is for a cpu, 0 for
-// one per core.  Throws where there is no such device, or not that much address space.
+// A stream on the device with an arena of exactly `budget` bytes.  `threads` is for the cpu; 0: one
+// per core.  Throws if there is no such device, or it does not have enough memory.
 std::unique_ptr<Stream> open_stream(Device, size_t budget, int threads = 0);
 
-// Bytes of memory that the device has for this process: of a cpu the machine's, or what its control
-// group allows; of a GPU what is free, less what its libraries will take.
+// Bytes of memory that the device has for this process.  Cpu: the machine's memory, or the limit of
+// the control group if that is lower.  GPU: its free memory, less an allowance for its libraries.
 size_t device_memory(Device);
 
-// The device that SPOOL_DEVICE in the environment names; else the first GPU, where there is one
-// that this build can use; else the cpu.
+// The device that SPOOL_DEVICE in the environment names; else the first GPU that this build can
+// use; else the cpu.
 Device default_device();
 
 }  // namespace spool

@@ -6,11 +6,11 @@ namespace spool {
 
 Storage::Storage(const Spec& spec, Stream& stream, const Label& label)
     : stream_(stream), block_(stream.arena().allocate(spec, label)), bytes_(spec.nbytes()) {
-  if constexpr (bounds_are_checked) stream_.mark(unpoison, data(), bytes_);
+  if constexpr (bounds_are_checked) stream_.enqueue_poison(unpoison, data(), bytes_);
 }
 
 Storage::~Storage() {
-  if constexpr (bounds_are_checked) stream_.mark(poison, data(), bytes_);
+  if constexpr (bounds_are_checked) stream_.enqueue_poison(poison, data(), bytes_);
   stream_.arena().free(block_);
 }
 
@@ -44,7 +44,7 @@ void read_bytes(const Tensor& t, size_t begin, std::span<std::byte> out) {
 
 namespace {
 
-std::byte* place_to_write(const Tensor& t, size_t begin, size_t bytes) {
+std::byte* checked_destination(const Tensor& t, size_t begin, size_t bytes) {
   check(begin <= t.nbytes() && bytes <= t.nbytes() - begin, "write: ", bytes, " bytes at byte ",
         begin, " of ", t.spec());
   return t.view().data() + begin;
@@ -53,11 +53,11 @@ std::byte* place_to_write(const Tensor& t, size_t begin, size_t bytes) {
 }  // namespace
 
 void write_bytes(const Tensor& t, size_t begin, std::span<const std::byte> in) {
-  t.stream().upload(place_to_write(t, begin, in.size()), in.data(), in.size());
+  t.stream().upload(checked_destination(t, begin, in.size()), in.data(), in.size());
 }
 
 void write_bytes(const Tensor& t, size_t begin, size_t bytes, const Stream::Fill& fill) {
-  t.stream().upload(place_to_write(t, begin, bytes), bytes, fill);
+  t.stream().upload(checked_destination(t, begin, bytes), bytes, fill);
 }
 
 }  // namespace spool

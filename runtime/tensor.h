@@ -1,7 +1,7 @@
 #pragma once
 
-// A Tensor owns a contiguous window on memory of a stream; a View is the same window without
-// ownership, trivially copyable, and what kernels are made of.
+// A Tensor is a contiguous range of a stream's memory with a shape and a type, and shares ownership
+// of it.  A View is the same without ownership, trivially copyable; kernels take views.
 
 #include <memory>
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace spool {
 
-// Memory on a device, freed when its last tensor goes.  It must not outlive its stream.
+// An allocation on a device, freed with its last tensor.  It must not outlive its stream.
 class Storage {
  public:
   Storage(const Spec& spec, Stream& stream, const Label& label);
@@ -28,8 +28,7 @@ class Storage {
   size_t bytes_;
 };
 
-// A window on memory that somebody else keeps alive.  A default-constructed view is absent, and
-// false.
+// A range of memory that a tensor keeps alive.  A default-constructed view is absent, and false.
 class View {
  public:
   View() = default;
@@ -48,7 +47,7 @@ class View {
   }
   std::byte* data() const { return data_; }
 
-  // Some rows of the first dimension, in place.
+  // Rows of the first dimension, in place.
   View slice(Range rows) const;
 
  private:
@@ -78,12 +77,12 @@ class Tensor {
     return storage_ == t.storage_ && view_.data() == t.view_.data();
   }
 
-  // Of its memory, which it does not keep alive; for telling whether another tensor shares it.
+  // Identifies the memory without keeping it alive: tensors with equal identities share memory.
   std::weak_ptr<const void> memory_identity() const { return storage_; }
 
-  // Some rows of the first dimension, in place.
+  // Rows of the first dimension, in place.
   Tensor slice(Range rows) const;
-  // The same elements under another shape of as many.
+  // The same elements with another shape of equal size.
   Tensor reshape(const Shape&) const;
 
  private:
@@ -91,10 +90,10 @@ class Tensor {
   View view_;
 };
 
-// Elements [begin, begin + out.size()) of a tensor, on the host, after all work enqueued before.
+// Copies bytes [begin_byte, begin_byte + out.size()) to the host, after all work enqueued before.
 void read_bytes(const Tensor& t, size_t begin_byte, std::span<std::byte> out);
 void write_bytes(const Tensor& t, size_t begin_byte, std::span<const std::byte> in);
-// So many bytes, which fill() writes, all of them.
+// Writes `bytes` bytes, all of which fill() provides.
 void write_bytes(const Tensor& t, size_t begin_byte, size_t bytes, const Stream::Fill& fill);
 
 template <class T>
@@ -103,7 +102,7 @@ void check_type(const Tensor& t) {
         name(dtype_of<T>()));
 }
 
-// The host sees data only through read(): an error on meta.
+// A tensor's values on the host; throws on meta, which has none.
 template <class T>
 std::vector<T> read(const Tensor& t) {
   check_type<T>(t);

@@ -1,28 +1,17 @@
 #include "spool/runtime/trace.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <limits>
+#include <tuple>
 
 namespace spool {
-
-const char* name(TraceLane lane) {
-  constexpr std::array<const char*, lane_count> names{"compute", "copy out", "copy in", "update",
-                                                      "host"};
-  return names[static_cast<size_t>(lane)];
-}
-
-const char* name(Activity activity) {
-  constexpr std::array<const char*, 4> names{"kernel", "copy", "host", "wait"};
-  return names[static_cast<size_t>(activity)];
-}
 
 double host_clock() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// With the lock held.
+// The caller holds the lock.
 void Trace::push(const TraceSpan& span, State state, std::function<Interval()> measure) {
   entries_.push_back({.span = span, .state = state, .measure = std::move(measure)});
   TraceSpan& entry = entries_.back().span;
@@ -57,16 +46,16 @@ void Trace::close(size_t entry, State state, Interval times) {
   if (--open_ == 0) closed_.notify_all();
 }
 
-PendingSpan::~PendingSpan() { trace_->close(entry_, Trace::State::gone, {}); }
+PendingSpan::~PendingSpan() { trace_->close(entry_, Trace::State::failed, {}); }
 
 void PendingSpan::done(Trace::Interval times) { trace_->close(entry_, Trace::State::done, times); }
 
-void Trace::show_host() {
+void Trace::add_host_lane() {
   const std::lock_guard lock(mutex_);
-  shows_host_ = true;
+  has_host_lane_ = true;
 }
 
-void Trace::hold_host(const void* slab, size_t bytes) {
+void Trace::set_host_live(const void* slab, size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto at = std::ranges::find(slabs_, slab, [](const auto& s) { return s.first; });
   if (at == slabs_.end()) {
@@ -77,11 +66,11 @@ void Trace::hold_host(const void* slab, size_t bytes) {
   }
 }
 
-// Scopes nest; the lane of the host shows the innermost at any time, one after the other.
+// Scopes nest; the host's lane shows the innermost one at any time, so its spans do not overlap.
 TraceContext Trace::enter(const TraceContext& next) {
   const std::lock_guard lock(mutex_);
   const double now = host_clock();
-  if (context_ && shows_host_) {
+  if (context_ && has_host_lane_) {
     const TraceSpan span{.lane = TraceLane::host,
                          .activity = Activity::host,
                          .name = "enqueue",

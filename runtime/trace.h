@@ -1,12 +1,11 @@
 #pragma once
 
-// The timeline of a piece of a run: which queue did what, when, for which op, and how many bytes
-// were held when it was enqueued.  A stream that is given a Trace (Stream::trace) tells it of all
-// it is given from then on: by its clock on meta, by the host's on the cpu, by events on cuda.  A
-// stream without one pays a branch that is never taken.
+// The timeline of a part of a run: which stream did what, when, for which op, and how many bytes
+// were live when it was enqueued.  A stream with a Trace (Stream::trace) adds a span for each piece
+// of its work, timed by its own clock on meta, the host's clock on the cpu, and events on cuda.  A
+// stream without a trace pays a branch that is never taken.
 //
-// Spans are listed in program order.  Those of one lane do not overlap.  Work that fails leaves
-// none.
+// Spans are in program order, and those of one lane do not overlap.  Work that fails has no span.
 
 #include <condition_variable>
 #include <cstddef>
@@ -17,26 +16,30 @@
 #include <utility>
 #include <vector>
 
+#include "spool/runtime/names.h"
+
 namespace spool {
 
-// The queues of a device, and the thread that enqueues.
-// `update` is the queue of a host that updates parameters; `host` the thread that enqueues.
+// A row of the timeline.  `update` is the stream of a host that updates parameters; `host` is the
+// thread that enqueues; the others are streams of the device.
 enum class TraceLane : uint8_t { compute, copy_out, copy_in, update, host };
-constexpr size_t lane_count = 5;
-const char* name(TraceLane);
+template <>
+inline constexpr std::array enumerator_names<TraceLane>{"compute", "copy out", "copy in", "update",
+                                                        "host"};
 
-// `host` is work that a thread of the host does in a queue's turn, and what the thread that
-// enqueues is at; `wait` is a queue that stands still until another has come so far.
+// `host` is work that a stream gives to a thread of the host, and what the enqueuing thread does;
+// `wait` is a stream that waits for an event of another.
 enum class Activity : uint8_t { kernel, copy, host, wait };
-const char* name(Activity);
+template <>
+inline constexpr std::array enumerator_names<Activity>{"kernel", "copy", "host", "wait"};
 
-// What the thread that enqueues is at: "forward", "linear", 12.  Names live forever.
+// What the enqueuing thread is doing: "forward", "linear", 12.  The names are never freed.
 struct TraceContext {
-  const char* phase = nullptr;  // null: nothing that has a name
+  const char* task = nullptr;  // null: nothing with a name
   const char* op = nullptr;
   int64_t node = -1;  // of the tape
 
-  explicit operator bool() const { return phase != nullptr; }
+  explicit operator bool() const { return task != nullptr; }
   bool operator==(const TraceContext&) const = default;
 };
 
@@ -44,11 +47,11 @@ struct TraceSpan {
   TraceLane lane = TraceLane::compute;
   Activity activity = Activity::kernel;
   const char* name = "";
-  size_t bytes = 0;      // that a copy moves
-  size_t live = 0;       // bytes of the device that were held when it was enqueued
-  size_t host_live = 0;  // likewise of the slabs of host memory
+  size_t bytes = 0;      // copied
+  size_t live = 0;       // live bytes of the device when it was enqueued
+  size_t host_live = 0;  // live bytes of slabs of host memory when it was enqueued
   TraceContext context = {};
-  double begin = 0, end = 0;  // seconds since the first span began
+  double begin = 0, end = 0;  // seconds since the begin of the first span
 
   double seconds() const { return end - begin; }
 };
@@ -59,27 +62,27 @@ class Trace : public std::enable_shared_from_this<Trace> {
  public:
   using Interval = std::pair<double, double>;  // begin and end, seconds of the stream's clock
 
-  // For streams.  A span whose times are known, will be told by done(), or are asked for by spans()
-  // once the work has been enqueued.
+  // For streams.  Adds a span whose times are known now, come with PendingSpan::done(), or are
+  // measured by spans().
   void add(const TraceSpan&, Interval);
   std::shared_ptr<PendingSpan> open(const TraceSpan&);
   void add(const TraceSpan&, std::function<Interval()> measure);
-  // What measure() is relative to, on devices whose clock begins nowhere; kept for the streams.
+  // The streams' reference for times, for devices without a common clock.
   std::shared_ptr<void>& origin() { return origin_; }
-  // That the streams work in the host's time, so that what the host is at can be shown beside.
-  void show_host();
-  // Bytes of this slab that are held from here on; when first called, up to here too.
-  void hold_host(const void* slab, size_t bytes);
+  // Adds spans of the enqueuing thread, for streams that run in the host's time.
+  void add_host_lane();
+  // Sets the live bytes of a slab from now on; the first call also counts for all earlier spans.
+  void set_host_live(const void* slab, size_t bytes);
 
-  // From here on the thread is at this; returns what it was at before.
+  // Sets what the enqueuing thread is doing; returns what it was doing before.
   TraceContext enter(const TraceContext&);
 
-  // All that has ended well, when all has ended.
+  // Waits for all work, and returns the spans of the work that succeeded.
   std::vector<TraceSpan> spans();
 
  private:
   friend class PendingSpan;
-  enum class State : uint8_t { open, done, gone };
+  enum class State : uint8_t { open, done, failed };
   struct Entry {
     TraceSpan span;
     State state;
@@ -94,13 +97,13 @@ class Trace : public std::enable_shared_from_this<Trace> {
   std::vector<Entry> entries_;
   size_t open_ = 0;
   TraceContext context_ = {};
-  bool shows_host_ = false;
-  double context_since_ = 0;  // by the host's clock
-  std::vector<std::pair<const void*, size_t>> slabs_;
+  bool has_host_lane_ = false;
+  double context_since_ = 0;                           // on the host's clock
+  std::vector<std::pair<const void*, size_t>> slabs_;  // and their live bytes
   std::shared_ptr<void> origin_;
 };
 
-// A span that is under way.  Without done() there is none.
+// A span of work that has not finished; dropped if done() is not called.
 class PendingSpan {
  public:
   PendingSpan(std::shared_ptr<Trace> trace, size_t entry)
@@ -115,24 +118,24 @@ class PendingSpan {
   size_t entry_;
 };
 
-// While it lives, what the thread enqueues belongs to this.  Without a trace it is nothing.
+// Sets the context of everything enqueued during its lifetime.  Does nothing without a trace.
 class TraceScope {
  public:
-  TraceScope(Trace* trace, const char* phase) : trace_(trace) {
+  TraceScope(Trace* trace, const char* task) : trace_(trace) {
     if (trace_) [[unlikely]]
-      before_ = trace_->enter({.phase = phase});
+      before_ = trace_->enter({.task = task});
   }
-  // Of an op, which has a name().
+  // For an op, which has a name().
   template <class Op>
-  TraceScope(Trace* trace, const char* phase, const Op& op, int64_t node) : trace_(trace) {
+  TraceScope(Trace* trace, const char* task, const Op& op, int64_t node) : trace_(trace) {
     if (trace_) [[unlikely]] {
-      before_ = trace_->enter({.phase = phase, .op = op.name(), .node = node});
+      before_ = trace_->enter({.task = task, .op = op.name(), .node = node});
     }
   }
-  // Of a tensor that travels, by its name and number.
+  // For a tensor that is copied, by its name and number.
   TraceScope(Trace* trace, const char* name, uint64_t number) : trace_(trace) {
     if (trace_) [[unlikely]] {
-      before_ = trace_->enter({.phase = name, .node = static_cast<int64_t>(number)});
+      before_ = trace_->enter({.task = name, .node = static_cast<int64_t>(number)});
     }
   }
   ~TraceScope() {
@@ -147,9 +150,9 @@ class TraceScope {
   TraceContext before_ = {};
 };
 
-// How long a lane stood still for others; of compute, how long copies were not hidden.
+// Seconds that a lane waited for others; for compute, the time of copies that were not hidden.
 double waited(const std::vector<TraceSpan>&, TraceLane);
-// From the first beginning to the last end.
+// Seconds from the first span's begin to the last span's end.
 double seconds(const std::vector<TraceSpan>&);
 
 // The host's clock, in seconds.

@@ -36,7 +36,7 @@ double factor_of(std::string_view unit, std::string_view text) {
     if (unit == name) return factor;
   }
   fail(ErrorKind::invalid, "'", text, "' is not an amount of memory: '", unit,
-       "' is no unit; write for example 512MiB, 2GiB or 2GB");
+       "' is not a unit; write for example 512MiB, 2GiB or 2GB");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-// Numbers with units, as people write and read them.
+// Bytes and seconds as text for people.
 
 #include <cstddef>
 #include <string>
@@ -12,7 +12,7 @@ namespace spool {
 std::string format_bytes(size_t bytes);
 
 // "2GiB", "1.5 GB", "750MiB", "1048576".  B, kB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB
-// of 1024; K, M, G, T alone mean the latter.  Throws where the text is anything else, or 0.
+// of 1024, as are K, M, G, T.  Throws for any other text, and for 0.
 size_t parse_bytes(std::string_view text);
 
 // "350 us", "12.3 ms", "4.56 s", "3 min 20 s", "2 h 5 min".

@@ -1,23 +1,26 @@
-"""PyTorch on the model that Spool's benchmark step trains, for comparison.
+"""The training step of Spool's benchmark `step` in PyTorch, for comparison.  Written for PyTorch 2.11.
 
-GPT-2 as in models/gpt2.h: layer norms before attention and MLP, learned positions, GELU by tanh, the
-embedding again as the head, a vocabulary of 50304; no dropout.  A step is forward, backward, clipping
-by the global norm, and AdamW with weight decay on matrices alone, fused.  Attention is
-scaled_dot_product_attention, by the kernel that PyTorch chooses or --attention names.  PyTorch 2.11 is what it is written for.
+The model is GPT-2 as in models/families/gpt2.h: layer norms before attention and MLP, learned positions,
+tanh GELU, the embedding as the head, a vocabulary of 50304; no dropout.  A step is forward, backward,
+clipping by the global norm, and fused AdamW with weight decay on matrices only.  Attention is
+scaled_dot_product_attention, with the kernel that PyTorch chooses or --attention names.
 
-There are four ways to run it, of which --ways takes some:
-  eager           parameters, gradients and moments in f32, computing under bf16 autocast: what most do
-  compiled        likewise, through torch.compile
-  eager-bf16      parameters and gradients in bf16, with f32 masters that the optimizer steps
-  compiled-bf16   likewise, through torch.compile; the nearest to what Spool does
+There are four ways; --ways selects some:
+  eager           parameters, gradients and moments in f32, bf16 autocast: the most common
+  compiled        as eager, with torch.compile
+  eager-bf16      parameters and gradients in bf16, f32 masters that the optimizer updates
+  compiled-bf16   as eager-bf16, with torch.compile; the closest to Spool
 
-The JSON has, for each, after it has warmed up:
-  step_ms                 the median; on a GPU by events between steps that follow one another
-  host_ms                 the median time that the host takes to enqueue a step
-  tokens_per_s, mfu       by step_ms; flops are 6 (12 L C^2 + V C) a token and 12 L C T for its
-                          attention, counted as if nothing were masked, against the 989 TFLOP/s that an H100 and an H200 are said to do
-  peak_allocated_bytes    what tensors held at most; peak_reserved_bytes, what the allocator took
-and, of the device, the rate of a large copy (read plus written) and of a large bf16 product.
+The JSON has for each way, after warm-up:
+  step_ms                 median time of a step; on a GPU by events between consecutive steps
+  host_ms                 median time that the host takes to enqueue a step
+  tokens_per_s            by step_ms
+  mfu                     flops of a step / step_ms / 989 TFLOP/s, the data sheet's rate of an H100 or
+                          H200; flops are 6 (12 L C^2 + V C) a token, and 12 L C T for its attention,
+                          counted without the mask
+  peak_allocated_bytes    peak of the tensors' bytes
+  peak_reserved_bytes     peak of the bytes that PyTorch's allocator reserved
+and for the device the rates of a large copy (bytes read plus written) and of a large bf16 product.
 
   python3 benchmarks/peers/gpt2.py --out peers.json
   python3 benchmarks/peers/gpt2.py --device cpu --model gpt2-tiny --batch 2 --seq 32 --steps 3
@@ -104,7 +107,7 @@ class Gpt2(nn.Module):
 
 
 class Optimizer:
-    """AdamW, on the parameters or, where they are bf16, on f32 masters of them."""
+    """AdamW on the parameters, or on f32 masters of bf16 parameters."""
 
     def __init__(self, model, device):
         self.parameters = list(model.parameters())
@@ -121,19 +124,19 @@ class Optimizer:
     @torch.no_grad()
     def step(self):
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        apart = self.masters is not self.parameters
-        if apart:
+        has_masters = self.masters is not self.parameters
+        if has_masters:
             for master, p in zip(self.masters, self.parameters):
                 master.grad = p.grad.float()
                 p.grad = None
         self.adamw.step()
         self.adamw.zero_grad(set_to_none=True)
-        if apart:
+        if has_masters:
             torch._foreach_copy_(self.parameters, self.masters)
 
 
 class Clock:
-    """Times of pieces of work that follow one another, on the device, in milliseconds."""
+    """Milliseconds of the device between consecutive marks."""
 
     def __init__(self, device):
         self.cuda = device.type == "cuda"
@@ -160,7 +163,7 @@ def synchronize(device):
 
 
 def median_ms(device, work, repeats=10):
-    """Of work that is done again and again, after some to warm up."""
+    """Median time of repeated work, after warm-up."""
     for _ in range(3):
         work()
     clock = Clock(device)
@@ -172,7 +175,7 @@ def median_ms(device, work, repeats=10):
 
 
 def measure_device(device):
-    """What the device does at best, on random numbers."""
+    """Rates of a large product and a large copy, on random numbers."""
     large = device.type == "cuda"
     n, floats = (8192, 2**28) if large else (512, 2**22)
     a, b = (torch.randn(n, n, device=device).bfloat16() for _ in range(2))
@@ -194,7 +197,7 @@ def step_flops(config, B, T):
 
 
 def attention_by(name, device):
-    """The kernels that attention may use."""
+    """A context in which attention uses the kernel of this name."""
     if device.type != "cuda" or name == "any":
         return contextlib.nullcontext()
     chosen = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
@@ -202,17 +205,17 @@ def attention_by(name, device):
 
 
 def run(way, config, arguments, device):
-    """Some steps in this way: what they took."""
+    """Trains some steps in this way; returns their times and memory."""
     B, T = arguments.batch, arguments.seq
     torch.manual_seed(1)
-    whole = way.endswith("-bf16")
-    model = Gpt2(config).to(device=device, dtype=torch.bfloat16 if whole else torch.float32)
+    all_bf16 = way.endswith("-bf16")
+    model = Gpt2(config).to(device=device, dtype=torch.bfloat16 if all_bf16 else torch.float32)
     optimizer = Optimizer(model, device)
     loss_of = torch.compile(model) if way.startswith("compiled") else model
     tokens, targets = torch.randint(0, config.vocabulary, (2, B, T), device=device)
 
     def step():
-        with torch.autocast(device.type, torch.bfloat16, enabled=not whole):
+        with torch.autocast(device.type, torch.bfloat16, enabled=not all_bf16):
             loss = loss_of(tokens, targets)
         loss.backward()
         optimizer.step()
@@ -235,7 +238,7 @@ def run(way, config, arguments, device):
         host.append((time.perf_counter() - start) * 1e3)
         synchronize(device)
     if not math.isfinite(loss.item()):
-        raise RuntimeError(f"the loss is {loss.item()}, and was {first.item()}")
+        raise RuntimeError(f"the loss is {loss.item()} after {first.item()}")
     flops = step_flops(config, B, T) / milliseconds * 1e3
     cuda = device.type == "cuda"
     return {
@@ -250,8 +253,8 @@ def run(way, config, arguments, device):
     }
 
 
-def clean(device):
-    """Nothing of one way is left for the next."""
+def free_all(device):
+    """Frees the memory and compiled code of one way before the next."""
     torch.compiler.reset()
     gc.collect()
     if device.type == "cuda":
@@ -265,13 +268,13 @@ def parse():
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--seq", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--ways", default=",".join(WAYS), help="some of these, in order")
+    parser.add_argument("--ways", default=",".join(WAYS), help="comma-separated ways, in order")
     parser.add_argument("--attention", default="any", choices=["flash", "cudnn", "any"])
     parser.add_argument("--out", type=pathlib.Path, help="a JSON file, written after each way")
     arguments = parser.parse_args()
     unknown = set(arguments.ways.split(",")) - set(WAYS)
     if unknown:
-        parser.error(f"there is no way {', '.join(unknown)}; there are {', '.join(WAYS)}")
+        parser.error(f"unknown ways: {', '.join(unknown)}; choose from {', '.join(WAYS)}")
     if arguments.seq > MODELS[arguments.model].context:
         parser.error(f"--seq is beyond the context of {arguments.model}")
     return arguments
@@ -289,19 +292,19 @@ def main():
         **measure_device(device),
         "runs": [],
     }
-    clean(device)
+    free_all(device)
     for way in arguments.ways.split(","):
         name = f"{way}/{arguments.model}/B:{arguments.batch}/T:{arguments.seq}"
         try:
             with attention_by(arguments.attention, device):
                 result = run(way, MODELS[arguments.model], arguments, device)
-        except Exception as e:  # the other ways may do
+        except Exception as e:  # the other ways may work
             result = {"error": f"{type(e).__name__}: {str(e)[:500]}"}
         report["runs"].append({"name": name, **result})
         print(json.dumps(report["runs"][-1]), flush=True)
         if arguments.out:
             arguments.out.write_text(json.dumps(report, indent=2) + "\n")
-        clean(device)
+        free_all(device)
     if not arguments.out:
         print(json.dumps(report, indent=2))
     sys.exit(any("error" in run for run in report["runs"]))

@@ -1,7 +1,6 @@
 #pragma once
 
-// What the benchmarks of a device share: which one, asked for on the command line, and how time is
-// taken there.
+// Helpers of all benchmarks: command-line arguments, errors, and timing.
 
 #include <algorithm>
 #include <chrono>
@@ -11,11 +10,11 @@
 
 namespace spool::benchmarks {
 
-// Takes an argument --<name>=<value> out of those there are: its value, else the one given here.
+// The value of the argument --<name>=<value>, which is removed from argv; `otherwise` if absent.
 std::string take_argument(int& argc, char** argv, const std::string& name,
                           const std::string& otherwise);
 
-// As if by main(): what is thrown is a sentence on standard error.
+// Runs the work of main(): prints an exception to standard error.  Returns the exit status.
 int report_errors(const std::function<void()>& work);
 
 template <class Work>
@@ -32,8 +31,8 @@ inline double median(std::vector<double> all) {
   return *middle;
 }
 
-// The median time of work that is enqueued so many times in a row, of some tries after one to warm
-// up.  Of one, where a queue does nothing else, not even wait.
+// Median time of one `work` when it is enqueued `times` times in a row, over five attempts after
+// one to warm up.
 template <class Work>
 double seconds_each(Stream& stream, int times, const Work& work) {
   std::vector<double> all;

@@ -9,7 +9,7 @@
 namespace spool::benchmarks {
 namespace {
 
-constexpr size_t budget = size_t{16} << 30;
+constexpr size_t max_memory = size_t{16} << 30;
 
 double product_flops(Bench& b, DType type) {
   const int64_t n = std::min<int64_t>(b.N, 8192);
@@ -20,7 +20,7 @@ double product_flops(Bench& b, DType type) {
          seconds_each(*b.stream, /*times=*/3, [&] { launch(product, *b.stream); });
 }
 
-// 1 GiB, read and written, at 32768 tokens.
+// Copies 1 GiB at 32768 tokens; the rate counts bytes read and written.
 double copy_rate(Bench& b) {
   Arguments arguments(*b.stream);
   const View from = arguments.make({b.N, 8192}, DType::f32),
@@ -36,7 +36,7 @@ double launch_cost(Bench& b) {
   return seconds_each(*b.stream, /*times=*/200, [&] { launch(nothing, *b.stream); });
 }
 
-void measure(Bench& b) {
+void measure_rates(Bench& b) {
   if (b.on_cuda()) {
     b.machine.f32_flops = product_flops(b, DType::f32);
     b.machine.bf16_flops = product_flops(b, DType::bf16);
@@ -53,23 +53,24 @@ void measure(Bench& b) {
 View Arguments::make(const Shape& shape, DType dtype) {
   const Tensor t({shape, dtype}, stream_);
   if (dtype == DType::i32) {
-    Random random(held_.size());
+    Random random(tensors_.size());
     std::vector<int32_t> ids(static_cast<size_t>(shape.numel()));
     for (int32_t& id : ids) id = static_cast<int32_t>(random.next() % 50000);
     write<int32_t>(t, ids);
   } else {
-    launch(NormalFill{.out = t, .deviation = 0.1f, .seed = held_.size()}, stream_);
+    launch(NormalFill{.out = t, .deviation = 0.1f, .seed = tensors_.size()}, stream_);
   }
-  held_.push_back(t);
+  tensors_.push_back(t);
   return t;
 }
 
-View Arguments::holding(const std::vector<float>& values) {
-  held_.push_back(make_tensor<float>(Shape{static_cast<int64_t>(values.size())}, values, stream_));
-  return held_.back();
+View Arguments::with_values(const std::vector<float>& values) {
+  tensors_.push_back(
+      make_tensor<float>(Shape{static_cast<int64_t>(values.size())}, values, stream_));
+  return tensors_.back();
 }
 
-void Bench::count(benchmark::State& state, const Cost& cost, double seconds) const {
+void Bench::set_counters(benchmark::State& state, const Cost& cost, double seconds) const {
   state.counters["us"] = seconds * 1e6;
   state.counters["share"] = machine.seconds(cost) / seconds;
   state.counters["of_copy"] = cost.bytes / seconds / machine.bytes_per_second;
@@ -80,9 +81,9 @@ void Bench::count(benchmark::State& state, const Cost& cost, double seconds) con
 std::unique_ptr<Bench> open_bench(Device device, int64_t N) {
   const bool cuda = device.type == DeviceType::cuda;
   if (N == 0) N = cuda ? 32768 : 1024;
-  const size_t bytes = std::min(budget, device_memory(device) / 10 * 9);
+  const size_t bytes = std::min(max_memory, device_memory(device) / 10 * 9);
   auto bench = std::make_unique<Bench>(Bench{device, N, open_stream(device, bytes)});
-  measure(*bench);
+  measure_rates(*bench);
   return bench;
 }
 

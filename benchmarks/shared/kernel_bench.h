@@ -1,6 +1,7 @@
 #pragma once
 
-// A benchmark of kernels: what they work on, how they are timed, and what they are held against.
+// Benchmarks of single kernels: their arguments, their timing, and the machine's rates that they
+// are compared with.
 
 #include <benchmark/benchmark.h>
 
@@ -9,23 +10,23 @@
 
 namespace spool::benchmarks {
 
-// The arguments of a kernel, alive as long as this.
+// Makes the arguments of kernels, and owns their memory.
 class Arguments {
  public:
   explicit Arguments(Stream& stream) : stream_(stream) {}
   Stream& stream() const { return stream_; }
 
-  // Normal, or for i32 ids of tokens.
+  // Normally distributed numbers; for i32 the ids of tokens.
   View make(const Shape&, DType);
-  View holding(const std::vector<float>&);
-  void clear() { held_.clear(); }
+  View with_values(const std::vector<float>&);
+  void clear() { tensors_.clear(); }
 
  private:
   Stream& stream_;
-  std::vector<Tensor> held_;
+  std::vector<Tensor> tensors_;
 };
 
-constexpr double beyond_any_cache = 256e6;  // bytes
+constexpr double larger_than_caches = 256e6;  // bytes
 
 struct Bench {
   Device device;
@@ -33,11 +34,11 @@ struct Bench {
   std::unique_ptr<Stream> stream;
   Machine machine = {};
   Arguments arguments{*stream};
-  std::string made_for = {};  // the benchmark that the arguments are of
+  std::string made_for = {};  // title of the benchmark that has the arguments
 
   bool on_cuda() const { return device.type == DeviceType::cuda; }
 
-  // Registers what make(arguments) returns.
+  // Registers a benchmark of the kernel that make(arguments) returns.
   template <class Make>
   void add(const std::string& title, const Make& make) {
     using Kernel = decltype(make(arguments));
@@ -47,7 +48,7 @@ struct Bench {
           try {
             if (made_for != title) {
               made_for.clear();
-              *kernels = sets<Kernel>(make);
+              *kernels = make_kernels<Kernel>(make);
               made_for = title;
             }
             time(state, *kernels);
@@ -60,12 +61,14 @@ struct Bench {
   }
 
  private:
+  // The kernel with one set of arguments; on cuda with several, which together exceed the cache.
   template <class Kernel, class Make>
-  std::vector<Kernel> sets(const Make& make) {
+  std::vector<Kernel> make_kernels(const Make& make) {
     arguments.clear();
     std::vector<Kernel> all{make(arguments)};
     const double bytes = std::max(all.front().cost().bytes, 1.0);
-    const int count = on_cuda() ? std::clamp(static_cast<int>(beyond_any_cache / bytes), 1, 8) : 1;
+    const int count =
+        on_cuda() ? std::clamp(static_cast<int>(larger_than_caches / bytes), 1, 8) : 1;
     while (static_cast<int>(all.size()) < count) all.push_back(make(arguments));
     return all;
   }
@@ -73,31 +76,31 @@ struct Bench {
   template <class Kernel>
   void time(benchmark::State& state, const std::vector<Kernel>& kernels) {
     size_t next = 0;
-    const auto one = [&] { launch(kernels[next++ % kernels.size()], *stream); };
+    const auto launch_next = [&] { launch(kernels[next++ % kernels.size()], *stream); };
     int times = 1;
-    if (on_cuda()) {  // as many as take 5 ms, and not more than a queue takes without waiting
-      const double seconds = seconds_each(*stream, static_cast<int>(kernels.size()), one);
+    if (on_cuda()) {  // about 5 ms of work, and no more launches than a queue accepts at once
+      const double seconds = seconds_each(*stream, static_cast<int>(kernels.size()), launch_next);
       times = std::clamp(static_cast<int>(5e-3 / seconds), 4, 500);
     } else {
-      one();
+      launch_next();
       stream->synchronize();
     }
     std::vector<double> all;
     for (auto _ : state) {
       all.push_back(seconds_of([&] {
-                      for (int i = 0; i < times; ++i) one();
+                      for (int i = 0; i < times; ++i) launch_next();
                       stream->synchronize();
                     }) /
                     times);
       state.SetIterationTime(all.back());
     }
-    count(state, kernels.front().cost(), median(all));
+    set_counters(state, kernels.front().cost(), median(all));
   }
 
-  void count(benchmark::State&, const Cost&, double seconds) const;
+  void set_counters(benchmark::State&, const Cost&, double seconds) const;
 };
 
-// A bench on the device; N: 0 for the device's own.
+// Opens the device and measures its rates.  N: tokens; 0: the device's default.
 std::unique_ptr<Bench> open_bench(Device, int64_t N);
 
 }  // namespace spool::benchmarks

@@ -47,7 +47,7 @@ struct Products::Shared {
                          {DNNL_ARG_SCRATCHPAD, buffer(d.scratchpad_desc())}}});
   }
 
-  // The same memory as (columns, rows).
+  // The same memory as a matrix of (columns, rows).
   memory transposed(const memory& m) {
     const auto size = m.get_desc().dims();
     return {{{size[1], size[0]}, type, memory::dims{1, size[1]}}, engine, m.get_data_handle()};

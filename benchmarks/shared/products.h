@@ -1,6 +1,6 @@
 #pragma once
 
-// The matrix products of a GPT-2's linear layers, forward and backward, through oneDNN directly.
+// The matrix products of a GPT-2's linear layers, forward and backward, by oneDNN itself.
 
 #include <memory>
 
@@ -13,7 +13,7 @@ class Products {
   Products(const Gpt2Config&, DType, int64_t tokens);
   ~Products();
 
-  // All products of one step, one after the other, on all threads.
+  // Runs all products of one step, one after the other, on all threads.
   void run();
 
  private:

@@ -3,11 +3,12 @@
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/cpu/philox.h"
 #include "spool/kernels/cpu/pieces.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
 
-// What is the same for all elements of a tensor.
+// The values that are the same for all elements of a tensor.
 struct Step {
   float beta1, beta2, eps, rate, inverse1, inverse2, factor, decay;
 
@@ -22,7 +23,7 @@ struct Step {
         decay(t.decay) {}
 };
 
-// put(i, step of get(i)) for i in [begin, end).
+// put(i, get(i) after the step) for i in `range`; updates m and v.
 template <class G, class Get, class Put>
 void update(const Step& s, const AdamW::Entry& t, Range range, Get get, Put put) {
   auto *m = t.m.as<float>(), *v = t.v.as<float>();
@@ -48,7 +49,8 @@ uint16_t round_by(float x, uint32_t r) {
   return static_cast<uint16_t>((x != x ? u | quiet : overflows ? u : u + r) >> 16);
 }
 
-constexpr int64_t block = AdamW::granule, half = block / 2;  // both that share their words; one
+// Elements i and i + half of a block share a random word.
+constexpr int64_t block = AdamW::granule, half = block / 2;
 
 void round_block(const float* x, const uint32_t* words, int64_t n, bf16* out) {
   const int64_t lower = std::min(n, half);
@@ -72,7 +74,8 @@ void update_rounded(const AdamW& k, const AdamW::Entry& t, Range range) {
     update<G>(
         Step(k, t), t, {begin, begin + n}, [=](int64_t i) { return float(parameter[i]); },
         [&updated, begin](int64_t i, float x) { updated[i - begin] = x; });
-    row.draw(static_cast<uint32_t>((t.first + begin) / 8), (std::min(n, half) + 3) / 4, words);
+    row.draw(static_cast<uint32_t>((t.first + begin) / 8), ceil_div<int64_t>(std::min(n, half), 4),
+             words);
     round_block(updated, words, n, parameter + begin);
   }
 }
@@ -102,7 +105,7 @@ void run(const AdamW& k, CpuStream& stream) {
   }
   const bool finite = k.clip.as<float>()[2] != 0;
   if (!finite) return;
-  pieces.for_each(stream, [&](int tensor, int64_t begin, int64_t end, int64_t) {
+  pieces.for_each(stream, [&](size_t tensor, int64_t begin, int64_t end, int64_t) {
     const AdamW::Entry& t = k.tensors[tensor];
     if (t.grad.dtype() == DType::f32) return update_any<float>(k, t, {begin, end});
     update_any<bf16>(k, t, {begin, end});

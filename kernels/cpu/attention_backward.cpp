@@ -1,50 +1,20 @@
-// Backward.  A piece is a tile of keys of one key head, which meets all queries that see it; it
-// owns its dk and dv.  The parts of dq that the pieces of a head find are added up in f32 in order
+// A piece is a tile of keys of one key head; it loops over all queries that see it, and owns its dk
+// and dv.  The terms of dq from the pieces of a head are added up in the accumulator type in order
 // of their keys: each tile of queries has a turn, the number of key tiles that have been added.
 
 #include <atomic>
 
 #include "spool/kernels/attention.h"
 #include "spool/kernels/cpu/attention_tiles.h"
+#include "spool/kernels/cpu/attention_workspace.h"
 #include "spool/kernels/cpu/loops.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace cpu {
 namespace {
 
-// What the pieces share.
-template <class S>
-struct BackwardShared {
-  S* delta;       // (B, H, T): sum_d dy y
-  S* dqueries;    // (B, H, T, D) where dqkv cannot hold sums, else null
-  int32_t* turn;  // (B, H, tiles)
-
-  BackwardShared(Carver& c, const AttentionExtents& e, bool separate)
-      : delta(c.take<S>(e.B * e.H * e.T)),
-        dqueries(separate ? c.take<S>(e.B * e.H * e.T * e.D) : nullptr),
-        turn(c.take<int32_t>(e.B * e.H * tiles_of(e.T))) {}
-};
-
-template <class S>
-struct BackwardLane {
-  Tile<S> keys_transposed, values_transposed;           // (D, tile of keys)
-  Tile<S> keys, queries, dy, dqueries, dkeys, dvalues;  // (tile, D); queries times scale
-  Tile<S> scores, dscores;                              // (tile of queries, tile of keys)
-
-  BackwardLane(Carver& c, int64_t D)
-      : keys_transposed(c.tile<S>(D, tile_rows)),
-        values_transposed(c.tile<S>(D, tile_rows)),
-        keys(c.tile<S>(tile_rows, D)),
-        queries(c.tile<S>(tile_rows, D)),
-        dy(c.tile<S>(tile_rows, D)),
-        dqueries(c.tile<S>(tile_rows, D)),
-        dkeys(c.tile<S>(tile_rows, D)),
-        dvalues(c.tile<S>(tile_rows, D)),
-        scores(c.tile<S>(tile_rows, tile_rows)),
-        dscores(c.tile<S>(tile_rows, tile_rows)) {}
-};
-
-// T is the type of the values, G of the gradients.
+// T is the type of the values, G that of the gradients.
 template <class T, class G>
 class BackwardPiece {
   using S = accumulator_t<T>;
@@ -88,7 +58,8 @@ class BackwardPiece {
     return {tile * tile_rows, std::min((tile + 1) * tile_rows, extents_.T)};
   }
 
-  // Head h's queries of a tile: on the diagonal query i sees keys 0 to i, later it sees all.
+  // Adds the terms of one tile of queries of head h.  On the diagonal query i sees keys 0 to i, in
+  // later tiles it sees all.
   void attend(int64_t h, int64_t tile) {
     const Range queries = range_of(tile);
     const bool diagonal = tile == tile_;
@@ -135,7 +106,7 @@ class BackwardPiece {
     add_dqueries(h, tile);
   }
 
-  // Scores to p, and dp to ds; zeros where a query does not see a key.
+  // Turns scores into p, and dp into ds; zeros where a query does not see a key.
   void differentiate(int64_t h, Range queries, bool diagonal) {
     const int64_t row = (b_ * extents_.H + h) * extents_.T + queries.begin;
     const S *lse = kernel_.lse.as<S>() + row, *delta = shared_.delta + row;
@@ -239,8 +210,8 @@ void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStre
   BackwardLane<S>(lane_memory, e.D);
   find_delta<T>(k, e, shared.delta, stream);
   std::fill(shared.turn, shared.turn + e.B * e.H * tiles_of(e.T), 0);
-  // Pieces are begun in order, so that the one whose turn it is has been: those with the most
-  // queries, which are also those with the earliest keys, go first.
+  // Pieces start in order, so the piece that has its turn has started, and waiting cannot deadlock.
+  // Pieces with the earliest keys, which have the most queries, go first.
   std::atomic<int64_t> next = 0;
   const int64_t heads = e.B * e.Hkv;
   stream.parallel_for(heads * tiles_of(e.T), 1, [&](int64_t, int64_t, int number) {
@@ -253,18 +224,6 @@ void run_backward(const AttentionBackward& k, const AttentionExtents& e, CpuStre
 
 }  // namespace
 }  // namespace cpu
-
-size_t AttentionBackward::workspace_bytes(const CpuArchitecture& architecture) const {
-  if (!dqkv) return 0;
-  const AttentionExtents e(qkv, y, heads);
-  cpu::Carver shared, lane;
-  cpu::dispatch(qkv.dtype(), [&](auto x) {
-    using S = cpu::accumulator_t<decltype(x)>;
-    cpu::BackwardShared<S>(shared, e, dqkv.view.dtype() != dtype_of<S>());
-    cpu::BackwardLane<S>(lane, e.D);
-  });
-  return shared.used() + lane.used() * static_cast<size_t>(architecture.threads);
-}
 
 void run(const AttentionBackward& k, CpuStream& stream) {
   if (!k.dqkv) return;

@@ -1,37 +1,20 @@
 #pragma once
 
-// What a piece of attention forward does: a tile of queries of one head meets the keys tile by
-// tile.  Scores are kept transposed, s[j,i]: then queries alone need transposing, once a piece, and
+// A piece of attention forward: a tile of queries of one head against its keys, tile by tile.
+// Scores are kept transposed, s[j,i]: then only queries need transposing, once per piece, and
 // maxima and sums over keys run down the columns.
 
 #include <cmath>
 #include <limits>
 
 #include "spool/kernels/cpu/attention_tiles.h"
+#include "spool/kernels/cpu/attention_workspace.h"
 #include "spool/kernels/cpu/loops.h"
+#include "spool/runtime/integer.h"
 
 namespace spool::cpu {
 
-template <class S>
-struct ForwardLane {
-  Tile<S> queries;             // (D, tile), times scale
-  Tile<S> keys, values, sums;  // (tile, D)
-  Tile<S> scores;              // (tile of keys, tile of queries)
-  S *largest, *total, *correction, *next;
-
-  ForwardLane(Carver& c, int64_t D)
-      : queries(c.tile<S>(D, tile_rows)),
-        keys(c.tile<S>(tile_rows, D)),
-        values(c.tile<S>(tile_rows, D)),
-        sums(c.tile<S>(tile_rows, D)),
-        scores(c.tile<S>(tile_rows, tile_rows)),
-        largest(c.take<S>(tile_rows)),
-        total(c.take<S>(tile_rows)),
-        correction(c.take<S>(tile_rows)),
-        next(c.take<S>(tile_rows)) {}
-};
-
-// One head: query i is that of token past + i, and sees the keys up to its own.
+// One head.  Query i belongs to token past + i and sees the keys up to its own.
 template <class T>
 struct ForwardHead {
   HeadRows<const T> queries, keys, values;
@@ -41,8 +24,8 @@ struct ForwardHead {
   double scale = 1;
 };
 
-// Tiles of keys end where the past does, and from there on begin where tiles of queries do: on the
-// diagonal key j of a tile is seen by the queries from i = j on, before it by all.
+// A tile of keys ends where the past does; from there on tiles of keys begin where tiles of queries
+// do.  Key j of the tile on the diagonal is seen by queries i >= j, keys before it by all.
 template <class T>
 class ForwardPiece {
   using S = accumulator_t<T>;
@@ -102,10 +85,10 @@ class ForwardPiece {
     }
   }
 
-  // The first column of row j of the scores that is not masked for good, down to a whole vector.
+  // The first column of row j of the scores that is not masked, rounded down to a whole vector.
   static int64_t first_column(int64_t j, bool diagonal) { return diagonal ? j / lanes * lanes : 0; }
 
-  // Brings what was summed under the largest score so far under the largest with these.
+  // Updates the largest scores with this tile, and rescales totals and sums to the new ones.
   void rescale(int64_t keys, bool diagonal) {
     S *largest = lane_.largest, *next = lane_.next, *correction = lane_.correction;
     std::copy(largest, largest + width_, next);
@@ -129,7 +112,7 @@ class ForwardPiece {
     }
   }
 
-  // Scores to weights exp(s - largest), and their sum to the total.
+  // Turns scores into weights exp(s - largest) and adds them to the totals.
   void weigh(int64_t keys, bool diagonal) {
     const S* largest = lane_.largest;
     S* total = lane_.total;

@@ -1,8 +1,8 @@
 #pragma once
 
-// What attention forward and backward share on the cpu: where a head lies in a packed tensor, tiles
-// of it in the accumulator type, and the cutting up of a workspace.  What a tile holds beyond its
-// rows and columns is whatever was there before; it never meets a number that is used.
+// Shared by attention forward and backward on the cpu: the rows of a head in a packed tensor, and
+// copies of them as tiles in the accumulator type.  Beyond its rows and columns a tile has
+// arbitrary numbers, which never affect a result.
 
 #include <algorithm>
 #include <cstddef>
@@ -13,14 +13,7 @@
 
 namespace spool::cpu {
 
-// Queries or keys in a tile: whole blocks, whole vectors, and few enough that the tiles of a lane
-// stay in its second-level cache.
-constexpr int64_t tile_rows = 96;
-static_assert(tile_rows % block_rows == 0 && tile_rows % Vector<float>::lanes == 0);
-
-constexpr int64_t tiles_of(int64_t T) { return (T + tile_rows - 1) / tile_rows; }
-
-// One head of one sequence, within a tensor (B, T, heads D) or anywhere else.
+// Rows of one head of one sequence: in a tensor (B, T, heads D), or `row` elements apart anywhere.
 template <class T>
 struct HeadRows {
   T* data = nullptr;
@@ -30,28 +23,6 @@ struct HeadRows {
   HeadRows(const View& t, int64_t b, int64_t head, int64_t D)
       : data(t.as<T>() + b * t.shape()[1] * t.shape().row() + head * D), row(t.shape().row()) {}
   T* at(int64_t t) const { return data + t * row; }
-};
-
-// Hands out a workspace in aligned pieces; without one it only counts.
-class Carver {
- public:
-  explicit Carver(std::byte* base = nullptr) : base_(base) {}
-  template <class S>
-  S* take(int64_t n) {
-    std::byte* const at = base_ ? base_ + used_ : nullptr;
-    used_ += static_cast<size_t>(round_up(n * static_cast<int64_t>(sizeof(S)), 64));
-    return reinterpret_cast<S*>(at);
-  }
-  template <class S>
-  Tile<S> tile(int64_t rows, int64_t columns) {
-    const int64_t row = round_up(columns, Vector<S>::lanes);
-    return {take<S>(round_up(rows, block_rows) * row), row};
-  }
-  size_t used() const { return used_; }
-
- private:
-  std::byte* base_;
-  size_t used_ = 0;
 };
 
 template <class S>

@@ -5,9 +5,9 @@
 namespace spool {
 namespace {
 
-// sum[c] = sum over n in [begin, end) of dy[n,c].  Four rows at a time, for fewer passes over sum.
+// sum[c] = sum over n in [begin, end) of dy[n,c]; four rows at a time, for fewer passes over sum.
 template <class T, class A>
-void sum_rows(const T* dy, int64_t begin, int64_t end, int64_t C, A* sum) {
+void sum_row_range(const T* dy, int64_t begin, int64_t end, int64_t C, A* sum) {
   std::fill_n(sum, C, A{0});
   const cpu::Sink<A, true> out{sum};
   int64_t n = begin;
@@ -23,12 +23,6 @@ void sum_rows(const T* dy, int64_t begin, int64_t end, int64_t C, A* sum) {
 
 }  // namespace
 
-size_t BiasBackward::workspace_bytes(const CpuArchitecture&) const {
-  const int64_t C = dy.shape().row();
-  const cpu::RowPieces pieces(dy.shape().rows(), C);
-  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(dy.dtype()));
-}
-
 void run(const BiasBackward& k, CpuStream& stream) {
   const int64_t N = k.dy.shape().rows(), C = k.dy.shape().row();
   const cpu::RowPieces pieces(N, C);
@@ -37,7 +31,7 @@ void run(const BiasBackward& k, CpuStream& stream) {
     using A = cpu::accumulator_t<T>;
     A* partials = k.workspace.as<A>();
     stream.parallel_for(N, pieces.rows, [&](int64_t begin, int64_t end) {
-      sum_rows(k.dy.as<T>(), begin, end, C, partials + begin / pieces.rows * C);
+      sum_row_range(k.dy.as<T>(), begin, end, C, partials + begin / pieces.rows * C);
     });
     cpu::dispatch_sink<T>(
         k.dbias, [&](auto dbias) { cpu::add_pieces(stream, partials, C, pieces.count, C, dbias); });

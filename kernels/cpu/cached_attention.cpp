@@ -1,7 +1,4 @@
-// Many queries go the way of attention without a cache.  Few would leave its tiles empty: they meet
-// the keys row by row, as these lie in memory, whose speed is then all that counts.
-
-#include "spool/kernels/cached_attention.h"
+#include "spool/kernels/cpu/cached_attention.h"
 
 #include "spool/kernels/cpu/attention_forward.h"
 #include "spool/kernels/cpu/row_products.h"
@@ -9,21 +6,6 @@
 namespace spool {
 namespace cpu {
 namespace {
-
-constexpr int64_t many_queries = 12;
-
-bool few(const CachedExtents& e) { return e.T < many_queries; }
-
-template <class S>
-size_t lane_bytes(const CachedExtents& e) {
-  Carver lane;
-  if (few(e)) {
-    lane.take<S>(e.P);
-  } else {
-    ForwardLane<S>(lane, e.D);
-  }
-  return lane.used();
-}
 
 template <class T>
 void store(const CachedAttention& k, const CachedExtents& e, CpuStream& stream) {
@@ -79,17 +61,18 @@ void attend_row(const ForwardHead<T>& head, int64_t i, accumulator_t<T>* s) {
            [=](int64_t d, S sum) { y[d] = static_cast<T>(factor * sum); });
 }
 
-// Pieces are heads, and tiles of their queries, of which those with the most keys go first.
+// A piece is a head or, with many queries, a tile of its queries; those with the most keys go
+// first.
 template <class T>
 void attend(const CachedAttention& k, const CachedExtents& e, CpuStream& stream) {
   using S = accumulator_t<T>;
-  const size_t each = lane_bytes<S>(e);
-  const int64_t heads = e.B * e.H, tiles = few(e) ? 1 : tiles_of(e.T);
+  const size_t each = cached_lane_bytes<S>(e);
+  const int64_t heads = e.B * e.H, tiles = has_few_queries(e) ? 1 : tiles_of(e.T);
   stream.parallel_for(heads * tiles, 1, [&](int64_t piece, int64_t, int number) {
     const int64_t place = piece % heads, tile = tiles - 1 - piece / heads;
     const ForwardHead<T> head = head_of<T>(k, e, place / e.H, place % e.H);
     Carver memory(k.workspace.data() + each * static_cast<size_t>(number));
-    if (few(e)) {
+    if (has_few_queries(e)) {
       S* const s = memory.take<S>(e.P);
       for (int64_t i = 0; i < e.T; ++i) attend_row(head, i, s);
     } else {
@@ -102,15 +85,6 @@ void attend(const CachedAttention& k, const CachedExtents& e, CpuStream& stream)
 
 }  // namespace
 }  // namespace cpu
-
-size_t CachedAttention::workspace_bytes(const CpuArchitecture& architecture) const {
-  const CachedExtents e(*this);
-  size_t bytes = 0;
-  cpu::dispatch(qkv.dtype(), [&]<class T>(T) {
-    bytes = cpu::lane_bytes<cpu::accumulator_t<T>>(e) * static_cast<size_t>(architecture.threads);
-  });
-  return bytes;
-}
 
 void run(const CachedAttention& k, CpuStream& stream) {
   const CachedExtents e(k);

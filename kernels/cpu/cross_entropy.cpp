@@ -5,7 +5,7 @@
 namespace spool {
 namespace {
 
-// Options, in the type that is computed in.
+// The options, in the accumulator type.
 template <class A>
 struct Options {
   A smoothing, z_loss, cap, inverse_cap;
@@ -19,16 +19,16 @@ struct Options {
 
 // One row of V logits.
 template <class T, bool capped>
-struct Row {
+struct LogitsRow {
   using A = cpu::accumulator_t<T>;
-  // Exponentials may stay in the row where they are not rounded and z is not needed again.
+  // Exponentials may replace the logits if they are not rounded and z is not needed again.
   static constexpr bool keeps = !capped && !std::is_same_v<T, bf16>;
 
   T* logits;
   int64_t V;
   Options<A> options;
-  // Of the row, once sum_up() has run.
-  A maximum = 0, target = 0, sum = 0, total = 0;  // of z, z of the target, sum exp(z - max), sum z
+  // Set by sum_up(): max z, z of the target, sum exp(z - max), sum z.
+  A maximum = 0, target = 0, sum = 0, total = 0;
 
   A squashed(int64_t v) const { return cpu::tanh(A(logits[v]) * options.inverse_cap); }
   A z(int64_t v) const {
@@ -43,12 +43,12 @@ struct Row {
 };
 
 template <class T, bool capped>
-void Row<T, capped>::sum_up(int64_t y, bool keep) {
+void LogitsRow<T, capped>::sum_up(int64_t y, bool keep) {
   const T* x = logits;
   target = z(y);
   maximum = cpu::largest<A>(V, [=](int64_t v) { return A(x[v]); });
   if constexpr (capped) maximum = options.cap * cpu::tanh(maximum * options.inverse_cap);
-  const Row row = *this;
+  const LogitsRow row = *this;
   if (options.smoothing != 0) total = cpu::sum<A>(V, [=](int64_t v) { return row.z(v); });
   if constexpr (keeps) {
     if (keep) {
@@ -61,19 +61,19 @@ void Row<T, capped>::sum_up(int64_t y, bool keep) {
 }
 
 template <class T, bool capped>
-cpu::accumulator_t<T> Row<T, capped>::loss() const {
+cpu::accumulator_t<T> LogitsRow<T, capped>::loss() const {
   const A e = options.smoothing, lse = log_sum();
-  // lse - z[y], without the digits that lse has lost to the maximum
+  // lse - z[y], without the digits that lse loses to the maximum
   const A to_target = std::log(sum) - (target - maximum);
   const A to_mean = e != 0 ? lse - total / static_cast<A>(V) : A{0};
   return (1 - e) * to_target + e * to_mean + options.z_loss * lse * lse;
 }
 
 template <class T, bool capped>
-void Row<T, capped>::differentiate(int64_t y, A g) {
+void LogitsRow<T, capped>::differentiate(int64_t y, A g) {
   const A e = options.smoothing, one = (1 - e) * g, spread = e / static_cast<A>(V) * g;
   const A factor = g * (1 + 2 * options.z_loss * log_sum()) / sum;
-  const Row row = *this;
+  const LogitsRow row = *this;
   const auto exponential = [=](int64_t v) {
     if constexpr (keeps) return row.logits[v];
     return cpu::exp(row.z(v) - row.maximum);
@@ -96,14 +96,14 @@ void cross_entropy(const CrossEntropy& k, int64_t n, int64_t columns, int64_t V)
   const int32_t y = k.targets.as<int32_t>()[n];
   const bool ignored = y == k.options.ignore_index;
   check(ignored || (y >= 0 && y < V), "cross_entropy: target ", y, " at position ", n,
-        " is not in [0, ", V, "), the vocabulary, nor ", k.options.ignore_index,
-        ", which is ignored");
+        " is not in [0, ", V, "), the vocabulary, and is not the ignored index ",
+        k.options.ignore_index);
   const A scale = k.scale ? *k.scale.as<A>() : A{1};
   const A upstream = k.upstream ? k.upstream.as<A>()[k.upstream.numel() > 1 ? n : 0] : A{1};
   const A g = scale * (upstream - static_cast<A>(k.upstream_known));
   const bool differentiate = k.gradient && !ignored && g != 0;
 
-  Row<T, capped> row{logits, V, Options<A>(k.options)};
+  LogitsRow<T, capped> row{logits, V, Options<A>(k.options)};
   if (!ignored && (k.losses || differentiate)) row.sum_up(y, differentiate);
   if (k.losses) k.losses.as<A>()[n] = ignored ? A{0} : row.loss();
   if (differentiate) row.differentiate(y, g);

@@ -2,6 +2,7 @@
 
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/cpu/philox.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
@@ -23,7 +24,7 @@ void drop(const Dropout& k, const cpu::PhiloxRow& row, int64_t begin, int64_t en
   for (int64_t at = begin; at < end;) {
     const int64_t skip = (k.first + at) % 4;
     const int64_t count = std::min(batch - skip, end - at);
-    row.draw(static_cast<uint32_t>((k.first + at) / 4), (skip + count + 3) / 4, words);
+    row.draw(static_cast<uint32_t>((k.first + at) / 4), ceil_div<int64_t>(skip + count, 4), words);
     const uint32_t* word = words + skip;
     const T* x = k.x.as<T>() + at;
     cpu::put_all(count, y.at(at),

@@ -7,21 +7,22 @@
 namespace spool {
 namespace {
 
-void check_token(int32_t token, int64_t place, int64_t V) {
-  check(token >= 0 && token < V, "embedding: token ", token, " at position ", place,
+void check_token(int32_t token, int64_t position, int64_t V) {
+  check(token >= 0 && token < V, "embedding: token ", token, " at position ", position,
         " is not in [0, ", V, "), the vocabulary");
 }
 
-// Where each token of the vocabulary stands, in order: first[v], then next[first[v]] and so on;
-// none is -1.
-struct Places {
+// The positions of each token of the vocabulary, in order, as linked lists: first[v], then
+// next[first[v]] and so on; -1 ends a list.
+struct Positions {
   static constexpr int32_t none = -1;
   int32_t *first, *next;  // (V), (N)
 
-  Places(const View& tokens, int64_t V, const View& workspace)
+  Positions(const View& tokens, int64_t V, const View& workspace)
       : first(workspace.as<int32_t>()), next(first + V) {
     const int64_t N = tokens.numel();
-    check(N < std::numeric_limits<int32_t>::max(), "embedding: ", N, " tokens at a time");
+    check(N < std::numeric_limits<int32_t>::max(), "embedding: ", N,
+          " tokens are too many for one launch; use a smaller batch or shorter sequences");
     std::fill_n(first, V, none);
     for (int64_t n = N - 1; n >= 0; --n) {
       const int32_t token = tokens.as<int32_t>()[n];
@@ -34,7 +35,7 @@ struct Places {
 
 // out[c] (+)= sum of dy[n,c] over n = first, next(first), ... while n >= 0.
 template <class T, class Next, class Out>
-void sum_rows(const T* dy, int64_t C, int64_t first, const Next& next, const Out& out) {
+void sum_listed_rows(const T* dy, int64_t C, int64_t first, const Next& next, const Out& out) {
   using A = cpu::accumulator_t<T>;
   constexpr int64_t block = 512;
   if (first < 0) {
@@ -57,12 +58,12 @@ void sum_rows(const T* dy, int64_t C, int64_t first, const Next& next, const Out
 template <class T>
 void backward_weight(const EmbeddingBackward& k, CpuStream& stream) {
   const int64_t V = k.dweight.view.shape().rows(), C = k.dy.shape().row();
-  const Places places(k.tokens, V, k.workspace);
-  const auto next = [=](int64_t n) { return int64_t{places.next[n]}; };
+  const Positions positions(k.tokens, V, k.workspace);
+  const auto next = [=](int64_t n) { return int64_t{positions.next[n]}; };
   cpu::dispatch_sink<T>(k.dweight, [&](auto dweight) {
     stream.parallel_for(V, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
       for (int64_t v = begin; v < end; ++v) {
-        sum_rows(k.dy.as<T>(), C, places.first[v], next, dweight.at(v * C));
+        sum_listed_rows(k.dy.as<T>(), C, positions.first[v], next, dweight.at(v * C));
       }
     });
   });
@@ -76,14 +77,15 @@ void backward_positions(const EmbeddingBackward& k, CpuStream& stream) {
   cpu::dispatch_sink<T>(k.dpositions, [&](auto dpositions) {
     stream.parallel_for(rows, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        sum_rows(k.dy.as<T>(), C, t < std::min(sequence, N) ? t : -1, next, dpositions.at(t * C));
+        sum_listed_rows(k.dy.as<T>(), C, t < std::min(sequence, N) ? t : -1, next,
+                        dpositions.at(t * C));
       }
     });
   });
 }
 
 template <class T>
-void forward_row(const EmbeddingForward& k, int64_t n, int64_t C) {
+void embed_row(const EmbeddingForward& k, int64_t n, int64_t C) {
   using A = cpu::accumulator_t<T>;
   const int32_t token = k.tokens.as<int32_t>()[n];
   check_token(token, n, k.weight.shape().rows());
@@ -101,14 +103,9 @@ void run(const EmbeddingForward& k, CpuStream& stream) {
   cpu::dispatch(k.y.dtype(), [&](auto scalar) {
     using T = decltype(scalar);
     stream.parallel_for(N, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) forward_row<T>(k, n, C);
+      for (int64_t n = begin; n < end; ++n) embed_row<T>(k, n, C);
     });
   });
-}
-
-size_t EmbeddingBackward::workspace_bytes(const CpuArchitecture&) const {
-  if (!dweight) return 0;
-  return static_cast<size_t>(dweight.view.shape().rows() + tokens.numel()) * sizeof(int32_t);
 }
 
 void run(const EmbeddingBackward& k, CpuStream& stream) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Sums and maxima on one thread, in an order that a compiler can vectorise as it stands.
+// Sums and maxima on one thread, in a fixed order that a compiler can vectorise.
 
 #include <algorithm>
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace spool::cpu {
 
-// op over f(i) for i in [0, n): several side by side, or the latency of op would set the pace, and
-// then these by halves.
+// Folds f(i) for i in [0, n) with op: in several lanes, so that the latency of op does not limit
+// the speed, which are then combined by halves.
 template <class A, class F, class Op>
 A fold(int64_t n, A identity, F f, Op op) {
   constexpr int64_t lanes = 256 / sizeof(A);

@@ -7,10 +7,10 @@
 namespace spool {
 namespace {
 
-// y = x cdf(x) and y' = cdf(x) + x density(x), where cdf is that of the normal distribution, or
-// near.
+// y = x cdf(x) and y' = cdf(x) + x density(x), where cdf is that of the normal distribution or an
+// approximation.
 
-// 1/2 (1 + tanh u) = 1 / (1 + e^-2u), which keeps its digits where tanh u is close to -1.
+// 1/2 (1 + tanh u) = 1 / (1 + e^-2u), which stays accurate where tanh u is close to -1.
 template <class A>
 struct Tanh {
   static constexpr A twice_root = A(1.5957691216057307);  // 2 sqrt(2/pi)
@@ -20,7 +20,7 @@ struct Tanh {
   static A density(A x, A cdf) { return cdf * (1 - cdf) * twice_root * (1 + 3 * cubic * x * x); }
 };
 
-// 1/2 erfc(u), u >= 0, to a relative 1e-6: Numerical Recipes, erfcc.
+// 1/2 erfc(u) for u >= 0, relative error 1e-6: Numerical Recipes, erfcc.
 [[gnu::always_inline]] inline float half_erfc(float u) {
   const float t = 1 / (1 + 0.5f * u);
   float p = 0.17087277f;

@@ -6,7 +6,7 @@ namespace spool {
 namespace {
 
 template <class T>
-void forward_row(const LayerNormForward& k, int64_t n, int64_t C) {
+void normalise_row(const LayerNormForward& k, int64_t n, int64_t C) {
   using A = cpu::accumulator_t<T>;
   const T *x = k.x.as<T>() + n * C, *weight = k.weight.as<T>(), *bias = k.bias.as<T>();
   const A count = static_cast<A>(C);
@@ -26,14 +26,14 @@ void forward_row(const LayerNormForward& k, int64_t n, int64_t C) {
   cpu::put_all(C, y, [=](int64_t c) { return scaled(c) + A(bias[c]); });
 }
 
-// A row of what backward reads.
+// A row of the arguments of backward.
 template <class T>
-struct Row {
+struct BackwardRow {
   using A = cpu::accumulator_t<T>;
   const T *dy, *x, *weight;
   A mean, rstd;
 
-  Row(const LayerNormBackward& k, int64_t n, int64_t C)
+  BackwardRow(const LayerNormBackward& k, int64_t n, int64_t C)
       : dy(k.dy.as<T>() + n * C),
         x(k.x.as<T>() + n * C),
         weight(k.weight.as<T>()),
@@ -44,7 +44,7 @@ struct Row {
 };
 
 template <class T, class Out>
-void backward_row(const Row<T> row, int64_t C, const Out& dx) {
+void backward_row(const BackwardRow<T> row, int64_t C, const Out& dx) {
   using A = cpu::accumulator_t<T>;
   const A count = static_cast<A>(C);
   const A mean_g = cpu::sum<A>(C, [=](int64_t c) { return row.g(c); }) / count;
@@ -53,19 +53,16 @@ void backward_row(const Row<T> row, int64_t C, const Out& dx) {
                [=](int64_t c) { return row.rstd * (row.g(c) - mean_g - row.h(c) * mean_gh); });
 }
 
-// AtomicWrite sums of dweight and dbias, C numbers each where they are wanted.
+// Partial sums of dweight and dbias of one piece of rows, C numbers each; null if not needed.
 template <class A>
 struct Partials {
   A *dweight = nullptr, *dbias = nullptr;
 
   Partials(const LayerNormBackward& k, int64_t piece, int64_t C) {
     if (!k.workspace) return;  // there are no rows
-    A* at = k.workspace.as<A>() + piece * stride(k, C);
+    A* at = k.workspace.as<A>() + piece * k.partial_sums() * C;
     if (k.dweight) dweight = at, at += C;
     if (k.dbias) dbias = at;
-  }
-  static int64_t stride(const LayerNormBackward& k, int64_t C) {
-    return (int64_t{bool(k.dweight)} + int64_t{bool(k.dbias)}) * C;
   }
 };
 
@@ -76,8 +73,8 @@ void backward_rows(const LayerNormBackward& k, int64_t begin, int64_t end, int64
   if (partials.dweight) std::fill_n(partials.dweight, C, A{0});
   if (partials.dbias) std::fill_n(partials.dbias, C, A{0});
   for (int64_t n = begin; n < end; ++n) {
-    const Row<T> row(k, n, C);
-    // First the parameters': dx may be written over dy.
+    const BackwardRow<T> row(k, n, C);
+    // The parameters' sums come first: dx may overwrite dy.
     if (partials.dweight) {
       cpu::put_all(C, cpu::Sink<A, true>{partials.dweight},
                    [=](int64_t c) { return A(row.dy[c]) * row.h(c); });
@@ -96,16 +93,9 @@ void run(const LayerNormForward& k, CpuStream& stream) {
   const int64_t N = k.x.shape().rows(), C = k.x.shape().row();
   cpu::dispatch(k.x.dtype(), [&](auto scalar) {
     stream.parallel_for(N, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) forward_row<decltype(scalar)>(k, n, C);
+      for (int64_t n = begin; n < end; ++n) normalise_row<decltype(scalar)>(k, n, C);
     });
   });
-}
-
-size_t LayerNormBackward::workspace_bytes(const CpuArchitecture&) const {
-  const int64_t C = x.shape().row();
-  const cpu::RowPieces pieces(x.shape().rows(), C);
-  return static_cast<size_t>(pieces.count * Partials<float>::stride(*this, C)) *
-         size_of(accumulator(x.dtype()));
 }
 
 void run(const LayerNormBackward& k, CpuStream& stream) {
@@ -121,7 +111,7 @@ void run(const LayerNormBackward& k, CpuStream& stream) {
     const auto add_up = [&](const Grad& gradient, A* partials) {
       if (!gradient) return;
       cpu::dispatch_sink<T>(gradient, [&](auto out) {
-        cpu::add_pieces(stream, partials, Partials<A>::stride(k, C), pieces.count, C, out);
+        cpu::add_pieces(stream, partials, k.partial_sums() * C, pieces.count, C, out);
       });
     };
     add_up(k.dweight, first.dweight);

@@ -1,7 +1,7 @@
 #pragma once
 
-// The loops of the cpu kernels.  A loop is cut into pieces by its extents alone, so that results do
-// not depend on the number of threads; what fits into one piece wakes no other thread.
+// The loops of the cpu kernels.  How a loop is cut into pieces depends only on its extents, so
+// results do not depend on the number of threads.  A loop of one piece wakes no other thread.
 
 #include <algorithm>
 #include <cstdint>
@@ -10,18 +10,19 @@
 #include "spool/kernels/cpu/fold.h"
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/launch.h"
+#include "spool/runtime/integer.h"
 
 namespace spool::cpu {
 
-// Elements of a piece: some microseconds of work.
+// Elements in a piece: a few microseconds of work.
 constexpr int64_t piece_elements = 16384;
 
-// Rows of C elements that make a piece.
+// Rows of C elements in a piece.
 inline int64_t piece_rows(int64_t C) {
   return std::max<int64_t>(1, piece_elements / std::max<int64_t>(1, C));
 }
 
-// Where results of type G go: set, or added to what is there.
+// Destination of results of type G, which are stored or added to what is there.
 template <class G, bool add>
 struct Sink {
   static constexpr bool accumulates = add;
@@ -44,7 +45,7 @@ Sink<T, false> plain(const View& v) {
   return {v.as<T>()};
 }
 
-// Calls f with the Sink of a gradient of values of type T.
+// Calls f with the Sink of a gradient; T is the type of the values.
 template <class T, class F>
 void dispatch_sink(const Grad& g, F&& f) {
   dispatch_gradient<T>(g.view.dtype(), [&](auto scalar) {
@@ -57,7 +58,7 @@ void dispatch_sink(const Grad& g, F&& f) {
 // out[i] (+)= f(i) for i in [begin, end), on this thread.
 template <class Out, class F>
 void put_range(int64_t begin, int64_t end, Out out, F f) {
-  // clang complains of the functions of the library in f64, which it cannot vectorise.
+  // clang warns about the library's functions in f64, which it cannot vectorise.
   constexpr bool vectorise = !std::is_same_v<decltype(f(begin)), double>;
 #pragma omp simd if (vectorise)
   for (int64_t i = begin; i < end; ++i) out.put(i, f(i));
@@ -67,24 +68,24 @@ void put_all(int64_t n, const Out& out, const F& f) {
   put_range(0, n, out, f);
 }
 
-// Likewise for i in [0, n), shared.
+// out[i] (+)= f(i) for i in [0, n), shared by the threads.
 template <class Out, class F>
 void map(CpuStream& stream, int64_t n, const Out& out, const F& f) {
   stream.parallel_for(n, piece_elements,
                       [&](int64_t begin, int64_t end) { put_range(begin, end, out, f); });
 }
 
-// How the sum over N rows of C columns is shared: pieces of rows, each with a partial sum of its
-// own; these are then added up in order.
+// How a sum over N rows of C columns is divided: into pieces of rows, each with a partial sum;
+// these are then added up in order.
 struct RowPieces {
-  static constexpr int64_t most = 32;
+  static constexpr int64_t max_pieces = 32;
   int64_t rows = 1, count = 0;
 
   RowPieces(int64_t N, int64_t C)
-      : rows(std::max((N + most - 1) / most, piece_rows(C))), count((N + rows - 1) / rows) {}
+      : rows(std::max(ceil_div(N, max_pieces), piece_rows(C))), count(ceil_div(N, rows)) {}
 };
 
-// out[c] (+)= sum over the pieces of partials[piece * stride + c]; uses up the first piece.
+// out[c] (+)= sum over the pieces of partials[piece * stride + c]; overwrites the first piece.
 template <class A, class Out>
 void add_pieces(CpuStream& stream, A* partials, int64_t stride, int64_t count, int64_t C,
                 const Out& out) {

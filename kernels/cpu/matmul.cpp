@@ -5,25 +5,25 @@
 #include "spool/kernels/cpu/matmul_rows.h"
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/cpu/tile_matmul.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace cpu {
 namespace {
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 struct Cut {
-  int64_t parts = 1;            // that are wanted
-  int64_t least = 1, most = 1;  // elements of a part
+  int64_t wanted_parts = 1;
+  int64_t min_extent = 1, max_extent = 1;  // of a part
 };
 
 // The extent of a part, in whole cache lines.
-int64_t share(int64_t extent, const Cut& cut) {
-  const int64_t wanted = std::clamp(ceil_div(extent, cut.parts), cut.least, cut.most);
-  return std::min(ceil_div(wanted, 16) * 16, std::max<int64_t>(extent, 1));
+int64_t part_extent(int64_t extent, const Cut& cut) {
+  const int64_t wanted =
+      std::clamp(ceil_div(extent, cut.wanted_parts), cut.min_extent, cut.max_extent);
+  return std::min(round_up<int64_t>(wanted, 16), std::max<int64_t>(extent, 1));
 }
 
-// A part of a tile of c, and parts of the factors, copied to where they lie close together.
+// A part of a tile of c, and copies of parts of the factors in contiguous memory.
 template <class S>
 struct Parts {
   static constexpr int64_t rows = 96, columns = 64, terms = 64;
@@ -34,7 +34,8 @@ struct Strides {
   int64_t row, column;
 };
 
-// `to` is row-major or, if its column stride is not 1, column-major; `from` is read as it lies.
+// `to` is row-major or, if its column stride is not 1, column-major; `from` is read in the order of
+// its memory.
 template <class T, class S>
 void copy(const T* from, int64_t from_row, S* to, Strides at, int64_t rows, int64_t columns) {
   for (int64_t i = 0; i < rows; ++i) {
@@ -69,7 +70,7 @@ Tile<accumulator_t<T>> pack_b(const Matmul& k, Range terms, Range n, Parts<accum
   return {to.b, P::columns};
 }
 
-// Bias and what is to be added to come last.
+// Bias and the old value of c are added last.
 template <class T, class C>
 void store(const Matmul& k, Range rows, Range columns, const Parts<accumulator_t<T>>& from) {
   using S = accumulator_t<T>;
@@ -85,13 +86,13 @@ void store(const Matmul& k, Range rows, Range columns, const Parts<accumulator_t
   }
 }
 
-// The terms are worked off in blocks, and the sums stay where they are.
+// Adds up the terms in blocks; the sums stay in parts.c.
 template <class T, class C>
 void plain_part(const Matmul& k, Range rows, Range columns, Parts<accumulator_t<T>>& parts) {
   using S = accumulator_t<T>;
   using P = Parts<S>;
   int64_t i = 0;
-  do {  // once if there are no terms: a sum of none is 0
+  do {  // at least once: without terms the sums are 0
     const Range terms{i, std::min(i + P::terms, k.K())};
     const LeftTile<S> a = pack_a<T>(k, rows, terms, parts);
     const Tile<S> b = pack_b<T>(k, terms, columns, parts);
@@ -118,16 +119,16 @@ void plain_tile(const Matmul& k, Range rows, Range columns) {
 
 }  // namespace
 
-// The factor that is read in strides is the one to cut: the columns of b, or, for a gradient of
-// weights, where a is transposed, its columns.
+// The factor that is read in strides is cut: the columns of b or, for a gradient of weights, where
+// a is transposed, the columns of a.
 Tiling tiling(const Matmul& k) {
   Tiling t;
   if (k.a_transposed) {
-    t.rows = share(k.M(), {.parts = 16, .least = 96, .most = 1024});
-    t.columns = share(k.N(), {.most = 4096});
+    t.rows = part_extent(k.M(), {.wanted_parts = 16, .min_extent = 96, .max_extent = 1024});
+    t.columns = part_extent(k.N(), {.max_extent = 4096});
   } else {
-    t.rows = share(k.M(), {.most = 512});
-    t.columns = share(k.N(), {.parts = 8, .least = 192, .most = 1024});
+    t.rows = part_extent(k.M(), {.max_extent = 512});
+    t.columns = part_extent(k.N(), {.wanted_parts = 8, .min_extent = 192, .max_extent = 1024});
   }
   t.row_tiles = ceil_div(k.M(), t.rows);
   t.column_tiles = ceil_div(k.N(), t.columns);
@@ -154,13 +155,6 @@ void multiply_plain(const Matmul& k, const Tiling& t, CpuStream& stream) {
 }
 
 }  // namespace cpu
-
-size_t Matmul::workspace_bytes(const CpuArchitecture& arch) const {
-  if (cpu::has_few_rows(*this)) return 0;
-  const cpu::Tiling t = cpu::tiling(*this);
-  return static_cast<size_t>(std::min<int64_t>(arch.threads, t.tiles())) *
-         cpu::tile_scratch(*this, t);
-}
 
 void run(const Matmul& k, CpuStream& stream) {
   if (k.M() == 0 || k.N() == 0) return;

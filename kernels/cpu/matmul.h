@@ -1,29 +1,29 @@
 #pragma once
 
-// How a product is cut into tiles, and the two ways to compute one.  Tiles depend on shapes alone
-// and each is computed by one thread in one order, so the result has the same bits for any number
-// of threads; the inner dimension is never cut.
+// How a product is cut into tiles, and the two ways to compute one.  Tiles depend only on shapes,
+// and one thread computes each in a fixed order, so the result has the same bits for any number of
+// threads.  The inner dimension is never cut.
 
 #include "spool/kernels/matmul.h"
 
 namespace spool::cpu {
 
 struct Tiling {
-  int64_t rows = 1, columns = 1;  // of a tile of c
+  int64_t rows = 1, columns = 1;  // extents of a tile of c
   int64_t row_tiles = 1, column_tiles = 1;
   int64_t tiles() const { return row_tiles * column_tiles; }
 };
 
 Tiling tiling(const Matmul&);
 
-// Bytes a thread may use while it computes a tile.
+// Bytes of workspace of a thread while it computes a tile.
 size_t tile_scratch(const Matmul&, const Tiling&);
 
-// All tiles through oneDNN.  False, and nothing done, where it has no way for these types on this
-// processor within the scratch, or is not in the build.
+// Computes all tiles with oneDNN.  Returns false and does nothing if oneDNN is not in the build, or
+// does not support these types on this processor within the scratch.
 bool multiply_onednn(const Matmul&, const Tiling&, CpuStream&);
 
-// Plain loops; any floating type.
+// Computes all tiles with plain loops; any floating type.
 void multiply_plain(const Matmul&, const Tiling&, CpuStream&);
 
 }  // namespace spool::cpu

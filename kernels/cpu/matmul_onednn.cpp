@@ -1,5 +1,5 @@
-// Tiles through oneDNN's matmul primitive, https://oneapi-src.github.io/oneDNN.  Each tile is one
-// single-threaded primitive; primitives are made once for a shape and kept.
+// Tiles by oneDNN's matmul primitive, https://oneapi-src.github.io/oneDNN.  Each tile is one
+// single-threaded primitive; primitives are created once for a shape and cached.
 
 #include "spool/kernels/cpu/matmul.h"
 
@@ -16,7 +16,7 @@
 
 #include "spool/runtime/log.h"
 
-// Of OpenMP, whose header not every compiler has.
+// OpenMP's functions; not every compiler has its header.
 extern "C" {
 int omp_get_max_threads();
 void omp_set_num_threads(int);
@@ -27,7 +27,7 @@ namespace {
 
 using dnnl::memory;
 
-// oneDNN would start threads of its own; here every call is part of a loop that is shared already.
+// Keeps oneDNN from starting threads: each call is part of a loop that our threads share.
 class OneThread {
  public:
   OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
@@ -48,10 +48,10 @@ memory::data_type type_of(DType t) {
   return t == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-// A tile of a product, and all that decides how it is computed.
+// A tile of a product, with everything that decides how it is computed.
 struct TileShape {
-  int64_t m, n, k;  // extents
-  int64_t M, N;     // of the whole
+  int64_t m, n, k;  // extents of the tile
+  int64_t M, N;     // extents of the product
   DType in, out;
   bool a_transposed, b_transposed, accumulate, bias;
   auto operator<=>(const TileShape&) const = default;
@@ -84,20 +84,21 @@ Primitive make(const TileShape& t) {
   return {dnnl::matmul(chosen), a, b, c, bias, chosen.scratchpad_desc(), chosen.impl_info_str()};
 }
 
-// Why a primitive is of no use; empty if it is.
+// Why a primitive cannot be used; empty if it can.
 std::string refusal(const Primitive& p, size_t scratch) {
-  if (p.implementation.starts_with("ref")) return "it has only a slow reference on this processor";
+  if (p.implementation.starts_with("ref")) return "on this processor it has only a slow reference";
   const size_t needed = p.scratch.get_size();
   if (needed <= scratch) return "";
-  return sentence("it wants ", needed, " bytes of scratch for a tile, and has ", scratch);
+  return sentence("it needs ", needed, " bytes of scratch for a tile, more than the ", scratch,
+                  " it has");
 }
 
-// Null where oneDNN has none of use within the scratch.
+// Null if oneDNN has no usable primitive within the scratch.
 const Primitive* find(const TileShape& shape, size_t scratch) {
   static std::mutex mutex;
-  static std::map<TileShape, std::unique_ptr<Primitive>> made;
+  static std::map<TileShape, std::unique_ptr<Primitive>> cache;
   const std::lock_guard lock(mutex);
-  const auto [at, fresh] = made.try_emplace(shape);
+  const auto [at, fresh] = cache.try_emplace(shape);
   if (!fresh) return at->second.get();
   std::string why;
   try {
@@ -105,12 +106,12 @@ const Primitive* find(const TileShape& shape, size_t scratch) {
     why = refusal(*primitive, scratch);
     if (why.empty()) at->second = std::move(primitive);
   } catch (const dnnl::error& e) {
-    why = sentence("it has none on this processor: ", e.what());
+    why = sentence("it does not support this processor: ", e.what());
   }
   if (!at->second) {
-    static bool warned = false;  // once is enough; the rest is for who looks closer
+    static bool warned = false;  // the first is a warning, later ones are at level debug
     logger().log(std::exchange(warned, true) ? spdlog::level::debug : spdlog::level::warn,
-                 "a plain product of {} by {} by {} in {} stands in for oneDNN's: {}", shape.m,
+                 "plain loops replace oneDNN for a product of {} by {} by {} in {}: {}", shape.m,
                  shape.k, shape.n, name(shape.in), why);
   }
   return at->second.get();

@@ -4,14 +4,15 @@
 
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/cpu/row_products.h"
+#include "spool/runtime/integer.h"
 
 namespace spool::cpu {
 namespace {
 
-// With more, oneDNN is the faster.
+// With more rows oneDNN is faster.
 constexpr int64_t max_rows = 4;
-// A processor takes a while to see that memory is read in order: pieces are long, but several.
-constexpr int64_t pieces = 16, min_bytes = 64 * 1024, max_bytes = 256 * 1024;
+// Pieces are long, as a processor takes a while to detect that memory is read in order.
+constexpr int64_t wanted_pieces = 16, min_bytes = 64 * 1024, max_bytes = 256 * 1024;
 
 // Rows of b whose sums are added up across lanes together.
 template <class T>
@@ -56,7 +57,7 @@ void multiply_few_rows(const Matmul& k, CpuStream& stream) {
   dispatch(k.a.dtype(), [&]<class T>(T) {
     constexpr int64_t block = together<T>;
     const int64_t row = std::max<int64_t>(k.K() * static_cast<int64_t>(sizeof(T)), 1);
-    const int64_t bytes = std::clamp(k.N() * row / pieces, min_bytes, max_bytes);
+    const int64_t bytes = std::clamp(k.N() * row / wanted_pieces, min_bytes, max_bytes);
     const int64_t grain = round_up(bytes / row + 1, block);
     dispatch_sink<T>(k.c, [&](auto c) {
       with_constant(k.M(), [&](auto few) {

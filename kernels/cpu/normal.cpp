@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "spool/kernels/cpu/scalar.h"
+#include "spool/runtime/integer.h"
 #include "spool/runtime/random.h"
 
 namespace spool {
@@ -24,7 +25,7 @@ void run(const NormalFill& k, CpuStream& stream) {
   const int64_t n = k.out.numel();
   cpu::dispatch(k.out.dtype(), [&]<class T>(T) {
     T* out = k.out.as<T>();
-    stream.parallel_for((n + 3) / 4, 4096, [=](int64_t begin, int64_t end) {
+    stream.parallel_for(ceil_div<int64_t>(n, 4), 4096, [=](int64_t begin, int64_t end) {
       for (int64_t j = begin; j < end; ++j) {
         const auto w =
             philox(key, {static_cast<uint32_t>(j), static_cast<uint32_t>(j >> 32), k.tensor, 0});

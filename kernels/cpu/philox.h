@@ -1,7 +1,7 @@
 #pragma once
 
-// Philox as in runtime/random.h, but for counters side by side: each word in the lower half of an
-// u64, which the product wants, so that nothing is rearranged from round to round.
+// Philox as in runtime/random.h, vectorised over consecutive counters.  Each word is the lower half
+// of a u64, as the products need it, so no round rearranges words.
 
 #include "spool/runtime/random.h"
 
@@ -9,7 +9,7 @@ namespace spool::cpu {
 
 struct PhiloxRow {
   PhiloxKey key;
-  uint32_t c1, c2, c3;  // of every counter
+  uint32_t c1, c2, c3;  // the words that all counters share
 
   // words[4 j], ... of the counters {first + j, c1, c2, c3}, j in [0, count).
   void draw(uint32_t first, int64_t count, uint32_t* words) const {

@@ -2,6 +2,7 @@
 
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/cpu/pieces.h"
+#include "spool/kernels/reduce_sizes.h"
 
 namespace spool {
 namespace {
@@ -10,22 +11,18 @@ using Views = std::span<const View>;
 using Pieces = cpu::Pieces<decltype(SquaredNorm::x)::capacity>;
 
 Pieces pieces_of(Views all) {
-  Pieces pieces(4 * cpu::piece_elements);
+  Pieces pieces(cpu::sum_piece);
   for (const View& x : all) pieces.add(x.numel());
   return pieces;
 }
 
-size_t partial_bytes(Views all) {
-  return static_cast<size_t>(pieces_of(all).total()) * sizeof(double);
-}
-
-// f of every element, in f64; the sums of pieces are added up in order.
+// The sum of f over all elements, in f64; sums of pieces are added up in order.
 template <class F>
 double sum_all(CpuStream& stream, Views all, const View& workspace, F f) {
   const Pieces pieces = pieces_of(all);
   auto* partials = workspace.as<double>();
-  pieces.for_each(stream, [&](int tensor, int64_t begin, int64_t end, int64_t piece) {
-    const View& view = all[static_cast<size_t>(tensor)];
+  pieces.for_each(stream, [&](size_t tensor, int64_t begin, int64_t end, int64_t piece) {
+    const View& view = all[tensor];
     cpu::dispatch(view.dtype(), [&](auto scalar) {
       const auto* x = view.as<decltype(scalar)>() + begin;
       partials[piece] =
@@ -45,9 +42,6 @@ void put(const Grad& out, double value) {
 }
 
 }  // namespace
-
-size_t SumAll::workspace_bytes(const CpuArchitecture&) const { return partial_bytes({&x, 1}); }
-size_t SquaredNorm::workspace_bytes(const CpuArchitecture&) const { return partial_bytes(x); }
 
 void run(const SumAll& k, CpuStream& stream) {
   double factor = k.factor;

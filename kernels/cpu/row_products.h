@@ -1,8 +1,8 @@
 #pragma once
 
-// Products of a few rows with rows that come from memory, each read once:
+// Products of a few rows with rows that come from memory, each of which is read once:
 //   out[m,r] = sum_k a[m,k] b[r,k]
-// The terms of a sum run side by side in the lanes of a vector, in an order that K alone decides.
+// The terms of a sum are spread over the lanes of vectors, in an order that depends only on K.
 
 #include <algorithm>
 #include <bit>
@@ -13,7 +13,7 @@
 
 namespace spool::cpu {
 
-// As many T as fill a vector, in vectors of what T is computed in.
+// As many T as fill a vector, converted to vectors of their accumulator type.
 template <class T>
 struct Chunk {
   using S = accumulator_t<T>;
@@ -27,17 +27,17 @@ struct Chunk {
     std::memcpy(&c.part, from, sizeof c.part);
     return c;
   }
-  // Zero after the first `count`.
+  // The first `count` elements, then zeros.
   static Chunk load(const T* from, int64_t count) {
     T padded[size] = {};
     std::copy_n(from, count, padded);
     return load(padded);
   }
-  // Element i of what was loaded.
+  // Element i in the order of memory.
   S at(int64_t i) const { return part[i % parts][i / parts]; }
 };
 
-// Those of even places, then those of odd ones: so each takes one instruction.
+// The elements at even places, then those at odd places: each conversion is one instruction.
 template <>
 inline Chunk<bf16> Chunk<bf16>::load(const bf16* from) {
   static_assert(std::endian::native == std::endian::little);
@@ -46,8 +46,8 @@ inline Chunk<bf16> Chunk<bf16>::load(const bf16* from) {
   return {{reinterpret_cast<V>(pairs << 16), reinterpret_cast<V>(pairs & 0xffff0000u)}};
 }
 
-// The sums over the lanes of `count` vectors, a power of two: of vector i in every lane j with
-// j % count = i.
+// The sums over the lanes of each of `count` vectors, a power of two.  Lane j of the result has the
+// sum of vector j % count.
 template <class S, size_t count, size_t step = 1>
 typename Vector<S>::type sum_lanes(typename Vector<S>::type* all) {
   static_assert(count <= Vector<S>::lanes);
@@ -64,9 +64,8 @@ typename Vector<S>::type sum_lanes(typename Vector<S>::type* all) {
   }
 }
 
-// Sums over k of one row of b, lanes still apart, for `few` rows of a.  One chunk after the other,
-// so that memory is read in order, but several at a time, or the latency of a sum would set the
-// pace.
+// Products of one row of b with `few` rows of a, summed over k but not over lanes.  Chunks are read
+// in the order of memory, but several sums are formed at a time to hide the latency of additions.
 template <class T, int few>
 [[gnu::always_inline]] inline void multiply_row(const T* a, int64_t a_row, const T* b, int64_t K,
                                                 typename Chunk<T>::V (&sums)[few]) {
@@ -94,8 +93,8 @@ template <class T, int few>
   });
 }
 
-// `rows` rows of b, a power of two.  out(m, sums) takes a vector, the first `rows` lanes of which
-// are those of row m.
+// Products of `few` rows of a with `rows` rows of b, a power of two.  The first `rows` lanes of the
+// vector in out(m, sums) are the products of row m.
 template <class T, int few, int rows, class Out>
 [[gnu::always_inline]] inline void multiply_rows(const T* a, int64_t a_row, const T* b,
                                                  int64_t b_row, int64_t K, Out&& out) {
@@ -110,8 +109,8 @@ template <class T, int few, int rows, class Out>
   unrolled<few>([&](int m) SPOOL_INLINE { out(m, sum_lanes<S, rows>(sums[m])); });
 }
 
-// out[d] = sum_r factor[r] b[r,d] for the columns [d, d + chunks * size) of `rows` rows of b, which
-// are read one after the other; out(i, sum) takes that of column d + i.
+// out[d] = sum_r factor[r] b[r,d] for the first chunks * size columns of `rows` rows of b, which
+// are read one after the other; calls out(i, sum) for column i.
 template <class T, int chunks, class Out, class... Count>
 [[gnu::always_inline]] inline void add_columns(const accumulator_t<T>* factor, const T* b,
                                                int64_t b_row, int64_t rows, Out&& out,
@@ -128,7 +127,7 @@ template <class T, int chunks, class Out, class... Count>
   for (int64_t i = 0; i < columns; ++i) out(i, sums[i / C::size].at(i % C::size));
 }
 
-// All D columns.
+// out(d, sum_r factor[r] b[r,d]) for all D columns.
 template <class T, class Out>
 void add_rows(const accumulator_t<T>* factor, const T* b, int64_t b_row, int64_t rows, int64_t D,
               const Out& out) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the cpu kernels share: templates on the scalar, sums in the accumulator type, and
-// exponentials that a compiler can vectorise.
+// Shared by the cpu kernels: dispatch on the type of scalars, accumulator types, and exponentials
+// that a compiler can vectorise.
 
 #include <bit>
 #include <cmath>
@@ -13,7 +13,7 @@
 
 namespace spool::cpu {
 
-// What values of type T are computed in: f32, or f64 for f64.
+// The type that values of type T are computed in: f32, or f64 for f64.
 template <class T>
 struct Accumulator {
   using type = float;
@@ -30,25 +30,25 @@ template <class F>
 void dispatch(DType t, F&& f) {
   if (t == DType::f32) return f(float{});
   if (t == DType::bf16) return f(bf16{});
-  check(t == DType::f64, "a kernel on the cpu got ", name(t), ", and takes f32, bf16 and f64");
+  check(t == DType::f64, "a kernel on the cpu takes f32, bf16 or f64, not ", name(t));
   f(double{});
 }
 
-// Likewise for a gradient whose type may be T's own or the accumulator's.
+// Calls f with a value of the type of a gradient, which is T or its accumulator type.
 template <class T, class F>
 void dispatch_gradient(DType t, F&& f) {
   if (t == dtype_of<T>()) return f(T{});
-  check(t == dtype_of<accumulator_t<T>>(), "a gradient of ", name(dtype_of<T>()), " cannot be ",
-        name(t));
+  check(t == dtype_of<accumulator_t<T>>(), "the gradient of ", name(dtype_of<T>()),
+        " values must have their type or ", name(dtype_of<accumulator_t<T>>()), ", not ", name(t));
   f(accumulator_t<T>{});
 }
 
 // e^x within 1 ulp for normal results: 2^n times a polynomial on [-ln2/2, ln2/2], minimax in the
-// relative error; 0 below -87.33654, infinity above 88.72283, NaN for NaN.
+// relative error.  0 below -87.33654, infinity above 88.72283, NaN for NaN.
 [[gnu::always_inline]] inline float exp(float x) {
   constexpr float log2e = 1.44269504088896341f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
   constexpr float lowest = -87.33654f, highest = 88.72283f;
-  // Adding 1.5 * 2^23 rounds to an integer, and leaves it in the lowest bits of the sum.
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the lowest bits of the sum.
   constexpr float shift = 0x1.8p23f;
   const float shifted = x * log2e + shift, n = shifted - shift;
   const float r = (x - n * ln2_high) - n * ln2_low;
@@ -67,8 +67,8 @@ void dispatch_gradient(DType t, F&& f) {
 }
 inline double exp(double x) { return std::exp(x); }
 
-// tanh within 3 ulp; odd, +-1 far out.  Near 0 the quotient of exponentials loses digits that the
-// polynomial (Cephes tanhf) has.
+// tanh within 3 ulp; odd, +-1 for large x.  Near 0, where the quotient of exponentials loses
+// digits, a polynomial (Cephes tanhf).
 [[gnu::always_inline]] inline float tanh(float x) {
   const float magnitude = std::fabs(x), s = x * x;
   const float large = 1.0f - 2.0f / (exp(2 * magnitude) + 1.0f);

@@ -1,13 +1,13 @@
 #pragma once
 
-// Products of tiles that lie in cache, for kernels that fuse a product with something else:
+// Products of tiles in cache, for kernels that fuse a product with something else:
 //   c[m,n] (+)= sum_k a[m,k] b[k,n]
-// Rows are worked off in blocks of six, each against a few vectors of columns, so that all sums of
-// a block stay in registers.  A block may leave out columns and terms, which is how a causal mask
-// saves its half.  Sums run over k in order, whatever the blocks.
+// Rows are computed in blocks of six against a few vectors of columns, so that all sums of a block
+// stay in registers.  A block may skip columns and terms, which saves the half that a causal mask
+// removes.  Sums run over k in order, whatever the blocks.
 //
-// Tiles are aligned to vectors, their rows a whole number of vectors apart; c and a have room for a
-// whole number of blocks, and what lies there beyond the rows asked for is of no consequence.
+// Tiles are aligned to vectors, and their rows are a whole number of vectors apart.  c and a have
+// room for a whole number of blocks; the numbers beyond the requested rows do not matter.
 
 #include "spool/kernels/cpu/vector.h"
 #include "spool/runtime/shape.h"
@@ -40,7 +40,7 @@ LeftTile<S> transposed(const Tile<S>& t) {
   return {t.data, 1, t.row};
 }
 
-// What a block of rows needs: the terms of its sums and the columns, from and to whole vectors.
+// What to compute of a block of rows: the terms of its sums, and its columns in whole vectors.
 struct BlockPart {
   Range terms, columns;
 };
@@ -74,12 +74,13 @@ void multiply_block(const TileProduct<S>& p, int64_t m, int64_t n, Range terms) 
   }
 }
 
-// The next group of vectors of a row of `left`: a last group of one or two would starve on loads.
+// Vectors in the next group when `left` remain in a row.  The last two groups are of like size, as
+// a group of one or two vectors would wait for loads.
 constexpr int64_t group_of(int64_t left) {
   return left <= block_vectors ? left : left < 2 * block_vectors ? (left + 1) / 2 : block_vectors;
 }
 
-// part(m) -> BlockPart of the block of rows that starts at m.
+// part_of(m) returns the BlockPart of the block of rows that starts at m.
 template <class S, class PartOf>
 void multiply(const TileProduct<S>& p, PartOf&& part_of) {
   constexpr int64_t lanes = Vector<S>::lanes;

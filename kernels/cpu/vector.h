@@ -1,12 +1,12 @@
 #pragma once
 
-// Vectors as wide as the processor has them.
+// Vectors as wide as the processor's registers.
 
 #include <cstddef>
 #include <cstdint>
 #include <utility>
 
-// Of a lambda.
+// For lambdas.
 #define SPOOL_INLINE __attribute__((always_inline))
 
 namespace spool::cpu {
@@ -25,10 +25,6 @@ struct Vector {
   static constexpr int64_t lanes = vector_bytes / static_cast<int64_t>(sizeof(S));
 };
 
-constexpr int64_t round_up(int64_t n, int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
 template <class S, size_t step, size_t... i>
 void trade(typename Vector<S>::type& a, typename Vector<S>::type& b, std::index_sequence<i...>) {
   constexpr size_t lanes = sizeof...(i);
@@ -37,7 +33,7 @@ void trade(typename Vector<S>::type& a, typename Vector<S>::type& b, std::index_
   a = upper;
 }
 
-// Of two rows of a square: trades the elements off its diagonal blocks of `step` columns.
+// Swaps the off-diagonal blocks of `step` columns of two rows of a square.
 template <class S, size_t step>
 void trade(typename Vector<S>::type& a, typename Vector<S>::type& b) {
   trade<S, step>(a, b, std::make_index_sequence<static_cast<size_t>(Vector<S>::lanes)>());
@@ -48,7 +44,7 @@ template <class F, int... i>
   (f(i), ...);
 }
 
-// f(0), ..., f(n - 1), each in its place, so that arrays of vectors which they index may stay in
+// f(0), ..., f(n - 1), unrolled, so that arrays of vectors indexed by the argument stay in
 // registers.
 template <int n, class F>
 [[gnu::always_inline]] inline void unrolled(const F& f) {

@@ -9,8 +9,8 @@ namespace spool {
 namespace cuda {
 namespace {
 
-// A thread updates `width` elements, and as many `half` a piece further on: neighbours in a warp
-// then touch neighbours in memory, whatever the types, and one draw is for both.
+// A thread updates `width` elements and the `width` elements half a piece further on.  So
+// neighbours in a warp access neighbours in memory, whatever the types, and one draw serves both.
 constexpr int width = 4, update_block = 256, half = update_block * width, piece = 2 * half;
 static_assert(piece == AdamW::granule);
 
@@ -19,7 +19,7 @@ struct AdamWEntry {
   float *master = nullptr, *m = nullptr, *v = nullptr;
   int64_t count = 0;
   unsigned first = 0, index = 0;
-  uint32_t first_draw = 0;  // of the slice that this is
+  uint32_t first_draw = 0;  // counter of the slice's first draw
   float decay = 0;
   bool grad_is_f32 = false, aligned = false;
 };
@@ -41,11 +41,11 @@ struct alignas(sizeof(T) * width) Packed {
   T at[width];
 };
 
-// So many T as one access.
+// The bits of `width` T, moved as one access.
 template <class T>
 using bits_t = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
 
-// n of them are there, 4 where `whole`.
+// The first n elements, then zeros; n is `width` if `whole`.
 template <class T>
 __device__ __forceinline__ Quad load_quad(const T* from, int n, bool whole) {
   Quad x = {};
@@ -86,16 +86,16 @@ __device__ __forceinline__ void store_quad(T* to, const Quad& x, int n, bool who
   store_quad(to, packed, n, whole);
 }
 
-// Of random bits.
+// Random bits.
 struct Words {
   uint32_t at[4];
 };
 
-// What is the same for all elements of a tensor.
-struct Step {
+// The values that are the same for all elements of a tensor.
+struct AdamWStep {
   float beta1, beta2, eps, rate, inverse1, inverse2, factor, decay;
 
-  __device__ Step(const AdamWTable& t, float with_decay)
+  __device__ AdamWStep(const AdamWTable& t, float with_decay)
       : beta1(t.beta1),
         beta2(t.beta2),
         eps(t.eps),
@@ -105,7 +105,7 @@ struct Step {
         factor(t.clip[0]),
         decay(with_decay) {}
 
-  // Of one element; w, m and v change.
+  // Updates w, m and v of one element.
   __device__ __forceinline__ void take(float grad, float& w, float& m, float& v) const {
     const float g = factor * grad;
     m = beta1 * m + (1 - beta1) * g;
@@ -124,9 +124,9 @@ __device__ __forceinline__ __nv_bfloat16 round_by(float x, uint32_t r) {
   return __ushort_as_bfloat16(static_cast<unsigned short>(rounded >> 16));
 }
 
-enum class Weights { f32, bf16_with_master, bf16_rounded_by_chance };
+enum class Weights { f32, bf16_with_master, bf16_rounded_stochastically };
 
-// Elements of one tensor from `at` on, of which `n` are there: loaded, then updated and stored.
+// `n` elements of one tensor from `at` on: loaded, then updated and stored.
 template <Weights form, class G>
 struct Quads {
   const AdamWEntry& t;
@@ -155,8 +155,8 @@ struct Quads {
     }
   }
 
-  // `words` >> shift are what rounding draws by.
-  __device__ __forceinline__ void update(const Step& step, const Words& words, int shift) {
+  // Rounding uses the lower 16 bits of `words` >> shift.
+  __device__ __forceinline__ void update(const AdamWStep& step, const Words& words, int shift) {
 #pragma unroll
     for (int k = 0; k < width; ++k) step.take(grad.at[k], w.at[k], m.at[k], v.at[k]);
     store_quad(t.m + at, m, n, whole);
@@ -185,7 +185,7 @@ __device__ __forceinline__ void update_piece(const AdamWTable& table, const Adam
   const bool finite = table.clip[2] != 0;
   if (!finite) return;
   Words words = {};
-  if constexpr (form == Weights::bf16_rounded_by_chance) {
+  if constexpr (form == Weights::bf16_rounded_stochastically) {
     const uint2 key = {table.random[0], table.random[1]};
     const auto draw =
         t.first_draw + static_cast<uint32_t>(int64_t{blockIdx.x - t.first} * (half / width));
@@ -193,7 +193,7 @@ __device__ __forceinline__ void update_piece(const AdamWTable& table, const Adam
         philox(key, make_uint4(draw + threadIdx.x, t.index, table.random[2], 0xffffffffu));
     words = {{w.x, w.y, w.z, w.w}};
   }
-  const Step step(table, t.decay);
+  const AdamWStep step(table, t.decay);
   lower.update(step, words, 0);
   upper.update(step, words, 16);
 }
@@ -259,7 +259,7 @@ void run(const AdamW& k, CudaStream& stream) {
   if (blocks == 0) return;
   const bool f32 = k.tensors[0].parameter.dtype() == DType::f32;
   auto* kernel = f32        ? cuda::adamw_kernel<cuda::Weights::f32>
-                 : k.random ? cuda::adamw_kernel<cuda::Weights::bf16_rounded_by_chance>
+                 : k.random ? cuda::adamw_kernel<cuda::Weights::bf16_rounded_stochastically>
                             : cuda::adamw_kernel<cuda::Weights::bf16_with_master>;
   cuda::launch_kernel(stream, kernel, {.grid = dim3(blocks), .block = dim3(cuda::update_block)},
                       table);

@@ -1,6 +1,6 @@
-#include "spool/kernels/cuda/attention.h"
+#include "spool/kernels/cuda/attention.cuh"
 
-#include "spool/kernels/cuda/fused_attention.h"
+#include "spool/kernels/cuda/attention_fused.cuh"
 
 namespace spool {
 namespace {

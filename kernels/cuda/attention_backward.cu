@@ -1,7 +1,6 @@
-// Without atomics, so that every sum has one order: what a tile of queries needs for dq and what a
-// tile of keys needs for dk and dv is computed for each, by two kernels, from delta, by a third.
-// In both a block owns a tile of rows of one head, which meets the others tile by tile; those that
-// meet the most go first.
+// There are no atomics, so that every sum has a fixed order: one kernel computes dq, one dk and dv,
+// each for itself, both from delta, which a third computes.  In both a block owns a tile of rows of
+// one head and loops over the tiles of the other side; blocks with the most tiles go first.
 
 #include "spool/kernels/cuda/attention_tiles.cuh"
 
@@ -19,15 +18,15 @@ struct BackwardHeads {
   float scale;
 
   __device__ int64_t group() const { return H / Hkv; }
-  __device__ int whole() const { return ceil_div(D, 4) * 4; }  // D, up to where tiles are zero
-  __device__ int count(int64_t begin, int most) const {
-    return static_cast<int>(min(int64_t{most}, length - begin));
+  __device__ int whole() const { return ceil_div(D, 4) * 4; }  // D and the zeros that pad a row
+  __device__ int count(int64_t begin, int max_rows) const {
+    return static_cast<int>(min(int64_t{max_rows}, length - begin));
   }
-  __device__ TileLoad load(int64_t begin, int most, float factor) const {
-    return {.count = count(begin, most), .D = D, .fours = fours, .factor = factor};
+  __device__ TileLoad load(int64_t begin, int max_rows, float factor) const {
+    return {.count = count(begin, max_rows), .D = D, .fours = fours, .factor = factor};
   }
-  __device__ TileStore store(int64_t begin, int most) const {
-    return {.count = count(begin, most), .D = D, .fours = fours_out, .accumulate = accumulate};
+  __device__ TileStore store(int64_t begin, int max_rows) const {
+    return {.count = count(begin, max_rows), .D = D, .fours = fours_out, .accumulate = accumulate};
   }
 };
 
@@ -40,7 +39,7 @@ __device__ void clear(Accumulator<S>& sum) {
   }
 }
 
-// What there is of a query that scores are differentiated with.  One that does not exist gives all
+// The values of a query that scores are differentiated with.  A query beyond the last gives all
 // keys a weight of 0.
 struct QueryRow {
   float lse, delta;
@@ -52,14 +51,14 @@ __device__ QueryRow query_row(const BackwardHeads<T, G>& all, int64_t head, int6
   return {all.lse[at], all.delta[at]};
 }
 
-// A score and dy times value to p, in the place of the score, and ds, in that of the product.
+// Turns the score s into p, and ds, which is dy times value, into the derivative of the score.
 __device__ __forceinline__ void differentiate(float& s, float& ds, const QueryRow& query,
                                               bool seen) {
   s = seen ? __expf(s - query.lse) : 0;
   ds = seen ? s * (ds - query.delta) : 0;
 }
 
-// A tile of queries, and the keys that meet it.
+// A tile of queries, and the current tile of keys.
 template <class S, class T, class G>
 struct QueryTile {
   const BackwardHeads<T, G>& all;
@@ -88,8 +87,8 @@ struct QueryTile {
   }
   __device__ int64_t query(int i) const { return begin + thread_row() * S::R + i; }
 
-  // Keys from `first` on.
-  __device__ void meet(int64_t first) {
+  // Adds the terms of the tile of keys from `first` on.
+  __device__ void add_keys(int64_t first) {
     const int64_t kv = h / all.group();
     __syncthreads();
     const TileLoad load = all.load(first, S::columns, 1);
@@ -127,11 +126,11 @@ __global__ void __launch_bounds__(tile_block, 2) dqueries_kernel(BackwardHeads<T
   SPOOL_SHARED_DYNAMIC(float, memory);
   QueryTile<S, T, G> tile(all, memory);
   const int64_t end = min(tile.begin + S::rows, all.length);
-  for (int64_t first = 0; first < end; first += S::columns) tile.meet(first);
+  for (int64_t first = 0; first < end; first += S::columns) tile.add_keys(first);
   tile.write();
 }
 
-// A tile of keys, and the queries that meet it.
+// A tile of keys, and the current tile of queries.
 template <class S, class T, class G>
 struct KeyTile {
   const BackwardHeads<T, G>& all;
@@ -157,8 +156,8 @@ struct KeyTile {
     load_tile<S::rows, S::stride>(values, all.values.rows(b, kv), begin, load);
   }
 
-  // Queries from `first` on of a head.
-  __device__ void meet(int64_t h, int64_t first) {
+  // Adds the terms of the tile of queries of head h from `first` on.
+  __device__ void add_queries(int64_t h, int64_t first) {
     __syncthreads();
     load_tile<S::columns, S::stride>(queries, all.queries.rows(b, h), first,
                                      all.load(first, S::columns, all.scale));
@@ -197,7 +196,7 @@ __global__ void __launch_bounds__(tile_block, 2) dkeys_kernel(BackwardHeads<T, G
   KeyTile<S, T, G> tile(all, memory);
   for (int64_t g = 0; g < all.group(); ++g) {
     for (int64_t first = tile.begin; first < all.length; first += S::columns) {
-      tile.meet(tile.kv * all.group() + g, first);
+      tile.add_queries(tile.kv * all.group() + g, first);
     }
   }
   tile.write();
@@ -205,7 +204,7 @@ __global__ void __launch_bounds__(tile_block, 2) dkeys_kernel(BackwardHeads<T, G
 
 constexpr int delta_block = 256, delta_lanes = 8;
 
-// delta[b,h,t] = sum_d dy[b,t,h,d] y[b,t,h,d], each by a few lanes.
+// delta[b,h,t] = sum_d dy[b,t,h,d] y[b,t,h,d]; delta_lanes lanes compute each.
 template <class T>
 __global__ void __launch_bounds__(delta_block)
     delta_kernel(float* delta, const T* dy, const T* y, AttentionExtents e, bool fours) {
@@ -232,7 +231,7 @@ __global__ void __launch_bounds__(delta_block)
   delta[(b_ * e.H + h) * e.T + t] = sum;
 }
 
-// Shared memory of the kernel with the most fits every device of compute capability 8.0 and up.
+// The kernel with the most shared memory fits every device of compute capability 8.0 and up.
 template <int D>
 using BackwardTiling = Tiling<D, D == 256 ? 1 : 4, D == 64 ? 2 : 1>;
 
@@ -243,7 +242,7 @@ template <class S>
 constexpr size_t dkeys_shared = dqueries_shared<S> + S::weights_tile * sizeof(float);
 
 template <class T>
-void find_delta(const AttentionBackward& k, const AttentionExtents& e, const CudaStream& stream) {
+void launch_delta(const AttentionBackward& k, const AttentionExtents& e, const CudaStream& stream) {
   const int64_t rows_each = delta_block / delta_lanes;
   const bool fours = by_fours<T>(k.dy, e.D) && by_fours<T>(k.y, e.D);
   launch_kernel(
@@ -277,7 +276,7 @@ BackwardHeads<T, G> heads_for(const AttentionBackward& k, const AttentionExtents
 
 template <class T, class G>
 void backward(const AttentionBackward& k, const AttentionExtents& e, const CudaStream& stream) {
-  find_delta<T>(k, e, stream);
+  launch_delta<T>(k, e, stream);
   const BackwardHeads<T, G> all = heads_for<T, G>(k, e);
   dispatch_head(e.D, [&](auto head) {
     using S = BackwardTiling<decltype(head)::value>;

@@ -1,5 +1,5 @@
-// A block is a tile of queries of one head; it meets the keys they see tile by tile under a running
-// maximum.  The tiles that see the most keys go first.
+// A block has a tile of queries of one head; it loops over the tiles of keys that they see under a
+// running maximum.  Tiles that see the most keys go first.
 
 #include "spool/kernels/cuda/attention_forward.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 template <class S>
 struct ForwardTile {
-  // Of its rows: y before it is divided, the largest score so far, and this thread's part of the
+  // For each row: y before the division, the largest score so far, and this thread's part of the
   // sum of the weights.
   Accumulator<S> y;
   float largest[S::R], sum[S::R];
@@ -23,32 +23,32 @@ struct ForwardTile {
     }
   }
 
-  // Scores to weights.  Row r of the tile sees the columns up to r + last.
+  // Turns scores into weights.  Row r of the tile sees the columns up to r + last.
   __device__ void weigh(float (&s)[S::R][S::C], int64_t last) {
 #pragma unroll
     for (int i = 0; i < S::R; ++i) {
       const int64_t seen = thread_row() * S::R + i + last;
-      float most = largest[i];
+      float next = largest[i];
 #pragma unroll
       for (int j = 0; j < S::C; ++j) {
         if (thread_column() + j * side > seen) s[i][j] = -INFINITY;
-        most = fmaxf(most, s[i][j]);
+        next = fmaxf(next, s[i][j]);
       }
 #pragma unroll
       for (int lanes = side / 2; lanes > 0; lanes /= 2) {
-        most = fmaxf(most, __shfl_xor_sync(all_lanes, most, lanes));
+        next = fmaxf(next, __shfl_xor_sync(all_lanes, next, lanes));
       }
-      const float correction = __expf(largest[i] - most);
-      largest[i] = most;
+      const float correction = __expf(largest[i] - next);
+      largest[i] = next;
       sum[i] *= correction;
 #pragma unroll
-      for (int j = 0; j < S::C; ++j) sum[i] += s[i][j] = __expf(s[i][j] - most);
+      for (int j = 0; j < S::C; ++j) sum[i] += s[i][j] = __expf(s[i][j] - next);
 #pragma unroll
       for (int d = 0; d < S::D / side; ++d) y[i][d] *= correction;
     }
   }
 
-  // Divides, and returns log sum exp of each row.
+  // Divides y by the sum of weights, and sets lse to log sum exp of each row.
   __device__ void finish(float (&lse)[S::R]) {
 #pragma unroll
     for (int i = 0; i < S::R; ++i) {
@@ -110,8 +110,8 @@ __global__ void __launch_bounds__(tile_block, 2) attention_forward_kernel(Forwar
   }
 }
 
-// Few enough bytes of shared memory for two blocks on a multiprocessor of compute capability 8.0,
-// and for one on any above.
+// Shared memory suffices for two blocks on a multiprocessor of compute capability 8.0, and for one
+// of any later.
 template <int D>
 using ForwardTiling = Tiling<D, D == 256 ? 2 : 4,
                              D == 64    ? 4

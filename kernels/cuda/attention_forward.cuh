@@ -1,7 +1,7 @@
 #pragma once
 
-// Attention forward of queries over the keys before them and their own: those of a whole text, or
-// of its last part over a cache.
+// Attention forward: queries against the keys before them and their own, for a whole text or for
+// its last part over a cache.
 
 #include "spool/kernels/cuda/attention_tiles.cuh"
 
@@ -12,8 +12,8 @@ struct ForwardHeads {
   HeadArray<const T> queries, keys, values;
   HeadArray<T> y;
   float* lse = nullptr;             // (B, H, length); may be absent
-  int64_t B = 0, H = 0, group = 1;  // query heads, of which so many share a key head
-  int64_t length = 0, past = 0;     // query i < length is that of key past + i
+  int64_t B = 0, H = 0, group = 1;  // `group` query heads share a key head
+  int64_t length = 0, past = 0;     // query i < length belongs to the token of key past + i
   int D = 0;
   bool fours = false;
   float scale = 1;

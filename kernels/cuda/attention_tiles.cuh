@@ -1,15 +1,15 @@
 #pragma once
 
-// What attention forward and backward share on cuda: where heads lie in a tensor, tiles of their
-// rows as f32 in shared memory, and products of tiles, whose results are in registers.
+// Shared by attention forward and backward on cuda: the rows of heads in a tensor, tiles of them as
+// f32 in shared memory, and products of tiles with results in registers.
 //
-// A block has 16 x 16 threads.  Of a product of `rows` by `columns` rows of D numbers each thread
-// has R x C, in rows that it shares with 15 threads of its warp, so that what a row needs of the
-// others it gets from the warp.
+// A block has 16 x 16 threads.  In a product of tiles of `rows` and of `columns` rows of D numbers,
+// each thread has R x C results.  A row of results is spread over 16 threads of one warp, so that
+// sums and maxima over a row need no shared memory.
 
 #include <type_traits>
 
-#include "spool/kernels/cuda/attention.h"
+#include "spool/kernels/cuda/attention.cuh"
 #include "spool/kernels/cuda/device.cuh"
 
 namespace spool::cuda {
@@ -20,7 +20,8 @@ template <int head, int rows_each, int columns_each>
 struct Tiling {
   static constexpr int D = head, R = rows_each, C = columns_each;
   static constexpr int rows = side * R, columns = side * C;
-  // Of a row in shared memory: 16-byte accesses to one place of 8 rows meet no bank twice.
+  // Strides of rows in shared memory: 16-byte accesses to one column of 8 rows have no bank
+  // conflicts.
   static constexpr int stride = D + 4, weights_stride = columns + 4;
   static constexpr int row_tile = rows * stride, column_tile = columns * stride;
   static constexpr int weights_tile = rows * weights_stride;
@@ -68,7 +69,7 @@ struct HeadRows {
   __device__ T* at(int64_t row) const { return data + row * stride; }
 };
 
-// Heads of sequences, wherever these lie.
+// Heads of sequences, at any strides.
 template <class T>
 struct HeadArray {
   T* data;
@@ -78,7 +79,7 @@ struct HeadArray {
   }
 };
 
-// Those from `first` on of a tensor (B, T, heads D).
+// The heads from `first` on of a tensor (B, T, heads D).
 template <class T>
 HeadArray<T> heads_of(const View& t, int64_t first, int64_t D) {
   const int64_t row = t.shape().row();
@@ -91,9 +92,9 @@ bool by_fours(const View& t, int64_t D) {
   return reinterpret_cast<uintptr_t>(t.data()) % (4 * sizeof(T)) == 0 && D % 4 == 0;
 }
 
-// What to read of a head, and how.
+// Which part of a head to read, and how.
 struct TileLoad {
-  int count;  // rows that there are; the rest of the tile is zeros
+  int count;  // rows to read; the rest of the tile is zeros
   int D;
   bool fours;
   float factor = 1;
@@ -151,7 +152,7 @@ __device__ __forceinline__ void multiply(float (&c)[S::R][S::C], const float* a,
   }
 }
 
-// What a thread has of rows of D numbers: of each group of 64, four in a row.
+// A thread's part of rows of D numbers: four consecutive ones in each group of 64.
 template <class S>
 using Accumulator = float[S::R][S::D / side];
 
@@ -181,8 +182,8 @@ __device__ __forceinline__ void add_weighted(Accumulator<S>& sum, const float* w
   }
 }
 
-// A thread's part of the weights to where the others of its rows can read it, once they have met at
-// a __syncwarp().
+// Stores a thread's part of the weights where the other threads of its rows can read it after a
+// __syncwarp().
 template <class S>
 __device__ __forceinline__ void store_weights(float* weights, const float (&part)[S::R][S::C]) {
   weights += thread_row() * S::R * S::weights_stride + thread_column();
@@ -193,7 +194,7 @@ __device__ __forceinline__ void store_weights(float* weights, const float (&part
   }
 }
 
-// Where and how to write a tile.
+// How to write a tile.
 struct TileStore {
   int count, D;
   bool fours, accumulate = false;
@@ -225,11 +226,12 @@ __device__ void store_tile(const HeadRows<T>& to, int64_t begin, const Accumulat
   }
 }
 
-// f(D) with the least of the head sizes that kernels are made for that has room for D.
+// Calls f with the smallest head size, among those that kernels are compiled for, that is at least
+// D.
 template <class F>
 void dispatch_head(int64_t D, F&& f) {
-  check(D <= largest_head, "attention on cuda: a head of ", D, " numbers, and it has at most ",
-        largest_head);
+  check(D <= max_head_size, "attention on cuda: a head size of ", D, " is beyond the maximum of ",
+        max_head_size);
   if (D <= 64) return f(std::integral_constant<int, 64>());
   if (D <= 128) return f(std::integral_constant<int, 128>());
   f(std::integral_constant<int, 256>());

@@ -1,8 +1,9 @@
-// Many queries go the way of attention without a cache, once their keys and values are stored; few
-// of them have a way of their own.
+// Many queries are computed by the kernel of attention without a cache, after their keys and values
+// are stored.  Few queries have kernels of their own (cached_attention_piece.cuh).
 
-#include "spool/kernels/cuda/cached_attention.h"
+#include "spool/kernels/cached_attention.h"
 
+#include "spool/kernels/cached_attention_sizes.h"
 #include "spool/kernels/cuda/attention_forward.cuh"
 #include "spool/kernels/cuda/cached_attention_piece.cuh"
 
@@ -32,7 +33,7 @@ __global__ void __launch_bounds__(store_block)
   move(values);
 }
 
-// y, the cache, and q, k and v, as both ways need them.
+// The arguments, as both ways need them.
 template <class T>
 struct Cached {
   const CachedAttention& k;
@@ -87,7 +88,7 @@ void Cached<T>::attend_many() const {
 template <class T>
 template <int lanes, int R>
 void Cached<T>::launch_pieces() const {
-  const int64_t count = pieces(e.P, k.position + e.T);
+  const int64_t count = count_pieces(e.P, k.position + e.T);
   const PieceArguments<T> arguments{
       .keys = part(k.keys, e.key(0)),
       .values = part(k.values, e.value(0)),

@@ -1,17 +1,17 @@
 #pragma once
 
-// Attention of few queries, where the speed of memory counts: a block reads a piece of the keys and
-// values of a head, those of the new tokens from where they come, and stores these on the way.
-// What the pieces leave of a query is merged in order.
+// Attention of few queries, limited by the speed of memory.  A block reads a piece of the keys and
+// values of a head; it reads the rows of new tokens from qkv and stores them in the cache.  The
+// results of the pieces of a query are merged in order.
 
 #include <limits>
 
+#include "spool/kernels/cached_attention_sizes.h"
 #include "spool/kernels/cuda/attention_tiles.cuh"
-#include "spool/kernels/cuda/cached_attention.h"
 
 namespace spool::cuda {
 
-// One of keys and values.
+// Keys or values: the rows of new tokens, in qkv, and the cache.
 template <class T>
 struct CachePart {
   HeadArray<const T> fresh;
@@ -19,15 +19,15 @@ struct CachePart {
 };
 
 constexpr int piece_block = 128, piece_warps = piece_block / warp_lanes;
-constexpr int lane_width = 8;  // elements of a row that a lane has
-constexpr float lowest = std::numeric_limits<float>::lowest();
+constexpr int lane_width = 8;  // elements of a row in a lane
+constexpr float lowest_score = std::numeric_limits<float>::lowest();
 
 template <class T>
 struct PieceArguments {
   CachePart<T> keys, values;
   HeadArray<const T> queries;
   HeadArray<T> y;
-  float* parts;  // (B, H, n, pieces, 2 + D), if there is more than one
+  float* parts;  // (B, H, n, pieces, 2 + D), if there is more than one piece
   int64_t Hkv, group, n, position, keys_each, pieces, part_floats;
   int D;
   bool packed;
@@ -36,7 +36,7 @@ struct PieceArguments {
   __device__ int64_t rows() const { return group * n; }  // queries that share a key head
 };
 
-// What a lane has of a row of D elements.
+// A lane's elements of a row of D elements.
 template <class T>
 struct Columns {
   static constexpr int size = Pack<T>::size;
@@ -46,7 +46,7 @@ struct Columns {
     return to_float(packs[k / size].at[k % size]);
   }
 
-  // Those that there are; the rest are zeros.
+  // Loads elements from `first` on; zeros from D on.
   __device__ __forceinline__ void load(const T* row, int first, int D, bool packed) {
 #pragma unroll
     for (int k = 0; k < lane_width; k += size) {
@@ -72,7 +72,7 @@ struct Columns {
   }
 };
 
-// Rows that a thread asks for before it waits for the first.
+// Rows that a thread loads at a time, to hide the latency of memory.
 constexpr int batch_rows = 4;
 template <class T>
 using Batch = Columns<T>[batch_rows];
@@ -93,7 +93,7 @@ struct Piece {
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % warp_lanes; }
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / warp_lanes; }
   __device__ bool there(int r) const { return first_row + r < all.rows(); }
-  // Of row r: the query head, and which of its queries.
+  // The query head of row r, and the index of the query within the head.
   __device__ int64_t head(int r) const { return kv * all.group + (first_row + r) / all.n; }
   __device__ int64_t query(int r) const { return (first_row + r) % all.n; }
 
@@ -103,7 +103,7 @@ struct Piece {
                        : part.cache.rows(b, kv).at(begin + key);
   }
 
-  // Rows of the piece: from `step` on, those that this thread meets.
+  // The keys of this thread in the batch from `step` on.
   __device__ static int key_of(int step, int i) { return step + i * at_once + first_key(); }
   __device__ void load(Batch<T>& batch, const CachePart<T>& part, int step) const {
 #pragma unroll
@@ -114,7 +114,7 @@ struct Piece {
     }
   }
 
-  // By one of the blocks that read them.
+  // Stores the rows of new tokens in the cache; one of the blocks that read them does.
   __device__ void store_new(const CachePart<T>& part) const {
     if (first_row > 0) return;
     for (int key = first_key(); key < count; key += at_once) {
@@ -157,10 +157,10 @@ struct Piece {
     }
   }
 
-  // Scores to weights, a row to a warp, which gets {largest score, sum of weights}.
+  // Turns scores into weights, one row per warp; returns {largest score, sum of weights}.
   __device__ float2 weigh() const {
     const int r = warp();
-    float largest = lowest, sum = 0;
+    float largest = lowest_score, sum = 0;
     if (r >= R) return {largest, sum};
     for (int j = lane(); j < count; j += warp_lanes) largest = fmaxf(largest, scores[r][j]);
     largest = warp_max(largest);
@@ -170,7 +170,7 @@ struct Piece {
     return {largest, warp_sum(sum)};
   }
 
-  // y of this block's rows, of which `ahead` are the values of the first step.
+  // Sums up y of this block's rows; `ahead` has the values of the first step, loaded early.
   __device__ void sum_up(Batch<T>& ahead) const {
     float y[R][lane_width] = {};
     for (int step = 0; step < count; step += batch_rows * at_once) {
@@ -199,7 +199,7 @@ struct Piece {
     }
   }
 
-  // One piece is all there is: y.  Else what merging needs.
+  // Writes y if there is one piece, else what merging needs.
   __device__ void write(const float2* totals) const {
     for (int r = 0; r < R; ++r) {
       if (!there(r)) return;
@@ -263,7 +263,7 @@ struct PartsOfQueries {
   int64_t pieces, floats;
 };
 
-// A block is a query of a head.
+// A block has one query of one head.
 template <class T>
 __global__ void __launch_bounds__(merge_block)
     merge_pieces_kernel(HeadArray<T> y, PartsOfQueries all, AttentionExtents e) {
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(merge_block)
   const int64_t place = blockIdx.x, pieces = all.pieces, each = all.floats;
   const int64_t t = place % e.T, h = place / e.T % e.H, b = place / e.T / e.H;
   const float* const parts = all.data + place * pieces * each;
-  float largest = lowest, sum = 0;
+  float largest = lowest_score, sum = 0;
   for (int64_t i = lane; i < pieces; i += warp_lanes) largest = fmaxf(largest, parts[i * each]);
   largest = warp_max(largest);
   for (int64_t i = lane; i < pieces; i += warp_lanes) {

@@ -1,10 +1,11 @@
 #pragma once
 
-// out[c] (+)= sum over n of f(n, c), in two steps: groups of rows, then the groups.  f.at<width>(n,
-// c) is a functor's value in `width` columns; the order of a column's sum does not depend on width.
+// out[c] (+)= sum over n of f(n, c), in two steps: over the rows of a group, then over groups.  The
+// functor's f.at<width>(n, c) gives `width` columns; the order of a column's sum does not depend on
+// width.
 
-#include "spool/kernels/cuda/column_sums.h"
 #include "spool/kernels/cuda/map.cuh"
+#include "spool/kernels/row_groups.h"
 
 namespace spool::cuda {
 
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(add_warps* warp_lanes)
   out.put(c, total);
 }
 
-// The second step; T is the type of the values.
+// The second step.  T is the type of the values.
 template <class T>
 void add_up(CudaStream& stream, const Grad& gradient, const float* partials, int64_t stride,
             int64_t groups) {
@@ -94,7 +95,7 @@ void sum_columns(CudaStream& stream, const F& f, int64_t N, const Grad& gradient
   add_up<T>(stream, gradient, partials, C, groups.count);
 }
 
-// f(n, c) = x[n, c], of a matrix of C columns.
+// f(n, c) = x[n, c] for a matrix of C columns.
 template <class T>
 struct EachValue {
   const T* x;

@@ -1,8 +1,8 @@
-// A block is a row.  What of it fits in shared memory is read once: kept there by the threads that
-// sum it up under a running maximum, and turned into its gradient by the same threads.
+// A block has a row.  The part that fits in shared memory is read once: each thread keeps the packs
+// that it sums up under a running maximum, and later turns them into the gradient.
 //
-// A target that is neither in the vocabulary nor ignored, which the cpu refuses, makes the loss and
-// the gradient of its row NaN.
+// A target that is neither in the vocabulary nor ignored is an error on the cpu; here the loss and
+// the gradient of its row are NaN.
 
 #include "spool/kernels/cross_entropy.h"
 
@@ -15,11 +15,11 @@ namespace cuda {
 namespace {
 
 constexpr int row_block = 512;
-constexpr int in_flight = 4;  // packs that a thread asks for before it waits for the first
-constexpr float lowest = std::numeric_limits<float>::lowest();
+constexpr int in_flight = 4;  // packs that a thread loads at a time, to hide the latency of memory
+constexpr float lowest_logit = std::numeric_limits<float>::lowest();
 
-// Elements of a row, wherever it begins, as packs aligned to 16 bytes; the first and the last of
-// them may be cut.
+// The elements of a row as packs aligned to 16 bytes, wherever the row begins; the first and the
+// last pack may be partial.
 template <class T>
 struct PackedRow {
   static constexpr int size = Pack<T>::size;
@@ -54,44 +54,46 @@ struct PackedRow {
   }
 };
 
-// Of z: the largest, the sum of exp(z - largest), and the sum.
-struct Sums {
+// Largest z, sum of exp(z - largest), and sum of z.
+struct RowSums {
   float largest, exponentials, total;
-  __device__ static Sums none() { return {lowest, 0, 0}; }
+  __device__ static RowSums none() { return {lowest_logit, 0, 0}; }
 };
 
-// Over the block; every thread gets it.
-__device__ Sums merge(Sums mine) {
-  SPOOL_SHARED(Sums, of_warps, warp_lanes);
+// Merges the sums of the threads of a block; every thread gets the result.
+__device__ RowSums merge(RowSums mine) {
+  SPOOL_SHARED(RowSums, of_warps, warp_lanes);
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
   const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
-  const auto merge_warp = [](const Sums& s) {
+  const auto merge_warp = [](const RowSums& s) {
     const float largest = warp_max(s.largest);
-    return Sums{largest, warp_sum(s.exponentials * __expf(s.largest - largest)), warp_sum(s.total)};
+    return RowSums{largest, warp_sum(s.exponentials * __expf(s.largest - largest)),
+                   warp_sum(s.total)};
   };
   mine = merge_warp(mine);
   if (lane == 0) of_warps[warp] = mine;
   __syncthreads();
   const int warps = static_cast<int>(blockDim.x) / warp_lanes;
-  return merge_warp(lane < warps ? of_warps[lane] : Sums::none());
+  return merge_warp(lane < warps ? of_warps[lane] : RowSums::none());
 }
 
 template <class T>
-struct Rows {
+struct LogitsRows {
   T* logits;
   const int32_t* targets;
   float* losses;
   const float *scale, *upstream;
-  int columns, vocabulary, kept;  // the packs of a row that shared memory has room for
+  int columns, vocabulary;
+  int kept;  // packs of a row that shared memory has room for
   bool gradient, upstream_each;
   float upstream_known;
   CrossEntropyOptions options;
 };
 
 template <class T, bool capped>
-struct Row {
+struct LogitsRow {
   static constexpr int size = Pack<T>::size;
-  const Rows<T>& all;
+  const LogitsRows<T>& all;
   PackedRow<T> row;
   Pack<T>* kept;
 
@@ -100,8 +102,8 @@ struct Row {
   __device__ int used() const { return row.begin + all.vocabulary; }
 
   template <bool cut>
-  __device__ void add(Sums& sums, const Pack<T>& pack, int p) const {
-    float each[size], largest = lowest;
+  __device__ void add(RowSums& sums, const Pack<T>& pack, int p) const {
+    float each[size], largest = lowest_logit;
 #pragma unroll
     for (int k = 0; k < size; ++k) {
       const int i = p * size + k;
@@ -119,8 +121,8 @@ struct Row {
     sums.largest = next;
   }
 
-  __device__ Sums sum_up() const {
-    Sums sums = Sums::none();
+  __device__ RowSums sum_up() const {
+    RowSums sums = RowSums::none();
     const int threads = static_cast<int>(blockDim.x), packs = row.packs(used());
     for (int p = static_cast<int>(threadIdx.x); p < packs; p += in_flight * threads) {
       Pack<T> in[in_flight];
@@ -143,16 +145,16 @@ struct Row {
     return merge(sums);
   }
 
-  __device__ float loss(const Sums& sums, float target) const {
+  __device__ float loss(const RowSums& sums, float target) const {
     const float e = all.options.label_smoothing;
     const float log_sum = logf(sums.exponentials), lse = sums.largest + log_sum;
-    // lse - z[y], without the digits that lse has lost to the maximum
+    // lse - z[y], without the digits that lse loses to the maximum
     const float to_target = log_sum - (target - sums.largest);
     const float to_mean = e != 0 ? lse - sums.total / static_cast<float>(all.vocabulary) : 0;
     return (1 - e) * to_target + e * to_mean + all.options.z_loss * lse * lse;
   }
 
-  __device__ void differentiate(const Sums& sums, int y, float g) const {
+  __device__ void differentiate(const RowSums& sums, int y, float g) const {
     const float e = all.options.label_smoothing, one = (1 - e) * g;
     const float spread = e / static_cast<float>(all.vocabulary) * g;
     const float lse = sums.largest + logf(sums.exponentials);
@@ -183,11 +185,11 @@ struct Row {
 };
 
 template <class T, bool capped>
-__global__ void __launch_bounds__(row_block, 2) cross_entropy_kernel(Rows<T> all) {
+__global__ void __launch_bounds__(row_block, 2) cross_entropy_kernel(LogitsRows<T> all) {
   SPOOL_SHARED_DYNAMIC(Pack<T>, kept);
   const int64_t n = blockIdx.x;
   T* const logits = all.logits + n * all.columns;
-  const Row<T, capped> row{all, PackedRow<T>(logits, all.columns), kept};
+  const LogitsRow<T, capped> row{all, PackedRow<T>(logits, all.columns), kept};
   const int y = all.targets[n];
   const bool ignored = y == all.options.ignore_index;
   const bool known = y >= 0 && y < all.vocabulary;
@@ -203,14 +205,14 @@ __global__ void __launch_bounds__(row_block, 2) cross_entropy_kernel(Rows<T> all
   const bool differentiate = all.gradient && g != 0;
   if (all.losses || differentiate) {
     const float target = first ? row.z(to_float(logits[y])) : 0;
-    const Sums sums = row.sum_up();
+    const RowSums sums = row.sum_up();
     if (first && all.losses) all.losses[n] = row.loss(sums, target);
     if (differentiate) return row.differentiate(sums, y, g);
   }
   if (all.gradient) row.fill(0);
 }
 
-// Shared memory that a block may ask for beside what the kernel has declared.
+// Dynamic shared memory that a block may have, in bytes.
 int64_t shared_bytes(const CudaArchitecture& a) {
   const bool little = a.major >= 12 || (a.major == 8 && (a.minor == 6 || a.minor == 9));
   const int64_t kibibytes = little ? 99 : a.major == 8 ? 163 : 227;
@@ -221,23 +223,24 @@ template <class T>
 void cross_entropy(const CrossEntropy& k, CudaStream& stream) {
   constexpr int size = Pack<T>::size;
   const int64_t N = k.targets.numel(), columns = k.logits.shape().row();
-  check(columns <= int64_t{1} << 30, "cross_entropy on cuda: a row of ", columns, " logits");
+  check(columns <= int64_t{1} << 30, "cross_entropy on cuda: a row of ", columns,
+        " logits is beyond the maximum of 2^30");
   const int64_t packs = ceil_div<int64_t>(columns + size - 1, size);
   const int64_t room =
       shared_bytes(std::get<CudaArchitecture>(stream.architecture())) / int64_t{sizeof(Pack<T>)};
   const int64_t kept = k.gradient ? std::min(packs, room) : 0;
-  const Rows<T> all{.logits = k.logits.as<T>(),
-                    .targets = k.targets.as<int32_t>(),
-                    .losses = k.losses.as<float>(),
-                    .scale = k.scale.as<float>(),
-                    .upstream = k.upstream.as<float>(),
-                    .columns = static_cast<int>(columns),
-                    .vocabulary = static_cast<int>(k.vocabulary()),
-                    .kept = static_cast<int>(kept),
-                    .gradient = k.gradient,
-                    .upstream_each = k.upstream.numel() > 1,
-                    .upstream_known = k.upstream_known,
-                    .options = k.options};
+  const LogitsRows<T> all{.logits = k.logits.as<T>(),
+                          .targets = k.targets.as<int32_t>(),
+                          .losses = k.losses.as<float>(),
+                          .scale = k.scale.as<float>(),
+                          .upstream = k.upstream.as<float>(),
+                          .columns = static_cast<int>(columns),
+                          .vocabulary = static_cast<int>(k.vocabulary()),
+                          .kept = static_cast<int>(kept),
+                          .gradient = k.gradient,
+                          .upstream_each = k.upstream.numel() > 1,
+                          .upstream_known = k.upstream_known,
+                          .options = k.options};
   if (N == 0) return;
   const int64_t warps = ceil_div<int64_t>(packs, int64_t{in_flight} * warp_lanes);
   const auto threads = unsigned(std::min<int64_t>(warps * warp_lanes, row_block));
@@ -278,7 +281,7 @@ void run(const CountTargets& k, CudaStream& stream) {
                         k.targets.as<int32_t>(), k.targets.numel(), k.ignore_index);
   };
   if (k.scale.dtype() == DType::f64) return count(double{});
-  check(k.scale.dtype() == DType::f32, "count_targets on cuda cannot write ",
+  check(k.scale.dtype() == DType::f32, "count_targets on cuda: scale must be f32 or f64, not ",
         name(k.scale.dtype()));
   count(float{});
 }

@@ -1,13 +1,13 @@
 #pragma once
 
-// The one header a kernel file includes for CUDA: CUDA's own under nvcc, the emulator's
-// (tests/emulator) under a C++ compiler.  With it, what kernels share: launching, shared memory,
-// scalars, 16-byte vectors, and sums over a warp and a block.
+// The one header that a kernel file includes for CUDA: it includes CUDA's own headers under nvcc,
+// and those of the emulator (tests/emulator) under a C++ compiler.  It also has what kernels share:
+// launching, shared memory, scalars, 16-byte vectors, and sums over a warp and a block.
 //
-// Rules, which let every kernel run on the emulator too: parameters by value; shared memory through
-// the macros below; barriers at one place for the whole block; masks that name exactly the lanes
-// that call; a __syncwarp() between lanes that exchange through shared memory; no waiting between
-// blocks.
+// Every kernel also runs on the emulator, by these rules: parameters are passed by value; shared
+// memory is declared by the macros below; all threads of a block meet at the same barrier; masks
+// name exactly the lanes that call; a __syncwarp() stands between lanes that exchange data through
+// shared memory; blocks do not wait for each other.
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -20,7 +20,7 @@
 #include "spool/runtime/cuda/stream.h"
 #include "spool/runtime/dtype.h"
 
-// T name[n]; T name[n][m]; T* name, as many bytes as the launch says, aligned to 16.
+// T name[n]; T name[n][m]; T* name, of the launch's size in bytes, aligned to 16.
 #if defined(__CUDACC__)
 #define SPOOL_SHARED(T, name, n) __shared__ T name[n]
 #define SPOOL_SHARED_2D(T, name, n, m) __shared__ T name[n][m]
@@ -48,12 +48,12 @@ struct LaunchShape {
   size_t shared = 0;  // bytes of dynamic shared memory
 };
 
-// Enqueues kernel(arguments...).  What goes wrong shows at the stream's next call.
+// Enqueues kernel(arguments...).  An error shows at the stream's next call.
 template <class... P, class... A>
 void launch_kernel(const CudaStream& stream, void (*kernel)(P...), const LaunchShape& shape,
                    const A&... arguments) {
-  constexpr size_t unasked = 24 * 1024;  // static memory counts too: of 48 KiB no more than half
-  if (shape.shared > unasked) {
+  constexpr size_t max_default = 24 * 1024;  // half of 48 KiB, as static shared memory counts too
+  if (shape.shared > max_default) {
     (void)cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shape.shared));
@@ -70,15 +70,17 @@ void launch_kernel(const CudaStream& stream, void (*kernel)(P...), const LaunchS
 template <class F>
 void dispatch(DType t, F&& f) {
   if (t == DType::f32) return f(float{});
-  check(t == DType::bf16, "a kernel on cuda got ", name(t), ", and takes f32 and bf16");
+  check(t == DType::bf16, "a kernel on cuda takes f32 or bf16, not ", name(t));
   f(__nv_bfloat16{});
 }
 
-// Likewise for a gradient, whose type may be that of the values or f32.
+// Calls f with a value of the type of a gradient, which is T, the type of the values, or f32.
 template <class T, class F>
 void dispatch_gradient(DType t, F&& f) {
   if (t == DType::f32) return f(float{});
-  check(t == (sizeof(T) == 2 ? DType::bf16 : DType::f32), "a gradient on cuda cannot be ", name(t));
+  check(t == (sizeof(T) == 2 ? DType::bf16 : DType::f32), "the gradient of ",
+        name(sizeof(T) == 2 ? DType::bf16 : DType::f32),
+        " values on cuda must have their type or f32, not ", name(t));
   f(T{});
 }
 
@@ -96,14 +98,14 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// As many T as fit in 16 bytes, which is what a thread moves at a time.
+// As many T as fit in 16 bytes, the most that a thread moves in one access.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int size = 16 / sizeof(T);
   T at[size];
 };
 
-// As the instructions that move them have them.
+// Conversions between packs and the type that instructions move.
 template <class T>
 __device__ __forceinline__ Pack<T> pack_of(const uint4& bits) {
   Pack<T> pack;
@@ -117,12 +119,12 @@ __device__ __forceinline__ uint4 bits_of(const Pack<T>& pack) {
   return bits;
 }
 
-// Of memory that this launch does not write.
+// Loads from memory that this launch does not write.
 template <class T>
 __device__ __forceinline__ Pack<T> load_pack(const T* from) {
   return pack_of<T>(__ldg(reinterpret_cast<const uint4*>(from)));
 }
-// Of memory that it does.
+// Loads from memory that this launch may write.
 template <class T>
 __device__ __forceinline__ Pack<T> load_pack_written(const T* from) {
   return pack_of<T>(__ldcg(reinterpret_cast<const uint4*>(from)));
@@ -132,13 +134,13 @@ __device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) {
   __stcg(reinterpret_cast<uint4*>(to), bits_of(pack));
 }
 
-// Whether rows of so many T, one after the other from here, can be moved as packs.
+// Whether consecutive rows of `row` T from `data` on can be moved as packs.
 template <class T>
 bool packs(const void* data, int64_t row) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && row % Pack<T>::size == 0;
 }
 
-// Over the 32 lanes of a warp, every lane gets it; in an order fixed by the lanes.
+// The sum over the 32 lanes of a warp, in a fixed order; every lane gets it.
 template <class T>
 __device__ __forceinline__ T warp_sum(T x) {
 #pragma unroll
@@ -155,8 +157,8 @@ __device__ __forceinline__ float warp_max(float x) {
   return x;
 }
 
-// Over a block of whole warps; every thread gets it.  `scratch` is shared, of 32, and may be used
-// again after the next barrier.
+// The sum over a block of whole warps; every thread gets it.  `scratch` has 32 elements of shared
+// memory, and may be used again after the next barrier.
 template <class T>
 __device__ __forceinline__ T block_sum(T x, T* scratch) {
   x = warp_sum(x);

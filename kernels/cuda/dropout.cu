@@ -16,7 +16,7 @@ struct DropEach {
   int64_t first;
   float p, factor;
 
-  // words[0 .. n) are those of elements i, i + 1, ... of x.
+  // at[0 .. n) are the random words of elements i, i + 1, ... of x.
   template <int n>
   struct Words {
     static constexpr int blocks = n / 4 + 1, count = 4 * blocks;
@@ -42,7 +42,7 @@ struct DropEach {
       if (skip & 1) shift<1>();
       if (skip & 2) shift<2>();
     }
-    // Steps of a fixed length, so that the words stay in registers.
+    // Shifts by a constant, so that the words stay in registers.
     template <int by>
     __device__ __forceinline__ void shift() {
 #pragma unroll

@@ -71,7 +71,7 @@ __global__ void fill_double(double* out, double value, int64_t count) {
 
 void run(const Fill& k, CudaStream& stream) {
   const int64_t count = k.out.numel();
-  if (k.out.dtype() == DType::f64) {  // a scalar that sums are formed in
+  if (k.out.dtype() == DType::f64) {  // a scalar that a sum is added to
     if (count == 0) return;
     const auto blocks = unsigned(cuda::ceil_div<int64_t>(count, cuda::map_block));
     return cuda::launch_kernel(stream, cuda::fill_double,

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the kernels of embeddings share: a warp for each row, or for each row and tile of columns.
+// Shared by the embedding kernels: a warp for each row, or for each row and tile of columns.
 
 #include "spool/kernels/cuda/map.cuh"
 
@@ -18,7 +18,7 @@ inline LaunchShape warp_a_row(int64_t rows, int64_t tiles) {
           .block = dim3(row_warps * warp_lanes)};
 }
 
-// n elements of memory that this launch does not write, and may read again.
+// Loads n elements of memory that this launch does not write and may read again.
 template <int n, class T>
 __device__ __forceinline__ Floats<n> load_cached(const T* from) {
   Floats<n> x;
@@ -35,7 +35,7 @@ __device__ __forceinline__ Floats<n> load_cached(const T* from) {
   return x;
 }
 
-// n elements as they are in memory, for many to be under way in few registers.
+// n elements in the type of memory, so that many loads in flight take few registers.
 template <int n, class T>
 struct alignas(n * sizeof(T)) Raw {
   static_assert(n == 1 || n == Pack<T>::size);

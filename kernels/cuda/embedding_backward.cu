@@ -14,7 +14,7 @@ static_assert(run == warp_lanes);
 template <class T>
 struct GradientRows {
   const T* dy;
-  float* sums;  // of runs
+  float* sums;  // (runs, C)
   int64_t C;
 };
 
@@ -23,15 +23,16 @@ __device__ __forceinline__ int64_t column_of_lane() {
   return (int64_t{blockIdx.y} * warp_lanes + lane_of_warp()) * width;
 }
 
-// Lanes beyond the last column do as those at it, so that nothing hangs on where they are.
+// The column of the lane; lanes beyond the last column repeat the last, so that all lanes do the
+// same.
 template <int width>
 __device__ __forceinline__ int64_t column_there(int64_t C) {
   const int64_t c = column_of_lane<width>();
   return c < C ? c : C - width;
 }
 
-// sum += the first `count` rows of dy that the lanes of this warp name, in order; several are under
-// way at a time.
+// sum += the first `count` rows of dy whose numbers the lanes of this warp hold in `row`, in order;
+// several loads are in flight at a time.
 template <int width, class T>
 __device__ __forceinline__ void add_rows(Floats<width>& sum, const GradientRows<T>& rows, int row,
                                          int count) {
@@ -49,7 +50,7 @@ __device__ __forceinline__ void add_rows(Floats<width>& sum, const GradientRows<
   }
 }
 
-// Where the list of a token begins and ends, known by its neighbours in the sorted list.
+// Writes where the entries of a token begin and end in the sorted list, by comparing neighbours.
 __device__ __forceinline__ void mark_ends(const TokenLists& k, int64_t i, int token) {
   const int lane = lane_of_warp();
   const bool there = i < k.N;
@@ -62,8 +63,8 @@ __device__ __forceinline__ void mark_ends(const TokenLists& k, int64_t i, int to
   if (after != token) k.ends[token] = static_cast<int32_t>(i + 1);
 }
 
-// A warp has a run of the sorted list: marks what begins and ends in it, and adds up its rows if
-// they are all of one token.
+// A warp has a run of the sorted list: it marks the tokens that begin and end in it, and adds up
+// the rows of the run if all have the same token.
 template <int width, class T>
 __global__ void __launch_bounds__(row_warps* warp_lanes)
     add_runs(TokenLists k, GradientRows<T> rows) {
@@ -79,8 +80,8 @@ __global__ void __launch_bounds__(row_warps* warp_lanes)
   if (c < rows.C) store<width>(rows.sums + warp * rows.C + c, sum);
 }
 
-// A warp has a row of the vocabulary: the rows of dy up to the first whole run, the whole runs, and
-// the rows behind the last.
+// A warp has a row of the vocabulary: it adds the rows of dy before the first whole run, the sums
+// of the whole runs, and the rows after the last.
 template <int width, class T, class Out>
 __global__ void __launch_bounds__(row_warps* warp_lanes, 4)
     add_lists(Sink<Out> dweight, TokenLists k, GradientRows<T> rows) {
@@ -103,7 +104,7 @@ __global__ void __launch_bounds__(row_warps* warp_lanes, 4)
   if (c < rows.C && (end > 0 || !dweight.accumulate)) dweight.put(v * rows.C + c, sum);
 }
 
-// A warp has a position: the rows of dy at it, of every sequence.
+// A warp has a position: it adds the rows of dy at this position of every sequence.
 template <int width, class T, class Out>
 __global__ void __launch_bounds__(row_warps* warp_lanes)
     add_sequences(Sink<Out> dpositions, GradientRows<T> rows, int64_t count, int64_t sequence,
@@ -123,9 +124,10 @@ template <int width, class T>
 void backward_weight(CudaStream& stream, const EmbeddingBackward& k) {
   const int64_t V = k.dweight.view.shape().rows(), C = k.dy.shape().row();
   const TokenSort sort(k.tokens.numel(), V, C);
-  check(sort.digit_bits <= TokenSort::max_digit_bits, "embedding: a vocabulary of ", V);
+  check(sort.digit_bits <= TokenSort::max_digit_bits, "embedding on cuda: a vocabulary of ", V,
+        " rows is beyond the maximum of 2^22 - 1");
   check(sort.N <= std::numeric_limits<int32_t>::max() - sort.piece, "embedding: ", sort.N,
-        " tokens at a time");
+        " tokens are too many for one launch; use a smaller batch or shorter sequences");
   const TokenLists lists(sort, k.tokens.as<int32_t>(), k.workspace.as<int32_t>());
   const GradientRows<T> rows{.dy = k.dy.as<T>(), .sums = k.workspace.as<float>(), .C = C};
   const int64_t tiles = ceil_div<int64_t>(C, warp_lanes * width);

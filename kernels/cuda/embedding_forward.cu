@@ -6,22 +6,22 @@ namespace cuda {
 namespace {
 
 template <class T>
-struct Forward {
+struct EmbedArguments {
   T* y;
   const int32_t* tokens;
   const T *weight, *positions;
-  int64_t N, T_, V, C;
+  int64_t N, sequence, V, C;
 };
 
-// A warp has a row.  The host does not look at the tokens: one that is none gives NaN.
+// A warp has a row.  The host does not read the tokens: one outside the vocabulary gives NaN.
 template <int width, class T>
-__global__ void __launch_bounds__(row_warps* warp_lanes) embed(Forward<T> k) {
+__global__ void __launch_bounds__(row_warps* warp_lanes) embed(EmbedArguments<T> k) {
   const int64_t n = warp_of_grid();
   if (n >= k.N) return;
   const int32_t token = __ldg(k.tokens + n);
   const bool known = token >= 0 && token < k.V;
   const T* weight = k.weight + (known ? token : 0) * k.C;
-  const T* position = k.positions ? k.positions + n % k.T_ * k.C : nullptr;
+  const T* position = k.positions ? k.positions + n % k.sequence * k.C : nullptr;
 #pragma unroll 4
   for (int64_t c = lane_of_warp() * width; c < k.C; c += warp_lanes * width) {
     Floats<width> y;
@@ -45,14 +45,14 @@ void run(const EmbeddingForward& k, CudaStream& stream) {
   cuda::dispatch(k.y.dtype(), [&](auto scalar) {
     using T = decltype(scalar);
     const T* positions = k.positions ? k.positions.as<T>() + k.first_position * C : nullptr;
-    const cuda::Forward<T> all{.y = k.y.as<T>(),
-                               .tokens = k.tokens.as<int32_t>(),
-                               .weight = k.weight.as<T>(),
-                               .positions = positions,
-                               .N = N,
-                               .T_ = k.tokens.shape().row(),
-                               .V = k.weight.shape().rows(),
-                               .C = C};
+    const cuda::EmbedArguments<T> all{.y = k.y.as<T>(),
+                                      .tokens = k.tokens.as<int32_t>(),
+                                      .weight = k.weight.as<T>(),
+                                      .positions = positions,
+                                      .N = N,
+                                      .sequence = k.tokens.shape().row(),
+                                      .V = k.weight.shape().rows(),
+                                      .C = C};
     const bool wide =
         cuda::packs<T>(all.y, C) && cuda::packs<T>(all.weight, C) && cuda::packs<T>(positions, C);
     cuda::launch_kernel(stream, wide ? cuda::embed<cuda::Pack<T>::size, T> : cuda::embed<1, T>,

@@ -1,9 +1,9 @@
 #pragma once
 
-// The places of tokens, sorted by token: see embedding.h beside this.
+// Sorts the positions of tokens by token, as kernels/embedding_sizes.h describes.
 
 #include "spool/kernels/cuda/device.cuh"
-#include "spool/kernels/cuda/embedding.h"
+#include "spool/kernels/embedding_sizes.h"
 
 namespace spool::cuda {
 
@@ -33,7 +33,7 @@ struct TokenLists {
         piece(static_cast<int>(sort.piece)),
         pieces(static_cast<int>(sort.pieces)) {}
 
-  // V for what is no token, which nobody asks for.
+  // The token at position n; V if it is outside the vocabulary, for which no gradient is computed.
   __device__ __forceinline__ int token(int n) const {
     const int32_t there = __ldg(tokens + n);
     return there >= 0 && there < V ? there : V;
@@ -46,7 +46,8 @@ struct TokenLists {
   }
 };
 
-// Block p: first_counts[p, d] = how many tokens of piece p have the low digit d.  Clears the rest.
+// Block p: first_counts[p, d] = number of tokens of piece p with low digit d.  All blocks together
+// clear `ends` and second_counts.
 __global__ void __launch_bounds__(sort_threads) count_low_digits(TokenLists k) {
   SPOOL_SHARED(int, counts, max_bins);
   const int thread = static_cast<int>(threadIdx.x);
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(sort_threads) count_low_digits(TokenLists k) {
   }
 }
 
-// The sum of x over the threads before this one.  `scratch` is shared, of 32.
+// The sum of x over the threads before this one.  `scratch` has 32 elements of shared memory.
 __device__ __forceinline__ int sum_before(int x, int* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
   const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
@@ -83,8 +84,8 @@ __device__ __forceinline__ int sum_before(int x, int* scratch) {
   return sum - x;
 }
 
-// next[d] = where the first token of this piece with digit d goes: behind all of lower digits, and
-// those of this digit in earlier pieces.
+// next[d] = place of the first token of this piece with digit d: after all tokens of lower digits
+// and those of this digit in earlier pieces.
 __device__ __forceinline__ void find_places(const TokenLists& k, const int* counts, int* next,
                                             int* before) {
   SPOOL_SHARED(int, scratch, warp_lanes);
@@ -101,7 +102,7 @@ __device__ __forceinline__ void find_places(const TokenLists& k, const int* coun
     before[d] = earlier;
   }
   __syncthreads();
-  const int each = (k.bins + sort_threads - 1) / sort_threads;
+  const int each = ceil_div(k.bins, sort_threads);
   const int begin = min(thread * each, k.bins), end = min(begin + each, k.bins);
   int sum = 0;
   for (int d = begin; d < end; ++d) sum += next[d];
@@ -114,22 +115,22 @@ __device__ __forceinline__ void find_places(const TokenLists& k, const int* coun
   __syncthreads();
 }
 
-// Of the digits of a block's threads: how many are like this one, and how many of these are before.
-struct Likes {
+// The number of threads of a block with the same digit, and how many of them come before this one.
+struct EqualDigits {
   int before = 0, all = 0;
 
-  __device__ __forceinline__ Likes(const int* digits, int digit) {
+  __device__ __forceinline__ EqualDigits(const int* digits, int digit) {
     const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll 8
     for (int i = 0; i < sort_threads; ++i) {
-      const int like = digits[i] == digit;
-      all += like;
-      if (i < thread) before += like;
+      const int equal = digits[i] == digit;
+      all += equal;
+      if (i < thread) before += equal;
     }
   }
 };
 
-// Block p moves the tokens of piece p to where their digit says, in order.
+// Block p moves the tokens of piece p to the places of their digits, in order.
 template <bool last>
 __global__ void __launch_bounds__(sort_threads) move_tokens(TokenLists k) {
   SPOOL_SHARED(int, next, max_bins);
@@ -146,14 +147,14 @@ __global__ void __launch_bounds__(sort_threads) move_tokens(TokenLists k) {
     }
     digits[thread] = digit;
     __syncthreads();
-    const Likes likes(digits, digit);
+    const EqualDigits equal(digits, digit);
     if (there) {
-      const int place = next[digit] + likes.before;
+      const int place = next[digit] + equal.before;
       (last ? k.second_order : k.first_order)[place] = n;
       if (!last) atomicAdd(k.second_counts + place / k.piece * k.bins + k.high_digit(n), 1);
     }
     __syncthreads();
-    if (there && likes.before + 1 == likes.all) next[digit] += likes.all;
+    if (there && equal.before + 1 == equal.all) next[digit] += equal.all;
   }
 }
 

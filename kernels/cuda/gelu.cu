@@ -8,8 +8,9 @@ namespace spool {
 namespace cuda {
 namespace {
 
-// y = x cdf(x) and y' = cdf(x) + x density(x), as in kernels/cpu/gelu.cpp.  The fast exponential is
-// good to some 2^-21 where the result is not negligible, and keeps the kernel bound by memory.
+// y = x cdf(x) and y' = cdf(x) + x density(x), as in kernels/cpu/gelu.cpp.  The fast exponential
+// has a relative error of about 2^-21 where the result is not negligible, and keeps the kernel
+// bound by memory.
 
 struct Tanh {
   static constexpr float twice_root = 1.5957691216057307f;  // 2 sqrt(2/pi)

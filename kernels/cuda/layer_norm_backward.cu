@@ -1,29 +1,30 @@
 #include "spool/kernels/cuda/column_sums.cuh"
-#include "spool/kernels/cuda/layer_norm.h"
 #include "spool/kernels/layer_norm.h"
+#include "spool/kernels/layer_norm_sizes.h"
 
 namespace spool {
 namespace cuda {
 namespace {
 
 constexpr int max_threads = 256, max_warps = max_threads / warp_lanes;
-// Packs of x, and of dy, that a thread has under way, of one row or of several.
+// Packs of x, and of dy, that a thread loads at a time, from one row or from several.
 constexpr int packs_at_once = 4;
 
 template <class T>
-struct Backward {
-  Sink<T> dx;              // where it is wanted
-  float *dweight, *dbias;  // partial sums of the first group, likewise
+struct NormBackward {
+  Sink<T> dx;              // null if not needed
+  float *dweight, *dbias;  // partial sums of the first group; null if not needed
   int64_t stride;          // from group to group
   const T *dy, *x, *weight;
   const float *mean, *rstd;
-  int64_t N, C, rows, groups;  // rows of a group
+  int64_t N, C;
+  int64_t rows, groups;  // rows in a group, number of groups
 
-  explicit Backward(const LayerNormBackward& k)
+  explicit NormBackward(const LayerNormBackward& k)
       : dx(k.dx),
         dweight(k.dweight ? k.workspace.as<float>() : nullptr),
         dbias(k.dbias ? k.workspace.as<float>() + (k.dweight ? k.x.shape().row() : 0) : nullptr),
-        stride((int64_t{bool(k.dweight)} + int64_t{bool(k.dbias)}) * k.x.shape().row()),
+        stride(k.partial_sums() * k.x.shape().row()),
         dy(k.dy.as<T>()),
         x(k.x.as<T>()),
         weight(k.weight.as<T>()),
@@ -36,14 +37,14 @@ struct Backward {
 };
 
 template <int count>
-struct alignas(count < 4 ? 8 : 16) Sums {
+struct alignas(count < 4 ? 8 : 16) ManySums {
   float at[count];
 };
 
-// n sums over a warp, n a power of two: lane l gets that of x.at[l / (32 / n)].  Each step leaves
-// a lane half of the numbers.
+// n sums over a warp, n a power of two: lane l gets the sum of x.at[l / (32 / n)].  Each step
+// halves the numbers that a lane has.
 template <int n>
-__device__ __forceinline__ float warp_sums(Sums<n> x) {
+__device__ __forceinline__ float warp_sums(ManySums<n> x) {
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
   int apart = warp_lanes / 2;
 #pragma unroll
@@ -61,17 +62,17 @@ __device__ __forceinline__ float warp_sums(Sums<n> x) {
   return x.at[0];
 }
 
-// Likewise over a block of at most eight warps; every thread gets all.  `scratch` is shared, and
-// may be used again after the next barrier.
+// n sums over a block of at most eight warps; every thread gets all.  `scratch` is in shared
+// memory, and may be used again after the next barrier.
 template <int n>
-__device__ __forceinline__ Sums<n> block_sums(const Sums<n>& x, Sums<n>* scratch) {
+__device__ __forceinline__ ManySums<n> block_sums(const ManySums<n>& x, ManySums<n>* scratch) {
   constexpr int lanes_of_sum = warp_lanes / n;
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
   const float sum = warp_sums(x);
   if (lane % lanes_of_sum == 0) scratch[threadIdx.x / warp_lanes].at[lane / lanes_of_sum] = sum;
   __syncthreads();
   const int warps = static_cast<int>(blockDim.x) / warp_lanes;
-  Sums<n> all = {};
+  ManySums<n> all = {};
   for (int w = 0; w < warps; ++w) {
 #pragma unroll
     for (int i = 0; i < n; ++i) all.at[i] += scratch[w].at[i];
@@ -79,18 +80,18 @@ __device__ __forceinline__ Sums<n> block_sums(const Sums<n>& x, Sums<n>* scratch
   return all;
 }
 
-// What a thread has: the same columns, `packs` packs, of several rows at a time.  What lies beyond
-// the rows and the columns is zero.
+// A thread's part: `packs` packs of columns, the same in each of several rows at a time.  Elements
+// beyond the rows and the columns are zero.
 template <class T, int packs>
-struct Piece {
+struct NormPiece {
   static constexpr int size = Pack<T>::size, at_once = packs_at_once / packs;
 
-  const Backward<T>& k;
+  const NormBackward<T>& k;
   Pack<T> weight[packs], x[at_once][packs], dy[at_once][packs];
   float mean[at_once], rstd[at_once];
   Floats<size> dweight[packs] = {}, dbias[packs] = {};
 
-  __device__ __forceinline__ explicit Piece(const Backward<T>& all) : k(all) {
+  __device__ __forceinline__ explicit NormPiece(const NormBackward<T>& all) : k(all) {
 #pragma unroll
     for (int p = 0; p < packs; ++p) {
       weight[p] = column(p) < k.C ? load_pack(k.weight + column(p)) : Pack<T>{};
@@ -121,8 +122,8 @@ struct Piece {
     }
   }
   // Adds to dweight and dbias; returns the sums of g, then those of g h.
-  __device__ __forceinline__ Sums<2 * at_once> add_rows() {
-    Sums<2 * at_once> sums = {};
+  __device__ __forceinline__ ManySums<2 * at_once> add_rows() {
+    ManySums<2 * at_once> sums = {};
 #pragma unroll
     for (int r = 0; r < at_once; ++r) {
 #pragma unroll
@@ -140,7 +141,7 @@ struct Piece {
     return sums;
   }
   __device__ __forceinline__ void write_dx(int64_t first, int64_t end,
-                                           const Sums<2 * at_once>& sums) const {
+                                           const ManySums<2 * at_once>& sums) const {
     const float share = 1 / static_cast<float>(k.C);
 #pragma unroll
     for (int r = 0; r < at_once; ++r) {
@@ -167,11 +168,12 @@ struct Piece {
   }
 };
 
-// A block has a group of rows, and their columns spread over its threads: x and dy are read once.
+// A block has a group of rows, with their columns spread over its threads: x and dy are read once.
 template <class T, int packs>
-__global__ void __launch_bounds__(max_threads, packs == 1 ? 2 : 1) backward_kept(Backward<T> k) {
-  using Part = Piece<T, packs>;
-  SPOOL_SHARED_2D(Sums<2 * Part::at_once>, scratch, 2, max_warps);
+__global__ void __launch_bounds__(max_threads, packs == 1 ? 2 : 1)
+    backward_kept(NormBackward<T> k) {
+  using Part = NormPiece<T, packs>;
+  SPOOL_SHARED_2D(ManySums<2 * Part::at_once>, scratch, 2, max_warps);
   Part piece(k);
   const int64_t begin = blockIdx.x * k.rows;
   const int64_t end = begin + k.rows < k.N ? begin + k.rows : k.N;
@@ -184,9 +186,9 @@ __global__ void __launch_bounds__(max_threads, packs == 1 ? 2 : 1) backward_kept
   piece.write_partials(blockIdx.x);
 }
 
-// dx of any row, an element at a time.
+// dx of rows of any length and alignment, an element at a time.
 template <class T>
-__global__ void __launch_bounds__(max_threads) backward_any(Backward<T> k) {
+__global__ void __launch_bounds__(max_threads) backward_any(NormBackward<T> k) {
   SPOOL_SHARED_2D(float, scratch, 2, warp_lanes);
   const int64_t n = blockIdx.x, row = n * k.C;
   const float mean = k.mean[n], rstd = k.rstd[n], count = static_cast<float>(k.C);
@@ -219,9 +221,9 @@ struct EachDweight {
   }
 };
 
-// Of rows that no block can have: the parameters' sums first, as dx may be written over dy.
+// For rows that do not fit a block.  The parameters' sums come first, as dx may overwrite dy.
 template <class T>
-void backward_in_turn(CudaStream& stream, const LayerNormBackward& k, const Backward<T>& all) {
+void backward_in_turn(CudaStream& stream, const LayerNormBackward& k, const NormBackward<T>& all) {
   const bool wide = packs<T>(all.dy, all.C) && packs<T>(all.x, all.C);
   float* partials = k.workspace.as<float>();
   if (k.dweight) {
@@ -238,9 +240,9 @@ void backward_in_turn(CudaStream& stream, const LayerNormBackward& k, const Back
                 {.grid = dim3(unsigned(all.N)), .block = dim3(max_threads)}, all);
 }
 
-// In one pass, with the fewest packs a thread that hold a row.  False if no block can.
+// One pass, with the fewest packs per thread that hold a row.  False if a row does not fit a block.
 template <class T, int packs = 1>
-bool launch_kept(CudaStream& stream, const Backward<T>& k) {
+bool launch_kept(CudaStream& stream, const NormBackward<T>& k) {
   const int64_t threads = ceil_div<int64_t>(k.C, int64_t{packs} * Pack<T>::size);
   if (threads <= max_threads) {
     const auto block = unsigned(ceil_div<int64_t>(threads, warp_lanes) * warp_lanes);
@@ -254,7 +256,7 @@ bool launch_kept(CudaStream& stream, const Backward<T>& k) {
 
 template <class T>
 void backward(CudaStream& stream, const LayerNormBackward& k) {
-  const Backward<T> all(k);
+  const NormBackward<T> all(k);
   const bool aligned = packs<T>(all.x, all.C) && packs<T>(all.dy, all.C) &&
                        packs<T>(all.weight, all.C) && packs<T>(all.dx.data, all.C);
   if (k.x.numel() == 0 || !aligned || !launch_kept(stream, all)) {
@@ -268,7 +270,8 @@ void backward(CudaStream& stream, const LayerNormBackward& k) {
 }  // namespace cuda
 
 void run(const LayerNormBackward& k, CudaStream& stream) {
-  check(!k.dx || k.dx.view.dtype() == k.x.dtype(), "layer_norm: dx is of the type of x");
+  check(!k.dx || k.dx.view.dtype() == k.x.dtype(),
+        "layer_norm on cuda: dx must have the type of x");
   if (!k.dx && !k.dweight && !k.dbias) return;
   cuda::dispatch(k.x.dtype(), [&](auto x) { cuda::backward<decltype(x)>(stream, k); });
 }

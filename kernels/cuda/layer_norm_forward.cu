@@ -9,14 +9,14 @@ constexpr int block_threads = 256;
 constexpr int max_packs_of_lane = 8, max_packs_of_thread = 4;
 
 template <class T>
-struct Forward {
+struct NormForward {
   T* y;
   float *mean, *rstd;
   const T *x, *weight, *bias;
   int64_t N, C;
   float eps;
 
-  explicit Forward(const LayerNormForward& k)
+  explicit NormForward(const LayerNormForward& k)
       : y(k.y.as<T>()),
         mean(k.mean.as<float>()),
         rstd(k.rstd.as<float>()),
@@ -27,13 +27,14 @@ struct Forward {
         C(k.x.shape().row()),
         eps(static_cast<float>(k.eps)) {}
 
-  __device__ __forceinline__ void keep_statistics(int64_t n, float row_mean, float row_rstd) const {
+  __device__ __forceinline__ void store_statistics(int64_t n, float row_mean,
+                                                   float row_rstd) const {
     mean[n] = row_mean;
     rstd[n] = row_rstd;
   }
 };
 
-// The sum over a team, which is a warp or a block.
+// The sum over a team of threads, which is a warp or a block.
 template <int team>
 __device__ __forceinline__ float team_sum(float x, float* scratch) {
   if constexpr (team == warp_lanes) return warp_sum(x);
@@ -42,7 +43,7 @@ __device__ __forceinline__ float team_sum(float x, float* scratch) {
 
 // y from h, at `size` columns from c.
 template <class T>
-__device__ __forceinline__ void write_pack(const Forward<T>& k, int64_t n, int64_t c,
+__device__ __forceinline__ void write_pack(const NormForward<T>& k, int64_t n, int64_t c,
                                            const Pack<T>& x, float mean, float rstd) {
   const Pack<T> weight = load_pack(k.weight + c);
   const Pack<T> bias = k.bias ? load_pack(k.bias + c) : Pack<T>{};
@@ -55,14 +56,14 @@ __device__ __forceinline__ void write_pack(const Forward<T>& k, int64_t n, int64
   store<Pack<T>::size>(k.y + n * k.C + c, y);
 }
 
-// A team has a row in its registers, `packs` packs a thread: x is read once.
+// A team keeps a row in registers, `packs` packs per thread: x is read once.
 template <class T, int packs, int team>
-__global__ void __launch_bounds__(block_threads, packs > 5 ? 2 : 3) forward_kept(Forward<T> k) {
+__global__ void __launch_bounds__(block_threads, packs > 5 ? 2 : 3) forward_kept(NormForward<T> k) {
   constexpr int size = Pack<T>::size;
   SPOOL_SHARED_2D(float, scratch, 2, warp_lanes);
   const int member = static_cast<int>(threadIdx.x) % team;
   const int64_t n = int64_t{blockIdx.x} * (block_threads / team) + threadIdx.x / team;
-  if (n >= k.N) return;  // a whole team; a block that is one has its row
+  if (n >= k.N) return;  // a whole team returns; a team that is a block always has a row
   const T* row = k.x + n * k.C;
   const auto column = [&](int p) { return (p * team + member) * size; };
   Pack<T> x[packs];
@@ -89,16 +90,16 @@ __global__ void __launch_bounds__(block_threads, packs > 5 ? 2 : 3) forward_kept
   }
   const float variance = team_sum<team>(squares, scratch[1]) / static_cast<float>(k.C);
   const float rstd = 1 / sqrtf(variance + k.eps);
-  if (member == 0) k.keep_statistics(n, mean, rstd);
+  if (member == 0) k.store_statistics(n, mean, rstd);
 #pragma unroll
   for (int p = 0; p < packs; ++p) {
     if (column(p) < k.C) write_pack(k, n, column(p), x[p], mean, rstd);
   }
 }
 
-// Any row, an element at a time, read as often as it is needed.
+// Rows of any length and alignment, an element at a time; x is read three times.
 template <class T>
-__global__ void __launch_bounds__(block_threads) forward_any(Forward<T> k) {
+__global__ void __launch_bounds__(block_threads) forward_any(NormForward<T> k) {
   SPOOL_SHARED_2D(float, scratch, 2, warp_lanes);
   const int64_t n = blockIdx.x;
   const T* x = k.x + n * k.C;
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(block_threads) forward_any(Forward<T> k) {
   }
   const float variance = block_sum(squares, scratch[1]) / static_cast<float>(k.C);
   const float rstd = 1 / sqrtf(variance + k.eps);
-  if (threadIdx.x == 0) k.keep_statistics(n, mean, rstd);
+  if (threadIdx.x == 0) k.store_statistics(n, mean, rstd);
   for (int64_t c = threadIdx.x; c < k.C; c += block_threads) {
     const float scaled = (to_float(x[c]) - mean) * rstd * to_float(k.weight[c]);
     k.y[n * k.C + c] = from_float<T>(scaled + (k.bias ? to_float(k.bias[c]) : 0.0f));
@@ -119,26 +120,27 @@ __global__ void __launch_bounds__(block_threads) forward_any(Forward<T> k) {
 }
 
 template <class T, int packs, int team>
-void launch_kept(CudaStream& stream, const Forward<T>& k) {
+void launch_kept(CudaStream& stream, const NormForward<T>& k) {
   launch_kernel(stream, forward_kept<T, packs, team>,
                 {.grid = dim3(unsigned(ceil_div<int64_t>(k.N, block_threads / team))),
                  .block = dim3(block_threads)},
                 k);
 }
 
-// With the fewest packs, from `packs` up, that hold a row.  False if `most` do not.
-template <class T, int team, int most, int packs = 1>
-bool launch_fitting(CudaStream& stream, const Forward<T>& k) {
+// Launches with the fewest packs per thread, from `packs` up, that hold a row.  False if a row
+// needs more than max_packs.
+template <class T, int team, int max_packs, int packs = 1>
+bool launch_fitting(CudaStream& stream, const NormForward<T>& k) {
   if (k.C <= int64_t{packs} * team * Pack<T>::size) {
     launch_kept<T, packs, team>(stream, k);
     return true;
   }
-  if constexpr (packs < most) return launch_fitting<T, team, most, packs + 1>(stream, k);
+  if constexpr (packs < max_packs) return launch_fitting<T, team, max_packs, packs + 1>(stream, k);
   return false;
 }
 
 template <class T>
-void forward(CudaStream& stream, const Forward<T>& k) {
+void forward(CudaStream& stream, const NormForward<T>& k) {
   const bool aligned =
       packs<T>(k.x, k.C) && packs<T>(k.y, k.C) && packs<T>(k.weight, k.C) && packs<T>(k.bias, k.C);
   if (aligned && (launch_fitting<T, warp_lanes, max_packs_of_lane>(stream, k) ||
@@ -155,7 +157,7 @@ void forward(CudaStream& stream, const Forward<T>& k) {
 void run(const LayerNormForward& k, CudaStream& stream) {
   if (k.x.numel() == 0) return;
   cuda::dispatch(k.x.dtype(),
-                 [&](auto scalar) { forward(stream, cuda::Forward<decltype(scalar)>(k)); });
+                 [&](auto scalar) { forward(stream, cuda::NormForward<decltype(scalar)>(k)); });
 }
 
 }  // namespace spool

@@ -1,7 +1,7 @@
 #pragma once
 
-// Element-wise kernels: a functor that says what happens to n elements from i on, for n = 8, which
-// move as 16-byte accesses, and for n = 1, where memory is not aligned and at the end.
+// Element-wise kernels: a functor computes n elements from i on, for n = 8, which move as 16-byte
+// accesses, and for n = 1, for unaligned memory and at the end.
 
 #include "spool/kernels/cuda/device.cuh"
 #include "spool/kernels/launch.h"
@@ -10,7 +10,7 @@ namespace spool::cuda {
 
 constexpr int map_width = 8, map_block = 256;
 
-// n elements, computed in f32.
+// n elements in f32, the type they are computed in.
 template <int n>
 struct Floats {
   float at[n];
@@ -48,7 +48,7 @@ __device__ __forceinline__ void store(T* to, const Floats<n>& x) {
   }
 }
 
-// Where a Grad goes.
+// Destination of a gradient: elements are stored or added to what is there.
 template <class T>
 struct Sink {
   T* data;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(map_block) map_kernel(F f, int64_t count, bool
 
 inline bool is_aligned(const View& v) { return reinterpret_cast<uintptr_t>(v.data()) % 16 == 0; }
 
-// f.apply<n>(i) for all of [0, count), which `views` are read and written at.
+// Calls f.apply<n>(i) for all elements [0, count); `views` are the tensors it reads and writes.
 template <class F, class... Views>
 void map(CudaStream& stream, int64_t count, const F& f, const Views&... views) {
   if (count == 0) return;

@@ -8,23 +8,23 @@
 #include <map>
 #include <memory>
 
-#include "spool/kernels/cuda/library.h"
+#include "spool/kernels/cuda/library.cuh"
 #include "spool/kernels/cuda/map.cuh"
 
-// Products by cuBLASLt.  Its matrices are column-major: what lies in memory as our rows is to it
-// the transpose, so it is asked for the transpose of c, which is that of b times that of a.
+// Products by cuBLASLt.  Its matrices are column-major, so it reads our row-major matrices as their
+// transposes: we ask for the transpose of c, which is that of b times that of a.
 //
-// The same bits every run: an algorithm is the heuristics' first choice for shapes, types and
-// alignment, never timed; and cuBLAS gives the same bits on devices of one kind, as long as nothing
-// else chooses its workspace for it ("Results Reproducibility" in its manual), and we hand it ours.
-// Of its ways to add up the parts of a sum that several blocks computed, only that is allowed which
-// stores them all, in f32, and adds them in a launch of its own.
+// Results have the same bits every run.  An algorithm is the heuristics' first choice for shapes,
+// types and alignment, never timed.  cuBLAS gives the same bits on devices of one kind as long as
+// its workspace is given ("Results Reproducibility" in its manual), and we pass ours.  For sums
+// whose parts several blocks compute, only the scheme is allowed that stores all parts in f32 and
+// adds them in a launch of its own.
 
 namespace spool {
 namespace cuda {
 namespace {
 
-// What a product is, as far as cuBLASLt wants to know.
+// Everything that decides how cuBLASLt computes a product.
 struct Form {
   int64_t M, N, K;
   DType in, out;
@@ -34,15 +34,16 @@ struct Form {
   auto operator<=>(const Form&) const = default;
 };
 
-// No algorithm wants more than 16 bytes, the most that an instruction moves; and so the choice, and
-// the bits, do not depend on where beyond that a tensor happens to lie.
+// The alignment of a tensor, up to 16 bytes.  No algorithm needs more, as no instruction moves
+// more; so the choice, and the bits, do not depend on the address beyond that.
 unsigned alignment(const View& v) {
-  constexpr uintptr_t most = 16;
-  const uintptr_t address = reinterpret_cast<uintptr_t>(v.data()) | most;
+  constexpr uintptr_t max_alignment = 16;
+  const uintptr_t address = reinterpret_cast<uintptr_t>(v.data()) | max_alignment;
   return static_cast<unsigned>(address & -address);
 }
 
-// cuBLASLt wants a bias of the type of c.  Where it is another, or lies badly, it comes first.
+// Whether cuBLASLt adds the bias, which needs the type of c and an aligned address.  Else c is set
+// to the bias first.
 bool in_epilogue(const Matmul& k) {
   return k.bias && k.bias.dtype() == k.c.view.dtype() && is_aligned(k.bias);
 }
@@ -80,8 +81,8 @@ void check_cublas(cublasStatus_t status, const Parts&... parts) {
 template <auto destroy>
 struct Destroy {
   template <class T>
-  void operator()(T* what) const {
-    (void)destroy(what);
+  void operator()(T* object) const {
+    (void)destroy(object);
   }
 };
 template <class Pointer, auto destroy>
@@ -93,7 +94,7 @@ using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDes
 
 cudaDataType_t data_type(DType t) { return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-// What is row-major for us, (rows, columns).
+// The layout of a row-major matrix (rows, columns).
 Layout make_layout(DType type, int64_t rows, int64_t columns) {
   cublasLtMatrixLayout_t layout = nullptr;
   check_cublas(cublasLtMatrixLayoutCreate(&layout, data_type(type), static_cast<uint64_t>(columns),
@@ -108,7 +109,7 @@ void set(const Description& d, cublasLtMatmulDescAttributes_t attribute, const T
                "an attribute of a product");
 }
 
-// The factors swap places.
+// The factors swap places, as the product is of transposes.
 Description describe(const Form& f, const void* bias) {
   cublasLtMatmulDesc_t made = nullptr;
   check_cublas(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
@@ -145,7 +146,7 @@ Preference prefer(const Form& f) {
   return p;
 }
 
-// A form with its algorithm, to be run any number of times.
+// A form with its algorithm; it can run any number of times.
 class Product {
  public:
   Product(cublasLtHandle_t lt, const Form& f, const Matmul& k)
@@ -177,7 +178,7 @@ class Product {
     const auto first = std::find_if(
         found.begin(), end, [](const auto& each) { return each.state == CUBLAS_STATUS_SUCCESS; });
     if (first == end) {
-      fail(ErrorKind::device, "cuBLASLt has no algorithm for ", f, ", within ", f.workspace,
+      fail(ErrorKind::device, "cuBLASLt has no algorithm for ", f, " within ", f.workspace,
            " bytes of workspace");
     }
     return first->algo;
@@ -188,11 +189,11 @@ class Product {
   cublasLtMatmulAlgo_t algorithm_;
 };
 
-// cuBLASLt as a stream keeps it, with every product that it was asked for.
+// cuBLASLt as a stream keeps it, with an algorithm for every form in use.
 class Products {
  public:
   explicit Products(CudaStream& stream) {
-    check_not_recording(stream, "cuBLASLt");
+    check_not_capturing(stream, "cuBLASLt");
     cublasLtHandle_t made = nullptr;
     check_cublas(cublasLtCreate(&made), "cublasLtCreate");
     lt_.reset(made);
@@ -210,7 +211,7 @@ class Products {
   std::map<Form, Product> products_;
 };
 
-// c[m,n] (+)= bias[n], or 0 without one.
+// c[m,n] (+)= bias[n], or 0 without bias.
 template <class T, class C>
 struct SpreadEach {
   Sink<C> c;

@@ -7,7 +7,8 @@ namespace spool {
 namespace cuda {
 namespace {
 
-// log((w + 1) 2^-32) to the digits of an f32: near 1 what is missing from 1 has them, not the word.
+// log((w + 1) 2^-32) to f32 precision.  Near 1 it is computed from the distance to 1, which an f32
+// represents exactly enough.
 __device__ __forceinline__ float log_of_word(uint32_t w) {
   constexpr float unit = 0x1p-32f;
   if (w < 0x80000000u) return logf(static_cast<float>(w + 1) * unit);
@@ -16,7 +17,7 @@ __device__ __forceinline__ float log_of_word(uint32_t w) {
 
 __device__ __forceinline__ void two_normals(uint32_t a, uint32_t b, float* z) {
   const float radius = sqrtf(-2 * log_of_word(a));
-  // As a signed word: a turn less, from -pi to pi, where an f32 has more digits.
+  // The angle from a signed word, in -pi to pi, where an f32 is more precise.
   float sine, cosine;
   sincospif(static_cast<float>(static_cast<int32_t>(b)) * 0x1p-31f, &sine, &cosine);
   z[0] = radius * cosine;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Philox and uniform of runtime/random.h, the same bits, for the device.
+// Philox and uniform() of runtime/random.h for the device, with the same bits.
 
 #include "spool/kernels/cuda/device.cuh"
 #include "spool/runtime/random.h"

@@ -1,7 +1,7 @@
-#include "spool/kernels/cuda/reduce.h"
+#include "spool/kernels/reduce.h"
 
 #include "spool/kernels/cuda/table.cuh"
-#include "spool/kernels/reduce.h"
+#include "spool/kernels/reduce_sizes.h"
 
 namespace spool {
 namespace cuda {
@@ -25,7 +25,7 @@ struct Square {
   static __device__ __forceinline__ double of(float x) { return double{x} * double{x}; }
 };
 
-// This thread's share of f over n elements.
+// This thread's share of the sum of f over n elements.
 template <class F, class T>
 __device__ __forceinline__ double share(const T* x, int n) {
   const bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0;
@@ -66,7 +66,7 @@ struct Scalar {
 
   Scalar() = default;
   explicit Scalar(const View& v) : data(v.data()), is_f64(v.dtype() == DType::f64) {
-    check(!v || is_f64 || v.dtype() == DType::f32, "a sum on cuda is f32 or f64, not ",
+    check(!v || is_f64 || v.dtype() == DType::f32, "a sum on cuda must be f32 or f64, not ",
           name(v.dtype()));
   }
   __device__ double get() const {
@@ -101,11 +101,11 @@ __global__ void __launch_bounds__(last_block)
 class Sum {
  public:
   void add(const View& x) {
-    check(x.dtype() == DType::f32 || x.dtype() == DType::bf16, "a sum on cuda of ", name(x.dtype()),
-          ", and it takes f32 and bf16");
+    check(x.dtype() == DType::f32 || x.dtype() == DType::bf16,
+          "a sum on cuda takes values of f32 or bf16, not ", name(x.dtype()));
     table_.add(
         {.x = x.data(), .count = x.numel(), .first = blocks_, .is_f32 = x.dtype() == DType::f32});
-    blocks_ += static_cast<unsigned>(sum_pieces(x.numel()));
+    blocks_ += static_cast<unsigned>(ceil_div(x.numel(), sum_piece));
   }
 
   template <class F>

@@ -1,24 +1,24 @@
 #pragma once
 
-// One launch over many tensors: a table of them, passed by value, and blocks that each have a piece
-// of one of them.
+// One launch over many tensors: a table of the tensors is passed by value, and each block has a
+// piece of one of them.
 
 #include "spool/kernels/cuda/device.cuh"
 
 namespace spool::cuda {
 
-// What a launch can pass with any driver.
+// Bytes of parameters that every driver supports.
 constexpr size_t max_parameter_bytes = 4096;
 
 // Entry has `unsigned first`, its first block.
-template <class Entry, int most>
+template <class Entry, int max_size>
 struct Table {
-  Entry at[most];
+  Entry at[max_size];
   int count = 0;
 
   void add(const Entry& entry) { at[count++] = entry; }
 
-  // The entry that a block has its piece of: the last whose first block is not beyond it.
+  // The entry that a block has a piece of: the last whose first block is not beyond `block`.
   __device__ __forceinline__ const Entry& of_block(unsigned block) const {
     int low = 0, high = count;
     while (high - low > 1) {

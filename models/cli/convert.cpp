@@ -18,7 +18,7 @@ std::function<int()> add_convert(CLI::App& app) {
   add_dtype_flag(app, a->dtype, "f32 or bf16; by default what the model has");
   return [a] {
     const ModelFile model(a->in);
-    const DType dtype = a->dtype.empty() ? model.dtype() : *parse_dtype(a->dtype);
+    const DType dtype = a->dtype.empty() ? model.dtype() : *parse<DType>(a->dtype);
     convert_model(model, a->out, dtype);
     std::printf("%.2f M parameters, %s, in %s\n",
                 static_cast<double>(model.config().parameter_count()) / 1e6, name(dtype),

@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/progress_bar.h"
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/token_files.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
-#include "spool/models/training/progress_bar.h"
 
 namespace spool {
 namespace {
@@ -26,7 +26,7 @@ struct EvalArguments {
 
 LoadedModel::Options resolve(const EvalArguments& a) {
   LoadedModel::Options options = a.options;
-  options.dtype = *parse_dtype(a.dtype);
+  options.dtype = *parse<DType>(a.dtype);
   options.device = device_of(a.device);
   return options;
 }

@@ -43,7 +43,7 @@ class Writer {
   Writer(const GenerateArguments& a, const ModelFile& file, const Tokenizer& tokenizer)
       : arguments_(a), tokenizer_(tokenizer), random_(a.seed) {
     const int64_t given = std::ssize(tokens_of(a.prompt));
-    const DType dtype = *parse_dtype(a.dtype);
+    const DType dtype = *parse<DType>(a.dtype);
     const auto rehearsal = [&](Stream& stream) {
       Gpt2 model(file.config(), dtype, stream);
       Generator generator(model, stream);

@@ -92,7 +92,24 @@ void open_standard_files() {
   }
 }
 
-int work(const std::vector<std::pair<CLI::App*, std::function<int()>>>& commands) {
+using Commands = std::vector<std::pair<CLI::App*, std::function<int()>>>;
+
+// " (--batch, --seq)": the flags of the settings that the error is about, as far as the command has
+// them and the sentence does not name them.
+std::string flags_of(const Error& e, const Commands& commands) {
+  std::string list;
+  for (const auto& [command, run] : commands) {
+    if (!command->parsed()) continue;
+    for (const std::string& key : e.fields().settings) {
+      const std::string flag = "--" + key;
+      const bool named = std::string_view(e.what()).find(flag) != std::string_view::npos;
+      if (command->get_option_no_throw(flag) && !named) list += (list.empty() ? "" : ", ") + flag;
+    }
+  }
+  return list.empty() ? "" : " (" + list + ")";
+}
+
+int work(const Commands& commands) {
   try {
     int code = 0;
     for (const auto& [command, run] : commands) {
@@ -103,7 +120,7 @@ int work(const std::vector<std::pair<CLI::App*, std::function<int()>>>& commands
   } catch (const Interrupted&) {
     return stopped_by_a_signal;
   } catch (const Error& e) {
-    return complain(e.what(), 1);
+    return complain((e.what() + flags_of(e, commands)).c_str(), 1);
   } catch (const std::bad_alloc&) {
     return complain("the system has no more memory for the program itself", 1);
   } catch (const std::exception& e) {
@@ -123,7 +140,7 @@ int main(int argc, char** argv) {
   app.name("spool");
   app.require_subcommand(1);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  std::vector<std::pair<CLI::App*, std::function<int()>>> commands;
+  Commands commands;
   const auto add = [&](const char* name, const char* what,
                        std::function<int()> (*define)(CLI::App&)) {
     CLI::App* command = app.add_subcommand(name, what);

@@ -2,10 +2,10 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/progress_bar.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/shard_writer.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
-#include "spool/models/training/progress_bar.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/units.h"

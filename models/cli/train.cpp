@@ -3,9 +3,14 @@
 #include <optional>
 
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/progress.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/training/training_run.h"
 #include "spool/runtime/units.h"
+
+#ifndef SPOOL_SOURCE_DIR
+#define SPOOL_SOURCE_DIR "."
+#endif
 
 namespace spool {
 namespace {
@@ -84,8 +89,9 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   override_with(g.weight_decay, t.optimizer.decay);
   t.warmup = g.warmup.value_or(t.steps / 20);
   override_with(g.chunk_loss, t.loss_chunk);
-  t.dtype = *parse_dtype(g.dtype);
-  t.optimizer.rounding = *parse_rounding(g.rounding);
+  t.dtype = *parse<DType>(g.dtype);
+  t.optimizer.rounding = *parse<Rounding>(g.rounding);
+  o.default_texts = SPOOL_SOURCE_DIR;
   o.device = device_of(g.device);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
   set_policy(g, o, command);
@@ -233,7 +239,8 @@ std::function<int()> add_train(CLI::App& app) {
   add_run_flags(app, *given);
   app.footer(preset_table());
   return [given, &app] {
-    TrainingRun run(resolve(*given, app));
+    RunPrinter printer;
+    TrainingRun run(resolve(*given, app), printer);
     catch_interrupts();
     run.run(interrupted);
     return interrupted() ? stopped_by_a_signal : 0;

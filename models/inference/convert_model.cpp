@@ -11,13 +11,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The tokenizer that lies beside a model, if it can be the model's.
+// The tokenizer in the model's directory, if its tokens are in the model's vocabulary.
 std::unique_ptr<Tokenizer> tokenizer_of(const ModelFile& file) {
   const auto vocabulary = vocabulary_in(file.directory());
   if (!vocabulary) return nullptr;
   auto tokenizer = open_tokenizer({.name = "gpt2", .merges = *vocabulary});
   if (tokenizer->vocabulary() <= file.config().vocabulary) return tokenizer;
-  logger().warn("{} has more tokens than the model beside it, and is left out",
+  logger().warn("{} is not copied: it has more tokens than the model's vocabulary",
                 vocabulary->string());
   return nullptr;
 }
@@ -33,22 +33,22 @@ void write_directory(const ModelFile& in, Gpt2& model, const fs::path& directory
 }  // namespace
 
 void convert_model(const ModelFile& in, const fs::path& out, DType dtype) {
-  check(dtype == DType::f32 || dtype == DType::bf16, in.name(), ": its weights are ", name(dtype),
-        "; give --dtype f32 or bf16");
-  const fs::path named = out.has_filename() ? out : out.parent_path();  // without a last slash
-  check_file(!fs::exists(named), named, "is there already; choose another name");
+  check_setting(dtype == DType::f32 || dtype == DType::bf16, {"dtype"}, in.name(),
+                ": a model file cannot have weights of ", name(dtype), "; choose f32 or bf16");
+  const fs::path target = out.has_filename() ? out : out.parent_path();  // without a last slash
+  check_file(!fs::exists(target), target, "is there already; choose another name");
   const auto make_model = [&](Stream& stream) { return Gpt2(in.config(), dtype, stream); };
   const auto stream = open_stream_for([&](Stream& s) { make_model(s); }, Device{});
   Gpt2 model = make_model(*stream);
-  AtomicWrite partial(named);
+  AtomicWrite output(target);
   in.load(model);
-  if (named.extension() == ".bin") {
-    LlmcModelWriter writer(partial.path(), model.config(), dtype);
+  if (target.extension() == ".bin") {
+    LlmcModelWriter writer(output.path(), model.config(), dtype);
     save_tensors(writer, stored_parameters(model, {.conv1d = false}));
   } else {
-    write_directory(in, model, partial.path());
+    write_directory(in, model, output.path());
   }
-  partial.commit();
+  output.commit();
 }
 
 }  // namespace spool

@@ -1,6 +1,6 @@
 #pragma once
 
-// Models from one form to another.
+// Conversion of model files.
 
 #include <filesystem>
 
@@ -8,9 +8,9 @@
 
 namespace spool {
 
-// FILE.bin becomes a model file of llm.c; any other name a directory as transformers has them, with
-// the tokenizer's files if the model has some.  f32 or bf16.  Throws where there is something of
-// that name; what failed leaves nothing.
+// Writes the model with weights of f32 or bf16.  An `out` that ends in .bin is a model file of
+// llm.c; any other name is a directory in the format of transformers, with the tokenizer's files if
+// the model has some.  Throws if `out` exists; an error leaves nothing there.
 void convert_model(const ModelFile& in, const std::filesystem::path& out, DType);
 
 }  // namespace spool

@@ -4,6 +4,7 @@
 
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
+#include "spool/planner/chunks.h"
 
 namespace spool {
 namespace {
@@ -55,7 +56,7 @@ void Evaluator::evaluate(int64_t count, const Rows& rows) {
     input_.upload([&](int64_t b, auto tokens, auto targets) { rows(first + b, tokens, targets); });
     Tape tape(stream_, {.plan = plan_, .recording = false, .training = false});
     launch(SumAll{.out = add_to(loss_sum_), .x = loss(tape, Reduction::sum).tensor()}, stream_);
-    stream_.synchronize();  // or work would be queued up for all of the data
+    stream_.synchronize();  // else the host would enqueue the work of all data at once
   }
 }
 
@@ -65,6 +66,17 @@ Tensor Evaluator::losses(const Rows& rows) {
   input_.upload(rows);
   Tape tape(stream_, {.plan = plan_, .recording = false, .training = false});
   return loss(tape, Reduction::none).tensor();
+}
+
+Plan plan_evaluation(const Gpt2Config& config, DType dtype, int64_t batch, int64_t seq,
+                     int64_t loss_chunk) {
+  if (loss_chunk == 0) return {};
+  MetaStream stream(Machine{});
+  Gpt2 model(config, dtype, stream);
+  const BatchInput input(batch, seq, stream);
+  Tape tape(stream, {.recording = false, .training = false});
+  model.loss(tape.input(input.tokens), tape.input(input.targets));
+  return chunk_rows(tape, loss_chunk);
 }
 
 }  // namespace spool

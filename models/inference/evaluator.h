@@ -26,16 +26,16 @@ struct BatchInput {
 
 class Evaluator {
  public:
-  // What it is given outlives it.  The plan is for a tape that does not train.
+  // The arguments must outlive the evaluator.  The plan is plan_evaluation()'s, or empty.
   Evaluator(Gpt2&, BatchInput&, const Plan&, Stream&);
 
-  // Sums the losses of rows [0, count), a batch at a time; rows past it are asked for to fill a
-  // batch, and must have no targets that count.
+  // Sums the losses of rows [0, count), a batch at a time.  The last batch is filled with rows from
+  // `count` on, all of whose targets must be ignored ones.
   void evaluate(int64_t count, const Rows&);
-  // Of the last evaluation.
+  // The sum of the last evaluation.
   double loss_sum() const;
 
-  // Enqueues the loss of each target of one batch, f32 (B, T); 0 where it does not count.
+  // Enqueues the loss of each target of one batch, f32 (B, T); 0 for ignored targets.
   Tensor losses(const Rows&);
 
  private:
@@ -47,5 +47,9 @@ class Evaluator {
   Stream& stream_;
   Tensor loss_sum_;  // f64 (1)
 };
+
+// The plan of an evaluator's tapes: the loss is computed in chunks of `loss_chunk` rows of logits;
+// 0: all rows at once.
+Plan plan_evaluation(const Gpt2Config&, DType, int64_t batch, int64_t seq, int64_t loss_chunk);
 
 }  // namespace spool

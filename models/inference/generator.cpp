@@ -6,22 +6,22 @@
 #include <utility>
 
 #include "spool/kernels/elementwise.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
 
-// Tokens go through the model in powers of two up to this, so that few shapes occur.
-constexpr int64_t max_at_once = 128;
-
-int64_t at_once(int64_t tokens) {
-  return std::min(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))), max_at_once);
+// Tokens of the next pass: a power of two up to 128, so that passes have few shapes.
+int64_t pass_length(int64_t tokens) {
+  constexpr int64_t limit = 128;
+  return std::min(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))), limit);
 }
 
-// Where what is kept of a text of so many tokens begins: at 0 up to the context, and then always
-// at the last half of the context before.
-int64_t first_kept(int64_t tokens, int64_t context) {
+// Index of the first token in the cache, for a text of this many tokens: 0 while the text fits the
+// context; each time it no longer fits, half a context further.
+int64_t first_cached(int64_t tokens, int64_t context) {
   const int64_t step = context - context / 2;
-  return tokens <= context ? 0 : (tokens - context + step - 1) / step * step;
+  return tokens <= context ? 0 : round_up(tokens - context, step);
 }
 
 }  // namespace
@@ -48,15 +48,15 @@ void Generator::read(std::span<const int32_t> tokens) {
 }
 
 const Tensor& Generator::logits() {
-  check(!text_.empty(), "generate: there must be at least one token to continue");
-  const int64_t gone = first_kept(static_cast<int64_t>(text_.size()), cache_.capacity());
-  if (gone > 0) {
-    text_.erase(text_.begin(), text_.begin() + gone);
+  check(!text_.empty(), "generate: the text must have at least one token");
+  const int64_t dropped = first_cached(static_cast<int64_t>(text_.size()), cache_.capacity());
+  if (dropped > 0) {
+    text_.erase(text_.begin(), text_.begin() + dropped);
     cache_.clear();
   }
   auto fresh = std::span<const int32_t>(text_).subspan(static_cast<size_t>(cache_.length()));
   while (!fresh.empty()) {
-    const auto n = static_cast<size_t>(at_once(static_cast<int64_t>(fresh.size())));
+    const auto n = static_cast<size_t>(pass_length(static_cast<int64_t>(fresh.size())));
     pass(fresh.first(n), n == fresh.size());
     fresh = fresh.subspan(n);
   }
@@ -84,19 +84,19 @@ int32_t Generator::next(const SamplingOptions& options, Random& random) {
 }
 
 void Generator::extend(std::vector<int32_t>& tokens, int64_t count, const SamplingOptions& options,
-                       Random& random, const std::function<bool(int32_t)>& seen) {
+                       Random& random, const std::function<bool(int32_t)>& on_token) {
   begin();
   read(tokens);
   for (int64_t i = 0; i < count; ++i) {
     const int32_t token = next(options, random);
     if (token == options.end_of_text) return;
     tokens.push_back(token);
-    if (seen && !seen(token)) return;
+    if (on_token && !on_token(token)) return;
   }
 }
 
 void Generator::rehearse() {
-  for (int64_t n = at_once(cache_.capacity()); n > 0; n /= 2) {
+  for (int64_t n = pass_length(cache_.capacity()); n > 0; n /= 2) {
     begin();
     pass(std::vector<int32_t>(static_cast<size_t>(n)), /*last=*/true);
   }
@@ -104,20 +104,20 @@ void Generator::rehearse() {
 }
 
 void Generator::rehearse(int64_t prompt, int64_t count) {
-  check(prompt > 0, "generate: there must be at least one token to continue");
+  check(prompt > 0, "generate: the text must have at least one token");
   const int64_t context = cache_.capacity();
   std::set<std::pair<int64_t, bool>> passes;
   int64_t read = 0, first = 0;
-  // Past the second time that the context is full nothing new comes up.
+  // After the context was full twice, the same shapes recur.
   for (int64_t i = 0; i < std::min(count, 2 * context); ++i) {
-    const int64_t tokens = prompt + i, kept = first_kept(tokens, context);
-    int64_t fresh = tokens - (kept > first ? kept : read);
+    const int64_t tokens = prompt + i, begin = first_cached(tokens, context);
+    int64_t fresh = tokens - (begin > first ? begin : read);
     while (fresh > 0) {
-      const int64_t n = at_once(fresh);
+      const int64_t n = pass_length(fresh);
       fresh -= n;
       passes.emplace(n, fresh == 0);
     }
-    first = kept;
+    first = begin;
     read = tokens;
   }
   for (const auto& [n, last] : passes) {

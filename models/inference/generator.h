@@ -1,11 +1,11 @@
 #pragma once
 
-// Writes text with a model.  What has been read is in a key-value cache, so that a token costs one
-// pass over the parameters, however long the text is.
+// Generates text with a model.  A key-value cache has the tokens that the model has read, so each
+// new token costs one pass over the parameters, however long the text is.
 //
-// A text may be longer than the context.  Where the cache is full and a token is to come, the last
-// half of the context is kept and read again into an emptied cache.  So what a token is drawn from
-// depends on the text alone, not on how it was handed over.
+// A text may be longer than the context.  When the cache is full and a token follows, the cache is
+// cleared and the last half of the context is read again.  The distribution of the next token
+// depends on the text alone, not on how many calls appended it.
 
 #include <functional>
 #include <span>
@@ -18,27 +18,27 @@ namespace spool {
 
 class Generator {
  public:
-  // Allocates the cache, for texts of the model's context.  There is no text yet.
+  // Allocates the cache for the model's context.  The text is empty.
   Generator(Gpt2& model, Stream& stream);
 
-  // Forgets the text.
+  // Empties the text.
   void begin();
-  // Appends tokens to the text.  The work is done when something is asked of it.
+  // Appends tokens to the text.  The model reads them at the next call of next() or logits().
   void read(std::span<const int32_t> tokens);
-  // Draws a token to follow the text (at least one), and appends it.
+  // Draws the token after the text, which has at least one, and appends it.
   int32_t next(const SamplingOptions&, Random&);
-  // f32 (1, padded V): of the token to follow the text; overwritten when there are others.
+  // Logits of the token after the text, f32 (1, padded V); the next pass overwrites them.
   const Tensor& logits();
 
-  // Begins anew with the tokens given, and appends up to `count` to them; `seen` is called with
-  // each, and may return false to stop.  So does the end of text, which is not appended.
+  // Starts a new text with `tokens`, and appends up to `count` to them.  on_token is called with
+  // each, and may return false to stop.  The end-of-text token also stops, and is not appended.
   void extend(std::vector<int32_t>& tokens, int64_t count, const SamplingOptions&, Random&,
-              const std::function<bool(int32_t)>& seen = {});
+              const std::function<bool(int32_t)>& on_token = {});
 
-  // The device work of every shape there is, once: what it takes suffices for any text.
+  // Does the device work of every shape once: its peak suffices for any text.
   void rehearse();
-  // Likewise of those that come up when a prompt is extended by `count` tokens, and no other: what
-  // it takes is, to the byte, what extend() will.
+  // Does the device work of the shapes that extend() uses for a prompt of this many tokens and this
+  // count, and no other: the peak is extend()'s to the byte.
   void rehearse(int64_t prompt, int64_t count);
 
  private:
@@ -48,8 +48,8 @@ class Generator {
   Stream& stream_;
   KeyValueCache cache_;
   Tensor logits_;              // f32 (1, padded V)
-  std::vector<float> host_;    // a copy of them
-  std::vector<int32_t> text_;  // from the first token of the cache on
+  std::vector<float> host_;    // a copy of logits_
+  std::vector<int32_t> text_;  // from the cache's first token on
 };
 
 }  // namespace spool

@@ -83,20 +83,20 @@ void fill_row(const Question& q, const std::vector<int32_t>& completion, std::sp
   std::ranges::copy(completion, targets.begin() + static_cast<int64_t>(q.context.size()) - 1);
 }
 
-// The sums of the rows' losses, in order.
+// The sum of the losses of each row.
 std::vector<double> row_losses(std::span<const Question> questions, std::span<const Choice> rows,
                                Evaluator& evaluator, int64_t seq) {
-  const Tensor of_all = evaluator.losses([&](int64_t b, auto tokens, auto targets) {
+  const Tensor all = evaluator.losses([&](int64_t b, auto tokens, auto targets) {
     if (b >= static_cast<int64_t>(rows.size())) {
       std::ranges::fill(tokens, 0);
       std::ranges::fill(targets, ignored_target);
       return;
     }
-    const Choice& row = rows[static_cast<size_t>(b)];
+    const Choice& row = rows.begin()[b];
     const Question& q = questions[row.question];
     fill_row(q, q.completions[row.completion], tokens, targets);
   });
-  const std::vector<float> losses = read<float>(of_all);
+  const std::vector<float> losses = read<float>(all);
   std::vector<double> sums;
   for (size_t b = 0; b < rows.size(); ++b) {
     const auto row =
@@ -165,13 +165,13 @@ int64_t longest_row(std::span<const Question> questions) {
 
 ChoiceResult answer_questions(std::span<const Question> questions, Evaluator& evaluator,
                               int64_t batch, int64_t seq,
-                              const std::function<void(const ChoiceResult&)>& seen) {
+                              const std::function<void(const ChoiceResult&)>& on_progress) {
   std::vector<Choice> rows;
   for (size_t q = 0; q < questions.size(); ++q) {
     for (size_t c = 0; c < questions[q].completions.size(); ++c) rows.push_back({q, c});
   }
   ChoiceResult result;
-  std::vector<double> sums;  // of the question whose turn it is
+  std::vector<double> sums;  // of the current question
   for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(batch)) {
     const auto some = std::span(rows).subspan(first).first(
         std::min(static_cast<size_t>(batch), rows.size() - first));
@@ -183,7 +183,7 @@ ChoiceResult answer_questions(std::span<const Question> questions, Evaluator& ev
       count(q, sums, result);
       sums.clear();
     }
-    if (seen) seen(result);
+    if (on_progress) on_progress(result);
   }
   return result;
 }

@@ -2,7 +2,7 @@
 
 // Multiple-choice questions such as HellaSwag (Zellers et al. 2019), from the files that llm.c
 // makes of them: a context, and completions of which one is right.  A model's answer is the
-// completion whose tokens it finds likeliest.
+// completion to whose tokens it gives the highest probability.
 //
 // A file is 256 x int32 [20240522, 1, questions, bytes of the longest], then for each question
 // uint16: 65535, its bytes, its index, the right completion, how many completions there are, and
@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,13 +36,13 @@ int64_t longest_row(std::span<const Question>);
 
 struct ChoiceResult {
   int64_t questions = 0;
-  // Right by the mean of a completion's losses, as llm.c counts, and by their sum.
+  // Correct answers by the mean of a completion's losses, as llm.c counts, and by their sum.
   int64_t right_by_mean = 0, right_by_sum = 0;
 };
 
-// `batch` and `seq` are those of the evaluator's input; the context comes first in a row and is not
-// counted.  `seen` is called now and then with the result so far.
+// A row has a question's context, whose losses are not counted, then one completion.  `batch` and
+// `seq` are those of the evaluator's input.  on_progress is called after each batch.
 ChoiceResult answer_questions(std::span<const Question>, Evaluator&, int64_t batch, int64_t seq,
-                              const std::function<void(const ChoiceResult&)>& seen = {});
+                              const std::function<void(const ChoiceResult&)>& on_progress = {});
 
 }  // namespace spool

@@ -13,8 +13,9 @@ namespace {
 
 int64_t size_of(std::span<const float> all) { return static_cast<int64_t>(all.size()); }
 
-// The weights exp(factor * (logit - largest)) are cheaper to compute twice than to keep: of each
-// block the sum is kept, and then those of one block are gone through.
+// A draw in proportion to the weights exp(factor * (logit - largest)).  It keeps the sum of each
+// block of weights, and then computes those of one block a second time, which is cheaper than
+// keeping all.
 class Weights {
  public:
   Weights(std::span<const float> logits, float largest, double temperature)
@@ -32,9 +33,9 @@ class Weights {
       sums.push_back(sum);
     }
     const double drawn = uniform * sum;
-    const auto where = std::ranges::upper_bound(sums, drawn);
-    const auto number = std::min(at(where - sums.begin()), sums.size() - 1);
-    return draw_within(number * block, drawn - (number ? sums[number - 1] : 0));
+    const auto above = std::ranges::upper_bound(sums, drawn);
+    const auto index = std::min(at(above - sums.begin()), sums.size() - 1);
+    return draw_within(index * block, drawn - (index ? sums[index - 1] : 0));
   }
 
  private:
@@ -45,7 +46,7 @@ class Weights {
     return cpu::exp(factor_ * (logit - largest_));
   }
 
-  // Rounding may leave a little at the end of the block, which then is the last one's that can be.
+  // Rounding may leave `left` above 0 at the end of the block: then its last token with a weight.
   size_t draw_within(size_t begin, double left) const {
     const size_t end = std::min(begin + block, logits_.size());
     size_t last = begin;
@@ -64,11 +65,11 @@ class Weights {
 
 // The `count` tokens of the largest logits, in no particular order.
 std::vector<int32_t> likeliest(std::span<const float> logits, int64_t count) {
-  const auto logit = [&](int32_t token) { return logits[static_cast<size_t>(token)]; };
+  const auto logit = [all = logits.data()](int32_t token) { return all[token]; };
   const auto likelier = [&](int32_t a, int32_t b) {
     return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
   };
-  std::vector<int32_t> heap;  // the least likely of them is in front
+  std::vector<int32_t> heap;  // the least likely token is in front
   for (int32_t token = 0; token < size_of(logits); ++token) {
     if (token < count) {
       heap.push_back(token);
@@ -85,7 +86,7 @@ std::vector<int32_t> likeliest(std::span<const float> logits, int64_t count) {
 }  // namespace
 
 int32_t sample(std::span<const float> logits, const SamplingOptions& options, Random& random) {
-  check(!logits.empty(), "sample: there are no logits");
+  check(!logits.empty(), "sample: no logits were given");
   const float* const all = logits.data();
   const int64_t count = size_of(logits);
   const float zero = cpu::sum<float>(count, [=](int64_t i) { return 0 * all[i]; });
@@ -99,9 +100,9 @@ int32_t sample(std::span<const float> logits, const SamplingOptions& options, Ra
         Weights(logits, largest, options.temperature).draw(random.uniform()));
   }
   const std::vector<int32_t> some = likeliest(logits, options.top_k);
-  std::vector<float> theirs;
-  for (const int32_t token : some) theirs.push_back(logits[static_cast<size_t>(token)]);
-  return some[Weights(theirs, largest, options.temperature).draw(random.uniform())];
+  std::vector<float> some_logits;
+  for (const int32_t token : some) some_logits.push_back(all[token]);
+  return some[Weights(some_logits, largest, options.temperature).draw(random.uniform())];
 }
 
 }  // namespace spool

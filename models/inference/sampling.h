@@ -1,6 +1,6 @@
 #pragma once
 
-// Draws a token by the logits of a model.
+// Draws a token from a model's logits.
 
 #include <cstdint>
 #include <optional>
@@ -11,14 +11,14 @@
 namespace spool {
 
 struct SamplingOptions {
-  double temperature = 0.8;  // 0: always the likeliest
-  int64_t top_k = 0;         // draw among so many of the likeliest; 0: all
-  int64_t vocabulary = 0;    // draw among the first so many, a tokenizer's; 0: all of the model's
+  double temperature = 0.8;  // 0: always the most probable token
+  int64_t top_k = 0;         // draw among this many most probable tokens; 0: all
+  int64_t vocabulary = 0;    // tokens of the tokenizer, if fewer than the model's; 0: all
   std::optional<int32_t> end_of_text = {};  // the token that ends a text
 };
 
-// A token drawn with probability proportional to exp(logit / temperature), of all logits given or
-// of the likeliest; of equal ones, the first are the likelier.
+// Draws a token with probability proportional to exp(logit / temperature), from all logits or the
+// top_k largest.  Among equal logits the first count as larger.
 int32_t sample(std::span<const float> logits, const SamplingOptions&, Random&);
 
 }  // namespace spool

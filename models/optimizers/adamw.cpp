@@ -17,27 +17,20 @@ namespace {
 std::unique_ptr<OffloadedAdamW> make_offloaded(const OptimizerMemory& memory,
                                                const std::vector<Parameter*>& parameters,
                                                bool masters) {
-  check(memory.link, "adamw: state that is ", name(memory.state),
-        " needs a link to the host's memory");
+  check(memory.link, "adamw: optimizer state '", name(memory.state),
+        "' needs a link to the host's memory");
   if (memory.state == OptimizerState::streamed) {
     return std::make_unique<StreamedAdamW>(parameters, masters, *memory.link);
   }
-  return std::make_unique<CpuAdamW>(parameters, masters, *memory.link);
+  return std::make_unique<HostAdamW>(parameters, masters, *memory.link);
 }
 
 }  // namespace
 
-std::optional<Rounding> parse_rounding(std::string_view text) {
-  for (const Rounding r : {Rounding::nearest, Rounding::stochastic}) {
-    if (text == name(r)) return r;
-  }
-  return {};
-}
-
 AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings& settings,
                                Stream& stream, const OptimizerMemory& memory)
     : parameters_(std::move(parameters)), settings_(settings), stream_(stream) {
-  check(!parameters_.empty(), "adamw: there are no parameters");
+  check(!parameters_.empty(), "adamw: no parameters were given");
   const DType type = parameters_.front()->data.dtype();
   for (const Parameter* p : parameters_) {
     check(p->data.dtype() == type, "adamw: parameters must be all f32 or all bf16");
@@ -57,7 +50,7 @@ AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSe
   squared_ = Tensor({Shape{1}, DType::f64}, stream, label);
 }
 
-// What is under way must not outlive the memory it works on.
+// Enqueued work must not outlive the memory that it uses.
 AdamWOptimizer::~AdamWOptimizer() {
   try {
     synchronize();
@@ -109,7 +102,7 @@ void AdamWOptimizer::measure_gradients() {
 
 AdamW AdamWOptimizer::kernel(const Tensor& random) const {
   const bool to_nearest = settings_.rounding == Rounding::nearest;
-  check(to_nearest || random, "adamw: stochastic rounding needs a random state to draw by");
+  check(to_nearest || random, "adamw: stochastic rounding needs a random state");
   return {.tensors = {},
           .random = to_nearest ? View() : View(random),
           .schedule = schedule_,

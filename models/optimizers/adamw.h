@@ -1,63 +1,62 @@
 #pragma once
 
-// The AdamW optimizer over all parameters of a model (formula in kernels/adamw.h), with gradients
-// clipped by their global norm.  Weights of two and more dimensions decay, biases and layer norms
-// do not.  Where the parameters are bf16, an f32 master of each is what is really optimised; or, to
-// save its bytes, there is none, and what a step makes of a parameter is rounded stochastically.
+// The AdamW optimizer over all parameters of a model, with gradients clipped by their global norm.
+// The arithmetic (update, rounding, clipping) is in kernels/adamw.h; this file has the state and
+// the order of a step.  Parameters of two and more dimensions decay, biases and layer norms do not.
 //
-// The state, which is the moments and the masters, is on the device or in memory of the host
-// (offloaded_adamw.h).  Streamed through the device, the numbers are those of state that stays; so
-// they are where a host updates that is the device.
+// Each bf16 parameter has an f32 master, which is the one that is optimised.  Stochastic rounding
+// saves the masters' bytes: a step then updates the bf16 parameter itself.
+//
+// The state (moments and masters) is on the device or in host memory (offloaded_adamw.h).  State
+// that is streamed through the device gives the same bits as state that stays there.  So does a
+// host that updates it, if the device is a CPU.
 
+#include <array>
 #include <memory>
-#include <optional>
-#include <string_view>
 #include <vector>
 
 #include "spool/autograd/tape.h"
 #include "spool/kernels/adamw.h"
 #include "spool/models/optimizers/offloaded_adamw.h"
+#include "spool/runtime/names.h"
 
 namespace spool {
 
-// Of parameters that are bf16.
+// How a step rounds parameters that are bf16.
 enum class Rounding { nearest, stochastic };
-
-constexpr const char* name(Rounding r) { return r == Rounding::nearest ? "nearest" : "stochastic"; }
-// "nearest" and the like; nothing for any other text.
-std::optional<Rounding> parse_rounding(std::string_view text);
+template <>
+inline constexpr std::array enumerator_names<Rounding>{"nearest", "stochastic"};
 
 struct AdamWSettings {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1;
-  double clip = 1;  // 0: none
+  double clip = 1;  // largest norm of the gradients; 0: no limit
   Rounding rounding = Rounding::nearest;
 };
 
-// Where the state is; if not on the device, the link to the host, which outlives the optimizer.
 struct OptimizerMemory {
   OptimizerState state = OptimizerState::device;
-  HostLink* link = nullptr;
+  HostLink* link = nullptr;  // required unless the state is on the device; outlives the optimizer
 };
 
 class AdamWOptimizer {
  public:
-  // All state is allocated here.  Where it is on the host, an optimizer that goes waits for what it
-  // has asked for.
+  // Allocates all state.
   AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings&, Stream&,
                  const OptimizerMemory& = {});
 
+  // Waits for the host's part of the last step.
   ~AdamWOptimizer();
   AdamWOptimizer(const AdamWOptimizer&) = delete;
   AdamWOptimizer& operator=(const AdamWOptimizer&) = delete;
 
-  // Moments zero, masters from the parameters, and so what else a host that updates them has of
-  // them: it knows nothing of what anybody but the optimizer makes of them later.
+  // Sets the moments to zero and copies the parameters to the masters, and to the host if it
+  // updates.  Changes that others make to the parameters later do not reach these copies.
   void initialise();
 
-  // The t-th step, t from 1 on: tells the device which it is, then changes the parameters by the
-  // gradients there are, which are let go.  Where the norm of the gradients is not finite, nothing
-  // changes but that.  `random` is what stochastic rounding draws by: i32 (4), of which the first
-  // three are the seed, in two halves, and the step.
+  // The t-th step, t from 1 on.  prepare() writes t and lr to the device; update() changes the
+  // parameters that have a gradient, and frees the gradients.  If their norm is not finite, they
+  // are freed and nothing else changes.  `random` seeds stochastic rounding: i32 (4), the seed's
+  // lower and upper half, the step, and an element that is not read.
   void prepare(int64_t t, double lr);
   void update(const Tensor& random = {});
   void step(int64_t t, double lr, const Tensor& random = {}) {
@@ -65,15 +64,15 @@ class AdamWOptimizer {
     update(random);
   }
 
-  // Until the host, where it has a part in it, has done the last step; throws what it met.
+  // Waits for the host's part of the last step, if any; throws the errors of its work.
   void synchronize() const;
 
-  // f32 (3): factor, norm, finite; of the last step.
+  // f32 (3): clip factor, norm of the gradients, and whether it is finite; of the last step.
   const Tensor& clip() const { return clip_; }
 
-  // Parallel to the parameters; there are masters where these are bf16 and rounded to nearest.  On
-  // the host they are of the last step, which the call waits for, and may be read and written until
-  // the next.
+  // Parallel to the parameters; masters() is empty unless these are bf16 and rounded to nearest.
+  // If the state is on the host, the call waits for the last step, and the tensors may be read and
+  // written until the next.
   const std::vector<Tensor>& first_moments() const { return synchronized(m_); }
   const std::vector<Tensor>& second_moments() const { return synchronized(v_); }
   const std::vector<Tensor>& masters() const { return synchronized(masters_); }

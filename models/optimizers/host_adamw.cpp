@@ -7,7 +7,7 @@
 
 namespace spool {
 
-void CpuAdamW::initialise() {
+void HostAdamW::initialise() {
   OffloadedAdamW::initialise();
   launch(Fill{.out = parameter_}, *host_);
   host_->synchronize();
@@ -21,8 +21,8 @@ void CpuAdamW::initialise() {
   host_->synchronize();
 }
 
-// The kernel with what it reads besides tensors on the host.
-AdamW CpuAdamW::fetch_scalars(const AdamW& kernel) {
+// The kernel with its scalars (schedule, clip, random) copied to the host.
+AdamW HostAdamW::fetch_scalars(const AdamW& kernel) {
   AdamW k = kernel;
   const auto fetch = [&](View& from, const Tensor& to) {
     if (!from) return;
@@ -37,7 +37,7 @@ AdamW CpuAdamW::fetch_scalars(const AdamW& kernel) {
 
 namespace {
 
-// Where a slice's gradient lies on the host.
+// The copy of a slice's gradient in the slot.
 View staged(const HostSlot& slot, const Buckets::Slice& slice, DType type) {
   return {slot.data() + static_cast<size_t>(slice.at) * sizeof(float),
           {Shape{slice.elements.size()}, type}};
@@ -45,57 +45,57 @@ View staged(const HostSlot& slot, const Buckets::Slice& slice, DType type) {
 
 }  // namespace
 
-void CpuAdamW::copy_gradients(const Buckets::Bucket& bucket, const HostSlot& slot,
-                              const std::vector<AdamW::Entry>& whole) {
+void HostAdamW::copy_gradients(const Buckets::Bucket& bucket, const HostSlot& slot,
+                               const std::vector<AdamW::Entry>& whole) {
   for (const Buckets::Slice& slice : bucket.slices) {
-    const View from = part(whole[slice.tensor].grad, slice.elements);
+    const View from = slice_of(whole[slice.tensor].grad, slice.elements);
     if (!from) continue;
     link_.out().copy_out(staged(slot, slice, from.dtype()).data(), from.data(), from.nbytes());
   }
 }
 
-void CpuAdamW::update_on_host(const Buckets::Bucket& bucket, const HostSlot& slot,
-                              const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
-  in_lists(
+void HostAdamW::update_on_host(const Buckets::Bucket& bucket, const HostSlot& slot,
+                               const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
+  launch_in_lists(
       kernel, bucket.slices,
       [&](const Buckets::Slice& slice) {
-        AdamW::Entry entry = part(whole[slice.tensor], slice.elements);
-        entry.parameter = part(parameter_of(slice.tensor), slice.elements);
+        AdamW::Entry entry = slice_of(whole[slice.tensor], slice.elements);
+        entry.parameter = slice_of(parameter_of(slice.tensor), slice.elements);
         if (entry.grad) entry.grad = staged(slot, slice, entry.grad.dtype());
         return entry;
       },
       [&](const AdamW& k) { launch_on_host(k, *host_, *work_); });
 }
 
-void CpuAdamW::copy_parameters(const Buckets::Bucket& bucket,
-                               const std::vector<AdamW::Entry>& whole) {
+void HostAdamW::copy_parameters(const Buckets::Bucket& bucket,
+                                const std::vector<AdamW::Entry>& whole) {
   for (const Buckets::Slice& slice : bucket.slices) {
     if (!whole[slice.tensor].grad) continue;
-    const View to = part(whole[slice.tensor].parameter, slice.elements);
-    const View from = part(parameter_of(slice.tensor), slice.elements);
+    const View to = slice_of(whole[slice.tensor].parameter, slice.elements);
+    const View from = slice_of(parameter_of(slice.tensor), slice.elements);
     link_.in().copy_in(to.data(), from.data(), from.nbytes());
   }
 }
 
-void CpuAdamW::update(const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
+void HostAdamW::update(const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
   const size_t bytes = static_cast<size_t>(buckets_.bucket_elements()) * sizeof(float);
   std::array<HostSlot, in_flight> gradients;
-  std::array<Event, in_flight> used;
-  const size_t most = std::min(in_flight, buckets_.all().size());
-  for (size_t i = 0; i < most; ++i) gradients[i] = HostSlot(link_, bytes, "gradients on the host");
+  std::array<Event, in_flight> updated;
+  const size_t slots = std::min(in_flight, buckets_.all().size());
+  for (size_t i = 0; i < slots; ++i) gradients[i] = HostSlot(link_, bytes, "gradients on the host");
   Stream &out = link_.begin_out(), &in = link_.begin_in();
   work_->trace_with(device_, TraceLane::update);
   const AdamW on_host = fetch_scalars(kernel);
-  size_t turn = 0;
+  size_t begun = 0;  // buckets
   for (const Buckets::Bucket& bucket : buckets_.all()) {
-    if (!wanted(bucket, whole)) continue;
-    const size_t i = turn++ % in_flight;
-    out.wait(used[i]);
+    if (!has_gradient(bucket, whole)) continue;
+    const size_t i = begun++ % in_flight;
+    out.wait(updated[i]);
     copy_gradients(bucket, gradients[i], whole);
     work_->wait(out.record());
     update_on_host(bucket, gradients[i], on_host, whole);
-    used[i] = work_->record();
-    in.wait(used[i]);
+    updated[i] = work_->record();
+    in.wait(updated[i]);
     copy_parameters(bucket, whole);
   }
   device_.wait(out.record());

@@ -1,17 +1,18 @@
 #pragma once
 
-// The optimizer's state on the host, updated by the host: each bucket of gradients goes to it, and
-// the parameters that it makes of them come back.  The host has parameters of its own, so that they
-// travel one way only.  Where the gradients are not finite, what comes back is what was there.
+// AdamW whose state is on the host and updated by the host: each bucket of gradients is copied to
+// the host, and the updated parameters are copied back.  The host has its own copy of the
+// parameters, so that they are copied one way only.  If the gradients are not finite, the
+// parameters are copied back unchanged.
 
 #include "spool/models/optimizers/adamw_slices.h"
 #include "spool/models/optimizers/offloaded_adamw.h"
 
 namespace spool {
 
-class CpuAdamW final : public OffloadedAdamW {
+class HostAdamW final : public OffloadedAdamW {
  public:
-  CpuAdamW(std::vector<Parameter*> parameters, bool masters, HostLink& link)
+  HostAdamW(std::vector<Parameter*> parameters, bool masters, HostLink& link)
       : OffloadedAdamW(std::move(parameters), masters, link), work_(device_.side_stream()) {
     const auto make = [&](const Shape& shape, DType type) {
       return Tensor({shape, type}, *host_,
@@ -32,7 +33,7 @@ class CpuAdamW final : public OffloadedAdamW {
 
  private:
   View parameter_of(size_t tensor) const {
-    return part(parameter_, buckets_.begin_of(tensor), parameters_[tensor]->data.numel());
+    return slice_of(parameter_, buckets_.begin_of(tensor), parameters_[tensor]->data.numel());
   }
   AdamW fetch_scalars(const AdamW&);
   void copy_gradients(const Buckets::Bucket&, const HostSlot&, const std::vector<AdamW::Entry>&);
@@ -40,9 +41,9 @@ class CpuAdamW final : public OffloadedAdamW {
                       const std::vector<AdamW::Entry>&);
   void copy_parameters(const Buckets::Bucket&, const std::vector<AdamW::Entry>&);
 
-  // On the host: the parameters, so that they travel one way only, and what a step is told.
+  // On the host: one row of all parameters, and a step's scalars.
   Tensor parameter_, schedule_, clip_, random_;
-  std::unique_ptr<Stream> work_;  // the host's
+  std::unique_ptr<Stream> work_;  // the host's updates
 };
 
 }  // namespace spool

@@ -43,14 +43,15 @@ std::vector<Tensor> OffloadedAdamW::by_parameter(const Tensor& row) const {
 }
 
 void OffloadedAdamW::initialise() {
-  device_.synchronize();  // until no step is under way
+  device_.synchronize();  // a step may be running
   for (const Tensor& row : {m_, v_, master_}) {
     if (row) launch(Fill{.out = row}, *host_);
   }
   host_->synchronize();
 }
 
-bool OffloadedAdamW::wanted(const Buckets::Bucket& bucket, const std::vector<AdamW::Entry>& whole) {
+bool OffloadedAdamW::has_gradient(const Buckets::Bucket& bucket,
+                                  const std::vector<AdamW::Entry>& whole) {
   return std::ranges::any_of(
       bucket.slices, [&](const Buckets::Slice& slice) { return bool(whole[slice.tensor].grad); });
 }

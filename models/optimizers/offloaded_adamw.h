@@ -1,10 +1,9 @@
 #pragma once
 
-// AdamW whose state is in memory of the host, as three rows, m, v and the masters, in the order of
-// the parameters.  A step goes through them bucket by bucket (buckets.h), three of which are on
-// their way at a time: one comes, one is worked on, one goes.  What orders them is events; the host
-// never waits.  A step begins after all that the device has been given, and what the device is
-// given next waits for its end.
+// AdamW whose state is in host memory: a row each of m, v and the masters, in the order of the
+// parameters.  A step works bucket by bucket (buckets.h), with three in flight: one is copied in,
+// one is updated, one is copied out.  Events order them; the calling thread never waits.  A step
+// begins after all earlier work of the device, and later work of the device waits for its end.
 //
 //   streamed  state in -> the device updates -> state out
 //   cpu       gradients out -> the host updates -> parameters in
@@ -24,22 +23,20 @@ class OffloadedAdamW {
  public:
   virtual ~OffloadedAdamW() = default;
 
-  // Tensors of the host, parallel to the parameters.  They may be read and written when all work of
-  // the device is done.
+  // Host tensors, parallel to the parameters.  Synchronize before you read or write them.
   std::vector<Tensor> first_moments() const { return by_parameter(m_); }
   std::vector<Tensor> second_moments() const { return by_parameter(v_); }
   std::vector<Tensor> masters() const { return by_parameter(master_); }
 
-  // Moments zero; masters, and what else the host has of the parameters, from the parameters.
+  // Sets the moments to zero, and copies the parameters to the masters and to the host's own copy.
   virtual void initialise();
-  // Until all that was asked of the host is done, and what was written to the tensors above is
-  // there; throws what the host has met.
+  // Waits for all work of the host and for writes to the tensors above; throws the errors it had.
   virtual void synchronize() {
     host_->synchronize();
     link_.synchronize();
   }
-  // The step of `kernel`, which has no tensors, on `whole`, one entry for each parameter; those
-  // without a gradient are left alone.
+  // One step.  `kernel` has no tensors; `whole` has an entry for each parameter, and those without
+  // a gradient do not change.
   virtual void update(const AdamW& kernel, const std::vector<AdamW::Entry>& whole) = 0;
 
  protected:
@@ -48,14 +45,14 @@ class OffloadedAdamW {
   OffloadedAdamW(std::vector<Parameter*>, bool masters, HostLink&);
   Tensor host_row(DType, const char* name);
   std::vector<Tensor> by_parameter(const Tensor& row) const;
-  static bool wanted(const Buckets::Bucket&, const std::vector<AdamW::Entry>&);
+  static bool has_gradient(const Buckets::Bucket&, const std::vector<AdamW::Entry>&);
 
   std::vector<Parameter*> parameters_;
   HostLink& link_;
   Stream& device_;
   std::unique_ptr<Stream> host_;
   Buckets buckets_;
-  Tensor m_, v_, master_;  // on the host; f32 (elements of the row); master_ may be absent
+  Tensor m_, v_, master_;  // on the host; f32 (buckets_.elements()); master_ may be absent
 };
 
 }  // namespace spool

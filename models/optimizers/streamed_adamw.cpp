@@ -14,14 +14,14 @@ void StreamedAdamW::initialise() {
                       {.name = "optimizer bucket", .purpose = Purpose::optimizer});
   for (const Buckets::Bucket& bucket : buckets_.all()) {
     for (const Buckets::Slice& slice : bucket.slices) {
-      launch(Cast{.out = part(memory, slice.at, slice.elements.size()),
-                  .in = part(parameters_[slice.tensor]->data, slice.elements)},
+      launch(Cast{.out = slice_of(memory, slice.at, slice.elements.size()),
+                  .in = slice_of(parameters_[slice.tensor]->data, slice.elements)},
              device_);
     }
     Stream& out = link_.begin_out();
     for (const Buckets::Slice& slice : bucket.slices) {
-      const View from = part(memory, slice.at, slice.elements.size());
-      const View to = part(master_, bucket.elements.begin + slice.at, slice.elements.size());
+      const View from = slice_of(memory, slice.at, slice.elements.size());
+      const View to = slice_of(master_, bucket.elements.begin + slice.at, slice.elements.size());
       out.copy_out(to.data(), from.data(), from.nbytes());
     }
     device_.wait(out.record());
@@ -30,18 +30,18 @@ void StreamedAdamW::initialise() {
 
 void StreamedAdamW::launch_on(const Tensor& memory, const Buckets::Bucket& bucket,
                               const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
-  in_lists(
+  launch_in_lists(
       kernel, bucket.slices,
       [&](const Buckets::Slice& slice) {
-        const Range there{slice.at, slice.at + slice.elements.size()};
-        AdamW::Entry entry = part(whole[slice.tensor], slice.elements);
-        entry.m = row_of(memory, 0, there);
-        entry.v = row_of(memory, 1, there);
-        if (master_) entry.master = row_of(memory, 2, there);
+        const Range in_bucket{slice.at, slice.at + slice.elements.size()};
+        AdamW::Entry entry = slice_of(whole[slice.tensor], slice.elements);
+        entry.m = row_of(memory, 0, in_bucket);
+        entry.v = row_of(memory, 1, in_bucket);
+        if (master_) entry.master = row_of(memory, 2, in_bucket);
         return entry;
       },
       [&](const AdamW& k) { launch(k, device_); });
-  // A gradient whose last slice this was is of no more use.
+  // Gradients are freed with their last slice.
   for (const Buckets::Slice& slice : bucket.slices) {
     Parameter& p = *parameters_[slice.tensor];
     if (slice.elements.end == p.data.numel()) p.grad = {};
@@ -50,15 +50,15 @@ void StreamedAdamW::launch_on(const Tensor& memory, const Buckets::Bucket& bucke
 
 void StreamedAdamW::update(const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
   std::array<Tensor, in_flight> memory;
-  std::array<Event, in_flight> gone;
-  const size_t most = std::min(in_flight, buckets_.all().size());
-  for (size_t i = 0; i < most; ++i) memory[i] = make_bucket();
+  std::array<Event, in_flight> copied_out;
+  const size_t sets = std::min(in_flight, buckets_.all().size());
+  for (size_t i = 0; i < sets; ++i) memory[i] = make_bucket();
   Stream &in = link_.begin_in(), &out = link_.out();
-  size_t turn = 0;
+  size_t begun = 0;  // buckets
   for (const Buckets::Bucket& bucket : buckets_.all()) {
-    if (!wanted(bucket, whole)) continue;
-    const size_t i = turn++ % in_flight;
-    in.wait(gone[i]);
+    if (!has_gradient(bucket, whole)) continue;
+    const size_t i = begun++ % in_flight;
+    in.wait(copied_out[i]);
     for_each_row(memory[i], bucket, [&](const View& device, const View& host) {
       in.copy_in(device.data(), host.data(), host.nbytes());
     });
@@ -68,9 +68,9 @@ void StreamedAdamW::update(const AdamW& kernel, const std::vector<AdamW::Entry>&
     for_each_row(memory[i], bucket, [&](const View& device, const View& host) {
       out.copy_out(host.data(), device.data(), host.nbytes());
     });
-    gone[i] = out.record();
+    copied_out[i] = out.record();
   }
-  if (turn > 0) device_.wait(gone[(turn - 1) % in_flight]);
+  if (begun > 0) device_.wait(copied_out[(begun - 1) % in_flight]);
 }
 
 }  // namespace spool

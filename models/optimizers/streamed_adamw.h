@@ -1,8 +1,8 @@
 #pragma once
 
-// The optimizer's state on the host, updated by the device: each bucket of it comes, is updated as
-// state on the device would be, and goes.  Of the device this takes three buckets while it lasts;
-// a gradient is let go once its last slice has been used.
+// AdamW whose state is on the host and updated by the device: each bucket of state is copied in,
+// updated by the same kernel as state on the device, and copied out.  A step takes device memory
+// for three buckets; a gradient is freed after its last slice was used.
 
 #include "spool/models/optimizers/adamw_slices.h"
 #include "spool/models/optimizers/offloaded_adamw.h"
@@ -22,22 +22,22 @@ class StreamedAdamW final : public OffloadedAdamW {
   void update(const AdamW&, const std::vector<AdamW::Entry>&) override;
 
  private:
-  // A bucket of every row on the device.
+  // Device memory for one bucket of every row: f32 (rows, bucket elements).
   Tensor make_bucket() {
     const auto rows = static_cast<int64_t>(rows_.size());
     return Tensor({Shape{rows, buckets_.bucket_elements()}}, device_,
                   {.name = "optimizer bucket", .purpose = Purpose::optimizer});
   }
-  // copy(device, host) for each row of a bucket.
+  // Calls copy(device, host) for each row of a bucket.
   template <class Copy>
   void for_each_row(const Tensor& memory, const Buckets::Bucket& bucket, const Copy& copy) const {
     for (size_t row = 0; row < rows_.size(); ++row) {
-      copy(row_of(memory, row, {0, bucket.elements.size()}), part(rows_[row], bucket.elements));
+      copy(row_of(memory, row, {0, bucket.elements.size()}), slice_of(rows_[row], bucket.elements));
     }
   }
   View row_of(const Tensor& memory, size_t row, Range elements) const {
-    return part(memory, static_cast<int64_t>(row) * buckets_.bucket_elements() + elements.begin,
-                elements.size());
+    return slice_of(memory, static_cast<int64_t>(row) * buckets_.bucket_elements() + elements.begin,
+                    elements.size());
   }
   void launch_on(const Tensor& memory, const Buckets::Bucket&, const AdamW&,
                  const std::vector<AdamW::Entry>&);

@@ -3,9 +3,9 @@
 namespace spool {
 
 void StepGraphs::begin_step(const Stream& stream) {
-  const uint64_t placement = stream.memory().placement;
-  if (placement != placement_ || !std::exchange(ended_, false)) graph_of_kind_ = {};
-  placement_ = placement;
+  const uint64_t live_hash = stream.memory().live_hash;
+  if (live_hash != live_hash_ || !std::exchange(ended_, false)) graph_of_kind_ = {};
+  live_hash_ = live_hash;
 }
 
 void StepGraphs::enqueue(bool first, bool last, const std::function<void()>& work, Stream& stream) {

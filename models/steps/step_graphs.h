@@ -26,7 +26,7 @@ class StepGraphs {
  private:
   std::array<Graph, 4> graph_of_kind_ = {};
   bool ended_ = true;
-  uint64_t placement_ = 0;  // of what is held when a step begins
+  uint64_t live_hash_ = 0;  // of what is held when a step begins
 };
 
 }  // namespace spool

@@ -42,9 +42,9 @@ RunLog::RunLog(const std::string& path, const nlohmann::json& head,
   std::string kept;
   std::error_code none;
   if (std::filesystem::is_regular_file(path) && std::filesystem::file_size(path, none) > 0) {
-    check_file(resume_at.has_value() && begins_a_log(path), path,
-               resume_at ? "is not the log of a run; give --log another name"
-                         : "exists already; give --log another name");
+    check_file_setting(resume_at.has_value() && begins_a_log(path), path, {"log"},
+                       resume_at ? "is not the log of a run; choose another name"
+                                 : "exists already; choose another name");
     kept = lines_before(path, *resume_at);
     write_text_file_atomically(std::filesystem::canonical(path), kept);
   }

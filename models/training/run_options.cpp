@@ -64,11 +64,11 @@ json to_setting(const T& setting) {
 template <class T>
 void from_setting(const json& stored, T& setting, const std::string& file) {
   if constexpr (std::is_same_v<T, DType>) {
-    const auto type = parse_dtype(stored.get<std::string>());
+    const auto type = parse<DType>(stored.get<std::string>());
     check_file(type.has_value(), file, "field configuration.dtype is ", stored.dump());
     setting = *type;
   } else if constexpr (std::is_same_v<T, Rounding>) {
-    const auto rounding = parse_rounding(stored.get<std::string>());
+    const auto rounding = parse<Rounding>(stored.get<std::string>());
     check_file(rounding.has_value(), file, "field configuration.rounding is ", stored.dump());
     setting = *rounding;
   } else if constexpr (std::is_same_v<T, GeluForm>) {
@@ -88,10 +88,10 @@ void refuse_other_flags(const RunOptions& o, const json& stored, const std::stri
     const json& theirs = stored.at(flag);
     const bool given =
         o.given.contains(flag) || (of_the_model.contains(flag) && o.given.contains("model"));
-    const bool is_flag = flag != "epsilon" && flag != "gelu";
-    check(!given || theirs == ours, is_flag ? "--" : "a model with ", flag, " ", ours.dump(),
-          " cannot be resumed with: the run has ", theirs.dump(),
-          "; leave the flag out to go on, or start a run of its own in another --out");
+    check_setting(
+        !given || theirs == ours, {flag.c_str(), "out"}, "the run cannot be resumed with ", flag,
+        " ", ours.dump(), ": it has ", theirs.dump(),
+        "; leave the setting out to go on, or start a run of its own in another directory");
   }
 }
 
@@ -111,8 +111,9 @@ TrainingConfig training_preset(const std::string& model) {
       config.lr = model == "gpt2-355m" ? 3e-4 : model == "gpt2-774m" ? 2.5e-4 : 2e-4;
     }
   } else {
-    check(std::filesystem::exists(model), "--model '", model,
-          "' is no file or directory, and no preset; there are ", list_of_presets());
+    check_setting(std::filesystem::exists(model), {"model"}, "the model '", model,
+                  "' is neither a file or directory nor a preset; the presets are ",
+                  list_of_presets());
     config.model = ModelFile(model).config();
     config.lr = 5e-5;  // what is there is to be changed, not lost
   }

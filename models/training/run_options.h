@@ -1,9 +1,10 @@
 #pragma once
 
-// What `spool train` was told, and what of it makes the run: on one device, two runs with the same
-// configuration have the same losses, bit for bit; but for AdamW on the CPU instead of a GPU, which
-// rounds as the CPU does (cpu_adamw.h).
+// What a user asks of a training run.  Its configuration determines the losses: on one device, two
+// runs of the same configuration have the same losses, bit for bit, except that AdamW on the host
+// of a GPU rounds as the host does (host_adamw.h).
 
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
@@ -18,7 +19,7 @@ struct RunOptions {
   // The configuration.
   std::string model = "gpt2-tiny";  // a preset, or a path to weights to go on from
   TrainingConfig training = {};
-  std::vector<std::string> data = {}, val_data = {};  // paths and globs; no data: Spool's own texts
+  std::vector<std::string> data = {}, val_data = {};  // paths and globs; no data: default_texts
   TokenizerChoice tokenizer = {};                     // of the data; its vocabulary is a file
 
   // The rest changes nothing but where and how the run goes.
@@ -30,11 +31,12 @@ struct RunOptions {
   std::string plan = {}, save_plan = {};  // files: instead of the policy's; to write
   size_t memory = 0;                      // bytes; 0: the foretold peak
   std::string out = {}, log = {}, trace = {};
+  std::filesystem::path default_texts = {};  // the tree whose texts are read if there is no data
   bool resume = false;
   int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
   int keep_checkpoints = 2;
 
-  // Flags that were given, without dashes.
+  // Keys of the settings that were given; the others may come from a preset or a stored run.
   std::set<std::string> given = {};
 };
 

@@ -28,22 +28,10 @@ std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
 
 }  // namespace
 
-std::vector<TraceSpan> foretell_step(const TrainingConfig& config, const TrainingPlans& plans,
-                                     const Machine& machine) {
-  const auto trace = std::make_shared<Trace>();
-  rehearse(machine, [&](MetaStream& stream) {
-    Trainer trainer(config, plans, stream);
-    trainer.initialise();
-    const Traced traced(stream, trace);
-    trainer.step(0, no_rows);
-  });
-  return trace->spans();
-}
-
 StepTrace::StepTrace(fs::path path) : path_(std::move(path)) {
   const AtomicWrite place(path_);
-  check_file(!fs::exists(path_) || is_trace(path_), path_,
-             "exists already and is no trace; give --trace another name");
+  check_file_setting(!fs::exists(path_) || is_trace(path_), path_, {"trace"},
+                     "exists already and is not a trace; choose another name");
   File::create(place.path()).close();
 }
 

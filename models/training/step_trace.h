@@ -1,20 +1,17 @@
 #pragma once
 
-// What `--trace FILE` asks for: one step of a run as it was foretold and as it went, below one
-// another in one file (planner/trace_file.h).
+// A trace file of one step of a run: as foretold and as measured, one above the other
+// (planner/report/timeline.h).
 
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "spool/models/training/trainer.h"
+#include "spool/models/training/planned_run.h"
 #include "spool/planner/report/timeline.h"
 
 namespace spool {
-
-// A step as it goes on that machine.
-std::vector<TraceSpan> foretell_step(const TrainingConfig&, const TrainingPlans&, const Machine&);
 
 class StepTrace {
  public:

@@ -9,16 +9,11 @@
 #include "spool/models/data/find_files.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
-#include "spool/models/training/progress_bar.h"
 #include "spool/models/training/run_checkpoint.h"
-#include "spool/models/training/step_layout.h"
 #include "spool/planner/machine.h"
 #include "spool/planner/plan_file.h"
+#include "spool/runtime/hash.h"
 #include "spool/runtime/units.h"
-
-#ifndef SPOOL_SOURCE_DIR
-#define SPOOL_SOURCE_DIR "."
-#endif
 
 namespace spool {
 namespace {
@@ -37,38 +32,36 @@ bool is_plan(const std::string& file) {
 constexpr int64_t batches_in_between = 20;  // of an evaluation while the run goes on
 constexpr int64_t sample_length = 300;      // tokens
 
-// FNV-1a over the tokens, or, where there are very many, over every so many-th block of them, and
-// how many there are: tells other data apart.
+// A hash of how many tokens there are and of the tokens, or, if there are very many, of evenly
+// spread blocks of them: tells other data apart.
 uint64_t fingerprint(const TokenSource& tokens) {
-  constexpr int64_t block = 4096, all_of = int64_t{1} << 27;
-  const int64_t stride = block * (1 + tokens.size() / all_of);
-  uint64_t hash = 14695981039346656037u;
-  const auto mix = [&](uint64_t x) { hash = (hash ^ x) * 1099511628211u; };
-  mix(static_cast<uint64_t>(tokens.size()));
+  constexpr int64_t block = 4096, max_hashed = int64_t{1} << 27;
+  const int64_t stride = block * (1 + tokens.size() / max_hashed);
+  Fnv1a hash;
+  hash.add(static_cast<uint64_t>(tokens.size()));
   std::vector<int32_t> some;
   for (int64_t begin = 0; begin < tokens.size(); begin += stride) {
     some.resize(static_cast<size_t>(std::min(block, tokens.size() - begin)));
     tokens.read(begin, some);
-    for (const int32_t token : some) mix(static_cast<uint64_t>(token));
+    for (const int32_t token : some) hash.add(static_cast<uint64_t>(token));
   }
-  return hash;
+  return hash.state();
 }
 
 }  // namespace
 
-TrainingRun::TrainingRun(RunOptions options)
-    : options_(std::move(options)), progress_(options_.training.steps) {
+TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
+    : options_(std::move(options)), listener_(listener) {
   json stored;
   if (options_.resume) {
     checkpoint_ = latest_checkpoint(options_.out);
-    check_file(checkpoint_.has_value(), options_.out,
-               "there is no checkpoint to resume; leave --resume out to begin");
+    check_file_setting(checkpoint_.has_value(), options_.out, {"resume"},
+                       "there is no checkpoint to resume; begin a run instead");
     stored = read_run(*checkpoint_);
     adopt(options_, stored["configuration"], *checkpoint_ / "run.json");
-    progress_ = Progress(options_.training.steps);
   } else {
-    check_file(!latest_checkpoint(options_.out), options_.out,
-               "already holds a run; go on with --resume, or choose another --out");
+    check_file_setting(!latest_checkpoint(options_.out), options_.out, {"resume", "out"},
+                       "already holds a run; resume it, or choose another directory");
   }
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
   open_tokenizer_of_run();
@@ -90,11 +83,11 @@ void TrainingRun::set_up_trainer() {
   trainer_.emplace(options_.training, plans_, *stream_);
   if (checkpoint_) {
     load_checkpoint(*checkpoint_, *trainer_);
-    progress_.say(fmt::format("resuming at step {} from {}", first_step_, checkpoint_->string()));
+    listener_.say(fmt::format("resuming at step {} from {}", first_step_, checkpoint_->string()));
   } else if (has_weights(options_.model)) {
     const ModelFile file(options_.model);
     trainer_->initialise_from(file);
-    progress_.say(fmt::format("beginning with the weights of {}", file.name()));
+    listener_.say(fmt::format("beginning with the weights of {}", file.name()));
   } else {
     trainer_->initialise();
   }
@@ -124,25 +117,26 @@ void TrainingRun::open_tokenizer_of_run() {
   }
   tokenizer_ = open_tokenizer(choice);
   if (const auto own = checkpoint_ ? vocabulary_in(*checkpoint_) : std::nullopt) {
-    check(same_tokens(*tokenizer_, *open_tokenizer({.name = choice.name, .merges = *own})),
-          "--merges ", choice.merges.string(), " is another vocabulary than the run's, ",
-          own->string(), "; leave it out to go on");
+    check_setting(same_tokens(*tokenizer_, *open_tokenizer({.name = choice.name, .merges = *own})),
+                  {"merges"}, choice.merges.string(), " is another vocabulary than the run's, ",
+                  own->string(), "; leave it out to go on");
   }
   int64_t& vocabulary = options_.training.model.vocabulary;
   const bool open =
       !checkpoint_ && !has_weights(options_.model) && !options_.given.contains("vocab");
   if (open) vocabulary = std::max(vocabulary, tokenizer_->vocabulary());
-  check(vocabulary >= tokenizer_->vocabulary(), "the model's vocabulary of ", vocabulary,
-        " (--vocab) is smaller than the tokenizer's, ", tokenizer_->vocabulary());
+  check_setting(vocabulary >= tokenizer_->vocabulary(), {"vocab"}, "the model's vocabulary of ",
+                vocabulary, " is smaller than the tokenizer's, ", tokenizer_->vocabulary());
 }
 
 Tokens TrainingRun::open_tokens(const std::vector<std::string>& patterns) const {
-  const auto files = patterns.empty() ? default_texts(SPOOL_SOURCE_DIR) : find_files(patterns);
-  ProgressBar bar("encoding");
-  return DataReader{.tokenizer = *tokenizer_,
-                    .vocabulary = options_.training.model.vocabulary,
-                    .threads = options_.threads,
-                    .progress = std::ref(bar)}
+  const auto files =
+      patterns.empty() ? default_texts(options_.default_texts) : find_files(patterns);
+  return DataReader{
+      .tokenizer = *tokenizer_,
+      .vocabulary = options_.training.model.vocabulary,
+      .threads = options_.threads,
+      .progress = [this](size_t done, size_t total) { listener_.encoding(done, total); }}
       .open(files);
 }
 
@@ -169,16 +163,17 @@ void TrainingRun::foretell() {
   plans_.host_bytes = foretold_.host.peak;
   plans_.disk_bytes = foretold_.disk.peak;
   const size_t budget = options_.memory ? options_.memory : foretold_.memory.peak;
-  progress_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
+  listener_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
-  progress_.say(memory_table(options_, machine, foretold_, budget));
+  listener_.planned(options_, machine, foretold_, budget);
   if (options_.policy.offload != Offloading::none && !offloads(plans_.step)) {
-    progress_.say("  nothing is offloaded: no such value has 1 MiB and time to go and come back");
+    listener_.say(
+        "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
   }
-  if (trace_) progress_.say(trace_->foretell(options_.training, plans_, machine));
+  if (trace_) listener_.say(trace_->foretell(options_.training, plans_, machine));
   const size_t there_is = device_memory(options_.device);
-  if (foretold_.memory.peak > budget) refuse_budget(machine, budget, "--memory is ");
+  if (foretold_.memory.peak > budget) refuse_budget(machine, budget, "the budget is ");
   if (foretold_.memory.peak > there_is) refuse_budget(machine, there_is, "the device has ");
   refuse_host(foretold_.memory.peak);
   stream_ = open_stream(options_.device, budget, options_.threads);
@@ -188,46 +183,52 @@ void TrainingRun::make_plans_of_run(const Machine& machine) {
   plans_ = make_plans(options_.training, options_.policy, machine);
   if (!options_.plan.empty()) {
     Plan plan = load_plan(options_.plan);
-    check(plan.chunks == plans_.step.chunks, "--plan ", options_.plan,
-          " cuts the loss into other chunks than --chunk-loss ", options_.training.loss_chunk,
-          "; give the --chunk-loss it was made with");
-    check(!offloads_to_disk(plan) || !options_.spill_directory.empty(), "--plan ", options_.plan,
-          " offloads to a disk; say where with --offload-to disk:DIRECTORY");
+    check_file_setting(plan.chunks == plans_.step.chunks, options_.plan, {"plan", "chunk-loss"},
+                       "the plan cuts the loss into other chunks than this run's, of ",
+                       options_.training.loss_chunk,
+                       " rows; give the number of rows it was made with");
+    check_file_setting(!offloads_to_disk(plan) || !options_.spill_directory.empty(), options_.plan,
+                       {"offload-to"},
+                       "the plan offloads to a disk; say in which directory, as disk:DIRECTORY");
     plans_.step = std::move(plan);
   }
   if (options_.save_plan.empty()) return;
   Plan plan = plans_.step;
   plan.fingerprints = step_fingerprints(options_.training);
-  check_file(!std::filesystem::exists(options_.save_plan) || is_plan(options_.save_plan),
-             options_.save_plan, "exists already and is no plan; give --save-plan another name");
+  check_file_setting(!std::filesystem::exists(options_.save_plan) || is_plan(options_.save_plan),
+                     options_.save_plan, {"save-plan"},
+                     "exists already and is not a plan; choose another name");
   save_plan(options_.save_plan, plan);
-  progress_.say(fmt::format("the plan is in {}", options_.save_plan));
+  listener_.say(fmt::format("the plan is in {}", options_.save_plan));
 }
 
-// What waits off the device needs room there.
+// Throws if what is offloaded does not fit the host.
 void TrainingRun::refuse_host(size_t on_device) const {
-  const size_t there_is = device_memory({DeviceType::cpu});
+  const size_t available = device_memory({DeviceType::cpu});
   const bool shared = options_.device.type == DeviceType::cpu;
   const size_t needed = foretold_.host.peak + (shared ? on_device : 0);
-  if (foretold_.host.peak == 0 || needed <= there_is) return;
+  if (foretold_.host.peak == 0 || needed <= available) return;
   throw Error(ErrorKind::memory,
               sentence("this run needs ", format_bytes(foretold_.host.peak), " (",
                        foretold_.host.peak, " bytes) of the host's memory",
                        shared ? " beside the device's " + format_bytes(on_device) : "",
-                       ", and the machine has ", format_bytes(there_is),
-                       "; offload less, or to a disk (--offload-to disk:DIRECTORY), or keep the ",
-                       "optimizer's state on the device"),
-              {.needed = needed, .capacity = there_is, .op = {}, .file = {}});
+                       ", and the machine has ", format_bytes(available),
+                       "; offload less, or to a disk (disk:DIRECTORY), or keep the optimizer's ",
+                       "state on the device"),
+              {.needed = needed,
+               .capacity = available,
+               .settings = {"offload", "offload-to", "optimizer-state"}});
 }
 
 void TrainingRun::refuse_budget(const Machine& machine, size_t limit, const char* what) const {
   const std::string advice =
       options_.plan.empty() ? batch_that_fits(machine, limit) : "another plan may fit";
-  throw Error(ErrorKind::memory,
-              sentence(what, format_bytes(limit), " (", limit, " bytes), and this run needs ",
-                       format_bytes(foretold_.memory.peak), " (", foretold_.memory.peak,
-                       " bytes); ", advice),
-              {.needed = foretold_.memory.peak, .capacity = limit, .op = {}, .file = {}});
+  throw Error(
+      ErrorKind::memory,
+      sentence(what, format_bytes(limit), " (", limit, " bytes), and this run needs ",
+               format_bytes(foretold_.memory.peak), " (", foretold_.memory.peak, " bytes); ",
+               advice),
+      {.needed = foretold_.memory.peak, .capacity = limit, .settings = {"memory", "batch"}});
 }
 
 std::string TrainingRun::batch_that_fits(const Machine& machine, size_t limit) const {
@@ -243,9 +244,9 @@ std::string TrainingRun::batch_that_fits(const Machine& machine, size_t limit) c
     const int64_t middle = (fits + fails) / 2;
     (peak_with(middle) <= limit ? fits : fails) = middle;
   }
-  return fits > 0
-             ? sentence("--batch ", fits, " would fit, with a peak of ", peak_with(fits), " bytes")
-             : sentence("even --batch 1 would take ", format_bytes(peak_with(1)));
+  return fits > 0 ? sentence("a batch of ", fits, " would fit, with a peak of ", peak_with(fits),
+                             " bytes")
+                  : sentence("even a batch of 1 would take ", format_bytes(peak_with(1)));
 }
 
 void TrainingRun::run(const std::function<bool()>& stop) {
@@ -255,25 +256,24 @@ void TrainingRun::run(const std::function<bool()>& stop) {
     after_step(step + 1);
     if (!stop()) continue;
     save(step + 1);
-    progress_.finish();
-    if (trace_) progress_.say("no trace was written: the run stopped before the step it is of");
-    progress_.say(fmt::format("stopped after step {}; go on with --resume", step + 1));
+    if (trace_) listener_.say("no trace was written: the run stopped before the traced step");
+    listener_.stopped(step + 1);
     return;
   }
-  progress_.finish();
+  listener_.finished();
   save(steps);
   const ValidationRows whole(data_.validation, options_.training.seq);
   const double loss = evaluate(whole, steps);
-  progress_.say(fmt::format("validation loss {:.4f} nats a token, over all {} targets", loss,
+  listener_.say(fmt::format("validation loss {:.4f} nats a token, over all {} targets", loss,
                             whole.targets()));
-  progress_.say(fmt::format("peak {} bytes, foretold {} bytes", stream_->memory().peak,
+  listener_.say(fmt::format("peak {} bytes, foretold {} bytes", stream_->memory().peak,
                             foretold_.memory.peak));
   if (foretold_.host.peak) {
-    progress_.say(fmt::format("host memory {} bytes, foretold {} bytes",
+    listener_.say(fmt::format("host memory {} bytes, foretold {} bytes",
                               trainer_->host_memory().peak, foretold_.host.peak));
   }
   write_sample(steps);
-  progress_.say(fmt::format("the model is in {}", checkpoint_->string()));
+  listener_.say(fmt::format("the model is in {}", checkpoint_->string()));
 }
 
 void TrainingRun::enqueue_step(int64_t step) {
@@ -297,7 +297,7 @@ void TrainingRun::train_step(int64_t step) {
   if (!result.finite) stop_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
   const double rate = static_cast<double>(options_.training.tokens_per_step()) / took.count();
   const size_t peak = stream_->memory().peak;
-  progress_.step({.step = step + 1,
+  listener_.step({.step = step + 1,
                   .loss = result.loss,
                   .grad_norm = result.grad_norm,
                   .val_loss = val_loss_,
@@ -314,7 +314,7 @@ void TrainingRun::train_step(int64_t step) {
               {"peak_bytes", peak},
               {"foretold_peak_bytes", foretold_.memory.peak}});
   if (!traced) return;
-  progress_.say(trace_->write(step + 1));
+  listener_.say(trace_->write(step + 1));
   trace_.reset();
 }
 
@@ -361,7 +361,7 @@ void TrainingRun::write_sample(int64_t step) {
   Random random(options_.training.seed, static_cast<uint64_t>(step));
   Generator(trainer_->model(), *stream_)
       .extend(tokens, sample_length, {.vocabulary = tokenizer_->vocabulary()}, random);
-  progress_.say(fmt::format("--- sample after step {}\n{}\n---", step,
+  listener_.say(fmt::format("--- sample after step {}\n{}\n---", step,
                             tokenizer_->decode(std::span(tokens).subspan(given))));
 }
 
@@ -380,12 +380,13 @@ void TrainingRun::save(int64_t step) {
 }
 
 void TrainingRun::stop_not_finite(int64_t step, const char* what, double value) {
-  progress_.finish();
   const std::string kept = checkpoint_
                                ? sentence("the last good checkpoint is ", checkpoint_->string())
                                : std::string("no checkpoint had been written yet");
-  fail(ErrorKind::numeric, "step ", step, ": ", what, " ", value, ", so training stopped; ", kept,
-       "; a smaller --lr or a longer --warmup may help");
+  throw Error(ErrorKind::numeric,
+              sentence("step ", step, ": ", what, " ", value, ", so training stopped; ", kept,
+                       "; a smaller learning rate or a longer warm-up may help"),
+              {.settings = {"lr", "warmup"}});
 }
 
 }  // namespace spool

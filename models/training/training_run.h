@@ -7,7 +7,7 @@
 #include "spool/models/data/batches.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
-#include "spool/models/training/progress.h"
+#include "spool/models/training/run_listener.h"
 #include "spool/models/training/run_log.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/step_trace.h"
@@ -16,15 +16,14 @@ namespace spool {
 
 class TrainingRun {
  public:
-  // Checks all that can be checked, foretells the peak, prints the table, and sets the model up,
-  // from a checkpoint where the run resumes.  Throws Error (memory) if the peak is above the
-  // budget.
-  explicit TrainingRun(RunOptions);
+  // Checks all that can be checked, foretells the peak, and sets the model up, from a checkpoint
+  // if the run resumes.  Throws Error (memory) if the peak is above the budget.  The listener
+  // outlives the run.
+  TrainingRun(RunOptions, RunListener&);
   ~TrainingRun();
 
-  // Trains to the last step, or until stop() is true between two steps.  Either way there is a
-  // checkpoint of where it ended.  Throws Error (numeric) where the loss or a gradient is not
-  // finite.
+  // Trains to the last step, or until stop() is true between two steps, and leaves a checkpoint of
+  // the step it reached.  Throws Error (numeric) if the loss or a gradient is not finite.
   void run(const std::function<bool()>& stop);
 
  private:
@@ -50,6 +49,7 @@ class TrainingRun {
   [[noreturn]] void stop_not_finite(int64_t step, const char* what, double value);
 
   RunOptions options_;
+  RunListener& listener_;
   TrainingPlans plans_;
   Report foretold_;
   std::unique_ptr<Tokenizer> tokenizer_;
@@ -63,7 +63,6 @@ class TrainingRun {
   std::optional<Batches> batches_;
   RunLog log_;
   std::optional<StepTrace> trace_;  // until it is written
-  Progress progress_;
   std::optional<double> val_loss_;
 };
 

@@ -16,7 +16,7 @@ using nlohmann::json;
 double microseconds(double seconds) { return std::round(seconds * 8e6) / 8; }
 
 std::string text(const TraceContext& c) {
-  return sentence(c.phase, c.op ? " " : "", c.op ? c.op : "",
+  return sentence(c.task, c.op ? " " : "", c.op ? c.op : "",
                   c.node >= 0 ? sentence(" #", c.node) : "");
 }
 
@@ -37,15 +37,15 @@ class Process {
   void introduce(const std::string& name) {
     metadata("process_name", 0, {{"name", name}});
     metadata("process_sort_index", 0, {{"sort_index", id_}});
-    for (size_t lane = 0; lane < lane_count; ++lane) {
-      const int thread = thread_of(static_cast<TraceLane>(lane));
-      metadata("thread_name", thread, {{"name", spool::name(static_cast<TraceLane>(lane))}});
+    for (const TraceLane lane : enumerators<TraceLane>()) {
+      const int thread = thread_of(lane);
+      metadata("thread_name", thread, {{"name", spool::name(lane)}});
       metadata("thread_sort_index", thread, {{"sort_index", thread}});
     }
   }
 
   void show(const std::vector<TraceSpan>& spans) {
-    for (size_t lane = 0; lane < lane_count; ++lane) show(spans, static_cast<TraceLane>(lane));
+    for (const TraceLane lane : enumerators<TraceLane>()) show(spans, lane);
     count(spans, "live bytes", &TraceSpan::live);
     const auto on_host = [](const TraceSpan& span) { return span.host_live > 0; };
     if (std::ranges::any_of(spans, on_host)) count(spans, "host bytes", &TraceSpan::host_live);

@@ -8,23 +8,23 @@
 #include <string_view>
 #include <vector>
 
+#include "spool/runtime/hash.h"
 #include "spool/runtime/memory/poison.h"
-#include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
 
-// Address space from the system, given back at the end.
+// Address space from the system, returned by the destructor.
 class Reservation {
  public:
   explicit Reservation(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
     data_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (data_ == MAP_FAILED) {
-      throw Error(ErrorKind::memory,
-                  sentence("cpu: the system will not reserve ", format_bytes(bytes),
-                           "; give a smaller --memory"),
-                  {.needed = bytes, .capacity = 0, .op = {}, .file = {}});
+      fail_memory({.what = "cpu: the budget",
+                   .needed = bytes,
+                   .advice = "use a smaller memory budget",
+                   .settings = {"memory"}});
     }
     ::madvise(data_, bytes_, MADV_HUGEPAGE);
     poison_arena(data_, bytes_);
@@ -48,7 +48,7 @@ struct OwningArena {
   explicit OwningArena(size_t bytes) : memory(bytes), arena(memory.data(), bytes, "cpu") {}
 };
 
-int64_t longest_delay() {
+int64_t max_delay() {
   const char* value = std::getenv("SPOOL_CPU_DELAY");
   return value ? std::strtoll(value, nullptr, 10) : 0;
 }
@@ -59,7 +59,8 @@ std::shared_ptr<Arena> reserve(size_t bytes) {
 }
 
 int thread_count(int wanted) {
-  check(wanted >= 0 && wanted <= 4096, "threads: ", wanted, " is not between 0 and 4096");
+  check_setting(wanted >= 0 && wanted <= 4096, {"threads"}, "threads: ", wanted,
+                " is not between 0 and 4096");
   return wanted ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
@@ -68,7 +69,7 @@ bool run_inline() {
   return value && std::string_view(value) != "0" && *value;
 }
 
-// What record() leaves and wait() waits for.
+// The handle of an event: record() enqueues raise(), and wait() enqueues await().
 struct Flag {
   std::mutex mutex;
   std::condition_variable changed;
@@ -79,7 +80,7 @@ struct Flag {
     set = true;
     changed.notify_all();
   }
-  // Returns whether it had to.
+  // Returns whether it had to wait.
   bool await() {
     std::unique_lock lock(mutex);
     const bool waits = !set;
@@ -88,7 +89,7 @@ struct Flag {
   }
 };
 
-// Raises the flag when it goes, so that a stream that has failed leaves nobody waiting.
+// Runs even after the stream has failed, so that no other stream waits forever.
 struct RaiseAtEnd {
   std::shared_ptr<Flag> flag;
   void operator()() const { flag->raise(); }
@@ -103,20 +104,20 @@ CpuStream::CpuStream(std::shared_ptr<Arena> memory, int threads)
              std::move(memory)),
       pool_(thread_count(threads)),
       inline_(run_inline()),
-      longest_delay_(longest_delay()) {
+      max_delay_(max_delay()) {
   start();
 }
 
-CpuStream::CpuStream(CpuStream& beside)
-    : Stream(Beside{}, beside),
+CpuStream::CpuStream(CpuStream& first)
+    : Stream(SideStream{}, first),
       pool_(/*threads=*/1),
-      inline_(beside.inline_),
-      longest_delay_(beside.longest_delay_) {
+      inline_(first.inline_),
+      max_delay_(first.max_delay_) {
   start();
 }
 
 void CpuStream::start() {
-  if (!inline_) worker_ = start_thread([this] { serve(); });
+  if (!inline_) worker_ = start_thread([this] { run_worker(); });
 }
 
 CpuStream::~CpuStream() {
@@ -143,7 +144,7 @@ void CpuStream::push(std::function<void()> work) {
   if (wake) ready_.notify_one();
 }
 
-void CpuStream::serve() {
+void CpuStream::run_worker() {
   std::unique_lock lock(mutex_);
   while (true) {
     working_ = false;
@@ -155,20 +156,20 @@ void CpuStream::serve() {
       const auto work = std::move(queue_.front());
       queue_.pop_front();
       lock.unlock();
-      if (longest_delay_ > 0) put_off();
+      if (max_delay_ > 0) delay();
       if (!failed_ || work.target<RaiseAtEnd>()) attempt(work);
       lock.lock();
     }
   }
 }
 
-// Mostly not at all, sometimes for long, so that orders differ widely.
-void CpuStream::put_off() {
-  const uint64_t draw = std::hash<const void*>{}(this) + 0x9E3779B97F4A7C15u * ++delays_;
-  const uint64_t mixed = (draw ^ (draw >> 31)) * 0xBF58476D1CE4E5B9u >> 16;
-  if (mixed % 4 != 0) return;
+// Usually not at all, sometimes for long, so that orders differ widely.
+void CpuStream::delay() {
+  const uint64_t draw =
+      mix_bits(std::hash<const void*>{}(this) + golden_ratio_bits * ++delays_) >> 16;
+  if (draw % 4 != 0) return;
   std::this_thread::sleep_for(
-      std::chrono::microseconds(static_cast<int64_t>(mixed >> 2) % longest_delay_));
+      std::chrono::microseconds(static_cast<int64_t>(draw >> 2) % max_delay_));
 }
 
 void CpuStream::rethrow() {
@@ -185,9 +186,9 @@ void CpuStream::synchronize() {
   rethrow();
 }
 
-void CpuStream::mark(Mark how, const std::byte* data, size_t bytes) {
-  if (inline_) return how(data, bytes);
-  push([=] { how(data, bytes); });
+void CpuStream::enqueue_poison(Poison apply, const std::byte* data, size_t bytes) {
+  if (inline_) return apply(data, bytes);
+  push([=] { apply(data, bytes); });
 }
 
 void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work) {
@@ -198,40 +199,42 @@ void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work
   });
 }
 
-void CpuStream::enqueue_as(const char* name, Activity activity, size_t bytes,
-                           std::function<void()> work) {
+void CpuStream::enqueue_timed(const char* name, Activity activity, size_t bytes,
+                              std::function<void()> work) {
   if (trace()) return enqueue_traced(span(name, activity, bytes), std::move(work));
   enqueue(std::move(work));
 }
 
-// By the caller, after all work before it.
-void CpuStream::do_now(const char* name, size_t bytes, const std::function<void()>& work) {
+// Runs on the calling thread, after all earlier work.
+void CpuStream::run_now(const char* name, size_t bytes, const std::function<void()>& work) {
   synchronize();
   const double begin = trace() ? host_clock() : 0;
   work();
   if (trace()) trace()->add(span(name, Activity::copy, bytes), {begin, host_clock()});
 }
 
-void CpuStream::move(const char* name, void* to, const void* from, size_t bytes) {
-  enqueue_as(name, Activity::copy, bytes, [=] { std::memcpy(to, from, bytes); });
+void CpuStream::enqueue_copy(const char* name, void* to, const void* from, size_t bytes) {
+  enqueue_timed(name, Activity::copy, bytes, [=] { std::memcpy(to, from, bytes); });
 }
 
-void CpuStream::copy(void* to, const void* from, size_t bytes) { move("copy", to, from, bytes); }
+void CpuStream::copy(void* to, const void* from, size_t bytes) {
+  enqueue_copy("copy", to, from, bytes);
+}
 
 void CpuStream::upload(void* to, const void* host, size_t bytes) {
   constexpr size_t small = 64 * 1024;
-  if (bytes > small) {  // rather wait than hold a second copy
-    return do_now("upload", bytes, [&] { std::memcpy(to, host, bytes); });
+  if (bytes > small) {  // waits rather than allocate a second copy
+    return run_now("upload", bytes, [&] { std::memcpy(to, host, bytes); });
   }
   const auto* from = static_cast<const std::byte*>(host);
-  enqueue_as("upload", Activity::copy, bytes,
-             [to, copy = std::vector<std::byte>(from, from + bytes)] {
-               if (!copy.empty()) std::memcpy(to, copy.data(), copy.size());
-             });
+  enqueue_timed("upload", Activity::copy, bytes,
+                [to, copy = std::vector<std::byte>(from, from + bytes)] {
+                  if (!copy.empty()) std::memcpy(to, copy.data(), copy.size());
+                });
 }
 
 void CpuStream::upload(void* to, size_t bytes, const Fill& fill) {
-  do_now("upload", bytes, [&] { fill({static_cast<std::byte*>(to), bytes}); });
+  run_now("upload", bytes, [&] { fill({static_cast<std::byte*>(to), bytes}); });
 }
 
 void CpuStream::download(void* host, const void* from, size_t bytes) {
@@ -244,18 +247,16 @@ std::shared_ptr<std::byte> CpuStream::host_memory(size_t bytes) {
   try {
     pages = std::make_shared<Reservation>(bytes);
   } catch (const Error&) {
-    throw Error(ErrorKind::memory,
-                sentence("host: ", format_bytes(bytes), " (", bytes,
-                         " bytes) are needed beside the device's memory, and the system will not ",
-                         "give them; offload less, or to a disk"),
-                {.needed = bytes, .capacity = 0, .op = {}, .file = {}});
+    fail_memory({.what = "host: the slab beside the device's memory",
+                 .needed = bytes,
+                 .advice = "offload less, or to a disk"});
   }
   unpoison(pages->data(), bytes);
   return {pages, pages->data()};
 }
 
 void CpuStream::host_work(const char* name, double, std::function<void()> work) {
-  enqueue_as(name, Activity::host, /*bytes=*/0, std::move(work));
+  enqueue_timed(name, Activity::host, /*bytes=*/0, std::move(work));
 }
 
 Event CpuStream::record() {

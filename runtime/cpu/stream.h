@@ -1,12 +1,13 @@
 #pragma once
 
-// The cpu device: a thread that works off a queue, so that ordering bugs show without a GPU, and a
-// pool that shares the loops of a kernel.  With SPOOL_CPU_INLINE=1 in the environment the caller
-// does the work itself, at once, which is easier to debug.  With SPOOL_CPU_DELAY=N every piece of
-// work is put off by up to N microseconds, at random, so that work that nothing orders runs in
-// another order each time.
+// The cpu device: a thread that runs a queue of work, so that ordering bugs show without a GPU, and
+// a pool of threads that share the loops of a kernel.  With SPOOL_CPU_INLINE=1 in the environment
+// the caller runs the work itself, at once, which is easier to debug.  With SPOOL_CPU_DELAY=N some
+// work is delayed at random, by up to N microseconds, so that unordered work runs in a different
+// order each time.
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -17,22 +18,23 @@
 #include <type_traits>
 
 #include "spool/runtime/cpu/thread_pool.h"
+#include "spool/runtime/integer.h"
 #include "spool/runtime/stream.h"
 
 namespace spool {
 
 class CpuStream final : public Stream {
  public:
-  // Reserves `budget` bytes of address space; pages are taken when first touched.  threads = 0: one
-  // per core.  Throws where the reservation fails.
+  // Reserves `budget` bytes of address space; pages are allocated when first touched.  threads = 0:
+  // one per core.  Throws if the reservation fails.
   explicit CpuStream(size_t budget, int threads = 0);
-  // Over memory that somebody else has reserved.
+  // On the memory of an existing arena.
   explicit CpuStream(std::shared_ptr<Arena> memory, int threads = 0);
-  // A second queue over the same memory, with one thread.
-  explicit CpuStream(CpuStream& beside);
+  // A second stream on the same memory, with one thread.
+  explicit CpuStream(CpuStream& first);
   ~CpuStream() override;
 
-  // Runs work() after all work before it.  It must own what it uses, but for arena memory.
+  // Runs work() after all earlier work.  It must own everything it uses except arena memory.
   template <class Work>
   void enqueue(Work&& work) {
     rethrow();
@@ -44,7 +46,7 @@ class CpuStream final : public Stream {
     }
   }
 
-  // Likewise a piece of work that a trace shows under this name.
+  // The same; a trace shows the work under this name.
   template <class Work>
   void enqueue(const char* name, Work&& work) {
     if (trace()) [[unlikely]] {
@@ -53,15 +55,15 @@ class CpuStream final : public Stream {
     enqueue(std::forward<Work>(work));
   }
 
-  // body(begin, end) or body(begin, end, lane) over [0, n) in pieces of `grain`, but the last one.
-  // The pieces depend on n and grain alone.  For kernels, on the thread that works.
+  // Calls body(begin, end) or body(begin, end, lane) for pieces of [0, n) of size `grain`; the last
+  // may be shorter.  The pieces depend only on n and grain.  For kernels, on the stream's thread.
   template <class Body>
   void parallel_for(int64_t n, int64_t grain, Body&& body) {
     struct Loop {
       std::remove_reference_t<Body>& body;
       int64_t n, grain;
     } loop{body, n, grain < 1 ? 1 : grain};
-    const auto piece_of = [](void* context, int64_t piece, int lane) {
+    const auto run_piece = [](void* context, int64_t piece, int lane) {
       Loop& l = *static_cast<Loop*>(context);
       const int64_t begin = piece * l.grain, end = std::min(begin + l.grain, l.n);
       if constexpr (std::is_invocable_v<Body&, int64_t, int64_t, int>) {
@@ -70,12 +72,12 @@ class CpuStream final : public Stream {
         l.body(begin, end);
       }
     };
-    pool_.run((n + loop.grain - 1) / loop.grain, piece_of, &loop);
+    pool_.run(ceil_div(n, loop.grain), run_piece, &loop);
   }
   int threads() const { return pool_.threads(); }
 
   std::string description() const override;
-  void mark(Mark how, const std::byte* data, size_t bytes) override;
+  void enqueue_poison(Poison, const std::byte* data, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -83,10 +85,10 @@ class CpuStream final : public Stream {
   std::unique_ptr<Stream> side_stream() override { return std::make_unique<CpuStream>(*this); }
   std::shared_ptr<std::byte> host_memory(size_t bytes) override;
   void copy_out(void* host, const void* from, size_t bytes) override {
-    move("copy out", host, from, bytes);
+    enqueue_copy("copy out", host, from, bytes);
   }
   void copy_in(void* to, const void* host, size_t bytes) override {
-    move("copy in", to, host, bytes);
+    enqueue_copy("copy in", to, host, bytes);
   }
   void host_work(const char* name, double seconds, std::function<void()> work) override;
   std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override {
@@ -99,12 +101,12 @@ class CpuStream final : public Stream {
  private:
   void start();
   void enqueue_traced(const TraceSpan&, std::function<void()> work);
-  void enqueue_as(const char* name, Activity, size_t bytes, std::function<void()> work);
-  void do_now(const char* name, size_t bytes, const std::function<void()>& work);
-  void move(const char* name, void* to, const void* from, size_t bytes);
+  void enqueue_timed(const char* name, Activity, size_t bytes, std::function<void()> work);
+  void run_now(const char* name, size_t bytes, const std::function<void()>& work);
+  void enqueue_copy(const char* name, void* to, const void* from, size_t bytes);
   void push(std::function<void()> work);
-  void serve();
-  void put_off();
+  void run_worker();
+  void delay();
   template <class Work>
   void attempt(Work& work) {
     try {
@@ -119,7 +121,7 @@ class CpuStream final : public Stream {
 
   ThreadPool pool_;
   bool inline_;
-  int64_t longest_delay_;  // microseconds
+  int64_t max_delay_;  // microseconds
   uint64_t delays_ = 0;
   std::mutex mutex_;
   std::condition_variable ready_, idle_;

@@ -19,7 +19,7 @@ void pause() {
 #endif
 }
 
-// About ten microseconds: less than a sleep and a wake-up cost.
+// About ten microseconds: cheaper than a sleep and a wake-up.
 constexpr int spins = 300;
 
 template <class Done>
@@ -37,15 +37,15 @@ std::thread start_thread(std::function<void()> work) {
   try {
     return std::thread(std::move(work));
   } catch (const std::system_error& e) {
-    fail(ErrorKind::device, "cpu: the system will start no more threads (", e.what(),
-         "); give a smaller --threads");
+    fail_setting(ErrorKind::device, {"threads"}, "cpu: the system starts no more threads (",
+                 e.what(), "); use fewer threads");
   }
 }
 
 ThreadPool::ThreadPool(int threads) {
   try {
     for (int lane = 1; lane < threads; ++lane) {
-      workers_.push_back(start_thread([this, lane] { serve(lane); }));
+      workers_.push_back(start_thread([this, lane] { run_worker(lane); }));
     }
   } catch (...) {
     stop();
@@ -82,7 +82,7 @@ void ThreadPool::run(int64_t pieces, Work work, void* context) {
   if (error_) std::rethrow_exception(error_);
 }
 
-void ThreadPool::serve(int lane) {
+void ThreadPool::run_worker(int lane) {
   uint64_t seen = 0;
   while (true) {
     if (!spin_until([&] { return generation_.load() != seen; })) generation_.wait(seen);

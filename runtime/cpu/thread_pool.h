@@ -1,7 +1,7 @@
 #pragma once
 
-// A few threads that share the pieces of one loop at a time.  Pieces are handed out one by one;
-// what a piece computes must not depend on who computes it, nor on how many threads there are.
+// Threads that share the pieces of one loop at a time.  Each thread takes the next piece when it is
+// free; a piece's result must not depend on the thread or on the number of threads.
 
 #include <atomic>
 #include <condition_variable>
@@ -14,12 +14,13 @@
 
 namespace spool {
 
-// A thread, or an Error (device) that says the system will start no more.
+// Starts a thread; throws Error (device) if the system starts no more.
 std::thread start_thread(std::function<void()> work);
 
 class ThreadPool {
  public:
-  // The caller of run() is one of the threads.  Throws where the system will not start as many.
+  // The caller of run() counts as one of the threads.  Throws if the system does not start them
+  // all.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -27,8 +28,8 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // work(context, piece, lane) for every piece in [0, pieces), on any thread, in any order; two
-  // pieces of one lane never overlap, and lane < threads().  Returns when all are done; throws the
+  // Calls work(context, piece, lane) for every piece in [0, pieces), on any thread, in any order;
+  // the lane is the number of the thread, below threads().  Returns when all are done; rethrows the
   // first error of a piece.
   using Work = void (*)(void* context, int64_t piece, int lane);
   void run(int64_t pieces, Work work, void* context);
@@ -39,7 +40,7 @@ class ThreadPool {
     void* context = nullptr;
     int64_t pieces = 0;
   };
-  void serve(int lane);
+  void run_worker(int lane);
   void stop();
   void take_pieces(const Loop& loop, int lane);
 

@@ -10,7 +10,7 @@
 namespace spool {
 namespace {
 
-bool is_unwanted() {
+bool is_disabled() {
   const char* value = std::getenv("SPOOL_CUDNN");
   return value && std::string_view(value) == "0";
 }
@@ -26,14 +26,14 @@ Cudnn open_one(const char* file) {
   const auto version = reinterpret_cast<size_t (*)()>(dlsym(c.library, "cudnnGetVersion"));
   c.version = version ? version() : 0;
   if (c.version < min_cudnn) {
-    c.why_not = sentence("cuDNN here is ", version_text(c.version), ", and Spool needs ",
-                         version_text(min_cudnn), " at least");
+    c.why_not = sentence("cuDNN here is ", version_text(c.version), ", and Spool needs at least ",
+                         version_text(min_cudnn));
   }
   return c;
 }
 
 #if SPOOL_CUDNN
-// The system's, or else what lies beside the headers of the build.
+// The system's library, else the one beside the headers of the build.
 Cudnn load() {
   constexpr const char* files[] = {"libcudnn.so.9",
 #ifdef SPOOL_CUDNN_LIBRARY
@@ -59,7 +59,7 @@ Cudnn open_cudnn(std::span<const char* const> files) {
 }
 
 Cudnn find_cudnn() {
-  if (is_unwanted()) return {.why_not = "SPOOL_CUDNN is 0 in the environment"};
+  if (is_disabled()) return {.why_not = "SPOOL_CUDNN is 0 in the environment"};
   static const Cudnn loaded = load();
   return loaded;
 }

@@ -1,8 +1,7 @@
 #pragma once
 
-// cuDNN, which is never linked: the library is looked for when it is first asked for, so that Spool
-// runs where there is none, with its own kernels.  SPOOL_CUDNN=0 in the environment does without.
-// This header is free of CUDA's.
+// cuDNN is loaded at its first use, never linked, so that Spool also runs without it, on its own
+// kernels.  SPOOL_CUDNN=0 in the environment disables it.  This header includes none of CUDA's.
 
 #include <cstddef>
 #include <span>
@@ -10,20 +9,21 @@
 
 namespace spool {
 
-// The first that takes any number of tokens as they are, and is deterministic on every device.
+// The first version that accepts any number of tokens without padding, and is deterministic on
+// every device.
 constexpr size_t min_cudnn = 91800;  // 10000 major + 100 minor + patch
 
 struct Cudnn {
-  void* library = nullptr;  // of dlopen()
+  void* library = nullptr;  // handle of dlopen()
   size_t version = 0;
-  std::string why_not = {};  // a sentence, if it cannot be used
+  std::string why_not = {};  // why it cannot be used; empty if it can
 
   explicit operator bool() const { return why_not.empty(); }
 };
 
 Cudnn find_cudnn();
 
-// The first of these files that is one Spool can use; where none is, why the first is not.
+// Loads the first of these files that Spool can use; if none, says why not the first.
 Cudnn open_cudnn(std::span<const char* const> files);
 
 }  // namespace spool

@@ -13,19 +13,19 @@ int value_of(cudaDeviceAttr attribute, int index) {
   return value;
 }
 
-// Throws where there is no driver, or it cannot run what this build was linked with.
+// Throws if there is no driver, or it is older than the CUDA runtime of this build.
 void check_driver() {
   int driver = 0, runtime = 0;
   cuda::check_call(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   cuda::check_call(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
   if (driver == 0) {
-    fail(ErrorKind::device,
-         "device cuda: there is no NVIDIA driver here; install one, or use --device cpu");
+    fail_setting(ErrorKind::device, {"device"},
+                 "device cuda: there is no NVIDIA driver here; install one, or use the device cpu");
   }
   if (driver / 1000 < runtime / 1000) {
     fail(ErrorKind::device, "device cuda: the driver here is for CUDA ", version(driver),
-         ", and this build needs CUDA ", version(runtime / 1000 * 1000),
-         " at least; install a newer driver, or build with an older toolkit");
+         ", and this build needs at least CUDA ", version(runtime / 1000 * 1000),
+         "; install a newer driver, or build with an older toolkit");
   }
 }
 
@@ -42,11 +42,13 @@ CudaDevice cuda_device(int index) {
   check_driver();
   const int count = cuda_device_count();
   if (count == 0) {
-    fail(ErrorKind::device, "device cuda: there is no CUDA device here; use --device cpu");
+    fail_setting(ErrorKind::device, {"device"},
+                 "device cuda: there is no CUDA device here; use the device cpu");
   }
   if (index < 0 || index >= count) {
-    fail(ErrorKind::device, "device cuda:", index, ": there ", count == 1 ? "is" : "are", " only ",
-         count, ", cuda:0", count == 1 ? "" : sentence(" to cuda:", count - 1));
+    fail_setting(ErrorKind::device, {"device"}, "device cuda:", index, ": there ",
+                 count == 1 ? "is" : "are", " only ", count, ", cuda:0",
+                 count == 1 ? "" : sentence(" to cuda:", count - 1));
   }
   CudaDevice device;
   cudaDeviceProp properties{};
@@ -56,9 +58,9 @@ CudaDevice cuda_device(int index) {
   device.minor = value_of(cudaDevAttrComputeCapabilityMinor, index);
   device.multiprocessors = value_of(cudaDevAttrMultiProcessorCount, index);
   if (device.major < 8) {
-    fail(ErrorKind::device, "device cuda:", index, ": ", device.name, " has compute capability ",
-         device.major, ".", device.minor,
-         ", and Spool's kernels need 8.0 at least (Ampere and newer); use --device cpu");
+    fail_setting(ErrorKind::device, {"device"}, "device cuda:", index, ": ", device.name,
+                 " has compute capability ", device.major, ".", device.minor,
+                 ", and Spool's kernels need at least 8.0 (Ampere and newer); use the device cpu");
   }
   cuda::check_call(cudaSetDevice(index), "cudaSetDevice");
   cuda::check_call(cudaMemGetInfo(&device.free_bytes, &device.bytes), "cudaMemGetInfo");

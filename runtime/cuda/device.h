@@ -1,6 +1,6 @@
 #pragma once
 
-// The CUDA devices of this machine.  This header is free of CUDA's.
+// The CUDA devices of this machine.  This header includes none of CUDA's.
 
 #include <cstddef>
 #include <string>
@@ -11,15 +11,15 @@ struct CudaDevice {
   std::string name;
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
-  size_t free_bytes = 0, bytes = 0;  // of memory
+  size_t free_bytes = 0, bytes = 0;  // memory, free and in all
   int driver = 0, runtime = 0;       // versions, as 1000 major + 10 minor
 };
 
-// How many there are; 0 where there is no driver.
+// Number of devices; 0 without a driver.
 int cuda_device_count();
 
-// Throws a sentence where there is no such device, the driver is older than the runtime Spool was
-// built with, or its compute capability is below 8.0.
+// Throws if there is no such device, its driver is older than the runtime Spool was built with, or
+// its compute capability is below 8.0.
 CudaDevice cuda_device(int index);
 
 }  // namespace spool

@@ -1,6 +1,6 @@
 #pragma once
 
-// What CUDA's runtime gives and wants back, owned by construction, and the one check of its calls.
+// Owners of CUDA's streams, events, graphs and memory, and the check of its calls.
 
 #include <cuda_runtime.h>
 
@@ -11,7 +11,7 @@
 
 namespace spool::cuda {
 
-// Throws Error (device) that names the call and says what CUDA says.
+// Throws Error (device) with the call and CUDA's message.
 template <class... Parts>
 void check_call(cudaError_t status, const Parts&... call) {
   if (status == cudaSuccess) [[likely]]
@@ -67,7 +67,6 @@ inline EventHandle make_timing_event() {
   return event;
 }
 
-// Memory of the device, or of the host, pinned.
 class DeviceMemory {
  public:
   explicit DeviceMemory(size_t bytes) {

@@ -1,28 +1,29 @@
 #pragma once
 
-// Pinned host memory through which uploads pass.  Its two halves take turns: while the device reads
-// one, the host fills the other, and waits only where it comes round to a half that is still read.
+// Pinned host memory for uploads, in two halves: the host fills one while the device reads the
+// other, and waits only before it reuses a half that the device still reads.
 
 #include "spool/runtime/cuda/handles.cuh"
+#include "spool/runtime/integer.h"
 
 namespace spool::cuda {
 
 class Staging {
  public:
-  static constexpr size_t half = size_t{4} << 20;  // bytes, the most that is taken at once
+  static constexpr size_t half = size_t{4} << 20;  // bytes, and the limit of one take()
 
   explicit Staging(cudaStream_t stream) : stream_(stream), memory_(2 * half) {}
 
-  // Memory to fill and then copy from, on the stream, before the next call.
+  // Memory to fill and to enqueue a copy from, on the stream, before the next call.
   std::byte* take(size_t bytes) {
-    if (used_ + bytes > half) turn();
+    if (used_ + bytes > half) switch_halves();
     std::byte* place = memory_.data() + static_cast<size_t>(side_) * half + used_;
-    used_ += (bytes + 15) / 16 * 16;
+    used_ += round_up<size_t>(bytes, 16);
     return place;
   }
 
  private:
-  void turn() {
+  void switch_halves() {
     check_call(cudaEventRecord(read_[side_].get(), stream_), "cudaEventRecord");
     side_ = 1 - side_;
     used_ = 0;

@@ -38,12 +38,12 @@ std::shared_ptr<Arena> reserve(int index, size_t bytes) {
   const CudaDevice device = cuda_device(index);
   const std::string name = sentence("cuda:", index);
   if (bytes > device.free_bytes) {
-    throw Error(ErrorKind::memory,
-                sentence(name, ": the budget is ", format_bytes(bytes), ", and of the ",
-                         format_bytes(device.bytes), " of ", device.name, " only ",
-                         format_bytes(device.free_bytes),
-                         " are free; give a smaller --memory, or stop what holds the rest"),
-                {.needed = bytes, .capacity = device.free_bytes, .op = {}, .file = {}});
+    fail_memory({.what = name + ": the budget",
+                 .needed = bytes,
+                 .available = device.free_bytes,
+                 .advice = sentence("use a smaller memory budget, or end other programs on ",
+                                    device.name, ", which has ", format_bytes(device.bytes)),
+                 .settings = {"memory"}});
   }
   auto owner = std::make_shared<OwningArena>(std::max<size_t>(bytes, 1), name);
   return {owner, &owner->arena};
@@ -59,8 +59,8 @@ bool waits_for_every_kernel() {
   return value && *value && std::string_view(value) != "0";
 }
 
-// The last kernels that were launched, oldest first.
-class Recent {
+// The most recently launched kernels, oldest first.
+class RecentKernels {
  public:
   void add(const char* name) { names_[count_++ % names_.size()] = name; }
   void clear() { count_ = 0; }
@@ -78,7 +78,7 @@ class Recent {
   size_t count_ = 0;
 };
 
-// What work on the host has thrown.
+// The first error of work on the host.
 struct HostFailure {
   std::mutex mutex;
   std::exception_ptr error;
@@ -100,7 +100,7 @@ struct HostWork {
   std::function<void()> work;
   std::shared_ptr<HostFailure> failure;
 
-  // Called by CUDA, which takes back nothing but that it is done.
+  // Called by CUDA, which accepts no error.
   static void run(void* self) {
     const std::unique_ptr<HostWork> owner(static_cast<HostWork*>(self));
     if (owner->failure->failed) return;
@@ -112,7 +112,7 @@ struct HostWork {
   }
 };
 
-// An event of which the host knows when it was, but for the time it takes to hear of it.
+// An event with its host timestamp, late by the latency of one synchronize.
 struct Origin {
   cuda::EventHandle event;
   double host = 0;
@@ -122,7 +122,7 @@ struct Origin {
   }
 };
 
-// By the host's clock, once the events have been.
+// The times of two events on the host's clock; waits for them.
 Trace::Interval interval(const Origin& origin, const cuda::EventHandle& begin,
                          const cuda::EventHandle& end) {
   check_call(cudaEventSynchronize(end.get()), "cudaEventSynchronize");
@@ -141,10 +141,10 @@ struct CudaStream::State {
   int index;
   cuda::StreamHandle stream = cuda::make_stream();
   cuda::Staging staging{stream.get()};
-  Recent recent = {};
+  RecentKernels recent = {};
   std::optional<Error> error = {};
   std::shared_ptr<HostFailure> host_failure = std::make_shared<HostFailure>();
-  bool eager = waits_for_every_kernel(), capturing = false;
+  bool synchronous = waits_for_every_kernel(), capturing = false;
 
   explicit State(int device) : index(device) {}
 };
@@ -153,8 +153,8 @@ CudaStream::CudaStream(int index, size_t budget)
     : Stream({DeviceType::cuda, index}, architecture_of(index), reserve(index, budget)),
       state_(std::make_unique<State>(index)) {}
 
-CudaStream::CudaStream(CudaStream& beside)
-    : Stream(Beside{}, beside), state_(std::make_unique<State>(beside.state_->index)) {}
+CudaStream::CudaStream(CudaStream& first)
+    : Stream(SideStream{}, first), state_(std::make_unique<State>(first.state_->index)) {}
 
 CudaStream::~CudaStream() {
   (void)cudaStreamSynchronize(state_->stream.get());
@@ -169,8 +169,7 @@ std::string CudaStream::description() const {
 
 void* CudaStream::native() const { return state_->stream.get(); }
 
-// Also makes the device the current one of the thread.
-void CudaStream::rethrow() const {
+void CudaStream::begin_call() const {
   if (state_->error) throw Error(*state_->error);
   state_->host_failure->rethrow();
   (void)cudaSetDevice(state_->index);
@@ -184,40 +183,39 @@ void CudaStream::fail_with(int status, const std::string& what) {
   throw Error(*state_->error);
 }
 
-// Of a call that may report what earlier work did.
-void CudaStream::done(int status, const char* what) {
+void CudaStream::check_enqueued(int status, const char* what) {
   if (status == cudaSuccess) return;
   const std::string kernels = state_->recent.list();
   if (kernels.empty()) fail_with(status, what);
   fail_with(status, sentence(what, " after the kernels ", kernels,
-                             " (SPOOL_CUDA_SYNC=1 in the environment finds out which failed)"));
+                             " (SPOOL_CUDA_SYNC=1 in the environment shows which one failed)"));
 }
 
-void CudaStream::launched(const char* name) {
+void CudaStream::check_launch(const char* name) {
   State& s = *state_;
   s.recent.add(name);
   cudaError_t status = cudaGetLastError();
-  if (status == cudaSuccess && s.eager && !s.capturing) {
+  if (status == cudaSuccess && s.synchronous && !s.capturing) {
     status = cudaStreamSynchronize(s.stream.get());
   }
-  // A launch may also be the first to be told what became of those before it.
-  const bool is_its_own =
-      s.eager || status == cudaErrorInvalidConfiguration || status == cudaErrorInvalidValue;
-  if (is_its_own && status != cudaSuccess) fail_with(status, sentence("the kernel ", name));
-  done(status, "a launch");
+  // A launch may also be the first call to report an error of earlier work.
+  const bool own_error =
+      s.synchronous || status == cudaErrorInvalidConfiguration || status == cudaErrorInvalidValue;
+  if (own_error && status != cudaSuccess) fail_with(status, sentence("the kernel ", name));
+  check_enqueued(status, "a launch");
 }
 
-// Null where the work is recorded rather than done.
+// Null while a graph is captured: its work does not run now.
 CudaStream::Timer CudaStream::start_timer() {
   if (state_->capturing) return nullptr;
-  const auto recorded = [&] {
+  const auto record_now = [&] {
     cuda::EventHandle event = cuda::make_timing_event();
     check_call(cudaEventRecord(event.get(), state_->stream.get()), "cudaEventRecord");
     return event;
   };
   std::shared_ptr<void>& origin = trace()->origin();
-  if (!origin) origin = std::make_shared<Origin>(recorded());
-  return std::make_shared<cuda::EventHandle>(recorded());
+  if (!origin) origin = std::make_shared<Origin>(record_now());
+  return std::make_shared<cuda::EventHandle>(record_now());
 }
 
 void CudaStream::stop_timer(const Timer& timer, const char* name, Activity activity, size_t bytes) {
@@ -235,18 +233,19 @@ void CudaStream::traced(const char* name, Activity activity, size_t bytes, const
     stop_timer(timer, name, activity, bytes);
 }
 
-void CudaStream::mark([[maybe_unused]] Mark how, [[maybe_unused]] const std::byte* data,
-                      [[maybe_unused]] size_t bytes) {
+void CudaStream::enqueue_poison([[maybe_unused]] Poison apply,
+                                [[maybe_unused]] const std::byte* data,
+                                [[maybe_unused]] size_t bytes) {
 #if !defined(__CUDACC__)  // the emulator's device, whose memory is the host's
-  emulator::enqueue(state_->stream.get(), [=] { how(data, bytes); });
+  emulator::enqueue(state_->stream.get(), [=] { apply(data, bytes); });
 #endif
 }
 
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
-  rethrow();
+  begin_call();
   traced("copy", Activity::copy, bytes, [&] {
-    done(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_->stream.get()),
-         "a copy within the device");
+    check_enqueued(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_->stream.get()),
+                   "a copy within the device");
   });
 }
 
@@ -261,7 +260,7 @@ void CudaStream::upload(void* to, const void* host, size_t bytes) {
 }
 
 void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
-  rethrow();
+  begin_call();
   check(!state_->capturing, "cuda: an upload cannot be part of a graph");
   if (bytes == 0) return;
   const bool fits = bytes <= cuda::Staging::half;
@@ -270,63 +269,61 @@ void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
   std::byte* staged = fits ? state_->staging.take(bytes) : large.get();
   fill({staged, bytes});
   traced("upload", Activity::copy, bytes, [&] {
-    done(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
-         "an upload");
+    check_enqueued(cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
+                   "an upload");
   });
   if (!fits) synchronize();
 }
 
 void CudaStream::download(void* host, const void* from, size_t bytes) {
-  rethrow();
-  check(!state_->capturing, "cuda: the host cannot read while a graph is recorded");
+  begin_call();
+  check(!state_->capturing, "cuda: the host cannot read while a graph is captured");
   if (bytes == 0) return synchronize();
-  done(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
-       "a download");
+  check_enqueued(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
+                 "a download");
   synchronize();
 }
 
 std::shared_ptr<std::byte> CudaStream::host_memory(size_t bytes) {
-  rethrow();
+  begin_call();
   try {
     const auto memory = std::make_shared<cuda::PinnedMemory>(std::max<size_t>(bytes, 1));
     return {memory, memory->data()};
   } catch (const Error& e) {
-    throw Error(ErrorKind::memory,
-                sentence("host: ", format_bytes(bytes), " (", bytes,
-                         " bytes) of pinned memory are needed, and the system will not give them (",
-                         e.what(), "); offload less, or to a disk"),
-                {.needed = bytes, .capacity = 0, .op = {}, .file = {}});
+    fail_memory({.what = "host: the slab of pinned memory",
+                 .needed = bytes,
+                 .advice = sentence("offload less, or to a disk (", e.what(), ")")});
   }
 }
 
 void CudaStream::copy_out(void* host, const void* from, size_t bytes) {
-  rethrow();
+  begin_call();
   if (bytes == 0) return;
   traced("copy out", Activity::copy, bytes, [&] {
-    done(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
-         "a copy to the host");
+    check_enqueued(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
+                   "a copy to the host");
   });
 }
 
 void CudaStream::copy_in(void* to, const void* host, size_t bytes) {
-  rethrow();
+  begin_call();
   if (bytes == 0) return;
   traced("copy in", Activity::copy, bytes, [&] {
-    done(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
-         "a copy from the host");
+    check_enqueued(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
+                   "a copy from the host");
   });
 }
 
 void CudaStream::host_work(const char* name, double, std::function<void()> work) {
-  rethrow();
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;  // it may have joined another's
+  begin_call();
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;  // perhaps of another stream
   check_call(cudaStreamIsCapturing(state_->stream.get(), &capture), "cudaStreamIsCapturing");
   check(capture == cudaStreamCaptureStatusNone, "cuda: ", name,
-        " is done by the host, and cannot be part of a graph");
+        " runs on the host, and cannot be part of a graph");
   auto owner = std::make_unique<HostWork>(HostWork{std::move(work), state_->host_failure});
   traced(name, Activity::host, /*bytes=*/0, [&] {
-    done(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
-    static_cast<void>(owner.release());  // HostWork::run() has it now
+    check_enqueued(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
+    static_cast<void>(owner.release());  // HostWork::run() owns it now
   });
 }
 
@@ -335,14 +332,14 @@ std::unique_ptr<Stream> CudaStream::on_host(std::shared_ptr<Arena> memory) {
 }
 
 Event CudaStream::record() {
-  rethrow();
+  begin_call();
   auto event = std::make_shared<cuda::EventHandle>(cuda::make_event());
   check_call(cudaEventRecord(event->get(), state_->stream.get()), "cudaEventRecord");
   return {.handle = event};
 }
 
 void CudaStream::wait(const Event& event) {
-  rethrow();
+  begin_call();
   if (!event.handle) return;
   const auto& handle = *static_cast<cuda::EventHandle*>(event.handle.get());
   traced("wait", Activity::wait, /*bytes=*/0, [&] {
@@ -351,19 +348,19 @@ void CudaStream::wait(const Event& event) {
 }
 
 void CudaStream::synchronize() {
-  rethrow();
-  check(!state_->capturing, "cuda: the host cannot wait while a graph is recorded");
-  done(cudaStreamSynchronize(state_->stream.get()), "waiting for the device");
+  begin_call();
+  check(!state_->capturing, "cuda: the host cannot wait while a graph is captured");
+  check_enqueued(cudaStreamSynchronize(state_->stream.get()), "waiting for the device");
   state_->host_failure->rethrow();
   state_->recent.clear();
 }
 
-bool CudaStream::captures() const { return !state_->eager; }
+bool CudaStream::captures() const { return !state_->synchronous; }
 
 Graph CudaStream::capture(const std::function<void()>& work) {
   State& s = *state_;
-  rethrow();
-  check(!s.capturing, "cuda: a graph is being recorded already");
+  begin_call();
+  check(!s.capturing, "cuda: a graph is being captured already");
   check_call(cudaStreamBeginCapture(s.stream.get(), cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
   s.capturing = true;
@@ -380,18 +377,19 @@ Graph CudaStream::capture(const std::function<void()>& work) {
     throw;
   }
   check_call(end(), "cudaStreamEndCapture");
-  auto recomputable = std::make_shared<cuda::GraphExecHandle>();
-  check_call(cudaGraphInstantiate(recomputable->out(), graph.get(), 0), "cudaGraphInstantiate");
-  return {.handle = recomputable};
+  auto executable = std::make_shared<cuda::GraphExecHandle>();
+  check_call(cudaGraphInstantiate(executable->out(), graph.get(), 0), "cudaGraphInstantiate");
+  return {.handle = executable};
 }
 
 void CudaStream::replay(const Graph& graph) {
-  rethrow();
+  begin_call();
   check(bool(graph), "cuda: there is no graph to replay");
-  const auto& recomputable = *static_cast<cuda::GraphExecHandle*>(graph.handle.get());
+  const auto& executable = *static_cast<cuda::GraphExecHandle*>(graph.handle.get());
   state_->recent.add("of a graph");
-  traced("graph", Activity::kernel, /*bytes=*/0,
-         [&] { done(cudaGraphLaunch(recomputable.get(), state_->stream.get()), "a graph"); });
+  traced("graph", Activity::kernel, /*bytes=*/0, [&] {
+    check_enqueued(cudaGraphLaunch(executable.get(), state_->stream.get()), "a graph");
+  });
 }
 
 }  // namespace spool

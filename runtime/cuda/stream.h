@@ -1,14 +1,14 @@
 #pragma once
 
-// The cuda device: work is enqueued on a CUDA stream and done in order, on memory that was taken
-// once, with one cudaMalloc, when the stream was opened.  This header is free of CUDA's.
+// The cuda device: work is enqueued on a CUDA stream and runs in order, on memory that one
+// cudaMalloc allocates when the stream is opened.  This header includes none of CUDA's.
 //
-// Uploads go through pinned host memory; the host waits for the device in download() and
-// synchronize(), and in an upload only where more is on its way than that memory holds.
+// Uploads go through pinned host memory.  The host waits for the device in download() and
+// synchronize(), and in an upload only if the pinned memory is full.
 //
-// With SPOOL_CUDA_SYNC=1 in the environment the host waits after every kernel, and nothing is
-// recorded, so that an error of the device names the kernel that met it; without, it names those
-// that may have.
+// With SPOOL_CUDA_SYNC=1 in the environment the host waits after every kernel, and no graphs are
+// captured, so that a device error names the kernel that failed; otherwise it names those that may
+// have.
 
 #include <memory>
 #include <typeindex>
@@ -20,20 +20,20 @@ namespace spool {
 
 class CudaStream final : public Stream {
  public:
-  // Takes `budget` bytes of the device.  Throws where there is no such device, or not one of
-  // compute capability 8.0 at least, or it has less free.
+  // Allocates `budget` bytes of the device.  Throws if there is no such device, its compute
+  // capability is below 8.0, or it has less free memory.
   CudaStream(int index, size_t budget);
-  // A second queue of the same device, over the same memory; what orders the two is events.
-  explicit CudaStream(CudaStream& beside);
+  // A second stream of the same device and memory; only events order the two.
+  explicit CudaStream(CudaStream& first);
   ~CudaStream() override;
 
-  // work() enqueues a kernel of this name on native().
+  // Calls work(), which enqueues a kernel of this name on native().
   template <class Work>
   void enqueue(const char* name, const Work& work) {
-    rethrow();
+    begin_call();
     const Timer timer = trace() ? start_timer() : nullptr;
     work();
-    launched(name);
+    check_launch(name);
     if (timer) [[unlikely]]
       stop_timer(timer, name, Activity::kernel);
   }
@@ -41,7 +41,7 @@ class CudaStream final : public Stream {
   // The cudaStream_t.
   void* native() const;
 
-  // What a library keeps for a stream, made when first asked for, gone with the stream.
+  // The state of a library for this stream, created at its first use and destroyed with the stream.
   template <class Library>
   Library& library() {
     std::shared_ptr<void>& entry = libraries_[typeid(Library)];
@@ -50,7 +50,7 @@ class CudaStream final : public Stream {
   }
 
   std::string description() const override;
-  void mark(Mark how, const std::byte* data, size_t bytes) override;
+  void enqueue_poison(Poison, const std::byte* data, size_t bytes) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -76,9 +76,11 @@ class CudaStream final : public Stream {
   void traced(const char* name, Activity activity, size_t bytes, const Work& work);
   Timer start_timer();
   void stop_timer(const Timer&, const char* name, Activity, size_t bytes = 0);
-  void rethrow() const;
-  void launched(const char* name);
-  void done(int status, const char* what);
+  // Rethrows what earlier work threw, and makes the device the thread's current one.
+  void begin_call() const;
+  void check_launch(const char* name);
+  // The check of a call that may report errors of earlier work.
+  void check_enqueued(int status, const char* what);
   [[noreturn]] void fail_with(int status, const std::string& what);
 
   std::unique_ptr<State> state_;

@@ -19,7 +19,7 @@ namespace {
 
 struct stat status_of(const File& file) {
   struct stat status = {};
-  if (::fstat(file.descriptor(), &status) != 0) fail_file(file.name(), "looked at", errno);
+  if (::fstat(file.descriptor(), &status) != 0) fail_file(file.name(), "examined", errno);
   return status;
 }
 
@@ -27,17 +27,16 @@ struct stat status_of(const File& file) {
 
 void fail_file(const std::string& file, const char* done, int error) {
   const std::string reason = std::generic_category().message(error);
-  throw Error(ErrorKind::file, sentence(file, ": cannot be ", done, ": ", reason),
-              {.needed = 0, .capacity = 0, .op = {}, .file = file});
+  throw Error(ErrorKind::file, sentence(file, ": cannot be ", done, ": ", reason), {.file = file});
 }
 
 File File::open(const fs::path& path) {
-  // Without O_NONBLOCK, opening a pipe would wait for its writer.
+  // O_NONBLOCK: opening a pipe must not wait for its writer.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) fail_file(path.string(), "read", errno);
   File file(path.string(), descriptor);
   const mode_t mode = status_of(file).st_mode;
-  check_file(!S_ISDIR(mode), file.name(), "is a directory, where a file was expected");
+  check_file(!S_ISDIR(mode), file.name(), "is a directory; a file is needed");
   check_file(S_ISREG(mode), file.name(), "is not a regular file");
   return file;
 }
@@ -52,7 +51,7 @@ File File::temporary() {
   const fs::path folder = fs::temp_directory_path();
   const int descriptor = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
   if (descriptor >= 0) return File("a temporary file in " + folder.string(), descriptor);
-  // Not every file system has files without a name.
+  // Not every file system supports O_TMPFILE.
   std::string path = (folder / "spool-XXXXXX").string();
   const int named = ::mkostemp(path.data(), O_CLOEXEC);
   if (named < 0) fail_file(path, "written", errno);
@@ -98,10 +97,11 @@ void File::close() {
   if (::close(std::exchange(descriptor_, -1)) != 0) fail_file(name_, "written", errno);
 }
 
-std::string read_text_file(const fs::path& path, uint64_t most) {
+std::string read_text_file(const fs::path& path, uint64_t max_bytes) {
   const File file = File::open(path);
   const uint64_t size = file.size();
-  check_file(size <= most, file.name(), "is ", size, " bytes long; at most ", most, " are read");
+  check_file(size <= max_bytes, file.name(), "is ", size, " bytes long; at most ", max_bytes,
+             " are read");
   std::string text(size, '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   return text;
@@ -125,12 +125,12 @@ void sync_tree(const fs::path& root) {
 
 AtomicWrite::AtomicWrite(const fs::path& path) : path_(path) {
   std::error_code ignored;
-  if (fs::is_symlink(path, ignored)) path_ = fs::weakly_canonical(path);  // whose target is meant
+  if (fs::is_symlink(path, ignored)) path_ = fs::weakly_canonical(path);  // writes its target
   check_file(!fs::is_directory(path_, ignored), path, "is a directory; choose another name");
   check_file(!fs::exists(path_, ignored) || fs::is_regular_file(path_, ignored), path,
-             "is there and not a regular file; choose another name");
+             "exists and is not a regular file; choose another name");
   partial_ = path_.parent_path() / sentence(".", path_.filename().string(), ".partial");
-  fs::remove_all(partial_, ignored);  // of a crash
+  fs::remove_all(partial_, ignored);  // left by a crash
 }
 
 AtomicWrite::~AtomicWrite() {

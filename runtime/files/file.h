@@ -1,7 +1,7 @@
 #pragma once
 
-// A File is an open file whose every failure is a sentence with the file's name and the system's
-// reason.  Writing goes to the place it is told; nothing is durable before sync().
+// An open file.  Every failure throws an Error (file) with the file's name and the system's reason.
+// Reads and writes are at given offsets; nothing is durable before sync().
 
 #include <cstddef>
 #include <cstdint>
@@ -14,11 +14,12 @@ namespace spool {
 
 class File {
  public:
-  // For reading; it must be a regular file.
+  // Opens a regular file for reading.
   static File open(const std::filesystem::path&);
-  // For writing, from empty.
+  // Opens an empty file for writing.
   static File create(const std::filesystem::path&);
-  // Without a name, in the system's folder for such; gone when it is closed, even by a kill.
+  // A file without a name in the system's temporary folder; it disappears when it is closed, also
+  // when the process is killed.
   static File temporary();
   ~File();
   File(File&&) noexcept;
@@ -39,31 +40,31 @@ class File {
   int descriptor_;
 };
 
-// What errno says of `file`, as an Error: "FILE: cannot be DONE: No space left on device".
+// Throws "FILE: cannot be DONE: No space left on device", with the text of errno's value `error`.
 [[noreturn]] void fail_file(const std::string& file, const char* done, int error);
 
-// All of a file that has at most so many bytes.
-std::string read_text_file(const std::filesystem::path&, uint64_t most);
+// Reads a file of at most `max_bytes`.
+std::string read_text_file(const std::filesystem::path&, uint64_t max_bytes);
 
-// From here on a power cut does not change what a file holds, or which names a directory has.
+// Makes a file's content, or the names in a directory, durable.
 void sync_path(const std::filesystem::path&);
-// The same for a directory and all that is below it.
+// Makes a directory and everything below it durable.
 void sync_tree(const std::filesystem::path&);
 
-// A file or a directory that appears under its name when it is whole: a reader sees what was there
-// before or what is new, whenever the power goes.  Until then it is FOLDER/.NAME.partial, which is
-// for the caller to make.
+// Writes a file or a directory atomically: a reader sees the old one or the complete new one, even
+// after a power cut.  The caller creates it as path(), FOLDER/.NAME.partial, and syncs it; commit()
+// gives it its name.
 class AtomicWrite {
  public:
-  // Throws where something else than a file has that name.
+  // Throws if the name belongs to something other than a regular file.
   explicit AtomicWrite(const std::filesystem::path&);
-  // Without commit(), nothing is left, unless the program is killed; then the next one removes it.
+  // Without commit(), removes the partial file.  If the program is killed, the next AtomicWrite of
+  // the same name does.
   ~AtomicWrite();
   AtomicWrite(const AtomicWrite&) = delete;
   AtomicWrite& operator=(const AtomicWrite&) = delete;
 
   const std::filesystem::path& path() const { return partial_; }
-  // What it holds has been synced by then.
   void commit();
 
  private:

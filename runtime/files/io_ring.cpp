@@ -48,7 +48,7 @@ std::unique_ptr<IoRing> IoRing::make() {
 bool IoRing::transfer(const Transfer& whole) {
   if (!ring_) return false;
   size_t begun = 0;         // bytes
-  unsigned unfinished = 0;  // pieces that were put into the ring and have not come out
+  unsigned unfinished = 0;  // pieces in the ring
   bool good = true;
   while ((good && begun < whole.bytes) || unfinished > 0) {
     while (good && begun < whole.bytes && unfinished < max_pieces) {
@@ -56,16 +56,16 @@ bool IoRing::transfer(const Transfer& whole) {
       begun += std::min(piece_bytes, whole.bytes - begun);
       ++unfinished;
     }
-    const int taken = io_uring_submit_and_wait(ring_.get(), 1);
-    if (taken < 0 && taken != -EINTR) good = false;
+    const int submitted = io_uring_submit_and_wait(ring_.get(), 1);
+    if (submitted < 0 && submitted != -EINTR) good = false;
     for (io_uring_cqe* done = nullptr; io_uring_peek_cqe(ring_.get(), &done) == 0; --unfinished) {
       if (done->res < 0 || static_cast<uint64_t>(done->res) != done->user_data) good = false;
       io_uring_cqe_seen(ring_.get(), done);
     }
-    // The kernel has the caller's memory until its last piece is out.
-    const unsigned untaken = io_uring_sq_ready(ring_.get());
-    if (!good && untaken == unfinished) {
-      if (untaken > 0) ring_ = open();  // another transfer is not to take them along
+    // The kernel may access the caller's memory until the last submitted piece has completed.
+    const unsigned not_submitted = io_uring_sq_ready(ring_.get());
+    if (!good && not_submitted == unfinished) {
+      if (not_submitted > 0) ring_ = open();  // the next transfer must not submit them
       break;
     }
   }

@@ -1,8 +1,8 @@
 #pragma once
 
-// Reading and writing a file through Linux's io_uring, several pieces at a time: a disk that is
-// asked for one piece after another is idle in between.  The ring does only what goes as asked;
-// whatever does not, it leaves to pread() and pwrite(), which say why.  For one thread at a time.
+// Reading and writing a file through Linux's io_uring, with several pieces in flight: a disk that
+// gets one piece at a time is idle in between.  The ring does not explain failures; the caller
+// repeats a failed transfer with pread() or pwrite(), which do.  For one thread at a time.
 
 #include <cstddef>
 #include <memory>
@@ -14,7 +14,7 @@ namespace spool {
 
 enum class Direction { read, write };
 
-// Bytes between memory and a file, from an offset on.
+// A read or write of consecutive bytes of a file.
 struct Transfer {
   Direction direction;
   int descriptor;
@@ -25,10 +25,11 @@ struct Transfer {
 
 class IoRing {
  public:
-  // None where this build is without liburing, or the system forbids rings, as containers often do.
+  // Null if this build lacks liburing, or the system forbids rings, as containers often do.
   static std::unique_ptr<IoRing> make();
 
-  // Whether all of it was done.  If not, any part of it may have been; nothing goes on afterwards.
+  // Returns whether all bytes were transferred.  If not, any part of them may have been, and
+  // nothing is in flight any more.
   bool transfer(const Transfer&);
 
  private:

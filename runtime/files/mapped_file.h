@@ -1,7 +1,7 @@
 #pragma once
 
-// The bytes of a file, mapped into memory read-only, so that it may be larger than memory.  It must
-// not shrink while it is mapped.
+// The bytes of a file, mapped read-only, so that the file may be larger than memory.  It must not
+// shrink while it is mapped.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,7 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // Bytes before this place will not be read soon, and need not stay in memory.
+  // Lets the system drop bytes [0, end) from memory; they can still be read.
   void forget(size_t end) const;
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }

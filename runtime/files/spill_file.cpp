@@ -22,53 +22,53 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t max_at_once = size_t{1} << 30;  // the system takes less than 2 GiB a call
+constexpr size_t max_call_bytes = size_t{1} << 30;  // a system call transfers less than 2 GiB
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
-struct Room {
+struct Space {
   size_t needed, free;  // bytes
 };
 
 template <class... Parts>
-[[noreturn]] void fail_in(const fs::path& directory, Room room, const Parts&... parts) {
+[[noreturn]] void fail_in(const fs::path& directory, Space space, const Parts&... parts) {
   throw Error(ErrorKind::file, sentence(directory.string(), ": ", parts...),
-              {.needed = room.needed, .capacity = room.free, .op = {}, .file = directory.string()});
+              {.needed = space.needed, .capacity = space.free, .file = directory.string()});
 }
 
 enum class Io { ring, sync, cached };
 
-Io io_asked_for() {
+Io io_of_environment() {
   const char* value = std::getenv("SPOOL_IO");
-  const std::string_view asked = value ? value : "";
-  if (asked.empty()) return Io::ring;
-  if (asked == "sync") return Io::sync;
-  check(asked == "cached", "SPOOL_IO is '", asked, "', and may be sync or cached, or not be set");
+  const std::string_view text = value ? value : "";
+  if (text.empty()) return Io::ring;
+  if (text == "sync") return Io::sync;
+  check(text == "cached", "SPOOL_IO is '", text, "'; set it to sync or cached, or leave it unset");
   return Io::cached;
 }
 
-// The largest file that the system lets this process make.
+// The largest file that this process may write.
 size_t file_limit() {
   rlimit limit = {};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return SIZE_MAX;
   return limit.rlim_cur;
 }
 
-// Why the disk does not take or give what it is to, and what would work.
-std::string why(Room room, int error) {
-  const bool about_room = error == ENOSPC || error == EFBIG;
-  // A limit within a page makes what goes up to it invalid for O_DIRECT.
-  if ((about_room || error == EINVAL) && file_limit() < room.needed) {
+// The reason of a failure, and what would work.
+std::string explain(Space space, int error) {
+  const bool no_space = error == ENOSPC || error == EFBIG;
+  // If the limit is not a multiple of a page, O_DIRECT fails with EINVAL there.
+  if ((no_space || error == EINVAL) && file_limit() < space.needed) {
     return sentence("a file of this process may have ", format_bytes(file_limit()),
                     "; raise that with 'ulimit -f', or spill less");
   }
   const char* elsewhere = "choose a directory on another disk, or spill less";
   if (error == EDQUOT) return sentence("your quota has no room for it; ", elsewhere);
-  if (error == EFBIG && room.free >= room.needed) {
-    return sentence("its file system has no files as large; ", elsewhere);
+  if (error == EFBIG && space.free >= space.needed) {
+    return sentence("its file system has no files of that size; ", elsewhere);
   }
-  if (about_room) {
-    return sentence(format_bytes(room.free), " are free on this disk; make room, ", elsewhere);
+  if (no_space) {
+    return sentence(format_bytes(space.free), " are free on this disk; make room, ", elsewhere);
   }
   if (error == EIO) return reason(error) + "; the disk may be failing: choose another";
   return reason(error);
@@ -77,7 +77,7 @@ std::string why(Room room, int error) {
 int open_nameless(const fs::path& directory) {
   const int nameless = ::open(directory.c_str(), O_RDWR | O_TMPFILE | O_EXCL | O_CLOEXEC, 0600);
   if (nameless >= 0) return nameless;
-  // Not every file system has files without a name.
+  // Not every file system supports O_TMPFILE.
   std::string path = (directory / "spool-XXXXXX").string();
   const int named = ::mkostemp(path.data(), O_CLOEXEC);
   if (named >= 0) ::unlink(path.c_str());
@@ -101,7 +101,7 @@ size_t disk_free(const fs::path& directory) {
 SpillFile::SpillFile(const fs::path& directory, size_t bytes)
     : directory_(directory), size_(bytes) {
   check(bytes > 0 && bytes % alignment == 0, "a spill file of ", bytes,
-        " bytes: it needs a positive multiple of ", alignment);
+        " bytes: its size must be a positive multiple of ", alignment);
   const size_t free = disk_free(directory);
   std::error_code ignored;
   if (!fs::is_directory(directory, ignored)) {
@@ -118,7 +118,7 @@ SpillFile::SpillFile(const fs::path& directory, size_t bytes)
   }
   try {
     reserve();
-    choose_way();
+    choose_method();
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -127,7 +127,8 @@ SpillFile::SpillFile(const fs::path& directory, size_t bytes)
 
 SpillFile::~SpillFile() { ::close(descriptor_); }
 
-// Where the file system cannot reserve, that so much was free has to do.
+// A file system that cannot reserve space only gets the size; the constructor has checked that
+// enough is free.
 void SpillFile::reserve() {
   int error = EFBIG;
   if (size_ <= static_cast<size_t>(INT64_MAX)) {
@@ -143,21 +144,21 @@ void SpillFile::reserve() {
 }
 
 void SpillFile::fail_to_reserve(int error) const {
-  const Room room{.needed = size_, .free = disk_free(directory_)};
-  fail_in(directory_, room, "a spill file of ", format_bytes(size_),
-          " cannot be made: ", why(room, error));
+  const Space space{.needed = size_, .free = disk_free(directory_)};
+  fail_in(directory_, space, "a spill file of ", format_bytes(size_),
+          " cannot be made: ", explain(space, error));
 }
 
-// Of some file systems and systems it is only known by trying what they support.
-void SpillFile::choose_way() {
-  const Io asked = io_asked_for();
+// Tries each method: some file systems and kernels show only then what they support.
+void SpillFile::choose_method() {
+  const Io io = io_of_environment();
   alignas(alignment) std::array<std::byte, alignment> page{};
   const int flags = ::fcntl(descriptor_, F_GETFL);
-  if (asked != Io::cached && ::fcntl(descriptor_, F_SETFL, flags | O_DIRECT) == 0) {
+  if (io != Io::cached && ::fcntl(descriptor_, F_SETFL, flags | O_DIRECT) == 0) {
     direct_ = ::pwrite(descriptor_, page.data(), page.size(), 0) == ssize_t{alignment};
     if (!direct_) ::fcntl(descriptor_, F_SETFL, flags);
   }
-  if (asked != Io::ring) return;
+  if (io != Io::ring) return;
   const auto trial = [&](Direction direction) {
     auto ring = IoRing::make();
     const bool works = ring && ring->transfer({.direction = direction,
@@ -193,35 +194,34 @@ void SpillFile::read(size_t offset, std::byte* to, size_t bytes) {
                       .bytes = bytes});
 }
 
-void SpillFile::check_piece(const Transfer& piece) const {
-  const char* what = piece.direction == Direction::read ? "reading " : "writing ";
-  check(piece.offset % alignment == 0 && piece.bytes % alignment == 0, what, piece.bytes,
-        " bytes at byte ", piece.offset, " of a spill file: both are to be multiples of ",
-        alignment);
-  check(reinterpret_cast<uintptr_t>(piece.memory) % alignment == 0, what,
-        "a spill file: memory at ", static_cast<const void*>(piece.memory),
-        " does not begin at a multiple of ", alignment, " bytes");
-  check(piece.offset <= size_ && piece.bytes <= size_ - piece.offset, what, piece.bytes,
-        " bytes at byte ", piece.offset, " of a spill file that has ", size_);
+void SpillFile::check_bounds(const Transfer& t) const {
+  const char* what = t.direction == Direction::read ? "reading " : "writing ";
+  check(t.offset % alignment == 0 && t.bytes % alignment == 0, what, t.bytes, " bytes at byte ",
+        t.offset, " of a spill file: both must be multiples of ", alignment);
+  check(reinterpret_cast<uintptr_t>(t.memory) % alignment == 0, what, "a spill file: memory at ",
+        static_cast<const void*>(t.memory), " does not begin at a multiple of ", alignment,
+        " bytes");
+  check(t.offset <= size_ && t.bytes <= size_ - t.offset, what, t.bytes, " bytes at byte ",
+        t.offset, " of a spill file that has ", size_);
 }
 
-void SpillFile::transfer(Lane& lane, const Transfer& piece) {
-  check_piece(piece);
-  const std::lock_guard one_at_a_time(lane.busy);
-  if (!lane.ring || !lane.ring->transfer(piece)) transfer_in_turn(piece);
+void SpillFile::transfer(Channel& channel, const Transfer& t) {
+  check_bounds(t);
+  const std::lock_guard one_at_a_time(channel.busy);
+  if (!channel.ring || !channel.ring->transfer(t)) transfer_without_ring(t);
 }
 
-void SpillFile::transfer_in_turn(Transfer left) const {
+void SpillFile::transfer_without_ring(Transfer left) const {
   const Transfer whole = left;
   while (left.bytes > 0) {
-    const size_t bytes = std::min(left.bytes, max_at_once);
+    const size_t bytes = std::min(left.bytes, max_call_bytes);
     const auto offset = static_cast<off_t>(left.offset);
     const bool reads = left.direction == Direction::read;
     const ssize_t n = reads ? ::pread(left.descriptor, left.memory, bytes, offset)
                             : ::pwrite(left.descriptor, left.memory, bytes, offset);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (n < 0) fail_transfer(whole, errno);
-    // What ends within a page ends there for good, and O_DIRECT cannot go on from there.
+    // O_DIRECT cannot continue within a page, so a partial page counts as not transferred.
     const size_t done = static_cast<size_t>(n) / alignment * alignment;
     if (done == 0) fail_transfer(whole, reads ? EIO : ENOSPC);
     left.offset += done;
@@ -230,11 +230,11 @@ void SpillFile::transfer_in_turn(Transfer left) const {
   }
 }
 
-void SpillFile::fail_transfer(const Transfer& piece, int error) const {
-  const Room room{.needed = size_, .free = disk_free(directory_)};
-  const char* done = piece.direction == Direction::read ? "read" : "written";
-  fail_in(directory_, room, format_bytes(piece.bytes), " at byte ", piece.offset,
-          " of a spill file of ", format_bytes(size_), " cannot be ", done, ": ", why(room, error));
+void SpillFile::fail_transfer(const Transfer& t, int error) const {
+  const Space space{.needed = size_, .free = disk_free(directory_)};
+  const char* done = t.direction == Direction::read ? "read" : "written";
+  fail_in(directory_, space, format_bytes(t.bytes), " at byte ", t.offset, " of a spill file of ",
+          format_bytes(size_), " cannot be ", done, ": ", explain(space, error));
 }
 
 }  // namespace spool

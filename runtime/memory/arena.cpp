@@ -4,58 +4,32 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "spool/runtime/hash.h"
+#include "spool/runtime/integer.h"
+#include "spool/runtime/memory/arena_block.h"
 #include "spool/runtime/memory/layout.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
-
-struct Arena::Block {
-  size_t offset = 0, bytes = 0;
-  Block* previous = nullptr;  // by offset
-  Block* next = nullptr;
-  bool free = false;
-  Slab* slab = nullptr;  // that it lies in
-  Spec spec = {};
-  Label label = {};
-};
-
 namespace {
 
 constexpr auto smaller = [](const auto& a, const auto& b) {
   return a.bytes != b.bytes ? a.bytes < b.bytes : a.offset < b.offset;
 };
-// Of a block, to be joined by exclusive or, so that the order does not matter (splitmix64's
-// mixing).
-uint64_t hash_of(uint64_t offset, uint64_t bytes) {
-  uint64_t x = offset * 0x9E3779B97F4A7C15u + bytes;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 constexpr auto deref = [](const auto* block) -> const auto& { return *block; };
 
-}  // namespace
-
-const char* name(Purpose p) {
-  constexpr std::array<const char*, purpose_count> names{"parameters",  "gradients", "optimizer",
-                                                         "activations", "workspace", "inputs"};
-  return names[static_cast<size_t>(p)];
+// Blocks' hashes are combined by exclusive or, so that their order does not matter.
+uint64_t hash_of(uint64_t offset, uint64_t bytes) {
+  return mix_bits(offset * golden_ratio_bits + bytes);
 }
+
+}  // namespace
 
 const char* intern(std::string_view text) {
   static std::mutex mutex;
   static std::unordered_set<std::string> names;
   const std::lock_guard lock(mutex);
   return names.emplace(text).first->c_str();
-}
-
-void Arena::list(Block* block) {
-  free_.insert(std::ranges::lower_bound(free_, *block, smaller, deref), block);
-}
-
-void Arena::unlist(Block* block) {
-  free_.erase(std::ranges::lower_bound(free_, *block, smaller, deref));
 }
 
 Arena::Arena(std::byte* base, size_t capacity, std::string device, size_t multiple)
@@ -65,63 +39,68 @@ Arena::Arena(std::byte* base, size_t capacity, std::string device, size_t multip
 
 Arena::~Arena() = default;
 
-// As a number, as there may be no memory to point into.
+// Integer arithmetic: on meta there is no memory behind the address.
 std::byte* Arena::address(const Block* block) const {
   return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(base_) + block->offset);
 }
 
+void Arena::begin_phase(size_t phase) {
+  if (recorder_) recorder_->begin_phase(phase);
+  if (placed_step_) placed_step_->begin_phase(phase);
+}
+
 Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
-  const size_t bytes = std::max((spec.nbytes() + granule_ - 1) / granule_, size_t{1}) * granule_;
-  Block* block = placed_step_ ? replay(bytes, spec, label) : reserve(bytes, spec, label);
+  const size_t bytes = std::max(ceil_div(spec.nbytes(), granule_), size_t{1}) * granule_;
+  Block* block = placed_step_ ? place_next(bytes, spec, label) : fit(bytes, spec, label);
   block->spec = spec;
   block->label = label;
-  count_in(*block);
-  if (recorder_) recorder_->begin(block, bytes, label);
+  count_live(*block);
+  if (recorder_) recorder_->record_birth(block, bytes, label);
   return block;
 }
 
-Arena::Block* Arena::reserve(size_t bytes, const Spec& spec, const Label& label) {
-  Block* block = take(bytes);
+void Arena::free(Block* block) {
+  if (recorder_) recorder_->record_death(block);
+  count_freed(*block);
+  block->slab ? remove_placed(block) : coalesce(block);
+}
+
+Arena::Block* Arena::fit(size_t bytes, const Spec& spec, const Label& label) {
+  Block* block = take_free(bytes);
   if (!block) block = append(bytes);
-  if (!block) refuse(bytes, spec, label);
+  if (!block) fail_to_fit(bytes, spec, label);
   block->free = false;
   return block;
 }
 
-// The smallest free block that is large enough, the first of these.
-Arena::Block* Arena::take(size_t bytes) {
+// Best fit: the smallest free block that is large enough; of equal ones, the one at the lowest
+// offset.
+Arena::Block* Arena::take_free(size_t bytes) {
   const auto at = std::ranges::lower_bound(free_, bytes, {}, &Block::bytes);
   if (at == free_.end()) return nullptr;
   Block* block = *at;
   free_.erase(at);
-  cut(block, bytes);
+  split(block, bytes);
   return block;
 }
 
 Arena::Block* Arena::append(size_t bytes) {
   if (bytes > stats_.capacity || end_ > stats_.capacity - bytes) return nullptr;
-  Block* block = make(end_, bytes, last_);
+  Block* block = insert_after(last_, end_, bytes);
   end_ += bytes;
   return block;
 }
 
-void Arena::cut(Block* block, size_t bytes) {
+void Arena::split(Block* block, size_t bytes) {
   if (block->bytes == bytes) return;
-  Block* rest = make(block->offset + bytes, block->bytes - bytes, block);
+  Block* rest = insert_after(block, block->offset + bytes, block->bytes - bytes);
   block->bytes = bytes;
   rest->free = true;
-  list(rest);
+  add_free(rest);
 }
 
-Arena::Block* Arena::unused() {
-  if (spare_.empty()) return blocks_.emplace_back(std::make_unique<Block>()).get();
-  Block* block = spare_.back();
-  spare_.pop_back();
-  return block;
-}
-
-Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
-  Block* block = unused();
+Arena::Block* Arena::insert_after(Block* previous, size_t offset, size_t bytes) {
+  Block* block = unused_block();
   Block* next = previous ? previous->next : nullptr;
   *block = {.offset = offset, .bytes = bytes, .previous = previous, .next = next};
   if (previous) previous->next = block;
@@ -129,33 +108,26 @@ Arena::Block* Arena::make(size_t offset, size_t bytes, Block* previous) {
   return block;
 }
 
-void Arena::free(Block* block) {
-  if (recorder_) recorder_->end(block);
-  count_out(*block);
-  block->slab ? remove(block) : put_back(block);
+Arena::Block* Arena::unused_block() {
+  if (unused_.empty()) return blocks_.emplace_back(std::make_unique<Block>()).get();
+  Block* block = unused_.back();
+  unused_.pop_back();
+  return block;
 }
 
-void Arena::put_back(Block* block) {
+void Arena::coalesce(Block* block) {
   block->free = true;
   if (block->next && block->next->free) {
-    unlist(block->next);
+    remove_free(block->next);
     absorb_next(block);
   }
   if (block->previous && block->previous->free) {
     block = block->previous;
-    unlist(block);
+    remove_free(block);
     absorb_next(block);
   }
-  if (block == last_) return give_up(block);
-  list(block);
-}
-
-// The last block becomes part of the tail.
-void Arena::give_up(Block* block) {
-  end_ = block->offset;
-  last_ = block->previous;
-  if (last_) last_->next = nullptr;
-  spare_.push_back(block);
+  if (block == last_) return return_to_tail(block);
+  add_free(block);
 }
 
 void Arena::absorb_next(Block* block) {
@@ -163,122 +135,66 @@ void Arena::absorb_next(Block* block) {
   block->bytes += next->bytes;
   block->next = next->next;
   (next->next ? next->next->previous : last_) = block;
-  spare_.push_back(next);
+  unused_.push_back(next);
 }
 
-void Arena::count_in(const Block& block) {
+void Arena::return_to_tail(Block* last) {
+  end_ = last->offset;
+  last_ = last->previous;
+  if (last_) last_->next = nullptr;
+  unused_.push_back(last);
+}
+
+void Arena::add_free(Block* block) {
+  free_.insert(std::ranges::lower_bound(free_, *block, smaller, deref), block);
+}
+
+void Arena::remove_free(Block* block) {
+  free_.erase(std::ranges::lower_bound(free_, *block, smaller, deref));
+}
+
+void Arena::count_live(const Block& block) {
   stats_.live += block.bytes;
-  stats_.placement ^= hash_of(block.offset, block.bytes);
-  stats_.live_by[static_cast<size_t>(block.label.purpose)] += block.bytes;
-  note_peak();
+  stats_.live_hash ^= hash_of(block.offset, block.bytes);
+  stats_.live_by[block.label.purpose] += block.bytes;
+  update_peak();
 }
 
-void Arena::count_out(const Block& block) {
+void Arena::count_freed(const Block& block) {
   stats_.live -= block.bytes;
-  stats_.placement ^= hash_of(block.offset, block.bytes);
-  stats_.live_by[static_cast<size_t>(block.label.purpose)] -= block.bytes;
+  stats_.live_hash ^= hash_of(block.offset, block.bytes);
+  stats_.live_by[block.label.purpose] -= block.bytes;
 }
 
-void Arena::note_peak() {
+// Among the moments with the highest end, keeps the one with the most live bytes.
+void Arena::update_peak() {
   if (end_ < stats_.peak || (end_ == stats_.peak && stats_.live <= live_at_peak_)) return;
   stats_.peak = end_;
   stats_.at_peak_by = stats_.live_by;
   live_at_peak_ = stats_.live;
 }
 
-void Arena::refuse(size_t bytes, const Spec& spec, const Label& label) const {
-  size_t largest = stats_.capacity - end_;
-  if (!free_.empty()) largest = std::max(largest, free_.back()->bytes);
-  std::string held;
-  for (size_t p = 0; p < purpose_count; ++p) {
+void Arena::fail_to_fit(size_t bytes, const Spec& spec, const Label& label) const {
+  size_t largest_free = stats_.capacity - end_;
+  if (!free_.empty()) largest_free = std::max(largest_free, free_.back()->bytes);
+  std::string live;
+  for (const Purpose p : enumerators<Purpose>()) {
     if (stats_.live_by[p] == 0) continue;
-    held += sentence(held.empty() ? "" : ", ", name(static_cast<Purpose>(p)), " ",
-                     format_bytes(stats_.live_by[p]));
+    live += sentence(live.empty() ? "" : ", ", name(p), " ", format_bytes(stats_.live_by[p]));
   }
-  const Block* most = nullptr;
+  const Block* largest = nullptr;
   for (const Block* b = last_; b; b = b->previous) {
-    if (!b->free && (!most || b->bytes > most->bytes)) most = b;
+    if (!b->free && (!largest || b->bytes > largest->bytes)) largest = b;
   }
-  const std::string biggest =
-      most ? sentence("; the largest is ", most->label.name, " (", most->spec, ")") : "";
-  throw Error(ErrorKind::memory,
-              sentence(device_, ": ", label.name, " (", spec, ") needs ", format_bytes(bytes),
-                       ", and of the budget of ", format_bytes(stats_.capacity), " at most ",
-                       format_bytes(largest), " are free in one piece; held: ",
-                       held.empty() ? "nothing" : held, biggest, ". A budget of ", end_ + bytes,
-                       " bytes (", format_bytes(end_ + bytes), ") would get past this tensor"),
-              {.needed = end_ + bytes, .capacity = stats_.capacity, .op = label.name, .file = {}});
-}
-
-// ---------------------------------------------------------------------- placed by a layout
-
-void Arena::begin_phase(size_t phase) {
-  if (recorder_) recorder_->begin_phase(phase);
-  if (placed_step_) placed_step_->begin_phase(phase);
-}
-
-// None of its bytes are counted as held before something is put there.
-Arena::Slab* Arena::open_slab(size_t bytes) {
-  auto slab = std::make_unique<Slab>();
-  if (bytes > 0) {
-    const Spec spec{Shape{static_cast<int64_t>(bytes / sizeof(float))}};
-    const Label label{.name = "the layout of a step"};
-    slab->whole = reserve(bytes, spec, label);
-    slab->whole->spec = spec;
-    slab->whole->label = label;
-    note_peak();
-  }
-  return slabs_.emplace_back(std::move(slab)).get();
-}
-
-Arena::Block* Arena::replay(size_t bytes, const Spec& spec, const Label& label) {
-  const size_t within = placed_step_->offset(bytes, spec, label);
-  Slab& slab = *placed_step_->slab_;
-  const size_t offset = slab.whole->offset + within;
-  if (const Block* held = overlapping(slab, offset, bytes)) {
-    placed_step_->refuse(label.name, spec, held->label.name, held->spec);
-  }
-  Block* block = put(slab, offset, bytes);
-  placed_step_->advance();
-  return block;
-}
-
-const Arena::Block* Arena::overlapping(const Slab& slab, size_t offset, size_t bytes) {
-  const auto after = std::ranges::lower_bound(slab.held, offset, {}, &Block::offset);
-  if (after != slab.held.end() && (*after)->offset < offset + bytes) return *after;
-  if (after == slab.held.begin()) return nullptr;
-  const Block* before = *std::prev(after);
-  return before->offset + before->bytes > offset ? before : nullptr;
-}
-
-Arena::Block* Arena::put(Slab& slab, size_t offset, size_t bytes) {
-  Block* block = unused();
-  *block = {.offset = offset, .bytes = bytes, .slab = &slab};
-  slab.held.insert(std::ranges::lower_bound(slab.held, offset, {}, &Block::offset), block);
-  return block;
-}
-
-void Arena::remove(Block* block) {
-  Slab& slab = *block->slab;
-  slab.held.erase(std::ranges::lower_bound(slab.held, block->offset, {}, &Block::offset));
-  spare_.push_back(block);
-  let_go(&slab);
-}
-
-void Arena::close(Slab* slab) {
-  slab->open = false;
-  let_go(slab);
-}
-
-// If nobody needs it any longer.
-void Arena::let_go(const Slab* slab) {
-  if (slab->open || !slab->held.empty()) return;
-  if (slab->whole) put_back(slab->whole);
-  std::erase_if(slabs_, [&](const auto& s) { return s.get() == slab; });
-}
-
-const char* Arena::name_of_held(const Slab& slab) {
-  return slab.held.empty() ? nullptr : slab.held.front()->label.name;
+  const std::string largest_live =
+      largest ? sentence("; the largest is ", largest->label.name, " (", largest->spec, ")") : "";
+  fail_memory({.what = sentence(device_, ": to allocate ", label.name, " (", spec, ", ",
+                                format_bytes(bytes), ") the arena"),
+               .needed = end_ + bytes,
+               .available = stats_.capacity,
+               .advice = sentence("the largest free block has ", format_bytes(largest_free),
+                                  "; live are ", live.empty() ? "no bytes" : live, largest_live),
+               .op = label.name});
 }
 
 }  // namespace spool

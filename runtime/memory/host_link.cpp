@@ -1,18 +1,20 @@
 #include "spool/runtime/memory/host_link.h"
 
+#include "spool/runtime/integer.h"
+
 namespace spool {
 namespace {
 
-struct Slab {
+struct HostArena {
   std::shared_ptr<std::byte> memory;
   Arena arena;
-  Slab(Stream& device, size_t bytes)
+  HostArena(Stream& device, size_t bytes)
       : memory(device.host_memory(bytes)),
         arena(memory.get(), bytes, "host", HostLink::alignment) {}
 };
 
-std::shared_ptr<Arena> take_slab(Stream& device, size_t bytes) {
-  auto owner = std::make_shared<Slab>(device, bytes);
+std::shared_ptr<Arena> allocate_host_arena(Stream& device, size_t bytes) {
+  auto owner = std::make_shared<HostArena>(device, bytes);
   return {owner, &owner->arena};
 }
 
@@ -20,20 +22,20 @@ std::shared_ptr<Arena> take_slab(Stream& device, size_t bytes) {
 
 HostLink::HostLink(Stream& compute, size_t bytes)
     : compute_(compute),
-      slab_(take_slab(compute, bytes)),
+      slab_(allocate_host_arena(compute, bytes)),
       out_(compute.side_stream()),
       in_(compute.side_stream()) {}
 
 Stream& HostLink::begin_out() {
   out_->trace_with(compute_, TraceLane::copy_out);
-  tell_trace();
+  trace_live_bytes();
   out_->wait(compute_.record());
   return *out_;
 }
 
 Stream& HostLink::begin_in() {
   in_->trace_with(compute_, TraceLane::copy_in);
-  tell_trace();
+  trace_live_bytes();
   in_->wait(compute_.record());
   return *in_;
 }
@@ -43,25 +45,25 @@ void HostLink::synchronize() {
   in_->synchronize();
 }
 
-Arena::Block* HostLink::take(size_t bytes, const char* name) {
-  tell_trace();
-  const auto pages = static_cast<int64_t>((bytes + alignment - 1) / alignment);
+Arena::Block* HostLink::allocate(size_t bytes, const char* name) {
+  trace_live_bytes();
+  const auto pages = static_cast<int64_t>(ceil_div(bytes, alignment));
   Arena::Block* block = slab_->allocate({Shape{pages, alignment / sizeof(float)}}, {.name = name});
-  tell_trace();
+  trace_live_bytes();
   return block;
 }
 
-void HostLink::give_back(Arena::Block* block) {
-  tell_trace();
+void HostLink::free(Arena::Block* block) {
+  trace_live_bytes();
   slab_->free(block);
-  tell_trace();
+  trace_live_bytes();
 }
 
 HostSlot::HostSlot(HostLink& link, size_t bytes, const char* name)
-    : link_(&link), block_(link.take(bytes, name)), bytes_(bytes) {}
+    : link_(&link), block_(link.allocate(bytes, name)), bytes_(bytes) {}
 
 HostSlot::~HostSlot() {
-  if (link_) link_->give_back(block_);
+  if (link_) link_->free(block_);
 }
 
 std::byte* HostSlot::data() const { return link_->slab_->address(block_); }

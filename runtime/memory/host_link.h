@@ -1,12 +1,12 @@
 #pragma once
 
-// Copies between a device and its host that run beside the device's own work: two queues, one each
-// way, and one slab of host memory, taken once and cut up by an allocator of its own, so that a
-// rehearsal foretells its peak as it does the device's.
+// Copies between a device and its host that overlap the device's own work: two streams, one each
+// way, and one slab of host memory, allocated once and divided by an arena of its own, so that a
+// rehearsal predicts its peak as it does the device's.
 //
-// Slots are handed out in program order, like memory of the device.  A slot may be let go once the
-// compute stream has been told to wait for whatever was to read or write it: every copy waits for
-// the compute stream first (begin_out, begin_in), so what a slot serves next comes after that.
+// Slots are allocated in program order, like device memory.  A slot may be freed once the compute
+// stream has been told to wait for every copy that reads or writes it: each copy first waits for
+// the compute stream (begin_out, begin_in), so the slot's next use comes after that.
 
 #include <utility>
 
@@ -16,7 +16,7 @@ namespace spool {
 
 class HostLink;
 
-// Some host memory of a link, given back when it goes.
+// An allocation in a link's slab, freed by its destructor.
 class HostSlot {
  public:
   HostSlot() = default;
@@ -43,38 +43,38 @@ class HostSlot {
 
 class HostLink {
  public:
-  static constexpr size_t alignment = 4096;  // bytes, of every slot
+  static constexpr size_t alignment = 4096;  // of every slot, in bytes
 
-  // A slab of so many bytes.  Throws Error (memory) where the host has not as many.
+  // Allocates a slab of `bytes`.  Throws Error (memory) if the host has less.
   HostLink(Stream& compute, size_t bytes);
 
   Stream& compute() { return compute_; }
-  // The queue of copies out of the device, or into it, which from here on waits for all that the
-  // compute stream has been given so far.
+  // The stream of copies out of the device, or into it, after making it wait for all work enqueued
+  // on the compute stream so far.
   Stream& begin_out();
   Stream& begin_in();
-  // The queues themselves.
+  // The same streams without a wait.
   Stream& out() { return *out_; }
   Stream& in() { return *in_; }
-  // A queue of the host's own processors over the slab: tensors made on it are memory of the host.
-  // Nothing orders it with the other queues.
+  // A stream of the host's processors on the slab: its tensors are host memory.  Nothing orders it
+  // with the other streams.
   std::unique_ptr<Stream> open_host() { return compute_.on_host(slab_); }
-  // Until both queues are empty; throws what they have met.
+  // Waits for both streams; rethrows their errors.
   void synchronize();
 
   const MemoryStats& memory() const { return slab_->stats(); }
 
  private:
   friend class HostSlot;
-  Arena::Block* take(size_t bytes, const char* name);
-  void give_back(Arena::Block*);
-  void tell_trace() {
+  Arena::Block* allocate(size_t bytes, const char* name);
+  void free(Arena::Block*);
+  void trace_live_bytes() {
     if (Trace* trace = compute_.trace()) [[unlikely]]
-      trace->hold_host(this, memory().live);
+      trace->set_host_live(this, memory().live);
   }
 
   Stream& compute_;
-  std::shared_ptr<Arena> slab_;  // outlives the queues, whose last copies may be under way
+  std::shared_ptr<Arena> slab_;  // outlives the streams, whose last copies may still run
   std::unique_ptr<Stream> out_, in_;
 };
 

@@ -1,99 +1,58 @@
 #pragma once
 
-// Memory of a stretch of work that is repeated, such as a training step, placed in advance.  A
-// LifetimeRecorder notes who is held and from when to when, as the stretch is rehearsed; the
-// planner gives every allocation an offset (planner/layout.h); a PlacedStep then puts the i-th
-// allocation at the i-th offset, within one block that it takes from the arena when it begins. What
-// is asked for is checked against what was rehearsed, in number, bytes and name, and so is that
-// nobody is still held where it goes: a deviation is an Error that says so, and never two tensors
-// in one place.
+// Memory of repeated work, such as a training step, placed in advance.  A rehearsal records the
+// lifetimes of its allocations (lifetimes.h), the planner gives each an offset (planner/offsets.h),
+// and a PlacedStep puts the i-th allocation at the i-th offset of one slab, which it takes from the
+// arena.  Each allocation is checked against the rehearsal: same position, size and name, and its
+// place must be free.  A deviation throws, so two live tensors never overlap.
 //
-// The stretch may have phases, whose beginning Arena::begin_phase() tells: what is held across them
-// has one offset in all, a phase may be left out, and one that leaves held what was held before may
-// be repeated.  Without a word it is phase 0.
+// An allocation that is live across phases has one offset in all of them.  A phase may be left out,
+// and one that ends with the same live allocations as it began with may be repeated.
 
 #include <optional>
-#include <unordered_map>
+#include <string>
 #include <vector>
 
-#include "spool/runtime/memory/arena.h"
+#include "spool/runtime/memory/lifetimes.h"
 
 namespace spool {
 
-// An allocation: held from its birth until its death, counted in allocations and frees.
-struct Lifetime {
-  size_t bytes = 0;  // whole granules
-  Label label = {};
-  size_t birth = 0, death = 0;
-};
-
-struct Lifetimes {
-  struct Phase {
-    size_t begin = 0, end = 0;
-  };
-  std::vector<Lifetime> all = {};  // by birth
-  std::vector<Phase> phases = {};  // which of them are whose
-};
-
 struct Layout {
   Lifetimes lifetimes = {};
-  std::vector<size_t> offsets = {};  // of each of them
-  size_t bytes = 0;                  // from the first to the last
-  size_t live = 0;                   // the most that are held at a time: no layout takes less
+  std::vector<size_t> offsets = {};  // one for each lifetime
+  size_t bytes = 0;                  // size of the slab
+  size_t live = 0;                   // most bytes live at once, a lower bound of `bytes`
 };
 
-// Notes what is allocated while it lives.  One at a time for an arena.
-class LifetimeRecorder {
- public:
-  explicit LifetimeRecorder(Arena&);
-  ~LifetimeRecorder();
-  LifetimeRecorder(const LifetimeRecorder&) = delete;
-  LifetimeRecorder& operator=(const LifetimeRecorder&) = delete;
-
-  // Ends it.  Throws where something that it saw allocated is still held.
-  Lifetimes finish();
-
- private:
-  friend class Arena;
-  void begin_phase(size_t phase);
-  void begin(const Arena::Block*, size_t bytes, const Label&);
-  void end(const Arena::Block*);
-
-  Arena& arena_;
-  Lifetimes seen_;
-  std::unordered_map<const Arena::Block*, size_t> held_;
-  size_t now_ = 0, phase_ = 0;
-};
-
-// Places what is allocated while it lives by the layout, which must outlive it; without one it does
-// nothing.  One at a time for an arena.  Its block is kept beyond its end for as long as something
-// in it is held.
+// Places the allocations made during its lifetime by the layout, which must outlive it; does
+// nothing without one.  An arena has at most one PlacedStep at a time.  Its slab is freed when the
+// step has ended and everything in it has been freed.
 class PlacedStep {
  public:
-  // Throws Error (memory) where the block is more than there is.
+  // Throws Error (memory) if there is no room for the slab.
   PlacedStep(Arena&, const std::optional<Layout>&);
   ~PlacedStep();
   PlacedStep(const PlacedStep&) = delete;
   PlacedStep& operator=(const PlacedStep&) = delete;
 
-  // Ends it.  Throws where the phase lacks allocations, or one is still held.
+  // Ends the step.  Throws if the phase lacks allocations, or one is still live.
   void finish();
 
  private:
   friend class Arena;
   void begin_phase(size_t phase);
-  // Where the next allocation goes, if it is this one.
+  // The offset of the next allocation; throws unless this is the one that was rehearsed.
   size_t offset(size_t bytes, const Spec&, const Label&);
   void advance() { ++next_; }
-  [[noreturn]] void refuse(const char* asked, const Spec&, const char* held,
-                           const Spec& held_spec) const;
+  [[noreturn]] void fail_overlap(const char* placed, const Spec&, const char* live,
+                                 const Spec& live_spec) const;
   std::string position() const;
   void check_complete() const;
 
   Arena& arena_;
   const Layout* layout_;
   Arena::Slab* slab_ = nullptr;
-  Lifetimes::Phase within_ = {};
+  Lifetimes::Phase current_ = {};
   size_t next_ = 0, phase_ = 0;
   bool begun_ = false;
 };

@@ -1,8 +1,8 @@
 #pragma once
 
-// In builds for AddressSanitizer, what nobody holds of an arena is forbidden: free memory, and what
-// rounding adds to a tensor.  A kernel that leaves its tensor ends the program there, if the host
-// can reach the memory at all.  In other builds these functions do nothing.
+// In builds with AddressSanitizer, the bytes of an arena that belong to no tensor are poisoned:
+// free memory, and the padding of tensors.  A kernel that accesses them aborts the program, if the
+// host can address the memory at all.  In other builds these functions do nothing.
 
 #include <algorithm>
 #include <cstddef>
@@ -31,10 +31,11 @@ inline void poison(const void*, size_t) {}
 inline void unpoison(const void*, size_t) {}
 #endif
 
-// An arena's memory before anybody holds some: its first part, as to forbid costs memory, too.
+// Poisons an arena's memory before its first allocation, but only the beginning: poisoning takes
+// memory itself.
 inline void poison_arena(const void* data, size_t bytes) {
-  constexpr size_t most = size_t{256} << 20;
-  poison(data, std::min(bytes, most));
+  constexpr size_t max_bytes = size_t{256} << 20;
+  poison(data, std::min(bytes, max_bytes));
 }
 
 }  // namespace spool

@@ -3,46 +3,46 @@
 namespace spool {
 namespace {
 
-// An address that is not null and belongs to nobody: tensors on meta are present, never read.
-std::byte* nowhere() { return reinterpret_cast<std::byte*>(uintptr_t{1} << 46); }
+// An address that is not null, so that tensors on meta are present; it is never dereferenced.
+std::byte* fake_address() { return reinterpret_cast<std::byte*>(uintptr_t{1} << 46); }
 
 }  // namespace
 
 MetaStream::MetaStream(const Machine& machine, size_t capacity)
-    : MetaStream(machine, std::make_shared<Arena>(nowhere(), capacity, "meta")) {}
+    : MetaStream(machine, std::make_shared<Arena>(fake_address(), capacity, "meta")) {}
 
 MetaStream::MetaStream(const Machine& machine, std::shared_ptr<Arena> memory)
     : Stream({DeviceType::meta}, machine.architecture, std::move(memory)), machine_(machine) {}
 
 void MetaStream::copy(void*, const void*, size_t bytes) {
   const Cost cost{.bytes = 2.0 * static_cast<double>(bytes)};
-  pass("copy", Activity::copy, machine_.seconds(cost), bytes);
+  advance("copy", Activity::copy, machine_.seconds(cost), bytes);
 }
 
 void MetaStream::upload(void*, const void*, size_t bytes) {
-  pass("upload", Activity::copy, host_seconds(bytes), bytes);
+  advance("upload", Activity::copy, host_seconds(bytes), bytes);
 }
 
 void MetaStream::upload(void* to, size_t bytes, const Fill&) { upload(to, nullptr, bytes); }
 
 void MetaStream::download(void*, const void*, size_t) {
-  fail(ErrorKind::device, "read: a tensor on the meta device has a shape and no values");
+  fail(ErrorKind::device, "read: a tensor on the meta device has a shape but no values");
 }
 
 std::shared_ptr<std::byte> MetaStream::host_memory(size_t) {
-  return {nowhere(), [](std::byte*) {}};
+  return {fake_address(), [](std::byte*) {}};
 }
 
 void MetaStream::copy_out(void*, const void*, size_t bytes) {
-  pass("copy out", Activity::copy, host_seconds(bytes), bytes);
+  advance("copy out", Activity::copy, host_seconds(bytes), bytes);
 }
 
 void MetaStream::copy_in(void*, const void*, size_t bytes) {
-  pass("copy in", Activity::copy, host_seconds(bytes), bytes);
+  advance("copy in", Activity::copy, host_seconds(bytes), bytes);
 }
 
 void MetaStream::host_work(const char* name, double seconds, std::function<void()>) {
-  pass(name, Activity::host, seconds);
+  advance(name, Activity::host, seconds);
 }
 
 std::unique_ptr<Stream> MetaStream::on_host(std::shared_ptr<Arena> memory) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// A stream that runs nothing.  It counts bytes with the allocator of the device and seconds with
-// its roofline, so that a step run here foretells its peak memory and its duration.
+// A stream that runs nothing.  It counts bytes with the device's allocator and seconds with the
+// machine's roofline, so that a rehearsal on it predicts peak memory and duration.
 
 #include <limits>
 
@@ -13,17 +13,17 @@ class MetaStream final : public Stream {
  public:
   static constexpr size_t unlimited = std::numeric_limits<size_t>::max() / 2;
 
-  // Pretends to be the machine.  Without a capacity it never runs out.
+  // Simulates the machine.  Without a capacity, memory is unlimited.
   explicit MetaStream(const Machine& machine, size_t capacity = unlimited);
-  // With memory that somebody else cuts up.
+  // On the memory of an existing arena.
   MetaStream(const Machine& machine, std::shared_ptr<Arena> memory);
 
-  // Another queue of the same machine and memory, whose clock begins where this one is.
-  explicit MetaStream(const MetaStream& beside)
-      : Stream(Beside{}, beside), machine_(beside.machine_), now_(beside.now_) {}
+  // A second stream of the same machine and memory, whose clock starts at the first one's time.
+  explicit MetaStream(const MetaStream& first)
+      : Stream(SideStream{}, first), machine_(first.machine_), now_(first.now_) {}
 
   void charge(const char* name, const Cost& cost) {
-    pass(name, Activity::kernel, machine_.seconds(cost));
+    advance(name, Activity::kernel, machine_.seconds(cost));
   }
   double now() const { return now_; }  // seconds since the start
   const Machine& machine() const { return machine_; }
@@ -41,12 +41,12 @@ class MetaStream final : public Stream {
   std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override;
   Event record() override { return {.time = now_}; }
   void wait(const Event& e) override {
-    if (e.time > now_) pass("wait", Activity::wait, e.time - now_);
+    if (e.time > now_) advance("wait", Activity::wait, e.time - now_);
   }
   void synchronize() override {}
 
  private:
-  void pass(const char* name, Activity activity, double seconds, size_t bytes = 0) {
+  void advance(const char* name, Activity activity, double seconds, size_t bytes = 0) {
     const double begin = now_;
     now_ += seconds;
     if (trace()) [[unlikely]]

@@ -25,7 +25,7 @@ TEST(TapeTrace, NamesTheOpOfEveryKernel) {
     tape.backward({{linear(y, weight), Tensor({Shape{8, 16}}, stream)}});
     for (const TraceSpan& span : trace->spans()) {
       ASSERT_TRUE(span.context) << text(span);
-      ++phases[sentence(span.context.phase, " ", span.context.op, " ", span.context.node)];
+      ++phases[sentence(span.context.task, " ", span.context.op, " ", span.context.node)];
     }
     EXPECT_EQ(stream.trace(), trace.get());
   }

@@ -27,7 +27,7 @@ class OnCuda(Folder):
         self.assertRegex(printed, r"f32 on cuda:0 \(.+\): 2 rows of 16 tokens\n")
         self.done("--memory", peak, out=self.folder / "exact")
         tight = self.train(*CUDA, "--memory", peak - 1, out=self.folder / "tight")
-        self.refused(tight, 1, str(peak), "--batch 1 would fit")
+        self.refused(tight, 1, str(peak), "a batch of 1 would fit")
         self.refused(self.train(*CUDA, "--memory", "900TiB", out=self.folder / "much"), 1, "free")
 
     def test_graph(self):

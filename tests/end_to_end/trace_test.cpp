@@ -41,7 +41,7 @@ TEST(StepTrace, ItsMostLiveBytesAreTheArenasPeak) {
 TEST(StepTrace, NamesTheOptimizer) {
   const Spans spans = foretell_step(config_to_trace(), make_plans(config_to_trace()), Machine{});
   ASSERT_TRUE(spans.back().context);
-  EXPECT_STREQ(spans.back().context.phase, "optimizer");
+  EXPECT_STREQ(spans.back().context.task, "optimizer");
 }
 
 TEST(StepTrace, ChangesNoNumber) {

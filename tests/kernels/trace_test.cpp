@@ -54,7 +54,7 @@ TEST(Trace, ScopesNest) {
   launch(Fill{.out = a}, stream);
   std::vector<std::string> phases;
   for (const TraceSpan& span : trace->spans()) {
-    phases.emplace_back(span.context ? span.context.phase : "none");
+    phases.emplace_back(span.context ? span.context.task : "none");
   }
   EXPECT_EQ(phases, (std::vector<std::string>{"outer", "inner", "outer", "none"}));
 }

@@ -30,7 +30,7 @@ Spans spans_of(const Spans& all, TraceLane lane, std::optional<Activity> activit
 
 std::string text(const TraceSpan& s) {
   const TraceContext& c = s.context;
-  return sentence(s.name, " of ", c.phase ? c.phase : "-", " ", c.op ? c.op : "-", " ", c.node,
+  return sentence(s.name, " of ", c.task ? c.task : "-", " ", c.op ? c.op : "-", " ", c.node,
                   ", live ", s.live);
 }
 
@@ -41,9 +41,9 @@ std::vector<std::string> texts(const Spans& spans) {
 }
 
 void expect_in_order(const Spans& all) {
-  for (size_t lane = 0; lane < lane_count; ++lane) {
+  for (const TraceLane lane : enumerators<TraceLane>()) {
     double end = -clock_error;
-    for (const TraceSpan& span : spans_of(all, static_cast<TraceLane>(lane))) {
+    for (const TraceSpan& span : spans_of(all, lane)) {
       EXPECT_GE(span.begin, end - clock_error) << text(span);
       EXPECT_GE(span.end, span.begin) << text(span);
       end = span.end;

@@ -1,3 +1,4 @@
+// runs: alone
 // Where cuDNN is looked for, and the reason given when it cannot be used.
 
 #include "spool/runtime/cuda/cudnn.h"
@@ -21,7 +22,7 @@ TEST(Cudnn, ReportsThatItIsMissing) {
 TEST(Cudnn, ReportsThatItIsTooOld) {
   const Cudnn found = open({SPOOL_OLD_CUDNN});
   EXPECT_FALSE(found);
-  EXPECT_EQ(found.why_not, "cuDNN here is 9.1.0, and Spool needs 9.18.0 at least");
+  EXPECT_EQ(found.why_not, "cuDNN here is 9.1.0, and Spool needs at least 9.18.0");
 }
 
 TEST(Cudnn, IsFoundBehindUnusableOnes) {

@@ -35,7 +35,7 @@ class PlacedStepTest : public ::testing::Test {
   ~PlacedStepTest() override {
     EXPECT_EQ(arena.stats().live, before.live);
     EXPECT_EQ(arena.stats().live_by, before.live_by);
-    EXPECT_EQ(arena.stats().placement, before.placement);
+    EXPECT_EQ(arena.stats().live_hash, before.live_hash);
     step();
     PlacedStep placed(arena, layout);
     step();

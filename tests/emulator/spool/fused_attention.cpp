@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "../emulator.h"
-#include "spool/kernels/cuda/fused_attention.h"
-#include "spool/kernels/cuda/library.h"
+#include "spool/kernels/cuda/attention_fused.cuh"
+#include "spool/kernels/cuda/library.cuh"
 
 namespace emulator {
 FusedAttention& fused_attention() {
@@ -151,7 +151,7 @@ struct FusedAttention::State {
 
 FusedAttention::FusedAttention(CudaStream& stream)
     : state_(new State{static_cast<cudaStream_t>(stream.native())}) {
-  check_not_recording(stream, "fused attention");
+  check_not_capturing(stream, "fused attention");
 }
 FusedAttention::~FusedAttention() = default;
 

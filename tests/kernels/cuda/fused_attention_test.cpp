@@ -2,12 +2,12 @@
 // device a stand-in takes cuDNN's place.
 
 #include "spool/kernels/attention.h"
-#include "spool/kernels/cuda/attention_plan.h"
+#include "spool/kernels/attention_sizes.h"
 #include "tests/kernels/cuda_testing.h"
 #include "tests/runtime/environment.h"
 
 #if SPOOL_CUDA
-#include "spool/kernels/cuda/fused_attention.h"
+#include "spool/kernels/cuda/attention_fused.cuh"
 #endif
 #if SPOOL_CUDA_EMULATED
 #include "tests/emulator/spool/fused_attention.h"

@@ -108,7 +108,7 @@ TEST_F(CudaStreams, ACaptureRefusesUploadsReadsAndWaits) {
 #endif
 
 TEST_F(CudaStreams, RefusesMoreMemoryThanTheDeviceHas) {
-  expect_error(ErrorKind::memory, {"are free"}, [] { cuda_stream(size_t{1} << 50); });
+  expect_error(ErrorKind::memory, {"are available"}, [] { cuda_stream(size_t{1} << 50); });
 }
 
 TEST_F(CudaStreams, RefusesAnAbsentDevice) {
@@ -151,7 +151,7 @@ TEST_F(UnsuitableCuda, OldDriver) {
 
 TEST_F(UnsuitableCuda, TooLittleMemory) {
   emulator::device().bytes = on_both - 1;
-  expect_refused(ErrorKind::memory, {"are free"});
+  expect_refused(ErrorKind::memory, {"are available"});
 }
 
 TEST_F(UnsuitableCuda, OldDevice) {

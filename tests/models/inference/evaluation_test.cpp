@@ -111,9 +111,11 @@ TEST_F(Evaluations, LossIsThatOfTheWholePass) {
     EXPECT_EQ(rows.targets(), 30);
     EXPECT_NEAR(evaluation.evaluator().loss_sum(), expected, 1e-4 * expected) << batch;
   }
-  EXPECT_TRUE(contains(error_of([&] { LoadedModel(ModelFile(d_.path()), {.seq = 13}); }), "--seq"));
-  EXPECT_TRUE(
-      contains(error_of([&] { LoadedModel(ModelFile(d_.path()), {.batch = 0}); }), "--batch"));
+  const auto refusal = [&](const LoadedModel::Options& options) {
+    return error_of([&] { LoadedModel(ModelFile(d_.path()), options); });
+  };
+  EXPECT_TRUE(contains(refusal({.seq = 13}), "sequence length 13"));
+  EXPECT_TRUE(contains(refusal({.batch = 0}), "batch of 0 rows"));
 }
 
 TEST_F(Evaluations, AnswersAreTheLikeliestCompletions) {

@@ -1,0 +1,19 @@
+#include "spool/kernels/bias.h"
+
+#include "spool/kernels/cpu/loops.h"
+#include "spool/kernels/row_groups.h"
+
+namespace spool {
+
+size_t BiasBackward::workspace_bytes(const CpuArchitecture&) const {
+  const int64_t C = dy.shape().row();
+  const cpu::RowPieces pieces(dy.shape().rows(), C);
+  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(dy.dtype()));
+}
+
+size_t BiasBackward::workspace_bytes(const CudaArchitecture&) const {
+  const int64_t N = dy.shape().rows(), C = dy.shape().row();
+  return static_cast<size_t>(cuda::RowGroups(N, C).count * C) * sizeof(float);
+}
+
+}  // namespace spool

@@ -1,0 +1,35 @@
+#include "spool/kernels/attention.h"
+
+#include "spool/kernels/cpu/attention_forward.h"
+
+namespace spool {
+
+void run(const AttentionForward& k, CpuStream& stream) {
+  const AttentionExtents e(k.qkv, k.y, k.heads);
+  cpu::dispatch(k.qkv.dtype(), [&](auto x) {
+    using T = decltype(x);
+    using Lane = cpu::ForwardLane<cpu::accumulator_t<T>>;
+    cpu::Carver first;
+    Lane(first, e.D);
+    const auto body = [&](int64_t piece, int64_t, int number) {
+      cpu::Carver memory(k.workspace.data() + first.used() * static_cast<size_t>(number));
+      const Lane lane(memory, e.D);
+      // Pieces with the most keys go first.
+      const int64_t tile = cpu::tiles_of(e.T) - 1 - piece / (e.B * e.H),
+                    place = piece % (e.B * e.H);
+      const int64_t b = place / e.H, h = place % e.H, kv = h / e.group();
+      const cpu::ForwardHead<T> head{.queries = {k.qkv, b, h, e.D},
+                                     .keys = {k.qkv, b, e.key(kv), e.D},
+                                     .values = {k.qkv, b, e.value(kv), e.D},
+                                     .y = {k.y, b, h, e.D},
+                                     .lse = k.lse.as<cpu::accumulator_t<T>>() + place * e.T,
+                                     .D = e.D,
+                                     .scale = k.scale};
+      const int64_t query = tile * cpu::tile_rows;
+      cpu::ForwardPiece<T>(head, lane, {query, std::min(query + cpu::tile_rows, e.T)}).run();
+    };
+    stream.parallel_for(e.B * e.H * cpu::tiles_of(e.T), 1, body);
+  });
+}
+
+}  // namespace spool

@@ -1,0 +1,17 @@
+#pragma once
+
+// Spool's own attention kernels, without tensor cores: for f32, and for bf16 where cuDNN is not
+// used (kernels/attention_sizes.h).  Products are computed in f32, whatever the type of the values.
+
+#include "spool/kernels/attention.h"
+
+namespace spool::cuda {
+
+// Largest head size.
+constexpr int64_t max_head_size = 256;
+
+void attention_forward(const AttentionForward&, CudaStream&);
+
+void attention_backward(const AttentionBackward&, CudaStream&);
+
+}  // namespace spool::cuda

@@ -1,0 +1,14 @@
+#pragma once
+
+// How sums over all elements are divided: each piece of one tensor has a partial sum in the
+// workspace, and these are added up in order.
+
+#include <cstdint>
+
+namespace spool::cpu {
+constexpr int64_t sum_piece = 65536;  // elements
+}
+
+namespace spool::cuda {
+constexpr int64_t sum_piece = 16384;  // elements, the work of a block
+}

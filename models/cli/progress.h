@@ -1,0 +1,45 @@
+#pragma once
+
+// Prints a training run as it goes: the table before step 0, then a line that is rewritten in place
+// on a terminal, or plain lines every few seconds elsewhere.
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "spool/models/cli/progress_bar.h"
+#include "spool/models/training/run_listener.h"
+#include "spool/models/training/run_options.h"
+
+namespace spool {
+
+// The model, what the foretold peak is made of, the budget, the step time.
+std::string memory_table(const RunOptions&, const Machine&, const Report& foretold, size_t budget);
+
+class RunPrinter final : public RunListener {
+ public:
+  RunPrinter();
+  ~RunPrinter() override { end_line(); }
+
+  void encoding(size_t done, size_t total) override;
+  void planned(const RunOptions&, const Machine&, const Report& foretold, size_t budget) override;
+  void step(const StepNumbers&) override;
+  void finished() override { end_line(); }
+  void stopped(int64_t step) override;
+  void say(const std::string& text) override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string line(const StepNumbers&) const;
+  void end_line();
+
+  int64_t steps_ = 0;
+  bool terminal_;
+  bool open_ = false;  // the terminal's last line has no end yet
+  std::optional<double> seconds_per_step_;
+  Clock::time_point last_{};
+  std::optional<ProgressBar> encoding_;
+};
+
+}  // namespace spool

@@ -1,0 +1,41 @@
+#include "spool/models/cli/progress_bar.h"
+
+#include <spdlog/fmt/fmt.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "spool/runtime/units.h"
+
+namespace spool {
+
+ProgressBar::ProgressBar(std::string what, std::string unit)
+    : what_(std::move(what)), unit_(std::move(unit)), terminal_(::isatty(STDERR_FILENO)) {}
+
+ProgressBar::~ProgressBar() {
+  if (open_) std::fputs("\r\033[K", stderr);
+}
+
+std::string ProgressBar::amount(double n) const {
+  return unit_ == bytes ? format_bytes(static_cast<size_t>(n)) : fmt::format("{:.0f} {}", n, unit_);
+}
+
+void ProgressBar::operator()(size_t done, size_t total) {
+  const auto now = Clock::now();
+  const std::chrono::duration<double> since = now - last_, all = now - start_;
+  if (since.count() < (terminal_ ? 0.1 : 5.0)) return;
+  last_ = now;
+  constexpr size_t width = 30;
+  const double part = static_cast<double>(done) / static_cast<double>(total);
+  const double rate = static_cast<double>(done) / all.count();
+  const std::string bar(static_cast<size_t>(part * width), '#');
+  const std::string line =
+      fmt::format("{} [{:<{}}] {:.0f} % of {}, {}/s, left {}", what_, bar, width, 100 * part,
+                  amount(static_cast<double>(total)), amount(rate),
+                  format_seconds(static_cast<double>(total - done) / rate));
+  std::fputs((terminal_ ? "\r\033[K" + line : line + "\n").c_str(), stderr);
+  open_ = terminal_;
+  std::fflush(stderr);
+}
+
+}  // namespace spool

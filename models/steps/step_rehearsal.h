@@ -1,0 +1,44 @@
+#pragma once
+
+// A training step of any model, rehearsed before it runs: the plan that a policy makes for it, the
+// layout of its memory, and its timeline.
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "spool/models/steps/step_runner.h"
+#include "spool/planner/policy.h"
+#include "spool/planner/rehearsal.h"
+
+namespace spool {
+
+// Makes the model on a stream; a rehearsal makes it on meta.
+using MakeStepModel = std::function<std::unique_ptr<StepModel>(Stream&)>;
+
+// A step of some model, before there is a stream to run it on.
+struct StepDescription {
+  MakeStepModel make_model;
+  StepConfig config = {};
+};
+
+// Three micro-batches cover every case: first, middle, last.
+constexpr int64_t distinct_micro_batches = 3;
+
+// The plan that the policy makes for the tape of a micro-batch; the machine's clock gives the
+// places of release and fetch of what is offloaded.
+Plan plan_step(const StepDescription&, const Policy&, const Machine&);
+
+// Fingerprints of that tape, for plans in files; see autograd/fingerprint.h.
+std::vector<uint64_t> step_fingerprints(const StepDescription&);
+
+// Birth and death of each allocation of a step, by a rehearsal.
+Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);
+
+// The layout of a step's memory; nothing where best-fit allocation needs no more.
+std::optional<Layout> lay_out_step(const StepDescription&, StepPlans, const Machine&);
+
+// The timeline of a step on that machine.
+std::vector<TraceSpan> foretell_step(const StepDescription&, const StepPlans&, const Machine&);
+
+}  // namespace spool

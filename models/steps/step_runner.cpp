@@ -1,0 +1,120 @@
+#include "spool/models/steps/step_runner.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "spool/kernels/elementwise.h"
+
+namespace spool {
+namespace {
+
+std::unique_ptr<HostLink> make_link(const StepPlans& plans, Stream& stream) {
+  const bool all_on_device =
+      plans.step.optimizer_state == OptimizerState::device && !offloads(plans.step);
+  return all_on_device ? nullptr : std::make_unique<HostLink>(stream, plans.host_bytes);
+}
+
+std::unique_ptr<Offloader> make_offloader(const StepPlans& plans, HostLink* link) {
+  if (!offloads(plans.step)) return nullptr;
+  if (!offloads_to_disk(plans.step)) return std::make_unique<Offloader>(*link);
+  return std::make_unique<Offloader>(*link, plans.spill_directory, plans.disk_bytes);
+}
+
+}  // namespace
+
+StepRunner::StepRunner(StepModel& model, const StepConfig& config, const StepPlans& plans,
+                       Stream& stream)
+    : model_(model),
+      config_(config),
+      plans_(plans),
+      stream_(stream),
+      link_(make_link(plans, stream)),
+      offloader_(make_offloader(plans, link_.get())),
+      optimizer_(model.parameters(), config.optimizer, stream,
+                 {.state = plans.step.optimizer_state, .link = link_.get()}) {
+  const auto make = [&](const char* name, const Shape& shape, DType type) {
+    return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
+  };
+  loss_ = make("loss", {1}, accumulator(config.dtype));
+  loss_scale_ = make("loss scale", {1}, accumulator(config.dtype));
+  random_ = make("random state", {4}, DType::i32);
+}
+
+void StepRunner::prepare(double learning_rate) {
+  if (prepared_ || !stream_.captures()) return;
+  prepared_ = true;
+  model_.upload_placeholder();
+  set_random(/*step=*/0, /*micro=*/0);
+  // NaN gradients: the optimizer skips the step.
+  launch(Fill{.out = loss_scale_, .value = std::numeric_limits<float>::quiet_NaN()}, stream_);
+  optimizer_.prepare(/*t=*/1, learning_rate);
+  PlacedStep memory(stream_.arena(), plans_.layout);
+  const int64_t count = std::min<int64_t>(config_.accumulate, 2);
+  for (int64_t micro = 0; micro < count; ++micro) run_micro_step(step_phase(micro, count));
+  optimizer_.update(random_);
+  memory.finish();
+  stream_.synchronize();
+}
+
+void StepRunner::run(const Step& step, const Upload& upload) {
+  prepare(step.learning_rate);
+  for (Parameter* p : model_.parameters()) p->grad = {};  // of a step that did not end
+  const float scale = 1 / static_cast<float>(std::max<int64_t>(step.targets, 1));
+  write<float>(loss_scale_, std::span(&scale, 1));
+  optimizer_.prepare(step.number + 1, step.learning_rate);
+  launch(Fill{.out = loss_}, stream_);
+  graphs_.begin_step(stream_);
+  PlacedStep memory(stream_.arena(), plans_.layout);
+  for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
+    upload(micro);
+    set_random(step.number, micro);
+    enqueue_micro_step(micro);
+  }
+  memory.finish();
+  graphs_.end_step();
+}
+
+// What differs from one micro-step to the next is in device memory before it begins.
+void StepRunner::set_random(int64_t step, int64_t micro) {
+  const std::array<int32_t, 4> random{static_cast<int32_t>(config_.seed),
+                                      static_cast<int32_t>(config_.seed >> 32),
+                                      static_cast<int32_t>(step), static_cast<int32_t>(micro)};
+  write<int32_t>(random_, random);
+}
+
+void StepRunner::enqueue_micro_step(int64_t micro) {
+  const bool first = micro == 0, last = micro + 1 == config_.accumulate;
+  const auto work = [&] {
+    run_micro_step(step_phase(micro, config_.accumulate));
+    if (last) optimizer_.update(random_);
+  };
+  const bool host_works =
+      plans_.step.optimizer_state == OptimizerState::cpu || offloads_to_disk(plans_.step);
+  const bool captures = plans_.graph && !host_works && !stream_.trace() && stream_.captures();
+  if (!captures) return work();
+  graphs_.enqueue(first, last, work, stream_);
+}
+
+void StepRunner::run_micro_step(size_t phase) {
+  stream_.arena().begin_phase(phase);
+  Tape tape(stream_, {.plan = plans_.step,
+                      .backward_follows = true,
+                      .micro_batches = static_cast<int>(config_.accumulate),
+                      .loss_scale = loss_scale_,
+                      .random = random_,
+                      .offloader = offloader_.get()});
+  const Var loss = model_.loss(tape);
+  launch(Add{.out = add_to(loss_), .a = loss.tensor()}, stream_);
+  tape.backward(loss);
+}
+
+StepResult StepRunner::result() const {
+  optimizer_.synchronize();
+  const float loss = read<float>(loss_).front();
+  const std::vector<float> clip = read<float>(optimizer_.clip());
+  return {.loss = loss, .grad_norm = clip[1], .finite = std::isfinite(loss) && clip[2] > 0};
+}
+
+}  // namespace spool

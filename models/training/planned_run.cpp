@@ -1,0 +1,79 @@
+#include "spool/models/training/planned_run.h"
+
+#include <algorithm>
+
+#include "spool/models/inference/generator.h"
+#include "spool/models/training/trainer.h"
+
+namespace spool {
+
+StepDescription describe_step(const TrainingConfig& config) {
+  return {.make_model =
+              [config](Stream& stream) {
+                auto model = std::make_unique<TrainedGpt2>(config, stream);
+                model->gpt2().initialise(config.seed);
+                return model;
+              },
+          .config = config.step()};
+}
+
+TrainingPlans make_plans(const TrainingConfig& config, Policy policy, const Machine& machine) {
+  policy.loss_chunk = config.loss_chunk;
+  TrainingPlans plans;
+  plans.step = plan_step(describe_step(config), policy, machine);
+  plans.evaluation =
+      plan_evaluation(config.model, config.dtype, config.batch, config.seq, config.loss_chunk);
+  return plans;
+}
+
+std::vector<uint64_t> step_fingerprints(const TrainingConfig& config) {
+  return step_fingerprints(describe_step(config));
+}
+
+Lifetimes record_step(const TrainingConfig& config, const StepPlans& plans,
+                      const Machine& machine) {
+  return record_step(describe_step(config), plans, machine);
+}
+
+std::optional<Layout> lay_out_step(const TrainingConfig& config, const StepPlans& plans,
+                                   const Machine& machine) {
+  return lay_out_step(describe_step(config), plans, machine);
+}
+
+std::vector<TraceSpan> foretell_step(const TrainingConfig& config, const StepPlans& plans,
+                                     const Machine& machine) {
+  return foretell_step(describe_step(config), plans, machine);
+}
+
+Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
+                         const Machine& machine, const SampleLength& sample) {
+  const int64_t rehearsed = std::min(config.accumulate, distinct_micro_batches);
+  const int64_t left_out = config.accumulate - rehearsed;
+  double seconds[2] = {};
+  Report report;
+  MemoryStats host, disk;
+  for (const int64_t fewer : {1, 0}) {
+    if (fewer && !left_out) continue;
+    TrainingConfig some = config;
+    some.accumulate = rehearsed - fewer;
+    report = rehearse(machine, [&](MetaStream& stream) {
+      Trainer trainer(some, plans, stream);
+      trainer.initialise();
+      const double start = stream.now();
+      trainer.step(0, no_rows);
+      seconds[fewer] = stream.now() - start;
+      trainer.evaluator().evaluate(some.batch, no_rows);
+      if (sample.drawn > 0) {
+        Generator(trainer.model(), stream).rehearse(sample.prompt, sample.drawn);
+      }
+      host = trainer.host_memory();
+      disk = trainer.disk();
+    });
+  }
+  report.host = host;
+  report.disk = disk;
+  report.seconds = seconds[0] + static_cast<double>(left_out) * (seconds[0] - seconds[1]);
+  return report;
+}
+
+}  // namespace spool

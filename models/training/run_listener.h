@@ -1,0 +1,43 @@
+#pragma once
+
+// What a run tells whoever started it.  A run prints nothing itself.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "spool/planner/rehearsal.h"
+
+namespace spool {
+
+struct RunOptions;
+
+// A step that is done.
+struct StepNumbers {
+  int64_t step = 0;  // counted from 1
+  float loss = 0, grad_norm = 0;
+  std::optional<double> val_loss = {};
+  double lr = 0, seconds = 0, tokens_per_s = 0;
+  size_t peak_bytes = 0;
+};
+
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+
+  // Text is being encoded: bytes done so far, of all.
+  virtual void encoding(size_t done, size_t total) = 0;
+  // The run is planned; it is refused afterwards if it does not fit the budget, in bytes.
+  virtual void planned(const RunOptions&, const Machine&, const Report& foretold,
+                       size_t budget) = 0;
+  virtual void step(const StepNumbers&) = 0;
+  // The last step is done.
+  virtual void finished() = 0;
+  // The run was asked to stop, and has a checkpoint of this step.
+  virtual void stopped(int64_t step) = 0;
+  // Anything else worth a line, or several.
+  virtual void say(const std::string& text) = 0;
+};
+
+}  // namespace spool

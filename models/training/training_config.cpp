@@ -1,0 +1,65 @@
+#include "spool/models/training/training_config.h"
+
+#include <cmath>
+
+namespace spool {
+namespace {
+
+void check_positive(const char* key, const char* words, int64_t n) {
+  constexpr int64_t large = int64_t{1} << 31;
+  check_setting(n > 0 && n < large, {key}, words, " is ", n, ", and must be between 1 and ",
+                large - 1);
+}
+
+void validate_batch(const TrainingConfig& c) {
+  check_positive("batch", "the number of rows of a micro-batch", c.batch);
+  check_positive("seq", "the number of tokens of a row", c.seq);
+  check_positive("accumulate", "the number of micro-batches of a step", c.accumulate);
+  check_positive("steps", "the number of steps", c.steps);
+  check_setting(c.seq <= c.model.context, {"seq", "context"}, "rows of ", c.seq,
+                " tokens are beyond the model's context of ", c.model.context,
+                "; use shorter rows or a larger context");
+  check_setting(c.batch * c.seq < int64_t{1} << 31, {"batch", "seq", "accumulate"}, c.batch,
+                " rows of ", c.seq,
+                " tokens are too many for one micro-batch; use several micro-batches");
+  check_setting(c.loss_chunk >= 0 && c.loss_chunk < int64_t{1} << 31, {"chunk-loss"},
+                "the loss is chunked by a number of rows, or 0 for all, not ", c.loss_chunk);
+}
+
+void validate_optimizer(const TrainingConfig& c) {
+  check_setting(c.warmup >= 0 && c.warmup <= c.steps, {"warmup"}, "a warm-up of ", c.warmup,
+                " steps is not between 0 and the ", c.steps, " steps of the run");
+  check_setting(std::isfinite(c.lr) && c.lr > 0, {"lr"}, "the learning rate must be above 0, not ",
+                c.lr);
+  check_setting(c.min_lr >= 0 && c.min_lr <= c.lr, {"min-lr"},
+                "the last learning rate must be between 0 and the highest, ", c.lr, ", not ",
+                c.min_lr);
+  check_setting(c.dropout >= 0 && c.dropout < 1, {"dropout"},
+                "the probability of dropout must be in [0, 1), not ", c.dropout);
+  check_setting(c.optimizer.beta2 >= 0 && c.optimizer.beta2 < 1, {"beta2"},
+                "AdamW's beta2 must be in [0, 1), not ", c.optimizer.beta2);
+  check_setting(c.optimizer.decay >= 0 && c.optimizer.decay < 1 / c.lr, {"weight-decay"},
+                "the weight decay must be at least 0 and below 1 / learning rate, not ",
+                c.optimizer.decay);
+  check_setting(std::isfinite(c.optimizer.clip) && c.optimizer.clip >= 0, {"clip"},
+                "gradients are clipped to a norm of 0 or more, not ", c.optimizer.clip);
+}
+
+}  // namespace
+
+StepConfig TrainingConfig::step() const {
+  return {.dtype = dtype, .accumulate = accumulate, .seed = seed, .optimizer = optimizer};
+}
+
+void TrainingConfig::validate() const {
+  model.validate();
+  validate_batch(*this);
+  validate_optimizer(*this);
+  check_setting(dtype == DType::f32 || dtype == DType::bf16, {"dtype"},
+                "a model trains in f32 or bf16, not in ", name(dtype));
+  check_setting(optimizer.rounding == Rounding::nearest || dtype == DType::bf16,
+                {"rounding", "dtype"}, name(optimizer.rounding),
+                " rounding is for bf16, whose f32 masters it saves, not for ", name(dtype));
+}
+
+}  // namespace spool
