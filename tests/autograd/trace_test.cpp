@@ -12,7 +12,7 @@ namespace {
 
 TEST(TapeTrace, NamesTheOpOfEveryKernel) {
   MetaStream stream(Machine{});
-  std::map<std::string, int> phases;
+  std::map<std::string, int> tasks;
   {
     const Tensor x({Shape{8, 16}}, stream);
     Parameter weight{.data = Tensor({Shape{16, 16}}, stream)};
@@ -25,16 +25,16 @@ TEST(TapeTrace, NamesTheOpOfEveryKernel) {
     tape.backward({{linear(y, weight), Tensor({Shape{8, 16}}, stream)}});
     for (const TraceSpan& span : trace->spans()) {
       ASSERT_TRUE(span.context) << text(span);
-      ++phases[sentence(span.context.task, " ", span.context.op, " ", span.context.node)];
+      ++tasks[sentence(span.context.task, " ", span.context.op, " ", span.context.node)];
     }
     EXPECT_EQ(stream.trace(), trace.get());
   }
   for (const char* phase :
        {"forward linear 0", "forward gelu 1", "forward linear 2", "replay linear 0",
         "replay gelu 1", "backward linear 2", "backward gelu 1", "backward linear 0"}) {
-    EXPECT_GE(phases[phase], 1) << phase;
+    EXPECT_GE(tasks[phase], 1) << phase;
   }
-  EXPECT_EQ(phases.size(), 8u);
+  EXPECT_EQ(tasks.size(), 8u);
 }
 
 }  // namespace

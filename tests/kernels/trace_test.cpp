@@ -52,11 +52,11 @@ TEST(Trace, ScopesNest) {
     launch(Fill{.out = a}, stream);
   }
   launch(Fill{.out = a}, stream);
-  std::vector<std::string> phases;
+  std::vector<std::string> tasks;
   for (const TraceSpan& span : trace->spans()) {
-    phases.emplace_back(span.context ? span.context.task : "none");
+    tasks.emplace_back(span.context ? span.context.task : "none");
   }
-  EXPECT_EQ(phases, (std::vector<std::string>{"outer", "inner", "outer", "none"}));
+  EXPECT_EQ(tasks, (std::vector<std::string>{"outer", "inner", "outer", "none"}));
 }
 
 TEST(Trace, CollectsOnlyWhileItIsOn) {
