@@ -1,6 +1,6 @@
 #pragma once
 
-// The stand-in for cuDNN's attention (kernels/cuda/fused_attention.h): counts its calls.
+// The stand-in for cuDNN's attention (kernels/cuda/attention_fused.cuh): counts its calls.
 
 namespace emulator {
 
