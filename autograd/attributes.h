@@ -1,7 +1,7 @@
 #pragma once
 
-// What an op says of itself besides its name, in words: "query heads 12, key heads 12".  Numbers
-// are written so that another number is written otherwise, the same in every locale.
+// An op's attributes in words: "query heads 12, key heads 12".  Different numbers have different
+// text, which is the same in every locale.
 
 #include <charconv>
 #include <concepts>

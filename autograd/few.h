@@ -1,8 +1,10 @@
 #pragma once
 
-// A short list without an allocation: the inputs and outputs of an op, and what goes with them.  A
-// tape makes several for every node, so what is not in the list is not constructed.
+// A short list without an allocation, such as an op's inputs or outputs.  A tape makes several for
+// each node, so unused capacity is not constructed.  Positions are whole numbers of any type, as
+// ops count their inputs in int.
 
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <memory>
@@ -34,14 +36,16 @@ class Few {
   ~Few() { std::destroy_n(items(), size_); }
 
   void push_back(T item) {
-    check(size_ < Capacity, "an op can have at most ", Capacity, " inputs and as many outputs");
+    check(size_ < Capacity, "an op can have at most ", Capacity, " inputs and ", Capacity,
+          " outputs");
     std::construct_at(items() + size_, std::move(item));
     ++size_;
   }
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  T& operator[](size_t i) { return items()[i]; }
-  const T& operator[](size_t i) const { return items()[i]; }
+  bool has(std::integral auto i) const { return i >= 0 && static_cast<size_t>(i) < size_; }
+  T& operator[](std::integral auto i) { return items()[i]; }
+  const T& operator[](std::integral auto i) const { return items()[i]; }
   T& front() { return items()[0]; }
   const T& front() const { return items()[0]; }
   T* begin() { return items(); }

@@ -1,33 +1,34 @@
 #pragma once
 
-// A fingerprint says of a tape what a plan for it depends on, in 64 bits: of every node the op, its
-// attributes, which values it reads and makes, their shapes and types, which of them are
-// parameters or inputs, and which need a gradient; and the scopes it is in.  Data, addresses and
-// the device are no part of it, so a rehearsal's tape has that of the real one; nor are the chunks
-// and regions that come from the plan itself.  It is the same on every machine.
+// A fingerprint is a 64-bit hash of everything about a tape that a plan for it depends on: the op
+// of each node, its attributes, the values it reads and computes, their shapes and types, which of
+// them are parameters or inputs, and which need a gradient.  Data, addresses, the device, and the
+// chunks and regions that come from the plan itself are not part of it, so a rehearsal's tape has
+// the fingerprint of the real one.  It is the same on every machine.
 //
-// It runs along the tape: that after node n covers nodes 0..n, so the first that differs between
-// two tapes is the first node that does.
+// Fingerprints are cumulative: the one after node n covers nodes 0..n, so the first one that
+// differs between two tapes belongs to the first node that differs.
 
 #include "spool/autograd/tape.h"
 
 namespace spool {
 
-// Before the first node.
-inline constexpr uint64_t fingerprint_of_nothing = 0;
+// The fingerprint before the first node.
+inline constexpr uint64_t empty_fingerprint = 0;
 
-// Of a scope that is opened before this node, in one with the fingerprint `around`, or in none, 0.
-uint64_t fingerprint_of_scope(uint64_t around, const ScopeOptions&, NodeId first);
+// Hash of a scope that is opened before node `first`, inside one with the hash `around`; 0: in
+// none.
+uint64_t scope_fingerprint(uint64_t around, const ScopeOptions&, NodeId first);
 
-uint64_t fingerprint_after(uint64_t before, const Node&, const std::vector<Value>&);
+uint64_t fingerprint_after(uint64_t before, const Node&, const IdTable<ValueId, Value>&);
 
-// After each node.
-std::vector<uint64_t> fingerprints(const Tape&);
+// The fingerprint after each node.
+IdTable<NodeId, uint64_t> fingerprints(const Tape&);
 
-// Throws a sentence if the plan says what its tape looks like and this last node of a tape, whose
-// nodes before it were found to fit, is not that tape's.
-void check_fingerprint(const Plan&, const Node&, NodeId, const std::vector<Value>&);
-// The same for the whole tape, to which nothing is added any more.
+// Throws if the plan has fingerprints and this node, the last so far, differs from the node of the
+// plan's tape.  The nodes before it have passed this check.
+void check_fingerprint(const Plan&, const Node&, NodeId, const IdTable<ValueId, Value>&);
+// Throws if the plan has fingerprints and a complete tape has fewer nodes than the plan's.
 void check_complete(const Plan&, const Tape&);
 
 }  // namespace spool

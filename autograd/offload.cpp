@@ -1,6 +1,7 @@
 #include "spool/autograd/offload.h"
 
 #include "spool/runtime/files/spill_file.h"
+#include "spool/runtime/integer.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
@@ -8,7 +9,7 @@ namespace {
 
 size_t whole_pages(size_t bytes) {
   constexpr size_t page = SpillFile::alignment;
-  return std::max<size_t>((bytes + page - 1) / page, 1) * page;
+  return std::max(round_up(bytes, page), page);
 }
 
 bool is_meta(Stream& stream) { return stream.device().type == DeviceType::meta; }
@@ -19,7 +20,7 @@ double disk_seconds(Stream& stream, size_t bytes) {
   return static_cast<double>(bytes) / machine.disk_bytes_per_second;
 }
 
-// Part of the file, given back when it goes.
+// Part of the file, freed by the destructor.
 class FileSlot {
  public:
   FileSlot(Arena& arena, size_t bytes, const char* name)
@@ -36,8 +37,8 @@ class FileSlot {
   Arena::Block* block_;
 };
 
-// Has a queue do some work; where that fails half way, what it was given is done before its memory
-// goes.
+// Enqueues some work.  If that fails halfway, waits for what was enqueued, before its memory is
+// freed.
 template <class Work>
 void enqueue_whole(Stream& queue, const Work& work) {
   try {
@@ -45,7 +46,7 @@ void enqueue_whole(Stream& queue, const Work& work) {
   } catch (...) {
     try {
       queue.synchronize();
-    } catch (...) {  // then nothing is under way
+    } catch (...) {  // then nothing is running
     }
     throw;
   }
@@ -53,19 +54,19 @@ void enqueue_whole(Stream& queue, const Work& work) {
 
 }  // namespace
 
-// A tensor, or its first rows, on its way out, away, or on its way back.
-class Offloader::Away : public std::enable_shared_from_this<Offloader::Away> {
+// A tensor that is copied out, or its first rows.
+class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Transfer> {
  public:
-  Away(Offloader& owner, const Tensor& t, const char* name, const Offload& how, int64_t rows);
-  ~Away();
-  Away(const Away&) = delete;
-  Away& operator=(const Away&) = delete;
+  Transfer(Offloader& owner, const Tensor& t, const char* name, const Offload& how, int64_t rows);
+  ~Transfer();
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
 
   bool is(const Tensor& t, const Offload& how) const;
-  bool by_default_fetched() const { return how_.fetch < 0; }
-  bool is_held() const { return bool(held_); }
+  bool has_planned_fetch() const { return how_.fetch >= 0; }
+  bool is_released() const { return !original_; }
 
-  // From here on the memory of what went may serve others.
+  // Frees the device memory of the rows that were copied out.
   void release();
   void fetch();
   Tensor unpack();
@@ -78,49 +79,49 @@ class Offloader::Away : public std::enable_shared_from_this<Offloader::Away> {
   const char* name_;
   Spec spec_;
   Offload how_;
-  Range stay_;  // rows
-  size_t bytes_;
+  Range resident_;  // the rows that stay on the device
+  size_t bytes_;    // of the rows that are copied out
   std::weak_ptr<const void> identity_;
   const std::byte* address_;
   uint64_t number_, tape_;
 
-  Tensor held_;    // until it is released
-  Tensor stayed_;  // the rows that do not travel, from then on until the fetch
+  Tensor original_;       // until the release
+  Tensor resident_rows_;  // from the release until the fetch
   std::unique_ptr<FileSlot> file_;
   HostSlot slot_;
-  Event gone_, ready_;
-  Tensor back_;
-  bool waited_ = false;  // for what is coming back
+  Event copied_out_, copied_in_;
+  Tensor fetched_;       // from the fetch on
+  bool waited_ = false;  // the compute stream, for copied_in_
 };
 
-Offloader::Away::Away(Offloader& owner, const Tensor& t, const char* name, const Offload& how,
-                      int64_t rows)
+Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, const char* name,
+                              const Offload& how, int64_t rows)
     : owner_(owner),
       name_(name),
       spec_(t.spec()),
       how_(how),
-      stay_{rows, t.shape().rank() ? t.shape()[0] : rows},
+      resident_{rows, t.shape().rank() ? t.shape()[0] : rows},
       bytes_(t.shape().rank() ? t.view().slice({0, rows}).nbytes() : t.nbytes()),
       identity_(t.memory_identity()),
       address_(t.view().data()),
       number_(owner.next_number_++),
       tape_(owner.tape_),
-      held_(t) {
+      original_(t) {
   if (how.target == OffloadTarget::disk) {
     file_ = std::make_unique<FileSlot>(owner.disk_, bytes_, name);
   }
   slot_ = HostSlot(owner.link_, bytes_, name);
   send();
-  owner_.away_.emplace(number_, this);
+  owner_.transfers_.emplace(number_, this);
   if (how.release >= 0) owner_.releases_.emplace(how.release, this);
   if (how.fetch >= 0) owner_.fetches_.emplace(how.fetch, this);
 }
 
-void Offloader::Away::send() {
+void Offloader::Transfer::send() {
   const TraceScope scope(compute().trace(), name_, number_);
   Stream& out = owner_.link_.begin_out();
   enqueue_whole(out, [&] {
-    out.copy_out(slot_.data(), held_.view().data(), bytes_);
+    out.copy_out(slot_.data(), original_.view().data(), bytes_);
     if (file_) {
       owner_.used_disk_ = true;
       const size_t pages = whole_pages(bytes_);
@@ -129,48 +130,48 @@ void Offloader::Away::send() {
                       file->write(at, from, pages);
                     });
     }
-    gone_ = out.record();
+    copied_out_ = out.record();
   });
   ++owner_.sent_.tensors;
   owner_.sent_.bytes += static_cast<int64_t>(bytes_);
 }
 
-// What is still under way must have arrived before the memory goes; after a stream has failed,
-// nothing will.
-Offloader::Away::~Away() {
+// Copies that are still running must end before their memory is freed.  After a stream has failed,
+// none is running.
+Offloader::Transfer::~Transfer() {
   const auto is_this = [this](const auto& at) { return at.second == this; };
-  owner_.away_.erase(number_);
-  std::erase(owner_.leaving_, this);
+  owner_.transfers_.erase(number_);
+  std::erase(owner_.unreleased_, this);
   std::erase_if(owner_.releases_, is_this);
   std::erase_if(owner_.fetches_, is_this);
   try {
-    if (held_) compute().wait(gone_);
-    if (back_ && !waited_) compute().wait(ready_);
+    if (original_) compute().wait(copied_out_);
+    if (fetched_ && !waited_) compute().wait(copied_in_);
   } catch (...) {
   }
 }
 
-bool Offloader::Away::is(const Tensor& t, const Offload& how) const {
+bool Offloader::Transfer::is(const Tensor& t, const Offload& how) const {
   const auto alive = identity_.lock();
   return tape_ == owner_.tape_ && alive && alive == t.memory_identity().lock() &&
          address_ == t.view().data() && spec_ == t.spec() && how_.rows == how.rows &&
          how_.target == how.target;
 }
 
-void Offloader::Away::release() {
-  if (!held_) return;
-  compute().wait(gone_);
-  if (stay_.size() > 0) {
-    const Tensor rest = held_.slice(stay_);
-    stayed_ = Tensor(rest.spec(), compute(), {.name = name_});
-    compute().copy(stayed_.view().data(), rest.view().data(), rest.nbytes());
+void Offloader::Transfer::release() {
+  if (!original_) return;
+  compute().wait(copied_out_);
+  if (resident_.size() > 0) {
+    const Tensor rest = original_.slice(resident_);
+    resident_rows_ = Tensor(rest.spec(), compute(), {.name = name_});
+    compute().copy(resident_rows_.view().data(), rest.view().data(), rest.nbytes());
   }
-  held_ = {};
+  original_ = {};
   if (file_) slot_ = {};
 }
 
-void Offloader::Away::fetch() {
-  if (held_ || back_) return;
+void Offloader::Transfer::fetch() {
+  if (original_ || fetched_) return;
   const TraceScope scope(compute().trace(), name_, number_);
   const Tensor back(spec_, compute(), {.name = name_});
   if (file_) slot_ = HostSlot(owner_.link_, bytes_, name_);
@@ -184,34 +185,34 @@ void Offloader::Away::fetch() {
                    });
     }
     in.copy_in(back.view().data(), slot_.data(), bytes_);
-    ready_ = in.record();
+    copied_in_ = in.record();
   });
-  back_ = back;
+  fetched_ = back;
   ++owner_.returned_.tensors;
   owner_.returned_.bytes += static_cast<int64_t>(bytes_);
-  if (stay_.size() == 0) return;
-  const Tensor rest = back_.slice(stay_);
-  compute().copy(rest.view().data(), stayed_.view().data(), rest.nbytes());
-  stayed_ = {};
+  if (resident_.size() == 0) return;
+  const Tensor rest = fetched_.slice(resident_);
+  compute().copy(rest.view().data(), resident_rows_.view().data(), rest.nbytes());
+  resident_rows_ = {};
 }
 
-Tensor Offloader::Away::unpack() {
-  if (held_) return held_;
+Tensor Offloader::Transfer::unpack() {
+  if (original_) return original_;
   fetch();
-  if (!std::exchange(waited_, true)) compute().wait(ready_);
+  if (!std::exchange(waited_, true)) compute().wait(copied_in_);
   slot_ = {};
-  if (by_default_fetched()) owner_.fetch_before(number_);
-  return back_;
+  if (!has_planned_fetch()) owner_.fetch_before(number_);
+  return fetched_;
 }
 
-// Of one value; several may share what travels.
+// One value's saved tensor; several may share a transfer.
 class Offloader::Handle final : public SavedTensor {
  public:
-  explicit Handle(std::shared_ptr<Away> away) : away_(std::move(away)) {}
-  Tensor unpack() override { return away_->unpack(); }
+  explicit Handle(std::shared_ptr<Transfer> transfer) : transfer_(std::move(transfer)) {}
+  Tensor unpack() override { return transfer_->unpack(); }
 
  private:
-  std::shared_ptr<Away> away_;
+  std::shared_ptr<Transfer> transfer_;
 };
 
 Offloader::Offloader(HostLink& link) : link_(link), disk_(nullptr, 0, "disk") {}
@@ -225,9 +226,9 @@ Offloader::Offloader(HostLink& link, const std::filesystem::path& directory, siz
 
 Offloader::~Offloader() = default;
 
-std::shared_ptr<Offloader::Away> Offloader::find(const Tensor& t, const Offload& how) const {
-  for (const auto& [number, away] : away_) {
-    if (away->is(t, how)) return away->shared_from_this();
+std::shared_ptr<Offloader::Transfer> Offloader::find(const Tensor& t, const Offload& how) const {
+  for (const auto& [number, transfer] : transfers_) {
+    if (transfer->is(t, how)) return transfer->shared_from_this();
   }
   return nullptr;
 }
@@ -237,24 +238,24 @@ std::unique_ptr<SavedTensor> Offloader::pack(const Tensor& t, const SavedInfo& i
   check(&t.stream() == &link_.compute(), "offload: value ", info.value, " (", info.op,
         ") is on another stream than the offloader's link");
   check(how.target == OffloadTarget::host || has_disk_, "plan: value ", info.value, " (", info.op,
-        ") is to go to a disk, and the offloader was given no directory");
+        ") is to be offloaded to a disk, but the offloader has no directory");
   const int64_t extent = t.shape().rank() ? t.shape()[0] : 1;
   check(how.rows <= extent, "plan: ", how.rows, " rows of value ", info.value, " (", info.op,
-        ") are to be offloaded, and it has ", extent);
-  std::shared_ptr<Away> away = find(t, how);
-  if (!away) {
-    away = std::make_shared<Away>(*this, t, info.op, how, how.rows < 0 ? extent : how.rows);
-    if (how.release < 0) limit_leaving(away.get());
+        ") are to be offloaded, but it has ", extent);
+  std::shared_ptr<Transfer> transfer = find(t, how);
+  if (!transfer) {
+    transfer = std::make_shared<Transfer>(*this, t, info.op, how, how.rows < 0 ? extent : how.rows);
+    if (how.release < 0) limit_unreleased(transfer.get());
   }
-  return std::make_unique<Handle>(std::move(away));
+  return std::make_unique<Handle>(std::move(transfer));
 }
 
-void Offloader::limit_leaving(Away* latest) {
-  constexpr size_t most = 2;
-  leaving_.push_back(latest);
-  if (leaving_.size() <= most) return;
-  leaving_.front()->release();
-  leaving_.pop_front();
+void Offloader::limit_unreleased(Transfer* latest) {
+  constexpr size_t max_unreleased = 2;
+  unreleased_.push_back(latest);
+  if (unreleased_.size() <= max_unreleased) return;
+  unreleased_.front()->release();
+  unreleased_.pop_front();
 }
 
 void Offloader::before_forward(NodeId node) {
@@ -267,12 +268,13 @@ void Offloader::before_forward(NodeId node) {
 
 void Offloader::begin_backward() { fetch_before(next_number_); }
 
-// Of those that the plan leaves to us.
+// Fetches the last tensor sent before this one, of those that are released and have no planned
+// fetch.
 void Offloader::fetch_before(uint64_t number) {
-  for (auto at = away_.lower_bound(number); at != away_.begin();) {
-    Away& away = *(--at)->second;
-    if (!away.by_default_fetched() || away.is_held()) continue;
-    return away.fetch();
+  for (auto at = transfers_.lower_bound(number); at != transfers_.begin();) {
+    Transfer& transfer = *(--at)->second;
+    if (transfer.has_planned_fetch() || !transfer.is_released()) continue;
+    return transfer.fetch();
   }
 }
 

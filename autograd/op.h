@@ -1,8 +1,8 @@
 #pragma once
 
-// An Op is one differentiable step, written once: what it yields, how, what backward will need of
-// it, and backward.  It launches kernels and knows no device, and it has no cost of its own: the
-// kernels have.  docs/adding-an-op.md shows how to write one.
+// An Op is one differentiable step, written once: the specs of its outputs, forward, what it saves,
+// and backward.  It launches kernels and knows no device; costs are the kernels'.
+// docs/adding-an-op.md shows how to write one.
 
 #include <array>
 #include <cstdint>
@@ -28,7 +28,7 @@ constexpr Slot in(int i) { return {false, i}; }
 constexpr Slot out(int i) { return {true, i}; }
 using Slots = Few<Slot>;
 
-// Which inputs' gradients backward will be asked for.
+// Which inputs need a gradient.
 class Needs {
  public:
   bool operator[](int i) const { return bits_ >> i & 1; }
@@ -38,14 +38,14 @@ class Needs {
   uint32_t bits_ = 0;
 };
 
-// What an op's forward() sees.
+// What an op's forward() sees of its tape.
 class Forward {
  public:
   Forward(Tape& tape, const Node& node, NodeId id, const Few<Tensor>& inputs,
           const Few<Tensor>& outputs)
       : tape_(tape), node_(node), id_(id), inputs_(inputs), outputs_(outputs) {}
 
-  // The first N of them; what the op was not given is absent.
+  // The first N inputs; optional ones that the op was not given are absent.
   template <size_t N>
   std::array<View, N> inputs() const {
     return first<N>(inputs_);
@@ -55,18 +55,18 @@ class Forward {
     return first<N>(outputs_);
   }
 
-  // Into how many chunks the plan wants the work cut.
+  // Number of chunks the plan cuts the work into.
   int chunks() const;
-  // Where on the tape this is; the same when the op is replayed.
+  // The op's position on the tape; the same when it is recomputed.
   NodeId node() const { return id_; }
-  // Where in the whole the leading index of these tensors begins.
+  // Index in the whole batch of the first row of these tensors.
   int64_t first_row() const;
   // The state of the random numbers, i32 (4); see kernels/dropout.h.  Throws if the tape has none.
   View random() const;
-  // What a mean loss is to be multiplied by, f32 (1); absent: 1 / the valid targets given.
+  // What a mean loss is multiplied by, f32 (1); absent: 1 / the valid targets of this tape.
   View loss_scale() const;
-  // Where the gradient of an input goes, for an op that forms it in forward because the tape was
-  // promised that backward follows.  To be written at once.
+  // Memory for the gradient of an input, for an op that computes it in forward, on a tape with
+  // TapeOptions::backward_follows.  The op must write it at once.
   Grad grad_input(int i);
 
   Stream& stream();
@@ -91,18 +91,18 @@ class Forward {
   const Few<Tensor>& outputs_;
 };
 
-// What an op's backward() sees.  A gradient asked for must be written; one that nobody wants is
-// absent.
+// What an op's backward() sees of its tape.  A gradient asked for must be written; one that is not
+// needed is absent.
 class Backward {
  public:
   Backward(Tape& tape, const Node& node, NodeId id) : tape_(tape), node_(node), id_(id) {}
 
-  // What saves() named, in its order.
+  // The tensors that saves() named, in its order.
   template <size_t N>
   std::array<View, N> saved() {
     return each<N>([this](int i) { return saved_at(i); });
   }
-  // Absent where nothing that was differentiated depends on the output.
+  // Gradients of the outputs; absent for an output on which no root depends.
   template <size_t N>
   std::array<View, N> grad_outputs() {
     return each<N>([this](int i) { return grad_output(i); });
@@ -116,15 +116,15 @@ class Backward {
   View saved_at(int i);
   View grad_output(int i) const;
   Grad grad_input(int i);
-  // Like grad_input(), and may lie over the gradient of that output, if nobody else reads it: for
-  // kernels that read element i before they write it, and ops that ask for it first.
+  // As grad_input(), but may share the memory of that output's gradient, if nothing else reads it:
+  // for kernels that read element i before they write it.  Ask for it before other gradients.
   Grad grad_input_over(int input, int output);
 
-  // The gradient of the input is that of the output.  Shares memory where it can.
+  // Makes the output's gradient that of the input.  Shares memory if possible.
   void pass(int input, int output = 0);
-  // The gradient of the input is that saved tensor.
+  // Makes that saved tensor the gradient of the input.
   void pass_saved(int input, int saved);
-  // Whether the gradient of the output is 1 because it is what backward() was called for.
+  // Whether the output is a root of backward() without a gradient of its own, so that it is 1.
   bool grad_output_is_one(int output) const;
 
   int chunks() const;
@@ -157,35 +157,36 @@ class Op {
  public:
   virtual ~Op() = default;
 
-  // A literal.
+  // A string literal.
   virtual const char* name() const = 0;
 
-  // All that two ops of the name may differ in, for fingerprints and people; see attributes.h.
+  // Everything in which two ops of this name may differ, for fingerprints and people; see
+  // attributes.h.
   virtual std::string attributes() const { return {}; }
 
-  // What each dimension is, inputs and outputs: "nk,ok->no".  Along a lower-case index the op can
-  // be cut into parts; along a capital it looks, and must have it whole.  An index missing on the
-  // right is summed away.  The first index of a term stands for as many dimensions as the others
-  // leave, none included.  What the notation does not mention is used whole.
+  // The dimensions of inputs and outputs in index notation: "nk,ok->no".  The op can be cut into
+  // parts along a lower-case index; it needs a capital one whole.  An index missing on the right is
+  // summed over.  The first index of a term stands for all dimensions, possibly none, that the
+  // term's other indices leave.  Tensors that the notation does not mention are used whole.
   virtual const char* indices() const = 0;
 
-  // The specs of the outputs.  Throws a sentence where the inputs do not fit.
+  // The specs of the outputs.  Throws if the inputs do not fit.
   virtual Specs infer(const Specs& in) const = 0;
 
   virtual void forward(Forward&) const = 0;
 
-  // What backward reads, given which gradients it will be asked for.
+  // The inputs and outputs that backward reads, given which inputs need a gradient.
   virtual Slots saves(const Needs&) const = 0;
 
   virtual void backward(Backward&) const = 0;
 
-  // Whether output i has a gradient.  What is only kept for backward has none.
+  // Whether output i has a gradient.  Outputs that exist only for backward have none.
   virtual bool differentiable(int output) const { return output == 0; }
 
-  // Whether forward() can run again and give the same, with no other effect.
+  // Whether forward() can run again with the same result and no other effect.
   virtual bool recomputable() const { return true; }
 
-  // Into how many chunks the work may be cut to shrink its scratch memory.
+  // Number of chunks the work can be cut into, to shrink its scratch memory.
   virtual int64_t max_chunks(const Specs&) const { return 1; }
 };
 

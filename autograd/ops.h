@@ -1,16 +1,17 @@
 #pragma once
 
-// Every op of the engine.  The definition of foo() is in autograd/ops/foo.cpp.
-// N.. stands for any number of leading dimensions.
+// Every op.  foo() is defined in autograd/ops/foo.cpp.  In shapes, N.. is any number of leading
+// dimensions.
 
 #include "spool/autograd/tape.h"
 #include "spool/kernels/attention.h"
 #include "spool/kernels/cross_entropy.h"
 #include "spool/kernels/gelu.h"
+#include "spool/runtime/names.h"
 
 namespace spool {
 
-// a + b, of one shape.
+// a + b, of the same shape.
 Var add(const Var& a, const Var& b);
 
 // factor * x.
@@ -20,10 +21,11 @@ Var scale(const Var& x, double factor);
 Var linear(const Var& x, const Operand& weight);
 Var linear(const Var& x, const Operand& weight, const Operand& bias);
 
-// Rows of weight (V, C) by tokens i32 (B, T), plus row t of positions (at least T, C): (B, T, C).
+// The row of weight (V, C) of each token, i32 (B, T), plus row t of positions (at least T, C):
+// (B, T, C).
 Var embedding(const Var& tokens, const Operand& weight);
 Var embedding(const Var& tokens, const Operand& weight, const Operand& positions);
-// Plus row first_position + t instead; above 0 only on a tape that does not record.
+// The same with row first_position + t of positions; above 0 only on a tape that does not record.
 Var embedding(const Var& tokens, const Operand& weight, const Operand& positions,
               int64_t first_position);
 
@@ -32,39 +34,37 @@ Var layer_norm(const Var& x, const Operand& weight, const Operand& bias, double 
 
 Var gelu(const Var& x, GeluForm form = GeluForm::tanh);
 
-// Elements are zero with probability p, the others 1/(1-p) as large.  On a tape that does not
-// train, and for p = 0, x itself.
+// Sets each element to zero with probability p and multiplies the others by 1/(1-p).  Returns x
+// itself on a tape that does not train, and for p = 0.
 Var dropout(const Var& x, float p);
 
 // Causal attention of packed qkv (B, T, (H + 2 Hkv) D): (B, T, H D), scaled by 1/sqrt(D).
 Var attention(const Var& qkv, Heads heads);
 
-// What an attention keeps of the tokens it has seen: keys and values (B, Hkv, P, D) of those before
-// `position`, of at most P.
+// The cache of an attention layer: keys and values (B, Hkv, P, D) of the tokens before `position`,
+// with room for P tokens.
 struct KeyValueLayer {
   Tensor keys, values;
   int64_t position = 0;
 };
 
-// attention() of tokens that follow those of the cache, whose keys and values it then holds as
-// well. Only on a tape that does not record: backward has no use for memory that changes.
+// attention() of tokens that follow those in the cache; adds their keys and values to it.  Only on
+// a tape that does not record: backward cannot read memory that changes.
 Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads);
 
 enum class Reduction { mean, sum, none };
-constexpr const char* name(Reduction r) {
-  constexpr const char* names[] = {"mean", "sum", "none"};
-  return names[static_cast<size_t>(r)];
-}
+template <>
+inline constexpr std::array enumerator_names<Reduction>{"mean", "sum", "none"};
 
 struct LossOptions {
   Reduction reduction = Reduction::mean;
   CrossEntropyOptions options = {};
 };
 
-// The cross entropy of x (N.., C) times weight (V, C) transposed against targets i32 (N..), without
-// ever making the logits whole: a plan cuts the N rows into chunks.  mean: the sum of the rows'
-// losses times TapeOptions::loss_scale, or by default divided by the number of valid targets; sum:
-// f32 (1); none: f32 (N..).
+// Cross entropy of the logits, x (N.., C) times weight (V, C) transposed, against targets i32
+// (N..).  Never holds all logits if the plan cuts the N rows into chunks.  mean, f32 (1): the sum
+// of the rows' losses times TapeOptions::loss_scale, or by default divided by the number of valid
+// targets; sum: f32 (1); none: f32 (N..).
 Var linear_cross_entropy(const Var& x, const Operand& weight, const Var& targets,
                          const LossOptions& = {});
 

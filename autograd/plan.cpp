@@ -9,23 +9,22 @@ namespace spool {
 
 namespace {
 
-// The nodes of the tape it was made for, if it says.
-NodeId nodes_of(const Plan& plan) {
-  constexpr size_t most = std::numeric_limits<NodeId>::max();
-  return static_cast<NodeId>(plan.fingerprints.empty() ? most
-                                                       : std::min(plan.fingerprints.size(), most));
+// The number of nodes of the plan's tape; without fingerprints the largest number.
+NodeId node_count(const Plan& plan) {
+  return plan.fingerprints.empty() ? std::numeric_limits<NodeId>::max()
+                                   : plan.fingerprints.next_id();
 }
 
 void check_offload(const Offload& o, NodeId nodes) {
-  const auto check_node = [&](const char* what, NodeId n) {
-    check(n >= -1 && n < nodes, "plan: offloads, value ", o.value, ": ", what, " before node ", n,
-          ", which its tape does not have");
+  const auto check_node = [&](const char* field, NodeId n) {
+    check(n >= -1 && n < nodes, "plan: offloads, value ", o.value, ": ", field, " is before node ",
+          n, ", which its tape does not have");
   };
-  check(o.value >= 0, "plan: offloads speak of value ", o.value, ", which no tape has");
+  check(o.value >= 0, "plan: offloads: value ", o.value, " cannot exist");
   check(o.rows >= -1, "plan: offloads, value ", o.value, ": ", o.rows,
-        " rows, which must be -1 for all of them or a number of rows");
-  check_node("its memory goes", o.release);
-  check_node("it comes back", o.fetch);
+        " rows; it must be a number of rows, or -1 for all of them");
+  check_node("release", o.release);
+  check_node("fetch", o.fetch);
 }
 
 void check_offloads(const Plan& plan, NodeId nodes) {
@@ -33,38 +32,38 @@ void check_offloads(const Plan& plan, NodeId nodes) {
   for (const Offload& o : plan.offloads) {
     check_offload(o, nodes);
     check(before < o.value, "plan: offloads: value ", o.value, " comes after value ", before,
-          "; they must rise, each once");
+          "; list each value once, in rising order");
     before = o.value;
-    const auto v = static_cast<size_t>(o.value);
-    const Placement p = v < plan.placement.size() ? plan.placement[v] : Placement::keep;
-    check(p == Placement::offload, "plan: offloads say how value ", o.value,
-          " is offloaded, and its placement is ", name(p));
+    const Placement p = plan.placement.value_or(o.value, Placement::keep);
+    check(p == Placement::offload, "plan: offloads: value ", o.value,
+          " is listed, but its placement is ", name(p));
   }
 }
 
 void check_regions(const Plan& plan, NodeId nodes) {
   NodeId before = 0;
-  std::vector<Region> around;  // from the outermost in
+  std::vector<Region> enclosing;  // the outermost first
   for (const Region& r : plan.regions) {
     check(r.first >= 0 && r.first <= r.last && r.last < nodes, "plan: regions: nodes ", r.first,
-          " to ", r.last, " are no nodes of its tape");
-    check(before <= r.first, "plan: regions: that from node ", r.first,
-          " on comes after that from node ", before, " on; they must rise");
+          " to ", r.last, " are not nodes of its tape");
+    check(before <= r.first, "plan: regions: the region from node ", r.first,
+          " comes after the region from node ", before, "; list them in rising order");
     before = r.first;
-    while (!around.empty() && around.back().last < r.first) around.pop_back();
-    const Region outer = around.empty() ? r : around.back();
+    while (!enclosing.empty() && enclosing.back().last < r.first) enclosing.pop_back();
+    const Region outer = enclosing.empty() ? r : enclosing.back();
     check(r.last <= outer.last, "plan: regions: nodes ", r.first, " to ", r.last,
           " come after nodes ", outer.first, " to ", outer.last,
-          "; a region is inside another or outside it, and comes after those it is inside");
-    around.push_back(r);
+          "; regions must nest or be disjoint, the outer one first");
+    enclosing.push_back(r);
   }
 }
 
 void check_chunks(const Plan& plan, NodeId nodes) {
-  check(plan.chunks.size() <= static_cast<size_t>(nodes), "plan: chunks of ", plan.chunks.size(),
-        " nodes, and its tape has ", nodes);
-  for (size_t n = 0; n < plan.chunks.size(); ++n) {
-    check(plan.chunks[n] >= 0, "plan: chunks: node ", n, " cannot be cut into ", plan.chunks[n]);
+  check(plan.chunks.next_id() <= nodes, "plan: chunks: ", plan.chunks.size(),
+        " nodes, but its tape has ", nodes);
+  for (const NodeId n : plan.chunks.ids()) {
+    check(plan.chunks[n] >= 0, "plan: chunks: node ", n, " cannot be cut into ", plan.chunks[n],
+          " chunks");
   }
 }
 
@@ -80,7 +79,7 @@ bool offloads_to_disk(const Plan& plan) {
 }
 
 void check_plan(const Plan& plan) {
-  const NodeId nodes = nodes_of(plan);
+  const NodeId nodes = node_count(plan);
   check_offloads(plan, nodes);
   check_regions(plan, nodes);
   check_chunks(plan, nodes);

@@ -1,14 +1,13 @@
 #pragma once
 
-// Between forward and backward a tensor is put away: packed, later unpacked.  Hooks decide how: the
-// innermost of the tape's at the time of saving (Tape::HooksScope), else the plan.  PyTorch calls
-// such a pair torch.autograd.graph.saved_tensors_hooks.
+// A tensor that backward reads is packed after forward and unpacked in backward.  The tape's
+// innermost hooks at the time of saving decide how (Tape::HooksScope); without hooks, the plan.
+// PyTorch calls such a pair of hooks torch.autograd.graph.saved_tensors_hooks.
 //
-// pack() is called once per saved value, in the order of saving, unpack() at most once while its
-// result is alive, which is until the last use in backward; where a value is made again in
-// backward, neither is.  Hooks do not see parameters and the caller's inputs.  What they throw
-// leaves the tape consistent: in pack() the op is taken back, in unpack() all that the tape saved
-// is let go.
+// pack() is called once per saved value, in the order of saving.  unpack() is called at most once
+// while its result lives, which is until the last use in backward.  Neither is called for a value
+// that is recomputed, for parameters, or for the caller's inputs.  If a hook throws, the tape stays
+// consistent: in pack() the op is removed, in unpack() everything the tape saved is freed.
 
 #include <cstdint>
 #include <memory>
@@ -17,19 +16,18 @@
 
 namespace spool {
 
-// What is being put away.
+// The value that is packed.
 struct SavedInfo {
-  const char* op = "";  // that made it
-  int32_t value = -1;   // on the tape
+  const char* op = "";  // the op that computed it
+  int32_t value = -1;   // its id on the tape
 };
 
-// A tensor put away.
 class SavedTensor {
  public:
   virtual ~SavedTensor() = default;
-  // Backward will want it soon.
+  // Called when backward will need it soon.
   virtual void prefetch() {}
-  // The same shape, type and device as what was packed.
+  // Returns a tensor of the shape, type and device of the packed one.
   virtual Tensor unpack() = 0;
 };
 
@@ -39,7 +37,7 @@ class SavedTensorHooks {
   virtual std::unique_ptr<SavedTensor> pack(const Tensor&, const SavedInfo&) = 0;
 };
 
-// Put away as it is.
+// Packs a tensor as it is.
 std::unique_ptr<SavedTensor> keep(Tensor);
 
 }  // namespace spool

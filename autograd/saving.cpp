@@ -1,4 +1,4 @@
-// What forward puts away for backward, and how long.
+// What forward saves for backward, how, and until when.
 
 #include <algorithm>
 
@@ -7,8 +7,7 @@
 namespace spool {
 
 Placement Tape::placement(ValueId v) const {
-  const auto i = static_cast<size_t>(v);
-  return i < options_.plan.placement.size() ? options_.plan.placement[i] : Placement::keep;
+  return options_.plan.placement.value_or(v, Placement::keep);
 }
 
 Offload Tape::how_to_offload(ValueId v) const {
@@ -20,39 +19,39 @@ Offload Tape::how_to_offload(ValueId v) const {
 void Tape::save_for_backward(NodeId id, const Needs& needs, const Few<Tensor>& in,
                              const Few<Tensor>& out) {
   Node& n = node(id);
-  Noted noted;
+  UndoLog log;
   try {
     if (std::ranges::any_of(n.outputs, [&](ValueId v) { return value(v).needs_grad; })) {
       for (const Slot s : n.op->saves(needs)) {
-        const auto i = static_cast<size_t>(s.index);
-        const ValueId v = (s.output ? n.outputs : n.inputs)[i];
-        use(v, (s.output ? out : in)[i], level(n.region, v), noted);
+        const ValueId v = (s.output ? n.outputs : n.inputs)[s.index];
+        const Tensor& t = (s.output ? out : in)[s.index];
+        add_use({.value = v, .level = level(n.region, v)}, t, log);
         n.saves.push_back(v);
       }
     }
-    read_by_regions(id, in, noted);
+    add_region_reads(id, in, log);
   } catch (...) {
-    for (; !noted.empty(); noted.pop_back()) {
-      const Note& last = noted.back();
-      if (last.read_by >= 0) region(last.read_by).reads.pop_back();
+    for (; !log.empty(); log.pop_back()) {
+      const CountedUse& last = log.back();
+      if (last.reader >= 0) region(last.reader).reads.pop_back();
       drop_use(last.value, last.level);
     }
     throw;
   }
 }
 
-// A read by backward, of what is saved, or of what the region of that level will make again.
-void Tape::use(ValueId v, const Tensor& t, int level, Noted& noted, int read_by) {
-  if (level < 0) {
-    save(v, t);
+// Counts a read by backward: of a saved tensor, or of what the region of that level will recompute.
+void Tape::add_use(const CountedUse& use, const Tensor& t, UndoLog& log) {
+  if (use.level < 0) {
+    save(use.value, t);
   } else {
-    region(level).uses.push_back(v);
+    region(use.level).uses.push_back(use.value);
   }
-  noted.push_back({v, level, read_by});
+  log.push_back(use);
 }
 
-void Tape::drop_use(ValueId v, int level) {
-  if (level < 0 || region(level).replayed) return release(v);
+void Tape::drop_use(ValueId v, RegionId level) {
+  if (level < 0 || region(level).recomputed) return release(v);
   std::vector<ValueId>& uses = region(level).uses;
   uses.erase(std::prev(std::ranges::find(uses.rbegin(), uses.rend(), v).base()));
 }
@@ -60,25 +59,24 @@ void Tape::drop_use(ValueId v, int level) {
 void Tape::save(ValueId id, const Tensor& t) {
   Value& v = value(id);
   const bool first = v.uses++ == 0;
-  if (options_.survey) note_saved(id);
+  if (options_.survey) survey_saved(id);
   try {
-    if (v.producer < 0 || placement(id) != Placement::recompute) put_away(id, t, first);
+    if (v.producer < 0 || placement(id) != Placement::recompute) pack(id, t, first);
   } catch (...) {
     --v.uses;
     throw;
   }
 }
 
-void Tape::note_saved(ValueId id) {
-  std::vector<NodeId>& all = options_.survey->first_saved;
-  all.resize(values_.size(), -1);
-  NodeId& at = all[static_cast<size_t>(id)];
-  if (at < 0) at = static_cast<NodeId>(nodes_.size()) - 1;
+void Tape::survey_saved(ValueId id) {
+  IdTable<ValueId, NodeId>& first_saved = options_.survey->first_saved;
+  first_saved.resize(values_.size(), -1);
+  if (first_saved[id] < 0) first_saved[id] = nodes_.next_id() - 1;
 }
 
-void Tape::put_away(ValueId id, const Tensor& t, bool first) {
+void Tape::pack(ValueId id, const Tensor& t, bool first) {
   Value& v = value(id);
-  const SavedInfo info{.op = v.producer < 0 ? "input" : node(v.producer).op->name(), .value = id};
+  const SavedInfo info{.op = producer_name(v), .value = id};
   if (v.producer >= 0 && !hooks_.empty()) {
     if (!first) return;
     v.saved = hooks_.back()->pack(t, info);
@@ -86,7 +84,7 @@ void Tape::put_away(ValueId id, const Tensor& t, bool first) {
   } else if (placement(id) == Placement::offload || is_offloaded_by_scope(v)) {
     if (!first && !v.on_device) return;
     check(options_.offloader, "plan: value ", id, " (", info.op,
-          ") is to be offloaded, and the tape was given no offloader (TapeOptions::offloader)");
+          ") is to be offloaded, but the tape has no offloader (TapeOptions::offloader)");
     v.saved = options_.offloader->pack(t, info, how_to_offload(id));
     v.on_device = false;
     v.live = {};
@@ -102,8 +100,8 @@ void Tape::put_away(ValueId id, const Tensor& t, bool first) {
 
 bool Tape::is_offloaded_by_scope(const Value& v) const {
   if (v.parameter) return false;
-  return std::ranges::any_of(open_scopes_, [&](int open) {
-    const TapeScope& scope = scopes_[static_cast<size_t>(open)];
+  return std::ranges::any_of(open_scopes_, [&](ScopeId open) {
+    const TapeScope& scope = scopes_[open];
     return v.producer >= scope.first ? scope.options.offload_inside : scope.options.offload_inputs;
   });
 }

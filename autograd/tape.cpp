@@ -8,11 +8,11 @@ namespace spool {
 
 namespace {
 
-// The lists of the thread's last tape, empty: the next one is likely as long, and to grow anew
-// costs more than all else a tape does.
+// The emptied lists of the thread's last tape.  The next tape is likely as long, and growing new
+// lists costs more than everything else a tape does.
 struct Spare {
-  std::vector<Node> nodes;
-  std::vector<Value> values;
+  IdTable<NodeId, Node> nodes;
+  IdTable<ValueId, Value> values;
 };
 thread_local Spare spare;
 
@@ -33,20 +33,16 @@ Tape::~Tape() {
   spare.values = std::move(values_);
 }
 
-ValueId Tape::add(Value v) {
-  values_.push_back(std::move(v));
-  return static_cast<ValueId>(values_.size()) - 1;
-}
-
 Var Tape::input(const Tensor& t, bool needs_grad) {
   check(bool(t), "input: the tensor is absent");
-  return {*this, add({.spec = t.spec(), .needs_grad = needs_grad && options_.recording}), t};
+  const bool has_grad = needs_grad && options_.recording;
+  return {*this, values_.add({.spec = t.spec(), .needs_grad = has_grad}), t};
 }
 
 bool Tape::needs_grad(const Operand& operand) const {
   if (!options_.recording) return false;
   if (operand.parameter) return operand.parameter->trainable;
-  return values_[static_cast<size_t>(operand.var->id())].needs_grad;
+  return values_[operand.var->id()].needs_grad;
 }
 
 ValueId Tape::resolve(const Operand& operand) {
@@ -58,26 +54,33 @@ ValueId Tape::resolve(const Operand& operand) {
   check(bool(p->data), "parameter ", p->name, " has no data");
   const auto [at, fresh] = parameters_.try_emplace(p);
   if (fresh) {
-    at->second = add({.spec = p->data.spec(), .parameter = p, .needs_grad = needs_grad(operand)});
+    at->second =
+        values_.add({.spec = p->data.spec(), .parameter = p, .needs_grad = needs_grad(operand)});
   }
   return at->second;
 }
 
-// ---------------------------------------------------------------------------------- forward
+const char* Tape::producer_name(const Value& v) const {
+  return v.producer < 0 ? "input" : nodes_[v.producer].op->name();
+}
 
-// What there was before an op, should it fail.
-struct Tape::Before {
-  size_t values, regions, next_plan_region, surveyed;
-  Few<bool> had_grad = {};
-  Few<int> contributions = {};
+// The state of the tape before an op, to go back to if the op fails.
+struct Tape::Snapshot {
+  ValueId next_value;
+  RegionId next_region;
+  size_t next_plan_region, surveyed;
+  Few<bool> had_grad = {};      // of each input
+  Few<int> contributions = {};  // to each input's gradient
 };
 
 Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> operands) {
-  check(!spent_, op->name(), ": this tape has gone backward; a new step needs a new tape");
-  const auto id = static_cast<NodeId>(nodes_.size());
-  Before before{values_.size(), regions_.size(), next_plan_region_,
-                options_.survey ? options_.survey->forward.size() : 0};
-  nodes_.push_back({.op = std::move(op)});
+  check(!backward_began_, op->name(),
+        ": backward has begun on this tape; a new step needs a new tape");
+  Snapshot before{.next_value = values_.next_id(),
+                  .next_region = regions_.next_id(),
+                  .next_plan_region = next_plan_region_,
+                  .surveyed = options_.survey ? options_.survey->forward.size() : 0};
+  const NodeId id = nodes_.add({.op = std::move(op)});
   try {
     Few<Tensor> in;
     for (const Operand& operand : operands) {
@@ -88,7 +91,7 @@ Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> oper
       before.had_grad.push_back(bool(operand.var ? value(v).grad : operand.parameter->grad));
     }
     const Needs needs = record(id, in);
-    if (options_.survey) note_begin(options_.survey->forward);
+    if (options_.survey) survey_begin(options_.survey->forward);
     if (options_.offloader) options_.offloader->before_forward(id);
     const Few<Tensor> out = run(id, in);
     if (options_.recording) save_for_backward(id, needs, in, out);
@@ -97,16 +100,15 @@ Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> oper
     for (size_t i = 0; i < out.size(); ++i) vars.push_back({*this, node(id).outputs[i], out[i]});
     return vars;
   } catch (...) {
-    undo(before);
+    restore(before);
     throw;
   }
 }
 
-// Appends the outputs of the last node.
+// Adds the outputs of the last node, and tells which inputs need gradients.
 Needs Tape::record(NodeId id, const Few<Tensor>& in) {
   Node& n = node(id);
-  const auto i = static_cast<size_t>(id);
-  if (i < options_.plan.chunks.size()) n.chunks = std::max(options_.plan.chunks[i], 1);
+  n.chunks = std::max(options_.plan.chunks.value_or(id, 1), 1);
   Needs needs;
   bool needs_any = false;
   Specs specs;
@@ -118,19 +120,19 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
     needs_any = true;
   }
   if (n.chunks > 1) {
-    const int64_t most = n.op->max_chunks(specs);
-    check(n.chunks <= most, "plan: ", n.chunks, " chunks for node ", id, " (", n.op->name(),
-          "), which can be cut into at most ", most);
+    const int64_t max = n.op->max_chunks(specs);
+    check(n.chunks <= max, "plan: ", n.chunks, " chunks for node ", id, " (", n.op->name(),
+          "), which can be cut into at most ", max);
   }
-  const Specs made = n.op->infer(specs);
+  const Specs outputs = n.op->infer(specs);
   for (ValueId v : n.inputs) {
     if (value(v).needs_grad) value(v).contributions += n.chunks;
   }
-  for (size_t k = 0; k < made.size(); ++k) {
+  for (size_t k = 0; k < outputs.size(); ++k) {
     const bool has_grad = needs_any && n.op->differentiable(static_cast<int>(k));
-    n.outputs.push_back(add({.spec = made[k], .producer = id, .needs_grad = has_grad}));
+    n.outputs.push_back(values_.add({.spec = outputs[k], .producer = id, .needs_grad = has_grad}));
   }
-  if (!open_scopes_.empty()) n.scopes_hash = scopes_[static_cast<size_t>(open_scopes_.back())].hash;
+  if (!open_scopes_.empty()) n.scopes_hash = scopes_[open_scopes_.back()].hash;
   check_fingerprint(options_.plan, n, id, values_);
   open_regions_at(id);
   return needs;
@@ -139,7 +141,7 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
 Few<Tensor> Tape::run(NodeId id, const Few<Tensor>& in) {
   Node& n = node(id);
   ++n.runs;
-  const TraceScope scope(stream_.trace(), spent_ ? "replay" : "forward", *n.op, id);
+  const TraceScope scope(stream_.trace(), backward_began_ ? "replay" : "forward", *n.op, id);
   Few<Tensor> out;
   for (ValueId v : n.outputs) {
     out.push_back(Tensor(value(v).spec, stream_, {.name = n.op->name()}));
@@ -149,13 +151,13 @@ Few<Tensor> Tape::run(NodeId id, const Few<Tensor>& in) {
   return out;
 }
 
-void Tape::note_begin(std::vector<double>& times) {
-  check(stream_.device().type == DeviceType::meta, "survey: a tape is surveyed on meta");
+void Tape::survey_begin(IdTable<NodeId, double>& times) {
+  check(stream_.device().type == DeviceType::meta, "survey: only a tape on meta can be surveyed");
   times.push_back(static_cast<MetaStream&>(stream_).now());
 }
 
-// Takes back the last node, which has failed.
-void Tape::undo(const Before& before) {
+// Removes the last node, which has failed.
+void Tape::restore(const Snapshot& before) {
   Node& n = nodes_.back();
   for (size_t i = 0; i < before.had_grad.size(); ++i) {
     Value& v = value(n.inputs[i]);
@@ -164,12 +166,10 @@ void Tape::undo(const Before& before) {
   }
   if (options_.survey) options_.survey->forward.resize(before.surveyed);
   nodes_.pop_back();
-  std::erase_if(parameters_, [&](const auto& known) {
-    return static_cast<size_t>(known.second) >= before.values;
-  });
-  values_.resize(before.values);
-  regions_.resize(before.regions);
-  std::erase_if(open_, [&](int r) { return static_cast<size_t>(r) >= before.regions; });
+  std::erase_if(parameters_, [&](const auto& known) { return known.second >= before.next_value; });
+  values_.resize(static_cast<size_t>(before.next_value));
+  regions_.resize(static_cast<size_t>(before.next_region));
+  std::erase_if(open_regions_, [&](RegionId r) { return r >= before.next_region; });
   next_plan_region_ = before.next_plan_region;
 }
 

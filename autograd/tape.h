@@ -1,65 +1,59 @@
 #pragma once
 
-// The tape lists, in order of execution, every op and every value of one step.  Forward appends to
-// it; backward walks it from the end.  It is the only representation of a program, and the
-// planner's only view of a model: position i of the tape is position i of the Plan.
+// A tape lists every op and every value of one step, in order of execution.  Forward appends to it;
+// backward walks it from the end.  It is the only representation of a program, and the planner's
+// only view of a model: position i of the tape is position i of the Plan.
 //
-// Var is a handle to a value with a past; Tensor is memory.  Backward code holds only memory, so
-// there is nothing to detach and no version to count.  Whether the tape records, and whether it
+// A Var is a handle to a value with a past; a Tensor is memory.  Backward code holds only memory,
+// so there is nothing to detach and no version to count.  Whether the tape records, and whether it
 // trains, is decided when it is made.  One thread per tape; a tape outlives its Vars, and its
 // stream outlives the tape.
 
 #include <memory>
 #include <span>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "spool/autograd/id_table.h"
 #include "spool/autograd/offload.h"
 #include "spool/autograd/op.h"
+#include "spool/autograd/parameter.h"
 #include "spool/autograd/plan.h"
 #include "spool/autograd/saved_tensor.h"
 
 namespace spool {
 
-// A tensor that training changes.  Its address must not change while a tape knows it.
-struct Parameter {
-  const char* name = "parameter";  // interned
-  Tensor data = {};
-  // Absent until backward first writes it, then added to, until the optimizer lets it go.  f32
-  // where it receives more than one contribution a step (micro-batches, ties, chunks), else of the
-  // type of the data.
-  Tensor grad = {};
-  bool trainable = true;
-};
+// Positions in the tape's lists of regions and scopes; -1: none.
+using RegionId = int32_t;
+using ScopeId = int32_t;
 
-// What a tape on the meta device saw of itself, for whoever plans one like it.
+// What a tape on the meta device measured of itself, for a planner.
 struct Survey {
-  std::vector<double> forward, backward;  // when each node began, seconds
-  // Of each value: the node after which it was first saved, and the node before or in whose
-  // backward what was saved of it was first read; -1: it was not.
-  std::vector<NodeId> first_saved, first_read;
+  IdTable<NodeId, double> forward, backward;  // when each node began, seconds
+  // The node after which a value was first saved, and the node during or just before whose backward
+  // its saved tensor was first read; -1: never.
+  IdTable<ValueId, NodeId> first_saved, first_read;
 };
 
 struct TapeOptions {
   Plan plan = {};
   bool recording = true;  // false: nothing is saved, and there is no backward
   bool training = true;   // false: dropout does nothing
-  // A promise that backward will start from every loss of this tape.  Losses then form their
-  // gradients in forward, which saves computing logits twice.
+  // A promise that backward will start from every loss of this tape.  Losses then compute their
+  // gradients in forward, so that the logits are computed once.
   bool backward_follows = false;
-  // Into how many tapes the step is cut, whose gradients add up.
+  // Number of tapes the step is cut into, whose gradients add up.
   int micro_batches = 1;
-  // f32 (1): what a mean loss is multiplied by; 1 / the valid targets of all micro-batches. Absent:
-  // those of this tape.
+  // f32 (1): what a mean loss is multiplied by, 1 / the valid targets of all micro-batches. Absent:
+  // 1 / the valid targets of this tape.
   Tensor loss_scale = {};
-  // i32 (4): seed (2), step, micro-batch.  Needed by ops that draw.
+  // i32 (4): seed (2), step, micro-batch.  Required by ops that draw random numbers.
   Tensor random = {};
-  // Where in the whole the leading index of this tape's tensors begins.
+  // Index in the whole batch of the first row of this tape's tensors.
   int64_t first_row = 0;
-  // Needed where the plan, or a scope, offloads.  Outlives the tape.
+  // Required if the plan or a scope offloads.  Outlives the tape.
   Offloader* offloader = nullptr;
-  // On meta: to be filled.
+  // Filled by the tape if given; on meta only.
   Survey* survey = nullptr;
 };
 
@@ -70,9 +64,9 @@ struct Value {
   bool needs_grad = false;
 
   int contributions = 0;  // to its gradient, known so far
-  int uses = 0;           // pending reads by backward of what is saved, or will be made again
+  int uses = 0;           // reads by backward that are still to come
   std::unique_ptr<SavedTensor> saved = nullptr;
-  bool on_device = false;  // saved as it is, not by a user's hooks
+  bool on_device = false;  // saved as it is: neither offloaded nor packed by a user's hooks
   Tensor live = {};        // unpacked or recomputed, until the last use
   Tensor grad = {};
   bool grad_is_one = false;
@@ -83,38 +77,38 @@ struct Node {
   Few<ValueId> inputs = {}, outputs = {};
   Few<ValueId> saves = {};
   int chunks = 1;
-  int region = -1;           // the innermost of the tape's regions that it is in
-  uint64_t scopes_hash = 0;  // a hash of the options of the scopes that it is in
-  int runs = 0;              // so far, in forward and again
+  RegionId region = -1;      // the innermost around it
+  uint64_t scopes_hash = 0;  // of the options of the scopes around it
+  int runs = 0;              // of its op's forward() so far, recomputations included
 };
 
-// A region as a tape meets it; see regions.cpp.
+// A region, with its state on the tape; see regions.cpp and recompute.cpp.
 struct TapeRegion {
   NodeId first = 0, last = -1;  // -1: it is still open
-  int parent = -1;
-  NodeId plan_last = -1;  // where the plan has it end
-  bool one_op = false;    // it stands for a node of which some outputs are to be recomputed
-  bool replayed = false;
-  std::vector<ValueId> reads = {};  // made before it, read in it: saved for when it runs again
-  std::vector<ValueId> uses = {};   // made in it, read in it by backward: not saved
+  RegionId parent = -1;
+  NodeId plan_last = -1;    // its last node according to the plan
+  bool one_op = false;      // made for a single node of which some outputs are to be recomputed
+  bool recomputed = false;  // or backward has passed it, and nothing in it was needed
+  std::vector<ValueId> reads = {};  // computed before it and read in it: saved to recompute it
+  std::vector<ValueId> uses = {};   // computed in it and read in it by backward: not saved
 };
 
-// Of ops that belong together, such as a layer, by which plans and people may speak of them; and,
-// where the caller decides by hand, what becomes of their values.
+// A scope is ops that belong together, such as a layer.  Plans and reports may refer to it, and the
+// caller may decide by hand what becomes of its values.
 struct ScopeOptions {
   const char* name = "segment";  // interned
-  bool recompute = false;        // what is made in it; see checkpoint()
-  bool offload_inputs = false;  // what is made before it and saved in it, the caller's own included
-  bool offload_inside = false;  // what is made in it and saved
+  bool recompute = false;        // recompute what is computed in it; see checkpoint()
+  bool offload_inputs = false;   // offload what is computed before it, or an input, and saved in it
+  bool offload_inside = false;   // offload what is computed in it and saved
 };
 
-// A scope as a tape has it.
+// A scope, with its place on the tape.
 struct TapeScope {
   ScopeOptions options = {};
   NodeId first = 0, last = -1;
-  int parent = -1;
-  int region = -1;    // that it opened
-  uint64_t hash = 0;  // of its options, and those of the scopes around it
+  ScopeId parent = -1;
+  RegionId region = -1;  // the one it opened
+  uint64_t hash = 0;     // of its options, and of those of the scopes around it
 };
 
 class Var {
@@ -142,7 +136,7 @@ class Operand {
   Parameter* parameter = nullptr;
 };
 
-// Something to differentiate.  Without a gradient: 1, and y has one element.
+// A value to differentiate, and its gradient.  Without a gradient: 1, and y has one element.
 struct Root {
   Var y;
   Tensor dy = {};
@@ -155,19 +149,19 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  // The caller's own tensor.
+  // A value for the caller's tensor.
   Var input(const Tensor& t, bool needs_grad = false);
 
-  // Runs the op and appends it; returns its outputs.  Where it throws, the tape is as before; what
-  // the op has added to a gradient that was there stays.
+  // Runs the op and appends it; returns its outputs.  If it throws, the tape is as before, except
+  // for what the op has added to gradients that already existed.
   Few<Var> apply(std::unique_ptr<const Op> op, std::span<const Operand> inputs);
 
-  // Once per tape.  Where it throws, what the tape has saved is gone, and so are the gradients that
-  // it has begun; those it has added to are of no use.
+  // Once per tape.  If it throws, everything the tape saved is freed, and so are the gradients it
+  // had begun; gradients it had added to are invalid.
   void backward(const Var& loss) { backward(std::vector<Root>{{loss}}); }
   void backward(const std::vector<Root>& roots);
-  // Of an input, after backward; absent if nothing depended on it.
-  Tensor grad(const Var& v) const { return values_[static_cast<size_t>(v.id())].grad; }
+  // Gradient of an input, after backward; absent if no root depends on it.
+  Tensor grad(const Var& v) const { return values_[v.id()].grad; }
 
   Stream& stream() { return stream_; }
   const TapeOptions& options() const { return options_; }
@@ -175,12 +169,12 @@ class Tape {
     return options_.recording && options_.backward_follows;
   }
   bool needs_grad(const Operand&) const;
-  const std::vector<Node>& nodes() const { return nodes_; }
-  const std::vector<Value>& values() const { return values_; }
-  const std::vector<TapeScope>& scopes() const { return scopes_; }
+  const IdTable<NodeId, Node>& nodes() const { return nodes_; }
+  const IdTable<ValueId, Value>& values() const { return values_; }
+  const IdTable<ScopeId, TapeScope>& scopes() const { return scopes_; }
 
-  // Makes these hooks the innermost ones of the tape while it lives.  What is saved meanwhile they
-  // pack, whatever the plan says; what is to be recomputed nobody packs.
+  // While it lives, these hooks are the innermost ones of the tape: they pack what is saved,
+  // whatever the plan says, except for values that are to be recomputed.
   class HooksScope {
    public:
     HooksScope(Tape& tape, SavedTensorHooks& hooks) : tape_(tape) { tape.hooks_.push_back(&hooks); }
@@ -192,10 +186,10 @@ class Tape {
     Tape& tape_;
   };
 
-  // The ops applied while it lives are a scope of their own.  Scopes nest.
+  // The ops applied while it lives form a scope.  Scopes nest.
   class Scope {
    public:
-    Scope(Tape& tape, const ScopeOptions& options) : tape_(tape) { tape.enter(options); }
+    Scope(Tape& tape, const ScopeOptions& options) : tape_(tape) { tape.enter_scope(options); }
     ~Scope() { tape_.leave_scope(); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
@@ -208,83 +202,84 @@ class Tape {
   friend class Forward;
   friend class Backward;
 
-  Value& value(ValueId v) { return values_[static_cast<size_t>(v)]; }
-  Node& node(NodeId n) { return nodes_[static_cast<size_t>(n)]; }
-  TapeRegion& region(int r) { return regions_[static_cast<size_t>(r)]; }
-  Placement placement(ValueId v) const;
-  Offload how_to_offload(ValueId v) const;
+  Value& value(ValueId v) { return values_[v]; }
+  Node& node(NodeId n) { return nodes_[n]; }
+  TapeRegion& region(RegionId r) { return regions_[r]; }
+  const char* producer_name(const Value&) const;
+  Placement placement(ValueId) const;
+  Offload how_to_offload(ValueId) const;
   bool is_offloaded_by_scope(const Value&) const;
-  ValueId add(Value);
   ValueId resolve(const Operand&);
   Needs record(NodeId, const Few<Tensor>& in);
   Few<Tensor> run(NodeId, const Few<Tensor>& in);
+  void survey_begin(IdTable<NodeId, double>& times);
+  struct Snapshot;
+  void restore(const Snapshot&);
 
-  void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
-  void save(ValueId, const Tensor&);
-  void note_saved(ValueId);
-  void put_away(ValueId, const Tensor&, bool first);
-  struct Note {
+  // A read by backward that was counted, so that it can be taken back.
+  struct CountedUse {
     ValueId value;
-    int level;
-    int read_by = -1;  // a region
+    RegionId level;        // see regions.cpp
+    RegionId reader = -1;  // the region that reads it; -1: a node
   };
-  using Noted = std::vector<Note>;
-  void use(ValueId, const Tensor&, int level, Noted&, int read_by = -1);
-  void drop_use(ValueId, int level);
+  using UndoLog = std::vector<CountedUse>;
+  void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
+  void add_use(const CountedUse&, const Tensor&, UndoLog&);
+  void drop_use(ValueId, RegionId level);
+  void save(ValueId, const Tensor&);
+  void survey_saved(ValueId);
+  void pack(ValueId, const Tensor&, bool first);
   void release(ValueId);
-  struct Before;
-  void undo(const Before&);
 
-  void note_begin(std::vector<double>& times);
-  void enter(const ScopeOptions&);
+  void enter_scope(const ScopeOptions&);
   void leave_scope();
   void open_region(TapeRegion);
   void open_regions_at(NodeId);
   void close_regions_at(NodeId);
   void close_region();
-  void drop_what_nobody_needs(TapeRegion&);
-  void read_by_regions(NodeId, const Few<Tensor>& in, Noted&);
-  int level(int region, ValueId) const;
-  bool made_in(const TapeRegion& r, ValueId v) const { return producer(v) >= r.first; }
-  NodeId producer(ValueId v) const { return values_[static_cast<size_t>(v)].producer; }
-  struct Passing;
-  void replay(int region);
-  void run_again(NodeId, int region, Passing&);
-  bool is_wanted(ValueId) const;
-  void replay_around(NodeId);
-  int outermost_region(NodeId) const;
+  void drop_unneeded_reads(TapeRegion&);
+  void add_region_reads(NodeId, const Few<Tensor>& in, UndoLog&);
+  RegionId level(RegionId reader, ValueId) const;
+  bool is_inside(const TapeRegion& r, ValueId v) const { return values_[v].producer >= r.first; }
+
+  struct RegionBuffers;
+  void recompute(RegionId);
+  void recompute_node(NodeId, RegionId, RegionBuffers&);
+  void recompute_around(NodeId);
+  bool is_missing(ValueId) const;
+  RegionId outermost_region(NodeId) const;
   void leave_regions(NodeId);
 
-  void walk();
-  void announce(NodeId);
+  void walk_backward();
+  void prefetch_for(NodeId);
   void differentiate(NodeId);
-  const Tensor& fetch(ValueId, int level);
-  const Tensor& fetch_saved(const Node& n, size_t i) {
-    return fetch(n.saves[i], level(n.region, n.saves[i]));
+  const Tensor& materialize(ValueId, RegionId level);
+  const Tensor& saved_tensor(const Node& n, int i) {
+    return materialize(n.saves[i], level(n.region, n.saves[i]));
   }
-  void forget();
+  void free_saved();
   Grad gradient_of(ValueId);
   Grad parameter_gradient(Value&);
 
   Stream& stream_;
   TapeOptions options_;
   std::vector<SavedTensorHooks*> hooks_;
-  std::vector<Node> nodes_;
-  std::vector<Value> values_;
+  IdTable<NodeId, Node> nodes_;
+  IdTable<ValueId, Value> values_;
   std::unordered_map<Parameter*, ValueId> parameters_;
-  std::vector<TapeRegion> regions_;  // by first node, the outer before the inner
-  std::vector<int> open_;            // regions, the innermost last
-  std::vector<TapeScope> scopes_;    // in the order they were opened
-  std::vector<int> open_scopes_;
+  IdTable<RegionId, TapeRegion> regions_;  // by first node, an outer one before those in it
+  std::vector<RegionId> open_regions_;     // the innermost last
+  IdTable<ScopeId, TapeScope> scopes_;     // in the order they were opened
+  std::vector<ScopeId> open_scopes_;
   size_t next_plan_region_ = 0;
-  NodeId at_ = -1;  // the node that backward has come to
-  bool spent_ = false;
+  NodeId backward_at_ = -1;  // the node whose backward runs, or is about to
+  bool backward_began_ = false;
 };
 
-// The ops that the body applies to the tape run again in backward, where it needs what they made;
-// until then only what they read from outside is saved.  Returns what the body returns.  (Chen et
-// al. 2016, "Training Deep Nets with Sublinear Memory Cost".)  Checkpoints nest: an op at depth d
-// runs at most d + 1 times.
+// The ops that the body applies to the tape are recomputed in backward, as far as it reads what
+// they compute; until then only what they read from outside is saved.  Returns what the body
+// returns.  (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".)  Checkpoints nest:
+// an op at depth d runs at most d + 1 times.
 template <class Body>
 decltype(auto) checkpoint(Tape& tape, Body&& body, ScopeOptions options = {}) {
   options.recompute = true;
@@ -292,14 +287,14 @@ decltype(auto) checkpoint(Tape& tape, Body&& body, ScopeOptions options = {}) {
   return std::forward<Body>(body)();
 }
 
-// The ops that the body applies are a scope, whose values go where the options say.
+// The ops that the body applies form a scope with these options.
 template <class Body>
 decltype(auto) segment(Tape& tape, const ScopeOptions& options, Body&& body) {
   const Tape::Scope scope(tape, options);
   return std::forward<Body>(body)();
 }
 
-// Applies an op made of these attributes; returns its first output.
+// Applies an op constructed from these attributes; returns its first output.
 template <class O, class... Attributes>
 Var apply(Tape& tape, std::span<const Operand> inputs, Attributes&&... attributes) {
   return tape.apply(std::make_unique<O>(std::forward<Attributes>(attributes)...), inputs).front();

@@ -1,6 +1,6 @@
-# Attention by cuDNN, for a build with the CUDA toolkit: of cuDNN its headers, from the toolkit, a
-# system package or a Python one, and the headers of its frontend, which scripts/cudnn-frontend.sh
-# fetches.  The library itself is found at run time (runtime/cuda/cudnn.h).
+# Attention by cuDNN, for a build with the CUDA toolkit.  It needs cuDNN's headers, from the toolkit, a
+# system package or a Python one, and its frontend's headers, which scripts/cudnn-frontend.sh fetches.
+# The library itself is found at run time (runtime/cuda/cudnn.h).
 set(SPOOL_CUDNN auto CACHE STRING "Attention by cuDNN: on, off, or auto: on if its headers are found")
 set_property(CACHE SPOOL_CUDNN PROPERTY STRINGS auto on off)
 set(third_party ${PROJECT_SOURCE_DIR}/build/third_party)
@@ -19,14 +19,14 @@ set(SPOOL_CUDNN_KIND off)
 if(NOT SPOOL_CUDNN STREQUAL off AND SPOOL_CUDNN_FRONTEND_INCLUDE AND SPOOL_CUDNN_INCLUDE)
   set(SPOOL_CUDNN_KIND on)
 elseif(SPOOL_CUDNN STREQUAL on)
-  message(FATAL_ERROR "SPOOL_CUDNN is on, but there are no headers: of cuDNN"
-                      " ${SPOOL_CUDNN_INCLUDE}, of its frontend ${SPOOL_CUDNN_FRONTEND_INCLUDE}"
-                      " (scripts/cudnn-frontend.sh fetches these)")
+  message(FATAL_ERROR "SPOOL_CUDNN is on, but headers are missing; cuDNN's: ${SPOOL_CUDNN_INCLUDE},"
+                      " its frontend's: ${SPOOL_CUDNN_FRONTEND_INCLUDE}"
+                      " (scripts/cudnn-frontend.sh fetches the frontend's)")
 endif()
 message(STATUS "attention by cuDNN: ${SPOOL_CUDNN_KIND} ${SPOOL_CUDNN_INCLUDE}")
 
-# The file that includes the frontend has no kernels, and its compiler is to say nothing of headers
-# that are not ours.
+# The source that includes the frontend has no kernels, so it is compiled as C++; -isystem silences
+# warnings in the headers of others.
 if(SPOOL_CUDNN_KIND STREQUAL on)
   set(definitions SPOOL_CUDNN=1)
   find_file(SPOOL_CUDNN_LIBRARY libcudnn.so.9

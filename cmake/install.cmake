@@ -1,4 +1,4 @@
-# Installs the command, the library, its headers, and a package, so that research code says
+# Installs the command, the library, its headers and a CMake package, for research code that says
 #   find_package(spool)  target_link_libraries(mine spool::spool)  #include "spool/runtime/tensor.h"
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -11,10 +11,13 @@ if(TARGET spool)
   install(TARGETS spool)
 endif()
 
-# The command line's own headers are nobody else's.
-foreach(name runtime kernels autograd planner models)
-  install(DIRECTORY ${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spool
-          FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh" PATTERN "cli" EXCLUDE)
+# The command line's headers are private to it.
+foreach(room ${SPOOL_ROOMS})
+  if(NOT room STREQUAL models/cli)
+    cmake_path(GET room PARENT_PATH above)
+    install(DIRECTORY ${room} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spool/${above}
+            FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+  endif()
 endforeach()
 
 configure_package_config_file(cmake/spool-config.cmake.in spool-config.cmake

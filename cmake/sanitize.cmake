@@ -1,5 +1,5 @@
-# Instruments everything that is compiled after this point.  g++ warns falsely of instrumented code
-# (-w: not here); the other builds warn.
+# Instruments all targets added after this file.  Warnings are off (-w): g++ gives false ones for
+# instrumented code, and the other builds warn.
 set(SPOOL_SANITIZE "" CACHE STRING "Sanitizers to compile with: address,undefined or thread")
 
 if(SPOOL_SANITIZE)

@@ -1,6 +1,6 @@
 #pragma once
 
-// A plan written op by op: what research code says of its own tape, by hand.
+// A plan from annotations that a program writes by hand, one for each op of its tape.
 
 #include <optional>
 #include <span>
@@ -9,17 +9,18 @@
 
 namespace spool {
 
-// Of one op.  Consecutive ops of the same region number form one region; the first is numbered 0,
-// and each after it one more than the one before.
+// The annotation of one op.  Consecutive ops with the same region number form a region; the first
+// region is number 0, each further one is one more than the one before.
 struct Annotation {
   std::optional<int> region = {};
-  bool offload_inputs = false;  // what is made before the region and saved in it, the caller's too
-  bool offload_inside = false;  // what is made in the region and saved; not its parameters
-  bool checkpoint = false;      // what is made in the region is made again in backward
+  bool offload_inputs = false;  // offload what is computed before the region, or an input, and
+                                // saved in it
+  bool offload_inside = false;  // offload what is computed in the region and saved; no parameters
+  bool checkpoint = false;      // recompute the region in backward
 };
 
-// One for each node of a tape that records and has gone forward.  Throws a sentence where region
-// numbers skip or come back, or the annotations of a region differ.
+// Takes an annotation for each node of a tape that records and whose forward has run.  Throws if
+// region numbers skip or come back, or the annotations of a region differ.
 Plan annotated_plan(std::span<const Annotation>, const Tape&);
 
 }  // namespace spool

@@ -1,12 +1,12 @@
 #pragma once
 
-// Plans made by a rule rather than by a search.
+// Plans that cut ops into chunks of a given size.
 
 #include "spool/autograd/tape.h"
 
 namespace spool {
 
-// Every node of the tape that can be cut, cut into chunks of at most this many rows.
+// Cuts every node of the tape that allows it into chunks of at most `rows` rows.
 Plan chunk_rows(const Tape&, int64_t rows);
 
 }  // namespace spool

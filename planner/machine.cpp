@@ -15,18 +15,18 @@
 namespace spool {
 namespace {
 
-constexpr double long_enough = 1e-3;  // seconds
+constexpr double min_seconds = 1e-3;  // of a measurement
 
-constexpr size_t product_workspace = size_t{32} << 20;  // the most it may be
+constexpr size_t max_product_workspace = size_t{32} << 20;  // bytes
 
-// Enough that nothing measured has to fit in a cache; of a GPU, where there is that much.
-size_t memory_to_measure_with(Device device) {
-  constexpr size_t least = size_t{64} << 20, most = size_t{1} << 30;
-  if (device.type != DeviceType::cuda) return least;
-  return std::clamp(device_memory(device) / 2, least, most);
+// Large enough that measured data need not fit in a cache; on a GPU half its memory, at most 1 GiB.
+size_t measurement_bytes(Device device) {
+  constexpr size_t min_bytes = size_t{64} << 20, max_bytes = size_t{1} << 30;
+  if (device.type != DeviceType::cuda) return min_bytes;
+  return std::clamp(device_memory(device) / 2, min_bytes, max_bytes);
 }
 
-// The best of a few, after one to warm up.
+// The shortest of three runs, after one to warm up.
 template <class Work>
 double seconds_of(Stream& stream, const Work& work) {
   double best = 1e9;
@@ -43,20 +43,20 @@ double seconds_of(Stream& stream, const Work& work) {
 double product_flops(Stream& stream, DType type, int64_t extent) {
   const Spec square{Shape{extent, extent}, type};
   const Tensor a(square, stream), b(square, stream), c(square, stream);
-  launch(NormalFill{.out = a, .seed = 1}, stream);  // of zeros some devices multiply faster
+  launch(NormalFill{.out = a, .seed = 1}, stream);  // some devices multiply zeros faster
   launch(NormalFill{.out = b, .seed = 2}, stream);
   const Matmul product{.c = c, .a = a, .b = b, .b_transposed = true};
   return product.cost().flops / seconds_of(stream, [&] { launch(product, stream); });
 }
 
-// Of a product that takes long enough to be measured.
+// The rate of a product that takes long enough to be measured.
 double product_flops(Stream& stream, DType type) {
   int64_t extent = 256;
   while (true) {
     const double flops = product_flops(stream, type, extent);
     const double seconds = 2 * std::pow(static_cast<double>(extent), 3) / flops;
     const auto next = static_cast<size_t>(4 * extent * extent) * 4 * sizeof(float);
-    if (seconds >= long_enough || next + product_workspace > stream.memory().capacity) {
+    if (seconds >= min_seconds || next + max_product_workspace > stream.memory().capacity) {
       return flops;
     }
     extent *= 2;
@@ -71,14 +71,14 @@ double copy_rate(Stream& stream) {
     launch(Fill{.out = from, .value = 1}, stream);
     const Add copy{.out = to, .a = from};
     const double seconds = seconds_of(stream, [&] { launch(copy, stream); });
-    if (seconds >= long_enough || 4 * bytes > stream.memory().capacity) {
+    if (seconds >= min_seconds || 4 * bytes > stream.memory().capacity) {
       return copy.cost().bytes / seconds;
     }
     bytes *= 2;
   }
 }
 
-// To the host, as what is offloaded travels.
+// The rate of a copy to the host, through a HostLink, as offloaded values take it.
 double link_rate(Stream& stream) {
   constexpr size_t bytes = size_t{16} << 20;
   const Tensor from({Shape{bytes / sizeof(float)}}, stream);
@@ -100,13 +100,13 @@ double launch_cost(Stream& stream) {
          count;
 }
 
-// Of the host, whatever the device: its own copies.
+// The rate of the host's copies within its own memory.
 double host_memory_rate() {
   const Device cpu{DeviceType::cpu};
-  return copy_rate(*open_stream(cpu, memory_to_measure_with(cpu)));
+  return copy_rate(*open_stream(cpu, measurement_bytes(cpu)));
 }
 
-// What a vendor's data sheet says of an accelerator.
+// A vendor's data sheet of an accelerator.
 struct DataSheet {
   const char* name;
   CudaArchitecture architecture;
@@ -115,13 +115,13 @@ struct DataSheet {
   double host_bytes_per_second;  // each way
 };
 
-// NVIDIA's: "H200 Tensor Core GPU" (SXM; PCIe 5 x16) and "A100 Tensor Core GPU" (SXM; PCIe 4 x16).
+// NVIDIA: "H200 Tensor Core GPU" (SXM; PCIe 5 x16) and "A100 Tensor Core GPU" (SXM; PCIe 4 x16).
 constexpr DataSheet data_sheets[] = {
     {"h200", {.major = 9, .minor = 0}, 989e12, 67e12, 4.8e12, 64e9},
     {"a100-80g", {.major = 8, .minor = 0}, 312e12, 19.5e12, 2.039e12, 32e9},
     {"a100-40g", {.major = 8, .minor = 0}, 312e12, 19.5e12, 1.555e12, 32e9}};
 
-// What is attained of a data sheet: clocks sink under load, and no copy is all payload.
+// The rates that are attained of a data sheet's: clocks fall under load, and copies have overhead.
 Machine derated(const DataSheet& sheet) {
   constexpr double bf16 = 0.7, f32 = 0.9, memory = 0.9, link = 0.78;
   return {.name = sheet.name,
@@ -158,7 +158,7 @@ double measure_disk(const std::filesystem::path& directory) {
 }
 
 Machine measure_machine(Device device, DType of_products, int threads) {
-  const auto stream = open_stream(device, memory_to_measure_with(device), threads);
+  const auto stream = open_stream(device, measurement_bytes(device), threads);
   Machine machine{.name = stream->description(), .architecture = stream->architecture()};
   machine.f32_flops = machine.bf16_flops = product_flops(*stream, of_products);
   machine.bytes_per_second = copy_rate(*stream);

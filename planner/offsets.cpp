@@ -10,40 +10,40 @@ namespace {
 
 using Order = std::vector<size_t>;
 
-struct Placed {
-  size_t begin = 0, end = 0;    // bytes
-  size_t birth = 0, death = 0;  // of the lifetime
+struct PlacedBlock {
+  size_t begin = 0, end = 0;  // bytes
+  size_t birth = 0, death = 0;
 };
 
-// Puts one after the other at the first place that is free for all of its life.
+// Places each block at the lowest offset that is free for its whole lifetime.
 class FirstFit {
  public:
   size_t add(const Lifetime& l) {
     size_t at = 0;
-    for (const Placed& p : placed_) {
+    for (const PlacedBlock& p : placed_) {
       if (p.begin >= at + l.bytes) break;
-      ++looks_;
-      const bool meet = (p.birth < l.death) & (l.birth < p.death);
-      at = std::max(at, meet ? p.end : 0);
+      ++steps_;
+      const bool overlap = (p.birth < l.death) & (l.birth < p.death);
+      at = std::max(at, overlap ? p.end : 0);
     }
-    const Placed added{.begin = at, .end = at + l.bytes, .birth = l.birth, .death = l.death};
-    placed_.insert(std::ranges::upper_bound(placed_, at, {}, &Placed::begin), added);
+    const PlacedBlock added{.begin = at, .end = at + l.bytes, .birth = l.birth, .death = l.death};
+    placed_.insert(std::ranges::upper_bound(placed_, at, {}, &PlacedBlock::begin), added);
     return at;
   }
-  size_t looks() const { return looks_; }
+  size_t steps() const { return steps_; }
 
  private:
-  std::vector<Placed> placed_;  // by where they begin
-  size_t looks_ = 0;
+  std::vector<PlacedBlock> placed_;  // by rising begin
+  size_t steps_ = 0;
 };
 
-// Who goes first: the larger by bytes^size * lifetime^life; of equals, who is born first.
+// An order: falling bytes^size * lifetime^life, and of equals the first born first.
 struct Weight {
   double size = 0, life = 0;
 };
 constexpr Weight weights[] = {{1, 1}, {1, 0.5}, {0.5, 1}, {1, 0}, {0, 1}, {1, 0.25}, {0, 0}};
 
-Order by(const Weight& weight, const std::vector<Lifetime>& all) {
+Order order_by(const Weight& weight, const std::vector<Lifetime>& all) {
   std::vector<double> keys;
   for (const Lifetime& l : all) {
     keys.push_back(weight.size * std::log(static_cast<double>(std::max<size_t>(l.bytes, 1))) +
@@ -55,7 +55,7 @@ Order by(const Weight& weight, const std::vector<Lifetime>& all) {
   return order;
 }
 
-// Tries orders, and remembers the best.
+// Tries orders and keeps the best.
 class Search {
  public:
   explicit Search(Lifetimes lifetimes)
@@ -63,9 +63,9 @@ class Search {
     best_.live = max_live(best_.lifetimes);
   }
 
-  bool done() const { return best_.bytes - best_.live <= best_.live / 1000 || looks_ > max_looks; }
+  bool done() const { return best_.bytes - best_.live <= best_.live / 1000 || steps_ > max_steps; }
 
-  // Returns where everything went.
+  // Returns the offset of each block.
   std::vector<size_t> place(const Order& order) {
     const std::vector<Lifetime>& all = best_.lifetimes.all;
     FirstFit fit;
@@ -75,20 +75,20 @@ class Search {
       offsets[i] = fit.add(all[i]);
       bytes = std::max(bytes, offsets[i] + all[i].bytes);
     }
-    looks_ += fit.looks();
-    ++in_vain_;
+    steps_ += fit.steps();
+    ++failures_;
     if (bytes < best_.bytes) {
-      in_vain_ = 0;
+      failures_ = 0;
       best_.bytes = bytes;
       best_.offsets = offsets;
     }
     return offsets;
   }
 
-  // From this order on: who went above what could do for all goes before all others.
+  // Starts from this order, and again and again moves blocks that end above the bound to the front.
   void improve(Order order) {
-    in_vain_ = 0;
-    while (!done() && in_vain_ < patience) {
+    failures_ = 0;
+    while (!done() && failures_ < patience) {
       const std::vector<size_t> offsets = place(order);
       std::stable_partition(order.begin(), order.end(), [&](size_t i) {
         return offsets[i] + best_.lifetimes.all[i].bytes > best_.live;
@@ -100,12 +100,12 @@ class Search {
   Layout best() && { return std::move(best_); }
 
  private:
-  static constexpr size_t max_looks = 60'000'000;  // a few tenths of a second
-  static constexpr int patience = 100;             // orders
+  static constexpr size_t max_steps = 60'000'000;  // a few tenths of a second
+  static constexpr int patience = 100;             // orders that were no better
 
   Layout best_;
-  size_t looks_ = 0;
-  int in_vain_ = 0;
+  size_t steps_ = 0;
+  int failures_ = 0;
 };
 
 }  // namespace
@@ -117,18 +117,18 @@ size_t max_live(const Lifetimes& lifetimes) {
     events.emplace_back(l.death, -static_cast<int64_t>(l.bytes));
   }
   std::ranges::sort(events);
-  int64_t live = 0, most = 0;
-  for (const auto& [when, change] : events) most = std::max(most, live += change);
-  return static_cast<size_t>(most);
+  int64_t live = 0, max = 0;
+  for (const auto& [when, change] : events) max = std::max(max, live += change);
+  return static_cast<size_t>(max);
 }
 
 Layout assign_offsets(Lifetimes lifetimes) {
   Search search(std::move(lifetimes));
   for (const Weight& weight : weights) {
-    if (!search.done()) search.place(by(weight, search.lifetimes().all));
+    if (!search.done()) search.place(order_by(weight, search.lifetimes().all));
   }
   for (const Weight& weight : weights) {
-    if (!search.done()) search.improve(by(weight, search.lifetimes().all));
+    if (!search.done()) search.improve(order_by(weight, search.lifetimes().all));
   }
   return std::move(search).best();
 }

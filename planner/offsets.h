@@ -1,21 +1,21 @@
 #pragma once
 
-// Where the allocations of a step go, chosen when all of their lifetimes are known: two that are
-// held at the same time lie apart, and the whole should take no more than the most bytes that are
-// held at a time.  The least is hard to find; but to put one after the other, in a good order, at
-// the first place that is free for all of its life comes near it (for inference, the largest first:
-// Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020).  So a few
-// orders by size and length of life are tried, and where none is within 0.1 % of what must be held,
-// each is bettered, by moving ahead who did not fit below that, for a bounded time.
+// Assigns an offset to each allocation of a step whose lifetimes are all known: allocations that
+// are live at the same time do not overlap, and the arena should be little larger than the most
+// bytes that are live at a time.  The smallest arena is hard to find, but first-fit in a good order
+// comes near it (for inference, largest first: Pisarchyk and Lee, Efficient Memory Management for
+// Deep Neural Net Inference, 2020).  So a few orders by size and lifetime are tried.  If none comes
+// within 0.1 % of the most live bytes, each order is improved, within a step limit, by moving
+// allocations that ended above that bound to the front.
 
 #include "spool/runtime/memory/layout.h"
 
 namespace spool {
 
-// The same for the same lifetimes.
+// Deterministic: equal lifetimes get equal offsets.
 Layout assign_offsets(Lifetimes);
 
-// The most bytes that are held at a time.
+// The most bytes that are live at a time.
 size_t max_live(const Lifetimes&);
 
 }  // namespace spool

@@ -8,7 +8,7 @@ Report rehearse(const Machine& machine, const std::function<void(MetaStream&)>& 
   MetaStream stream(machine);
   work(stream);
   check(stream.memory().live == 0, "rehearsal: ", stream.memory().live,
-        " bytes are still held when it ends");
+        " bytes are still live when it ends");
   return {.memory = stream.memory(), .seconds = stream.now()};
 }
 
@@ -16,12 +16,10 @@ std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work
                                         int threads) {
   const auto probe = open_stream(device, Arena::granule, threads);
   const Machine machine{.architecture = probe->architecture()};
-  const size_t peak = rehearse(machine, work).memory.peak, there_is = device_memory(device);
-  if (peak > there_is) {
-    throw Error(ErrorKind::memory,
-                sentence("this takes ", format_bytes(peak), ", and the device ", name(device.type),
-                         " has ", format_bytes(there_is)),
-                {.needed = peak, .capacity = there_is, .op = {}, .file = {}});
+  const size_t peak = rehearse(machine, work).memory.peak, capacity = device_memory(device);
+  if (peak > capacity) {
+    fail_memory(peak, capacity, "this takes ", format_bytes(peak), ", and the device ",
+                name(device.type), " has ", format_bytes(capacity));
   }
   return open_stream(device, peak, threads);
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-// A rehearsal is a piece of a run done on the meta device: the real model, the real tape, the real
-// allocator, and neither memory nor arithmetic.  What it reports is what the run will take, because
-// it is the same code that will later do the work.
+// A rehearsal runs a piece of work on the meta device: the real model, tape and allocator, without
+// memory or arithmetic.  Its report is what the work will take, because the same code later does
+// the work.
 
 #include <functional>
 #include <memory>
@@ -12,18 +12,17 @@
 namespace spool {
 
 struct Report {
-  MemoryStats memory;  // memory.peak is the budget that suffices
+  MemoryStats memory;  // of the device; memory.peak is the budget that suffices
   double seconds = 0;  // by the machine's roofline
-  // Of the host's memory, and of a file, where the work has a link to them and says so; their peaks
-  // are what suffices.
+  // Of host memory and of a file, if the work fills them in; their peaks suffice.
   MemoryStats host = {}, disk = {};
 };
 
-// Runs the work on a stream that pretends to be the machine.  What the work allocates it must let
-// go before it returns.
+// Runs the work on a meta stream of this machine.  The work must free everything it allocates.
 Report rehearse(const Machine&, const std::function<void(MetaStream&)>& work);
 
-// A stream on the device, its arena just what the work takes.  Throws where the device has less.
+// Opens a stream on the device, with an arena of exactly the size the work takes.  Throws if the
+// device has less memory.
 std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work, Device,
                                         int threads = 0);
 

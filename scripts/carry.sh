@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Gathers in .carry/ the libraries that Spool is built with, for a machine that has a compiler and no
-# network; scripts/gpu.sh builds with them there.  Needs Debian, and a network; not root.
-#   scripts/carry.sh          does nothing if they are all there already
-#   scripts/carry.sh --list   says what they are
+# Gathers in .carry/ the libraries that Spool is built with, for a machine that has a compiler but no
+# network, where scripts/gpu.sh uses them.  Needs Debian and a network, not root.
+#   scripts/carry.sh          fetches them, unless all are there already
+#   scripts/carry.sh --list   prints their names
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,11 +17,11 @@ case ${1:-} in
 esac
 
 if ! command -v apt-get apt-cache dpkg-deb >/dev/null; then
-  echo "carry: not a Debian system; it unpacks Debian's ${packages[*]}" >&2
+  echo "carry: not a Debian system; this unpacks Debian's ${packages[*]}" >&2
   exit 1
 fi
 
-# Of spdlog, fmt and Google Benchmark Debian has shared libraries only, in packages of their own.
+# Debian's libraries of spdlog, fmt and Google Benchmark are shared, in packages of their own.
 mapfile -t shared < <(LC_ALL=C apt-cache depends libspdlog-dev libfmt-dev libbenchmark-dev |
   sed --quiet 's/^ *Depends: \(lib\(spdlog\|fmt\|benchmark\)[0-9].*\)$/\1/p' | sort --unique)
 packages+=("${shared[@]}")
@@ -30,7 +30,7 @@ if ! uris=$(apt-get download --print-uris "${packages[@]}" 2>/dev/null); then
   echo "carry: apt-get does not know all of ${packages[*]}; run apt-get update as root first" >&2
   exit 1
 fi
-# What is there is said in a file, so that the same versions are not fetched again.
+# packages.txt lists what was fetched, so that the same versions are not fetched again.
 wanted=$(awk '{ print $2 }' <<<"$uris" | sort)
 if [ "$(cat "$to/packages.txt" 2>/dev/null)" = "$wanted" ]; then
   echo "carry: $to/ has all of them already"
@@ -40,12 +40,12 @@ else
   trap 'rm -rf "$work"' EXIT
   mkdir "$work/fetched" "$work/unpacked"
   if ! (cd "$work/fetched" && apt-get download --quiet=2 "${packages[@]}"); then
-    echo "carry: apt-get could not fetch them; is there a network? $to/ is as it was" >&2
+    echo "carry: apt-get could not fetch them; is there a network? $to/ is unchanged" >&2
     exit 1
   fi
   for package in "$work"/fetched/*.deb; do dpkg-deb --extract "$package" "$work/unpacked"; done
-  # A link whose library is not carried hides the static one beside it.  The others become files, for
-  # not every way to copy a folder keeps links.
+  # A dangling link would hide the static library beside it.  Other links become files, as some ways
+  # to copy a folder drop links.
   find "$work/unpacked" -xtype l -delete
   rm -rf "$work/unpacked/usr/share/doc" "$work/unpacked/usr/share/man"
   rm -rf "${to:?}/usr" "$to/packages.txt"
@@ -58,6 +58,6 @@ frontend=build/third_party/cudnn-frontend
 if [ -f scripts/cudnn-frontend.sh ] && bash scripts/cudnn-frontend.sh && [ -d "$frontend" ]; then
   cp --recursive "$frontend/include/." "$to/usr/include/"
 else
-  echo "carry: without the headers of cuDNN's frontend; attention will be by Spool's own kernels" >&2
+  echo "carry: cuDNN's frontend is missing; attention will use Spool's own kernels" >&2
 fi
 echo "carry: $to/ is $(du --summarize --human-readable "$to" | cut --fields=1), for $(uname --machine)"

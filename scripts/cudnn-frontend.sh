@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Unpacks the headers of cuDNN's frontend (MIT licence), which a build with CUDA uses for attention
-# by cuDNN, into build/third_party/cudnn-frontend; does nothing if they are there.  They come from
-# PyPI, out of a Python package of which nothing else is used.
+# Unpacks the headers of cuDNN's frontend (MIT licence) into build/third_party/cudnn-frontend, unless
+# they are there already.  A build with CUDA uses them for attention by cuDNN.  They come from a Python
+# package on PyPI, of which nothing else is used.
 #   scripts/cudnn-frontend.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ folder=build/third_party/cudnn-frontend
 
 if [ "$(cat "$folder/version" 2>/dev/null || true)" = "$version" ]; then exit 0; fi
 if ! command -v python3 >/dev/null || ! python3 -m pip --version >/dev/null 2>&1; then
-  echo "cudnn-frontend: Python's pip is missing; attention will be by Spool's own kernels" >&2
+  echo "cudnn-frontend: Python's pip is missing; attention will use Spool's own kernels" >&2
   exit 0
 fi
 

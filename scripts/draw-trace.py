@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws a trace as a picture: what `spool train --trace step.json` wrote, foretold above measured,
-one lane a row and the bytes that were held below. Needs nothing but Python.
+"""Draws a trace written by `spool train --trace step.json` as an SVG picture: the predicted step above
+the measured one, a row for each lane, and live bytes below. Needs only Python.
 
     scripts/draw-trace.py step.json step.svg
 """
@@ -27,7 +27,7 @@ LINE, GRID, INK = "#222222", "#dddddd", "#333333"
 
 
 def kind(event):
-    """What colour a span has."""
+    """The key of a span's colour."""
     if event["cat"] in {"copy", "wait"}:
         return event["cat"]
     if event["cat"] == "host":
@@ -36,11 +36,11 @@ def kind(event):
 
 
 def spans(events, lane):
-    """What the lane did: on compute, ops rather than their kernels, and over them what they waited."""
+    """The spans of a lane: on compute, ops without their kernels, and waits drawn over them."""
     found = [e for e in events if e["ph"] == "X" and e["tid"] == lane and e["dur"] > 0]
     if lane == 1:
         found = [e for e in found if e["cat"] in {"op", "wait"}]
-    else:  # a queue of copies has nothing to do most of the time
+    else:  # a copy stream waits most of the time
         found = [e for e in found if e["cat"] != "wait"]
     return sorted(found, key=lambda e: (e["cat"] == "wait", e["ts"]))
 
@@ -56,10 +56,10 @@ def line(x1, y1, x2, y2, colour=GRID):
     return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}"/>'
 
 
-def rounded(most):
-    """A round number of which it has between four and ten."""
-    power = 10 ** math.floor(math.log10(most / 4))
-    return max(n * power for n in (1, 2, 5) if n * power <= most / 4)
+def round_step(maximum):
+    """A round step for an axis: 1, 2 or 5 times a power of ten, at least four of them up to maximum."""
+    power = 10 ** math.floor(math.log10(maximum / 4))
+    return max(n * power for n in (1, 2, 5) if n * power <= maximum / 4)
 
 
 class Picture:
@@ -134,7 +134,7 @@ class Picture:
 
         self.parts.append(line(LEFT, bottom, WIDTH - RIGHT, bottom, INK))
         self.parts.append(text(LEFT - 8, bottom + 4, "0", 10, anchor="end"))
-        step = rounded(self.mib)
+        step = round_step(self.mib)
         for i in range(1, int(self.mib / step) + 1):
             self.parts.append(line(LEFT, height(i * step), WIDTH - RIGHT, height(i * step)))
             said = f"{i * step:g} MiB"
@@ -146,7 +146,7 @@ class Picture:
         self.y = bottom + 10
 
     def axis(self):
-        step = rounded(self.ms)
+        step = round_step(self.ms)
         for i in range(int(self.ms / step) + 1):
             x = self.x(i * step * 1e3)
             self.parts.append(line(x, self.y - 6, x, self.y, INK))

@@ -1,37 +1,39 @@
 #!/usr/bin/env bash
-# Builds Spool for the GPU of this machine, runs its tests and benchmarks on it, and leaves what came of
-# it in $OUT (build/gpu/results by default), in at most eight files:
+# Builds Spool for the GPU of this machine, runs its tests and benchmarks on it, and writes the results
+# to $OUT (build/gpu/results by default), in at most eight files:
 #   device.json       the GPU, its driver, the compilers
-#   log.txt           what every stage said
-#   cuda_tests.xml    the tests that need the GPU, as JUnit has it; tests.xml, the others
-#   kernels.json      Google Benchmark's; step.json, likewise, and the policies' with it
-#   peers.json        PyTorch on the same model
+#   log.txt           the output of every stage
+#   cuda_tests.xml    results of the tests that need the GPU, in JUnit's format
+#   tests.xml         results of the others
+#   kernels.json      results of the kernels' benchmarks, in Google Benchmark's format
+#   step.json         results of the step's and the policies' benchmarks
+#   peers.json        times of PyTorch on the same model
 #   summary.txt       the table that is printed last
-# Needs g++, nvcc, cmake, ninja and python3, and no network: what else Spool is built with is taken from
-# .carry/ where scripts/carry.sh has filled it, beside what the machine has.
-#   scripts/gpu.sh                all stages, in ten minutes at most, or in SPOOL_GPU_SECONDS
-#   scripts/gpu.sh STAGE...       some of them
-#   scripts/gpu.sh --dry-run      says what they are
+# Needs g++, nvcc, cmake, ninja and python3, and no network: libraries that the machine lacks are taken
+# from .carry/, which scripts/carry.sh fills.
+#   scripts/gpu.sh                runs all stages, in at most ten minutes, or SPOOL_GPU_SECONDS
+#   scripts/gpu.sh STAGE...       runs some stages
+#   scripts/gpu.sh --dry-run      lists the stages
 # Exits with 0 if all passed, 1 if not, 2 for a wrong command line, 3 if there is no GPU.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
 usual=570
-limit=${SPOOL_GPU_SECONDS:-$usual}  # for everything; stages get more where this is more
+limit=${SPOOL_GPU_SECONDS:-$usual}  # for all stages; each one's own limit scales with it
 build=build/gpu
 carried=$PWD/.carry/usr
 OUT=${OUT:-$build/results}
 cores=$(nproc)
 
-# A stage, the most seconds it may take, and what it is.  The first are what the last need; the last
-# are what is missed least if time runs out.
+# A stage, its limit in seconds, and what it does.  Later stages need the first ones, and the last are
+# missed least if time runs out.
 stages=(
-  "device 30 what the machine is"
+  "device 30 facts about the machine"
   "build 280 all programs, for this GPU"
   "cuda_tests 150 tests that need the GPU"
-  "kernels 100 every kernel against what the device can do"
+  "kernels 100 every kernel against the limits of the device"
   "step 90 a training step of GPT-2, and the optimizer"
-  "policies 60 what recomputing and offloading cost and save"
+  "policies 60 cost and savings of recomputing and offloading"
   "peers 150 PyTorch on the same model"
   "memcheck 120 the kernels' tests under compute-sanitizer: memory"
   "racecheck 120 the kernels' tests under compute-sanitizer: races"
@@ -60,7 +62,7 @@ done
 [ ${#wanted[@]} -gt 0 ] || wanted=("${known[@]}")
 
 if ! gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null) || [ -z "$gpu" ]; then
-  echo "gpu: there is no CUDA GPU here that nvidia-smi knows of; nothing was built or run" >&2
+  echo "gpu: nvidia-smi finds no CUDA GPU here; nothing was built or run" >&2
   exit 3
 fi
 
@@ -71,11 +73,11 @@ PATH=$PATH:/usr/local/cuda/bin
 if [ -d "$carried" ]; then
   libraries=$carried/lib/$(uname --machine)-linux-gnu
   export CMAKE_PREFIX_PATH=$carried${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
-  # What they need is found by them alone: nothing is to be set to run a program that is built here.
+  # Programs that are built here find these libraries by themselves, and those find each other.
   export LDFLAGS="-Wl,--disable-new-dtags,-rpath,$libraries ${LDFLAGS:-}"
 fi
 
-# Each stage prints; 77 says that it could not be done here, and its last line why.
+# The exit status of a stage that cannot run on this machine; its last line of output says why.
 skipped=77
 
 device_facts() {
@@ -103,7 +105,7 @@ facts = {
 }
 json.dump(facts, open(sys.argv[1], "w"), indent=2)
 print(json.dumps(facts, indent=2))
-print(rows.splitlines()[0] if rows else "nvidia-smi does not say what the GPU is")
+print(rows.splitlines()[0] if rows else "nvidia-smi does not describe the GPU")
 PYTHON
 }
 
@@ -115,8 +117,8 @@ architecture() {
 }
 
 build_all() {
-  # A compiler not seen before may warn of what others do not.  What does not build is missed by the
-  # stage that needs it, and the rest is still there.
+  # New compilers have new warnings, so warnings are no errors.  -k 0: if one program does not build,
+  # the stages that do not need it still run.
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSPOOL_CUDA=toolkit \
     "-DCMAKE_CUDA_ARCHITECTURES=$(architecture)" -DSPOOL_EXAMPLES=OFF -DSPOOL_STRICT=OFF \
     "-DCMAKE_LIBRARY_ARCHITECTURE=$(uname --machine)-linux-gnu" \
@@ -124,13 +126,14 @@ build_all() {
     cmake --build "$build" --parallel "$cores" -- -k 0
 }
 
-# Runs some of ctest's tests, leaves its report, and says how many did what.  With `none`, one that
-# is skipped has failed.
+# Runs some of ctest's tests, writes its report, and prints how many passed and failed.  The second
+# argument is how many may be skipped, any or none.
 some_tests() {
   local report=$OUT/$1.xml skips=$2 status=0 counts
   shift 2
   rm -f "$report"
-  ctest --test-dir "$build" --stop-time "$(date --date="+$((seconds - 10)) seconds" +%T)" --output-on-failure --no-tests=error --output-junit "$report" "$@" || status=1
+  ctest --test-dir "$build" --stop-time "$(date --date="+$((seconds - 10)) seconds" +%T)" \
+    --output-on-failure --no-tests=error --output-junit "$report" "$@" || status=1
   counts=$(sed --quiet 's/^.*[[:space:]]\(tests\|failures\|skipped\)="\([0-9]\+\)".*$/\2 \1/p' \
     "$report" | head --lines=3 | paste --serial --delimiters=, | sed 's/,/, /g')
   echo "$counts"
@@ -141,35 +144,46 @@ some_tests() {
 cuda_tests() { some_tests cuda_tests none --label-regex '^cuda$' --parallel 4 --timeout 100; }
 other_tests() { some_tests tests any --label-exclude '^cuda$' --parallel "$cores" --timeout 100; }
 
-# Under compute-sanitizer, which not every machine lets work.
+# The tests of the kernels on the GPU, as ctest has them: name, program and arguments, with tabs between.
+kernels_tests() {
+  ctest --test-dir "$build" --label-regex '^cuda$' --show-only=json-v1 | python3 -c '
+import json, os, sys
+for test in json.load(sys.stdin)["tests"]:
+    command = test.get("command", [""])
+    if os.path.basename(command[0]).startswith("kernels_"):
+        print(test["name"], *command, sep="\t")'
+}
+
+# Runs the tests of the kernels under compute-sanitizer, which some machines do not allow.
 sanitize() {
   local tool=$1 tests
   command -v compute-sanitizer >/dev/null || { echo "there is no compute-sanitizer" && return $skipped; }
-  tests=("$build"/tests/cuda_*_test)
-  [ -x "${tests[0]}" ] || { echo "there are no tests of kernels" && return 1; }
-  if compute-sanitizer "$build/tests/cuda_elementwise_test" --gtest_filter='*Refuses*' 2>&1 |
-    grep 'Device not supported'; then
-    echo "compute-sanitizer does not support this device" && return $skipped
-  fi
+  mapfile -t tests < <(kernels_tests)
+  [ ${#tests[@]} -gt 0 ] || { echo "there are no tests of kernels" && return 1; }
   export verdicts
   verdicts=$(mktemp)
   # shellcheck disable=SC2016
-  printf '%s\0' "${tests[@]}" | xargs --null --max-args=1 --max-procs=4 bash -c '
-    program=$1
-    if said=$(timeout 50 compute-sanitizer --tool "$0" --error-exitcode 9 "$program" --gtest_brief=1 2>&1)
+  printf '%s\n' "${tests[@]}" | xargs --delimiter='\n' --max-args=1 --max-procs=4 bash -c '
+    IFS=$'"'\t'"' read -r -a test <<<"$1"
+    if said=$(timeout 50 compute-sanitizer --tool "$0" --error-exitcode 9 "${test[@]:1}" --gtest_brief=1 2>&1)
     then verdict=clean
     else
       case $? in 124) verdict="not finished in 50 s" ;; *) verdict="errors" ;; esac
     fi
+    ! grep --quiet "Device not supported" <<<"$said" || verdict="unsupported"
     printf "%s\n" "$said" | tail --lines=40
-    echo "$0 $(basename "$program"): $verdict" | tee --append "$verdicts"' "$tool"
+    echo "$0 ${test[0]}: $verdict" | tee --append "$verdicts"' "$tool"
+  if grep --quiet ': unsupported' "$verdicts"; then
+    rm "$verdicts"
+    echo "compute-sanitizer does not support this device" && return $skipped
+  fi
   echo "$(grep --count ': clean' "$verdicts") clean, $(grep --count ': not' "$verdicts") not finished," \
     "$(grep --count ': errors' "$verdicts") with errors $(grep ': errors' "$verdicts" | paste --serial)"
   if grep --quiet ": errors" "$verdicts"; then rm "$verdicts" && return 1; fi
   rm "$verdicts"
 }
 
-# A Google Benchmark program on the GPU; an error in one of its benchmarks is an error.
+# Runs a Google Benchmark program on the GPU; fails if one of its benchmarks does.
 benchmarks() {
   local name=$1 report=$OUT/$1.json
   shift
@@ -179,7 +193,7 @@ benchmarks() {
     echo "$(grep --count '"real_time"' "$report") benchmarks"
 }
 
-# Beside the steps, as there may be only so many files.
+# Adds its results to step.json, to keep the number of files small.
 policies() {
   benchmarks policies --dtype=bf16 --batch=32 --benchmark_filter='block|residual' || return 1
   python3 - "$OUT/step.json" "$OUT/policies.json" <<'PYTHON' && rm "$OUT/policies.json"
@@ -250,5 +264,5 @@ done
 
 python3 benchmarks/report.py "$OUT" >>"$OUT/summary.txt" 2>>"$log"
 tail --bytes=15M "$log" >"$log.end" && mv "$log.end" "$log"
-printf '\n%s\n' "------ all of it is in $OUT" && cat "$OUT/summary.txt"
+printf '\n%s\n' "results are in $OUT:" && cat "$OUT/summary.txt"
 $passed || exit 1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Spool is built and tested with; does nothing if all are there.
-#   scripts/setup.sh          what building and checking need
-#   scripts/setup.sh build    what building the library and the command needs
+# Installs the Debian packages that Spool is built and tested with, unless all are installed already.
+#   scripts/setup.sh          packages for building and testing
+#   scripts/setup.sh build    packages for building the library and the command
 set -euo pipefail
 
 # oneDNN's CMake package looks for OpenCL, which libdnnl-dev only recommends.
@@ -15,13 +15,13 @@ case ${1:-all} in
   *) echo "usage: scripts/setup.sh [build]" >&2 && exit 2 ;;
 esac
 
-# A build with CUDA has attention by cuDNN, given the headers of its frontend.
+# A build with CUDA uses cuDNN for attention if it has the headers of its frontend.
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   "$(dirname "$0")/cudnn-frontend.sh" || echo "setup: attention on cuda will be slower" >&2
 fi
 
 if ! command -v dpkg-query apt-get >/dev/null; then
-  echo "setup: not a Debian system; Spool wants what Debian calls ${wanted[*]}" >&2
+  echo "setup: not a Debian system; Spool needs what Debian calls ${wanted[*]}" >&2
   exit 0
 fi
 

@@ -1,16 +1,25 @@
 #!/usr/bin/env bash
 # Builds Spool and runs every test; the last line says how many passed and how many failed.
 #   scripts/test.sh            the tests and checks, then the tests under sanitizers, with the fuzz
-#                              targets for some seconds each, then clang-tidy, in CI on what the
-#                              last four hours changed
+#                              targets for some seconds each, then clang-tidy, in CI on what differs
+#                              (scripts/tidy.sh --recent)
 #   scripts/test.sh --quick    the tests and checks alone
+#   scripts/test.sh --nightly  everything, with tests at their full size, a minute a fuzz target, and
+#                              clang-tidy on all sources
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+quick=false nightly=false fuzz_seconds=${SPOOL_FUZZ_SECONDS:-4}
+usage() { echo "usage: scripts/test.sh [--quick | --nightly]" >&2 && exit 2; }
+[ $# -le 1 ] || usage
 case ${1:-} in
-  "") quick=false ;;
+  "") ;;
   --quick) quick=true ;;
-  *) echo "usage: scripts/test.sh [--quick]" >&2 && exit 2 ;;
+  --nightly)
+    nightly=true fuzz_seconds=${SPOOL_FUZZ_SECONDS:-60}
+    export SPOOL_NIGHTLY=1
+    ;;
+  *) usage ;;
 esac
 
 passed=0 failed=0 finished=false
@@ -32,17 +41,18 @@ reported() { sed --quiet "s/^.*[[:space:]]$2=\"\([0-9]\+\)\".*$/\1/p" "$1" | hea
 
 # Builds a preset, runs its tests, through a command if one is given, and counts them.
 stage() {
-  local preset=$1 report=$PWD/build/$1/tests.xml total bad
+  local preset=$1 report=$PWD/build/$1/tests.xml total bad settings=("${faster[@]}")
   shift
+  [ "$preset" != asan ] || settings+=("-DSPOOL_FUZZ_SECONDS=$fuzz_seconds")
   say "$preset: build"
-  if ! { cmake --preset "$preset" "${faster[@]}" && cmake --build --preset "$preset"; }; then
+  if ! { cmake --preset "$preset" "${settings[@]}" && cmake --build --preset "$preset"; }; then
     echo "test: $preset does not build"
     failed=$((failed + 1))
     return
   fi
   say "$preset: test"
   rm -f "$report"
-  "$@" ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$report" || true
+  "$@" ctest --preset "$preset" --parallel "$(nproc)" "${patience[@]}" --output-junit "$report" || true
   if [ ! -f "$report" ]; then
     echo "test: ctest did not finish"
     failed=$((failed + 1))
@@ -53,7 +63,7 @@ stage() {
   failed=$((failed + bad))
 }
 
-# Sanitizers want memory where they expect it, which a kernel that scatters it widely breaks.
+# Sanitizers need memory at the addresses they expect; kernels that randomise widely prevent it.
 place=()
 if setarch --addr-no-randomize true 2>/dev/null; then
   place=(setarch --addr-no-randomize)
@@ -65,13 +75,18 @@ thread_sanitizer_works() {
 }
 
 bash scripts/setup.sh
-export CUDAARCHS=${CUDAARCHS:-90-real}  # one architecture, where there is a CUDA toolkit
-# CI compiles sources several at a time, in half of the time, and links with a quick linker;
-# clang-tidy looks at each by itself.  What CI compiles for GPUs is linked and never run: quickly,
-# then, rather than well.
-faster=(${CI:+-DCMAKE_UNITY_BUILD=ON -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld})
-if [ -n "${CI:-}" ] && nvcc --help 2>/dev/null | grep --quiet Ofast-compile; then
-  export NVCC_APPEND_FLAGS="--Ofast-compile=max ${NVCC_APPEND_FLAGS:-}"
+export CUDAARCHS=${CUDAARCHS:-90-real}  # one architecture, if there is a CUDA toolkit
+# CI compiles several sources at a time, which takes half the time, and links with a fast linker.
+# clang-tidy looks at each source alone.  CI has no GPU: its CUDA code is compiled fast, not well.
+faster=() patience=()
+if [ -n "${CI:-}" ]; then
+  faster=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
+  if nvcc --help 2>/dev/null | grep --quiet Ofast-compile; then
+    export NVCC_APPEND_FLAGS="--Ofast-compile=max ${NVCC_APPEND_FLAGS:-}"
+  fi
+fi
+if $nightly; then
+  patience=(--timeout 3600)
 fi
 stage release
 if ! $quick; then
@@ -82,8 +97,12 @@ if ! $quick; then
     echo "test: ThreadSanitizer cannot run on this kernel: its tests are left out"
   fi
   say "clang-tidy"
-  # All of it takes long; what has not changed was quiet when it last did.
-  if bash scripts/tidy.sh ${CI:+--recent}; then
+  # All sources take long, so CI leaves those that do not differ to the nightly run.
+  recent=()
+  if [ -n "${CI:-}" ] && ! $nightly; then
+    recent=(--recent)
+  fi
+  if bash scripts/tidy.sh "${recent[@]}"; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))

@@ -14,7 +14,7 @@ View flat(const View& t) {
 
 View rows_of(const View& t) { return {t.data(), {Shape{t.numel()}, t.dtype()}}; }
 
-// The chunks of logits, as they come: computed, turned into losses or their gradient, and gone.
+// One chunk of logits after another: computed, turned into losses or their gradient, and freed.
 template <class Pass>
 struct Chunks {
   Pass& pass;
@@ -22,7 +22,7 @@ struct Chunks {
   View scale = {};
   CrossEntropyOptions options = {};
 
-  // Where the results go, each as far as it is wanted.
+  // Memory for the results; absent ones are not computed.
   struct Into {
     View losses = {};
     Grad dx = {}, dweight = {};
@@ -55,9 +55,9 @@ struct Chunks {
   }
 };
 
-// The gradient is formed in forward if `early`: of x as output 1, of the weight in its place.  It
-// is that of the loss itself.  Should backward come with another than 1, x's is scaled, and what
-// the weight's lacks is computed.
+// If `early`, forward computes the gradient of the loss: x's as output 1, the weight's where it
+// belongs.  If the loss's own gradient turns out not to be 1, backward scales x's gradient, and
+// computes what the weight's lacks.
 struct LinearCrossEntropy final : Op {
   LossOptions loss;
   bool early;
@@ -86,7 +86,7 @@ struct LinearCrossEntropy final : Op {
     check(targets.dtype == DType::i32 && targets.shape.numel() == x.shape.rows(), name(),
           ": targets must be i32, one for each row of ", x, ", not ", targets);
     check(loss.options.vocabulary <= weight.shape[0], name(), ": a vocabulary of ",
-          loss.options.vocabulary, " and a weight of ", weight);
+          loss.options.vocabulary, " is more than the rows of ", weight);
     const DType type = accumulator(x.dtype);
     if (loss.reduction == Reduction::none) return {{targets.shape, type}};
     const Spec sum{Shape{1}, type};

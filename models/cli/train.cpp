@@ -50,8 +50,8 @@ void set_policy(const Given& g, RunOptions& o, const CLI::App& command) {
           "give one of them");
   }
   set_recompute(o.policy, g.recompute);
-  o.policy.offload = *parse_offloading(g.offload);
-  o.policy.optimizer_state = *parse_optimizer_state(g.optimizer_state);
+  o.policy.offload = *parse<Offloading>(g.offload);
+  o.policy.optimizer_state = *parse<OptimizerState>(g.optimizer_state);
   if (g.offload_to == "host") return;
   constexpr std::string_view disk = "disk:";
   check(g.offload_to.starts_with(disk) && g.offload_to.size() > disk.size(), "--offload-to '",

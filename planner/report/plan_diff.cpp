@@ -7,18 +7,18 @@ namespace spool {
 
 namespace {
 
-// What things are called; without a tape, nothing.
+// Names of nodes and values; without a tape, empty.
 class Names {
  public:
   explicit Names(const Tape* tape) : tape_(tape) {}
 
-  std::string of_node(int64_t n) const {
-    if (!tape_ || n >= std::ssize(tape_->nodes())) return {};
-    return tape_->nodes()[static_cast<size_t>(n)].op->name();
+  std::string of_node(NodeId n) const {
+    if (!tape_ || !tape_->nodes().contains(n)) return {};
+    return tape_->nodes()[n].op->name();
   }
-  std::string of_value(int64_t v) const {
-    if (!tape_ || v >= std::ssize(tape_->values())) return {};
-    const Value& value = tape_->values()[static_cast<size_t>(v)];
+  std::string of_value(ValueId v) const {
+    if (!tape_ || !tape_->values().contains(v)) return {};
+    const Value& value = tape_->values()[v];
     if (value.parameter) return sentence("parameter ", value.parameter->name);
     if (value.producer < 0) return "an input";
     return sentence(of_node(value.producer), " of node ", value.producer);
@@ -30,7 +30,7 @@ class Names {
 
 // "values 5 to 9 (add of node 2 to gelu of node 4)"
 template <class NameOf>
-std::string named(const char* what, int64_t first, int64_t last, NameOf name_of) {
+std::string range_in_words(const char* what, int32_t first, int32_t last, NameOf name_of) {
   const std::string from = name_of(first), to = name_of(last);
   const bool one = first == last;
   std::string words = one ? sentence(what, " ", first) : sentence(what, "s ", first, " to ", last);
@@ -38,18 +38,18 @@ std::string named(const char* what, int64_t first, int64_t last, NameOf name_of)
   return words + (one ? " (" + from + ")" : " (" + from + " to " + to + ")");
 }
 
-// A line for each run of neighbours of which is said the same; change(i) is empty where there is
-// none.
+// One line per run of neighbours with the same change; change(id) is empty if there is none.
 template <class Change, class NameOf>
 void write_runs(std::ostream& out, const char* what, size_t count, Change change, NameOf name_of) {
-  std::string said;
-  int64_t first = 0;
-  for (int64_t i = 0; i <= static_cast<int64_t>(count); ++i) {
-    std::string now = i < static_cast<int64_t>(count) ? change(static_cast<size_t>(i)) : "";
-    if (i > 0 && now == said) continue;
-    if (!said.empty()) out << named(what, first, i - 1, name_of) << ": " << said << '\n';
-    said = std::move(now);
-    first = i;
+  const auto end = static_cast<int32_t>(count);
+  std::string last;
+  int32_t first = 0;
+  for (int32_t id = 0; id <= end; ++id) {
+    std::string next = id < end ? change(id) : "";
+    if (id > 0 && next == last) continue;
+    if (!last.empty()) out << range_in_words(what, first, id - 1, name_of) << ": " << last << '\n';
+    last = std::move(next);
+    first = id;
   }
 }
 
@@ -58,13 +58,12 @@ std::string from_to(const std::string& a, const std::string& b) {
 }
 
 // "offload, 512 rows, to disk, out before node 9"
-std::string placement(const Plan& plan, size_t value) {
-  const Placement p = value < plan.placement.size() ? plan.placement[value] : Placement::keep;
+std::string placement(const Plan& plan, ValueId value) {
+  const Placement p = plan.placement.value_or(value, Placement::keep);
   std::string words = name(p);
   if (p != Placement::offload) return words;
-  const auto o =
-      std::ranges::lower_bound(plan.offloads, static_cast<ValueId>(value), {}, &Offload::value);
-  if (o == plan.offloads.end() || o->value != static_cast<ValueId>(value)) return words;
+  const auto o = std::ranges::lower_bound(plan.offloads, value, {}, &Offload::value);
+  if (o == plan.offloads.end() || o->value != value) return words;
   if (o->rows >= 0) words += sentence(", ", o->rows, " rows");
   if (o->target != OffloadTarget::host) words += sentence(", to ", name(o->target));
   if (o->release >= 0) words += sentence(", out before node ", o->release);
@@ -72,8 +71,8 @@ std::string placement(const Plan& plan, size_t value) {
   return words;
 }
 
-std::string chunks(const Plan& plan, size_t node) {
-  const int n = node < plan.chunks.size() ? std::max(plan.chunks[node], 1) : 1;
+std::string chunks(const Plan& plan, NodeId node) {
+  const int n = std::max(plan.chunks.value_or(node, 1), 1);
   return sentence(n, n == 1 ? " chunk" : " chunks");
 }
 
@@ -108,15 +107,15 @@ std::string difference(const Plan& a, const Plan& b, const Names& names) {
   write_tapes(out, a, b);
   write_runs(
       out, "value", std::max(a.placement.size(), b.placement.size()),
-      [&](size_t v) { return from_to(placement(a, v), placement(b, v)); },
-      [&](int64_t v) { return names.of_value(v); });
-  const auto node_name = [&](int64_t n) { return names.of_node(n); };
+      [&](ValueId v) { return from_to(placement(a, v), placement(b, v)); },
+      [&](ValueId v) { return names.of_value(v); });
+  const auto node_name = [&](NodeId n) { return names.of_node(n); };
   write_runs(
       out, "node", std::max(a.chunks.size(), b.chunks.size()),
-      [&](size_t n) { return from_to(chunks(a, n), chunks(b, n)); }, node_name);
+      [&](NodeId n) { return from_to(chunks(a, n), chunks(b, n)); }, node_name);
   const auto write_regions = [&](const std::vector<Region>& regions, const char* what) {
     for (const Region& r : regions) {
-      out << named("node", r.first, r.last, node_name) << ": " << what << '\n';
+      out << range_in_words("node", r.first, r.last, node_name) << ": " << what << '\n';
     }
   };
   write_regions(only_in(a.regions, b.regions), "no region any more");

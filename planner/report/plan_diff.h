@@ -1,7 +1,7 @@
 #pragma once
 
-// How two plans differ, for people: "value 17 (gelu of node 9): keep -> recompute".  Against Plan{}
-// it is what a plan does.
+// Describes how two plans differ, for people: "value 17 (gelu of node 9): keep -> recompute".
+// Compared with Plan{}, it describes what a plan does.
 
 #include <string>
 
@@ -9,8 +9,8 @@
 
 namespace spool {
 
-// A line for each thing that b has otherwise than a, what is alike in a row on one line; empty if
-// there is none.  Given the tape that the plans are for, it says what values and nodes are.
+// One line per difference from a to b, and one for a run of neighbours with the same difference;
+// empty if there is none.  Given the plans' tape, values and nodes are named.
 std::string diff(const Plan& a, const Plan& b);
 std::string diff(const Plan& a, const Plan& b, const Tape&);
 

@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-// Microseconds in eighths: exact in binary, and in nanoseconds, so that a viewer, which cuts off
-// what is less, sees spans nest and follow one another as they do here.
+// Microseconds in eighths, which are exact in binary and whole in nanoseconds: a viewer, which
+// truncates to nanoseconds, shows spans nested and in order as they are here.
 double microseconds(double seconds) { return std::round(seconds * 8e6) / 8; }
 
 std::string text(const TraceContext& c) {
@@ -52,17 +52,17 @@ class Process {
   }
 
  private:
-  // What is around a span comes before it.
+  // Writes an enclosing span before the spans in it.
   void show(const std::vector<TraceSpan>& all, TraceLane lane) {
     std::vector<const TraceSpan*> spans;
     for (const TraceSpan& span : all) {
       if (span.lane == lane) spans.push_back(&span);
     }
-    const auto of_other_op = [](const TraceSpan* a, const TraceSpan* b) {
+    const auto differ_in_op = [](const TraceSpan* a, const TraceSpan* b) {
       return a->context != b->context;
     };
     for (auto first = spans.begin(); first != spans.end();) {
-      auto end = std::ranges::adjacent_find(first, spans.end(), of_other_op);
+      auto end = std::ranges::adjacent_find(first, spans.end(), differ_in_op);
       if (end != spans.end()) ++end;
       const TraceSpan &begins = **first, &ends = **(end - 1);
       if (lane == TraceLane::compute && begins.context) {
@@ -79,7 +79,7 @@ class Process {
     if (span.lane != TraceLane::host) event["args"]["live bytes"] = span.live;
   }
 
-  // The bytes that were held when each piece of work was issued, where it begins.
+  // A counter of bytes: its value when each piece of work was issued, shown where the work begins.
   void count(const std::vector<TraceSpan>& spans, const char* name, size_t TraceSpan::*bytes) {
     for (const TraceSpan& span : spans) {
       if (span.lane != TraceLane::compute) continue;
@@ -116,10 +116,10 @@ class Process {
 };
 
 json summary(const std::vector<TraceSpan>& spans) {
-  size_t kernels = 0, most = 0;
+  size_t kernels = 0, max_live = 0;
   for (const TraceSpan& span : spans) {
     kernels += span.activity == Activity::kernel;
-    most = std::max(most, span.live);
+    max_live = std::max(max_live, span.live);
   }
   json waits = json::object();
   for (const TraceLane lane : {TraceLane::compute, TraceLane::copy_out, TraceLane::copy_in}) {
@@ -127,7 +127,7 @@ json summary(const std::vector<TraceSpan>& spans) {
   }
   return {{"seconds", seconds(spans)},
           {"kernels", kernels},
-          {"max_live_bytes", most},
+          {"max_live_bytes", max_live},
           {"waited_seconds", waits},
           {"exposed_copies", exposed_copies(spans)}};
 }

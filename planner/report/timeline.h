@@ -1,8 +1,8 @@
 #pragma once
 
-// Traces as a file of trace events (Chrome's JSON), which https://ui.perfetto.dev shows: a process
-// for each trace, below one another, in it a thread for each lane and counters of the bytes that
-// are held.  On a lane, what belongs to one op lies below a span that bears the op's name.
+// Traces as trace events in JSON (Chrome's format), which https://ui.perfetto.dev shows: a process
+// for each trace, with a thread for each lane and counters of live bytes.  On a lane, the spans of
+// an op lie below a span with the op's name.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -17,7 +17,7 @@ struct NamedTrace {
   std::vector<TraceSpan> spans = {};
 };
 
-// The part of it during which compute waited for copies, between 0 and 1.
+// The fraction of the trace's time in which compute waited for copies, between 0 and 1.
 double exposed_copies(const std::vector<TraceSpan>&);
 
 nlohmann::json trace_json(const std::vector<NamedTrace>&);

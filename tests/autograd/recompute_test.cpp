@@ -29,7 +29,7 @@ TEST_F(RecomputedTensors, ARecomputedOutputOfARegionRunsItsOpsTwice) {
   gelu_chain(survey.input(x));
   Plan plan{.placement = std::vector(survey.values().size(), Placement::keep),
             .regions = {{0, 5}, {6, 13}}};
-  plan.placement[static_cast<size_t>(survey.nodes()[5].outputs[0])] = Placement::recompute;
+  plan.placement[survey.nodes()[5].outputs[0]] = Placement::recompute;
   Tape tape(stream, options(plan));
   tape.backward({Root{gelu_chain(tape.input(x)), dy}});
   const int expected[] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1};
@@ -95,7 +95,7 @@ TEST_F(RecomputedTensors, RefusesRegionsThatOverlapOrAreOutOfOrder) {
   const auto make = [&](std::vector<Region> regions) {
     Tape(stream, {.plan = {.regions = std::move(regions)}});
   };
-  expect_error(ErrorKind::invalid, {"nodes 2 to 5", "nodes 0 to 3", "inside another"}, [&] {
+  expect_error(ErrorKind::invalid, {"nodes 2 to 5", "nodes 0 to 3", "nest"}, [&] {
     make({{0, 3}, {2, 5}});
   });
   expect_error(ErrorKind::invalid, {"regions", "4 to 2"}, [&] { make({{4, 2}}); });

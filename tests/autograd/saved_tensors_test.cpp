@@ -36,7 +36,7 @@ TEST_F(SavedTensors, RecomputeAndOffloadCombineInEveryOrder) {
     for (size_t n = 0; n < survey.nodes().size(); ++n) {
       int rest = pattern;
       for (size_t k = 0; k < n % 5; ++k) rest /= 3;
-      plan.placement[static_cast<size_t>(survey.nodes()[n].outputs[0])] = all[rest % 3];
+      plan.placement[survey.nodes()[n].outputs[0]] = all[rest % 3];
     }
     ASSERT_EQ(gradients_of_gelu_chain(options(plan)), expected) << pattern;
     ASSERT_EQ(link.memory().live, 0u);

@@ -60,7 +60,7 @@ class ChainTest : public ::testing::Test {
 };
 
 inline bool is_on_host(const Tape& tape, ValueId v) {
-  const Value& value = tape.values()[static_cast<size_t>(v)];
+  const Value& value = tape.values()[v];
   return value.saved && !value.on_device;
 }
 

@@ -1,17 +1,17 @@
-"""Every source is as clang-format 14 would write it; with --fix, makes it so."""
+"""Every source is formatted by clang-format 14; --fix formats it."""
 
 import re
 import shutil
 import subprocess
 import sys
 
-from tree import LAYERS, PROGRAMS, ROOT, SKIPPED, sources, verdict
+from tree import LIBRARY, PROGRAMS, ROOT, SKIPPED, sources, verdict
 
 VERSION = "14"  # another version breaks lines elsewhere
 
 
 def clang_format():
-    """The program of the right version, or None."""
+    """The path of clang-format 14, or None."""
     for name in [f"clang-format-{VERSION}", "clang-format"]:
         path = shutil.which(name)
         if not path:
@@ -27,7 +27,7 @@ if not program:
     print(f"skipped: there is no clang-format {VERSION} here (scripts/setup.sh installs it)")
     sys.exit(SKIPPED)
 
-files = sources(LAYERS + PROGRAMS)
+files = sources(LIBRARY + PROGRAMS)
 if "--fix" in sys.argv:
     subprocess.run([program, "-i", *files], cwd=ROOT, check=True)
 
@@ -38,6 +38,6 @@ for file in files:
     if old != new:
         pairs = zip(old.splitlines() + [""], new.splitlines() + [""])
         line = next((i for i, (a, b) in enumerate(pairs, 1) if a != b), 1)
-        errors.append(f"{file}:{line}: is not formatted; python3 tests/checks/format.py --fix does it")
+        errors.append(f"{file}:{line}: is not formatted; run python3 tests/checks/format.py --fix")
 
 verdict(errors, f"{len(files)} files are formatted")

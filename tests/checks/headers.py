@@ -1,26 +1,35 @@
-"""Every header of the library compiles by itself, without warnings: headers.py INCLUDE COMPILER.
+"""Every header of the library compiles by itself, without warnings, with no more include paths than
+its room has: headers.py INCLUDE COMPILER, where INCLUDE/<room> has the headers of one room.
 
-The build has shown it of those that some source, which every build compiles, includes before all else.
+Headers that a source of their room includes first, which the build itself compiles, are not compiled
+again.
 """
 
 import concurrent.futures
 import os
+import pathlib
 import re
 import subprocess
 import sys
 
-from tree import LAYERS, ROOT, sources, verdict
+from tree import LIBRARY, ROOT, room_of, rooms, sources, verdict
 
 FLAGS = ["-std=c++20", "-fopenmp-simd", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
-include, compiler = sys.argv[1:]
+ROOMS = rooms()
+include, compiler = pathlib.Path(sys.argv[1]), sys.argv[2]
+
+
+def include_path(room):
+    """Where the build keeps the headers of a room: models/formats is in models_formats."""
+    return include / room.replace("/", "_")
 
 
 def fault(header):
-    """What the compiler says of a program that is this header alone; empty if nothing."""
-    program = f'#include "spool/{header}"\n'
+    """The compiler's errors for a program that is one header alone; empty if there are none."""
+    paths = [f"-I{include_path(room)}" for room in sorted(ROOMS[room_of(header, ROOMS)])]
     done = subprocess.run(
-        [compiler, "-I", include, *FLAGS, "-fsyntax-only", "-x", "c++", "-"],
-        input=program,
+        [compiler, *paths, *FLAGS, "-fsyntax-only", "-x", "c++", "-"],
+        input=f'#include "spool/{header}"\n',
         capture_output=True,
         text=True,
     )
@@ -28,13 +37,22 @@ def fault(header):
 
 
 def first_include(source):
+    """The room of a source, and what it includes first."""
     found = re.search(r"^#include (\S+)", (ROOT / source).read_text(), re.MULTILINE)
-    return found and found[1]
+    return room_of(source, ROOMS), found and found[1]
 
 
-shown = {first_include(source) for source in sources(LAYERS, {".cpp"})}
-headers = [header for header in sources(LAYERS, {".h"}) if f'"spool/{header}"' not in shown]
+built = {first_include(source) for source in sources(LIBRARY, {".cpp"})}
+headers = sources(LIBRARY, {".h"})
+paths = [include_path(room) for room in ROOMS]
+errors = [f"{path}: there is no such folder" for path in paths if not path.is_dir()]
+errors += [f"{header}: stands in no room" for header in headers if not room_of(header, ROOMS)]
+if errors:
+    verdict(errors, "")
+
+alone = [h for h in headers if (room_of(h, ROOMS), f'"spool/{h}"') not in built]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    errors = [e for e in pool.map(fault, headers) if e]
+    errors = [error for error in pool.map(fault, alone) if error]
 
-verdict(errors, f"{len(headers)} headers compile by themselves, and the others before all else in a source")
+built_first = len(headers) - len(alone)
+verdict(errors, f"{len(alone)} headers compile by themselves; sources begin with the other {built_first}")

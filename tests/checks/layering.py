@@ -1,55 +1,136 @@
-"""A folder includes itself and the folders before it; CUDA is included only in cuda/ folders, by
-what needs it to compile: .cu and .cuh."""
+"""Includes follow the rooms: a file includes headers of its own room and of the rooms it sees.
 
+The rooms are the lines room(...) of CMakeLists.txt. The tests and helpers of tests/<room> see what
+the room sees, and the helpers of the rooms below. CUDA's headers are included only in cuda/, by .cu
+and .cuh; CLI11 only in models/cli; nlohmann's full header by one header and by sources that say, in
+their first comment or their header's, which JSON they read or write.
+"""
+
+import os
 import re
 
-from tree import LAYERS, PROGRAMS, ROOT, sources, verdict
+from tree import COMMAND_LINE, HEADERS, LIBRARY, PROGRAMS, ROOT
+from tree import in_command_line, line_of, room_of, rooms, sources, verdict
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 CUDA = re.compile(r"(cu(?!char$)|nv|nccl)")
+JSON = "runtime/files/json.h"  # the one header that may include nlohmann's
+EMULATOR = "tests/emulator"  # stands in for the CUDA toolkit; the tests of any room may use it
+END_TO_END = "tests/end_to_end"
+WHOLE = [END_TO_END, "tests/fuzz", "tests/install", "benchmarks", "examples"]  # see all that is public
+
+ROOMS = rooms()
+PUBLIC = set(ROOMS) - {COMMAND_LINE}
 
 
 def needs_cuda(file):
     return file.suffix in {".cu", ".cuh"}
 
 
-def fault_of_ours(file, quote, header):
-    """What is wrong with including spool/<folder>/..., or None."""
-    folder, target = file.parts[0], header.split("/")[1:]
-    if target[0] not in LAYERS:
-        return f"the library has no folder {target[0]}/"
-    if not ROOT.joinpath(*target).is_file():
+def seen_by(file):
+    """The rooms whose headers a file may include, or None if it stands in no room."""
+    if file.parts[0] in LIBRARY:
+        return ROOMS.get(room_of(file, ROOMS))
+    if file.is_relative_to(EMULATOR):
+        return ROOMS["kernels"]
+    if file.is_relative_to(END_TO_END):
+        return set(ROOMS)
+    if any(file.is_relative_to(folder) for folder in WHOLE):
+        return PUBLIC
+    return ROOMS.get(room_of(file.relative_to(file.parts[0]), ROOMS))
+
+
+def fault_of_room(file, header):
+    """What is wrong with including spool/<room>/... or the helper tests/<room>/..., or None."""
+    top, target = header.split("/", 1)
+    place = ROOT / target if top == "spool" else ROOT / header
+    if not place.is_file() or ".." in header:
         return "there is no such file"
-    if header.endswith(".cuh") and folder in LAYERS and not needs_cuda(file):
-        return "what needs CUDA is included only where CUDA is there, in .cu and .cuh"
-    if folder in LAYERS and LAYERS.index(target[0]) > LAYERS.index(folder):
-        return f"{target[0]}/ comes after {folder}/"
-    return None if quote == '"' else 'what is Spool\'s is included in quotes: "spool/..."'
+    room = room_of(place.relative_to(ROOT if top == "spool" else ROOT / top), ROOMS)
+    if room is None:
+        if top == "spool":
+            return "it stands in no room"
+        outside = [EMULATOR, *(folder for folder in WHOLE if file.is_relative_to(folder))]
+        return None if header.startswith(tuple(f"{f}/" for f in outside)) else "it stands in no room"
+    if room in seen_by(file):
+        return None
+    elsewhere = "; what needs it is a test of end_to_end" if file.parts[0] == "tests" else ""
+    return f"{file.parent} does not see {room}{elsewhere}"
+
+
+def fault_of_ours(file, quote, header):
+    """What is wrong with including a file of the project, or None."""
+    if quote != '"':
+        return "the project's own headers are included in quotes"
+    if header.startswith("tests/") and file.parts[0] != "tests":
+        return "only tests include the tests' helpers"
+    if file.parts[0] in LIBRARY and header.endswith(".cuh") and not needs_cuda(file):
+        return "a .cuh is included only by .cu and .cuh"
+    return fault_of_room(file, header)
+
+
+def says_json(file):
+    """Whether the comment that opens a source, or its header, speaks of JSON."""
+    for path in [file, *(file.with_suffix(suffix) for suffix in HEADERS)]:
+        if (ROOT / path).is_file():
+            opening = re.match(r"(?:\s*//[^\n]*\n|\s*#pragma once\n)+", (ROOT / path).read_text())
+            if opening and "json" in opening[0].lower():
+                return True
+    return False
+
+
+def fault_of_json(file):
+    """What is wrong with including nlohmann's full header, or JSON, in the library, or None."""
+    if str(file) == JSON:
+        return None
+    if file.suffix in HEADERS:
+        return f"a header needs no more than <nlohmann/json_fwd.hpp>; sources include spool/{JSON}"
+    if file.parts[0] in LIBRARY and not says_json(file):
+        return "neither its first comment nor its header's says which JSON it reads or writes"
+    return None
+
+
+def fault_of_others(file, header):
+    """What is wrong with including <header>, or None."""
+    if header == "nlohmann/json.hpp":
+        return fault_of_json(file)
+    if header.startswith("CLI/") and not in_command_line(file):
+        return f"only {COMMAND_LINE} parses arguments"
+    if CUDA.match(header) and not ("cuda" in file.parts and needs_cuda(file)):
+        return "CUDA's headers are included only in cuda/, by .cu and .cuh"
+    return None
+
+
+def fault_beside(file, header):
+    """What is wrong with including a file by a path from where the including one stands, or None."""
+    if file.is_relative_to(EMULATOR):  # found as the toolkit's headers are
+        places = [ROOT / file.parent, ROOT / EMULATOR, ROOT / EMULATOR / "include"]
+    elif any(file.is_relative_to(folder) for folder in WHOLE) and ".." not in header:
+        places = [ROOT / file.parent, ROOT / file.parts[0]]
+    else:
+        return 'headers are included as "spool/<room>/..." and "tests/<room>/...", others as <...>'
+    found = any(os.path.isfile(place / header) for place in places)
+    return None if found else "there is no such file"
 
 
 def fault(file, quote, header):
     """What is wrong with an include, or None."""
-    if header.startswith("spool/"):
-        return fault_of_ours(file, quote, header)
-    if quote == "<":
-        inside = "cuda" in file.parts and needs_cuda(file)
-        outside = CUDA.match(header) and not inside
-        return "CUDA's headers are included only in cuda/*.cu and *.cuh" if outside else None
-    if file.parts[0] in LAYERS:
-        return 'what is Spool\'s is included as "spool/<folder>/<name>.h", the rest as <name>'
-    if any((ROOT / file.parts[0]).rglob(header)):
-        return None
-    return f"there is no such file in {file.parts[0]}/"
+    if header.startswith(("spool/", "tests/")):
+        wrong = fault_of_ours(file, quote, header)
+        return wrong or (fault_of_json(file) if header == f"spool/{JSON}" else None)
+    return fault_of_others(file, header) if quote == "<" else fault_beside(file, header)
 
 
 errors = []
-files = sources(LAYERS + PROGRAMS)
+files = sources(LIBRARY + PROGRAMS)
 for file in files:
+    if seen_by(file) is None:
+        errors.append(f"{file}: stands in no room")
+        continue
     text = (ROOT / file).read_text()
     for match in INCLUDE.finditer(text):
-        why = fault(file, match[1], match[2])
-        if why:
-            line = text.count("\n", 0, match.start(2)) + 1
+        if why := fault(file, match[1], match[2]):
+            line = line_of(text, match.start(2))
             errors.append(f"{file}:{line}: includes {match[2]}, but {why}")
 
-verdict(errors, f"{len(files)} files include only what their folder may")
+verdict(errors, f"{len(files)} files include only what their room sees")

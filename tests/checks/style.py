@@ -1,12 +1,26 @@
-"""Files and functions are short, and nothing is left for later."""
+"""Files and functions are short, have no section headings, and leave nothing for later.
 
+A file that needs headings is several files. A heading is a comment with a row of dashes or the like,
+or a comment that stands alone between code.
+"""
+
+import pathlib
 import re
 
-from tree import CPP, LAYERS, PROGRAMS, ROOT, bare, sources, verdict
+from tree import CPP, LIBRARY, PROGRAMS, ROOT, bare, line_of, sources, verdict
 
 FILE_LINES = 400
 FUNCTION_LINES = 45  # from the first line of its head to its closing brace
 LATER = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b")
+BUILD = {".py", ".sh", ".yml", ".cmake", ".txt"}
+
+ROW = r"[-=*~#_+─━═]{3,}"
+MARKS = {True: r"\s*(?://+|/\*+|\*(?=\s))", False: r"\s*#+"}  # of a comment in C++, and elsewhere
+RULED = {
+    cpp: re.compile(rf"{mark}\s*{ROW}|{mark}.*\s{ROW}\s*(?:\*/)?$|\s*/{{4,}}|\s*#{{3,}}")
+    for cpp, mark in MARKS.items()
+}
+NOT_CODE = re.compile(r"\s*(?:#\s*(?:include|pragma|if|endif|define).*|namespace\b.*)?$")
 
 SCOPE = re.compile(r"\b(namespace|class|struct|union|enum|extern)\b")
 ACCESS = re.compile(r"\s*((public|private|protected)\s*:\s*)*")
@@ -56,9 +70,25 @@ def functions(text):
         at = end + 1
         if what == "function":
             first = ACCESS.match(text, head).end()
-            yield text.count("\n", 0, first) + 1, text.count("\n", 0, end) + 1
+            yield line_of(text, first), line_of(text, end)
         if what != "head":
             head = at
+
+
+def headings(lines, cpp):
+    """The numbers of the lines that are section headings."""
+    comment, blank = re.compile(MARKS[cpp]), [not line.strip() for line in lines] + [True]
+    is_comment = [bool(comment.match(line)) and not line.startswith("#!") for line in lines]
+    code_before = False
+    for i, line in enumerate(lines):
+        if not is_comment[i]:
+            code_before = code_before or not NOT_CODE.match(line)
+            continue
+        first = i == 0 or not is_comment[i - 1]
+        last = next((k for k in range(i, len(lines)) if not is_comment[k]), len(lines))
+        alone = first and code_before and blank[i - 1] and blank[last]
+        if alone or RULED[cpp].match(line):
+            yield i + 1
 
 
 def faults(file):
@@ -70,6 +100,8 @@ def faults(file):
     for i, line in enumerate(lines, 1):
         if LATER.search(line):
             yield f"{file}:{i}: leaves something for later; do it now or write it down elsewhere"
+    for i in headings(lines, file.suffix in CPP):
+        yield f"{file}:{i}: a section heading; make a file of the section, or leave the heading out"
     if file.suffix not in CPP:
         return
     code = DIRECTIVE.sub(lambda directive: "\n" * directive[0].count("\n"), bare(text))
@@ -79,7 +111,8 @@ def faults(file):
             yield f"{file}:{first}: a function has {size} lines, and has {FUNCTION_LINES} at most"
 
 
-files = sources(LAYERS + PROGRAMS) + sources(["tests", "scripts"], {".py", ".sh", ".txt"})
+files = sources(LIBRARY + PROGRAMS) + sources(["benchmarks", "cmake", "scripts", "tests"], BUILD)
+files += [pathlib.Path("CMakeLists.txt")]
 errors = [error for file in files for error in faults(file)]
 
 verdict(errors, f"{len(files)} files keep to the style")

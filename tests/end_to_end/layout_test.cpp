@@ -23,8 +23,7 @@ Plan random_recompute(const TrainingConfig& config, uint64_t tenths) {
   Random random(tenths, 3);
   Plan plan;
   for (const Value& v : tape.values()) {
-    const Node* producer =
-        v.producer < 0 ? nullptr : &tape.nodes()[static_cast<size_t>(v.producer)];
+    const Node* producer = v.producer < 0 ? nullptr : &tape.nodes()[v.producer];
     const bool recomputable = producer && producer->op->recomputable();
     plan.placement.push_back(recomputable && random.next() % 10 < tenths ? Placement::recompute
                                                                          : Placement::keep);

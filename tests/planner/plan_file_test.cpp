@@ -59,7 +59,7 @@ Plan random_plan(uint64_t seed) {
   const int values = below(random, 300), nodes = 1 + below(random, 200);
   plan.placement = in_runs<Placement>(random, values, [&] { return Placement(below(random, 3)); });
   for (ValueId v = 0; v < values; ++v) {
-    if (plan.placement[size_t(v)] != Placement::offload || below(random, 2)) continue;
+    if (plan.placement[v] != Placement::offload || below(random, 2)) continue;
     plan.offloads.push_back({.value = v,
                              .rows = below(random, 2) ? int64_t{random.next()} << 20 : -1,
                              .target = OffloadTarget(below(random, 2)),
@@ -167,8 +167,8 @@ TEST_F(PlanFile, NamesAnImpossibleField) {
       {R"("regions": [[-1, 2]])", "\"regions\": -1 is no whole number from 0 to 49999"},
       {R"("regions": [["a", 2]])", "\"a\" is no whole number"},
       {R"("regions": [[0, 5], [3, 8]])", "regions: nodes 3 to 8 come after nodes 0 to 5"},
-      {R"("regions": [[1, 2], [0, 5]])", "regions: that from node 0 on comes after that from"},
-      {R"("regions": [[0, 5]], "tape_fingerprints": ["0000000000000001"])", "no nodes of its tape"},
+      {R"("regions": [[1, 2], [0, 5]])", "regions: the region from node 0"},
+      {R"("regions": [[0, 5]], "tape_fingerprints": ["0000000000000001"])", "not nodes of its tape"},
       {R"("optimizer_state": "gpu")", "\"gpu\" is none of device, streamed, cpu"},
       {R"("optimizer_state": 1)", "\"optimizer_state\": 1, where a word was expected"},
       {R"("tape_fingerprints": [1])", "\"tape_fingerprints\": 1 is not 16 digits"},
@@ -195,8 +195,8 @@ TEST_F(PlanFile, NamesAnImpossibleOffload) {
       {R"({"value": 2, "release": true})", "true is no whole number"},
       {R"({"value": 2, "release": 9})", "before node 9, which its tape does not have"},
       {R"({"value": 2}, {"value": 2})", "value 2 comes after value 2"},
-      {R"({"value": 1})", "how value 1 is offloaded, and its placement is keep"},
-      {R"({"value": 99})", "how value 99 is offloaded, and its placement is keep"},
+      {R"({"value": 1})", "value 1 is listed, but its placement is keep"},
+      {R"({"value": 99})", "value 99 is listed, but its placement is keep"},
   };
   const std::string rest = R"(, "placement": {"values": 3, "offload": [2]},
                               "tape_fingerprints": ["0000000000000001"])";

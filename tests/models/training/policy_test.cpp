@@ -91,8 +91,8 @@ TEST(Policy, WhatIsNotThereIsASentence) {
   EXPECT_TRUE(
       contains(error_of([&] { set_recompute(policy, "norms,relu"); }), "there is no 'relu'"));
   EXPECT_NE(error_of([&] { set_recompute(policy, ""); }), "");
-  EXPECT_FALSE(parse_offloading("some"));
-  EXPECT_FALSE(parse_optimizer_state("disk"));
+  EXPECT_FALSE(parse<Offloading>("some"));
+  EXPECT_FALSE(parse<OptimizerState>("disk"));
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+#pragma once
+
+// Chooses when offloaded values leave the device and come back, from the machine's clock: a value
+// is released where its copy out will have finished, and fetched early enough that its copy back
+// arrives in time.
+
+#include <vector>
+
+#include "spool/autograd/tape.h"
+
+namespace spool {
+
+struct OffloadCandidate {
+  ValueId value;
+  size_t bytes;
+};
+
+// How the candidates are offloaded, by rising value, on a tape that was surveyed on the machine.
+// Leaves out values that backward does not read, and those whose copy out would end after forward.
+std::vector<Offload> schedule_offloads(const std::vector<OffloadCandidate>&, const Survey&,
+                                       const Machine&, OffloadTarget);
+
+}  // namespace spool

@@ -1,0 +1,115 @@
+"""The checks fail for what they forbid: each runs on a small tree, as it is and with one breach."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from tree import ROOT, verdict
+
+TREE = {
+    "CMakeLists.txt": "room(runtime Threads::Threads)\nroom(kernels runtime)\n"
+    "room(models/formats kernels)\nroom(models/data\n     models/formats)\n"
+    "room(models/cli models/data)\n",
+    "runtime/tensor.h": "// A tensor.\n#pragma once\n#include <vector>\n",
+    "runtime/files/json.h": "#pragma once\n#include <nlohmann/json.hpp>\n",
+    "kernels/gelu.h": '#include "spool/runtime/tensor.h"\n',
+    "kernels/cuda/gelu.cu": '#include <cuda_runtime.h>\n#include "spool/kernels/gelu.h"\n',
+    "models/formats/config.cpp": '// Reads config.json.\n#include "spool/runtime/files/json.h"\n',
+    "models/data/data.h": '#include "spool/models/formats/formats.h"\n',
+    "models/formats/formats.h": "#include <nlohmann/json_fwd.hpp>\n",
+    "models/cli/main.cpp": '#include <CLI/CLI.hpp>\nint main() { std::printf("--memory"); }\n',
+    "tests/runtime/testing.h": '#include "spool/runtime/tensor.h"\n',
+    "tests/kernels/gelu_test.cpp": "// runs: threads\n\n// GELU.\n"
+    '#include "tests/runtime/testing.h"\n\n// A case.\nTEST(Gelu, IsItsFormula) {}\n',
+    "tests/end_to_end/step_test.cpp": '#include "spool/models/data/data.h"\n',
+    "tests/emulator/emulator.h": '#include "spool/kernels/gelu.h"\n',
+    "tests/emulator/include/cuda_runtime.h": '#include "../emulator.h"\n',
+    "examples/net.cpp": '#include "spool/models/data/data.h"\n',
+}
+
+
+def include(header):
+    return f'#include "{header}"\n'
+
+
+# The check, the file that breaks its rule, the file's text, and a word of what the check says.
+BREACHES = [
+    ("layering", "runtime/wrong.h", include("spool/kernels/gelu.h"), "runtime does not see kernels"),
+    ("layering", "models/formats/wrong.h", include("spool/models/data/data.h"), "does not see"),
+    ("layering", "models/data/wrong.h", include("spool/models/cli/commands.h"), "no such file"),
+    ("layering", "kernels/wrong.h", include("../runtime/tensor.h"), "headers are included as"),
+    ("layering", "kernels/wrong.h", include("spool/kernels/../kernels/gelu.h"), "no such file"),
+    ("layering", "kernels/wrong.h", include("tests/runtime/testing.h"), "only tests"),
+    ("layering", "kernels/wrong.cpp", "#include <cuda_runtime.h>\n", "CUDA's headers"),
+    ("layering", "models/wrong.h", "\n", "stands in no room"),
+    ("layering", "models/data/wrong.cpp", "#include <CLI/CLI.hpp>\n", "parses arguments"),
+    ("layering", "models/data/wrong.h", "#include <nlohmann/json.hpp>\n", "json_fwd.hpp"),
+    ("layering", "models/data/wrong.h", include("spool/runtime/files/json.h"), "json_fwd.hpp"),
+    ("layering", "models/data/wrong.cpp", include("spool/runtime/files/json.h"), "which JSON"),
+    ("layering", "tests/runtime/wrong_test.cpp", include("spool/kernels/gelu.h"), "end_to_end"),
+    ("layering", "tests/runtime/wrong.h", include("../kernels/gelu.h"), "headers are included as"),
+    ("layering", "tests/support/wrong.h", "\n", "stands in no room"),
+    ("layering", "tests/emulator/wrong.h", include("spool/models/data/data.h"), "does not see"),
+    ("layering", "examples/wrong.cpp", include("../runtime/tensor.h"), "headers are included as"),
+    ("command_line", "models/data/wrong.cpp", 'fail("give a smaller --memory");\n', '"--memory"'),
+    ("command_line", "kernels/cuda/wrong.cu", 'fail("--" + name);\n', '"--"'),
+    ("command_line", "kernels/wrong.cpp", 'void f() { std::printf("x"); }\n', "std::printf"),
+    ("command_line", "kernels/wrong.cpp", 'void f() { fmt::print("x"); }\n', "fmt::print"),
+    ("command_line", "kernels/wrong.cpp", 'void f() { std::cout << "x"; }\n', "std::cout"),
+    ("command_line", "models/data/wrong.cpp", "auto at = SPOOL_SOURCE_DIR;\n", "source tree"),
+    ("style", "kernels/wrong.cpp", "int a;\n\n// ------- backward\nint b;\n", ":3: a section"),
+    ("style", "kernels/wrong.cpp", "int a;\n\n/* ==== backward */\nint b;\n", ":3: a section"),
+    ("style", "kernels/wrong.cpp", "int a;\n\n// backward -----\nint b;\n", ":3: a section"),
+    ("style", "kernels/wrong.cpp", "int a;\n\n// Backward.\n\nint b;\n", ":3: a section"),
+    ("style", "tests/end_to_end/wrong.py", "a = 1\n\n# --- backward\nb = 2\n", ":3: a section"),
+    ("style", "kernels/wrong.cpp", "// TO" + "DO\n", "for later"),
+    ("style", "kernels/wrong.cpp", "int a;\n" * 401, "401 lines"),
+    ("style", "kernels/wrong.cpp", "void f() {\n" + "g();\n" * 45 + "}\n", "47 lines"),
+]
+SEVERAL = [
+    ("folders", {f"runtime/files/{i}.h": "" for i in range(25)}, "runtime/files/: has 26 names"),
+    ("folders", {f"models/formats/{i}/x.h": "" for i in range(24)}, "formats/: has 26 names"),
+]
+ALLOWED = [
+    ("folders", {f"kernels/cpu/{i}.cpp": "" for i in range(30)}),
+    ("folders", {f"runtime/files/{i}{suffix}": "" for i in range(24) for suffix in [".h", ".cpp"]}),
+    ("command_line", {"runtime/a.cpp": '// See --memory.\nint a = i--; std::snprintf(a, "a--b");\n'}),
+    ("layering", {"tests/kernels/cuda/a.cpp": include("tests/emulator/emulator.h")}),
+]
+
+
+def write(root, files):
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
+def run(check, files):
+    """The exit status and the output of a check on the small tree with these files besides."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        write(root, {**TREE, **files})
+        shutil.copytree(ROOT / "tests" / "checks", root / "tests" / "checks", dirs_exist_ok=True)
+        (root / "tests" / "checks" / "checks_test.py").unlink()
+        command = [sys.executable, root / "tests" / "checks" / f"{check}.py"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+
+errors = []
+allowed = [(check, {}) for check in ["layering", "folders", "command_line", "style"]] + ALLOWED
+for check, files in allowed:
+    status, said = run(check, files)
+    if status != 0:
+        errors.append(f"{check} forbids {next(iter(files), 'the small tree')}:\n{said}")
+
+breaches = [(check, {file: text}, word) for check, file, text, word in BREACHES] + SEVERAL
+for check, files, word in breaches:
+    status, said = run(check, files)
+    if status != 1 or word not in said:
+        file, text = next(iter(files.items()))
+        errors.append(f'{check} does not say "{word}" of {file}, {text!r}:\n{said}')
+
+verdict(errors, f"{len(breaches)} breaches are found, and {len(allowed)} trees without are allowed")
