@@ -16,8 +16,8 @@ TEST_F(RecomputedTensors, RecomputesOnceAndOnlyWhatIsNeeded) {
   h = checkpoint(tape, [&] { return gelu_chain(h); });
   const uint64_t before = stream.launches();
   tape.backward({Root{h, dy}});
-  // Of 7 linears and 7 gelus the last gelu is not recomputed.  Backward launches 2 kernels for each
-  // linear but the first, which has no dx, and 1 for each gelu.
+  // All of 7 linears and 7 gelus are recomputed but the last gelu.  Backward launches 2 kernels for
+  // each linear but the first, which has no dx, and 1 for each gelu.
   EXPECT_EQ(stream.launches() - before, 13u + 13u + 7u);
   EXPECT_EQ(tape.nodes().back().runs, 1);
   for (size_t i = 0; i + 1 < tape.nodes().size(); ++i) EXPECT_EQ(tape.nodes()[i].runs, 2) << i;

@@ -182,7 +182,9 @@ TEST_F(MlpTape, GoesBackwardOnceAndFreesWhatItSaved) {
   std::optional<Var> y = mlp(input);
   const size_t before = stream.memory().live;
   tape.backward({Root{*y, dy}});
-  expect_error(ErrorKind::invalid, {"backward", "on this tape before"}, [&] { tape.backward({Root{*y, dy}}); });
+  expect_error(ErrorKind::invalid, {"backward", "on this tape before"}, [&] {
+    tape.backward({Root{*y, dy}});
+  });
   expect_error(ErrorKind::invalid, {"gelu", "new tape"}, [&] { gelu(*y); });
   y.reset();
   // Live: the parameters and their gradients; x, its gradient and dy.

@@ -1,7 +1,7 @@
 // runs: numbers
 // Layouts of training steps: little is wasted, runs have the same bits, and deviations are refused.
 
-#include "spool/models/training/step_layout.h"
+#include "spool/models/training/planned_run.h"
 #include "spool/planner/offsets.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"

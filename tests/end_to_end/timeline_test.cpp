@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/files/json.h"
 #include "tests/end_to_end/trace_testing.h"
 #include "tests/planner/timeline_testing.h"
 

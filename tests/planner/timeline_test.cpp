@@ -2,6 +2,7 @@
 
 #include "spool/planner/report/timeline.h"
 
+#include "spool/runtime/files/json.h"
 #include "spool/runtime/meta/stream.h"
 #include "tests/kernels/trace_testing.h"
 #include "tests/planner/timeline_testing.h"

@@ -3,8 +3,9 @@
 // A trace file as a viewer reads it.
 
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace spool::testing {
@@ -15,15 +16,6 @@ struct TimelineEvent {
 };
 
 // The events that have a duration, by process and thread.
-inline std::map<std::pair<int, int>, std::vector<TimelineEvent>> threads_of(
-    const nlohmann::json& file) {
-  std::map<std::pair<int, int>, std::vector<TimelineEvent>> threads;
-  for (const nlohmann::json& e : file["traceEvents"]) {
-    if (e["ph"] != "X") continue;
-    const double begin = e["ts"], end = begin + e["dur"].get<double>();
-    threads[{e["pid"], e["tid"]}].push_back({begin, end, e["name"], e["cat"]});
-  }
-  return threads;
-}
+std::map<std::pair<int, int>, std::vector<TimelineEvent>> threads_of(const nlohmann::json& file);
 
 }  // namespace spool::testing

@@ -1,5 +1,5 @@
 // runs: alone
-// Where cuDNN is looked for, and the reason given when it cannot be used.
+// The search for cuDNN, and the reason it reports when none is usable.
 
 #include "spool/runtime/cuda/cudnn.h"
 
