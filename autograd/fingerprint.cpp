@@ -43,22 +43,12 @@ constexpr const char* remedy =
 
 }  // namespace
 
-uint64_t scope_fingerprint(uint64_t around, const ScopeOptions& options, NodeId first) {
-  Hash hash(around);
-  hash.add(std::string_view(options.name));
-  hash.add(int64_t{first});
-  hash.add(uint64_t{options.recompute} << 2 | uint64_t{options.offload_inputs} << 1 |
-           uint64_t{options.offload_inside});
-  return hash.state();
-}
-
 uint64_t fingerprint_after(uint64_t before, const Node& n, const IdTable<ValueId, Value>& values) {
   Hash hash(before);
   hash.add(std::string_view(n.op->name()));
   hash.add(std::string_view(n.op->attributes()));
   add_values(hash, n.inputs, values);
   add_values(hash, n.outputs, values);
-  if (n.scopes_hash) hash.add(n.scopes_hash);
   return hash.state();
 }
 

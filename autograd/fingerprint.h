@@ -16,10 +16,6 @@ namespace spool {
 // The fingerprint before the first node.
 inline constexpr uint64_t empty_fingerprint = 0;
 
-// Hash of a scope that is opened before node `first`, inside one with the hash `around`; 0: in
-// none.
-uint64_t scope_fingerprint(uint64_t around, const ScopeOptions&, NodeId first);
-
 uint64_t fingerprint_after(uint64_t before, const Node&, const IdTable<ValueId, Value>&);
 
 // The fingerprint after each node.

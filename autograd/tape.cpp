@@ -132,7 +132,6 @@ Needs Tape::record(NodeId id, const Few<Tensor>& in) {
     const bool has_grad = needs_any && n.op->differentiable(static_cast<int>(k));
     n.outputs.push_back(values_.add({.spec = outputs[k], .producer = id, .needs_grad = has_grad}));
   }
-  if (!open_scopes_.empty()) n.scopes_hash = scopes_[open_scopes_.back()].hash;
   check_fingerprint(options_.plan, n, id, values_);
   open_regions_at(id);
   return needs;

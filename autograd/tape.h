@@ -77,9 +77,8 @@ struct Node {
   Few<ValueId> inputs = {}, outputs = {};
   Few<ValueId> saves = {};
   int chunks = 1;
-  RegionId region = -1;      // the innermost around it
-  uint64_t scopes_hash = 0;  // of the options of the scopes around it
-  int runs = 0;              // of its op's forward() so far, recomputations included
+  RegionId region = -1;  // the innermost around it
+  int runs = 0;          // of its op's forward() so far, recomputations included
 };
 
 // A region, with its state on the tape; see regions.cpp and recompute.cpp.
@@ -108,7 +107,6 @@ struct TapeScope {
   NodeId first = 0, last = -1;
   ScopeId parent = -1;
   RegionId region = -1;  // the one it opened
-  uint64_t hash = 0;     // of its options, and of those of the scopes around it
 };
 
 class Var {

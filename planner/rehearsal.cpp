@@ -18,8 +18,10 @@ std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work
   const Machine machine{.architecture = probe->architecture()};
   const size_t peak = rehearse(machine, work).memory.peak, capacity = device_memory(device);
   if (peak > capacity) {
-    fail_memory(peak, capacity, "this takes ", format_bytes(peak), ", and the device ",
-                name(device.type), " has ", format_bytes(capacity));
+    fail_memory({.what = "this",
+                 .needed = peak,
+                 .available = capacity,
+                 .advice = sentence("the device ", name(device.type), " has no more")});
   }
   return open_stream(device, peak, threads);
 }

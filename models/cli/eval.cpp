@@ -9,6 +9,7 @@
 #include "spool/models/cli/progress_bar.h"
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
+#include "spool/models/data/questions.h"
 #include "spool/models/data/token_files.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"

@@ -10,10 +10,10 @@ namespace spool {
 
 namespace {
 
-// A window on another source.
-class Part : public TokenSource {
+// A range of another source.
+class TokenRange : public TokenSource {
  public:
-  Part(Tokens whole, int64_t begin, int64_t size)
+  TokenRange(Tokens whole, int64_t begin, int64_t size)
       : whole_(std::move(whole)), begin_(begin), size_(size) {}
 
   std::string name() const override { return whole_->name(); }
@@ -21,7 +21,7 @@ class Part : public TokenSource {
   void read(int64_t begin, std::span<int32_t> out) const override {
     const auto count = static_cast<int64_t>(out.size());
     check(0 <= begin && count <= size_ && begin <= size_ - count, name(), ": tokens ", begin,
-          " to ", begin + count, " of ", size_, " were asked for");
+          " to ", begin + count, " do not exist: there are ", size_);
     whole_->read(begin_ + begin, out);
   }
 
@@ -30,41 +30,47 @@ class Part : public TokenSource {
   int64_t begin_, size_;
 };
 
-// Separates these draws from others under the same seed.
+// Makes these draws independent of others with the same seed.
 constexpr uint32_t order_purpose = 0x64617461;
 
-// A key for one purpose, number and part of it: an epoch's order, or its phase.
-PhiloxKey derived_key(uint64_t seed, uint64_t number, uint32_t part) {
+// A key for one use of epoch `number`: 0 for its order, 1 for its phase.
+PhiloxKey derived_key(uint64_t seed, uint64_t number, uint32_t use) {
   const PhiloxCounter words = philox(
       philox_key(seed),
-      {static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), order_purpose, part});
+      {static_cast<uint32_t>(number), static_cast<uint32_t>(number >> 32), order_purpose, use});
   return {words[0], words[1]};
 }
 
-// Evenly in [0, extent), but for a bias below extent / 2^64.
+// Uniform in [0, extent), with a bias below extent / 2^64.
 int64_t draw(PhiloxKey key, int64_t extent) {
   const PhiloxCounter words = philox(key, {});
   const uint64_t word = uint64_t{words[0]} << 32 | words[1];
   return static_cast<int64_t>(word % static_cast<uint64_t>(extent));
 }
 
-void check_room(std::span<const int32_t> tokens, std::span<const int32_t> targets, int64_t T) {
-  const auto fits = static_cast<size_t>(T);
-  check(tokens.size() == fits && targets.size() == fits, "a row of ", T,
-        " tokens was given room for ", tokens.size(), " and for ", targets.size(), " targets");
+void check_sequence_length(int64_t T) {
+  check_setting(T > 0, {"seq"}, "the sequence length is ", T, ", and must be at least 1");
+}
+
+void check_row_length(std::span<const int32_t> tokens, std::span<const int32_t> targets,
+                      int64_t T) {
+  const auto expected = static_cast<size_t>(T);
+  check(tokens.size() == expected && targets.size() == expected, "a row of ", T,
+        " tokens does not fit into ", tokens.size(), " tokens and ", targets.size(), " targets");
 }
 
 }  // namespace
 
 Split split_validation(const Tokens& all, const Tokens& validation) {
   if (validation) return {all, validation};
-  const int64_t kept = all->size() / 10, rest = all->size() - kept;
-  return {std::make_shared<Part>(all, 0, rest), std::make_shared<Part>(all, rest, kept)};
+  const int64_t held_out = all->size() / 10, rest = all->size() - held_out;
+  return {std::make_shared<TokenRange>(all, 0, rest),
+          std::make_shared<TokenRange>(all, rest, held_out)};
 }
 
 Permutation::Permutation(int64_t extent, uint64_t seed, uint64_t number)
     : extent_(extent), key_(derived_key(seed, number, 0)) {
-  check(extent > 0, "a permutation of ", extent, " things");
+  check(extent > 0, "a permutation of ", extent, " elements");
   const int bits = std::bit_width(static_cast<uint64_t>(extent - 1));
   half_bits_ = std::max(1, (bits + 1) / 2);
 }
@@ -82,7 +88,7 @@ uint64_t Permutation::scramble(uint64_t x) const {
 }
 
 int64_t Permutation::operator[](int64_t i) const {
-  check(0 <= i && i < extent_, "place ", i, " of a permutation of ", extent_);
+  check(0 <= i && i < extent_, "element ", i, " of a permutation of ", extent_);
   const auto extent = static_cast<uint64_t>(extent_);
   uint64_t x = static_cast<uint64_t>(i);
   do {
@@ -94,24 +100,24 @@ int64_t Permutation::operator[](int64_t i) const {
 Batches::Batches(Tokens tokens, int64_t T, uint64_t seed)
     : tokens_(std::move(tokens)), T_(T), seed_(seed) {
   const int64_t n = tokens_->size();
-  check(T > 0, "--seq ", T, ": a row has at least one token");
-  check_file(n >= 3, tokens_->name(), "has ", n,
-             " tokens for training, too few for any --seq: three are needed");
-  check_file(n - 2 >= T, tokens_->name(), "has ", n, " tokens for training, too few for --seq ", T,
-             "; --seq ", n - 2, " or less would fit");
+  check_sequence_length(T);
+  check_file(n >= 3, tokens_->name(), "has ", n, " tokens for training, and at least 3 are needed");
+  check_file_setting(n - 2 >= T, tokens_->name(), {"seq"}, "has ", n,
+                     " tokens for training, too few for a sequence length of ", T, "; ", n - 2,
+                     " or less would fit");
   rows_ = std::max<int64_t>(1, n / T - 1);
   phases_ = n - rows_ * T;
 }
 
 int64_t Batches::begin(int64_t index) const {
-  check(index >= 0, "row ", index, " of the training data");
+  check(index >= 0, "there is no row ", index, " of the training data");
   const auto epoch = static_cast<uint64_t>(index / rows_);
   const int64_t phase = draw(derived_key(seed_, epoch, 1), phases_);
   return phase + T_ * Permutation(rows_, seed_, epoch)[index % rows_];
 }
 
 void Batches::fill(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {
-  check_room(tokens, targets, T_);
+  check_row_length(tokens, targets, T_);
   const int64_t first = begin(index);
   tokens_->read(first, tokens);
   tokens_->read(first + 1, targets);
@@ -120,17 +126,17 @@ void Batches::fill(int64_t index, std::span<int32_t> tokens, std::span<int32_t> 
 ValidationRows::ValidationRows(Tokens tokens, int64_t T, int64_t limit)
     : tokens_(std::move(tokens)), T_(T) {
   const int64_t n = tokens_->size();
-  check(T > 0, "--seq ", T, ": a row has at least one token");
-  check(limit >= 0, "validation on ", limit, " rows");
+  check_sequence_length(T);
+  check(limit >= 0, "the number of validation rows must not be negative, and is ", limit);
   check_file(n >= 2, tokens_->name(), "has ", n,
-             " tokens for validation, and at least 2 are needed; give more data, or validation "
-             "files of their own");
+             " tokens for validation, and at least 2 are needed; give more data, or separate "
+             "validation files");
   windows_ = (n - 2) / T + 1;
   rows_ = limit == all ? windows_ : std::min(limit, windows_);
 }
 
 int64_t ValidationRows::begin(int64_t row) const {
-  // In two parts, so that the product cannot overflow.
+  // In two parts, as row * windows_ might overflow.
   const int64_t whole = windows_ / rows_, rest = windows_ % rows_;
   return T_ * (row * whole + row * rest / rows_);
 }
@@ -143,8 +149,8 @@ int64_t ValidationRows::targets() const { return (rows_ - 1) * T_ + length(rows_
 
 void ValidationRows::fill(int64_t row, std::span<int32_t> tokens,
                           std::span<int32_t> targets) const {
-  check(row >= 0, "row ", row, " of the validation data");
-  check_room(tokens, targets, T_);
+  check(row >= 0, "there is no row ", row, " of the validation data");
+  check_row_length(tokens, targets, T_);
   const auto count = static_cast<size_t>(length(row));
   std::ranges::fill(tokens.subspan(count), 0);
   std::ranges::fill(targets.subspan(count), ignored_target);

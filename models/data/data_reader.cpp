@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 Tokens DataReader::open(std::span<const fs::path> files) const {
   if (std::ranges::all_of(files, is_shard)) return open_shards(files, vocabulary);
   for (const fs::path& file : files) {
-    check(!is_shard(file), "the data has text as well as shards of tokens (*.bin), such as ",
+    check(!is_shard(file), "the data has both text and shards of tokens (*.bin), such as ",
           file.string(), "; give only one kind");
   }
   check(vocabulary >= tokenizer.vocabulary(), "the model's vocabulary of ", vocabulary,

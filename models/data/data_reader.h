@@ -1,6 +1,6 @@
 #pragma once
 
-// Data as a user names it: files of text or of tokens, to one sequence of tokens.
+// Opens files of text or of tokens as one sequence of tokens.
 
 #include <filesystem>
 #include <functional>
@@ -15,11 +15,11 @@ struct DataReader {
   const Tokenizer& tokenizer;
   int64_t vocabulary = 0;  // of the model
   int threads = 0;         // for encoding; 0: one per core
-  // Called now and then while text is encoded, with bytes.
+  // Called from time to time while text is encoded, with bytes.
   std::function<void(size_t done, size_t total)> progress = {};
 
-  // Shards (*.bin) as they are; text encoded file by file, through a temporary file unless a token
-  // is a byte.  Throws where there are both.
+  // Shards (*.bin) are opened as they are.  Text is encoded file by file into a temporary file,
+  // unless tokens are bytes.  Throws if there are both shards and text.
   Tokens open(std::span<const std::filesystem::path> files) const;
 
  private:

@@ -22,7 +22,7 @@ std::vector<fs::path> matches(const std::string& pattern) {
     ~Found() { ::globfree(&glob); }
   } found;
   const int result = ::glob(pattern.c_str(), 0, nullptr, &found.glob);
-  check_file(result == 0 || result == GLOB_NOMATCH, pattern, "the folders could not be searched");
+  check_file(result == 0 || result == GLOB_NOMATCH, pattern, "its folders cannot be searched");
   std::vector<fs::path> paths(found.glob.gl_pathv, found.glob.gl_pathv + found.glob.gl_pathc);
   std::ranges::sort(paths);
   return paths;
@@ -44,7 +44,7 @@ std::vector<fs::path> files_named(const std::string& pattern) {
   }
   check_file(pattern.find_first_of("*?[") != std::string::npos, pattern, "there is no such file");
   check_file(pattern.find("**") == std::string::npos, pattern,
-             "** is not understood; give a pattern for each depth of folders");
+             "** is not supported; give a pattern for each depth of folders");
   std::vector<fs::path> paths = matches(pattern);
   check_file(!paths.empty(), pattern, "no file matches");
   std::erase_if(paths, [](const fs::path& path) { return !has_content(path); });
@@ -82,9 +82,8 @@ std::vector<fs::path> default_texts(const fs::path& root) {
     }
   }
   std::ranges::sort(files);
-  check_file(!files.empty(), root.string(),
-             "Spool's own texts, which are read when no data is given, are not there; name text "
-             "files with --data");
+  check_file_setting(!files.empty(), root.string(), {"data"},
+                     "Spool's sources, the default data, are not there; name text files");
   return files;
 }
 

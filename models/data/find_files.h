@@ -1,6 +1,6 @@
 #pragma once
 
-// The files a user means with paths and patterns.
+// Finds the files that paths and patterns name.
 
 #include <filesystem>
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace spool {
 
-// The files that paths and glob(3) patterns name, in the order of the patterns and sorted within
-// each, no file twice.  What a pattern matches may be a directory or empty and is passed over; what
-// is named outright must be a file with something in it.  Throws where a pattern names nothing.
+// The files that paths and glob(3) patterns name, in the order of the patterns, sorted within each,
+// and none twice.  A pattern skips directories and empty files; a path must name a file.  Throws if
+// a pattern names no file.
 std::vector<std::filesystem::path> find_files(std::span<const std::string> patterns);
 
-// The text that is always there: the documents and sources of the repository at `root`, sorted.
+// The documents and sources of Spool's repository at `root`, sorted: text that is always available.
 std::vector<std::filesystem::path> default_texts(const std::filesystem::path& root);
 
 }  // namespace spool

@@ -16,26 +16,26 @@ namespace fs = std::filesystem;
 
 namespace {
 
-struct Shard {
+struct OpenShard {
   AtomicWrite partial;
   File file;
   ShardWriter writer;
-  explicit Shard(const fs::path& path)
+  explicit OpenShard(const fs::path& path)
       : partial(path), file(File::create(partial.path())), writer(file) {}
 };
 
-// One shard after the other.
-class Shards {
+// Writes tokens to one shard after the other.
+class ShardSequence {
  public:
-  explicit Shards(const TokenizeOptions& options)
+  explicit ShardSequence(const TokenizeOptions& options)
       : options_(options),
         max_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::max_tokens) {
-    // A pattern that names these shards would name those, too.
+    // A pattern that names the new shards would also name old ones.
     if (options.shard_tokens == 0) return;
     check_file(!fs::exists(name()), name(), "is there from before; remove it and those after it");
   }
-  // What was finished of shards that belong together is of no use alone.
-  ~Shards() {
+  // Removes finished shards after an error: a part of the text is of no use.
+  ~ShardSequence() {
     std::error_code ignored;
     for (const fs::path& path : done_) fs::remove(path, ignored);
   }
@@ -49,9 +49,9 @@ class Shards {
       writer.append(some);
       tokens = tokens.subspan(some.size());
       if (writer.size() < max_) continue;
-      check(options_.shard_tokens > 0 || tokens.empty(), options_.out.string(),
-            ": the text has more tokens than one shard can, ", max_,
-            "; give --shard-tokens, for example 100000000");
+      check_setting(options_.shard_tokens > 0 || tokens.empty(), {"shard-tokens"},
+                    options_.out.string(), ": the text has more than the ", max_,
+                    " tokens of one shard; choose a size of shards, for example 100000000 tokens");
       finish();
     }
   }
@@ -79,7 +79,7 @@ class Shards {
 
   const TokenizeOptions& options_;
   int64_t max_;
-  std::optional<Shard> shard_;
+  std::optional<OpenShard> shard_;
   std::vector<fs::path> done_;
 };
 
@@ -87,21 +87,22 @@ class Shards {
 
 TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> texts,
                         const TokenizeOptions& options) {
-  check(options.shard_tokens >= 0 && options.shard_tokens <= ShardWriter::max_tokens,
-        "--shard-tokens must be between 1 and ", ShardWriter::max_tokens, ", not ",
-        options.shard_tokens);
-  check(!options.separate || tokenizer.end_of_text().has_value(), "--separate: the tokenizer ",
-        tokenizer.name(), " has no token that ends a text");
+  check_setting(options.shard_tokens >= 0 && options.shard_tokens <= ShardWriter::max_tokens,
+                {"shard-tokens"}, "the tokens of a shard must be between 1 and ",
+                ShardWriter::max_tokens, ", not ", options.shard_tokens);
+  check_setting(!options.separate || tokenizer.end_of_text().has_value(), {"separate"},
+                "files cannot be separated: the tokenizer ", tokenizer.name(),
+                " has no token that ends a text");
   size_t total = 0;
   for (const fs::path& path : texts) {
     total += File::open(path).size();
     std::error_code absent;
-    check_file(!fs::equivalent(path, options.out, absent), path,
-               "is to be read and written at once; choose another --out");
+    check_file_setting(!fs::equivalent(path, options.out, absent), path, {"out"},
+                       "cannot be read and written at once; choose another file to write");
   }
   check(total > 0, "the text to tokenize is empty");
   TokenizeResult result;
-  Shards shards(options);
+  ShardSequence shards(options);
   for (const fs::path& path : texts) {
     const MappedFile text(File::open(path));
     const auto append = [&](std::span<const int32_t> tokens) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Files of text to shards of tokens, and back.
+// Converts files of text to shards of tokens, and back.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,9 +15,9 @@ namespace spool {
 
 struct TokenizeOptions {
   std::filesystem::path out = {};
-  // Put the token that ends a text before each file, as llm.c does between documents.
+  // Writes the end-of-text token before each file, as llm.c does between documents.
   bool separate = false;
-  // Tokens of a shard, of which there are then several, OUT_000000.bin and so on; 0: one file.
+  // Tokens of a shard; the shards are OUT_000000.bin and so on.  0: one file, OUT.
   int64_t shard_tokens = 0;
   int threads = 0;                                               // 0: one per core
   std::function<void(size_t done, size_t total)> progress = {};  // bytes
@@ -29,11 +29,12 @@ struct TokenizeResult {
   std::vector<std::filesystem::path> shards = {};
 };
 
-// A shard has its name when it is whole and synced, and nothing is left of one that failed.
+// A shard appears under its name when it is complete and synced.  If an error occurs, no shard is
+// left.
 TokenizeResult tokenize(const Tokenizer&, std::span<const std::filesystem::path> texts,
                         const TokenizeOptions&);
 
-// Calls write() with the text of the shards, by parts.
+// Calls write() with the shards' text, in parts.
 void detokenize(const Tokenizer&, std::span<const std::filesystem::path> shards,
                 const std::function<void(std::string_view text)>& write);
 

@@ -24,18 +24,19 @@ TokenLayout shard_layout(const File& file) {
                 " (uint16 tokens) or ", llmc_llama_tokens_magic, " (uint32) is expected");
   const int32_t version = wide ? 7 : 1;
   header.expect(header[1] == version, 1, "version", "only ", version, " can be read");
-  header.expect(header[2] > 0, 2, "tokens", "there must be some");
+  header.expect(header[2] > 0, 2, "tokens", "there must be at least one");
   const TokenLayout layout{.header = LlmcHeader::bytes, .width = wide ? 4u : 2u};
   const uint64_t expected = layout.header + layout.width * static_cast<uint64_t>(header[2]);
   check_file(file.size() == expected, file.name(), "is ", file.size(), " bytes long, and its ",
-             header[2], " tokens make ", expected);
+             header[2], " tokens require ", expected);
   return layout;
 }
 
 // One file of a sequence.
-class Piece {
+class TokenFile {
  public:
-  Piece(const File& file, const std::string& name, const TokenLayout& layout, int64_t vocabulary)
+  TokenFile(const File& file, const std::string& name, const TokenLayout& layout,
+            int64_t vocabulary)
       : name_(name), mapping_(file), layout_(layout), vocabulary_(vocabulary) {
     check_file(size() > 0, name_, "is empty");
   }
@@ -64,9 +65,9 @@ class Piece {
     }
     if (largest < vocabulary_) return;
     const auto at = std::find(tokens, tokens + out.size(), largest) - tokens;
-    check_file(false, name_, "token ", begin + at, " is ", largest,
-               ", which is not in the vocabulary, 0 to ", vocabulary_ - 1,
-               "; tokens of another tokenizer need its --merges, or --vocab");
+    check_file_setting(false, name_, {"merges", "vocab"}, "token ", begin + at, " is ", largest,
+                       ", which is not in the vocabulary, 0 to ", vocabulary_ - 1,
+                       "; tokens of another tokenizer need its vocabulary, or its size");
   }
 
   std::string name_;
@@ -75,18 +76,18 @@ class Piece {
   int64_t vocabulary_;
 };
 
-using Pieces = std::vector<std::unique_ptr<const Piece>>;
+using TokenFiles = std::vector<std::unique_ptr<const TokenFile>>;
 
-class Sequence : public TokenSource {
+class FileSequence : public TokenSource {
  public:
-  explicit Sequence(Pieces pieces) : pieces_(std::move(pieces)) {
-    check(!pieces_.empty(), "no data files were given");
-    for (const auto& piece : pieces_) ends_.push_back(size() + piece->size());
+  explicit FileSequence(TokenFiles files) : files_(std::move(files)) {
+    check(!files_.empty(), "no data files were given");
+    for (const auto& file : files_) ends_.push_back(size() + file->size());
   }
 
   std::string name() const override {
-    const size_t others = pieces_.size() - 1;
-    const std::string& first = pieces_[0]->name();
+    const size_t others = files_.size() - 1;
+    const std::string& first = files_[0]->name();
     return others ? sentence(first, " and ", others, " more") : first;
   }
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
@@ -94,57 +95,57 @@ class Sequence : public TokenSource {
   void read(int64_t begin, std::span<int32_t> out) const override {
     const auto count = static_cast<int64_t>(out.size());
     check(0 <= begin && count <= size() && begin <= size() - count, name(), ": tokens ", begin,
-          " to ", begin + count, " of ", size(), " were asked for");
+          " to ", begin + count, " do not exist: there are ", size());
     auto at = static_cast<size_t>(std::ranges::upper_bound(ends_, begin) - ends_.begin());
     while (!out.empty()) {
-      const Piece& piece = *pieces_[at];
-      const int64_t within = begin - (ends_[at] - piece.size());
+      const TokenFile& file = *files_[at];
+      const int64_t within = begin - (ends_[at] - file.size());
       const auto taken =
-          static_cast<size_t>(std::min(piece.size() - within, static_cast<int64_t>(out.size())));
-      piece.read(within, out.first(taken));
+          static_cast<size_t>(std::min(file.size() - within, static_cast<int64_t>(out.size())));
+      file.read(within, out.first(taken));
       out = out.subspan(taken);
       begin = ends_[at++];
     }
   }
 
  private:
-  Pieces pieces_;
-  std::vector<int64_t> ends_;  // of each, in the sequence
+  TokenFiles files_;
+  std::vector<int64_t> ends_;  // of each file, in the sequence
 };
 
 }  // namespace
 
 Tokens open_texts(std::span<const fs::path> files) {
   constexpr int64_t bytes = 256;
-  Pieces pieces;
+  TokenFiles opened;
   for (const fs::path& path : files) {
-    pieces.push_back(
-        std::make_unique<const Piece>(File::open(path), path.string(), TokenLayout{}, bytes));
+    opened.push_back(
+        std::make_unique<const TokenFile>(File::open(path), path.string(), TokenLayout{}, bytes));
   }
-  return std::make_shared<Sequence>(std::move(pieces));
+  return std::make_shared<FileSequence>(std::move(opened));
 }
 
 Tokens open_shards(std::span<const fs::path> files, int64_t vocabulary) {
-  Pieces pieces;
+  TokenFiles opened;
   for (const fs::path& path : files) {
     const File file = File::open(path);
-    pieces.push_back(
-        std::make_unique<const Piece>(file, file.name(), shard_layout(file), vocabulary));
+    opened.push_back(
+        std::make_unique<const TokenFile>(file, file.name(), shard_layout(file), vocabulary));
   }
-  return std::make_shared<Sequence>(std::move(pieces));
+  return std::make_shared<FileSequence>(std::move(opened));
 }
 
 Tokens open_shard(const File& file, const std::string& name, int64_t vocabulary) {
-  Pieces pieces;
-  pieces.push_back(std::make_unique<const Piece>(file, name, shard_layout(file), vocabulary));
-  return std::make_shared<Sequence>(std::move(pieces));
+  TokenFiles opened;
+  opened.push_back(std::make_unique<const TokenFile>(file, name, shard_layout(file), vocabulary));
+  return std::make_shared<FileSequence>(std::move(opened));
 }
 
 bool is_shard(const fs::path& path) { return path.extension() == ".bin"; }
 
 void ShardWriter::append(std::span<const int32_t> tokens) {
   check_file(static_cast<int64_t>(tokens.size()) <= max_tokens - count_, file_.name(),
-             "would have more than the ", max_tokens, " tokens a shard can have");
+             "would have more than the ", max_tokens, " tokens that a shard can have");
   narrow_.clear();
   for (const int32_t token : tokens) {
     check(0 <= token && token <= UINT16_MAX, file_.name(), ": token ", token,

@@ -1,10 +1,10 @@
 #pragma once
 
-// Files as training data: text in which a token is a byte, or shards of tokens as llm.c has them.
-// Files are mapped into memory, so that data may be larger than memory.
+// Opens files as training data: text whose tokens are bytes, or shards of tokens in llm.c's format.
+// Files are mapped into memory, so data may be larger than memory.
 //
-// A shard is 256 x int32 [20240520, 1, count] and as many uint16, or [20240801, 7, count] and as
-// many uint32 (the layout for Llama 3), and not a byte more.
+// A shard is 256 x int32 [20240520, 1, count] and `count` uint16, or [20240801, 7, count] and
+// `count` uint32 (the format for Llama 3), and nothing else.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,19 +17,19 @@
 
 namespace spool {
 
-// Text files end to end as one sequence in which a token is a byte.
+// Text files end to end, as one sequence; its tokens are the bytes.
 Tokens open_texts(std::span<const std::filesystem::path> files);
 
-// Shards end to end.  Reading a token that is not in the vocabulary throws a sentence with its
-// place.
+// Shards end to end, as one sequence.  Reading a token that is not in the vocabulary throws an
+// error with its position.
 Tokens open_shards(std::span<const std::filesystem::path> files, int64_t vocabulary);
-// One that is open; `name` is for the sentences.
+// An open shard; `name` is for messages.
 Tokens open_shard(const File&, const std::string& name, int64_t vocabulary);
 
-// By its extension.
+// Whether the file's extension is .bin.
 bool is_shard(const std::filesystem::path&);
 
-// Writes a shard of uint16 into a file that is empty.
+// Writes a shard of uint16 into an empty file.
 class ShardWriter {
  public:
   static constexpr int64_t max_tokens = INT32_MAX;
@@ -37,9 +37,9 @@ class ShardWriter {
   explicit ShardWriter(File& file) : file_(file) {}
 
   int64_t size() const { return count_; }
-  // Throws where a token is not below 65536, or there are too many for one shard.
+  // Throws if a token is not below 65536, or there are too many for one shard.
   void append(std::span<const int32_t> tokens);
-  // Writes the header; until then no reader takes the file.
+  // Writes the header; without it readers refuse the file.
   void finish();
 
  private:

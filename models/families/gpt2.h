@@ -1,55 +1,33 @@
 #pragma once
 
-// GPT-2 (Radford et al. 2019): token and position embeddings, blocks of causal attention and an
-// MLP, each behind a layer norm and a residual, a last layer norm, and the token embedding again as
-// the head.  Here B is rows, T tokens in a row, C channels, V the vocabulary.
+// GPT-2 (Radford et al. 2019): token and position embeddings; blocks of causal attention and an
+// MLP, each behind a layer norm and added to the residual stream; a last layer norm; and the token
+// embedding as the head.  B is rows, T tokens in a row, C channels, V the vocabulary.
 //
-// The embedding has V rounded up to a multiple of 64 rows.  Those past V are zero, have no
-// probability and no gradient, and are in no file.
+// The token embedding has V rows and padding up to a multiple of 64.  The padding is zero, has no
+// probability and no gradient, and is in no file.
 
-#include <nlohmann/json_fwd.hpp>
-#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "spool/autograd/ops.h"
+#include "spool/models/families/gpt2_config.h"
 #include "spool/models/families/key_value_cache.h"
 #include "spool/models/formats/tensor_file.h"
 
 namespace spool {
 
-struct Gpt2Config {
-  int64_t layers = 12, heads = 12, channels = 768, context = 1024, vocabulary = 50257;
-  double epsilon = 1e-5;  // of the layer norms
-  GeluForm gelu = GeluForm::tanh;
-
-  int64_t padded_vocabulary() const { return (vocabulary + 63) / 64 * 64; }
-  int64_t parameter_count() const;  // without padding
-  // Throws a sentence where the numbers make no model.
-  void validate() const;
-  bool operator==(const Gpt2Config&) const = default;
-};
-
-// gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m.
-std::vector<std::string_view> gpt2_presets();
-std::optional<Gpt2Config> gpt2_preset(std::string_view name);
-
-// As transformers writes config.json, with all it may say that changes what the model computes;
-// throws where that cannot be had.  `file` is for the sentences.
-nlohmann::json to_json(const Gpt2Config&);
-Gpt2Config gpt2_config(const nlohmann::json&, const std::string& file);
-
 class Gpt2 {
  public:
-  // The parameters exist and are not set.  f32, bf16, or f64 for tests.
+  // Allocates the parameters without setting them.  f32, bf16, or f64 for tests.
   Gpt2(const Gpt2Config&, DType, Stream&);
   Gpt2(const Gpt2&) = delete;
   Gpt2& operator=(const Gpt2&) = delete;
 
-  // Normal with deviation 0.02, and 0.02 / sqrt(2 layers) where a branch joins the residual; biases
-  // zero.
+  // Matrices are normal with standard deviation 0.02, or 0.02 / sqrt(2 layers) for the projections
+  // that add to the residual stream; norm weights one, biases zero.
   void initialise(uint64_t seed);
-  // Sets what belongs to no token to zero, as initialise() does; for parameters that are loaded.
+  // Sets the padding to zero; for loaded parameters.
   void clear_padding();
 
   const Gpt2Config& config() const { return config_; }
@@ -57,14 +35,15 @@ class Gpt2 {
 
   // tokens i32 (B, T), T at most the context: (B, T, C), after the last layer norm.
   Var hidden(const Var& tokens, float dropout = 0);
-  // Of tokens that follow those of the cache, into which they go; on a tape that does not record.
+  // The same for tokens that follow those in the cache, and appends them to it; on a tape that does
+  // not record.
   Var hidden(const Var& tokens, KeyValueCache&);
-  // For B texts of up to the context, on the model's stream.
+  // An empty cache for B texts of up to the context, on the model's stream.
   KeyValueCache make_cache(int64_t B = 1) const;
-  // Against targets i32 (B, T).
+  // Cross-entropy against targets i32 (B, T).
   Var loss(const Var& tokens, const Var& targets, float dropout = 0,
            Reduction reduction = Reduction::mean);
-  // Of some rows of what hidden() returned (N, C): (N, padded V).
+  // Rows of hidden()'s result (N, C): (N, padded V).
   Var logits(const Var& hidden);
 
   std::vector<Parameter*> parameters();
@@ -87,14 +66,14 @@ class Gpt2 {
   Parameter ln_f_weight_, ln_f_bias_;
 };
 
-// How a file has a model's tensors.
+// How a file stores a model's tensors.
 struct StoredAs {
   std::string_view prefix = {};  // before every name
-  bool conv1d = true;            // four matrices of a layer are (in, out), as transformers has them
+  bool conv1d = true;            // four matrices of a layer are (in, out), as in transformers
 };
 
-// The tensors parallel to the model's parameters (their data, or an optimizer's state for each), by
-// the names that transformers uses.
+// Tensors parallel to the model's parameters (their data, or an optimizer's state for each), under
+// the names that transformers uses, without padding.
 std::vector<NamedTensor> stored(Gpt2&, const std::vector<Tensor>& parallel, const StoredAs& = {});
 // The parameters themselves.
 std::vector<NamedTensor> stored_parameters(Gpt2&, const StoredAs& = {});

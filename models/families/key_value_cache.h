@@ -1,6 +1,7 @@
 #pragma once
 
-// The keys and values of a text that a model has read, so that what follows needs only its own.
+// The keys and values of tokens that a model has read, so that it computes those of later tokens
+// only.
 
 #include <vector>
 
@@ -10,15 +11,15 @@ namespace spool {
 
 class KeyValueCache {
  public:
-  // Of so many attentions, each (B, Hkv, P, D), for texts of P tokens at most; empty.
+  // Empty; keys and values of each layer are (B, Hkv, P, D), for at most P tokens.
   KeyValueCache(int64_t layers, const Shape& each, DType, Stream&);
 
   int64_t length() const { return length_; }  // tokens
   int64_t capacity() const { return layers_.front().keys.shape()[2]; }
 
-  // Where the next tokens go.
+  // Layer i, positioned behind the cached tokens.
   KeyValueLayer layer(size_t i) const;
-  // So many have gone into every layer.
+  // Call after every layer has been given the keys and values of `tokens` more.
   void advance(int64_t tokens);
   void clear() { length_ = 0; }
 

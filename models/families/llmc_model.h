@@ -1,9 +1,9 @@
 #pragma once
 
 // Model files of llm.c: header 256 x int32 [20240326, 3 (f32) or 5 (bf16), context, V, layers,
-// heads, C, Vp], then 16 tensors of all layers end to end, matrices as (out, in), the token
-// embedding padded to Vp rows.  Read and written, they look like other files: a tensor for each
-// layer, by the names that transformers uses, and no padding.
+// heads, C, Vp], then 16 tensors.  A tensor of the layers has all layers end to end; matrices are
+// (out, in); the token embedding is padded to Vp rows.  The reader and the writer present them like
+// other formats: a tensor for each layer, under transformers' name, without padding.
 
 #include <filesystem>
 
@@ -27,7 +27,7 @@ class LlmcModelReader : public TensorReader {
 
 class LlmcModelWriter : public TensorWriter {
  public:
-  // f32 or bf16.  Throws where llm.c has no such model.
+  // f32 or bf16.  Throws if llm.c has no such model.
   LlmcModelWriter(const std::filesystem::path&, const Gpt2Config&, DType);
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "spool/models/families/llmc_model.h"
 #include "spool/models/formats/llmc_header.h"
@@ -23,29 +22,29 @@ constexpr std::string_view head_name = "lm_head.weight";
 
 fs::path weights_in(const fs::path& directory) {
   if (const auto latest = latest_checkpoint(directory)) return *latest / weights_name;
-  if (fs::exists(directory / weights_name)) return directory / weights_name;
-  check_file(!fs::exists(directory / "model.safetensors.index.json"), directory,
+  const fs::path weights = directory / weights_name;
+  const bool found = fs::exists(weights);
+  check_file(found || !fs::exists(directory / "model.safetensors.index.json"), directory,
              "its model is in several files; save it again as one, with "
              "save_pretrained(max_shard_size=\"100GB\")");
-  check_file(!fs::exists(directory / "pytorch_model.bin"), directory,
+  check_file(found || !fs::exists(directory / "pytorch_model.bin"), directory,
              "its model is a pytorch_model.bin; save it again with "
              "save_pretrained(safe_serialization=True)");
-  check_file(false, directory,
-             "has neither model.safetensors nor a checkpoint that `latest` names");
-  return {};
+  check_file(found, directory, "has neither model.safetensors nor a link `latest` to a checkpoint");
+  return weights;
 }
 
-// Names of what some files carry besides parameters: masks, which follow from the context.
+// Causal masks, which some files have besides the parameters.
 bool is_mask(std::string_view name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
 bool same_bytes(const TensorReader& file, const StoredTensor& a, const StoredTensor& b) {
-  constexpr uint64_t piece = uint64_t{1} << 20;
+  constexpr uint64_t max_bytes_at_once = uint64_t{1} << 20;
   if (!(a.spec == b.spec)) return false;
-  std::vector<std::byte> left(piece), right(piece);
-  for (uint64_t begin = 0; begin < a.spec.nbytes(); begin += piece) {
-    const size_t n = std::min(piece, a.spec.nbytes() - begin);
+  std::vector<std::byte> left(max_bytes_at_once), right(max_bytes_at_once);
+  for (uint64_t begin = 0; begin < a.spec.nbytes(); begin += max_bytes_at_once) {
+    const size_t n = std::min(max_bytes_at_once, a.spec.nbytes() - begin);
     file.read(a, begin, std::span(left).first(n));
     file.read(b, begin, std::span(right).first(n));
     if (std::memcmp(left.data(), right.data(), n) != 0) return false;
@@ -69,14 +68,11 @@ ModelFile::ModelFile(const fs::path& model) {
   check_file(file.extension() != ".bin", file,
              "is not a model file of llm.c, which begins with the int32 ", llmc_model_magic);
   tensors_ = std::make_shared<const SafetensorsReader>(file);
-  const fs::path config = file.parent_path() / config_name;
-  check_file(fs::exists(config), file, "the model's config.json is missing beside it");
-  const nlohmann::json json = read_json(config);
-  config_ = gpt2_config(json, config);
-  const auto end = json.find("eos_token_id");
-  if (end != json.end() && end->is_number_unsigned() && *end < config_.vocabulary) {
-    end_of_text_ = end->get<int32_t>();
-  }
+  const fs::path config_file = file.parent_path() / config_name;
+  check_file(fs::exists(config_file), file, "the model's config.json is missing beside it");
+  const JsonField config = read_json(config_file);
+  config_ = gpt2_config(config);
+  end_of_text_ = end_of_text_of(config, config_.vocabulary);
 }
 
 fs::path ModelFile::directory() const { return fs::absolute(name()).parent_path(); }
@@ -96,25 +92,21 @@ void ModelFile::load(Gpt2& model) const {
 }
 
 void ModelFile::load(Gpt2& model, const std::vector<Tensor>& parallel) const {
-  check(model.config() == config_, name(), ": the model is of another configuration");
-  constexpr std::string_view with_head = "transformer.";
-  const std::string wte = std::string(with_head) + "wte.weight";
-  const std::string_view prefix = tensors_->find(wte) ? with_head : "";
+  check(model.config() == config_, name(), ": the model has another configuration");
+  constexpr std::string_view with_prefix = "transformer.";
+  const std::string wte = std::string(with_prefix) + "wte.weight";
+  const std::string_view prefix = tensors_->find(wte) ? with_prefix : "";
   const StoredTensor* head = tensors_->find(head_name);
   const StoredTensor* embedding = tensors_->find(std::string(prefix) + "wte.weight");
   check_file(!head || (embedding && same_bytes(*tensors_, *head, *embedding)), name(), "tensor \"",
-             head_name, "\" is not the token embedding, and a GPT-2's head is");
+             head_name, "\" differs from the token embedding, which is a GPT-2's head");
   load_tensors(*tensors_, stored(model, parallel, {.prefix = prefix, .conv1d = conv1d_}),
                [](std::string_view t) { return t == head_name || is_mask(t); });
 }
 
 void save_model(const fs::path& directory, Gpt2& model, std::optional<int32_t> end_of_text) {
   save_tensors(directory / weights_name, stored_parameters(model), {{"format", "pt"}});
-  nlohmann::json config = to_json(model.config());
-  for (const char* field : {"bos_token_id", "eos_token_id"}) {
-    config[field] = end_of_text ? nlohmann::json(*end_of_text) : nlohmann::json();
-  }
-  write_text_file_atomically(directory / config_name, config.dump(2) + "\n");
+  write_text_file_atomically(directory / config_name, format_config(model.config(), end_of_text));
 }
 
 }  // namespace spool

@@ -1,6 +1,6 @@
 #pragma once
 
-// A GPT-2 that somebody has, in any of the forms it comes in.
+// A stored GPT-2, in any form a user may have.
 
 #include <filesystem>
 #include <memory>
@@ -11,42 +11,42 @@
 
 namespace spool {
 
-// What may name one.
+// The paths that name a model.
 inline constexpr const char* model_forms =
     "the directory of a run (its latest checkpoint), of a checkpoint, or of a model that "
-    "transformers "
-    "saved; a .safetensors file with its config.json beside it; or a model file of llm.c";
+    "transformers saved; a .safetensors file with its config.json beside it; or a model file of "
+    "llm.c";
 
 class ModelFile {
  public:
-  // Throws where it is none of these.
+  // Throws if the path is none of model_forms.
   explicit ModelFile(const std::filesystem::path& model);
 
-  // Of the weights.
+  // The file with the weights.
   const std::string& name() const { return tensors_->name(); }
-  // Where other files of the model are.
+  // Its directory, where other files of the model are.
   std::filesystem::path directory() const;
   const Gpt2Config& config() const { return config_; }
-  // What the matrices are stored in; f32 where the engine lacks that type.
+  // The type of the stored matrices; f32 if the engine lacks that type.
   DType dtype() const;
-  // The token that ends a text, where the model's files say so.
+  // The token that ends a text, if the model's files name one.
   std::optional<int32_t> end_of_text() const { return end_of_text_; }
 
-  // Sets all parameters of a model of this configuration.  Throws, before any is touched, where
-  // tensors are missing, of other shapes, or more than a GPT-2 has.
+  // Sets all parameters of a model of this configuration.  Throws, before any is changed, if a
+  // tensor is missing, surplus, or of another shape.
   void load(Gpt2&) const;
-  // Likewise tensors parallel to its parameters, such as masters of another type.
+  // The same for tensors parallel to its parameters, such as masters of another type.
   void load(Gpt2&, const std::vector<Tensor>& parallel) const;
 
  private:
   std::shared_ptr<const TensorReader> tensors_;
   Gpt2Config config_;
   std::optional<int32_t> end_of_text_;
-  bool conv1d_ = true;  // whether some matrices are (in, out), as transformers stores them
+  bool conv1d_ = true;  // see StoredAs
 };
 
-// Into a directory, as transformers stores it: model.safetensors and config.json.  Where it
-// generates text, it stops at the token that ends one.
+// Writes model.safetensors and config.json into a directory, as transformers does.  transformers
+// stops generating at `end_of_text`.
 void save_model(const std::filesystem::path& directory, Gpt2&, std::optional<int32_t> end_of_text);
 
 }  // namespace spool

@@ -9,13 +9,13 @@
 namespace spool {
 namespace {
 
-// IEEE 754 binary16, of which files have some and the engine none.
+// IEEE 754 binary16, which occurs only in files.
 struct F16 {
   uint16_t bits = 0;
 
   operator float() const {
     const uint32_t sign = uint32_t{bits & 0x8000u} << 16, magnitude = bits & 0x7fffu;
-    // Shifted into place, the exponent is 112 too small; a multiplication also sees to subnormals.
+    // After the shift the exponent is 112 too small; multiplying also normalises subnormals.
     constexpr float scale = 0x1p112f;
     constexpr uint32_t infinite = 0x7c00, all_ones = 0x7f800000;
     const float value = std::bit_cast<float>(magnitude << 13) * scale;
@@ -45,8 +45,8 @@ void convert_to(std::span<const std::byte> in, StoredType from, std::byte* out) 
   }
 }
 
-// In squares, by way of one that lies close together: rows of a matrix are often so far apart that
-// many of them share the same few lines of a cache.
+// Transposes squares through a compact buffer: the rows of a large matrix are often a power of two
+// apart and would evict one another from the cache.
 template <class T>
 void transpose(const Elements& e, std::byte* to, size_t out_row) {
   constexpr size_t side = 32;

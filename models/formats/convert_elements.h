@@ -1,6 +1,6 @@
 #pragma once
 
-// Elements on their way between a file and memory.
+// Conversion and transposition of elements between a file's layout and memory's.
 
 #include <cstddef>
 #include <span>
@@ -9,17 +9,17 @@
 
 namespace spool {
 
-// F64, F32, F16 and BF16, which become one another by rounding to nearest.
+// F64, F32, F16 and BF16, which convert to one another by rounding to nearest.
 bool is_floating(StoredType);
 
-// Floating elements of one type, as those of another, at `out`, which is as large as they need.
+// Converts floating elements; `out` has room for all of them.
 void convert_elements(std::span<const std::byte> in, StoredType from, DType to, std::byte* out);
 
 // A row-major matrix of elements of 1, 2, 4 or 8 bytes.
 struct Elements {
   const std::byte* data = nullptr;
   size_t rows = 0, columns = 0;
-  size_t bytes = 0;  // of an element
+  size_t bytes = 0;  // of one element
 };
 
 // Element (r, c) goes to element c * out_row + r.

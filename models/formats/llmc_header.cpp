@@ -6,9 +6,9 @@ namespace spool {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-LlmcHeader::LlmcHeader(const File& file, const char* what) : file_(file.name()) {
+LlmcHeader::LlmcHeader(const File& file, const char* kind) : file_(file.name()) {
   const uint64_t size = file.size();
-  check_file(size >= bytes, file_, "is ", size, " bytes long, too short for the header of ", what,
+  check_file(size >= bytes, file_, "is ", size, " bytes long, too short for the header of ", kind,
              ", which has ", bytes);
   file.read(0, std::as_writable_bytes(std::span(words_)));
 }

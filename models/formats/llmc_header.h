@@ -1,7 +1,7 @@
 #pragma once
 
-// What the binary files of llm.c (github.com/karpathy/llm.c) have in common: they begin with 256
-// int32, of which the first says what the file is and the second which version of that.
+// The header of llm.c's binary files (github.com/karpathy/llm.c): 256 x int32, of which the first
+// is the kind of file (magic) and the second its version.
 
 #include <array>
 #include <cstdint>
@@ -24,13 +24,13 @@ class LlmcHeader {
 
   // All fields zero.
   LlmcHeader() = default;
-  // Throws if the file is too short to have one.  `what` it should be is for the sentence.
-  LlmcHeader(const File&, const char* what);
+  // Throws if the file is too short; `kind` of file is for the error.
+  LlmcHeader(const File&, const char* kind);
 
   int32_t& operator[](size_t field) { return words_[field]; }
   int32_t operator[](size_t field) const { return words_[field]; }
 
-  // Throws a sentence that names the field unless the condition holds.
+  // Throws an error that names the field unless the condition holds.
   template <class... Parts>
   void expect(bool ok, size_t field, const char* name, const Parts&... wanted) const {
     check_file(ok, file_, "header field ", field, ", ", name, ", is ", words_[field], ", and ",
@@ -44,7 +44,7 @@ class LlmcHeader {
   std::array<int32_t, fields> words_{};
 };
 
-// Of any file, however short.
+// Whether a file, of any size, begins with `magic`.
 bool has_llmc_magic(const File&, int32_t magic);
 
 }  // namespace spool

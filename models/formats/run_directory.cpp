@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view prefix = "step-", partial_end = ".partial";
-// By which a checkpoint is known to be Spool's, to be removed when it is old.
+// A file that marks a directory as Spool's checkpoint, which may be removed when it is old.
 constexpr const char* marker = ".spool";
 
 std::string checkpoint_name(int64_t step) {
@@ -30,7 +30,7 @@ std::string checkpoint_name(int64_t step) {
 
 std::string partial_name(std::string_view name) { return sentence('.', name, partial_end); }
 
-// The step of a checkpoint's name; nothing for any other name.
+// The step in a checkpoint's name; nothing for any other name.
 std::optional<int64_t> step_of(const std::string& name) {
   if (!name.starts_with(prefix)) return {};
   int64_t step = 0;
@@ -44,14 +44,14 @@ void rename_path(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_file(to.string(), "written", errno);
 }
 
-// False where the file system cannot.
+// Returns false if the file system cannot exchange names.
 bool exchange_paths(const fs::path& a, const fs::path& b) {
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) fail_file(b.string(), "written", errno);
   return false;
 }
 
-bool is_ours(const fs::path& path) {
+bool is_own_checkpoint(const fs::path& path) {
   return fs::symlink_status(path).type() == fs::file_type::directory && fs::exists(path / marker);
 }
 
@@ -78,14 +78,14 @@ std::vector<std::string> names_in(const fs::path& directory) {
 
 File lock(const fs::path& directory) {
   std::error_code error;
-  const bool made = fs::create_directories(directory, error);
+  const bool created = fs::create_directories(directory, error);
   check_file(!error, directory.string(), "cannot be the directory of a run: ", error.message());
-  if (made) sync_path(fs::absolute(directory).parent_path());
+  if (created) sync_path(fs::absolute(directory).parent_path());
   File file = File::create(directory / ".lock");
   if (::flock(file.descriptor(), LOCK_EX | LOCK_NB) == 0) return file;
   const int reason = errno;
-  check_file(reason != EWOULDBLOCK, directory.string(),
-             "another run is writing here; give this one an --out of its own, or wait");
+  check_file_setting(reason != EWOULDBLOCK, directory.string(), {"out"},
+                     "another run is writing here; choose another directory, or wait");
   fail_file(file.name(), "locked", reason);
 }
 
@@ -111,18 +111,18 @@ std::optional<fs::path> latest_checkpoint(const fs::path& run) {
 
 RunDirectory::RunDirectory(const fs::path& path, int keep)
     : path_(path), keep_(keep), lock_(lock(path)) {
-  check(keep >= 1, "keeping ", keep, " checkpoints: there must be at least one");
+  check(keep >= 1, "keeping ", keep, " checkpoints; keep at least one");
   remove_partials(path_);
 }
 
-void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)>& fill) {
-  check(step >= 0, "a checkpoint of step ", step);
+void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)>& write_files) {
+  check(step >= 0, "a checkpoint's step must not be negative, and this is ", step);
   const std::string name = checkpoint_name(step);
   const fs::path partial = path_ / partial_name(name);
   remove_path(partial);
   try {
     make_directory(partial);
-    fill(partial);
+    write_files(partial);
     File::create(partial / marker).close();
     sync_tree(partial);
     publish(partial, path_ / name);
@@ -135,20 +135,20 @@ void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)
   remove_old();
 }
 
-// A checkpoint of that step may be there from a run that went further and was resumed from an
-// earlier one.  While `latest` names it, it must at no time be missing: the two change places.
+// The directory may have a checkpoint of that step already, if the run was resumed from an earlier
+// one.  While `latest` names it, it must never be missing: then the two exchange names.
 void RunDirectory::publish(const fs::path& partial, const fs::path& checkpoint) {
   if (fs::symlink_status(checkpoint).type() == fs::file_type::not_found) {
     rename_path(partial, checkpoint);
   } else {
-    check_file(is_ours(checkpoint), checkpoint.string(),
-               "is in the way of a checkpoint, and was not written by Spool");
+    check_file(is_own_checkpoint(checkpoint), checkpoint.string(),
+               "has the name of a checkpoint, and was not written by Spool; rename it");
     if (exchange_paths(partial, checkpoint)) {
       sync_path(path_);
       remove_path(partial);
     } else {
       check_file(latest() != checkpoint, checkpoint.string(),
-                 "is the latest checkpoint, which this file system cannot replace in one go");
+                 "is the latest checkpoint, which this file system cannot replace atomically");
       remove_checkpoint(checkpoint);
       rename_path(partial, checkpoint);
     }
@@ -166,7 +166,7 @@ void RunDirectory::point_latest_to(const fs::path& checkpoint) {
   sync_path(path_);
 }
 
-// Under a hidden name first: half of it would look like a checkpoint.
+// Renames it to a hidden name first: a half-removed directory would look like a checkpoint.
 void RunDirectory::remove_checkpoint(const fs::path& checkpoint) {
   const fs::path aside = path_ / partial_name(checkpoint.filename().string() + ".old");
   remove_path(aside);
@@ -179,7 +179,7 @@ void RunDirectory::remove_old() {
   std::vector<int64_t> steps;
   for (const std::string& name : names_in(path_)) {
     const auto step = step_of(name);
-    if (step && is_ours(path_ / name)) steps.push_back(*step);
+    if (step && is_own_checkpoint(path_ / name)) steps.push_back(*step);
   }
   std::ranges::sort(steps, std::greater());
   const auto spared = latest();

@@ -1,7 +1,7 @@
 #pragma once
 
-// The directory of a run holds its checkpoints, step-000100/ and so on, and `latest`, a relative
-// link that always names a whole one.
+// A run's directory has its checkpoints, step-000100/ and so on, and `latest`, a relative link that
+// always names a complete one.
 //
 // A checkpoint is written as .step-000100.partial/, synced, and renamed; then `latest` is replaced,
 // also by a rename.  So a crash at any byte leaves the previous checkpoint usable, and at most some
@@ -16,23 +16,24 @@
 
 namespace spool {
 
-// What `latest` in the directory of a run names; nothing where there is no `latest`.  Needs no
-// lock.  Throws where `latest` names no checkpoint.
+// The checkpoint that `latest` names; nothing if there is no `latest`.  Needs no lock.  Throws if
+// `latest` names no checkpoint.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
 
 class RunDirectory {
  public:
-  // Makes the directory if need be, takes its lock (throws if another run has it), and removes what
-  // a crash has left.
+  // Creates the directory if it is missing, locks it (throws if another run has the lock), and
+  // removes partial directories.
   explicit RunDirectory(const std::filesystem::path&, int keep = 2);
 
   const std::filesystem::path& path() const { return path_; }
   std::optional<std::filesystem::path> latest() const { return latest_checkpoint(path_); }
 
-  // `fill` writes the checkpoint's files into the directory it is given.  If it throws, nothing of
-  // them is left.  Afterwards the `keep` checkpoints with the highest steps remain, besides the one
-  // `latest` names; directories that Spool did not write are never removed.
-  void write(int64_t step, const std::function<void(const std::filesystem::path& partial)>& fill);
+  // write_files() writes the checkpoint's files into the directory it is given; if it throws, they
+  // are removed.  Afterwards only the `keep` checkpoints with the highest steps and the one that
+  // `latest` names remain; directories that Spool did not write are never removed.
+  void write(int64_t step,
+             const std::function<void(const std::filesystem::path& partial)>& write_files);
 
  private:
   void publish(const std::filesystem::path& partial, const std::filesystem::path& checkpoint);

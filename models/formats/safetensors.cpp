@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/json.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 
@@ -16,112 +18,62 @@ namespace {
 constexpr uint64_t length_bytes = 8;
 constexpr uint64_t max_header_bytes = 100'000'000;
 constexpr const char* metadata_key = "__metadata__";
-// One level more than {"name": {"shape": [...]}} has, so that the sentence can name the tensor.
-constexpr int header_depth = 4;
-
-// What a header says of one tensor, checked field by field.
-class EntryParser {
- public:
-  EntryParser(const std::string& file, const std::string& tensor, const json& entry)
-      : file_(file), tensor_(tensor), entry_(entry) {
-    expect(entry.is_object(), "is not an object");
-  }
-
-  StoredTensor parse(uint64_t data_bytes) const {
-    const auto [begin, end] = offsets();
-    expect(begin <= end && end <= data_bytes, "data_offsets are ", begin, " to ", end, ", of ",
-           data_bytes, " bytes of data");
-    const StoredSpec spec{shape(), type()};
-    expect(spec.nbytes() == end - begin, "data_offsets leave ", end - begin, " bytes for ", spec,
-           ", which has ", spec.nbytes());
-    return {tensor_, spec, begin};
-  }
-
- private:
-  template <class... Parts>
-  void expect(bool ok, const Parts&... parts) const {
-    check_file(ok, file_, "tensor ", excerpt(tensor_), ": ", parts...);
-  }
-
-  const json& field(const char* name) const {
-    const auto found = entry_.find(name);
-    expect(found != entry_.end(), "has no ", name);
-    return *found;
-  }
-
-  StoredType type() const {
-    const json& value = field("dtype");
-    expect(value.is_string(), "dtype is not a string");
-    const auto known = parse_stored_type(value.get_ref<const std::string&>());
-    expect(known.has_value(), "dtype is ", excerpt(value), ", which is none of the format's");
-    return *known;
-  }
-
-  Shape shape() const {
-    const json& value = field("shape");
-    expect(value.is_array(), "shape is not an array");
-    expect(value.size() <= Shape::max_rank, "shape has ", value.size(), " dimensions; at most ",
-           Shape::max_rank, " can be read");
-    int64_t extents[Shape::max_rank] = {};
-    uint64_t product = 1;
-    for (size_t i = 0; i < value.size(); ++i) {
-      expect(value[i].is_number_unsigned(), "shape has ", excerpt(value[i]),
-             ", which is not a whole number from 0");
-      const auto extent = value[i].get<uint64_t>();
-      expect(extent == 0 || product <= max_numel / extent, "shape ", excerpt(value),
-             " has too many elements");
-      product *= std::max<uint64_t>(extent, 1);
-      extents[i] = static_cast<int64_t>(extent);
-    }
-    return make_shape({extents, value.size()});
-  }
-
-  static Shape make_shape(std::span<const int64_t> e) {
-    switch (e.size()) {
-      case 0:
-        return {};
-      case 1:
-        return {e[0]};
-      case 2:
-        return {e[0], e[1]};
-      case 3:
-        return {e[0], e[1], e[2]};
-      default:
-        return {e[0], e[1], e[2], e[3]};
-    }
-  }
-
-  struct Offsets {
-    uint64_t begin, end;
-  };
-  Offsets offsets() const {
-    const json& value = field("data_offsets");
-    expect(value.is_array() && value.size() == 2 && value[0].is_number_unsigned() &&
-               value[1].is_number_unsigned(),
-           "data_offsets are ", excerpt(value), ", not two whole numbers from 0");
-    return {value[0].get<uint64_t>(), value[1].get<uint64_t>()};
-  }
-
-  // Eight bytes each still fit 63 bits.
-  static constexpr uint64_t max_numel = uint64_t{1} << 59;
-
-  const std::string& file_;
-  const std::string& tensor_;
-  const json& entry_;
-};
+// {"name": {"shape": [...]}} and one level more, so that a wrong value's error names its field.
+constexpr int max_header_depth = 4;
 
 struct Header {
   std::vector<StoredTensor> tensors;
   Metadata metadata;
 };
 
-Metadata parse_metadata(const json& value, const std::string& file) {
-  check_file(value.is_object(), file, metadata_key, " is not an object");
-  Metadata metadata;
-  for (const auto& [key, text] : value.items()) {
-    check_file(text.is_string(), file, metadata_key, ": ", excerpt(key), " is not a string");
-    metadata[key] = text.get<std::string>();
+Shape make_shape(const std::vector<int64_t>& e) {
+  switch (e.size()) {
+    case 0:
+      return {};
+    case 1:
+      return {e[0]};
+    case 2:
+      return {e[0], e[1]};
+    case 3:
+      return {e[0], e[1], e[2]};
+    default:
+      return {e[0], e[1], e[2], e[3]};
   }
+}
+
+Shape parse_shape(const JsonField& field) {
+  constexpr int64_t max_numel = int64_t{1} << 59;  // eight bytes each still fit 63 bits
+  const std::vector<JsonField> items = field.items();
+  field.expect(items.size() <= Shape::max_rank, "there are ", items.size(),
+               " dimensions, and at most ", Shape::max_rank, " can be read");
+  std::vector<int64_t> extents;
+  int64_t product = 1;
+  for (const JsonField& item : items) {
+    const auto extent = item.integer<int64_t>(0);
+    field.expect(extent == 0 || product <= max_numel / extent, excerpt(field.value()),
+                 " has too many elements");
+    product *= std::max<int64_t>(extent, 1);
+    extents.push_back(extent);
+  }
+  return make_shape(extents);
+}
+
+StoredTensor parse_tensor(const JsonField& entry, uint64_t data_bytes) {
+  const JsonField offsets = entry.member("data_offsets");
+  const std::vector<JsonField> ends = offsets.items();
+  offsets.expect(ends.size() == 2, excerpt(offsets.value()), " is not [begin, end]");
+  const auto begin = ends[0].integer<uint64_t>(0, data_bytes);
+  const auto end = ends[1].integer<uint64_t>(begin, data_bytes);
+  const StoredSpec spec{parse_shape(entry.member("shape")),
+                        entry.member("dtype").enumerator<StoredType>()};
+  offsets.expect(spec.nbytes() == end - begin, "there are ", end - begin, " bytes for ", spec,
+                 ", which has ", spec.nbytes());
+  return {entry.key(), spec, begin};
+}
+
+Metadata parse_metadata(const JsonField& field) {
+  Metadata metadata;
+  for (const JsonField& text : field.members()) metadata[text.key()] = text.string();
   return metadata;
 }
 
@@ -130,7 +82,7 @@ void check_no_holes(const std::vector<StoredTensor>& tensors, uint64_t data_byte
   uint64_t end = 0;
   for (const StoredTensor& t : tensors) {
     check_file(t.begin == end, file, "tensor ", excerpt(t.name), " starts at byte ", t.begin,
-               " of the data, and what is before it ends at ", end);
+               " of the data, and the one before it ends at ", end);
     end += t.spec.nbytes();
   }
   check_file(end == data_bytes, file, "the tensors have ", end, " bytes, and the file has ",
@@ -139,13 +91,12 @@ void check_no_holes(const std::vector<StoredTensor>& tensors, uint64_t data_byte
 
 Header parse_header(std::string_view text, uint64_t data_bytes, const std::string& file) {
   check_file(text.starts_with('{'), file, "its header does not start with {");
-  const json parsed = parse_json(text, file, header_depth);
   Header header;
-  for (const auto& [name, value] : parsed.items()) {
-    if (name == metadata_key) {
-      header.metadata = parse_metadata(value, file);
+  for (const JsonField& field : parse_json(text, file, max_header_depth).members()) {
+    if (field.key() == metadata_key) {
+      header.metadata = parse_metadata(field);
     } else {
-      header.tensors.push_back(EntryParser(file, name, value).parse(data_bytes));
+      header.tensors.push_back(parse_tensor(field, data_bytes));
     }
   }
   const auto place = [](const StoredTensor& t) {
@@ -156,7 +107,7 @@ Header parse_header(std::string_view text, uint64_t data_bytes, const std::strin
   return header;
 }
 
-std::string dump(const nlohmann::ordered_json& header) {
+std::string dump_header(const nlohmann::ordered_json& header) {
   try {
     return header.dump();
   } catch (const json::exception& e) {
@@ -164,7 +115,7 @@ std::string dump(const nlohmann::ordered_json& header) {
   }
 }
 
-// Eight bytes of length, then JSON, with blanks at its end so that the data is aligned.
+// Eight bytes of length, then JSON, padded with spaces so that the data is aligned.
 std::string format_header(const std::vector<StoredTensor>& tensors, const Metadata& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[metadata_key] = metadata;
@@ -175,20 +126,21 @@ std::string format_header(const std::vector<StoredTensor>& tensors, const Metada
                       {"shape", extents},
                       {"data_offsets", {t.begin, t.begin + t.spec.nbytes()}}};
   }
-  std::string text = dump(header);
-  text.resize((text.size() + length_bytes - 1) / length_bytes * length_bytes, ' ');
+  std::string text = dump_header(header);
+  text.resize(round_up<size_t>(text.size(), length_bytes), ' ');
   const uint64_t length = text.size();
   std::string bytes(length_bytes, '\0');
   std::memcpy(bytes.data(), &length, length_bytes);
   return bytes + text;
 }
 
-// Sets their begins, one after the other.
-std::vector<StoredTensor> end_to_end(std::vector<StoredTensor> tensors, const std::string& file) {
+// Sets the tensors' offsets, one after the other.
+std::vector<StoredTensor> place_end_to_end(std::vector<StoredTensor> tensors,
+                                           const std::string& file) {
   std::set<std::string_view> names = {metadata_key};
   uint64_t begin = 0;
   for (StoredTensor& t : tensors) {
-    check(names.insert(t.name).second, file, ": there cannot be two tensors \"", t.name, "\"");
+    check(names.insert(t.name).second, file, ": two tensors are named \"", t.name, "\"");
     t.begin = begin;
     begin += t.spec.nbytes();
   }
@@ -202,7 +154,7 @@ std::string read_header(const File& file) {
   uint64_t length = 0;
   file.read(0, std::as_writable_bytes(std::span(&length, 1)));
   check_file(length <= max_header_bytes, file.name(), "says its header has ", length,
-             " bytes, and at most ", max_header_bytes, " are read: not a safetensors file?");
+             " bytes, and at most ", max_header_bytes, " are read: is this a safetensors file?");
   check_file(length <= size - length_bytes, file.name(), "says its header has ", length,
              " bytes, and ", size - length_bytes, " follow");
   std::string text(length, '\0');
@@ -210,10 +162,11 @@ std::string read_header(const File& file) {
   return text;
 }
 
-TensorFileStart begin_file(const std::filesystem::path& path, std::vector<StoredTensor> tensors,
-                           const Metadata& metadata) {
+TensorFileStart begin_safetensors_file(const std::filesystem::path& path,
+                                       std::vector<StoredTensor> tensors,
+                                       const Metadata& metadata) {
   File file = File::create(path);
-  tensors = end_to_end(std::move(tensors), file.name());
+  tensors = place_end_to_end(std::move(tensors), file.name());
   const std::string header = format_header(tensors, metadata);
   file.write(0, std::as_bytes(std::span(header)));
   return {std::move(file), header.size(), std::move(tensors)};
@@ -223,7 +176,7 @@ TensorFileStart begin_file(const std::filesystem::path& path, std::vector<Stored
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      std::vector<StoredTensor> tensors, const Metadata& metadata)
-    : TensorWriter(begin_file(path, std::move(tensors), metadata)) {}
+    : TensorWriter(begin_safetensors_file(path, std::move(tensors), metadata)) {}
 
 struct SafetensorsReader::Parsed {
   File file;

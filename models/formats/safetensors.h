@@ -1,13 +1,13 @@
 #pragma once
 
-// The safetensors format: eight bytes that say how long the header is, the header, which is JSON
-// and says where each tensor's bytes are, and the bytes, with no holes between them.
+// The safetensors format: eight bytes with the header's length; the header, which is JSON and has
+// each tensor's type, shape and place; and the tensors' bytes, without holes.
 //
 //   SafetensorsWriter file(path, {{"a", {Shape{2, 3}, DType::f32}}}, {{"step", "100"}});
 //   file.write(file.tensors()[0], 0, bytes);
 //   file.finish();
 //
-// The reader keeps to the format's own rules: no holes, no overlaps, no header above 100 MB.
+// The reader enforces the format's rules: no holes, no overlaps, no header above 100 MB.
 
 #include <filesystem>
 #include <map>

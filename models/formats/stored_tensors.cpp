@@ -10,15 +10,8 @@
 namespace spool {
 namespace {
 
-struct TypeEntry {
-  std::string_view name;
-  size_t size;
-};
-// In the order of StoredType.
-constexpr TypeEntry types[] = {{"F64", 8}, {"F32", 4}, {"F16", 2},  {"BF16", 2},    {"I32", 4},
-                               {"U16", 2}, {"I64", 8}, {"U64", 8},  {"U32", 4},     {"I16", 2},
-                               {"U8", 1},  {"I8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
-static_assert(std::size(types) == static_cast<size_t>(StoredType::F8_E5M2) + 1);
+static_assert(enumerator_names<StoredType>.size() ==
+              size_t{1} + static_cast<size_t>(StoredType::F8_E5M2));
 
 constexpr std::pair<DType, StoredType> engine_types[] = {{DType::f64, StoredType::F64},
                                                          {DType::f32, StoredType::F32},
@@ -28,13 +21,24 @@ constexpr std::pair<DType, StoredType> engine_types[] = {{DType::f64, StoredType
 
 }  // namespace
 
-std::string_view name(StoredType type) { return types[static_cast<size_t>(type)].name; }
-size_t size_of(StoredType type) { return types[static_cast<size_t>(type)].size; }
-
-std::optional<StoredType> parse_stored_type(std::string_view text) {
-  const auto* found = std::ranges::find(types, text, &TypeEntry::name);
-  if (found == std::end(types)) return {};
-  return static_cast<StoredType>(found - types);
+size_t size_of(StoredType type) {
+  switch (type) {
+    case StoredType::F64:
+    case StoredType::I64:
+    case StoredType::U64:
+      return 8;
+    case StoredType::F32:
+    case StoredType::I32:
+    case StoredType::U32:
+      return 4;
+    case StoredType::F16:
+    case StoredType::BF16:
+    case StoredType::U16:
+    case StoredType::I16:
+      return 2;
+    default:
+      return 1;
+  }
 }
 
 StoredType stored(DType dtype) {
@@ -66,7 +70,7 @@ const StoredTensor* TensorReader::find(std::string_view tensor) const {
 void TensorReader::read(const StoredTensor& t, uint64_t begin, std::span<std::byte> out) const {
   const uint64_t nbytes = t.spec.nbytes();
   check(out.size() <= nbytes && begin <= nbytes - out.size(), name(), ": ", out.size(),
-        " bytes were asked for from byte ", begin, " of tensor \"", t.name, "\", ", t.spec);
+        " bytes from byte ", begin, " are outside tensor \"", t.name, "\", ", t.spec);
   file_.read(data_begin_ + t.begin + begin, out);
 }
 
@@ -80,13 +84,14 @@ TensorWriter::TensorWriter(TensorFileStart start)
 void TensorWriter::write(const StoredTensor& t, uint64_t begin, std::span<const std::byte> bytes) {
   const uint64_t nbytes = t.spec.nbytes();
   check(bytes.size() <= nbytes && begin <= nbytes - bytes.size(), name(), ": ", bytes.size(),
-        " bytes were written at byte ", begin, " of tensor \"", t.name, "\", ", t.spec);
+        " bytes at byte ", begin, " are outside tensor \"", t.name, "\", ", t.spec);
   file_.write(data_begin_ + t.begin + begin, bytes);
   written_ += bytes.size();
 }
 
 void TensorWriter::finish() {
-  check(written_ == data_bytes_, name(), ": ", written_, " bytes were written of ", data_bytes_);
+  check(written_ == data_bytes_, name(), ": ", written_, " of ", data_bytes_,
+        " bytes were written");
   file_.sync();
   file_.close();
 }

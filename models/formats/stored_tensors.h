@@ -1,9 +1,10 @@
 #pragma once
 
-// Tensors in a file, whatever its format: a name, a type, a shape, and where the bytes are.  Both
-// ways work by pieces, so that no tensor need ever be whole in host memory.  A reader that has been
-// constructed has checked all that the file says of itself against its size.
+// Tensors in a file of any format: names, types, shapes, and the places of their bytes.  Reading
+// and writing work in pieces, so that no tensor needs to be in host memory as a whole.  A reader's
+// constructor checks everything that the file says about itself against the file's size.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -14,12 +15,13 @@
 #include <vector>
 
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/names.h"
 #include "spool/runtime/shape.h"
 
 namespace spool {
 
-// Files have types that the engine has not: F16 can be converted as it is read, the rest only be
-// passed over.
+// Types in files, named as in safetensors.  Of those that the engine lacks, F16 is converted on
+// reading; tensors of the others cannot be loaded.
 enum class StoredType : uint8_t {
   F64,
   F32,
@@ -37,13 +39,14 @@ enum class StoredType : uint8_t {
   F8_E4M3,
   F8_E5M2
 };
+template <>
+inline constexpr std::array enumerator_names<StoredType>{
+    "F64", "F32", "F16", "BF16", "I32",  "U16",     "I64",    "U64",
+    "U32", "I16", "U8",  "I8",   "BOOL", "F8_E4M3", "F8_E5M2"};
 
-// As safetensors spells it.
-std::string_view name(StoredType);
-std::optional<StoredType> parse_stored_type(std::string_view text);
-size_t size_of(StoredType);
+size_t size_of(StoredType);  // bytes
 StoredType stored(DType);
-// Nothing where the engine has no such type.
+// Nothing if the engine has no such type.
 std::optional<DType> loaded(StoredType);
 
 struct StoredSpec {
@@ -63,10 +66,10 @@ std::ostream& operator<<(std::ostream&, const StoredSpec&);
 struct StoredTensor {
   std::string name;
   StoredSpec spec = {};
-  uint64_t begin = 0;  // byte of the data where it starts; a writer works it out
+  uint64_t begin = 0;  // byte offset in the data; a writer sets it
 };
 
-// An open file, and the tensors in it whose begins count from data_begin.
+// An open file and its tensors, whose offsets count from data_begin.
 struct TensorFileStart {
   File file;
   uint64_t data_begin = 0;
@@ -78,7 +81,7 @@ class TensorReader {
   const std::string& name() const { return file_.name(); }
   // In the order of their bytes.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  // Null where there is none of that name.
+  // Null if there is none of that name.
   const StoredTensor* find(std::string_view tensor) const;
   // Bytes [begin, begin + out.size()) of one tensor.
   void read(const StoredTensor&, uint64_t begin, std::span<std::byte> out) const;
@@ -97,10 +100,10 @@ class TensorWriter {
  public:
   const std::string& name() const { return file_.name(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  // Within one tensor, in any order, each byte once.
+  // Writes bytes of one tensor, in any order, each byte once.
   void write(const StoredTensor&, uint64_t begin, std::span<const std::byte> bytes);
-  // Throws if bytes are missing.  A file that was not finished is refused by every reader, or lost
-  // by a power cut.
+  // Syncs and closes the file; throws if bytes are missing.  Without it a reader refuses the file,
+  // or a power cut may lose it.
   void finish();
 
  protected:

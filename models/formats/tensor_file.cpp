@@ -13,13 +13,13 @@
 namespace spool {
 namespace {
 
-// Of a host buffer, of which there are two at most.
+// Size of a host buffer; there are at most two.
 constexpr size_t buffer_bytes = size_t{8} << 20;
 
 using Buffer = std::vector<std::byte>;
 
-// A matrix that is (R, C) in memory and (C, R) in the file is moved a band of rows in memory at a
-// time, of which every row in the file has a piece.
+// Cuts a matrix that is (R, C) in memory and (C, R) in the file into bands of rows in memory.  Each
+// row in the file has a piece of each band.
 struct Bands {
   size_t R, C, rows;
 
@@ -54,7 +54,7 @@ void save_transposed(TensorWriter& file, const StoredTensor& stored, const Tenso
   });
 }
 
-void save_as_it_is(TensorWriter& file, const StoredTensor& stored, const Tensor& t) {
+void save_untransposed(TensorWriter& file, const StoredTensor& stored, const Tensor& t) {
   Buffer buffer(std::min(buffer_bytes, t.nbytes()));
   for (size_t begin = 0; begin < t.nbytes(); begin += buffer.size()) {
     const auto bytes = std::span(buffer).first(std::min(buffer.size(), t.nbytes() - begin));
@@ -67,17 +67,16 @@ Shape stored_shape(const NamedTensor& named) {
   const Shape& shape = named.tensor.shape();
   if (!named.transposed) return shape;
   check(shape.rank() == 2, "tensor \"", named.name, "\": ", shape,
-        " is to be stored transposed, and is no matrix");
+        " is not a matrix and cannot be stored transposed");
   return {shape[1], shape[0]};
 }
 
 StoredSpec stored_spec(const NamedTensor& t) { return {stored_shape(t), t.tensor.dtype()}; }
 
-// What the file has for a tensor, which must be what the tensor can take.
-const StoredTensor& find_fitting(const TensorReader& file, const NamedTensor& named) {
+// The file's tensor of that name; throws unless it can be loaded into the given one.
+const StoredTensor& find_loadable(const TensorReader& file, const NamedTensor& named) {
   const StoredTensor* stored = file.find(named.name);
-  check_file(stored, file.name(), "has no tensor \"", named.name, "\", which is to be ",
-             named.tensor.spec());
+  check_file(stored, file.name(), "has no tensor \"", named.name, "\", ", named.tensor.spec());
   const Shape wanted = stored_shape(named);
   check_file(stored->spec.shape == wanted, file.name(), "tensor \"", named.name, "\" is ",
              stored->spec.shape, ", and ", wanted, " is expected",
@@ -96,7 +95,7 @@ void check_no_surplus(const TensorReader& file, std::span<const NamedTensor> ten
   for (const StoredTensor& stored : file.tensors()) {
     check_file(wanted.contains(stored.name) || (ignored && ignored(stored.name)), file.name(),
                "tensor ", excerpt(stored.name), ", ", stored.spec, ", is none of the ",
-               wanted.size(), " that are expected");
+               wanted.size(), " expected ones");
   }
 }
 
@@ -108,8 +107,8 @@ void save_tensors(TensorWriter& file, std::span<const NamedTensor> tensors) {
   for (const NamedTensor& t : tensors) {
     const auto entry = entries.find(t.name);
     check(entry != entries.end() && entry->second->spec == stored_spec(t), file.name(),
-          ": has no place for tensor \"", t.name, "\", ", stored_spec(t));
-    (t.transposed ? save_transposed : save_as_it_is)(file, *entry->second, t.tensor);
+          ": was not opened for a tensor \"", t.name, "\", ", stored_spec(t));
+    (t.transposed ? save_transposed : save_untransposed)(file, *entry->second, t.tensor);
   }
   file.finish();
 }
@@ -126,7 +125,7 @@ void load_tensors(const TensorReader& file, std::span<const NamedTensor> tensors
                   const std::function<bool(std::string_view)>& ignored) {
   std::vector<TensorLoad> loads;
   for (const NamedTensor& t : tensors) {
-    loads.push_back({.from = &find_fitting(file, t), .to = t.tensor, .transposed = t.transposed});
+    loads.push_back({.from = &find_loadable(file, t), .to = t.tensor, .transposed = t.transposed});
   }
   check_no_surplus(file, tensors, ignored);
   load_in_pieces(file, loads);

@@ -1,7 +1,6 @@
 #pragma once
 
-// Tensors of a device to and from files, by name, through a few MiB of host memory however large
-// they are.
+// Saves and loads a device's tensors by name, through a few MiB of host memory whatever their size.
 
 #include <filesystem>
 #include <functional>
@@ -20,14 +19,14 @@ struct NamedTensor {
   bool transposed = false;  // a matrix that is (out, in) in memory and (in, out) in the file
 };
 
-// Into a file that was begun for them, which it finishes.
+// Writes all tensors of a file, and finishes it.
 void save_tensors(TensorWriter&, std::span<const NamedTensor>);
-// As a safetensors file.
+// Writes a safetensors file.
 void save_tensors(const std::filesystem::path&, std::span<const NamedTensor>, const Metadata& = {});
 
-// Fills the tensors, converting between floating types where the file has another one.  Throws,
-// before any is touched, if one is missing or has another shape, or if the file has a tensor that
-// was not asked for and is not `ignored`.
+// Fills the tensors, converting from other floating types.  Throws, before any is changed, if one
+// is missing or has another shape, or if the file has a tensor that is not listed and not
+// `ignored`.
 void load_tensors(const TensorReader&, std::span<const NamedTensor>,
                   const std::function<bool(std::string_view name)>& ignored = {});
 

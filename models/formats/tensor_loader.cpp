@@ -6,19 +6,20 @@
 
 #include "spool/models/formats/convert_elements.h"
 #include "spool/runtime/cpu/thread_pool.h"
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
 
-// Of a file, that a thread reads at a time: stays in its cache until it has been used.
+// Bytes of the file that a thread reads at a time; small enough to stay in its cache.
 constexpr size_t piece_bytes = size_t{1} << 19;
-// Of memory that is filled at a time, where it can be cut.
+// Bytes of memory that are filled at a time, unless the tensor is transposed.
 constexpr size_t band_bytes = size_t{64} << 20;
 
 using Bytes = std::span<std::byte>;
 
-// What a thread works with.
-struct Lane {
+// A thread's buffers.
+struct ThreadBuffers {
   std::vector<std::byte> read, converted;
 
   static Bytes room(std::vector<std::byte>& buffer, size_t bytes) {
@@ -32,8 +33,8 @@ class Loader {
   explicit Loader(const TensorReader& file)
       : file_(file),
         pool_(static_cast<int>(
-            std::clamp(std::thread::hardware_concurrency(), 1u, /*most threads=*/4u))),
-        lanes_(static_cast<size_t>(pool_.threads())) {}
+            std::clamp(std::thread::hardware_concurrency(), 1u, /*max threads=*/4u))),
+        buffers_(static_cast<size_t>(pool_.threads())) {}
 
   void load(const TensorLoad& load) {
     const size_t to_size = size_of(load.to.dtype()), all = load.to.nbytes();
@@ -51,15 +52,15 @@ class Loader {
     return loaded(load.from->spec.type) != load.to.dtype();
   }
 
-  // Elements from `first` on.
+  // Fills `to` with the elements from `first` on.
   void fill(const TensorLoad& load, size_t first, Bytes to) {
     const size_t from_size = size_of(load.from->spec.type), to_size = size_of(load.to.dtype());
     in_pieces(to.size() / to_size, piece_bytes / from_size,
-              [&](size_t begin, size_t n, Lane& lane) {
+              [&](size_t begin, size_t n, ThreadBuffers& buffers) {
                 const Bytes out = to.subspan(begin * to_size, n * to_size);
                 if (!converts(load))
                   return file_.read(*load.from, (first + begin) * from_size, out);
-                const Bytes in = Lane::room(lane.read, n * from_size);
+                const Bytes in = ThreadBuffers::room(buffers.read, n * from_size);
                 file_.read(*load.from, (first + begin) * from_size, in);
                 convert_elements(in, load.from->spec.type, load.to.dtype(), out.data());
               });
@@ -72,11 +73,11 @@ class Loader {
     const auto columns = static_cast<size_t>(load.to.shape()[0]);
     if (columns == 0) return;
     const size_t each = std::max<size_t>(1, piece_bytes / (columns * from_size));
-    in_pieces(rows, each, [&](size_t begin, size_t n, Lane& lane) {
-      Bytes in = Lane::room(lane.read, n * columns * from_size);
+    in_pieces(rows, each, [&](size_t begin, size_t n, ThreadBuffers& buffers) {
+      Bytes in = ThreadBuffers::room(buffers.read, n * columns * from_size);
       file_.read(*load.from, begin * columns * from_size, in);
       if (converts(load)) {
-        const Bytes converted = Lane::room(lane.converted, n * columns * to_size);
+        const Bytes converted = ThreadBuffers::room(buffers.converted, n * columns * to_size);
         convert_elements(in, load.from->spec.type, load.to.dtype(), converted.data());
         in = converted;
       }
@@ -85,25 +86,25 @@ class Loader {
     });
   }
 
-  // work(begin, count, lane) for pieces of [0, extent), on all threads.
+  // Calls work(begin, count, buffers) for pieces of [0, extent), on all threads.
   template <class Work>
   void in_pieces(size_t extent, size_t each, const Work& work) {
     struct Context {
       size_t extent, each;
       const Work& work;
-      std::vector<Lane>& lanes;
-    } context{extent, each, work, lanes_};
-    const auto one = [](void* c, int64_t piece, int lane) {
-      auto& all = *static_cast<Context*>(c);
-      const size_t begin = static_cast<size_t>(piece) * all.each;
-      all.work(begin, std::min(all.each, all.extent - begin), all.lanes[static_cast<size_t>(lane)]);
+      std::vector<ThreadBuffers>& buffers;
+    } context{extent, each, work, buffers_};
+    const auto run_piece = [](void* context_of_run, int64_t piece, int thread) {
+      auto& c = *static_cast<Context*>(context_of_run);
+      const size_t begin = static_cast<size_t>(piece) * c.each;
+      c.work(begin, std::min(c.each, c.extent - begin), c.buffers.begin()[thread]);
     };
-    pool_.run(static_cast<int64_t>((extent + each - 1) / each), one, &context);
+    pool_.run(static_cast<int64_t>(ceil_div(extent, each)), run_piece, &context);
   }
 
   const TensorReader& file_;
   ThreadPool pool_;
-  std::vector<Lane> lanes_;
+  std::vector<ThreadBuffers> buffers_;
 };
 
 }  // namespace

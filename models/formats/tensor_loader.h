@@ -1,7 +1,7 @@
 #pragma once
 
-// Tensors from a file into memory of a device, by pieces that several threads read, convert, turn,
-// and put where they belong.
+// Loads tensors from a file into a device's memory, in pieces that several threads read, convert
+// and transpose.
 
 #include <span>
 
@@ -10,7 +10,7 @@
 
 namespace spool {
 
-// What has been found to fit: the shapes agree, and one type can become the other.
+// The shapes agree, and the stored type is the tensor's or both are floating.
 struct TensorLoad {
   const StoredTensor* from = nullptr;
   Tensor to = {};

@@ -1,49 +1,17 @@
 #include "spool/models/inference/evaluator.h"
 
-#include <algorithm>
-
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
 #include "spool/planner/chunks.h"
 
 namespace spool {
-namespace {
-
-Tensor make(const char* name, const Shape& shape, DType type, Stream& stream) {
-  return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
-}
-
-}  // namespace
-
-BatchInput::BatchInput(int64_t batch, int64_t seq, Stream& stream)
-    : tokens(make("tokens", {batch, seq}, DType::i32, stream)),
-      targets(make("targets", {batch, seq}, DType::i32, stream)) {}
-
-void BatchInput::upload(const Rows& rows) {
-  constexpr int64_t tokens_at_once = 16 * 1024;
-  const int64_t B = tokens.shape()[0], T = tokens.shape()[1];
-  const int64_t most = std::clamp<int64_t>(tokens_at_once / T, 1, B);
-  const auto row_length = static_cast<size_t>(T);
-  std::vector<int32_t> some(static_cast<size_t>(most * T)), some_targets(some.size());
-  for (int64_t first = 0; first < B; first += most) {
-    const Range range{first, std::min(first + most, B)};
-    for (int64_t b = range.begin; b < range.end; ++b) {
-      const auto at = static_cast<size_t>((b - first) * T);
-      rows(b, std::span(some).subspan(at, row_length),
-           std::span(some_targets).subspan(at, row_length));
-    }
-    const auto count = static_cast<size_t>(range.size() * T);
-    write<int32_t>(tokens.slice(range), std::span(some).first(count));
-    write<int32_t>(targets.slice(range), std::span(some_targets).first(count));
-  }
-}
 
 Evaluator::Evaluator(Gpt2& model, BatchInput& input, const Plan& plan, Stream& stream)
     : model_(model),
       input_(input),
       plan_(plan),
       stream_(stream),
-      loss_sum_(make("loss sum", {1}, DType::f64, stream)) {}
+      loss_sum_({Shape{1}, DType::f64}, stream, {.name = "loss sum", .purpose = Purpose::input}) {}
 
 Var Evaluator::loss(Tape& tape, Reduction reduction) {
   constexpr float no_dropout = 0;

@@ -1,28 +1,12 @@
 #pragma once
 
-// Rows of tokens on the device, and a model's losses over them.
+// A model's losses over rows of tokens.
 
-#include <functional>
-#include <span>
-#include <vector>
-
+#include "spool/models/data/batch.h"
 #include "spool/models/families/gpt2.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
-
-// Writes row `index` of the data: as many tokens and targets as there is room for.
-using Rows =
-    std::function<void(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets)>;
-
-// A micro-batch.
-struct BatchInput {
-  Tensor tokens, targets;  // i32 (B, T)
-
-  BatchInput(int64_t batch, int64_t seq, Stream&);
-  // Rows [0, B), some at a time, so that the host never holds a large batch.
-  void upload(const Rows&);
-};
 
 class Evaluator {
  public:

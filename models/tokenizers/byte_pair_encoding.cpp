@@ -15,12 +15,12 @@ uint64_t key(TokenPair p) {
   return uint64_t{static_cast<uint32_t>(p.left)} << 32 | static_cast<uint32_t>(p.right);
 }
 
-// Bytes up to which all pairs are looked through for each merge.
-constexpr size_t short_piece = 64;
+// Bytes up to which each merge scans all pairs; longer pieces use a queue.
+constexpr size_t max_short_piece = 64;
 
 }  // namespace
 
-size_t PairTable::place(uint64_t pair) const {
+size_t PairTable::slot_of(uint64_t pair) const {
   constexpr uint64_t golden = 0x9e3779b97f4a7c15u;
   const uint64_t mixed = (pair ^ pair >> 29) * golden;
   size_t at = mixed >> (64 - std::countr_zero(slots_.size()));
@@ -28,11 +28,11 @@ size_t PairTable::place(uint64_t pair) const {
   return at;
 }
 
-int32_t PairTable::operator[](TokenPair pair) const { return slots_[place(key(pair))].token; }
+int32_t PairTable::operator[](TokenPair pair) const { return slots_[slot_of(key(pair))].token; }
 
 bool PairTable::insert(TokenPair pair, int32_t token) {
   if (2 * (size_ + 1) > slots_.size()) grow();
-  Slot& slot = slots_[place(key(pair))];
+  Slot& slot = slots_[slot_of(key(pair))];
   if (slot.token != none) return false;
   slot = {key(pair), token};
   ++size_;
@@ -42,7 +42,7 @@ bool PairTable::insert(TokenPair pair, int32_t token) {
 void PairTable::grow() {
   const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
   for (const Slot& slot : before) {
-    if (slot.token != none) slots_[place(slot.pair)] = slot;
+    if (slot.token != none) slots_[slot_of(slot.pair)] = slot;
   }
 }
 
@@ -50,8 +50,8 @@ BytePairEncoding::BytePairEncoding(std::string_view bytes) : texts_(bytes) {
   check(bytes.size() == byte_count, "byte-pair encoding: ", bytes.size(), " bytes instead of 256");
   std::ranges::fill(of_byte_, PairTable::none);
   for (int32_t i = 0; i < byte_count; ++i) {
-    of_byte_[static_cast<unsigned char>(bytes[static_cast<size_t>(i)])] = i;
-    ends_.push_back(static_cast<size_t>(i) + 1);
+    of_byte_[static_cast<unsigned char>(bytes.begin()[i])] = i;
+    ends_.push_back(ends_.size() + 1);
   }
   check(std::ranges::find(of_byte_, PairTable::none) == std::end(of_byte_),
         "byte-pair encoding: a byte is missing");
@@ -59,33 +59,34 @@ BytePairEncoding::BytePairEncoding(std::string_view bytes) : texts_(bytes) {
 
 void BytePairEncoding::add_merge(TokenPair pair) {
   const auto known = [&](int32_t token) { return 0 <= token && token < size(); };
-  check(known(pair.left) && known(pair.right), "byte-pair encoding: a merge of ", pair.left,
-        " and ", pair.right, ", of ", size(), " tokens");
+  check(known(pair.left) && known(pair.right), "byte-pair encoding: a merge of tokens ", pair.left,
+        " and ", pair.right, ", and there are ", size());
   check(pairs_.insert(pair, size()), "byte-pair encoding: ", pair.left, " and ", pair.right,
-        " are merged twice");
+        " have a merge already");
   texts_ += std::string(text(pair.left)).append(text(pair.right));
   ends_.push_back(texts_.size());
   merges_.push_back(pair);
 }
 
 std::string_view BytePairEncoding::text(int32_t token) const {
-  check(0 <= token && token < size(), "byte-pair encoding: token ", token, " of ", size());
+  check(0 <= token && token < size(), "byte-pair encoding: there is no token ", token, " among ",
+        size());
   const auto i = static_cast<size_t>(token);
   const size_t begin = i == 0 ? 0 : ends_[i - 1];
   return std::string_view(texts_).substr(begin, ends_[i] - begin);
 }
 
 void BytePairEncoding::encode(std::string_view piece, std::vector<int32_t>& tokens) const {
-  if (piece.size() <= short_piece) return encode_short(piece, tokens);
+  if (piece.size() <= max_short_piece) return encode_short(piece, tokens);
   encode_long(piece, tokens);
 }
 
-// joined[i] is what tokens i and i + 1 would become.
+// joined[i] is the token that parts i and i + 1 would become.
 void BytePairEncoding::encode_short(std::string_view piece, std::vector<int32_t>& tokens) const {
   if (piece.empty()) return;
   constexpr auto never = static_cast<uint32_t>(PairTable::none);
-  std::array<int32_t, short_piece> parts;
-  std::array<uint32_t, short_piece> joined;
+  std::array<int32_t, max_short_piece> parts;
+  std::array<uint32_t, max_short_piece> joined;
   size_t n = piece.size();
   for (size_t i = 0; i < n; ++i) parts[i] = of_byte(piece[i]);
   const auto look_up = [&](size_t i) {
@@ -106,8 +107,8 @@ void BytePairEncoding::encode_short(std::string_view piece, std::vector<int32_t>
   tokens.insert(tokens.end(), parts.begin(), parts.begin() + n);
 }
 
-// The same with a list of parts and a queue of pairs, in n log n.  A pair in the queue is out of
-// date when its left part has gone or no longer makes that token with its neighbour.
+// The same in O(n log n), with a linked list of parts and a queue of pairs.  A queued pair is out
+// of date if its left part is gone or no longer becomes that token with its right neighbour.
 void BytePairEncoding::encode_long(std::string_view piece, std::vector<int32_t>& tokens) const {
   struct Part {
     int32_t token;

@@ -29,7 +29,7 @@ std::string message(int code) {
 
 bool is_blank(char c) { return c == ' ' || ('\t' <= c && c <= '\r'); }
 
-// False where it is not certain.
+// Whether the last character is certainly not white space.
 bool ends_visibly(std::string_view text) {
   constexpr std::string_view spaces[] = {"\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x81\x9f",
                                          "\xe3\x80\x80"};
@@ -46,12 +46,12 @@ size_t character_size(char first) {
   return byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
 }
 
-// Without a last character of which only a part is there, unless that is all.
+// The text without an incomplete last character, unless that is all of it.
 std::string_view whole_characters(std::string_view text) {
   for (size_t size = 1; size < 4 && size < text.size(); ++size) {
     const size_t at = text.size() - size;
     if (character_size(text[at]) > size) return text.substr(0, at);
-    if (static_cast<signed char>(text[at]) >= -0x40) break;  // where a character starts
+    if (static_cast<signed char>(text[at]) >= -0x40) break;  // the start of a character
   }
   return text;
 }
@@ -60,13 +60,13 @@ std::string_view whole_characters(std::string_view text) {
 
 struct Gpt2Pieces::Pattern {
   pcre2_code* code = nullptr;
-  bool compiled = false;  // to machine code, which not every system allows
+  bool compiled = false;  // to machine code; some systems forbid that
   Pattern() {
     int error = 0;
     PCRE2_SIZE at = 0;
     code = ::pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern), PCRE2_ZERO_TERMINATED,
                            PCRE2_UTF | PCRE2_MATCH_INVALID_UTF, &error, &at, nullptr);
-    check(code != nullptr, "PCRE2 does not take GPT-2's pattern: ", message(error), " at ", at);
+    check(code != nullptr, "PCRE2 cannot compile GPT-2's pattern: ", message(error), " at ", at);
     compiled = ::pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
   }
   ~Pattern() { ::pcre2_code_free(code); }
@@ -77,14 +77,14 @@ struct Gpt2Pieces::Pattern {
 struct Gpt2Pieces::Walk::Match {
   const pcre2_code* code;
   pcre2_match_data* data;
-  // Bytes that are looked at for one match: without machine code PCRE2 first goes through all it is
-  // given, whether it is UTF-8.
+  // Bytes that one match looks at.  Without machine code PCRE2 first checks all bytes it is given
+  // for valid UTF-8.
   size_t window;
   explicit Match(const Pattern& p)
       : code(p.code),
         data(::pcre2_match_data_create_from_pattern(p.code, nullptr)),
         window(p.compiled ? SIZE_MAX : 256) {
-    check(data != nullptr, "PCRE2 has no memory for a match");
+    check(data != nullptr, "PCRE2 could not allocate memory for a match");
   }
   ~Match() { ::pcre2_match_data_free(data); }
   Match(const Match&) = delete;
@@ -111,9 +111,9 @@ void Gpt2Pieces::Walk::find() {
   while (!find_within(std::min(window, text_.size() - at_))) window *= 2;
 }
 
-// False where what comes after the window may change the match.
+// Returns false if the text after the window may change the match.
 bool Gpt2Pieces::Walk::find_within(size_t window) {
-  constexpr size_t seen_beyond = 8;  // bytes after a match that it may depend on
+  constexpr size_t lookahead = 8;  // bytes after a match that it may depend on
   const std::string_view text = text_.substr(at_, window);
   const bool whole = window == text_.size() - at_;
   const int result = ::pcre2_match(match_->code, reinterpret_cast<PCRE2_SPTR>(text.data()),
@@ -122,22 +122,22 @@ bool Gpt2Pieces::Walk::find_within(size_t window) {
         " of a text: ", message(result));
   const PCRE2_SIZE* range = ::pcre2_get_ovector_pointer(match_->data);
   const size_t begin = result > 0 ? range[0] : window, end = result > 0 ? range[1] : window;
-  if (!whole && end + seen_beyond > window) return false;
+  if (!whole && end + lookahead > window) return false;
   match_begin_ = at_ + begin;
   match_end_ = at_ + end;
   return true;
 }
 
-// White space after something visible always begins a piece, and what comes before it does not look
-// past it.
+// White space after a visible character always begins a piece, and the piece before it does not
+// depend on what follows.
 size_t Gpt2Pieces::boundary(std::string_view text) const {
   constexpr size_t near = 4096;
   text = whole_characters(text);
   for (size_t i = text.size(); i-- > 1 && text.size() - i < near;) {
     if (is_blank(text[i]) && ends_visibly(text.substr(0, i))) return i;
   }
-  // Otherwise before the last piece, which more text may lengthen; or before the last two, which
-  // may become one contraction.
+  // Otherwise cut before the last piece, which more text may lengthen, or before the last two,
+  // which may become one contraction.
   std::string_view piece, last, before;
   for (Walk walk(*this, text); !(piece = walk.next()).empty(); last = piece) before = last;
   size_t cut = text.size() - last.size();

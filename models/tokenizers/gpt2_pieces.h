@@ -1,13 +1,13 @@
 #pragma once
 
-// How GPT-2 cuts text into the pieces that byte-pair encoding never joins: contractions, words,
-// numbers and other signs, each with a blank before it, and white space, whose last character goes
-// to the word that follows (Radford et al. 2019, encoder.py):
+// GPT-2's split of text into pieces, across which byte-pair encoding never merges: contractions;
+// words, numbers and runs of other signs, each with one space before it; and white space, whose
+// last character goes to the word that follows (Radford et al. 2019, encoder.py):
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// through PCRE2, with \s spelt out as Unicode's White_Space.  Bytes that are no UTF-8 make pieces
-// of their own, which the original cannot have.
+// PCRE2 does the matching, with \s spelt out as Unicode's White_Space.  Bytes that are not UTF-8
+// are pieces of their own; the original does not accept them.
 
 #include <memory>
 #include <string_view>
@@ -21,7 +21,7 @@ class Gpt2Pieces {
   Gpt2Pieces(const Gpt2Pieces&) = delete;
   Gpt2Pieces& operator=(const Gpt2Pieces&) = delete;
 
-  // The pieces of one text, in order; each byte is in one.  For one thread.
+  // Iterates over the pieces of one text, in order; each byte is in one.  For one thread.
   class Walk {
    public:
     Walk(const Gpt2Pieces&, std::string_view text);
@@ -29,7 +29,7 @@ class Gpt2Pieces {
     Walk(const Walk&) = delete;
     Walk& operator=(const Walk&) = delete;
 
-    // Empty at the end.
+    // The next piece; empty at the end.
     std::string_view next();
 
    private:
@@ -38,14 +38,14 @@ class Gpt2Pieces {
     bool find_within(size_t window);
 
     std::string_view text_;
-    size_t at_ = 0;                           // what comes next begins here
-    size_t match_begin_ = 0, match_end_ = 0;  // the first match from there on
+    size_t at_ = 0;                           // begin of the next piece
+    size_t match_begin_ = 0, match_end_ = 0;  // the first match at or after at_
     std::unique_ptr<Match> match_;
   };
 
-  // Where a longer text that begins like this one may be cut so that both sides have the pieces
-  // they have in the whole: at most text.size(), and above 0 for text that is not empty.  Only a
-  // piece that fills `text` is cut through, between two characters.
+  // A place to cut any text that starts with `text`, such that both sides have the pieces they have
+  // in the whole: at most text.size(), and above 0 unless `text` is empty.  Only a piece that fills
+  // `text` is cut through, between two characters.
   size_t boundary(std::string_view text) const;
 
  private:

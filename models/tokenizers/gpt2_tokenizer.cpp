@@ -7,8 +7,9 @@
 namespace spool {
 namespace {
 
-// A piece that is longer would take memory without limit; the text of no language has one.
-constexpr size_t longest_text = size_t{1} << 20;
+// Bytes that are encoded at a time: bounds the memory of one huge piece, which natural text does
+// not have.
+constexpr size_t max_bytes_at_once = size_t{1} << 20;
 
 }  // namespace
 
@@ -23,12 +24,12 @@ Gpt2Tokenizer::Gpt2Tokenizer(BytePairEncoding encoding, const TokenIds& ids)
     : encoding_(std::move(encoding)), ids_(ids.of_encoding), special_(ids.special) {
   const auto own = static_cast<size_t>(encoding_.size());
   check(ids_.empty() || ids_.size() == own, "gpt2 tokenizer: ", ids_.size(), " ids for ", own,
-        " tokens");
+        " tokens of the encoding");
   texts_.resize(own + special_.size());
   const auto place = [&](int32_t id, std::string_view text) {
-    check(0 <= id && id < vocabulary() && texts_[static_cast<size_t>(id)].empty(),
-          "gpt2 tokenizer: id ", id, " is there twice, or beyond the ", vocabulary(), " tokens");
-    texts_[static_cast<size_t>(id)] = text;
+    check(0 <= id && id < vocabulary() && texts_.begin()[id].empty(), "gpt2 tokenizer: id ", id,
+          " is used twice, or not below ", vocabulary());
+    texts_.begin()[id] = text;
   };
   for (int32_t token = 0; token < encoding_.size(); ++token)
     place(id(token), encoding_.text(token));
@@ -39,7 +40,7 @@ Gpt2Tokenizer::Gpt2Tokenizer(BytePairEncoding encoding, const TokenIds& ids)
 }
 
 int32_t Gpt2Tokenizer::id(int32_t token) const {
-  return ids_.empty() ? token : ids_[static_cast<size_t>(token)];
+  return ids_.empty() ? token : ids_.begin()[token];
 }
 
 bool Gpt2Tokenizer::operator==(const Gpt2Tokenizer& other) const {
@@ -55,7 +56,7 @@ void Gpt2Tokenizer::encode(std::string_view text, std::vector<int32_t>& tokens) 
   const size_t before = tokens.size();
   while (!text.empty()) {
     const size_t size =
-        text.size() > longest_text ? boundary(text.substr(0, longest_text)) : text.size();
+        text.size() > max_bytes_at_once ? boundary(text.substr(0, max_bytes_at_once)) : text.size();
     Gpt2Pieces::Walk walk(pieces_, text.substr(0, size));
     for (std::string_view piece; !(piece = walk.next()).empty();) encoding_.encode(piece, tokens);
     text.remove_prefix(size);
@@ -69,7 +70,7 @@ std::string Gpt2Tokenizer::decode(std::span<const int32_t> tokens) const {
   for (const int32_t token : tokens) {
     check(0 <= token && token < vocabulary(), "the gpt2 tokenizer: token ", token,
           " is not in its vocabulary, 0 to ", vocabulary() - 1);
-    text += texts_[static_cast<size_t>(token)];
+    text += texts_.begin()[token];
   }
   return text;
 }

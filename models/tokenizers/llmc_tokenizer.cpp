@@ -7,7 +7,7 @@ namespace {
 constexpr uint64_t max_tokenizer_bytes = 64'000'000;
 constexpr const char* llmc_kind = "an llm.c tokenizer";
 
-// The tokens of a file, each with its length before it.
+// The tokens of a file; each follows its length.
 std::vector<std::string_view> split(std::string_view text, int32_t count, const std::string& file) {
   std::vector<std::string_view> tokens;
   for (int32_t i = 0; i < count; ++i) {
@@ -24,12 +24,12 @@ std::vector<std::string_view> split(std::string_view text, int32_t count, const 
 }
 
 int32_t vocabulary_size(const LlmcHeader& header) {
-  constexpr int32_t least = BytePairEncoding::byte_count + 2;
+  constexpr int32_t min = BytePairEncoding::byte_count + 2;
   header.expect(header[0] == llmc_tokenizer_magic, 0, "magic", llmc_tokenizer_magic,
                 " is expected");
   header.expect(header[1] == 2, 1, "version", "only 2 can be read");
-  header.expect(header[2] >= least && header[2] < (1 << 24), 2, "vocabulary",
-                "it must be at least ", least, ": 256 bytes, a merge, and the end of text");
+  header.expect(header[2] >= min && header[2] < (1 << 24), 2, "vocabulary", "it must be at least ",
+                min, ": 256 bytes, a merge, and the end of text");
   header.expect(header[3] == header[2] - 1, 3, "end of text", "only the last token, ",
                 header[2] - 1, ", can end a text");
   return header[2];
@@ -45,10 +45,11 @@ BytePairEncoding read_llmc_tokenizer(const std::filesystem::path& path) {
   std::string bytes;
   std::array<bool, BytePairEncoding::byte_count> seen{};
   for (int32_t i = 0; i < BytePairEncoding::byte_count; ++i) {
-    const std::string_view token = tokens[static_cast<size_t>(i)];
+    const std::string_view token = tokens.begin()[i];
     bool& known = seen[static_cast<unsigned char>(token[0])];
-    check_file(token.size() == 1 && !known, file, "token ", i,
-               " is not one of the 256 bytes, each of which comes once before all others");
+    check_file(
+        token.size() == 1 && !known, file, "token ", i,
+        " is not one of the 256 bytes, each of which must come once before all other tokens");
     known = true;
     bytes += token;
   }
@@ -56,9 +57,9 @@ BytePairEncoding read_llmc_tokenizer(const std::filesystem::path& path) {
   std::vector<int32_t> parts;
   for (int32_t i = encoding.size(); i + 1 < count; ++i) {
     parts.clear();
-    encoding.encode(tokens[static_cast<size_t>(i)], parts);
+    encoding.encode(tokens.begin()[i], parts);
     check_file(parts.size() == 2, file, "token ", i, " joins ", parts.size(),
-               " older tokens, not two: this is no vocabulary of byte-pair encoding");
+               " earlier tokens, not two: this is not a vocabulary of byte-pair encoding");
     encoding.add_merge({parts[0], parts[1]});
   }
   return encoding;

@@ -8,10 +8,10 @@
 namespace spool {
 namespace {
 
-// Large enough that cutting costs nothing, and that no word fills one.
+// Large enough that no word fills a block and that the cost of cutting is negligible.
 constexpr size_t block_bytes = size_t{1} << 20;
 
-// The next blocks of a text, which they are taken from.
+// Removes up to `count` blocks from the front of the text.
 std::vector<std::string_view> take_blocks(const Tokenizer& tokenizer, std::string_view& text,
                                           size_t count) {
   std::vector<std::string_view> blocks;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Text of any size to tokens on several threads, in memory that does not grow with it.
+// Encodes text on several threads; the memory it needs does not grow with the text.
 
 #include <functional>
 #include <span>
@@ -11,8 +11,8 @@
 
 namespace spool {
 
-// Calls write() with the tokens of the text, in order and by parts, the same whatever the number of
-// threads (0: one per core), and after each part with the bytes done so far.
+// Calls write() with the tokens of each part of the text, in order, and the bytes encoded so far.
+// The parts do not depend on the number of threads (0: one per core).
 void encode_text(const Tokenizer&, std::string_view text, int threads,
                  const std::function<void(std::span<const int32_t> tokens, size_t done)>& write);
 

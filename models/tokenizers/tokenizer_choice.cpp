@@ -1,7 +1,5 @@
 #include "spool/models/tokenizers/tokenizer_choice.h"
 
-#include <nlohmann/json.hpp>
-
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/json.h"
@@ -16,28 +14,28 @@ constexpr const char* bytewise = "bytes";
 constexpr const char* gpt2 = "gpt2";
 
 void check_name(const std::string& name) {
-  check(name.empty() || name == bytewise || name == gpt2, "there is no tokenizer called \"", name,
-        "\"; there are bytes and gpt2");
+  check_setting(name.empty() || name == bytewise || name == gpt2, {"tokenizer"},
+                "there is no tokenizer called \"", name, "\"; there are bytes and gpt2");
 }
 
-// What the run.json of a checkpoint says; empty if there is none.
+// The tokenizer that a checkpoint's run.json names; empty if there is no run.json.
 std::string name_in_run(const fs::path& directory) {
   const fs::path file = directory / "run.json";
   if (!fs::exists(file)) return {};
-  const nlohmann::json run = read_json(file);
-  const bool said = run.is_object() && run.contains("tokenizer") && run["tokenizer"].is_string();
-  const std::string name = said ? run["tokenizer"].get<std::string>() : "";
-  check_file(name == bytewise || name == gpt2, file,
-             "field tokenizer must be \"bytes\" or \"gpt2\"");
+  const JsonField field = read_json(file).member("tokenizer");
+  const std::string name = field.string();
+  field.expect(name == bytewise || name == gpt2, excerpt(name),
+               " is neither \"bytes\" nor \"gpt2\"");
   return name;
 }
 
 TokenizerChoice complete(TokenizerChoice choice) {
-  check(choice.name == gpt2 || choice.merges.empty(), "--merges ", choice.merges.string(),
-        " is GPT-2's vocabulary, and --tokenizer is ", choice.name, "; leave one of them out");
-  check(choice.name != gpt2 || !choice.merges.empty(),
-        "--tokenizer gpt2 needs its vocabulary: give --merges the merges.txt that comes with every "
-        "GPT-2, or llm.c's gpt2_tokenizer.bin");
+  check_setting(choice.name == gpt2 || choice.merges.empty(), {"merges", "tokenizer"},
+                choice.merges.string(), " is GPT-2's vocabulary, and the tokenizer is ",
+                choice.name, "; leave one of them out");
+  check_setting(choice.name != gpt2 || !choice.merges.empty(), {"merges"},
+                "the gpt2 tokenizer needs its vocabulary: the merges.txt that comes with every "
+                "GPT-2, or llm.c's gpt2_tokenizer.bin");
   return choice;
 }
 
@@ -64,9 +62,8 @@ TokenizerChoice choose_tokenizer(const TokenizerChoice& asked, const fs::path& d
   if (choice.name.empty()) choice.name = name_in_run(directory);
   const auto vocabulary = vocabulary_in(directory);
   if (choice.name.empty() && vocabulary) choice.name = gpt2;
-  check_file(!choice.name.empty(), directory,
-             "says nothing of a tokenizer; give --tokenizer bytes, or --merges the merges.txt that "
-             "goes with the model");
+  check_file_setting(!choice.name.empty(), directory, {"tokenizer", "merges"},
+                     "has no tokenizer; choose bytes, or the merges.txt that goes with the model");
   if (choice.name == gpt2 && choice.merges.empty() && vocabulary) choice.merges = *vocabulary;
   return complete(std::move(choice));
 }

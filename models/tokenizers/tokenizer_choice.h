@@ -1,6 +1,6 @@
 #pragma once
 
-// Which tokenizer a user means.
+// Chooses a tokenizer by what a user said and by the files beside a model.
 
 #include <filesystem>
 #include <memory>
@@ -12,30 +12,29 @@
 namespace spool {
 
 struct TokenizerChoice {
-  std::string name;              // bytes or gpt2; empty: not said
-  std::filesystem::path merges;  // gpt2's vocabulary, merges.txt or llm.c's; empty: not said
+  std::string name;              // bytes or gpt2; empty: not chosen
+  std::filesystem::path merges;  // gpt2's vocabulary, merges.txt or llm.c's; empty: not chosen
 };
 
-// For a model that is made new: what was not said is gpt2 where merges were given, else bytes.
-// Throws where that cannot be.
+// For a new model: gpt2 if merges are given, else bytes, unless `asked` names one.  Throws if name
+// and merges contradict each other.
 TokenizerChoice choose_tokenizer(const TokenizerChoice& asked);
 
-// For a model of a directory with files: what was not said is what these files say, the run.json of
-// a checkpoint or a vocabulary beside the weights.  Throws where they say nothing.
+// For a model in `directory`: its files complete the choice, by a checkpoint's run.json or by a
+// vocabulary beside the weights.  Throws if they do not.
 TokenizerChoice choose_tokenizer(const TokenizerChoice& asked,
                                  const std::filesystem::path& directory);
 
-// GPT-2's vocabulary beside the weights of a model, under the names that transformers and llm.c
-// give it.
+// GPT-2's vocabulary beside a model's weights, under transformers' name or llm.c's.
 std::optional<std::filesystem::path> vocabulary_in(const std::filesystem::path& directory);
 
-// Of a choice in which all is said.
+// Takes a complete choice.
 std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerChoice&);
 
 // Whether every text has the same tokens with both.
 bool same_tokens(const Tokenizer&, const Tokenizer&);
 
-// So that choose_tokenizer() finds it there, and transformers too.
+// Writes the files by which choose_tokenizer() and transformers find the tokenizer.
 void save_tokenizer(const std::filesystem::path& directory, const Tokenizer&);
 
 }  // namespace spool

@@ -5,7 +5,6 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
-#include "spool/runtime/files/json.h"
 
 namespace spool {
 namespace {
@@ -41,29 +40,23 @@ void save_checkpoint(const std::filesystem::path& directory, Trainer& trainer,
 
 void load_checkpoint(const std::filesystem::path& directory, Trainer& trainer) {
   ModelFile(directory).load(trainer.model());
-  trainer.optimizer().initialise();  // the padding is in no file
+  trainer.optimizer().initialise();  // for the padding, which is in no file
   const SafetensorsReader optimizer(directory / "optimizer.safetensors");
   load_tensors(optimizer, optimizer_tensors(trainer));
 }
 
-nlohmann::json read_run(const std::filesystem::path& directory) {
-  const std::string file = directory / "run.json";
-  nlohmann::json run = read_json(file);
-  check_run(run, file);
-  return run;
+StoredRun read_run(const std::filesystem::path& directory) {
+  return parse_run(read_json(directory / "run.json"));
 }
 
-void check_run(const nlohmann::json& run, const std::string& file) {
-  check_file(
-      run.is_object() && run.contains("format_version") && run["format_version"] == format_version,
-      file, "field format_version must be ", format_version);
-  constexpr uint64_t max_steps = uint64_t{1} << 31;
-  check_file(run.contains("step") && run["step"].is_number_unsigned() &&
-                 run["step"].get<uint64_t>() < max_steps,
-             file, "field step must be there and a whole number below ", max_steps);
-  check_file(run.contains("data_fingerprint") && run["data_fingerprint"].is_number_unsigned(), file,
-             "field data_fingerprint must be there and a whole number");
-  check_file(run.contains("configuration"), file, "field configuration is missing");
+StoredRun parse_run(const JsonField& run) {
+  constexpr int64_t max_steps = int64_t{1} << 31;
+  const JsonField version = run.member("format_version");
+  version.expect(version.value() == format_version, excerpt(version.value()),
+                 " cannot be read; this program reads ", format_version);
+  return {.step = run.member("step").integer<int64_t>(0, max_steps - 1),
+          .data_fingerprint = run.member("data_fingerprint").integer<uint64_t>(),
+          .configuration = run.member("configuration")};
 }
 
 }  // namespace spool

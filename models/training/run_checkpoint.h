@@ -1,26 +1,34 @@
 #pragma once
 
-// The files of a checkpoint of a run:
+// The files of a run's checkpoint:
 //   model.safetensors, config.json   the model, as transformers stores it
-//   optimizer.safetensors            m.NAME, v.NAME, and master.NAME where there are masters
-//   merges.txt, vocab.json, ...      the tokenizer, where it has a vocabulary
-//   run.json                         what resuming needs besides: the step, and the configuration
+//   optimizer.safetensors            m.NAME, v.NAME, and master.NAME if there are masters
+//   merges.txt, vocab.json, ...      the tokenizer, if it has a vocabulary
+//   run.json                         the step, and the configuration for resuming
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/models/training/trainer.h"
+#include "spool/runtime/files/json.h"
 
 namespace spool {
 
+// The contents of run.json.
+struct StoredRun {
+  int64_t step = 0;
+  uint64_t data_fingerprint = 0;
+  JsonField configuration;
+};
+
+// `run` has the fields of a StoredRun.
 void save_checkpoint(const std::filesystem::path& directory, Trainer&, const Tokenizer&,
                      const nlohmann::json& run);
 void load_checkpoint(const std::filesystem::path& directory, Trainer&);
 
-// run.json, checked.
-nlohmann::json read_run(const std::filesystem::path& directory);
-// Throws unless what resuming needs is there; `file` is for the sentences.
-void check_run(const nlohmann::json& run, const std::string& file);
+// Reads run.json; throws if a field is missing or wrong.
+StoredRun read_run(const std::filesystem::path& directory);
+StoredRun parse_run(const JsonField& run);
 
 }  // namespace spool

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/families/model_file.h"
+#include "spool/runtime/files/json.h"
 
 namespace spool {
 namespace {
@@ -62,19 +63,18 @@ json to_setting(const T& setting) {
 }
 
 template <class T>
-void from_setting(const json& stored, T& setting, const std::string& file) {
-  if constexpr (std::is_same_v<T, DType>) {
-    const auto type = parse<DType>(stored.get<std::string>());
-    check_file(type.has_value(), file, "field configuration.dtype is ", stored.dump());
-    setting = *type;
-  } else if constexpr (std::is_same_v<T, Rounding>) {
-    const auto rounding = parse<Rounding>(stored.get<std::string>());
-    check_file(rounding.has_value(), file, "field configuration.rounding is ", stored.dump());
-    setting = *rounding;
-  } else if constexpr (std::is_same_v<T, GeluForm>) {
-    setting = stored == "tanh" ? GeluForm::tanh : GeluForm::exact;
+void from_setting(const JsonField& stored, T& setting) {
+  if constexpr (std::is_enum_v<T>) {
+    setting = stored.enumerator<T>();
+  } else if constexpr (std::is_integral_v<T>) {
+    setting = stored.integer<T>();
+  } else if constexpr (std::is_floating_point_v<T>) {
+    setting = static_cast<T>(stored.number());
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    setting = stored.string();
   } else {
-    stored.get_to(setting);
+    setting.clear();
+    for (const JsonField& item : stored.items()) setting.push_back(item.string());
   }
 }
 
@@ -129,14 +129,10 @@ json configuration(const RunOptions& o) {
   return all;
 }
 
-void adopt(RunOptions& o, const json& stored, const std::string& file) {
-  refuse_other_flags(o, stored, file);
-  try {
-    for_each_setting(
-        o, [&](const char* flag, auto& setting) { from_setting(stored.at(flag), setting, file); });
-  } catch (const json::exception& e) {
-    check_file(false, file, "field configuration: ", e.what());
-  }
+void adopt(RunOptions& o, const JsonField& stored) {
+  refuse_other_flags(o, stored.value(), stored.file());
+  for_each_setting(
+      o, [&](const char* flag, auto& setting) { from_setting(stored.member(flag), setting); });
 }
 
 }  // namespace spool

@@ -15,6 +15,8 @@
 
 namespace spool {
 
+class JsonField;
+
 struct RunOptions {
   // The configuration.
   std::string model = "gpt2-tiny";  // a preset, or a path to weights to go on from
@@ -50,8 +52,7 @@ TrainingConfig training_preset(const std::string& model);
 // The configuration, each setting under its flag.
 nlohmann::json configuration(const RunOptions&);
 
-// Takes the configuration of a stored run.  Throws if a flag that was given says otherwise; `file`
-// is for the sentences.
-void adopt(RunOptions&, const nlohmann::json& stored, const std::string& file);
+// Takes the configuration of a stored run.  Throws if a flag that was given says otherwise.
+void adopt(RunOptions&, const JsonField& stored);
 
 }  // namespace spool

@@ -52,13 +52,13 @@ uint64_t fingerprint(const TokenSource& tokens) {
 
 TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
     : options_(std::move(options)), listener_(listener) {
-  json stored;
+  std::optional<StoredRun> stored;
   if (options_.resume) {
     checkpoint_ = latest_checkpoint(options_.out);
     check_file_setting(checkpoint_.has_value(), options_.out, {"resume"},
                        "there is no checkpoint to resume; begin a run instead");
     stored = read_run(*checkpoint_);
-    adopt(options_, stored["configuration"], *checkpoint_ / "run.json");
+    adopt(options_, stored->configuration);
   } else {
     check_file_setting(!latest_checkpoint(options_.out), options_.out, {"resume", "out"},
                        "already holds a run; resume it, or choose another directory");
@@ -68,10 +68,10 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   options_.training.validate();
   open_data();
   if (options_.resume) {
-    check_file(stored["data_fingerprint"] == data_fingerprint_, *checkpoint_ / "run.json",
+    check_file(stored->data_fingerprint == data_fingerprint_, *checkpoint_ / "run.json",
                "the run was trained on other data than ", data_.training->name(),
                "; give it the same, or start a run of its own");
-    first_step_ = last_saved_ = stored["step"].get<int64_t>();
+    first_step_ = last_saved_ = stored->step;
   }
   foretell();
   directory_.emplace(options_.out, options_.keep_checkpoints);

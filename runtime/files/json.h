@@ -1,29 +1,36 @@
 #pragma once
 
-// JSON from outside: whatever is wrong with it is a sentence that names the file.  Before anything
-// is built of it, one pass sees to it that it is not nested deeply, has no key twice, and has not
-// more values than any file of use, so that a small file cannot ask for much memory or time.
+// Reading JSON files from outside.  Before anything is built of a text, one pass checks that it is
+// not nested deeply, has no key twice, and has no more values than any useful file, so that a small
+// file cannot ask for much memory or time.
+//
+// A JsonField is a value of such a file that knows its file and its path there.  It converts itself
+// to what the caller needs, or throws an Error of kind file that names both:
+//
+//   const JsonField config = read_json("config.json");
+//   const auto layers = config.member("n_layer").integer<int64_t>(1, 10000);
+//   // config.json: field n_layer: 0 is not a whole number from 1 to 10000
 
+#include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <iosfwd>
-#include <nlohmann/json.hpp>
+#include <limits>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "spool/runtime/check.h"
+#include "spool/runtime/names.h"
 
 namespace spool {
 
-inline constexpr int max_json_depth = 16;
-
-// `file` is for the sentences.
-nlohmann::json parse_json(std::string_view text, const std::string& file,
-                          int max_depth = max_json_depth);
-
-// Throws if the file is missing, larger than a megabyte, or not JSON.
-nlohmann::json read_json(const std::filesystem::path&);
-
-// What a sentence shows of a value or a name that may be of any length, and of any characters; made
-// when it is printed.
+// A value or a name in an error: shortened, and with unprintable characters escaped.  Formats when
+// it is printed, so both must outlive it.
 class Excerpt {
  public:
   explicit Excerpt(const nlohmann::json& value) : value_(&value) {}
@@ -36,5 +43,91 @@ class Excerpt {
 };
 inline Excerpt excerpt(const nlohmann::json& value) { return Excerpt(value); }
 inline Excerpt excerpt(const std::string& name) { return Excerpt(std::string_view(name)); }
+
+// Cheap to copy; keeps the whole file's JSON alive.
+class JsonField {
+ public:
+  // All of a file; `file` is its name in errors.
+  JsonField(nlohmann::json whole, std::string file);
+
+  const std::string& file() const;
+  // Its name if it is a member of an object, else empty.
+  const std::string& key() const;
+  const nlohmann::json& value() const { return *value_; }
+
+  // Members of an object; both refuse any other value.
+  JsonField member(const char* key) const;  // refuses if it is missing
+  std::optional<JsonField> find(const char* key) const;
+  // All members, in alphabetical order.
+  std::vector<JsonField> members() const;
+  // All items of a list.
+  std::vector<JsonField> items() const;
+
+  // A whole number in [min, max].
+  template <std::integral T>
+  T integer(T min = std::numeric_limits<T>::min(), T max = std::numeric_limits<T>::max()) const;
+  double number() const;
+  bool boolean() const;
+  std::string string() const;
+  template <NamedEnum Enum>
+  Enum enumerator() const;
+  bool is_null() const;
+  bool is_list() const;
+  bool is_string() const;
+
+  // Throws "FILE: field a.b[2]: parts", or "FILE: parts" for all of a file.
+  template <class... Parts>
+  [[noreturn]] void refuse(const Parts&... parts) const {
+    fail_about(path(), sentence(parts...));
+  }
+  template <class... Parts>
+  void expect(bool ok, const Parts&... parts) const {
+    if (!ok) [[unlikely]]
+      refuse(parts...);
+  }
+
+ private:
+  struct Whole;
+  // The member of an object called *key, or else item `index` of a list.
+  JsonField(std::shared_ptr<const JsonField> parent, const std::string* key, size_t index,
+            const nlohmann::json& value);
+
+  [[noreturn]] void fail_about(const std::string& path, const std::string& complaint) const;
+  std::string path() const;  // "a.b[2]"; empty for all of a file
+  void expect_object() const;
+  int64_t signed_integer(int64_t min, int64_t max) const;
+  uint64_t unsigned_integer(uint64_t min, uint64_t max) const;
+
+  std::shared_ptr<const Whole> whole_;
+  std::shared_ptr<const JsonField> parent_;  // null for all of a file
+  const std::string* key_ = nullptr;
+  size_t index_ = 0;
+  const nlohmann::json* value_;
+};
+
+inline constexpr int max_json_depth = 16;
+
+// Throws if the text is not JSON; `file` is its name in errors.
+JsonField parse_json(std::string_view text, const std::string& file,
+                     int max_depth = max_json_depth);
+
+// Throws if the file is missing, larger than a megabyte, or not JSON.
+JsonField read_json(const std::filesystem::path&);
+
+template <std::integral T>
+T JsonField::integer(T min, T max) const {
+  if constexpr (std::signed_integral<T>) {
+    return static_cast<T>(signed_integer(min, max));
+  } else {
+    return static_cast<T>(unsigned_integer(min, max));
+  }
+}
+
+template <NamedEnum Enum>
+Enum JsonField::enumerator() const {
+  const std::optional<Enum> known = is_string() ? parse<Enum>(string()) : std::nullopt;
+  expect(known.has_value(), excerpt(value()), " is none of ", list_of<Enum>());
+  return *known;
+}
 
 }  // namespace spool

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "spool/runtime/cpu/stream.h"
-#include "spool/runtime/files/json.h"
 #include "tests/end_to_end/trace_testing.h"
 #include "tests/planner/timeline_testing.h"
 

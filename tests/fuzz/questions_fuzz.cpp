@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "spool/models/inference/multiple_choice.h"
+#include "spool/models/data/questions.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;

@@ -7,10 +7,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;
   const std::string text(reinterpret_cast<const char*>(data), size);
   fuzz::read([&] {
-    const nlohmann::json run = parse_json(text, "run.json");
-    check_run(run, "run.json");
+    const StoredRun run = parse_run(parse_json(text, "run.json"));
     RunOptions options{.training = training_preset("gpt2-tiny")};
-    adopt(options, run["configuration"], "run.json");
+    adopt(options, run.configuration);
     options.training.validate();
   });
   return 0;

@@ -2,7 +2,8 @@
 
 #include "spool/planner/report/timeline.h"
 
-#include "spool/runtime/files/json.h"
+#include <nlohmann/json.hpp>
+
 #include "spool/runtime/meta/stream.h"
 #include "tests/kernels/trace_testing.h"
 #include "tests/planner/timeline_testing.h"

@@ -1,6 +1,6 @@
 #include "tests/planner/timeline_testing.h"
 
-#include "spool/runtime/files/json.h"
+#include <nlohmann/json.hpp>
 
 namespace spool::testing {
 

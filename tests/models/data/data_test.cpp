@@ -123,7 +123,7 @@ TEST(Texts, TheDefaultIsTheRepository) {
   EXPECT_NE(std::ranges::find(files, root / "models" / "data.h"), files.end());
   EXPECT_GT(open_texts(files)->size(), 50000);
   const TemporaryDirectory d;
-  EXPECT_TRUE(contains(error_of([&] { default_texts(d.path()); }), "--data"));
+  EXPECT_TRUE(contains(error_of([&] { default_texts(d.path()); }), "name text files"));
 }
 
 TEST(Split, KeepsTheLastTenthUnlessValidationIsGiven) {
@@ -241,7 +241,7 @@ TEST(Batches, TooLittleDataSaysWhatWouldFit) {
   EXPECT_EQ(error_of([] { Batches(counting(66), 64, 1); }), "");
   const std::string text = error_of([] { Batches(counting(65), 64, 1); });
   EXPECT_TRUE(contains(text, "65 tokens")) << text;
-  EXPECT_TRUE(contains(text, "--seq 63 or less")) << text;
+  EXPECT_TRUE(contains(text, "63 or less")) << text;
   EXPECT_EQ(error_of([] { Batches(counting(65), 63, 1); }), "");
   EXPECT_TRUE(contains(error_of([] { Batches(counting(2), 1, 1); }), "2 tokens"));
   EXPECT_NE(error_of([] { Batches(counting(9), 0, 1); }), "");

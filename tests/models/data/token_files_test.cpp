@@ -81,7 +81,7 @@ TEST(Shards, EachFieldWrongInTurn) {
     EXPECT_TRUE(contains(error(shard({20240520, 1, count}, tokens)), "header field 2, tokens"));
   }
   for (const int32_t count : {1, 2, 4, INT32_MAX}) {
-    EXPECT_TRUE(contains(error(shard({20240520, 1, count}, tokens)), "tokens make"));
+    EXPECT_TRUE(contains(error(shard({20240520, 1, count}, tokens)), "tokens require"));
   }
   const std::string good = shard({20240520, 1, 3}, tokens);
   for (size_t size = 0; size < good.size(); ++size) {

@@ -31,12 +31,12 @@ TEST(TokenizerChoice, IsWhatWasSaidOrWhatTheModelHas) {
   EXPECT_EQ(choose_tokenizer({}, d.path()).merges, merges);
   EXPECT_EQ(choose_tokenizer({.name = "bytes", .merges = {}}, d.path()).name, "bytes");
   EXPECT_EQ(choose_tokenizer({.name = "gpt2", .merges = {}}, d.path()).merges, merges);
-  EXPECT_TRUE(contains(error_of([&] { choose_tokenizer({}, empty.path()); }), "--merges"));
+  EXPECT_TRUE(contains(error_of([&] { choose_tokenizer({}, empty.path()); }), "merges.txt"));
   const auto error = [](const TokenizerChoice& asked) {
     return error_of([&] { choose_tokenizer(asked); });
   };
   EXPECT_TRUE(contains(error({.name = "words", .merges = {}}), "there are bytes and gpt2"));
-  EXPECT_TRUE(contains(error({.name = "gpt2", .merges = {}}), "--merges"));
+  EXPECT_TRUE(contains(error({.name = "gpt2", .merges = {}}), "needs its vocabulary"));
   EXPECT_TRUE(contains(error({.name = "bytes", .merges = merges}), "leave one of them out"));
   d.file("run.json", R"({"tokenizer":"bytes"})");
   EXPECT_EQ(choose_tokenizer({}, d.path()).name, "bytes");
@@ -68,7 +68,7 @@ TEST(Tokenize, ShardsAndBack) {
     return error_of([&] { tokenize(*tokenizer, texts, o); });
   };
   EXPECT_TRUE(contains(error({.out = texts[0]}), "read and written at once"));
-  EXPECT_TRUE(contains(error({.out = d.path() / "x", .shard_tokens = -1}), "--shard-tokens"));
+  EXPECT_TRUE(contains(error({.out = d.path() / "x", .shard_tokens = -1}), "tokens of a shard"));
   EXPECT_TRUE(contains(error({.out = d.path() / "no" / "x"}), "No such file"));
   EXPECT_EQ(names_in(d.path()).size(), 6u);
 }

@@ -6,6 +6,7 @@
 
 #include "spool/models/optimizers/adamw.h"
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/files/json.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
@@ -143,7 +144,7 @@ TEST(Gpt2Config, RefusesWhatMakesNoModelAndCountsParameters) {
   EXPECT_EQ(Gpt2Config{}.parameter_count(), 124439808);
   EXPECT_EQ(Gpt2Config{}.padded_vocabulary(), 50304);
   const auto sentence_of = [](const Gpt2Config& c) { return error_of([&] { c.validate(); }); };
-  EXPECT_NE(sentence_of({.heads = 5}).find("--heads 5 do not divide 768 channels"),
+  EXPECT_NE(sentence_of({.heads = 5}).find("5 heads do not divide 768 channels"),
             std::string::npos);
   for (const Gpt2Config& bad :
        {Gpt2Config{.layers = 0}, Gpt2Config{.channels = -12}, Gpt2Config{.vocabulary = 1 << 30},
@@ -151,10 +152,12 @@ TEST(Gpt2Config, RefusesWhatMakesNoModelAndCountsParameters) {
     EXPECT_NE(sentence_of(bad), "");
   }
   const auto json = to_json(reference_config);
-  EXPECT_EQ(gpt2_config(json, "config.json"), reference_config);
+  EXPECT_EQ(gpt2_config({json, "config.json"}), reference_config);
   auto broken = json;
   broken["n_head"] = "three";
-  EXPECT_NE(error_of([&] { gpt2_config(broken, "config.json"); }).find("n_head"),
+  EXPECT_NE(error_of([&] {
+              gpt2_config({broken, "config.json"});
+            }).find("n_head"),
             std::string::npos);
 }
 

@@ -185,7 +185,7 @@ TEST_F(Models, ConfigEachFieldWrongInTurn) {
   const auto error = [&](const std::string& field, const nlohmann::json& value) {
     nlohmann::json config = good;
     config[field] = value;
-    return error_of([&] { gpt2_config(config, "config.json"); });
+    return error_of([&] { gpt2_config({config, "config.json"}); });
   };
   EXPECT_EQ(error("n_inner", nullptr), "");
   EXPECT_EQ(error("n_inner", 32), "");
@@ -207,7 +207,7 @@ TEST_F(Models, ConfigEachFieldWrongInTurn) {
     }
     nlohmann::json without = good;
     without.erase(field);
-    EXPECT_TRUE(contains(error_of([&] { gpt2_config(without, "c"); }), field));
+    EXPECT_TRUE(contains(error_of([&] { gpt2_config({without, "c"}); }), field));
   }
   const std::pair<const char*, Wrong> others[] = {
       {"layer_norm_epsilon", {0, -1, "x", nullptr, 1}},
@@ -221,7 +221,7 @@ TEST_F(Models, ConfigEachFieldWrongInTurn) {
   for (const auto& [field, wrong] : others) {
     for (const auto& value : wrong) EXPECT_TRUE(contains(error(field, value), field)) << value;
   }
-  EXPECT_NE(error_of([] { gpt2_config(nlohmann::json::array(), "c"); }), "");
+  EXPECT_NE(error_of([] { gpt2_config({nlohmann::json::array(), "c"}); }), "");
 }
 
 // The tensors of a small model, changed as a test likes, as a file beside its config.json.
@@ -257,7 +257,7 @@ TEST_F(Models, SayWhatEndsAText) {
   save_model(d_.path(), *make(small), 7);
   EXPECT_EQ(ModelFile(d_.path()).end_of_text(), 7);
   convert_model(ModelFile(d_.path()), d_.path() / "other", DType::f32);
-  EXPECT_EQ(read_json(d_.path() / "other" / "config.json")["eos_token_id"], 7);
+  EXPECT_EQ(read_json(d_.path() / "other" / "config.json").value()["eos_token_id"], 7);
   save_model(d_.path(), *make(small), {});
   EXPECT_EQ(ModelFile(d_.path()).end_of_text(), std::nullopt);
 }
@@ -302,12 +302,12 @@ TEST_F(Models, AreConverted) {
   using Names = std::set<std::string>;
   EXPECT_EQ(names_in(d_.path() / "back"), (Names{"config.json", "merges.txt", "model.safetensors",
                                                  "tokenizer_config.json", "vocab.json"}));
-  EXPECT_EQ(read_json(d_.path() / "back" / "vocab.json")["ab"], 256);
+  EXPECT_EQ(read_json(d_.path() / "back" / "vocab.json").value()["ab"], 256);
   EXPECT_TRUE(contains(error_of([&] { to(llmc, "back"); }), "is there already"));
   EXPECT_TRUE(contains(error_of([&] { to(llmc, "half.bin"); }), "is there already"));
   EXPECT_NE(error_of([&] { to(llmc, "none/m.bin"); }), "");
   EXPECT_NE(error_of([&] { to(llmc, "f64.bin", DType::f64); }), "");
-  EXPECT_EQ(read_json(d_.path() / "back" / "config.json")["eos_token_id"], 257);
+  EXPECT_EQ(read_json(d_.path() / "back" / "config.json").value()["eos_token_id"], 257);
   const TemporaryDirectory larger;  // a vocabulary that cannot be the model's is left out
   save_model(larger.path(), *make(small), {});
   std::string many;

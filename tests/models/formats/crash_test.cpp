@@ -113,7 +113,7 @@ void fill_for(int64_t step, const fs::path& partial) {
 
 // Its step; throws if anything of it is missing or wrong.
 int64_t read_checkpoint(const fs::path& checkpoint) {
-  const auto step = read_json(checkpoint / "run.json").at("step").get<int64_t>();
+  const auto step = read_json(checkpoint / "run.json").member("step").integer<int64_t>();
   const SafetensorsReader file(checkpoint / "model.safetensors");
   std::vector<std::byte> bytes(file.tensors().at(0).spec.nbytes());
   file.read(file.tensors()[0], 0, bytes);

@@ -197,7 +197,7 @@ TEST(Safetensors, EachFieldWrongInTurn) {
   EXPECT_EQ(error_of_entry(entry_of("\"F32\"", "[2]", "[0,8]")), "");
   EXPECT_EQ(error_of_entry(entry_of("\"F32\"", "[1,2,1,1]", "[0,8]")), "");
   const auto refused = [](const std::string& entry) {
-    EXPECT_TRUE(contains(error_of_entry(entry), "tensor \"t\": ")) << entry;
+    EXPECT_TRUE(contains(error_of_entry(entry), ": field t")) << entry;
   };
   for (const char* dtype : {"\"F16\"", "\"f32\"", "\"\"", "3", "null", "[]"})
     refused(entry_of(dtype, "[2]", "[0,8]"));

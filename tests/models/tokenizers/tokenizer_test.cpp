@@ -287,10 +287,10 @@ TEST(Gpt2Tokenizer, AVocabularyThatDoesNotFitIsASentence) {
   };
   EXPECT_EQ(error([](auto&) {}), "");
   EXPECT_EQ(error([](auto& j) { j.erase("<|endoftext|>"); }), "");  // not every one has it
-  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = 256; }), "each once"));
-  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = 266; }), "ids must be 0 to 265"));
-  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = -1; }), "\"the\" has the id -1"));
-  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = "x"; }), "has the id \"x\""));
+  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = 256; }), "another token, too"));
+  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = 266; }), "from 0 to 265"));
+  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = -1; }), "field the: -1 is not"));
+  EXPECT_TRUE(contains(error([](auto& j) { j["the"] = "x"; }), "field the: \"x\" is not"));
   EXPECT_TRUE(contains(error([](auto& j) {
                          j["then"] = j["the"];
                          j.erase("the");
@@ -358,8 +358,9 @@ TEST(Merges, EachLineWrongInTurn) {
   EXPECT_TRUE(contains(error("a b\nab \n"), "line 2"));
   EXPECT_TRUE(contains(error("a b\n b\n"), "line 2"));
   EXPECT_TRUE(contains(error("a b\nac b\n"), "line 2 joins a token"));
-  EXPECT_TRUE(contains(error("a b\na b\n"), "line 2 makes a token that was there"));
-  EXPECT_TRUE(contains(error("a b\nab c\nb c\na bc\n"), "line 4 makes a token that was there"));
+  EXPECT_TRUE(contains(error("a b\na b\n"), "line 2 makes a token that an earlier line makes"));
+  EXPECT_TRUE(
+      contains(error("a b\nab c\nb c\na bc\n"), "line 4 makes a token that an earlier line makes"));
   EXPECT_TRUE(contains(error("a \xe4\xb8\xad\n"), "alphabet"));
   EXPECT_TRUE(contains(error("a \xff\n"), "alphabet"));
   EXPECT_TRUE(contains(error("a \xc4\n"), "alphabet"));

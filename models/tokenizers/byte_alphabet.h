@@ -1,0 +1,30 @@
+#pragma once
+
+// The alphabet in which merges.txt and vocab.json spell bytes: a byte that is visible in Latin-1 as
+// itself, the others, in order, as the characters from 256 on; in UTF-8.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace spool {
+
+class ByteAlphabet {
+ public:
+  static const ByteAlphabet& instance();
+
+  // The bytes of tokens 0 to 255.
+  const std::string& order() const { return order_; }
+  std::string spell(std::string_view bytes) const;
+  // The bytes of a spelling; nothing if a character is not in the alphabet.
+  std::optional<std::string> read(std::string_view spelling) const;
+
+ private:
+  ByteAlphabet();
+
+  std::string spelling_[256], order_;
+  std::unordered_map<std::string, char> byte_of_;
+};
+
+}  // namespace spool

@@ -1,0 +1,199 @@
+#include "spool/planner/plan_json.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "spool/runtime/files/json.h"
+
+namespace spool {
+
+using nlohmann::json;
+
+namespace {
+
+json range_to_json(int64_t first, int64_t last) {
+  return first == last ? json(first) : json::array({first, last});
+}
+
+// The indices of each element but `usual`, under the element's name; the number of elements under
+// `length`.
+template <class T, class NameOf>
+json group(const std::vector<T>& elements, T usual, const char* length, NameOf name_of) {
+  json groups = {{length, elements.size()}};
+  for (size_t first = 0, end = 0; first < elements.size(); first = end) {
+    while (end < elements.size() && elements[end] == elements[first]) ++end;
+    if (elements[first] == usual) continue;
+    groups[name_of(elements[first])].push_back(range_to_json(first, end - 1));
+  }
+  return groups;
+}
+
+json offload_to_json(const Offload& o) {
+  const Offload usual;
+  json j = {{"value", o.value}};
+  if (o.rows != usual.rows) j["rows"] = o.rows;
+  if (o.target != usual.target) j["to"] = name(o.target);
+  if (o.release != usual.release) j["release"] = o.release;
+  if (o.fetch != usual.fetch) j["fetch"] = o.fetch;
+  return j;
+}
+
+std::string to_hex(uint64_t fingerprint) {
+  std::string digits(16, '0');
+  for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, fingerprint >>= 4) {
+    *digit = "0123456789abcdef"[fingerprint & 15];
+  }
+  return digits;
+}
+
+// [first, last], within [0, count).
+Region read_region(const JsonField& field, int64_t count) {
+  const std::vector<JsonField> ends = field.is_list() ? field.items() : std::vector<JsonField>{};
+  field.expect(ends.size() == 2, excerpt(field.value()), " is not [first, last], as in [3, 6]");
+  const auto first = ends[0].integer<NodeId>(0, static_cast<NodeId>(count - 1));
+  return {.first = first, .last = ends[1].integer<NodeId>(first, static_cast<NodeId>(count - 1))};
+}
+
+// An index or a range of them.
+Region read_indices(const JsonField& field, int64_t count) {
+  field.expect(count > 0, excerpt(field.value()), " is listed, and there are 0");
+  if (field.is_list()) return read_region(field, count);
+  const auto index = field.integer<NodeId>(0, static_cast<NodeId>(count - 1));
+  return {.first = index, .last = index};
+}
+
+// Reads the result of group(); element_of(group) is the element that its name stands for.
+template <class T, class ElementOf>
+std::vector<T> read_groups(const JsonField& field, T usual, const char* length,
+                           ElementOf element_of) {
+  const auto count = field.member(length).integer<int64_t>(0, max_plan_length);
+  std::vector<T> elements(static_cast<size_t>(count), usual);
+  std::vector<bool> listed(elements.size());
+  for (const JsonField& group : field.members()) {
+    if (group.key() == length) continue;
+    const T element = element_of(group);
+    for (const JsonField& indices : group.items()) {
+      const Region r = read_indices(indices, count);
+      for (auto i = static_cast<size_t>(r.first); i <= static_cast<size_t>(r.last); ++i) {
+        indices.expect(!listed[i], i, " is listed twice");
+        listed[i] = true;
+        elements[i] = element;
+      }
+    }
+  }
+  return elements;
+}
+
+Placement placement_of(const JsonField& group) {
+  const auto placement = parse<Placement>(group.key());
+  group.expect(placement.has_value(), excerpt(group.key()), " is none of ", list_of<Placement>());
+  return *placement;
+}
+
+int chunk_count_of(const JsonField& group) {
+  const std::string& digits = group.key();
+  int n = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+  group.expect(error == std::errc() && n >= 0 && std::to_string(n) == digits, excerpt(digits),
+               " is not a number of chunks");
+  return n;
+}
+
+Offload read_offload(const JsonField& field) {
+  Offload o;
+  o.value = field.member("value").integer<ValueId>(0, max_plan_length - 1);
+  const auto read_node = [](const JsonField& f) {
+    return f.integer<NodeId>(-1, max_plan_length - 1);
+  };
+  for (const JsonField& f : field.members()) {
+    if (f.key() == "value") continue;
+    if (f.key() == "rows") {
+      o.rows = f.integer<int64_t>(-1);
+    } else if (f.key() == "to") {
+      o.target = f.enumerator<OffloadTarget>();
+    } else if (f.key() == "release") {
+      o.release = read_node(f);
+    } else if (f.key() == "fetch") {
+      o.fetch = read_node(f);
+    } else {
+      field.refuse("an offload has no ", excerpt(f.key()));
+    }
+  }
+  return o;
+}
+
+uint64_t read_fingerprint(const JsonField& field) {
+  const std::string digits = field.is_string() ? field.string() : "";
+  uint64_t fingerprint = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), fingerprint, /*base=*/16);
+  field.expect(to_hex(fingerprint) == digits, excerpt(field.value()),
+               " is not 16 digits of 0-9 and a-f");
+  return fingerprint;
+}
+
+void read_fingerprints(Plan& plan, const JsonField& list) {
+  const std::vector<JsonField> all = list.items();
+  list.expect(std::ssize(all) <= max_plan_length, "there are ", all.size(), ", and at most ",
+              max_plan_length, " are read");
+  for (const JsonField& f : all) plan.fingerprints.push_back(read_fingerprint(f));
+}
+
+void read_plan_field(Plan& plan, const JsonField& field) {
+  const std::string& key = field.key();
+  if (key == "chunks") {
+    plan.chunks = read_groups(field, 1, "nodes", chunk_count_of);
+  } else if (key == "offloads") {
+    for (const JsonField& o : field.items()) plan.offloads.push_back(read_offload(o));
+  } else if (key == "placement") {
+    plan.placement = read_groups(field, Placement::keep, "values", placement_of);
+  } else if (key == "optimizer_state") {
+    plan.optimizer_state = field.enumerator<OptimizerState>();
+  } else if (key == "regions") {
+    for (const JsonField& r : field.items())
+      plan.regions.push_back(read_region(r, max_plan_length));
+  } else if (key == "tape_fingerprints") {
+    read_fingerprints(plan, field);
+  } else {
+    check_file(key == "spool_plan", field.file(), "a plan has no field ", excerpt(key));
+  }
+}
+
+}  // namespace
+
+json to_json(const Plan& plan) {
+  json j = {{"spool_plan", plan_version}};
+  if (!plan.placement.empty()) {
+    j["placement"] = group(plan.placement, Placement::keep, "values",
+                           [](Placement p) { return std::string(name(p)); });
+  }
+  for (const Offload& o : plan.offloads) j["offloads"].push_back(offload_to_json(o));
+  if (!plan.chunks.empty()) {
+    j["chunks"] = group(plan.chunks, 1, "nodes", [](int n) { return std::to_string(n); });
+  }
+  for (const Region& r : plan.regions) j["regions"].push_back({r.first, r.last});
+  if (plan.optimizer_state != OptimizerState::device) {
+    j["optimizer_state"] = name(plan.optimizer_state);
+  }
+  for (const uint64_t f : plan.fingerprints) j["tape_fingerprints"].push_back(to_hex(f));
+  return j;
+}
+
+Plan plan_from_json(const JsonField& root) {
+  const json& j = root.value();
+  root.expect(j.is_object() && j.contains("spool_plan"),
+              "is not a plan: a plan is a JSON object that has \"spool_plan\"");
+  const json& version = j["spool_plan"];
+  root.expect(version.is_number_integer() && version == plan_version, "is a plan of version ",
+              excerpt(version), ", and this program reads version ", plan_version,
+              "; make the plan again with this program");
+  Plan plan;
+  for (const JsonField& field : root.members()) read_plan_field(plan, field);
+  try {
+    check_plan(plan);
+  } catch (const Error& e) {
+    root.refuse(e.what());
+  }
+  return plan;
+}
+
+}  // namespace spool
