@@ -19,8 +19,8 @@
 #include <algorithm>
 
 #include "shared/device.h"
-#include "spool/models/training/run_options.h"
 #include "spool/models/training/planned_run.h"
+#include "spool/models/training/run_options.h"
 #include "spool/models/training/step_trace.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/random.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-// One table of small applications of every op; op_test.cpp checks the same properties on each.  A
-// new op earns its tests by an entry here.
+// One table of small applications of every op.  op_test.cpp checks the same properties on each, so
+// a new op gets its tests by an entry here.
 
 #include <functional>
 #include <string>
@@ -15,8 +15,8 @@ struct SampleInput {
   Shape shape = {};
   int32_t below = 0;          // above 0: i32, uniform in [0, below), and no gradient
   bool parameter = false;     // given to the op as a Parameter
-  double deviation = 1;       // of its normal numbers
-  int32_t ignored_every = 0;  // above 0: every so many-th integer is -100
+  double deviation = 1;       // standard, of its normal numbers
+  int32_t ignored_every = 0;  // above 0: one in so many integers is -100
 };
 
 struct OpSample {
@@ -24,7 +24,7 @@ struct OpSample {
   std::vector<SampleInput> inputs;
   // The outputs that have a gradient.
   std::function<std::vector<Var>(const std::vector<Operand>&)> apply;
-  int chunks = 1;  // the most that is tried
+  int chunks = 1;  // maximum to try
 };
 
 const std::vector<OpSample>& op_samples();

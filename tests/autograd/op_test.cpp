@@ -1,9 +1,9 @@
-// What holds for every op, on every sample of the table.
+// runs: threads
+// Properties of every op, on every sample of the table.
 
 #include <algorithm>
 
 #include "spool/autograd/ops.h"
-#include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/meta/stream.h"
 #include "tests/autograd/sample_run.h"
@@ -44,7 +44,7 @@ double difference(const Values& a, const Values& b) {
   return worst;
 }
 
-TEST_P(EveryOp, HasTheGradientOfFiniteDifferences) {
+TEST_P(EveryOp, ItsGradientIsThatOfFiniteDifferences) {
   CpuStream stream(plenty, 1);
   SampleRun run(GetParam(), stream);
   run.forward();
@@ -70,25 +70,27 @@ TEST_P(EveryOp, HasTheGradientOfFiniteDifferences) {
   }
 }
 
-TEST_P(EveryOp, IsForetoldToTheByte) {
+TEST_P(EveryOp, MetaForetellsItsPeakToTheByte) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     const auto work = [&](Stream& stream) {
       SampleRun run(GetParam(), stream, {.dtype = dtype});
       run.forward();
       run.backward();
     };
-    const Machine machine{.architecture = CpuArchitecture{.threads = 2}};
-    const Report foretold = rehearse(machine, work);
-    EXPECT_GT(foretold.seconds, 0);
-    CpuStream stream(foretold.memory.peak, 2);
+    MetaStream meta(Machine{.architecture = CpuArchitecture{.threads = 2}});
+    work(meta);
+    EXPECT_EQ(meta.memory().live, 0u);
+    EXPECT_GT(meta.now(), 0);
+    const size_t foretold = meta.memory().peak;
+    CpuStream stream(foretold, 2);
     work(stream);
-    EXPECT_EQ(stream.memory().peak, foretold.memory.peak) << name(dtype);
+    EXPECT_EQ(stream.memory().peak, foretold) << name(dtype);
     EXPECT_EQ(stream.memory().live, 0u);
     stream.synchronize();
   }
 }
 
-TEST_P(EveryOp, IsReplayedBitForBit) {
+TEST_P(EveryOp, RecomputingKeepsItsBits) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     CpuStream stream(plenty, 2);
     const auto gradients = [&](const Plan& plan, uint64_t& launches) {
@@ -100,11 +102,11 @@ TEST_P(EveryOp, IsReplayedBitForBit) {
       launches = stream.launches() - before;
       return run.gradients();
     };
-    uint64_t keeping = 0, replaying = 0;
+    uint64_t keeping = 0, recomputing = 0;
     const Values kept = gradients({}, keeping);
     const Plan plan{.placement = std::vector(64, Placement::recompute)};
-    EXPECT_EQ(gradients(plan, replaying), kept) << name(dtype);
-    EXPECT_GT(replaying, keeping);
+    EXPECT_EQ(gradients(plan, recomputing), kept) << name(dtype);
+    EXPECT_GT(recomputing, keeping);
   }
 }
 
@@ -123,14 +125,14 @@ TEST_P(EveryOp, AbsentGradientsLeaveTheOthersUnchanged) {
   }
 }
 
-TEST_P(EveryOp, HasTheSameBitsForAnyNumberOfThreads) {
+TEST_P(EveryOp, BitsDoNotDependOnTheNumberOfThreads) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Outcome one = run(GetParam(), {.dtype = dtype}, 1);
     for (const int threads : {2, 5}) EXPECT_EQ(run(GetParam(), {.dtype = dtype}, threads), one);
   }
 }
 
-// Large enough for every loop, product and tile of attention to be cut into several pieces.
+// Large enough that every loop, product and attention tile has several pieces.
 std::vector<OpSample> large_samples() {
   const auto matrix = [](int64_t rows, int64_t columns) { return Shape{rows, columns}; };
   const SampleInput x{.shape = matrix(600, 300)}, tokens{.shape = {600}, .below = 400};
@@ -162,7 +164,7 @@ std::vector<OpSample> large_samples() {
   };
 }
 
-TEST(LargeOp, HasTheSameBitsForAnyNumberOfThreads) {
+TEST(LargeOp, BitsDoNotDependOnTheNumberOfThreads) {
   for (const OpSample& sample : large_samples()) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const Outcome one = run(sample, {.dtype = dtype}, 1);
@@ -174,7 +176,7 @@ TEST(LargeOp, HasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-TEST_P(EveryOp, IsCloseInNarrowTypes) {
+TEST_P(EveryOp, IsCloseToF64InNarrowTypes) {
   const Outcome exact = run(GetParam(), {.dtype = DType::f64});
   const Outcome f32 = run(GetParam(), {.dtype = DType::f32});
   const Outcome narrow = run(GetParam(), {.dtype = DType::bf16});
@@ -184,7 +186,7 @@ TEST_P(EveryOp, IsCloseInNarrowTypes) {
   EXPECT_LT(difference(narrow.gradients, exact.gradients), 6e-2);
 }
 
-TEST_P(EveryOp, IsTheSameInChunks) {
+TEST_P(EveryOp, ChunksChangeNothingButRounding) {
   for (int chunks = 2; chunks <= GetParam().chunks; ++chunks) {
     SampleOptions options;
     const Outcome whole = run(GetParam(), options);
@@ -207,8 +209,8 @@ std::pair<std::vector<std::string>, std::vector<std::string>> terms(const std::s
   return {list(notation.substr(0, arrow)), list(notation.substr(arrow + 2))};
 }
 
-// Cut along a separable index that leads every value that carries it, the parts are the whole.
-TEST_P(EveryOp, CanBeCutWhereItsNotationSaysSo) {
+// Parts along a separable index, which leads every value that carries it, make up the whole.
+TEST_P(EveryOp, PartsAlongASeparableIndexMakeUpTheWhole) {
   const OpSample& sample = GetParam();
   CpuStream stream(plenty, 1);
   SampleRun probe(sample, stream);

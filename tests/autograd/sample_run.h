@@ -1,6 +1,6 @@
 #pragma once
 
-// An op sample run forward and backward.
+// Runs an op sample forward and backward.
 
 #include <optional>
 #include <vector>
@@ -13,32 +13,32 @@ namespace spool::testing {
 struct SampleOptions {
   DType dtype = DType::f64;
   TapeOptions tape = {};
-  int without_gradient = -1;       // this input needs none
-  bool through_gelu = false;       // the outputs are saved by an op behind
-  std::optional<Range> rows = {};  // of the leading index of what `carries` it
-  std::vector<bool> carries = {};
+  int without_gradient = -1;       // the input that needs no gradient
+  bool through_gelu = false;       // a gelu behind the op saves its outputs
+  std::optional<Range> rows = {};  // of the leading index of the inputs that carry it
+  std::vector<bool> carries = {};  // by input
 };
 
-// The inputs of a sample, the same on every device and for every dtype but for rounding.
+// The inputs are the same on every device and for every dtype, up to rounding.
 class SampleRun {
  public:
   SampleRun(const OpSample&, Stream&, const SampleOptions& = {});
 
-  // Runs the op; afterwards gradients, by weights drawn for the outputs.
+  // Runs the op, then its backward with random weights as gradients of the outputs.
   void forward();
   void backward();
 
   Tape& tape() { return *tape_; }
   const std::vector<Var>& outputs() const { return outputs_; }
   std::vector<std::vector<double>> output_values() const;
-  // Of every input; absent, and empty, where it has none.
+  // Gradients by input; absent or empty where it has none.
   std::vector<Tensor> gradient_tensors() const;
   std::vector<std::vector<double>> gradients() const;
-  // sum_i w[i] y[i] for the weights that backward() uses.
+  // sum_i w[i] y[i], with the weights of backward().
   double weighted_sum() const;
-  // Floating inputs, to be changed by finite differences.
+  // The inputs, which finite differences change.
   const std::vector<Tensor>& inputs() const { return tensors_; }
-  // A new tape over the same tensors.
+  // Begins a new tape with the same tensors.
   void rewind();
 
  private:

@@ -1,18 +1,18 @@
 #pragma once
 
-// What the tests of saved tensors share: a chain of ops, run under a plan.
+// A fixture for tests of saved tensors: a chain of ops, run under a plan.
 
 #include "spool/autograd/ops.h"
 #include "spool/runtime/cpu/stream.h"
-#include "tests/autograd/plan_testing.h"
+#include "tests/runtime/testing.h"
 
 namespace spool::testing {
 
 inline constexpr size_t plenty = size_t{64} << 20;
 using Bits = std::vector<std::vector<double>>;
 
-// Chains of square linears, with or without gelu between, on an input that needs no gradient.
-class SavedTensors : public ::testing::Test {
+// Chains of square linears, with or without gelus between, on an input that needs no gradient.
+class ChainTest : public ::testing::Test {
  protected:
   CpuStream stream{plenty, 2};
   HostLink link{stream, plenty};
@@ -47,7 +47,7 @@ class SavedTensors : public ::testing::Test {
     tape.backward({Root{chain(tape.input(x)), dy}});
     return take_gradients();
   }
-  // Of a chain of gelu(linear), whose gelu saves what its linear made.
+  // gelu(linear) repeated; each gelu saves its linear's output.
   Var gelu_chain(Var h) {
     for (Parameter& w : weights) h = gelu(linear(h, w));
     return h;

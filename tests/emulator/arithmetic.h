@@ -1,6 +1,6 @@
 #pragma once
 
-// CUDA's functions of numbers: the fast ones, those of bits, and conversions of bfloat16.
+// CUDA's arithmetic functions: fast approximations, bit operations and bfloat16 conversions.
 
 #include <algorithm>
 #include <bit>

@@ -24,7 +24,7 @@ namespace {
 using emulator::cublas_lt;
 using Layout = cublasLtMatrixLayoutOpaque_t;
 
-// What is behind cublasLtMatmulAlgo_t.
+// The content of a cublasLtMatmulAlgo_t.
 struct Algorithm {
   uint64_t workspace;
   uint32_t a, b, c, d;  // alignments
@@ -49,7 +49,7 @@ struct Matrix {
       static_cast<__nv_bfloat16*>(data)[at] = __float2bfloat16_rn(x);
     }
   }
-  // As op() has it, row after row, for speed.
+  // op() of the matrix, row by row, for speed.
   std::vector<float> rows(bool transposed) const {
     std::vector<float> all;
     all.reserve(static_cast<size_t>(layout.rows * layout.columns));
@@ -94,7 +94,7 @@ bool aligned(const void* data, uint32_t bytes) {
 
 bool fits(const Layout& l) { return l.rows > 0 && l.columns > 0 && l.leading >= l.rows; }
 
-// Extents and types that go together.
+// Whether extents and types match.
 bool consistent(const cublasLtMatmulDescOpaque_t& p, const Layout& a, const Layout& b,
                 const Layout& c, const Layout& d) {
   const int64_t M = p.a == CUBLAS_OP_T ? a.columns : a.rows;
@@ -200,7 +200,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-// Whatever workspace there may be is wanted, and written.
+// Asks for all of the allowed workspace, and writes it.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,

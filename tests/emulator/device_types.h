@@ -1,9 +1,9 @@
 #pragma once
 
-// The words and types of CUDA C++: qualifiers, which mean nothing here; vectors, aligned as they
-// are there; bfloat16; and the place of the thread that runs.
+// The keywords and types of CUDA C++: qualifiers, which expand to nothing; vectors with CUDA's
+// alignment; bfloat16; and the indices of the running thread.
 //
-// __shared__ is not defined, on purpose: execution.h has EMULATOR_SHARED.
+// __shared__ is left undefined on purpose: execution.h has EMULATOR_SHARED.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// CUDA kernels as C++, on the CPU: what a kernel file and the host code around it include in the
-// place of CUDA's headers.  See README.md.
+// CUDA kernels as C++ on the CPU: kernel files and their host code include this in place of CUDA's
+// headers.  See README.md.
 
 #include "arithmetic.h"
 #include "device_types.h"

@@ -1,5 +1,6 @@
-// Every planted bug is found by the emulator, in the way that is said here; and the same kernels
-// without a bug pass, in every order of their threads.
+// runs: threads
+// The emulator finds every planted bug, and the same kernels without a bug pass in every order of
+// their threads.
 
 #include <gtest/gtest.h>
 
@@ -77,8 +78,8 @@ void expect_right(const Case& it, const Numbers& wanted) {
   }
 }
 
-// A sentence that says what, in which line of which file, and by which thread.
-void expect_error(const Case& it, const std::string& part) {
+// Expects an error that names the bug, the line of the file, and the thread.
+void expect_reported(const Case& it, const std::string& part) {
   for (const Outcome& o : in_every_order(it)) {
     EXPECT_TRUE(contains(o.error, part)) << "error: " << o.error;
     EXPECT_TRUE(contains(o.error, "planted_bugs.h:")) << o.error;
@@ -86,16 +87,16 @@ void expect_error(const Case& it, const std::string& part) {
   }
 }
 
-// What depends on the order of threads is found by trying several; and, where races are checked,
-// in each of them.
+// Expects that some order of the threads gives a wrong result; or, with the race checker, that
+// every order is reported.
 void expect_race(const Case& it, const Numbers& wanted) {
-  if (watcher) return expect_error(it, "race: a thread ");
+  if (watcher) return expect_reported(it, "race: a thread ");
   bool wrong = false;
   for (const Outcome& o : in_every_order(it)) wrong = wrong || o.out != wanted;
   EXPECT_TRUE(wrong);
 }
 
-// What is outside of memory ends the program, where AddressSanitizer is there to see it.
+// An address outside of memory ends the program, under AddressSanitizer.
 #define EXPECT_BAD_ADDRESS(it)                                             \
   if (!finds_bad_addresses) GTEST_SKIP() << "this needs AddressSanitizer"; \
   GTEST_FLAG_SET(death_test_style, "threadsafe");                          \
@@ -187,7 +188,7 @@ TEST(PlantedBug, NoBarrierOfWarp) {
   expect_race(exchange_case<Bug::no_barrier_of_warp>(), exchanged());
 }
 
-TEST(PlantedBug, AddsWithoutAtomic) {  // blocks run one after the other: the numbers are right
+TEST(PlantedBug, AddsWithoutAtomic) {  // blocks run in turn, so the result is right
   if (!watcher) GTEST_SKIP() << "this needs the race checker";
   for (const Outcome& o : in_every_order(rows_case<Bug::adds_without_atomic>())) {
     EXPECT_TRUE(contains(o.error, "of another block writes at ")) << o.error;
@@ -201,44 +202,46 @@ TEST(PlantedBug, ReadsUnwritten) {
 }
 
 TEST(PlantedBug, BarrierForSome) {
-  expect_error(sum_case<Bug::barrier_for_some>(), "divergent barrier: threads of one block meet");
+  expect_reported(sum_case<Bug::barrier_for_some>(),
+                  "divergent barrier: threads of one block meet");
 }
 
 TEST(PlantedBug, BarrierInTwoPlaces) {
-  expect_error(sum_case<Bug::barrier_in_two_places>(),
-               "divergent barrier: threads of one block meet");
+  expect_reported(sum_case<Bug::barrier_in_two_places>(),
+                  "divergent barrier: threads of one block meet");
 }
 
 TEST(PlantedBug, LeavesEarly) {
-  expect_error(sum_case<Bug::leaves_early>(), "divergent barrier: ");
+  expect_reported(sum_case<Bug::leaves_early>(), "divergent barrier: ");
 }
 
 TEST(PlantedBug, Deadlock) {
-  expect_error({.kernel = wait_for_one_another, .n = 1, .threads = 32}, "deadlock: from thread 0");
+  expect_reported({.kernel = wait_for_one_another, .n = 1, .threads = 32},
+                  "deadlock: from thread 0");
 }
 
 TEST(PlantedBug, TooMuchSharedMemory) {
-  expect_error({.kernel = ask_for_much, .n = 1, .threads = 1}, "more shared memory than");
+  expect_reported({.kernel = ask_for_much, .n = 1, .threads = 1}, "more shared memory than");
 }
 
-TEST(PlantedBug, MaskOfHalf) { expect_error(sum_case<Bug::mask_of_half>(), "warp operation: "); }
+TEST(PlantedBug, MaskOfHalf) { expect_reported(sum_case<Bug::mask_of_half>(), "warp operation: "); }
 
-TEST(PlantedBug, SumOfHalf) {  // a rule of arithmetic, not of CUDA
+TEST(PlantedBug, SumOfHalf) {  // wrong arithmetic, legal CUDA
   for (const Outcome& o : in_every_order(sum_case<Bug::sum_of_half>())) EXPECT_NE(o.out, the_sum());
 }
 
 TEST(PlantedBug, ShufflesApart) {
-  expect_error(sum_case<Bug::shuffles_apart>(), "lanes have diverged");
+  expect_reported(sum_case<Bug::shuffles_apart>(), "lanes have diverged");
 }
 
 TEST(PlantedBug, MaskPastTheBlock) {
-  expect_error(tail_case<Bug::mask_past_the_block>(), "the mask names lanes beyond the block");
+  expect_reported(tail_case<Bug::mask_past_the_block>(), "the mask names lanes beyond the block");
 }
 
-TEST(PlantedBug, LanesLeave) { expect_error(tail_case<Bug::lanes_leave>(), "warp operation"); }
+TEST(PlantedBug, LanesLeave) { expect_reported(tail_case<Bug::lanes_leave>(), "warp operation"); }
 
 TEST(PlantedBug, MisalignedVector) {
-  expect_error(copy_case<Bug::misaligned_vector>(), "misaligned vector access");
+  expect_reported(copy_case<Bug::misaligned_vector>(), "misaligned vector access");
 }
 
 TEST(PlantedBug, WritesPastShared) {

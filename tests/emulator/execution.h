@@ -2,7 +2,7 @@
 
 // How a kernel runs: its blocks one after the other, the threads of a block as fibers that take
 // turns at barriers and warp operations, in an order that tests choose.  A kernel that breaks a
-// rule of CUDA ends with an Error, a sentence that says where, and which block and thread it was.
+// rule of CUDA ends with an Error that names the file, the line, the block and the thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Of lanes, warps and blocks.
+// The order in which lanes, warps and blocks take turns.
 enum class Order { forward, reverse, random };
 
 struct Config {
@@ -65,7 +65,7 @@ class SharedVariable {
 
 void run(void (*kernel)(void*), void* arguments, dim3 grid, dim3 block, size_t dynamic_bytes);
 
-// Runs kernel(arguments...) to its end.  Throws Error.
+// Runs kernel(arguments...) to completion; throws Error if it fails.
 template <class... P, class... A>
 void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t dynamic_bytes, const A&... all) {
   static_assert((!std::is_reference_v<P> && ...), "parameters of a kernel are passed by value");

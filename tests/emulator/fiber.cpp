@@ -6,7 +6,7 @@
 
 #if defined(__x86_64__)
 extern "C" void emulator_switch(void** stopped_at, void* go_on_at);
-// Saves what a call must preserve on the one stack, and takes it from the other.
+// Saves the registers that a call preserves on one stack, and restores them from the other.
 asm(R"(.text
 .globl emulator_switch
 .type emulator_switch,@function
@@ -35,7 +35,7 @@ emulator_switch:
 namespace emulator {
 namespace {
 
-constexpr size_t guard_bytes = 4096;  // below the stack, for overflows to end in
+constexpr size_t guard_bytes = 4096;  // below the stack, to catch overflows
 
 Fiber* came_from = nullptr;
 
@@ -47,14 +47,14 @@ Fiber::Fiber(void (*function)()) : function_(function), bytes_(stack_bytes) {
   if (memory == MAP_FAILED) throw std::bad_alloc();
   ::mprotect(memory, guard_bytes, PROT_NONE);
   stack_ = static_cast<char*>(memory) + guard_bytes;
-  static size_t made = 0;  // stacks that all begin at the same place of a page evict one another
+  static size_t made = 0;  // stacks at equal page offsets evict one another from the cache
   skew_ = made++ * 320 % 4096 / 16 * 16;
   rewind();
 }
 
 Fiber::~Fiber() {
   if (!function_) return;
-  unpoison(stack_, bytes_);  // what is forbidden stays so after the memory is gone
+  unpoison(stack_, bytes_);  // poison would outlive the memory
   ::munmap(static_cast<char*>(const_cast<void*>(stack_)) - guard_bytes, guard_bytes + bytes_);
 }
 
@@ -96,7 +96,7 @@ void Fiber::arrive() {
   const void* stack = nullptr;
   size_t bytes = 0;
   __sanitizer_finish_switch_fiber(fake_stack_, &stack, &bytes);
-  if (!came_from->function_) {  // the caller's own stack, whose bounds are known only from here
+  if (!came_from->function_) {  // the caller's own stack, whose bounds are known from now on
     came_from->stack_ = stack;
     came_from->bytes_ = bytes;
   }

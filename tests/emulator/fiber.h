@@ -1,7 +1,7 @@
 #pragma once
 
-// A fiber: a stack, and the place where its function stopped.  A jump from one to another costs a
-// few instructions, where the system's would cost a call of the kernel.
+// A fiber: a stack, and the point where its function stopped.  A jump between fibers takes a few
+// instructions; the system's own needs a system call.
 
 #include <cstddef>
 
@@ -16,18 +16,18 @@ class Fiber {
  public:
   static constexpr size_t stack_bytes = (finds_bad_addresses ? 256 : 64) << 10;
 
-  // The caller's own stack.
+  // A fiber for the caller's own stack.
   Fiber() = default;
-  // Runs function() when it is first jumped to; which calls arrive() first and never returns.
+  // Runs function() at the first jump to it; function() calls arrive() first and never returns.
   explicit Fiber(void (*function)());
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Forgets where it stopped: it will run its function anew.
+  // Makes the next jump to it run its function from the beginning.
   void rewind();
 
-  // Goes on at `to`; comes back when somebody jumps to this one.
+  // Continues at `to`; returns at the next jump to this fiber.
   void jump(Fiber& to);
   void arrive();
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What threads do together: barriers, warp operations, atomics; and loads and stores with hints for
-// the cache, which check that vectors are aligned.
+// Cooperation of threads: barriers, warp operations, atomics.  Loads and stores with cache hints,
+// which check the alignment of vectors.
 
 #include <cstring>
 
@@ -9,7 +9,7 @@
 
 namespace emulator {
 
-// What a barrier says of the predicates that threads bring.
+// How a barrier combines the predicates of its threads.
 enum class Vote : uint8_t { none, any, all, count };
 int barrier(Vote, bool predicate, Location);
 
@@ -27,12 +27,12 @@ enum class Operation : uint8_t {
   max,
 };
 
-// What a lane brings to an operation of its warp.
+// A lane's part in an operation of its warp.
 struct WarpCall {
   Operation operation = Operation::none;
   unsigned mask = 0;
   uint64_t value = 0;
-  int argument = 0, width = warpSize;  // of a shuffle
+  int argument = 0, width = warpSize;  // for shuffles
   Location where = {};
 };
 uint64_t warp_operation(const WarpCall&);
@@ -115,7 +115,7 @@ inline int __reduce_max_sync(unsigned mask, int value, EMULATOR_WHERE) {
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 
-// Not inline, as the race checker must not take them for plain accesses.
+// Not inline: the race checker must not take them for plain accesses.
 float atomicAdd(float* to, float value);
 double atomicAdd(double* to, double value);
 int atomicAdd(int* to, int value);

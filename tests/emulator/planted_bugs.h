@@ -1,7 +1,7 @@
 #pragma once
 
-// Kernels as they are written, each in a right form (Bug::none) and with one bug that the emulator
-// is to find.  All take n numbers `in` and write some `out`.
+// Typical kernels, each in a right form (Bug::none) and with single bugs that the emulator must
+// find. All read n numbers `in` and write `out`.
 
 #include "emulator.h"
 
@@ -69,7 +69,7 @@ __device__ void barrier_between() {
   }
 }
 
-// Never ends: one lane waits for its warp, the others for the block.
+// Deadlocks: one lane waits for its warp, the others for the block.
 inline __global__ void wait_for_one_another(const float*, float*, int) {
   if (threadIdx.x == 0) {
     __syncwarp();
@@ -78,7 +78,7 @@ inline __global__ void wait_for_one_another(const float*, float*, int) {
   }
 }
 
-// More static shared memory than the 48 KiB there are.
+// More static shared memory than the 48 KiB of a block.
 inline __global__ void ask_for_much(const float* in, float* out, int) {
   EMULATOR_SHARED(float[12 << 10], much);
   EMULATOR_SHARED(float, more);
@@ -123,7 +123,7 @@ __global__ void reverse(const float* in, float* out, int n) {
   out[thread] = all[n - 1 - thread];
 }
 
-// out[w] = what warp w of a block of 100 threads has of n numbers; the last warp has four lanes.
+// out[w] = sum of the numbers of warp w in a block of 100 threads; the last warp has four lanes.
 template <Bug bug>
 __global__ void sum_with_tail(const float* in, float* out, int n) {
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
@@ -149,7 +149,7 @@ __global__ void exchange(const float* in, float* out, int) {
   out[threadIdx.x] = all[(threadIdx.x + 5) % 32];
 }
 
-// out[c] += Σ_i in[i, c] over n rows, which blocks share.
+// out[c] += Σ_i in[i, c] over n rows, which the blocks divide.
 template <Bug bug>
 __global__ void sum_of_rows(const float* in, float* out, int n) {
   float x = 0;
@@ -163,7 +163,7 @@ __global__ void sum_of_rows(const float* in, float* out, int n) {
   }
 }
 
-// out = in, four numbers at a time but at the end.
+// out = in, four numbers at a time and the rest singly.
 template <Bug bug>
 __global__ void copy(const float* in, float* out, int n) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * 4;

@@ -124,7 +124,7 @@ void RaceChecker::judge(Cell& cell, const Access& now, bool shared) {
 }
 
 bool RaceChecker::conflict(const Access& before, const Access& now, bool shared) const {
-  if (before.block < launch_) return false;  // of an earlier launch
+  if (before.block < launch_) return false;  // from an earlier launch
   if (before.kind == Kind::atomic && now.kind == Kind::atomic) return false;
   if (before.block != now.block) return !shared;
   if (before.thread == now.thread || before.barriers != now.barriers) return false;
@@ -133,7 +133,7 @@ bool RaceChecker::conflict(const Access& before, const Access& now, bool shared)
 }
 
 void RaceChecker::report(const Access& before, const Access& now, bool shared) {
-  if (found_) return;  // the first one says most
+  if (found_) return;  // report the first race only
   found_ = std::make_unique<Race>(Race{before, now, shared, blockIdx, threadIdx});
 }
 

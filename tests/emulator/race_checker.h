@@ -1,12 +1,11 @@
 #pragma once
 
 // Finds races between the threads of a kernel: accesses to the same shared or device memory, one of
-// them a write, that nothing orders.  Every two bytes of that memory remember who wrote them last
-// and which two threads read them last, and when: in which block, and after how many barriers of
-// the block and of the warp.  So a race is found in whatever order threads run.  Earlier launches,
-// and copies, are ordered by their stream.
+// them a write, without an order between them.  For every two bytes it keeps the last write and the
+// last reads by two threads: the block, and the number of barriers of the block and of the warp so
+// far.  So a race is found in any order of the threads.  Streams order launches and copies.
 //
-// race_hooks.cpp tells it of the accesses of code that was compiled with -fsanitize=thread.
+// race_hooks.cpp reports the accesses of code compiled with -fsanitize=thread.
 
 #include <cstdint>
 #include <map>
@@ -23,10 +22,10 @@ class RaceChecker final : public Watcher {
  public:
   enum class Kind : uint8_t { read, write, atomic };
 
-  // By the thread that runs, if one does; otherwise it is the host's business.
+  // An access by the running thread; accesses of the host are ignored.
   void access(const void* memory, size_t bytes, Kind kind, const void* caller) {
     if (!running_) return;
-    running_ = false;  // the linker may have given us instrumented code of the standard library
+    running_ = false;  // the linker may have chosen instrumented code of the standard library
     judge(reinterpret_cast<uintptr_t>(memory), bytes, kind, caller);
     running_ = true;
   }
@@ -45,11 +44,11 @@ class RaceChecker final : public Watcher {
 
  private:
   struct Access {
-    uint32_t block = 0;  // a number of its own in every launch; 0: nobody
+    uint32_t block = 0;  // unique over all launches; 0: no access
     uint16_t barriers = 0, warp_barriers = 0;
     uint16_t thread = 0;
     Kind kind = Kind::read;
-    uint32_t code = 0;  // where, from the start of the program
+    uint32_t code = 0;  // offset in the program
   };
   struct Cell {
     Access write, read, earlier_read;  // reads by different threads
@@ -72,7 +71,7 @@ class RaceChecker final : public Watcher {
   bool of_device(uintptr_t address);
   Cell& cell(uintptr_t address);
 
-  inline static thread_local bool running_ = false;  // a kernel, on this thread of the host
+  inline static thread_local bool running_ = false;  // whether this host thread runs a kernel
   uint32_t launch_ = 1, block_ = 0;
   uint16_t barriers_ = 0, warp_barriers_[32] = {};
   int thread_ = 0;

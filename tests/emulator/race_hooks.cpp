@@ -1,6 +1,5 @@
-// What code that was compiled with -fsanitize=thread calls, in place of ThreadSanitizer's runtime:
-// plain accesses are shown to the race checker; what C++ knows as atomic, which no kernel uses, is
-// done and not judged.
+// The functions that code compiled with -fsanitize=thread calls, in place of ThreadSanitizer's
+// runtime: plain accesses go to the race checker; C++ atomics, which no kernel uses, are only done.
 
 #include "race_checker.h"
 

@@ -24,7 +24,7 @@ struct CUgraphExec_st {
   std::shared_ptr<const std::vector<Work>> work;
 };
 
-// How far a stream has come; outlives it, as events name it.
+// A stream's progress; events keep it beyond the stream's life.
 struct Queue {
   std::deque<Work> pending;
   uint64_t enqueued = 0, done = 0;
@@ -32,7 +32,7 @@ struct Queue {
 };
 struct CUstream_st {
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
-  std::shared_ptr<CUgraph_st> capture;  // that it is or was part of
+  std::shared_ptr<CUgraph_st> capture;  // the graph that it is or was part of
 
   bool captured() const { return capture && capture->recording; }
 };
@@ -41,7 +41,7 @@ struct CUevent_st {
   std::shared_ptr<Queue> queue;
   uint64_t position = 0;
   std::shared_ptr<CUgraph_st> capture;
-  std::shared_ptr<Clock::time_point> time;  // of one with timing, once its stream has come so far
+  std::shared_ptr<Clock::time_point> time;  // for timing, once its stream has reached it
 
   bool captured() const { return capture && capture->recording; }
 };
@@ -80,7 +80,7 @@ cudaError_t wait_for(Queue& queue, uint64_t position) {
   return state_of(queue);
 }
 
-// Memory is followed by some that nobody may touch.
+// Every allocation is followed by a poisoned zone.
 size_t mapped(size_t bytes) {
   constexpr size_t page = 4096;
   return (bytes + page - 1) / page * page + page;
@@ -292,8 +292,7 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (event->captured()) {  // from here on part of that graph, whose work keeps the order of the
-                            // calls
+  if (event->captured()) {  // joins that graph, whose work keeps the order of the calls
     stream->capture = event->capture;
   } else if (event->queue && event->queue != stream->queue) {
     return emulator::enqueue(stream, [queue = event->queue, at = event->position] {

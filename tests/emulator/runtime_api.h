@@ -2,13 +2,13 @@
 
 // The part of CUDA's runtime API that Spool's host code calls, over the emulated device.
 //
-// Streams are queues that nobody works off until somebody waits: a kernel, a copy or an event is
-// done as late as CUDA allows, so that host code which reuses memory too early, or leaves out an
-// event between two streams, gets other numbers.  With schedule eager it is done at once.
+// A stream is a queue whose work is done when the host waits for it: as late as CUDA allows, so
+// that host code which reuses memory too early, or lacks an event between two streams, gets wrong
+// numbers. With the schedule eager it is done at once.
 //
-// Work that fails makes its stream fail: what follows on it is not done, nor what another stream
-// does after an event of it, and calls report cudaErrorLaunchFailure, which cudaGetErrorString
-// explains with the emulator's own sentence.  One thread at a time calls these functions.
+// A failure ends its stream: later work on it is dropped, as is work of other streams behind its
+// events, and calls report cudaErrorLaunchFailure, which cudaGetErrorString explains with the
+// emulator's sentence.  These functions are not thread-safe.
 
 #include <cstddef>
 #include <cstdint>
@@ -67,7 +67,7 @@ namespace emulator {
 
 enum class Schedule { lazy, eager };
 
-// The device there is, which tests may change.
+// The emulated device, which tests may change.
 struct Device {
   std::string name = "emulated GPU";
   int count = 1, major = 9, minor = 0, multiprocessors = 4;
@@ -76,17 +76,16 @@ struct Device {
   Schedule schedule = Schedule::lazy;
   uint64_t fails_at = 0;  // the kernel that fails, counted from 1 on; 0: none
 };
-// At first with no device where CUDA_VISIBLE_DEVICES is empty, and failing where EMULATOR_FAILS_AT
-// says.
+// At first it has count 0 if CUDA_VISIBLE_DEVICES is empty, and fails_at from EMULATOR_FAILS_AT.
 Device& device();
 
-// Gives a stream work, to do in its turn.  For stand-ins of libraries.
+// Enqueues work on a stream, for stand-ins of libraries.
 cudaError_t enqueue(cudaStream_t, std::function<void()> work);
 
-// Throws for the kernel that is to fail.
+// Throws if this kernel is the one to fail.
 void fail_if_told();
 
-// cudaSuccess if CUDA would take this launch.
+// cudaSuccess if CUDA would accept this launch.
 cudaError_t check_launch(const void* kernel, const cudaLaunchConfig_t&);
 
 }  // namespace emulator
@@ -120,7 +119,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t*, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t);
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
 cudaError_t cudaEventSynchronize(cudaEvent_t);
-// In the host's time.
+// Measured with the host's clock.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);

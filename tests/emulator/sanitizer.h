@@ -1,6 +1,6 @@
 #pragma once
 
-// AddressSanitizer's calls, which do nothing in other builds.
+// AddressSanitizer's functions; empty in other builds.
 
 #include <cstddef>
 

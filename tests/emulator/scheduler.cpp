@@ -111,7 +111,7 @@ void Scheduler::begin_block(dim3 block) {
   }
 }
 
-// Some have stopped midway, for good.
+// Frees all fibers; those of a failed block stopped midway.
 void Scheduler::forget_threads() {
   free_.clear();
   for (const auto& fiber : fibers_) {
@@ -129,14 +129,14 @@ Fiber* Scheduler::free_fiber() {
   return fiber;
 }
 
-// The life of a fiber: it runs threads, of this block and of later ones.
+// The function of a fiber: runs threads, of this block and of later ones.
 void Scheduler::serve_forever() {
   Scheduler& s = scheduler();
   s.fiber_->arrive();
   while (true) {
     Fiber* self = s.fiber_;
     Thread* next = s.serve();
-    if (next && !next->fiber) {  // a thread that is to begin: no switch at all
+    if (next && !next->fiber) {  // a thread that has not begun needs no switch
       next->fiber = self;
       continue;
     }
@@ -146,7 +146,7 @@ void Scheduler::serve_forever() {
   }
 }
 
-// Runs the current thread to its end.  Returns the next one; null if the block is done or has
+// Runs the current thread to its end.  Returns the next one, or null if the block is done or has
 // failed.
 Scheduler::Thread* Scheduler::serve() {
   try {
@@ -164,7 +164,7 @@ Scheduler::Thread* Scheduler::serve() {
   }
 }
 
-// One of the bits.
+// Chooses one of the set bits.
 unsigned Scheduler::choose(unsigned bits) {
   if (config_.order == Order::forward) return static_cast<unsigned>(std::countr_zero(bits));
   if (config_.order == Order::reverse) return 31 - static_cast<unsigned>(std::countl_zero(bits));
@@ -176,7 +176,7 @@ unsigned Scheduler::choose(unsigned bits) {
   return (static_cast<unsigned>(found) + turn) & 31;
 }
 
-// Stays in a warp while it can, as its stacks are in the cache, but in random order.
+// Stays in a warp while it can, as its stacks are cached; not in random order.
 Scheduler::Thread* Scheduler::next() {
   auto warp = static_cast<unsigned>(current_ ? current_->warp : 0);
   if (!current_ || !warps_[warp].ready || config_.order == Order::random) {
@@ -200,7 +200,7 @@ void Scheduler::make_ready(int warp, unsigned lanes) {
   if (warps_[warp].ready) ready_warps_ |= 1u << warp;
 }
 
-// Until somebody makes the current thread ready.
+// Runs others until the current thread is ready again.
 void Scheduler::wait() {
   Thread* self = current_;
   Thread* other = next();
@@ -212,7 +212,7 @@ void Scheduler::wait() {
   self->fiber->jump(*fiber_);
 }
 
-// The current thread has come to its end.
+// Ends the current thread.
 void Scheduler::leave() {
   Thread& t = *current_;
   Warp& warp = warps_[t.warp];
@@ -280,7 +280,7 @@ int Scheduler::barrier(Vote vote, bool predicate, Location where) {
   in_favour_ += predicate;
   if (++arrived_ == live_) {
     release_barrier();
-    if (config_.order == Order::forward) {  // the last to come goes on
+    if (config_.order == Order::forward) {  // the last to arrive continues
       Warp& warp = warps_[t.warp];
       warp.ready &= ~(1u << t.lane);
       if (!warp.ready) ready_warps_ &= ~(1u << t.warp);

@@ -1,9 +1,9 @@
 #pragma once
 
 // Runs the blocks of a grid one after the other, and the threads of a block in turns: a thread runs
-// until it waits, at a barrier or an operation of its warp, for one that has not come yet.  A fiber
-// is taken for a thread when it first runs, and serves the next one when it ends, so that a kernel
-// without barriers needs one fiber and no switch.
+// until it waits for others, at a barrier or an operation of its warp.  A thread gets a fiber when
+// it first runs, and leaves it to the next one at its end: a kernel without barriers needs one
+// fiber and no switch.
 
 #include <memory>
 #include <string>
@@ -21,13 +21,13 @@ class Scheduler {
  public:
   void run(void (*kernel)(void*), void* arguments, dim3 grid, dim3 block, size_t dynamic_bytes);
 
-  // Of the thread that runs.
+  // Indices of the running thread.
   int barrier(Vote, bool predicate, Location);
   uint64_t warp_operation(const WarpCall&);
   [[noreturn]] void fail(const std::string& what);
 
   SharedMemory& shared() { return shared_; }
-  // Differs from that of every other block there was.
+  // Unique over all blocks of all launches.
   uint64_t block_number() const { return block_number_; }
 
  private:
@@ -36,11 +36,11 @@ class Scheduler {
     unsigned lane;
     int warp;
     Fiber* fiber;   // null until it first runs
-    WarpCall call;  // the last one
+    WarpCall call;  // its latest
     uint64_t result;
   };
   struct Warp {
-    unsigned exist, ready, waiting, left;  // lanes, as bits
+    unsigned exist, ready, waiting, left;  // lanes as bits
   };
   struct Ended {};  // thrown to leave a kernel that has failed
 
@@ -70,7 +70,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> free_;
   Fiber host_;
-  Fiber* fiber_ = nullptr;  // that runs
+  Fiber* fiber_ = nullptr;  // the running one
 
   std::vector<Thread> threads_;
   Thread* current_ = nullptr;

@@ -60,7 +60,7 @@ std::string SharedMemory::end_block() {
   return found;
 }
 
-// Mends what was written outside every variable, and names the last one before that.
+// Restores the red zones; the error names the variable before the first one that was written.
 std::string SharedMemory::damage() {
   std::string found;
   unsigned char* from = memory_.get();

@@ -1,8 +1,8 @@
 #pragma once
 
-// The shared memory of the block that runs.  Around every variable is a red zone: AddressSanitizer
-// ends the program at a touch, and without it a write is found when the block ends.  Memory that
-// nobody has written is NaN.
+// The shared memory of the running block.  A red zone surrounds every variable: AddressSanitizer
+// ends the program at an access, and without it a write is found when the block ends.  Unwritten
+// memory is NaN.
 
 #include <cstddef>
 #include <memory>
@@ -21,14 +21,14 @@ class SharedMemory {
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   void begin_block(size_t dynamic_bytes);
-  // Null where the block has had as much as there is.
+  // Null if the block has no memory left.
   void* take(size_t bytes, size_t alignment, const char* name);
   void* dynamic() const { return dynamic_; }
-  // What was wrong, if anything.
+  // The error, if there is one.
   std::string end_block();
 
   const void* memory() const { return memory_.get(); }
-  static constexpr size_t memory_bytes() { return 256 << 10; }  // with its red zones
+  static constexpr size_t memory_bytes() { return 256 << 10; }  // red zones included
 
  private:
   struct Variable {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What sentences are made of.
+// Parts of error sentences.
 
 #include <sstream>
 #include <string>
@@ -21,7 +21,7 @@ inline std::string text(uint3 index) {
   return sentence("(", index.x, ",", index.y, ",", index.z, ")");
 }
 
-// Which thread of the grid is meant.
+// Names a thread of the grid.
 inline std::string whose(uint3 block, uint3 thread) {
   return sentence(" [block ", text(block), " thread ", text(thread), "]");
 }

@@ -1,4 +1,4 @@
-// The operations of a warp: the last lane to come computes what every lane gets.
+// Operations of a warp: the last lane to arrive computes the results of all lanes.
 
 #include <algorithm>
 #include <atomic>
@@ -81,7 +81,7 @@ uint64_t Scheduler::combine(const WarpCall& call, const Thread* lanes) {
   return static_cast<uint64_t>(all);
 }
 
-// What a shuffle brings to a lane; its own value where the other would be outside its segment.
+// The value a lane gets from a shuffle: its own if the source is outside its segment.
 uint64_t Scheduler::fetch(const WarpCall& call, const Thread* lanes, int lane) {
   const WarpCall& own = lanes[lane].call;
   const int segment = lane & ~(own.width - 1), end = segment + own.width;
@@ -100,7 +100,7 @@ uint64_t Scheduler::fetch(const WarpCall& call, const Thread* lanes, int lane) {
 
 namespace {
 
-// Of a kernel: the address to return to is in its code.
+// The return address, which is in the kernel's code.
 template <class T, class Change>
 [[gnu::always_inline]] inline T atomically(T* to, Change change) {
   if (watcher) watcher->atomic(to, sizeof(T), __builtin_return_address(0));

@@ -1,7 +1,6 @@
 #pragma once
 
-// Somebody who is told what the device does, to judge every access to its memory: the race checker,
-// in programs that are linked with it.
+// An observer of every access to device memory: the race checker, in programs linked with it.
 
 #include <cstddef>
 #include <string>
@@ -21,11 +20,11 @@ class Watcher {
   virtual void barrier() = 0;  // of the block
   virtual void barrier_of(int warp) = 0;
   virtual void atomic(const void* memory, size_t bytes, const void* caller) = 0;
-  // What was wrong, if anything; nobody runs from here on.
+  // Returns the error of the block, if there is one.
   virtual std::string block_ends() = 0;
 };
 
-// Null where there is none.
+// Null without the race checker.
 extern Watcher* watcher;
 
 }  // namespace emulator

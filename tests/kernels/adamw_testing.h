@@ -1,6 +1,6 @@
 #pragma once
 
-// Some tensors with all that AdamW wants of them.
+// Parameters with the state that AdamW needs.
 
 #include <algorithm>
 
@@ -12,17 +12,17 @@ namespace spool::testing {
 struct AdamWCase {
   std::vector<int64_t> numels = {};
   DType type = DType::f32, gradient = DType::f32;
-  bool by_chance = false;  // rounded stochastically, without masters
-  int64_t skip = 0;        // elements before each tensor, so that its memory is not aligned
+  bool stochastic = false;  // rounding, and no masters
+  int64_t skip = 0;         // elements before each tensor, to misalign it
 };
 
-// Of every form, with no tensors yet.
+// One case for every combination of types, without numels.
 inline const std::vector<AdamWCase> adamw_cases{
     {.type = DType::f32},
     {.type = DType::bf16, .gradient = DType::bf16},
     {.type = DType::bf16, .gradient = DType::f32},
-    {.type = DType::bf16, .gradient = DType::bf16, .by_chance = true},
-    {.type = DType::bf16, .gradient = DType::f32, .by_chance = true}};
+    {.type = DType::bf16, .gradient = DType::bf16, .stochastic = true},
+    {.type = DType::bf16, .gradient = DType::f32, .stochastic = true}};
 
 class AdamWTensors {
  public:
@@ -31,7 +31,7 @@ class AdamWTensors {
         schedule_(make_tensor<float>({3}, std::vector<float>{0.1f, 0.1f, 0.05f}, stream)),
         clip_(make_tensor<float>({3}, std::vector<float>{0.5f, 2, 1}, stream)),
         random_(make_tensor<int32_t>({4}, std::vector<int32_t>{11, 22, 33, 44}, stream)),
-        by_chance_(c.by_chance) {
+        stochastic_(c.stochastic) {
     for (size_t i = 0; i < all_.size(); ++i) {
       const auto make = [&](DType type, uint64_t seed, double deviation) {
         return normal({c.skip + c.numels[i], 1}, type, stream, 10 * i + seed, deviation)
@@ -42,7 +42,7 @@ class AdamWTensors {
       t.m = make(DType::f32, 2, 0);
       t.v = make(DType::f32, 3, 0);
       t.grad = make(c.gradient, 4, 1);
-      if (c.type == DType::f32 || c.by_chance) continue;
+      if (c.type == DType::f32 || c.stochastic) continue;
       t.master = make(DType::f32, 5, 0);
       launch(Cast{.out = t.master, .in = t.parameter}, stream);
     }
@@ -51,10 +51,10 @@ class AdamWTensors {
   const Tensor& clip() const { return clip_; }
   const Tensor& random() const { return random_; }
 
-  // Of tensors [begin, end).
+  // The step of tensors [begin, end).
   AdamW kernel(size_t begin, size_t end) const {
     AdamW k{.tensors = {},
-            .random = by_chance_ ? View(random_) : View(),
+            .random = stochastic_ ? View(random_) : View(),
             .schedule = schedule_,
             .clip = clip_};
     for (size_t i = begin; i < end; ++i) {
@@ -76,7 +76,7 @@ class AdamWTensors {
     for (const Each& t : all_) append(numbers, t.parameter);
     return numbers;
   }
-  // What is kept in f32.
+  // Moments and masters, which are f32.
   Numbers state() const {
     Numbers numbers;
     for (const Each& t : all_) {
@@ -98,18 +98,18 @@ class AdamWTensors {
   };
   std::vector<Each> all_;
   Tensor schedule_, clip_, random_;
-  bool by_chance_;
+  bool stochastic_;
 };
 
-// The same step, its tensors cut into slices of at most so many elements.
-inline AdamW in_slices(const AdamW& whole, int64_t most) {
+// The same step, with each tensor cut into slices of at most max_numel elements.
+inline AdamW in_slices(const AdamW& whole, int64_t max_numel) {
   AdamW k = whole;
   k.tensors = {};
   for (const AdamW::Entry& t : whole.tensors) {
-    for (int64_t begin = 0; begin < t.m.numel(); begin += most) {
+    for (int64_t begin = 0; begin < t.m.numel(); begin += max_numel) {
       AdamW::Entry slice = t;
       for (View* v : {&slice.parameter, &slice.master, &slice.m, &slice.v, &slice.grad}) {
-        if (*v) *v = v->slice({begin, std::min(begin + most, t.m.numel())});
+        if (*v) *v = v->slice({begin, std::min(begin + max_numel, t.m.numel())});
       }
       slice.first = begin;
       k.tensors.add(slice);
@@ -118,8 +118,8 @@ inline AdamW in_slices(const AdamW& whole, int64_t most) {
   return k;
 }
 
-// A step after which every number is known: gradients and moments are 0, and of each weight its
-// 1/1024th is taken away, which f32 holds exactly.
+// A step with a known result: gradients and moments are 0, and each weight loses 1/1024 of itself,
+// which f32 holds exactly.
 struct ExactStep {
   Tensor parameter, m, v, grad, schedule, clip, random;
   uint32_t index = 7;
@@ -131,9 +131,9 @@ struct ExactStep {
         grad(normal(weights.shape(), DType::bf16, stream, 0, 0)),
         schedule(make_tensor<float>({3}, std::vector<float>{rate, 0.1f, 0.05f}, stream)),
         clip(make_tensor<float>({3}, std::vector<float>{1, 0, 1}, stream)) {
-    draw_by({11, 22, 33, 44}, stream);
+    set_random_state({11, 22, 33, 44}, stream);
   }
-  void draw_by(const std::vector<int32_t>& state, Stream& stream) {
+  void set_random_state(const std::vector<int32_t>& state, Stream& stream) {
     random = make_tensor<int32_t>({4}, state, stream);
   }
   AdamW kernel() const {

@@ -1,34 +1,19 @@
-// Attention on the cpu against the formulas of its header, written out in f64.
+// Attention on the cpu against the formulas of its header in f64.
 
 #include "spool/kernels/attention.h"
 
 #include <limits>
 
-#include "tests/runtime/testing.h"
+#include "spool/runtime/meta/stream.h"
+#include "tests/kernels/attention_testing.h"
 
-namespace spool {
+namespace spool::testing {
 namespace {
 
-using testing::difference;
-using testing::normal;
-using testing::values;
 using Values = std::vector<double>;
 
-struct Case {
-  int64_t B, T, H, Hkv, D;
-
-  Heads heads() const { return {.query = H, .key = Hkv}; }
-  int64_t row() const { return (H + 2 * Hkv) * D; }
-  Shape qkv() const { return {B, T, row()}; }
-  Shape y() const { return {B, T, H * D}; }
-  double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
-  friend std::ostream& operator<<(std::ostream& out, const Case& c) {
-    return out << "B " << c.B << " T " << c.T << " H " << c.H << " Hkv " << c.Hkv << " D " << c.D;
-  }
-};
-
 // A tile has 96 rows, a block 6, a vector 4 to 16: on, below and above each of these.
-const Case cases[] = {
+const AttentionCase cases[] = {
     {1, 1, 1, 1, 1},   {2, 1, 3, 1, 5},    {1, 5, 2, 2, 3},     {3, 6, 2, 1, 16},
     {2, 17, 2, 2, 24}, {1, 65, 3, 3, 64},  {1, 95, 1, 1, 17},   {1, 96, 2, 2, 32},
     {2, 97, 4, 2, 20}, {1, 128, 6, 2, 80}, {1, 192, 4, 1, 128}, {1, 193, 2, 2, 48},
@@ -42,7 +27,7 @@ struct Reference {
 // One query head of one sequence.
 class ReferenceHead {
  public:
-  ReferenceHead(const Case& c, double scale, int64_t b, int64_t h)
+  ReferenceHead(const AttentionCase& c, double scale, int64_t b, int64_t h)
       : c_(c), scale_(scale), b_(b), h_(h), kv_(h / (c.H / c.Hkv)) {}
 
   void forward(const Values& qkv, Reference& out) const {
@@ -99,12 +84,12 @@ class ReferenceHead {
     return scale_ * s;
   }
 
-  const Case& c_;
+  const AttentionCase& c_;
   double scale_;
   int64_t b_, h_, kv_;
 };
 
-Reference reference(const Case& c, double scale, const Values& qkv, const Values& dy) {
+Reference reference(const AttentionCase& c, double scale, const Values& qkv, const Values& dy) {
   Reference out{Values(dy.size()), Values(static_cast<size_t>(c.B * c.H * c.T)),
                 Values(qkv.size())};
   for (int64_t b = 0; b < c.B; ++b) {
@@ -117,48 +102,10 @@ Reference reference(const Case& c, double scale, const Values& qkv, const Values
   return out;
 }
 
-// The tensors of a forward and a backward pass, in memory that holds NaN wherever nothing was
-// written.
-struct Pass {
-  Tensor qkv, dy, y, lse, dqkv;
-
-  Pass(const Case& c, DType dtype, CpuStream& stream) {
-    write_nan(stream);
-    qkv = normal(c.qkv(), dtype, stream, 1);
-    dy = normal(c.y(), dtype, stream, 2);
-    y = Tensor({c.y(), dtype}, stream);
-    lse = Tensor({{c.B, c.H, c.T}, accumulator(dtype)}, stream);
-    dqkv = Tensor({c.qkv(), dtype}, stream);
-  }
-
-  void forward(const Case& c, double scale) const {
-    launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = c.heads(), .scale = scale},
-           qkv.stream());
-  }
-  void backward(const Case& c, double scale, const Grad& to) const {
-    launch(AttentionBackward{.dqkv = to,
-                             .dy = dy,
-                             .qkv = qkv,
-                             .y = y,
-                             .lse = lse,
-                             .heads = c.heads(),
-                             .scale = scale},
-           qkv.stream());
-  }
-
- private:
-  static void write_nan(CpuStream& stream) {
-    const Tensor all({Shape{4 << 20}}, stream);
-    write<float>(all, std::vector<float>(4 << 20, std::nanf("")));
-  }
-};
-
-constexpr size_t budget = 64 << 20;
-
-void expect_as_the_reference(DType dtype, double tolerance) {
-  CpuStream stream(budget, 2);
-  for (const Case& c : cases) {
-    const Pass pass(c, dtype, stream);
+void expect_reference(DType dtype, double tolerance) {
+  CpuStream stream(attention_budget, 2);
+  for (const AttentionCase& c : cases) {
+    const AttentionPass pass(c, dtype, stream);
     pass.forward(c, c.scale());
     pass.backward(c, c.scale(), pass.dqkv);
     const Reference expected = reference(c, c.scale(), values(pass.qkv), values(pass.dy));
@@ -168,20 +115,20 @@ void expect_as_the_reference(DType dtype, double tolerance) {
   }
 }
 
-TEST(Attention, IsItsFormulaInF64) { expect_as_the_reference(DType::f64, 1e-12); }
-TEST(Attention, IsItsFormulaInF32) { expect_as_the_reference(DType::f32, 2e-6); }
-TEST(Attention, IsItsFormulaInBf16) { expect_as_the_reference(DType::bf16, 5e-3); }
+TEST(Attention, FollowsItsFormulaInF64) { expect_reference(DType::f64, 1e-12); }
+TEST(Attention, FollowsItsFormulaInF32) { expect_reference(DType::f32, 2e-6); }
+TEST(Attention, FollowsItsFormulaInBf16) { expect_reference(DType::bf16, 5e-3); }
 
 Values operator+(Values a, const Values& b) {
   for (size_t i = 0; i < a.size(); ++i) a[i] += b[i];
   return a;
 }
 
-TEST(Attention, AddsToAGradientOnDemand) {
-  CpuStream stream(budget, 2);
-  const Case c = {2, 200, 4, 2, 24};
+TEST(Attention, AddsToAGradientThatSaysSo) {
+  CpuStream stream(attention_budget, 2);
+  const AttentionCase c = {2, 200, 4, 2, 24};
   for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
-    const Pass pass(c, dtype, stream);
+    const AttentionPass pass(c, dtype, stream);
     pass.forward(c, c.scale());
     pass.backward(c, c.scale(), pass.dqkv);
     for (DType type : {dtype, accumulator(dtype)}) {
@@ -194,9 +141,9 @@ TEST(Attention, AddsToAGradientOnDemand) {
 }
 
 TEST(Attention, WritesAGradientMorePreciseThanItsArguments) {
-  CpuStream stream(budget, 2);
-  const Case c = {2, 200, 4, 2, 24};
-  const Pass pass(c, DType::bf16, stream);
+  CpuStream stream(attention_budget, 2);
+  const AttentionCase c = {2, 200, 4, 2, 24};
+  const AttentionPass pass(c, DType::bf16, stream);
   pass.forward(c, c.scale());
   const Tensor f32({c.qkv(), DType::f32}, stream);
   pass.backward(c, c.scale(), f32);
@@ -207,30 +154,11 @@ TEST(Attention, WritesAGradientMorePreciseThanItsArguments) {
   }
 }
 
-TEST(Attention, HasTheSameBitsForAnyNumberOfThreads) {
-  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
-    for (const Case& c : {Case{1, 500, 4, 2, 16}, Case{3, 230, 3, 3, 8}, Case{1, 700, 1, 1, 8}}) {
-      std::vector<Values> all;
-      for (int threads : {1, 2, 3, 5, 5, 5}) {
-        CpuStream stream(budget, threads);
-        const Pass pass(c, dtype, stream);
-        pass.forward(c, c.scale());
-        pass.backward(c, c.scale(), pass.dqkv);
-        const Values y = values(pass.y), lse = values(pass.lse);
-        all.push_back(values(pass.dqkv));
-        all.back().insert(all.back().end(), y.begin(), y.end());
-        all.back().insert(all.back().end(), lse.begin(), lse.end());
-      }
-      for (const Values& other : all) EXPECT_EQ(other, all.front()) << c << ' ' << name(dtype);
-    }
-  }
-}
-
-TEST(Attention, NeedsMemoryInProportionToTheLengthOfTheSequence) {
+TEST(Attention, WorkspaceIsLinearInTheSequence) {
   const auto workspaces = [](int64_t T, DType dtype) {
-    CpuStream stream(budget, 2);
-    const Case c = {1, T, 2, 1, 16};
-    const Pass pass(c, dtype, stream);
+    CpuStream stream(attention_budget, 2);
+    const AttentionCase c = {1, T, 2, 1, 16};
+    const AttentionPass pass(c, dtype, stream);
     const AttentionForward forward{
         .y = pass.y, .lse = pass.lse, .qkv = pass.qkv, .heads = c.heads()};
     const AttentionBackward backward{.dqkv = pass.dqkv,
@@ -250,8 +178,8 @@ TEST(Attention, NeedsMemoryInProportionToTheLengthOfTheSequence) {
   }
 }
 
-TEST(Attention, TakesNoMoreMemoryThanItSays) {
-  const Case c = {1, 4096, 1, 1, 4};
+TEST(Attention, NeedsNoMoreMemoryThanItDeclares) {
+  const AttentionCase c = {1, 4096, 1, 1, 4};
   const auto peak = [&](size_t bytes) {
     CpuStream stream(bytes, 2);
     const Tensor qkv = normal(c.qkv(), DType::f32, stream, 1);
@@ -264,17 +192,17 @@ TEST(Attention, TakesNoMoreMemoryThanItSays) {
     stream.synchronize();
     return stream.memory().peak;
   };
-  const size_t enough = peak(budget);
+  const size_t enough = peak(attention_budget);
   EXPECT_LE(enough, 1u << 20);  // T x T alone would be 64 MiB
   EXPECT_EQ(peak(enough), enough);
 }
 
-// Of both signs, about 1e4 and more.  Whole numbers, so that f32 holds the scores exactly.
-TEST(Attention, HasNoFearOfLargeScores) {
-  CpuStream stream(budget, 2);
-  const Case c = {1, 200, 2, 1, 8};
+// Scores of both signs beyond 1e4.  Whole numbers, so that f32 holds them exactly.
+TEST(Attention, LargeScoresDoNotOverflow) {
+  CpuStream stream(attention_budget, 2);
+  const AttentionCase c = {1, 200, 2, 1, 8};
   for (double shift : {0.0, 200.0, -200.0}) {
-    const Pass pass(c, DType::f32, stream);
+    const AttentionPass pass(c, DType::f32, stream);
     Values qkv = values(pass.qkv);
     for (double& x : qkv) x = std::round(60 * x);
     for (size_t t = 0; t < qkv.size(); t += static_cast<size_t>(c.row())) {
@@ -293,11 +221,11 @@ TEST(Attention, HasNoFearOfLargeScores) {
 }
 
 // Query heads 0 and 1 share a key head; 2 and 3 another.
-TEST(Attention, PassesOnWhatIsNotANumber) {
-  CpuStream stream(budget, 2);
-  const Case c = {1, 120, 4, 2, 8};
+TEST(Attention, PassesOnNaNAndInfinity) {
+  CpuStream stream(attention_budget, 2);
+  const AttentionCase c = {1, 120, 4, 2, 8};
   for (double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
-    const Pass pass(c, DType::f64, stream);
+    const AttentionPass pass(c, DType::f64, stream);
     Values qkv = values(pass.qkv);
     const int64_t place = 50 * c.row() + (c.H + 0) * c.D;
     qkv[static_cast<size_t>(place)] = bad;
@@ -332,16 +260,15 @@ TEST(Attention, CountsTheCausalHalf) {
   EXPECT_EQ(backward.bytes, static_cast<double>(2 * y.nbytes() + lse.nbytes() + 2 * qkv.nbytes()));
 }
 
-TEST(Attention, RefusesHeadsThatDoNotFit) {
-  CpuStream stream(budget, 1);
+TEST(Attention, RefusesHeadsThatDoNotFitItsTensors) {
+  CpuStream stream(attention_budget, 1);
   const Tensor qkv({{1, 4, 3 * 8}}, stream), y({{1, 4, 8}}, stream), lse({{1, 2, 4}}, stream);
   for (Heads heads : {Heads{3, 2}, Heads{2, 1}, Heads{0, 0}}) {
-    const auto work = [&] {
+    expect_error(ErrorKind::invalid, {"attention", "heads"}, [&] {
       launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = heads}, stream);
-    };
-    EXPECT_NE(testing::error_of(work), "");
+    });
   }
 }
 
 }  // namespace
-}  // namespace spool
+}  // namespace spool::testing

@@ -1,8 +1,9 @@
+// runs: threads
 // Attention over a cache against attention of the whole text at once.
 
 #include "spool/kernels/cached_attention.h"
 
-#include "spool/autograd/ops.h"
+#include "spool/kernels/attention.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace spool::testing {
@@ -43,7 +44,7 @@ Tensor tensor_of(const Numbers& all, const Shape& shape, DType type, Stream& str
   return make_tensor<bf16>(shape, std::vector<bf16>(f32.begin(), f32.end()), stream);
 }
 
-// A text that is read piece by piece, into a cache of NaN.
+// Reads a text piece by piece, into a cache of NaN.
 struct Reader {
   Case c;
   Tensor keys, values;
@@ -85,7 +86,7 @@ Numbers whole(const Numbers& qkv, const Case& c, Stream& stream) {
 
 double bound(DType t) { return t == DType::f64 ? 1e-12 : t == DType::f32 ? 2e-6 : 5e-3; }
 
-TEST(CachedAttention, IsAttentionOfTheWholeInAnyPieces) {
+TEST(CachedAttention, MatchesAttentionOfTheWholeInAnyPieces) {
   CpuStream stream(plenty, 2);
   for (const Case& c : cases) {
     for (const DType type : floating) {
@@ -105,7 +106,7 @@ TEST(CachedAttention, IsAttentionOfTheWholeInAnyPieces) {
   }
 }
 
-TEST(CachedAttention, KeepsKeysAndValuesAndNothingElse) {
+TEST(CachedAttention, WritesItsKeysAndValuesAndNothingElse) {
   CpuStream stream(plenty, 2);
   const Case c = {2, 20, 4, 2, 6, 24};
   for (const DType type : floating) {
@@ -127,7 +128,7 @@ TEST(CachedAttention, KeepsKeysAndValuesAndNothingElse) {
   }
 }
 
-TEST(CachedAttention, HasTheSameBitsForAnyNumberOfThreads) {
+TEST(CachedAttention, BitsDoNotDependOnTheNumberOfThreads) {
   const Case c = {2, 250, 6, 3, 32, 256};
   for (const DType type : floating) {
     expect_same_for_any_threads([&](Stream& stream) {
@@ -143,7 +144,7 @@ TEST(CachedAttention, HasTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-TEST(CachedAttention, HasNoFearOfLargeScores) {
+TEST(CachedAttention, LargeScoresDoNotOverflow) {
   CpuStream stream(plenty, 2);
   const Case c = {1, 150, 2, 2, 8, 150};
   Numbers qkv = values(normal({c.B, c.T, c.packed()}, DType::f32, stream, 1));
@@ -159,8 +160,8 @@ TEST(CachedAttention, HasNoFearOfLargeScores) {
   }
 }
 
-// Where a text is does not show in what it takes, so that one rehearsal does for all of it.
-TEST(CachedAttention, TakesMemoryByShapesAlone) {
+// One rehearsal holds for every position.
+TEST(CachedAttention, ItsMemoryDependsOnShapesAlone) {
   for (const int64_t n : {1, 64}) {
     const auto peak = [&](size_t bytes, int64_t position) {
       CpuStream stream(bytes, 2);
@@ -183,7 +184,7 @@ TEST(CachedAttention, TakesMemoryByShapesAlone) {
   }
 }
 
-TEST(CachedAttention, CountsWhatItReads) {
+TEST(CachedAttention, CountsTheRowsItReads) {
   MetaStream stream(Machine{});
   const Tensor cache({{2, 3, 1000, 16}}, stream), qkv({{2, 4, 12 * 16}}, stream);
   const Tensor y({{2, 4, 6 * 16}}, stream);
@@ -198,47 +199,6 @@ TEST(CachedAttention, CountsWhatItReads) {
   EXPECT_DOUBLE_EQ(cost.flops, pairs * (4 * 16 + exponential_flops));
   const double rows = 2 * 3 * 250 * 16 * sizeof(float);
   EXPECT_DOUBLE_EQ(cost.bytes, static_cast<double>(y.nbytes() + qkv.nbytes()) + 2 * rows);
-}
-
-struct Wrong {
-  Shape qkv, keys, values;
-  Heads heads;
-  int64_t position;
-  const char* says;
-};
-
-TEST(CachedAttention, RefusesWhatDoesNotFit) {
-  CpuStream stream(plenty, 1);
-  const Shape qkv{1, 4, 4 * 8}, cache{1, 1, 10, 8};
-  const Heads heads{.query = 2, .key = 1};
-  for (const Wrong& w : {Wrong{qkv, cache, cache, heads, 7, "4 tokens from position 7 on do not"},
-                         {qkv, cache, cache, heads, -1, "position -1"},
-                         {qkv, cache, {1, 1, 11, 8}, heads, 0, "values of f32"},
-                         {qkv, {2, 1, 10, 8}, {2, 1, 10, 8}, heads, 0, "keys of f32"},
-                         {qkv, cache, cache, {.query = 3, .key = 2}, 0, "cannot share"},
-                         {qkv, cache, cache, {.query = 1, .key = 1}, 0, "1 query and 1 key"},
-                         {{4, 32}, cache, cache, heads, 0, "(B, n, (H + 2 Hkv) D)"}}) {
-    const KeyValueLayer layer{.keys = Tensor({w.keys}, stream),
-                              .values = Tensor({w.values}, stream),
-                              .position = w.position};
-    const auto work = [&] {
-      Tape tape(stream, {.recording = false});
-      cached_attention(tape.input(Tensor({w.qkv}, stream)), layer, w.heads);
-    };
-    EXPECT_NE(error_of(work).find(w.says), std::string::npos) << error_of(work);
-  }
-}
-
-TEST(CachedAttention, IsForATapeThatDoesNotRecord) {
-  CpuStream stream(plenty, 1);
-  const KeyValueLayer layer{.keys = unset({1, 1, 10, 8}, DType::f32, stream),
-                            .values = unset({1, 1, 10, 8}, DType::f32, stream)};
-  const Tensor qkv({{1, 4, 3 * 8}}, stream);
-  Tape recording(stream);
-  const auto work = [&] { cached_attention(recording.input(qkv), layer, {}); };
-  EXPECT_NE(error_of(work).find("does not record"), std::string::npos);
-  Tape other(stream, {.recording = false});
-  EXPECT_EQ(cached_attention(other.input(qkv), layer, {}).shape(), (Shape{1, 4, 8}));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct Row {
   Numbers dz;
 };
 
-// The formulas of the header for a row of V logits, all of them used, with g = 1.
+// The formulas of the header for a row of V logits without padding, with g = 1.
 Row reference(const Numbers& logits, size_t y, const CrossEntropyOptions& o) {
   const double e = o.label_smoothing, k = o.soft_cap,
                share = 1.0 / static_cast<double>(logits.size());
@@ -28,10 +28,10 @@ Row reference(const Numbers& logits, size_t y, const CrossEntropyOptions& o) {
   if (k > 0) {
     for (double& x : z) x = k * std::tanh(x / k);
   }
-  double most = z[0], sum = 0, total = 0;
-  for (const double x : z) most = std::max(most, x);
-  for (const double x : z) sum += std::exp(x - most), total += x;
-  const double lse = most + std::log(sum);
+  double largest = z[0], sum = 0, total = 0;
+  for (const double x : z) largest = std::max(largest, x);
+  for (const double x : z) sum += std::exp(x - largest), total += x;
+  const double lse = largest + std::log(sum);
   Row row{lse - (1 - e) * z[y] - e * share * total + o.z_loss * lse * lse, {}};
   for (size_t v = 0; v < z.size(); ++v) {
     const double p = std::exp(z[v] - lse), target = v == y ? 1 - e : 0;
@@ -41,7 +41,7 @@ Row reference(const Numbers& logits, size_t y, const CrossEntropyOptions& o) {
   return row;
 }
 
-TEST(CrossEntropy, TheFormulaOfTheGradientIsTheSlope) {
+TEST(CrossEntropy, ReferenceGradientIsTheSlopeOfTheLoss) {
   const Numbers logits{0.3, -1.2, 2.5, 0.7, -0.4};
   for (const CrossEntropyOptions& o : all_options) {
     const Row row = reference(logits, 2, o);
@@ -55,7 +55,7 @@ TEST(CrossEntropy, TheFormulaOfTheGradientIsTheSlope) {
   }
 }
 
-// N rows, of which every third is ignored.
+// N rows; the target of every third is ignored.
 struct Sample {
   int64_t N, V, columns;
   Tensor logits, targets, losses;
@@ -76,7 +76,7 @@ struct Sample {
     return {
         .logits = logits, .targets = targets, .losses = losses, .gradient = gradient, .options = o};
   }
-  // Losses and gradient, row n's times g[n].
+  // Losses, and the gradient with row n times g[n].
   std::pair<Numbers, Numbers> wanted(const CrossEntropyOptions& o, const Numbers& g) const {
     const Numbers all = values(logits);
     Numbers loss(static_cast<size_t>(N)), dz(all.size());
@@ -99,7 +99,7 @@ struct Size {
 };
 const std::vector<Size> sizes{{1, 1, 1}, {4, 5, 5}, {5, 17, 24}, {7, 1000, 1000}, {5, 5003, 5056}};
 
-TEST(CrossEntropy, LossAndGradientAreAsDefined) {
+TEST(CrossEntropy, LossAndGradientFollowTheirFormulas) {
   CpuStream stream(64 << 20, 2);
   for (const DType t : floating) {
     for (const auto [N, V, columns] : sizes) {
@@ -110,7 +110,7 @@ TEST(CrossEntropy, LossAndGradientAreAsDefined) {
         const auto [losses, dz] = s.wanted(o, Numbers(static_cast<size_t>(N), 1));
         const Numbers before = values(s.logits);
         launch(s.kernel(o, false), stream);
-        // A vocabulary of one has no loss but the z-loss, and rounding.
+        // A vocabulary of one has a z-loss alone; the rest is rounding.
         const double bound = tolerance(accumulator(t));
         const Numbers alone = values(s.losses);
         for (size_t n = 0; n < alone.size(); ++n) {
@@ -130,8 +130,8 @@ TEST(CrossEntropy, LossAndGradientAreAsDefined) {
   }
 }
 
-// Formed in f32 and rounded once: what an f32 kernel makes of the same logits, rounded.
-TEST(CrossEntropy, AGradientInBf16IsRoundedOnce) {
+// The gradient is formed in f32 and rounded once: it is the rounded gradient of f32 logits.
+TEST(CrossEntropy, RoundsABf16GradientOnce) {
   CpuStream stream(64 << 20, 2);
   const Sample s(5, 5003, 5056, DType::bf16, stream);
   Sample wide = s;
@@ -146,7 +146,7 @@ TEST(CrossEntropy, AGradientInBf16IsRoundedOnce) {
   }
 }
 
-TEST(CrossEntropy, TheGradientIsTimesScaleAndUpstream) {
+TEST(CrossEntropy, GradientIsMultipliedByScaleAndUpstream) {
   CpuStream stream(64 << 20, 2);
   for (const DType t : floating) {
     const DType wide = accumulator(t);
@@ -189,7 +189,7 @@ TEST(CrossEntropy, ARowWithoutUpstreamHasNoGradient) {
   }
 }
 
-TEST(CrossEntropy, WhereAllIsIgnoredThereIsNoLossAndNoGradient) {
+TEST(CrossEntropy, IgnoredTargetsHaveNoLossAndNoGradient) {
   CpuStream stream(64 << 20, 2);
   for (const DType t : floating) {
     Sample s(5, 17, 24, t, stream);
@@ -205,7 +205,7 @@ TEST(CrossEntropy, WhereAllIsIgnoredThereIsNoLossAndNoGradient) {
   }
 }
 
-TEST(CrossEntropy, CountsTargets) {
+TEST(CrossEntropy, CountTargetsCountsTheValidOnes) {
   CpuStream stream(1 << 20, 1);
   for (const DType t : {DType::f32, DType::f64}) {
     const Tensor scale = unset({1}, t, stream);
@@ -239,22 +239,20 @@ TEST(CrossEntropy, LargeLogitsDoNotOverflow) {
   EXPECT_LT(difference(values(logits), {0, p, 0, -p}), 1e-6);
 }
 
-TEST(CrossEntropy, RefusesATargetThatIsNotInTheVocabulary) {
+TEST(CrossEntropy, RefusesATargetOutsideTheVocabulary) {
   for (const int32_t wrong : {-1, 17, 23}) {
     CpuStream stream(64 << 20, 2);
     Sample s(5, 17, 24, DType::f32, stream);
     s.targets = integers({5}, {0, 16, -100, wrong, 1}, stream);
-    const std::string error = error_of([&] {
+    const std::string words = sentence("target ", wrong, " at position 3 is not in [0, 17)");
+    expect_error(ErrorKind::invalid, {words}, [&] {
       launch(s.kernel({}, true), stream);
       stream.synchronize();
     });
-    EXPECT_NE(error.find(sentence("target ", wrong, " at position 3 is not in [0, 17)")),
-              std::string::npos)
-        << error;
   }
 }
 
-TEST(CrossEntropy, DoesNotDependOnTheNumberOfThreads) {
+TEST(CrossEntropy, BitsDoNotDependOnTheNumberOfThreads) {
   for (const DType t : floating) {
     for (const CrossEntropyOptions& o : {all_options[0], all_options[4]}) {
       expect_same_for_any_threads([&](Stream& stream) {

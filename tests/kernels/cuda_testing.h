@@ -1,7 +1,7 @@
 #pragma once
 
-// What the tests of the cuda device share: one where there is one, be it real or emulated, and the
-// comparison of what it does with what the cpu does.
+// Helpers of the tests of the cuda device, real or emulated: a fixture that skips where there is
+// none, and the comparison of its results with those of the cpu.
 
 #include <functional>
 
@@ -19,7 +19,7 @@ constexpr size_t on_both = size_t{64} << 20;
 
 inline const std::vector<DType> cuda_types{DType::f32, DType::bf16};
 
-// A fixture whose tests are skipped where there is no such device.
+// A fixture whose tests are skipped without such a device.
 class OnCuda : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -31,7 +31,7 @@ inline std::unique_ptr<Stream> cuda_stream(size_t budget = on_both) {
   return open_stream({DeviceType::cuda}, budget);
 }
 
-// Does work() several times: on an emulated device with threads in other orders each time.
+// Runs work() several times; an emulated device runs its threads in another order each time.
 inline void in_every_order(const std::function<void()>& work) {
 #if SPOOL_CUDA_EMULATED
   using emulator::Order;
@@ -45,7 +45,7 @@ inline void in_every_order(const std::function<void()>& work) {
 #endif
 }
 
-// What work(stream) returns on cuda is what it returns on the cpu, but for rounding; and the same
+// Expects that work(stream) returns the same on cuda as on the cpu, up to rounding, and the same
 // bits each time.
 inline void expect_as_on_cpu(const std::function<Numbers(Stream&)>& work, double bound) {
   CpuStream cpu(on_both, 1);

@@ -1,4 +1,4 @@
-// Dropout on the cpu.
+// Dropout on the cpu against the definition of its mask.
 
 #include "spool/kernels/dropout.h"
 
@@ -13,14 +13,14 @@ constexpr uint32_t node = 5;
 
 Tensor some_random(Stream& stream) { return integers({4}, {12, -34, 56, 7}, stream); }
 
-// Whether element i of the whole stays, as the header says.
-bool stays(int64_t i) {
+// Whether element i is kept, by the definition in the header.
+bool is_kept(int64_t i) {
   const PhiloxCounter words =
       philox({12, static_cast<uint32_t>(-34)}, {static_cast<uint32_t>(i / 4), node, 56, 7});
   return uniform(words[static_cast<size_t>(i % 4)]) >= p;
 }
 
-TEST(Dropout, IsAsDefined) {
+TEST(Dropout, FollowsItsFormula) {
   CpuStream stream(64 << 20, 2);
   const Tensor random = some_random(stream);
   for (const DType t : floating) {
@@ -30,7 +30,8 @@ TEST(Dropout, IsAsDefined) {
         const Tensor x = normal({n}, t, stream, 1);
         Numbers wanted = values(x);
         for (int64_t i = 0; i < n; ++i) {
-          wanted[static_cast<size_t>(i)] *= stays(first + i) ? 1 / (1 - static_cast<double>(p)) : 0;
+          wanted[static_cast<size_t>(i)] *=
+              is_kept(first + i) ? 1 / (1 - static_cast<double>(p)) : 0;
         }
         expect_gradient({{n}, t}, stream, wanted, [&](const Grad& y) {
           launch(Dropout{.y = y, .x = x, .random = random, .node = node, .first = first, .p = p},
@@ -41,7 +42,7 @@ TEST(Dropout, IsAsDefined) {
   }
 }
 
-TEST(Dropout, KeepsTheMeanAndDropsAShare) {
+TEST(Dropout, KeepsTheMeanAndDropsItsShare) {
   CpuStream stream(64 << 20, 2);
   const int64_t n = 1 << 20;
   const Tensor x = unset({n}, DType::f32, stream), y = unset({n}, DType::f32, stream);
@@ -56,7 +57,7 @@ TEST(Dropout, KeepsTheMeanAndDropsAShare) {
   EXPECT_NEAR(dropped / static_cast<double>(n), p, 0.003);
 }
 
-TEST(Dropout, OfNothingIsTheIdentity) {
+TEST(Dropout, OfProbabilityZeroIsTheIdentity) {
   CpuStream stream(64 << 20, 2);
   for (const DType t : floating) {
     const Tensor x = normal({1001}, t, stream, 1), y = unset({1001}, t, stream);
@@ -65,7 +66,7 @@ TEST(Dropout, OfNothingIsTheIdentity) {
   }
 }
 
-TEST(Dropout, OfAPartIsThatPartOfTheWhole) {
+TEST(Dropout, AChunkHasTheBitsOfTheWhole) {
   CpuStream stream(64 << 20, 2);
   const Tensor random = some_random(stream);
   for (const DType t : floating) {
@@ -108,7 +109,7 @@ TEST(Dropout, EveryKeyAndCounterChangesTheMask) {
   }
 }
 
-TEST(Dropout, DoesNotDependOnTheNumberOfThreads) {
+TEST(Dropout, BitsDoNotDependOnTheNumberOfThreads) {
   for (const DType t : floating) {
     expect_same_for_any_threads([&](Stream& stream) {
       const Tensor x = normal({100003}, t, stream, 1), y = unset({100003}, t, stream);

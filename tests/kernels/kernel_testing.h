@@ -1,7 +1,7 @@
 #pragma once
 
-// What the tests of kernels share: types and extents to go through, tensors in which whatever is
-// not written shows, and what holds of every gradient and of every loop.
+// Helpers of the tests of kernels: types and extents to try, tensors of NaN that show what a kernel
+// does not write, and checks of every gradient and of every number of threads.
 
 #include <functional>
 #include <limits>
@@ -22,10 +22,10 @@ struct Extents {
 };
 inline const std::vector<Extents> extents{{1, 1}, {3, 5}, {7, 17}, {5, 1000}, {130, 300}};
 
-// Of a result of this type, relative to the largest.
+// Tolerated error of a result of this type, relative to the largest value.
 inline double tolerance(DType t) { return t == DType::f64 ? 1e-12 : t == DType::f32 ? 1e-5 : 6e-3; }
 
-// All NaN.
+// A tensor of NaN.
 inline Tensor unset(const Shape& shape, DType type, Stream& stream) {
   Tensor t({shape, type}, stream);
   launch(Fill{.out = t, .value = std::numeric_limits<float>::quiet_NaN()}, stream);
@@ -38,7 +38,7 @@ inline Tensor integers(const Shape& shape, const std::vector<int32_t>& all, Stre
 
 inline double at(const Numbers& all, int64_t i) { return all[static_cast<size_t>(i)]; }
 
-// work(gradient) sets a gradient to what is wanted, or adds it to what is there.
+// Expects that work(gradient) writes the wanted values, or adds them where the Grad says so.
 inline void expect_gradient(const Spec& spec, Stream& stream, const Numbers& wanted,
                             const std::function<void(const Grad&)>& work) {
   SCOPED_TRACE(sentence("a gradient, ", spec));
@@ -53,7 +53,7 @@ inline void expect_gradient(const Spec& spec, Stream& stream, const Numbers& wan
   EXPECT_LT(difference(values(added), sum), bound);
 }
 
-// What work(stream) returns is the same, bit for bit, for any number of threads.
+// Expects that work(stream) returns the same bits for any number of threads.
 inline void expect_same_for_any_threads(const std::function<Numbers(Stream&)>& work) {
   CpuStream alone(64 << 20, 1);
   const Numbers wanted = work(alone);

@@ -83,10 +83,10 @@ LayerNormBackward backward(const Inputs& in, const Outputs& out) {
           .rstd = out.rstd};
 }
 
-// Rows of one or two elements have gradients that are all cancellation.
+// No rows of one or two elements: their gradients are all cancellation.
 const std::vector<Extents> some{{1, 5}, {7, 17}, {5, 1000}, {130, 300}};
 
-TEST(LayerNorm, ForwardAndBackwardAreAsDefined) {
+TEST(LayerNorm, ForwardAndBackwardFollowTheirFormulas) {
   CpuStream stream(64 << 20, 2);
   for (const DType t : floating) {
     for (const auto [N, C] : some) {
@@ -118,7 +118,7 @@ TEST(LayerNorm, ForwardAndBackwardAreAsDefined) {
   }
 }
 
-TEST(LayerNorm, ABiasMayBeAbsent) {
+TEST(LayerNorm, AnAbsentBiasIsZero) {
   CpuStream stream(64 << 20, 2);
   Inputs in(7, 17, DType::f32, stream);
   Inputs zero = in;
@@ -128,7 +128,7 @@ TEST(LayerNorm, ABiasMayBeAbsent) {
 }
 
 // The variance is not a difference of large sums.
-TEST(LayerNorm, AMeanFarFromZeroCostsNoDigits) {
+TEST(LayerNorm, StaysPreciseFarFromZero) {
   CpuStream stream(64 << 20, 2);
   Inputs in(7, 300, DType::f32, stream);
   const Tensor offset = unset(in.x.shape(), DType::f32, stream);
@@ -138,7 +138,7 @@ TEST(LayerNorm, AMeanFarFromZeroCostsNoDigits) {
   EXPECT_LT(difference(values(Outputs(in, stream).y), wanted.y), 1e-4);
 }
 
-TEST(LayerNorm, AbsentGradientsLeaveTheOthersAsTheyAre) {
+TEST(LayerNorm, AbsentGradientsLeaveTheOthersUnchanged) {
   CpuStream stream(64 << 20, 2);
   for (const DType t : floating) {
     const Inputs in(130, 300, t, stream);
@@ -185,7 +185,7 @@ TEST(LayerNorm, DxMayBeWrittenOverDy) {
   EXPECT_EQ(values(in_place), values(dweight));
 }
 
-TEST(LayerNorm, DoesNotDependOnTheNumberOfThreads) {
+TEST(LayerNorm, BitsDoNotDependOnTheNumberOfThreads) {
   for (const DType t : floating) {
     expect_same_for_any_threads([&](Stream& stream) {
       const Inputs in(301, 517, t, stream);

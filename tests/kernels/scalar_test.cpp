@@ -1,4 +1,5 @@
-// The exponentials that the cpu kernels vectorise, against those of the library in f64.
+// runs: numbers
+// The vectorised exponentials of the cpu kernels against the standard library in f64.
 
 #include "spool/kernels/cpu/scalar.h"
 
@@ -17,7 +18,7 @@ double ulps(float y, double wanted) {
   return std::fabs(static_cast<double>(y) - wanted) / std::ldexp(1.0, exponent - 23);
 }
 
-// f of some two million floats between the positive numbers low and high, and of their negatives.
+// Calls f for about two million floats between the positive numbers low and high, and negated.
 template <class F>
 void for_floats(float low, float high, F f) {
   const auto begin = std::bit_cast<uint32_t>(low), end = std::bit_cast<uint32_t>(high);
@@ -38,10 +39,10 @@ TEST(Scalar, ExpIsWithinTwoUlps) {
     worst = std::max(worst, ulps(cpu::exp(x), std::exp(static_cast<double>(x))));
   });
   EXPECT_LE(worst, 2);
-  EXPECT_GT(worst, 0.4);  // or nothing was measured
+  EXPECT_GT(worst, 0.4);  // else nothing was measured
 }
 
-TEST(Scalar, ExpEndsWhereItsTypeDoes) {
+TEST(Scalar, ExpOverflowsAndUnderflowsAtTheLimitsOfF32) {
   EXPECT_EQ(cpu::exp(0.0f), 1);
   EXPECT_EQ(cpu::exp(-0.0f), 1);
   EXPECT_EQ(cpu::exp(infinity), infinity);

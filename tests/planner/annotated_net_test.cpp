@@ -1,4 +1,4 @@
-// Seven linears, annotated op by op: what waits where between forward and backward.
+// Seven linears, annotated op by op: where each saved tensor is between forward and backward.
 
 #include <algorithm>
 
@@ -14,9 +14,9 @@ Annotation label(int region, bool inputs, bool inside) {
   return {.region = region, .offload_inputs = inputs, .offload_inside = inside};
 }
 
-class AnnotatedNet : public SavedTensors {
+class AnnotatedNet : public ChainTest {
  protected:
-  std::vector<Annotation> of_the_net() {
+  std::vector<Annotation> annotations() {
     Annotation checkpointed = label(3, true, false);
     checkpointed.checkpoint = true;
     return {label(0, true, false),
@@ -27,12 +27,12 @@ class AnnotatedNet : public SavedTensors {
             checkpointed,
             none};
   }
-  Plan plan(const std::vector<Annotation>& annotations) {
+  Plan plan(const std::vector<Annotation>& labels) {
     Tape survey(stream);
     chain(survey.input(x));
-    return annotated_plan(annotations, survey);
+    return annotated_plan(labels, survey);
   }
-  // The value that linear i saves as its input: x, then what the linear before it made.
+  // The value that linear i saves as its input: x, then the previous linear's output.
   static ValueId input_of(const Tape& tape, size_t i) { return tape.nodes()[i].inputs[0]; }
 
   std::vector<bool> on_host(const Tape& tape) {
@@ -42,8 +42,8 @@ class AnnotatedNet : public SavedTensors {
   }
 };
 
-TEST_F(AnnotatedNet, SendsThreeTensorsOf192BytesAndKeepsTheRest) {
-  Tape tape(stream, options(plan(of_the_net())));
+TEST_F(AnnotatedNet, OffloadsThreeTensorsOf192Bytes) {
+  Tape tape(stream, options(plan(annotations())));
   const Var y = chain(tape.input(x));
   EXPECT_EQ(on_host(tape), (std::vector{true, false, true, false, false, true, false}));
   EXPECT_EQ(offloader.sent().tensors, 3);
@@ -52,7 +52,7 @@ TEST_F(AnnotatedNet, SendsThreeTensorsOf192BytesAndKeepsTheRest) {
 }
 
 TEST_F(AnnotatedNet, HasTheBitsOfThePlainNet) {
-  Tape plain(stream), annotated(stream, options(plan(of_the_net())));
+  Tape plain(stream), annotated(stream, options(plan(annotations())));
   const Var a = chain(plain.input(x)), b = chain(annotated.input(x));
   EXPECT_EQ(values(a.tensor()), values(b.tensor()));
   plain.backward({Root{a, dy}});
@@ -61,10 +61,9 @@ TEST_F(AnnotatedNet, HasTheBitsOfThePlainNet) {
   EXPECT_EQ(take_gradients(), expected);
 }
 
-// Nobody needs again what the checkpoint makes: it runs once.  Where somebody does, twice.
-TEST_F(AnnotatedNet, TheCheckpointRunsAgainWhereItsOutputIsNeeded) {
+TEST_F(AnnotatedNet, RecomputesTheCheckpointOnlyIfItsOutputIsNeeded) {
   for (const bool needed : {false, true}) {
-    Plan with = plan(of_the_net());
+    Plan with = plan(annotations());
     Tape survey(stream);
     chain(survey.input(x));
     const ValueId out5 = survey.nodes()[5].outputs[0];
@@ -76,7 +75,7 @@ TEST_F(AnnotatedNet, TheCheckpointRunsAgainWhereItsOutputIsNeeded) {
   }
 }
 
-TEST_F(AnnotatedNet, AllLabelsSendAllOrOnlyTheInputOrTheRest) {
+TEST_F(AnnotatedNet, LabelsOffloadAllOrTheInputOrTheRest) {
   const auto sent = [&](bool inputs, bool inside) {
     Tape tape(stream, options(plan(std::vector(7, label(0, inputs, inside)))));
     const Var y = chain(tape.input(x));
@@ -90,21 +89,20 @@ TEST_F(AnnotatedNet, AllLabelsSendAllOrOnlyTheInputOrTheRest) {
   EXPECT_EQ(sent(false, true), std::pair(false, std::ptrdiff_t{6}));
 }
 
-TEST_F(AnnotatedNet, RegionNumbersThatSkipOrComeBackAreASentence) {
+TEST_F(AnnotatedNet, RefusesRegionNumbersThatSkipOrReturn) {
   const auto with = [&](int fourth) {
-    auto labels = of_the_net();
+    auto labels = annotations();
     labels[3] = label(fourth, false, false);
-    return error_of([&] { plan(labels); });
+    return plan(labels);
   };
-  EXPECT_TRUE(contains(with(0), "region 0 has already ended")) << with(0);
-  EXPECT_TRUE(contains(with(5), "region 5 comes too early; the next region is 2")) << with(5);
-  auto differ = of_the_net();
+  expect_error(ErrorKind::invalid, {"region 0", "ended"}, [&] { with(0); });
+  expect_error(ErrorKind::invalid, {"region 5", "2"}, [&] { with(5); });
+  auto differ = annotations();
   differ[1].offload_inside = true;
-  EXPECT_TRUE(contains(error_of([&] { plan(differ); }), "another annotation at op 0"));
-  EXPECT_TRUE(contains(error_of([&] { plan({none}); }), "1 for a tape of 7 ops"));
+  expect_error(ErrorKind::invalid, {"op 0"}, [&] { plan(differ); });
+  expect_error(ErrorKind::invalid, {"1 for a tape of 7 ops"}, [&] { plan({none}); });
 }
 
-// The same by scopes that are opened by hand.
 TEST_F(AnnotatedNet, CanBeWrittenWithScopes) {
   Tape tape(stream, options());
   const auto step = [&](size_t i, const Var& h) { return linear(h, weights[i]); };

@@ -1,38 +1,40 @@
-// Plans as files: what is saved comes back, whatever is wrong with a file is said in a sentence,
-// and two plans are told apart.
+// Plans as files: a saved plan is loaded unchanged, and every error names the file and the field.
 
 #include "spool/planner/plan_file.h"
 
 #include <nlohmann/json.hpp>
 
-#include "spool/autograd/ops.h"
 #include "spool/planner/plan_json.h"
 #include "spool/planner/report/plan_diff.h"
-#include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/files/json.h"
+#include "tests/planner/plan_testing.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
 namespace {
 
-class PlanFileTest : public ::testing::Test {
+class PlanFile : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
-  std::string refusal(const std::string& text) {
+  // Expects an error that names the file and has these words.
+  void expect_refused(const std::string& text, std::string_view words,
+                      int line = __builtin_LINE()) {
     const auto path = directory.file("plan.json", text);
-    const std::string said = error_of([&] { load_plan(path); });
-    EXPECT_TRUE(said.empty() || said.starts_with(path.string())) << said;
-    return said;
+    const std::string file = path.string() + ": ";
+    expect_error(
+        ErrorKind::file, {file, words}, [&] { load_plan(path); }, __FILE__, line);
   }
-  std::string refusal_of(const std::string& fields) {
-    return refusal("{\"spool_plan\": 1, " + fields + "}");
+  void expect_fields_refused(const std::string& fields, std::string_view words,
+                             int line = __builtin_LINE()) {
+    SCOPED_TRACE(fields);
+    expect_refused("{\"spool_plan\": 1, " + fields + "}", words, line);
   }
 };
 
 int below(Random& random, int n) { return static_cast<int>(random.next() % uint32_t(n)); }
 
-// Of about equal things in a row, as plans are.
+// Random values in runs of equal ones, as plans have them.
 template <class T, class Draw>
 std::vector<T> in_runs(Random& random, int count, Draw draw) {
   std::vector<T> all;
@@ -77,7 +79,7 @@ Plan random_plan(uint64_t seed) {
   return plan;
 }
 
-TEST_F(PlanFileTest, WhatIsSavedComesBackAndTheSamePlanMakesTheSameBytes) {
+TEST_F(PlanFile, LoadsWhatWasSavedAndSavesTheSameBytes) {
   const auto path = directory.path() / "plan.json", again = directory.path() / "again.json";
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Plan plan = random_plan(seed);
@@ -92,17 +94,7 @@ TEST_F(PlanFileTest, WhatIsSavedComesBackAndTheSamePlanMakesTheSameBytes) {
   EXPECT_EQ(names_in(directory.path()), (std::set<std::string>{"plan.json", "again.json"}));
 }
 
-Plan small_plan() {
-  using enum Placement;
-  return {.placement = {keep, keep, recompute, offload, recompute, recompute, keep},
-          .offloads = {{.value = 3, .rows = 512, .target = OffloadTarget::disk, .release = 2}},
-          .chunks = {1, 1, 8},
-          .regions = {{.first = 0, .last = 2}, {.first = 1, .last = 1}},
-          .optimizer_state = OptimizerState::streamed,
-          .fingerprints = {1, 0xfedcba9876543210, 3}};
-}
-
-TEST_F(PlanFileTest, APersonCanReadIt) {
+TEST_F(PlanFile, IsReadable) {
   const auto path = directory.path() / "plan.json";
   save_plan(path, small_plan());
   EXPECT_EQ(content_of(path), R"({
@@ -124,37 +116,37 @@ TEST_F(PlanFileTest, APersonCanReadIt) {
   }
 }
 
-TEST_F(PlanFileTest, WhatIsNoPlanIsRefusedByName) {
-  EXPECT_TRUE(contains(error_of([&] { load_plan(directory.path() / "none"); }), "cannot be read"));
-  EXPECT_TRUE(contains(error_of([&] { load_plan(directory.path()); }), "is a directory"));
-  EXPECT_TRUE(contains(refusal(""), "is not JSON"));
-  EXPECT_TRUE(contains(refusal("\x89PNG\r\n"), "is not JSON"));
-  EXPECT_TRUE(contains(refusal(std::string(100'000, '[')), "nested deeper than"));
-  EXPECT_TRUE(contains(refusal("[1]"), "is not a plan"));
-  EXPECT_TRUE(contains(refusal(R"({"model_type": "gpt2"})"), "is not a plan"));
-  EXPECT_TRUE(contains(refusal(R"({"spool_plan": 2, "new": []})"), "version 2, and this program"));
-  EXPECT_TRUE(contains(refusal(R"({"spool_plan": "1"})"), "a plan of version \"1\""));
-  EXPECT_TRUE(contains(refusal(R"({"spool_plan": 1.0})"), "a plan of version 1.0"));
-  EXPECT_TRUE(contains(refusal(R"({"spool_plan": 1, "spool_plan": 1})"), "twice"));
-  EXPECT_TRUE(contains(refusal_of(R"("region": [])"), "a plan has no field \"region\""));
+TEST_F(PlanFile, RefusesFilesThatAreNoPlan) {
+  expect_error(ErrorKind::file, {"cannot be read"}, [&] { load_plan(directory.path() / "none"); });
+  expect_error(ErrorKind::file, {"is a directory"}, [&] { load_plan(directory.path()); });
+  expect_refused("", "is not JSON");
+  expect_refused("\x89PNG\r\n", "is not JSON");
+  expect_refused(std::string(100'000, '['), "nested deeper than");
+  expect_refused("[1]", "is not a plan");
+  expect_refused(R"({"model_type": "gpt2"})", "is not a plan");
+  expect_refused(R"({"spool_plan": 2, "new": []})", "version 2, and this program");
+  expect_refused(R"({"spool_plan": "1"})", "a plan of version \"1\"");
+  expect_refused(R"({"spool_plan": 1.0})", "a plan of version 1.0");
+  expect_refused(R"({"spool_plan": 1, "spool_plan": 1})", "twice");
+  expect_fields_refused(R"("region": [])", "a plan has no field \"region\"");
   std::filesystem::resize_file(directory.file("plan.json", ""), 40'000'000);
-  EXPECT_TRUE(contains(error_of([&] { load_plan(directory.path() / "plan.json"); }), "at most"));
+  expect_error(ErrorKind::file, {"at most"}, [&] { load_plan(directory.path() / "plan.json"); });
 }
 
-TEST_F(PlanFileTest, ATruncatedFileIsNoPlan) {
+TEST_F(PlanFile, RefusesTruncatedFiles) {
   const auto path = directory.path() / "whole.json";
   save_plan(path, small_plan());
   const std::string whole = content_of(path);
   for (size_t n = 0; n + 3 < whole.size(); ++n) {
-    EXPECT_TRUE(contains(refusal(whole.substr(0, n)), "is not JSON")) << n;
+    expect_refused(whole.substr(0, n), "is not JSON");
   }
 }
 
 struct BadField {
-  std::string field, said;
+  std::string field, words;
 };
 
-TEST_F(PlanFileTest, AFieldThatCannotBeIsNamed) {
+TEST_F(PlanFile, NamesAnImpossibleField) {
   const std::vector<BadField> all = {
       {R"("placement": [])", "field placement: [] is not a JSON object"},
       {R"("placement": {"keep": [1]})", "field placement.values is missing"},
@@ -193,12 +185,12 @@ TEST_F(PlanFileTest, AFieldThatCannotBeIsNamed) {
       {R"("tape_fingerprints": "0000000000000001")", "is not a list"},
       {R"("chunks": {"nodes": 2}, "tape_fingerprints": ["0000000000000001"])", "its tape has 1"},
   };
-  for (const auto& [field, said] : all) {
-    EXPECT_TRUE(contains(refusal_of(field), said)) << field << '\n' << refusal_of(field);
+  for (const auto& [field, words] : all) {
+    expect_fields_refused(field, words);
   }
 }
 
-TEST_F(PlanFileTest, AnOffloadThatCannotBeIsNamed) {
+TEST_F(PlanFile, NamesAnImpossibleOffload) {
   const std::vector<BadField> all = {
       {"3", "field offloads[0]: 3 is not a JSON object"},
       {R"({"rows": 3})", "field offloads[0].value is missing"},
@@ -216,76 +208,25 @@ TEST_F(PlanFileTest, AnOffloadThatCannotBeIsNamed) {
   };
   const std::string rest = R"(, "placement": {"values": 3, "offload": [2]},
                               "tape_fingerprints": ["0000000000000001"])";
-  for (const auto& [offload, said] : all) {
-    const std::string is = refusal_of("\"offloads\": [" + offload + "]" + rest);
-    EXPECT_TRUE(contains(is, said)) << offload << '\n' << is;
+  for (const auto& [offload, words] : all) {
+    expect_fields_refused("\"offloads\": [" + offload + "]" + rest, words);
   }
 }
 
-TEST_F(PlanFileTest, APlanThatCouldNotBeReadIsNotWritten) {
+TEST_F(PlanFile, DoesNotSaveAPlanThatCouldNotBeLoaded) {
   const auto path = directory.path() / "plan.json";
   save_plan(path, small_plan());
   const std::string before = content_of(path);
-  const auto refused = [&](const Plan& plan) { return error_of([&] { save_plan(path, plan); }); };
-  EXPECT_TRUE(contains(refused({.regions = {{.first = 4, .last = 2}}}), "whole number from 4"));
-  EXPECT_TRUE(contains(refused({.chunks = {1, -3}}), "\"-3\" is not a number of chunks"));
-  EXPECT_TRUE(contains(refused({.placement = std::vector(1'000'001, Placement::keep)}), "1000001"));
+  const auto expect_unsaved = [&](std::string_view words, const Plan& plan) {
+    expect_error(ErrorKind::file, {words}, [&] { save_plan(path, plan); });
+  };
+  expect_unsaved("whole number from 4", {.regions = {{.first = 4, .last = 2}}});
+  expect_unsaved("\"-3\" is not a number of chunks", {.chunks = {1, -3}});
+  expect_unsaved("1000001", {.placement = std::vector(1'000'001, Placement::keep)});
   EXPECT_EQ(content_of(path), before);
   EXPECT_EQ(names_in(directory.path()), std::set<std::string>{"plan.json"});
-  EXPECT_TRUE(contains(error_of([&] { save_plan(directory.path() / "no" / "plan.json", {}); }),
-                       "cannot be written"));
-}
-
-TEST(PlanTest, WhatNoTapeHasIsRefusedByTheTape) {
-  CpuStream stream(size_t{1} << 20, 1);
-  const auto refused = [&](const Plan& plan) {
-    return error_of([&] { const Tape tape(stream, {.plan = plan}); });
-  };
-  EXPECT_EQ(refused({.regions = {{.first = -1, .last = 2}}}),
-            "plan: regions: nodes -1 to 2 are not nodes of its tape");
-  EXPECT_EQ(refused({.offloads = {{.value = -4}}}), "plan: offloads: value -4 cannot exist");
-  EXPECT_TRUE(contains(
-      refused({.placement = {Placement::offload}, .offloads = {{.value = 0, .release = -7}}}),
-      "before node -7, which its tape does not have"));
-  EXPECT_TRUE(contains(refused({.chunks = {1, -2}}), "node 1 cannot be cut into -2"));
-}
-
-TEST(PlanDiffTest, SaysWhatChangedALineEach) {
-  Plan a = small_plan(), b = a;
-  b.placement = {Placement::keep, Placement::keep, Placement::keep, Placement::offload};
-  b.offloads = {{.value = 3, .fetch = 1}};
-  b.chunks = {};
-  b.regions = {{.first = 0, .last = 2}, {.first = 2, .last = 2}};
-  b.optimizer_state = OptimizerState::cpu;
-  b.fingerprints = {1, 2};
-  EXPECT_EQ(diff(a, b), R"(tape: one of 3 nodes -> one of 2 nodes, which differ from node 1 on
-value 2: recompute -> keep
-value 3: offload, 512 rows, to disk, out before node 2 -> offload, back before node 1
-values 4 to 5: recompute -> keep
-node 2: 8 chunks -> 1 chunk
-node 1: no region any more
-node 2: a region
-optimizer state: streamed -> cpu
-)");
-  EXPECT_EQ(diff({.fingerprints = {7}}, {}), "tape: one of 1 nodes -> any\n");
-  EXPECT_EQ(diff({}, {.placement = {Placement::keep}, .chunks = {1, 0}}), "");
-}
-
-TEST(PlanDiffTest, CallsThingsByWhatMakesThem) {
-  CpuStream stream(size_t{1} << 20, 1);
-  Parameter weight{.name = "fc", .data = Tensor({Shape{4, 4}, DType::f32}, stream)};
-  Tape tape(stream);
-  const Tensor x = normal({2, 4}, DType::f32, stream, 1);
-  gelu(gelu(linear(tape.input(x), weight)));
-  using enum Placement;
-  const Plan b = {.placement = {offload, offload, recompute, recompute, recompute, recompute},
-                  .regions = {{.first = 1, .last = 2}}};
-  EXPECT_EQ(diff({}, b, tape), R"(values 0 to 1 (an input to parameter fc): keep -> offload
-values 2 to 5: keep -> recompute
-nodes 1 to 2 (gelu to gelu): a region
-)");
-  EXPECT_EQ(diff({}, {.placement = {keep, keep, keep, recompute}}, tape),
-            "value 3 (gelu of node 1): keep -> recompute\n");
+  expect_error(ErrorKind::file, {"cannot be written"},
+               [&] { save_plan(directory.path() / "no" / "plan.json", {}); });
 }
 
 }  // namespace

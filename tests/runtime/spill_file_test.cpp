@@ -1,4 +1,6 @@
-// Memory on disk: what is written is read back, whichever way it travels; what cannot be is said.
+// runs: threads
+// Spill files: bytes written are read back, by every way of input and output, and failures are
+// reported with the needed and the free bytes.
 
 #include "spool/runtime/files/spill_file.h"
 
@@ -14,6 +16,7 @@
 #include <thread>
 
 #include "spool/runtime/check.h"
+#include "tests/runtime/environment.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -22,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::contains;
-using testing::error_of;
+using testing::expect_error;
 using testing::names_in;
 using testing::TemporaryDirectory;
 
@@ -40,7 +43,7 @@ class Memory {
 
   void fill(uint64_t seed) const {
     for (size_t i = 0; i < size_; i += sizeof(uint64_t)) {
-      const uint64_t number = (i + seed) * 0x9E3779B97F4A7C15;  // no two pages are alike
+      const uint64_t number = (i + seed) * 0x9E3779B97F4A7C15;  // all pages differ
       std::memcpy(data() + i, &number, sizeof(number));
     }
   }
@@ -50,25 +53,13 @@ class Memory {
   size_t size_;
 };
 
-// What SPOOL_IO is for the length of a test.
-class IoSetting {
- public:
-  explicit IoSetting(const std::string& value) {
-    if (value.empty()) {
-      ::unsetenv(variable);
-    } else {
-      ::setenv(variable, value.c_str(), /*overwrite=*/1);
-    }
-  }
-  ~IoSetting() { ::unsetenv(variable); }
-  IoSetting(const IoSetting&) = delete;
-  IoSetting& operator=(const IoSetting&) = delete;
-
- private:
-  static constexpr const char* variable = "SPOOL_IO";
+// SPOOL_IO for the length of a test; "" unsets it.
+struct IoSetting : testing::EnvironmentVariable {
+  explicit IoSetting(const std::string& value)
+      : EnvironmentVariable("SPOOL_IO", value.empty() ? std::optional<std::string>() : value) {}
 };
 
-// What the system limits this process to, for the length of a test.
+// A limit of this process, for the length of a test.
 class Limit {
  public:
   Limit(__rlimit_resource resource, size_t value) : resource_(resource) {
@@ -86,22 +77,24 @@ class Limit {
   rlimit before_ = {};
 };
 
-struct Caught {
-  ErrorKind kind;
-  ErrorFields fields;
-  std::string sentence;
-};
-
-Caught caught(const std::function<void()>& work) {
+// The Error that work() throws.
+Error caught(const std::function<void()>& work) {
   try {
     work();
   } catch (const Error& e) {
-    return {.kind = e.kind(), .fields = e.fields(), .sentence = e.what()};
+    return e;
   }
-  return {.kind = ErrorKind::invalid, .fields = {}, .sentence = {}};
+  ADD_FAILURE() << "no Error is thrown";
+  return {ErrorKind::invalid, ""};
 }
 
-// Of the file that is opened next.
+void expect_words(const Error& e, std::initializer_list<std::string_view> words,
+                  int line = __builtin_LINE()) {
+  testing::expect_error(
+      ErrorKind::file, words, [&] { throw e; }, __FILE__, line);
+}
+
+// The descriptor that the next opened file will have.
 int next_descriptor() {
   const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::close(next);
@@ -113,25 +106,25 @@ struct Piece {
 };
 
 Piece random_piece(std::mt19937_64& random, size_t size) {
-  // Sizes of every magnitude, so that some are one piece for the system and some many.
-  const size_t most = page << (random() % 12);
-  const size_t bytes = std::min({(random() % most / page + 1) * page, 9 * mib, size});
+  // Sizes of every magnitude: the system transfers some at once and others in several pieces.
+  const size_t max_bytes = page << (random() % 12);
+  const size_t bytes = std::min({(random() % max_bytes / page + 1) * page, 9 * mib, size});
   return {.offset = random() % ((size - bytes) / page + 1) * page, .bytes = bytes};
 }
 
-class EveryWay : public ::testing::TestWithParam<const char*> {
+class EverySpillFile : public ::testing::TestWithParam<const char*> {
  protected:
   const IoSetting setting_{GetParam()};
   const TemporaryDirectory directory_;
 };
 
-INSTANTIATE_TEST_SUITE_P(SpillFile, EveryWay, ::testing::Values("", "sync", "cached"),
+INSTANTIATE_TEST_SUITE_P(Io, EverySpillFile, ::testing::Values("", "sync", "cached"),
                          [](const auto& way) {
                            const std::string name = way.param;
                            return name.empty() ? "usual" : name;
                          });
 
-TEST_P(EveryWay, GivesBackWhatItWasGiven) {
+TEST_P(EverySpillFile, ReadsBackWhatWasWritten) {
   SpillFile file(directory_.path(), 40 * mib);
   EXPECT_EQ(file.size(), 40 * mib);
   const Memory expected(file.size()), found(file.size());
@@ -154,7 +147,7 @@ TEST_P(EveryWay, GivesBackWhatItWasGiven) {
   file.read(0, found.data(), 0);
 }
 
-TEST_P(EveryWay, ReadsAndWritesAtTheSameTime) {
+TEST_P(EverySpillFile, ReadsAndWritesAtTheSameTime) {
   constexpr size_t half = 10 * mib;
   SpillFile file(directory_.path(), 2 * half);
   const Memory old(half), fresh(half), found(half);
@@ -179,7 +172,7 @@ TEST_P(EveryWay, ReadsAndWritesAtTheSameTime) {
   EXPECT_EQ(std::memcmp(found.data(), fresh.data(), half), 0);
 }
 
-TEST_P(EveryWay, TakesWritersInTurn) {
+TEST_P(EverySpillFile, SerializesWriters) {
   SpillFile file(directory_.path(), 16 * mib);
   const Memory expected(file.size()), found(file.size());
   expected.fill(/*seed=*/1);
@@ -196,7 +189,7 @@ TEST_P(EveryWay, TakesWritersInTurn) {
   EXPECT_EQ(std::memcmp(found.data(), expected.data(), file.size()), 0);
 }
 
-TEST_P(EveryWay, HasNoName) {
+TEST_P(EverySpillFile, LeavesNoNameInItsDirectory) {
   {
     SpillFile file(directory_.path(), mib);
     EXPECT_EQ(names_in(directory_.path()), std::set<std::string>{});
@@ -207,23 +200,18 @@ TEST_P(EveryWay, HasNoName) {
   EXPECT_EQ(names_in(directory_.path()), std::set<std::string>{});
 }
 
-TEST_P(EveryWay, SaysWhereAFileOfThisProcessMayNotGrow) {
+TEST_P(EverySpillFile, NamesTheLimitOnFileSizes) {
   SpillFile file(directory_.path(), 8 * mib);
   const Memory memory(file.size()), found(file.size());
   memory.fill(/*seed=*/1);
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   for (const size_t limit : {5 * mib, 5 * mib + 1000}) {
     const Limit small(RLIMIT_FSIZE, limit);
-    const Caught e = caught([&] { file.write(0, memory.data(), file.size()); });
-    EXPECT_EQ(e.kind, ErrorKind::file);
-    EXPECT_TRUE(contains(e.sentence,
-                         "8.00 MiB at byte 0 of a spill file of 8.00 MiB cannot be "
-                         "written: a file of this process may have 5.00 MiB; raise "
-                         "that with 'ulimit -f', or spill less"))
-        << e.sentence;
-    EXPECT_EQ(e.fields.file, directory_.path().string());
-    EXPECT_EQ(e.fields.needed, file.size());
-    EXPECT_TRUE(contains(error_of([&] { SpillFile(directory_.path(), 8 * mib); }), "ulimit -f"));
+    const Error e = caught([&] { file.write(0, memory.data(), file.size()); });
+    expect_words(e, {"8.00 MiB at byte 0", "cannot be written", "5.00 MiB", "'ulimit -f'"});
+    EXPECT_EQ(e.fields().file, directory_.path().string());
+    EXPECT_EQ(e.fields().needed, file.size());
+    expect_error(ErrorKind::file, {"ulimit -f"}, [&] { SpillFile(directory_.path(), 8 * mib); });
     file.write(0, memory.data(), 4 * mib);
   }
   std::signal(SIGXFSZ, before);
@@ -232,7 +220,7 @@ TEST_P(EveryWay, SaysWhereAFileOfThisProcessMayNotGrow) {
   EXPECT_EQ(std::memcmp(found.data(), memory.data(), file.size()), 0);
 }
 
-// A disk of 4 MiB, if the system lets us have one.
+// A disk of 4 MiB, where the system allows one.
 class SmallDisk {
  public:
   explicit SmallDisk(fs::path path) : path_(std::move(path)) {
@@ -245,7 +233,7 @@ class SmallDisk {
   SmallDisk(const SmallDisk&) = delete;
   SmallDisk& operator=(const SmallDisk&) = delete;
 
-  bool there() const { return mounted_; }
+  bool mounted() const { return mounted_; }
   const fs::path& path() const { return path_; }
 
  private:
@@ -253,16 +241,14 @@ class SmallDisk {
   bool mounted_ = false;
 };
 
-TEST_P(EveryWay, ReservesItsRoom) {
+TEST_P(EverySpillFile, ReservesItsSpace) {
   const SmallDisk disk(directory_.path() / "disk");
-  if (!disk.there()) GTEST_SKIP() << "only root may mount a file system";
-  const Caught e = caught([&] { SpillFile(disk.path(), 8 * mib); });
-  EXPECT_EQ(e.sentence, disk.path().string() +
-                            ": a spill file of 8.00 MiB cannot be made: 4.00 MiB are free on this "
-                            "disk; make room, choose a directory on another disk, or spill less");
-  EXPECT_EQ(e.fields.needed, 8 * mib);
-  EXPECT_EQ(e.fields.capacity, 4 * mib);
-  EXPECT_EQ(e.fields.file, disk.path().string());
+  if (!disk.mounted()) GTEST_SKIP() << "only root may mount a file system";
+  const Error e = caught([&] { SpillFile(disk.path(), 8 * mib); });
+  expect_words(e, {disk.path().native(), "a spill file of 8.00 MiB", "4.00 MiB are free"});
+  EXPECT_EQ(e.fields().needed, 8 * mib);
+  EXPECT_EQ(e.fields().capacity, 4 * mib);
+  EXPECT_EQ(e.fields().file, disk.path().string());
   {
     SpillFile file(disk.path(), 3 * mib);
     EXPECT_EQ(disk_free(disk.path()), mib);
@@ -276,12 +262,12 @@ TEST_P(EveryWay, ReservesItsRoom) {
   EXPECT_EQ(disk_free(disk.path()), 4 * mib);
 }
 
-TEST_P(EveryWay, SaysWhereTheDiskIsFullInTheMiddle) {
+TEST_P(EverySpillFile, ReportsADiskThatFillsUpDuringAWrite) {
   const SmallDisk disk(directory_.path() / "disk");
-  if (!disk.there()) GTEST_SKIP() << "only root may mount a file system";
+  if (!disk.mounted()) GTEST_SKIP() << "only root may mount a file system";
   const int descriptor = next_descriptor();
   SpillFile file(disk.path(), 3 * mib);
-  // What was reserved is lost to somebody else, as it is where a disk promises more than it has.
+  // Another file takes the reserved space, as on a disk that promises more than it has.
   ASSERT_EQ(::fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * mib, mib), 0);
   {
     const int other = ::open((disk.path() / "other").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -290,15 +276,10 @@ TEST_P(EveryWay, SaysWhereTheDiskIsFullInTheMiddle) {
   }
   const Memory memory(3 * mib), found(3 * mib);
   memory.fill(/*seed=*/1);
-  const Caught e = caught([&] { file.write(0, memory.data(), 3 * mib); });
-  EXPECT_EQ(e.kind, ErrorKind::file);
-  EXPECT_TRUE(contains(e.sentence, disk.path().string() +
-                                       ": 3.00 MiB at byte 0 of a spill file of 3.00 MiB cannot be "
-                                       "written: "))
-      << e.sentence;
-  EXPECT_TRUE(contains(e.sentence, " are free on this disk; make room, ")) << e.sentence;
-  EXPECT_EQ(e.fields.needed, 3 * mib);
-  EXPECT_EQ(e.fields.file, disk.path().string());
+  const Error e = caught([&] { file.write(0, memory.data(), 3 * mib); });
+  expect_words(e, {disk.path().native(), "3.00 MiB at byte 0", "cannot be written", " are free"});
+  EXPECT_EQ(e.fields().needed, 3 * mib);
+  EXPECT_EQ(e.fields().file, disk.path().string());
 
   fs::remove(disk.path() / "other");
   file.write(0, memory.data(), 3 * mib);
@@ -306,29 +287,29 @@ TEST_P(EveryWay, SaysWhereTheDiskIsFullInTheMiddle) {
   EXPECT_EQ(std::memcmp(found.data(), memory.data(), 3 * mib), 0);
 }
 
-TEST_P(EveryWay, RefusesMisuse) {
+TEST_P(EverySpillFile, RefusesUnalignedAndOutsideTransfers) {
   SpillFile file(directory_.path(), mib);
   const Memory memory(2 * mib);
   std::byte* data = memory.data();
-  const auto writing = [&](size_t offset, std::byte* from, size_t bytes) {
-    const std::string said = error_of([&] { file.write(offset, from, bytes); });
-    EXPECT_NE(error_of([&] { file.read(offset, from, bytes); }), "");
-    return said;
+  const auto expect_refused = [&](std::initializer_list<std::string_view> words, size_t offset,
+                                  std::byte* from, size_t bytes) {
+    expect_error(ErrorKind::invalid, words, [&] { file.write(offset, from, bytes); });
+    expect_error(ErrorKind::invalid, words, [&] { file.read(offset, from, bytes); });
   };
-  EXPECT_EQ(writing(100, data, page),
-            "writing 4096 bytes at byte 100 of a spill file: both must be multiples of 4096");
-  EXPECT_TRUE(contains(writing(0, data, 100), "multiples of 4096"));
-  EXPECT_TRUE(contains(writing(0, data + 512, page), "does not begin at a multiple of 4096"));
-  EXPECT_EQ(writing(mib, data, page),
-            "writing 4096 bytes at byte 1048576 of a spill file that has 1048576");
-  EXPECT_NE(writing(0, data, 2 * mib), "");
-  EXPECT_NE(writing(size_t{0} - page, data, 2 * page), "");
-  EXPECT_NE(writing(page, data, size_t{0} - page), "");
-  EXPECT_NE(error_of([&] { SpillFile(directory_.path(), 0); }), "");
-  EXPECT_NE(error_of([&] { SpillFile(directory_.path(), page + 1); }), "");
+  expect_refused({"4096 bytes at byte 100", "multiples of 4096"}, 100, data, page);
+  expect_refused({"100 bytes", "multiples of 4096"}, 0, data, 100);
+  expect_refused({"memory", "multiple of 4096"}, 0, data + 512, page);
+  expect_refused({"4096 bytes at byte 1048576", "has 1048576"}, mib, data, page);
+  expect_refused({"has 1048576"}, 0, data, 2 * mib);
+  expect_refused({"has 1048576"}, size_t{0} - page, data, 2 * page);
+  expect_refused({"has 1048576"}, page, data, size_t{0} - page);
+  for (const size_t bytes : {size_t{0}, page + 1}) {
+    expect_error(ErrorKind::invalid, {"positive multiple of 4096"},
+                 [&] { SpillFile(directory_.path(), bytes); });
+  }
 }
 
-TEST(SpillFile, SaysWhichWayItWorks) {
+TEST(SpillFile, DescribesItsInputAndOutput) {
   const TemporaryDirectory d;
   {
     const IoSetting setting("cached");
@@ -340,12 +321,12 @@ TEST(SpillFile, SaysWhichWayItWorks) {
   }
   {
     const IoSetting setting("fast");
-    EXPECT_EQ(error_of([&] { SpillFile(d.path(), page); }),
-              "SPOOL_IO is 'fast'; set it to sync or cached, or leave it unset");
+    expect_error(ErrorKind::invalid, {"SPOOL_IO", "'fast'", "sync", "cached"},
+                 [&] { SpillFile(d.path(), page); });
   }
 }
 
-TEST(SpillFile, DoesWithoutRings) {
+TEST(SpillFile, WorksWithoutRings) {
   const TemporaryDirectory d;
   const Limit files(RLIMIT_NOFILE,
                     static_cast<size_t>(next_descriptor()) + 1);  // the file, and no ring
@@ -358,29 +339,25 @@ TEST(SpillFile, DoesWithoutRings) {
   EXPECT_EQ(std::memcmp(found.data(), memory.data(), 4 * mib), 0);
 }
 
-TEST(SpillFile, SaysWhatIsWrongWithADirectory) {
+TEST(SpillFile, ReportsAnUnusableDirectory) {
   const TemporaryDirectory d;
   const fs::path missing = d.path() / "missing", file = d.file("file", "x");
-  EXPECT_EQ(error_of([&] { SpillFile(missing, page); }),
-            missing.string() + ": there is no such directory; make it, or name another");
-  EXPECT_EQ(error_of([&] { disk_free(missing); }),
-            missing.string() + ": there is no such directory; make it, or name another");
-  EXPECT_EQ(error_of([&] { SpillFile(file, page); }),
-            file.string() + ": is not a directory; name one that a spill file may be in");
-  EXPECT_TRUE(contains(error_of([&] { SpillFile("/proc", page); }),
-                       "/proc: no spill file can be made in it: "));
+  const auto no_such = {std::string_view(missing.native()), std::string_view("no such directory")};
+  expect_error(ErrorKind::file, no_such, [&] { SpillFile(missing, page); });
+  expect_error(ErrorKind::file, no_such, [&] { disk_free(missing); });
+  expect_error(ErrorKind::file, {file.native(), "not a directory"}, [&] { SpillFile(file, page); });
+  expect_error(ErrorKind::file, {"/proc: ", "spill file"}, [&] { SpillFile("/proc", page); });
 }
 
-TEST(SpillFile, SaysWhereThereIsNoRoom) {
+TEST(SpillFile, ReportsADiskThatIsTooSmall) {
   const TemporaryDirectory d;
   const size_t exabyte = size_t{1} << 60;
   for (const size_t bytes : {exabyte, size_t{0} - page}) {
-    const Caught e = caught([&] { SpillFile(d.path(), bytes); });
-    EXPECT_EQ(e.kind, ErrorKind::file);
-    EXPECT_TRUE(contains(e.sentence, " are free on this disk; make room, ")) << e.sentence;
-    EXPECT_EQ(e.fields.needed, bytes);
-    EXPECT_GT(e.fields.capacity, 0u);
-    EXPECT_EQ(e.fields.file, d.path().string());
+    const Error e = caught([&] { SpillFile(d.path(), bytes); });
+    expect_words(e, {" are free"});
+    EXPECT_EQ(e.fields().needed, bytes);
+    EXPECT_GT(e.fields().capacity, 0u);
+    EXPECT_EQ(e.fields().file, d.path().string());
   }
   EXPECT_EQ(names_in(d.path()), std::set<std::string>{});
 }

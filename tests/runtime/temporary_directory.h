@@ -1,6 +1,6 @@
 #pragma once
 
-// A directory of a test's own, removed with all that is in it.
+// A temporary directory, removed with its content.
 
 #include <stdlib.h>
 
@@ -31,11 +31,11 @@ class TemporaryDirectory {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // A file in it, with that content.
+  // Writes a file in it.
   std::filesystem::path file(const std::string& name, std::string_view content) const {
     const std::filesystem::path path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
-    // Truncating it instead would make some file systems flush.
+    // Truncating a file makes some file systems flush it; removing it does not.
     std::filesystem::remove(path);
     std::ofstream(path, std::ios::binary) << content;
     return path;
@@ -50,7 +50,7 @@ inline std::string content_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Of what is directly in a directory.
+// The names directly in a directory.
 inline std::set<std::string> names_in(const std::filesystem::path& directory) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(directory))

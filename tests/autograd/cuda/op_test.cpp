@@ -1,7 +1,8 @@
-// What holds for every op on cuda, on every sample of the table: it does what the cpu does, in the
-// memory that a rehearsal foretold, with the same bits again.
+// runs: threads
+// Properties of every op on cuda, on every sample of the table: it matches the cpu, takes the
+// memory that meta foretold, and has the same bits every time.
 
-#include "spool/planner/rehearsal.h"
+#include "spool/runtime/meta/stream.h"
 #include "tests/autograd/sample_run.h"
 #include "tests/kernels/cuda_testing.h"
 
@@ -37,7 +38,7 @@ void expect_near(const std::vector<Numbers>& found, const std::vector<Numbers>& 
   for (size_t i = 0; i < found.size(); ++i) EXPECT_LT(difference(found[i], wanted[i]), bound) << i;
 }
 
-TEST_P(EveryOpOnCuda, IsAsOnTheCpu) {
+TEST_P(EveryOpOnCuda, MatchesTheCpu) {
   for (const DType dtype : cuda_types) {
     CpuStream cpu(on_both, 1);
     const bool narrow = dtype == DType::bf16;
@@ -58,7 +59,7 @@ TEST_P(EveryOpOnCuda, IsAsOnTheCpu) {
   }
 }
 
-TEST_P(EveryOpOnCuda, IsForetoldToTheByte) {
+TEST_P(EveryOpOnCuda, MetaForetellsItsPeakToTheByte) {
   for (const DType dtype : cuda_types) {
     const auto work = [&](Stream& stream) {
       SampleRun run(GetParam(), stream, {.dtype = dtype});
@@ -66,16 +67,18 @@ TEST_P(EveryOpOnCuda, IsForetoldToTheByte) {
       run.backward();
     };
     const auto probe = cuda_stream(Arena::granule);
-    const Report foretold = rehearse({.architecture = probe->architecture()}, work);
-    const auto stream = cuda_stream(foretold.memory.peak);
+    MetaStream meta(Machine{.architecture = probe->architecture()});
+    work(meta);
+    const size_t foretold = meta.memory().peak;
+    const auto stream = cuda_stream(foretold);
     work(*stream);
-    EXPECT_EQ(stream->memory().peak, foretold.memory.peak) << name(dtype);
+    EXPECT_EQ(stream->memory().peak, foretold) << name(dtype);
     EXPECT_EQ(stream->memory().live, 0u);
     stream->synchronize();
   }
 }
 
-TEST_P(EveryOpOnCuda, IsReplayedBitForBit) {
+TEST_P(EveryOpOnCuda, RecomputingKeepsItsBits) {
   for (const DType dtype : cuda_types) {
     const auto stream = cuda_stream();
     const auto gradients = [&](const Plan& plan) {

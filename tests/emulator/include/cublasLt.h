@@ -1,9 +1,9 @@
 #pragma once
 
-// The part of cuBLASLt that Spool's host code calls, with its names and numbers; what it computes
-// is computed by plain loops, in its turn on the emulated stream.  Column-major, one batch, sums in
-// f32.  It refuses what cuBLASLt may refuse: types that do not go together, memory that is aligned
-// less than was said, less workspace than the algorithm was chosen with.
+// The part of cuBLASLt that Spool's host code calls, with its names and constants; plain loops on
+// the emulated stream compute the products.  Column-major, one batch, sums in f32.  It refuses what
+// cuBLASLt may refuse: types that do not match, less alignment than declared, less workspace than
+// the algorithm was chosen with.
 
 #include <cstddef>
 #include <cstdint>
@@ -63,7 +63,7 @@ struct cublasLtMatmulHeuristicResult_t {
 
 namespace emulator {
 
-// How often heuristics were asked, and what they pretend, which tests may change.
+// The number of heuristic queries, and their answer, which tests may change.
 struct CublasLt {
   int heuristics = 0;
   bool knows_algorithms = true;

@@ -1,5 +1,5 @@
 #pragma once
 
-// Found in the place of CUDA's own.
+// Included in place of CUDA's own.
 
 #include "cuda_runtime.h"

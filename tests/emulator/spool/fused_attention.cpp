@@ -19,7 +19,7 @@ FusedAttention& fused_attention() {
 namespace spool::cuda {
 namespace {
 
-// Tokens of a head: element d of token t is at t * step + d.
+// The tokens of a head: element d of token t is at t * step + d.
 struct Rows {
   const void* data;
   int64_t first, step;
@@ -89,7 +89,7 @@ struct Head {
     }
   }
 
-  // dk and dv are sums, of (T, D).
+  // Adds to dk and dv, (T, D).
   void backward(const FusedBackward& call, std::vector<float>& dk, std::vector<float>& dv) const {
     const Rows y = unpacked(shape, call.y, b, h), dy = unpacked(shape, call.dy, b, h);
     const Rows dq = packed(shape, call.dq, b, h);
@@ -117,7 +117,7 @@ void forward(const FusedForward& call) {
   }
 }
 
-// A key head, and all query heads that share it.
+// A key head and the query heads that share it.
 void backward(const FusedBackward& call, int64_t b, int64_t key_head) {
   const AttentionShape& s = call.shape.part;
   const int64_t group = s.H / s.Hkv;
@@ -135,7 +135,7 @@ void backward(const FusedBackward& call, int64_t b, int64_t key_head) {
   }
 }
 
-// What it is told it may use it uses.
+// Uses all of the workspace it is given.
 template <class Call>
 void take_workspace(const Call& call, size_t needed) {
   check(call.workspace.nbytes() >= needed, "fused attention got ", call.workspace.nbytes(),

@@ -1,6 +1,6 @@
 #pragma once
 
-// The stand-in for cuDNN's attention (kernels/cuda/attention_fused.cuh): what it was asked for.
+// The stand-in for cuDNN's attention (kernels/cuda/attention_fused.cuh): counts its calls.
 
 namespace emulator {
 

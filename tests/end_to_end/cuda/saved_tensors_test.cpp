@@ -2,7 +2,7 @@
 // Saved tensors on a GPU: plans at random change no bit, and the disk serves as the host does.
 
 #include "spool/autograd/ops.h"
-#include "tests/autograd/plan_testing.h"
+#include "tests/end_to_end/gpt2_step.h"
 #include "tests/kernels/cuda_testing.h"
 #include "tests/runtime/temporary_directory.h"
 

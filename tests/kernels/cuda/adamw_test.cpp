@@ -8,7 +8,7 @@ namespace {
 
 class CudaAdamW : public OnCuda {};
 
-// Less than a thread's share, tails, several blocks, and nothing.
+// Less than a thread's share, tails, several blocks, and no elements.
 const std::vector<int64_t> sizes{1, 4, 1023, 0, 1030, 2048, 5, 5001};
 
 void for_every_case(const std::function<void(const AdamWCase&)>& body) {
@@ -16,27 +16,27 @@ void for_every_case(const std::function<void(const AdamWCase&)>& body) {
     c.numels = sizes;
     for (c.skip = 0; c.skip < 2; ++c.skip) {
       SCOPED_TRACE(sentence(name(c.type), ", gradients ", name(c.gradient),
-                            c.by_chance ? ", by chance" : "", ", skip ", c.skip));
+                            c.stochastic ? ", stochastic" : "", ", skip ", c.skip));
       body(c);
     }
   }
 }
 
-TEST_F(CudaAdamW, TwoStepsAreAsOnTheCpu) {
+TEST_F(CudaAdamW, TwoStepsMatchTheCpu) {
   for_every_case([](const AdamWCase& c) {
-    const auto two_steps = [&](Stream& stream, bool of_state) {
+    const auto two_steps = [&](Stream& stream, bool state) {
       const AdamWTensors tensors(c, stream);
       launch(tensors.kernel(), stream);
       launch(tensors.kernel(), stream);
-      return of_state ? tensors.state() : tensors.parameters();
+      return state ? tensors.state() : tensors.parameters();
     };
-    expect_as_on_cpu([&](Stream& s) { return two_steps(s, /*of_state=*/true); }, 1e-5);
-    expect_as_on_cpu([&](Stream& s) { return two_steps(s, /*of_state=*/false); },
-                     c.by_chance ? 2 * tolerance(c.type) : tolerance(c.type));
+    expect_as_on_cpu([&](Stream& s) { return two_steps(s, /*state=*/true); }, 1e-5);
+    expect_as_on_cpu([&](Stream& s) { return two_steps(s, /*state=*/false); },
+                     c.stochastic ? 2 * tolerance(c.type) : tolerance(c.type));
   });
 }
 
-TEST_F(CudaAdamW, ATensorInSlicesHasTheBitsOfTheWhole) {
+TEST_F(CudaAdamW, SlicesHaveTheBitsOfTheWhole) {
   constexpr int64_t granule = AdamW::granule;
   for (AdamWCase c : adamw_cases) {
     c.numels = {1, 5 * granule + 5, granule, 3 * granule - 1};
@@ -48,9 +48,9 @@ TEST_F(CudaAdamW, ATensorInSlicesHasTheBitsOfTheWhole) {
   }
 }
 
-// What is rounded may differ in its last bit, which then turns one rounding in 2^16.
-TEST_F(CudaAdamW, AlmostEveryRoundingIsAsOnTheCpu) {
-  AdamWCase c{.numels = {20000, 3000}, .type = DType::bf16, .by_chance = true};
+// The f32 value may differ in its last bit, which changes one rounding in 2^16.
+TEST_F(CudaAdamW, AlmostEveryRoundingMatchesTheCpu) {
+  AdamWCase c{.numels = {20000, 3000}, .type = DType::bf16, .stochastic = true};
   const auto step = [&](Stream& stream) {
     const AdamWTensors tensors(c, stream);
     launch(tensors.kernel(), stream);
@@ -59,12 +59,12 @@ TEST_F(CudaAdamW, AlmostEveryRoundingIsAsOnTheCpu) {
   CpuStream cpu(on_both, 1);
   const Numbers wanted = step(cpu), found = step(*cuda_stream());
   ASSERT_EQ(found.size(), wanted.size());
-  int64_t others = 0;
-  for (size_t i = 0; i < found.size(); ++i) others += found[i] != wanted[i];
-  EXPECT_LE(others, 10);
+  int64_t different = 0;
+  for (size_t i = 0; i < found.size(); ++i) different += found[i] != wanted[i];
+  EXPECT_LE(different, 10);
 }
 
-TEST_F(CudaAdamW, RoundsWhatIsKnownExactlyToTheSameBitsAsTheCpu) {
+TEST_F(CudaAdamW, RoundsExactValuesToTheBitsOfTheCpu) {
   for (const int64_t skip : {0, 1}) {
     for (const int64_t n : {1, 1025, 2049, 9000}) {
       expect_as_on_cpu(
@@ -77,7 +77,7 @@ TEST_F(CudaAdamW, RoundsWhatIsKnownExactlyToTheSameBitsAsTheCpu) {
   }
 }
 
-TEST_F(CudaAdamW, WhatIsFiniteStaysSo) {
+TEST_F(CudaAdamW, RoundingKeepsFiniteValuesFinite) {
   const auto stream = cuda_stream();
   const float largest = std::bit_cast<float>(0x7f7f0000);
   const auto after = [&](float weight, float rate) {
@@ -93,7 +93,7 @@ TEST_F(CudaAdamW, WhatIsFiniteStaysSo) {
   }
 }
 
-TEST_F(CudaAdamW, NothingChangesWhereTheGradientsAreNotFinite) {
+TEST_F(CudaAdamW, ChangesNothingIfTheGradientsAreNotFinite) {
   for_every_case([](const AdamWCase& c) {
     const auto stream = cuda_stream();
     const AdamWTensors tensors(c, *stream);
@@ -104,7 +104,7 @@ TEST_F(CudaAdamW, NothingChangesWhereTheGradientsAreNotFinite) {
   });
 }
 
-TEST_F(CudaAdamW, ClipFactorIsAsOnTheCpu) {
+TEST_F(CudaAdamW, ClipFactorMatchesTheCpu) {
   for (const double squared : {0.0, 0.25, 16.0, 1e300, HUGE_VAL, std::nan("")}) {
     for (const float limit : {0.0f, 1.0f}) {
       const auto clip_of = [=](Stream& stream) {
@@ -116,8 +116,8 @@ TEST_F(CudaAdamW, ClipFactorIsAsOnTheCpu) {
       CpuStream cpu(on_both, 1);
       const std::vector<float> wanted = clip_of(cpu), found = clip_of(*cuda_stream());
       for (size_t i = 0; i < 3; ++i) {
-        const bool neither = std::isnan(found[i]) && std::isnan(wanted[i]);
-        EXPECT_TRUE(neither || found[i] == wanted[i]) << squared << ' ' << limit << ' ' << i;
+        const bool both_nan = std::isnan(found[i]) && std::isnan(wanted[i]);
+        EXPECT_TRUE(both_nan || found[i] == wanted[i]) << squared << ' ' << limit << ' ' << i;
       }
     }
   }

@@ -1,19 +1,17 @@
-// AttentionForward and AttentionBackward on cuda.
+// runs: threads
+// AttentionForward and AttentionBackward on cuda, by our own kernels.
 
 #include "spool/kernels/attention.h"
 #include "tests/kernels/cuda_testing.h"
+#include "tests/runtime/environment.h"
 
 namespace spool::testing {
 namespace {
 
-// Of our own kernels: cuda_fused_attention_test.cpp is of cuDNN's.
+// Without cuDNN, which fused_attention_test.cpp tests.
 class CudaAttention : public OnCuda {
  protected:
-  void SetUp() override {
-    OnCuda::SetUp();
-    ::setenv("SPOOL_CUDNN", "0", /*overwrite=*/1);
-  }
-  void TearDown() override { ::unsetenv("SPOOL_CUDNN"); }
+  const EnvironmentVariable without_cudnn_{"SPOOL_CUDNN", "0"};
 };
 
 struct Case {
@@ -27,13 +25,13 @@ struct Case {
   }
 };
 
-// Tiles have 16, 32 or 64 rows: on, below and above these.  Heads that are moved by fours and not,
-// in each of the three sizes that there are kernels for, alone and in groups.
+// Tiles have 16, 32 or 64 rows: on, below and above these.  Heads that are loaded in vectors of
+// four and not, in each of the three sizes that have kernels, alone and in groups.
 const Case cases[] = {{1, 1, 1, 1, 1},    {2, 3, 3, 1, 5},   {1, 65, 2, 2, 3},  {1, 130, 2, 1, 64},
                       {1, 64, 2, 2, 64},  {2, 63, 4, 2, 62}, {1, 70, 2, 1, 80}, {1, 66, 1, 1, 127},
                       {1, 33, 1, 1, 256}, {1, 50, 2, 1, 201}};
 
-// All that a pass reads and writes, behind a sequence that nothing is to touch.
+// The tensors that a pass reads and writes.
 struct Pass {
   Case c;
   Tensor qkv, y, lse, dy, dqkv;
@@ -62,7 +60,7 @@ struct Pass {
   }
 };
 
-TEST_F(CudaAttention, ForwardIsAsOnTheCpu) {
+TEST_F(CudaAttention, ForwardMatchesTheCpu) {
   for (const Case& c : cases) {
     for (const DType t : cuda_types) {
       SCOPED_TRACE(sentence(c, ", ", name(t)));
@@ -98,7 +96,7 @@ void expect_backward(const Case& c, DType t, DType gradient, bool accumulate) {
   expect_as_on_cpu(dqkv, tolerance(t));
 }
 
-TEST_F(CudaAttention, BackwardIsAsOnTheCpu) {
+TEST_F(CudaAttention, BackwardMatchesTheCpu) {
   for (const Case& c : cases) {
     for (const DType t : cuda_types) expect_backward(c, t, t, /*accumulate=*/false);
   }
@@ -113,8 +111,8 @@ TEST_F(CudaAttention, BackwardAddsToAGradientOfEitherType) {
   }
 }
 
-// A sequence of odd extents from a batch, so that nothing is aligned.
-TEST_F(CudaAttention, TakesPartOfABatch) {
+// A slice of a batch with odd extents, so that nothing is aligned.
+TEST_F(CudaAttention, TakesASliceOfABatch) {
   const Case all{3, 9, 3, 3, 5}, one{1, 9, 3, 3, 5};
   for (const DType t : cuda_types) {
     const auto stream = cuda_stream();
@@ -133,8 +131,8 @@ TEST_F(CudaAttention, TakesPartOfABatch) {
   }
 }
 
-// Of both signs, about 1e4.  Whole numbers, so that f32 holds the scores exactly.
-TEST_F(CudaAttention, HasNoFearOfLargeScores) {
+// Scores of both signs, about 1e4.  Whole numbers, so that f32 holds them exactly.
+TEST_F(CudaAttention, LargeScoresDoNotOverflow) {
   const Case c{1, 70, 2, 1, 8};
   const auto work = [=](Stream& stream) {
     const Pass pass(c, DType::f32, DType::f32, stream);
@@ -149,10 +147,10 @@ TEST_F(CudaAttention, HasNoFearOfLargeScores) {
   expect_as_on_cpu(work, 1e-5);
 }
 
-TEST_F(CudaAttention, SaysWhatItHasNoRoomFor) {
+TEST_F(CudaAttention, RefusesLongHeadsAndWrongHeadCounts) {
   const auto stream = cuda_stream();
   const Pass pass({1, 2, 1, 1, 257}, DType::f32, DType::f32, *stream);
-  EXPECT_TRUE(contains(error_of([&] { pass.forward(); }), "a head of 257 numbers"));
+  expect_error(ErrorKind::invalid, {"attention", "257"}, [&] { pass.forward(); });
   const Pass other({1, 2, 3, 1, 4}, DType::f32, DType::f32, *stream);
   const auto wrong = [&] {
     launch(
@@ -160,11 +158,11 @@ TEST_F(CudaAttention, SaysWhatItHasNoRoomFor) {
             .y = other.y, .lse = other.lse, .qkv = other.qkv, .heads = {.query = 2, .key = 2}},
         *stream);
   };
-  EXPECT_TRUE(contains(error_of(wrong), "of 2 and 2 heads"));
+  expect_error(ErrorKind::invalid, {"2 and 2 heads"}, wrong);
 }
 
-// T x T numbers are never there at once.
-TEST_F(CudaAttention, NeedsOneNumberForEachQueryOfAHead) {
+// The T x T scores never exist at once.
+TEST_F(CudaAttention, WorkspaceIsOneNumberPerQueryAndHead) {
   MetaStream meta(Machine{});
   const Tensor qkv({{2, 100, 8 * 6}}, meta), y({{2, 100, 4 * 6}}, meta), lse({{2, 4, 100}}, meta);
   const Heads heads{.query = 4, .key = 2};

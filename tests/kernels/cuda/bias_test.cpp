@@ -8,11 +8,11 @@ namespace {
 
 class CudaBias : public OnCuda {};
 
-// One group of rows and several, whole packs and not, one tile of columns and several.
+// One group of rows and several, whole and partial packs, one tile of columns and several.
 const std::vector<Extents> some{{1, 1},    {0, 5},    {3, 5},     {7, 17},   {33, 8},
                                 {65, 264}, {100, 33}, {130, 300}, {40, 2056}};
 
-TEST_F(CudaBias, IsAsOnTheCpu) {
+TEST_F(CudaBias, MatchesTheCpu) {
   for (const DType type : cuda_types) {
     for (const auto& [rows, columns] : some) {
       for (const DType to : {type, DType::f32}) {
@@ -36,8 +36,7 @@ TEST_F(CudaBias, IsAsOnTheCpu) {
   }
 }
 
-// The same bits wherever the memory begins.
-TEST_F(CudaBias, DoesNotDependOnThePlace) {
+TEST_F(CudaBias, AlignmentDoesNotChangeItsBits) {
   const auto stream = cuda_stream();
   const auto sums = [&](int64_t skip) {
     const Tensor room({Shape{skip + 200 * 64, 1}, DType::bf16}, *stream);

@@ -1,4 +1,4 @@
-// In builds for AddressSanitizer a kernel that leaves its tensor ends the program.
+// Under AddressSanitizer a kernel that leaves its tensor ends the program.
 
 #include "spool/runtime/memory/poison.h"
 #include "tests/kernels/cuda_testing.h"
@@ -40,7 +40,7 @@ void write(const View& x, int64_t at, Stream& stream) {
   stream.synchronize();
 }
 
-TEST_P(Bounds, WhatATensorHoldsIsWritten) {
+TEST_P(Bounds, AKernelMayWriteItsTensor) {
   const auto stream = open_stream({GetParam()}, budget);
   for (const int64_t n : {int64_t{1}, int64_t{3}, one_granule}) {
     const Tensor x = normal({n}, DType::f32, *stream, 1);
@@ -49,7 +49,7 @@ TEST_P(Bounds, WhatATensorHoldsIsWritten) {
   }
 }
 
-TEST_P(Bounds, OneElementPastATensorIsNot) {
+TEST_P(Bounds, OneElementPastATensorIsFound) {
   const auto stream = open_stream({GetParam()}, budget);
   for (const int64_t n : {int64_t{1}, int64_t{3}, one_granule}) {
     const Tensor x = normal({n}, DType::f32, *stream, 1);
@@ -57,17 +57,17 @@ TEST_P(Bounds, OneElementPastATensorIsNot) {
   }
 }
 
-TEST_P(Bounds, WhatIsFreeIsNot) {
+TEST_P(Bounds, AWriteToFreedMemoryIsFound) {
   const auto stream = open_stream({GetParam()}, budget);
-  View gone;
+  View freed;
   {
     const Tensor x = normal({5}, DType::f32, *stream, 1);
-    gone = x;
+    freed = x;
   }
-  EXPECT_DEATH(write(gone, 0, *stream), "use-after-poison");
+  EXPECT_DEATH(write(freed, 0, *stream), "use-after-poison");
 }
 
-TEST_P(Bounds, WorkThatWasEnqueuedBeforeMemoryWasFreedMayUseIt) {
+TEST_P(Bounds, WorkEnqueuedBeforeAFreeMayStillUseTheMemory) {
   const auto stream = open_stream({GetParam()}, budget);
   const Tensor last({Shape{300}, DType::f32}, *stream);
   for (int repeat = 0; repeat < 50; ++repeat) {

@@ -20,7 +20,7 @@ struct Case {
   }
 };
 
-// A text that is read some tokens at a time, into a cache of NaN.
+// Reads a text in steps of some tokens, into a cache of NaN.
 Numbers read_text(const Case& c, DType t, const std::vector<int64_t>& steps, Stream& stream) {
   const Tensor keys = unset({c.B, c.Hkv, c.P, c.D}, t, stream);
   const Tensor all_values = unset({c.B, c.Hkv, c.P, c.D}, t, stream);
@@ -41,13 +41,13 @@ Numbers read_text(const Case& c, DType t, const std::vector<int64_t>& steps, Str
     append(found, y);
     position += n;
   }
-  // What has been read is in the cache, and nothing beyond.
+  // The cache has the tokens read so far, and nothing beyond.
   for (const Tensor& cache : {keys, all_values}) {
     const Numbers rows = values(cache);
     for (size_t i = 0; i < rows.size(); ++i) {
-      const bool there = static_cast<int64_t>(i) / c.D % c.P < position;
-      EXPECT_EQ(std::isnan(rows[i]), !there) << i;
-      if (there) found.push_back(rows[i]);
+      const bool written = static_cast<int64_t>(i) / c.D % c.P < position;
+      EXPECT_EQ(std::isnan(rows[i]), !written) << i;
+      if (written) found.push_back(rows[i]);
     }
   }
   return found;
@@ -60,9 +60,9 @@ void expect_text(const Case& c, const std::vector<int64_t>& steps) {
   }
 }
 
-// Heads of each of the sizes that there are kernels for, moved by packs and one by one; a query at
-// a time alone, and sharing its keys with others of its group.
-TEST_F(CudaCachedAttention, OneTokenAtATimeIsAsOnTheCpu) {
+// Heads of each size that has kernels, loaded in packs and one by one; a query alone, and one that
+// shares its keys with others of its group.
+TEST_F(CudaCachedAttention, OneTokenAtATimeMatchesTheCpu) {
   for (const Case& c : {Case{1, 1, 1, 1, 3}, Case{2, 3, 3, 5, 4}, Case{1, 4, 1, 8, 5},
                         Case{1, 2, 2, 64, 3}, Case{1, 6, 1, 100, 3}, Case{2, 2, 1, 128, 3},
                         Case{1, 1, 1, 201, 3}, Case{1, 2, 1, 256, 3}}) {
@@ -70,8 +70,8 @@ TEST_F(CudaCachedAttention, OneTokenAtATimeIsAsOnTheCpu) {
   }
 }
 
-// Up to 15 queries go one way, from 16 on another; tiles have 64, 32 or 16 rows, pieces 64.
-TEST_F(CudaCachedAttention, SomeTokensAtATimeAreAsOnTheCpu) {
+// Up to 15 queries have one kernel, more have another; tiles have 64, 32 or 16 rows, pieces 64.
+TEST_F(CudaCachedAttention, SomeTokensAtATimeMatchTheCpu) {
   const std::vector<int64_t> steps{3, 16, 45, 1, 15, 66, 7};
   expect_text({1, 2, 1, 8, 153}, steps);
   expect_text({1, 1, 1, 3, 154}, steps);
@@ -80,7 +80,7 @@ TEST_F(CudaCachedAttention, SomeTokensAtATimeAreAsOnTheCpu) {
   expect_text({1, 2, 1, 136, 60}, {20, 4, 17, 1});
 }
 
-// Tokens at a position of a text whose cache is there.
+// Attention of n tokens at a position of a text whose cache is full.
 Numbers attend_at(const Case& c, DType t, int64_t position, int64_t n, Stream& stream,
                   double deviation = 1) {
   const Tensor keys = normal({c.B, c.Hkv, c.P, c.D}, t, stream, 1, deviation);
@@ -98,7 +98,7 @@ Numbers attend_at(const Case& c, DType t, int64_t position, int64_t n, Stream& s
   return values(y);
 }
 
-// Pieces have 64 keys, or more where there would be too many: here 128, and 512.
+// Pieces have 64 keys, or more for a long text: here 128 and 512.
 TEST_F(CudaCachedAttention, ALongTextIsCutIntoPieces) {
   for (const DType t : cuda_types) {
     for (const int64_t position : {63, 64, 1000}) {
@@ -120,15 +120,14 @@ TEST_F(CudaCachedAttention, ALongTextIsCutIntoPieces) {
   }
 }
 
-TEST_F(CudaCachedAttention, HasNoFearOfLargeScores) {
+TEST_F(CudaCachedAttention, LargeScoresDoNotOverflow) {
   const auto work = [](Stream& stream) {
     return attend_at({1, 2, 2, 8, 150}, DType::f32, 149, 1, stream, 100);
   };
   expect_as_on_cpu(work, 1e-4);
 }
 
-// Where a text is does not show in what it takes.
-TEST_F(CudaCachedAttention, TakesMemoryByShapesAlone) {
+TEST_F(CudaCachedAttention, ItsMemoryDependsOnShapesAlone) {
   for (const int64_t n : {1, 64}) {
     const auto peak = [&](size_t bytes, int64_t position) {
       const auto stream = cuda_stream(bytes);
@@ -151,10 +150,10 @@ TEST_F(CudaCachedAttention, TakesMemoryByShapesAlone) {
   }
 }
 
-TEST_F(CudaCachedAttention, SaysWhatItHasNoRoomFor) {
+TEST_F(CudaCachedAttention, RefusesALongHead) {
   const auto stream = cuda_stream();
   const auto work = [&] { read_text({1, 1, 1, 300, 2}, DType::f32, {1}, *stream); };
-  EXPECT_TRUE(contains(error_of(work), "a head of 300 numbers"));
+  expect_error(ErrorKind::invalid, {"attention", "300"}, work);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// runs: threads
 // CrossEntropy and CountTargets on cuda.
 
 #include "spool/kernels/cross_entropy.h"
@@ -19,12 +20,12 @@ const std::vector<CrossEntropyOptions> all_options{
 struct Size {
   int64_t N, V, columns;
 };
-// Rows of one element, of less than a pack, that begin anywhere in one, with padding that does so,
-// and of more than a thread has in flight.
+// Rows of one element, of less than a pack, misaligned, with misaligned padding, and with more
+// elements than a thread keeps in registers.
 const std::vector<Size> sizes{{1, 1, 1},       {4, 5, 5},       {5, 17, 24},    {5, 24, 24},
                               {9, 1000, 1003}, {3, 5003, 5056}, {2, 5056, 5056}};
 
-// N rows, of which every third is ignored, and which begin with the second row of a larger tensor.
+// N rows behind the first row of a larger tensor; the target of every third is ignored.
 struct Sample {
   int64_t V, columns;
   Tensor logits, targets, losses;
@@ -54,7 +55,7 @@ struct Sample {
   }
 };
 
-TEST_F(CudaCrossEntropy, LossAndGradientAreAsOnTheCpu) {
+TEST_F(CudaCrossEntropy, LossAndGradientMatchTheCpu) {
   for (const DType t : cuda_types) {
     for (const Size& size : sizes) {
       for (const CrossEntropyOptions& o : all_options) {
@@ -71,7 +72,7 @@ TEST_F(CudaCrossEntropy, LossAndGradientAreAsOnTheCpu) {
           launch(s.kernel(o, true), stream);
           return values(s.logits);
         };
-        // A vocabulary of one has no loss but the z-loss, and no gradient: rounding is all.
+        // A vocabulary of one has a z-loss alone and no gradient; the rest is rounding.
         if (size.V > 1) {
           expect_as_on_cpu(loss, 1e-5);
           expect_as_on_cpu(gradient, tolerance(t));
@@ -84,7 +85,7 @@ TEST_F(CudaCrossEntropy, LossAndGradientAreAsOnTheCpu) {
   }
 }
 
-TEST_F(CudaCrossEntropy, LossAloneIsTheLossWithAGradientAndLeavesLogits) {
+TEST_F(CudaCrossEntropy, WithoutAGradientTheLossIsTheSameAndLogitsStay) {
   const auto stream = cuda_stream();
   for (const DType t : cuda_types) {
     const Sample s({9, 1000, 1003}, t, *stream);
@@ -97,8 +98,8 @@ TEST_F(CudaCrossEntropy, LossAloneIsTheLossWithAGradientAndLeavesLogits) {
   }
 }
 
-// Of shared memory there is 227 KiB at most.
-TEST_F(CudaCrossEntropy, ARowMayBeLongerThanWhatABlockCanKeep) {
+// Shared memory is 227 KiB at most.
+TEST_F(CudaCrossEntropy, ARowMayExceedSharedMemory) {
   for (const CrossEntropyOptions& o : {all_options[0], all_options[4]}) {
     const auto work = [&](Stream& stream) {
       const Sample s({2, 60001, 60003}, DType::f32, stream);
@@ -109,8 +110,8 @@ TEST_F(CudaCrossEntropy, ARowMayBeLongerThanWhatABlockCanKeep) {
   }
 }
 
-// Formed in f32 and rounded once: what comes of the same logits in f32, rounded.
-TEST_F(CudaCrossEntropy, AGradientInBf16IsRoundedOnce) {
+// The gradient is formed in f32 and rounded once: it is the rounded gradient of f32 logits.
+TEST_F(CudaCrossEntropy, RoundsABf16GradientOnce) {
   const auto stream = cuda_stream();
   const Sample s({5, 1003, 1056}, DType::bf16, *stream);
   Sample wide = s;
@@ -124,7 +125,7 @@ TEST_F(CudaCrossEntropy, AGradientInBf16IsRoundedOnce) {
   }
 }
 
-TEST_F(CudaCrossEntropy, TheGradientIsTimesScaleAndUpstream) {
+TEST_F(CudaCrossEntropy, GradientIsMultipliedByScaleAndUpstream) {
   for (const DType t : cuda_types) {
     for (const int64_t upstreams : {1, 5}) {
       const auto work = [=](Stream& stream) {
@@ -193,8 +194,8 @@ TEST_F(CudaCrossEntropy, LargeLogitsDoNotOverflow) {
       1e-6);
 }
 
-// The cpu refuses it; here it shows.
-TEST_F(CudaCrossEntropy, ATargetThatIsNotInTheVocabularyMakesItsRowNaN) {
+// The cpu throws; the cuda device shows it in the result.
+TEST_F(CudaCrossEntropy, ATargetOutsideTheVocabularyMakesItsRowNaN) {
   const auto stream = cuda_stream();
   for (const int32_t wrong : {-1, 17, 23, 1 << 30}) {
     Sample s({5, 17, 24}, DType::f32, *stream);
@@ -206,7 +207,7 @@ TEST_F(CudaCrossEntropy, ATargetThatIsNotInTheVocabularyMakesItsRowNaN) {
   }
 }
 
-TEST_F(CudaCrossEntropy, CountsTargets) {
+TEST_F(CudaCrossEntropy, CountTargetsMatchesTheCpu) {
   for (const DType t : {DType::f32, DType::f64}) {
     for (const int64_t N : {1, 6, 1024, 3000}) {
       for (const int32_t ignored : {-100, 1}) {

@@ -1,4 +1,4 @@
-// Dropout and NormalFill on cuda: the draws of the cpu.
+// Dropout and NormalFill on cuda draw the numbers of the cpu.
 
 #include "spool/kernels/dropout.h"
 #include "spool/kernels/normal.h"
@@ -44,7 +44,7 @@ TEST_F(CudaDropout, DropsWhatTheCpuDrops) {
   }
 }
 
-TEST_F(CudaDropout, EveryKeyAndCounterIsThatOfTheCpu) {
+TEST_F(CudaDropout, EveryKeyAndCounterMatchesTheCpu) {
   for (size_t changed = 0; changed < 4; ++changed) {
     const auto drop = [=](Stream& stream) {
       std::vector<int32_t> random{1, 2, 3, 4};
@@ -82,13 +82,12 @@ TEST_F(CudaDropout, AddsToAGradient) {
 TEST_F(CudaDropout, RefusesAProbabilityOfOne) {
   const auto stream = cuda_stream();
   const Tensor x = normal({4}, DType::f32, *stream, 1), random = some_random(*stream);
-  EXPECT_TRUE(contains(
-      error_of([&] { launch(Dropout{.y = x, .x = x, .random = random, .p = 1}, *stream); }),
-      "not in [0, 1)"));
+  expect_error(ErrorKind::invalid, {"not in [0, 1)"},
+               [&] { launch(Dropout{.y = x, .x = x, .random = random, .p = 1}, *stream); });
 }
 
-// To the last digits, near zero too.
-TEST_F(CudaNormal, IsAsOnTheCpu) {
+// To the last digits, also near zero.
+TEST_F(CudaNormal, MatchesTheCpu) {
   for (const DType type : cuda_types) {
     for (const int64_t n : {1, 3, 8, 13, 20000}) {
       for (const int64_t skip : {0, 1}) {

@@ -10,10 +10,11 @@ class CudaEmbedding : public OnCuda {};
 
 struct Case {
   int64_t B = 1, T = 1, V = 1, C = 1;
-  double skew = 0;  // the share of tokens that are number 2 / 3 V
+  double skew = 0;  // the share of tokens that are number 2 V / 3
 };
 
-// One token; odd columns; several tiles; a token in many runs; two large digits; several pieces.
+// One token; odd columns; several tiles; a token in many runs of the sort; a vocabulary beyond
+// 2^16; several pieces.
 const std::vector<Case> cases{{},
                               {.B = 3, .T = 7, .V = 11, .C = 33},
                               {.B = 2, .T = 40, .V = 5, .C = 264, .skew = 0.2},
@@ -32,20 +33,20 @@ Tensor some_tokens(const Case& c, Stream& stream) {
   return integers({c.B, c.T}, all, stream);
 }
 
-// Like normal, but for where it begins.
-Tensor from(int64_t skip, const Shape& shape, DType type, Stream& stream, uint64_t seed) {
+// normal(), `skip` elements into its memory.
+Tensor misaligned(int64_t skip, const Shape& shape, DType type, Stream& stream, uint64_t seed) {
   const int64_t count = shape.numel();
   return normal({skip + count, 1}, type, stream, seed).slice({skip, skip + count}).reshape(shape);
 }
 
-TEST_F(CudaEmbedding, ForwardIsAsOnTheCpu) {
+TEST_F(CudaEmbedding, ForwardMatchesTheCpu) {
   for (const DType type : cuda_types) {
     for (const Case& c : cases) {
       for (const int64_t skip : {0, 1}) {
         expect_as_on_cpu(
             [=](Stream& stream) {
               const Tensor tokens = some_tokens(c, stream);
-              const Tensor weight = from(skip, {c.V, c.C}, type, stream, 1);
+              const Tensor weight = misaligned(skip, {c.V, c.C}, type, stream, 1);
               const Tensor positions = normal({c.T + 2, c.C}, type, stream, 2);
               const Tensor plain = unset({c.B, c.T, c.C}, type, stream);
               const Tensor placed = unset({c.B, c.T, c.C}, type, stream);
@@ -68,7 +69,7 @@ TEST_F(CudaEmbedding, ForwardIsAsOnTheCpu) {
 
 Numbers gradients(const Case& c, DType type, DType to, int64_t skip, Stream& stream) {
   const Tensor tokens = some_tokens(c, stream);
-  const Tensor dy = from(skip, {c.B, c.T, c.C}, type, stream, 1);
+  const Tensor dy = misaligned(skip, {c.B, c.T, c.C}, type, stream, 1);
   const Tensor dweight = unset({c.V, c.C}, to, stream), more = normal({c.V, c.C}, to, stream, 2);
   const Tensor dpositions = unset({c.T + 2, c.C}, to, stream);
   const Tensor more_positions = normal({c.T + 2, c.C}, to, stream, 3);
@@ -89,7 +90,7 @@ Numbers gradients(const Case& c, DType type, DType to, int64_t skip, Stream& str
   return all;
 }
 
-TEST_F(CudaEmbedding, BackwardIsAsOnTheCpu) {
+TEST_F(CudaEmbedding, BackwardMatchesTheCpu) {
   for (const DType type : cuda_types) {
     for (const Case& c : cases) {
       for (const int64_t skip : {0, 1}) {
@@ -102,9 +103,9 @@ TEST_F(CudaEmbedding, BackwardIsAsOnTheCpu) {
   }
 }
 
-// What a token's row gets does not depend on where its list lies in the sorted one's runs, but for
-// the order of additions: exact in whole numbers.
-TEST_F(CudaEmbedding, AddsUpListsThatBeginAndEndAnywhere) {
+// The sum of a token's rows does not depend on where its run begins and ends in the sorted list;
+// whole numbers make every order of additions exact.
+TEST_F(CudaEmbedding, SumsRunsThatBeginAndEndAnywhere) {
   for (const int32_t first : {0, 1, 31, 32, 33, 63, 64}) {
     for (const int32_t length : {1, 31, 32, 33, 64, 65, 95, 96, 129}) {
       const auto stream = cuda_stream();
@@ -127,7 +128,7 @@ TEST_F(CudaEmbedding, AddsUpListsThatBeginAndEndAnywhere) {
   }
 }
 
-// The rows of a token are added in its order: large numbers that cancel leave the small one.
+// The rows of a token are added in order: large numbers that cancel leave the small one.
 TEST_F(CudaEmbedding, AddsInTheOrderOfTheTokens) {
   const auto stream = cuda_stream();
   const int32_t count = 700;
@@ -135,7 +136,7 @@ TEST_F(CudaEmbedding, AddsInTheOrderOfTheTokens) {
   std::vector<float> rows;
   for (int32_t i = 0; i < count; ++i) {
     ids.push_back(i % 64);
-    const int32_t turn = i / 64;  // of its token: 1e8, -1e8, 1, 0, ...
+    const int32_t turn = i / 64;  // each token has 1e8, -1e8, 1, 0, ...
     rows.push_back(turn == 0 ? 1e8f : turn == 1 ? -1e8f : turn == 2 ? 1.0f : 0.0f);
   }
   const Tensor tokens = integers({1, count}, ids, *stream);
@@ -164,8 +165,8 @@ TEST_F(CudaEmbedding, WithoutTokensAGradientIsZero) {
       1e-15);
 }
 
-// The host does not see tokens: where one is none, the result says so, and nothing else is touched.
-TEST_F(CudaEmbedding, ATokenThatIsNoneGivesNaNAndNoGradient) {
+// The host does not read tokens: a wrong one shows in its row of the result, and nowhere else.
+TEST_F(CudaEmbedding, AWrongTokenGivesNaNAndNoGradient) {
   for (const int32_t wrong : {-1, 11, 50257}) {
     const auto stream = cuda_stream();
     const Tensor tokens = integers({1, 3}, {10, wrong, 0}, *stream);

@@ -1,9 +1,10 @@
-// Attention by a library: when it is, how its backward is cut, and where its parts begin.  On an
-// emulated device the library is a stand-in.
+// Attention by cuDNN: when it is chosen, and how its backward is cut into parts.  On an emulated
+// device a stand-in takes cuDNN's place.
 
 #include "spool/kernels/attention.h"
 #include "spool/kernels/attention_sizes.h"
 #include "tests/kernels/cuda_testing.h"
+#include "tests/runtime/environment.h"
 
 #if SPOOL_CUDA
 #include "spool/kernels/cuda/attention_fused.cuh"
@@ -21,7 +22,7 @@ using cuda::is_fused;
 
 View view(const Shape& shape, DType type) { return {nullptr, {shape, type}}; }
 
-// Kernels without memory, for what is decided by shapes and types.
+// Kernels without memory, for decisions that depend on shapes and types alone.
 AttentionForward forward_of(const AttentionShape& s, DType type) {
   return {.y = view({s.B, s.T, s.H * s.D}, type),
           .lse = view({s.B, s.H, s.T}, DType::f32),
@@ -47,7 +48,7 @@ AttentionShape changed(AttentionShape s, int64_t AttentionShape::*what, int64_t 
   return s;
 }
 
-TEST(FusedAttention, IsForBf16AndHeadsThatCudnnTakes) {
+TEST(FusedAttention, IsChosenForBf16AndHeadsThatCudnnTakes) {
   EXPECT_TRUE(is_fused(forward_of(gpt2, DType::bf16), with));
   EXPECT_FALSE(is_fused(forward_of(gpt2, DType::bf16), without));
   EXPECT_FALSE(is_fused(forward_of(gpt2, DType::f32), with));
@@ -60,14 +61,14 @@ TEST(FusedAttention, IsForBf16AndHeadsThatCudnnTakes) {
   EXPECT_FALSE(is_fused(forward_of(changed(gpt2, &AttentionShape::T, 1023), DType::bf16), with));
 }
 
-TEST(FusedAttention, IsForGradientsThatAreSetInBf16) {
+TEST(FusedAttention, IsChosenForBf16GradientsThatAreNotAddedTo) {
   const auto fused = [](const AttentionShape& s, DType gradient, bool add) {
     return is_fused(backward_of(s, DType::bf16, gradient, add), with);
   };
   EXPECT_TRUE(fused(gpt2, DType::bf16, /*add=*/false));
   EXPECT_FALSE(fused(gpt2, DType::bf16, /*add=*/true));
   EXPECT_FALSE(fused(gpt2, DType::f32, /*add=*/false));
-  // One head of these takes more than there may be.
+  // One head of these needs more than the limit.
   EXPECT_FALSE(fused(changed(gpt2, &AttentionShape::T, 16384), DType::bf16, /*add=*/false));
 }
 
@@ -80,7 +81,7 @@ const AttentionShape shapes[] = {
     {.B = 1, .T = 8000, .H = 6, .Hkv = 3, .D = 64},
 };
 
-// Every text and key head is in one part, and no part has more than was said.
+// Expects every text and key head in exactly one part, and no part above the cut's sizes.
 void expect_cut(const AttentionShape& s, const AttentionCut& cut) {
   std::vector<int> seen(static_cast<size_t>(s.B * s.Hkv));
   cut.for_each_part(s, [&](const cuda::AttentionPart& part) {
@@ -96,7 +97,7 @@ void expect_cut(const AttentionShape& s, const AttentionCut& cut) {
   for (const int times : seen) EXPECT_EQ(times, 1);
 }
 
-TEST(FusedAttention, IsCutIntoPartsThatFit) {
+TEST(FusedAttention, PartsFitTheLimit) {
   for (const AttentionShape& s : shapes) {
     SCOPED_TRACE(sentence(s.B, " by ", s.T, ", ", s.H, " and ", s.Hkv, " heads"));
     const AttentionCut cut = cuda::cut_backward(s);
@@ -111,13 +112,13 @@ TEST(FusedAttention, IsCutIntoPartsThatFit) {
   EXPECT_EQ(long_texts.key_heads, 1);
 }
 
-TEST(FusedAttention, IsCutIntoPartsOfLikeSize) {
+TEST(FusedAttention, PartsHaveEqualSizes) {
   const AttentionCut cut = cuda::cut_backward(gpt2);
   EXPECT_EQ(cut.texts, 8);  // of 32, where 9 would fit
   EXPECT_EQ(cut.key_heads, 12);
 }
 
-TEST(FusedAttention, TakesTheMemoryThatCudnnIsKnownToWant) {
+TEST(FusedAttention, DeclaresTheMemoryThatCudnnIsKnownToNeed) {
   for (const AttentionShape& s : shapes) {
     const double q = 2.0 * static_cast<double>(s.B * s.T * s.H * s.D);
     const double scores = 2.0 * static_cast<double>(s.B * s.H * s.T * s.T);
@@ -166,7 +167,7 @@ Tensor workspace(size_t bytes, Stream& stream) {
   return Tensor({Shape{static_cast<int64_t>(bytes / sizeof(float)) + 1}}, stream);
 }
 
-// By the library whatever the choice would be, in parts as given.
+// Attention by cuDNN (by the kernels on the cpu), its backward cut as given.
 Numbers by_parts(const AttentionShape& s, const AttentionCut& cut, Stream& stream) {
   const Tensors t(s, stream);
   auto forward = t.forward(s);
@@ -186,13 +187,13 @@ Numbers by_parts(const AttentionShape& s, const AttentionCut& cut, Stream& strea
   return t.all();
 }
 
-bool there_is_a_library() {
+bool there_is_cudnn() {
   const auto stream = cuda_stream();
   return std::get<CudaArchitecture>(stream->architecture()).fused_attention;
 }
 
-TEST_F(CudaFusedAttention, IsAsOnTheCpuHoweverItIsCut) {
-  if (!there_is_a_library()) GTEST_SKIP() << "there is no cuDNN here";
+TEST_F(CudaFusedAttention, MatchesTheCpuHoweverItIsCut) {
+  if (!there_is_cudnn()) GTEST_SKIP() << "there is no cuDNN here";
   for (const AttentionShape& s : {AttentionShape{.B = 1, .T = 4, .H = 1, .Hkv = 1, .D = 8},
                                   {.B = 3, .T = 20, .H = 4, .Hkv = 4, .D = 16},
                                   {.B = 3, .T = 12, .H = 6, .Hkv = 3, .D = 8},
@@ -209,7 +210,7 @@ TEST_F(CudaFusedAttention, IsAsOnTheCpuHoweverItIsCut) {
 }
 
 #if SPOOL_CUDA_EMULATED
-TEST_F(CudaFusedAttention, IsChosenWhereItMayBe) {
+TEST_F(CudaFusedAttention, IsChosenWherePossible) {
   const AttentionShape s{.B = 2, .T = 8, .H = 2, .Hkv = 2, .D = 8};
   const auto stream = cuda_stream();
   const Tensors t(s, *stream);
@@ -224,21 +225,22 @@ TEST_F(CudaFusedAttention, IsChosenWhereItMayBe) {
   EXPECT_EQ(emulator::fused_attention().backwards, before.backwards + 1);
 }
 
-TEST_F(CudaFusedAttention, IsMadeReadyBeforeAGraph) {
+TEST_F(CudaFusedAttention, MustRunOnceBeforeACapture) {
   const AttentionShape s{.B = 1, .T = 4, .H = 1, .Hkv = 1, .D = 8};
   const auto stream = cuda_stream();
   const Tensors t(s, *stream);
-  const auto recorded = [&] { (void)stream->capture([&] { launch(t.forward(s), *stream); }); };
-  EXPECT_TRUE(contains(error_of(recorded), "do the work once before"));
+  const auto capture = [&] { (void)stream->capture([&] { launch(t.forward(s), *stream); }); };
+  expect_error(ErrorKind::invalid, {"once before"}, capture);
   launch(t.forward(s), *stream);
-  EXPECT_NO_THROW(recorded());
+  EXPECT_NO_THROW(capture());
 }
 
-TEST_F(CudaFusedAttention, IsLeftAloneOnDemand) {
-  ::setenv("SPOOL_CUDNN", "0", /*overwrite=*/1);
-  EXPECT_FALSE(there_is_a_library());
-  ::unsetenv("SPOOL_CUDNN");
-  EXPECT_TRUE(there_is_a_library());
+TEST_F(CudaFusedAttention, TheEnvironmentTurnsItOff) {
+  {
+    const EnvironmentVariable off("SPOOL_CUDNN", "0");
+    EXPECT_FALSE(there_is_cudnn());
+  }
+  EXPECT_TRUE(there_is_cudnn());
 }
 #endif
 #endif

@@ -25,7 +25,7 @@ void for_every_case(const std::function<void(int64_t skip, int64_t n, DType, Gel
   }
 }
 
-TEST_F(CudaGelu, ForwardIsAsOnTheCpu) {
+TEST_F(CudaGelu, ForwardMatchesTheCpu) {
   for_every_case([](int64_t skip, int64_t n, DType type, GeluForm form) {
     expect_as_on_cpu(
         [=](Stream& stream) {
@@ -37,7 +37,7 @@ TEST_F(CudaGelu, ForwardIsAsOnTheCpu) {
   });
 }
 
-TEST_F(CudaGelu, BackwardIsAsOnTheCpu) {
+TEST_F(CudaGelu, BackwardMatchesTheCpu) {
   for_every_case([](int64_t skip, int64_t n, DType type, GeluForm form) {
     for (const DType to : {type, DType::f32}) {
       expect_as_on_cpu(
@@ -67,8 +67,8 @@ TEST_F(CudaGelu, DxMayBeWrittenOverDy) {
   EXPECT_EQ(values(dy), values(dx));
 }
 
-// Relative to each number: the tails are small.
-TEST_F(CudaGelu, KeepsItsDigitsInTheTails) {
+// The error is relative to each number, as the tails are small.
+TEST_F(CudaGelu, ForwardIsPreciseInTheTails) {
   std::vector<float> grid;
   for (float x = -6; x < 6; x += 1.0f / 64) grid.push_back(x);
   for (const GeluForm form : forms) {
@@ -87,7 +87,7 @@ TEST_F(CudaGelu, KeepsItsDigitsInTheTails) {
   }
 }
 
-TEST_F(CudaGelu, FarOutItIsTheIdentityOrZero) {
+TEST_F(CudaGelu, IsTheIdentityOrZeroFarFromZero) {
   const auto stream = cuda_stream();
   const std::vector<float> far{-1e4f, -100, 0, 100, 1e4f};
   for (const GeluForm form : forms) {

@@ -26,10 +26,10 @@ struct Form {
   bool a_transposed = false, b_transposed = false, bias = false, accumulate = false;
 };
 
-// By the bits of i.
+// One of 16 forms, by the bits of i.
 Form form(int i) { return {(i & 1) != 0, (i & 2) != 0, (i & 4) != 0, (i & 8) != 0}; }
 
-// A matrix that begins `skip` rows of its last extent into its memory.
+// A matrix, `skip` rows into its memory.
 Tensor matrix(int64_t rows, int64_t columns, bool transposed, int64_t skip, DType type,
               Stream& stream, uint64_t seed) {
   if (transposed) std::swap(rows, columns);
@@ -53,7 +53,7 @@ Numbers product(const Extent& e, const Form& f, const Types& t, int64_t skip, St
   return values(c.slice({skip, skip + e.M}));
 }
 
-// A bias that is not aligned is added by itself, which in bf16 rounds once more.
+// A misaligned bias is added separately, which in bf16 rounds once more.
 double bound(const Form& f, const Types& t, int64_t skip) {
   return (f.bias && f.accumulate && skip > 0 ? 2 : 1) * tolerance(t.out);
 }
@@ -69,13 +69,13 @@ void expect_in_every_form(const Extent& e, int64_t skip) {
   }
 }
 
-TEST_F(CudaMatmul, IsAsOnTheCpu) {
+TEST_F(CudaMatmul, MatchesTheCpuInEveryForm) {
   for (const Extent& e : {Extent{1, 1, 1}, {3, 5, 7}, {16, 24, 32}, {70, 33, 65}, {130, 8, 9}}) {
     expect_in_every_form(e, /*skip=*/0);
   }
 }
 
-TEST_F(CudaMatmul, TakesSlicesThatAreNotAligned) {
+TEST_F(CudaMatmul, TakesMisalignedSlices) {
   for (const Extent& e : {Extent{1, 1, 1}, {5, 7, 3}, {16, 4, 12}, {9, 33, 65}}) {
     expect_in_every_form(e, /*skip=*/1);
   }
@@ -85,9 +85,9 @@ TEST_F(CudaMatmul, TakesFewRows) {
   for (const int64_t M : {1, 2, 3, 4}) expect_in_every_form({M, 67, 130}, /*skip=*/0);
 }
 
-TEST_F(CudaMatmul, OfNoTermsIsBiasOrZero) { expect_in_every_form({5, 11, 0}, /*skip=*/0); }
+TEST_F(CudaMatmul, WithoutTermsIsBiasOrZero) { expect_in_every_form({5, 11, 0}, /*skip=*/0); }
 
-TEST_F(CudaMatmul, OfNothingIsNothing) {
+TEST_F(CudaMatmul, MayBeEmpty) {
   for (const Extent& e : {Extent{0, 3, 4}, {3, 0, 4}, {0, 0, 0}}) {
     const auto stream = cuda_stream();
     const Tensor a({Shape{e.M, e.K}}, *stream), b({Shape{e.K, e.N}}, *stream);
@@ -96,15 +96,15 @@ TEST_F(CudaMatmul, OfNothingIsNothing) {
   }
 }
 
-TEST_F(CudaMatmul, RefusesTypesItDoesNotKnow) {
+TEST_F(CudaMatmul, RefusesF64AndF32IntoBf16) {
   const auto stream = cuda_stream();
   const Tensor f64({Shape{4, 4}, DType::f64}, *stream), f32({Shape{4, 4}, DType::f32}, *stream);
   const Tensor bf16({Shape{4, 4}, DType::bf16}, *stream);
-  const auto error = [&](const Tensor& c, const Tensor& a) {
-    return error_of([&] { launch(Matmul{.c = c, .a = a, .b = a}, *stream); });
+  const auto multiply = [&](const Tensor& c, const Tensor& a) {
+    launch(Matmul{.c = c, .a = a, .b = a}, *stream);
   };
-  EXPECT_TRUE(contains(error(f64, f64), "f64"));
-  EXPECT_TRUE(contains(error(bf16, f32), "bf16"));
+  expect_error(ErrorKind::invalid, {"f64"}, [&] { multiply(f64, f64); });
+  expect_error(ErrorKind::invalid, {"bf16", "f32"}, [&] { multiply(bf16, f32); });
 }
 
 size_t workspace(const Extent& e) {
@@ -140,32 +140,31 @@ TEST_F(CudaMatmul, AsksForAnAlgorithmOnce) {
   };
   EXPECT_EQ(asked(b.slice({0, 8})), 1);
   EXPECT_EQ(asked(b.slice({0, 8})), 0);
-  EXPECT_EQ(asked(b.slice({1, 9})), 0);  // as well aligned
+  EXPECT_EQ(asked(b.slice({1, 9})), 0);  // aligned as well
 }
 
-TEST_F(CudaMatmul, IsMadeReadyBeforeAGraph) {
+TEST_F(CudaMatmul, MustRunOnceBeforeACapture) {
   const auto stream = cuda_stream();
   const Tensor a = normal({8, 8}, DType::f32, *stream, 1), c = unset({8, 8}, DType::f32, *stream);
   const auto multiply = [&] { launch(Matmul{.c = c, .a = a, .b = a}, *stream); };
-  const auto record = [&] { return stream->capture(multiply); };
-  EXPECT_TRUE(contains(error_of([&] { (void)record(); }), "do the work once before"));
+  const auto capture = [&] { return stream->capture(multiply); };
+  expect_error(ErrorKind::invalid, {"once before"}, [&] { (void)capture(); });
   multiply();
   const Numbers wanted = values(c);
-  const Graph graph = record();
+  const Graph graph = capture();
   launch(Fill{.out = c}, *stream);
   stream->replay(graph);
   EXPECT_EQ(values(c), wanted);
 }
 
-TEST_F(CudaMatmul, SaysForWhatThereIsNoAlgorithm) {
+TEST_F(CudaMatmul, NamesTheProductThatHasNoAlgorithm) {
   const auto stream = cuda_stream();
   const Tensor a({Shape{8, 16}, DType::bf16}, *stream), b({Shape{24, 16}, DType::bf16}, *stream);
   const Tensor c({Shape{8, 24}}, *stream);
   emulator::cublas_lt().knows_algorithms = false;
-  const std::string error =
-      error_of([&] { launch(Matmul{.c = c, .a = a, .b = b, .b_transposed = true}, *stream); });
+  expect_error(ErrorKind::device, {"(8, 16) and (16, 24) transposed, bf16 into f32"},
+               [&] { launch(Matmul{.c = c, .a = a, .b = b, .b_transposed = true}, *stream); });
   emulator::cublas_lt().knows_algorithms = true;
-  EXPECT_TRUE(contains(error, "(8, 16) and (16, 24) transposed, bf16 into f32")) << error;
 }
 #endif
 

@@ -1,3 +1,4 @@
+// runs: threads
 // SumAll and SquaredNorm on cuda.
 
 #include "spool/kernels/reduce.h"
@@ -8,21 +9,22 @@ namespace {
 
 class CudaReduce : public OnCuda {};
 
-// Nothing, less than a pack, tails, a piece, and several.
+// No elements, less than a pack, tails, one piece, and several.
 const std::vector<int64_t> counts{0, 1, 7, 4099, 16384, 16385, 40007};
 
 Tensor window(int64_t skip, int64_t n, DType type, Stream& stream, uint64_t seed) {
   return normal({skip + n, 1}, type, stream, seed).slice({skip, skip + n});
 }
 
-TEST_F(CudaReduce, SumsAreAsOnTheCpu) {
+TEST_F(CudaReduce, SumsMatchTheCpu) {
   for (const DType type : cuda_types) {
     for (const int64_t n : counts) {
       for (const int64_t skip : {0, 1}) {
         expect_as_on_cpu(
             [=](Stream& stream) {
               const Tensor x = window(skip, n, type, stream, 1);
-              const Tensor ones({x.shape(), type}, stream);  // or all might cancel
+              const Tensor ones({x.shape(), type},
+                                stream);  // else the sum would be all cancellation
               launch(Fill{.out = ones, .value = 1}, stream);
               launch(Add{.out = add_to(x), .a = ones}, stream);
               const Tensor by = normal({1}, DType::f32, stream, 2);
@@ -44,7 +46,7 @@ TEST_F(CudaReduce, SumsAreAsOnTheCpu) {
   }
 }
 
-TEST_F(CudaReduce, NormsOfManyTensorsAreAsOnTheCpu) {
+TEST_F(CudaReduce, NormsOfManyTensorsMatchTheCpu) {
   for (const int64_t skip : {0, 1}) {
     expect_as_on_cpu(
         [=](Stream& stream) {
@@ -76,10 +78,10 @@ TEST_F(CudaReduce, SquaresDoNotOverflow) {
   EXPECT_EQ(values(out), Numbers{100 * 0x1p200});
 }
 
-TEST_F(CudaReduce, RefusesTypesItDoesNotKnow) {
+TEST_F(CudaReduce, RefusesF64) {
   const auto stream = cuda_stream();
   const Tensor x({Shape{4}, DType::f64}, *stream), out({Shape{1}, DType::f64}, *stream);
-  EXPECT_TRUE(contains(error_of([&] { launch(SumAll{.out = out, .x = x}, *stream); }), "f64"));
+  expect_error(ErrorKind::invalid, {"f64"}, [&] { launch(SumAll{.out = out, .x = x}, *stream); });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The cuda device: memory that comes and goes in order, two queues, graphs, and what it refuses.
+// runs: threads
+// The cuda device: order of its work, two queues, captured graphs, and errors.
 
 #include <numeric>
 
@@ -7,7 +8,7 @@
 namespace spool::testing {
 namespace {
 
-class CudaStreamTest : public OnCuda {
+class CudaStreams : public OnCuda {
  protected:
   static Numbers counted(size_t n, double from) {
     Numbers all(n);
@@ -23,15 +24,15 @@ class CudaStreamTest : public OnCuda {
   }
 };
 
-TEST_F(CudaStreamTest, ReadsBackWhatWasWritten) {
+TEST_F(CudaStreams, ReadsBackWhatWasWritten) {
   const auto stream = cuda_stream();
-  // Nothing, little, more than the staging memory holds at once, and more than it holds in all.
+  // None, a few, more than one staging buffer, and more than all of them.
   for (const size_t n : {0u, 1u, 1000u, 1u << 20, (1u << 20) + 3, 5u << 20}) {
     EXPECT_EQ(values(filled(n, 1, *stream)), counted(n, 1)) << n;
   }
 }
 
-TEST_F(CudaStreamTest, ManySmallUploadsKeepTheirBytes) {
+TEST_F(CudaStreams, ManySmallUploadsKeepTheirBytes) {
   const auto stream = cuda_stream();
   constexpr size_t n = 1000;
   std::vector<Tensor> all;
@@ -39,7 +40,7 @@ TEST_F(CudaStreamTest, ManySmallUploadsKeepTheirBytes) {
   for (int i = 0; i < 3000; ++i) ASSERT_EQ(values(all[static_cast<size_t>(i)]), counted(n, i));
 }
 
-TEST_F(CudaStreamTest, FillsAndCopiesInOrder) {
+TEST_F(CudaStreams, FillsAndCopiesInOrder) {
   const auto stream = cuda_stream();
   const Tensor a = filled(1000, 0, *stream), b({Shape{1000}}, *stream);
   stream->copy(b.view().data(), a.view().data(), a.nbytes());
@@ -53,7 +54,7 @@ TEST_F(CudaStreamTest, FillsAndCopiesInOrder) {
 }
 
 #if SPOOL_CUDA
-TEST_F(CudaStreamTest, TwoQueuesAreOrderedByEvents) {
+TEST_F(CudaStreams, EventsOrderTwoQueues) {
   CudaStream first(0, on_both), second(first);
   EXPECT_EQ(&first.arena(), &second.arena());
   const Tensor x = filled(5000, 0, first), y({Shape{5000}}, first);
@@ -68,7 +69,7 @@ TEST_F(CudaStreamTest, TwoQueuesAreOrderedByEvents) {
   }
 }
 
-TEST_F(CudaStreamTest, AGraphIsWhatWasRecorded) {
+TEST_F(CudaStreams, AReplayRepeatsTheCapturedWork) {
   CudaStream stream(0, on_both), second(stream);
   const Tensor x = filled(100, 0, stream), y({Shape{100}}, stream);
   launch(Fill{.out = y}, stream);
@@ -79,7 +80,7 @@ TEST_F(CudaStreamTest, AGraphIsWhatWasRecorded) {
     stream.wait(second.record());
     launch(Scale{.out = x, .a = x, .factor = 2}, stream);
   });
-  EXPECT_EQ(values(y), Numbers(100, 0.0)) << "recording runs nothing";
+  EXPECT_EQ(values(y), Numbers(100, 0.0)) << "a capture runs nothing";
   Numbers first = counted(100, 0), sum(100);
   for (int replay = 0; replay < 3; ++replay) {
     stream.replay(graph);
@@ -92,70 +93,70 @@ TEST_F(CudaStreamTest, AGraphIsWhatWasRecorded) {
   EXPECT_EQ(values(y), sum);
 }
 
-TEST_F(CudaStreamTest, AGraphHasNeitherUploadsNorReads) {
+TEST_F(CudaStreams, ACaptureRefusesUploadsReadsAndWaits) {
   CudaStream stream(0, on_both);
   const Tensor x = filled(4, 0, stream);
-  const auto recorded = [&](auto work) {
-    return error_of([&] { stream.capture([&] { work(); }); });
+  const auto expect_refused = [&](std::string_view word, const std::function<void()>& work) {
+    expect_error(ErrorKind::invalid, {word}, [&] { stream.capture(work); });
   };
-  EXPECT_TRUE(contains(recorded([&] { filled(4, 0, stream); }), "upload"));
-  EXPECT_TRUE(contains(recorded([&] { values(x); }), "read"));
-  EXPECT_TRUE(contains(recorded([&] { stream.synchronize(); }), "wait"));
-  EXPECT_TRUE(contains(recorded([&] { stream.capture([] {}); }), "captured already"));
+  expect_refused("upload", [&] { filled(4, 0, stream); });
+  expect_refused("read", [&] { values(x); });
+  expect_refused("wait", [&] { stream.synchronize(); });
+  expect_refused("already", [&] { stream.capture([] {}); });
   EXPECT_EQ(values(x), counted(4, 0)) << "the stream goes on";
 }
 #endif
 
-TEST_F(CudaStreamTest, RefusesMoreMemoryThanThereIs) {
-  const std::string error = error_of([] { cuda_stream(size_t{1} << 50); });
-  EXPECT_TRUE(contains(error, "are available; use a smaller memory budget")) << error;
+TEST_F(CudaStreams, RefusesMoreMemoryThanTheDeviceHas) {
+  expect_error(ErrorKind::memory, {"are available"}, [] { cuda_stream(size_t{1} << 50); });
 }
 
-TEST_F(CudaStreamTest, RefusesADeviceThatIsNotThere) {
-  const std::string error = error_of([] { open_stream({DeviceType::cuda, 99}, 1024); });
-  EXPECT_TRUE(contains(error, "device cuda:99: there")) << error;
+TEST_F(CudaStreams, RefusesAnAbsentDevice) {
+  expect_error(ErrorKind::device, {"device cuda:99"}, [] {
+    open_stream({DeviceType::cuda, 99}, 1024);
+  });
 }
 
-TEST(NoCuda, IsSaidInASentence) {
+TEST(NoCuda, IsAnErrorThatNamesTheCpu) {
   if (there_is_cuda()) GTEST_SKIP() << "there is a CUDA device here";
-  const std::string error = error_of([] { open_stream({DeviceType::cuda}, 1024); });
-  EXPECT_TRUE(contains(error, "use the device cpu")) << error;
+  expect_error(ErrorKind::device, {"CUDA", "cpu"}, [] { open_stream({DeviceType::cuda}, 1024); });
 }
 
 #if SPOOL_CUDA_EMULATED
-class CudaDeviceThere : public ::testing::Test {
+// Machines whose device is missing or unsuitable.
+class UnsuitableCuda : public ::testing::Test {
  protected:
   void TearDown() override { emulator::device() = {}; }
-  static std::string error() {
-    return error_of([] { cuda_stream(); });
+  static void expect_refused(ErrorKind kind, std::initializer_list<std::string_view> words,
+                             int line = __builtin_LINE()) {
+    expect_error(
+        kind, words, [] { cuda_stream(); }, __FILE__, line);
   }
 };
 
-TEST_F(CudaDeviceThere, IsNone) {
+TEST_F(UnsuitableCuda, NoDevice) {
   emulator::device().count = 0;
-  EXPECT_TRUE(contains(error(), "there is no CUDA device here; use the device cpu")) << error();
+  expect_refused(ErrorKind::device, {"there is no CUDA device here", "cpu"});
 }
 
-TEST_F(CudaDeviceThere, HasNoDriver) {
+TEST_F(UnsuitableCuda, NoDriver) {
   emulator::device().driver = 0;
-  EXPECT_TRUE(contains(error(), "there is no NVIDIA driver here")) << error();
+  expect_refused(ErrorKind::device, {"there is no NVIDIA driver here"});
 }
 
-TEST_F(CudaDeviceThere, HasAnOldDriver) {
+TEST_F(UnsuitableCuda, OldDriver) {
   emulator::device().driver = 11080;
-  EXPECT_TRUE(contains(error(), "is for CUDA 11.8, and this build needs at least CUDA 13.0"))
-      << error();
+  expect_refused(ErrorKind::device, {"CUDA 11.8", "CUDA 13.0"});
 }
 
-TEST_F(CudaDeviceThere, HasTooLittleMemory) {
+TEST_F(UnsuitableCuda, TooLittleMemory) {
   emulator::device().bytes = on_both - 1;
-  EXPECT_TRUE(contains(error(), "are available; use a smaller memory budget")) << error();
+  expect_refused(ErrorKind::memory, {"are available"});
 }
 
-TEST_F(CudaDeviceThere, IsAnOldOne) {
+TEST_F(UnsuitableCuda, OldDevice) {
   emulator::device().major = 7;
-  EXPECT_TRUE(contains(error(), "compute capability 7.0, and Spool's kernels need at least 8.0"))
-      << error();
+  expect_refused(ErrorKind::device, {"compute capability 7.0", "8.0"});
 }
 #endif
 

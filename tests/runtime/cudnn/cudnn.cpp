@@ -1,4 +1,4 @@
-// Of cuDNN what says its version.
+// A stand-in for cuDNN that has only its version.
 
 #include <cstddef>
 

@@ -1,35 +1,21 @@
-// The file of a trace: valid JSON, both processes, their lanes and counters, ops around kernels.
+// The trace file of a training step: both processes, their lanes and counters, kernels inside ops.
 
 #include "spool/planner/report/timeline.h"
 
-#include <map>
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "spool/runtime/cpu/stream.h"
 #include "tests/end_to_end/trace_testing.h"
+#include "tests/planner/timeline_testing.h"
 
 namespace spool::testing {
 namespace {
 
 using nlohmann::json;
 
-// As a reader of the format sees it.
-struct Event {
-  double begin, end;
-  std::string name, category;
-};
-
-std::map<std::pair<int, int>, std::vector<Event>> threads_of(const json& file) {
-  std::map<std::pair<int, int>, std::vector<Event>> threads;
-  for (const json& e : file["traceEvents"]) {
-    if (e["ph"] != "X") continue;
-    const double begin = e["ts"], end = begin + e["dur"].get<double>();
-    threads[{e["pid"], e["tid"]}].push_back({begin, end, e["name"], e["cat"]});
-  }
-  return threads;
-}
-
-TEST(TraceFile, HasBothProcessesTheirLanesAndCounters) {
+TEST(StepTimeline, HasBothProcessesTheirLanesAndCounters) {
   CpuStream stream(plenty_to_trace, 2);
   const TrainingPlans plans = make_plans(config_to_trace());
   const Spans measured = measure(config_to_trace(), plans, stream).spans;
@@ -40,13 +26,13 @@ TEST(TraceFile, HasBothProcessesTheirLanesAndCounters) {
   const json file = json::parse(written);
   std::map<int, std::string> processes;
   std::map<std::pair<int, int>, std::string> lanes;
-  std::map<int, size_t> most;
+  std::map<int, size_t> max_live;
   for (const json& e : file["traceEvents"]) {
     if (e["name"] == "process_name") processes[e["pid"]] = e["args"]["name"];
     if (e["name"] == "thread_name") lanes[{e["pid"], e["tid"]}] = e["args"]["name"];
     if (e["name"] == "live bytes") {
       EXPECT_EQ(e["ph"], "C");
-      most[e["pid"]] = std::max(most[e["pid"]], e["args"]["bytes"].get<size_t>());
+      max_live[e["pid"]] = std::max(max_live[e["pid"]], e["args"]["bytes"].get<size_t>());
     }
   }
   EXPECT_EQ(processes, (std::map<int, std::string>{{1, "foretold"}, {2, "measured"}}));
@@ -56,20 +42,20 @@ TEST(TraceFile, HasBothProcessesTheirLanesAndCounters) {
     EXPECT_EQ((lanes[{process, 3}]), "copy in");
     EXPECT_EQ((lanes[{process, 5}]), "host");
     const json& summary = file["otherData"][processes[process]];
-    EXPECT_EQ(summary["max_live_bytes"], most[process]);
+    EXPECT_EQ(summary["max_live_bytes"], max_live[process]);
     EXPECT_EQ(summary["exposed_copies"], 0.0);
   }
-  EXPECT_EQ(most[1], most[2]);
+  EXPECT_EQ(max_live[1], max_live[2]);
 }
 
-// What a viewer draws below one another: ops, and in them kernels; neither overlaps its like.
-TEST(TraceFile, KernelsNestInTheirOps) {
+// A viewer draws kernels inside ops; no two kernels and no two ops overlap.
+TEST(StepTimeline, KernelsNestInTheirOps) {
   CpuStream stream(plenty_to_trace, 2);
   const Spans spans = measure(config_to_trace(), make_plans(config_to_trace()), stream).spans;
   const json file = trace_json({{.name = "measured", .spans = spans}});
   for (const auto& [thread, events] : threads_of(file)) {
     double op_begin = 0, op_end = 0, end = 0;
-    for (const Event& e : events) {
+    for (const TimelineEvent& e : events) {
       EXPECT_EQ(e.begin * 8, std::floor(e.begin * 8)) << "exact in nanoseconds";
       if (e.category == "op") {
         EXPECT_GE(e.begin, op_end) << e.name;
@@ -88,22 +74,6 @@ TEST(TraceFile, KernelsNestInTheirOps) {
   for (const char* name : {"forward layer_norm #2", "optimizer", "matmul"}) {
     EXPECT_TRUE(named(name)) << name;
   }
-}
-
-TEST(TraceFile, CopiesAndWaitsHaveNames) {
-  MetaStream stream(Machine{});
-  const json file =
-      trace_json({{.name = "foretold", .spans = there_and_back(stream, long_enough)}});
-  std::map<std::string, std::string> categories;
-  for (const auto& [thread, events] : threads_of(file)) {
-    for (const Event& e : events) categories[e.name] = e.category;
-  }
-  EXPECT_EQ(categories["copy out: offload"], "copy");
-  EXPECT_EQ(categories["copy in: offload"], "copy");
-  EXPECT_EQ(categories["write"], "host");
-  EXPECT_EQ(categories["wait"], "wait");
-  EXPECT_TRUE(contains(file.dump(), "\"host bytes\""));
-  EXPECT_GT(file["otherData"]["foretold"]["waited_seconds"]["compute"], 0.9 * long_enough);
 }
 
 }  // namespace

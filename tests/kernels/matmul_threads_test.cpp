@@ -1,0 +1,40 @@
+// runs: threads
+// Products of matrices on the cpu, with several threads.
+
+#include "tests/kernels/matmul_testing.h"
+
+namespace spool::testing {
+namespace {
+
+TEST(MatmulThreads, BitsForFewRowsDoNotDependOnTheNumberOfThreads) {
+  for (const int64_t M : {1, 3}) {
+    const MatmulProblem p({M, 1300, 130});
+    const MatmulForm f{
+        .a_transposed = false, .b_transposed = true, .bias = true, .accumulate = true};
+    for (const MatmulTypes& t : all_matmul_types) {
+      expect_same_for_any_threads(
+          [&](Stream& stream) { return values(p.run(f, t, by_launch, stream)); });
+    }
+  }
+}
+
+TEST(MatmulThreads, BitsDoNotDependOnTheNumberOfThreads) {
+  const MatmulProblem p({513, 1300, 130});
+  for (const MatmulTypes& t : all_matmul_types) {
+    for (int i = 0; i < 4; ++i) {
+      for (const Multiply multiply : {by_launch, by_plain_loops}) {
+        SCOPED_TRACE(describe(p, matmul_form(i), t));
+        CpuStream alone(matmul_budget, 1);
+        const Numbers wanted = values(p.run(matmul_form(i), t, multiply, alone));
+        for (const int threads : {2, 3, 5}) {
+          CpuStream several(matmul_budget, threads);
+          EXPECT_EQ(values(p.run(matmul_form(i), t, multiply, several)), wanted)
+              << threads << " threads";
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,19 @@
+#pragma once
+
+// A small plan that has a bit of everything.
+
+#include "spool/autograd/plan.h"
+
+namespace spool::testing {
+
+inline Plan small_plan() {
+  using enum Placement;
+  return {.placement = {keep, keep, recompute, offload, recompute, recompute, keep},
+          .offloads = {{.value = 3, .rows = 512, .target = OffloadTarget::disk, .release = 2}},
+          .chunks = {1, 1, 8},
+          .regions = {{.first = 0, .last = 2}, {.first = 1, .last = 1}},
+          .optimizer_state = OptimizerState::streamed,
+          .fingerprints = {1, 0xfedcba9876543210, 3}};
+}
+
+}  // namespace spool::testing
