@@ -1,3 +1,5 @@
+// Reads and writes a vocabulary as JSON: vocab.json, each token with its id.
+
 #include <nlohmann/json.hpp>
 
 #include "spool/models/tokenizers/byte_alphabet.h"

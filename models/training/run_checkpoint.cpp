@@ -27,15 +27,16 @@ std::vector<NamedTensor> optimizer_tensors(Trainer& trainer) {
 
 }  // namespace
 
-void save_checkpoint(const std::filesystem::path& directory, Trainer& trainer,
-                     const Tokenizer& tokenizer, const nlohmann::json& run) {
-  save_model(directory, trainer.model(), tokenizer.end_of_text());
-  save_tokenizer(directory, tokenizer);
-  save_tensors(directory / "optimizer.safetensors", optimizer_tensors(trainer));
-  nlohmann::json whole = run;
-  whole["format_version"] = format_version;
-  whole["tokenizer"] = tokenizer.name();
-  write_text_file_atomically(directory / "run.json", whole.dump(2) + "\n");
+void save_checkpoint(const std::filesystem::path& directory, const RunState& state) {
+  save_model(directory, state.trainer.model(), state.tokenizer.end_of_text());
+  save_tokenizer(directory, state.tokenizer);
+  save_tensors(directory / "optimizer.safetensors", optimizer_tensors(state.trainer));
+  const nlohmann::json run{{"format_version", format_version},
+                           {"step", state.step},
+                           {"configuration", configuration(state.options)},
+                           {"data_fingerprint", state.data_fingerprint},
+                           {"tokenizer", state.tokenizer.name()}};
+  write_text_file_atomically(directory / "run.json", run.dump(2) + "\n");
 }
 
 void load_checkpoint(const std::filesystem::path& directory, Trainer& trainer) {

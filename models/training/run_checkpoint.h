@@ -7,9 +7,9 @@
 //   run.json                         the step, and the configuration for resuming
 
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 
 #include "spool/models/tokenizers/tokenizer.h"
+#include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
 #include "spool/runtime/files/json.h"
 
@@ -22,9 +22,16 @@ struct StoredRun {
   JsonField configuration;
 };
 
-// `run` has the fields of a StoredRun.
-void save_checkpoint(const std::filesystem::path& directory, Trainer&, const Tokenizer&,
-                     const nlohmann::json& run);
+// What a checkpoint is made of.
+struct RunState {
+  Trainer& trainer;
+  const Tokenizer& tokenizer;
+  const RunOptions& options;
+  int64_t step = 0;  // steps done
+  uint64_t data_fingerprint = 0;
+};
+
+void save_checkpoint(const std::filesystem::path& directory, const RunState&);
 void load_checkpoint(const std::filesystem::path& directory, Trainer&);
 
 // Reads run.json; throws if a field is missing or wrong.

@@ -36,24 +36,43 @@ bool begins_a_log(const std::string& path) {
 
 }  // namespace
 
-RunLog::RunLog(const std::string& path, const nlohmann::json& head,
-               std::optional<int64_t> resume_at)
-    : path_(path) {
+RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<int64_t> resume_at)
+    : foretold_peak_(foretold_peak), path_(options.log) {
   std::string kept;
   std::error_code none;
-  if (std::filesystem::is_regular_file(path) && std::filesystem::file_size(path, none) > 0) {
-    check_file_setting(resume_at.has_value() && begins_a_log(path), path, {"log"},
+  if (std::filesystem::is_regular_file(path_) && std::filesystem::file_size(path_, none) > 0) {
+    check_file_setting(resume_at.has_value() && begins_a_log(path_), path_, {"log"},
                        resume_at ? "is not the log of a run; choose another name"
                                  : "exists already; choose another name");
-    kept = lines_before(path, *resume_at);
-    write_text_file_atomically(std::filesystem::canonical(path), kept);
+    kept = lines_before(path_, *resume_at);
+    write_text_file_atomically(std::filesystem::canonical(path_), kept);
   }
-  file_.open(path, kept.empty() ? std::ios::trunc : std::ios::app);
-  if (!file_) fail_file(path, "written", errno);
-  if (kept.empty()) write(head);
+  file_.open(path_, kept.empty() ? std::ios::trunc : std::ios::app);
+  if (!file_) fail_file(path_, "written", errno);
+  if (!kept.empty()) return;
+  write_line({{"format", "spool-run"},
+              {"format_version", 1},
+              {"configuration", configuration(options)},
+              {"foretold_peak_bytes", foretold_peak}});
 }
 
-void RunLog::write(const nlohmann::json& object) {
+void RunLog::write(const StepNumbers& n) {
+  write_line({{"step", n.step},
+              {"loss", n.loss},
+              {"lr", n.lr},
+              {"grad_norm", n.grad_norm},
+              {"tokens_per_s", n.tokens_per_s},
+              {"step_ms", n.seconds * 1e3},
+              {"peak_bytes", n.peak_bytes},
+              {"foretold_peak_bytes", foretold_peak_}});
+}
+
+void RunLog::write(const EvaluationNumbers& n) {
+  write_line(
+      {{"step", n.step}, {"val_loss", n.loss}, {"val_targets", n.targets}, {"whole", n.whole}});
+}
+
+void RunLog::write_line(const nlohmann::json& object) {
   if (path_.empty()) return;
   file_ << object.dump() << '\n' << std::flush;
   if (!file_) fail_file(path_, "written", errno);

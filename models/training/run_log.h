@@ -9,21 +9,36 @@
 #include <optional>
 #include <string>
 
+#include "spool/models/training/run_listener.h"
+#include "spool/models/training/run_options.h"
+
 namespace spool {
+
+// An evaluation of some or all of the validation data.
+struct EvaluationNumbers {
+  int64_t step = 0;     // steps done before it
+  double loss = 0;      // mean over the targets, nats
+  int64_t targets = 0;  // valid ones
+  bool whole = false;   // all of the data
+};
 
 class RunLog {
  public:
   // A log that writes nothing.
   RunLog() = default;
-  // Starts a log with `head`.  A run that resumes, with `resume_at` as its next step, keeps the
-  // lines of the steps before, so that each step is logged once.  Throws if the file exists and is
-  // not the log of a run, or if the run is new.
-  RunLog(const std::string& path, const nlohmann::json& head, std::optional<int64_t> resume_at);
+  // Starts a log with the configuration and the foretold peak, in bytes.  A run that resumes, with
+  // `resume_at` as its next step, keeps the lines of the steps before, so that each step is logged
+  // once.  Throws if the file exists and is not the log of a run, or if the run is new.
+  RunLog(const RunOptions&, size_t foretold_peak, std::optional<int64_t> resume_at);
 
-  // Throws if it cannot be written.
-  void write(const nlohmann::json& object);
+  // Both throw if the line cannot be written.
+  void write(const StepNumbers&);
+  void write(const EvaluationNumbers&);
 
  private:
+  void write_line(const nlohmann::json& object);
+
+  size_t foretold_peak_ = 0;
   std::string path_;
   std::ofstream file_;
 };

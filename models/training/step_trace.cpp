@@ -2,9 +2,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <array>
-#include <nlohmann/json.hpp>
-
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/units.h"
 
@@ -12,17 +9,6 @@ namespace spool {
 namespace {
 
 namespace fs = std::filesystem;
-
-// How a file with the text of trace_json() begins; its keys are sorted.
-constexpr std::string_view beginning = R"({"displayTimeUnit":"ms","otherData":{)";
-
-bool is_trace(const fs::path& path) {
-  const File file = File::open(path);
-  std::array<char, beginning.size()> bytes{};
-  if (file.size() < bytes.size()) return file.size() == 0;
-  file.read(0, std::as_writable_bytes(std::span(bytes)));
-  return std::string_view(bytes.data(), bytes.size()) == beginning;
-}
 
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
@@ -53,7 +39,7 @@ void StepTrace::measure(Stream& stream, const std::function<void()>& step) {
 }
 
 std::string StepTrace::write(int64_t step) const {
-  write_text_file_atomically(path_, trace_json(traces_).dump());
+  write_trace(path_, traces_);
   std::string text = fmt::format("the trace of step {} is in {}:", step, path_.string());
   for (const NamedTrace& trace : traces_) {
     text += fmt::format(" {} {}, exposed copies {} of it;", trace.name,

@@ -3,7 +3,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
@@ -18,8 +17,6 @@
 
 namespace spool {
 namespace {
-
-using nlohmann::json;
 
 bool is_plan(const std::string& file) {
   try {
@@ -97,11 +94,8 @@ void TrainingRun::set_up_trainer() {
 
 void TrainingRun::open_log() {
   if (options_.log.empty()) return;
-  const json head{{"format", "spool-run"},
-                  {"format_version", 1},
-                  {"configuration", configuration(options_)},
-                  {"foretold_peak_bytes", foretold_.memory.peak}};
-  log_ = RunLog(options_.log, head, checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt);
+  log_ = RunLog(options_, foretold_.memory.peak,
+                checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt);
 }
 
 TrainingRun::~TrainingRun() = default;
@@ -246,24 +240,17 @@ void TrainingRun::train_step(int64_t step) {
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (!std::isfinite(result.loss)) fail_not_finite(step + 1, "the loss is", result.loss);
   if (!result.finite) fail_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
-  const double rate = static_cast<double>(options_.training.tokens_per_step()) / took.count();
-  const size_t peak = stream_->memory().peak;
-  listener_.step({.step = step + 1,
-                  .loss = result.loss,
-                  .grad_norm = result.grad_norm,
-                  .val_loss = val_loss_,
-                  .lr = trainer_->learning_rate(step),
-                  .seconds = took.count(),
-                  .tokens_per_s = rate,
-                  .peak_bytes = peak});
-  log_.write({{"step", step + 1},
-              {"loss", result.loss},
-              {"lr", trainer_->learning_rate(step)},
-              {"grad_norm", result.grad_norm},
-              {"tokens_per_s", rate},
-              {"step_ms", took.count() * 1e3},
-              {"peak_bytes", peak},
-              {"foretold_peak_bytes", foretold_.memory.peak}});
+  const double tokens = static_cast<double>(options_.training.tokens_per_step());
+  const StepNumbers numbers{.step = step + 1,
+                            .loss = result.loss,
+                            .grad_norm = result.grad_norm,
+                            .val_loss = val_loss_,
+                            .lr = trainer_->learning_rate(step),
+                            .seconds = took.count(),
+                            .tokens_per_s = tokens / took.count(),
+                            .peak_bytes = stream_->memory().peak};
+  listener_.step(numbers);
+  log_.write(numbers);
   if (!traced) return;
   listener_.say(trace_->write(step + 1));
   trace_.reset();
@@ -294,10 +281,10 @@ double TrainingRun::loss_over(const ValidationRows& rows) {
 
 double TrainingRun::evaluate(const ValidationRows& rows, int64_t step) {
   const double loss = loss_over(rows);
-  log_.write({{"step", step},
-              {"val_loss", loss},
-              {"val_targets", rows.targets()},
-              {"whole", rows.targets() + 1 == data_.validation->size()}});
+  log_.write(EvaluationNumbers{.step = step,
+                               .loss = loss,
+                               .targets = rows.targets(),
+                               .whole = rows.targets() + 1 == data_.validation->size()});
   return loss;
 }
 
@@ -321,10 +308,11 @@ void TrainingRun::save(int64_t step) {
   const double loss = loss_over(validation_rows(/*batches=*/1));
   if (!std::isfinite(loss)) fail_not_finite(step, "the loss of the updated weights is", loss);
   directory_->write(step, [&](const std::filesystem::path& partial) {
-    save_checkpoint(partial, *trainer_, *tokenizer_,
-                    {{"step", step},
-                     {"configuration", configuration(options_)},
-                     {"data_fingerprint", data_fingerprint_}});
+    save_checkpoint(partial, {.trainer = *trainer_,
+                              .tokenizer = *tokenizer_,
+                              .options = options_,
+                              .step = step,
+                              .data_fingerprint = data_fingerprint_});
   });
   last_saved_ = step;
   checkpoint_ = directory_->latest();

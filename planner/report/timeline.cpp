@@ -1,10 +1,13 @@
 #include "spool/planner/report/timeline.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "spool/runtime/check.h"
+#include "spool/runtime/files/file.h"
 
 namespace spool {
 namespace {
@@ -150,6 +153,20 @@ json trace_json(const std::vector<NamedTrace>& traces) {
     file["otherData"][trace.name] = summary(trace.spans);
   }
   return file;
+}
+
+void write_trace(const std::filesystem::path& path, const std::vector<NamedTrace>& traces) {
+  write_text_file_atomically(path, trace_json(traces).dump());
+}
+
+bool is_trace(const std::filesystem::path& path) {
+  // How the text of trace_json() begins; its keys are sorted.
+  constexpr std::string_view beginning = R"({"displayTimeUnit":"ms","otherData":{)";
+  const File file = File::open(path);
+  std::array<char, beginning.size()> bytes{};
+  if (file.size() < bytes.size()) return file.size() == 0;
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return std::string_view(bytes.data(), bytes.size()) == beginning;
 }
 
 }  // namespace spool

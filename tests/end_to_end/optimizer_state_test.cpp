@@ -92,7 +92,9 @@ TEST(OptimizerStateRun, ResumesWithItsStateElsewhere) {
         Trainer trainer(config, plans, stream);
         trainer.initialise();
         all_steps(trainer, 0, 2);
-        save_checkpoint(d.path(), trainer, *make_byte_tokenizer(), {{"step", 2}});
+        save_checkpoint(
+            d.path(),
+            {.trainer = trainer, .tokenizer = *make_byte_tokenizer(), .options = {}, .step = 2});
         all_steps(trainer, 2, 4);
         const Bytes found = state_bytes(trainer.model().parameters(), trainer.optimizer());
         if (from == OptimizerState::device) wanted = found;
