@@ -9,7 +9,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include "spool/models/training/planned_run.h"
+#include "spool/models/training/trainer.h"
 #include "spool/planner/offsets.h"
 
 namespace spool {

@@ -19,9 +19,9 @@
 #include <algorithm>
 
 #include "shared/device.h"
-#include "spool/models/training/planned_run.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/step_trace.h"
+#include "spool/models/training/trainer.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/random.h"
 

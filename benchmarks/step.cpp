@@ -34,7 +34,7 @@
 #include "shared/products.h"
 #endif
 #include "spool/kernels/elementwise.h"
-#include "spool/models/training/planned_run.h"
+#include "spool/models/training/trainer.h"
 #include "spool/runtime/random.h"
 
 namespace spool {

@@ -61,7 +61,7 @@ TEST(StochasticRounding, MovesWeightsByStepsTooSmallForBf16) {
   CpuStream stream(plenty, 2);
   ExactStep step(equal_weights(1, 20000, stream), stream);
   for (int32_t t = 0; t < 100; ++t) {
-    step.draw_by({11, 22, t, 0}, stream);
+    step.set_random_state({11, 22, t, 0}, stream);
     launch(step.kernel(), stream);
   }
   double mean = 0;
@@ -75,7 +75,7 @@ TEST(StochasticRounding, DependsOnSeedStepAndTensorOnly) {
   const Numbers first = step.take(stream);
   EXPECT_EQ(step.take(stream), first);
   const auto with = [&](const std::vector<int32_t>& state, uint32_t index) {
-    step.draw_by(state, stream);
+    step.set_random_state(state, stream);
     step.index = index;
     return step.take(stream);
   };

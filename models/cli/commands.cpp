@@ -1,0 +1,55 @@
+#include "spool/models/cli/commands.h"
+
+#include "spool/models/families/model_file.h"
+#include "spool/runtime/stream.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+
+CLI::Validator memory_amount() {
+  return {[](std::string& text) -> std::string {
+            try {
+              parse_bytes(text);
+              return {};
+            } catch (const Error& e) {
+              return e.what();
+            }
+          },
+          "BYTES"};
+}
+
+void add_tokenizer_flags(CLI::App& app, TokenizerChoice& choice) {
+  app.add_option(
+      "--tokenizer", choice.name,
+      "bytes or gpt2; by default the model's own, else gpt2 if --merges is given, else bytes");
+  app.add_option("--merges", choice.merges,
+                 "GPT-2's vocabulary: its merges.txt, or llm.c's gpt2_tokenizer.bin");
+}
+
+CLI::Option* add_model_flag(CLI::App& app, std::string& model) {
+  return app.add_option("--model", model, "Model: " + std::string(model_forms));
+}
+
+void add_device_flag(CLI::App& app, std::string& device) {
+  app.add_option("--device", device,
+                 "cpu, cuda, or cuda:N, the N-th GPU; by default SPOOL_DEVICE of the environment, "
+                 "else cuda if there is a GPU, else cpu");
+}
+
+Device device_of(const std::string& flag) {
+  const Device device = flag.empty() ? default_device() : parse_device(flag);
+  check_device(device);
+  return device;
+}
+
+void add_threads_flag(CLI::App& app, int& threads) {
+  app.add_option("--threads", threads, "CPU threads; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+}
+
+CLI::Option* add_dtype_flag(CLI::App& app, std::string& dtype, const std::string& what) {
+  return app.add_option("--dtype", dtype, what)->check(CLI::IsMember({"f32", "bf16"}));
+}
+
+}  // namespace spool
