@@ -10,7 +10,7 @@ namespace spool {
 StepDescription describe_step(const TrainingConfig& config) {
   return {.make_model =
               [config](Stream& stream) {
-                auto model = std::make_unique<TrainedGpt2>(config, stream);
+                auto model = std::make_unique<TrainedGpt2>(config, Plan{}, stream);
                 model->gpt2().initialise(config.seed);
                 return model;
               },

@@ -84,11 +84,14 @@ void refuse_other_settings(const RunOptions& o, const json& stored, const std::s
     check_file(stored.is_object() && stored.contains(key), file, "field configuration.", key,
                " is missing; this is no checkpoint of this version of Spool");
     const json& theirs = stored.at(key);
-    const bool given =
-        o.given.contains(key) || (of_the_model.contains(key) && o.given.contains("model"));
-    check_setting(!given || theirs == ours, {key.c_str(), "out"}, "the run cannot be resumed with ",
-                  key, " ", ours.dump(), ": it has ", theirs.dump(),
-                  "; leave the setting out to resume, or start a new run in another directory");
+    if (theirs == ours) continue;
+    constexpr const char* remedy =
+        "; leave the setting out to resume, or start a new run in another directory";
+    check_setting(!o.given.contains(key), {key.c_str(), "out"}, "the run cannot be resumed with ",
+                  key, " ", ours.dump(), ": it has ", theirs.dump(), remedy);
+    check_setting(!of_the_model.contains(key) || !o.given.contains("model"), {"model", "out"},
+                  "the run cannot be resumed with the model ", o.model, ", of ", key, " ",
+                  ours.dump(), ": it has ", theirs.dump(), remedy);
   }
 }
 

@@ -8,10 +8,12 @@ namespace spool {
 
 void no_rows(int64_t, std::span<int32_t>, std::span<int32_t>) {}
 
-TrainedGpt2::TrainedGpt2(const TrainingConfig& config, Stream& stream)
+TrainedGpt2::TrainedGpt2(const TrainingConfig& config, Plan evaluation, Stream& stream)
     : model_(config.model, config.dtype, stream),
       input_(config.batch, config.seq, stream),
-      dropout_(config.dropout) {}
+      dropout_(config.dropout),
+      evaluation_(std::move(evaluation)),
+      evaluator_(model_, input_, evaluation_, stream) {}
 
 Var TrainedGpt2::loss(Tape& tape) {
   return model_.loss(tape.input(input_.tokens), tape.input(input_.targets), dropout_);
@@ -26,10 +28,8 @@ void TrainedGpt2::upload_placeholder() {
 
 Trainer::Trainer(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream)
     : config_(config),
-      evaluation_(plans.evaluation),
-      model_(config, stream),
-      runner_(model_, config.step(), plans, stream),
-      evaluator_(model_.gpt2(), model_.input(), evaluation_, stream) {}
+      model_(config, plans.evaluation, stream),
+      runner_(model_, config.step(), plans, stream) {}
 
 void Trainer::initialise() {
   model().initialise(config_.seed);

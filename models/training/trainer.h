@@ -11,13 +11,15 @@
 
 namespace spool {
 
-// GPT-2 and the micro-batch that it reads, as a StepRunner sees them.
+// GPT-2 and the micro-batch that it reads, as a StepRunner sees them, with an evaluator of both.
 class TrainedGpt2 final : public StepModel {
  public:
-  TrainedGpt2(const TrainingConfig&, Stream&);
+  // The plan is for the evaluator's tapes.
+  TrainedGpt2(const TrainingConfig&, Plan evaluation, Stream&);
 
   Gpt2& gpt2() { return model_; }
   BatchInput& input() { return input_; }
+  Evaluator& evaluator() { return evaluator_; }
 
   std::vector<Parameter*> parameters() override { return model_.parameters(); }
   Var loss(Tape&) override;
@@ -27,6 +29,8 @@ class TrainedGpt2 final : public StepModel {
   Gpt2 model_;
   BatchInput input_;
   float dropout_;
+  Plan evaluation_;
+  Evaluator evaluator_;
 };
 
 class Trainer {
@@ -53,7 +57,7 @@ class Trainer {
   // Result of the last step; waits for it.
   StepResult result() const { return runner_.result(); }
 
-  Evaluator& evaluator() { return evaluator_; }
+  Evaluator& evaluator() { return model_.evaluator(); }
 
   // Host memory and disk in use; 0 if everything is kept on the device.
   MemoryStats host_memory() const { return runner_.host_memory(); }
@@ -63,10 +67,8 @@ class Trainer {
   int64_t valid_targets(int64_t step, const Rows&) const;
 
   TrainingConfig config_;
-  Plan evaluation_;
   TrainedGpt2 model_;
   StepRunner runner_;
-  Evaluator evaluator_;
 };
 
 // Rows for rehearsals: leaves the buffers as they are.

@@ -130,7 +130,7 @@ json summary(const std::vector<TraceSpan>& spans) {
   }
   return {{"seconds", seconds(spans)},
           {"kernels", kernels},
-          {"max_live_bytes", max_live},
+          {"most_live_bytes", max_live},
           {"waited_seconds", waits},
           {"exposed_copies", exposed_copies(spans)}};
 }

@@ -78,7 +78,7 @@ class BadInput(Folder):
         self.refused(self.train("--model", "gpt5"), 1, "gpt2-124m")
         self.refused(self.train("--device", "gpu"), 1, "cuda")
         hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-        self.refused(self.train("--device", "cuda", env=hidden), 1, "--device cpu")
+        self.refused(self.train("--device", "cuda", env=hidden), 1, "use the device cpu", "(--device)")
         self.refused(self.train("--device", "cuda:7"), 1, "cuda")
         self.refused(spool("generate", "--model", self.folder / "none"), 1, "none")
         self.refused(spool("generate", "--model", self.text), 1, "text.txt", "safetensors")

@@ -8,8 +8,7 @@ import re
 import subprocess
 import sys
 
-from commands import PROGRAM, SHAPE, Folder, main, spool
-from tree import SKIPPED
+from commands import PROGRAM, SHAPE, SKIPPED, Folder, main, spool
 
 CUDA = ["--device", "cuda"]
 

@@ -214,7 +214,7 @@ class Models(Files):
         self.assertIn(mixed["accuracy"], [0.25, 0.75])
         self.refused(spool(*words, questions([2])), 1, "question 0", "right one")
         self.refused(spool(*words, questions([0]), "--seq", 3), 1, "beyond the 3")
-        self.refused(spool(*words, questions([0]), self.text), 1, "alone")
+        self.refused(spool(*words, questions([0]), self.text), 1, "without other files")
 
 
 class Generate(Files):

@@ -53,7 +53,7 @@ class Policies(Folder):
     def test_small_values_are_not_offloaded(self):
         status, printed, errors = self.train("--offload", "all")
         self.assertEqual(status, 0, errors)
-        self.assertIn("nothing is offloaded: no such value has 1 MiB", printed)
+        self.assertIn("nothing is offloaded: no value is at least 1 MiB", printed)
 
     def test_a_saved_plan_gives_the_same_run(self):
         plan = self.folder / "plan.json"

@@ -42,7 +42,7 @@ TEST(StepTimeline, HasBothProcessesTheirLanesAndCounters) {
     EXPECT_EQ((lanes[{process, 3}]), "copy in");
     EXPECT_EQ((lanes[{process, 5}]), "host");
     const json& summary = file["otherData"][processes[process]];
-    EXPECT_EQ(summary["max_live_bytes"], max_live[process]);
+    EXPECT_EQ(summary["most_live_bytes"], max_live[process]);
     EXPECT_EQ(summary["exposed_copies"], 0.0);
   }
   EXPECT_EQ(max_live[1], max_live[2]);

@@ -130,7 +130,7 @@ TEST(OptimizerState, NeedsAHostLinkUnlessOnTheDevice) {
   CpuStream stream(plenty, 1);
   Parameter p{.name = "w", .data = normal({8, 8}, DType::f32, stream, 1)};
   const auto make = [&] { AdamWOptimizer({&p}, {}, stream, {.state = OptimizerState::streamed}); };
-  expect_error(ErrorKind::invalid, {"HostLink"}, make);
+  expect_error(ErrorKind::invalid, {"optimizer state", "link to the host"}, make);
 }
 
 }  // namespace
