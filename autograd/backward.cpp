@@ -13,6 +13,7 @@ void Tape::backward(const std::vector<Root>& roots) {
   check(options_.recording, "backward: this tape does not record");
   check(!backward_began_, "backward: it was called on this tape before; record a new tape");
   check_complete(options_.plan, *this);
+  check_regions_end();
   backward_began_ = true;
   std::vector<Parameter*> without_grad;
   for (const auto& [p, v] : parameters_) {

@@ -42,7 +42,11 @@ void Tape::leave_scope() {
   open_scopes_.pop_back();
   scope.last = nodes_.next_id() - 1;
   if (scope.region < 0) return;
-  while (!open_regions_.empty() && open_regions_.back() >= scope.region) close_region();
+  while (!open_regions_.empty() && open_regions_.back() >= scope.region) {
+    const bool goes_on = region(open_regions_.back()).plan_last >= nodes_.next_id();
+    if (goes_on && cut_short_ < 0) cut_short_ = open_regions_.back();
+    close_region();
+  }
 }
 
 void Tape::open_region(TapeRegion r) {
@@ -52,6 +56,7 @@ void Tape::open_region(TapeRegion r) {
 
 void Tape::open_regions_at(NodeId id) {
   if (!options_.recording) return;
+  check_not_cut_short();
   Node& n = node(id);
   const std::vector<Region>& planned = options_.plan.regions;
   for (; next_plan_region_ < planned.size() && planned[next_plan_region_].first == id;
@@ -66,15 +71,50 @@ void Tape::open_regions_at(NodeId id) {
   check(n.op->recomputable(), "node ", id, ": ", n.op->name(),
         " cannot be recomputed on this tape; leave it out of regions and keep its outputs");
   n.region = open_regions_.back();
+  check_nesting_at(id);
+}
+
+// Throws if a region of the plan ends at this node, and a checkpoint within it does not.
+void Tape::check_nesting_at(NodeId id) const {
+  RegionId inner = -1;  // the innermost that does not end here
+  for (auto r = open_regions_.rbegin(); r != open_regions_.rend(); ++r) {
+    if (regions_[*r].plan_last != id) {
+      if (inner < 0) inner = *r;
+      continue;
+    }
+    if (inner < 0) continue;
+    fail(ErrorKind::invalid, "plan: the region of nodes ", regions_[*r].first, " to ", id,
+         " ends inside the checkpoint that begins at node ", regions_[inner].first,
+         "; they must nest or be disjoint");
+  }
+}
+
+// Throws if a checkpoint that ended before the last node cut a region of the plan short.
+void Tape::check_not_cut_short() const {
+  if (cut_short_ < 0) return;
+  const TapeRegion& r = regions_[cut_short_];
+  fail(ErrorKind::invalid, "plan: the region of nodes ", r.first, " to ", r.plan_last,
+       " reaches beyond the checkpoint around it, which ends after node ", r.last,
+       "; they must nest or be disjoint");
+}
+
+// Throws if the tape ends before a region of the plan does.
+void Tape::check_regions_end() const {
+  check_not_cut_short();
+  const auto refuse = [&](NodeId first, NodeId last) {
+    fail(ErrorKind::invalid, "plan: the region of nodes ", first, " to ", last,
+         " reaches beyond the end of the tape, which has ", nodes_.size(), " nodes");
+  };
+  for (const RegionId r : open_regions_) {
+    if (regions_[r].plan_last >= 0) refuse(regions_[r].first, regions_[r].plan_last);
+  }
+  if (next_plan_region_ == options_.plan.regions.size()) return;
+  const Region& next = options_.plan.regions[next_plan_region_];
+  refuse(next.first, next.last);
 }
 
 void Tape::close_regions_at(NodeId id) {
   while (!open_regions_.empty() && region(open_regions_.back()).plan_last == id) close_region();
-  for (const RegionId r : open_regions_) {
-    check(region(r).plan_last != id, "plan: the region of nodes ", region(r).first, " to ", id,
-          " ends inside the checkpoint that begins at node ", region(open_regions_.back()).first,
-          "; they must nest or be disjoint");
-  }
 }
 
 void Tape::close_region() {

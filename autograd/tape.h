@@ -233,6 +233,9 @@ class Tape {
   void leave_scope();
   void open_region(TapeRegion);
   void open_regions_at(NodeId);
+  void check_nesting_at(NodeId) const;
+  void check_not_cut_short() const;
+  void check_regions_end() const;
   void close_regions_at(NodeId);
   void close_region();
   void drop_unneeded_reads(TapeRegion&);
@@ -267,6 +270,7 @@ class Tape {
   std::unordered_map<Parameter*, ValueId> parameters_;
   IdTable<RegionId, TapeRegion> regions_;  // by first node, an outer one before those in it
   std::vector<RegionId> open_regions_;     // the innermost last
+  RegionId cut_short_ = -1;                // one of the plan that a checkpoint ended too early
   IdTable<ScopeId, TapeScope> scopes_;     // in the order they were opened
   std::vector<ScopeId> open_scopes_;
   size_t next_plan_region_ = 0;
