@@ -44,6 +44,7 @@ void Tape::backward(const std::vector<Root>& roots) {
 
 void Tape::walk_backward() {
   while (!open_regions_.empty()) close_region();
+  free_unread();
   if (options_.offloader) options_.offloader->begin_backward();
   if (options_.survey) options_.survey->first_read.assign(values_.size(), -1);
   for (NodeId id = nodes_.next_id(); id-- > 0;) {

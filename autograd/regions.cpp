@@ -136,7 +136,7 @@ void Tape::drop_unneeded_reads(TapeRegion& r) {
   }
   std::erase_if(r.reads, [&](ValueId v) {
     if (needed.contains(v)) return false;
-    drop_use(v, level(r.parent, v));
+    drop_read(v, level(r.parent, v));
     return true;
   });
 }

@@ -56,6 +56,20 @@ void Tape::drop_use(ValueId v, RegionId level) {
   uses.erase(std::prev(std::ranges::find(uses.rbegin(), uses.rend(), v).base()));
 }
 
+// As drop_use(), in forward: what is packed stays so until backward, for a later op may save it.
+void Tape::drop_read(ValueId id, RegionId level) {
+  Value& v = value(id);
+  if (level >= 0 || v.uses > 1 || !is_packed(v)) return drop_use(id, level);
+  --v.uses;
+  unread_.push_back(id);
+}
+
+void Tape::free_unread() {
+  for (const ValueId id : std::exchange(unread_, {})) {
+    if (value(id).uses == 0) value(id).saved.reset();
+  }
+}
+
 void Tape::save(ValueId id, const Tensor& t) {
   Value& v = value(id);
   const bool first = v.uses++ == 0;
@@ -76,13 +90,13 @@ void Tape::survey_saved(ValueId id) {
 
 void Tape::pack(ValueId id, const Tensor& t, bool first) {
   Value& v = value(id);
+  if (is_packed(v)) return;
   const SavedInfo info{.op = producer_name(v), .value = id};
   if (v.producer >= 0 && !hooks_.empty()) {
     if (!first) return;
     v.saved = hooks_.back()->pack(t, info);
     check(bool(v.saved), info.op, ": the hook's pack() returned nothing for value ", id);
   } else if (placement(id) == Placement::offload || is_offloaded_by_scope(v)) {
-    if (!first && !v.on_device) return;
     check(options_.offloader, "plan: value ", id, " (", info.op,
           ") is to be offloaded, but the tape has no offloader (TapeOptions::offloader)");
     v.saved = options_.offloader->pack(t, info, how_to_offload(id));

@@ -224,8 +224,12 @@ class Tape {
   void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
   void add_use(const CountedUse&, const Tensor&, UndoLog&);
   void drop_use(ValueId, RegionId level);
+  void drop_read(ValueId, RegionId level);
+  void free_unread();
   void save(ValueId, const Tensor&);
   void survey_saved(ValueId);
+  // By a user's hooks or the offloader.
+  static bool is_packed(const Value& v) { return v.saved && !v.on_device; }
   void pack(ValueId, const Tensor&, bool first);
   void release(ValueId);
 
@@ -274,7 +278,8 @@ class Tape {
   IdTable<ScopeId, TapeScope> scopes_;     // in the order they were opened
   std::vector<ScopeId> open_scopes_;
   size_t next_plan_region_ = 0;
-  NodeId backward_at_ = -1;  // the node whose backward runs, or is about to
+  std::vector<ValueId> unread_;  // packed for a region that turned out not to need them
+  NodeId backward_at_ = -1;      // the node whose backward runs, or is about to
   bool backward_began_ = false;
 };
 
