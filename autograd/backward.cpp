@@ -20,26 +20,31 @@ void Tape::backward(const std::vector<Root>& roots) {
     if (!p->grad) without_grad.push_back(p);
   }
   try {
-    for (const Root& root : roots) {
-      check(&root.y.tape() == this, "backward: the root belongs to another tape");
-      Value& y = value(root.y.id());
-      check(!y.grad, "backward: a value is a root twice");
-      check(root.dy || y.spec.shape.numel() == 1, "backward: root ", y.spec,
-            " has more than one element; give its gradient");
-      check(!root.dy || root.dy.spec() == y.spec, "backward: a gradient of ", root.dy.spec(),
-            " for a root of ", y.spec);
-      y.grad = root.dy;
-      if (root.dy) continue;
-      y.grad_is_one = true;
-      y.grad = Tensor(y.spec, stream_, {.name = "root", .purpose = Purpose::gradient});
-      launch(Fill{.out = y.grad, .value = 1}, stream_);
-    }
+    for (const Root& root : roots) begin_at(root);
     walk_backward();
   } catch (...) {
     free_saved();
     for (Parameter* p : without_grad) p->grad = {};
     throw;
   }
+}
+
+void Tape::begin_at(const Root& root) {
+  Value& y = value(id_of(root.y));
+  check(y.needs_grad, "backward: root ", y.spec, " (", producer_name(y),
+        ") depends on nothing that needs a gradient; make a parameter trainable, or an input one "
+        "that needs it");
+  check(!y.grad, "backward: a value is a root twice");
+  check(root.dy || y.spec.shape.numel() == 1, "backward: root ", y.spec,
+        " has more than one element; give its gradient");
+  check(!root.dy || root.dy.spec() == y.spec, "backward: a gradient of ", root.dy.spec(),
+        " for a root of ", y.spec);
+  check_stream(root.dy, "backward: the gradient of a root");
+  y.grad = root.dy;
+  if (root.dy) return;
+  y.grad_is_one = true;
+  y.grad = Tensor(y.spec, stream_, {.name = "root", .purpose = Purpose::gradient});
+  launch(Fill{.out = y.grad, .value = 1}, stream_);
 }
 
 void Tape::walk_backward() {

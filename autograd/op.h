@@ -45,13 +45,15 @@ class Forward {
           const Few<Tensor>& outputs)
       : tape_(tape), node_(node), id_(id), inputs_(inputs), outputs_(outputs) {}
 
-  // The first N inputs; optional ones that the op was not given are absent.
+  // The first N inputs; optional ones that the op was not given are absent.  It has N outputs, or
+  // more.
   template <size_t N>
   std::array<View, N> inputs() const {
     return first<N>(inputs_);
   }
   template <size_t N>
   std::array<View, N> outputs() const {
+    check_outputs(N);
     return first<N>(outputs_);
   }
 
@@ -83,6 +85,7 @@ class Forward {
     for (size_t i = 0; i < std::min(N, all.size()); ++i) some[i] = all[i];
     return some;
   }
+  void check_outputs(size_t asked_for) const;
 
   Tape& tape_;
   const Node& node_;
@@ -97,7 +100,7 @@ class Backward {
  public:
   Backward(Tape& tape, const Node& node, NodeId id) : tape_(tape), node_(node), id_(id) {}
 
-  // The tensors that saves() named, in its order.
+  // The tensors that saves() named, in its order; at most as many.
   template <size_t N>
   std::array<View, N> saved() {
     return each<N>([this](int i) { return saved_at(i); });
@@ -146,6 +149,7 @@ class Backward {
     for (size_t i = 0; i < N; ++i) all[i] = f(static_cast<int>(i));
     return all;
   }
+  const Tensor& saved_tensor(int i);
   void receive(int input, const Tensor& gradient);
 
   Tape& tape_;

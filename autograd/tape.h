@@ -113,7 +113,12 @@ class Var {
  public:
   Var() = default;
   Var(Tape& tape, ValueId id, Tensor tensor) : tape_(&tape), id_(id), tensor_(std::move(tensor)) {}
-  Tape& tape() const { return *tape_; }
+  // An absent Var, a default-constructed one, has no tape and no value.
+  explicit operator bool() const { return tape_ != nullptr; }
+  Tape& tape() const {
+    check(tape_ != nullptr, "an absent Var was used, one that no op and no input has made");
+    return *tape_;
+  }
   ValueId id() const { return id_; }
   const Spec& spec() const { return tensor_.spec(); }
   const Shape& shape() const { return tensor_.shape(); }
@@ -159,7 +164,7 @@ class Tape {
   void backward(const Var& loss) { backward(std::vector<Root>{{loss}}); }
   void backward(const std::vector<Root>& roots);
   // Gradient of an input, after backward; absent if no root depends on it.
-  Tensor grad(const Var& v) const { return values_[v.id()].grad; }
+  Tensor grad(const Var& v) const { return values_[id_of(v)].grad; }
 
   Stream& stream() { return stream_; }
   const TapeOptions& options() const { return options_; }
@@ -207,6 +212,8 @@ class Tape {
   Placement placement(ValueId) const;
   Offload how_to_offload(ValueId) const;
   bool is_offloaded_by_scope(const Value&) const;
+  ValueId id_of(const Var&) const;
+  void check_stream(const Tensor&, const char* what) const;
   ValueId resolve(const Operand&);
   Needs record(NodeId, const Few<Tensor>& in);
   Few<Tensor> run(NodeId, const Few<Tensor>& in);
@@ -255,6 +262,7 @@ class Tape {
   RegionId outermost_region(NodeId) const;
   void leave_regions(NodeId);
 
+  void begin_at(const Root&);
   void walk_backward();
   void prefetch_for(NodeId);
   void differentiate(NodeId);
