@@ -78,20 +78,22 @@ Grad Backward::grad_input_over(int input, int output) {
   return {x.grad, false};
 }
 
-void Backward::receive(int input, const Tensor& gradient) {
+void Backward::receive(int input, const Tensor& gradient, bool is_one) {
   Value& x = tape_.value(node_.inputs[input]);
   if (!x.needs_grad) return;
   check(gradient.spec().shape == x.spec.shape, node_.op->name(), ": a gradient of ",
         gradient.spec(), " was passed to an input that is ", x.spec);
   if (!x.parameter && !x.grad) {
     x.grad = gradient;
+    x.grad_is_one = is_one;
     return;
   }
   launch(Add{.out = grad_input(input), .a = gradient});
 }
 
 void Backward::pass(int input, int output) {
-  receive(input, tape_.value(node_.outputs[output]).grad);
+  const Value& y = tape_.value(node_.outputs[output]);
+  receive(input, y.grad, y.grad_is_one);
 }
 
 void Backward::pass_saved(int input, int saved) { receive(input, saved_tensor(saved)); }

@@ -127,7 +127,8 @@ class Backward {
   void pass(int input, int output = 0);
   // Makes that saved tensor the gradient of the input.
   void pass_saved(int input, int saved);
-  // Whether the output is a root of backward() without a gradient of its own, so that it is 1.
+  // Whether the output's gradient is known to be 1: it is a root of backward() without a gradient
+  // of its own, or was passed the gradient of such a root.
   bool grad_output_is_one(int output) const;
 
   int chunks() const;
@@ -150,7 +151,7 @@ class Backward {
     return all;
   }
   const Tensor& saved_tensor(int i);
-  void receive(int input, const Tensor& gradient);
+  void receive(int input, const Tensor& gradient, bool is_one = false);
 
   Tape& tape_;
   const Node& node_;
