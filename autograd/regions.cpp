@@ -10,12 +10,30 @@
 // around it is recomputed, and computed again when the inner region itself is.
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "spool/autograd/fingerprint.h"
 #include "spool/autograd/tape.h"
 
 namespace spool {
+
+namespace {
+
+// The values that backward reads at the region's level.
+std::unordered_set<ValueId> remaining_uses(const TapeRegion& r) {
+  if (r.dropped_uses.empty()) return {r.uses.begin(), r.uses.end()};
+  std::unordered_map<ValueId, int> counts;
+  for (const ValueId v : r.uses) ++counts[v];
+  for (const ValueId v : r.dropped_uses) --counts[v];
+  std::unordered_set<ValueId> used;
+  for (const auto& [v, count] : counts) {
+    if (count > 0) used.insert(v);
+  }
+  return used;
+}
+
+}  // namespace
 
 RegionId Tape::level(RegionId reader, ValueId v) const {
   for (RegionId r = reader; r >= 0; r = regions_[r].parent) {
@@ -126,7 +144,7 @@ void Tape::close_region() {
 
 // Drops what the region reads only for nodes that will not be recomputed.
 void Tape::drop_unneeded_reads(TapeRegion& r) {
-  std::unordered_set<ValueId> needed(r.uses.begin(), r.uses.end());
+  std::unordered_set<ValueId> needed = remaining_uses(r);
   const auto is_needed = [&](ValueId v) {
     return needed.contains(v) || placement(v) == Placement::recompute;
   };
@@ -143,12 +161,18 @@ void Tape::drop_unneeded_reads(TapeRegion& r) {
 
 void Tape::add_region_reads(NodeId id, const Few<Tensor>& in, UndoLog& log) {
   const Node& n = node(id);
+  if (n.region < 0) return;
+  // A region that is open has read a value before if the last to read it was that region or one
+  // within, which was opened later.
+  const auto has_read = [&](RegionId r, size_t i) {
+    const ValueId* const input = n.inputs.begin() + i;
+    return value(*input).last_reader >= r || std::find(n.inputs.begin(), input, *input) != input;
+  };
   for (RegionId r = n.region; r >= 0; r = region(r).parent) {
     for (size_t i = 0; i < in.size(); ++i) {
       const ValueId v = n.inputs[i];
-      std::vector<ValueId>& reads = region(r).reads;
-      if (is_inside(region(r), v) || std::ranges::find(reads, v) != reads.end()) continue;
-      reads.push_back(v);
+      if (is_inside(region(r), v) || has_read(r, i)) continue;
+      region(r).reads.push_back(v);
       try {
         add_use({.value = v, .level = level(region(r).parent, v), .reader = r}, in[i], log);
       } catch (...) {
@@ -157,6 +181,7 @@ void Tape::add_region_reads(NodeId id, const Few<Tensor>& in, UndoLog& log) {
       }
     }
   }
+  for (const ValueId v : n.inputs) value(v).last_reader = n.region;
 }
 
 }  // namespace spool

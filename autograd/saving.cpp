@@ -34,7 +34,11 @@ void Tape::save_for_backward(NodeId id, const Needs& needs, const Few<Tensor>& i
     for (; !log.empty(); log.pop_back()) {
       const CountedUse& last = log.back();
       if (last.reader >= 0) region(last.reader).reads.pop_back();
-      drop_use(last.value, last.level);
+      if (last.level < 0) {
+        release(last.value);
+      } else {
+        region(last.level).uses.pop_back();
+      }
     }
     throw;
   }
@@ -52,8 +56,7 @@ void Tape::add_use(const CountedUse& use, const Tensor& t, UndoLog& log) {
 
 void Tape::drop_use(ValueId v, RegionId level) {
   if (level < 0 || region(level).recomputed) return release(v);
-  std::vector<ValueId>& uses = region(level).uses;
-  uses.erase(std::prev(std::ranges::find(uses.rbegin(), uses.rend(), v).base()));
+  region(level).dropped_uses.push_back(v);
 }
 
 // As drop_use(), in forward: what is packed stays so until backward, for a later op may save it.

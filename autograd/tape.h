@@ -63,8 +63,9 @@ struct Value {
   Parameter* parameter = nullptr;
   bool needs_grad = false;
 
-  int contributions = 0;  // to its gradient, known so far
-  int uses = 0;           // reads by backward that are still to come
+  int contributions = 0;      // to its gradient, known so far
+  int uses = 0;               // reads by backward that are still to come
+  RegionId last_reader = -1;  // the innermost region around the last node that read it
   std::unique_ptr<SavedTensor> saved = nullptr;
   bool on_device = false;  // saved as it is: neither offloaded nor packed by a user's hooks
   Tensor live = {};        // unpacked or recomputed, until the last use
@@ -90,6 +91,7 @@ struct TapeRegion {
   bool recomputed = false;  // or backward has passed it, and nothing in it was needed
   std::vector<ValueId> reads = {};  // computed before it and read in it: saved to recompute it
   std::vector<ValueId> uses = {};   // computed in it and read in it by backward: not saved
+  std::vector<ValueId> dropped_uses = {};  // uses that backward does not need any more
 };
 
 // A scope is ops that belong together, such as a layer.  Plans and reports may refer to it, and the
@@ -256,6 +258,8 @@ class Tape {
 
   struct RegionBuffers;
   void recompute(RegionId);
+  RegionId region_of_missing(ValueId, RegionId level) const;
+  void recompute_nodes(RegionId);
   void recompute_node(NodeId, RegionId, RegionBuffers&);
   void recompute_around(NodeId);
   bool is_missing(ValueId) const;
