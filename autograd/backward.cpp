@@ -81,11 +81,27 @@ void Tape::differentiate(NodeId id) {
   if (std::ranges::any_of(n.outputs, [&](ValueId v) { return bool(value(v).grad); })) {
     recompute_around(id);
     const TraceScope scope(stream_.trace(), "backward", *n.op, id);
-    Backward backward(*this, n, id);
-    n.op->backward(backward);
+    if (checks_gradients_) {
+      GradientCheck gradients(stream_, n.op->name());
+      Backward backward(*this, n, id, &gradients);
+      n.op->backward(backward);
+      gradients.finish();
+      check_all_asked_for(n, gradients);
+    } else {
+      Backward backward(*this, n, id);
+      n.op->backward(backward);
+    }
   }
   for (ValueId v : n.saves) drop_use(v, level(n.region, v));
   for (ValueId v : n.outputs) value(v).grad = {};
+}
+
+void Tape::check_all_asked_for(const Node& n, const GradientCheck& gradients) const {
+  const uint32_t all = gradients.handed_out() | n.formed;
+  for (size_t i = 0; i < n.inputs.size(); ++i) {
+    check(!values_[n.inputs[i]].needs_grad || all >> i & 1, n.op->name(),
+          ": it never asks for the gradient of input ", i, ", counted from 0, which is needed");
+  }
 }
 
 // The value's tensor: live, a parameter's, unpacked, or recomputed.

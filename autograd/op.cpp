@@ -34,7 +34,9 @@ Grad Forward::grad_input(int i) {
         ": gradients exist in forward only if TapeOptions::backward_follows is set");
   const ValueId id = node_.inputs[i];
   ++tape_.value(id).contributions;  // later contributions are added to it
-  return tape_.gradient_of(id);
+  const Grad gradient = tape_.gradient_of(id);
+  if (check_ && gradient) check_->hand_out(i, gradient);
+  return gradient;
 }
 
 int Backward::chunks() const { return node_.chunks; }
@@ -64,7 +66,10 @@ View Backward::grad_output(int i) const {
 bool Backward::grad_output_is_one(int i) const { return tape_.value(node_.outputs[i]).grad_is_one; }
 
 Grad Backward::grad_input(int i) {
-  return node_.inputs.has(i) ? tape_.gradient_of(node_.inputs[i]) : Grad();
+  if (!node_.inputs.has(i)) return {};
+  const Grad gradient = tape_.gradient_of(node_.inputs[i]);
+  if (check_ && gradient) check_->hand_out(i, gradient);
+  return gradient;
 }
 
 Grad Backward::grad_input_over(int input, int output) {
@@ -75,6 +80,7 @@ Grad Backward::grad_input_over(int input, int output) {
     return grad_input(input);
   }
   x.grad = dy;
+  if (check_) check_->share(input);
   return {x.grad, false};
 }
 
@@ -84,6 +90,7 @@ void Backward::receive(int input, const Tensor& gradient, bool is_one) {
   check(gradient.spec().shape == x.spec.shape, node_.op->name(), ": a gradient of ",
         gradient.spec(), " was passed to an input that is ", x.spec);
   if (!x.parameter && !x.grad) {
+    if (check_) check_->share(input);
     x.grad = gradient;
     x.grad_is_one = is_one;
     return;

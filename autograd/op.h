@@ -9,6 +9,7 @@
 
 #include "spool/autograd/attributes.h"
 #include "spool/autograd/few.h"
+#include "spool/autograd/gradient_check.h"
 #include "spool/autograd/plan.h"
 #include "spool/kernels/launch.h"
 
@@ -41,9 +42,10 @@ class Needs {
 // What an op's forward() sees of its tape.
 class Forward {
  public:
+  // With a check, what it hands out is checked.
   Forward(Tape& tape, const Node& node, NodeId id, const Few<Tensor>& inputs,
-          const Few<Tensor>& outputs)
-      : tape_(tape), node_(node), id_(id), inputs_(inputs), outputs_(outputs) {}
+          const Few<Tensor>& outputs, GradientCheck* check = nullptr)
+      : tape_(tape), node_(node), id_(id), inputs_(inputs), outputs_(outputs), check_(check) {}
 
   // The first N inputs; optional ones that the op was not given are absent.  It has N outputs, or
   // more.
@@ -92,13 +94,15 @@ class Forward {
   NodeId id_;
   const Few<Tensor>& inputs_;
   const Few<Tensor>& outputs_;
+  GradientCheck* check_;
 };
 
 // What an op's backward() sees of its tape.  A gradient asked for must be written; one that is not
 // needed is absent.
 class Backward {
  public:
-  Backward(Tape& tape, const Node& node, NodeId id) : tape_(tape), node_(node), id_(id) {}
+  Backward(Tape& tape, const Node& node, NodeId id, GradientCheck* check = nullptr)
+      : tape_(tape), node_(node), id_(id), check_(check) {}
 
   // The tensors that saves() named, in its order; at most as many.
   template <size_t N>
@@ -156,6 +160,7 @@ class Backward {
   Tape& tape_;
   const Node& node_;
   NodeId id_;
+  GradientCheck* check_;
 };
 
 class Op {

@@ -22,7 +22,8 @@ Tape::Tape(Stream& stream, TapeOptions options)
     : stream_(stream),
       options_(std::move(options)),
       nodes_(std::move(spare.nodes)),
-      values_(std::move(spare.values)) {
+      values_(std::move(spare.values)),
+      checks_gradients_(GradientCheck::covers(stream)) {
   check_plan(options_.plan);
   check_stream(options_.loss_scale, "TapeOptions::loss_scale");
   check_stream(options_.random, "TapeOptions::random");
@@ -157,8 +158,16 @@ Few<Tensor> Tape::run(NodeId id, const Few<Tensor>& in) {
   for (ValueId v : n.outputs) {
     out.push_back(Tensor(value(v).spec, stream_, {.name = n.op->name()}));
   }
-  Forward forward(*this, n, id, in, out);
+  if (!checks_gradients_) {
+    Forward forward(*this, n, id, in, out);
+    n.op->forward(forward);
+    return out;
+  }
+  GradientCheck gradients(stream_, n.op->name());
+  Forward forward(*this, n, id, in, out, &gradients);
   n.op->forward(forward);
+  gradients.finish();
+  n.formed = gradients.handed_out();
   return out;
 }
 

@@ -80,6 +80,7 @@ struct Node {
   int chunks = 1;
   RegionId region = -1;  // the innermost around it
   int runs = 0;          // of its op's forward() so far, recomputations included
+  uint32_t formed = 0;   // bit i: forward has computed the gradient of input i
 };
 
 // A region, with its state on the tape; see regions.cpp and recompute.cpp.
@@ -270,6 +271,7 @@ class Tape {
   void walk_backward();
   void prefetch_for(NodeId);
   void differentiate(NodeId);
+  void check_all_asked_for(const Node&, const GradientCheck&) const;
   const Tensor& materialize(ValueId, RegionId level);
   const Tensor& saved_tensor(const Node& n, int i) {
     return materialize(n.saves[i], level(n.region, n.saves[i]));
@@ -293,6 +295,7 @@ class Tape {
   std::vector<ValueId> unread_;  // packed for a region that turned out not to need them
   NodeId backward_at_ = -1;      // the node whose backward runs, or is about to
   bool backward_began_ = false;
+  bool checks_gradients_;  // see gradient_check.h
 };
 
 // The ops that the body applies to the tape are recomputed in backward, as far as it reads what

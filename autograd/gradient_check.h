@@ -1,0 +1,44 @@
+#pragma once
+
+// Finds ops that do not write the gradients that they ask for.  With SPOOL_CHECK=1 in the
+// environment, memory that an op on the cpu is given for a gradient is filled with a NaN of bits
+// that no arithmetic makes, which must be gone when the op is done.  Memory that a gradient is
+// added to, or that it shares with another, is left alone.
+
+#include <cstdint>
+
+#include "spool/autograd/few.h"
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+class GradientCheck {
+ public:
+  // Whether ops on this stream are checked.
+  static bool covers(const Stream&);
+
+  // Of one call of forward() or backward().
+  GradientCheck(Stream& stream, const char* op) : stream_(stream), op_(op) {}
+
+  // The op has asked for the gradient of this input.  Throws if it had before.
+  void hand_out(int input, const Grad&);
+  // The same, of memory that has values already.
+  void share(int input);
+  bool handed_out(int input) const { return inputs_ >> input & 1; }
+  uint32_t handed_out() const { return inputs_; }  // bit i: of input i
+  // The op is done.  Waits for its work, and throws if it left part of a gradient unwritten.
+  void finish() const;
+
+ private:
+  struct Filled {
+    int input;
+    View gradient;
+  };
+
+  Stream& stream_;
+  const char* op_;
+  uint32_t inputs_ = 0;  // handed out
+  Few<Filled> filled_ = {};
+};
+
+}  // namespace spool
