@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "spool/autograd/notation.h"
 #include "spool/autograd/ops.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/meta/stream.h"
@@ -198,27 +199,15 @@ TEST_P(EveryOp, ChunksChangeNothingButRounding) {
   }
 }
 
-// The terms of "nk,ok->no", inputs and outputs.
-std::pair<std::vector<std::string>, std::vector<std::string>> terms(const std::string& notation) {
-  const size_t arrow = notation.find("->");
-  check(arrow != std::string::npos, "notation '", notation, "' has no arrow");
-  const auto list = [](const std::string& side) {
-    std::vector<std::string> all(1);
-    for (const char c : side) c == ',' ? (void)all.emplace_back() : (void)(all.back() += c);
-    return all;
-  };
-  return {list(notation.substr(0, arrow)), list(notation.substr(arrow + 2))};
-}
-
 // Parts along a separable index, which leads every value that carries it, make up the whole.
 TEST_P(EveryOp, PartsAlongASeparableIndexMakeUpTheWhole) {
   const OpSample& sample = GetParam();
   CpuStream stream(plenty, 1);
   SampleRun probe(sample, stream);
   probe.forward();
-  const auto [in, out] = terms(probe.tape().nodes().front().op->indices());
+  const auto [in, out] = parse_notation(probe.tape().nodes().front().op->indices());
   const char index = in.front().front();
-  ASSERT_TRUE(std::islower(index)) << "every op has some index it can be cut along";
+  ASSERT_TRUE(is_separable(index)) << "every op has some index it can be cut along";
   SampleOptions options;
   for (size_t i = 0; i < sample.inputs.size(); ++i) {
     const std::string term = i < in.size() ? in[i] : "";
