@@ -47,7 +47,8 @@ std::vector<TraceSpan> foretell_step(const TrainingConfig& config, const StepPla
 
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
                          const Machine& machine, const SampleLength& sample) {
-  // Further micro-batches repeat the middle one.  A rehearsal with one fewer gives its time.
+  // Further micro-batches repeat the middle one.  Its time is the difference from a rehearsal with
+  // one micro-batch fewer.
   const int64_t rehearsed = std::min(config.accumulate, distinct_micro_batches);
   const int64_t left_out = config.accumulate - rehearsed;
   double seconds[2] = {};

@@ -59,7 +59,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
     adopt(options_, stored->configuration);
   } else {
     check_file_setting(!latest_checkpoint(options_.out), options_.out, {"resume", "out"},
-                       "already holds a run; resume it, or choose another directory");
+                       "already has a run; resume it, or choose another directory");
   }
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
   open_tokenizer_of_run();
@@ -227,7 +227,7 @@ void TrainingRun::enqueue_step(int64_t step) {
   });
 }
 
-// Traces the second step of the run, which does nothing for the first time, or its only one.
+// Traces the second step of the run, in which nothing happens for the first time, or its only one.
 void TrainingRun::train_step(int64_t step) {
   const bool traced = trace_ && step == std::min(first_step_ + 1, options_.training.steps - 1);
   const auto start = std::chrono::steady_clock::now();

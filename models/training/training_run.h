@@ -1,7 +1,7 @@
 #pragma once
 
 // A training run of GPT-2 from the first step to the last: data, budget, checkpoints, log,
-// evaluations and samples.  Its log and what a checkpoint says of it are JSON.
+// evaluations and samples.  The log, and the run.json of a checkpoint, are JSON.
 
 #include <optional>
 
