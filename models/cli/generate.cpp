@@ -94,7 +94,9 @@ class Writer {
 void converse(Writer& writer, const std::string& prompt) {
   const bool terminal = ::isatty(STDIN_FILENO);
   if (terminal) {
-    print("A line starts a text, an empty line continues it; Ctrl-C ends a text, Ctrl-D all.\n");
+    print(
+        "A line starts a new text, an empty line continues it; Ctrl-C ends a text, Ctrl-D the "
+        "program.\n");
   }
   writer.begin(prompt);
   if (!prompt.empty()) {
