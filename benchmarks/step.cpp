@@ -74,12 +74,10 @@ Rows random_rows(int64_t vocabulary, int64_t T) {
 // Steps and products take turns, so that both see the same machine.
 void step_on_cpu(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
-  TrainingPlans plans = make_plans(config);
   const Rows rows = random_rows(c.model.vocabulary, c.T);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
-  plans.layout = lay_out_step(config, plans, machine);
-  const Report foretold = rehearse_training(config, plans, machine);
+  const auto [_, plans, foretold] = plan_run(config, {}, machine);
   const auto stream = open_stream({DeviceType::cpu}, foretold.memory.peak, threads);
   Trainer trainer(config, plans, *stream);
   trainer.initialise();

@@ -100,6 +100,7 @@ struct Shortage {
   std::string what;                        // needs the bytes: "this run"
   size_t needed = 0;                       // bytes
   std::optional<size_t> available = {};    // bytes; empty: the system refuses, and does not say
+  std::string place = {};                  // of what is available: "in the budget"
   std::string advice = {};                 // the rest of the sentence
   std::string op = {};                     // name of the op or tensor
   std::vector<std::string> settings = {};  // keys

@@ -34,7 +34,7 @@ class TrainingRun {
   void plan_and_open_stream();
   void set_up_trainer();
   void open_log();
-  void make_plans_of_run(const Machine&);
+  void write_plan();
   void enqueue_step(int64_t step);
   void train_step(int64_t step);
   void after_step(int64_t step);
@@ -48,8 +48,7 @@ class TrainingRun {
 
   RunOptions options_;
   RunListener& listener_;
-  TrainingPlans plans_;
-  Report foretold_;
+  PlannedRun planned_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Split data_;
   uint64_t data_fingerprint_ = 0;

@@ -109,7 +109,8 @@ struct JsonField::Whole {
 };
 
 JsonField::JsonField(json whole, std::string file)
-    : whole_(std::make_shared<Whole>(std::move(whole), std::move(file))), value_(&whole_->value) {}
+    : whole_(std::make_shared<Whole>(Whole{std::move(whole), std::move(file)})),
+      value_(&whole_->value) {}
 
 JsonField::JsonField(std::shared_ptr<const JsonField> parent, const std::string* key, size_t index,
                      const json& value)

@@ -158,7 +158,7 @@ TEST_F(CudaAttention, RefusesLongHeadsAndWrongHeadCounts) {
             .y = other.y, .lse = other.lse, .qkv = other.qkv, .heads = {.query = 2, .key = 2}},
         *stream);
   };
-  expect_error(ErrorKind::invalid, {"2 and 2 heads"}, wrong);
+  expect_error(ErrorKind::invalid, {"2 query heads and 2 key heads"}, wrong);
 }
 
 // The T x T scores never exist at once.

@@ -119,7 +119,8 @@ TEST_F(CudaStreams, RefusesAnAbsentDevice) {
 
 TEST(NoCuda, IsAnErrorThatNamesTheCpu) {
   if (there_is_cuda()) GTEST_SKIP() << "there is a CUDA device here";
-  expect_error(ErrorKind::device, {"CUDA", "cpu"}, [] { open_stream({DeviceType::cuda}, 1024); });
+  expect_error(ErrorKind::device, {"cuda", "use the device cpu"},
+               [] { open_stream({DeviceType::cuda}, 1024); });
 }
 
 #if SPOOL_CUDA_EMULATED

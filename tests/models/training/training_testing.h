@@ -42,12 +42,4 @@ Losses train(const TrainingConfig&, const TrainingPlans&, Stream&);
 // With the plans of a run from the command line.
 Losses train(const TrainingConfig&, Stream&, bool graph = true);
 
-// The plans of a run under a policy, limited to the host and disk memory of its rehearsal.
-struct RehearsedRun {
-  TrainingPlans plans;
-  Report foretold;
-};
-RehearsedRun rehearse_policy(const TrainingConfig&, const Policy&, const Machine&,
-                             const std::filesystem::path& spill_directory);
-
 }  // namespace spool::testing
