@@ -38,7 +38,7 @@ struct FusedBackward {
   View workspace;
 };
 
-// The library as a stream keeps it, with a plan for every shape in use.  Both are created in the
+// A stream's instance of the library, with a plan for every shape in use.  Both are created in the
 // first step that runs, which must not be captured in a graph.
 class FusedAttention {
  public:
