@@ -53,7 +53,7 @@ class FusedAttention {
   std::unique_ptr<State> state_;
 };
 
-// The kernels, by FusedAttention.  Workspace: fused_forward_bytes() and fused_backward_bytes().
+// Run the kernels by FusedAttention.  Workspace: fused_forward_bytes() and fused_backward_bytes().
 void fused_forward(const AttentionForward&, CudaStream&);
 void fused_backward(const AttentionBackward&, const AttentionCut&, CudaStream&);
 
