@@ -77,9 +77,9 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   const Rows rows = random_rows(c.model.vocabulary, c.T);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
-  const auto [_, plans, foretold] = plan_run(config, {}, machine);
-  const auto stream = open_stream({DeviceType::cpu}, foretold.memory.peak, threads);
-  Trainer trainer(config, plans, *stream);
+  const PlannedRun planned = plan_run(config, {}, machine);
+  const auto stream = open_stream({DeviceType::cpu}, planned.foretold.memory.peak, threads);
+  Trainer trainer(config, planned.plans, *stream);
   trainer.initialise();
   trainer.step(0, rows);
   trainer.result();
