@@ -1,6 +1,6 @@
 #pragma once
 
-// Tensors in a file of any format: names, types, shapes, and the places of their bytes.  Reading
+// Tensors in a file of any format: names, types, shapes, and the offsets of their bytes.  Reading
 // and writing work in pieces, so that no tensor needs to be in host memory as a whole.  A reader's
 // constructor checks everything that the file says about itself against the file's size.
 
