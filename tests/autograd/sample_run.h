@@ -56,7 +56,7 @@ class SampleRun {
   std::unique_ptr<Tape> tape_;
 };
 
-// What a sample computes.
+// The results of a sample.
 struct SampleValues {
   std::vector<std::vector<double>> outputs, gradients;  // gradients by input
   bool operator==(const SampleValues&) const = default;

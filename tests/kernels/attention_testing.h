@@ -46,7 +46,7 @@ struct AttentionTensors {
   }
 };
 
-// Tensors on the cpu, in memory that holds NaN until it is written; so do workspaces.
+// The tensors on the cpu.  They and the workspaces hold NaN until they are written.
 struct AttentionPass : AttentionTensors {
   AttentionPass(const AttentionCase& c, DType dtype, CpuStream& stream) {
     write_nan(stream);

@@ -11,7 +11,7 @@ struct LayerNormInputs {
   Tensor x, weight, bias, dy;
 };
 
-// What forward writes; NaN where it does not.
+// The results of forward, in tensors that hold NaN until they are written.
 struct LayerNormOutputs {
   Tensor y, mean, rstd;
 

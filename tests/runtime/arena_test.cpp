@@ -1,3 +1,5 @@
+// The arena: where it places blocks, its peak, and the error when it is full.
+
 #include "spool/runtime/memory/arena.h"
 
 #include "tests/runtime/testing.h"

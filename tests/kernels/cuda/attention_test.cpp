@@ -22,7 +22,7 @@ const AttentionCase cases[] = {{1, 1, 1, 1, 1},    {2, 3, 3, 1, 5},    {1, 65, 2
                                {1, 70, 2, 1, 80},  {1, 66, 1, 1, 127}, {1, 33, 1, 1, 256},
                                {1, 50, 2, 1, 201}};
 
-// What a pass writes is NaN before.
+// The tensors that a pass writes hold NaN until then.
 struct Pass : AttentionTensors {
   Pass(const AttentionCase& c, DType t, DType gradient, Stream& stream)
       : AttentionTensors{.qkv = normal(c.qkv(), t, stream, 1),
