@@ -7,16 +7,6 @@
 namespace spool::testing {
 namespace {
 
-ErrorFields fields_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& e) {
-    return e.fields();
-  }
-  ADD_FAILURE() << "no Error is thrown";
-  return {};
-}
-
 TEST(Check, ThrowsOnlyIfTheConditionFails) {
   check(true, "unused");
   check_file(true, "data.txt", "unused");
@@ -26,21 +16,21 @@ TEST(Check, ThrowsOnlyIfTheConditionFails) {
 }
 
 TEST(Check, AnErrorOfASettingHasItsKeys) {
-  const auto work = [] { check_setting(false, {"seq", "context"}, "too long"); };
-  expect_error(ErrorKind::invalid, {"too long"}, work);
-  EXPECT_EQ(fields_of(work).settings, (std::vector<std::string>{"seq", "context"}));
+  const ErrorFields fields = expect_error(ErrorKind::invalid, {"too long"}, [] {
+    check_setting(false, {"seq", "context"}, "too long");
+  });
+  EXPECT_EQ(fields.settings, (std::vector<std::string>{"seq", "context"}));
 }
 
 TEST(Check, AnErrorOfAFileBeginsWithItsName) {
   const auto of_file = [] { check_file(false, "data.txt", "is empty"); };
   EXPECT_EQ(error_of(of_file), "data.txt: is empty");
-  expect_error(ErrorKind::file, {}, of_file);
-  EXPECT_EQ(fields_of(of_file).file, "data.txt");
+  EXPECT_EQ(expect_error(ErrorKind::file, {}, of_file).file, "data.txt");
   const auto of_setting = [] { check_file_setting(false, "run", {"out"}, "is there already"); };
   EXPECT_EQ(error_of(of_setting), "run: is there already");
-  expect_error(ErrorKind::file, {}, of_setting);
-  EXPECT_EQ(fields_of(of_setting).file, "run");
-  EXPECT_EQ(fields_of(of_setting).settings, std::vector<std::string>{"out"});
+  const ErrorFields fields = expect_error(ErrorKind::file, {}, of_setting);
+  EXPECT_EQ(fields.file, "run");
+  EXPECT_EQ(fields.settings, std::vector<std::string>{"out"});
 }
 
 TEST(Check, AMemoryErrorHasTheNeededAndTheAvailableBytes) {
@@ -51,11 +41,10 @@ TEST(Check, AMemoryErrorHasTheNeededAndTheAvailableBytes) {
                  .advice = "a batch of 1 would fit",
                  .settings = {"memory"}});
   };
-  expect_error(ErrorKind::memory, {}, work);
   EXPECT_EQ(error_of(work),
             "this run needs 3.00 GiB (3221225472 bytes), and 2.00 GiB (2147483648 bytes) are "
             "available; a batch of 1 would fit");
-  const ErrorFields fields = fields_of(work);
+  const ErrorFields fields = expect_error(ErrorKind::memory, {}, work);
   EXPECT_EQ(fields.needed, size_t{3} << 30);
   EXPECT_EQ(fields.capacity, size_t{2} << 30);
   EXPECT_EQ(fields.settings, std::vector<std::string>{"memory"});
