@@ -135,27 +135,27 @@ class UnsuitableCuda : public ::testing::Test {
   }
 };
 
-TEST_F(UnsuitableCuda, NoDevice) {
+TEST_F(UnsuitableCuda, IsReportedWithoutADevice) {
   emulator::device().count = 0;
   expect_refused(ErrorKind::device, {"there is no CUDA device here", "cpu"});
 }
 
-TEST_F(UnsuitableCuda, NoDriver) {
+TEST_F(UnsuitableCuda, IsReportedWithoutADriver) {
   emulator::device().driver = 0;
   expect_refused(ErrorKind::device, {"there is no NVIDIA driver here"});
 }
 
-TEST_F(UnsuitableCuda, OldDriver) {
+TEST_F(UnsuitableCuda, IsReportedWithAnOldDriver) {
   emulator::device().driver = 11080;
   expect_refused(ErrorKind::device, {"CUDA 11.8", "CUDA 13.0"});
 }
 
-TEST_F(UnsuitableCuda, TooLittleMemory) {
+TEST_F(UnsuitableCuda, IsReportedWithTooLittleMemory) {
   emulator::device().bytes = on_both - 1;
   expect_refused(ErrorKind::memory, {"are available"});
 }
 
-TEST_F(UnsuitableCuda, OldDevice) {
+TEST_F(UnsuitableCuda, IsReportedWithAnOldDevice) {
   emulator::device().major = 7;
   expect_refused(ErrorKind::device, {"compute capability 7.0", "8.0"});
 }

@@ -23,7 +23,7 @@ Machine slow_machine(const Architecture&);
 // The plans of a run with the layout of its step.
 TrainingPlans laid_out_plans(const TrainingConfig&, const Machine&);
 
-// What a run leaves: its numbers, which == compares to the bit, and its peaks.
+// The results of a run: its numbers, which == compares to the bit, and its peaks.
 struct Losses {
   std::vector<float> losses, norms;
   double validation = 0;
