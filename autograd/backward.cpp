@@ -13,26 +13,14 @@ void Tape::backward(const std::vector<Root>& roots) {
   check(options_.recording, "backward: this tape does not record");
   check(!backward_began_, "backward: it was called on this tape before; record a new tape");
   check_complete(options_.plan, *this);
+  check_regions_end();
   backward_began_ = true;
   std::vector<Parameter*> without_grad;
   for (const auto& [p, v] : parameters_) {
     if (!p->grad) without_grad.push_back(p);
   }
   try {
-    for (const Root& root : roots) {
-      check(&root.y.tape() == this, "backward: the root belongs to another tape");
-      Value& y = value(root.y.id());
-      check(!y.grad, "backward: a value is a root twice");
-      check(root.dy || y.spec.shape.numel() == 1, "backward: root ", y.spec,
-            " has more than one element; give its gradient");
-      check(!root.dy || root.dy.spec() == y.spec, "backward: a gradient of ", root.dy.spec(),
-            " for a root of ", y.spec);
-      y.grad = root.dy;
-      if (root.dy) continue;
-      y.grad_is_one = true;
-      y.grad = Tensor(y.spec, stream_, {.name = "root", .purpose = Purpose::gradient});
-      launch(Fill{.out = y.grad, .value = 1}, stream_);
-    }
+    for (const Root& root : roots) begin_at(root);
     walk_backward();
   } catch (...) {
     free_saved();
@@ -41,8 +29,27 @@ void Tape::backward(const std::vector<Root>& roots) {
   }
 }
 
+void Tape::begin_at(const Root& root) {
+  Value& y = value(id_of(root.y));
+  check(y.needs_grad, "backward: root ", y.spec, " (", producer_name(y),
+        ") depends on nothing that needs a gradient; make a parameter trainable, or an input one "
+        "that needs it");
+  check(!y.grad, "backward: a value is a root twice");
+  check(root.dy || y.spec.shape.numel() == 1, "backward: root ", y.spec,
+        " has more than one element; give its gradient");
+  check(!root.dy || root.dy.spec() == y.spec, "backward: a gradient of ", root.dy.spec(),
+        " for a root of ", y.spec);
+  check_stream(root.dy, "backward: the gradient of a root");
+  y.grad = root.dy;
+  if (root.dy) return;
+  y.grad_is_one = true;
+  y.grad = Tensor(y.spec, stream_, {.name = "root", .purpose = Purpose::gradient});
+  launch(Fill{.out = y.grad, .value = 1}, stream_);
+}
+
 void Tape::walk_backward() {
   while (!open_regions_.empty()) close_region();
+  free_unread();
   if (options_.offloader) options_.offloader->begin_backward();
   if (options_.survey) options_.survey->first_read.assign(values_.size(), -1);
   for (NodeId id = nodes_.next_id(); id-- > 0;) {

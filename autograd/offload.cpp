@@ -62,6 +62,7 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
+  // Of a tensor at the same place.
   bool is(const Tensor& t, const Offload& how) const;
   bool has_planned_fetch() const { return how_.fetch >= 0; }
   bool is_released() const { return !original_; }
@@ -81,9 +82,8 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
   Offload how_;
   Range resident_;  // the rows that stay on the device
   size_t bytes_;    // of the rows that are copied out
-  std::weak_ptr<const void> identity_;
-  const std::byte* address_;
   uint64_t number_, tape_;
+  std::multimap<Place, Transfer*>::iterator place_;
 
   Tensor original_;       // until the release
   Tensor resident_rows_;  // from the release until the fetch
@@ -102,8 +102,6 @@ Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, const char* nam
       how_(how),
       resident_{rows, t.shape().rank() ? t.shape()[0] : rows},
       bytes_(t.shape().rank() ? t.view().slice({0, rows}).nbytes() : t.nbytes()),
-      identity_(t.memory_identity()),
-      address_(t.view().data()),
       number_(owner.next_number_++),
       tape_(owner.tape_),
       original_(t) {
@@ -113,8 +111,9 @@ Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, const char* nam
   slot_ = HostSlot(owner.link_, bytes_, name);
   send();
   owner_.transfers_.emplace(number_, this);
-  if (how.release >= 0) owner_.releases_.emplace(how.release, this);
-  if (how.fetch >= 0) owner_.fetches_.emplace(how.fetch, this);
+  place_ = owner_.places_.emplace(Place(t), this);
+  if (how.release >= 0) owner_.releases_.emplace(std::pair(how.release, number_), this);
+  if (how.fetch >= 0) owner_.fetches_.emplace(std::pair(how.fetch, number_), this);
 }
 
 void Offloader::Transfer::send() {
@@ -139,11 +138,11 @@ void Offloader::Transfer::send() {
 // Copies that are still running must end before their memory is freed.  After a stream has failed,
 // none is running.
 Offloader::Transfer::~Transfer() {
-  const auto is_this = [this](const auto& at) { return at.second == this; };
   owner_.transfers_.erase(number_);
+  owner_.places_.erase(place_);
   std::erase(owner_.unreleased_, this);
-  std::erase_if(owner_.releases_, is_this);
-  std::erase_if(owner_.fetches_, is_this);
+  owner_.releases_.erase({how_.release, number_});
+  owner_.fetches_.erase({how_.fetch, number_});
   try {
     if (original_) compute().wait(copied_out_);
     if (fetched_ && !waited_) compute().wait(copied_in_);
@@ -152,9 +151,7 @@ Offloader::Transfer::~Transfer() {
 }
 
 bool Offloader::Transfer::is(const Tensor& t, const Offload& how) const {
-  const auto alive = identity_.lock();
-  return tape_ == owner_.tape_ && alive && alive == t.memory_identity().lock() &&
-         address_ == t.view().data() && spec_ == t.spec() && how_.rows == how.rows &&
+  return tape_ == owner_.tape_ && spec_ == t.spec() && how_.rows == how.rows &&
          how_.target == how.target;
 }
 
@@ -226,9 +223,15 @@ Offloader::Offloader(HostLink& link, const std::filesystem::path& directory, siz
 
 Offloader::~Offloader() = default;
 
+bool Offloader::Place::operator<(const Place& other) const {
+  if (memory.owner_before(other.memory)) return true;
+  return !other.memory.owner_before(memory) && std::less<>()(address, other.address);
+}
+
 std::shared_ptr<Offloader::Transfer> Offloader::find(const Tensor& t, const Offload& how) const {
-  for (const auto& [number, transfer] : transfers_) {
-    if (transfer->is(t, how)) return transfer->shared_from_this();
+  const auto [begin, end] = places_.equal_range(Place(t));
+  for (auto at = begin; at != end; ++at) {
+    if (at->second->is(t, how)) return at->second->shared_from_this();
   }
   return nullptr;
 }
@@ -260,7 +263,7 @@ void Offloader::limit_unreleased(Transfer* latest) {
 
 void Offloader::before_forward(NodeId node) {
   if (node == 0) ++tape_;
-  while (!releases_.empty() && releases_.begin()->first <= node) {
+  while (!releases_.empty() && releases_.begin()->first.first <= node) {
     releases_.begin()->second->release();
     releases_.erase(releases_.begin());
   }
@@ -279,7 +282,7 @@ void Offloader::fetch_before(uint64_t number) {
 }
 
 void Offloader::before_backward(NodeId node) {
-  while (!fetches_.empty() && fetches_.rbegin()->first >= node) {
+  while (!fetches_.empty() && fetches_.rbegin()->first.first >= node) {
     const auto last = std::prev(fetches_.end());
     last->second->fetch();
     fetches_.erase(last);

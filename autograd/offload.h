@@ -67,6 +67,16 @@ class Offloader {
   class Handle;
   friend class Transfer;
 
+  // Where a tensor is: tensors at the same place share memory.
+  struct Place {
+    std::weak_ptr<const void> memory;
+    const std::byte* address;
+    explicit Place(const Tensor& t) : memory(t.memory_identity()), address(t.view().data()) {}
+    bool operator<(const Place& other) const;
+  };
+  // By node, and by number at the same node.
+  using Schedule = std::map<std::pair<NodeId, uint64_t>, Transfer*>;
+
   std::shared_ptr<Transfer> find(const Tensor&, const Offload&) const;
   void limit_unreleased(Transfer* latest);
   void fetch_before(uint64_t number);
@@ -78,8 +88,9 @@ class Offloader {
   uint64_t next_number_ = 0, tape_ = 0;
   Traffic sent_, returned_;
   std::map<uint64_t, Transfer*> transfers_;  // by number: in the order they were sent
+  std::multimap<Place, Transfer*> places_;   // of what was sent, in the same order at each
   std::deque<Transfer*> unreleased_;         // without a planned release, and not released
-  std::multimap<NodeId, Transfer*> releases_, fetches_;  // by the nodes that the plan says
+  Schedule releases_, fetches_;              // at the nodes that the plan says
 };
 
 }  // namespace spool

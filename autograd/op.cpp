@@ -20,6 +20,11 @@ View Forward::random() const {
   return tape_.options_.random;
 }
 
+void Forward::check_outputs(size_t asked_for) const {
+  check(asked_for <= outputs_.size(), node_.op->name(), ": its forward() asks for ", asked_for,
+        " outputs, but infer() gave ", outputs_.size());
+}
+
 Tensor Forward::scratch(const Spec& spec) {
   return {spec, tape_.stream_, {.name = node_.op->name(), .purpose = Purpose::workspace}};
 }
@@ -44,9 +49,13 @@ Tensor Backward::scratch(const Spec& spec) {
 
 bool Backward::needs_grad(int i) const { return tape_.value(node_.inputs[i]).needs_grad; }
 
-View Backward::saved_at(int i) {
-  return node_.saves.has(i) ? View(tape_.saved_tensor(node_, i)) : View();
+const Tensor& Backward::saved_tensor(int i) {
+  check(node_.saves.has(i), node_.op->name(), ": its backward() reads saved tensor ", i,
+        ", counted from 0, but saves() named ", node_.saves.size());
+  return tape_.saved_tensor(node_, i);
 }
+
+View Backward::saved_at(int i) { return saved_tensor(i); }
 
 View Backward::grad_output(int i) const {
   return node_.outputs.has(i) ? View(tape_.value(node_.outputs[i]).grad) : View();
@@ -69,24 +78,24 @@ Grad Backward::grad_input_over(int input, int output) {
   return {x.grad, false};
 }
 
-void Backward::receive(int input, const Tensor& gradient) {
+void Backward::receive(int input, const Tensor& gradient, bool is_one) {
   Value& x = tape_.value(node_.inputs[input]);
   if (!x.needs_grad) return;
   check(gradient.spec().shape == x.spec.shape, node_.op->name(), ": a gradient of ",
         gradient.spec(), " was passed to an input that is ", x.spec);
   if (!x.parameter && !x.grad) {
     x.grad = gradient;
+    x.grad_is_one = is_one;
     return;
   }
   launch(Add{.out = grad_input(input), .a = gradient});
 }
 
 void Backward::pass(int input, int output) {
-  receive(input, tape_.value(node_.outputs[output]).grad);
+  const Value& y = tape_.value(node_.outputs[output]);
+  receive(input, y.grad, y.grad_is_one);
 }
 
-void Backward::pass_saved(int input, int saved) {
-  receive(input, tape_.saved_tensor(node_, saved));
-}
+void Backward::pass_saved(int input, int saved) { receive(input, saved_tensor(saved)); }
 
 }  // namespace spool

@@ -45,13 +45,15 @@ class Forward {
           const Few<Tensor>& outputs)
       : tape_(tape), node_(node), id_(id), inputs_(inputs), outputs_(outputs) {}
 
-  // The first N inputs; optional ones that the op was not given are absent.
+  // The first N inputs; optional ones that the op was not given are absent.  It has N outputs, or
+  // more.
   template <size_t N>
   std::array<View, N> inputs() const {
     return first<N>(inputs_);
   }
   template <size_t N>
   std::array<View, N> outputs() const {
+    check_outputs(N);
     return first<N>(outputs_);
   }
 
@@ -83,6 +85,7 @@ class Forward {
     for (size_t i = 0; i < std::min(N, all.size()); ++i) some[i] = all[i];
     return some;
   }
+  void check_outputs(size_t asked_for) const;
 
   Tape& tape_;
   const Node& node_;
@@ -97,7 +100,7 @@ class Backward {
  public:
   Backward(Tape& tape, const Node& node, NodeId id) : tape_(tape), node_(node), id_(id) {}
 
-  // The tensors that saves() named, in its order.
+  // The tensors that saves() named, in its order; at most as many.
   template <size_t N>
   std::array<View, N> saved() {
     return each<N>([this](int i) { return saved_at(i); });
@@ -124,7 +127,8 @@ class Backward {
   void pass(int input, int output = 0);
   // Makes that saved tensor the gradient of the input.
   void pass_saved(int input, int saved);
-  // Whether the output is a root of backward() without a gradient of its own, so that it is 1.
+  // Whether the output's gradient is known to be 1: it is a root of backward() without a gradient
+  // of its own, or was passed the gradient of such a root.
   bool grad_output_is_one(int output) const;
 
   int chunks() const;
@@ -146,7 +150,8 @@ class Backward {
     for (size_t i = 0; i < N; ++i) all[i] = f(static_cast<int>(i));
     return all;
   }
-  void receive(int input, const Tensor& gradient);
+  const Tensor& saved_tensor(int i);
+  void receive(int input, const Tensor& gradient, bool is_one = false);
 
   Tape& tape_;
   const Node& node_;

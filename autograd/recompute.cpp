@@ -24,12 +24,49 @@ bool Tape::is_missing(ValueId id) const {
   return v.uses > 0 && !v.saved && !v.live;
 }
 
+// Recomputes a region, and first those that what it reads is recomputed with.  These may be as many
+// as the tape has nodes, hence the list, the innermost last.
 void Tape::recompute(RegionId index) {
-  for (ValueId v : region(index).reads) materialize(v, level(region(index).parent, v));
+  struct Waiting {
+    RegionId region;
+    size_t next = 0;  // of its reads
+  };
+  std::vector<Waiting> waiting{{index}};
+  while (!waiting.empty()) {
+    const RegionId r = waiting.back().region;
+    const size_t next = waiting.back().next;
+    if (next == region(r).reads.size()) {
+      recompute_nodes(r);
+      waiting.pop_back();
+      continue;
+    }
+    const ValueId v = region(r).reads[next];
+    const RegionId at = level(region(r).parent, v);
+    const RegionId before = region_of_missing(v, at);
+    if (before >= 0 && !region(before).recomputed) {
+      waiting.push_back({before});
+    } else {
+      materialize(v, at);
+      ++waiting.back().next;
+    }
+  }
+}
+
+// The region to recompute before the value can be read at this level; -1: none.
+RegionId Tape::region_of_missing(ValueId id, RegionId level) const {
+  const Value& v = values_[id];
+  if (v.live || v.saved || v.parameter) return -1;
+  return level >= 0 ? level : outermost_region(v.producer);
+}
+
+// Recomputes the nodes of a region whose reads are live.
+void Tape::recompute_nodes(RegionId index) {
   TapeRegion& r = region(index);
   r.recomputed = true;
   for (ValueId v : r.uses) ++value(v).uses;
+  for (ValueId v : r.dropped_uses) --value(v).uses;
   r.uses.clear();
+  r.dropped_uses.clear();
 
   const ValueId base = node(r.first).outputs.front();
   const auto count = static_cast<size_t>(*std::prev(node(r.last).outputs.end()) + 1 - base);
@@ -99,6 +136,7 @@ void Tape::leave_regions(NodeId id) {
     if (std::exchange(r.recomputed, true)) continue;
     for (ValueId v : std::exchange(r.reads, {})) drop_use(v, level(r.parent, v));
     r.uses.clear();
+    r.dropped_uses.clear();
   }
 }
 

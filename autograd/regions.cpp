@@ -10,12 +10,30 @@
 // around it is recomputed, and computed again when the inner region itself is.
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "spool/autograd/fingerprint.h"
 #include "spool/autograd/tape.h"
 
 namespace spool {
+
+namespace {
+
+// The values that backward reads at the region's level.
+std::unordered_set<ValueId> remaining_uses(const TapeRegion& r) {
+  if (r.dropped_uses.empty()) return {r.uses.begin(), r.uses.end()};
+  std::unordered_map<ValueId, int> counts;
+  for (const ValueId v : r.uses) ++counts[v];
+  for (const ValueId v : r.dropped_uses) --counts[v];
+  std::unordered_set<ValueId> used;
+  for (const auto& [v, count] : counts) {
+    if (count > 0) used.insert(v);
+  }
+  return used;
+}
+
+}  // namespace
 
 RegionId Tape::level(RegionId reader, ValueId v) const {
   for (RegionId r = reader; r >= 0; r = regions_[r].parent) {
@@ -42,7 +60,11 @@ void Tape::leave_scope() {
   open_scopes_.pop_back();
   scope.last = nodes_.next_id() - 1;
   if (scope.region < 0) return;
-  while (!open_regions_.empty() && open_regions_.back() >= scope.region) close_region();
+  while (!open_regions_.empty() && open_regions_.back() >= scope.region) {
+    const bool goes_on = region(open_regions_.back()).plan_last >= nodes_.next_id();
+    if (goes_on && cut_short_ < 0) cut_short_ = open_regions_.back();
+    close_region();
+  }
 }
 
 void Tape::open_region(TapeRegion r) {
@@ -52,6 +74,7 @@ void Tape::open_region(TapeRegion r) {
 
 void Tape::open_regions_at(NodeId id) {
   if (!options_.recording) return;
+  check_not_cut_short();
   Node& n = node(id);
   const std::vector<Region>& planned = options_.plan.regions;
   for (; next_plan_region_ < planned.size() && planned[next_plan_region_].first == id;
@@ -66,15 +89,50 @@ void Tape::open_regions_at(NodeId id) {
   check(n.op->recomputable(), "node ", id, ": ", n.op->name(),
         " cannot be recomputed on this tape; leave it out of regions and keep its outputs");
   n.region = open_regions_.back();
+  check_nesting_at(id);
+}
+
+// Throws if a region of the plan ends at this node, and a checkpoint within it does not.
+void Tape::check_nesting_at(NodeId id) const {
+  RegionId inner = -1;  // the innermost that does not end here
+  for (auto r = open_regions_.rbegin(); r != open_regions_.rend(); ++r) {
+    if (regions_[*r].plan_last != id) {
+      if (inner < 0) inner = *r;
+      continue;
+    }
+    if (inner < 0) continue;
+    fail(ErrorKind::invalid, "plan: the region of nodes ", regions_[*r].first, " to ", id,
+         " ends inside the checkpoint that begins at node ", regions_[inner].first,
+         "; they must nest or be disjoint");
+  }
+}
+
+// Throws if a checkpoint that ended before the last node cut a region of the plan short.
+void Tape::check_not_cut_short() const {
+  if (cut_short_ < 0) return;
+  const TapeRegion& r = regions_[cut_short_];
+  fail(ErrorKind::invalid, "plan: the region of nodes ", r.first, " to ", r.plan_last,
+       " reaches beyond the checkpoint around it, which ends after node ", r.last,
+       "; they must nest or be disjoint");
+}
+
+// Throws if the tape ends before a region of the plan does.
+void Tape::check_regions_end() const {
+  check_not_cut_short();
+  const auto refuse = [&](NodeId first, NodeId last) {
+    fail(ErrorKind::invalid, "plan: the region of nodes ", first, " to ", last,
+         " reaches beyond the end of the tape, which has ", nodes_.size(), " nodes");
+  };
+  for (const RegionId r : open_regions_) {
+    if (regions_[r].plan_last >= 0) refuse(regions_[r].first, regions_[r].plan_last);
+  }
+  if (next_plan_region_ == options_.plan.regions.size()) return;
+  const Region& next = options_.plan.regions[next_plan_region_];
+  refuse(next.first, next.last);
 }
 
 void Tape::close_regions_at(NodeId id) {
   while (!open_regions_.empty() && region(open_regions_.back()).plan_last == id) close_region();
-  for (const RegionId r : open_regions_) {
-    check(region(r).plan_last != id, "plan: the region of nodes ", region(r).first, " to ", id,
-          " ends inside the checkpoint that begins at node ", region(open_regions_.back()).first,
-          "; they must nest or be disjoint");
-  }
 }
 
 void Tape::close_region() {
@@ -86,7 +144,7 @@ void Tape::close_region() {
 
 // Drops what the region reads only for nodes that will not be recomputed.
 void Tape::drop_unneeded_reads(TapeRegion& r) {
-  std::unordered_set<ValueId> needed(r.uses.begin(), r.uses.end());
+  std::unordered_set<ValueId> needed = remaining_uses(r);
   const auto is_needed = [&](ValueId v) {
     return needed.contains(v) || placement(v) == Placement::recompute;
   };
@@ -96,19 +154,25 @@ void Tape::drop_unneeded_reads(TapeRegion& r) {
   }
   std::erase_if(r.reads, [&](ValueId v) {
     if (needed.contains(v)) return false;
-    drop_use(v, level(r.parent, v));
+    drop_read(v, level(r.parent, v));
     return true;
   });
 }
 
 void Tape::add_region_reads(NodeId id, const Few<Tensor>& in, UndoLog& log) {
   const Node& n = node(id);
+  if (n.region < 0) return;
+  // A region that is open has read a value before if the last to read it was that region or one
+  // within, which was opened later.
+  const auto has_read = [&](RegionId r, size_t i) {
+    const ValueId* const input = n.inputs.begin() + i;
+    return value(*input).last_reader >= r || std::find(n.inputs.begin(), input, *input) != input;
+  };
   for (RegionId r = n.region; r >= 0; r = region(r).parent) {
     for (size_t i = 0; i < in.size(); ++i) {
       const ValueId v = n.inputs[i];
-      std::vector<ValueId>& reads = region(r).reads;
-      if (is_inside(region(r), v) || std::ranges::find(reads, v) != reads.end()) continue;
-      reads.push_back(v);
+      if (is_inside(region(r), v) || has_read(r, i)) continue;
+      region(r).reads.push_back(v);
       try {
         add_use({.value = v, .level = level(region(r).parent, v), .reader = r}, in[i], log);
       } catch (...) {
@@ -117,6 +181,7 @@ void Tape::add_region_reads(NodeId id, const Few<Tensor>& in, UndoLog& log) {
       }
     }
   }
+  for (const ValueId v : n.inputs) value(v).last_reader = n.region;
 }
 
 }  // namespace spool

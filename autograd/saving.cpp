@@ -34,7 +34,11 @@ void Tape::save_for_backward(NodeId id, const Needs& needs, const Few<Tensor>& i
     for (; !log.empty(); log.pop_back()) {
       const CountedUse& last = log.back();
       if (last.reader >= 0) region(last.reader).reads.pop_back();
-      drop_use(last.value, last.level);
+      if (last.level < 0) {
+        release(last.value);
+      } else {
+        region(last.level).uses.pop_back();
+      }
     }
     throw;
   }
@@ -52,8 +56,21 @@ void Tape::add_use(const CountedUse& use, const Tensor& t, UndoLog& log) {
 
 void Tape::drop_use(ValueId v, RegionId level) {
   if (level < 0 || region(level).recomputed) return release(v);
-  std::vector<ValueId>& uses = region(level).uses;
-  uses.erase(std::prev(std::ranges::find(uses.rbegin(), uses.rend(), v).base()));
+  region(level).dropped_uses.push_back(v);
+}
+
+// As drop_use(), in forward: what is packed stays so until backward, for a later op may save it.
+void Tape::drop_read(ValueId id, RegionId level) {
+  Value& v = value(id);
+  if (level >= 0 || v.uses > 1 || !is_packed(v)) return drop_use(id, level);
+  --v.uses;
+  unread_.push_back(id);
+}
+
+void Tape::free_unread() {
+  for (const ValueId id : std::exchange(unread_, {})) {
+    if (value(id).uses == 0) value(id).saved.reset();
+  }
 }
 
 void Tape::save(ValueId id, const Tensor& t) {
@@ -76,13 +93,13 @@ void Tape::survey_saved(ValueId id) {
 
 void Tape::pack(ValueId id, const Tensor& t, bool first) {
   Value& v = value(id);
+  if (is_packed(v)) return;
   const SavedInfo info{.op = producer_name(v), .value = id};
   if (v.producer >= 0 && !hooks_.empty()) {
     if (!first) return;
     v.saved = hooks_.back()->pack(t, info);
     check(bool(v.saved), info.op, ": the hook's pack() returned nothing for value ", id);
   } else if (placement(id) == Placement::offload || is_offloaded_by_scope(v)) {
-    if (!first && !v.on_device) return;
     check(options_.offloader, "plan: value ", id, " (", info.op,
           ") is to be offloaded, but the tape has no offloader (TapeOptions::offloader)");
     v.saved = options_.offloader->pack(t, info, how_to_offload(id));

@@ -24,6 +24,8 @@ Tape::Tape(Stream& stream, TapeOptions options)
       nodes_(std::move(spare.nodes)),
       values_(std::move(spare.values)) {
   check_plan(options_.plan);
+  check_stream(options_.loss_scale, "TapeOptions::loss_scale");
+  check_stream(options_.random, "TapeOptions::random");
 }
 
 Tape::~Tape() {
@@ -33,8 +35,15 @@ Tape::~Tape() {
   spare.values = std::move(values_);
 }
 
+// Work of another stream may not have written the tensor yet.
+void Tape::check_stream(const Tensor& t, const char* what) const {
+  check(!t || &t.stream() == &stream_, what, ": ", t.spec(),
+        " is on another stream than the tape; allocate it on the tape's, or copy it there");
+}
+
 Var Tape::input(const Tensor& t, bool needs_grad) {
   check(bool(t), "input: the tensor is absent");
+  check_stream(t, "input");
   const bool has_grad = needs_grad && options_.recording;
   return {*this, values_.add({.spec = t.spec(), .needs_grad = has_grad}), t};
 }
@@ -42,16 +51,19 @@ Var Tape::input(const Tensor& t, bool needs_grad) {
 bool Tape::needs_grad(const Operand& operand) const {
   if (!options_.recording) return false;
   if (operand.parameter) return operand.parameter->trainable;
-  return values_[operand.var->id()].needs_grad;
+  return values_[id_of(*operand.var)].needs_grad;
+}
+
+ValueId Tape::id_of(const Var& v) const {
+  check(&v.tape() == this, "a value of another tape was used; an op cannot be on two tapes");
+  return v.id();
 }
 
 ValueId Tape::resolve(const Operand& operand) {
-  if (operand.var) {
-    check(&operand.var->tape() == this, "an op was applied to values of two tapes");
-    return operand.var->id();
-  }
+  if (operand.var) return id_of(*operand.var);
   Parameter* p = operand.parameter;
   check(bool(p->data), "parameter ", p->name, " has no data");
+  check_stream(p->data, p->name);
   const auto [at, fresh] = parameters_.try_emplace(p);
   if (fresh) {
     at->second =

@@ -63,8 +63,9 @@ struct Value {
   Parameter* parameter = nullptr;
   bool needs_grad = false;
 
-  int contributions = 0;  // to its gradient, known so far
-  int uses = 0;           // reads by backward that are still to come
+  int contributions = 0;      // to its gradient, known so far
+  int uses = 0;               // reads by backward that are still to come
+  RegionId last_reader = -1;  // the innermost region around the last node that read it
   std::unique_ptr<SavedTensor> saved = nullptr;
   bool on_device = false;  // saved as it is: neither offloaded nor packed by a user's hooks
   Tensor live = {};        // unpacked or recomputed, until the last use
@@ -90,6 +91,7 @@ struct TapeRegion {
   bool recomputed = false;  // or backward has passed it, and nothing in it was needed
   std::vector<ValueId> reads = {};  // computed before it and read in it: saved to recompute it
   std::vector<ValueId> uses = {};   // computed in it and read in it by backward: not saved
+  std::vector<ValueId> dropped_uses = {};  // uses that backward does not need any more
 };
 
 // A scope is ops that belong together, such as a layer.  Plans and reports may refer to it, and the
@@ -113,7 +115,12 @@ class Var {
  public:
   Var() = default;
   Var(Tape& tape, ValueId id, Tensor tensor) : tape_(&tape), id_(id), tensor_(std::move(tensor)) {}
-  Tape& tape() const { return *tape_; }
+  // An absent Var, a default-constructed one, has no tape and no value.
+  explicit operator bool() const { return tape_ != nullptr; }
+  Tape& tape() const {
+    check(tape_ != nullptr, "an absent Var was used, one that no op and no input has made");
+    return *tape_;
+  }
   ValueId id() const { return id_; }
   const Spec& spec() const { return tensor_.spec(); }
   const Shape& shape() const { return tensor_.shape(); }
@@ -159,7 +166,7 @@ class Tape {
   void backward(const Var& loss) { backward(std::vector<Root>{{loss}}); }
   void backward(const std::vector<Root>& roots);
   // Gradient of an input, after backward; absent if no root depends on it.
-  Tensor grad(const Var& v) const { return values_[v.id()].grad; }
+  Tensor grad(const Var& v) const { return values_[id_of(v)].grad; }
 
   Stream& stream() { return stream_; }
   const TapeOptions& options() const { return options_; }
@@ -207,6 +214,8 @@ class Tape {
   Placement placement(ValueId) const;
   Offload how_to_offload(ValueId) const;
   bool is_offloaded_by_scope(const Value&) const;
+  ValueId id_of(const Var&) const;
+  void check_stream(const Tensor&, const char* what) const;
   ValueId resolve(const Operand&);
   Needs record(NodeId, const Few<Tensor>& in);
   Few<Tensor> run(NodeId, const Few<Tensor>& in);
@@ -224,8 +233,12 @@ class Tape {
   void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
   void add_use(const CountedUse&, const Tensor&, UndoLog&);
   void drop_use(ValueId, RegionId level);
+  void drop_read(ValueId, RegionId level);
+  void free_unread();
   void save(ValueId, const Tensor&);
   void survey_saved(ValueId);
+  // By a user's hooks or the offloader.
+  static bool is_packed(const Value& v) { return v.saved && !v.on_device; }
   void pack(ValueId, const Tensor&, bool first);
   void release(ValueId);
 
@@ -233,6 +246,9 @@ class Tape {
   void leave_scope();
   void open_region(TapeRegion);
   void open_regions_at(NodeId);
+  void check_nesting_at(NodeId) const;
+  void check_not_cut_short() const;
+  void check_regions_end() const;
   void close_regions_at(NodeId);
   void close_region();
   void drop_unneeded_reads(TapeRegion&);
@@ -242,12 +258,15 @@ class Tape {
 
   struct RegionBuffers;
   void recompute(RegionId);
+  RegionId region_of_missing(ValueId, RegionId level) const;
+  void recompute_nodes(RegionId);
   void recompute_node(NodeId, RegionId, RegionBuffers&);
   void recompute_around(NodeId);
   bool is_missing(ValueId) const;
   RegionId outermost_region(NodeId) const;
   void leave_regions(NodeId);
 
+  void begin_at(const Root&);
   void walk_backward();
   void prefetch_for(NodeId);
   void differentiate(NodeId);
@@ -267,10 +286,12 @@ class Tape {
   std::unordered_map<Parameter*, ValueId> parameters_;
   IdTable<RegionId, TapeRegion> regions_;  // by first node, an outer one before those in it
   std::vector<RegionId> open_regions_;     // the innermost last
+  RegionId cut_short_ = -1;                // one of the plan that a checkpoint ended too early
   IdTable<ScopeId, TapeScope> scopes_;     // in the order they were opened
   std::vector<ScopeId> open_scopes_;
   size_t next_plan_region_ = 0;
-  NodeId backward_at_ = -1;  // the node whose backward runs, or is about to
+  std::vector<ValueId> unread_;  // packed for a region that turned out not to need them
+  NodeId backward_at_ = -1;      // the node whose backward runs, or is about to
   bool backward_began_ = false;
 };
 

@@ -11,7 +11,7 @@ struct DropoutOp final : Op {
 
   const char* name() const override { return "dropout"; }
   std::string attributes() const override { return in_words({{"p", p}}); }
-  const char* indices() const override { return "nc->nc"; }
+  const char* indices() const override { return "nC->nC"; }  // `first` counts whole rows
   Specs infer(const Specs& in) const override { return {in[0]}; }
 
   void forward(Forward& f) const override {
@@ -31,6 +31,10 @@ struct DropoutOp final : Op {
   Dropout kernel(const Grad& y, const View& x, const View& random, NodeId node,
                  int64_t first_row) const {
     const int64_t row = x.shape()[0] ? x.numel() / x.shape()[0] : 0;
+    constexpr int64_t max_elements = int64_t{1} << 34;  // four draws for each value of the counter
+    check(first_row * row + x.numel() <= max_elements, name(), ": ", x.spec(), " from row ",
+          first_row, " on is more than the ", max_elements,
+          " elements that its random numbers can tell apart; cut the batch into micro-batches");
     return {.y = y,
             .x = x,
             .random = random,

@@ -99,13 +99,14 @@ struct LinearCrossEntropy final : Op {
 
   void forward(Forward& f) const override {
     auto [x, weight, targets] = f.inputs<3>();
-    auto [y, dx] = f.outputs<2>();
+    auto [y] = f.outputs<1>();
     Tensor sum;
     const View scale = scale_for(f, targets, sum);
     Chunks<Forward> chunks{f, flat(x), weight, rows_of(targets), scale, loss.options};
     if (loss.reduction == Reduction::none) return chunks.run({.losses = rows_of(y)});
     const Tensor losses = f.scratch({Shape{x.shape().rows()}, y.dtype()});
     if (early) {
+      const View dx = f.outputs<2>()[1];
       chunks.run({.losses = losses, .dx = flat(dx), .dweight = f.grad_input(1)});
     } else {
       chunks.run({.losses = losses});
@@ -119,7 +120,8 @@ struct LinearCrossEntropy final : Op {
 
   void backward(Backward& b) const override {
     if (early && b.grad_output_is_one(0)) return b.pass_saved(0, 3);
-    auto [x, weight, targets, early_dx] = b.saved<4>();
+    auto [x, weight, targets] = b.saved<3>();
+    const View early_dx = early ? b.saved_at(3) : View();
     auto [dloss] = b.grad_outputs<1>();
     Tensor sum;
     const View scale = scale_for(b, targets, sum);

@@ -74,6 +74,30 @@ TEST_F(LinearCrossEntropy, SevenTimesTheLossHasSevenTimesTheGradients) {
   }
 }
 
+// Its gradient is 1 as well, so what forward has computed is all.
+TEST_F(LinearCrossEntropy, ALossThatIsAddedToAnotherKeepsItsGradientFromForward) {
+  Parameter second{.name = "second", .data = normal({V, C}, DType::f64, stream, 7)};
+  uint64_t launches = 0;
+  const auto gradients = [&](bool in_forward, bool twice) {
+    Tape tape(stream, {.backward_follows = in_forward});
+    const Var input = tape.input(x, true), to = tape.input(targets);
+    const Var loss = linear_cross_entropy(input, weight, to);
+    Var sum = add(loss, linear_cross_entropy(input, second, to));
+    if (twice) sum = add(sum, loss);
+    const uint64_t before = stream.launches();
+    tape.backward(sum);
+    launches = stream.launches() - before;
+    std::vector all{values(tape.grad(input)), values(weight.grad), values(second.grad)};
+    weight.grad = second.grad = {};
+    return all;
+  };
+  for (const bool twice : {true, false}) {  // if twice, the gradient of one of them is 2
+    const auto late = gradients(false, twice), formed = gradients(true, twice);
+    for (size_t i = 0; i < late.size(); ++i) expect_close(formed[i], late[i]);
+  }
+  EXPECT_EQ(launches, 3u) << "the root, and the sum of both dx in memory of its own";
+}
+
 TEST_F(LinearCrossEntropy, AFactorDoesNotScaleEarlierMicroBatches) {
   const auto total = [&](bool in_forward) {
     for (const double factor : {1.0, 7.0, 1.0}) {

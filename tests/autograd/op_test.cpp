@@ -102,11 +102,12 @@ TEST_P(EveryOp, RecomputingKeepsItsBits) {
 
 TEST_P(EveryOp, AbsentGradientsLeaveTheOthersUnchanged) {
   const OpSample& sample = GetParam();
+  const auto has_gradient = [](const SampleInput& input) { return input.below == 0; };
+  if (std::ranges::count_if(sample.inputs, has_gradient) == 1) return;
   for (const DType dtype : {DType::f64, DType::bf16}) {
     const SampleValues all = run(sample, {.dtype = dtype});
     for (size_t without = 0; without < sample.inputs.size(); ++without) {
-      if (sample.inputs[without].below > 0) continue;
-      if (sample.inputs.size() == 1) continue;
+      if (!has_gradient(sample.inputs[without])) continue;
       SampleValues expected = all;
       expected.gradients[without].clear();
       const SampleOptions options{.dtype = dtype, .without_gradient = static_cast<int>(without)};

@@ -88,7 +88,9 @@ TEST_F(RecomputedTensors, RefusesARegionAroundAnOpThatCannotBeRecomputed) {
   expect_error(ErrorKind::invalid, {"linear_cross_entropy", "cannot be recomputed"},
                [&] { linear_cross_entropy(h, weights[1], targets, {}); });
   EXPECT_EQ(stream.memory().live, live);
-  tape.backward({Root{h, dy}});
+  expect_error(ErrorKind::invalid, {"nodes 0 to 1", "end of the tape"}, [&] {
+    tape.backward({Root{h, dy}});
+  });
 }
 
 TEST_F(RecomputedTensors, RefusesRegionsThatOverlapOrAreOutOfOrder) {

@@ -26,6 +26,41 @@ TEST_F(SavedTensors, AHookOverridesThePlan) {
   EXPECT_EQ(found, gradients_of_gelu_chain({}));
 }
 
+// A checkpoint reads h, and does not need it: none of its ops is recomputed.
+TEST_F(SavedTensors, AValueThatACheckpointReadsAndDropsIsPackedOnce) {
+  struct Counting final : SavedTensorHooks {
+    std::vector<ValueId> packed;
+    std::unique_ptr<SavedTensor> pack(const Tensor& t, const SavedInfo& info) override {
+      packed.push_back(info.value);
+      return keep(t);
+    }
+  } hooks;
+  const auto gradients = [&](Tape& tape, bool saved_later) {
+    const Var h = linear(tape.input(x), weights[0]);
+    const Var twice = checkpoint(tape, [&] { return scale(h, 2); });
+    const Var y = add(twice, saved_later ? gelu(h) : h);
+    tape.backward({Root{y, dy}});
+    return take_gradients();
+  };
+  for (const bool saved_later : {true, false}) {
+    Tape kept(stream);
+    const Bits expected = gradients(kept, saved_later);
+    Tape hooked(stream);
+    {
+      const Tape::HooksScope scope(hooked, hooks);
+      EXPECT_EQ(gradients(hooked, saved_later), expected);
+    }
+    EXPECT_EQ(hooks.packed.size(), 1u);
+    hooks.packed.clear();
+    const int64_t before = offloader.sent().tensors;
+    Tape offloaded(stream, options({.placement = {Placement::keep, Placement::keep,  // x, weight
+                                                  Placement::offload}}));
+    EXPECT_EQ(gradients(offloaded, saved_later), expected);
+    EXPECT_EQ(offloader.sent().tensors, before + 1);
+    EXPECT_EQ(link.memory().live, 0u) << "although the tape is still there";
+  }
+}
+
 TEST_F(SavedTensors, RecomputeAndOffloadCombineInEveryOrder) {
   const Bits expected = gradients_of_gelu_chain({});
   constexpr Placement all[] = {Placement::keep, Placement::recompute, Placement::offload};
