@@ -4,7 +4,6 @@
 // whose index has the ids' type, which is signed, so that no index needs a cast.
 
 #include <cstddef>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -26,8 +25,6 @@ class IdTable : public std::vector<T> {
 
   // The id of the next item to be added.
   Id next_id() const { return static_cast<Id>(Base::size()); }
-  // 0, 1, 2, ... next_id() - 1.
-  auto ids() const { return std::views::iota(Id{0}, next_id()); }
   bool contains(Id id) const { return id >= 0 && static_cast<size_t>(id) < Base::size(); }
   T value_or(Id id, T otherwise) const { return contains(id) ? (*this)[id] : otherwise; }
 

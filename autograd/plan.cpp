@@ -61,7 +61,7 @@ void check_regions(const Plan& plan, NodeId nodes) {
 void check_chunks(const Plan& plan, NodeId nodes) {
   check(plan.chunks.next_id() <= nodes, "plan: chunks: ", plan.chunks.size(),
         " nodes, but its tape has ", nodes);
-  for (const NodeId n : plan.chunks.ids()) {
+  for (NodeId n = 0; n < plan.chunks.next_id(); ++n) {
     check(plan.chunks[n] >= 0, "plan: chunks: node ", n, " cannot be cut into ", plan.chunks[n],
           " chunks");
   }

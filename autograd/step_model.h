@@ -1,8 +1,8 @@
 #pragma once
 
 // What a training step asks of a model: its parameters, and the loss of the batch that stands in
-// its inputs.  Whoever implements it keeps both at fixed addresses, so that a step can be captured
-// and replayed.
+// its inputs.  An implementation keeps both at fixed addresses, so that a step can be captured and
+// replayed.
 
 #include <vector>
 

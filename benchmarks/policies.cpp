@@ -55,14 +55,11 @@ size_t activation_bytes(const Report& foretold) {
 // A run under a policy, in its own memory.
 class Run {
  public:
-  Run(const Setting& s, const Policy& policy) : plans_(make_plans(s.config, policy, s.machine)) {
-    plans_.spill_directory = s.spill_directory;
-    plans_.layout = lay_out_step(s.config, plans_, s.machine);
-    foretold_ = rehearse_training(s.config, plans_, s.machine);
-    plans_.host_bytes = foretold_.host.peak;
-    plans_.disk_bytes = foretold_.disk.peak;
-    stream_ = open_stream(s.device, foretold_.memory.peak);
-    trainer_ = std::make_unique<Trainer>(s.config, plans_, *stream_);
+  Run(const Setting& s, const Policy& policy)
+      : planned_(plan_run(s.config, {.policy = policy, .spill_directory = s.spill_directory},
+                          s.machine)) {
+    stream_ = open_stream(s.device, foretold().memory.peak);
+    trainer_ = std::make_unique<Trainer>(s.config, planned_.plans, *stream_);
     trainer_->initialise();
     step();
     best_ = 1e9;
@@ -85,13 +82,12 @@ class Run {
     return exposed_copies(trace->spans());
   }
   double best() const { return best_; }
-  const Report& foretold() const { return foretold_; }
+  const Report& foretold() const { return planned_.foretold; }
   size_t peak() const { return stream_->memory().peak; }
   size_t host_peak() const { return trainer_->host_memory().peak; }
 
  private:
-  TrainingPlans plans_;
-  Report foretold_;
+  PlannedRun planned_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Trainer> trainer_;
   int64_t done_ = 0;

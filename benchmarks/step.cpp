@@ -74,14 +74,12 @@ Rows random_rows(int64_t vocabulary, int64_t T) {
 // Steps and products take turns, so that both see the same machine.
 void step_on_cpu(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
-  TrainingPlans plans = make_plans(config);
   const Rows rows = random_rows(c.model.vocabulary, c.T);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
-  plans.layout = lay_out_step(config, plans, machine);
-  const Report foretold = rehearse_training(config, plans, machine);
-  const auto stream = open_stream({DeviceType::cpu}, foretold.memory.peak, threads);
-  Trainer trainer(config, plans, *stream);
+  const PlannedRun planned = plan_run(config, {}, machine);
+  const auto stream = open_stream({DeviceType::cpu}, planned.foretold.memory.peak, threads);
+  Trainer trainer(config, planned.plans, *stream);
   trainer.initialise();
   trainer.step(0, rows);
   trainer.result();

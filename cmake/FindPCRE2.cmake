@@ -1,5 +1,5 @@
 # PCRE2 for 8-bit characters, as the target PCRE2::8bit.  Debian's package has no CMake package of
-# its own, and a machine that only builds may have no pkg-config to ask.
+# its own, and a machine may have no pkg-config.
 find_path(PCRE2_INCLUDE pcre2.h)
 find_library(PCRE2_LIBRARY pcre2-8)
 mark_as_advanced(PCRE2_INCLUDE PCRE2_LIBRARY)

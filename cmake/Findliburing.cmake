@@ -1,5 +1,5 @@
-# liburing, as the target liburing::liburing.  Its packages have no CMake package of their own, and a
-# machine that only builds may have no pkg-config to ask.
+# liburing, as the target liburing::liburing.  Its packages have no CMake package of their own, and
+# a machine may have no pkg-config.
 find_path(LIBURING_INCLUDE liburing.h)
 find_library(LIBURING_LIBRARY uring)
 mark_as_advanced(LIBURING_INCLUDE LIBURING_LIBRARY)

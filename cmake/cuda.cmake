@@ -1,11 +1,11 @@
-# The cuda device of a build: of the CUDA toolkit; of the emulator in tests/emulator, which runs the
-# same kernels on the CPU, for tests; or none.
+# Chooses the cuda device of a build: the CUDA toolkit's; the emulator's (tests/emulator), which
+# runs the same kernels on the CPU, for tests; or none.
 set(SPOOL_CUDA auto CACHE STRING "The cuda device: toolkit, emulator, off, or auto: toolkit if found")
 set_property(CACHE SPOOL_CUDA PROPERTY STRINGS auto toolkit emulator off)
 
 set(SPOOL_CUDA_KIND ${SPOOL_CUDA})
 if(SPOOL_CUDA STREQUAL auto)
-  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})  # NVIDIA's installer leaves PATH alone
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})  # NVIDIA's installer does not change PATH
     find_program(nvcc nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
     if(nvcc)
       set(CMAKE_CUDA_COMPILER ${nvcc})
@@ -43,7 +43,7 @@ elseif(NOT SPOOL_CUDA_KIND STREQUAL off)
 endif()
 message(STATUS "cuda device: ${SPOOL_CUDA_KIND} ${CUDAToolkit_VERSION} ${CMAKE_CUDA_ARCHITECTURES}")
 
-# Replaces CUDA sources by a few that include them, which CMake does for C++ alone.
+# Replaces CUDA sources by a few that include them; CMake's unity build covers only C++.
 function(unite variable folder)
   set(rest)
   set(united)
@@ -68,7 +68,7 @@ function(unite variable folder)
   set(${variable} ${united} PARENT_SCOPE)
 endfunction()
 
-# Adds a folder's CUDA sources to its library, if there is something to compile them with.
+# Adds a folder's CUDA sources to its library, if the build has a cuda device.
 function(add_cuda_sources target folder)
   if(SPOOL_CUDA_KIND STREQUAL off)
     return()

@@ -26,7 +26,7 @@ endif()
 message(STATUS "attention by cuDNN: ${SPOOL_CUDNN_KIND} ${SPOOL_CUDNN_INCLUDE}")
 
 # The source that includes the frontend has no kernels, so it is compiled as C++; -isystem silences
-# warnings in the headers of others.
+# warnings in third-party headers.
 if(SPOOL_CUDNN_KIND STREQUAL on)
   set(definitions SPOOL_CUDNN=1)
   find_file(SPOOL_CUDNN_LIBRARY libcudnn.so.9

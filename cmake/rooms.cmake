@@ -1,11 +1,11 @@
-# A room is a folder of the library and a build target.  Its sources see their own headers and those
-# of the rooms that it names (and that these name); any other include does not compile.
+# A room is a folder of the library and a build target.  Its sources see their own headers, those of
+# the rooms that it names, and those that these rooms see; any other include does not compile.
 #
 #   room(planner autograd)      # planner/**/*.cpp; sees autograd, and so kernels and runtime
 #
-# gives two targets, for models/data as an example:
+# A room has two targets; those of models/data are
 #   spool_models_data           the objects
-#   spool_models_data_headers   what compiling against it takes: include folders, definitions
+#   spool_models_data_headers   the include folders and definitions that its users compile with
 #
 # A room's headers are found as spool/<room>/<name>.h, in the tree as after installation: each room
 # has an include folder with nothing in it but a link to the room.

@@ -3,15 +3,14 @@
 // Causal multi-head attention over a packed tensor.  No T x T matrix is formed: keys are visited
 // tile by tile under a running maximum (Milakov, Gimelshein 2018; Dao et al. 2022).
 //
-// qkv (B, T, (H + 2 Hkv) D) holds, for each token, H query heads, then Hkv key heads, then Hkv
-// value heads, of D numbers each; query head h reads key and value head h / (H / Hkv).  Per b and
-// h:
+// qkv (B, T, (H + 2 Hkv) D) has, for each token, H query heads, then Hkv key heads, then Hkv value
+// heads, of D numbers each; query head h reads key and value head h / (H / Hkv).  Per b and h:
 //   s[i,j] = scale * sum_d q[i,d] k[j,d]     for j <= i
 //   lse[i] = log sum_j exp(s[i,j])           y[i,d] = sum_j exp(s[i,j] - lse[i]) v[j,d]
 // Backward, with p = exp(s - lse) and delta[i] = sum_d dy[i,d] y[i,d]:
 //   dv[j,d] = sum_i p[i,j] dy[i,d]           ds[i,j] = p[i,j] (sum_d dy[i,d] v[j,d] - delta[i])
 //   dq[i,d] = scale sum_j ds[i,j] k[j,d]     dk[j,d] = scale sum_i ds[i,j] q[i,d]
-// summed over the query heads that share a key head.  Sums are kept in f32 (f64 for f64).
+// summed over the query heads that share a key head.  Sums are formed in f32 (f64 for f64).
 
 #include "spool/kernels/launch.h"
 

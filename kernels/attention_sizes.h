@@ -1,11 +1,11 @@
 #pragma once
 
-// Which attention cuDNN computes on cuda, and how its backward is cut into parts.
+// Decides which attention cuDNN computes on cuda, and how its backward is cut into parts.
 //
 // To give the same bits every run, cuDNN's backward stores the derivative of every score, which is
 // 2 B H T^2 bytes.  So it runs in parts: some texts each or, if one text is too large, some of its
 // heads, so that no part needs more than 256 MiB.  All of this depends only on shapes and types, so
-// a rehearsal without cuDNN foretells it.
+// a rehearsal without cuDNN predicts it.
 
 #include <algorithm>
 #include <compare>
@@ -43,7 +43,7 @@ struct AttentionCut {
 
 constexpr size_t max_attention_bytes = size_t{256} << 20;
 
-// Workspace for a call of cuDNN, in bytes: more than it is known to need.
+// Workspace for a call of cuDNN, in bytes: its known needs and a margin.
 size_t fused_forward_bytes(const AttentionShape&);
 size_t fused_backward_bytes(const AttentionShape& part);
 

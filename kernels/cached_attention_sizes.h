@@ -1,6 +1,6 @@
 #pragma once
 
-// How attention of few queries over a cache is divided on cuda: the keys of each head are cut into
+// Division of attention of few queries over a cache on cuda: the keys of each head are cut into
 // equal pieces.  A block computes attention over one piece; the results are then merged in order.
 // The size of a piece depends only on the rows of the cache, the number of pieces on the position.
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// How embedding backward sorts its tokens on cuda, and the layout of its workspace.
+// The sort of embedding backward's tokens on cuda, and the layout of its workspace.
 //
 // The positions of the tokens are sorted by token, stably, in two passes over the digits of the
 // token, the lower digit first.  A pass counts the digits in each of a few pieces of the list, then
-// moves the entries of each piece to the places the counts give.  The sorted list is cut into runs
-// of fixed length: the rows of a run of a single token are summed separately, so that the work of a
-// frequent token is shared.
+// moves the entries of each piece to the places that follow from the counts.  The sorted list is
+// cut into runs of fixed length: the rows of a run of a single token are summed separately, so that
+// the work of a frequent token is shared.
 
 #include <algorithm>
 #include <bit>
@@ -38,7 +38,7 @@ struct TokenSort {
     runs = spool::ceil_div(N, run);
   }
 
-  // Offsets in numbers of four bytes.  The sums of runs, f32 (runs, C), come first, as they are
+  // Offsets in words of four bytes.  The sums of runs, f32 (runs, C), come first, as they are
   // read and written in 16-byte packs; then, in i32:
   int64_t first_order() const { return runs * C; }            // (N), after the first pass
   int64_t second_order() const { return first_order() + N; }  // (N), after both

@@ -2,7 +2,7 @@
 
 // A kernel is a trivially copyable struct of its arguments that knows its cost(); a backend is an
 // overload of run() for its stream.  Every kernel passes through launch() or, if its operands are
-// on the host, launch_on_host(): only these two ask which device a stream is of.
+// on the host, launch_on_host(): only these two depend on a stream's device.
 //
 // A kernel that needs memory besides its arguments has a member `View workspace` and, for each kind
 // of device, a function `size_t workspace_bytes(const CpuArchitecture&) const` that depends only on

@@ -14,7 +14,8 @@ size_t LayerNormBackward::workspace_bytes(const CpuArchitecture&) const {
   return static_cast<size_t>(pieces.count * partial_sums() * C) * size_of(accumulator(x.dtype()));
 }
 
-// Room for all groups of both sums or, where a row does not fit a block, of one sum at a time.
+// Room for the partial sums of all groups: of both gradients or, if a row does not fit a block, of
+// one at a time.
 size_t LayerNormBackward::workspace_bytes(const CudaArchitecture&) const {
   const int64_t N = x.shape().rows(), C = x.shape().row();
   if (partial_sums() == 0) return 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// How layer norm backward is divided on cuda: into groups of rows, which depend only on extents and
+// Division of layer norm backward on cuda into groups of rows, which depend only on extents and
 // type.  Each group has its partial sums of dweight and dbias in the workspace, in this order.
 
 #include <algorithm>
@@ -15,9 +15,8 @@ struct LayerNormGroups {
   int64_t rows = 1, count = 0;
 
   LayerNormGroups(int64_t N, int64_t C, DType type) {
-    // As many groups as a device of 132 multiprocessors runs at a time, where a warp has a tile of
-    // a row.  The number is fixed, or the sums would depend on the device.  Rows in whole steps
-    // of 4.
+    // The groups that 132 multiprocessors run at a time, with a warp for each tile of a row.  The
+    // number is fixed, or the sums would depend on the device.  A group's rows are a multiple of 4.
     constexpr int64_t multiprocessors = 132, warps = 16, max_blocks = 5;
     constexpr int64_t min_rows = 8, step = 4;
     const int64_t columns = 32 * 16 / static_cast<int64_t>(size_of(type));

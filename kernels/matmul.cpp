@@ -15,8 +15,8 @@ size_t Matmul::workspace_bytes(const CpuArchitecture& architecture) const {
          cpu::tile_scratch(*this, t);
 }
 
-// What cuBLASLt may use: its algorithms that divide the terms of a sum among blocks keep the
-// partial sums of whole tiles there, in f32.  A few parts are enough to keep a device busy; NVIDIA
+// Workspace for cuBLASLt: algorithms that divide the terms of a sum among blocks store the partial
+// sums of whole tiles there, in f32.  A few parts are enough to keep a device busy; NVIDIA
 // recommends 32 MiB for sm_90.
 size_t Matmul::workspace_bytes(const CudaArchitecture&) const {
   constexpr int64_t tile = 64, part_terms = 64, max_parts = 8, max_bytes = int64_t{32} << 20;

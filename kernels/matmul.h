@@ -1,7 +1,7 @@
 #pragma once
 
 // c[m,n] (+)= sum_k a[m,k] * b[k,n] + bias[n]; either factor may be stored transposed.
-// Types: a and b have one type; c has it too, or is f32 if they are bf16.  Sums are kept in f32
+// Types: a and b have one type; c has it too, or is f32 if they are bf16.  Sums are formed in f32
 // (f64 for f64).  All dimensions of a and c but the last count as rows; b has two dimensions.
 
 #include "spool/kernels/launch.h"

@@ -8,7 +8,7 @@
 namespace spool {
 namespace {
 
-// Bytes of one f64 sum for each piece of `piece` elements, or fewer at the end, of each tensor.
+// Bytes of one f64 sum for each piece of each tensor; a piece has at most `piece` elements.
 size_t piece_sum_bytes(std::span<const View> all, int64_t piece) {
   int64_t pieces = 0;
   for (const View& x : all) pieces += ceil_div(x.numel(), piece);

@@ -1,7 +1,7 @@
 #pragma once
 
-// How sums over all elements are divided: each piece of one tensor has a partial sum in the
-// workspace, and these are added up in order.
+// Division of sums over all elements: each piece of a tensor has a partial sum in the workspace,
+// and these are added up in order.
 
 #include <cstdint>
 

@@ -54,7 +54,7 @@ IdTable<ValueId, bool> block_inputs(const Tape& tape) {
 std::vector<OffloadCandidate> offload_candidates(const Policy& policy, const Tape& tape) {
   const IdTable<ValueId, bool> is_residual = block_inputs(tape);
   std::vector<OffloadCandidate> candidates;
-  for (const ValueId id : tape.values().ids()) {
+  for (ValueId id = 0; id < tape.values().next_id(); ++id) {
     const Value& v = tape.values()[id];
     if (v.producer < 0 || v.spec.nbytes() < policy.min_offload_bytes) continue;
     if (policy.offload == Offloading::residual && !is_residual[id]) continue;

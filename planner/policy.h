@@ -1,6 +1,7 @@
 #pragma once
 
-// A policy is a plan's rule that a user sets by hand, the same for all layers.
+// A policy decides which values are recomputed or offloaded, by a rule that the user sets and that
+// is the same for all layers.
 
 #include <functional>
 #include <string>

@@ -21,7 +21,7 @@ std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work
     fail_memory({.what = "this",
                  .needed = peak,
                  .available = capacity,
-                 .advice = sentence("the device ", name(device.type), " has no more")});
+                 .place = sentence("on the device ", name(device.type))});
   }
   return open_stream(device, peak, threads);
 }

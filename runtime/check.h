@@ -21,7 +21,7 @@ namespace spool {
 
 enum class ErrorKind {
   invalid,  // an argument, a shape or a setting that cannot work
-  memory,   // more bytes than there are
+  memory,   // more bytes are needed than available
   file,     // a file that is missing, unreadable, corrupt, or cannot be written
   device,   // a device that is absent or failed
   numeric,  // a value that is not finite
@@ -74,7 +74,7 @@ void check_file(bool ok, const std::string& file, const Parts&... parts) {
     throw Error(ErrorKind::file, sentence(file, ": ", parts...), {.file = file});
 }
 
-// An error that other values of these settings avoid.
+// Throws an error that other values of these settings would avoid.
 template <class... Parts>
 [[noreturn]] void fail_setting(ErrorKind kind, SettingKeys keys, const Parts&... parts) {
   throw Error(kind, sentence(parts...), {.settings = {keys.begin(), keys.end()}});
@@ -86,7 +86,7 @@ void check_setting(bool ok, SettingKeys keys, const Parts&... parts) {
   if (!ok) [[unlikely]]
     fail_setting(ErrorKind::invalid, keys, parts...);
 }
-// A condition on a file that a setting names, or that another setting would avoid.
+// A condition on a file; the settings name the file, or other values of them would avoid it.
 template <class... Parts>
 void check_file_setting(bool ok, const std::string& file, SettingKeys keys, const Parts&... parts) {
   if (!ok) [[unlikely]]
@@ -94,12 +94,13 @@ void check_file_setting(bool ok, const std::string& file, SettingKeys keys, cons
                 {.file = file, .settings = {keys.begin(), keys.end()}});
 }
 
-// More bytes are needed than there are:
+// A memory error, for more bytes than are available:
 // "this run needs 3.00 GiB (3221225472 bytes), and 2.00 GiB (2147483648 bytes) are available; ..."
 struct Shortage {
-  std::string what;                        // needs the bytes: "this run"
+  std::string what;                        // subject of the sentence: "this run"
   size_t needed = 0;                       // bytes
-  std::optional<size_t> available = {};    // bytes; empty: the system refuses, and does not say
+  std::optional<size_t> available = {};    // bytes; empty: unknown
+  std::string place = {};                  // where they are available: "in the budget"
   std::string advice = {};                 // the rest of the sentence
   std::string op = {};                     // name of the op or tensor
   std::vector<std::string> settings = {};  // keys

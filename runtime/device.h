@@ -35,7 +35,7 @@ struct CudaArchitecture {
 };
 using Architecture = std::variant<CpuArchitecture, CudaArchitecture>;
 
-// The work a kernel does, counted once, by the kernel.
+// The work of a kernel; each kernel counts its own.
 struct Cost {
   double flops = 0;
   double bytes = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Hashes that are the same on every machine, so that files can hold them.  They are not
+// Hashes that are the same on every machine, so that files can store them.  They are not
 // cryptographic: collisions are easy to construct.
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class Hash {
   uint64_t state_;
 };
 
-// FNV-1a (Fowler, Noll, Vo) over 64-bit words; checkpoints store that of their data.
+// FNV-1a (Fowler, Noll, Vo) over 64-bit words; checkpoints store the hash of their data.
 class Fnv1a {
  public:
   constexpr uint64_t state() const { return state_; }

@@ -1,8 +1,8 @@
 #pragma once
 
 // Philox 4x32-10, the counter-based generator of Salmon et al., "Parallel Random Numbers: As Easy
-// as 1, 2, 3" (SC 2011).  The same key and counter give the same four words everywhere, so the
-// place of a draw identifies it, and neither order, chunking nor threads change it.
+// as 1, 2, 3" (SC 2011).  The same key and counter give the same four words everywhere, so a draw
+// depends only on its key and counter, not on order, chunking or threads.
 
 #include <array>
 #include <cmath>

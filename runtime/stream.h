@@ -23,8 +23,8 @@ namespace spool {
 
 // A point in a stream that other streams can wait for.
 struct Event {
-  double time = 0;                         // seconds; of a MetaStream
-  std::shared_ptr<void> handle = nullptr;  // of other streams
+  double time = 0;                         // seconds; set by a MetaStream
+  std::shared_ptr<void> handle = nullptr;  // set by other streams
 };
 
 // Work that a stream has captured, to be replayed as a whole.
@@ -69,8 +69,8 @@ class Stream {
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
   // Copies from the host; `host` may be changed once it returns.
   virtual void upload(void* to, const void* host, size_t bytes) = 0;
-  // Uploads what fill() writes, all `bytes` of it; fill() gets the destination itself where the
-  // host can address the device's memory.
+  // Uploads `bytes` bytes, all of which fill() writes: into the destination itself if the host can
+  // address the device's memory, else into a buffer.
   using Fill = std::function<void(std::span<std::byte>)>;
   virtual void upload(void* to, size_t bytes, const Fill& fill) = 0;
   // Copies to the host after all work before it, and waits.  Throws on meta, which has no values.
@@ -144,8 +144,8 @@ void check_device(Device);
 // per core.  Throws if there is no such device, or it does not have enough memory.
 std::unique_ptr<Stream> open_stream(Device, size_t budget, int threads = 0);
 
-// Bytes of memory that the device has for this process.  Cpu: the machine's memory, or the limit of
-// the control group if that is lower.  GPU: its free memory, less an allowance for its libraries.
+// Bytes of memory available to this process.  Cpu: the machine's memory, or the limit of the
+// control group if that is lower.  GPU: its free memory, less an allowance for its libraries.
 size_t device_memory(Device);
 
 // The device that SPOOL_DEVICE in the environment names; else the first GPU that this build can

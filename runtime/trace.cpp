@@ -11,7 +11,7 @@ double host_clock() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The caller holds the lock.
+// Requires the lock.
 void Trace::push(const TraceSpan& span, State state, std::function<Interval()> measure) {
   entries_.push_back({.span = span, .state = state, .measure = std::move(measure)});
   TraceSpan& entry = entries_.back().span;

@@ -20,15 +20,15 @@
 
 namespace spool {
 
-// A row of the timeline.  `update` is the stream of a host that updates parameters; `host` is the
-// thread that enqueues; the others are streams of the device.
+// A row of the timeline.  `update` is a stream of the host, which updates parameters; `host` is the
+// enqueuing thread; the others are streams of the device.
 enum class TraceLane : uint8_t { compute, copy_out, copy_in, update, host };
 template <>
 inline constexpr std::array enumerator_names<TraceLane>{"compute", "copy out", "copy in", "update",
                                                         "host"};
 
-// `host` is work that a stream gives to a thread of the host, and what the enqueuing thread does;
-// `wait` is a stream that waits for an event of another.
+// `host` is work of a stream on a thread of the host, or work of the enqueuing thread; `wait` is a
+// stream that waits for another stream's event.
 enum class Activity : uint8_t { kernel, copy, host, wait };
 template <>
 inline constexpr std::array enumerator_names<Activity>{"kernel", "copy", "host", "wait"};
@@ -51,7 +51,7 @@ struct TraceSpan {
   size_t live = 0;       // live bytes of the device when it was enqueued
   size_t host_live = 0;  // live bytes of slabs of host memory when it was enqueued
   TraceContext context = {};
-  double begin = 0, end = 0;  // seconds since the begin of the first span
+  double begin = 0, end = 0;  // seconds since the first span began
 
   double seconds() const { return end - begin; }
 };
@@ -62,8 +62,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
  public:
   using Interval = std::pair<double, double>;  // begin and end, seconds of the stream's clock
 
-  // For streams.  Adds a span whose times are known now, come with PendingSpan::done(), or are
-  // measured by spans().
+  // Called by streams.  They add a span whose times are known now, are given to
+  // PendingSpan::done(), or are measured in spans().
   void add(const TraceSpan&, Interval);
   std::shared_ptr<PendingSpan> open(const TraceSpan&);
   void add(const TraceSpan&, std::function<Interval()> measure);

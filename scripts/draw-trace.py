@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws a trace written by `spool train --trace step.json` as an SVG picture: the predicted step above
+"""Draws a trace written by `spool train --trace step.json` as an SVG picture: the foretold step above
 the measured one, a row for each lane, and live bytes below. Needs only Python.
 
     scripts/draw-trace.py step.json step.svg

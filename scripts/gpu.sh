@@ -25,8 +25,8 @@ carried=$PWD/.carry/usr
 OUT=${OUT:-$build/results}
 cores=$(nproc)
 
-# A stage, its limit in seconds, and what it does.  Later stages need the first ones, and the last are
-# missed least if time runs out.
+# A stage, its limit in seconds, and what it does.  Later stages need the first ones; the least
+# important are last, in case time runs out.
 stages=(
   "device 30 facts about the machine"
   "build 280 all programs, for this GPU"
@@ -117,7 +117,7 @@ architecture() {
 }
 
 build_all() {
-  # New compilers have new warnings, so warnings are no errors.  -k 0: if one program does not build,
+  # New compilers have new warnings, so warnings are not errors.  -k 0: if one program does not build,
   # the stages that do not need it still run.
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSPOOL_CUDA=toolkit \
     "-DCMAKE_CUDA_ARCHITECTURES=$(architecture)" -DSPOOL_EXAMPLES=OFF -DSPOOL_STRICT=OFF \

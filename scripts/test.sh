@@ -77,7 +77,7 @@ thread_sanitizer_works() {
 bash scripts/setup.sh
 export CUDAARCHS=${CUDAARCHS:-90-real}  # one architecture, if there is a CUDA toolkit
 # CI compiles several sources at a time, which takes half the time, and links with a fast linker.
-# clang-tidy looks at each source alone.  CI has no GPU: its CUDA code is compiled fast, not well.
+# clang-tidy looks at each source alone.  CI has no GPU, so its CUDA code is compiled quickly, not optimised.
 faster=() patience=()
 if [ -n "${CI:-}" ]; then
   faster=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)

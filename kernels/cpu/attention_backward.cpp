@@ -1,6 +1,6 @@
-// A piece is a tile of keys of one key head; it loops over all queries that see it, and owns its dk
-// and dv.  The terms of dq from the pieces of a head are added up in the accumulator type in order
-// of their keys: each tile of queries has a turn, the number of key tiles that have been added.
+// A piece is a tile of keys of one key head; it loops over all queries that see it, and alone
+// writes its dk and dv.  The pieces of a head add their terms of dq, in the accumulator type, in
+// the order of their keys: each tile of queries has a turn, the number of key tiles added so far.
 
 #include <atomic>
 

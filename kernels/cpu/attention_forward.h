@@ -1,7 +1,7 @@
 #pragma once
 
 // A piece of attention forward: a tile of queries of one head against its keys, tile by tile.
-// Scores are kept transposed, s[j,i]: then only queries need transposing, once per piece, and
+// Scores are stored transposed, s[j,i]: then only queries need transposing, once per piece, and
 // maxima and sums over keys run down the columns.
 
 #include <cmath>
@@ -24,8 +24,9 @@ struct ForwardHead {
   double scale = 1;
 };
 
-// A tile of keys ends where the past does; from there on tiles of keys begin where tiles of queries
-// do.  Key j of the tile on the diagonal is seen by queries i >= j, keys before it by all.
+// A tile of queries against tiles of keys.  One tile of keys ends with the past; after the past,
+// tiles of keys begin at the same tokens as tiles of queries.  Queries i >= j see key j of the tile
+// on the diagonal; all queries see the keys before that tile.
 template <class T>
 class ForwardPiece {
   using S = accumulator_t<T>;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The workspace of attention on the cpu: the tiles that each thread computes in, and what threads
-// share in backward.
+// The workspace of attention on the cpu: the tiles that each thread computes in, and the sums that
+// threads share in backward.
 
 #include <cstddef>
 
@@ -64,7 +64,7 @@ struct ForwardLane {
 template <class S>
 struct BackwardShared {
   S* delta;       // (B, H, T): sum_d dy y
-  S* dqueries;    // (B, H, T, D) where dqkv cannot hold sums, else null
+  S* dqueries;    // (B, H, T, D); null if dqkv has the type of sums
   int32_t* turn;  // (B, H, tiles)
 
   BackwardShared(Carver& c, const AttentionExtents& e, bool separate)

@@ -1,8 +1,8 @@
 #pragma once
 
-// How attention over a cache is computed on the cpu, and in how much memory.  Many queries are
-// computed in tiles, as attention without a cache.  Few would leave its tiles empty: they read the
-// keys row by row, in the order of memory, whose speed then decides.
+// The two ways of attention over a cache on the cpu, and their workspace.  Many queries are
+// computed in tiles, as in attention without a cache.  A few would leave most of a tile empty: they
+// read the keys row by row, in the order of memory, and its bandwidth limits the speed.
 
 #include "spool/kernels/cached_attention.h"
 #include "spool/kernels/cpu/attention_workspace.h"

@@ -21,7 +21,7 @@ struct Options {
 template <class T, bool capped>
 struct LogitsRow {
   using A = cpu::accumulator_t<T>;
-  // Exponentials may replace the logits if they are not rounded and z is not needed again.
+  // Exponentials may replace the logits if they are not rounded and z is not needed later.
   static constexpr bool keeps = !capped && !std::is_same_v<T, bf16>;
 
   T* logits;

@@ -8,8 +8,8 @@
 
 namespace spool::cpu {
 
-// Folds f(i) for i in [0, n) with op: in several lanes, so that the latency of op does not limit
-// the speed, which are then combined by halves.
+// Folds f(i) for i in [0, n) with op: in many lanes, so that the latency of op does not limit the
+// speed; the lanes are then combined by halves.
 template <class A, class F, class Op>
 A fold(int64_t n, A identity, F f, Op op) {
   constexpr int64_t lanes = 256 / sizeof(A);

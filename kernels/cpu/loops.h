@@ -1,7 +1,7 @@
 #pragma once
 
-// The loops of the cpu kernels.  How a loop is cut into pieces depends only on its extents, so
-// results do not depend on the number of threads.  A loop of one piece wakes no other thread.
+// The loops of the cpu kernels.  The pieces of a loop depend only on its extents, so results do not
+// depend on the number of threads.  A loop of one piece wakes no other thread.
 
 #include <algorithm>
 #include <cstdint>
@@ -75,8 +75,8 @@ void map(CpuStream& stream, int64_t n, const Out& out, const F& f) {
                       [&](int64_t begin, int64_t end) { put_range(begin, end, out, f); });
 }
 
-// How a sum over N rows of C columns is divided: into pieces of rows, each with a partial sum;
-// these are then added up in order.
+// Division of a sum over N rows of C columns into pieces of rows, each with a partial sum; these
+// are then added up in order.
 struct RowPieces {
   static constexpr int64_t max_pieces = 32;
   int64_t rows = 1, count = 0;

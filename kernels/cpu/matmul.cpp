@@ -119,8 +119,8 @@ void plain_tile(const Matmul& k, Range rows, Range columns) {
 
 }  // namespace
 
-// The factor that is read in strides is cut: the columns of b or, for a gradient of weights, where
-// a is transposed, the columns of a.
+// Cuts the factor that is read in strides: the columns of b or, if a is transposed, as for the
+// gradient of weights, the columns of a.
 Tiling tiling(const Matmul& k) {
   Tiling t;
   if (k.a_transposed) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// How a product is cut into tiles, and the two ways to compute one.  Tiles depend only on shapes,
-// and one thread computes each in a fixed order, so the result has the same bits for any number of
-// threads.  The inner dimension is never cut.
+// The tiles of a product, and the two ways to compute them.  Tiles depend only on shapes, and one
+// thread computes each in a fixed order, so the result has the same bits for any number of threads.
+// The inner dimension is never cut.
 
 #include "spool/kernels/matmul.h"
 

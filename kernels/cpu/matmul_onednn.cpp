@@ -1,5 +1,5 @@
-// Tiles by oneDNN's matmul primitive, https://oneapi-src.github.io/oneDNN.  Each tile is one
-// single-threaded primitive; primitives are created once for a shape and cached.
+// Computes tiles by oneDNN's matmul primitive, https://oneapi-src.github.io/oneDNN.  Each tile is
+// one single-threaded primitive; primitives are created once for a shape and cached.
 
 #include "spool/kernels/cpu/matmul.h"
 

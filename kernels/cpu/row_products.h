@@ -13,7 +13,7 @@
 
 namespace spool::cpu {
 
-// As many T as fill a vector, converted to vectors of their accumulator type.
+// A vector's worth of T, converted to vectors of their accumulator type.
 template <class T>
 struct Chunk {
   using S = accumulator_t<T>;

@@ -40,7 +40,7 @@ LeftTile<S> transposed(const Tile<S>& t) {
   return {t.data, 1, t.row};
 }
 
-// What to compute of a block of rows: the terms of its sums, and its columns in whole vectors.
+// The part of a block of rows to compute: the terms of its sums, and its columns in whole vectors.
 struct BlockPart {
   Range terms, columns;
 };
@@ -74,8 +74,8 @@ void multiply_block(const TileProduct<S>& p, int64_t m, int64_t n, Range terms) 
   }
 }
 
-// Vectors in the next group when `left` remain in a row.  The last two groups are of like size, as
-// a group of one or two vectors would wait for loads.
+// Vectors in the next group when `left` remain in a row.  The last two groups have similar sizes,
+// as a group of one or two vectors would wait for loads.
 constexpr int64_t group_of(int64_t left) {
   return left <= block_vectors ? left : left < 2 * block_vectors ? (left + 1) / 2 : block_vectors;
 }

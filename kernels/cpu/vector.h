@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <utility>
 
-// For lambdas.
+// The attribute that makes a lambda inline.
 #define SPOOL_INLINE __attribute__((always_inline))
 
 namespace spool::cpu {

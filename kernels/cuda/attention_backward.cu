@@ -1,6 +1,6 @@
-// There are no atomics, so that every sum has a fixed order: one kernel computes dq, one dk and dv,
-// each for itself, both from delta, which a third computes.  In both a block owns a tile of rows of
-// one head and loops over the tiles of the other side; blocks with the most tiles go first.
+// Three kernels, without atomics, so that every sum has a fixed order: one computes delta, one dq,
+// and one dk and dv, the last two from delta.  In these a block computes a tile of rows of one head
+// and loops over the tiles of the other side; blocks with the most tiles go first.
 
 #include "spool/kernels/cuda/attention_tiles.cuh"
 
@@ -39,8 +39,8 @@ __device__ void clear(Accumulator<S>& sum) {
   }
 }
 
-// The values of a query that scores are differentiated with.  A query beyond the last gives all
-// keys a weight of 0.
+// A query's values for differentiating its scores.  A query beyond the last gives all keys a weight
+// of 0.
 struct QueryRow {
   float lse, delta;
 };

@@ -1,7 +1,7 @@
 #include "spool/kernels/cuda/attention_fused.cuh"
 
-// FusedAttention by cuDNN through its frontend; the emulator has its own.  There are no kernels
-// here: with cuDNN the C++ compiler compiles this file, as nvcc would take even longer.
+// FusedAttention by cuDNN through its frontend; the emulator has its own.  This file has no
+// kernels: in a build with cuDNN the C++ compiler compiles it, as nvcc would take even longer.
 
 #if SPOOL_CUDNN
 

@@ -1,5 +1,5 @@
-// A block has a tile of queries of one head; it loops over the tiles of keys that they see under a
-// running maximum.  Tiles that see the most keys go first.
+// A block computes a tile of queries of one head; it loops over the tiles of keys that they see
+// under a running maximum.  Tiles that see the most keys go first.
 
 #include "spool/kernels/cuda/attention_forward.cuh"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Attention forward: queries against the keys before them and their own, for a whole text or for
-// its last part over a cache.
+// Attention forward: each query against its own and all earlier keys, for a whole text or, over a
+// cache, for its last part.
 
 #include "spool/kernels/cuda/attention_tiles.cuh"
 

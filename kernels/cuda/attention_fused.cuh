@@ -38,7 +38,7 @@ struct FusedBackward {
   View workspace;
 };
 
-// The library as a stream keeps it, with a plan for every shape in use.  Both are created in the
+// A stream's instance of the library, with a plan for every shape in use.  Both are created in the
 // first step that runs, which must not be captured in a graph.
 class FusedAttention {
  public:
@@ -53,7 +53,7 @@ class FusedAttention {
   std::unique_ptr<State> state_;
 };
 
-// The kernels, by FusedAttention.  Workspace: fused_forward_bytes() and fused_backward_bytes().
+// Run the kernels by FusedAttention.  Workspace: fused_forward_bytes() and fused_backward_bytes().
 void fused_forward(const AttentionForward&, CudaStream&);
 void fused_backward(const AttentionBackward&, const AttentionCut&, CudaStream&);
 

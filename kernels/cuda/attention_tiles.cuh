@@ -86,7 +86,7 @@ HeadArray<T> heads_of(const View& t, int64_t first, int64_t D) {
   return {t.as<T>() + first * D, t.shape()[1] * row, D, row};
 }
 
-// Whether rows of heads of D numbers can be moved by fours.
+// Whether rows of heads of D numbers can be moved four elements at a time.
 template <class T>
 bool by_fours(const View& t, int64_t D) {
   return reinterpret_cast<uintptr_t>(t.data()) % (4 * sizeof(T)) == 0 && D % 4 == 0;

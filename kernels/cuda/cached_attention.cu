@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(store_block)
   move(values);
 }
 
-// The arguments, as both ways need them.
+// The arguments, for both ways.
 template <class T>
 struct Cached {
   const CachedAttention& k;

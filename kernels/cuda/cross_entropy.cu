@@ -1,5 +1,5 @@
-// A block has a row.  The part that fits in shared memory is read once: each thread keeps the packs
-// that it sums up under a running maximum, and later turns them into the gradient.
+// A block computes one row.  The part that fits in shared memory is read once: each thread keeps
+// its packs, sums them up under a running maximum, and later turns them into the gradient.
 //
 // A target that is neither in the vocabulary nor ignored is an error on the cpu; here the loss and
 // the gradient of its row are NaN.

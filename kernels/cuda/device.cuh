@@ -98,7 +98,7 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// As many T as fit in 16 bytes, the most that a thread moves in one access.
+// 16 bytes of T, the largest access of a thread.
 template <class T>
 struct alignas(16) Pack {
   static constexpr int size = 16 / sizeof(T);
@@ -158,7 +158,7 @@ __device__ __forceinline__ float warp_max(float x) {
 }
 
 // The sum over a block of whole warps; every thread gets it.  `scratch` has 32 elements of shared
-// memory, and may be used again after the next barrier.
+// memory, and may be reused after the next barrier.
 template <class T>
 __device__ __forceinline__ T block_sum(T x, T* scratch) {
   x = warp_sum(x);

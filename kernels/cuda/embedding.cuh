@@ -35,7 +35,7 @@ __device__ __forceinline__ Floats<n> load_cached(const T* from) {
   return x;
 }
 
-// n elements in the type of memory, so that many loads in flight take few registers.
+// n elements in their type in memory, so that many loads in flight take few registers.
 template <int n, class T>
 struct alignas(n * sizeof(T)) Raw {
   static_assert(n == 1 || n == Pack<T>::size);

@@ -31,8 +31,8 @@ __device__ __forceinline__ int64_t column_there(int64_t C) {
   return c < C ? c : C - width;
 }
 
-// sum += the first `count` rows of dy whose numbers the lanes of this warp hold in `row`, in order;
-// several loads are in flight at a time.
+// sum += the first `count` rows of dy of this warp, in order; `row` of lane i is the number of row
+// i.  Several loads are in flight at a time.
 template <int width, class T>
 __device__ __forceinline__ void add_rows(Floats<width>& sum, const GradientRows<T>& rows, int row,
                                          int count) {
@@ -63,8 +63,8 @@ __device__ __forceinline__ void mark_ends(const TokenLists& k, int64_t i, int to
   if (after != token) k.ends[token] = static_cast<int32_t>(i + 1);
 }
 
-// A warp has a run of the sorted list: it marks the tokens that begin and end in it, and adds up
-// the rows of the run if all have the same token.
+// A warp processes a run of the sorted list: it marks the tokens that begin and end in it, and adds
+// up the rows of the run if all have the same token.
 template <int width, class T>
 __global__ void __launch_bounds__(row_warps* warp_lanes)
     add_runs(TokenLists k, GradientRows<T> rows) {
@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(row_warps* warp_lanes)
   if (c < rows.C) store<width>(rows.sums + warp * rows.C + c, sum);
 }
 
-// A warp has a row of the vocabulary: it adds the rows of dy before the first whole run, the sums
-// of the whole runs, and the rows after the last.
+// A warp computes a row of the vocabulary: it adds the rows of dy before the first whole run, the
+// sums of the whole runs, and the rows after the last.
 template <int width, class T, class Out>
 __global__ void __launch_bounds__(row_warps* warp_lanes, 4)
     add_lists(Sink<Out> dweight, TokenLists k, GradientRows<T> rows) {
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(row_warps* warp_lanes, 4)
   if (c < rows.C && (end > 0 || !dweight.accumulate)) dweight.put(v * rows.C + c, sum);
 }
 
-// A warp has a position: it adds the rows of dy at this position of every sequence.
+// A warp computes a position: it adds the rows of dy at this position of every sequence.
 template <int width, class T, class Out>
 __global__ void __launch_bounds__(row_warps* warp_lanes)
     add_sequences(Sink<Out> dpositions, GradientRows<T> rows, int64_t count, int64_t sequence,

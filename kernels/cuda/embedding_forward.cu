@@ -13,7 +13,7 @@ struct EmbedArguments {
   int64_t N, sequence, V, C;
 };
 
-// A warp has a row.  The host does not read the tokens: one outside the vocabulary gives NaN.
+// A warp computes a row.  The host does not read the tokens: one outside the vocabulary gives NaN.
 template <int width, class T>
 __global__ void __launch_bounds__(row_warps* warp_lanes) embed(EmbedArguments<T> k) {
   const int64_t n = warp_of_grid();

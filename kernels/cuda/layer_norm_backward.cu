@@ -63,7 +63,7 @@ __device__ __forceinline__ float warp_sums(ManySums<n> x) {
 }
 
 // n sums over a block of at most eight warps; every thread gets all.  `scratch` is in shared
-// memory, and may be used again after the next barrier.
+// memory, and may be reused after the next barrier.
 template <int n>
 __device__ __forceinline__ ManySums<n> block_sums(const ManySums<n>& x, ManySums<n>* scratch) {
   constexpr int lanes_of_sum = warp_lanes / n;
@@ -168,7 +168,7 @@ struct NormPiece {
   }
 };
 
-// A block has a group of rows, with their columns spread over its threads: x and dy are read once.
+// A block computes a group of rows, with columns spread over its threads: x and dy are read once.
 template <class T, int packs>
 __global__ void __launch_bounds__(max_threads, packs == 1 ? 2 : 1)
     backward_kept(NormBackward<T> k) {
@@ -240,7 +240,8 @@ void backward_in_turn(CudaStream& stream, const LayerNormBackward& k, const Norm
                 {.grid = dim3(unsigned(all.N)), .block = dim3(max_threads)}, all);
 }
 
-// One pass, with the fewest packs per thread that hold a row.  False if a row does not fit a block.
+// Launches one pass, with the fewest packs per thread that a row fits in.  False if a row does not
+// fit a block.
 template <class T, int packs = 1>
 bool launch_kept(CudaStream& stream, const NormBackward<T>& k) {
   const int64_t threads = ceil_div<int64_t>(k.C, int64_t{packs} * Pack<T>::size);

@@ -127,7 +127,7 @@ void launch_kept(CudaStream& stream, const NormForward<T>& k) {
                 k);
 }
 
-// Launches with the fewest packs per thread, from `packs` up, that hold a row.  False if a row
+// Launches with the fewest packs per thread, from `packs` up, that a row fits in.  False if a row
 // needs more than max_packs.
 template <class T, int team, int max_packs, int packs = 1>
 bool launch_fitting(CudaStream& stream, const NormForward<T>& k) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// Common to the libraries that a stream keeps (CudaStream::library), cuBLASLt and cuDNN: while they
-// are set up they allocate device memory and synchronise, which cannot be captured in a graph.  So
-// work runs once before it is captured.
+// Shared by the libraries of a stream (CudaStream::library), cuBLASLt and cuDNN: their setup
+// allocates device memory and synchronises, which cannot be captured in a graph, so work runs once
+// before it is captured.
 
 #include <cuda_runtime.h>
 
@@ -11,7 +11,7 @@
 
 namespace spool::cuda {
 
-// Throws if the stream is being captured; `what` is about to be set up, and cannot be then.
+// Throws if the stream is being captured, so that `what` cannot be set up now.
 inline void check_not_capturing(const CudaStream& stream, const char* what) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   (void)cudaStreamIsCapturing(static_cast<cudaStream_t>(stream.native()), &status);

@@ -12,13 +12,13 @@
 #include "spool/kernels/cuda/map.cuh"
 
 // Products by cuBLASLt.  Its matrices are column-major, so it reads our row-major matrices as their
-// transposes: we ask for the transpose of c, which is that of b times that of a.
+// transposes, and computes the transpose of c: the transpose of b times that of a.
 //
 // Results have the same bits every run.  An algorithm is the heuristics' first choice for shapes,
 // types and alignment, never timed.  cuBLAS gives the same bits on devices of one kind as long as
-// its workspace is given ("Results Reproducibility" in its manual), and we pass ours.  For sums
-// whose parts several blocks compute, only the scheme is allowed that stores all parts in f32 and
-// adds them in a launch of its own.
+// its workspace is given ("Results Reproducibility" in its manual), and we pass ours.  Where
+// several blocks compute parts of a sum, the one scheme allowed stores all parts in f32 and adds
+// them in a launch of its own.
 
 namespace spool {
 namespace cuda {
@@ -189,7 +189,7 @@ class Product {
   cublasLtMatmulAlgo_t algorithm_;
 };
 
-// cuBLASLt as a stream keeps it, with an algorithm for every form in use.
+// A stream's instance of cuBLASLt, with an algorithm for every form in use.
 class Products {
  public:
   explicit Products(CudaStream& stream) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// One launch over many tensors: a table of the tensors is passed by value, and each block has a
-// piece of one of them.
+// One launch over many tensors: a table of the tensors is passed by value, and each block computes
+// a piece of one of them.
 
 #include "spool/kernels/cuda/device.cuh"
 
@@ -18,7 +18,7 @@ struct Table {
 
   void add(const Entry& entry) { at[count++] = entry; }
 
-  // The entry that a block has a piece of: the last whose first block is not beyond `block`.
+  // The entry that this block is for: the last one whose first block is not beyond `block`.
   __device__ __forceinline__ const Entry& of_block(unsigned block) const {
     int low = 0, high = count;
     while (high - low > 1) {

@@ -21,7 +21,8 @@ CLI::Validator memory_amount() {
 void add_tokenizer_flags(CLI::App& app, TokenizerChoice& choice) {
   app.add_option(
       "--tokenizer", choice.name,
-      "bytes or gpt2; by default the model's own, else gpt2 if --merges is given, else bytes");
+      "Tokenizer: bytes or gpt2; by default the model's own, else gpt2 if --merges is given, else "
+      "bytes");
   app.add_option("--merges", choice.merges,
                  "GPT-2's vocabulary: its merges.txt, or llm.c's gpt2_tokenizer.bin");
 }
@@ -31,9 +32,10 @@ CLI::Option* add_model_flag(CLI::App& app, std::string& model) {
 }
 
 void add_device_flag(CLI::App& app, std::string& device) {
-  app.add_option("--device", device,
-                 "cpu, cuda, or cuda:N, the N-th GPU; by default SPOOL_DEVICE of the environment, "
-                 "else cuda if there is a GPU, else cpu");
+  app.add_option(
+      "--device", device,
+      "Device: cpu, cuda, or cuda:N for GPU number N, from 0; by default the environment's "
+      "SPOOL_DEVICE, else cuda if there is a GPU, else cpu");
 }
 
 Device device_of(const std::string& flag) {
@@ -43,7 +45,7 @@ Device device_of(const std::string& flag) {
 }
 
 void add_threads_flag(CLI::App& app, int& threads) {
-  app.add_option("--threads", threads, "CPU threads; 0: one per core")
+  app.add_option("--threads", threads, "Number of CPU threads; 0: one per core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
 }

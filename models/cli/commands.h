@@ -12,7 +12,8 @@
 
 namespace spool {
 
-// Adds the command to the program.  Returns a function that runs it and returns the exit code.
+// Each adds a command to the program, and returns a function that runs it and returns its exit
+// code.
 std::function<int()> add_train(CLI::App&);
 std::function<int()> add_generate(CLI::App&);
 std::function<int()> add_tokenize(CLI::App&);
@@ -23,7 +24,8 @@ std::function<int()> add_convert(CLI::App&);
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
 CLI::Option* add_model_flag(CLI::App&, std::string& model);
 void add_device_flag(CLI::App&, std::string& device);
-// The device that the flag names, or the default one.  Throws if the machine lacks it.
+// The device that the flag names, or the default one if it is empty.  Throws if the machine lacks
+// that device.
 Device device_of(const std::string& flag);
 void add_threads_flag(CLI::App&, int& threads);
 CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);

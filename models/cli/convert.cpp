@@ -13,9 +13,9 @@ std::function<int()> add_convert(CLI::App& app) {
   const auto a = std::make_shared<ConvertArguments>();
   app.add_option("IN", a->in, "Model: " + std::string(model_forms))->required();
   app.add_option("OUT", a->out,
-                 "FILE.bin for llm.c; any other name is a directory, for transformers")
+                 "File for llm.c, if the name ends in .bin; otherwise a directory for transformers")
       ->required();
-  add_dtype_flag(app, a->dtype, "f32 or bf16; by default the model's type");
+  add_dtype_flag(app, a->dtype, "Type of the weights: f32 or bf16; by default the model's own");
   return [a] {
     const ModelFile model(a->in);
     const DType dtype = a->dtype.empty() ? model.dtype() : *parse<DType>(a->dtype);

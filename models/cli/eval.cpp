@@ -116,15 +116,16 @@ void evaluate(const EvalArguments& a) {
 std::function<int()> add_eval(CLI::App& app) {
   const auto a = std::make_shared<EvalArguments>();
   add_model_flag(app, a->model)->required();
-  app.add_option(
-         "--data", a->data,
-         "Text files, shards of tokens, or one of llm.c's files of multiple-choice questions")
+  app.add_option("--data", a->data,
+                 "Text files or shards of tokens, or globs of either; or one of llm.c's files of "
+                 "multiple-choice questions")
       ->required();
   add_tokenizer_flags(app, a->tokenizer);
   app.add_option("--batch", a->options.batch, "Rows per pass")->capture_default_str();
-  app.add_option("--seq", a->options.seq, "Tokens per row; by default the model's context");
-  add_dtype_flag(app, a->dtype, "Type to compute in: f32 or bf16")->capture_default_str();
-  app.add_flag("--json", a->json, "Print one JSON object");
+  app.add_option("--seq", a->options.seq,
+                 "Tokens per row; by default the model's context, or fewer if the data is shorter");
+  add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
+  app.add_flag("--json", a->json, "Print the result as one JSON object");
   add_device_flag(app, a->device);
   add_threads_flag(app, a->options.threads);
   return [a] {

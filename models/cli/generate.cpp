@@ -34,10 +34,10 @@ void check_arguments(const GenerateArguments& a) {
         a.sampling.temperature);
   check(a.sampling.top_k >= 0, "--top-k must be 0 or more, not ", a.sampling.top_k);
   check(!gpt2_preset(a.model), "--model ", a.model,
-        " has no weights to write with; give the directory or the file of a model");
+        " has no trained weights to generate text with; give the directory or the file of a model");
 }
 
-// Writes text with a model on its own stream.
+// Generates and prints text with a model on a stream of its own.
 class Writer {
  public:
   Writer(const GenerateArguments& a, const ModelFile& file, const Tokenizer& tokenizer)
@@ -94,7 +94,9 @@ class Writer {
 void converse(Writer& writer, const std::string& prompt) {
   const bool terminal = ::isatty(STDIN_FILENO);
   if (terminal) {
-    print("A line starts a text, an empty line continues it; Ctrl-C ends a text, Ctrl-D all.\n");
+    print(
+        "A line starts a new text, an empty line continues it; Ctrl-C ends a text, Ctrl-D the "
+        "program.\n");
   }
   writer.begin(prompt);
   if (!prompt.empty()) {
@@ -135,21 +137,21 @@ int generate(const GenerateArguments& a) {
 std::function<int()> add_generate(CLI::App& app) {
   const auto a = std::make_shared<GenerateArguments>();
   add_model_flag(app, a->model)->required();
-  app.add_option("--prompt", a->prompt, "Text to continue");
+  app.add_option("--prompt", a->prompt, "Text to continue; by default a new text");
   app.add_option("--tokens", a->tokens,
                  "Maximum number of tokens to write; the text may end earlier")
       ->capture_default_str();
   app.add_flag("--interactive", a->interactive,
                "Read prompts line by line; an empty line continues the text");
   app.add_option("--temperature", a->sampling.temperature,
-                 "Temperature of the draws; 0: always the likeliest token")
+                 "Temperature of sampling; 0: always the most probable token")
       ->capture_default_str();
   app.add_option("--top-k", a->sampling.top_k,
-                 "Draw from this many of the likeliest tokens; 0: from all")
+                 "Number of most probable tokens to draw from; 0: all")
       ->capture_default_str();
-  app.add_option("--seed", a->seed, "Seed of the draws")->capture_default_str();
+  app.add_option("--seed", a->seed, "Seed of the random draws")->capture_default_str();
   add_tokenizer_flags(app, a->tokenizer);
-  add_dtype_flag(app, a->dtype, "Type to compute in: f32 or bf16")->capture_default_str();
+  add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   add_device_flag(app, a->device);
   add_threads_flag(app, a->threads);
   return [a] { return generate(*a); };

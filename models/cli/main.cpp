@@ -32,7 +32,7 @@ int print_usage_error(const CLI::App& app, const CLI::ParseError& e) {
   return print_error(text.c_str(), 2);
 }
 
-// The last of the output may fail to be written, for example because a disk is full.
+// Writing the last of the output may fail, for example because a disk is full.
 void flush_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     fail_file("standard output", "written", errno);
@@ -101,10 +101,11 @@ int main(int argc, char** argv) {
   };
   add("train", "Train a GPT-2 on text; the peak memory is foretold before the first step",
       add_train);
-  add("generate", "Write text with a trained model", add_generate);
-  add("eval", "Measure a model's loss on text, or on multiple-choice questions", add_eval);
-  add("tokenize", "Turn text into shards of tokens, or shards into text", add_tokenize);
-  add("convert", "Write a model in another form", add_convert);
+  add("generate", "Generate text with a trained model", add_generate);
+  add("eval", "Measure a model's loss on text, or its accuracy on multiple-choice questions",
+      add_eval);
+  add("tokenize", "Convert text to shards of tokens, or shards to text", add_tokenize);
+  add("convert", "Convert a model to the format of transformers or of llm.c", add_convert);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -21,7 +21,7 @@ struct TokenizeArguments {
 };
 
 void encode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
-  check(!a.options.out.empty(), "--out FILE.bin is needed, the file to write the tokens to");
+  check(!a.options.out.empty(), "give --out FILE.bin, the file to write the tokens to");
   check(a.options.out.extension() == ".bin", "--out ", a.options.out.string(),
         ": the name of a shard must end in .bin");
   ProgressBar bar("encoding");
@@ -71,15 +71,17 @@ void decode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
 
 std::function<int()> add_tokenize(CLI::App& app) {
   const auto a = std::make_shared<TokenizeArguments>();
-  app.add_option("IN", a->in, "Text files or globs; with --decode shards of tokens")->required();
+  app.add_option("IN", a->in, "Text files or globs; with --decode, shards of tokens")->required();
   add_tokenizer_flags(app, a->tokenizer);
-  app.add_option("--out", a->options.out,
-                 "Shard to write, FILE.bin; with --decode the text file, by default the terminal");
+  app.add_option(
+      "--out", a->options.out,
+      "Shard to write, FILE.bin; with --decode, text file to write, by default standard output");
   app.add_flag("--decode", a->decode, "Turn shards back into text, byte for byte");
   app.add_flag("--separate", a->options.separate,
-               "Put <|endoftext|> before each file; --decode writes it out as such");
-  app.add_option("--shard-tokens", a->options.shard_tokens,
-                 "Tokens per shard, for several shards FILE_000000.bin and so on; 0: one shard")
+               "Put the token <|endoftext|> before each file; --decode writes it as text");
+  app.add_option(
+         "--shard-tokens", a->options.shard_tokens,
+         "Tokens per shard; writes shards FILE_000000.bin and so on; 0: one shard, FILE.bin")
       ->capture_default_str();
   add_threads_flag(app, a->options.threads);
   return [a] {

@@ -15,7 +15,7 @@
 namespace spool {
 namespace {
 
-// The flags that were given.  The defaults of the optional ones depend on the model.
+// The flags as given.  The default of an optional one depends on the model or on other flags.
 struct Given {
   std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss;
   std::optional<double> lr, min_lr, beta2, weight_decay;
@@ -56,9 +56,8 @@ void set_policy(const Given& g, RunOptions& o, const CLI::App& command) {
   constexpr std::string_view disk = "disk:";
   check(g.offload_to.starts_with(disk) && g.offload_to.size() > disk.size(), "--offload-to '",
         g.offload_to, "' is neither host nor disk:DIRECTORY");
-  check(
-      o.policy.offload != Offloading::none || !o.plan.empty(), "--offload-to ", g.offload_to,
-      " says where to offload values, and none are offloaded; give --offload residual or all, too");
+  check(o.policy.offload != Offloading::none || !o.plan.empty(), "--offload-to ", g.offload_to,
+        " needs values to offload; give --offload residual or --offload all, too");
   o.policy.target = OffloadTarget::disk;
   o.spill_directory = g.offload_to.substr(disk.size());
 }
@@ -109,95 +108,109 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
 void add_model_flags(CLI::App& app, Given& g) {
   app.add_option(
          "--model", g.options.model,
-         "gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m, with random weights; or, "
-         "to start from trained weights, " +
+         "Model: gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m, with random weights; "
+         "or, to start from trained weights, " +
              std::string(model_forms))
       ->capture_default_str();
-  app.add_option("--layers", g.layers, "Number of blocks");
-  app.add_option("--heads", g.heads, "Attention heads; a divisor of the channels");
+  app.add_option("--layers", g.layers, "Number of layers (blocks)");
+  app.add_option("--heads", g.heads, "Number of attention heads; must divide --channels");
   app.add_option("--channels", g.channels, "Width of the residual stream");
-  app.add_option("--context", g.context, "Number of positions: the longest row");
+  app.add_option("--context", g.context, "Maximum number of tokens per row");
   app.add_option("--vocab", g.vocab, "Size of the vocabulary, at least the tokenizer's");
-  add_dtype_flag(app, g.dtype, "f32, or bf16 with f32 master weights (but see --rounding)")
+  add_dtype_flag(app, g.dtype,
+                 "Type of the weights: f32, or bf16 with f32 masters (but see --rounding)")
       ->capture_default_str();
 }
 
 void add_data_flags(CLI::App& app, Given& g) {
-  app.add_option("--data", g.options.data,
-                 "Text files, or shards of tokens (*.bin), or globs of either; by default Spool's "
-                 "own documents and sources");
+  app.add_option(
+      "--data", g.options.data,
+      "Text files or shards of tokens (*.bin) to train on, or globs of either; by default "
+      "Spool's own documents and sources");
   app.add_option("--val-data", g.options.val_data,
-                 "The same, for validation; by default the last tenth of the data");
+                 "Text files, shards or globs to validate with; by default the last tenth of "
+                 "--data");
   add_tokenizer_flags(app, g.options.tokenizer);
 }
 
 void add_step_flags(CLI::App& app, Given& g) {
   TrainingConfig& t = g.options.training;
   app.add_option("--batch", g.batch, "Rows per micro-batch");
-  app.add_option("--seq", g.seq, "Tokens per row; by default the context");
+  app.add_option("--seq", g.seq, "Tokens per row; by default --context");
   app.add_option("--accumulate", t.accumulate, "Micro-batches per step")->capture_default_str();
   app.add_option("--steps", t.steps, "Number of optimizer steps")->capture_default_str();
-  app.add_option("--lr", g.lr, "Highest learning rate");
-  app.add_option("--min-lr", g.min_lr, "Last learning rate; by default a tenth of the highest");
-  app.add_option("--warmup", g.warmup, "Steps of warm-up; by default a twentieth of --steps");
+  app.add_option("--lr", g.lr, "Highest learning rate, reached after the warm-up");
+  app.add_option("--min-lr", g.min_lr, "Last learning rate; by default a tenth of --lr");
+  app.add_option("--warmup", g.warmup,
+                 "Steps of linear warm-up; by default a twentieth of --steps");
   app.add_option("--beta2", g.beta2, "AdamW's decay of the second moment");
-  app.add_option("--weight-decay", g.weight_decay, "AdamW's weight decay, of matrices");
+  app.add_option("--weight-decay", g.weight_decay,
+                 "AdamW's weight decay, applied to matrices only");
   app.add_option("--clip", t.optimizer.clip,
-                 "Maximum norm of the gradients, to which they are clipped; 0: no limit")
+                 "Maximum norm of all gradients together; larger ones are scaled down to it; 0: no "
+                 "limit")
       ->capture_default_str();
   app.add_option("--rounding", g.rounding,
-                 "nearest; or, with --dtype bf16, stochastic: weights are rounded up or down at "
-                 "random and need no f32 masters, which saves 4 bytes per parameter")
+                 "Rounding of updated weights: nearest; or, with --dtype bf16, stochastic: up or "
+                 "down at random, which needs no f32 masters and saves 4 bytes per parameter")
       ->check(CLI::IsMember({name(Rounding::nearest), name(Rounding::stochastic)}))
       ->capture_default_str();
-  app.add_option("--dropout", t.dropout,
-                 "Probability of dropout, after the embedding and on each branch")
+  app.add_option(
+         "--dropout", t.dropout,
+         "Probability of dropout, applied after the embedding and to each branch of a block")
       ->capture_default_str();
   app.add_option("--chunk-loss", g.chunk_loss,
-                 "Maximum number of rows of logits in memory at a time; 0: all (default)");
+                 "Maximum number of rows of logits in memory at a time; 0, the default: all");
   app.add_option("--seed", t.seed, "Seed of all random numbers")->capture_default_str();
 }
 
 void add_policy_flags(CLI::App& app, Given& g) {
-  app.add_option("--recompute", g.recompute,
-                 "What is recomputed in backward rather than kept: none, or a list of norms, gelu, "
-                 "attention, block (everything in a block except its input)")
+  app.add_option(
+         "--recompute", g.recompute,
+         "Values to recompute in backward rather than keep: none, or a comma-separated list "
+         "of norms, gelu, attention and block (everything in a block except its input)")
       ->capture_default_str();
   app.add_option("--offload", g.offload,
-                 "What is copied off the device until backward needs it: none, residual (the "
-                 "blocks' inputs), all (every saved value of at least 1 MiB)")
+                 "Values to copy off the device until backward needs them: none, residual (the "
+                 "blocks' inputs) or all (every saved value); only values of at least 1 MiB with "
+                 "time for both copies are offloaded")
       ->check(CLI::IsMember(
           {name(Offloading::none), name(Offloading::residual), name(Offloading::all)}))
       ->capture_default_str();
-  app.add_option("--offload-to", g.offload_to,
-                 "Where --offload copies to: host, or disk:DIRECTORY, a file without a name there")
+  app.add_option(
+         "--offload-to", g.offload_to,
+         "Destination of offloaded values: host, or disk:DIRECTORY, an unnamed file there that "
+         "disappears with the process")
       ->capture_default_str();
   app.add_option("--optimizer-state", g.optimizer_state,
-                 "Where AdamW's state is: device; streamed: on the host, and moved through the "
-                 "device in each step; cpu: on the host, which also updates the parameters")
+                 "Place of AdamW's state: device; streamed (on the host, moved through the device "
+                 "in each step); or cpu (on the host, which also updates the parameters)")
       ->check(CLI::IsMember({name(OptimizerState::device), name(OptimizerState::streamed),
                              name(OptimizerState::cpu)}))
       ->capture_default_str();
-  app.add_option("--plan", g.options.plan,
-                 "File with a plan of what is kept, recomputed and offloaded; instead of "
-                 "--recompute, --offload and --optimizer-state");
+  app.add_option(
+      "--plan", g.options.plan,
+      "File with a plan of what is kept, recomputed and offloaded, as --save-plan writes "
+      "it; replaces --recompute, --offload and --optimizer-state");
   app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
 }
 
 void add_run_flags(CLI::App& app, Given& g) {
   RunOptions& o = g.options;
-  app.add_option("--memory", g.memory, "Budget, such as 2GiB; by default the foretold peak")
+  app.add_option("--memory", g.memory,
+                 "Memory budget of the device, such as 2GiB; by default the foretold peak")
       ->check(memory_amount());
   add_device_flag(app, g.device);
   add_threads_flag(app, o.threads);
   app.add_flag(
       "!--no-graph", o.graph,
-      "Enqueue every kernel of every step; by default a GPU captures a step and replays it");
-  app.add_option("--out", o.out, "Directory of the run; by default runs/MODEL");
+      "Enqueue every kernel of every step; by default a step on a GPU is captured as graphs, "
+      "which are replayed");
+  app.add_option("--out", o.out, "Directory of the run and its checkpoints; by default runs/MODEL");
   app.add_flag(
       "--resume", o.resume,
-      "Continue from the latest checkpoint in --out, with the settings of that run, except for "
-      "where and how it executes (--device, --memory, --recompute, --offload, ...)");
+      "Continue from the latest checkpoint in --out, with the settings of that run, except those "
+      "of where and how it executes (--device, --memory, --recompute, --offload, ...)");
   app.add_option("--log", o.log, "File to log to, one JSON object per line");
   app.add_option("--trace", o.trace,
                  "File for the timeline of one step, foretold and measured, to open in "
@@ -207,7 +220,7 @@ void add_run_flags(CLI::App& app, Given& g) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--keep-checkpoints", o.keep_checkpoints,
-                 "Number of checkpoints to keep, the newest")
+                 "Number of checkpoints to keep; older ones are removed")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--eval-every", o.eval_every, "Steps between evaluations; 0: only at the end")
@@ -218,9 +231,9 @@ void add_run_flags(CLI::App& app, Given& g) {
       ->capture_default_str();
 }
 
-// The default values of the flags for each model.
+// The defaults that depend on the model.
 std::string preset_table() {
-  std::string table = "The models, with the defaults of their flags:";
+  std::string table = "Defaults that depend on the model:";
   for (const std::string_view name : gpt2_presets()) {
     const TrainingConfig t = training_preset(std::string(name));
     table += sentence("\n  ", name, ": --layers ", t.model.layers, " --heads ", t.model.heads,

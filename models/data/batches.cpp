@@ -136,7 +136,7 @@ ValidationRows::ValidationRows(Tokens tokens, int64_t T, int64_t limit)
 }
 
 int64_t ValidationRows::begin(int64_t row) const {
-  // In two parts, as row * windows_ might overflow.
+  // In two parts, because row * windows_ might overflow.
   const int64_t whole = windows_ / rows_, rest = windows_ % rows_;
   return T_ * (row * whole + row * rest / rows_);
 }

@@ -42,8 +42,8 @@ struct Split {
 Split split_validation(const Tokens& all, const Tokens& validation);
 
 // A pseudo-random order of [0, extent) whose elements can be computed independently: a Feistel
-// network on the smallest even number of bits that holds the extent, repeated until the result is
-// below the extent.
+// network over the smallest even number of bits that suffices, applied until the result is below
+// the extent.
 class Permutation {
  public:
   Permutation(int64_t extent, uint64_t seed, uint64_t number);
@@ -68,7 +68,7 @@ class Batches {
   int64_t rows_per_epoch() const { return rows_; }
   // The first token of row `index`, counted over all epochs.
   int64_t begin(int64_t index) const;
-  // Row `index`: T tokens, and as targets the T tokens one further.
+  // Row `index`: T tokens, and as targets the tokens that follow each.
   void fill(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const;
 
  private:
@@ -79,9 +79,9 @@ class Batches {
   int64_t phases_;  // possible starts of an epoch's first window
 };
 
-// The rows of validation, in order.  In all windows together every token but the first is a target
-// exactly once; the last window is padded with ignored targets.  With a limit: that many of the
-// windows, evenly spread and always the same.
+// The rows of validation, in order.  Over all windows every token but the first is a target
+// exactly once; the last window is padded with ignored targets.  A limit selects that many windows,
+// evenly spread and always the same.
 class ValidationRows {
  public:
   static constexpr int64_t all = 0;

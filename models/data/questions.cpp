@@ -32,7 +32,7 @@ class QuestionParser {
       question.completions.push_back(tokens("completion", vocabulary));
     }
     const size_t taken = (before - words_.size()) * sizeof(uint16_t);
-    expect(bytes == taken, "says it has ", bytes, " bytes, and its fields have ", taken);
+    expect(bytes == taken, "claims ", bytes, " bytes, and its fields have ", taken);
     rest = words_;
     return question;
   }

@@ -32,7 +32,7 @@ class ShardSequence {
         max_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::max_tokens) {
     // A pattern that names the new shards would also name old ones.
     if (options.shard_tokens == 0) return;
-    check_file(!fs::exists(name()), name(), "is there from before; remove it and those after it");
+    check_file(!fs::exists(name()), name(), "exists already; remove it and the shards after it");
   }
   // Removes finished shards after an error: a part of the text is of no use.
   ~ShardSequence() {

@@ -29,8 +29,8 @@ struct TokenizeResult {
   std::vector<std::filesystem::path> shards = {};
 };
 
-// A shard appears under its name when it is complete and synced.  If an error occurs, no shard is
-// left.
+// Writes text as shards.  A shard appears under its name when it is complete and synced.  After an
+// error no shard is left.
 TokenizeResult tokenize(const Tokenizer&, std::span<const std::filesystem::path> texts,
                         const TokenizeOptions&);
 

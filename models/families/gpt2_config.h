@@ -1,6 +1,6 @@
 #pragma once
 
-// The numbers that make a GPT-2, its presets, and its config.json as transformers writes it.
+// The numbers that define a GPT-2, its presets, and its config.json as transformers writes it.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
@@ -23,7 +23,7 @@ struct Gpt2Config {
 
   int64_t padded_vocabulary() const { return round_up<int64_t>(vocabulary, 64); }
   int64_t parameter_count() const;  // without padding
-  // Throws if the numbers make no model.
+  // Throws if no model can have these numbers.
   void validate() const;
   bool operator==(const Gpt2Config&) const = default;
 };

@@ -54,7 +54,7 @@ std::vector<StoredTensor> tensors_of(const Gpt2Config& c, int64_t padded, DType 
   return all;
 }
 
-// A double, as the numbers of a corrupt header may overflow an integer.
+// A double, because the numbers of a corrupt header may overflow an integer.
 double file_bytes(const Gpt2Config& c, int64_t padded, DType dtype) {
   const auto C = static_cast<double>(c.channels), L = static_cast<double>(c.layers);
   const double elements = static_cast<double>(padded + c.context + 2) * C + L * (12 * C + 13) * C;

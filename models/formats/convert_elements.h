@@ -1,6 +1,6 @@
 #pragma once
 
-// Conversion and transposition of elements between a file's layout and memory's.
+// Converts and transposes elements between a file's layout and memory's.
 
 #include <cstddef>
 #include <span>

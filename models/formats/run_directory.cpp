@@ -136,7 +136,7 @@ void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)
 }
 
 // The directory may have a checkpoint of that step already, if the run was resumed from an earlier
-// one.  While `latest` names it, it must never be missing: then the two exchange names.
+// one.  If `latest` names it, it must never be missing, so the two exchange names.
 void RunDirectory::publish(const fs::path& partial, const fs::path& checkpoint) {
   if (fs::symlink_status(checkpoint).type() == fs::file_type::not_found) {
     rename_path(partial, checkpoint);

@@ -1,7 +1,7 @@
 #pragma once
 
 // The safetensors format: eight bytes with the header's length; the header, which is JSON and has
-// each tensor's type, shape and place; and the tensors' bytes, without holes.
+// each tensor's type, shape and offsets; and the tensors' bytes, without holes.
 //
 //   SafetensorsWriter file(path, {{"a", {Shape{2, 3}, DType::f32}}}, {{"step", "100"}});
 //   file.write(file.tensors()[0], 0, bytes);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Tensors in a file of any format: names, types, shapes, and the places of their bytes.  Reading
+// Tensors in a file of any format: names, types, shapes, and the offsets of their bytes.  Reading
 // and writing work in pieces, so that no tensor needs to be in host memory as a whole.  A reader's
 // constructor checks everything that the file says about itself against the file's size.
 
@@ -20,8 +20,8 @@
 
 namespace spool {
 
-// Types in files, named as in safetensors.  Of those that the engine lacks, F16 is converted on
-// reading; tensors of the others cannot be loaded.
+// Types in files, named as in safetensors.  The engine lacks some: F16 is converted on reading, and
+// tensors of the others cannot be loaded.
 enum class StoredType : uint8_t {
   F64,
   F32,
@@ -102,8 +102,8 @@ class TensorWriter {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // Writes bytes of one tensor, in any order, each byte once.
   void write(const StoredTensor&, uint64_t begin, std::span<const std::byte> bytes);
-  // Syncs and closes the file; throws if bytes are missing.  Without it a reader refuses the file,
-  // or a power cut may lose it.
+  // Syncs and closes the file; throws if bytes are missing.  A file that is not finished may be
+  // refused by readers, or lost in a power cut.
   void finish();
 
  protected:

@@ -1,6 +1,6 @@
 #pragma once
 
-// Conversion of model files.
+// Converts model files from one format to another.
 
 #include <filesystem>
 

@@ -10,13 +10,13 @@ namespace spool {
 
 class Evaluator {
  public:
-  // The arguments must outlive the evaluator.  The plan is plan_evaluation()'s, or empty.
+  // The arguments must outlive the evaluator.  The plan comes from plan_evaluation(), or is empty.
   Evaluator(Gpt2&, BatchInput&, const Plan&, Stream&);
 
-  // Sums the losses of rows [0, count), a batch at a time.  The last batch is filled with rows from
-  // `count` on, all of whose targets must be ignored ones.
+  // Sums the losses of rows [0, count), a batch at a time.  The last batch is filled up with rows
+  // from `count` on, whose targets must all be ignored ones.
   void evaluate(int64_t count, const Rows&);
-  // The sum of the last evaluation.
+  // The sum of the last evaluation's losses; waits for it.
   double loss_sum() const;
 
   // Enqueues the loss of each target of one batch, f32 (B, T); 0 for ignored targets.

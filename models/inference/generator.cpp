@@ -108,7 +108,7 @@ void Generator::rehearse(int64_t prompt, int64_t count) {
   const int64_t context = cache_.capacity();
   std::set<std::pair<int64_t, bool>> passes;
   int64_t read = 0, first = 0;
-  // After the context was full twice, the same shapes recur.
+  // After the context has been full twice, the same shapes recur.
   for (int64_t i = 0; i < std::min(count, 2 * context); ++i) {
     const int64_t tokens = prompt + i, begin = first_cached(tokens, context);
     int64_t fresh = tokens - (begin > first ? begin : read);

@@ -35,7 +35,7 @@ class Generator {
   void extend(std::vector<int32_t>& tokens, int64_t count, const SamplingOptions&, Random&,
               const std::function<bool(int32_t)>& on_token = {});
 
-  // Does the device work of every shape once: its peak suffices for any text.
+  // Does the device work of every shape once, so that its peak suffices for any text.
   void rehearse();
   // Does the device work of the shapes that extend() uses for a prompt of this many tokens and this
   // count, and no other: the peak is extend()'s to the byte.

@@ -14,8 +14,8 @@ namespace {
 int64_t size_of(std::span<const float> all) { return static_cast<int64_t>(all.size()); }
 
 // A draw in proportion to the weights exp(factor * (logit - largest)).  It keeps the sum of each
-// block of weights, and then computes those of one block a second time, which is cheaper than
-// keeping all.
+// block of weights, and then computes the weights of one block a second time, which is cheaper than
+// keeping them all.
 class Weights {
  public:
   Weights(std::span<const float> logits, float largest, double temperature)

@@ -4,12 +4,12 @@
 // The arithmetic (update, rounding, clipping) is in kernels/adamw.h; this file has the state and
 // the order of a step.  Parameters of two and more dimensions decay, biases and layer norms do not.
 //
-// Each bf16 parameter has an f32 master, which is the one that is optimised.  Stochastic rounding
-// saves the masters' bytes: a step then updates the bf16 parameter itself.
+// Each bf16 parameter has an f32 master, which a step updates and rounds to the parameter.  With
+// stochastic rounding there are no masters: a step updates the bf16 parameter itself.
 //
 // The state (moments and masters) is on the device or in host memory (offloaded_adamw.h).  State
-// that is streamed through the device gives the same bits as state that stays there.  So does a
-// host that updates it, if the device is a CPU.
+// that is streamed through the device gives the same bits as state that stays there.  So does state
+// that the host updates, if the device is a CPU.
 
 #include <array>
 #include <memory>
@@ -29,7 +29,7 @@ inline constexpr std::array enumerator_names<Rounding>{"nearest", "stochastic"};
 
 struct AdamWSettings {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, decay = 0.1;
-  double clip = 1;  // largest norm of the gradients; 0: no limit
+  double clip = 1;  // maximum norm of the gradients; 0: no limit
   Rounding rounding = Rounding::nearest;
 };
 
@@ -50,12 +50,12 @@ class AdamWOptimizer {
   AdamWOptimizer& operator=(const AdamWOptimizer&) = delete;
 
   // Sets the moments to zero and copies the parameters to the masters, and to the host if it
-  // updates.  Changes that others make to the parameters later do not reach these copies.
+  // updates.  Later changes to the parameters, except by update(), do not reach these copies.
   void initialise();
 
   // The t-th step, t from 1 on.  prepare() writes t and lr to the device; update() changes the
-  // parameters that have a gradient, and frees the gradients.  If their norm is not finite, they
-  // are freed and nothing else changes.  `random` seeds stochastic rounding: i32 (4), the seed's
+  // parameters that have a gradient, and frees the gradients.  If their norm is not finite, it
+  // frees them and changes nothing else.  `random` seeds stochastic rounding: i32 (4), the seed's
   // lower and upper half, the step, and an element that is not read.
   void prepare(int64_t t, double lr);
   void update(const Tensor& random = {});

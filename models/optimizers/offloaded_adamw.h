@@ -30,7 +30,7 @@ class OffloadedAdamW {
 
   // Sets the moments to zero, and copies the parameters to the masters and to the host's own copy.
   virtual void initialise();
-  // Waits for all work of the host and for writes to the tensors above; throws the errors it had.
+  // Waits for all work of the host and for writes to the tensors above; throws their errors.
   virtual void synchronize() {
     host_->synchronize();
     link_.synchronize();

@@ -2,7 +2,7 @@
 
 // AdamW whose state is on the host and updated by the device: each bucket of state is copied in,
 // updated by the same kernel as state on the device, and copied out.  A step takes device memory
-// for three buckets; a gradient is freed after its last slice was used.
+// for three buckets; a gradient is freed after its last slice is used.
 
 #include "spool/models/optimizers/adamw_slices.h"
 #include "spool/models/optimizers/offloaded_adamw.h"

@@ -1,9 +1,9 @@
 #pragma once
 
-// The graphs of a training step.  Its micro-steps are of at most three kinds: the first, which
-// allocates the gradients; those in the middle, which add to them; and the last, which ends in the
-// optimizer.  (A single one, first and last, is a kind of its own.)  Each kind is captured the
-// first time it runs, and replayed from then on, without a tape, at the same addresses.
+// The graphs of a training step.  Micro-steps are of four kinds: the first, which allocates the
+// gradients; those in the middle, which add to them; the last, which ends in the optimizer; and one
+// that is both first and last.  Each kind is captured the first time it runs, and replayed from
+// then on, without a tape, at the same addresses.
 
 #include <array>
 #include <functional>
@@ -14,7 +14,7 @@ namespace spool {
 
 class StepGraphs {
  public:
-  // To be called before the first micro-step.  Discards the graphs if the live memory is at other
+  // Call it before the first micro-step.  Discards the graphs if the live memory is at other
   // addresses than when they were captured, or if the previous step did not end.
   void begin_step(const Stream&);
   void end_step() { ended_ = true; }

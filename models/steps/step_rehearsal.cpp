@@ -24,8 +24,8 @@ void rehearse_micro_step(const StepDescription& step, const Machine& machine,
   tape.backward(loss);
 }
 
-// A whole step on meta; `around` runs the step it is given, and looks at the stream before and
-// after.
+// A whole step on meta; `around` runs the step that it is given, and may look at the stream before
+// and after.
 Report rehearse_step(const StepDescription& step, const StepPlans& plans, const Machine& machine,
                      const std::function<void(MetaStream&, const std::function<void()>&)>& around) {
   return rehearse(machine, [&](MetaStream& stream) {

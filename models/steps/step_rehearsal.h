@@ -1,7 +1,7 @@
 #pragma once
 
-// A training step of any model, rehearsed before it runs: the plan that a policy makes for it, the
-// layout of its memory, and its timeline.
+// Rehearses a training step of any model before it runs: for the plan that a policy makes, the
+// layout of the step's memory, and its timeline.
 
 #include <functional>
 #include <memory>
@@ -25,17 +25,17 @@ struct StepDescription {
 // Three micro-batches cover every case: first, middle, last.
 constexpr int64_t distinct_micro_batches = 3;
 
-// The plan that the policy makes for the tape of a micro-batch; the machine's clock gives the
-// places of release and fetch of what is offloaded.
+// The plan that the policy makes for the tape of a micro-batch; the machine's rates decide when
+// offloaded values are released and fetched.
 Plan plan_step(const StepDescription&, const Policy&, const Machine&);
 
 // Fingerprints of that tape, for plans in files; see autograd/fingerprint.h.
 std::vector<uint64_t> step_fingerprints(const StepDescription&);
 
-// Birth and death of each allocation of a step, by a rehearsal.
+// Birth and death of each allocation of a step.
 Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);
 
-// The layout of a step's memory; nothing where best-fit allocation needs no more.
+// The layout of a step's memory; nothing if best-fit allocation takes no more.
 std::optional<Layout> lay_out_step(const StepDescription&, StepPlans, const Machine&);
 
 // The timeline of a step on that machine.

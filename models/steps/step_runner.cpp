@@ -76,7 +76,8 @@ void StepRunner::run(const Step& step, const Upload& upload) {
   graphs_.end_step();
 }
 
-// What differs from one micro-step to the next is in device memory before it begins.
+// A replayed graph cannot take arguments: what differs between micro-steps is in device memory
+// before each begins.
 void StepRunner::set_random(int64_t step, int64_t micro) {
   const std::array<int32_t, 4> random{static_cast<int32_t>(config_.seed),
                                       static_cast<int32_t>(config_.seed >> 32),

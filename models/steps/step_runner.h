@@ -25,12 +25,12 @@ struct StepConfig {
   AdamWSettings optimizer = {};
 };
 
-// How steps run.  None of it changes a result, but for the plan's chunks, which change the order of
-// sums.
+// How steps run.  Nothing here changes a result, except the plan's chunks, which change the order
+// of sums.
 struct StepPlans {
   Plan step = {};     // for the tape of a micro-batch
   bool graph = true;  // capture a step and replay it, where the device can
-  // Host memory and bytes of a file in spill_directory for what is not kept on the device.  A
+  // Bytes of host memory, and of a file in spill_directory, for what is not kept on the device.  A
   // rehearsal that needs more throws.
   size_t host_bytes = MetaStream::unlimited, disk_bytes = MetaStream::unlimited;
   std::filesystem::path spill_directory = {};
@@ -47,7 +47,7 @@ struct Step {
 struct StepResult {
   float loss = 0;       // mean over the step's targets, nats
   float grad_norm = 0;  // before clipping
-  bool finite = false;  // the loss and all gradients are; if not, no parameter was changed
+  bool finite = false;  // whether loss and gradients are; if not, no parameter was changed
 };
 
 // Micro-steps are of three kinds, which a layout and its phases tell apart: 0 the first, which
@@ -63,15 +63,15 @@ class StepRunner {
   // Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate.
   using Upload = std::function<void(int64_t micro)>;
 
-  // Allocates everything that lives between steps, and sets none of it.  Model and stream outlive
-  // the runner.
+  // Allocates everything that lives between steps, without initialising it.  The model and the
+  // stream must outlive the runner.
   StepRunner(StepModel&, const StepConfig&, const StepPlans&, Stream&);
 
   AdamWOptimizer& optimizer() { return optimizer_; }
 
   // On a device that captures steps, runs one that changes nothing, so that libraries choose their
-  // algorithms, and may refuse, before the first real step.  To be called after the parameters and
-  // the optimizer are initialised; run() does it otherwise.
+  // algorithms, or fail, before the first real step.  Call it after the parameters and the
+  // optimizer are initialised; otherwise the first run() does.
   void prepare(double learning_rate);
 
   // Enqueues a step.

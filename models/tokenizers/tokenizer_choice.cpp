@@ -15,7 +15,7 @@ constexpr const char* gpt2 = "gpt2";
 
 void check_name(const std::string& name) {
   check_setting(name.empty() || name == bytewise || name == gpt2, {"tokenizer"},
-                "there is no tokenizer called \"", name, "\"; there are bytes and gpt2");
+                "there is no tokenizer \"", name, "\"; choose bytes or gpt2");
 }
 
 // The tokenizer that a checkpoint's run.json names; empty if there is no run.json.

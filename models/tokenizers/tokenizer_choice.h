@@ -1,6 +1,6 @@
 #pragma once
 
-// Chooses a tokenizer by what a user said and by the files beside a model.
+// Chooses a tokenizer from a user's settings and the files beside a model.
 
 #include <filesystem>
 #include <memory>
@@ -20,8 +20,8 @@ struct TokenizerChoice {
 // and merges contradict each other.
 TokenizerChoice choose_tokenizer(const TokenizerChoice& asked);
 
-// For a model in `directory`: its files complete the choice, by a checkpoint's run.json or by a
-// vocabulary beside the weights.  Throws if they do not.
+// For a model in `directory`: a checkpoint's run.json or a vocabulary beside the weights completes
+// the choice.  Throws if neither does.
 TokenizerChoice choose_tokenizer(const TokenizerChoice& asked,
                                  const std::filesystem::path& directory);
 

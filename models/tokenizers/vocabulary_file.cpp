@@ -20,7 +20,7 @@ std::map<std::string, int32_t> read_ids(const JsonField& vocabulary) {
   for (const JsonField& field : fields) {
     const auto id = field.integer<int32_t>(0, static_cast<int32_t>(fields.size()) - 1);
     std::vector<bool>::reference is_taken = taken.begin()[id];
-    field.expect(!is_taken, "id ", id, " is that of another token, too");
+    field.expect(!is_taken, "id ", id, " is also the id of another token");
     is_taken = true;
     ids.emplace_hint(ids.end(), field.key(), id);
   }

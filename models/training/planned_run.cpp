@@ -45,9 +45,32 @@ std::vector<TraceSpan> foretell_step(const TrainingConfig& config, const StepPla
   return foretell_step(describe_step(config), plans, machine);
 }
 
+PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request,
+                    const Machine& machine) {
+  PlannedRun run{.config = config, .plans = make_plans(config, request.policy, machine)};
+  StepPlans& plans = run.plans;
+  if (request.plan) {
+    check_setting(request.plan->chunks == plans.step.chunks, {"plan", "chunk-loss"},
+                  "the plan cuts the loss into chunks of another size than this run's, which is ",
+                  config.loss_chunk, " rows; give the number of rows it was made with");
+    check_setting(!offloads_to_disk(*request.plan) || !request.spill_directory.empty(),
+                  {"plan", "offload-to"},
+                  "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
+    plans.step = *request.plan;
+  }
+  plans.graph = request.graph;
+  plans.spill_directory = request.spill_directory;
+  if (request.placed) plans.layout = lay_out_step(config, plans, machine);
+  run.foretold = rehearse_training(config, run.plans, machine, request.sample);
+  plans.host_bytes = run.foretold.host.peak;
+  plans.disk_bytes = run.foretold.disk.peak;
+  return run;
+}
+
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
                          const Machine& machine, const SampleLength& sample) {
-  // Further micro-batches repeat the middle one.  A rehearsal with one fewer gives its time.
+  // Further micro-batches repeat the middle one.  Its time is the difference from a rehearsal with
+  // one micro-batch fewer.
   const int64_t rehearsed = std::min(config.accumulate, distinct_micro_batches);
   const int64_t left_out = config.accumulate - rehearsed;
   double seconds[2] = {};

@@ -33,6 +33,27 @@ struct SampleLength {
   int64_t prompt = 0, drawn = 0;
 };
 
+// How a run of some configuration is to execute.
+struct RunRequest {
+  Policy policy = {};
+  std::optional<Plan> plan = {};               // of a step, in place of the policy's
+  bool graph = true;                           // capture a step and replay it, where the device can
+  bool placed = true;                          // lay out the step's memory, where that takes less
+  std::filesystem::path spill_directory = {};  // for what is offloaded to a disk
+  SampleLength sample = {};
+};
+
+// A planned run; it does not change afterwards.
+struct PlannedRun {
+  TrainingConfig config = {};
+  TrainingPlans plans = {};
+  Report foretold = {};
+};
+
+// Throws an error that names the settings if the plan of the request cuts the loss into other
+// chunks, or offloads to a disk and no directory is given.
+PlannedRun plan_run(const TrainingConfig&, const RunRequest&, const Machine&);
+
 // Rehearses a run: its peak over a step, an evaluation and a text sample, and the time of one step.
 Report rehearse_training(const TrainingConfig&, const TrainingPlans&, const Machine&,
                          const SampleLength& = {});

@@ -13,7 +13,7 @@ namespace spool {
 
 struct RunOptions;
 
-// What is known after a step.
+// The numbers of a finished step.
 struct StepNumbers {
   int64_t step = 0;  // counted from 1
   float loss = 0, grad_norm = 0;
@@ -28,7 +28,7 @@ class RunListener {
 
   // Text is being encoded: bytes done, of total bytes.
   virtual void encoding(size_t done, size_t total) = 0;
-  // The run is planned.  Only afterwards is it refused if it does not fit the budget, in bytes.
+  // The run is planned.  If it does not fit the budget, in bytes, it is refused after this call.
   virtual void planned(const RunOptions&, const Machine&, const Report& foretold,
                        size_t budget) = 0;
   virtual void step(const StepNumbers&) = 0;
@@ -36,7 +36,7 @@ class RunListener {
   virtual void finished() = 0;
   // The run was asked to stop, and has written a checkpoint of this step.
   virtual void stopped(int64_t step) = 0;
-  // Anything else to report, one or more lines.
+  // Any other message, of one or more lines.
   virtual void say(const std::string& text) = 0;
 };
 

@@ -10,7 +10,8 @@
 namespace spool {
 namespace {
 
-// The complete lines of a log up to this step, at which a run resumes.
+// The lines of a log before this step, at which a run resumes.  A line that a kill cut off and all
+// after it are left out.
 std::string lines_before(const std::string& path, int64_t step) {
   std::ifstream in(path);
   std::string kept, line;

@@ -28,7 +28,7 @@ class RunLog {
   RunLog() = default;
   // Starts a log with the configuration and the foretold peak, in bytes.  A run that resumes, with
   // `resume_at` as its next step, keeps the lines of the steps before, so that each step is logged
-  // once.  Throws if the file exists and is not the log of a run, or if the run is new.
+  // once.  Throws if the file exists, unless it is the log of a run and this run resumes.
   RunLog(const RunOptions&, size_t foretold_peak, std::optional<int64_t> resume_at);
 
   // Both throw if the line cannot be written.

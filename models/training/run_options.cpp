@@ -82,7 +82,7 @@ void refuse_other_settings(const RunOptions& o, const json& stored, const std::s
   const json all = configuration(o);
   for (const auto& [key, ours] : all.items()) {
     check_file(stored.is_object() && stored.contains(key), file, "field configuration.", key,
-               " is missing; this is no checkpoint of this version of Spool");
+               " is missing; this is not a checkpoint of this version of Spool");
     const json& theirs = stored.at(key);
     if (theirs == ours) continue;
     constexpr const char* remedy =

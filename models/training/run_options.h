@@ -43,7 +43,7 @@ struct RunOptions {
   std::set<std::string> given = {};
 };
 
-// Whether the model is a path to weights, not a preset.
+// Whether the model is a path to weights rather than a preset.
 bool has_weights(const std::string& model);
 
 // The default settings for a preset or for a model with weights.  Throws if it is neither.
@@ -52,7 +52,7 @@ TrainingConfig training_preset(const std::string& model);
 // The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);
 
-// Takes the configuration of a stored run.  Throws if a setting that was given differs from it.
+// Replaces the configuration by a stored run's.  Throws if a setting that was given differs.
 void adopt(RunOptions&, const JsonField& stored);
 
 }  // namespace spool

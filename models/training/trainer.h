@@ -1,6 +1,6 @@
 #pragma once
 
-// Trains a GPT-2 on one stream: everything that a run does on the device, and nothing else.  On a
+// Trains a GPT-2 on one stream: all the work of a run that uses the device, and nothing else.  On a
 // MetaStream the same calls rehearse it.
 
 #include <vector>
@@ -35,7 +35,7 @@ class TrainedGpt2 final : public StepModel {
 
 class Trainer {
  public:
-  // Allocates everything that lives across steps, and initialises none of it.
+  // Allocates everything that lives across steps, without initialising it.
   Trainer(const TrainingConfig&, const TrainingPlans&, Stream&);
 
   Gpt2& model() { return model_.gpt2(); }
@@ -46,7 +46,7 @@ class Trainer {
   // exact as the file.
   void initialise_from(const ModelFile&);
 
-  // See StepRunner::prepare().  To be called after initialise().
+  // See StepRunner::prepare().  Call it after initialise().
   void prepare() { runner_.prepare(learning_rate(0)); }
 
   double learning_rate(int64_t step) const;

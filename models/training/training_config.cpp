@@ -21,10 +21,9 @@ void validate_batch(const TrainingConfig& c) {
                 "; use shorter rows or a larger context");
   check_setting(c.batch * c.seq < int64_t{1} << 31, {"batch", "seq", "accumulate"}, c.batch,
                 " rows of ", c.seq,
-                " tokens are too many for one micro-batch; use several micro-batches");
+                " tokens are too many for one micro-batch; use fewer rows and more micro-batches");
   check_setting(c.loss_chunk >= 0 && c.loss_chunk < int64_t{1} << 31, {"chunk-loss"},
-                "the loss is cut into chunks of a number of rows, or 0 for all, not ",
-                c.loss_chunk);
+                "the rows of a chunk of the loss must be 0 (all rows) or more, not ", c.loss_chunk);
 }
 
 void validate_optimizer(const TrainingConfig& c) {
@@ -43,7 +42,8 @@ void validate_optimizer(const TrainingConfig& c) {
                 "the weight decay must be at least 0 and below 1 / learning rate, not ",
                 c.optimizer.decay);
   check_setting(std::isfinite(c.optimizer.clip) && c.optimizer.clip >= 0, {"clip"},
-                "gradients are clipped to a norm of 0 or more, not ", c.optimizer.clip);
+                "the maximum norm of the gradients must be 0 (no limit) or more, not ",
+                c.optimizer.clip);
 }
 
 }  // namespace
@@ -60,7 +60,8 @@ void TrainingConfig::validate() const {
                 "a model trains in f32 or bf16, not in ", name(dtype));
   check_setting(optimizer.rounding == Rounding::nearest || dtype == DType::bf16,
                 {"rounding", "dtype"}, name(optimizer.rounding),
-                " rounding is for bf16, whose f32 masters it saves, not for ", name(dtype));
+                " rounding is for bf16, where it makes f32 masters unnecessary, not for ",
+                name(dtype));
 }
 
 }  // namespace spool

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a training run computes: the model, the batches, the schedule.
+// The settings that define what a training run computes: model, batches, schedule, optimizer.
 
 #include <cstdint>
 
@@ -26,7 +26,7 @@ struct TrainingConfig {
   int64_t tokens_per_step() const { return batch * seq * accumulate; }
   // The part that a StepRunner needs.
   StepConfig step() const;
-  // Throws an Error that names the setting if a value is out of range, or two do not fit together.
+  // Throws an error that names the settings if one is out of range or two contradict each other.
   void validate() const;
 };
 

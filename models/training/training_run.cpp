@@ -59,7 +59,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
     adopt(options_, stored->configuration);
   } else {
     check_file_setting(!latest_checkpoint(options_.out), options_.out, {"resume", "out"},
-                       "already holds a run; resume it, or choose another directory");
+                       "already has a run; resume it, or choose another directory");
   }
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
   open_tokenizer_of_run();
@@ -78,7 +78,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
 }
 
 void TrainingRun::set_up_trainer() {
-  trainer_.emplace(options_.training, plans_, *stream_);
+  trainer_.emplace(options_.training, planned_.plans, *stream_);
   if (checkpoint_) {
     load_checkpoint(*checkpoint_, *trainer_);
     listener_.say(fmt::format("resuming at step {} from {}", first_step_, checkpoint_->string()));
@@ -94,7 +94,7 @@ void TrainingRun::set_up_trainer() {
 
 void TrainingRun::open_log() {
   if (options_.log.empty()) return;
-  log_ = RunLog(options_, foretold_.memory.peak,
+  log_ = RunLog(options_, planned_.foretold.memory.peak,
                 checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt);
 }
 
@@ -150,42 +150,30 @@ void TrainingRun::plan_and_open_stream() {
   if (!options_.spill_directory.empty()) {
     machine.disk_bytes_per_second = measure_disk(options_.spill_directory);
   }
-  make_plans_of_run(machine);
-  plans_.graph = options_.graph;
-  plans_.spill_directory = options_.spill_directory;
-  plans_.layout = lay_out_step(options_.training, plans_, machine);
-  foretold_ = rehearse_training(options_.training, plans_, machine, sample());
-  plans_.host_bytes = foretold_.host.peak;
-  plans_.disk_bytes = foretold_.disk.peak;
-  const size_t budget = options_.memory ? options_.memory : foretold_.memory.peak;
+  const RunRequest request{
+      .policy = options_.policy,
+      .plan = options_.plan.empty() ? std::nullopt : std::optional(load_plan(options_.plan)),
+      .graph = options_.graph,
+      .spill_directory = options_.spill_directory,
+      .sample = sample()};
+  planned_ = plan_run(options_.training, request, machine);
+  if (!options_.save_plan.empty()) write_plan();
+  const size_t budget = options_.memory ? options_.memory : planned_.foretold.memory.peak;
   listener_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
-  listener_.planned(options_, machine, foretold_, budget);
-  if (options_.policy.offload != Offloading::none && !offloads(plans_.step)) {
+  listener_.planned(options_, machine, planned_.foretold, budget);
+  if (options_.policy.offload != Offloading::none && !offloads(planned_.plans.step)) {
     listener_.say(
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
   }
-  if (trace_) listener_.say(trace_->foretell(options_.training, plans_, machine));
-  check_budget(options_, machine, foretold_, sample(), budget);
+  if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine));
+  check_budget(planned_, request, machine, options_.device, budget);
   stream_ = open_stream(options_.device, budget, options_.threads);
 }
 
-void TrainingRun::make_plans_of_run(const Machine& machine) {
-  plans_ = make_plans(options_.training, options_.policy, machine);
-  if (!options_.plan.empty()) {
-    Plan plan = load_plan(options_.plan);
-    check_file_setting(
-        plan.chunks == plans_.step.chunks, options_.plan, {"plan", "chunk-loss"},
-        "the plan cuts the loss into chunks of another size than this run's, which is ",
-        options_.training.loss_chunk, " rows; give the number of rows it was made with");
-    check_file_setting(!offloads_to_disk(plan) || !options_.spill_directory.empty(), options_.plan,
-                       {"offload-to"},
-                       "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
-    plans_.step = std::move(plan);
-  }
-  if (options_.save_plan.empty()) return;
-  Plan plan = plans_.step;
+void TrainingRun::write_plan() {
+  Plan plan = planned_.plans.step;
   plan.fingerprints = step_fingerprints(options_.training);
   check_file_setting(!std::filesystem::exists(options_.save_plan) || is_plan(options_.save_plan),
                      options_.save_plan, {"save-plan"},
@@ -212,10 +200,10 @@ void TrainingRun::run(const std::function<bool()>& stop) {
   listener_.say(fmt::format("validation loss {:.4f} nats a token, over all {} targets", loss,
                             whole.targets()));
   listener_.say(fmt::format("peak {} bytes, foretold {} bytes", stream_->memory().peak,
-                            foretold_.memory.peak));
-  if (foretold_.host.peak) {
+                            planned_.foretold.memory.peak));
+  if (planned_.foretold.host.peak) {
     listener_.say(fmt::format("host memory {} bytes, foretold {} bytes",
-                              trainer_->host_memory().peak, foretold_.host.peak));
+                              trainer_->host_memory().peak, planned_.foretold.host.peak));
   }
   write_sample(steps);
   listener_.say(fmt::format("the model is in {}", checkpoint_->string()));
@@ -227,7 +215,7 @@ void TrainingRun::enqueue_step(int64_t step) {
   });
 }
 
-// Traces the second step of the run, which does nothing for the first time, or its only one.
+// Traces the second step of the run, in which nothing happens for the first time, or its only one.
 void TrainingRun::train_step(int64_t step) {
   const bool traced = trace_ && step == std::min(first_step_ + 1, options_.training.steps - 1);
   const auto start = std::chrono::steady_clock::now();

@@ -1,7 +1,7 @@
 #pragma once
 
 // A training run of GPT-2 from the first step to the last: data, budget, checkpoints, log,
-// evaluations and samples.  Its log and what a checkpoint says of it are JSON.
+// evaluations and samples.  The log, and the run.json of a checkpoint, are JSON.
 
 #include <optional>
 
@@ -34,7 +34,7 @@ class TrainingRun {
   void plan_and_open_stream();
   void set_up_trainer();
   void open_log();
-  void make_plans_of_run(const Machine&);
+  void write_plan();
   void enqueue_step(int64_t step);
   void train_step(int64_t step);
   void after_step(int64_t step);
@@ -48,8 +48,7 @@ class TrainingRun {
 
   RunOptions options_;
   RunListener& listener_;
-  TrainingPlans plans_;
-  Report foretold_;
+  PlannedRun planned_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Split data_;
   uint64_t data_fingerprint_ = 0;

@@ -14,7 +14,7 @@
 namespace spool {
 namespace {
 
-// Address space from the system, returned by the destructor.
+// A reserved range of address space; the destructor returns it to the system.
 class Reservation {
  public:
   explicit Reservation(size_t bytes) : bytes_(std::max<size_t>(bytes, 1)) {
@@ -163,7 +163,7 @@ void CpuStream::run_worker() {
   }
 }
 
-// Usually not at all, sometimes for long, so that orders differ widely.
+// Delays a quarter of the work, by random times, so that orders differ widely.
 void CpuStream::delay() {
   const uint64_t draw =
       mix_bits(std::hash<const void*>{}(this) + golden_ratio_bits * ++delays_) >> 16;
@@ -247,7 +247,7 @@ std::shared_ptr<std::byte> CpuStream::host_memory(size_t bytes) {
   try {
     pages = std::make_shared<Reservation>(bytes);
   } catch (const Error&) {
-    fail_memory({.what = "host: the slab beside the device's memory",
+    fail_memory({.what = "host: the slab for offloaded values",
                  .needed = bytes,
                  .advice = "offload less, or to a disk"});
   }

@@ -46,7 +46,7 @@ class CpuStream final : public Stream {
     }
   }
 
-  // The same; a trace shows the work under this name.
+  // The same; the work has this name in a trace.
   template <class Work>
   void enqueue(const char* name, Work&& work) {
     if (trace()) [[unlikely]] {

@@ -33,7 +33,7 @@ Cudnn open_one(const char* file) {
 }
 
 #if SPOOL_CUDNN
-// The system's library, else the one beside the headers of the build.
+// Opens the system's library, else the one next to the headers of the build.
 Cudnn load() {
   constexpr const char* files[] = {"libcudnn.so.9",
 #ifdef SPOOL_CUDNN_LIBRARY

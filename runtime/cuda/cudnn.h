@@ -23,7 +23,7 @@ struct Cudnn {
 
 Cudnn find_cudnn();
 
-// Loads the first of these files that Spool can use; if none, says why not the first.
+// Loads the first of these files that Spool can use; if there is none, why_not is about the first.
 Cudnn open_cudnn(std::span<const char* const> files);
 
 }  // namespace spool

@@ -11,7 +11,7 @@ struct CudaDevice {
   std::string name;
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
-  size_t free_bytes = 0, bytes = 0;  // memory, free and in all
+  size_t free_bytes = 0, bytes = 0;  // memory, free and total
   int driver = 0, runtime = 0;       // versions, as 1000 major + 10 minor
 };
 

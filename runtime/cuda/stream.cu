@@ -290,7 +290,7 @@ std::shared_ptr<std::byte> CudaStream::host_memory(size_t bytes) {
     const auto memory = std::make_shared<cuda::PinnedMemory>(std::max<size_t>(bytes, 1));
     return {memory, memory->data()};
   } catch (const Error& e) {
-    fail_memory({.what = "host: the slab of pinned memory",
+    fail_memory({.what = "host: the pinned slab for offloaded values",
                  .needed = bytes,
                  .advice = sentence("offload less, or to a disk (", e.what(), ")")});
   }

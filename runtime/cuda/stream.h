@@ -7,8 +7,8 @@
 // synchronize(), and in an upload only if the pinned memory is full.
 //
 // With SPOOL_CUDA_SYNC=1 in the environment the host waits after every kernel, and no graphs are
-// captured, so that a device error names the kernel that failed; otherwise it names those that may
-// have.
+// captured, so that a device error names the kernel that failed; otherwise the error names all
+// kernels that may have failed.
 
 #include <memory>
 #include <typeindex>
@@ -76,10 +76,10 @@ class CudaStream final : public Stream {
   void traced(const char* name, Activity activity, size_t bytes, const Work& work);
   Timer start_timer();
   void stop_timer(const Timer&, const char* name, Activity, size_t bytes = 0);
-  // Rethrows what earlier work threw, and makes the device the thread's current one.
+  // Rethrows errors of earlier work, and makes the device the thread's current one.
   void begin_call() const;
   void check_launch(const char* name);
-  // The check of a call that may report errors of earlier work.
+  // Checks a call that may report errors of earlier work.
   void check_enqueued(int status, const char* what);
   [[noreturn]] void fail_with(int status, const std::string& what);
 

@@ -1,8 +1,8 @@
 #pragma once
 
-// Reading and writing a file through Linux's io_uring, with several pieces in flight: a disk that
-// gets one piece at a time is idle in between.  The ring does not explain failures; the caller
-// repeats a failed transfer with pread() or pwrite(), which do.  For one thread at a time.
+// Reads and writes files through Linux's io_uring, with several pieces in flight: a disk that gets
+// one piece at a time is idle in between.  The ring does not explain failures; the caller repeats a
+// failed transfer with pread() or pwrite(), which do.  Not thread-safe.
 
 #include <cstddef>
 #include <memory>

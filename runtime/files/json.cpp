@@ -17,7 +17,7 @@ namespace {
 constexpr uint64_t max_json_bytes = 1'000'000;
 constexpr int64_t max_values = 1'000'000;
 
-// Checks what the parser finds, in order.  The names are the base class's.
+// Checks each event of the parser.  The functions' names are the base class's.
 class JsonLimits : public nlohmann::json_sax<json> {
  public:
   JsonLimits(const std::string& file, int max_depth) : file_(file), max_depth_(max_depth) {}
@@ -67,7 +67,7 @@ class JsonLimits : public nlohmann::json_sax<json> {
   const std::string& file_;
   int max_depth_;
   int64_t values_ = 0;
-  std::vector<std::set<std::string>> open_keys_;  // of each open object; of an open list, none
+  std::vector<std::set<std::string>> open_keys_;  // of each open object; empty for an open list
 };
 
 bool is_plain(std::string_view key) {
@@ -82,7 +82,8 @@ std::string member_path(const std::string& object, const std::string& key) {
   return sentence(object, object.empty() ? "" : ".", is_plain(key) ? key : sentence(excerpt(key)));
 }
 
-// Whether it is a whole number in [min, max]; parsed ones are unsigned unless they are negative.
+// Whether it is a whole number in [min, max].  The parser makes whole numbers unsigned unless they
+// are negative.
 template <class T>
 bool is_integer_in(const json& value, T min, T max) {
   const auto fits = [&](auto n) {
@@ -109,7 +110,8 @@ struct JsonField::Whole {
 };
 
 JsonField::JsonField(json whole, std::string file)
-    : whole_(std::make_shared<Whole>(std::move(whole), std::move(file))), value_(&whole_->value) {}
+    : whole_(std::make_shared<Whole>(Whole{std::move(whole), std::move(file)})),
+      value_(&whole_->value) {}
 
 JsonField::JsonField(std::shared_ptr<const JsonField> parent, const std::string* key, size_t index,
                      const json& value)

@@ -1,8 +1,8 @@
 #pragma once
 
-// Reading JSON files from outside.  Before anything is built of a text, one pass checks that it is
-// not nested deeply, has no key twice, and has no more values than any useful file, so that a small
-// file cannot ask for much memory or time.
+// Reads JSON files that may be malformed or malicious.  One pass over the text checks its nesting,
+// repeated keys and number of values before the JSON is built, so that a small file cannot take
+// much memory or time.
 //
 // A JsonField is a value of such a file that knows its file and its path there.  It converts itself
 // to what the caller needs, or throws an Error of kind file that names both:
@@ -55,8 +55,8 @@ class JsonField {
   const std::string& key() const;
   const nlohmann::json& value() const { return *value_; }
 
-  // Members of an object; both refuse any other value.
-  JsonField member(const char* key) const;  // refuses if it is missing
+  // A member of an object; both throw for any other value.
+  JsonField member(const char* key) const;  // throws if it is missing
   std::optional<JsonField> find(const char* key) const;
   // All members, in alphabetical order.
   std::vector<JsonField> members() const;

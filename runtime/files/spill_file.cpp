@@ -54,18 +54,18 @@ size_t file_limit() {
   return limit.rlim_cur;
 }
 
-// The reason of a failure, and what would work.
+// The reason for a failure, and a remedy.
 std::string explain(Space space, int error) {
   const bool no_space = error == ENOSPC || error == EFBIG;
   // If the limit is not a multiple of a page, O_DIRECT fails with EINVAL there.
   if ((no_space || error == EINVAL) && file_limit() < space.needed) {
-    return sentence("a file of this process may have ", format_bytes(file_limit()),
-                    "; raise that with 'ulimit -f', or spill less");
+    return sentence("this process may write files of at most ", format_bytes(file_limit()),
+                    "; raise the limit with 'ulimit -f', or spill less");
   }
   const char* elsewhere = "choose a directory on another disk, or spill less";
   if (error == EDQUOT) return sentence("your quota has no room for it; ", elsewhere);
   if (error == EFBIG && space.free >= space.needed) {
-    return sentence("its file system has no files of that size; ", elsewhere);
+    return sentence("its file system does not support files of that size; ", elsewhere);
   }
   if (no_space) {
     return sentence(format_bytes(space.free), " are free on this disk; make room, ", elsewhere);
@@ -91,8 +91,8 @@ size_t disk_free(const fs::path& directory) {
   if (::statvfs(directory.c_str(), &disk) != 0) {
     const int error = errno;
     fail_in(directory, {},
-            error == ENOENT ? "there is no such directory; make it, or name another"
-                            : "cannot be looked at: " + reason(error));
+            error == ENOENT ? "there is no such directory; create it, or choose another"
+                            : "cannot be examined: " + reason(error));
   }
   if (disk.f_blocks == 0) return SIZE_MAX;  // a tmpfs without a limit, and others
   return static_cast<size_t>(disk.f_bavail) * disk.f_frsize;
@@ -106,15 +106,15 @@ SpillFile::SpillFile(const fs::path& directory, size_t bytes)
   std::error_code ignored;
   if (!fs::is_directory(directory, ignored)) {
     fail_in(directory, {.needed = bytes, .free = free},
-            "is not a directory; name one that a spill file may be in");
+            "is not a directory; choose a directory for the spill file");
   }
   if (free < bytes) fail_to_reserve(ENOSPC);
   descriptor_ = open_nameless(directory);
   if (descriptor_ < 0) {
     const int error = errno;
     fail_in(directory, {.needed = bytes, .free = free},
-            "no spill file can be made in it: ", reason(error),
-            "; name a directory that you may write to");
+            "no spill file can be created in it: ", reason(error),
+            "; choose a directory that you can write to");
   }
   try {
     reserve();
@@ -127,7 +127,7 @@ SpillFile::SpillFile(const fs::path& directory, size_t bytes)
 
 SpillFile::~SpillFile() { ::close(descriptor_); }
 
-// A file system that cannot reserve space only gets the size; the constructor has checked that
+// On a file system that cannot reserve space, sets only the size; the constructor has checked that
 // enough is free.
 void SpillFile::reserve() {
   int error = EFBIG;
@@ -146,10 +146,10 @@ void SpillFile::reserve() {
 void SpillFile::fail_to_reserve(int error) const {
   const Space space{.needed = size_, .free = disk_free(directory_)};
   fail_in(directory_, space, "a spill file of ", format_bytes(size_),
-          " cannot be made: ", explain(space, error));
+          " cannot be created: ", explain(space, error));
 }
 
-// Tries each method: some file systems and kernels show only then what they support.
+// Tries each method, as some file systems and kernels do not say what they support.
 void SpillFile::choose_method() {
   const Io io = io_of_environment();
   alignas(alignment) std::array<std::byte, alignment> page{};

@@ -1,8 +1,8 @@
 #pragma once
 
-// A SpillFile is memory on disk: a file without a name in a directory, with its space reserved when
-// it is created, to which memory is written and from which it is read back.  The file disappears
-// when it is closed, also after a crash, and its content is never made durable.
+// A SpillFile extends memory onto a disk: it is a file without a name, in a given directory, whose
+// space is reserved when it is created.  The file disappears when it is closed, also after a crash,
+// and its content is never made durable.
 //
 // It bypasses the page cache (O_DIRECT) if the file system can, since spilled data is larger than
 // the remaining memory, and has several pieces in flight (io_uring) if the system allows it.
@@ -40,9 +40,9 @@ class SpillFile {
   // How bytes are transferred: "io_uring, O_DIRECT", "pread/pwrite, page cache".
   std::string description() const;
 
-  // Both return when the transfer is done, and may be called by any thread.  A read and a write run
-  // concurrently; two reads, or two writes, one after the other.  A read of bytes that are being
-  // written, or were never written, is undefined.
+  // Both return when the transfer is done, and may be called by any thread.  A read runs
+  // concurrently with a write, but two reads, or two writes, run one after the other.  A read of
+  // bytes that are being written, or were never written, is undefined.
   void write(size_t offset, const std::byte* from, size_t bytes);
   void read(size_t offset, std::byte* to, size_t bytes);
 
@@ -67,8 +67,7 @@ class SpillFile {
   Channel reading_, writing_;
 };
 
-// Bytes that this user may still write to files in the directory; SIZE_MAX if the file system does
-// not say.
+// Bytes that this user may still write to files in the directory; SIZE_MAX if it is unknown.
 size_t disk_free(const std::filesystem::path& directory);
 
 }  // namespace spool

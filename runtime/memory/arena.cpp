@@ -166,7 +166,7 @@ void Arena::count_freed(const Block& block) {
   stats_.live_by[block.label.purpose] -= block.bytes;
 }
 
-// Among the moments with the highest end, keeps the one with the most live bytes.
+// The peak is the moment with the highest end and, of several, the one with the most live bytes.
 void Arena::update_peak() {
   if (end_ < stats_.peak || (end_ == stats_.peak && stats_.live <= live_at_peak_)) return;
   stats_.peak = end_;
@@ -186,14 +186,15 @@ void Arena::fail_to_fit(size_t bytes, const Spec& spec, const Label& label) cons
   for (const Block* b = last_; b; b = b->previous) {
     if (!b->free && (!largest || b->bytes > largest->bytes)) largest = b;
   }
-  const std::string largest_live =
-      largest ? sentence("; the largest is ", largest->label.name, " (", largest->spec, ")") : "";
+  const std::string largest_live = largest ? sentence("; the largest allocation is ",
+                                                      largest->label.name, " (", largest->spec, ")")
+                                           : "";
   fail_memory({.what = sentence(device_, ": to allocate ", label.name, " (", spec, ", ",
                                 format_bytes(bytes), ") the arena"),
                .needed = end_ + bytes,
                .available = stats_.capacity,
                .advice = sentence("the largest free block has ", format_bytes(largest_free),
-                                  "; live are ", live.empty() ? "no bytes" : live, largest_live),
+                                  "; live: ", live.empty() ? "nothing" : live, largest_live),
                .op = label.name});
 }
 

@@ -4,9 +4,9 @@
 // way, and one slab of host memory, allocated once and divided by an arena of its own, so that a
 // rehearsal predicts its peak as it does the device's.
 //
-// Slots are allocated in program order, like device memory.  A slot may be freed once the compute
-// stream has been told to wait for every copy that reads or writes it: each copy first waits for
-// the compute stream (begin_out, begin_in), so the slot's next use comes after that.
+// Slots are allocated in program order, like device memory.  A slot may be freed once the
+// compute stream's wait() has been called for every copy that reads or writes it: each copy first
+// waits for the compute stream (begin_out, begin_in), so the slot's next use comes later.
 
 #include <utility>
 

@@ -2,12 +2,12 @@
 
 // Memory of repeated work, such as a training step, placed in advance.  A rehearsal records the
 // lifetimes of its allocations (lifetimes.h), the planner gives each an offset (planner/offsets.h),
-// and a PlacedStep puts the i-th allocation at the i-th offset of one slab, which it takes from the
-// arena.  Each allocation is checked against the rehearsal: same position, size and name, and its
-// place must be free.  A deviation throws, so two live tensors never overlap.
+// and a PlacedStep puts the i-th allocation at the i-th offset of one slab, a block of the arena.
+// Each allocation is checked against the rehearsal: same position, size and name, and its place
+// must be free.  A deviation throws, so two live tensors never overlap.
 //
-// An allocation that is live across phases has one offset in all of them.  A phase may be left out,
-// and one that ends with the same live allocations as it began with may be repeated.
+// An allocation that is live across phases has one offset in all of them.  A phase may be skipped,
+// and one that begins and ends with the same live allocations may be repeated.
 
 #include <optional>
 #include <string>

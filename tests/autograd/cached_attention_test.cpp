@@ -1,4 +1,4 @@
-// cached_attention() on a tape: the shapes it takes, and that it is for inference alone.
+// cached_attention() on a tape: the shapes it takes, and that it is for inference only.
 
 #include "spool/autograd/ops.h"
 #include "spool/runtime/cpu/stream.h"

@@ -16,7 +16,7 @@ struct SampleInput {
   int32_t below = 0;          // above 0: i32, uniform in [0, below), and no gradient
   bool parameter = false;     // given to the op as a Parameter
   double deviation = 1;       // standard, of its normal numbers
-  int32_t ignored_every = 0;  // above 0: one in so many integers is -100
+  int32_t ignored_every = 0;  // above 0: every ignored_every-th integer is -100
 };
 
 struct OpSample {

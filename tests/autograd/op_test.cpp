@@ -20,19 +20,9 @@ INSTANTIATE_TEST_SUITE_P(Op, EveryOp, ::testing::ValuesIn(op_samples()),
 
 using Values = std::vector<std::vector<double>>;
 
-struct Outcome {
-  Values outputs, gradients;
-  bool operator==(const Outcome&) const = default;
-};
-
-Outcome run(const OpSample& sample, const SampleOptions& options, int threads = 1) {
+SampleValues run(const OpSample& sample, const SampleOptions& options, int threads = 1) {
   CpuStream stream(plenty, threads);
-  SampleRun run(sample, stream, options);
-  run.forward();
-  Outcome outcome{.outputs = run.output_values(), .gradients = {}};
-  run.backward();
-  outcome.gradients = run.gradients();
-  return outcome;
+  return run_sample(sample, stream, options);
 }
 
 double difference(const Values& a, const Values& b) {
@@ -116,10 +106,10 @@ TEST_P(EveryOp, AbsentGradientsLeaveTheOthersUnchanged) {
   const auto has_gradient = [](const SampleInput& input) { return input.below == 0; };
   if (std::ranges::count_if(sample.inputs, has_gradient) == 1) return;
   for (const DType dtype : {DType::f64, DType::bf16}) {
-    const Outcome all = run(sample, {.dtype = dtype});
+    const SampleValues all = run(sample, {.dtype = dtype});
     for (size_t without = 0; without < sample.inputs.size(); ++without) {
       if (!has_gradient(sample.inputs[without])) continue;
-      Outcome expected = all;
+      SampleValues expected = all;
       expected.gradients[without].clear();
       const SampleOptions options{.dtype = dtype, .without_gradient = static_cast<int>(without)};
       EXPECT_EQ(run(sample, options), expected) << "without input " << without;
@@ -129,7 +119,7 @@ TEST_P(EveryOp, AbsentGradientsLeaveTheOthersUnchanged) {
 
 TEST_P(EveryOp, BitsDoNotDependOnTheNumberOfThreads) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    const Outcome one = run(GetParam(), {.dtype = dtype}, 1);
+    const SampleValues one = run(GetParam(), {.dtype = dtype}, 1);
     for (const int threads : {2, 5}) EXPECT_EQ(run(GetParam(), {.dtype = dtype}, threads), one);
   }
 }
@@ -169,7 +159,7 @@ std::vector<OpSample> large_samples() {
 TEST(LargeOp, BitsDoNotDependOnTheNumberOfThreads) {
   for (const OpSample& sample : large_samples()) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      const Outcome one = run(sample, {.dtype = dtype}, 1);
+      const SampleValues one = run(sample, {.dtype = dtype}, 1);
       for (const int threads : {2, 5}) {
         EXPECT_TRUE(run(sample, {.dtype = dtype}, threads) == one)
             << sample.name << ", " << threads;
@@ -179,9 +169,9 @@ TEST(LargeOp, BitsDoNotDependOnTheNumberOfThreads) {
 }
 
 TEST_P(EveryOp, IsCloseToF64InNarrowTypes) {
-  const Outcome exact = run(GetParam(), {.dtype = DType::f64});
-  const Outcome f32 = run(GetParam(), {.dtype = DType::f32});
-  const Outcome narrow = run(GetParam(), {.dtype = DType::bf16});
+  const SampleValues exact = run(GetParam(), {.dtype = DType::f64});
+  const SampleValues f32 = run(GetParam(), {.dtype = DType::f32});
+  const SampleValues narrow = run(GetParam(), {.dtype = DType::bf16});
   EXPECT_LT(difference(f32.outputs, exact.outputs), 2e-6);
   EXPECT_LT(difference(f32.gradients, exact.gradients), 4e-6);
   EXPECT_LT(difference(narrow.outputs, exact.outputs), 4e-2);
@@ -191,9 +181,9 @@ TEST_P(EveryOp, IsCloseToF64InNarrowTypes) {
 TEST_P(EveryOp, ChunksChangeNothingButRounding) {
   for (int chunks = 2; chunks <= GetParam().chunks; ++chunks) {
     SampleOptions options;
-    const Outcome whole = run(GetParam(), options);
+    const SampleValues whole = run(GetParam(), options);
     options.tape.plan.chunks.assign(8, chunks);
-    const Outcome cut = run(GetParam(), options);
+    const SampleValues cut = run(GetParam(), options);
     EXPECT_LT(difference(cut.outputs, whole.outputs), 1e-14) << chunks;
     EXPECT_LT(difference(cut.gradients, whole.gradients), 1e-14) << chunks;
   }

@@ -30,8 +30,8 @@ StepOutcome foretell(const PlannedStep&, const Plan&, const Architecture&);
 StepOutcome perform(const PlannedStep&, const Plan&, const StepOutcome& foretold,
                     Device device = {});
 
-// Expects of `count` drawn plans that the step has the bits of the step that keeps all values, and
-// the foretold peaks.
+// Expects that under each of `count` random plans the step has the bits of the step that keeps all
+// values, and the foretold peaks.
 void expect_as_kept(const PlannedStep&, int count, Device,
                     const std::function<Plan(Random&)>& draw);
 

@@ -104,4 +104,13 @@ std::vector<std::vector<double>> SampleRun::gradients() const {
   return all;
 }
 
+SampleValues run_sample(const OpSample& sample, Stream& stream, const SampleOptions& options) {
+  SampleRun run(sample, stream, options);
+  run.forward();
+  SampleValues found{.outputs = run.output_values(), .gradients = {}};
+  run.backward();
+  found.gradients = run.gradients();
+  return found;
+}
+
 }  // namespace spool::testing

@@ -56,4 +56,11 @@ class SampleRun {
   std::unique_ptr<Tape> tape_;
 };
 
+// The results of a sample.
+struct SampleValues {
+  std::vector<std::vector<double>> outputs, gradients;  // gradients by input
+  bool operator==(const SampleValues&) const = default;
+};
+SampleValues run_sample(const OpSample&, Stream&, const SampleOptions& = {});
+
 }  // namespace spool::testing

@@ -34,6 +34,8 @@ def include(header):
     return f'#include "{header}"\n'
 
 
+QUOTES = '"' * 3
+
 # The check, the file that breaks its rule, the file's text, and a word of what the check says.
 BREACHES = [
     ("layering", "runtime/wrong.h", include("spool/kernels/gelu.h"), "runtime does not see kernels"),
@@ -63,6 +65,13 @@ BREACHES = [
     ("style", "kernels/wrong.cpp", "int a;\n\n// backward -----\nint b;\n", ":3: a section"),
     ("style", "kernels/wrong.cpp", "int a;\n\n// Backward.\n\nint b;\n", ":3: a section"),
     ("style", "tests/end_to_end/wrong.py", "a = 1\n\n# --- backward\nb = 2\n", ":3: a section"),
+    ("paths", "docs/wrong.md", "See `runtime/matrix.h`.\n", "names runtime/matrix.h"),
+    ("paths", "docs/wrong.md", "See `matrix.h`.\n", "names matrix.h"),
+    ("paths", "docs/wrong.md", "```\nls tests/fuzz/\n```\n", ":2: names tests/fuzz/"),
+    ("paths", "docs/wrong.md", "See [matrices](matrix.md#all).\n", "names matrix.md"),
+    ("paths", "kernels/wrong.cpp", "int a;  // see matrix.h\n", "names matrix.h"),
+    ("paths", "tests/kernels/wrong.py", "a = 1  # see matrix.h\n", "names matrix.h"),
+    ("paths", "tests/kernels/wrong.py", QUOTES + "See\nmatrix.h." + QUOTES, ":2: names matrix.h"),
     ("style", "kernels/wrong.cpp", "// TO" + "DO\n", "for later"),
     ("style", "kernels/wrong.cpp", "int a;\n" * 401, "401 lines"),
     ("style", "kernels/wrong.cpp", "void f() {\n" + "g();\n" * 45 + "}\n", "47 lines"),
@@ -75,6 +84,8 @@ ALLOWED = [
     ("folders", {f"kernels/cpu/{i}.cpp": "" for i in range(30)}),
     ("folders", {f"runtime/files/{i}{suffix}": "" for i in range(24) for suffix in [".h", ".cpp"]}),
     ("command_line", {"runtime/a.cpp": '// See --memory.\nint a = i--; std::snprintf(a, "a--b");\n'}),
+    ("paths", {"docs/a.md": "`gelu.h`, `runtime/files/`, `runtime/<room>`, [A](../kernels/gelu.h)\n"}),
+    ("paths", {"kernels/a.cpp": '// See tensor.h, files/json.h.\nopen("matrix.h");\n'}),
     ("layering", {"tests/kernels/cuda/a.cpp": include("tests/emulator/emulator.h")}),
 ]
 
@@ -98,7 +109,7 @@ def run(check, files):
 
 
 errors = []
-allowed = [(check, {}) for check in ["layering", "folders", "command_line", "style"]] + ALLOWED
+allowed = [(check, {}) for check in ["layering", "folders", "paths", "command_line", "style"]] + ALLOWED
 for check, files in allowed:
     status, said = run(check, files)
     if status != 0:

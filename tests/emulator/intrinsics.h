@@ -1,7 +1,7 @@
 #pragma once
 
-// Cooperation of threads: barriers, warp operations, atomics.  Loads and stores with cache hints,
-// which check the alignment of vectors.
+// Cooperation of threads: barriers, warp operations and atomics; and loads and stores with cache
+// hints, which check the alignment of vectors.
 
 #include <cstring>
 

@@ -76,13 +76,13 @@ struct Device {
   Schedule schedule = Schedule::lazy;
   uint64_t fails_at = 0;  // the kernel that fails, counted from 1 on; 0: none
 };
-// At first it has count 0 if CUDA_VISIBLE_DEVICES is empty, and fails_at from EMULATOR_FAILS_AT.
+// At the start, count is 0 if CUDA_VISIBLE_DEVICES is empty, and fails_at is EMULATOR_FAILS_AT.
 Device& device();
 
 // Enqueues work on a stream, for stand-ins of libraries.
 cudaError_t enqueue(cudaStream_t, std::function<void()> work);
 
-// Throws if this kernel is the one to fail.
+// Counts a kernel; throws if it is number fails_at.
 void fail_if_told();
 
 // cudaSuccess if CUDA would accept this launch.

@@ -129,7 +129,7 @@ Fiber* Scheduler::free_fiber() {
   return fiber;
 }
 
-// The function of a fiber: runs threads, of this block and of later ones.
+// The function of a fiber: runs threads of this block and of later blocks.
 void Scheduler::serve_forever() {
   Scheduler& s = scheduler();
   s.fiber_->arrive();
@@ -200,7 +200,7 @@ void Scheduler::make_ready(int warp, unsigned lanes) {
   if (warps_[warp].ready) ready_warps_ |= 1u << warp;
 }
 
-// Runs others until the current thread is ready again.
+// Runs other threads until the current one is ready.
 void Scheduler::wait() {
   Thread* self = current_;
   Thread* other = next();

@@ -2,7 +2,7 @@
 
 // Runs the blocks of a grid one after the other, and the threads of a block in turns: a thread runs
 // until it waits for others, at a barrier or an operation of its warp.  A thread gets a fiber when
-// it first runs, and leaves it to the next one at its end: a kernel without barriers needs one
+// it first runs, and passes it on to another thread at its end: a kernel without barriers needs one
 // fiber and no switch.
 
 #include <memory>

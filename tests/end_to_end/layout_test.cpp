@@ -98,7 +98,7 @@ TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
   trainer.initialise();
   int64_t asked = 0;
   const auto failing = [&](int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
-    check(++asked < 9 + 5, "no more rows");  // counted, one micro-batch, and some
+    check(++asked < 9 + 5, "no more rows");  // all are counted first, then one micro-batch passes
     rows(row, tokens, targets);
   };
   expect_error(ErrorKind::invalid, {"no more rows"}, [&] { trainer.step(0, failing); });
@@ -106,7 +106,7 @@ TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
   EXPECT_TRUE(trainer.result().finite);
 }
 
-TEST(StepLayout, OfAnotherStepIsRefused) {
+TEST(StepLayout, IsRefusedByAnotherStep) {
   TrainingConfig config = small(), other = small();
   other.model.channels = 32;
   TrainingPlans plans = make_plans(config);

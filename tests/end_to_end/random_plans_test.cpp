@@ -30,7 +30,7 @@ class OpUnderPlans : public ::testing::TestWithParam<OpSample> {};
 INSTANTIATE_TEST_SUITE_P(Op, OpUnderPlans, ::testing::ValuesIn(op_samples()),
                          [](const auto& sample) { return sample.param.name; });
 
-TEST_P(OpUnderPlans, IsTheSame) {
+TEST_P(OpUnderPlans, HasTheBitsOfKeepingAll) {
   const OpSample& sample = GetParam();
   const PlannedStep step = [&](Stream& stream, TapeOptions options) {
     SampleRun run(sample, stream,
@@ -48,9 +48,9 @@ TEST_P(OpUnderPlans, IsTheSame) {
   expect_as_kept(step, plans, {}, [&](Random& r) { return random_plan(run.tape(), r); });
 }
 
-TEST(Gpt2UnderPlans, IsTheSame) { expect_as_kept(Gpt2Step{}, plans, {}); }
+TEST(Gpt2UnderPlans, HasTheBitsOfKeepingAll) { expect_as_kept(Gpt2Step{}, plans, {}); }
 
-TEST(Gpt2UnderPlans, SlowIsTheSameWith124MParameters) {
+TEST(Gpt2UnderPlans, SlowHasTheBitsOfKeepingAllWith124MParameters) {
   expect_as_kept(Gpt2Step{.config = *gpt2_preset("gpt2-124m"), .B = 1, .T = 64}, 20, {});
 }
 

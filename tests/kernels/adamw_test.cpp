@@ -134,8 +134,9 @@ TEST(AdamW, RefusesWrongTypes) {
     launch(AdamW{.tensors = {entry}, .random = random, .schedule = three, .clip = three}, own);
     own.synchronize();
   };
-  const auto expect_refused = [&](const AdamW::Entry& entry, const View& random) {
-    expect_error(ErrorKind::invalid, {"adamw"}, [&] { step(entry, random); });
+  const auto expect_refused = [&](std::string_view words, const AdamW::Entry& entry,
+                                  const View& random) {
+    expect_error(ErrorKind::invalid, {"adamw", words}, [&] { step(entry, random); });
   };
   const auto entry = [&](const View& parameter, const View& master, const View& grad) {
     return AdamW::Entry{
@@ -144,11 +145,11 @@ TEST(AdamW, RefusesWrongTypes) {
   step(entry(narrow, wide, narrow), {});
   step(entry(narrow, {}, wide), three);
   step(entry(wide, {}, wide), {});
-  expect_refused(entry(narrow, {}, narrow), {});
-  expect_refused(entry(narrow, wide, narrow), three);
-  expect_refused(entry(wide, {}, wide), three);
-  expect_refused(entry(wide, wide, wide), {});
-  expect_refused(entry(wide, {}, narrow), {});
+  expect_refused("bf16 without a master, rounded to nearest", entry(narrow, {}, narrow), {});
+  expect_refused("bf16 with a master, rounded stochastically", entry(narrow, wide, narrow), three);
+  expect_refused("f32 without a master, rounded stochastically", entry(wide, {}, wide), three);
+  expect_refused("f32 with a master, rounded to nearest", entry(wide, wide, wide), {});
+  expect_refused("gradient of a f32 parameter", entry(wide, {}, narrow), {});
 }
 
 TEST(AdamW, ManyTensorsTogetherHaveTheBitsOfOneByOne) {

@@ -144,7 +144,7 @@ struct ExactStep {
         .schedule = schedule,
         .clip = clip};
   }
-  // The parameter after a step from here.
+  // The parameter after a step, which is undone.
   Numbers take(Stream& stream) const {
     const Tensor before({parameter.shape(), DType::bf16}, stream);
     launch(Cast{.out = before, .in = parameter}, stream);

@@ -26,18 +26,9 @@ struct AttentionCase {
   }
 };
 
-// The tensors of both passes, in memory that holds NaN until it is written.
-struct AttentionPass {
+// The tensors of both passes.
+struct AttentionTensors {
   Tensor qkv, dy, y, lse, dqkv;
-
-  AttentionPass(const AttentionCase& c, DType dtype, CpuStream& stream) {
-    write_nan(stream);
-    qkv = normal(c.qkv(), dtype, stream, 1);
-    dy = normal(c.y(), dtype, stream, 2);
-    y = Tensor({c.y(), dtype}, stream);
-    lse = Tensor({{c.B, c.H, c.T}, accumulator(dtype)}, stream);
-    dqkv = Tensor({c.qkv(), dtype}, stream);
-  }
 
   void forward(const AttentionCase& c, double scale) const {
     launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = c.heads(), .scale = scale},
@@ -52,6 +43,18 @@ struct AttentionPass {
                              .heads = c.heads(),
                              .scale = scale},
            qkv.stream());
+  }
+};
+
+// The tensors on the cpu.  They and the workspaces hold NaN until they are written.
+struct AttentionPass : AttentionTensors {
+  AttentionPass(const AttentionCase& c, DType dtype, CpuStream& stream) {
+    write_nan(stream);
+    qkv = normal(c.qkv(), dtype, stream, 1);
+    dy = normal(c.y(), dtype, stream, 2);
+    y = Tensor({c.y(), dtype}, stream);
+    lse = Tensor({{c.B, c.H, c.T}, accumulator(dtype)}, stream);
+    dqkv = Tensor({c.qkv(), dtype}, stream);
   }
 
  private:

@@ -4,7 +4,7 @@
 #include "spool/kernels/cached_attention.h"
 
 #include "spool/kernels/attention.h"
-#include "tests/kernels/kernel_testing.h"
+#include "tests/kernels/cached_attention_testing.h"
 
 namespace spool::testing {
 namespace {
@@ -60,15 +60,7 @@ struct Reader {
     const Range rows{position, position + n};
     const Tensor some =
         tensor_of(rows_of(qkv, c, c.packed(), rows), {c.B, n, c.packed()}, keys.dtype(), stream);
-    const Tensor y = unset({c.B, n, c.H * c.D}, keys.dtype(), stream);
-    launch(CachedAttention{.y = y,
-                           .keys = keys,
-                           .values = values,
-                           .qkv = some,
-                           .heads = c.heads(),
-                           .position = position,
-                           .scale = c.scale()},
-           stream);
+    const Tensor y = attend(keys, values, some, c.heads(), position, c.scale());
     position += n;
     return testing::values(y);
   }
@@ -165,19 +157,7 @@ TEST(CachedAttention, ItsMemoryDependsOnShapesAlone) {
   for (const int64_t n : {1, 64}) {
     const auto peak = [&](size_t bytes, int64_t position) {
       CpuStream stream(bytes, 2);
-      const Tensor keys({Shape{1, 2, 500, 8}}, stream), values({Shape{1, 2, 500, 8}}, stream);
-      launch(Fill{.out = keys}, stream);
-      launch(Fill{.out = values}, stream);
-      const Tensor qkv = normal({1, n, 6 * 8}, DType::f32, stream, 1), y({{1, n, 16}}, stream);
-      launch(CachedAttention{.y = y,
-                             .keys = keys,
-                             .values = values,
-                             .qkv = qkv,
-                             .heads = {.query = 2, .key = 2},
-                             .position = position},
-             stream);
-      stream.synchronize();
-      return stream.memory().peak;
+      return attention_peak(n, position, stream);
     };
     const size_t enough = peak(plenty, 0);
     for (const int64_t position : {3, 436}) EXPECT_EQ(peak(enough, position), enough);

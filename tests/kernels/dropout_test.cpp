@@ -57,7 +57,7 @@ TEST(Dropout, KeepsTheMeanAndDropsItsShare) {
   EXPECT_NEAR(dropped / static_cast<double>(n), p, 0.003);
 }
 
-TEST(Dropout, OfProbabilityZeroIsTheIdentity) {
+TEST(Dropout, IsTheIdentityAtProbabilityZero) {
   CpuStream stream(64 << 20, 2);
   for (const DType t : floating) {
     const Tensor x = normal({1001}, t, stream, 1), y = unset({1001}, t, stream);

@@ -1,23 +1,18 @@
 // Layer normalisation on the cpu, against sums in f64.
 
-#include "spool/kernels/layer_norm.h"
-
-#include "tests/kernels/kernel_testing.h"
+#include "tests/kernels/layer_norm_testing.h"
 
 namespace spool::testing {
 namespace {
 
-constexpr double eps = 1e-5;
+constexpr double eps = 1e-5;  // the default of the kernel
 
-struct Inputs {
-  Tensor x, weight, bias, dy;
-
-  Inputs(int64_t N, int64_t C, DType t, Stream& stream)
-      : x(normal({N, C}, t, stream, 1, 2)),
-        weight(normal({C}, t, stream, 2)),
-        bias(normal({C}, t, stream, 3)),
-        dy(normal({N, C}, t, stream, 4)) {}
-};
+LayerNormInputs inputs(int64_t N, int64_t C, DType t, Stream& stream) {
+  return {.x = normal({N, C}, t, stream, 1, 2),
+          .weight = normal({C}, t, stream, 2),
+          .bias = normal({C}, t, stream, 3),
+          .dy = normal({N, C}, t, stream, 4)};
+}
 
 // The formulas of the header, one after the other.
 struct Reference {
@@ -54,35 +49,6 @@ struct Reference {
   }
 };
 
-struct Outputs {
-  Tensor y, mean, rstd;
-
-  Outputs(const Inputs& in, Stream& stream)
-      : y(unset(in.x.shape(), in.x.dtype(), stream)),
-        mean(unset({in.x.shape()[0]}, accumulator(in.x.dtype()), stream)),
-        rstd(unset({in.x.shape()[0]}, accumulator(in.x.dtype()), stream)) {
-    launch(LayerNormForward{.y = y,
-                            .mean = mean,
-                            .rstd = rstd,
-                            .x = in.x,
-                            .weight = in.weight,
-                            .bias = in.bias,
-                            .eps = eps},
-           stream);
-  }
-};
-
-LayerNormBackward backward(const Inputs& in, const Outputs& out) {
-  return {.dx = {},
-          .dweight = {},
-          .dbias = {},
-          .dy = in.dy,
-          .x = in.x,
-          .weight = in.weight,
-          .mean = out.mean,
-          .rstd = out.rstd};
-}
-
 // No rows of one or two elements: their gradients are all cancellation.
 const std::vector<Extents> some{{1, 5}, {7, 17}, {5, 1000}, {130, 300}};
 
@@ -91,25 +57,25 @@ TEST(LayerNorm, ForwardAndBackwardFollowTheirFormulas) {
   for (const DType t : floating) {
     for (const auto [N, C] : some) {
       SCOPED_TRACE(sentence(name(t), ' ', N, " x ", C));
-      const Inputs in(N, C, t, stream);
-      const Outputs out(in, stream);
+      const LayerNormInputs in = inputs(N, C, t, stream);
+      const LayerNormOutputs out(in, stream);
       const Reference wanted(values(in.x), values(in.weight), values(in.bias), values(in.dy));
       EXPECT_LT(difference(values(out.y), wanted.y), tolerance(t));
       EXPECT_LT(difference(values(out.mean), wanted.mean), tolerance(accumulator(t)));
       EXPECT_LT(difference(values(out.rstd), wanted.rstd), tolerance(accumulator(t)));
       expect_gradient({{N, C}, t}, stream, wanted.dx, [&](const Grad& dx) {
-        LayerNormBackward k = backward(in, out);
+        LayerNormBackward k = layer_norm_backward(in, out);
         k.dx = dx;
         launch(k, stream);
       });
       for (const DType to : {t, accumulator(t)}) {
         expect_gradient({{C}, to}, stream, wanted.dweight, [&](const Grad& dweight) {
-          LayerNormBackward k = backward(in, out);
+          LayerNormBackward k = layer_norm_backward(in, out);
           k.dweight = dweight;
           launch(k, stream);
         });
         expect_gradient({{C}, to}, stream, wanted.dbias, [&](const Grad& dbias) {
-          LayerNormBackward k = backward(in, out);
+          LayerNormBackward k = layer_norm_backward(in, out);
           k.dbias = dbias;
           launch(k, stream);
         });
@@ -120,33 +86,33 @@ TEST(LayerNorm, ForwardAndBackwardFollowTheirFormulas) {
 
 TEST(LayerNorm, AnAbsentBiasIsZero) {
   CpuStream stream(64 << 20, 2);
-  Inputs in(7, 17, DType::f32, stream);
-  Inputs zero = in;
+  LayerNormInputs in = inputs(7, 17, DType::f32, stream);
+  LayerNormInputs zero = in;
   zero.bias = normal({17}, DType::f32, stream, 3, 0);
   in.bias = {};
-  EXPECT_EQ(values(Outputs(in, stream).y), values(Outputs(zero, stream).y));
+  EXPECT_EQ(values(LayerNormOutputs(in, stream).y), values(LayerNormOutputs(zero, stream).y));
 }
 
 // The variance is not a difference of large sums.
 TEST(LayerNorm, StaysPreciseFarFromZero) {
   CpuStream stream(64 << 20, 2);
-  Inputs in(7, 300, DType::f32, stream);
+  LayerNormInputs in = inputs(7, 300, DType::f32, stream);
   const Tensor offset = unset(in.x.shape(), DType::f32, stream);
   launch(Fill{.out = offset, .value = 1000}, stream);
   launch(Add{.out = Grad(in.x, true), .a = offset}, stream);
   const Reference wanted(values(in.x), values(in.weight), values(in.bias), values(in.dy));
-  EXPECT_LT(difference(values(Outputs(in, stream).y), wanted.y), 1e-4);
+  EXPECT_LT(difference(values(LayerNormOutputs(in, stream).y), wanted.y), 1e-4);
 }
 
 TEST(LayerNorm, AbsentGradientsLeaveTheOthersUnchanged) {
   CpuStream stream(64 << 20, 2);
   for (const DType t : floating) {
-    const Inputs in(130, 300, t, stream);
-    const Outputs out(in, stream);
+    const LayerNormInputs in = inputs(130, 300, t, stream);
+    const LayerNormOutputs out(in, stream);
     const auto gradients = [&](bool wants_dx, bool wants_dweight, bool wants_dbias) {
       const Tensor dx = unset({130, 300}, t, stream), dweight = unset({300}, t, stream);
       const Tensor dbias = unset({300}, t, stream);
-      LayerNormBackward k = backward(in, out);
+      LayerNormBackward k = layer_norm_backward(in, out);
       if (wants_dx) k.dx = dx;
       if (wants_dweight) k.dweight = dweight;
       if (wants_dbias) k.dbias = dbias;
@@ -169,12 +135,12 @@ TEST(LayerNorm, AbsentGradientsLeaveTheOthersUnchanged) {
 
 TEST(LayerNorm, DxMayBeWrittenOverDy) {
   CpuStream stream(64 << 20, 2);
-  const Inputs in(130, 300, DType::f32, stream);
-  const Outputs out(in, stream);
+  const LayerNormInputs in = inputs(130, 300, DType::f32, stream);
+  const LayerNormOutputs out(in, stream);
   const Tensor dx = unset({130, 300}, DType::f32, stream),
                dweight = unset({300}, DType::f32, stream);
   const Tensor in_place = unset({300}, DType::f32, stream);
-  LayerNormBackward k = backward(in, out);
+  LayerNormBackward k = layer_norm_backward(in, out);
   k.dx = dx;
   k.dweight = dweight;
   launch(k, stream);
@@ -188,11 +154,11 @@ TEST(LayerNorm, DxMayBeWrittenOverDy) {
 TEST(LayerNorm, BitsDoNotDependOnTheNumberOfThreads) {
   for (const DType t : floating) {
     expect_same_for_any_threads([&](Stream& stream) {
-      const Inputs in(301, 517, t, stream);
-      const Outputs out(in, stream);
+      const LayerNormInputs in = inputs(301, 517, t, stream);
+      const LayerNormOutputs out(in, stream);
       const Tensor dx = unset({301, 517}, t, stream);
       const Tensor dweight = unset({517}, t, stream), dbias = unset({517}, t, stream);
-      LayerNormBackward k = backward(in, out);
+      LayerNormBackward k = layer_norm_backward(in, out);
       k.dx = dx;
       k.dweight = dweight;
       k.dbias = dbias;

@@ -28,11 +28,10 @@ TEST(CpuStream, KeepsOrderAndIsReadAfterItsWork) {
 
 TEST(CpuStream, LaterCallsThrowTheErrorOfItsWork) {
   CpuStream stream(1 << 20, 1);
-  try {
+  expect_error(ErrorKind::numeric, {"the work failed"}, [&] {
     stream.enqueue([] { fail(ErrorKind::numeric, "the work failed"); });
     stream.synchronize();
-  } catch (const Error&) {
-  }
+  });
   expect_error(ErrorKind::numeric, {"the work failed"}, [&] { stream.synchronize(); });
   expect_error(ErrorKind::numeric, {"the work failed"}, [&] { stream.enqueue([] {}); });
 }

@@ -68,12 +68,8 @@ TEST(JsonField, NamesFileAndFieldOfAWrongValue) {
       {[&] { f.refuse("is ", 3); }, "x.json: is 3"},
   };
   for (const auto& [work, expected] : all) expect_error(ErrorKind::file, {expected}, work);
-  try {
-    f.member("none");
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::file);
-    EXPECT_EQ(e.fields().file, "x.json");
-  }
+  const auto read_missing = [&] { f.member("none"); };
+  EXPECT_EQ(expect_error(ErrorKind::file, {"none is missing"}, read_missing).file, "x.json");
 }
 
 }  // namespace

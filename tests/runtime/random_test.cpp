@@ -1,3 +1,5 @@
+// The random numbers of every kernel, by Philox.
+
 #include "spool/runtime/random.h"
 
 #include <gtest/gtest.h>

@@ -77,23 +77,6 @@ class Limit {
   rlimit before_ = {};
 };
 
-// The Error that work() throws.
-Error caught(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& e) {
-    return e;
-  }
-  ADD_FAILURE() << "no Error is thrown";
-  return {ErrorKind::invalid, ""};
-}
-
-void expect_words(const Error& e, std::initializer_list<std::string_view> words,
-                  int line = __builtin_LINE()) {
-  testing::expect_error(
-      ErrorKind::file, words, [&] { throw e; }, __FILE__, line);
-}
-
 // The descriptor that the next opened file will have.
 int next_descriptor() {
   const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -207,10 +190,11 @@ TEST_P(EverySpillFile, NamesTheLimitOnFileSizes) {
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   for (const size_t limit : {5 * mib, 5 * mib + 1000}) {
     const Limit small(RLIMIT_FSIZE, limit);
-    const Error e = caught([&] { file.write(0, memory.data(), file.size()); });
-    expect_words(e, {"8.00 MiB at byte 0", "cannot be written", "5.00 MiB", "'ulimit -f'"});
-    EXPECT_EQ(e.fields().file, directory_.path().string());
-    EXPECT_EQ(e.fields().needed, file.size());
+    const ErrorFields fields = expect_error(
+        ErrorKind::file, {"8.00 MiB at byte 0", "cannot be written", "5.00 MiB", "'ulimit -f'"},
+        [&] { file.write(0, memory.data(), file.size()); });
+    EXPECT_EQ(fields.file, directory_.path().string());
+    EXPECT_EQ(fields.needed, file.size());
     expect_error(ErrorKind::file, {"ulimit -f"}, [&] { SpillFile(directory_.path(), 8 * mib); });
     file.write(0, memory.data(), 4 * mib);
   }
@@ -244,11 +228,12 @@ class SmallDisk {
 TEST_P(EverySpillFile, ReservesItsSpace) {
   const SmallDisk disk(directory_.path() / "disk");
   if (!disk.mounted()) GTEST_SKIP() << "only root may mount a file system";
-  const Error e = caught([&] { SpillFile(disk.path(), 8 * mib); });
-  expect_words(e, {disk.path().native(), "a spill file of 8.00 MiB", "4.00 MiB are free"});
-  EXPECT_EQ(e.fields().needed, 8 * mib);
-  EXPECT_EQ(e.fields().capacity, 4 * mib);
-  EXPECT_EQ(e.fields().file, disk.path().string());
+  const ErrorFields fields = expect_error(
+      ErrorKind::file, {disk.path().native(), "a spill file of 8.00 MiB", "4.00 MiB are free"},
+      [&] { SpillFile(disk.path(), 8 * mib); });
+  EXPECT_EQ(fields.needed, 8 * mib);
+  EXPECT_EQ(fields.capacity, 4 * mib);
+  EXPECT_EQ(fields.file, disk.path().string());
   {
     SpillFile file(disk.path(), 3 * mib);
     EXPECT_EQ(disk_free(disk.path()), mib);
@@ -276,10 +261,12 @@ TEST_P(EverySpillFile, ReportsADiskThatFillsUpDuringAWrite) {
   }
   const Memory memory(3 * mib), found(3 * mib);
   memory.fill(/*seed=*/1);
-  const Error e = caught([&] { file.write(0, memory.data(), 3 * mib); });
-  expect_words(e, {disk.path().native(), "3.00 MiB at byte 0", "cannot be written", " are free"});
-  EXPECT_EQ(e.fields().needed, 3 * mib);
-  EXPECT_EQ(e.fields().file, disk.path().string());
+  const ErrorFields fields =
+      expect_error(ErrorKind::file,
+                   {disk.path().native(), "3.00 MiB at byte 0", "cannot be written", " are free"},
+                   [&] { file.write(0, memory.data(), 3 * mib); });
+  EXPECT_EQ(fields.needed, 3 * mib);
+  EXPECT_EQ(fields.file, disk.path().string());
 
   fs::remove(disk.path() / "other");
   file.write(0, memory.data(), 3 * mib);
@@ -353,11 +340,11 @@ TEST(SpillFile, ReportsADiskThatIsTooSmall) {
   const TemporaryDirectory d;
   const size_t exabyte = size_t{1} << 60;
   for (const size_t bytes : {exabyte, size_t{0} - page}) {
-    const Error e = caught([&] { SpillFile(d.path(), bytes); });
-    expect_words(e, {" are free"});
-    EXPECT_EQ(e.fields().needed, bytes);
-    EXPECT_GT(e.fields().capacity, 0u);
-    EXPECT_EQ(e.fields().file, d.path().string());
+    const ErrorFields fields =
+        expect_error(ErrorKind::file, {" are free"}, [&] { SpillFile(d.path(), bytes); });
+    EXPECT_EQ(fields.needed, bytes);
+    EXPECT_GT(fields.capacity, 0u);
+    EXPECT_EQ(fields.file, d.path().string());
   }
   EXPECT_EQ(names_in(d.path()), std::set<std::string>{});
 }

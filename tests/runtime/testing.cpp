@@ -36,8 +36,8 @@ double difference(const std::vector<double>& a, const std::vector<double>& b) {
   return largest > 0 ? worst / largest : worst;
 }
 
-void expect_error(ErrorKind kind, std::initializer_list<std::string_view> words,
-                  const std::function<void()>& work, const char* file, int line) {
+ErrorFields expect_error(ErrorKind kind, std::initializer_list<std::string_view> words,
+                         const std::function<void()>& work, const char* file, int line) {
   const ::testing::ScopedTrace trace(file, line, "expect_error");
   try {
     work();
@@ -46,9 +46,10 @@ void expect_error(ErrorKind kind, std::initializer_list<std::string_view> words,
     EXPECT_EQ(static_cast<int>(e.kind()), static_cast<int>(kind)) << text;
     for (const std::string_view word : words)
       EXPECT_NE(text.find(word), std::string::npos) << "no '" << word << "' in: " << text;
-    return;
+    return e.fields();
   }
   ADD_FAILURE() << "no Error is thrown";
+  return {};
 }
 
 std::string error_of(const std::function<void()>& work) {

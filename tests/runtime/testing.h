@@ -28,9 +28,10 @@ std::vector<double> values(const Tensor& t);
 double difference(const std::vector<double>& a, const std::vector<double>& b);
 
 // Expects that work() throws an Error of this kind, and that its sentence has each of the words.
-void expect_error(ErrorKind kind, std::initializer_list<std::string_view> words,
-                  const std::function<void()>& work, const char* file = __builtin_FILE(),
-                  int line = __builtin_LINE());
+// Returns the error's fields.
+ErrorFields expect_error(ErrorKind kind, std::initializer_list<std::string_view> words,
+                         const std::function<void()>& work, const char* file = __builtin_FILE(),
+                         int line = __builtin_LINE());
 
 // The sentence of the Error that work() throws, for a test of the whole sentence; "" if none.
 std::string error_of(const std::function<void()>& work);

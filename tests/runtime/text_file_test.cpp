@@ -31,7 +31,7 @@ TEST(TextFile, IsReplacedWhole) {
   EXPECT_EQ(names_in(d.path()), (Names{"directory", "plan.json"}));
 }
 
-TEST(Json, RefusesOtherTextKeysThatComeTwiceAndDeepNesting) {
+TEST(Json, RefusesOtherTextRepeatedKeysAndDeepNesting) {
   const TemporaryDirectory d;
   const auto open = [&](const std::string& text) { read_json(d.file("x.json", text)); };
   const auto refused = [&](const std::string& text, std::string_view words) {

@@ -1,3 +1,5 @@
+// Amounts of memory as text.
+
 #include "spool/runtime/units.h"
 
 #include "tests/runtime/testing.h"

@@ -20,20 +20,6 @@ class EveryOpOnCuda : public ::testing::TestWithParam<OpSample> {
 INSTANTIATE_TEST_SUITE_P(Op, EveryOpOnCuda, ::testing::ValuesIn(op_samples()),
                          [](const auto& sample) { return sample.param.name; });
 
-struct Outcome {
-  std::vector<Numbers> outputs, gradients;
-  bool operator==(const Outcome&) const = default;
-};
-
-Outcome run(const OpSample& sample, const SampleOptions& options, Stream& stream) {
-  SampleRun run(sample, stream, options);
-  run.forward();
-  Outcome outcome{.outputs = run.output_values(), .gradients = {}};
-  run.backward();
-  outcome.gradients = run.gradients();
-  return outcome;
-}
-
 void expect_near(const std::vector<Numbers>& found, const std::vector<Numbers>& wanted,
                  double bound) {
   ASSERT_EQ(found.size(), wanted.size());
@@ -47,11 +33,11 @@ TEST_P(EveryOpOnCuda, MatchesTheCpu) {
     for (int chunks = 1; chunks <= GetParam().chunks; ++chunks) {
       SampleOptions options{.dtype = dtype};
       options.tape.plan.chunks.assign(8, chunks);
-      const Outcome wanted = run(GetParam(), options, cpu);
-      Outcome first;
+      const SampleValues wanted = run_sample(GetParam(), cpu, options);
+      SampleValues first;
       in_every_order([&] {
         const auto stream = cuda_stream();
-        const Outcome found = run(GetParam(), options, *stream);
+        const SampleValues found = run_sample(GetParam(), *stream, options);
         expect_near(found.outputs, wanted.outputs, narrow ? 2e-2 : 4e-6);
         expect_near(found.gradients, wanted.gradients, narrow ? 4e-2 : 8e-6);
         if (first.outputs.empty()) first = found;
@@ -100,13 +86,13 @@ TEST_P(EveryOpOnCuda, AbsentGradientsLeaveTheOthersUnchanged) {
   const auto has_gradient = [](const SampleInput& input) { return input.below == 0; };
   if (std::ranges::count_if(sample.inputs, has_gradient) == 1) return;
   const auto stream = cuda_stream();
-  const Outcome all = run(sample, {.dtype = DType::f32}, *stream);
+  const SampleValues all = run_sample(sample, *stream, {.dtype = DType::f32});
   for (size_t without = 0; without < sample.inputs.size(); ++without) {
     if (!has_gradient(sample.inputs[without])) continue;
-    Outcome expected = all;
+    SampleValues expected = all;
     expected.gradients[without].clear();
     const SampleOptions options{.dtype = DType::f32, .without_gradient = static_cast<int>(without)};
-    EXPECT_EQ(run(sample, options, *stream), expected) << "without input " << without;
+    EXPECT_EQ(run_sample(sample, *stream, options), expected) << "without input " << without;
   }
 }
 

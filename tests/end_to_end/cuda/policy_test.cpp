@@ -37,7 +37,8 @@ TEST_F(CudaPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
     for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
       Policy policy{.offload = Offloading::all, .min_offload_bytes = 1, .target = target};
       set_recompute(policy, recompute);
-      auto [plans, foretold] = rehearse_policy(config, policy, slow, directory.path());
+      auto [_, plans, foretold] = plan_run(
+          config, {.policy = policy, .spill_directory = directory.path(), .sample = sample}, slow);
       ASSERT_TRUE(offloads(plans.step));
       for (const bool graph : {false, true}) {
         // A step with work on the host is never captured, even if a graph is asked for.

@@ -91,7 +91,7 @@ TEST_F(CudaTraining, HasTheLossesOfTheCpu) {
 }
 
 // A rehearsal, so it needs no device.  llm.c's peak is 14652 MiB.
-TEST(CudaPeak, OfGpt2AtBatch32IsWithinItsBounds) {
+TEST(CudaPeak, IsWithinItsBoundsForGpt2AtBatch32) {
   const auto peak = [](int64_t chunk) {
     TrainingConfig config{.dtype = DType::bf16, .batch = 32};
     config.loss_chunk = chunk;
@@ -119,7 +119,7 @@ TEST_F(CudaTraining, ReplaysAGraphInsteadOfLaunching) {
   trainer.prepare();
   const uint64_t capturing = launches_of(0);
   EXPECT_LT(launches_of(1), capturing / 10);
-  // Other tensors are live than when the graph was captured, so it is captured anew.
+  // Other tensors are live than when the graph was captured, so it is captured again.
   const Tensor other({Shape{1000}}, *stream);
   EXPECT_EQ(launches_of(2), capturing);
   EXPECT_LT(launches_of(3), capturing / 10);

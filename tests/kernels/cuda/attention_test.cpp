@@ -2,6 +2,7 @@
 // AttentionForward and AttentionBackward on cuda, by our own kernels.
 
 #include "spool/kernels/attention.h"
+#include "tests/kernels/attention_testing.h"
 #include "tests/kernels/cuda_testing.h"
 #include "tests/runtime/environment.h"
 
@@ -14,64 +15,35 @@ class CudaAttention : public OnCuda {
   const EnvironmentVariable without_cudnn_{"SPOOL_CUDNN", "0"};
 };
 
-struct Case {
-  int64_t B, T, H, Hkv, D;
-
-  Heads heads() const { return {.query = H, .key = Hkv}; }
-  int64_t row() const { return (H + 2 * Hkv) * D; }
-  double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
-  friend std::ostream& operator<<(std::ostream& out, const Case& c) {
-    return out << "B " << c.B << " T " << c.T << " H " << c.H << " Hkv " << c.Hkv << " D " << c.D;
-  }
-};
-
 // Tiles have 16, 32 or 64 rows: on, below and above these.  Heads that are loaded in vectors of
 // four and not, in each of the three sizes that have kernels, alone and in groups.
-const Case cases[] = {{1, 1, 1, 1, 1},    {2, 3, 3, 1, 5},   {1, 65, 2, 2, 3},  {1, 130, 2, 1, 64},
-                      {1, 64, 2, 2, 64},  {2, 63, 4, 2, 62}, {1, 70, 2, 1, 80}, {1, 66, 1, 1, 127},
-                      {1, 33, 1, 1, 256}, {1, 50, 2, 1, 201}};
+const AttentionCase cases[] = {{1, 1, 1, 1, 1},    {2, 3, 3, 1, 5},    {1, 65, 2, 2, 3},
+                               {1, 130, 2, 1, 64}, {1, 64, 2, 2, 64},  {2, 63, 4, 2, 62},
+                               {1, 70, 2, 1, 80},  {1, 66, 1, 1, 127}, {1, 33, 1, 1, 256},
+                               {1, 50, 2, 1, 201}};
 
-// The tensors that a pass reads and writes.
-struct Pass {
-  Case c;
-  Tensor qkv, y, lse, dy, dqkv;
-
-  Pass(const Case& which, DType t, DType gradient, Stream& stream)
-      : c(which),
-        qkv(normal({c.B, c.T, c.row()}, t, stream, 1)),
-        y(unset({c.B, c.T, c.H * c.D}, t, stream)),
-        lse(unset({c.B, c.H, c.T}, DType::f32, stream)),
-        dy(normal({c.B, c.T, c.H * c.D}, t, stream, 2)),
-        dqkv(unset({c.B, c.T, c.row()}, gradient, stream)) {}
-
-  void forward() const {
-    launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = c.heads(), .scale = c.scale()},
-           qkv.stream());
-  }
-  void backward(const Grad& to) const {
-    launch(AttentionBackward{.dqkv = to,
-                             .dy = dy,
-                             .qkv = qkv,
-                             .y = y,
-                             .lse = lse,
-                             .heads = c.heads(),
-                             .scale = c.scale()},
-           qkv.stream());
-  }
+// The tensors that a pass writes hold NaN until then.
+struct Pass : AttentionTensors {
+  Pass(const AttentionCase& c, DType t, DType gradient, Stream& stream)
+      : AttentionTensors{.qkv = normal(c.qkv(), t, stream, 1),
+                         .dy = normal(c.y(), t, stream, 2),
+                         .y = unset(c.y(), t, stream),
+                         .lse = unset({c.B, c.H, c.T}, DType::f32, stream),
+                         .dqkv = unset(c.qkv(), gradient, stream)} {}
 };
 
 TEST_F(CudaAttention, ForwardMatchesTheCpu) {
-  for (const Case& c : cases) {
+  for (const AttentionCase& c : cases) {
     for (const DType t : cuda_types) {
       SCOPED_TRACE(sentence(c, ", ", name(t)));
       const auto y = [=](Stream& stream) {
         const Pass pass(c, t, t, stream);
-        pass.forward();
+        pass.forward(c, c.scale());
         return values(pass.y);
       };
       const auto lse = [=](Stream& stream) {
         const Pass pass(c, t, t, stream);
-        pass.forward();
+        pass.forward(c, c.scale());
         return values(pass.lse);
       };
       expect_as_on_cpu(y, tolerance(t));
@@ -80,30 +52,30 @@ TEST_F(CudaAttention, ForwardMatchesTheCpu) {
   }
 }
 
-void expect_backward(const Case& c, DType t, DType gradient, bool accumulate) {
+void expect_backward(const AttentionCase& c, DType t, DType gradient, bool accumulate) {
   SCOPED_TRACE(sentence(c, ", ", name(t), ", gradient ", name(gradient), accumulate ? " +" : ""));
   const auto dqkv = [=](Stream& stream) {
     const Pass pass(c, t, gradient, stream);
-    pass.forward();
+    pass.forward(c, c.scale());
     if (!accumulate) {
-      pass.backward(pass.dqkv);
+      pass.backward(c, c.scale(), pass.dqkv);
       return values(pass.dqkv);
     }
     const Tensor sum = normal(pass.dqkv.shape(), gradient, stream, 3);
-    pass.backward(add_to(sum));
+    pass.backward(c, c.scale(), add_to(sum));
     return values(sum);
   };
   expect_as_on_cpu(dqkv, tolerance(t));
 }
 
 TEST_F(CudaAttention, BackwardMatchesTheCpu) {
-  for (const Case& c : cases) {
+  for (const AttentionCase& c : cases) {
     for (const DType t : cuda_types) expect_backward(c, t, t, /*accumulate=*/false);
   }
 }
 
 TEST_F(CudaAttention, BackwardAddsToAGradientOfEitherType) {
-  for (const Case& c : {Case{1, 37, 4, 2, 8}, Case{1, 37, 2, 2, 7}}) {
+  for (const AttentionCase& c : {AttentionCase{1, 37, 4, 2, 8}, AttentionCase{1, 37, 2, 2, 7}}) {
     expect_backward(c, DType::f32, DType::f32, /*accumulate=*/true);
     expect_backward(c, DType::bf16, DType::bf16, /*accumulate=*/true);
     expect_backward(c, DType::bf16, DType::f32, /*accumulate=*/true);
@@ -113,19 +85,18 @@ TEST_F(CudaAttention, BackwardAddsToAGradientOfEitherType) {
 
 // A slice of a batch with odd extents, so that nothing is aligned.
 TEST_F(CudaAttention, TakesASliceOfABatch) {
-  const Case all{3, 9, 3, 3, 5}, one{1, 9, 3, 3, 5};
+  const AttentionCase all{3, 9, 3, 3, 5}, one{1, 9, 3, 3, 5};
   for (const DType t : cuda_types) {
     const auto stream = cuda_stream();
     const Pass whole(all, t, t, *stream);
-    whole.forward();
-    whole.backward(whole.dqkv);
+    whole.forward(all, all.scale());
+    whole.backward(all, all.scale(), whole.dqkv);
     Pass slice(all, t, t, *stream);
-    slice.c = one;
     for (Tensor* x : {&slice.qkv, &slice.y, &slice.lse, &slice.dy, &slice.dqkv}) {
       *x = x->slice({1, 2});
     }
-    slice.forward();
-    slice.backward(slice.dqkv);
+    slice.forward(one, one.scale());
+    slice.backward(one, one.scale(), slice.dqkv);
     EXPECT_EQ(values(slice.y), values(whole.y.slice({1, 2})));
     EXPECT_EQ(values(slice.dqkv), values(whole.dqkv.slice({1, 2})));
   }
@@ -133,15 +104,14 @@ TEST_F(CudaAttention, TakesASliceOfABatch) {
 
 // Scores of both signs, about 1e4.  Whole numbers, so that f32 holds them exactly.
 TEST_F(CudaAttention, LargeScoresDoNotOverflow) {
-  const Case c{1, 70, 2, 1, 8};
+  const AttentionCase c{1, 70, 2, 1, 8};
   const auto work = [=](Stream& stream) {
     const Pass pass(c, DType::f32, DType::f32, stream);
     const Numbers some = values(pass.qkv);
     std::vector<float> large(some.begin(), some.end());
     for (float& x : large) x = std::round(40 * x);
     write<float>(pass.qkv, large);
-    launch(AttentionForward{.y = pass.y, .lse = pass.lse, .qkv = pass.qkv, .heads = c.heads()},
-           stream);
+    pass.forward(c, 1);
     return values(pass.y);
   };
   expect_as_on_cpu(work, 1e-5);
@@ -149,8 +119,9 @@ TEST_F(CudaAttention, LargeScoresDoNotOverflow) {
 
 TEST_F(CudaAttention, RefusesLongHeadsAndWrongHeadCounts) {
   const auto stream = cuda_stream();
-  const Pass pass({1, 2, 1, 1, 257}, DType::f32, DType::f32, *stream);
-  expect_error(ErrorKind::invalid, {"attention", "257"}, [&] { pass.forward(); });
+  const AttentionCase c{1, 2, 1, 1, 257};
+  const Pass pass(c, DType::f32, DType::f32, *stream);
+  expect_error(ErrorKind::invalid, {"attention", "257"}, [&] { pass.forward(c, c.scale()); });
   const Pass other({1, 2, 3, 1, 4}, DType::f32, DType::f32, *stream);
   const auto wrong = [&] {
     launch(
@@ -158,7 +129,7 @@ TEST_F(CudaAttention, RefusesLongHeadsAndWrongHeadCounts) {
             .y = other.y, .lse = other.lse, .qkv = other.qkv, .heads = {.query = 2, .key = 2}},
         *stream);
   };
-  expect_error(ErrorKind::invalid, {"2 and 2 heads"}, wrong);
+  expect_error(ErrorKind::invalid, {"2 query heads and 2 key heads"}, wrong);
 }
 
 // The T x T scores never exist at once.

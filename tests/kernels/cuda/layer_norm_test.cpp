@@ -1,8 +1,8 @@
 // runs: threads
 // Layer normalisation on cuda.
 
-#include "spool/kernels/layer_norm.h"
 #include "tests/kernels/cuda_testing.h"
+#include "tests/kernels/layer_norm_testing.h"
 
 namespace spool::testing {
 namespace {
@@ -27,39 +27,11 @@ Tensor matrix(const Case& c, int64_t N, Stream& stream, uint64_t seed, double de
       .reshape({N, c.C});
 }
 
-struct Inputs {
-  Tensor x, weight, bias, dy;
-
-  Inputs(const Case& c, Stream& stream)
-      : x(matrix(c, c.N, stream, 1, 2)),
-        weight(matrix(c, 1, stream, 2).reshape({c.C})),
-        bias(matrix(c, 1, stream, 3).reshape({c.C})),
-        dy(matrix(c, c.N, stream, 4)) {}
-};
-
-struct Outputs {
-  Tensor y, mean, rstd;
-
-  Outputs(const Inputs& in, Stream& stream)
-      : y(unset(in.x.shape(), in.x.dtype(), stream)),
-        mean(unset({in.x.shape()[0]}, DType::f32, stream)),
-        rstd(unset({in.x.shape()[0]}, DType::f32, stream)) {
-    launch(
-        LayerNormForward{
-            .y = y, .mean = mean, .rstd = rstd, .x = in.x, .weight = in.weight, .bias = in.bias},
-        stream);
-  }
-};
-
-LayerNormBackward backward(const Inputs& in, const Outputs& out) {
-  return {.dx = {},
-          .dweight = {},
-          .dbias = {},
-          .dy = in.dy,
-          .x = in.x,
-          .weight = in.weight,
-          .mean = out.mean,
-          .rstd = out.rstd};
+LayerNormInputs inputs(const Case& c, Stream& stream) {
+  return {.x = matrix(c, c.N, stream, 1, 2),
+          .weight = matrix(c, 1, stream, 2).reshape({c.C}),
+          .bias = matrix(c, 1, stream, 3).reshape({c.C}),
+          .dy = matrix(c, c.N, stream, 4)};
 }
 
 void for_every_case(const std::function<void(const Case&)>& body) {
@@ -76,14 +48,14 @@ TEST_F(CudaLayerNorm, ForwardMatchesTheCpu) {
   for_every_case([](const Case& c) {
     expect_as_on_cpu(
         [=](Stream& stream) {
-          Inputs in(c, stream);
+          LayerNormInputs in = inputs(c, stream);
           if (c.C % 3 == 0) in.bias = {};
-          return values(Outputs(in, stream).y);
+          return values(LayerNormOutputs(in, stream).y);
         },
         tolerance(c.type));
     expect_as_on_cpu(
         [=](Stream& stream) {
-          const Outputs out(Inputs(c, stream), stream);
+          const LayerNormOutputs out(inputs(c, stream), stream);
           Numbers all = values(out.mean);
           append(all, out.rstd);
           return all;
@@ -93,14 +65,14 @@ TEST_F(CudaLayerNorm, ForwardMatchesTheCpu) {
 }
 
 Numbers gradients(const Case& c, bool accumulate, Stream& stream) {
-  const Inputs in(c, stream);
-  const Outputs out(in, stream);
+  const LayerNormInputs in = inputs(c, stream);
+  const LayerNormOutputs out(in, stream);
   const auto start = [&](const Shape& shape, DType type) {
     return accumulate ? normal(shape, type, stream, 5) : unset(shape, type, stream);
   };
   const Tensor dx = start({c.N, c.C}, c.type);
   const Tensor dweight = start({c.C}, c.parameters), dbias = start({c.C}, c.parameters);
-  LayerNormBackward k = backward(in, out);
+  LayerNormBackward k = layer_norm_backward(in, out);
   k.dx = Grad(dx, accumulate);
   k.dweight = Grad(dweight, accumulate);
   k.dbias = Grad(dbias, accumulate);
@@ -132,11 +104,12 @@ TEST_F(CudaLayerNorm, StaysPreciseFarFromZero) {
   for (const int64_t C : {17, 256, 2056}) {
     expect_as_on_cpu(
         [=](Stream& stream) {
-          const Inputs in({.N = 5, .C = C, .type = DType::f32, .parameters = DType::f32}, stream);
+          const LayerNormInputs in =
+              inputs({.N = 5, .C = C, .type = DType::f32, .parameters = DType::f32}, stream);
           const Tensor offset = unset(in.x.shape(), DType::f32, stream);
           launch(Fill{.out = offset, .value = 1000}, stream);
           launch(Add{.out = Grad(in.x, /*add=*/true), .a = offset}, stream);
-          return values(Outputs(in, stream).y);
+          return values(LayerNormOutputs(in, stream).y);
         },
         1e-4);
   }
@@ -146,12 +119,12 @@ TEST_F(CudaLayerNorm, AbsentGradientsLeaveTheOthersUnchanged) {
   const auto stream = cuda_stream();
   for (const int64_t C : {17, 264}) {
     const Case c{.N = 40, .C = C, .type = DType::bf16, .parameters = DType::f32};
-    const Inputs in(c, *stream);
-    const Outputs out(in, *stream);
+    const LayerNormInputs in = inputs(c, *stream);
+    const LayerNormOutputs out(in, *stream);
     const auto gradients = [&](int wanted) {
       const Tensor all[] = {unset({c.N, C}, c.type, *stream), unset({C}, c.parameters, *stream),
                             unset({C}, c.parameters, *stream)};
-      LayerNormBackward k = backward(in, out);
+      LayerNormBackward k = layer_norm_backward(in, out);
       if (wanted & 1) k.dx = all[0];
       if (wanted & 2) k.dweight = all[1];
       if (wanted & 4) k.dbias = all[2];
@@ -176,12 +149,12 @@ TEST_F(CudaLayerNorm, DxMayBeWrittenOverDy) {
   const auto stream = cuda_stream();
   for (const int64_t C : {17, 264, 2056}) {
     const Case c{.N = 21, .C = C, .type = DType::bf16, .parameters = DType::f32};
-    const Inputs in(c, *stream);
-    const Outputs out(in, *stream);
+    const LayerNormInputs in = inputs(c, *stream);
+    const LayerNormOutputs out(in, *stream);
     const Tensor dx = unset({c.N, C}, c.type, *stream);
     const Tensor apart = unset({C}, DType::f32, *stream),
                  in_place = unset({C}, DType::f32, *stream);
-    LayerNormBackward k = backward(in, out);
+    LayerNormBackward k = layer_norm_backward(in, out);
     k.dx = dx;
     k.dweight = apart;
     launch(k, *stream);

@@ -119,7 +119,8 @@ TEST_F(CudaStreams, RefusesAnAbsentDevice) {
 
 TEST(NoCuda, IsAnErrorThatNamesTheCpu) {
   if (there_is_cuda()) GTEST_SKIP() << "there is a CUDA device here";
-  expect_error(ErrorKind::device, {"CUDA", "cpu"}, [] { open_stream({DeviceType::cuda}, 1024); });
+  expect_error(ErrorKind::device, {"cuda", "use the device cpu"},
+               [] { open_stream({DeviceType::cuda}, 1024); });
 }
 
 #if SPOOL_CUDA_EMULATED
@@ -134,27 +135,27 @@ class UnsuitableCuda : public ::testing::Test {
   }
 };
 
-TEST_F(UnsuitableCuda, NoDevice) {
+TEST_F(UnsuitableCuda, IsReportedWithoutADevice) {
   emulator::device().count = 0;
   expect_refused(ErrorKind::device, {"there is no CUDA device here", "cpu"});
 }
 
-TEST_F(UnsuitableCuda, NoDriver) {
+TEST_F(UnsuitableCuda, IsReportedWithoutADriver) {
   emulator::device().driver = 0;
   expect_refused(ErrorKind::device, {"there is no NVIDIA driver here"});
 }
 
-TEST_F(UnsuitableCuda, OldDriver) {
+TEST_F(UnsuitableCuda, IsReportedWithAnOldDriver) {
   emulator::device().driver = 11080;
   expect_refused(ErrorKind::device, {"CUDA 11.8", "CUDA 13.0"});
 }
 
-TEST_F(UnsuitableCuda, TooLittleMemory) {
+TEST_F(UnsuitableCuda, IsReportedWithTooLittleMemory) {
   emulator::device().bytes = on_both - 1;
   expect_refused(ErrorKind::memory, {"are available"});
 }
 
-TEST_F(UnsuitableCuda, OldDevice) {
+TEST_F(UnsuitableCuda, IsReportedWithAnOldDevice) {
   emulator::device().major = 7;
   expect_refused(ErrorKind::device, {"compute capability 7.0", "8.0"});
 }

@@ -9,7 +9,7 @@
 
 namespace spool::testing {
 
-// Its context is soon full.
+// A model whose context is soon full.
 constexpr Gpt2Config short_context{.layers = 2,
                                    .heads = 2,
                                    .channels = 24,
@@ -17,7 +17,7 @@ constexpr Gpt2Config short_context{.layers = 2,
                                    .vocabulary = 50,
                                    .epsilon = 0.1,
                                    .gelu = GeluForm::exact};
-// Its context takes several tiles of attention, and several runs of as many tokens as go at once.
+// A model whose context takes several tiles of attention, and several passes of a generator.
 constexpr Gpt2Config long_context{
     .layers = 2, .heads = 3, .channels = 48, .context = 300, .vocabulary = 70};
 

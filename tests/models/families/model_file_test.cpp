@@ -101,7 +101,7 @@ TEST_F(ModelFileOfTransformers, HasTheTokenThatEndsAText) {
 using ModelFileChoice = ModelFileTest;
 
 // An older model in the directory of a run is not the one that `latest` names.
-TEST_F(ModelFileChoice, OfARunIsItsLatestCheckpoint) {
+TEST_F(ModelFileChoice, TakesTheLatestCheckpointOfARun) {
   const auto first = make(small), second = make(small, DType::bf16);
   save_model(d_.path(), *first, {});
   fs::create_directory(d_.path() / "step-000001");

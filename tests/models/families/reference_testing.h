@@ -34,8 +34,8 @@ class ReferenceModel : public ::testing::TestWithParam<Place> {
 
   // A tensor of the expected numbers.
   Tensor load(const std::string& name, const Shape& shape, DType type);
-  // Compares parameters or gradients with the expected tensors `prefix` + name, each stored as the
-  // parameter is, so transposed where that is; only those named, or all if none is.
+  // Compares parameters or gradients with the expected tensors `prefix` + name: those of `names`,
+  // or all if it is empty.  A gradient is stored transposed where its parameter is.
   void expect_tensors(const std::string& prefix, const std::vector<Tensor>& parallel,
                       double tolerance, const std::vector<std::string>& names = {});
   std::vector<Tensor> weights();

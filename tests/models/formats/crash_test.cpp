@@ -1,7 +1,7 @@
 // runs: alone
 // Checkpoints are whole or absent, wherever the process dies or the disk is full.  This program
 // replaces the C library's calls that change files, counts them, and dies before any one of them.
-// fsync() only counts: a process's writes outlive it without.
+// fsync() is only counted: what a process has written outlives it in any case.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -200,7 +200,7 @@ int exit_status_with_file_limit(size_t limit, const std::function<void()>& work)
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(Crash, OfAFullDiskLeavesThePreviousCheckpoint) {
+TEST(Crash, OnAFullDiskLeavesThePreviousCheckpoint) {
   const TemporaryDirectory d;
   RunDirectory(d.path()).write(1, [](const fs::path& p) { fill_for(1, p); });
   const auto write_two = [&] {

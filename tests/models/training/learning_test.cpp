@@ -1,4 +1,4 @@
-// Training learns: losses fall to those of rows that can be foreseen.
+// Training learns: losses fall on rows whose next token can be foreseen.
 
 #include "spool/models/training/trainer.h"
 

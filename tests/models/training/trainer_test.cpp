@@ -79,7 +79,7 @@ TEST(Trainer, RefusesNumbersThatMakeNoRun) {
   refused({"25", "context of 24"}, [](auto& c) { c.seq = 25; });
   refused({"batch", "0"}, [](auto& c) { c.batch = 0; });
   refused({"steps", "-1"}, [](auto& c) { c.steps = -1; });
-  refused({"nan"}, [](auto& c) { c.lr = NAN; });
+  refused({"learning rate", "nan"}, [](auto& c) { c.lr = NAN; });
   refused({"dropout", "1"}, [](auto& c) { c.dropout = 1; });
   refused({"too many"}, [](auto& c) { c.batch = int64_t{1} << 30; });
   refused({"rounding", "bf16"}, [](auto& c) { c.optimizer.rounding = Rounding::stochastic; });

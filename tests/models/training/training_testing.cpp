@@ -69,15 +69,4 @@ Losses train(const TrainingConfig& config, const TrainingPlans& plans, Stream& s
   return all;
 }
 
-RehearsedRun rehearse_policy(const TrainingConfig& config, const Policy& policy,
-                             const Machine& machine, const std::filesystem::path& spill_directory) {
-  RehearsedRun run{.plans = make_plans(config, policy, machine), .foretold = {}};
-  run.plans.spill_directory = spill_directory;
-  run.plans.layout = lay_out_step(config, run.plans, machine);
-  run.foretold = rehearse_training(config, run.plans, machine, sample);
-  run.plans.host_bytes = run.foretold.host.peak;
-  run.plans.disk_bytes = run.foretold.disk.peak;
-  return run;
-}
-
 }  // namespace spool::testing

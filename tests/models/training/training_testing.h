@@ -23,7 +23,7 @@ Machine slow_machine(const Architecture&);
 // The plans of a run with the layout of its step.
 TrainingPlans laid_out_plans(const TrainingConfig&, const Machine&);
 
-// What a run leaves: its numbers, which == compares to the bit, and its peaks.
+// The results of a run: its numbers, which == compares to the bit, and its peaks.
 struct Losses {
   std::vector<float> losses, norms;
   double validation = 0;
@@ -41,13 +41,5 @@ constexpr SampleLength sample{.prompt = 1, .drawn = 30};
 Losses train(const TrainingConfig&, const TrainingPlans&, Stream&);
 // With the plans of a run from the command line.
 Losses train(const TrainingConfig&, Stream&, bool graph = true);
-
-// The plans of a run under a policy, limited to the host and disk memory of its rehearsal.
-struct RehearsedRun {
-  TrainingPlans plans;
-  Report foretold;
-};
-RehearsedRun rehearse_policy(const TrainingConfig&, const Policy&, const Machine&,
-                             const std::filesystem::path& spill_directory);
 
 }  // namespace spool::testing
