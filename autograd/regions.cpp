@@ -95,13 +95,14 @@ void Tape::open_regions_at(NodeId id) {
 // Throws if a region of the plan ends at this node, and a checkpoint within it does not.
 void Tape::check_nesting_at(NodeId id) const {
   RegionId inner = -1;  // the innermost that does not end here
-  for (auto r = open_regions_.rbegin(); r != open_regions_.rend(); ++r) {
-    if (regions_[*r].plan_last != id) {
-      if (inner < 0) inner = *r;
+  for (size_t i = open_regions_.size(); i-- > 0;) {
+    const RegionId r = open_regions_[i];
+    if (regions_[r].plan_last != id) {
+      if (inner < 0) inner = r;
       continue;
     }
     if (inner < 0) continue;
-    fail(ErrorKind::invalid, "plan: the region of nodes ", regions_[*r].first, " to ", id,
+    fail(ErrorKind::invalid, "plan: the region of nodes ", regions_[r].first, " to ", id,
          " ends inside the checkpoint that begins at node ", regions_[inner].first,
          "; they must nest or be disjoint");
   }

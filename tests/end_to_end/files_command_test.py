@@ -93,7 +93,7 @@ class Train(Files):
             (["--data", self.text, shard], ["only one kind"]),
             (["--model", checkpoint, "--layers", 3], ["--layers", "fixed"]),
             (["--model", checkpoint, "--seq", 33], ["--seq"]),
-            (["--model", checkpoint, "--tokenizer", "words"], ["bytes and gpt2"]),
+            (["--model", checkpoint, "--tokenizer", "words"], ["choose bytes or gpt2"]),
             (["--model", self.text], ["text.txt"]),
             (["--model", self.folder], ["model.safetensors"]),
             (["--vocab", 256, "--merges", self.merges], ["--vocab", str(VOCABULARY)]),
@@ -178,7 +178,7 @@ class Models(Files):
             peaks.append(peak_memory(*long, "--batch", 1))
         self.assertLess(peaks[1] - peaks[0], 6 << 20)
         for words, parts in [
-            (["--model", "gpt2-124m", "--data", shard], ["no weights"]),
+            (["--model", "gpt2-124m", "--data", shard], ["no trained weights"]),
             (["--model", checkpoint, "--data", shard, "--seq", 33], ["--seq"]),
             (["--model", checkpoint, "--data", self.folder / "none"], ["none"]),
             (["--model", checkpoint, "--data", shard, self.text], ["only one kind"]),
@@ -253,7 +253,7 @@ class Generate(Files):
     def test_refuses_models_and_numbers_that_cannot_be(self):
         checkpoint = self.trained()
         for words, parts in [
-            (["--model", "gpt2-124m"], ["no weights"]),
+            (["--model", "gpt2-124m"], ["no trained weights"]),
             (["--model", checkpoint, "--tokens", 0], ["--tokens"]),
             (["--model", checkpoint, "--temperature", -1], ["--temperature"]),
             (["--model", checkpoint, "--top-k", -1], ["--top-k"]),

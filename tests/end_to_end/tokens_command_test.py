@@ -52,7 +52,7 @@ class Tokenize(Files):
         text = self.tokenize("--decode", *shards)
         self.assertEqual(text, f"<|endoftext|>{PROSE * 300}<|endoftext|>{PROSE}")
         words = ["--out", self.folder / "s.bin", "--shard-tokens", 1000000]
-        self.refused(spool("tokenize", self.text, *words), 1, "s_000000.bin", "from before")
+        self.refused(spool("tokenize", self.text, *words), 1, "s_000000.bin", "exists already")
 
     def test_memory_does_not_grow_with_the_text(self):
         peaks = []
@@ -99,7 +99,7 @@ class Tokenize(Files):
             ([empty, "--out", out], ["empty"]),
             ([self.text, "--out", self.folder / "no" / "t.bin"], ["no"]),
             ([self.text, "--out", out, "--tokenizer", "gpt2"], ["--merges"]),
-            ([self.text, "--out", out, "--tokenizer", "words"], ["bytes and gpt2"]),
+            ([self.text, "--out", out, "--tokenizer", "words"], ["choose bytes or gpt2"]),
             ([self.text, "--out", out, "--merges", self.text], ["text.txt", "line 1"]),
             ([self.text, "--out", out, "--separate"], ["--separate"]),
             ([self.text, "--out", out, "--shard-tokens", -1], ["--shard-tokens"]),

@@ -30,7 +30,7 @@ TEST(TokenizerChoice, RefusesUnknownAndContradictoryOnes) {
   const auto refused = [](const TokenizerChoice& asked, std::string_view words) {
     expect_error(ErrorKind::invalid, {words}, [&] { choose_tokenizer(asked); });
   };
-  refused({.name = "words", .merges = {}}, "there are bytes and gpt2");
+  refused({.name = "words", .merges = {}}, "choose bytes or gpt2");
   refused({.name = "gpt2", .merges = {}}, "merges");
   refused({.name = "bytes", .merges = merges}, "leave one of them out");
   expect_error(ErrorKind::file, {empty.path().string(), "merges"},

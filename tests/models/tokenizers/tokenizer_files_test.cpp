@@ -70,7 +70,7 @@ TEST(VocabularyFile, RefusesIdsThatDoNotFitTheMerges) {
   };
   EXPECT_NO_THROW(read_changed([](auto&) {}));
   EXPECT_NO_THROW(read_changed([](auto& j) { j.erase("<|endoftext|>"); }));  // not all have it
-  refused("another token, too", [](auto& j) { j["the"] = 256; });
+  refused("another token", [](auto& j) { j["the"] = 256; });
   refused("from 0 to 265", [](auto& j) { j["the"] = 266; });
   refused("field the: -1 is not", [](auto& j) { j["the"] = -1; });
   refused("field the: \"x\" is not", [](auto& j) { j["the"] = "x"; });
