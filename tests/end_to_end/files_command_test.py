@@ -178,7 +178,7 @@ class Models(Files):
             peaks.append(peak_memory(*long, "--batch", 1))
         self.assertLess(peaks[1] - peaks[0], 6 << 20)
         for words, parts in [
-            (["--model", "gpt2-124m", "--data", shard], ["no trained weights"]),
+            (["--model", "gpt2-124m", "--data", shard], ["no weights"]),
             (["--model", checkpoint, "--data", shard, "--seq", 33], ["--seq"]),
             (["--model", checkpoint, "--data", self.folder / "none"], ["none"]),
             (["--model", checkpoint, "--data", shard, self.text], ["only one kind"]),
