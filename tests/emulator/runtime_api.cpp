@@ -285,7 +285,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return event->queue ? wait_for(*event->queue, event->position) : cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
-  for (const cudaEvent_t event : {begin, end}) {
+  for (cudaEvent_t event : {begin, end}) {
     if (!event->time || *event->time == Clock::time_point()) return failed(cudaErrorInvalidValue);
   }
   *milliseconds = std::chrono::duration<float, std::milli>(*end->time - *begin->time).count();
