@@ -7,7 +7,8 @@
 namespace spool {
 namespace {
 
-// Quiet NaNs; what arithmetic makes of other numbers has no bits behind the first of the fraction.
+// Quiet NaNs with low bits of the fraction set: arithmetic on other numbers yields only NaNs whose
+// fraction is its highest bit.
 template <class Visit>
 void with_mark(DType type, const Visit& visit) {
   switch (type) {

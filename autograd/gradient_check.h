@@ -1,8 +1,8 @@
 #pragma once
 
 // Finds ops that do not write the gradients that they ask for.  With SPOOL_CHECK=1 in the
-// environment, memory that an op on the cpu is given for a gradient is filled with a NaN of bits
-// that no arithmetic makes, which must be gone when the op is done.  Memory that a gradient is
+// environment, memory that an op on the cpu is given for a gradient is filled with a NaN whose bits
+// no arithmetic yields, and must be overwritten when the op is done.  Memory that a gradient is
 // added to, or that it shares with another, is left alone.
 
 #include <cstdint>
@@ -17,12 +17,12 @@ class GradientCheck {
   // Whether ops on this stream are checked.
   static bool covers(const Stream&);
 
-  // Of one call of forward() or backward().
+  // Checks one call of an op's forward() or backward().
   GradientCheck(Stream& stream, const char* op) : stream_(stream), op_(op) {}
 
   // The op has asked for the gradient of this input.  Throws if it had before.
   void hand_out(int input, const Grad&);
-  // The same, of memory that has values already.
+  // The same for memory that already has values, which is not filled.
   void share(int input);
   bool handed_out(int input) const { return inputs_ >> input & 1; }
   uint32_t handed_out() const { return inputs_; }  // bit i: of input i

@@ -62,7 +62,7 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Of a tensor at the same place.
+  // Whether it serves this tensor, which has the same memory, if sent this way.
   bool is(const Tensor& t, const Offload& how) const;
   bool has_planned_fetch() const { return how_.fetch >= 0; }
   bool is_released() const { return !original_; }

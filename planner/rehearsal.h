@@ -14,7 +14,7 @@ namespace spool {
 struct Report {
   MemoryStats memory;  // of the device; memory.peak is the budget that suffices
   double seconds = 0;  // by the machine's roofline
-  // Of host memory and of a file, if the work fills them in; their peaks suffice.
+  // Host memory and a file, if the work fills them in; their peaks suffice.
   MemoryStats host = {}, disk = {};
 };
 

@@ -60,7 +60,7 @@ PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request,
   }
   plans.graph = request.graph;
   plans.spill_directory = request.spill_directory;
-  if (request.placed) plans.layout = lay_out_step(config, plans, machine);
+  plans.layout = lay_out_step(config, plans, machine);
   run.foretold = rehearse_training(config, run.plans, machine, request.sample);
   plans.host_bytes = run.foretold.host.peak;
   plans.disk_bytes = run.foretold.disk.peak;

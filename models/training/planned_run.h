@@ -38,7 +38,6 @@ struct RunRequest {
   Policy policy = {};
   std::optional<Plan> plan = {};               // of a step, in place of the policy's
   bool graph = true;                           // capture a step and replay it, where the device can
-  bool placed = true;                          // lay out the step's memory, where that takes less
   std::filesystem::path spill_directory = {};  // for what is offloaded to a disk
   SampleLength sample = {};
 };

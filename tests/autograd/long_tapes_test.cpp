@@ -1,6 +1,5 @@
-// runs: slow
-// Tapes of tens of thousands of nodes: no recursion is as deep as the tape.  How the time of a step
-// grows with its length is benchmarks/long_tapes.cpp's to say.
+// Tapes of tens of thousands of nodes: no recursion is as deep as the tape.
+// benchmarks/long_tapes.cpp measures how the time of a step grows with its length.
 
 #include "spool/autograd/ops.h"
 #include "spool/runtime/meta/stream.h"
