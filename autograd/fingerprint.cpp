@@ -52,18 +52,19 @@ uint64_t fingerprint_after(uint64_t before, const Node& n, const IdTable<ValueId
   return hash.state();
 }
 
-IdTable<NodeId, uint64_t> fingerprints(const Tape& tape) {
+IdTable<NodeId, uint64_t> fingerprints(const Program& program) {
   IdTable<NodeId, uint64_t> all;
   uint64_t last = empty_fingerprint;
-  for (const Node& n : tape.nodes()) {
-    last = fingerprint_after(last, n, tape.values());
+  for (const Node& n : program.nodes) {
+    last = fingerprint_after(last, n, program.values);
     all.push_back(last);
   }
   return all;
 }
 
-void check_fingerprint(const Plan& plan, const Node& n, NodeId id,
-                       const IdTable<ValueId, Value>& values) {
+void check_fingerprint(const Plan& plan, const Program& program, NodeId id) {
+  const Node& n = program.nodes[id];
+  const IdTable<ValueId, Value>& values = program.values;
   const IdTable<NodeId, uint64_t>& expected = plan.fingerprints;
   if (expected.empty()) return;
   const auto refuse = [&](const auto&... why) {
@@ -85,8 +86,8 @@ void check_fingerprint(const Plan& plan, const Node& n, NodeId id,
   }
 }
 
-void check_complete(const Plan& plan, const Tape& tape) {
-  const size_t expected = plan.fingerprints.size(), actual = tape.nodes().size();
+void check_complete(const Plan& plan, const Program& program) {
+  const size_t expected = plan.fingerprints.size(), actual = program.nodes.size();
   check(expected == 0 || actual == expected, "plan: it was made for a tape of ", expected,
         " nodes, and this one has ", actual, remedy);
 }

@@ -9,7 +9,7 @@
 // Fingerprints are cumulative: the one after node n covers nodes 0..n, so the first one that
 // differs between two tapes belongs to the first node that differs.
 
-#include "spool/autograd/tape.h"
+#include "spool/autograd/program.h"
 
 namespace spool {
 
@@ -19,12 +19,12 @@ inline constexpr uint64_t empty_fingerprint = 0;
 uint64_t fingerprint_after(uint64_t before, const Node&, const IdTable<ValueId, Value>&);
 
 // The fingerprint after each node.
-IdTable<NodeId, uint64_t> fingerprints(const Tape&);
+IdTable<NodeId, uint64_t> fingerprints(const Program&);
 
 // Throws if the plan has fingerprints and this node, the last so far, differs from the node of the
 // plan's tape.  The nodes before it have passed this check.
-void check_fingerprint(const Plan&, const Node&, NodeId, const IdTable<ValueId, Value>&);
+void check_fingerprint(const Plan&, const Program&, NodeId);
 // Throws if the plan has fingerprints and a complete tape has fewer nodes than the plan's.
-void check_complete(const Plan&, const Tape&);
+void check_complete(const Plan&, const Program&);
 
 }  // namespace spool

@@ -4,20 +4,29 @@
 
 #include <algorithm>
 
-#include "spool/autograd/tape.h"
+#include "spool/autograd/gradients.h"
+#include "spool/autograd/regions.h"
 #include "spool/kernels/elementwise.h"
 
 namespace spool {
 
+Forward::Forward(const OpContext& context, NodeId id, const Few<Tensor>& inputs,
+                 const Few<Tensor>& outputs, GradientCheck* check)
+    : context_(context),
+      node_(context.program.nodes[id]),
+      id_(id),
+      inputs_(inputs),
+      outputs_(outputs),
+      check_(check) {}
+
 int Forward::chunks() const { return node_.chunks; }
-int64_t Forward::first_row() const { return tape_.options_.first_row; }
-View Forward::loss_scale() const { return tape_.options_.loss_scale; }
-Stream& Forward::stream() { return tape_.stream_; }
+int64_t Forward::first_row() const { return context_.options.first_row; }
+View Forward::loss_scale() const { return context_.options.loss_scale; }
 
 View Forward::random() const {
-  check(bool(tape_.options_.random), node_.op->name(),
+  check(bool(context_.options.random), node_.op->name(),
         " draws random numbers, but the tape has no state for them (TapeOptions::random)");
-  return tape_.options_.random;
+  return context_.options.random;
 }
 
 void Forward::check_outputs(size_t asked_for) const {
@@ -26,81 +35,83 @@ void Forward::check_outputs(size_t asked_for) const {
 }
 
 Tensor Forward::scratch(const Spec& spec) {
-  return {spec, tape_.stream_, {.name = node_.op->name(), .purpose = Purpose::workspace}};
+  return {spec, stream(), {.name = node_.op->name(), .purpose = Purpose::workspace}};
 }
 
 Grad Forward::grad_input(int i) {
-  check(tape_.forms_gradients_in_forward(), node_.op->name(),
+  check(context_.options.forms_gradients_in_forward(), node_.op->name(),
         ": gradients exist in forward only if TapeOptions::backward_follows is set");
   const ValueId id = node_.inputs[i];
-  ++tape_.value(id).contributions;  // later contributions are added to it
-  const Grad gradient = tape_.gradient_of(id);
+  context_.gradients.expect(id, 1);  // later contributions are added to it
+  const Grad gradient = context_.gradients.contribute(id);
   if (check_ && gradient) check_->hand_out(i, gradient);
   return gradient;
 }
 
+Backward::Backward(const OpContext& context, Regions& saved, NodeId id, GradientCheck* check)
+    : context_(context), saved_(saved), node_(context.program.nodes[id]), id_(id), check_(check) {}
+
 int Backward::chunks() const { return node_.chunks; }
-int64_t Backward::first_row() const { return tape_.options_.first_row; }
-View Backward::random() const { return tape_.options_.random; }
-View Backward::loss_scale() const { return tape_.options_.loss_scale; }
-Stream& Backward::stream() { return tape_.stream_; }
+int64_t Backward::first_row() const { return context_.options.first_row; }
+View Backward::random() const { return context_.options.random; }
+View Backward::loss_scale() const { return context_.options.loss_scale; }
 
 Tensor Backward::scratch(const Spec& spec) {
-  return {spec, tape_.stream_, {.name = node_.op->name(), .purpose = Purpose::workspace}};
+  return {spec, stream(), {.name = node_.op->name(), .purpose = Purpose::workspace}};
 }
 
-bool Backward::needs_grad(int i) const { return tape_.value(node_.inputs[i]).needs_grad; }
+bool Backward::needs_grad(int i) const {
+  return context_.program.values[node_.inputs[i]].needs_grad;
+}
 
 const Tensor& Backward::saved_tensor(int i) {
   check(node_.saves.has(i), node_.op->name(), ": its backward() reads saved tensor ", i,
         ", counted from 0, but saves() named ", node_.saves.size());
-  return tape_.saved_tensor(node_, i);
+  return saved_.saved(id_, i);
 }
 
 View Backward::saved_at(int i) { return saved_tensor(i); }
 
 View Backward::grad_output(int i) const {
-  return node_.outputs.has(i) ? View(tape_.value(node_.outputs[i]).grad) : View();
+  return node_.outputs.has(i) ? View(context_.gradients.of(node_.outputs[i])) : View();
 }
 
-bool Backward::grad_output_is_one(int i) const { return tape_.value(node_.outputs[i]).grad_is_one; }
+bool Backward::grad_output_is_one(int i) const {
+  return context_.gradients.is_one(node_.outputs[i]);
+}
 
 Grad Backward::grad_input(int i) {
   if (!node_.inputs.has(i)) return {};
-  const Grad gradient = tape_.gradient_of(node_.inputs[i]);
+  const Grad gradient = context_.gradients.contribute(node_.inputs[i]);
   if (check_ && gradient) check_->hand_out(i, gradient);
   return gradient;
 }
 
 Grad Backward::grad_input_over(int input, int output) {
-  Value& x = tape_.value(node_.inputs[input]);
-  const Tensor& dy = tape_.value(node_.outputs[output]).grad;
-  const bool twice = std::ranges::count(node_.inputs, node_.inputs[input]) > 1;
-  if (x.parameter || !x.needs_grad || x.grad || !dy.sole_owner() || dy.spec() != x.spec || twice) {
-    return grad_input(input);
-  }
-  x.grad = dy;
+  const ValueId x = node_.inputs[input];
+  const bool twice = std::ranges::count(node_.inputs, x) > 1;
+  const Grad gradient = twice ? Grad() : context_.gradients.take_over(x, node_.outputs[output]);
+  if (!gradient) return grad_input(input);
   if (check_) check_->share(input);
-  return {x.grad, false};
+  return gradient;
 }
 
 void Backward::receive(int input, const Tensor& gradient, bool is_one) {
-  Value& x = tape_.value(node_.inputs[input]);
+  const ValueId id = node_.inputs[input];
+  const Value& x = context_.program.values[id];
   if (!x.needs_grad) return;
   check(gradient.spec().shape == x.spec.shape, node_.op->name(), ": a gradient of ",
         gradient.spec(), " was passed to an input that is ", x.spec);
-  if (!x.parameter && !x.grad) {
+  if (context_.gradients.share(id, gradient, is_one)) {
     if (check_) check_->share(input);
-    x.grad = gradient;
-    x.grad_is_one = is_one;
-    return;
+  } else {
+    launch(Add{.out = grad_input(input), .a = gradient});
   }
-  launch(Add{.out = grad_input(input), .a = gradient});
 }
 
 void Backward::pass(int input, int output) {
-  const Value& y = tape_.value(node_.outputs[output]);
-  receive(input, y.grad, y.grad_is_one);
+  const ValueId y = node_.outputs[output];
+  receive(input, context_.gradients.of(y), context_.gradients.is_one(y));
 }
 
 void Backward::pass_saved(int input, int saved) { receive(input, saved_tensor(saved)); }

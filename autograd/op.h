@@ -17,8 +17,25 @@ namespace spool {
 
 using Specs = Few<Spec>;
 
-class Tape;
-struct Node;
+class Gradients;  // gradients.h
+class Regions;    // regions.h
+struct Node;      // program.h
+struct Program;
+struct TapeOptions;  // tape_options.h
+
+// What the ops of a tape share.
+struct OpContext {
+  Stream& stream;
+  const TapeOptions& options;
+  const Program& program;
+  Gradients& gradients;
+};
+
+// The kind of an op, for rules about all ops of a kind, such as what to recompute.
+enum class OpKind : uint8_t { norm, activation, attention, product, other };
+template <>
+inline constexpr std::array enumerator_names<OpKind>{"norm", "activation", "attention", "product",
+                                                     "other"};
 
 // An input or an output of an op, by position.
 struct Slot {
@@ -33,6 +50,7 @@ using Slots = Few<Slot>;
 class Needs {
  public:
   bool operator[](int i) const { return bits_ >> i & 1; }
+  bool any() const { return bits_ != 0; }
   void set(int i) { bits_ |= 1u << i; }
 
  private:
@@ -43,9 +61,8 @@ class Needs {
 class Forward {
  public:
   // With a check, what it hands out is checked.
-  Forward(Tape& tape, const Node& node, NodeId id, const Few<Tensor>& inputs,
-          const Few<Tensor>& outputs, GradientCheck* check = nullptr)
-      : tape_(tape), node_(node), id_(id), inputs_(inputs), outputs_(outputs), check_(check) {}
+  Forward(const OpContext& context, NodeId id, const Few<Tensor>& inputs,
+          const Few<Tensor>& outputs, GradientCheck* check = nullptr);
 
   // The first N inputs; optional ones that the op was not given are absent.  It has N outputs, or
   // more.
@@ -73,7 +90,7 @@ class Forward {
   // TapeOptions::backward_follows.  The op must write it at once.
   Grad grad_input(int i);
 
-  Stream& stream();
+  Stream& stream() const { return context_.stream; }
   Tensor scratch(const Spec& spec);
   template <class Kernel>
   void launch(const Kernel& k) {
@@ -89,7 +106,7 @@ class Forward {
   }
   void check_outputs(size_t asked_for) const;
 
-  Tape& tape_;
+  const OpContext& context_;
   const Node& node_;
   NodeId id_;
   const Few<Tensor>& inputs_;
@@ -101,8 +118,7 @@ class Forward {
 // needed is absent.
 class Backward {
  public:
-  Backward(Tape& tape, const Node& node, NodeId id, GradientCheck* check = nullptr)
-      : tape_(tape), node_(node), id_(id), check_(check) {}
+  Backward(const OpContext& context, Regions& saved, NodeId id, GradientCheck* check = nullptr);
 
   // The tensors that saves() named, in its order; at most as many.
   template <size_t N>
@@ -140,7 +156,7 @@ class Backward {
   int64_t first_row() const;
   View random() const;
   View loss_scale() const;
-  Stream& stream();
+  Stream& stream() const { return context_.stream; }
   Tensor scratch(const Spec& spec);
   template <class Kernel>
   void launch(const Kernel& k) {
@@ -157,7 +173,8 @@ class Backward {
   const Tensor& saved_tensor(int i);
   void receive(int input, const Tensor& gradient, bool is_one = false);
 
-  Tape& tape_;
+  const OpContext& context_;
+  Regions& saved_;
   const Node& node_;
   NodeId id_;
   GradientCheck* check_;
@@ -169,6 +186,8 @@ class Op {
 
   // A string literal.
   virtual const char* name() const = 0;
+
+  virtual OpKind kind() const { return OpKind::other; }
 
   // Everything in which two ops of this name may differ, for fingerprints and people; see
   // attributes.h.

@@ -34,7 +34,7 @@ void check_offloads(const Plan& plan, NodeId nodes) {
     check(before < o.value, "plan: offloads: value ", o.value, " comes after value ", before,
           "; list each value once, in rising order");
     before = o.value;
-    const Placement p = plan.placement.value_or(o.value, Placement::keep);
+    const Placement p = placement_of(plan, o.value);
     check(p == Placement::offload, "plan: offloads: value ", o.value,
           " is listed, but its placement is ", name(p));
   }
@@ -68,6 +68,11 @@ void check_chunks(const Plan& plan, NodeId nodes) {
 }
 
 }  // namespace
+
+Offload offload_of(const Plan& plan, ValueId v) {
+  const auto at = std::ranges::lower_bound(plan.offloads, v, {}, &Offload::value);
+  return at != plan.offloads.end() && at->value == v ? *at : Offload{.value = v};
+}
 
 bool offloads(const Plan& plan) {
   return std::ranges::find(plan.placement, Placement::offload) != plan.placement.end();

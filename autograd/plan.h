@@ -68,6 +68,12 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
+inline Placement placement_of(const Plan& plan, ValueId v) {
+  return plan.placement.value_or(v, Placement::keep);
+}
+// How a value is offloaded; all rows, to the host, if the plan does not say.
+Offload offload_of(const Plan&, ValueId);
+
 // Whether a value is offloaded at all, or to a disk.
 bool offloads(const Plan&);
 bool offloads_to_disk(const Plan&);

@@ -1,16 +1,18 @@
 // Regions in backward: recomputes the values that backward reads and that were not saved.
 //
-// A region is recomputed before the first read of a value at its level (see regions.cpp).  Of its
+// A region is recomputed before the first read of a value at its level (see regions.h).  Of its
 // nodes, only those are recomputed whose outputs backward or another recomputed node reads.
 
 #include <algorithm>
+#include <utility>
 
-#include "spool/autograd/tape.h"
+#include "spool/autograd/regions.h"
+#include "spool/autograd/survey.h"
 
 namespace spool {
 
 // Outputs that only the nodes being recomputed read; indexed by value, from `base` on.
-struct Tape::RegionBuffers {
+struct Regions::Buffers {
   ValueId base;
   std::vector<int> readers;  // nodes that read the value and have not been recomputed yet
   std::vector<Tensor> tensors;
@@ -18,15 +20,42 @@ struct Tape::RegionBuffers {
   size_t at(ValueId v) const { return static_cast<size_t>(v - base); }
 };
 
-// Backward will read it, and it is neither saved nor live.
-bool Tape::is_missing(ValueId id) const {
-  const Value& v = values_[id];
-  return v.uses > 0 && !v.saved && !v.live;
+void Regions::prefetch_for(NodeId id) {
+  const auto prefetch = [&](ValueId v) { saving_.prefetch(v); };
+  const Node& n = program_.nodes[id];
+  std::ranges::for_each(n.saves, prefetch);
+  for (RegionId r = n.region; r >= 0 && program_.regions[r].last == id; r = parent(r)) {
+    std::ranges::for_each(states_[r].reads, prefetch);
+  }
+}
+
+void Regions::recompute_for(NodeId id) {
+  const Node& n = program_.nodes[id];
+  for (const ValueId v : n.saves) {
+    const RegionId r = level(n.region, v);
+    if (r >= 0 && !program_.regions[r].one_op && !states_[r].recomputed) recompute(r);
+  }
+}
+
+const Tensor& Regions::saved(NodeId id, int i) {
+  const Node& n = program_.nodes[id];
+  return read(n.saves[i], level(n.region, n.saves[i]));
+}
+
+// The value's tensor, unpacked or recomputed if it is not live.
+const Tensor& Regions::read(ValueId v, RegionId level) {
+  if (options_.survey) options_.survey->add_read(v);
+  if (const Tensor* const found = saving_.find(v)) return *found;
+  recompute(level >= 0 ? level : outermost_region(program_.values[v].producer));
+  const Tensor* const found = saving_.find(v);
+  check(found, "backward: recomputing a region did not yield value ", v, ", ",
+        program_.values[v].spec);
+  return *found;
 }
 
 // Recomputes a region, and first those that what it reads is recomputed with.  These may be as many
 // as the tape has nodes, hence the list, the innermost last.
-void Tape::recompute(RegionId index) {
+void Regions::recompute(RegionId index) {
   struct Waiting {
     RegionId region;
     size_t next = 0;  // of its reads
@@ -35,106 +64,101 @@ void Tape::recompute(RegionId index) {
   while (!waiting.empty()) {
     const RegionId r = waiting.back().region;
     const size_t next = waiting.back().next;
-    if (next == region(r).reads.size()) {
+    if (next == states_[r].reads.size()) {
       recompute_nodes(r);
       waiting.pop_back();
       continue;
     }
-    const ValueId v = region(r).reads[next];
-    const RegionId at = level(region(r).parent, v);
+    const ValueId v = states_[r].reads[next];
+    const RegionId at = level(parent(r), v);
     const RegionId before = region_of_missing(v, at);
-    if (before >= 0 && !region(before).recomputed) {
+    if (before >= 0 && !states_[before].recomputed) {
       waiting.push_back({before});
     } else {
-      materialize(v, at);
+      read(v, at);
       ++waiting.back().next;
     }
   }
 }
 
 // The region to recompute before the value can be read at this level; -1: none.
-RegionId Tape::region_of_missing(ValueId id, RegionId level) const {
-  const Value& v = values_[id];
-  if (v.live || v.saved || v.parameter) return -1;
-  return level >= 0 ? level : outermost_region(v.producer);
+RegionId Regions::region_of_missing(ValueId v, RegionId level) const {
+  const Value& value = program_.values[v];
+  if (value.parameter || saving_.exists(v)) return -1;
+  return level >= 0 ? level : outermost_region(value.producer);
 }
 
 // Recomputes the nodes of a region whose reads are live.
-void Tape::recompute_nodes(RegionId index) {
-  TapeRegion& r = region(index);
+void Regions::recompute_nodes(RegionId index) {
+  const auto [first, last, around, one_op] = program_.regions[index];
+  State& r = states_[index];
   r.recomputed = true;
-  for (ValueId v : r.uses) ++value(v).uses;
-  for (ValueId v : r.dropped_uses) --value(v).uses;
-  r.uses.clear();
-  r.dropped_uses.clear();
+  for (const ValueId v : std::exchange(r.uses, {})) saving_.add_reads(v, 1);
+  for (const ValueId v : std::exchange(r.dropped_uses, {})) saving_.add_reads(v, -1);
 
-  const ValueId base = node(r.first).outputs.front();
-  const auto count = static_cast<size_t>(*std::prev(node(r.last).outputs.end()) + 1 - base);
-  RegionBuffers buffers{
+  const IdTable<NodeId, Node>& nodes = program_.nodes;
+  const ValueId base = nodes[first].outputs.front();
+  const auto count = static_cast<size_t>(*std::prev(nodes[last].outputs.end()) + 1 - base);
+  Buffers buffers{
       .base = base, .readers = std::vector<int>(count), .tensors = std::vector<Tensor>(count)};
   const auto is_needed = [&](ValueId v) {
-    return is_missing(v) || buffers.readers[buffers.at(v)] > 0;
+    return saving_.is_missing(v) || buffers.readers[buffers.at(v)] > 0;
   };
-  for (NodeId id = r.last; id >= r.first; --id) {
-    if (!std::ranges::any_of(node(id).outputs, is_needed)) continue;
-    for (ValueId v : node(id).inputs) {
-      const bool exists = value(v).live || value(v).saved;
-      if (is_inside(r, v) && !exists) ++buffers.readers[buffers.at(v)];
+  for (NodeId id = last; id >= first; --id) {
+    if (!std::ranges::any_of(nodes[id].outputs, is_needed)) continue;
+    for (const ValueId v : nodes[id].inputs) {
+      if (program_.is_inside(index, v) && !saving_.exists(v)) ++buffers.readers[buffers.at(v)];
     }
   }
-  for (NodeId id = r.first; id <= r.last; ++id) {
-    if (std::ranges::any_of(node(id).outputs, is_needed)) recompute_node(id, index, buffers);
+  for (NodeId id = first; id <= last; ++id) {
+    if (std::ranges::any_of(nodes[id].outputs, is_needed)) recompute_node(id, index, buffers);
   }
-  for (ValueId v : std::exchange(r.reads, {})) drop_use(v, level(r.parent, v));
+  for (const ValueId v : std::exchange(r.reads, {})) drop_use(v, level(around, v));
 }
 
 // Runs the op as in forward, and keeps those of its outputs that are needed.
-void Tape::recompute_node(NodeId id, RegionId index, RegionBuffers& buffers) {
-  const Node& n = node(id);
+void Regions::recompute_node(NodeId id, RegionId index, Buffers& buffers) {
+  const Node& n = program_.nodes[id];
   const auto is_buffered = [&](ValueId v) {
-    return is_inside(region(index), v) && bool(buffers.tensors[buffers.at(v)]);
+    return program_.is_inside(index, v) && bool(buffers.tensors[buffers.at(v)]);
   };
   Few<Tensor> in;
-  for (ValueId v : n.inputs) {
-    in.push_back(is_buffered(v) ? buffers.tensors[buffers.at(v)] : materialize(v, level(index, v)));
+  for (const ValueId v : n.inputs) {
+    in.push_back(is_buffered(v) ? buffers.tensors[buffers.at(v)] : read(v, level(index, v)));
   }
-  const Few<Tensor> out = run(id, in);
+  const Few<Tensor> out = runner_.recompute(id, in);
   for (size_t i = 0; i < out.size(); ++i) {
     const ValueId v = n.outputs[i];
-    if (is_missing(v)) {
-      value(v).live = out[i];
+    if (saving_.is_missing(v)) {
+      saving_.put(v, out[i]);
     } else if (buffers.readers[buffers.at(v)] > 0) {
       buffers.tensors[buffers.at(v)] = out[i];
     }
   }
-  for (ValueId v : n.inputs) {
-    if (is_buffered(v) && --buffers.readers[buffers.at(v)] == 0)
+  for (const ValueId v : n.inputs) {
+    if (is_buffered(v) && --buffers.readers[buffers.at(v)] == 0) {
       buffers.tensors[buffers.at(v)] = {};
+    }
   }
 }
 
-// Recomputes the regions that the node's backward reads from, before it allocates gradients.
-void Tape::recompute_around(NodeId id) {
-  const Node& n = node(id);
-  for (ValueId v : n.saves) {
-    const RegionId r = level(n.region, v);
-    if (r >= 0 && !region(r).one_op && !region(r).recomputed) recompute(r);
-  }
-}
-
-RegionId Tape::outermost_region(NodeId id) const {
-  RegionId r = nodes_[id].region;
-  while (regions_[r].parent >= 0) r = regions_[r].parent;
+RegionId Regions::outermost_region(NodeId id) const {
+  RegionId r = program_.nodes[id].region;
+  while (parent(r) >= 0) r = parent(r);
   return r;
 }
 
-// Drops what regions that begin at this node still read: backward has passed them, and nothing in
-// them was needed.
-void Tape::leave_regions(NodeId id) {
-  for (RegionId i = node(id).region; i >= 0 && region(i).first == id; i = region(i).parent) {
-    TapeRegion& r = region(i);
+void Regions::release_saved(NodeId id) {
+  const Node& n = program_.nodes[id];
+  for (const ValueId v : n.saves) drop_use(v, level(n.region, v));
+}
+
+void Regions::leave_at(NodeId id) {
+  for (RegionId i = program_.nodes[id].region; i >= 0 && program_.regions[i].first == id;
+       i = parent(i)) {
+    State& r = states_[i];
     if (std::exchange(r.recomputed, true)) continue;
-    for (ValueId v : std::exchange(r.reads, {})) drop_use(v, level(r.parent, v));
+    for (const ValueId v : std::exchange(r.reads, {})) drop_use(v, level(parent(i), v));
     r.uses.clear();
     r.dropped_uses.clear();
   }

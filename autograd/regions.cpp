@@ -1,27 +1,12 @@
-// Regions in forward: which nodes are in one, and what is saved to recompute them in backward (see
-// recompute.cpp).
-//
-// Each read by backward has a level: the innermost region around the reader in which the value is
-// computed, or none, -1.  A value read without a level is saved in forward, as its placement says.
-// A value read at the level of a region is not saved: it is recomputed with the region, once,
-// before the first such read, and lives until the last.  A region is itself a reader, of everything
-// its nodes read that is computed before it; and a value to be recomputed that is in no region
-// makes a region of its node.  So an inner region's values are computed and freed when the region
-// around it is recomputed, and computed again when the inner region itself is.
+#include "spool/autograd/regions.h"
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
-
-#include "spool/autograd/fingerprint.h"
-#include "spool/autograd/tape.h"
 
 namespace spool {
 
-namespace {
-
 // The values that backward reads at the region's level.
-std::unordered_set<ValueId> remaining_uses(const TapeRegion& r) {
+std::unordered_set<ValueId> Regions::remaining_uses(const State& r) {
   if (r.dropped_uses.empty()) return {r.uses.begin(), r.uses.end()};
   std::unordered_map<ValueId, int> counts;
   for (const ValueId v : r.uses) ++counts[v];
@@ -33,156 +18,211 @@ std::unordered_set<ValueId> remaining_uses(const TapeRegion& r) {
   return used;
 }
 
-}  // namespace
-
-RegionId Tape::level(RegionId reader, ValueId v) const {
-  for (RegionId r = reader; r >= 0; r = regions_[r].parent) {
-    const TapeRegion& around = regions_[r];
-    const bool recomputes = !around.one_op || placement(v) == Placement::recompute;
-    if (is_inside(around, v) && recomputes) return r;
+RegionId Regions::level(RegionId reader, ValueId v) const {
+  for (RegionId r = reader; r >= 0; r = parent(r)) {
+    const bool recomputes = !program_.regions[r].one_op || is_recomputed(v);
+    if (program_.is_inside(r, v) && recomputes) return r;
   }
   return -1;
 }
 
-void Tape::enter_scope(const ScopeOptions& options) {
-  const NodeId next = nodes_.next_id();
-  const bool opens_region = options.recompute && options_.recording;
-  if (opens_region) open_region({.first = next});
-  const ScopeId parent = open_scopes_.empty() ? -1 : open_scopes_.back();
-  open_scopes_.push_back(scopes_.add({.options = options,
-                                      .first = next,
-                                      .parent = parent,
-                                      .region = opens_region ? open_regions_.back() : -1}));
+RegionId Regions::open_by_hand() {
+  open({.first = program_.nodes.next_id()}, /*planned_last=*/-1);
+  return open_.back();
 }
 
-void Tape::leave_scope() {
-  TapeScope& scope = scopes_[open_scopes_.back()];
-  open_scopes_.pop_back();
-  scope.last = nodes_.next_id() - 1;
-  if (scope.region < 0) return;
-  while (!open_regions_.empty() && open_regions_.back() >= scope.region) {
-    const bool goes_on = region(open_regions_.back()).plan_last >= nodes_.next_id();
-    if (goes_on && cut_short_ < 0) cut_short_ = open_regions_.back();
-    close_region();
+void Regions::close_by_hand(RegionId by_hand) {
+  while (!open_.empty() && open_.back() >= by_hand) {
+    const bool goes_on = states_[open_.back()].planned_last >= program_.nodes.next_id();
+    if (goes_on && cut_short_ < 0) cut_short_ = open_.back();
+    close_innermost();
   }
 }
 
-void Tape::open_region(TapeRegion r) {
-  r.parent = open_regions_.empty() ? -1 : open_regions_.back();
-  open_regions_.push_back(regions_.add(std::move(r)));
+void Regions::open(TapeRegion region, NodeId planned_last) {
+  region.parent = open_.empty() ? -1 : open_.back();
+  open_.push_back(program_.regions.add(region));
+  states_.push_back({.planned_last = planned_last});
 }
 
-void Tape::open_regions_at(NodeId id) {
+void Regions::open_at(NodeId id) {
   if (!options_.recording) return;
   check_not_cut_short();
-  Node& n = node(id);
+  Node& n = program_.nodes[id];
   const std::vector<Region>& planned = options_.plan.regions;
-  for (; next_plan_region_ < planned.size() && planned[next_plan_region_].first == id;
-       ++next_plan_region_) {
-    open_region({.first = id, .plan_last = planned[next_plan_region_].last});
+  for (; next_planned_ < planned.size() && planned[next_planned_].first == id; ++next_planned_) {
+    open({.first = id}, planned[next_planned_].last);
   }
-  const auto is_recomputed = [&](ValueId v) { return placement(v) == Placement::recompute; };
-  if (open_regions_.empty() && std::ranges::any_of(n.outputs, is_recomputed)) {
-    open_region({.first = id, .plan_last = id, .one_op = true});
+  const auto recomputed = [&](ValueId v) { return is_recomputed(v); };
+  if (open_.empty() && std::ranges::any_of(n.outputs, recomputed)) {
+    open({.first = id, .one_op = true}, id);
   }
-  if (open_regions_.empty()) return;
+  if (open_.empty()) return;
   check(n.op->recomputable(), "node ", id, ": ", n.op->name(),
         " cannot be recomputed on this tape; leave it out of regions and keep its outputs");
-  n.region = open_regions_.back();
+  n.region = open_.back();
   check_nesting_at(id);
 }
 
 // Throws if a region of the plan ends at this node, and a checkpoint within it does not.
-void Tape::check_nesting_at(NodeId id) const {
+void Regions::check_nesting_at(NodeId id) const {
   RegionId inner = -1;  // the innermost that does not end here
-  for (size_t i = open_regions_.size(); i-- > 0;) {
-    const RegionId r = open_regions_[i];
-    if (regions_[r].plan_last != id) {
+  for (size_t i = open_.size(); i-- > 0;) {
+    const RegionId r = open_[i];
+    if (states_[r].planned_last != id) {
       if (inner < 0) inner = r;
       continue;
     }
     if (inner < 0) continue;
-    fail(ErrorKind::invalid, "plan: the region of nodes ", regions_[r].first, " to ", id,
-         " ends inside the checkpoint that begins at node ", regions_[inner].first,
+    fail(ErrorKind::invalid, "plan: the region of nodes ", program_.regions[r].first, " to ", id,
+         " ends inside the checkpoint that begins at node ", program_.regions[inner].first,
          "; they must nest or be disjoint");
   }
 }
 
 // Throws if a checkpoint that ended before the last node cut a region of the plan short.
-void Tape::check_not_cut_short() const {
+void Regions::check_not_cut_short() const {
   if (cut_short_ < 0) return;
-  const TapeRegion& r = regions_[cut_short_];
-  fail(ErrorKind::invalid, "plan: the region of nodes ", r.first, " to ", r.plan_last,
+  const TapeRegion& r = program_.regions[cut_short_];
+  fail(ErrorKind::invalid, "plan: the region of nodes ", r.first, " to ",
+       states_[cut_short_].planned_last,
        " reaches beyond the checkpoint around it, which ends after node ", r.last,
        "; they must nest or be disjoint");
 }
 
-// Throws if the tape ends before a region of the plan does.
-void Tape::check_regions_end() const {
+void Regions::check_ends() const {
   check_not_cut_short();
   const auto refuse = [&](NodeId first, NodeId last) {
     fail(ErrorKind::invalid, "plan: the region of nodes ", first, " to ", last,
-         " reaches beyond the end of the tape, which has ", nodes_.size(), " nodes");
+         " reaches beyond the end of the tape, which has ", program_.nodes.size(), " nodes");
   };
-  for (const RegionId r : open_regions_) {
-    if (regions_[r].plan_last >= 0) refuse(regions_[r].first, regions_[r].plan_last);
+  for (const RegionId r : open_) {
+    const NodeId last = states_[r].planned_last;
+    if (last >= 0) refuse(program_.regions[r].first, last);
   }
-  if (next_plan_region_ == options_.plan.regions.size()) return;
-  const Region& next = options_.plan.regions[next_plan_region_];
+  if (next_planned_ == options_.plan.regions.size()) return;
+  const Region& next = options_.plan.regions[next_planned_];
   refuse(next.first, next.last);
 }
 
-void Tape::close_regions_at(NodeId id) {
-  while (!open_regions_.empty() && region(open_regions_.back()).plan_last == id) close_region();
+void Regions::close_at(NodeId id) {
+  while (!open_.empty() && states_[open_.back()].planned_last == id) close_innermost();
 }
 
-void Tape::close_region() {
-  TapeRegion& r = region(open_regions_.back());
-  open_regions_.pop_back();
-  r.last = nodes_.next_id() - 1;
-  if (!r.one_op) drop_unneeded_reads(r);
+void Regions::close_all() {
+  while (!open_.empty()) close_innermost();
 }
 
-// Drops what the region reads only for nodes that will not be recomputed.
-void Tape::drop_unneeded_reads(TapeRegion& r) {
-  std::unordered_set<ValueId> needed = remaining_uses(r);
-  const auto is_needed = [&](ValueId v) {
-    return needed.contains(v) || placement(v) == Placement::recompute;
-  };
-  for (NodeId id = r.last; id >= r.first; --id) {
-    const Node& n = node(id);
-    if (std::ranges::any_of(n.outputs, is_needed)) needed.insert(n.inputs.begin(), n.inputs.end());
+void Regions::close_innermost() {
+  const RegionId r = open_.back();
+  open_.pop_back();
+  program_.regions[r].last = program_.nodes.next_id() - 1;
+  if (!program_.regions[r].one_op) drop_unneeded_reads(r);
+}
+
+void Regions::restore(const Before& before, ValueId next_value) {
+  program_.regions.resize(static_cast<size_t>(before.next_region));
+  states_.resize(static_cast<size_t>(before.next_region));
+  std::erase_if(open_, [&](RegionId r) { return r >= before.next_region; });
+  next_planned_ = before.next_planned;
+  if (last_reader_.contains(next_value)) last_reader_.resize(static_cast<size_t>(next_value));
+}
+
+void Regions::save(NodeId id, const Needs& needs, const Few<Tensor>& in, const Few<Tensor>& out) {
+  Node& n = program_.nodes[id];
+  UndoLog log;
+  try {
+    if (std::ranges::any_of(n.outputs, [&](ValueId v) { return program_.values[v].needs_grad; })) {
+      for (const Slot s : n.op->saves(needs)) {
+        const ValueId v = (s.output ? n.outputs : n.inputs)[s.index];
+        const Tensor& t = (s.output ? out : in)[s.index];
+        add_use({.value = v, .level = level(n.region, v)}, t, log);
+        n.saves.push_back(v);
+      }
+    }
+    if (n.region >= 0) add_region_reads(id, in, log);
+  } catch (...) {
+    undo(log);
+    throw;
   }
-  std::erase_if(r.reads, [&](ValueId v) {
-    if (needed.contains(v)) return false;
-    drop_read(v, level(r.parent, v));
-    return true;
-  });
 }
 
-void Tape::add_region_reads(NodeId id, const Few<Tensor>& in, UndoLog& log) {
-  const Node& n = node(id);
-  if (n.region < 0) return;
-  // A region that is open has read a value before if the last to read it was that region or one
-  // within, which was opened later.
+// A region that is open has read a value before if the last to read it was that region or one
+// within, which was opened later.
+void Regions::add_region_reads(NodeId id, const Few<Tensor>& in, UndoLog& log) {
+  const Node& n = program_.nodes[id];
   const auto has_read = [&](RegionId r, size_t i) {
     const ValueId* const input = n.inputs.begin() + i;
-    return value(*input).last_reader >= r || std::find(n.inputs.begin(), input, *input) != input;
+    return last_reader_.value_or(*input, -1) >= r ||
+           std::find(n.inputs.begin(), input, *input) != input;
   };
-  for (RegionId r = n.region; r >= 0; r = region(r).parent) {
+  for (RegionId r = n.region; r >= 0; r = parent(r)) {
     for (size_t i = 0; i < in.size(); ++i) {
       const ValueId v = n.inputs[i];
-      if (is_inside(region(r), v) || has_read(r, i)) continue;
-      region(r).reads.push_back(v);
+      if (program_.is_inside(r, v) || has_read(r, i)) continue;
+      states_[r].reads.push_back(v);
       try {
-        add_use({.value = v, .level = level(region(r).parent, v), .reader = r}, in[i], log);
+        add_use({.value = v, .level = level(parent(r), v), .reader = r}, in[i], log);
       } catch (...) {
-        region(r).reads.pop_back();
+        states_[r].reads.pop_back();
         throw;
       }
     }
   }
-  for (const ValueId v : n.inputs) value(v).last_reader = n.region;
+  if (last_reader_.size() < program_.values.size()) {
+    last_reader_.resize(program_.values.size(), -1);
+  }
+  for (const ValueId v : n.inputs) last_reader_[v] = n.region;
+}
+
+// Counts a read by backward: of a saved tensor, or of what the region of that level will recompute.
+void Regions::add_use(const CountedUse& use, const Tensor& t, UndoLog& log) {
+  if (use.level < 0) {
+    saving_.save(use.value, t);
+  } else {
+    states_[use.level].uses.push_back(use.value);
+  }
+  log.push_back(use);
+}
+
+void Regions::undo(UndoLog& log) {
+  for (; !log.empty(); log.pop_back()) {
+    const CountedUse& last = log.back();
+    if (last.reader >= 0) states_[last.reader].reads.pop_back();
+    if (last.level < 0) {
+      saving_.release(last.value);
+    } else {
+      states_[last.level].uses.pop_back();
+    }
+  }
+}
+
+void Regions::drop_use(ValueId v, RegionId level) {
+  if (level < 0 || states_[level].recomputed) return saving_.release(v);
+  states_[level].dropped_uses.push_back(v);
+}
+
+void Regions::drop_use_in_forward(ValueId v, RegionId level) {
+  if (level >= 0) return drop_use(v, level);
+  saving_.release_in_forward(v);
+}
+
+// Drops what the region reads only for nodes that will not be recomputed.
+void Regions::drop_unneeded_reads(RegionId id) {
+  const TapeRegion& r = program_.regions[id];
+  std::unordered_set<ValueId> needed = remaining_uses(states_[id]);
+  const auto is_needed = [&](ValueId v) { return needed.contains(v) || is_recomputed(v); };
+  for (NodeId n = r.last; n >= r.first; --n) {
+    const Node& node = program_.nodes[n];
+    if (std::ranges::any_of(node.outputs, is_needed)) {
+      needed.insert(node.inputs.begin(), node.inputs.end());
+    }
+  }
+  std::erase_if(states_[id].reads, [&](ValueId v) {
+    if (needed.contains(v)) return false;
+    drop_use_in_forward(v, level(r.parent, v));
+    return true;
+  });
 }
 
 }  // namespace spool

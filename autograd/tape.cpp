@@ -1,40 +1,27 @@
 #include "spool/autograd/tape.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "spool/autograd/fingerprint.h"
+#include "spool/autograd/survey.h"
 
 namespace spool {
-
-namespace {
-
-// The emptied lists of the thread's last tape.  The next tape is likely as long, and growing new
-// lists costs more than everything else a tape does.
-struct Spare {
-  IdTable<NodeId, Node> nodes;
-  IdTable<ValueId, Value> values;
-};
-thread_local Spare spare;
-
-}  // namespace
 
 Tape::Tape(Stream& stream, TapeOptions options)
     : stream_(stream),
       options_(std::move(options)),
-      nodes_(std::move(spare.nodes)),
-      values_(std::move(spare.values)),
-      checks_gradients_(GradientCheck::covers(stream)) {
+      gradients_(stream, program_, options_.micro_batches),
+      saving_(stream, options_, program_),
+      runner_(stream, options_, program_, gradients_),
+      regions_(options_, program_, saving_, runner_) {
   check_plan(options_.plan);
   check_stream(options_.loss_scale, "TapeOptions::loss_scale");
   check_stream(options_.random, "TapeOptions::random");
+  if (options_.survey) options_.survey->add_tape(stream);
 }
 
-Tape::~Tape() {
-  nodes_.clear();
-  values_.clear();
-  spare.nodes = std::move(nodes_);
-  spare.values = std::move(values_);
-}
+Program Tape::take_program() { return std::move(program_); }
 
 // Work of another stream may not have written the tensor yet.
 void Tape::check_stream(const Tensor& t, const char* what) const {
@@ -46,13 +33,13 @@ Var Tape::input(const Tensor& t, bool needs_grad) {
   check(bool(t), "input: the tensor is absent");
   check_stream(t, "input");
   const bool has_grad = needs_grad && options_.recording;
-  return {*this, values_.add({.spec = t.spec(), .needs_grad = has_grad}), t};
+  return {*this, program_.values.add({.spec = t.spec(), .needs_grad = has_grad}), t};
 }
 
 bool Tape::needs_grad(const Operand& operand) const {
   if (!options_.recording) return false;
   if (operand.parameter) return operand.parameter->trainable;
-  return values_[id_of(*operand.var)].needs_grad;
+  return program_.values[id_of(*operand.var)].needs_grad;
 }
 
 ValueId Tape::id_of(const Var& v) const {
@@ -67,130 +54,121 @@ ValueId Tape::resolve(const Operand& operand) {
   check_stream(p->data, p->name);
   const auto [at, fresh] = parameters_.try_emplace(p);
   if (fresh) {
-    at->second =
-        values_.add({.spec = p->data.spec(), .parameter = p, .needs_grad = needs_grad(operand)});
+    at->second = program_.values.add(
+        {.spec = p->data.spec(), .parameter = p, .needs_grad = needs_grad(operand)});
   }
   return at->second;
 }
 
-const char* Tape::producer_name(const Value& v) const {
-  return v.producer < 0 ? "input" : nodes_[v.producer].op->name();
-}
-
 // The state of the tape before an op, to go back to if the op fails.
-struct Tape::Snapshot {
+struct Tape::Before {
   ValueId next_value;
-  RegionId next_region;
-  size_t next_plan_region, surveyed;
-  Few<bool> had_grad = {};      // of each input
-  Few<int> contributions = {};  // to each input's gradient
+  Regions::Before regions;
+  size_t surveyed;
+  Few<Gradients::Before> gradients = {};  // of each input
 };
 
 Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> operands) {
   check(!backward_began_, op->name(),
         ": backward has begun on this tape; a new step needs a new tape");
-  Snapshot before{.next_value = values_.next_id(),
-                  .next_region = regions_.next_id(),
-                  .next_plan_region = next_plan_region_,
-                  .surveyed = options_.survey ? options_.survey->forward.size() : 0};
-  const NodeId id = nodes_.add({.op = std::move(op)});
+  Before before{.next_value = program_.values.next_id(),
+                .regions = regions_.before(),
+                .surveyed = options_.survey ? options_.survey->works.size() : 0};
+  const NodeId id = program_.nodes.add({.op = std::move(op)});
   try {
-    Few<Tensor> in;
-    for (const Operand& operand : operands) {
-      const ValueId v = resolve(operand);
-      in.push_back(operand.var ? operand.var->tensor() : operand.parameter->data);
-      node(id).inputs.push_back(v);
-      before.contributions.push_back(value(v).contributions);
-      before.had_grad.push_back(bool(operand.var ? value(v).grad : operand.parameter->grad));
-    }
-    const Needs needs = record(id, in);
-    if (options_.survey) survey_begin(options_.survey->forward);
-    if (options_.offloader) options_.offloader->before_forward(id);
-    const Few<Tensor> out = run(id, in);
-    if (options_.recording) save_for_backward(id, needs, in, out);
-    close_regions_at(id);
-    Few<Var> vars;
-    for (size_t i = 0; i < out.size(); ++i) vars.push_back({*this, node(id).outputs[i], out[i]});
-    return vars;
+    const Few<Tensor> in = add_inputs(id, operands, before);
+    const Needs needs = find_needs(program_.nodes[id]);
+    add_outputs(id, needs);
+    check_fingerprint(options_.plan, program_, id);
+    regions_.open_at(id);
+    return run(id, in, needs);
   } catch (...) {
     restore(before);
     throw;
   }
 }
 
-// Adds the outputs of the last node, and tells which inputs need gradients.
-Needs Tape::record(NodeId id, const Few<Tensor>& in) {
-  Node& n = node(id);
-  n.chunks = std::max(options_.plan.chunks.value_or(id, 1), 1);
-  Needs needs;
-  bool needs_any = false;
-  Specs specs;
-  for (size_t k = 0; k < in.size(); ++k) {
-    specs.push_back(in[k].spec());
-    Value& v = value(n.inputs[k]);
-    if (!v.needs_grad) continue;
-    needs.set(static_cast<int>(k));
-    needs_any = true;
+Few<Tensor> Tape::add_inputs(NodeId id, std::span<const Operand> operands, Before& before) {
+  Few<Tensor> in;
+  for (const Operand& operand : operands) {
+    const ValueId v = resolve(operand);
+    in.push_back(operand.var ? operand.var->tensor() : operand.parameter->data);
+    program_.nodes[id].inputs.push_back(v);
+    before.gradients.push_back(gradients_.before(v));
   }
+  return in;
+}
+
+Needs Tape::find_needs(const Node& n) const {
+  Needs needs;
+  for (size_t k = 0; k < n.inputs.size(); ++k) {
+    if (program_.values[n.inputs[k]].needs_grad) needs.set(static_cast<int>(k));
+  }
+  return needs;
+}
+
+void Tape::add_outputs(NodeId id, const Needs& needs) {
+  Node& n = program_.nodes[id];
+  Specs specs;
+  for (const ValueId v : n.inputs) specs.push_back(program_.values[v].spec);
+  n.chunks = std::max(options_.plan.chunks.value_or(id, 1), 1);
   if (n.chunks > 1) {
     const int64_t max = n.op->max_chunks(specs);
     check(n.chunks <= max, "plan: ", n.chunks, " chunks for node ", id, " (", n.op->name(),
           "), which can be cut into at most ", max);
   }
   const Specs outputs = n.op->infer(specs);
-  for (ValueId v : n.inputs) {
-    if (value(v).needs_grad) value(v).contributions += n.chunks;
+  for (size_t k = 0; k < n.inputs.size(); ++k) {
+    if (needs[static_cast<int>(k)]) gradients_.expect(n.inputs[k], n.chunks);
   }
   for (size_t k = 0; k < outputs.size(); ++k) {
-    const bool has_grad = needs_any && n.op->differentiable(static_cast<int>(k));
-    n.outputs.push_back(values_.add({.spec = outputs[k], .producer = id, .needs_grad = has_grad}));
+    const bool has_grad = needs.any() && n.op->differentiable(static_cast<int>(k));
+    n.outputs.push_back(
+        program_.values.add({.spec = outputs[k], .producer = id, .needs_grad = has_grad}));
   }
-  check_fingerprint(options_.plan, n, id, values_);
-  open_regions_at(id);
-  return needs;
 }
 
-Few<Tensor> Tape::run(NodeId id, const Few<Tensor>& in) {
-  Node& n = node(id);
-  ++n.runs;
-  const TraceScope scope(stream_.trace(), backward_began_ ? "replay" : "forward", *n.op, id);
-  Few<Tensor> out;
-  for (ValueId v : n.outputs) {
-    out.push_back(Tensor(value(v).spec, stream_, {.name = n.op->name()}));
+Few<Var> Tape::run(NodeId id, const Few<Tensor>& in, const Needs& needs) {
+  const SurveyScope surveyed(options_.survey, stream_, Phase::forward, id);
+  if (options_.offloader) options_.offloader->before_forward(id);
+  const Few<Tensor> out = runner_.forward(id, in);
+  if (options_.recording) regions_.save(id, needs, in, out);
+  regions_.close_at(id);
+  Few<Var> vars;
+  for (size_t i = 0; i < out.size(); ++i) {
+    vars.push_back({*this, program_.nodes[id].outputs[i], out[i]});
   }
-  if (!checks_gradients_) {
-    Forward forward(*this, n, id, in, out);
-    n.op->forward(forward);
-    return out;
-  }
-  GradientCheck gradients(stream_, n.op->name());
-  Forward forward(*this, n, id, in, out, &gradients);
-  n.op->forward(forward);
-  gradients.finish();
-  n.formed = gradients.handed_out();
-  return out;
-}
-
-void Tape::survey_begin(IdTable<NodeId, double>& times) {
-  check(stream_.device().type == DeviceType::meta, "survey: only a tape on meta can be surveyed");
-  times.push_back(static_cast<MetaStream&>(stream_).now());
+  return vars;
 }
 
 // Removes the last node, which has failed.
-void Tape::restore(const Snapshot& before) {
-  Node& n = nodes_.back();
-  for (size_t i = 0; i < before.had_grad.size(); ++i) {
-    Value& v = value(n.inputs[i]);
-    if (!before.had_grad[i]) (v.parameter ? v.parameter->grad : v.grad) = {};
-    v.contributions = before.contributions[i];
-  }
-  if (options_.survey) options_.survey->forward.resize(before.surveyed);
-  nodes_.pop_back();
+void Tape::restore(const Before& before) {
+  for (const Gradients::Before& gradient : before.gradients) gradients_.restore(gradient);
+  if (options_.survey) options_.survey->works.resize(before.surveyed);
+  program_.nodes.pop_back();
   std::erase_if(parameters_, [&](const auto& known) { return known.second >= before.next_value; });
-  values_.resize(static_cast<size_t>(before.next_value));
-  regions_.resize(static_cast<size_t>(before.next_region));
-  std::erase_if(open_regions_, [&](RegionId r) { return r >= before.next_region; });
-  next_plan_region_ = before.next_plan_region;
+  program_.values.resize(static_cast<size_t>(before.next_value));
+  gradients_.forget_from(before.next_value);
+  saving_.forget_from(before.next_value);
+  regions_.restore(before.regions, before.next_value);
+}
+
+void Tape::enter_scope(const ScopeOptions& options) {
+  const bool opens_region = options.recompute && options_.recording;
+  const NodeId next = program_.nodes.next_id();
+  const ScopeId parent = program_.open_scopes.empty() ? -1 : program_.open_scopes.back();
+  program_.open_scopes.push_back(
+      program_.scopes.add({.options = options,
+                           .first = next,
+                           .parent = parent,
+                           .region = opens_region ? regions_.open_by_hand() : -1}));
+}
+
+void Tape::leave_scope() {
+  TapeScope& scope = program_.scopes[program_.open_scopes.back()];
+  program_.open_scopes.pop_back();
+  scope.last = program_.nodes.next_id() - 1;
+  if (scope.region >= 0) regions_.close_by_hand(scope.region);
 }
 
 }  // namespace spool

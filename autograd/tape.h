@@ -9,108 +9,20 @@
 // trains, is decided when it is made.  One thread per tape; a tape outlives its Vars, and its
 // stream outlives the tape.
 
-#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
-#include "spool/autograd/id_table.h"
-#include "spool/autograd/offload.h"
-#include "spool/autograd/op.h"
-#include "spool/autograd/parameter.h"
-#include "spool/autograd/plan.h"
-#include "spool/autograd/saved_tensor.h"
+#include "spool/autograd/gradients.h"
+#include "spool/autograd/node_runner.h"
+#include "spool/autograd/program.h"
+#include "spool/autograd/regions.h"
+#include "spool/autograd/saving.h"
+#include "spool/autograd/tape_options.h"
 
 namespace spool {
 
-// Positions in the tape's lists of regions and scopes; -1: none.
-using RegionId = int32_t;
-using ScopeId = int32_t;
-
-// What a tape on the meta device measured of itself, for a planner.
-struct Survey {
-  IdTable<NodeId, double> forward, backward;  // when each node began, seconds
-  // The node after which a value was first saved, and the node during or just before whose backward
-  // its saved tensor was first read; -1: never.
-  IdTable<ValueId, NodeId> first_saved, first_read;
-};
-
-struct TapeOptions {
-  Plan plan = {};
-  bool recording = true;  // false: nothing is saved, and there is no backward
-  bool training = true;   // false: dropout does nothing
-  // A promise that backward will start from every loss of this tape.  Losses then compute their
-  // gradients in forward, so that the logits are computed once.
-  bool backward_follows = false;
-  // Number of tapes the step is cut into, whose gradients add up.
-  int micro_batches = 1;
-  // f32 (1): what a mean loss is multiplied by, 1 / the valid targets of all micro-batches. Absent:
-  // 1 / the valid targets of this tape.
-  Tensor loss_scale = {};
-  // i32 (4): seed (2), step, micro-batch.  Required by ops that draw random numbers.
-  Tensor random = {};
-  // Index in the whole batch of the first row of this tape's tensors.
-  int64_t first_row = 0;
-  // Required if the plan or a scope offloads.  Outlives the tape.
-  Offloader* offloader = nullptr;
-  // Filled by the tape if given; on meta only.
-  Survey* survey = nullptr;
-};
-
-struct Value {
-  Spec spec = {};
-  NodeId producer = -1;  // -1: a parameter or an input
-  Parameter* parameter = nullptr;
-  bool needs_grad = false;
-
-  int contributions = 0;      // to its gradient, known so far
-  int uses = 0;               // reads by backward that are still to come
-  RegionId last_reader = -1;  // the innermost region around the last node that read it
-  std::unique_ptr<SavedTensor> saved = nullptr;
-  bool on_device = false;  // saved as it is: neither offloaded nor packed by a user's hooks
-  Tensor live = {};        // unpacked or recomputed, until the last use
-  Tensor grad = {};
-  bool grad_is_one = false;
-};
-
-struct Node {
-  std::unique_ptr<const Op> op;
-  Few<ValueId> inputs = {}, outputs = {};
-  Few<ValueId> saves = {};
-  int chunks = 1;
-  RegionId region = -1;  // the innermost around it
-  int runs = 0;          // of its op's forward() so far, recomputations included
-  uint32_t formed = 0;   // bit i: forward has computed the gradient of input i
-};
-
-// A region, with its state on the tape; see regions.cpp and recompute.cpp.
-struct TapeRegion {
-  NodeId first = 0, last = -1;  // -1: it is still open
-  RegionId parent = -1;
-  NodeId plan_last = -1;    // its last node according to the plan
-  bool one_op = false;      // made for a single node of which some outputs are to be recomputed
-  bool recomputed = false;  // or backward has passed it, and nothing in it was needed
-  std::vector<ValueId> reads = {};  // computed before it and read in it: saved to recompute it
-  std::vector<ValueId> uses = {};   // computed in it and read in it by backward: not saved
-  std::vector<ValueId> dropped_uses = {};  // uses that backward does not need any more
-};
-
-// A scope is ops that belong together, such as a layer.  Plans and reports may refer to it, and the
-// caller may decide by hand what becomes of its values.
-struct ScopeOptions {
-  const char* name = "segment";  // interned
-  bool recompute = false;        // recompute what is computed in it; see checkpoint()
-  bool offload_inputs = false;   // offload what is computed before it, or an input, and saved in it
-  bool offload_inside = false;   // offload what is computed in it and saved
-};
-
-// A scope, with its place on the tape.
-struct TapeScope {
-  ScopeOptions options = {};
-  NodeId first = 0, last = -1;
-  ScopeId parent = -1;
-  RegionId region = -1;  // the one it opened
-};
+class Tape;
 
 class Var {
  public:
@@ -151,7 +63,6 @@ struct Root {
 class Tape {
  public:
   explicit Tape(Stream& stream, TapeOptions options = {});
-  ~Tape();
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
@@ -167,29 +78,33 @@ class Tape {
   void backward(const Var& loss) { backward(std::vector<Root>{{loss}}); }
   void backward(const std::vector<Root>& roots);
   // Gradient of an input, after backward; absent if no root depends on it.
-  Tensor grad(const Var& v) const { return values_[id_of(v)].grad; }
+  Tensor grad(const Var& v) const { return gradients_.of(id_of(v)); }
 
   Stream& stream() { return stream_; }
   const TapeOptions& options() const { return options_; }
-  bool forms_gradients_in_forward() const {
-    return options_.recording && options_.backward_follows;
-  }
+  bool forms_gradients_in_forward() const { return options_.forms_gradients_in_forward(); }
   bool needs_grad(const Operand&) const;
-  const IdTable<NodeId, Node>& nodes() const { return nodes_; }
-  const IdTable<ValueId, Value>& values() const { return values_; }
-  const IdTable<ScopeId, TapeScope>& scopes() const { return scopes_; }
+
+  // What it has recorded.
+  const Program& program() const { return program_; }
+  const IdTable<NodeId, Node>& nodes() const { return program_.nodes; }
+  const IdTable<ValueId, Value>& values() const { return program_.values; }
+  // The same, for use when the tape is gone; the tape is of no use any more.
+  Program take_program();
+  // Whether a saved value was packed by hooks or offloaded, and is so still.
+  bool is_packed(ValueId v) const { return saving_.is_packed(v); }
 
   // While it lives, these hooks are the innermost ones of the tape: they pack what is saved,
   // whatever the plan says, except for values that are to be recomputed.
   class HooksScope {
    public:
-    HooksScope(Tape& tape, SavedTensorHooks& hooks) : tape_(tape) { tape.hooks_.push_back(&hooks); }
-    ~HooksScope() { tape_.hooks_.pop_back(); }
+    HooksScope(Tape& tape, SavedTensorHooks& hooks) : saving_(tape.saving_) { saving_.push(hooks); }
+    ~HooksScope() { saving_.pop_hooks(); }
     HooksScope(const HooksScope&) = delete;
     HooksScope& operator=(const HooksScope&) = delete;
 
    private:
-    Tape& tape_;
+    Saving& saving_;
   };
 
   // The ops applied while it lives form a scope.  Scopes nest.
@@ -205,97 +120,33 @@ class Tape {
   };
 
  private:
-  friend class Forward;
-  friend class Backward;
-
-  Value& value(ValueId v) { return values_[v]; }
-  Node& node(NodeId n) { return nodes_[n]; }
-  TapeRegion& region(RegionId r) { return regions_[r]; }
-  const char* producer_name(const Value&) const;
-  Placement placement(ValueId) const;
-  Offload how_to_offload(ValueId) const;
-  bool is_offloaded_by_scope(const Value&) const;
   ValueId id_of(const Var&) const;
   void check_stream(const Tensor&, const char* what) const;
   ValueId resolve(const Operand&);
-  Needs record(NodeId, const Few<Tensor>& in);
-  Few<Tensor> run(NodeId, const Few<Tensor>& in);
-  void survey_begin(IdTable<NodeId, double>& times);
-  struct Snapshot;
-  void restore(const Snapshot&);
 
-  // A read by backward that was counted, so that it can be taken back.
-  struct CountedUse {
-    ValueId value;
-    RegionId level;        // see regions.cpp
-    RegionId reader = -1;  // the region that reads it; -1: a node
-  };
-  using UndoLog = std::vector<CountedUse>;
-  void save_for_backward(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
-  void add_use(const CountedUse&, const Tensor&, UndoLog&);
-  void drop_use(ValueId, RegionId level);
-  void drop_read(ValueId, RegionId level);
-  void free_unread();
-  void save(ValueId, const Tensor&);
-  void survey_saved(ValueId);
-  // By a user's hooks or the offloader.
-  static bool is_packed(const Value& v) { return v.saved && !v.on_device; }
-  void pack(ValueId, const Tensor&, bool first);
-  void release(ValueId);
+  struct Before;
+  Few<Tensor> add_inputs(NodeId, std::span<const Operand>, Before&);
+  Needs find_needs(const Node&) const;
+  void add_outputs(NodeId, const Needs&);
+  Few<Var> run(NodeId, const Few<Tensor>& in, const Needs&);
+  void restore(const Before&);
 
   void enter_scope(const ScopeOptions&);
   void leave_scope();
-  void open_region(TapeRegion);
-  void open_regions_at(NodeId);
-  void check_nesting_at(NodeId) const;
-  void check_not_cut_short() const;
-  void check_regions_end() const;
-  void close_regions_at(NodeId);
-  void close_region();
-  void drop_unneeded_reads(TapeRegion&);
-  void add_region_reads(NodeId, const Few<Tensor>& in, UndoLog&);
-  RegionId level(RegionId reader, ValueId) const;
-  bool is_inside(const TapeRegion& r, ValueId v) const { return values_[v].producer >= r.first; }
-
-  struct RegionBuffers;
-  void recompute(RegionId);
-  RegionId region_of_missing(ValueId, RegionId level) const;
-  void recompute_nodes(RegionId);
-  void recompute_node(NodeId, RegionId, RegionBuffers&);
-  void recompute_around(NodeId);
-  bool is_missing(ValueId) const;
-  RegionId outermost_region(NodeId) const;
-  void leave_regions(NodeId);
 
   void begin_at(const Root&);
   void walk_backward();
-  void prefetch_for(NodeId);
   void differentiate(NodeId);
-  void check_all_asked_for(const Node&, const GradientCheck&) const;
-  const Tensor& materialize(ValueId, RegionId level);
-  const Tensor& saved_tensor(const Node& n, int i) {
-    return materialize(n.saves[i], level(n.region, n.saves[i]));
-  }
-  void free_saved();
-  Grad gradient_of(ValueId);
-  Grad parameter_gradient(Value&);
 
   Stream& stream_;
   TapeOptions options_;
-  std::vector<SavedTensorHooks*> hooks_;
-  IdTable<NodeId, Node> nodes_;
-  IdTable<ValueId, Value> values_;
+  Program program_;
+  Gradients gradients_;
+  Saving saving_;
+  NodeRunner runner_;
+  Regions regions_;
   std::unordered_map<Parameter*, ValueId> parameters_;
-  IdTable<RegionId, TapeRegion> regions_;  // by first node, an outer one before those in it
-  std::vector<RegionId> open_regions_;     // the innermost last
-  RegionId cut_short_ = -1;                // one of the plan that a checkpoint ended too early
-  IdTable<ScopeId, TapeScope> scopes_;     // in the order they were opened
-  std::vector<ScopeId> open_scopes_;
-  size_t next_plan_region_ = 0;
-  std::vector<ValueId> unread_;  // packed for a region that turned out not to need them
-  NodeId backward_at_ = -1;      // the node whose backward runs, or is about to
   bool backward_began_ = false;
-  bool checks_gradients_;  // see gradient_check.h
 };
 
 // The ops that the body applies to the tape are recomputed in backward, as far as it reads what

@@ -1,6 +1,9 @@
 // Costs of planning.
 //
 //   rehearsal  rehearses a whole training step: model built on meta, forward, backward, optimizer
+//   survey     the same, and fills a survey: `adds_percent` is what that adds to the processor's
+//   time,
+//              least of many rehearsals with and without one, in turn
 //   tape       rehearses forward and backward of a model that exists: tape, allocator and clock;
 //              `visits` counts the nodes visited in both, s_per_visit is the time of one
 //   layout     places the memory of a step of three micro-batches: its number of allocations, the
@@ -8,6 +11,10 @@
 //              the layout takes, and that placement in program order takes
 
 #include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
 
 #include "spool/models/training/trainer.h"
 #include "spool/planner/offsets.h"
@@ -25,6 +32,24 @@ void rehearse_step(benchmark::State& state, const std::string& model) {
       trainer.step(0, no_rows);
     });
   }
+}
+
+double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+void survey_step(benchmark::State& state, const std::string& model) {
+  TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4};
+  config.loss_chunk = 1024;
+  const TrainingPlans plans = make_plans(config);
+  std::array<double, 2> least{1e9, 1e9};  // without a survey, and with one
+  for (auto _ : state) {
+    for (const bool survey : {false, true}) {
+      const double begin = cpu_seconds();
+      benchmark::DoNotOptimize(rehearse_step(config, plans, Machine{}, {.survey = survey}));
+      double& time = least[survey];
+      time = std::min(time, cpu_seconds() - begin);
+    }
+  }
+  state.counters["adds_percent"] = 100 * (least[1] / least[0] - 1);
 }
 
 void visit_nodes(benchmark::State& state, const std::string& model) {
@@ -81,6 +106,9 @@ void register_all() {
     const std::string name = model;
     benchmark::RegisterBenchmark(("rehearsal/" + name).c_str(), [name](benchmark::State& s) {
       rehearse_step(s, name);
+    })->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("survey/" + name).c_str(), [name](benchmark::State& s) {
+      survey_step(s, name);
     })->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark(("layout/" + name).c_str(), [name](benchmark::State& s) {
       place_step(s, name);

@@ -102,8 +102,7 @@ bool print_places(const Tape& tape) {
   bool right = true;
   std::printf("  saved input of  value between forward and backward\n");
   for (size_t i = 0; i < layers; ++i) {
-    const Value& value = tape.values()[tape.nodes()[i].inputs[0]];
-    const bool on_host = value.saved && !value.on_device;
+    const bool on_host = tape.is_packed(tape.nodes()[i].inputs[0]);
     right &= on_host == expected[i].on_host;
     std::printf("  linear%zu         %-4s  %s%s\n", i, expected[i].value,
                 on_host ? "host" : "device", on_host == expected[i].on_host ? "" : ", WRONG");
@@ -135,8 +134,8 @@ int main() {
   Net net(stream);
   Tape plain(stream);
   const Var y = net.plain(plain);
-  const Plan plan = annotated_plan(annotations, plain);
-  std::printf("The plan:\n%s\n", diff({}, plan, plain).c_str());
+  const Plan plan = annotated_plan(annotations, plain.program());
+  std::printf("The plan:\n%s\n", diff({}, plan, plain.program()).c_str());
   const Bits bits = net.backward(plain, y);
 
   bool good = run("By the plan", net, stream, plan, &Net::plain, bits);

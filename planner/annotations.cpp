@@ -43,22 +43,22 @@ std::vector<AnnotatedRegion> annotated_regions(std::span<const Annotation> annot
 
 }  // namespace
 
-Plan annotated_plan(std::span<const Annotation> annotations, const Tape& tape) {
-  check(annotations.size() == tape.nodes().size(), "annotations: ", annotations.size(),
-        " for a tape of ", tape.nodes().size(), " ops; give one for each");
-  Plan plan{.placement = std::vector(tape.values().size(), Placement::keep)};
+Plan annotated_plan(std::span<const Annotation> annotations, const Program& program) {
+  check(annotations.size() == program.nodes.size(), "annotations: ", annotations.size(),
+        " for a tape of ", program.nodes.size(), " ops; give one for each");
+  Plan plan{.placement = std::vector(program.values.size(), Placement::keep)};
   for (const AnnotatedRegion& region : annotated_regions(annotations)) {
     const Region nodes = region.nodes;
     const Annotation annotation = region.annotation;
     if (annotation.checkpoint) plan.regions.push_back(nodes);
     const auto place = [&](ValueId v) {
-      const Value& value = tape.values()[v];
+      const Value& value = program.values[v];
       const bool inside = value.producer >= nodes.first;
       const bool offload = inside ? annotation.offload_inside : annotation.offload_inputs;
       if (offload && !value.parameter) plan.placement[v] = Placement::offload;
     };
     for (NodeId n = nodes.first; n <= nodes.last; ++n) {
-      const Node& node = tape.nodes()[n];
+      const Node& node = program.nodes[n];
       std::ranges::for_each(node.saves, place);
       if (annotation.checkpoint) std::ranges::for_each(node.inputs, place);
     }

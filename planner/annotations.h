@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "spool/autograd/tape.h"
+#include "spool/autograd/program.h"
 
 namespace spool {
 
@@ -19,8 +19,9 @@ struct Annotation {
   bool checkpoint = false;      // recompute the region in backward
 };
 
-// Takes an annotation for each node of a tape that records and whose forward has run.  Throws if
+// Takes an annotation for each node of the program of a tape that records and whose forward has
+// run.  Throws if
 // region numbers skip or come back, or the annotations of a region differ.
-Plan annotated_plan(std::span<const Annotation>, const Tape&);
+Plan annotated_plan(std::span<const Annotation>, const Program&);
 
 }  // namespace spool

@@ -11,22 +11,27 @@ struct PlannedTransfer {
   double copy = 0;             // seconds, one way
 };
 
+// When each node began, seconds.
+struct Clock {
+  IdTable<NodeId, double> forward, backward;
+};
+
 std::vector<PlannedTransfer> transfers_of(const std::vector<OffloadCandidate>& candidates,
-                                          const Survey& survey, const Machine& machine,
-                                          OffloadTarget target) {
+                                          const Survey& survey, const Clock& clock,
+                                          const Machine& machine, OffloadTarget target) {
   // A transfer to a disk passes through the host: one copy after the other.
   const double seconds_per_byte =
       1 / machine.host_bytes_per_second +
       (target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0);
   std::vector<PlannedTransfer> transfers;
   for (const OffloadCandidate& c : candidates) {
-    const NodeId reader = survey.first_read[c.value];
+    const auto [bytes, saver, reader] = survey.values.value_or(c.value, {});
     if (reader < 0) continue;  // never read in backward, so never saved
-    const NodeId next = survey.first_saved[c.value] + 1;
+    const NodeId next = saver + 1;
     transfers.push_back(
         {.offload = {.value = c.value, .target = target},
-         .saved = survey.forward.contains(next) ? survey.forward[next] : survey.backward.back(),
-         .read = survey.backward[reader],
+         .saved = clock.forward.contains(next) ? clock.forward[next] : clock.backward.back(),
+         .read = clock.backward[reader],
          .copy = static_cast<double>(c.bytes) * seconds_per_byte});
   }
   return transfers;
@@ -34,31 +39,31 @@ std::vector<PlannedTransfer> transfers_of(const std::vector<OffloadCandidate>& c
 
 // Copies out run one after the other; each value is released before the first node that begins
 // after its copy ends.  A value whose copy would end after forward stays.
-void place_releases(std::vector<PlannedTransfer>& transfers, const Survey& survey) {
+void place_releases(std::vector<PlannedTransfer>& transfers, const Clock& clock) {
   std::ranges::sort(transfers, {}, &PlannedTransfer::saved);
   double link_free = 0;
   std::erase_if(transfers, [&](PlannedTransfer& t) {
     const double end = std::max(link_free, t.saved) + t.copy;
-    const auto node = std::ranges::lower_bound(survey.forward, end);
-    if (node == survey.forward.end()) return true;
+    const auto node = std::ranges::lower_bound(clock.forward, end);
+    if (node == clock.forward.end()) return true;
     link_free = end;
-    t.offload.release = static_cast<NodeId>(node - survey.forward.begin());
+    t.offload.release = static_cast<NodeId>(node - clock.forward.begin());
     return false;
   });
 }
 
 // Copies back run one after the other too, in the order of need: each begins at the latest node
 // from which it and those that follow arrive in time, even if copies were a quarter slower.
-void place_fetches(std::vector<PlannedTransfer>& transfers, const Survey& survey) {
+void place_fetches(std::vector<PlannedTransfer>& transfers, const Clock& clock) {
   constexpr double caution = 1.25;
   std::ranges::sort(transfers, std::ranges::greater{}, &PlannedTransfer::read);
-  double next_begins = survey.backward.front() + 1e9;
+  double next_begins = clock.backward.front() + 1e9;
   for (PlannedTransfer& t : transfers) {
     next_begins = std::min(next_begins, t.read) - caution * t.copy;
     // Backward visits the nodes from the last to the first: their times fall with their ids.
-    const auto at = std::ranges::lower_bound(survey.backward, next_begins, std::ranges::greater{});
-    const auto node = static_cast<NodeId>(at - survey.backward.begin());
-    t.offload.fetch = std::min(node, survey.backward.next_id() - 1);
+    const auto at = std::ranges::lower_bound(clock.backward, next_begins, std::ranges::greater{});
+    const auto node = static_cast<NodeId>(at - clock.backward.begin());
+    t.offload.fetch = std::min(node, clock.backward.next_id() - 1);
   }
 }
 
@@ -67,9 +72,11 @@ void place_fetches(std::vector<PlannedTransfer>& transfers, const Survey& survey
 std::vector<Offload> schedule_offloads(const std::vector<OffloadCandidate>& candidates,
                                        const Survey& survey, const Machine& machine,
                                        OffloadTarget target) {
-  std::vector<PlannedTransfer> transfers = transfers_of(candidates, survey, machine, target);
-  place_releases(transfers, survey);
-  place_fetches(transfers, survey);
+  const Clock clock{.forward = survey.begins(Phase::forward),
+                    .backward = survey.begins(Phase::backward)};
+  std::vector<PlannedTransfer> transfers = transfers_of(candidates, survey, clock, machine, target);
+  place_releases(transfers, clock);
+  place_fetches(transfers, clock);
   std::ranges::sort(transfers, {}, [](const PlannedTransfer& t) { return t.offload.value; });
   std::vector<Offload> offloads;
   for (const PlannedTransfer& t : transfers) offloads.push_back(t.offload);

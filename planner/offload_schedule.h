@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "spool/autograd/tape.h"
+#include "spool/autograd/survey.h"
 
 namespace spool {
 

@@ -13,49 +13,53 @@ struct Recomputable {
   bool Policy::*flag;
 };
 constexpr Recomputable recomputable[] = {{"norms", &Policy::norms},
-                                         {"gelu", &Policy::gelu},
+                                         {"gelu", &Policy::activations},
+                                         {"activations", &Policy::activations},
                                          {"attention", &Policy::attention},
                                          {"block", &Policy::block}};
 
 bool is_outermost(const TapeScope& scope) { return scope.parent < 0 && scope.last >= scope.first; }
 
-void place_recomputed(const Policy& policy, const Tape& tape, Plan& plan) {
-  plan.placement.assign(tape.values().size(), Placement::keep);
-  for (const Node& node : tape.nodes()) {
-    const std::string_view op = node.op->name();
-    const bool is_norm = op.ends_with("_norm");
-    const bool recompute = (policy.norms && is_norm) || (policy.gelu && op == "gelu") ||
-                           (policy.attention && op == "attention");
-    if (!recompute) continue;
+bool recomputes(const Policy& policy, OpKind kind) {
+  return (policy.norms && kind == OpKind::norm) ||
+         (policy.activations && kind == OpKind::activation) ||
+         (policy.attention && kind == OpKind::attention);
+}
+
+void place_recomputed(const Policy& policy, const Program& program, Plan& plan) {
+  plan.placement.assign(program.values.size(), Placement::keep);
+  for (const Node& node : program.nodes) {
+    const OpKind kind = node.op->kind();
+    if (!recomputes(policy, kind) || !node.op->recomputable()) continue;
     for (const ValueId v : node.outputs) {
-      const bool is_statistic = is_norm && v != node.outputs.front();  // small: kept
+      const bool is_statistic = kind == OpKind::norm && v != node.outputs.front();  // small: kept
       if (!is_statistic) plan.placement[v] = Placement::recompute;
     }
   }
-  for (const TapeScope& scope : tape.scopes()) {
+  for (const TapeScope& scope : program.scopes) {
     if (policy.block && is_outermost(scope)) plan.regions.push_back({scope.first, scope.last});
   }
 }
 
 // Whether a block reads each value without computing it.
-IdTable<ValueId, bool> block_inputs(const Tape& tape) {
-  IdTable<ValueId, bool> is_input(tape.values().size());
-  for (const TapeScope& scope : tape.scopes()) {
+IdTable<ValueId, bool> block_inputs(const Program& program) {
+  IdTable<ValueId, bool> is_input(program.values.size());
+  for (const TapeScope& scope : program.scopes) {
     if (!is_outermost(scope)) continue;
     for (NodeId n = scope.first; n <= scope.last; ++n) {
-      for (const ValueId v : tape.nodes()[n].inputs) {
-        if (tape.values()[v].producer < scope.first) is_input[v] = true;
+      for (const ValueId v : program.nodes[n].inputs) {
+        if (program.values[v].producer < scope.first) is_input[v] = true;
       }
     }
   }
   return is_input;
 }
 
-std::vector<OffloadCandidate> offload_candidates(const Policy& policy, const Tape& tape) {
-  const IdTable<ValueId, bool> is_residual = block_inputs(tape);
+std::vector<OffloadCandidate> offload_candidates(const Policy& policy, const Program& program) {
+  const IdTable<ValueId, bool> is_residual = block_inputs(program);
   std::vector<OffloadCandidate> candidates;
-  for (ValueId id = 0; id < tape.values().next_id(); ++id) {
-    const Value& v = tape.values()[id];
+  for (ValueId id = 0; id < program.values.next_id(); ++id) {
+    const Value& v = program.values[id];
     if (v.producer < 0 || v.spec.nbytes() < policy.min_offload_bytes) continue;
     if (policy.offload == Offloading::residual && !is_residual[id]) continue;
     candidates.push_back({.value = id, .bytes = v.spec.nbytes()});
@@ -74,7 +78,7 @@ void set_recompute(Policy& policy, std::string_view list) {
     const auto known = std::ranges::find(recomputable, word, &Recomputable::word);
     check_setting(known != std::end(recomputable), {"recompute"}, "what to recompute, '", list,
                   "': there is no '", word,
-                  "'; give none, or a list of norms, gelu, attention and block");
+                  "'; give none, or a list of norms, gelu (or activations), attention and block");
     policy.*(known->flag) = true;
     at = comma + 1;
   }
@@ -83,24 +87,23 @@ void set_recompute(Policy& policy, std::string_view list) {
 std::string recompute_list(const Policy& policy) {
   std::string list;
   for (const auto& [word, flag] : recomputable) {
-    if (policy.*flag) list.append(list.empty() ? "" : ",").append(word);
+    const bool is_synonym = word == "activations";
+    if (policy.*flag && !is_synonym) list.append(list.empty() ? "" : ",").append(word);
   }
   return list.empty() ? "none" : list;
 }
 
-Plan plan_from_policy(const Policy& policy, const Machine& machine,
-                      const RehearsedTape& rehearsed) {
+Plan plan_from_policy(const Policy& policy, const Machine& machine, const RehearseTape& rehearse) {
   Plan plan{.optimizer_state = policy.optimizer_state};
-  rehearsed(machine, {}, [&](const Tape& tape) {
-    place_recomputed(policy, tape, plan);
-    if (policy.loss_chunk > 0) plan.chunks = chunk_rows(tape, policy.loss_chunk).chunks;
-  });
+  {
+    const RehearsedTape kept = rehearse({});
+    place_recomputed(policy, kept.program, plan);
+    if (policy.loss_chunk > 0) plan.chunks = chunk_rows(kept.program, policy.loss_chunk).chunks;
+  }
   if (policy.offload == Offloading::none) return plan;
-  Survey survey;
-  std::vector<OffloadCandidate> candidates;
-  rehearsed(machine, {.plan = plan, .survey = &survey},
-            [&](const Tape& tape) { candidates = offload_candidates(policy, tape); });
-  plan.offloads = schedule_offloads(candidates, survey, machine, policy.target);
+  const RehearsedTape tape = rehearse(plan);
+  plan.offloads = schedule_offloads(offload_candidates(policy, tape.program), tape.survey, machine,
+                                    policy.target);
   for (const Offload& o : plan.offloads) plan.placement[o.value] = Placement::offload;
   return plan;
 }

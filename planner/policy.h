@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "spool/autograd/tape.h"
+#include "spool/autograd/survey.h"
 
 namespace spool {
 
@@ -21,9 +21,9 @@ template <>
 inline constexpr std::array enumerator_names<Offloading>{"none", "residual", "all"};
 
 struct Policy {
-  // What is recomputed: the outputs of norms, of GELU, of attention; a whole block but its input. A
-  // block is an outermost scope of the tape (Tape::Scope).
-  bool norms = false, gelu = false, attention = false, block = false;
+  // What is recomputed: the outputs of norms, activations and attention (Op::kind()); a whole block
+  // but its input.  A block is an outermost scope of the tape (Tape::Scope).
+  bool norms = false, activations = false, attention = false, block = false;
   Offloading offload = Offloading::none;
   size_t min_offload_bytes = size_t{1} << 20;  // smaller values stay
   OffloadTarget target = OffloadTarget::host;
@@ -31,18 +31,22 @@ struct Policy {
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
 };
 
-// Parses "none", or a list such as "norms,gelu"; throws an error that says what there is.
+// Parses "none", or a list such as "norms,gelu"; throws an error that says what there is.  "gelu"
+// and "activations" both mean every activation.
 void set_recompute(Policy&, std::string_view list);
 std::string recompute_list(const Policy&);
 
-// Rehearses the tape to plan for with these options, on a meta stream of the machine of its own:
-// runs forward, calls after_forward, and runs backward.
-using RehearsedTape = std::function<void(const Machine&, const TapeOptions&,
-                                         const std::function<void(const Tape&)>& after_forward)>;
+// A tape that was rehearsed, forward and backward.
+struct RehearsedTape {
+  Program program = {};
+  Survey survey = {};
+};
+// Rehearses the tape to plan for, with this plan, on a meta stream of the machine.
+using RehearseTape = std::function<RehearsedTape(const Plan&)>;
 
 // The plan that the policy makes for the tape.  When offloaded values leave and come back is chosen
 // from the machine's clock (offload_schedule.h).  A value that has no time to do both, such as one
 // computed last, stays.
-Plan plan_from_policy(const Policy&, const Machine&, const RehearsedTape&);
+Plan plan_from_policy(const Policy&, const Machine&, const RehearseTape&);
 
 }  // namespace spool

@@ -12,6 +12,7 @@ struct Attention final : Op {
   explicit Attention(Heads h) : heads(h) {}
 
   const char* name() const override { return "attention"; }
+  OpKind kind() const override { return OpKind::attention; }
   std::string attributes() const override {
     return in_words({{"query heads", heads.query}, {"key heads", heads.key}});
   }

@@ -13,6 +13,7 @@ struct CachedAttentionOp final : Op {
   CachedAttentionOp(Heads h, int64_t at) : heads(h), position(at) {}
 
   const char* name() const override { return "cached_attention"; }
+  OpKind kind() const override { return OpKind::attention; }
   std::string attributes() const override {
     return in_words(
         {{"query heads", heads.query}, {"key heads", heads.key}, {"position", position}});

@@ -10,6 +10,7 @@ struct Gelu final : Op {
   explicit Gelu(GeluForm f) : form(f) {}
 
   const char* name() const override { return "gelu"; }
+  OpKind kind() const override { return OpKind::activation; }
   std::string attributes() const override { return in_words({{"form", spool::name(form)}}); }
   const char* indices() const override { return "nc->nc"; }
   Specs infer(const Specs& in) const override { return {in[0]}; }

@@ -10,6 +10,7 @@ struct LayerNorm final : Op {
   explicit LayerNorm(double e) : eps(e) {}
 
   const char* name() const override { return "layer_norm"; }
+  OpKind kind() const override { return OpKind::norm; }
   std::string attributes() const override { return in_words({{"eps", eps}}); }
   const char* indices() const override { return "nC,C,C->nC,n,n"; }
 

@@ -7,6 +7,7 @@ namespace {
 
 struct Linear final : Op {
   const char* name() const override { return "linear"; }
+  OpKind kind() const override { return OpKind::product; }
   const char* indices() const override { return "nk,ok,o->no"; }
 
   Specs infer(const Specs& in) const override {

@@ -64,6 +64,7 @@ struct LinearCrossEntropy final : Op {
   LinearCrossEntropy(const LossOptions& l, bool e) : loss(l), early(e) {}
 
   const char* name() const override { return "linear_cross_entropy"; }
+  OpKind kind() const override { return OpKind::product; }
   const char* indices() const override {
     if (loss.reduction == Reduction::none) return "nC,VC,n->n";
     return early ? "nC,VC,n->,nC" : "nC,VC,n->";

@@ -168,7 +168,8 @@ void add_policy_flags(CLI::App& app, Given& g) {
   app.add_option(
          "--recompute", g.recompute,
          "Values to recompute in backward rather than keep: none, or a comma-separated list "
-         "of norms, gelu, attention and block (everything in a block except its input)")
+         "of norms, gelu (every activation), attention and block (everything in a block except its "
+         "input)")
       ->capture_default_str();
   app.add_option("--offload", g.offload,
                  "Values to copy off the device until backward needs them: none, residual (the "

@@ -44,7 +44,7 @@ Plan plan_evaluation(const Gpt2Config& config, DType dtype, int64_t batch, int64
   const BatchInput input(batch, seq, stream);
   Tape tape(stream, {.recording = false, .training = false});
   model.loss(tape.input(input.tokens), tape.input(input.targets));
-  return chunk_rows(tape, loss_chunk);
+  return chunk_rows(tape.program(), loss_chunk);
 }
 
 }  // namespace spool

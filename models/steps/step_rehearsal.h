@@ -32,13 +32,28 @@ Plan plan_step(const StepDescription&, const Policy&, const Machine&);
 // Fingerprints of that tape, for plans in files; see autograd/fingerprint.h.
 std::vector<uint64_t> step_fingerprints(const StepDescription&);
 
-// Birth and death of each allocation of a step.
+// What a rehearsal of a step saw, as far as it was asked for.
+struct RehearsedStep {
+  Report report = {};
+  Survey survey = {};
+  Lifetimes lifetimes = {};           // birth and death of each allocation of the step
+  std::vector<TraceSpan> trace = {};  // its timeline
+};
+struct AskedOfRehearsal {
+  bool survey = false, lifetimes = false, trace = false;
+};
+
+// Rehearses a step on the machine, its model and its optimizer included.
+RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Machine&,
+                            const AskedOfRehearsal& = {});
+
+// Birth and death of each allocation of a step, of at most `distinct_micro_batches`.
 Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);
+
+// The program of a micro-batch, and a survey of it, under this plan, which offloads nothing.
+RehearsedTape rehearse_tape(const StepDescription&, const Plan&, const Machine&);
 
 // The layout of a step's memory; nothing if best-fit allocation takes no more.
 std::optional<Layout> lay_out_step(const StepDescription&, StepPlans, const Machine&);
-
-// The timeline of a step on that machine.
-std::vector<TraceSpan> foretell_step(const StepDescription&, const StepPlans&, const Machine&);
 
 }  // namespace spool

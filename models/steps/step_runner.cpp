@@ -60,6 +60,7 @@ void StepRunner::prepare(double learning_rate) {
 
 void StepRunner::run(const Step& step, const Upload& upload) {
   prepare(step.learning_rate);
+  if (survey_) survey_->start(stream_);
   for (Parameter* p : model_.parameters()) p->grad = {};  // of a step that did not end
   const float scale = 1 / static_cast<float>(std::max<int64_t>(step.targets, 1));
   write<float>(loss_scale_, std::span(&scale, 1));
@@ -89,7 +90,9 @@ void StepRunner::enqueue_micro_step(int64_t micro) {
   const bool first = micro == 0, last = micro + 1 == config_.accumulate;
   const auto work = [&] {
     run_micro_step(step_phase(micro, config_.accumulate));
-    if (last) optimizer_.update(random_);
+    if (!last) return;
+    const SurveyScope surveyed(survey_, stream_, Phase::optimizer, /*node=*/-1);
+    optimizer_.update(random_);
   };
   const bool host_works =
       plans_.step.optimizer_state == OptimizerState::cpu || offloads_to_disk(plans_.step);
@@ -105,7 +108,8 @@ void StepRunner::run_micro_step(size_t phase) {
                       .micro_batches = static_cast<int>(config_.accumulate),
                       .loss_scale = loss_scale_,
                       .random = random_,
-                      .offloader = offloader_.get()});
+                      .offloader = offloader_.get(),
+                      .survey = survey_});
   const Var loss = model_.loss(tape);
   launch(Add{.out = add_to(loss_), .a = loss.tensor()}, stream_);
   tape.backward(loss);

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "spool/autograd/step_model.h"
+#include "spool/autograd/survey.h"
 #include "spool/models/optimizers/adamw.h"
 #include "spool/models/steps/step_graphs.h"
 #include "spool/runtime/memory/layout.h"
@@ -69,6 +70,9 @@ class StepRunner {
 
   AdamWOptimizer& optimizer() { return optimizer_; }
 
+  // Has the next run() fill the survey; on a MetaStream only.
+  void survey(Survey* survey) { survey_ = survey; }
+
   // On a device that captures steps, runs one that changes nothing, so that libraries choose their
   // algorithms, or fail, before the first real step.  Call it after the parameters and the
   // optimizer are initialised; otherwise the first run() does.
@@ -98,6 +102,7 @@ class StepRunner {
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
   StepGraphs graphs_;
   bool prepared_ = false;
+  Survey* survey_ = nullptr;
 };
 
 }  // namespace spool

@@ -35,14 +35,14 @@ Lifetimes record_step(const TrainingConfig& config, const StepPlans& plans,
   return record_step(describe_step(config), plans, machine);
 }
 
+RehearsedStep rehearse_step(const TrainingConfig& config, const StepPlans& plans,
+                            const Machine& machine, const AskedOfRehearsal& asked) {
+  return rehearse_step(describe_step(config), plans, machine, asked);
+}
+
 std::optional<Layout> lay_out_step(const TrainingConfig& config, const StepPlans& plans,
                                    const Machine& machine) {
   return lay_out_step(describe_step(config), plans, machine);
-}
-
-std::vector<TraceSpan> foretell_step(const TrainingConfig& config, const StepPlans& plans,
-                                     const Machine& machine) {
-  return foretell_step(describe_step(config), plans, machine);
 }
 
 PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request,

@@ -25,8 +25,9 @@ StepDescription describe_step(const TrainingConfig&);
 // The functions of step_rehearsal.h for the step of this configuration.
 std::vector<uint64_t> step_fingerprints(const TrainingConfig&);
 Lifetimes record_step(const TrainingConfig&, const StepPlans&, const Machine&);
+RehearsedStep rehearse_step(const TrainingConfig&, const StepPlans&, const Machine&,
+                            const AskedOfRehearsal&);
 std::optional<Layout> lay_out_step(const TrainingConfig&, const StepPlans&, const Machine&);
-std::vector<TraceSpan> foretell_step(const TrainingConfig&, const StepPlans&, const Machine&);
 
 // Length of the text samples of a run, in tokens; drawn = 0: there are none.
 struct SampleLength {

@@ -23,7 +23,8 @@ StepTrace::StepTrace(fs::path path) : path_(std::move(path)) {
 
 std::string StepTrace::foretell(const TrainingConfig& config, const TrainingPlans& plans,
                                 const Machine& machine) {
-  traces_.push_back({.name = "foretold", .spans = foretell_step(config, plans, machine)});
+  traces_.push_back(
+      {.name = "foretold", .spans = rehearse_step(config, plans, machine, {.trace = true}).trace});
   return fmt::format("  {:<20} {:>12}", "exposed copies",
                      percent(exposed_copies(traces_.back().spans)));
 }

@@ -10,22 +10,22 @@ namespace {
 // Names of nodes and values; without a tape, empty.
 class Names {
  public:
-  explicit Names(const Tape* tape) : tape_(tape) {}
+  explicit Names(const Program* program) : program_(program) {}
 
   std::string of_node(NodeId n) const {
-    if (!tape_ || !tape_->nodes().contains(n)) return {};
-    return tape_->nodes()[n].op->name();
+    if (!program_ || !program_->nodes.contains(n)) return {};
+    return program_->nodes[n].op->name();
   }
   std::string of_value(ValueId v) const {
-    if (!tape_ || !tape_->values().contains(v)) return {};
-    const Value& value = tape_->values()[v];
+    if (!program_ || !program_->values.contains(v)) return {};
+    const Value& value = program_->values[v];
     if (value.parameter) return sentence("parameter ", value.parameter->name);
     if (value.producer < 0) return "an input";
     return sentence(of_node(value.producer), " of node ", value.producer);
   }
 
  private:
-  const Tape* tape_;
+  const Program* program_;
 };
 
 // "values 5 to 9 (add of node 2 to gelu of node 4)"
@@ -59,15 +59,14 @@ std::string from_to(const std::string& a, const std::string& b) {
 
 // "offload, 512 rows, to disk, out before node 9"
 std::string placement(const Plan& plan, ValueId value) {
-  const Placement p = plan.placement.value_or(value, Placement::keep);
+  const Placement p = placement_of(plan, value);
   std::string words = name(p);
   if (p != Placement::offload) return words;
-  const auto o = std::ranges::lower_bound(plan.offloads, value, {}, &Offload::value);
-  if (o == plan.offloads.end() || o->value != value) return words;
-  if (o->rows >= 0) words += sentence(", ", o->rows, " rows");
-  if (o->target != OffloadTarget::host) words += sentence(", to ", name(o->target));
-  if (o->release >= 0) words += sentence(", out before node ", o->release);
-  if (o->fetch >= 0) words += sentence(", back before node ", o->fetch);
+  const Offload o = offload_of(plan, value);
+  if (o.rows >= 0) words += sentence(", ", o.rows, " rows");
+  if (o.target != OffloadTarget::host) words += sentence(", to ", name(o.target));
+  if (o.release >= 0) words += sentence(", out before node ", o.release);
+  if (o.fetch >= 0) words += sentence(", back before node ", o.fetch);
   return words;
 }
 
@@ -129,8 +128,8 @@ std::string difference(const Plan& a, const Plan& b, const Names& names) {
 
 std::string diff(const Plan& a, const Plan& b) { return difference(a, b, Names(nullptr)); }
 
-std::string diff(const Plan& a, const Plan& b, const Tape& tape) {
-  return difference(a, b, Names(&tape));
+std::string diff(const Plan& a, const Plan& b, const Program& program) {
+  return difference(a, b, Names(&program));
 }
 
 }  // namespace spool

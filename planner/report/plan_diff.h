@@ -5,13 +5,13 @@
 
 #include <string>
 
-#include "spool/autograd/tape.h"
+#include "spool/autograd/program.h"
 
 namespace spool {
 
 // One line per difference from a to b, and one for a run of neighbours with the same difference;
-// empty if there is none.  Given the plans' tape, values and nodes are named.
+// empty if there is none.  Given the plans' program, values and nodes are named.
 std::string diff(const Plan& a, const Plan& b);
-std::string diff(const Plan& a, const Plan& b, const Tape&);
+std::string diff(const Plan& a, const Plan& b, const Program&);
 
 }  // namespace spool

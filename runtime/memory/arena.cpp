@@ -155,6 +155,7 @@ void Arena::remove_free(Block* block) {
 
 void Arena::count_live(const Block& block) {
   stats_.live += block.bytes;
+  max_live_ = std::max(max_live_, stats_.live);
   stats_.live_hash ^= hash_of(block.offset, block.bytes);
   stats_.live_by[block.label.purpose] += block.bytes;
   update_peak();

@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "spool/runtime/names.h"
@@ -73,6 +74,8 @@ class Arena {
   void begin_phase(size_t phase);
 
   const MemoryStats& stats() const { return stats_; }
+  // Most bytes live at a time since the last call.
+  size_t take_max_live() { return std::exchange(max_live_, stats_.live); }
 
  private:
   friend class LifetimeRecorder;
@@ -114,7 +117,7 @@ class Arena {
   std::string device_;
   size_t granule_;
   MemoryStats stats_;
-  size_t end_ = 0, live_at_peak_ = 0;
+  size_t end_ = 0, live_at_peak_ = 0, max_live_ = 0;
   Block* last_ = nullptr;     // by offset
   std::vector<Block*> free_;  // by size, then offset; few, so cheaper than a tree
   std::vector<std::unique_ptr<Block>> blocks_;

@@ -25,7 +25,8 @@ class MetaStream final : public Stream {
   void charge(const char* name, const Cost& cost) {
     advance(name, Activity::kernel, machine_.seconds(cost));
   }
-  double now() const { return now_; }  // seconds since the start
+  double now() const { return now_; }    // seconds since the start
+  double busy() const { return busy_; }  // seconds since the start, without waits
   const Machine& machine() const { return machine_; }
 
   std::string description() const override { return "meta, as " + machine_.name; }
@@ -49,6 +50,7 @@ class MetaStream final : public Stream {
   void advance(const char* name, Activity activity, double seconds, size_t bytes = 0) {
     const double begin = now_;
     now_ += seconds;
+    if (activity != Activity::wait) busy_ += seconds;
     if (trace()) [[unlikely]]
       trace()->add(span(name, activity, bytes), {begin, now_});
   }
@@ -57,7 +59,7 @@ class MetaStream final : public Stream {
   }
 
   Machine machine_;
-  double now_ = 0;
+  double now_ = 0, busy_ = 0;
 };
 
 }  // namespace spool

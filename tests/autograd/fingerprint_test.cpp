@@ -33,7 +33,7 @@ TEST_F(Fingerprint, HasTheKnownValues) {
   const auto made = [&](const Plan& plan) {
     Tape tape(stream, {.plan = plan});
     gelu(scale(linear(tape.input(x), weight), -0.1));
-    return fingerprints(tape);
+    return fingerprints(tape.program());
   };
   const Fingerprints expected = {0xc7ea3cbed51c5ca8, 0x93b8d9fc73acde96, 0xdca6291da81ecbaf};
   EXPECT_EQ(made({}), expected);
@@ -46,7 +46,7 @@ TEST_F(Fingerprint, DependsOnOrderAndWiring) {
     Tape tape(stream);
     const Var a = tape.input(x), b = tape.input(x, true);
     build(a, b);
-    return fingerprints(tape).back();
+    return fingerprints(tape.program()).back();
   };
   const std::set<uint64_t> all = {
       made([](const Var& a, const Var& b) { add(a, b); }),
@@ -86,7 +86,8 @@ class FingerprintedPlan : public Fingerprint {
   Plan plan_for_a_net() {
     Tape tape(stream);
     net(tape);
-    return {.placement = std::vector(5, Placement::recompute), .fingerprints = fingerprints(tape)};
+    return {.placement = std::vector(5, Placement::recompute),
+            .fingerprints = fingerprints(tape.program())};
   }
 };
 

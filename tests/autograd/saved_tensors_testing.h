@@ -59,9 +59,6 @@ class ChainTest : public ::testing::Test {
   }
 };
 
-inline bool is_on_host(const Tape& tape, ValueId v) {
-  const Value& value = tape.values()[v];
-  return value.saved && !value.on_device;
-}
+inline bool is_on_host(const Tape& tape, ValueId v) { return tape.is_packed(v); }
 
 }  // namespace spool::testing

@@ -41,7 +41,7 @@ Fingerprints fingerprints_of(const Built& b, Stream& stream) {
   Tape tape(stream, options);
   const Var x = tape.input(zeros({b.batch, b.length}, stream));
   model.loss(x, x, b.dropout);
-  return fingerprints(tape);
+  return fingerprints(tape.program());
 }
 
 class Gpt2Fingerprint : public ::testing::Test {

@@ -39,7 +39,9 @@ TEST(StepTrace, ItsMostLiveBytesAreTheArenasPeak) {
 }
 
 TEST(StepTrace, NamesTheOptimizer) {
-  const Spans spans = foretell_step(config_to_trace(), make_plans(config_to_trace()), Machine{});
+  const Spans spans =
+      rehearse_step(config_to_trace(), make_plans(config_to_trace()), Machine{}, {.trace = true})
+          .trace;
   ASSERT_TRUE(spans.back().context);
   EXPECT_STREQ(spans.back().context.task, "optimizer");
 }

@@ -26,7 +26,8 @@ Measured measure(const TrainingConfig& c, const TrainingPlans& plans, Stream& st
 }
 
 Spans foretell(const TrainingConfig& c, const TrainingPlans& plans, Stream& like) {
-  return foretell_step(c, plans, Machine{.architecture = like.architecture()});
+  return rehearse_step(c, plans, Machine{.architecture = like.architecture()}, {.trace = true})
+      .trace;
 }
 
 }  // namespace spool::testing

@@ -30,7 +30,7 @@ class AnnotatedNet : public ChainTest {
   Plan plan(const std::vector<Annotation>& labels) {
     Tape survey(stream);
     chain(survey.input(x));
-    return annotated_plan(labels, survey);
+    return annotated_plan(labels, survey.program());
   }
   // The value that linear i saves as its input: x, then the previous linear's output.
   static ValueId input_of(const Tape& tape, size_t i) { return tape.nodes()[i].inputs[0]; }

@@ -40,11 +40,12 @@ TEST(PlanDiff, NamesValuesByTheOpsThatMakeThem) {
   using enum Placement;
   const Plan b = {.placement = {offload, offload, recompute, recompute, recompute, recompute},
                   .regions = {{.first = 1, .last = 2}}};
-  EXPECT_EQ(diff({}, b, tape), R"(values 0 to 1 (an input to parameter fc): keep -> offload
+  EXPECT_EQ(diff({}, b, tape.program()),
+            R"(values 0 to 1 (an input to parameter fc): keep -> offload
 values 2 to 5: keep -> recompute
 nodes 1 to 2 (gelu to gelu): a region
 )");
-  EXPECT_EQ(diff({}, {.placement = {keep, keep, keep, recompute}}, tape),
+  EXPECT_EQ(diff({}, {.placement = {keep, keep, keep, recompute}}, tape.program()),
             "value 3 (gelu of node 1): keep -> recompute\n");
 }
 

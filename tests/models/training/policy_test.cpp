@@ -22,7 +22,7 @@ std::vector<Policy> policies() {
   }
   all.push_back(
       {.offload = Offloading::all, .min_offload_bytes = 1, .target = OffloadTarget::disk});
-  all.push_back({.gelu = true,
+  all.push_back({.activations = true,
                  .offload = Offloading::residual,
                  .min_offload_bytes = 1,
                  .optimizer_state = OptimizerState::streamed});

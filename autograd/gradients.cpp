@@ -1,0 +1,103 @@
+#include "spool/autograd/gradients.h"
+
+#include "spool/kernels/elementwise.h"
+
+namespace spool {
+
+void Gradients::grow() { gradients_.resize(program_.values.size()); }
+
+void Gradients::expect(ValueId v, int contributions) { at(v).contributions += contributions; }
+
+const Tensor& Gradients::of(ValueId v) const {
+  static const Tensor absent;
+  return gradients_.contains(v) ? gradients_[v].tensor : absent;
+}
+
+void Gradients::begin_at(ValueId v, const Tensor& given) {
+  Gradient& gradient = at(v);
+  check(!gradient.tensor, "backward: a value is a root twice");
+  gradient.tensor = given;
+  if (given) return;
+  gradient.is_one = true;
+  const Label label{.name = "root", .purpose = Purpose::gradient};
+  gradient.tensor = Tensor(program_.values[v].spec, stream_, label);
+  launch(Fill{.out = gradient.tensor, .value = 1}, stream_);
+}
+
+Grad Gradients::contribute(ValueId id) {
+  const Value& value = program_.values[id];
+  if (!value.needs_grad) return {};
+  Gradient& gradient = at(id);
+  if (value.parameter) return contribute_to(*value.parameter, gradient.contributions);
+  const Label label{.name = program_.producer_name(id), .purpose = Purpose::gradient};
+  const bool accumulate = bool(gradient.tensor);
+  if (!accumulate) {
+    gradient.tensor = Tensor(value.spec, stream_, label);
+  } else if (!gradient.tensor.sole_owner()) {  // shared with another value or the caller: copy it
+    const Tensor own(value.spec, stream_, label);
+    launch(Add{.out = own, .a = gradient.tensor}, stream_);
+    gradient.tensor = own;
+  }
+  gradient.is_one = false;
+  return {gradient.tensor, accumulate};
+}
+
+Grad Gradients::contribute_to(Parameter& p, int contributions) {
+  const bool accumulate = bool(p.grad);
+  if (!accumulate) {
+    const Spec& spec = p.data.spec();
+    const bool several = micro_batches_ > 1 || contributions > 1;
+    const DType type = several ? accumulator(spec.dtype) : spec.dtype;
+    p.grad = Tensor({spec.shape, type}, stream_, {.name = p.name, .purpose = Purpose::gradient});
+  }
+  return {p.grad, accumulate};
+}
+
+Grad Gradients::take_over(ValueId id, ValueId from) {
+  const Value& value = program_.values[id];
+  const Tensor& tensor = of(from);
+  if (value.parameter || !value.needs_grad || of(id) || !tensor.sole_owner() ||
+      tensor.spec() != value.spec) {
+    return {};
+  }
+  at(id).tensor = tensor;
+  return {tensor, /*add=*/false};
+}
+
+bool Gradients::share(ValueId id, const Tensor& contribution, bool is_one) {
+  if (program_.values[id].parameter || of(id)) return false;
+  Gradient& gradient = at(id);
+  gradient.tensor = contribution;
+  gradient.is_one = is_one;
+  return true;
+}
+
+void Gradients::free(ValueId v) {
+  if (gradients_.contains(v)) gradients_[v].tensor = {};
+}
+
+void Gradients::free_all() {
+  for (Gradient& gradient : gradients_) gradient.tensor = {};
+}
+
+Gradients::Before Gradients::before(ValueId v) const {
+  const Parameter* p = program_.values[v].parameter;
+  return {.value = v,
+          .contributions = gradients_.contains(v) ? gradients_[v].contributions : 0,
+          .existed = bool(p ? p->grad : of(v))};
+}
+
+void Gradients::restore(const Before& before) {
+  Parameter* p = program_.values[before.value].parameter;
+  if (!before.existed && p) p->grad = {};
+  if (!before.existed && !p) free(before.value);
+  if (gradients_.contains(before.value)) {
+    gradients_[before.value].contributions = before.contributions;
+  }
+}
+
+void Gradients::forget_from(ValueId first) {
+  if (gradients_.contains(first)) gradients_.resize(static_cast<size_t>(first));
+}
+
+}  // namespace spool

@@ -1,0 +1,76 @@
+#pragma once
+
+// The gradients of a tape's values: this is where a gradient is allocated, and where what several
+// ops contribute to it is added up.
+//
+// Memory is allocated at the first write and added to afterwards.  Values may share it: add()
+// passes one gradient to both of its inputs.  What is shared is copied before it is written to.  A
+// parameter's gradient lives in the Parameter, until the optimizer frees it; with several
+// contributions a step it is f32.
+
+#include "spool/autograd/program.h"
+#include "spool/autograd/recycled.h"
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+class Gradients {
+ public:
+  // The arguments must outlive this.
+  Gradients(Stream& stream, const Program& program, int micro_batches)
+      : stream_(stream), program_(program), micro_batches_(micro_batches) {}
+
+  // Announces contributions to the value's gradient, in forward; they decide its type.
+  void expect(ValueId, int contributions);
+
+  // Gradient of the value; absent if there is none yet.  A parameter's is in the Parameter.
+  const Tensor& of(ValueId) const;
+  // Whether it is known to be 1.
+  bool is_one(ValueId v) const { return gradients_.contains(v) && gradients_[v].is_one; }
+
+  // Begins backward at a value, with this gradient; absent: 1.
+  void begin_at(ValueId, const Tensor& gradient);
+  // Memory for a contribution, which the caller must write or add to; absent if the value needs no
+  // gradient.
+  Grad contribute(ValueId);
+  // As contribute(), in the memory of `from`'s gradient if nothing else reads it and it is the
+  // first contribution; else absent.
+  Grad take_over(ValueId, ValueId from);
+  // Makes the tensor, a whole contribution, the value's gradient; false if it is not the first, or
+  // the value is a parameter.
+  bool share(ValueId, const Tensor& contribution, bool is_one);
+  void free(ValueId);
+  void free_all();
+
+  // What an op does in forward can be undone.
+  struct Before {
+    ValueId value = -1;
+    int contributions = 0;
+    bool existed = false;
+  };
+  Before before(ValueId) const;
+  void restore(const Before&);
+  // Forgets values from this one on.
+  void forget_from(ValueId);
+
+ private:
+  struct Gradient {
+    Tensor tensor = {};
+    int contributions = 0;  // known so far
+    bool is_one = false;
+  };
+  Gradient& at(ValueId v) {
+    if (!gradients_.contains(v)) [[unlikely]]
+      grow();
+    return gradients_[v];
+  }
+  void grow();
+  Grad contribute_to(Parameter&, int contributions);
+
+  Stream& stream_;
+  const Program& program_;
+  int micro_batches_;
+  Recycled<IdTable<ValueId, Gradient>> gradients_;
+};
+
+}  // namespace spool

@@ -1,0 +1,66 @@
+#include "spool/autograd/node_runner.h"
+
+#include "spool/autograd/regions.h"
+#include "spool/autograd/survey.h"
+
+namespace spool {
+
+NodeRunner::NodeRunner(Stream& stream, const TapeOptions& options, Program& program,
+                       Gradients& gradients)
+    : context_{.stream = stream, .options = options, .program = program, .gradients = gradients},
+      program_(program),
+      checks_gradients_(GradientCheck::covers(stream)) {}
+
+Few<Tensor> NodeRunner::recompute(NodeId id, const Few<Tensor>& in) {
+  const SurveyScope surveyed(context_.options.survey, context_.stream, Phase::recompute, id);
+  return run(id, in, "replay");
+}
+
+Few<Tensor> NodeRunner::run(NodeId id, const Few<Tensor>& in, const char* task) {
+  Node& n = program_.nodes[id];
+  Stream& stream = context_.stream;
+  ++n.runs;
+  const TraceScope scope(stream.trace(), task, *n.op, id);
+  Few<Tensor> out;
+  for (const ValueId v : n.outputs) {
+    out.push_back(Tensor(program_.values[v].spec, stream, {.name = n.op->name()}));
+  }
+  if (!checks_gradients_) {
+    Forward forward(context_, id, in, out);
+    n.op->forward(forward);
+    return out;
+  }
+  GradientCheck gradients(stream, n.op->name());
+  Forward forward(context_, id, in, out, &gradients);
+  n.op->forward(forward);
+  gradients.finish();
+  in_forward_.resize(program_.nodes.size());
+  in_forward_[id] = gradients.handed_out();
+  return out;
+}
+
+void NodeRunner::backward(NodeId id, Regions& saved) {
+  const Node& n = program_.nodes[id];
+  const TraceScope scope(context_.stream.trace(), "backward", *n.op, id);
+  if (!checks_gradients_) {
+    Backward backward(context_, saved, id);
+    n.op->backward(backward);
+    return;
+  }
+  GradientCheck gradients(context_.stream, n.op->name());
+  Backward backward(context_, saved, id, &gradients);
+  n.op->backward(backward);
+  gradients.finish();
+  check_all_asked_for(id, gradients);
+}
+
+void NodeRunner::check_all_asked_for(NodeId id, const GradientCheck& gradients) const {
+  const Node& n = program_.nodes[id];
+  const uint32_t all = gradients.handed_out() | in_forward_[id];
+  for (size_t i = 0; i < n.inputs.size(); ++i) {
+    check(!program_.values[n.inputs[i]].needs_grad || all >> i & 1, n.op->name(),
+          ": it never asks for the gradient of input ", i, ", counted from 0, which is needed");
+  }
+}
+
+}  // namespace spool

@@ -1,0 +1,31 @@
+#pragma once
+
+// Runs the ops of a tape: forward, for the first time and to recompute what was not saved, and
+// backward.
+
+#include "spool/autograd/op.h"
+#include "spool/autograd/program.h"
+
+namespace spool {
+
+class NodeRunner {
+ public:
+  // The arguments must outlive this.  Counts runs in the program.
+  NodeRunner(Stream& stream, const TapeOptions& options, Program& program, Gradients& gradients);
+
+  Few<Tensor> forward(NodeId id, const Few<Tensor>& in) { return run(id, in, "forward"); }
+  // The same, in backward.
+  Few<Tensor> recompute(NodeId, const Few<Tensor>& in);
+  void backward(NodeId, Regions& saved);
+
+ private:
+  Few<Tensor> run(NodeId, const Few<Tensor>& in, const char* task);
+  void check_all_asked_for(NodeId, const GradientCheck&) const;
+
+  OpContext context_;
+  Program& program_;
+  bool checks_gradients_;                 // see gradient_check.h
+  IdTable<NodeId, uint32_t> in_forward_;  // bit i: forward has computed the gradient of input i
+};
+
+}  // namespace spool

@@ -1,0 +1,81 @@
+#pragma once
+
+// A program is what a tape has recorded, as plain data: ops (nodes) and values in order of
+// execution, and the scopes and regions that group them.  It has no memory and no machinery, so
+// planners and reports read it without either, also after its tape is gone.  Position i of a
+// program is position i of a Plan.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "spool/autograd/few.h"
+#include "spool/autograd/id_table.h"
+#include "spool/autograd/op.h"
+#include "spool/autograd/parameter.h"
+#include "spool/autograd/plan.h"
+#include "spool/autograd/recycled.h"
+
+namespace spool {
+
+// Positions in the program's lists of regions and scopes; -1: none.
+using RegionId = int32_t;
+using ScopeId = int32_t;
+
+struct Value {
+  Spec spec = {};
+  NodeId producer = -1;            // -1: a parameter or an input
+  Parameter* parameter = nullptr;  // not to be dereferenced after the model is gone
+  bool needs_grad = false;
+};
+
+struct Node {
+  std::unique_ptr<const Op> op;
+  Few<ValueId> inputs = {}, outputs = {};
+  Few<ValueId> saves = {};  // what its backward reads
+  int chunks = 1;
+  RegionId region = -1;  // the innermost around it
+  int runs = 0;          // of its op's forward() so far, recomputations included
+};
+
+// Consecutive nodes that are recomputed in backward, as far as backward reads what they compute.
+struct TapeRegion {
+  NodeId first = 0, last = -1;  // last is known once it is closed
+  RegionId parent = -1;
+  bool one_op = false;  // made for a single node of which some outputs are to be recomputed
+};
+
+// A scope is ops that belong together, such as a layer.  Plans and reports may refer to it, and the
+// caller may decide by hand what becomes of its values.
+struct ScopeOptions {
+  const char* name = "segment";  // interned
+  bool recompute = false;        // recompute what is computed in it; see checkpoint()
+  bool offload_inputs = false;   // offload what is computed before it, or an input, and saved in it
+  bool offload_inside = false;   // offload what is computed in it and saved
+};
+
+// A scope, with its place on the tape.
+struct TapeScope {
+  ScopeOptions options = {};
+  NodeId first = 0, last = -1;  // last is known once it is closed
+  ScopeId parent = -1;
+  RegionId region = -1;  // the one it opened
+};
+
+struct Program {
+  Recycled<IdTable<NodeId, Node>> nodes;
+  Recycled<IdTable<ValueId, Value>> values;
+  IdTable<RegionId, TapeRegion> regions;  // by first node, an outer one before those in it
+  IdTable<ScopeId, TapeScope> scopes;     // in the order they were opened
+  std::vector<ScopeId> open_scopes;       // the innermost last
+
+  // Whether the region has begun when the value is computed.
+  bool is_inside(RegionId r, ValueId v) const { return values[v].producer >= regions[r].first; }
+  // The name of the op that computes the value, or "input".
+  const char* producer_name(ValueId v) const {
+    const NodeId producer = values[v].producer;
+    return producer < 0 ? "input" : nodes[producer].op->name();
+  }
+};
+
+}  // namespace spool

@@ -1,0 +1,121 @@
+#pragma once
+
+// Regions decides what forward saves and what backward recomputes.
+//
+// Each read by backward has a level: the innermost region around the reader in which the value is
+// computed, or none, -1.  A value read without a level is saved in forward, as its placement says.
+// A value read at the level of a region is not saved: it is recomputed with the region, once,
+// before the first such read, and lives until the last.  A region is itself a reader, of everything
+// its nodes read that is computed before it; and a value to be recomputed that is in no region
+// makes a region of its node.  So an inner region's values are computed and freed when the region
+// around it is recomputed, and computed again when the inner region itself is.
+//
+// regions.cpp is what happens in forward, recompute.cpp what happens in backward.
+
+#include <unordered_set>
+#include <vector>
+
+#include "spool/autograd/node_runner.h"
+#include "spool/autograd/program.h"
+#include "spool/autograd/saving.h"
+
+namespace spool {
+
+class Regions {
+ public:
+  // The arguments must outlive this.  Adds to the program's regions.
+  Regions(const TapeOptions& options, Program& program, Saving& saving, NodeRunner& runner)
+      : options_(options), program_(program), saving_(saving), runner_(runner) {}
+
+  // In forward.  Opens a region by hand at the next node; it ends with the last node so far.
+  RegionId open_by_hand();
+  void close_by_hand(RegionId);
+  // Opens the regions of the plan that begin at this node, the last so far.  Throws if regions do
+  // not nest, or the node's op cannot be recomputed and is in one.
+  void open_at(NodeId);
+  // Saves what the node's backward reads, and what the regions around it read to be recomputed.  If
+  // it throws, it has saved nothing.
+  void save(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
+  // Closes the regions of the plan that end at this node.
+  void close_at(NodeId);
+
+  // A node that fails can be undone.
+  struct Before {
+    RegionId next_region = 0;
+    size_t next_planned = 0;
+  };
+  Before before() const { return {program_.regions.next_id(), next_planned_}; }
+  void restore(const Before&, ValueId next_value);
+
+  // Before backward.  Throws if the tape ends before a region of the plan does.
+  void check_ends() const;
+  void close_all();
+
+  // In backward.  Tells saved tensors that this node's backward will soon read them.
+  void prefetch_for(NodeId);
+  // Recomputes the regions that the node's backward reads from, before it allocates gradients.
+  void recompute_for(NodeId);
+  // The i-th tensor that the node saved.
+  const Tensor& saved(NodeId, int i);
+  // The node's backward is done.
+  void release_saved(NodeId);
+  // Backward has passed the node: drops what regions that begin there still read, for nothing in
+  // them was needed.
+  void leave_at(NodeId);
+
+ private:
+  // A region's state on the tape.
+  struct State {
+    NodeId planned_last = -1;         // its last node according to the plan
+    bool recomputed = false;          // or backward has passed it, and nothing in it was needed
+    std::vector<ValueId> reads = {};  // computed before it and read in it: saved to recompute it
+    std::vector<ValueId> uses = {};   // computed in it and read in it by backward: not saved
+    std::vector<ValueId> dropped_uses = {};  // uses that backward does not need any more
+  };
+  // A read by backward that was counted, so that it can be taken back.
+  struct CountedUse {
+    ValueId value;
+    RegionId level;
+    RegionId reader = -1;  // the region that reads it; -1: a node
+  };
+  using UndoLog = std::vector<CountedUse>;
+
+  RegionId level(RegionId reader, ValueId) const;
+  RegionId parent(RegionId r) const { return program_.regions[r].parent; }
+  bool is_recomputed(ValueId v) const {
+    return placement_of(options_.plan, v) == Placement::recompute;
+  }
+
+  void open(TapeRegion, NodeId planned_last);
+  void close_innermost();
+  void check_nesting_at(NodeId) const;
+  void check_not_cut_short() const;
+  void add_region_reads(NodeId, const Few<Tensor>& in, UndoLog&);
+  void add_use(const CountedUse&, const Tensor&, UndoLog&);
+  void undo(UndoLog&);
+  void drop_use(ValueId, RegionId level);
+  void drop_use_in_forward(ValueId, RegionId level);
+  void drop_unneeded_reads(RegionId);
+  static std::unordered_set<ValueId> remaining_uses(const State&);
+
+  struct Buffers;
+  const Tensor& read(ValueId, RegionId level);
+  void recompute(RegionId);
+  RegionId region_of_missing(ValueId, RegionId level) const;
+  void recompute_nodes(RegionId);
+  void recompute_node(NodeId, RegionId, Buffers&);
+  RegionId outermost_region(NodeId) const;
+
+  const TapeOptions& options_;
+  Program& program_;
+  Saving& saving_;
+  NodeRunner& runner_;
+  IdTable<RegionId, State> states_;
+  std::vector<RegionId> open_;              // the innermost last
+  RegionId cut_short_ = -1;                 // one of the plan that a checkpoint ended too early
+  size_t next_planned_ = 0;                 // of the plan's regions
+  IdTable<ValueId, RegionId> last_reader_;  // the innermost region around the last node that read
+                                            // the value; values from its end on: none
+};
+
+}  // namespace spool

@@ -1,0 +1,96 @@
+#include "spool/autograd/survey.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spool {
+
+const SurveyedWork* Survey::peak() const {
+  const auto at = std::ranges::max_element(works, {}, &SurveyedWork::live);
+  return at == works.end() ? nullptr : &*at;
+}
+
+IdTable<NodeId, double> Survey::begins(Phase phase) const {
+  IdTable<NodeId, double> all;
+  for (const SurveyedWork& work : works) {
+    if (work.phase != phase || work.micro_batch != 0 || work.node < 0) continue;
+    if (!all.contains(work.node)) all.resize(static_cast<size_t>(work.node) + 1);
+    all[work.node] = work.begin;
+  }
+  return all;
+}
+
+void Survey::start(Stream& stream) {
+  check(stream.device().type == DeviceType::meta, "survey: only a step on meta can be surveyed");
+  started_ = true;
+  busy_until_ = static_cast<MetaStream&>(stream).busy();
+  stream.arena().take_max_live();
+}
+
+void Survey::add_tape(Stream& stream) {
+  if (!started_) start(stream);
+  ++micro_batches;
+}
+
+void Survey::add_save(ValueId v, size_t bytes) {
+  if (!is_first_tape()) return;
+  if (!values.contains(v)) values.resize(static_cast<size_t>(v) + 1);
+  const NodeId node = works[current_ - 1].node;
+  SurveyedValue& value = values[v];
+  value.bytes = bytes;
+  if (value.first_saved < 0) value.first_saved = node;
+  saves.push_back({v, node});
+}
+
+// The node whose backward goes on.
+NodeId Survey::reader() const {
+  if (current_ == 0) return -1;
+  const SurveyedWork& work = works[current_ - 1];
+  return work.phase == Phase::recompute ? work.reader : work.node;
+}
+
+void Survey::add_read(ValueId v) {
+  if (is_first_tape()) reads.push_back({v, reader()});
+}
+
+void Survey::add_first_read(ValueId v) {
+  if (is_first_tape()) values[v].first_read = reader();
+}
+
+// Bytes that were live outside of all work count for the work that follows.
+void Survey::account(MetaStream& stream) {
+  const double busy = stream.busy(), seconds = busy - std::exchange(busy_until_, busy);
+  if (current_ == 0) {
+    other_seconds += seconds;
+    return;
+  }
+  SurveyedWork& work = works[current_ - 1];
+  work.seconds += seconds;
+  work.live = std::max(work.live, stream.arena().take_max_live());
+}
+
+std::string description(const SurveyedWork& work, const Program& program) {
+  if (work.node < 0) return sentence("the ", name(work.phase));
+  const std::string node = sentence("node ", work.node, ", ", program.nodes[work.node].op->name());
+  if (work.phase != Phase::recompute) return sentence("the ", name(work.phase), " of ", node);
+  return sentence("recomputing ", node, ", for the backward of node ", work.reader);
+}
+
+void SurveyScope::begin(Stream& stream, Phase phase, NodeId node) {
+  stream_ = static_cast<MetaStream*>(&stream);
+  survey_->account(*stream_);
+  outer_ = survey_->current_;
+  survey_->works.push_back({.phase = phase,
+                            .node = node,
+                            .reader = phase == Phase::recompute ? survey_->reader() : -1,
+                            .micro_batch = std::max(survey_->micro_batches - 1, 0),
+                            .begin = stream_->now()});
+  survey_->current_ = survey_->works.size();
+}
+
+void SurveyScope::end() {
+  survey_->account(*stream_);
+  survey_->current_ = outer_;
+}
+
+}  // namespace spool

@@ -1,0 +1,110 @@
+#pragma once
+
+// A survey is what a rehearsal saw: where a step's seconds and bytes go, node by node.  The tapes
+// of a step on the meta device fill it, and the step itself adds the optimizer's update.
+//
+// Seconds are those of the meta stream's clock, without waits for other streams; they add up:
+// all work's + `other_seconds` + waits = the time of the step.
+
+#include <cstddef>
+#include <vector>
+
+#include "spool/autograd/id_table.h"
+#include "spool/autograd/program.h"
+#include "spool/runtime/meta/stream.h"
+#include "spool/runtime/names.h"
+
+namespace spool {
+
+enum class Phase : uint8_t { forward, recompute, backward, optimizer };
+template <>
+inline constexpr std::array enumerator_names<Phase>{"forward", "recompute", "backward",
+                                                    "optimizer"};
+
+// The work of one node in one phase.  Recomputation during a node's backward is work of its own.
+struct SurveyedWork {
+  Phase phase = Phase::forward;
+  NodeId node = -1;     // -1: of no node, such as the optimizer's
+  NodeId reader = -1;   // recompute: the node whose backward needs it
+  int micro_batch = 0;  // counted from 0
+  double begin = 0;     // seconds since the stream's start
+  double seconds = 0;   // its kernels and copies on the compute stream, without waits
+  size_t live = 0;      // most bytes of the device live during it
+};
+
+// A node, and a value that it saves or reads.
+struct ValueUse {
+  ValueId value = -1;
+  NodeId node = -1;
+};
+
+struct SurveyedValue {
+  size_t bytes = 0;
+  NodeId first_saved = -1;  // the node after which it was first saved; -1: never
+  // The node during or just before whose backward its saved tensor was first read; -1: never.
+  NodeId first_read = -1;
+};
+
+struct Survey {
+  std::vector<SurveyedWork> works = {};  // in the order in which they began
+  double other_seconds = 0;              // of work outside of all nodes, such as uploads
+  int micro_batches = 0;                 // number of tapes so far
+
+  // Of the first micro-batch; the others do the same.
+  IdTable<ValueId, SurveyedValue> values = {};
+  std::vector<ValueUse> saves = {};  // the value is saved after the node's forward
+  std::vector<ValueUse> reads = {};  // the node's backward, or recomputation for it, reads it
+
+  // The work with the most live bytes, the first of several; null if there is none.
+  const SurveyedWork* peak() const;
+  // When each node of the first micro-batch began in this phase, forward or backward.
+  IdTable<NodeId, double> begins(Phase) const;
+
+  // Begins to account what the stream does.  The first tape calls it, unless its step did before.
+  void start(Stream&);
+  // For tapes.
+  void add_tape(Stream&);
+  void add_save(ValueId, size_t bytes);
+  void add_read(ValueId);
+  void add_first_read(ValueId);
+
+ private:
+  friend class SurveyScope;
+  bool is_first_tape() const { return micro_batches == 1; }
+  NodeId reader() const;
+  // Adds what the stream has done since the last call to the work that goes on.
+  void account(MetaStream&);
+
+  bool started_ = false;
+  size_t current_ = 0;     // the work that goes on, as an index + 1; 0: none
+  double busy_until_ = 0;  // busy seconds of the stream that are accounted for
+};
+
+// In words: "the backward of node 12, layer_norm".
+std::string description(const SurveyedWork&, const Program&);
+
+// Accounts what the stream does during its lifetime to one piece of work; nested ones are accounted
+// apart.  Does nothing without a survey.
+class SurveyScope {
+ public:
+  SurveyScope(Survey* survey, Stream& stream, Phase phase, NodeId node) : survey_(survey) {
+    if (survey_) [[unlikely]]
+      begin(stream, phase, node);
+  }
+  ~SurveyScope() {
+    if (survey_) [[unlikely]]
+      end();
+  }
+  SurveyScope(const SurveyScope&) = delete;
+  SurveyScope& operator=(const SurveyScope&) = delete;
+
+ private:
+  void begin(Stream&, Phase, NodeId);
+  void end();
+
+  Survey* survey_;
+  MetaStream* stream_ = nullptr;
+  size_t outer_ = 0;
+};
+
+}  // namespace spool

@@ -1,0 +1,37 @@
+#pragma once
+
+// How a tape records and runs, decided when it is made.
+
+#include "spool/autograd/offload.h"
+#include "spool/autograd/plan.h"
+#include "spool/runtime/tensor.h"
+
+namespace spool {
+
+struct Survey;  // survey.h
+
+struct TapeOptions {
+  Plan plan = {};
+  bool recording = true;  // false: nothing is saved, and there is no backward
+  bool training = true;   // false: dropout does nothing
+  // A promise that backward will start from every loss of this tape.  Losses then compute their
+  // gradients in forward, so that the logits are computed once.
+  bool backward_follows = false;
+  // Number of tapes the step is cut into, whose gradients add up.
+  int micro_batches = 1;
+  // f32 (1): what a mean loss is multiplied by, 1 / the valid targets of all micro-batches. Absent:
+  // 1 / the valid targets of this tape.
+  Tensor loss_scale = {};
+  // i32 (4): seed (2), step, micro-batch.  Required by ops that draw random numbers.
+  Tensor random = {};
+  // Index in the whole batch of the first row of this tape's tensors.
+  int64_t first_row = 0;
+  // Required if the plan or a scope offloads.  Outlives the tape.
+  Offloader* offloader = nullptr;
+  // Filled by the tape if given; on meta only.  Outlives the tape.
+  Survey* survey = nullptr;
+
+  bool forms_gradients_in_forward() const { return recording && backward_follows; }
+};
+
+}  // namespace spool

@@ -1,0 +1,203 @@
+// A survey tells where a step's seconds and bytes go.
+
+#include "spool/autograd/survey.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "spool/autograd/ops.h"
+#include "spool/runtime/memory/lifetimes.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+using Works = std::vector<SurveyedWork>;
+
+// gelu(linear) four times: linears are the even nodes.
+class Surveys : public ::testing::Test {
+ protected:
+  MetaStream stream{Machine{}};
+  std::vector<Tensor> data = std::vector<Tensor>(4, Tensor({Shape{256, 256}}, stream));
+  std::vector<Parameter> weights = make_weights();
+  Tensor x{{Shape{512, 256}}, stream};
+  Survey survey;
+
+  std::vector<Parameter> make_weights() {
+    std::vector<Parameter> all;
+    for (const Tensor& t : data) all.push_back({.data = t});
+    return all;
+  }
+
+  Program run(Plan plan, Offloader* offloader = nullptr) {
+    Tape tape(stream, {.plan = std::move(plan), .offloader = offloader, .survey = &survey});
+    Var h = tape.input(x);
+    for (Parameter& w : weights) h = gelu(linear(h, w));
+    tape.backward({Root{h, Tensor(h.spec(), stream)}});
+    for (Parameter& w : weights) w.grad = {};
+    return tape.take_program();
+  }
+
+  Works works_of(Phase phase) const {
+    Works all;
+    std::ranges::copy_if(survey.works, std::back_inserter(all),
+                         [&](const SurveyedWork& w) { return w.phase == phase; });
+    return all;
+  }
+  double seconds() const {
+    return std::accumulate(survey.works.begin(), survey.works.end(), survey.other_seconds,
+                           [](double sum, const SurveyedWork& w) { return sum + w.seconds; });
+  }
+};
+
+TEST_F(Surveys, HaveWorkOfEachNodeInEachPhase) {
+  const Program program = run({});
+  const Works forward = works_of(Phase::forward), backward = works_of(Phase::backward);
+  ASSERT_EQ(forward.size(), 8u);
+  ASSERT_EQ(backward.size(), 8u);
+  EXPECT_TRUE(works_of(Phase::recompute).empty());
+  for (NodeId n = 0; n < 8; ++n) {
+    const auto i = static_cast<size_t>(n);
+    EXPECT_EQ(forward[i].node, n);
+    EXPECT_EQ(backward[7 - i].node, n);
+    EXPECT_GT(forward[i].seconds, 0);
+    EXPECT_EQ(survey.begins(Phase::forward)[n], forward[i].begin);
+    EXPECT_EQ(survey.begins(Phase::backward)[n], backward[7 - i].begin);
+  }
+  EXPECT_GT(forward[0].seconds, forward[1].seconds);  // a product takes longer than a gelu
+  EXPECT_NEAR(forward[0].seconds, forward[2].seconds, 1e-12);
+  EXPECT_EQ(description(forward[3], program), "the forward of node 3, gelu");
+}
+
+TEST_F(Surveys, TellForWhichNodeANodeIsRecomputed) {
+  const Program program = run({.regions = {{2, 5}}});
+  const Works recomputed = works_of(Phase::recompute);
+  ASSERT_EQ(recomputed.size(), 3u);  // the region's last output is not read again
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(recomputed[i].node, static_cast<NodeId>(2 + i));
+    EXPECT_EQ(recomputed[i].reader, 5);
+    EXPECT_NEAR(recomputed[i].seconds, works_of(Phase::forward)[2 + i].seconds, 1e-12);
+  }
+  EXPECT_EQ(description(recomputed[1], program),
+            "recomputing node 3, gelu, for the backward of node 5");
+}
+
+TEST_F(Surveys, AccountForEverySecondThatIsNotAWait) {
+  Machine slow_link{};
+  slow_link.host_bytes_per_second = 1e8;
+  MetaStream narrow(slow_link);
+  HostLink link(narrow, MetaStream::unlimited);
+  Offloader offloader(link);
+  const Tensor input({Shape{512, 256}}, narrow);
+  std::vector<Parameter> all(4);
+  for (Parameter& w : all) w.data = Tensor({Shape{256, 256}}, narrow);
+  const auto trace = std::make_shared<Trace>();
+  const double began = narrow.now();
+  {
+    const Traced traced(narrow, trace);
+    survey.start(narrow);
+    Plan plan{.placement = {Placement::keep, Placement::keep, Placement::recompute,
+                            Placement::offload, Placement::keep, Placement::offload}};
+    Tape tape(narrow, {.plan = plan, .offloader = &offloader, .survey = &survey});
+    Var h = tape.input(input);
+    for (Parameter& w : all) h = gelu(linear(h, w));
+    const Tensor dy(h.spec(), narrow);
+    narrow.upload(nullptr, nullptr, 1000);  // of no node
+    tape.backward({Root{h, dy}});
+  }
+  const double waits = waited(trace->spans(), TraceLane::compute);
+  EXPECT_GT(waits, 0);
+  EXPECT_GT(survey.other_seconds, 0);
+  EXPECT_NEAR(seconds() + waits, narrow.now() - began, 1e-9 * narrow.now());
+}
+
+TEST_F(Surveys, TellTheMostLiveBytesAndWhere) {
+  const size_t before = stream.memory().live;
+  LifetimeRecorder recorder(stream.arena());
+  const Program program = run({});
+  const Lifetimes lifetimes = recorder.finish();
+  std::vector<std::pair<size_t, int64_t>> changes;  // times, and bytes
+  for (const Lifetime& l : lifetimes.all) {
+    changes.emplace_back(l.birth, static_cast<int64_t>(l.bytes));
+    changes.emplace_back(l.death, -static_cast<int64_t>(l.bytes));
+  }
+  std::ranges::sort(changes);
+  int64_t live = 0, most = 0;
+  for (const auto& [time, bytes] : changes) most = std::max(most, live += bytes);
+
+  ASSERT_TRUE(survey.peak());
+  EXPECT_EQ(survey.peak()->live, before + static_cast<size_t>(most));
+  EXPECT_EQ(survey.peak()->phase, Phase::backward);
+  // A node that is done long before the peak saw less.
+  EXPECT_LT(works_of(Phase::forward)[0].live, survey.peak()->live);
+}
+
+TEST_F(Surveys, TellWhoSavesAndWhoReadsAValue) {
+  Plan plan{.placement = std::vector(13, Placement::keep)};
+  const Program program = run(plan);
+  size_t saved = 0;
+  for (NodeId n = 0; n < 8; ++n) {
+    for (const ValueId v : program.nodes[n].saves) {
+      ++saved;
+      const auto is_this = [&](const ValueUse& use) { return use.value == v && use.node == n; };
+      EXPECT_EQ(std::ranges::count_if(survey.saves, is_this), 1) << v;
+      EXPECT_EQ(std::ranges::count_if(survey.reads, is_this), 1) << v;
+      EXPECT_EQ(survey.values[v].bytes, program.values[v].spec.nbytes());
+      EXPECT_EQ(survey.values[v].first_saved, n);
+      if (!program.values[v].parameter && program.values[v].producer >= 0) {
+        EXPECT_EQ(survey.values[v].first_read, n);
+      }
+    }
+  }
+  EXPECT_EQ(survey.saves.size(), saved);
+  EXPECT_EQ(survey.reads.size(), saved);
+}
+
+TEST_F(Surveys, CountMicroBatchesAndDescribeTheValuesOfTheFirst) {
+  run({});
+  const size_t works = survey.works.size(), saves = survey.saves.size(),
+               reads = survey.reads.size();
+  run({});
+  EXPECT_EQ(survey.micro_batches, 2);
+  EXPECT_EQ(survey.works.size(), 2 * works);
+  EXPECT_EQ(survey.saves.size(), saves);
+  EXPECT_EQ(survey.reads.size(), reads);
+  EXPECT_EQ(survey.works[works].micro_batch, 1);
+  EXPECT_NEAR(survey.works[works].seconds, survey.works[0].seconds, 1e-12);
+}
+
+// Throws in forward, after it has taken some time.
+struct FailingOp final : Op {
+  const char* name() const override { return "failing"; }
+  const char* indices() const override { return "n->n"; }
+  Specs infer(const Specs& in) const override { return {in[0]}; }
+  void forward(Forward& f) const override {
+    auto [x] = f.inputs<1>();
+    auto [y] = f.outputs<1>();
+    f.launch(GeluForward{.y = y, .x = x});
+    fail(ErrorKind::invalid, "failing: it failed");
+  }
+  Slots saves(const Needs&) const override { return {}; }
+  void backward(Backward&) const override {}
+};
+
+TEST_F(Surveys, ForgetAnOpThatFails) {
+  Tape tape(stream, {.survey = &survey});
+  const Var h = linear(tape.input(x), weights[0]);
+  expect_error(ErrorKind::invalid, {"failing"}, [&] { apply<FailingOp>(tape, {h}); });
+  const Var y = gelu(h);
+  tape.backward({Root{y, Tensor(y.spec(), stream)}});
+  const Works forward = works_of(Phase::forward);
+  ASSERT_EQ(forward.size(), 2u);
+  EXPECT_EQ(forward[1].node, 1);
+  weights[0].grad = {};
+}
+
+TEST(SurveyMisuse, OnADeviceThatRunsWorkIsRefused) {
+  const auto cpu = open_stream({DeviceType::cpu}, size_t{1} << 20, 1);
+  Survey survey;
+  expect_error(ErrorKind::invalid, {"survey", "meta"}, [&] { Tape(*cpu, {.survey = &survey}); });
+}
+
+}  // namespace
+}  // namespace spool::testing
