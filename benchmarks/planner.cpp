@@ -29,7 +29,7 @@ void rehearse_step(benchmark::State& state, const std::string& model) {
   for (auto _ : state) {
     rehearse(Machine{}, [&](MetaStream& stream) {
       Trainer trainer(config, plans, stream);
-      trainer.step(0, no_rows);
+      trainer.rehearse_step();
     });
   }
 }
@@ -79,7 +79,7 @@ size_t peak_of_step(const TrainingConfig& config, const TrainingPlans& plans) {
   const Report report = rehearse(Machine{}, [&](MetaStream& stream) {
     Trainer trainer(config, plans, stream);
     persistent = stream.memory().live;
-    trainer.step(0, no_rows);
+    trainer.rehearse_step();
   });
   return report.memory.peak - persistent;
 }

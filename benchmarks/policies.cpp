@@ -38,10 +38,16 @@ struct Setting {
   std::string spill_directory;
 };
 
-void random_rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
-  Random random(static_cast<uint64_t>(index));
-  for (int32_t& t : tokens) t = static_cast<int32_t>(random.next() % 50257);
-  std::ranges::copy(tokens, targets.begin());
+TokenBatch random_batch(const TrainingConfig& config) {
+  TokenBatch batch;
+  batch.clear(config.rows_per_step(), config.seq);
+  Random random(1);
+  for (int32_t& t : batch.tokens) {
+    t = static_cast<int32_t>(random.next() % uint64_t(config.model.vocabulary));
+  }
+  batch.targets = batch.tokens;
+  batch.valid = config.tokens_per_step();
+  return batch;
 }
 
 size_t activation_bytes(const Report& foretold) {
@@ -57,7 +63,8 @@ class Run {
  public:
   Run(const Setting& s, const Policy& policy)
       : planned_(plan_run(s.config, {.policy = policy, .spill_directory = s.spill_directory},
-                          s.machine)) {
+                          s.machine)),
+        batch_(random_batch(s.config)) {
     stream_ = open_stream(s.device, foretold().memory.peak);
     trainer_ = std::make_unique<Trainer>(s.config, planned_.plans, *stream_);
     trainer_->initialise();
@@ -66,7 +73,7 @@ class Run {
   }
   double step() {
     const double seconds = seconds_of([&] {
-      trainer_->step(done_++, random_rows);
+      trainer_->step(done_++, batch_);
       trainer_->result();
       stream_->synchronize();
     });
@@ -88,6 +95,7 @@ class Run {
 
  private:
   PlannedRun planned_;
+  TokenBatch batch_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Trainer> trainer_;
   int64_t done_ = 0;

@@ -55,33 +55,30 @@ TrainingConfig training(const Case& c) {
   return {.model = c.model, .dtype = c.dtype, .batch = c.B, .seq = c.T, .loss_chunk = c.loss_chunk};
 }
 
-// Rows of random tokens, drawn beforehand so that a step only copies them.
-Rows random_rows(int64_t vocabulary, int64_t T) {
-  constexpr int64_t texts = 64;
-  auto all = std::make_shared<std::vector<std::vector<int32_t>>>(texts);
+// Random tokens, drawn beforehand so that a step only copies them.
+TokenBatch random_batch(const Case& c) {
+  TokenBatch batch;
+  batch.clear(c.B, c.T);
   Random random(1);
-  for (std::vector<int32_t>& text : *all) {
-    text.resize(static_cast<size_t>(T));
-    for (int32_t& t : text) t = static_cast<int32_t>(random.next() % uint64_t(vocabulary));
+  for (int32_t& t : batch.tokens) {
+    t = static_cast<int32_t>(random.next() % uint64_t(c.model.vocabulary));
   }
-  return [all](int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
-    const std::vector<int32_t>& text = all->begin()[index % texts];
-    std::ranges::copy(text, tokens.begin());
-    std::ranges::copy(text, targets.begin());
-  };
+  batch.targets = batch.tokens;
+  batch.valid = c.B * c.T;
+  return batch;
 }
 
 // Steps and products take turns, so that both see the same machine.
 void step_on_cpu(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
-  const Rows rows = random_rows(c.model.vocabulary, c.T);
+  const TokenBatch batch = random_batch(c);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
   const PlannedRun planned = plan_run(config, {}, machine);
   const auto stream = open_stream({DeviceType::cpu}, planned.foretold.memory.peak, threads);
   Trainer trainer(config, planned.plans, *stream);
   trainer.initialise();
-  trainer.step(0, rows);
+  trainer.step(0, batch);
   trainer.result();
 #if SPOOL_ONEDNN
   benchmarks::Products products(c.model, c.dtype, c.B * c.T);
@@ -92,7 +89,7 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   int64_t done = 1;
   for (auto _ : state) {
     const double seconds = seconds_of([&] {
-      trainer.step(done++, rows);
+      trainer.step(done++, batch);
       trainer.result();
     });
     state.SetIterationTime(seconds);
@@ -132,9 +129,9 @@ Machine cuda_machine() {
 
 void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream& stream) {
   constexpr int in_a_row = 4, warm_up = 3;
-  const Rows rows = random_rows(c.model.vocabulary, c.T);
+  const TokenBatch batch = random_batch(c);
   int64_t done = 0;
-  const auto step = [&] { trainer.step(done++, rows); };
+  const auto step = [&] { trainer.step(done++, batch); };
   for (int i = 0; i < warm_up; ++i) step();
   stream.synchronize();
   std::vector<double> many, alone, host;
@@ -164,7 +161,7 @@ void step_on_cuda(benchmark::State& state, const Case& c) {
   const Report foretold = rehearse(cuda_machine(), [&](MetaStream& meta) {
     Trainer trainer(config, plans, meta);
     trainer.initialise();
-    trainer.step(0, no_rows);
+    trainer.rehearse_step();
   });
   const auto stream = open_stream({DeviceType::cuda}, foretold.memory.peak);
   Trainer trainer(config, plans, *stream);

@@ -58,11 +58,9 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
   const ValidationRows rows(tokens, options.seq);
   options.batch = std::min(options.batch, rows.rows());
   LoadedModel evaluation(file, options);
-  evaluation.evaluator().evaluate(rows.rows(), [&](int64_t row, auto to, auto targets) {
-    rows.fill(row, to, targets);
-    measuring(static_cast<size_t>(std::min(row, rows.rows())), static_cast<size_t>(rows.rows()));
+  const double loss = evaluation.evaluator().mean_loss(rows, [&](int64_t done) {
+    measuring(static_cast<size_t>(done), static_cast<size_t>(rows.rows()));
   });
-  const double loss = evaluation.evaluator().loss_sum() / static_cast<double>(rows.targets());
   check_finite(loss, file);
   const double perplexity = std::exp(loss);
   // JSON has no infinity.

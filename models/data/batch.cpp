@@ -1,7 +1,6 @@
 #include "spool/models/data/batch.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace spool {
 namespace {
@@ -10,29 +9,52 @@ Tensor make_input(const char* name, int64_t batch, int64_t seq, Stream& stream) 
   return Tensor({{batch, seq}, DType::i32}, stream, {.name = name, .purpose = Purpose::input});
 }
 
+// The rows of each upload: few enough that a stream buffers them rather than wait for its work to
+// end.
+std::vector<Range> pieces(int64_t B, int64_t T) {
+  constexpr int64_t max_tokens = 16 * 1024;
+  const int64_t rows = std::clamp<int64_t>(max_tokens / T, 1, B);
+  std::vector<Range> all;
+  for (int64_t b = 0; b < B; b += rows) all.push_back({b, std::min(b + rows, B)});
+  return all;
+}
+
 }  // namespace
+
+void TokenBatch::clear(int64_t rows, int64_t tokens_of_row) {
+  const auto count = static_cast<size_t>(rows * tokens_of_row);
+  T = tokens_of_row;
+  tokens.assign(count, 0);
+  targets.assign(count, ignored_target);
+  valid = 0;
+}
 
 BatchInput::BatchInput(int64_t batch, int64_t seq, Stream& stream)
     : tokens(make_input("tokens", batch, seq, stream)),
       targets(make_input("targets", batch, seq, stream)) {}
 
-void BatchInput::upload(const Rows& rows) {
-  constexpr int64_t max_tokens_at_once = 16 * 1024;
+void BatchInput::upload(const TokenBatch& batch, int64_t first) {
   const int64_t B = tokens.shape()[0], T = tokens.shape()[1];
-  const int64_t max_rows = std::clamp<int64_t>(max_tokens_at_once / T, 1, B);
-  const auto row_length = static_cast<size_t>(T);
-  std::vector<int32_t> some_tokens(static_cast<size_t>(max_rows * T));
-  std::vector<int32_t> some_targets(some_tokens.size());
-  for (int64_t first = 0; first < B; first += max_rows) {
-    const Range range{first, std::min(first + max_rows, B)};
-    for (int64_t b = range.begin; b < range.end; ++b) {
-      const auto at = static_cast<size_t>((b - first) * T);
-      rows(b, std::span(some_tokens).subspan(at, row_length),
-           std::span(some_targets).subspan(at, row_length));
-    }
-    const auto count = static_cast<size_t>(range.size() * T);
-    write<int32_t>(tokens.slice(range), std::span(some_tokens).first(count));
-    write<int32_t>(targets.slice(range), std::span(some_targets).first(count));
+  check(batch.T == T && first >= 0 && first <= batch.rows() - B &&
+            batch.targets.size() == batch.tokens.size(),
+        "rows ", first, " to ", first + B, " of ", T, " tokens are not in a batch of ",
+        batch.rows(), " rows of ", batch.T, " tokens, with ", batch.targets.size(), " targets");
+  for (const Range some : pieces(B, T)) {
+    const auto at = static_cast<size_t>((first + some.begin) * T),
+               count = static_cast<size_t>(some.size() * T);
+    write(tokens.slice(some), std::span(batch.tokens).subspan(at, count));
+    write(targets.slice(some), std::span(batch.targets).subspan(at, count));
+  }
+}
+
+void BatchInput::upload_placeholder() {
+  const int64_t T = tokens.shape()[1];
+  const std::vector<Range> all = pieces(tokens.shape()[0], T);
+  const std::vector<int32_t> zeros(static_cast<size_t>(all.front().size() * T));
+  for (const Range some : all) {
+    const auto piece = std::span(zeros).first(static_cast<size_t>(some.size() * T));
+    write(tokens.slice(some), piece);
+    write(targets.slice(some), piece);
   }
 }
 

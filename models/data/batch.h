@@ -1,25 +1,39 @@
 #pragma once
 
-// A batch of rows of tokens on a device, the input of a step.
+// A batch of rows of tokens on the host, where the data is read into it, and on a device, where it
+// is the input of a model.
 
 #include <cstdint>
-#include <functional>
-#include <span>
+#include <vector>
 
 #include "spool/runtime/tensor.h"
 
 namespace spool {
 
-// Writes row `index` of some data: fills both spans.
-using Rows =
-    std::function<void(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets)>;
+// The target of a position without a loss.
+inline constexpr int32_t ignored_target = -100;
 
+// Rows of tokens on the host.  A batch that is filled again keeps its memory.
+struct TokenBatch {
+  int64_t T = 0;                                   // tokens of a row
+  std::vector<int32_t> tokens = {}, targets = {};  // (rows, T)
+  int64_t valid = 0;                               // targets that are not ignored
+
+  int64_t rows() const { return T ? static_cast<int64_t>(tokens.size()) / T : 0; }
+  // Becomes that many rows of tokens 0, whose targets are all ignored.
+  void clear(int64_t rows, int64_t tokens_of_row);
+};
+
+// The input of a model on its device.
 struct BatchInput {
   Tensor tokens, targets;  // i32 (B, T)
 
   BatchInput(int64_t batch, int64_t seq, Stream&);
-  // Copies rows [0, B) to the device, a few at a time: the host never has a whole large batch.
-  void upload(const Rows&);
+  // Copies rows [first, first + B) of the batch to the device.
+  void upload(const TokenBatch&, int64_t first);
+  // Copies tokens and targets 0, in pieces of the same sizes.  No batch of that size is on the
+  // host: a rehearsal may be of one beyond any memory.
+  void upload_placeholder();
 };
 
 }  // namespace spool

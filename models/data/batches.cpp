@@ -52,11 +52,23 @@ void check_sequence_length(int64_t T) {
   check_setting(T > 0, {"seq"}, "the sequence length is ", T, ", and must be at least 1");
 }
 
-void check_row_length(std::span<const int32_t> tokens, std::span<const int32_t> targets,
-                      int64_t T) {
-  const auto expected = static_cast<size_t>(T);
-  check(tokens.size() == expected && targets.size() == expected, "a row of ", T,
-        " tokens does not fit into ", tokens.size(), " tokens and ", targets.size(), " targets");
+void check_rows(Range rows, const char* data) {
+  check(rows.begin >= 0, "there is no row ", rows.begin, " of the ", data, " data");
+  check(rows.end >= rows.begin, "rows ", rows.begin, " to ", rows.end, " of the ", data, " data");
+}
+
+// A row begins with `count` tokens of the source, from `begin` on; their targets are the tokens
+// that follow each.  Each token is read once.
+void read_row(const TokenSource& source, int64_t begin, int64_t count, int64_t row,
+              TokenBatch& batch) {
+  if (count == 0) return;
+  const auto at = static_cast<size_t>(row * batch.T), length = static_cast<size_t>(count);
+  const auto tokens = std::span(batch.tokens).subspan(at, length);
+  const auto targets = std::span(batch.targets).subspan(at, length);
+  source.read(begin, tokens);
+  std::ranges::copy(tokens.subspan(1), targets.begin());
+  source.read(begin + count, targets.last(1));
+  batch.valid += count;
 }
 
 }  // namespace
@@ -116,11 +128,12 @@ int64_t Batches::begin(int64_t index) const {
   return phase + T_ * Permutation(rows_, seed_, epoch)[index % rows_];
 }
 
-void Batches::fill(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {
-  check_row_length(tokens, targets, T_);
-  const int64_t first = begin(index);
-  tokens_->read(first, tokens);
-  tokens_->read(first + 1, targets);
+void Batches::fill(Range rows, TokenBatch& batch) const {
+  check_rows(rows, "training");
+  batch.clear(rows.size(), T_);
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    read_row(*tokens_, begin(rows.begin + i), /*count=*/T_, i, batch);
+  }
 }
 
 ValidationRows::ValidationRows(Tokens tokens, int64_t T, int64_t limit)
@@ -147,16 +160,13 @@ int64_t ValidationRows::length(int64_t row) const {
 
 int64_t ValidationRows::targets() const { return (rows_ - 1) * T_ + length(rows_ - 1); }
 
-void ValidationRows::fill(int64_t row, std::span<int32_t> tokens,
-                          std::span<int32_t> targets) const {
-  check(row >= 0, "there is no row ", row, " of the validation data");
-  check_row_length(tokens, targets, T_);
-  const auto count = static_cast<size_t>(length(row));
-  std::ranges::fill(tokens.subspan(count), 0);
-  std::ranges::fill(targets.subspan(count), ignored_target);
-  if (count == 0) return;
-  tokens_->read(begin(row), tokens.first(count));
-  tokens_->read(begin(row) + 1, targets.first(count));
+void ValidationRows::fill(Range rows, TokenBatch& batch) const {
+  check_rows(rows, "validation");
+  batch.clear(rows.size(), T_);
+  for (int64_t i = 0; i < rows.size(); ++i) {
+    const int64_t row = rows.begin + i;
+    read_row(*tokens_, begin(row), length(row), i, batch);
+  }
 }
 
 }  // namespace spool

@@ -5,7 +5,8 @@
 //
 //   auto data = split_validation(open_texts(find_files(patterns)), nullptr);
 //   Batches batches(data.training, T, seed);
-//   batches.fill(((step * accumulate) + micro) * B + b, tokens, targets);
+//   TokenBatch batch;
+//   batches.fill({step * rows, (step + 1) * rows}, batch);
 //
 // Nothing here has mutable state: what a step reads depends only on the seed and the step's number,
 // so a resumed run reads what an uninterrupted one would have read.
@@ -15,12 +16,10 @@
 #include <span>
 #include <string>
 
+#include "spool/models/data/batch.h"
 #include "spool/runtime/random.h"
 
 namespace spool {
-
-// The target of a position without a loss.
-inline constexpr int32_t ignored_target = -100;
 
 class TokenSource {
  public:
@@ -68,8 +67,8 @@ class Batches {
   int64_t rows_per_epoch() const { return rows_; }
   // The first token of row `index`, counted over all epochs.
   int64_t begin(int64_t index) const;
-  // Row `index`: T tokens, and as targets the tokens that follow each.
-  void fill(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const;
+  // The batch becomes these rows: T tokens each, and as targets the tokens that follow them.
+  void fill(Range rows, TokenBatch&) const;
 
  private:
   Tokens tokens_;
@@ -92,8 +91,9 @@ class ValidationRows {
   int64_t rows() const { return rows_; }
   // Number of targets in all rows that are not ignored.
   int64_t targets() const;
-  // A row from rows() on has only ignored targets: it pads the last batch.
-  void fill(int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) const;
+  // The batch becomes these rows.  Those from rows() on have only ignored targets: they pad the
+  // last batch.
+  void fill(Range rows, TokenBatch&) const;
 
  private:
   int64_t begin(int64_t row) const;

@@ -1,5 +1,7 @@
 #include "spool/models/inference/evaluator.h"
 
+#include <algorithm>
+
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
 #include "spool/planner/chunks.h"
@@ -18,22 +20,46 @@ Var Evaluator::loss(Tape& tape, Reduction reduction) {
   return model_.loss(tape.input(input_.tokens), tape.input(input_.targets), no_dropout, reduction);
 }
 
-void Evaluator::evaluate(int64_t count, const Rows& rows) {
-  launch(Fill{.out = loss_sum_}, stream_);
-  for (int64_t first = 0; first < count; first += input_.tokens.shape()[0]) {
-    input_.upload([&](int64_t b, auto tokens, auto targets) { rows(first + b, tokens, targets); });
-    Tape tape(stream_, {.plan = plan_, .recording = false, .training = false});
-    launch(SumAll{.out = add_to(loss_sum_), .x = loss(tape, Reduction::sum).tensor()}, stream_);
-    stream_.synchronize();  // else the host would enqueue the work of all data at once
-  }
+void Evaluator::begin_sum() { launch(Fill{.out = loss_sum_}, stream_); }
+
+void Evaluator::add_losses() {
+  Tape tape(stream_, {.plan = plan_, .recording = false, .training = false});
+  launch(SumAll{.out = add_to(loss_sum_), .x = loss(tape, Reduction::sum).tensor()}, stream_);
+  stream_.synchronize();  // else the host would enqueue the work of all data at once
 }
 
-double Evaluator::loss_sum() const { return read<double>(loss_sum_).front(); }
-
-Tensor Evaluator::losses(const Rows& rows) {
-  input_.upload(rows);
+Tensor Evaluator::losses_of_input() {
   Tape tape(stream_, {.plan = plan_, .recording = false, .training = false});
   return loss(tape, Reduction::none).tensor();
+}
+
+double Evaluator::mean_loss(const ValidationRows& rows,
+                            const std::function<void(int64_t rows)>& on_progress) {
+  const int64_t B = input_.tokens.shape()[0];
+  begin_sum();
+  for (int64_t first = 0; first < rows.rows(); first += B) {
+    rows.fill({first, first + B}, batch_);
+    input_.upload(batch_, /*first=*/0);
+    add_losses();
+    if (on_progress) on_progress(std::min(first + B, rows.rows()));
+  }
+  return read<double>(loss_sum_).front() / static_cast<double>(rows.targets());
+}
+
+Tensor Evaluator::losses(const TokenBatch& batch) {
+  input_.upload(batch, /*first=*/0);
+  return losses_of_input();
+}
+
+void Evaluator::rehearse_mean_loss() {
+  begin_sum();
+  input_.upload_placeholder();
+  add_losses();
+}
+
+void Evaluator::rehearse_losses() {
+  input_.upload_placeholder();
+  losses_of_input();
 }
 
 Plan plan_evaluation(const Gpt2Config& config, DType dtype, int64_t batch, int64_t seq,

@@ -2,7 +2,9 @@
 
 // A model's losses over rows of tokens.
 
-#include "spool/models/data/batch.h"
+#include <functional>
+
+#include "spool/models/data/batches.h"
 #include "spool/models/families/gpt2.h"
 #include "spool/planner/rehearsal.h"
 
@@ -13,23 +15,30 @@ class Evaluator {
   // The arguments must outlive the evaluator.  The plan comes from plan_evaluation(), or is empty.
   Evaluator(Gpt2&, BatchInput&, const Plan&, Stream&);
 
-  // Sums the losses of rows [0, count), a batch at a time.  The last batch is filled up with rows
-  // from `count` on, whose targets must all be ignored ones.
-  void evaluate(int64_t count, const Rows&);
-  // The sum of the last evaluation's losses; waits for it.
-  double loss_sum() const;
+  // The mean loss over all targets of the rows, which are read and evaluated a batch at a time.
+  // on_progress is told how many rows are done.
+  double mean_loss(const ValidationRows&,
+                   const std::function<void(int64_t rows)>& on_progress = {});
+  // Enqueues the loss of each target of one batch of the input's shape, f32 (B, T); 0 for ignored
+  // targets.
+  Tensor losses(const TokenBatch&);
 
-  // Enqueues the loss of each target of one batch, f32 (B, T); 0 for ignored targets.
-  Tensor losses(const Rows&);
+  // The work of one batch of each on a placeholder, for rehearsals.
+  void rehearse_mean_loss();
+  void rehearse_losses();
 
  private:
   Var loss(Tape&, Reduction);
+  void begin_sum();
+  void add_losses();
+  Tensor losses_of_input();
 
   Gpt2& model_;
   BatchInput& input_;
   const Plan& plan_;
   Stream& stream_;
-  Tensor loss_sum_;  // f64 (1)
+  Tensor loss_sum_;   // f64 (1)
+  TokenBatch batch_;  // the one that was read last
 };
 
 // The plan of an evaluator's tapes: the loss is computed in chunks of `loss_chunk` rows of logits;

@@ -34,11 +34,10 @@ LoadedModel::LoadedModel(const ModelFile& file, const Options& options)
     : options_(checked_options(file.config(), options)),
       plan_(plan_evaluation(file.config(), options_.dtype, options_.batch, options_.seq,
                             loss_chunk)) {
-  const Rows no_data = [](int64_t, std::span<int32_t>, std::span<int32_t>) {};
   const auto rehearsal = [&](Stream& stream) {
     Work work(file.config(), options_, plan_, stream);
-    work.evaluator.evaluate(options_.batch, no_data);
-    work.evaluator.losses(no_data);
+    work.evaluator.rehearse_mean_loss();
+    work.evaluator.rehearse_losses();
   };
   stream_ = open_stream_for(rehearsal, options_.device, options_.threads);
   work_ = std::make_unique<Work>(file.config(), options_, plan_, *stream_);

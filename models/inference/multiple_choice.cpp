@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "spool/models/data/batches.h"
-
 namespace spool {
 namespace {
 
@@ -12,36 +10,31 @@ struct Choice {
   size_t question = 0, completion = 0;
 };
 
-void fill_row(const Question& q, const std::vector<int32_t>& completion, std::span<int32_t> tokens,
-              std::span<int32_t> targets) {
-  std::ranges::fill(tokens, 0);
-  std::ranges::fill(targets, ignored_target);
-  std::ranges::copy(q.context, tokens.begin());
-  std::copy(completion.begin(), completion.end() - 1,
-            tokens.begin() + static_cast<int64_t>(q.context.size()));
-  std::ranges::copy(completion, targets.begin() + static_cast<int64_t>(q.context.size()) - 1);
+// Row `row` of the batch becomes the context and the completion, whose tokens alone are targets.
+void fill_row(const Question& q, const std::vector<int32_t>& completion, int64_t row,
+              TokenBatch& batch) {
+  const auto context = static_cast<int64_t>(q.context.size());
+  const auto tokens = batch.tokens.begin() + row * batch.T;
+  std::ranges::copy(q.context, tokens);
+  std::copy(completion.begin(), completion.end() - 1, tokens + context);
+  std::ranges::copy(completion, batch.targets.begin() + row * batch.T + context - 1);
+  batch.valid += static_cast<int64_t>(completion.size());
 }
 
-// The sum of the losses of each row.
+// The sum of the losses of each of these rows, the first ones of the batch.
 std::vector<double> row_losses(std::span<const Question> questions, std::span<const Choice> rows,
-                               Evaluator& evaluator, int64_t seq) {
-  const Tensor all = evaluator.losses([&](int64_t b, auto tokens, auto targets) {
-    if (b >= static_cast<int64_t>(rows.size())) {
-      std::ranges::fill(tokens, 0);
-      std::ranges::fill(targets, ignored_target);
-      return;
-    }
-    const Choice& row = rows.begin()[b];
-    const Question& q = questions[row.question];
-    fill_row(q, q.completions[row.completion], tokens, targets);
-  });
-  const std::vector<float> losses = read<float>(all);
+                               Evaluator& evaluator, TokenBatch& batch) {
+  for (size_t b = 0; b < rows.size(); ++b) {
+    const Question& q = questions[rows[b].question];
+    fill_row(q, q.completions[rows[b].completion], static_cast<int64_t>(b), batch);
+  }
+  const std::vector<float> losses = read<float>(evaluator.losses(batch));
+  const auto seq = static_cast<size_t>(batch.T);
   std::vector<double> sums;
   for (size_t b = 0; b < rows.size(); ++b) {
-    const auto row =
-        std::span(losses).subspan(b * static_cast<size_t>(seq), static_cast<size_t>(seq));
     double sum = 0;
-    for (const float loss : row) sum += static_cast<double>(loss);
+    for (const float loss : std::span(losses).subspan(b * seq, seq))
+      sum += static_cast<double>(loss);
     sums.push_back(sum);
   }
   return sums;
@@ -70,11 +63,13 @@ ChoiceResult answer_questions(std::span<const Question> questions, Evaluator& ev
     for (size_t c = 0; c < questions[q].completions.size(); ++c) rows.push_back({q, c});
   }
   ChoiceResult result;
+  TokenBatch input;
   std::vector<double> sums;  // of the current question
   for (size_t first = 0; first < rows.size(); first += static_cast<size_t>(batch)) {
     const auto some = std::span(rows).subspan(first).first(
         std::min(static_cast<size_t>(batch), rows.size() - first));
-    const std::vector<double> losses = row_losses(questions, some, evaluator, seq);
+    input.clear(batch, seq);
+    const std::vector<double> losses = row_losses(questions, some, evaluator, input);
     for (size_t i = 0; i < some.size(); ++i) {
       const Question& q = questions[some[i].question];
       sums.push_back(losses[i]);

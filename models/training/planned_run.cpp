@@ -84,9 +84,9 @@ Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plan
       Trainer trainer(some, plans, stream);
       trainer.initialise();
       const double start = stream.now();
-      trainer.step(0, no_rows);
+      trainer.rehearse_step();
       seconds[fewer] = stream.now() - start;
-      trainer.evaluator().evaluate(some.batch, no_rows);
+      trainer.evaluator().rehearse_mean_loss();
       if (sample.drawn > 0) {
         Generator(trainer.model(), stream).rehearse(sample.prompt, sample.drawn);
       }

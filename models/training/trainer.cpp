@@ -1,12 +1,6 @@
 #include "spool/models/training/trainer.h"
 
-#include <algorithm>
-
-#include "spool/models/data/batches.h"
-
 namespace spool {
-
-void no_rows(int64_t, std::span<int32_t>, std::span<int32_t>) {}
 
 TrainedGpt2::TrainedGpt2(const TrainingConfig& config, Plan evaluation, Stream& stream)
     : model_(config.model, config.dtype, stream),
@@ -19,12 +13,7 @@ Var TrainedGpt2::loss(Tape& tape) {
   return model_.loss(tape.input(input_.tokens), tape.input(input_.targets), dropout_);
 }
 
-void TrainedGpt2::upload_placeholder() {
-  input_.upload([](int64_t, std::span<int32_t> tokens, std::span<int32_t> targets) {
-    std::ranges::fill(tokens, 0);
-    std::ranges::fill(targets, 0);
-  });
-}
+void TrainedGpt2::upload_placeholder() { input_.upload_placeholder(); }
 
 Trainer::Trainer(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream)
     : config_(config),
@@ -46,26 +35,18 @@ double Trainer::learning_rate(int64_t step) const {
   return cosine_schedule(step, config_.steps, config_.warmup, config_.lr, config_.min_lr);
 }
 
-int64_t Trainer::valid_targets(int64_t step, const Rows& rows) const {
-  const int64_t count = config_.batch * config_.accumulate, first = step * count;
-  std::vector<int32_t> tokens(static_cast<size_t>(config_.seq)), targets(tokens.size());
-  int64_t valid = 0;
-  for (int64_t row = first; row < first + count; ++row) {
-    rows(row, tokens, targets);
-    valid += config_.seq - std::ranges::count(targets, ignored_target);
-  }
-  return valid;
+void Trainer::step(int64_t step, const TokenBatch& batch) {
+  check(batch.T == config_.seq && batch.rows() == config_.rows_per_step(), "a step of ",
+        config_.rows_per_step(), " rows of ", config_.seq, " tokens was given a batch of ",
+        batch.rows(), " rows of ", batch.T);
+  runner_.run(
+      {.number = step, .learning_rate = learning_rate(step), .targets = batch.valid},
+      [&](int64_t micro) { model_.input().upload(batch, /*first=*/micro * config_.batch); });
 }
 
-void Trainer::step(int64_t step, const Rows& rows) {
-  const auto upload = [&](int64_t micro) {
-    const int64_t first = (step * config_.accumulate + micro) * config_.batch;
-    model_.input().upload(
-        [&](int64_t b, auto tokens, auto targets) { rows(first + b, tokens, targets); });
-  };
-  runner_.run(
-      {.number = step, .learning_rate = learning_rate(step), .targets = valid_targets(step, rows)},
-      upload);
+void Trainer::rehearse_step() {
+  runner_.run({.learning_rate = learning_rate(0), .targets = config_.tokens_per_step()},
+              [&](int64_t) { model_.upload_placeholder(); });
 }
 
 }  // namespace spool

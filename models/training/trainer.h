@@ -51,9 +51,11 @@ class Trainer {
 
   double learning_rate(int64_t step) const;
 
-  // Enqueues step `step`, counted from 0, on rows [step, step + 1) * accumulate * batch.  Each row
-  // is read twice: to count its valid targets, and to train on it.
-  void step(int64_t step, const Rows&);
+  // Enqueues step `step`, counted from 0, on a batch of accumulate * batch rows, which may be
+  // changed once this returns.
+  void step(int64_t step, const TokenBatch&);
+  // Enqueues step 0 on a placeholder, by the same copies, for rehearsals.
+  void rehearse_step();
   // Result of the last step; waits for it.
   StepResult result() const { return runner_.result(); }
 
@@ -64,14 +66,9 @@ class Trainer {
   MemoryStats disk() const { return runner_.disk(); }
 
  private:
-  int64_t valid_targets(int64_t step, const Rows&) const;
-
   TrainingConfig config_;
   TrainedGpt2 model_;
   StepRunner runner_;
 };
-
-// Rows for rehearsals: leaves the buffers as they are.
-void no_rows(int64_t, std::span<int32_t> tokens, std::span<int32_t> targets);
 
 }  // namespace spool

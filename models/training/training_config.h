@@ -23,7 +23,8 @@ struct TrainingConfig {
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
   uint64_t seed = 1;
 
-  int64_t tokens_per_step() const { return batch * seq * accumulate; }
+  int64_t rows_per_step() const { return batch * accumulate; }
+  int64_t tokens_per_step() const { return rows_per_step() * seq; }
   // The part that a StepRunner needs.
   StepConfig step() const;
   // Throws an error that names the settings if one is out of range or two contradict each other.

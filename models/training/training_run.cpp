@@ -210,9 +210,9 @@ void TrainingRun::run(const std::function<bool()>& stop) {
 }
 
 void TrainingRun::enqueue_step(int64_t step) {
-  trainer_->step(step, [&](int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
-    batches_->fill(row, tokens, targets);
-  });
+  const int64_t rows = options_.training.rows_per_step();
+  batches_->fill({step * rows, (step + 1) * rows}, batch_);
+  trainer_->step(step, batch_);
 }
 
 // Traces the second step of the run, in which nothing happens for the first time, or its only one.
@@ -259,16 +259,8 @@ ValidationRows TrainingRun::validation_rows(int64_t batches) const {
   return {data_.validation, options_.training.seq, batches * options_.training.batch};
 }
 
-double TrainingRun::loss_over(const ValidationRows& rows) {
-  trainer_->evaluator().evaluate(
-      rows.rows(), [&](int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
-        rows.fill(row, tokens, targets);
-      });
-  return trainer_->evaluator().loss_sum() / static_cast<double>(rows.targets());
-}
-
 double TrainingRun::evaluate(const ValidationRows& rows, int64_t step) {
-  const double loss = loss_over(rows);
+  const double loss = trainer_->evaluator().mean_loss(rows);
   log_.write(EvaluationNumbers{.step = step,
                                .loss = loss,
                                .targets = rows.targets(),
@@ -293,7 +285,7 @@ void TrainingRun::write_sample(int64_t step) {
 
 void TrainingRun::save(int64_t step) {
   if (step == last_saved_) return;
-  const double loss = loss_over(validation_rows(/*batches=*/1));
+  const double loss = trainer_->evaluator().mean_loss(validation_rows(/*batches=*/1));
   if (!std::isfinite(loss)) fail_not_finite(step, "the loss of the updated weights is", loss);
   directory_->write(step, [&](const std::filesystem::path& partial) {
     save_checkpoint(partial, {.trainer = *trainer_,

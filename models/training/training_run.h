@@ -39,7 +39,6 @@ class TrainingRun {
   void train_step(int64_t step);
   void after_step(int64_t step);
   ValidationRows validation_rows(int64_t batches) const;
-  double loss_over(const ValidationRows&);
   double evaluate(const ValidationRows&, int64_t step);
   SampleLength sample() const;
   void write_sample(int64_t step);
@@ -58,6 +57,7 @@ class TrainingRun {
   std::unique_ptr<Stream> stream_;
   std::optional<Trainer> trainer_;
   std::optional<Batches> batches_;
+  TokenBatch batch_;  // of the current step
   RunLog log_;
   std::optional<StepTrace> trace_;  // until it is written
   std::optional<double> val_loss_;  // of the last evaluation

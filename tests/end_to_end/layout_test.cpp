@@ -87,23 +87,25 @@ TEST(StepLayout, KeepsARunsBitsAndHasTheForetoldPeak) {
   }
 }
 
-// As when a micro-batch's rows cannot be read.
 TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
   TrainingConfig config = small();
   config.accumulate = 3;
   TrainingPlans plans = make_plans(config);
   plans.layout = assign_offsets(record_step(config, plans, cpu(2)));
   CpuStream stream(rehearse_training(config, plans, cpu(2)).memory.peak, 2);
-  Trainer trainer(config, plans, stream);
-  trainer.initialise();
-  int64_t asked = 0;
-  const auto failing = [&](int64_t row, std::span<int32_t> tokens, std::span<int32_t> targets) {
-    check(++asked < 9 + 5, "no more rows");  // all are counted first, then one micro-batch passes
-    rows(row, tokens, targets);
+  TrainedGpt2 model(config, plans.evaluation, stream);
+  StepRunner runner(model, config.step(), plans, stream);
+  model.gpt2().initialise(config.seed);
+  runner.optimizer().initialise();
+  const TokenBatch batch = batch_of(config, 0);
+  const auto upload = [&](int64_t micro) { model.input().upload(batch, micro * config.batch); };
+  const auto failing = [&](int64_t micro) {
+    check(micro < 1, "no more rows");
+    upload(micro);
   };
-  expect_error(ErrorKind::invalid, {"no more rows"}, [&] { trainer.step(0, failing); });
-  for (const int64_t step : {0, 1}) trainer.step(step, rows);
-  EXPECT_TRUE(trainer.result().finite);
+  expect_error(ErrorKind::invalid, {"no more rows"}, [&] { runner.run({}, failing); });
+  for (const int64_t step : {0, 1}) runner.run({.number = step, .targets = batch.valid}, upload);
+  EXPECT_TRUE(runner.result().finite);
 }
 
 TEST(StepLayout, IsRefusedByAnotherStep) {
@@ -116,7 +118,7 @@ TEST(StepLayout, IsRefusedByAnotherStep) {
     Trainer trainer(config, plans, stream);
     trainer.initialise();
     expect_error(ErrorKind::invalid, {"allocation 0 of phase 0", "embedding"},
-                 [&] { trainer.step(0, rows); });
+                 [&] { trainer.step(0, batch_of(config, 0)); });
   }
   EXPECT_EQ(stream.memory().live, 0u);
 }

@@ -80,7 +80,7 @@ TEST(OptimizerStateRun, ResumesWithItsStateElsewhere) {
     config.steps = 4;
     config.model.vocabulary = 300;
     const auto all_steps = [&](Trainer& trainer, int64_t begin, int64_t end) {
-      for (int64_t step = begin; step < end; ++step) trainer.step(step, rows);
+      for (int64_t step = begin; step < end; ++step) trainer.step(step, batch_of(config, step));
     };
     Bytes wanted;
     for (const OptimizerState from : optimizer_states) {
@@ -131,7 +131,7 @@ TEST(OptimizerStateRun, HasMastersAsExactAsTheFileItBeginsWith) {
     CpuStream stream(plenty, 2);
     Trainer trainer(config, plans, stream);
     trainer.initialise_from(ModelFile(d.path()));
-    trainer.step(0, rows);
+    trainer.step(0, batch_of(config, 0));
     const Bytes found = state_bytes(trainer.model().parameters(), trainer.optimizer());
     if (state == OptimizerState::device) wanted = found;
     EXPECT_TRUE(found == wanted) << name(state);

@@ -54,7 +54,7 @@ TEST(StepTrace, ChangesNoNumber) {
     trainer.initialise();
     std::optional<Traced> traced;
     if (traces) traced.emplace(stream, std::make_shared<Trace>());
-    for (int64_t step = 0; step < 2; ++step) trainer.step(step, rows);
+    for (int64_t step = 0; step < 2; ++step) trainer.step(step, batch_of(c, step));
     return std::pair(trainer.result().loss, stream.memory().peak);
   };
   EXPECT_EQ(loss(true), loss(false));

@@ -13,15 +13,15 @@ TrainingConfig config_to_trace() {
 Measured measure(const TrainingConfig& c, const TrainingPlans& plans, Stream& stream) {
   Trainer trainer(c, plans, stream);
   trainer.initialise();
-  trainer.step(0, rows);
+  trainer.step(0, batch_of(c, 0));
   const auto trace = std::make_shared<Trace>();
   const uint64_t before = stream.launches();
   {
     const Traced traced(stream, trace);
-    trainer.step(1, rows);
+    trainer.step(1, batch_of(c, 1));
   }
   const uint64_t launches = stream.launches() - before;
-  trainer.step(2, rows);
+  trainer.step(2, batch_of(c, 2));
   return {.spans = trace->spans(), .launches = launches, .memory = stream.memory()};
 }
 

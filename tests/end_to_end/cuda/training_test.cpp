@@ -112,7 +112,7 @@ TEST_F(CudaTraining, ReplaysAGraphInsteadOfLaunching) {
   trainer.initialise();
   const auto launches_of = [&](int64_t step) {
     const uint64_t before = stream->launches();
-    trainer.step(step, rows);
+    trainer.step(step, batch_of(config, step));
     EXPECT_TRUE(trainer.result().finite);
     return stream->launches() - before;
   };
@@ -136,7 +136,7 @@ TEST_F(CudaTraining, ChangesNothingIfTheLossIsNotFinite) {
   write<float>(weight, broken);
   for (int64_t step = 0; step < 3; ++step) {  // captured, then replayed
     const auto before = values(trainer.model().parameters()[4]->data);
-    trainer.step(step, rows);
+    trainer.step(step, batch_of(config, step));
     EXPECT_FALSE(trainer.result().finite);
     EXPECT_EQ(values(trainer.model().parameters()[4]->data), before);
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "tests/models/data/token_list.h"
 #include "tests/runtime/testing.h"
 
 namespace spool {
@@ -12,34 +13,14 @@ namespace {
 
 using testing::expect_error;
 
-// Token i is i.
-class Counting : public TokenSource {
- public:
-  explicit Counting(int64_t size) : size_(size) {}
-  std::string name() const override { return "counting"; }
-  int64_t size() const override { return size_; }
-  void read(int64_t begin, std::span<int32_t> out) const override {
-    check(0 <= begin && begin + static_cast<int64_t>(out.size()) <= size_, "out of bounds");
-    std::iota(out.begin(), out.end(), static_cast<int32_t>(begin));
-  }
+using testing::counting;
 
- private:
-  int64_t size_;
-};
-
-Tokens counting(int64_t size) { return std::make_shared<Counting>(size); }
-
-struct Row {
-  std::vector<int32_t> tokens, targets;
-  explicit Row(int64_t T) : tokens(static_cast<size_t>(T), -1), targets(tokens) {}
-  bool operator==(const Row&) const = default;
-};
-
+// The batch of one row.
 template <class Source>
-Row row_of(const Source& source, int64_t T, int64_t index) {
-  Row row(T);
-  source.fill(index, row.tokens, row.targets);
-  return row;
+TokenBatch row_of(const Source& source, int64_t index) {
+  TokenBatch batch;
+  source.fill({index, index + 1}, batch);
+  return batch;
 }
 
 std::vector<int32_t> all_of(const Tokens& tokens) {
@@ -104,7 +85,7 @@ TEST(Batches, ReadEveryWindowOnceAnEpoch) {
   for (int64_t epoch = 0; epoch < 5; ++epoch) {
     std::set<int64_t> begins;
     for (int64_t i = 0; i < batches.rows_per_epoch(); ++i) {
-      const Row row = row_of(batches, T, epoch * batches.rows_per_epoch() + i);
+      const TokenBatch row = row_of(batches, epoch * batches.rows_per_epoch() + i);
       begins.insert(row.tokens[0]);
       for (size_t t = 0; t < T; ++t) {
         ASSERT_EQ(row.tokens[t], row.tokens[0] + static_cast<int32_t>(t));
@@ -124,7 +105,7 @@ TEST(Batches, ReadEveryTokenOverTheEpochs) {
     const Batches batches(counting(n), T, /*seed=*/2);
     std::set<int32_t> read;
     for (int64_t i = 0; i < 300 * batches.rows_per_epoch(); ++i) {
-      const Row row = row_of(batches, T, i);
+      const TokenBatch row = row_of(batches, i);
       read.insert(row.tokens.begin(), row.tokens.end());
       read.insert(row.targets.begin(), row.targets.end());
     }
@@ -135,9 +116,9 @@ TEST(Batches, ReadEveryTokenOverTheEpochs) {
 TEST(Batches, DependOnSeedAndIndexOnly) {
   constexpr int64_t T = 16;
   const Batches a(counting(5000), T, 1), b(counting(5000), T, 1), other(counting(5000), T, 2);
-  std::vector<Row> forward, backward;
-  for (int64_t i = 0; i < 700; ++i) forward.push_back(row_of(a, T, i));
-  for (int64_t i = 700; i-- > 0;) backward.push_back(row_of(b, T, i));
+  std::vector<std::vector<int32_t>> forward, backward;
+  for (int64_t i = 0; i < 700; ++i) forward.push_back(row_of(a, i).tokens);
+  for (int64_t i = 700; i-- > 0;) backward.push_back(row_of(b, i).tokens);
   std::ranges::reverse(backward);
   EXPECT_EQ(forward, backward);
   int same = 0, ordered = 0, repeated = 0;
@@ -162,7 +143,7 @@ TEST(Batches, HaveTheSameOrderInEveryVersion) {
 
 TEST(Batches, RefuseTooLittleDataAndSayWhatWouldFit) {
   EXPECT_NO_THROW(Batches(counting(66), 64, 1));
-  expect_error(ErrorKind::file, {"counting", "65 tokens", "63 or less"},
+  expect_error(ErrorKind::file, {"memory", "65 tokens", "63 or less"},
                [] { Batches(counting(65), 64, 1); });
   EXPECT_NO_THROW(Batches(counting(65), 63, 1));
   expect_error(ErrorKind::file, {"2 tokens", "at least 3"}, [] { Batches(counting(2), 1, 1); });
@@ -174,8 +155,59 @@ TEST(Batches, RefuseRowsThatCannotBe) {
   expect_error(ErrorKind::invalid, {"at least 1"}, [] { Batches(counting(9), 0, 1); });
   expect_error(ErrorKind::invalid, {"-3"}, [] { Batches(counting(9), -3, 1); });
   const Batches batches(counting(9), 3, 1);
-  expect_error(ErrorKind::invalid, {"row of 3", "4"}, [&] { row_of(batches, 4, 0); });
-  expect_error(ErrorKind::invalid, {"row -1"}, [&] { row_of(batches, 3, -1); });
+  TokenBatch batch;
+  expect_error(ErrorKind::invalid, {"row -1"}, [&] { batches.fill({-1, 1}, batch); });
+  expect_error(ErrorKind::invalid, {"rows 2 to 1"}, [&] { batches.fill({2, 1}, batch); });
+}
+
+// Rows 0 to 8 are an epoch of 9: a batch may have more rows than that.
+TEST(Batches, FillABatchWithTheSameRowsAsOneByOne) {
+  constexpr int64_t T = 10;
+  const Batches batches(counting(100), T, /*seed=*/4);
+  ASSERT_EQ(batches.rows_per_epoch(), 9);
+  for (const Range rows : {Range{0, 1}, Range{3, 7}, Range{5, 45}, Range{7, 7}}) {
+    TokenBatch wanted{.T = T}, found;
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      const TokenBatch row = row_of(batches, i);
+      wanted.tokens.insert(wanted.tokens.end(), row.tokens.begin(), row.tokens.end());
+      wanted.targets.insert(wanted.targets.end(), row.targets.begin(), row.targets.end());
+    }
+    batches.fill(rows, found);
+    EXPECT_EQ(found.T, T);
+    EXPECT_EQ(found.rows(), rows.size());
+    EXPECT_EQ(found.valid, rows.size() * T);
+    EXPECT_EQ(found.tokens, wanted.tokens);
+    EXPECT_EQ(found.targets, wanted.targets);
+  }
+}
+
+// Of two windows beside each other, the last target of one is the first token of the other.
+TEST(Batches, ReadEachTokenOfARowOnce) {
+  constexpr int64_t T = 6, n = 60;
+  const auto tokens = counting(n);
+  const Batches batches(tokens, T, /*seed=*/5);
+  const int64_t rows = batches.rows_per_epoch();
+  TokenBatch batch;
+  batches.fill({0, rows}, batch);
+  const int32_t first = std::ranges::min(batch.tokens), last = std::ranges::max(batch.targets);
+  EXPECT_EQ(last - first, rows * T);
+  for (int32_t i = 0; i < n; ++i) {
+    const bool in_two_rows = i > first && i < last && (i - first) % T == 0;
+    ASSERT_EQ(tokens->reads[static_cast<size_t>(i)], in_two_rows ? 2 : i >= first && i <= last);
+  }
+}
+
+TEST(Batches, FillTheMemoryOfTheStepBefore) {
+  const Batches batches(counting(100), /*T=*/10, /*seed=*/4);
+  TokenBatch batch;
+  batches.fill({0, 6}, batch);
+  const int32_t *tokens = batch.tokens.data(), *targets = batch.targets.data();
+  for (int64_t step = 1; step < 4; ++step) {
+    batches.fill({6 * step, 6 * (step + 1)}, batch);
+    EXPECT_EQ(batch.tokens.data(), tokens);
+    EXPECT_EQ(batch.targets.data(), targets);
+    EXPECT_EQ(batch.valid, 60);
+  }
 }
 
 TEST(ValidationRows, CountEveryTargetOnce) {
@@ -184,12 +216,15 @@ TEST(ValidationRows, CountEveryTargetOnce) {
       const ValidationRows validation(counting(n), T);
       std::vector<int32_t> counted;
       for (int64_t i = 0; i < validation.rows() + 2; ++i) {
-        const Row row = row_of(validation, T, i);
+        const TokenBatch row = row_of(validation, i);
+        int64_t valid = 0;
         for (size_t t = 0; t < row.tokens.size(); ++t) {
           if (row.targets[t] == ignored_target) continue;
           counted.push_back(row.targets[t]);
+          ++valid;
           ASSERT_EQ(row.tokens[t], row.targets[t] - 1);
         }
+        ASSERT_EQ(row.valid, valid);
         ASSERT_GE(std::ranges::min(row.tokens), 0);
       }
       std::vector<int32_t> expected(static_cast<size_t>(n - 1));
@@ -201,12 +236,33 @@ TEST(ValidationRows, CountEveryTargetOnce) {
   }
 }
 
+// Rows of 8 of 20 targets: the third has 4, and others only fill up the batch.
+TEST(ValidationRows, PadTheLastBatchAndCountTheTargetsThatAreLeft) {
+  const auto tokens = counting(21);
+  const ValidationRows validation(tokens, /*T=*/8);
+  TokenBatch batch;
+  validation.fill({0, 2}, batch);
+  EXPECT_EQ(batch.valid, 16);
+  validation.fill({2, 4}, batch);
+  EXPECT_EQ(batch.valid, 4);
+  const std::vector<int32_t> targets{17, 18, 19, 20, -100, -100, -100, -100};
+  EXPECT_EQ(std::vector(batch.targets.begin(), batch.targets.begin() + 8), targets);
+  EXPECT_EQ(std::vector(batch.targets.begin() + 8, batch.targets.end()),
+            std::vector<int32_t>(8, ignored_target));
+  EXPECT_EQ(batch.tokens,
+            (std::vector<int32_t>{16, 17, 18, 19, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  for (size_t i = 0; i < 21; ++i) EXPECT_EQ(tokens->reads[i], i == 8 || i == 16 ? 2 : 1);
+  validation.fill({0, 9}, batch);
+  EXPECT_EQ(batch.rows(), 9);
+  EXPECT_EQ(batch.valid, validation.targets());
+}
+
 TEST(ValidationRows, AreSpreadEvenlyWhereTheyAreLimited) {
   const ValidationRows few(counting(1003), /*T=*/10, /*limit=*/7);
   ASSERT_EQ(few.rows(), 7);
   EXPECT_EQ(few.targets(), 70);
   for (int64_t i = 0; i < 7; ++i) {
-    const Row row = row_of(few, 10, i);
+    const TokenBatch row = row_of(few, i);
     EXPECT_EQ(row.tokens[0] / 10, i * 101 / 7);
     EXPECT_EQ(row.tokens[0] % 10, 0);
     EXPECT_EQ(row.targets[9], row.tokens[0] + 10);

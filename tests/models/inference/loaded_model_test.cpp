@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "spool/models/data/batches.h"
 #include "spool/models/inference/multiple_choice.h"
 #include "spool/runtime/cpu/stream.h"
+#include "tests/models/data/token_list.h"
 #include "tests/models/inference/questions_testing.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
@@ -19,20 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Gpt2Config small{.layers = 1, .heads = 2, .channels = 8, .context = 12, .vocabulary = 20};
-
-// Tokens in memory.
-class TokenList : public TokenSource {
- public:
-  explicit TokenList(std::vector<int32_t> all) : all_(std::move(all)) {}
-  std::string name() const override { return "memory"; }
-  int64_t size() const override { return static_cast<int64_t>(all_.size()); }
-  void read(int64_t begin, std::span<int32_t> out) const override {
-    std::copy_n(all_.begin() + begin, out.size(), out.begin());
-  }
-
- private:
-  std::vector<int32_t> all_;
-};
 
 class LoadedModelTest : public ::testing::Test {
  protected:
@@ -86,10 +72,13 @@ TEST_F(LoadedModelTest, HasTheLossesOfAWholePass) {
     LoadedModel model(ModelFile(d_.path()), {.batch = batch, .threads = 2});
     EXPECT_EQ(model.seq(), 12);
     const ValidationRows rows(std::make_shared<TokenList>(tokens), model.seq());
-    model.evaluator().evaluate(
-        rows.rows(), [&](int64_t row, auto to, auto targets) { rows.fill(row, to, targets); });
+    std::vector<int64_t> progress;
+    const double loss =
+        model.evaluator().mean_loss(rows, [&](int64_t done) { progress.push_back(done); });
     EXPECT_EQ(rows.targets(), 30);
-    EXPECT_NEAR(model.evaluator().loss_sum(), expected, 1e-4 * expected) << batch;
+    EXPECT_NEAR(loss, expected / 30, 1e-4 * expected / 30) << batch;
+    EXPECT_EQ(static_cast<int64_t>(progress.size()), (3 + batch - 1) / batch);
+    EXPECT_EQ(progress.back(), 3);
   }
 }
 

@@ -62,9 +62,58 @@ TEST(Trainer, ChangesNothingIfTheLossIsNotFinite) {
   broken[0] = INFINITY;
   write<float>(weight, broken);
   const auto before = values(trainer.model().parameters()[4]->data);
-  trainer.step(0, rows);
+  trainer.step(0, batch_of(config, 0));
   EXPECT_FALSE(trainer.result().finite);
   EXPECT_EQ(values(trainer.model().parameters()[4]->data), before);
+}
+
+// Micro-batches have different numbers of valid targets, one of them none.
+TEST(Trainer, HasTheMeanLossOfTheValidTargetsOfAllMicroBatches) {
+  TrainingConfig config = small();
+  config.accumulate = 3;
+  TokenBatch batch = batch_of(config, 0);
+  for (size_t i = 0; i < batch.targets.size(); ++i) {
+    if (i % 7 != 0 && i < batch.targets.size() * 2 / 3) continue;
+    batch.targets[i] = ignored_target;
+    --batch.valid;
+  }
+  CpuStream stream(plenty, 2);
+  Trainer trainer(config, make_plans(config), stream);
+  trainer.initialise();
+  double sum = 0;
+  const auto rows = static_cast<size_t>(config.batch * config.seq);
+  for (size_t micro = 0; micro < 3; ++micro) {
+    TokenBatch part{.T = config.seq};
+    const auto take = [&](const std::vector<int32_t>& all) {
+      const auto some = std::span(all).subspan(micro * rows, rows);
+      return std::vector(some.begin(), some.end());
+    };
+    part.tokens = take(batch.tokens);
+    part.targets = take(batch.targets);
+    for (const double loss : values(trainer.evaluator().losses(part))) sum += loss;
+  }
+  trainer.step(0, batch);
+  const StepResult result = trainer.result();
+  EXPECT_TRUE(result.finite);
+  EXPECT_NEAR(result.loss, sum / static_cast<double>(batch.valid), 1e-5);
+}
+
+TEST(Trainer, RefusesABatchOfAnotherSize) {
+  TrainingConfig config = small(), other = small();
+  config.accumulate = 2;
+  CpuStream stream(plenty, 1);
+  Trainer trainer(config, make_plans(config), stream);
+  trainer.initialise();
+  const auto refused = [&](const TokenBatch& batch, std::initializer_list<std::string_view> words) {
+    expect_error(ErrorKind::invalid, words, [&] { trainer.step(0, batch); });
+  };
+  refused({}, {"a step of 6 rows of 20 tokens", "0 rows"});
+  refused(batch_of(other, 0), {"3 rows of 20"});
+  other.batch = 6;
+  other.seq = 10;
+  refused(batch_of(other, 0), {"6 rows of 10"});
+  trainer.step(0, batch_of(config, 0));
+  EXPECT_TRUE(trainer.result().finite);
 }
 
 TEST(Trainer, RefusesNumbersThatMakeNoRun) {

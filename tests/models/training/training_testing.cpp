@@ -1,8 +1,18 @@
 #include "tests/models/training/training_testing.h"
 
 #include "spool/models/inference/generator.h"
+#include "tests/models/data/token_list.h"
 
 namespace spool::testing {
+namespace {
+
+// Two batches, of which the last row is half of one.
+ValidationRows validation_rows(const TrainingConfig& config) {
+  const int64_t T = config.seq;
+  return {counting((2 * config.batch - 1) * T + T / 2 + 1, /*vocabulary=*/50), T};
+}
+
+}  // namespace
 
 TrainingConfig small() {
   return {.model = {.layers = 2, .heads = 2, .channels = 16, .context = 24, .vocabulary = 50},
@@ -19,12 +29,20 @@ TrainingConfig without_masters(TrainingConfig config) {
   return config;
 }
 
-void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) {
-  Random random(77, static_cast<uint64_t>(index));
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<int32_t>(random.next() % 50);
-    targets[i] = (tokens[i] + 1) % 50;
+TokenBatch batch_of(const TrainingConfig& config, int64_t step) {
+  const int64_t rows = config.rows_per_step();
+  TokenBatch batch;
+  batch.clear(rows, config.seq);
+  size_t at = 0;
+  for (int64_t row = 0; row < rows; ++row) {
+    Random random(77, static_cast<uint64_t>(step * rows + row));
+    for (int64_t t = 0; t < config.seq; ++t, ++at) {
+      batch.tokens[at] = static_cast<int32_t>(random.next() % 50);
+      batch.targets[at] = (batch.tokens[at] + 1) % 50;
+    }
   }
+  batch.valid = rows * config.seq;
+  return batch;
 }
 
 Machine slow_machine(const Architecture& architecture) {
@@ -49,15 +67,14 @@ Losses train(const TrainingConfig& config, const TrainingPlans& plans, Stream& s
     Trainer trainer(config, plans, stream);
     trainer.initialise();
     for (int64_t step = 0; step < config.steps; ++step) {
-      trainer.step(step, rows);
+      trainer.step(step, batch_of(config, step));
       const StepResult result = trainer.result();
       EXPECT_TRUE(result.finite);
       all.losses.push_back(result.loss);
       all.norms.push_back(result.grad_norm);
     }
     all.state = state_bytes(trainer.model().parameters(), trainer.optimizer());
-    trainer.evaluator().evaluate(2 * config.batch, rows);
-    all.validation = trainer.evaluator().loss_sum();
+    all.validation = trainer.evaluator().mean_loss(validation_rows(config));
     all.text = {1};
     Random random(1);
     Generator(trainer.model(), stream).extend(all.text, sample.drawn, {.top_k = 5}, random);

@@ -15,7 +15,8 @@ namespace spool::testing {
 TrainingConfig small();
 // The same in bf16 with stochastic rounding, so without master weights.
 TrainingConfig without_masters(TrainingConfig);
-void rows(int64_t index, std::span<int32_t> tokens, std::span<int32_t> targets);
+// The made-up rows of a step.
+TokenBatch batch_of(const TrainingConfig&, int64_t step);
 
 // A machine so slow that every value has time to be copied out and back.
 Machine slow_machine(const Architecture&);

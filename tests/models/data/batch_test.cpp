@@ -1,0 +1,97 @@
+// runs: threads
+// A batch of tokens on its way from the host to a device.
+
+#include "spool/models/data/batch.h"
+
+#include <numeric>
+
+#include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/meta/stream.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+TokenBatch numbered(int64_t rows, int64_t T) {
+  TokenBatch batch;
+  batch.clear(rows, T);
+  std::iota(batch.tokens.begin(), batch.tokens.end(), 0);
+  std::iota(batch.targets.begin(), batch.targets.end(), -7);
+  return batch;
+}
+
+TEST(TokenBatch, HasNoValidTargetAtFirst) {
+  TokenBatch batch;
+  EXPECT_EQ(batch.rows(), 0);
+  batch = numbered(3, 4);
+  batch.valid = 12;
+  batch.clear(2, 5);
+  EXPECT_EQ(batch.rows(), 2);
+  EXPECT_EQ(batch.tokens, std::vector<int32_t>(10, 0));
+  EXPECT_EQ(batch.targets, std::vector<int32_t>(10, ignored_target));
+  EXPECT_EQ(batch.valid, 0);
+}
+
+// In one piece, in pieces of several rows of which the last is smaller, and row by row.
+TEST(BatchInput, HasTheRowsThatWereUploaded) {
+  struct Case {
+    int64_t B, T;
+  };
+  for (const auto& [B, T] : {Case{3, 5}, Case{7, 5000}, Case{2, 20000}}) {
+    CpuStream stream(size_t{1} << 20, 2);
+    BatchInput input(B, T, stream);
+    TokenBatch batch = numbered(3 * B, T);
+    const TokenBatch wanted = batch;
+    for (const int64_t first : {2 * B, B - 1}) {
+      input.upload(batch, first);
+      std::ranges::fill(batch.tokens, -1);  // an upload does not read it any more
+      const auto at = static_cast<int64_t>(first * T), end = at + B * T;
+      const auto part = [&](const std::vector<int32_t>& all) {
+        return std::vector(all.begin() + at, all.begin() + end);
+      };
+      EXPECT_EQ(read<int32_t>(input.tokens), part(wanted.tokens));
+      EXPECT_EQ(read<int32_t>(input.targets), part(wanted.targets));
+      batch = wanted;
+    }
+    input.upload_placeholder();
+    const std::vector<int32_t> zeros(static_cast<size_t>(B * T));
+    EXPECT_EQ(read<int32_t>(input.tokens), zeros);
+    EXPECT_EQ(read<int32_t>(input.targets), zeros);
+  }
+}
+
+TEST(BatchInput, RefusesRowsThatAreNotInTheBatch) {
+  CpuStream stream(size_t{1} << 20, 1);
+  BatchInput input(2, 4, stream);
+  const auto refused = [&](const TokenBatch& batch, int64_t first,
+                           std::initializer_list<std::string_view> words) {
+    expect_error(ErrorKind::invalid, words, [&] { input.upload(batch, first); });
+  };
+  refused(numbered(3, 4), 2, {"rows 2 to 4 of 4 tokens", "3 rows of 4"});
+  refused(numbered(3, 4), -1, {"rows -1 to 1"});
+  refused(numbered(1, 4), 0, {"rows 0 to 2", "1 rows"});
+  refused(numbered(4, 2), 0, {"of 4 tokens", "4 rows of 2"});
+  refused({}, 0, {"0 rows"});
+  TokenBatch short_of_targets = numbered(2, 4);
+  short_of_targets.targets.pop_back();
+  refused(short_of_targets, 0, {"7 targets"});
+}
+
+TEST(BatchInput, RehearsesTheCopiesOfABatch) {
+  const auto spans = [](const std::function<void(BatchInput&)>& upload) {
+    MetaStream stream(Machine{});
+    BatchInput input(7, 5000, stream);
+    const auto trace = std::make_shared<Trace>();
+    const Traced traced(stream, trace);
+    upload(input);
+    std::vector<size_t> bytes;
+    for (const TraceSpan& span : trace->spans()) bytes.push_back(span.bytes);
+    return bytes;
+  };
+  const auto of_a_batch = spans([](BatchInput& input) { input.upload(numbered(7, 5000), 0); });
+  EXPECT_EQ(of_a_batch.size(), 6u);
+  EXPECT_EQ(spans([](BatchInput& input) { input.upload_placeholder(); }), of_a_batch);
+}
+
+}  // namespace
+}  // namespace spool::testing
