@@ -135,12 +135,22 @@ Tiling tiling(const Matmul& k) {
   return t;
 }
 
-// oneDNN keeps an f32 copy of a bf16 tile, and blocks of the factors.
+// What oneDNN 2 keeps for a tile, at most, on any processor: copies of the tile's rows of a and of
+// 64 columns of b, of all terms in whole cache lines, two of each if they are bf16; the sums in
+// f32; pointers, and for bf16 the contents of four tile registers.  It works on blocks of 32 to 64
+// rows, up to four at a time, and of 64 columns.  With less it would refuse, and plain loops are
+// slower.
 size_t tile_scratch(const Matmul& k, const Tiling& t) {
-  constexpr size_t blocks = size_t{1} << 20;
-  if (k.a.dtype() == DType::f64) return 0;
+  constexpr int64_t block = 64, line = 64, pointers = 1 << 10, registers = 4 << 10;
+  constexpr int64_t max_bytes = 1 << 20;
+  if (k.a.dtype() == DType::f64 || k.K() == 0) return 0;
   const bool narrow = k.a.dtype() == DType::bf16;
-  return blocks + (narrow ? static_cast<size_t>(t.rows * t.columns) * sizeof(float) : 0);
+  const int64_t rows = t.rows + std::min(t.rows, 2 * block);
+  const int64_t terms = round_up<int64_t>(k.K() + k.K() / 16, 16);
+  const int64_t words = (rows + block) * terms + rows * round_up(t.columns, block);  // of 4 bytes
+  const int64_t bytes = round_up(4 * words, line) + pointers + (narrow ? registers : 0);
+  const int64_t sums = narrow ? 4 * t.rows * t.columns : 0;  // of a large tile, beside the limit
+  return static_cast<size_t>(std::min(bytes, max_bytes) + sums);
 }
 
 void multiply_plain(const Matmul& k, const Tiling& t, CpuStream& stream) {

@@ -16,7 +16,8 @@ struct Tiling {
 
 Tiling tiling(const Matmul&);
 
-// Bytes of workspace of a thread while it computes a tile.
+// Bytes of workspace of a thread while it computes a tile: about those of the tile's operands, and
+// at most 1 MiB more than those of a bf16 tile's sums.
 size_t tile_scratch(const Matmul&, const Tiling&);
 
 // Computes all tiles with oneDNN.  Returns false and does nothing if oneDNN is not in the build, or

@@ -45,6 +45,7 @@ std::string policy_lines(const RunOptions& o) {
 std::string memory_table(const RunOptions& o, const Machine& machine, const Report& foretold,
                          size_t budget) {
   const TrainingConfig& t = o.training;
+  const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
   std::string table = fmt::format(
       "{}: {} layers, {} heads, {} channels, context {}, vocabulary {}; {:.2f} M parameters\n"
       "{} on {}: {} rows of {} tokens{}\n",
@@ -61,6 +62,7 @@ std::string memory_table(const RunOptions& o, const Machine& machine, const Repo
   table += row("between blocks", format_bytes(foretold.memory.peak - counted));
   table += row("foretold peak", format_bytes(foretold.memory.peak)) +
            row("  in bytes", std::to_string(foretold.memory.peak)) +
+           (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") +
            row("budget", format_bytes(budget)) +
            (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
            (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "") +

@@ -13,7 +13,8 @@
 
 namespace spool {
 
-// The model, the parts of the foretold peak, the budget, and the step time.
+// The model, the parts of the foretold peak, the number of threads that it holds for on a cpu, the
+// budget, and the step time.
 std::string memory_table(const RunOptions&, const Machine&, const Report& foretold, size_t budget);
 
 class RunPrinter final : public RunListener {

@@ -168,7 +168,8 @@ void TrainingRun::plan_and_open_stream() {
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
   }
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine));
-  check_budget(planned_, request, machine, options_.device, budget);
+  check_budget(planned_, request, machine,
+               {.device = options_.device, .budget = budget, .batch_is_fixed = options_.resume});
   stream_ = open_stream(options_.device, budget, options_.threads);
 }
 

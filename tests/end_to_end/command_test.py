@@ -150,6 +150,32 @@ class Runs(Folder):
         self.assertFalse(tight.exists())
         self.refused(self.train("--memory", "10kB", out=tight), 1, "even a batch of 1")
 
+    def test_says_how_many_threads_fit(self):
+        wide = ["--channels", 192, "--vocab", 2000]  # products of several tiles
+
+        def peak_of(threads):
+            printed = self.train(*wide, "--threads", threads, "--memory", "1kB")[1]
+            self.assertRegex(printed, rf"\n    with --threads +{threads}\n")
+            return self.foretold(printed)
+
+        peak, larger = peak_of(2), peak_of(3)
+        self.assertLess(peak, larger)
+        budget, more = ["--memory", larger - 1], ["--threads", 7]
+        fits = f"with 2 threads it would fit, with a peak of {peak} bytes"
+        self.refused(self.train(*wide, *more, *budget), 1, fits, "(--memory, --threads")
+        words = [*wide, "--threads", 2, *budget, "--checkpoint-every", 1]
+        self.assertEqual(self.train(*words)[0], 0)
+        latest = self.out / "latest"
+        latest.unlink()
+        latest.symlink_to("step-000002")  # one step is left
+        resume = ["train", "--out", self.out, "--resume"]
+        self.refused(spool(*resume, *more, *budget), 1, fits + " (--memory, --threads)")
+        status, printed, errors = spool(*resume, *budget, "--threads", 2)
+        self.assertEqual(status, 0, errors)
+        self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
+        lost = spool(*resume, "--memory", "1kB")
+        self.refused(lost, 1, "a run that resumes keeps its batch", "--recompute")
+
     def test_log_has_every_step_and_evaluation(self):
         log = self.folder / "log.jsonl"
         words = ["--log", log, "--eval-every", 2, "--accumulate", 2, "--chunk-loss", 5]

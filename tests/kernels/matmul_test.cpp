@@ -86,6 +86,62 @@ TEST(Matmul, NeedsNoWorkspaceForFewRows) {
   EXPECT_GT(bytes(5), 0u);
 }
 
+// The workspace of a product with these factors, on this many threads.
+size_t workspace_of(const MatmulExtent& e, const MatmulForm& f, const MatmulTypes& t, int threads) {
+  MetaStream stream(Machine{.architecture = CpuArchitecture{.threads = threads}});
+  const auto matrix = [&](int64_t rows, int64_t columns, bool transposed, DType type) {
+    return Tensor({transposed ? Shape{columns, rows} : Shape{rows, columns}, type}, stream);
+  };
+  const Tensor c = matrix(e.M, e.N, false, t.out), a = matrix(e.M, e.K, f.a_transposed, t.in),
+               b = matrix(e.K, e.N, f.b_transposed, t.in);
+  return workspace_bytes(Matmul{.c = Grad(c, f.accumulate),
+                                .a = a,
+                                .b = b,
+                                .a_transposed = f.a_transposed,
+                                .b_transposed = f.b_transposed},
+                         stream.architecture());
+}
+
+// Three times the factors and the sums in f32, in whole blocks.
+size_t bytes_of_tiles(const MatmulExtent& e) {
+  constexpr int64_t block = 64;  // of rows and of columns
+  const int64_t M = round_up(e.M, block), N = round_up(e.N, block), K = round_up(e.K, block);
+  return static_cast<size_t>(3 * 4 * (M * K + N * K + M * N));
+}
+
+TEST(Matmul, WorkspaceFollowsTheSizeOfTheProduct) {
+  for (const MatmulTypes& t : all_matmul_types) {
+    for (int i = 0; i < 16; ++i) {
+      const MatmulForm f = matmul_form(i);
+      for (const int threads : {1, 8}) {
+        EXPECT_LE(workspace_of({2, 2, 2}, f, t, threads), 11u << 10);
+        EXPECT_EQ(workspace_of({7, 9, 0}, f, t, threads), 0u);
+      }
+      for (const MatmulExtent& e : {MatmulExtent{1, 1, 1}, {5, 7, 3}, {33, 17, 65}, {64, 64, 64}}) {
+        EXPECT_LE(workspace_of(e, f, t, 8), bytes_of_tiles(e)) << describe(e, f, t);
+      }
+    }
+  }
+}
+
+TEST(Matmul, WorkspaceGrowsWithTheThreadsUpToTheTiles) {
+  for (const MatmulTypes& t : all_matmul_types) {
+    for (int i = 0; i < 16; ++i) {
+      const MatmulForm f = matmul_form(i);
+      const size_t one = workspace_of({1030, 1300, 300}, f, t, 1);
+      EXPECT_LE(one, (size_t{1} << 20) + 4 * 1024 * 4096);
+      size_t before = one;
+      for (int threads = 2; threads <= 40; ++threads) {
+        const size_t bytes = workspace_of({1030, 1300, 300}, f, t, threads);
+        EXPECT_GE(bytes, before);
+        EXPECT_LE(bytes, static_cast<size_t>(threads) * one);
+        before = bytes;
+      }
+      EXPECT_EQ(before, workspace_of({1030, 1300, 300}, f, t, 1000));
+    }
+  }
+}
+
 TEST(Matmul, CutsLargeProductsIntoTiles) {
   CpuStream stream(matmul_budget, 1);
   const Tensor a({Shape{1030, 8}}, stream), b({Shape{8, 1300}}, stream);
@@ -128,6 +184,23 @@ void expect_linear_by_onednn(int64_t tokens, int64_t in, int64_t out, DType type
   EXPECT_TRUE(by_onednn({tokens, out, in}, {false, true, bias, false}, type));
   EXPECT_TRUE(by_onednn({tokens, in, out}, {false, false, false, false}, type));
   EXPECT_TRUE(by_onednn({out, in, tokens}, {true, false, false, true}, type));
+}
+
+// Its scratch suffices for any size; with bias and addition, oneDNN keeps the sums of an f32 tile,
+// which may be too large.
+TEST(Matmul, OneDnnComputesProductsOfAllSizesSlow) {
+  Random random(1);
+  const auto extent = [&] { return static_cast<int64_t>(std::exp2(10.0 * random.uniform())); };
+  for (const DType type : {DType::f32, DType::bf16}) {
+    if (!by_onednn({512, 512, 512}, {}, type)) continue;
+    for (int i = 0; i < 320; ++i) {
+      const MatmulExtent e{extent(), extent(), extent()};
+      const MatmulForm f = matmul_form(i);
+      const bool large = type == DType::f32 && f.bias && f.accumulate && e.M * e.N > 100'000;
+      if (large) continue;
+      EXPECT_TRUE(by_onednn(e, f, type)) << describe(e, f, {type, type});
+    }
+  }
 }
 
 TEST(Matmul, OneDnnComputesAllProductsOfGpt2Slow) {

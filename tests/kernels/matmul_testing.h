@@ -116,11 +116,13 @@ struct MatmulProblem {
   }
 };
 
+inline std::string describe(const MatmulExtent& e, const MatmulForm& f, const MatmulTypes& t) {
+  return sentence(e.M, " by ", e.K, " by ", e.N, ", ", name(t.in), " into ", name(t.out),
+                  f.a_transposed ? ", a transposed" : "", f.b_transposed ? ", b transposed" : "",
+                  f.bias ? ", with bias" : "", f.accumulate ? ", added" : "");
+}
 inline std::string describe(const MatmulProblem& p, const MatmulForm& f, const MatmulTypes& t) {
-  return sentence(p.extent.M, " by ", p.extent.K, " by ", p.extent.N, ", ", name(t.in), " into ",
-                  name(t.out), f.a_transposed ? ", a transposed" : "",
-                  f.b_transposed ? ", b transposed" : "", f.bias ? ", with bias" : "",
-                  f.accumulate ? ", added" : "");
+  return describe(p.extent, f, t);
 }
 
 }  // namespace spool::testing

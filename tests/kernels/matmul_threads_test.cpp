@@ -36,5 +36,25 @@ TEST(MatmulThreads, BitsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
+TEST(MatmulThreads, PeakIsForetoldToTheByteForAnyNumberOfThreads) {
+  for (const MatmulExtent& e : {MatmulExtent{1, 1, 1}, {2, 2, 2}, {7, 65, 129}, {130, 1300, 33}}) {
+    const MatmulProblem p(e);
+    for (const MatmulTypes& t : all_matmul_types) {
+      for (const int i : {0, 1, 2, 9, 15}) {
+        const MatmulForm f = matmul_form(i);
+        SCOPED_TRACE(describe(p, f, t));
+        for (int threads = 1; threads <= 7; ++threads) {
+          MetaStream meta(Machine{.architecture = CpuArchitecture{.threads = threads}});
+          p.run(f, t, by_launch, meta);
+          const size_t foretold = meta.memory().peak;
+          CpuStream stream(foretold, threads);
+          p.run(f, t, by_launch, stream);
+          EXPECT_EQ(stream.memory().peak, foretold) << threads << " threads";
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace spool::testing

@@ -46,6 +46,26 @@ TEST(TrainingPeak, IsForetoldToTheByteAndSufficesAsBudget) {
   }
 }
 
+TEST(TrainingPeak, IsForetoldForAnyNumberOfThreadsAndRisesWithIt) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    TrainingConfig config = small();
+    config.model = {.layers = 2, .heads = 5, .channels = 205, .context = 33, .vocabulary = 301};
+    config.seq = 31;
+    config.dtype = dtype;
+    config.steps = 1;
+    size_t before = 0;
+    for (int threads = 1; threads <= 7; ++threads) {
+      const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
+      const TrainingPlans plans = laid_out_plans(config, machine);
+      const size_t foretold = rehearse_training(config, plans, machine, sample).memory.peak;
+      CpuStream stream(foretold, threads);
+      EXPECT_EQ(train(config, stream).peak, foretold) << threads << " threads";
+      EXPECT_GE(foretold, before) << threads << " threads";
+      before = foretold;
+    }
+  }
+}
+
 TEST(TrainingPeak, IsLowerWithoutMastersByTheirBytes) {
   TrainingConfig with = small();
   with.dtype = DType::bf16;
