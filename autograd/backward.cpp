@@ -48,7 +48,8 @@ void Tape::walk_backward() {
   saving_.free_unread();
   if (options_.offloader) options_.offloader->begin_backward();
   for (NodeId id = program_.nodes.next_id(); id-- > 0;) {
-    const SurveyScope surveyed(options_.survey, stream_, Phase::backward, id);
+    const SurveyScope surveyed(options_.survey, stream_, Phase::backward, id,
+                               *program_.nodes[id].op);
     if (options_.offloader) options_.offloader->before_backward(id);
     if (id > 0) regions_.prefetch_for(id - 1);
     differentiate(id);

@@ -12,7 +12,8 @@ NodeRunner::NodeRunner(Stream& stream, const TapeOptions& options, Program& prog
       checks_gradients_(GradientCheck::covers(stream)) {}
 
 Few<Tensor> NodeRunner::recompute(NodeId id, const Few<Tensor>& in) {
-  const SurveyScope surveyed(context_.options.survey, context_.stream, Phase::recompute, id);
+  const SurveyScope surveyed(context_.options.survey, context_.stream, Phase::recompute, id,
+                             *program_.nodes[id].op);
   return run(id, in, "replay");
 }
 

@@ -69,19 +69,20 @@ void Survey::account(MetaStream& stream) {
   work.live = std::max(work.live, stream.arena().take_max_live());
 }
 
-std::string description(const SurveyedWork& work, const Program& program) {
-  if (work.node < 0) return sentence("the ", name(work.phase));
-  const std::string node = sentence("node ", work.node, ", ", program.nodes[work.node].op->name());
+std::string description(const SurveyedWork& work) {
+  if (work.phase == Phase::optimizer) return "the optimizer's update";
+  const std::string node = sentence(work.op, " (node ", work.node, ")");
   if (work.phase != Phase::recompute) return sentence("the ", name(work.phase), " of ", node);
-  return sentence("recomputing ", node, ", for the backward of node ", work.reader);
+  return sentence("recomputing ", node, " for the backward of node ", work.reader);
 }
 
-void SurveyScope::begin(Stream& stream, Phase phase, NodeId node) {
+void SurveyScope::begin(Stream& stream, Phase phase, NodeId node, const char* op) {
   stream_ = static_cast<MetaStream*>(&stream);
   survey_->account(*stream_);
   outer_ = survey_->current_;
   survey_->works.push_back({.phase = phase,
                             .node = node,
+                            .op = op,
                             .reader = phase == Phase::recompute ? survey_->reader() : -1,
                             .micro_batch = std::max(survey_->micro_batches - 1, 0),
                             .begin = stream_->now()});

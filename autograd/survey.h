@@ -25,6 +25,7 @@ inline constexpr std::array enumerator_names<Phase>{"forward", "recompute", "bac
 struct SurveyedWork {
   Phase phase = Phase::forward;
   NodeId node = -1;     // -1: of no node, such as the optimizer's
+  const char* op = "";  // the name of the node's op
   NodeId reader = -1;   // recompute: the node whose backward needs it
   int micro_batch = 0;  // counted from 0
   double begin = 0;     // seconds since the stream's start
@@ -80,16 +81,21 @@ struct Survey {
   double busy_until_ = 0;  // busy seconds of the stream that are accounted for
 };
 
-// In words: "the backward of node 12, layer_norm".
-std::string description(const SurveyedWork&, const Program&);
+// In words: "the backward of layer_norm (node 12)".
+std::string description(const SurveyedWork&);
 
 // Accounts what the stream does during its lifetime to one piece of work; nested ones are accounted
 // apart.  Does nothing without a survey.
 class SurveyScope {
  public:
-  SurveyScope(Survey* survey, Stream& stream, Phase phase, NodeId node) : survey_(survey) {
+  SurveyScope(Survey* survey, Stream& stream, Phase phase) : survey_(survey) {
     if (survey_) [[unlikely]]
-      begin(stream, phase, node);
+      begin(stream, phase, /*node=*/-1, /*op=*/"");
+  }
+  SurveyScope(Survey* survey, Stream& stream, Phase phase, NodeId node, const Op& op)
+      : survey_(survey) {
+    if (survey_) [[unlikely]]
+      begin(stream, phase, node, op.name());
   }
   ~SurveyScope() {
     if (survey_) [[unlikely]]
@@ -99,7 +105,7 @@ class SurveyScope {
   SurveyScope& operator=(const SurveyScope&) = delete;
 
  private:
-  void begin(Stream&, Phase, NodeId);
+  void begin(Stream&, Phase, NodeId, const char* op);
   void end();
 
   Survey* survey_;

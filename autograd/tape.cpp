@@ -129,7 +129,7 @@ void Tape::add_outputs(NodeId id, const Needs& needs) {
 }
 
 Few<Var> Tape::run(NodeId id, const Few<Tensor>& in, const Needs& needs) {
-  const SurveyScope surveyed(options_.survey, stream_, Phase::forward, id);
+  const SurveyScope surveyed(options_.survey, stream_, Phase::forward, id, *program_.nodes[id].op);
   if (options_.offloader) options_.offloader->before_forward(id);
   const Few<Tensor> out = runner_.forward(id, in);
   if (options_.recording) regions_.save(id, needs, in, out);

@@ -91,7 +91,7 @@ void StepRunner::enqueue_micro_step(int64_t micro) {
   const auto work = [&] {
     run_micro_step(step_phase(micro, config_.accumulate));
     if (!last) return;
-    const SurveyScope surveyed(survey_, stream_, Phase::optimizer, /*node=*/-1);
+    const SurveyScope surveyed(survey_, stream_, Phase::optimizer);
     optimizer_.update(random_);
   };
   const bool host_works =

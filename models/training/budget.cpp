@@ -99,12 +99,13 @@ void check_budget(const PlannedRun& run, const RunRequest& request, const Machin
     if (peak <= bytes) return;
     Advice advice = what_fits({run, request, machine, bytes}, limit.batch_is_fixed);
     advice.settings.insert(advice.settings.begin(), "memory");
-    fail_memory({.what = "this run",
-                 .needed = peak,
-                 .available = bytes,
-                 .place = place,
-                 .advice = advice.text,
-                 .settings = advice.settings});
+    fail_memory(
+        {.what = "this run",
+         .needed = peak,
+         .available = bytes,
+         .place = place,
+         .advice = sentence("the peak is at ", place_of_peak(run, machine), "; ", advice.text),
+         .settings = advice.settings});
   };
   check_limit("in the budget", limit.budget);
   check_limit("on the device", device_memory(limit.device));

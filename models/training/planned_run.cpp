@@ -67,6 +67,14 @@ PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request,
   return run;
 }
 
+std::string place_of_peak(const PlannedRun& run, const Machine& machine) {
+  TrainingConfig config = run.config;
+  config.accumulate = std::min(config.accumulate, distinct_micro_batches);
+  const RehearsedStep step = rehearse_step(config, run.plans, machine, {.survey = true});
+  if (step.report.memory.peak < run.foretold.memory.peak) return "an evaluation or a text sample";
+  return description(*step.survey.peak());
+}
+
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
                          const Machine& machine, const SampleLength& sample) {
   // Further micro-batches repeat the middle one.  Its time is the difference from a rehearsal with

@@ -4,6 +4,7 @@
 // the memory and time of the run, foretold by a rehearsal.
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "spool/models/steps/step_rehearsal.h"
@@ -53,6 +54,9 @@ struct PlannedRun {
 // Throws an error that names the settings if the plan of the request cuts the loss into other
 // chunks, or offloads to a disk and no directory is given.
 PlannedRun plan_run(const TrainingConfig&, const RunRequest&, const Machine&);
+
+// Where a run reaches its peak, in words: "the backward of linear (node 37)".
+std::string place_of_peak(const PlannedRun&, const Machine&);
 
 // Rehearses a run: its peak over a step, an evaluation and a text sample, and the time of one step.
 Report rehearse_training(const TrainingConfig&, const TrainingPlans&, const Machine&,

@@ -51,7 +51,7 @@ class Surveys : public ::testing::Test {
 };
 
 TEST_F(Surveys, HaveWorkOfEachNodeInEachPhase) {
-  const Program program = run({});
+  run({});
   const Works forward = works_of(Phase::forward), backward = works_of(Phase::backward);
   ASSERT_EQ(forward.size(), 8u);
   ASSERT_EQ(backward.size(), 8u);
@@ -66,11 +66,11 @@ TEST_F(Surveys, HaveWorkOfEachNodeInEachPhase) {
   }
   EXPECT_GT(forward[0].seconds, forward[1].seconds);  // a product takes longer than a gelu
   EXPECT_NEAR(forward[0].seconds, forward[2].seconds, 1e-12);
-  EXPECT_EQ(description(forward[3], program), "the forward of node 3, gelu");
+  EXPECT_EQ(description(forward[3]), "the forward of gelu (node 3)");
 }
 
 TEST_F(Surveys, TellForWhichNodeANodeIsRecomputed) {
-  const Program program = run({.regions = {{2, 5}}});
+  run({.regions = {{2, 5}}});
   const Works recomputed = works_of(Phase::recompute);
   ASSERT_EQ(recomputed.size(), 3u);  // the region's last output is not read again
   for (size_t i = 0; i < 3; ++i) {
@@ -78,8 +78,7 @@ TEST_F(Surveys, TellForWhichNodeANodeIsRecomputed) {
     EXPECT_EQ(recomputed[i].reader, 5);
     EXPECT_NEAR(recomputed[i].seconds, works_of(Phase::forward)[2 + i].seconds, 1e-12);
   }
-  EXPECT_EQ(description(recomputed[1], program),
-            "recomputing node 3, gelu, for the backward of node 5");
+  EXPECT_EQ(description(recomputed[1]), "recomputing gelu (node 3) for the backward of node 5");
 }
 
 TEST_F(Surveys, AccountForEverySecondThatIsNotAWait) {
@@ -114,7 +113,7 @@ TEST_F(Surveys, AccountForEverySecondThatIsNotAWait) {
 TEST_F(Surveys, TellTheMostLiveBytesAndWhere) {
   const size_t before = stream.memory().live;
   LifetimeRecorder recorder(stream.arena());
-  const Program program = run({});
+  run({});
   const Lifetimes lifetimes = recorder.finish();
   std::vector<std::pair<size_t, int64_t>> changes;  // times, and bytes
   for (const Lifetime& l : lifetimes.all) {
