@@ -94,6 +94,7 @@ class Stream {
 
   virtual Event record() = 0;
   virtual void wait(const Event&) = 0;
+  // Waits for all work, even if the stream has failed; then rethrows its error.
   virtual void synchronize() = 0;
 
   // Whether the device can capture graphs.  If so, capture() calls work(), which allocates, frees

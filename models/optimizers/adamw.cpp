@@ -52,10 +52,7 @@ AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSe
 
 // Enqueued work must not outlive the memory that it uses.
 AdamWOptimizer::~AdamWOptimizer() {
-  try {
-    synchronize();
-  } catch (...) {
-  }
+  if (offloaded_) offloaded_->wait_quietly();
 }
 
 void AdamWOptimizer::synchronize() const {
@@ -75,17 +72,39 @@ void AdamWOptimizer::allocate(bool masters) {
 }
 
 const std::vector<Tensor>& AdamWOptimizer::synchronized(const std::vector<Tensor>& state) const {
+  check_whole();
   synchronize();
   return state;
 }
 
 void AdamWOptimizer::initialise() {
-  if (offloaded_) return offloaded_->initialise();
+  initialised_ = false;
+  if (offloaded_) {
+    offloaded_->initialise();
+  } else {
+    initialise_on_device();
+  }
+  initialised_ = true;
+}
+
+void AdamWOptimizer::initialise_on_device() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     launch(Fill{.out = m_[i]}, stream_);
     launch(Fill{.out = v_[i]}, stream_);
     if (!masters_.empty()) launch(Cast{.out = masters_[i], .in = parameters_[i]->data}, stream_);
   }
+  half_updated_ = false;
+}
+
+void AdamWOptimizer::check_whole() const {
+  check(!half_updated(), "adamw: an update failed halfway, and has changed some of the parameters ",
+        "and not others; call initialise() and load a checkpoint");
+}
+
+void AdamWOptimizer::check_ready() const {
+  check_whole();
+  check(initialised_, "adamw: the state is not initialised; call initialise() once the parameters ",
+        "have their values, and load stored state after that");
 }
 
 void AdamWOptimizer::measure_gradients() {
@@ -124,6 +143,8 @@ AdamW::Entry AdamWOptimizer::entry(size_t i) const {
 }
 
 void AdamWOptimizer::prepare(int64_t t, double lr) {
+  check(t >= 1, "adamw: step ", t, " was asked for, and steps are counted from 1");
+  check_ready();
   if (offloaded_) offloaded_->synchronize();
   const auto corrected = [&](double beta) {
     return static_cast<float>(1 - std::pow(beta, static_cast<double>(t)));
@@ -131,23 +152,41 @@ void AdamWOptimizer::prepare(int64_t t, double lr) {
   const std::array<float, 3> schedule{static_cast<float>(lr), corrected(settings_.beta1),
                                       corrected(settings_.beta2)};
   write<float>(schedule_, schedule);
+  prepared_ = true;
+}
+
+void AdamWOptimizer::check_update() const {
+  check_ready();
+  check(prepared_, "adamw: the step has no number and no learning rate; call prepare() before ",
+        "update()");
+  check(std::ranges::any_of(parameters_, [](const Parameter* p) { return bool(p->grad); }),
+        "adamw: no parameter has a gradient; run backward of a loss that depends on them before ",
+        "each update, which frees the gradients");
 }
 
 void AdamWOptimizer::update(const Tensor& random) {
+  check_update();
+  const AdamW k = kernel(random);
   const TraceScope scope(stream_.trace(), "optimizer");
   measure_gradients();
-  const AdamW k = kernel(random);
-  if (offloaded_) {
-    std::vector<AdamW::Entry> all;
-    for (size_t i = 0; i < parameters_.size(); ++i) all.push_back(entry(i));
-    offloaded_->update(k, all);
-  } else {
-    update_on_device(k);
+  try {
+    update_all(k);
+  } catch (...) {
+    if (half_updated()) free_gradients();
+    throw;
   }
-  for (Parameter* p : parameters_) p->grad = {};
+  free_gradients();
 }
 
-void AdamWOptimizer::update_on_device(const AdamW& kernel) const {
+void AdamWOptimizer::update_all(const AdamW& kernel) {
+  if (!offloaded_) return update_on_device(kernel);
+  std::vector<AdamW::Entry> all;
+  for (size_t i = 0; i < parameters_.size(); ++i) all.push_back(entry(i));
+  offloaded_->update(kernel, all);
+}
+
+void AdamWOptimizer::update_on_device(const AdamW& kernel) {
+  half_updated_ = true;
   for (size_t next = 0; next < parameters_.size();) {
     AdamW k = kernel;
     for (; next < parameters_.size() && !k.tensors.full(); ++next) {
@@ -155,6 +194,7 @@ void AdamWOptimizer::update_on_device(const AdamW& kernel) const {
     }
     if (k.tensors.size() > 0) launch(k, stream_);
   }
+  half_updated_ = false;
 }
 
 double cosine_schedule(int64_t step, int64_t steps, int64_t warmup, double peak, double floor) {

@@ -51,12 +51,18 @@ class AdamWOptimizer {
 
   // Sets the moments to zero and copies the parameters to the masters, and to the host if it
   // updates.  Later changes to the parameters, except by update(), do not reach these copies.
+  // Required before the first step, and before stored state is written to the tensors below.
   void initialise();
 
   // The t-th step, t from 1 on.  prepare() writes t and lr to the device; update() changes the
-  // parameters that have a gradient, and frees the gradients.  If their norm is not finite, it
-  // frees them and changes nothing else.  `random` seeds stochastic rounding: i32 (4), the seed's
-  // lower and upper half, the step, and an element that is not read.
+  // parameters that have a gradient, at least one, and frees the gradients.  If their norm is not
+  // finite, it frees them and changes nothing else.  `random` seeds stochastic rounding: i32 (4),
+  // the seed's lower and upper half, the step, and an element that is not read.
+  //
+  // If update() throws because it was misused or lacks memory, nothing has changed, and it may be
+  // called again.  If it throws later, when a stream fails, some parameters and their state are a
+  // step ahead of others, which cannot be undone: gradients are freed, and the optimizer refuses to
+  // go on, or to show its state, until initialise(), after which a run resumes from a checkpoint.
   void prepare(int64_t t, double lr);
   void update(const Tensor& random = {});
   void step(int64_t t, double lr, const Tensor& random = {}) {
@@ -79,9 +85,18 @@ class AdamWOptimizer {
 
  private:
   void allocate(bool masters);
+  bool half_updated() const { return offloaded_ ? offloaded_->half_updated() : half_updated_; }
+  void initialise_on_device();
+  void check_whole() const;
+  void check_ready() const;
+  void check_update() const;
+  void free_gradients() const {
+    for (Parameter* p : parameters_) p->grad = {};
+  }
+  void update_all(const AdamW&);
   const std::vector<Tensor>& synchronized(const std::vector<Tensor>&) const;
   void measure_gradients();
-  void update_on_device(const AdamW&) const;
+  void update_on_device(const AdamW&);
   AdamW kernel(const Tensor& random) const;
   AdamW::Entry entry(size_t i) const;
 
@@ -91,6 +106,8 @@ class AdamWOptimizer {
   std::unique_ptr<OffloadedAdamW> offloaded_;
   std::vector<Tensor> m_, v_, masters_;
   Tensor schedule_, squared_, clip_;
+  bool initialised_ = false, prepared_ = false;
+  bool half_updated_ = false;  // the state on the device
 };
 
 // Linear warm-up to `peak` over `warmup` steps, then half a cosine down to `floor` at `steps`; step

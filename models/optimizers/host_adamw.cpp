@@ -11,12 +11,14 @@ void HostAdamW::initialise() {
   OffloadedAdamW::initialise();
   launch(Fill{.out = parameter_}, *host_);
   host_->synchronize();
-  Stream& out = link_.begin_out();
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const View from = parameters_[i]->data;
-    out.copy_out(parameter_of(i).data(), from.data(), from.nbytes());
-  }
-  out.synchronize();
+  enqueue_whole([&] {
+    Stream& out = link_.begin_out();
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const View from = parameters_[i]->data;
+      out.copy_out(parameter_of(i).data(), from.data(), from.nbytes());
+    }
+    out.synchronize();
+  });
   if (master_) launch(Cast{.out = master_, .in = parameter_}, *host_);
   host_->synchronize();
 }
@@ -80,9 +82,14 @@ void HostAdamW::copy_parameters(const Buckets::Bucket& bucket,
 void HostAdamW::update(const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
   const size_t bytes = static_cast<size_t>(buckets_.bucket_elements()) * sizeof(float);
   std::array<HostSlot, in_flight> gradients;
-  std::array<Event, in_flight> updated;
   const size_t slots = std::min(in_flight, buckets_.all().size());
   for (size_t i = 0; i < slots; ++i) gradients[i] = HostSlot(link_, bytes, "gradients on the host");
+  enqueue_update([&] { enqueue_buckets(gradients, kernel, whole); });
+}
+
+void HostAdamW::enqueue_buckets(const std::array<HostSlot, in_flight>& gradients,
+                                const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
+  std::array<Event, in_flight> updated;
   Stream &out = link_.begin_out(), &in = link_.begin_in();
   work_->trace_with(device_, TraceLane::update);
   const AdamW on_host = fetch_scalars(kernel);

@@ -5,6 +5,8 @@
 // parameters, so that they are copied one way only.  If the gradients are not finite, the
 // parameters are copied back unchanged.
 
+#include <array>
+
 #include "spool/models/optimizers/adamw_slices.h"
 #include "spool/models/optimizers/offloaded_adamw.h"
 
@@ -14,6 +16,7 @@ class HostAdamW final : public OffloadedAdamW {
  public:
   HostAdamW(std::vector<Parameter*> parameters, bool masters, HostLink& link)
       : OffloadedAdamW(std::move(parameters), masters, link), work_(device_.side_stream()) {
+    queues_.push_back(work_.get());
     const auto make = [&](const Shape& shape, DType type) {
       return Tensor({shape, type}, *host_,
                     {.name = "optimizer scalars", .purpose = Purpose::optimizer});
@@ -26,10 +29,6 @@ class HostAdamW final : public OffloadedAdamW {
   }
   void initialise() override;
   void update(const AdamW&, const std::vector<AdamW::Entry>&) override;
-  void synchronize() override {
-    OffloadedAdamW::synchronize();
-    work_->synchronize();
-  }
 
  private:
   View parameter_of(size_t tensor) const {
@@ -39,6 +38,8 @@ class HostAdamW final : public OffloadedAdamW {
   void copy_gradients(const Buckets::Bucket&, const HostSlot&, const std::vector<AdamW::Entry>&);
   void update_on_host(const Buckets::Bucket&, const HostSlot&, const AdamW&,
                       const std::vector<AdamW::Entry>&);
+  void enqueue_buckets(const std::array<HostSlot, in_flight>& gradients, const AdamW&,
+                       const std::vector<AdamW::Entry>&);
   void copy_parameters(const Buckets::Bucket&, const std::vector<AdamW::Entry>&);
 
   // On the host: one row of all parameters, and a step's scalars.

@@ -21,6 +21,7 @@ OffloadedAdamW::OffloadedAdamW(std::vector<Parameter*> parameters, bool masters,
       link_(link),
       device_(link.compute()),
       host_(link.open_host()),
+      queues_{host_.get(), &link.out(), &link.in()},
       buckets_(numels(parameters_)),
       m_(host_row(DType::f32, "optimizer m")),
       v_(host_row(DType::f32, "optimizer v")),
@@ -48,6 +49,18 @@ void OffloadedAdamW::initialise() {
     if (row) launch(Fill{.out = row}, *host_);
   }
   host_->synchronize();
+  half_updated_ = false;
+}
+
+void OffloadedAdamW::wait_quietly() noexcept {
+  const auto wait = [](Stream& stream) {
+    try {
+      stream.synchronize();
+    } catch (...) {
+    }
+  };
+  wait(device_);  // a graph that it replays has the copies in it
+  for (Stream* stream : queues_) wait(*stream);
 }
 
 bool OffloadedAdamW::has_gradient(const Buckets::Bucket& bucket,

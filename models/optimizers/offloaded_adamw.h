@@ -7,6 +7,9 @@
 //
 //   streamed  state in -> the device updates -> state out
 //   cpu       gradients out -> the host updates -> parameters in
+//
+// The memory that a step takes is allocated before anything is enqueued.  Work that fails to be
+// enqueued halfway waits for its copies before their memory is freed.
 
 #include <memory>
 #include <vector>
@@ -22,6 +25,8 @@ namespace spool {
 class OffloadedAdamW {
  public:
   virtual ~OffloadedAdamW() = default;
+  OffloadedAdamW(const OffloadedAdamW&) = delete;
+  OffloadedAdamW& operator=(const OffloadedAdamW&) = delete;
 
   // Host tensors, parallel to the parameters.  Synchronize before you read or write them.
   std::vector<Tensor> first_moments() const { return by_parameter(m_); }
@@ -30,14 +35,18 @@ class OffloadedAdamW {
 
   // Sets the moments to zero, and copies the parameters to the masters and to the host's own copy.
   virtual void initialise();
-  // Waits for all work of the host and for writes to the tensors above; throws their errors.
-  virtual void synchronize() {
-    host_->synchronize();
-    link_.synchronize();
-  }
+  // Waits for all work of the host and for writes to the tensors above, even if some of it has
+  // failed; then throws the first error.
+  void synchronize() { synchronize_all(queues_); }
   // One step.  `kernel` has no tensors; `whole` has an entry for each parameter, and those without
   // a gradient do not change.
   virtual void update(const AdamW& kernel, const std::vector<AdamW::Entry>& whole) = 0;
+  // Waits for all work of device and host, even if some of it has failed; errors are left to the
+  // next call.
+  void wait_quietly() noexcept;
+  // Whether an update has failed after it began to change the state, and initialise() was not
+  // called since.
+  bool half_updated() const { return half_updated_; }
 
  protected:
   static constexpr size_t in_flight = 3;  // buckets
@@ -45,12 +54,31 @@ class OffloadedAdamW {
   OffloadedAdamW(std::vector<Parameter*>, bool masters, HostLink&);
   Tensor host_row(DType, const char* name);
   std::vector<Tensor> by_parameter(const Tensor& row) const;
+  // Calls enqueue().  If it throws, waits for the copies that it has begun: the memory that they
+  // use is about to be freed, and the compute stream has not waited for them.
+  template <class Enqueue>
+  void enqueue_whole(const Enqueue& enqueue) {
+    try {
+      enqueue();
+    } catch (...) {
+      wait_quietly();
+      throw;
+    }
+  }
+  template <class Enqueue>
+  void enqueue_update(const Enqueue& enqueue) {
+    half_updated_ = true;
+    enqueue_whole(enqueue);
+    half_updated_ = false;
+  }
   static bool has_gradient(const Buckets::Bucket&, const std::vector<AdamW::Entry>&);
 
   std::vector<Parameter*> parameters_;
   HostLink& link_;
   Stream& device_;
   std::unique_ptr<Stream> host_;
+  std::vector<Stream*> queues_;  // of the host's work and of the copies
+  bool half_updated_ = false;
   Buckets buckets_;
   Tensor m_, v_, master_;  // on the host; f32 (buckets_.elements()); master_ may be absent
 };

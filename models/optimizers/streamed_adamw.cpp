@@ -12,20 +12,24 @@ void StreamedAdamW::initialise() {
   if (!master_) return;
   const Tensor memory({Shape{buckets_.bucket_elements()}}, device_,
                       {.name = "optimizer bucket", .purpose = Purpose::optimizer});
-  for (const Buckets::Bucket& bucket : buckets_.all()) {
-    for (const Buckets::Slice& slice : bucket.slices) {
-      launch(Cast{.out = slice_of(memory, slice.at, slice.elements.size()),
-                  .in = slice_of(parameters_[slice.tensor]->data, slice.elements)},
-             device_);
-    }
-    Stream& out = link_.begin_out();
-    for (const Buckets::Slice& slice : bucket.slices) {
-      const View from = slice_of(memory, slice.at, slice.elements.size());
-      const View to = slice_of(master_, bucket.elements.begin + slice.at, slice.elements.size());
-      out.copy_out(to.data(), from.data(), from.nbytes());
-    }
-    device_.wait(out.record());
+  enqueue_whole([&] {
+    for (const Buckets::Bucket& bucket : buckets_.all()) copy_masters(memory, bucket);
+  });
+}
+
+void StreamedAdamW::copy_masters(const Tensor& memory, const Buckets::Bucket& bucket) {
+  for (const Buckets::Slice& slice : bucket.slices) {
+    launch(Cast{.out = slice_of(memory, slice.at, slice.elements.size()),
+                .in = slice_of(parameters_[slice.tensor]->data, slice.elements)},
+           device_);
   }
+  Stream& out = link_.begin_out();
+  for (const Buckets::Slice& slice : bucket.slices) {
+    const View from = slice_of(memory, slice.at, slice.elements.size());
+    const View to = slice_of(master_, bucket.elements.begin + slice.at, slice.elements.size());
+    out.copy_out(to.data(), from.data(), from.nbytes());
+  }
+  device_.wait(out.record());
 }
 
 void StreamedAdamW::launch_on(const Tensor& memory, const Buckets::Bucket& bucket,
@@ -50,9 +54,14 @@ void StreamedAdamW::launch_on(const Tensor& memory, const Buckets::Bucket& bucke
 
 void StreamedAdamW::update(const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
   std::array<Tensor, in_flight> memory;
-  std::array<Event, in_flight> copied_out;
   const size_t sets = std::min(in_flight, buckets_.all().size());
   for (size_t i = 0; i < sets; ++i) memory[i] = make_bucket();
+  enqueue_update([&] { enqueue_buckets(memory, kernel, whole); });
+}
+
+void StreamedAdamW::enqueue_buckets(const std::array<Tensor, in_flight>& memory,
+                                    const AdamW& kernel, const std::vector<AdamW::Entry>& whole) {
+  std::array<Event, in_flight> copied_out;
   Stream &in = link_.begin_in(), &out = link_.out();
   size_t begun = 0;  // buckets
   for (const Buckets::Bucket& bucket : buckets_.all()) {

@@ -4,6 +4,8 @@
 // updated by the same kernel as state on the device, and copied out.  A step takes device memory
 // for three buckets; a gradient is freed after its last slice is used.
 
+#include <array>
+
 #include "spool/models/optimizers/adamw_slices.h"
 #include "spool/models/optimizers/offloaded_adamw.h"
 
@@ -39,6 +41,9 @@ class StreamedAdamW final : public OffloadedAdamW {
     return slice_of(memory, static_cast<int64_t>(row) * buckets_.bucket_elements() + elements.begin,
                     elements.size());
   }
+  void copy_masters(const Tensor& memory, const Buckets::Bucket&);
+  void enqueue_buckets(const std::array<Tensor, in_flight>& memory, const AdamW&,
+                       const std::vector<AdamW::Entry>&);
   void launch_on(const Tensor& memory, const Buckets::Bucket&, const AdamW&,
                  const std::vector<AdamW::Entry>&);
 

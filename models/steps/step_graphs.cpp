@@ -4,7 +4,7 @@ namespace spool {
 
 void StepGraphs::begin_step(const Stream& stream) {
   const uint64_t live_hash = stream.memory().live_hash;
-  if (live_hash != live_hash_ || !std::exchange(ended_, false)) graph_of_kind_ = {};
+  if (live_hash != live_hash_) discard();
   live_hash_ = live_hash;
 }
 

@@ -15,16 +15,16 @@ namespace spool {
 class StepGraphs {
  public:
   // Call it before the first micro-step.  Discards the graphs if the live memory is at other
-  // addresses than when they were captured, or if the previous step did not end.
+  // addresses than when they were captured.
   void begin_step(const Stream&);
-  void end_step() { ended_ = true; }
+  // Call it when a step fails: what it has captured, or replayed in part, is not to be replayed.
+  void discard() { graph_of_kind_ = {}; }
 
   // Enqueues a micro-step; its work is the same for all micro-steps of its kind.
   void enqueue(bool first, bool last, const std::function<void()>& work, Stream&);
 
  private:
   std::array<Graph, 4> graph_of_kind_ = {};
-  bool ended_ = true;
   uint64_t live_hash_ = 0;  // of the live memory when the graphs were captured
 };
 

@@ -44,7 +44,16 @@ StepRunner::StepRunner(StepModel& model, const StepConfig& config, const StepPla
 
 void StepRunner::prepare(double learning_rate) {
   if (prepared_ || !stream_.captures()) return;
+  try {
+    run_placeholder(learning_rate);
+  } catch (...) {
+    free_gradients();
+    throw;
+  }
   prepared_ = true;
+}
+
+void StepRunner::run_placeholder(double learning_rate) {
   model_.upload_placeholder();
   set_random(/*step=*/0, /*micro=*/0);
   // NaN gradients: the optimizer skips the step.
@@ -60,8 +69,22 @@ void StepRunner::prepare(double learning_rate) {
 
 void StepRunner::run(const Step& step, const Upload& upload) {
   prepare(step.learning_rate);
+  free_gradients();  // of other work, which the step's would be added to
+  try {
+    run_micro_steps(step, upload);
+  } catch (...) {
+    free_gradients();
+    graphs_.discard();
+    throw;
+  }
+}
+
+void StepRunner::free_gradients() {
+  for (Parameter* p : model_.parameters()) p->grad = {};
+}
+
+void StepRunner::run_micro_steps(const Step& step, const Upload& upload) {
   if (survey_) survey_->start(stream_);
-  for (Parameter* p : model_.parameters()) p->grad = {};  // of a step that did not end
   const float scale = 1 / static_cast<float>(std::max<int64_t>(step.targets, 1));
   write<float>(loss_scale_, std::span(&scale, 1));
   optimizer_.prepare(step.number + 1, step.learning_rate);
@@ -74,7 +97,6 @@ void StepRunner::run(const Step& step, const Upload& upload) {
     enqueue_micro_step(micro);
   }
   memory.finish();
-  graphs_.end_step();
 }
 
 // A replayed graph cannot take arguments: what differs between micro-steps is in device memory

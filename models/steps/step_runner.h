@@ -78,7 +78,9 @@ class StepRunner {
   // optimizer are initialised; otherwise the first run() does.
   void prepare(double learning_rate);
 
-  // Enqueues a step.
+  // Enqueues a step.  If run() or prepare() throws, what it has allocated is freed, and what it has
+  // captured is dropped; if it lacked memory, or model or upload threw, nothing has changed, and it
+  // may be called again.  For what the optimizer may leave, see AdamWOptimizer.
   void run(const Step&, const Upload&);
   // Result of the last step; waits for it.
   StepResult result() const;
@@ -88,6 +90,9 @@ class StepRunner {
   MemoryStats disk() const { return offloader_ ? offloader_->disk() : MemoryStats{}; }
 
  private:
+  void run_placeholder(double learning_rate);
+  void run_micro_steps(const Step&, const Upload&);
+  void free_gradients();
   void set_random(int64_t step, int64_t micro);
   void enqueue_micro_step(int64_t micro);
   void run_micro_step(size_t phase);

@@ -314,12 +314,16 @@ void CudaStream::copy_in(void* to, const void* host, size_t bytes) {
   });
 }
 
+// Whether its work becomes part of a graph, perhaps one that another stream captures.
+bool CudaStream::is_captured() const {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  (void)cudaStreamIsCapturing(state_->stream.get(), &capture);  // an error is for the next call
+  return capture != cudaStreamCaptureStatusNone;
+}
+
 void CudaStream::host_work(const char* name, double, std::function<void()> work) {
   begin_call();
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;  // perhaps of another stream
-  check_call(cudaStreamIsCapturing(state_->stream.get(), &capture), "cudaStreamIsCapturing");
-  check(capture == cudaStreamCaptureStatusNone, "cuda: ", name,
-        " runs on the host, and cannot be part of a graph");
+  check(!is_captured(), "cuda: ", name, " runs on the host, and cannot be part of a graph");
   auto owner = std::make_unique<HostWork>(HostWork{std::move(work), state_->host_failure});
   traced(name, Activity::host, /*bytes=*/0, [&] {
     check_enqueued(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
@@ -348,10 +352,11 @@ void CudaStream::wait(const Event& event) {
 }
 
 void CudaStream::synchronize() {
+  (void)cudaSetDevice(state_->index);
+  check(!is_captured(), "cuda: the host cannot wait while a graph is captured");
+  const cudaError_t status = cudaStreamSynchronize(state_->stream.get());
   begin_call();
-  check(!state_->capturing, "cuda: the host cannot wait while a graph is captured");
-  check_enqueued(cudaStreamSynchronize(state_->stream.get()), "waiting for the device");
-  state_->host_failure->rethrow();
+  check_enqueued(status, "waiting for the device");
   state_->recent.clear();
 }
 

@@ -78,6 +78,7 @@ class CudaStream final : public Stream {
   void stop_timer(const Timer&, const char* name, Activity, size_t bytes = 0);
   // Rethrows errors of earlier work, and makes the device the thread's current one.
   void begin_call() const;
+  bool is_captured() const;
   void check_launch(const char* name);
   // Checks a call that may report errors of earlier work.
   void check_enqueued(int status, const char* what);

@@ -1,5 +1,8 @@
 #include "spool/runtime/memory/host_link.h"
 
+#include <array>
+#include <exception>
+
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -20,11 +23,34 @@ std::shared_ptr<Arena> allocate_host_arena(Stream& device, size_t bytes) {
 
 }  // namespace
 
+void synchronize_all(std::span<Stream* const> streams) {
+  std::exception_ptr first;
+  for (Stream* stream : streams) {
+    try {
+      stream->synchronize();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
 HostLink::HostLink(Stream& compute, size_t bytes)
+    : HostLink(compute, bytes, compute.side_stream(), compute.side_stream()) {}
+
+HostLink::HostLink(Stream& compute, size_t bytes, std::unique_ptr<Stream> out,
+                   std::unique_ptr<Stream> in)
     : compute_(compute),
       slab_(allocate_host_arena(compute, bytes)),
-      out_(compute.side_stream()),
-      in_(compute.side_stream()) {}
+      out_(std::move(out)),
+      in_(std::move(in)) {}
+
+HostLink::~HostLink() {
+  try {
+    compute_.synchronize();
+  } catch (...) {
+  }
+}
 
 Stream& HostLink::begin_out() {
   out_->trace_with(compute_, TraceLane::copy_out);
@@ -41,8 +67,8 @@ Stream& HostLink::begin_in() {
 }
 
 void HostLink::synchronize() {
-  out_->synchronize();
-  in_->synchronize();
+  const std::array both{out_.get(), in_.get()};
+  synchronize_all(both);
 }
 
 Arena::Block* HostLink::allocate(size_t bytes, const char* name) {

@@ -6,8 +6,11 @@
 //
 // Slots are allocated in program order, like device memory.  A slot may be freed once the
 // compute stream's wait() has been called for every copy that reads or writes it: each copy first
-// waits for the compute stream (begin_out, begin_in), so the slot's next use comes later.
+// waits for the compute stream (begin_out, begin_in), so the slot's next use comes later.  Work
+// that fails before it has called that wait() frees neither slots nor device memory of its copies
+// until synchronize() has returned or thrown.
 
+#include <span>
 #include <utility>
 
 #include "spool/runtime/tensor.h"
@@ -15,6 +18,9 @@
 namespace spool {
 
 class HostLink;
+
+// Waits for all of the streams, even those that have failed; then rethrows the first error.
+void synchronize_all(std::span<Stream* const>);
 
 // An allocation in a link's slab, freed by its destructor.
 class HostSlot {
@@ -47,6 +53,12 @@ class HostLink {
 
   // Allocates a slab of `bytes`.  Throws Error (memory) if the host has less.
   HostLink(Stream& compute, size_t bytes);
+  // With these streams for the copies, side streams of `compute`.
+  HostLink(Stream& compute, size_t bytes, std::unique_ptr<Stream> out, std::unique_ptr<Stream> in);
+  // Waits for the compute stream, whose graphs may have copies in them.
+  ~HostLink();
+  HostLink(const HostLink&) = delete;
+  HostLink& operator=(const HostLink&) = delete;
 
   Stream& compute() { return compute_; }
   // The stream of copies out of the device, or into it, after making it wait for all work enqueued
@@ -59,7 +71,7 @@ class HostLink {
   // A stream of the host's processors on the slab: its tensors are host memory.  Nothing orders it
   // with the other streams.
   std::unique_ptr<Stream> open_host() { return compute_.on_host(slab_); }
-  // Waits for both streams; rethrows their errors.
+  // Waits for both streams, even if one has failed; then rethrows the first error.
   void synchronize();
 
   const MemoryStats& memory() const { return slab_->stats(); }

@@ -2,6 +2,8 @@
 
 #include <span>
 
+#include "tests/runtime/testing.h"
+
 namespace spool::testing {
 namespace {
 
@@ -21,6 +23,34 @@ Bytes state_bytes(const std::vector<Parameter*>& parameters, const AdamWOptimize
     for (const Tensor& t : tensors) append_bytes(all, t);
   }
   return all;
+}
+
+OptimizerRun::OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm& f,
+                           OptimizerState state, const MakeLink& make_link, size_t budget)
+    : stream(budget, 2), link(make_link(stream)), form(f), parameters(numels.size()) {
+  for (size_t i = 0; i < numels.size(); ++i) {
+    parameters[i].data = normal({numels[i], 1}, form.type, stream, i);
+    pointers.push_back(&parameters[i]);
+  }
+  random = make_tensor<int32_t>({4}, std::vector<int32_t>{11, 22, 0, 0}, stream);
+  optimizer.emplace(pointers, AdamWSettings{.rounding = form.rounding}, stream,
+                    OptimizerMemory{.state = state, .link = link.get()});
+}
+
+OptimizerRun::OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm& f,
+                           OptimizerState state)
+    : OptimizerRun(numels, f, state,
+                   [](Stream& on) { return std::make_unique<HostLink>(on, host_bytes); }) {
+  optimizer->initialise();
+}
+
+void OptimizerRun::make_gradients(int64_t t) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const bool absent = parameters.size() > 2 && (i + static_cast<size_t>(t)) % 3 == 0;
+    if (absent) continue;
+    parameters[i].grad = normal(parameters[i].data.shape(), form.gradient, stream,
+                                100 * static_cast<uint64_t>(t) + i);
+  }
 }
 
 }  // namespace spool::testing

@@ -1,11 +1,14 @@
 #pragma once
 
-// The bytes of parameters and optimizer state, to be compared.
+// An optimizer with parameters and gradients at random, and the bytes of parameters and optimizer
+// state, to be compared.
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "spool/models/optimizers/adamw.h"
+#include "spool/runtime/cpu/stream.h"
 
 namespace spool::testing {
 
@@ -16,5 +19,37 @@ constexpr OptimizerState optimizer_states[] = {OptimizerState::device, Optimizer
 
 // The bytes of the parameters, then of first moments, second moments and masters.
 Bytes state_bytes(const std::vector<Parameter*>&, const AdamWOptimizer&);
+
+// How an optimizer's parameters are stored.
+struct OptimizerForm {
+  DType type = DType::f32, gradient = DType::f32;
+  Rounding rounding = Rounding::nearest;
+};
+
+// An optimizer on the cpu, with its parameters.
+struct OptimizerRun {
+  static constexpr size_t plenty = size_t{256} << 20, host_bytes = size_t{64} << 20;
+  // Makes the link between the stream and the host's memory.
+  using MakeLink = std::function<std::unique_ptr<HostLink>(Stream&)>;
+
+  CpuStream stream;
+  std::unique_ptr<HostLink> link;
+  OptimizerForm form;
+  std::vector<Parameter> parameters;
+  std::vector<Parameter*> pointers;
+  std::optional<AdamWOptimizer> optimizer;
+  Tensor random;
+
+  // The optimizer is not initialised.
+  OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm&, OptimizerState,
+               const MakeLink&, size_t budget = plenty);
+  // With a link to plenty of memory; the optimizer is initialised.
+  OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm&, OptimizerState);
+
+  // Every third parameter, in turn, has no gradient.
+  void make_gradients(int64_t t);
+  void step(int64_t t) { optimizer->step(t, 0.01, random); }
+  Bytes bytes() const { return state_bytes(pointers, *optimizer); }
+};
 
 }  // namespace spool::testing

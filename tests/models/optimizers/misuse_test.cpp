@@ -1,0 +1,70 @@
+// Misuse of AdamW is a sentence, and changes nothing.
+
+#include "tests/models/optimizers/optimizer_testing.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+const std::vector<int64_t> numels{5000, 70001, 3};
+
+std::unique_ptr<HostLink> ample_link(Stream& stream) {
+  return std::make_unique<HostLink>(stream, OptimizerRun::host_bytes);
+}
+
+TEST(OptimizerMisuse, AStepBelowOneIsRefused) {
+  for (const OptimizerState state : optimizer_states) {
+    OptimizerRun run(numels, {}, state);
+    const Bytes before = run.bytes();
+    for (const int64_t t : {0, -3}) {
+      run.make_gradients(1);
+      expect_error(ErrorKind::invalid, {"adamw", std::to_string(t), "counted from 1"},
+                   [&] { run.step(t); });
+    }
+    EXPECT_TRUE(run.bytes() == before);
+    run.step(1);
+    EXPECT_FALSE(run.bytes() == before);
+  }
+}
+
+TEST(OptimizerMisuse, AnUpdateBeforePrepareIsRefused) {
+  for (const OptimizerState state : optimizer_states) {
+    OptimizerRun run(numels, {}, state);
+    run.make_gradients(1);
+    expect_error(ErrorKind::invalid, {"prepare()", "before update()"},
+                 [&] { run.optimizer->update(); });
+  }
+}
+
+TEST(OptimizerMisuse, AStepBeforeInitialiseIsRefused) {
+  for (const OptimizerState state : optimizer_states) {
+    OptimizerRun run(numels, {}, state, ample_link);
+    run.make_gradients(1);
+    expect_error(ErrorKind::invalid, {"not initialised", "initialise()", "parameters"},
+                 [&] { run.step(1); });
+    EXPECT_TRUE(run.parameters[0].grad);
+    run.optimizer->initialise();
+    run.step(1);
+    OptimizerRun wanted(numels, {}, state);
+    wanted.make_gradients(1);
+    wanted.step(1);
+    EXPECT_TRUE(run.bytes() == wanted.bytes());
+  }
+}
+
+TEST(OptimizerMisuse, AnUpdateWithoutGradientsIsRefused) {
+  for (const OptimizerState state : optimizer_states) {
+    OptimizerRun run(numels, {}, state);
+    const Bytes before = run.bytes();
+    expect_error(ErrorKind::invalid, {"no parameter has a gradient", "backward"},
+                 [&] { run.step(1); });
+    EXPECT_TRUE(run.bytes() == before);
+    run.make_gradients(1);
+    run.step(1);
+    expect_error(ErrorKind::invalid, {"no parameter has a gradient"},
+                 [&] { run.optimizer->update(); });
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing
