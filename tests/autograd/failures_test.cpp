@@ -130,6 +130,31 @@ TEST_F(Failures, OfHostMemoryOrADiskLeaveNothingLiveAndTheSameBits) {
 
 void fail_later() { throw InjectedFailure(); }
 
+int64_t places_of(Mixture& mixture) {
+  MixtureRun run(mixture);
+  run.step();
+  return run.faults.passed();
+}
+
+// A stream that has failed stays so: each place needs another.
+TEST_F(Failures, OfQueuedWorkLeaveNothingLive) {
+  for (int64_t i = 0; i < size_here(10, 4) && !HasFailure(); ++i) {
+    Mixture mixture(static_cast<uint64_t>(i), {});
+    Random random(/*seed=*/3, static_cast<uint64_t>(i));
+    const int64_t places = places_of(mixture);
+    for (const int64_t place : some_of(places, size_here(30, 15), random)) {
+      SCOPED_TRACE(sentence("mixture ", i, ", place ", place));
+      MixtureRun run(mixture);
+      run.faults.at_each = random_delays(
+          run.stream, [&] { return run.link.get(); }, 7);
+      run.faults.arm(place, [&] { run.stream.host_work("failing", 0, fail_later); });
+      EXPECT_THROW(run.step(), InjectedFailure);
+      run.expect_nothing_live();
+      EXPECT_THROW(run.stream.synchronize(), InjectedFailure);
+    }
+  }
+}
+
 TEST_F(Failures, OfACopyLeaveNothingLiveAndTheSameBitsOnAnotherLink) {
   int64_t noticed = 0;
   const MixtureOptions options{.tokens_move = false};  // without their values, kernels fail

@@ -96,5 +96,29 @@ TEST(StepFailures, OfAnyAllocationOfTheUpdateLeaveNothingLiveAndTheSameBits) {
   expect_allocations_can_fail(/*of_update=*/true);
 }
 
+// A stream that has failed stays so: each place needs another.
+TEST(StepFailures, OfQueuedWorkLeaveNothingLive) {
+  for (int64_t i = 0; i < size_here(12, 6) && !::testing::Test::HasFailure(); ++i) {
+    SCOPED_TRACE(sentence("mixture ", i));
+    Pair pair(i);
+    pair.expect_equal_steps();
+    const int64_t places = pair.mixed.faults.passed();
+    for (const int64_t place : some_of(places, size_here(10, 5), pair.random)) {
+      SCOPED_TRACE(sentence("place ", place, " of ", places));
+      MixedSteps steps(pair.mixture, /*mixed=*/true, optimizer_states[i % 3]);
+      pair.mixture.program.at_place = [&](const char* name) { steps.faults.pass(name); };
+      steps.faults.arm(
+          place, [&] { steps.stream.host_work("failing", 0, [] { throw InjectedFailure(); }); });
+      EXPECT_THROW(
+          {
+            steps.run(0);
+            steps.outcome();
+          },
+          InjectedFailure);
+      steps.expect_nothing_live();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace spool::testing
