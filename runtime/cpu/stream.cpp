@@ -89,11 +89,34 @@ struct Flag {
   }
 };
 
-// Runs even after the stream has failed, so that no other stream waits forever.
-struct RaiseAtEnd {
+struct RaiseFlag {
   std::shared_ptr<Flag> flag;
   void operator()() const { flag->raise(); }
 };
+
+struct AwaitFlag {
+  std::shared_ptr<PendingSpan> pending;
+  std::shared_ptr<Flag> flag;
+  void operator()() const {
+    const double begin = pending ? host_clock() : 0;
+    if (flag->await() && pending) pending->done({begin, host_clock()});
+  }
+};
+
+struct ChangePoison {
+  Stream::Poison apply;
+  const std::byte* data;
+  size_t bytes;
+  void operator()() const { apply(data, bytes); }
+};
+
+// Whether work runs even after its stream has failed.  Other streams go on, in the same order as
+// without the failure: none waits forever, none runs ahead, and what they use is not poisoned.
+bool runs_after_failure(const std::function<void()>& work) {
+  if (work.target<RaiseFlag>() || work.target<AwaitFlag>()) return true;
+  const auto* const change = work.target<ChangePoison>();
+  return change && change->apply == unpoison;
+}
 
 }  // namespace
 
@@ -157,7 +180,7 @@ void CpuStream::run_worker() {
       queue_.pop_front();
       lock.unlock();
       if (max_delay_ > 0) delay();
-      if (!failed_ || work.target<RaiseAtEnd>()) attempt(work);
+      if (!failed_ || runs_after_failure(work)) attempt(work);
       lock.lock();
     }
   }
@@ -188,7 +211,7 @@ void CpuStream::synchronize() {
 
 void CpuStream::enqueue_poison(Poison apply, const std::byte* data, size_t bytes) {
   if (inline_) return apply(data, bytes);
-  push([=] { apply(data, bytes); });
+  push(ChangePoison{apply, data, bytes});
 }
 
 void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work) {
@@ -261,17 +284,14 @@ void CpuStream::host_work(const char* name, double, std::function<void()> work) 
 
 Event CpuStream::record() {
   auto flag = std::make_shared<Flag>();
-  enqueue(RaiseAtEnd{flag});
+  enqueue(RaiseFlag{flag});
   return {.handle = flag};
 }
 
 void CpuStream::wait(const Event& event) {
   if (!event.handle) return;
   const auto pending = trace() ? trace()->open(span("wait", Activity::wait)) : nullptr;
-  enqueue([pending, flag = std::static_pointer_cast<Flag>(event.handle)] {
-    const double begin = pending ? host_clock() : 0;
-    if (flag->await() && pending) pending->done({begin, host_clock()});
-  });
+  enqueue(AwaitFlag{pending, std::static_pointer_cast<Flag>(event.handle)});
 }
 
 }  // namespace spool

@@ -4,6 +4,7 @@
 #include "spool/runtime/cpu/stream.h"
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 
 #include "tests/runtime/environment.h"
@@ -49,17 +50,60 @@ TEST(CpuStream, WaitsForAnotherStream) {
   EXPECT_EQ(value, 0);
 }
 
+// Work that fails, but not before `go`.
+auto broken_after(std::atomic<bool>& go) {
+  return [&go] {
+    while (!go) std::this_thread::yield();
+    fail(ErrorKind::numeric, "broken");
+  };
+}
+
 TEST(CpuStream, AFailedStreamLeavesNoOtherWaiting) {
   CpuStream first(1 << 20, 1), second(1 << 20, 1);
   std::atomic<bool> go = false;
-  first.enqueue([&go] {
-    while (!go) std::this_thread::yield();
-    fail(ErrorKind::numeric, "broken");
-  });
+  first.enqueue(broken_after(go));
   second.wait(first.record());
   go = true;
   second.synchronize();
   expect_error(ErrorKind::numeric, {"broken"}, [&] { first.synchronize(); });
+}
+
+// The failed one waits for another, and a third waits for it.
+TEST(CpuStream, AFailedStreamLetsNoOtherRunAhead) {
+  std::atomic<bool> go = false, ran_ahead = false, is_written = false;
+  CpuStream failed(1 << 20, 1), before(1 << 20, 1), after(1 << 20, 1);
+  failed.enqueue(broken_after(go));
+  before.enqueue([&] {
+    using namespace std::chrono_literals;
+    for (int i = 0; i < 100 && !ran_ahead; ++i) std::this_thread::sleep_for(1ms);
+    is_written = true;
+  });
+  failed.wait(before.record());
+  after.wait(failed.record());
+  after.enqueue([&] { ran_ahead = !is_written; });
+  go = true;
+  after.synchronize();
+  EXPECT_FALSE(ran_ahead);
+  expect_error(ErrorKind::numeric, {"broken"}, [&] { failed.synchronize(); });
+}
+
+// AddressSanitizer would find it.
+TEST(CpuStream, MemoryOfAFailedStreamIsNotPoisonedForOthers) {
+  CpuStream failed(1 << 20, 1);
+  const auto other = failed.side_stream();
+  const Spec spec{{256}, DType::f32};
+  std::vector<float> host(256);
+  const void* freed = Tensor(spec, failed).view().data();
+  failed.synchronize();
+  std::atomic<bool> go = false;
+  failed.enqueue(broken_after(go));
+  const Tensor t(spec, failed);
+  EXPECT_EQ(freed, t.view().data());
+  other->wait(failed.record());
+  other->copy_out(host.data(), t.view().data(), t.nbytes());
+  go = true;
+  other->synchronize();
+  expect_error(ErrorKind::numeric, {"broken"}, [&] { failed.synchronize(); });
 }
 
 TEST(CpuStream, InlineWorkThrowsAtTheCallItself) {
