@@ -21,7 +21,11 @@ Tape::Tape(Stream& stream, TapeOptions options)
   if (options_.survey) options_.survey->add_tape(stream);
 }
 
-Program Tape::take_program() { return std::move(program_); }
+Program Tape::take_program() {
+  check(program_.open_scopes.empty(), "take_program: a scope of the tape is open; end it first");
+  backward_began_ = true;
+  return std::move(program_);
+}
 
 // Work of another stream may not have written the tensor yet.
 void Tape::check_stream(const Tensor& t, const char* what) const {

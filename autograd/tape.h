@@ -89,7 +89,8 @@ class Tape {
   const Program& program() const { return program_; }
   const IdTable<NodeId, Node>& nodes() const { return program_.nodes; }
   const IdTable<ValueId, Value>& values() const { return program_.values; }
-  // The same, for use when the tape is gone; the tape is of no use any more.
+  // The same, for use when the tape is gone; outside of all scopes.  Nothing can be applied to the
+  // tape afterwards.
   Program take_program();
   // Whether a saved value was packed by hooks or offloaded, and is so still.
   bool is_packed(ValueId v) const { return saving_.is_packed(v); }

@@ -192,6 +192,20 @@ TEST_F(Surveys, ForgetAnOpThatFails) {
   weights[0].grad = {};
 }
 
+TEST_F(Surveys, AProgramThatIsTakenOutlivesItsTape) {
+  const Program program = run({});
+  ASSERT_EQ(program.nodes.size(), 8u);
+  EXPECT_STREQ(program.producer_name(program.nodes[3].inputs.front()), "linear");
+  Tape tape(stream);
+  {
+    const Tape::Scope scope(tape, {});
+    expect_error(ErrorKind::invalid, {"take_program", "scope"}, [&] { tape.take_program(); });
+  }
+  const Var x_again = tape.input(x);
+  tape.take_program();
+  expect_error(ErrorKind::invalid, {"new tape"}, [&] { gelu(x_again); });
+}
+
 TEST(SurveyMisuse, OnADeviceThatRunsWorkIsRefused) {
   const auto cpu = open_stream({DeviceType::cpu}, size_t{1} << 20, 1);
   Survey survey;
