@@ -174,7 +174,7 @@ void for_each_offloaded(const std::function<void(const OptimizerForm&, Optimizer
 TEST(FailedUpdate, LeavesNoCopyThatReadsOrWritesFreedMemory) {
   for_each_offloaded([](const auto& form, OptimizerState state, const auto& bits) {
     int64_t n = 0;
-    for (bool failed = true; failed; n += nightly() ? 1 : 3) {
+    for (bool failed = true; failed; n += nightly() ? 1 : 7) {
       SCOPED_TRACE(sentence("call ", n));
       FailingRun f(form, state);
       f.run.optimizer->initialise();
@@ -243,7 +243,7 @@ TEST(FailedInitialise, LeavesNoCopyThatReadsFreedMemoryAndCanBeRepeated) {
     for (const int64_t n : numels) parameter_bytes += static_cast<size_t>(n) * size_of(form.type);
     std::fill(zero.begin() + static_cast<std::ptrdiff_t>(parameter_bytes), zero.end(), std::byte{});
     bool failed = true;
-    for (int64_t n = 0; failed; ++n) {
+    for (int64_t n = 0; failed; n += nightly() ? 1 : 3) {
       SCOPED_TRACE(sentence("call ", n));
       FailingRun f(form, state);
       failed = f.fails_at(n, [&] { f.run.optimizer->initialise(); });
