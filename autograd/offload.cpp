@@ -135,8 +135,8 @@ void Offloader::Transfer::send() {
   owner_.sent_.bytes += static_cast<int64_t>(bytes_);
 }
 
-// Copies that are still running must end before their memory is freed.  After a stream has failed,
-// none is running.
+// Copies that are still running must end before their memory is freed.  A compute stream that has
+// failed does not wait for them, so the host does.
 Offloader::Transfer::~Transfer() {
   owner_.transfers_.erase(number_);
   owner_.places_.erase(place_);
@@ -147,6 +147,10 @@ Offloader::Transfer::~Transfer() {
     if (original_) compute().wait(copied_out_);
     if (fetched_ && !waited_) compute().wait(copied_in_);
   } catch (...) {
+    try {
+      owner_.link_.synchronize();
+    } catch (...) {
+    }
   }
 }
 
