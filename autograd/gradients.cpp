@@ -6,7 +6,28 @@ namespace spool {
 
 void Gradients::grow() { gradients_.resize(program_.values.size()); }
 
-void Gradients::expect(ValueId v, int contributions) { at(v).contributions += contributions; }
+void Gradients::expect(ValueId v, int contributions) {
+  undo_log_.push_back({.value = v, .contributions = contributions});
+  at(v).contributions += contributions;
+}
+
+Grad Gradients::contribute_in_forward(ValueId v) {
+  const Parameter* const p = program_.values[v].parameter;
+  const bool existed = bool(p ? p->grad : of(v));
+  expect(v, 1);
+  undo_log_.back().allocated = !existed;
+  return contribute(v);
+}
+
+void Gradients::undo_op() {
+  for (const auto& [v, contributions, allocated] : undo_log_) {
+    at(v).contributions -= contributions;
+    if (!allocated) continue;
+    free(v);
+    if (Parameter* const p = program_.values[v].parameter) p->grad = {};
+  }
+  undo_log_.clear();
+}
 
 const Tensor& Gradients::of(ValueId v) const {
   static const Tensor absent;
@@ -78,22 +99,6 @@ void Gradients::free(ValueId v) {
 
 void Gradients::free_all() {
   for (Gradient& gradient : gradients_) gradient.tensor = {};
-}
-
-Gradients::Before Gradients::before(ValueId v) const {
-  const Parameter* p = program_.values[v].parameter;
-  return {.value = v,
-          .contributions = gradients_.contains(v) ? gradients_[v].contributions : 0,
-          .existed = bool(p ? p->grad : of(v))};
-}
-
-void Gradients::restore(const Before& before) {
-  Parameter* p = program_.values[before.value].parameter;
-  if (!before.existed && p) p->grad = {};
-  if (!before.existed && !p) free(before.value);
-  if (gradients_.contains(before.value)) {
-    gradients_[before.value].contributions = before.contributions;
-  }
 }
 
 void Gradients::forget_from(ValueId first) {

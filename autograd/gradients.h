@@ -20,8 +20,14 @@ class Gradients {
   Gradients(Stream& stream, const Program& program, int micro_batches)
       : stream_(stream), program_(program), micro_batches_(micro_batches) {}
 
-  // Announces contributions to the value's gradient, in forward; they decide its type.
+  // In forward.  An op begins; if it fails, undo_op() takes back what it did to gradients, except
+  // for what it has added to those that existed.
+  void begin_op() { undo_log_.clear(); }
+  void undo_op();
+  // Announces contributions to the value's gradient; they decide its type.
   void expect(ValueId, int contributions);
+  // As contribute(), which see, for one more contribution than was announced.
+  Grad contribute_in_forward(ValueId);
 
   // Gradient of the value; absent if there is none yet.  A parameter's is in the Parameter.
   const Tensor& of(ValueId) const;
@@ -42,14 +48,6 @@ class Gradients {
   void free(ValueId);
   void free_all();
 
-  // What an op does in forward can be undone.
-  struct Before {
-    ValueId value = -1;
-    int contributions = 0;
-    bool existed = false;
-  };
-  Before before(ValueId) const;
-  void restore(const Before&);
   // Forgets values from this one on.
   void forget_from(ValueId);
 
@@ -58,6 +56,12 @@ class Gradients {
     Tensor tensor = {};
     int contributions = 0;  // known so far
     bool is_one = false;
+  };
+  // What the op that runs in forward has done.
+  struct Undo {
+    ValueId value = -1;
+    int contributions = 0;   // announced
+    bool allocated = false;  // the gradient
   };
   Gradient& at(ValueId v) {
     if (!gradients_.contains(v)) [[unlikely]]
@@ -71,6 +75,7 @@ class Gradients {
   const Program& program_;
   int micro_batches_;
   Recycled<IdTable<ValueId, Gradient>> gradients_;
+  std::vector<Undo> undo_log_;
 };
 
 }  // namespace spool

@@ -41,9 +41,7 @@ Tensor Forward::scratch(const Spec& spec) {
 Grad Forward::grad_input(int i) {
   check(context_.options.forms_gradients_in_forward(), node_.op->name(),
         ": gradients exist in forward only if TapeOptions::backward_follows is set");
-  const ValueId id = node_.inputs[i];
-  context_.gradients.expect(id, 1);  // later contributions are added to it
-  const Grad gradient = context_.gradients.contribute(id);
+  const Grad gradient = context_.gradients.contribute_in_forward(node_.inputs[i]);
   if (check_ && gradient) check_->hand_out(i, gradient);
   return gradient;
 }

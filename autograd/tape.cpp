@@ -69,7 +69,6 @@ struct Tape::Before {
   ValueId next_value;
   Regions::Before regions;
   size_t surveyed;
-  Few<Gradients::Before> gradients = {};  // of each input
 };
 
 Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> operands) {
@@ -79,8 +78,9 @@ Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> oper
                 .regions = regions_.before(),
                 .surveyed = options_.survey ? options_.survey->works.size() : 0};
   const NodeId id = program_.nodes.add({.op = std::move(op)});
+  gradients_.begin_op();
   try {
-    const Few<Tensor> in = add_inputs(id, operands, before);
+    const Few<Tensor> in = add_inputs(id, operands);
     const Needs needs = find_needs(program_.nodes[id]);
     add_outputs(id, needs);
     check_fingerprint(options_.plan, program_, id);
@@ -92,13 +92,12 @@ Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> oper
   }
 }
 
-Few<Tensor> Tape::add_inputs(NodeId id, std::span<const Operand> operands, Before& before) {
+Few<Tensor> Tape::add_inputs(NodeId id, std::span<const Operand> operands) {
   Few<Tensor> in;
   for (const Operand& operand : operands) {
     const ValueId v = resolve(operand);
     in.push_back(operand.var ? operand.var->tensor() : operand.parameter->data);
     program_.nodes[id].inputs.push_back(v);
-    before.gradients.push_back(gradients_.before(v));
   }
   return in;
 }
@@ -147,7 +146,7 @@ Few<Var> Tape::run(NodeId id, const Few<Tensor>& in, const Needs& needs) {
 
 // Removes the last node, which has failed.
 void Tape::restore(const Before& before) {
-  for (const Gradients::Before& gradient : before.gradients) gradients_.restore(gradient);
+  gradients_.undo_op();
   if (options_.survey) options_.survey->works.resize(before.surveyed);
   program_.nodes.pop_back();
   std::erase_if(parameters_, [&](const auto& known) { return known.second >= before.next_value; });

@@ -126,7 +126,7 @@ class Tape {
   ValueId resolve(const Operand&);
 
   struct Before;
-  Few<Tensor> add_inputs(NodeId, std::span<const Operand>, Before&);
+  Few<Tensor> add_inputs(NodeId, std::span<const Operand>);
   Needs find_needs(const Node&) const;
   void add_outputs(NodeId, const Needs&);
   Few<Var> run(NodeId, const Few<Tensor>& in, const Needs&);

@@ -103,7 +103,9 @@ void AdamWOptimizer::check_whole() const {
 
 void AdamWOptimizer::check_ready() const {
   check_whole();
-  check(initialised_, "adamw: the state is not initialised; call initialise() once the parameters ",
+  const bool has_values = stream_.device().type != DeviceType::meta;
+  check(initialised_ || !has_values,
+        "adamw: the state is not initialised; call initialise() once the parameters ",
         "have their values, and load stored state after that");
 }
 

@@ -51,7 +51,8 @@ class AdamWOptimizer {
 
   // Sets the moments to zero and copies the parameters to the masters, and to the host if it
   // updates.  Later changes to the parameters, except by update(), do not reach these copies.
-  // Required before the first step, and before stored state is written to the tensors below.
+  // Required before the first step, but for one on meta, and before stored state is written to the
+  // tensors below.
   void initialise();
 
   // The t-th step, t from 1 on.  prepare() writes t and lr to the device; update() changes the
