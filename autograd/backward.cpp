@@ -11,20 +11,16 @@ namespace spool {
 void Tape::backward(const std::vector<Root>& roots) {
   check(options_.recording, "backward: this tape does not record");
   check(!backward_began_, "backward: it was called on this tape before; record a new tape");
-  check_complete(options_.plan, program_);
-  regions_.check_ends();
+  check_not_applying("backward");
   backward_began_ = true;
-  std::vector<Parameter*> without_grad;
-  for (const auto& [p, v] : parameters_) {
-    if (!p->grad) without_grad.push_back(p);
-  }
   try {
+    check_complete(options_.plan, program_);
+    regions_.check_ends();
     for (const Root& root : roots) begin_at(root);
     walk_backward();
   } catch (...) {
     saving_.free_all();
     gradients_.free_all();
-    for (Parameter* p : without_grad) p->grad = {};
     throw;
   }
 }

@@ -1,5 +1,7 @@
 #include "spool/autograd/gradients.h"
 
+#include <utility>
+
 #include "spool/kernels/elementwise.h"
 
 namespace spool {
@@ -24,7 +26,10 @@ void Gradients::undo_op() {
     at(v).contributions -= contributions;
     if (!allocated) continue;
     free(v);
-    if (Parameter* const p = program_.values[v].parameter) p->grad = {};
+    if (Parameter* const p = program_.values[v].parameter) {
+      p->grad = {};
+      std::erase(begun_, p);
+    }
   }
   undo_log_.clear();
 }
@@ -70,6 +75,7 @@ Grad Gradients::contribute_to(Parameter& p, int contributions) {
     const bool several = micro_batches_ > 1 || contributions > 1;
     const DType type = several ? accumulator(spec.dtype) : spec.dtype;
     p.grad = Tensor({spec.shape, type}, stream_, {.name = p.name, .purpose = Purpose::gradient});
+    begun_.push_back(&p);
   }
   return {p.grad, accumulate};
 }
@@ -99,6 +105,7 @@ void Gradients::free(ValueId v) {
 
 void Gradients::free_all() {
   for (Gradient& gradient : gradients_) gradient.tensor = {};
+  for (Parameter* p : std::exchange(begun_, {})) p->grad = {};
 }
 
 void Gradients::forget_from(ValueId first) {

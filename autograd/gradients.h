@@ -1,7 +1,7 @@
 #pragma once
 
-// The gradients of a tape's values: this is where a gradient is allocated, and where what several
-// ops contribute to it is added up.
+// The gradients of a tape's values.  This is where a gradient is allocated, and where it is decided
+// whether an op's contribution is written or added to it; the op's kernel does the adding.
 //
 // Memory is allocated at the first write and added to afterwards.  Values may share it: add()
 // passes one gradient to both of its inputs.  What is shared is copied before it is written to.  A
@@ -46,6 +46,7 @@ class Gradients {
   // the value is a parameter.
   bool share(ValueId, const Tensor& contribution, bool is_one);
   void free(ValueId);
+  // Frees the gradients that this tape has begun, those of parameters included.
   void free_all();
 
   // Forgets values from this one on.
@@ -76,6 +77,7 @@ class Gradients {
   int micro_batches_;
   Recycled<IdTable<ValueId, Gradient>> gradients_;
   std::vector<Undo> undo_log_;
+  std::vector<Parameter*> begun_;  // whose gradients this tape has allocated
 };
 
 }  // namespace spool

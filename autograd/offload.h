@@ -8,7 +8,8 @@
 // stream waits for the copy out.  At another node, its fetch, device memory is allocated and the
 // copy back begins; a read makes the compute stream wait for that copy.  So everything is ordered
 // by positions on the compute stream: the peak does not depend on any speed, a rehearsal sees it,
-// and the host never waits.  A tensor that is read before its release never leaves the device.
+// and the host does not wait, except for a file.  A tensor that is read before its release never
+// leaves the device.
 //
 // The plan says where a tensor is released and fetched.  If it does not, a tensor is released when
 // the second one after it is sent, and fetched when the one sent after it is first read in

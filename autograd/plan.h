@@ -41,7 +41,8 @@ struct Offload {
 };
 
 // Consecutive nodes that are recomputed in backward, as far as backward reads what they compute;
-// only what they read from outside is saved.  Regions nest or are disjoint.  The placement of a
+// only what they read from outside is saved.  Regions nest or are disjoint, with each other and
+// with hand-made checkpoints; one that begins with a checkpoint lies in it.  The placement of a
 // value computed in a region applies to its readers outside.
 struct Region {
   NodeId first = 0, last = 0;

@@ -1,9 +1,9 @@
 #pragma once
 
 // A program is what a tape has recorded, as plain data: ops (nodes) and values in order of
-// execution, and the scopes and regions that group them.  It has no memory and no machinery, so
-// planners and reports read it without either, also after its tape is gone.  Position i of a
-// program is position i of a Plan.
+// execution, and the scopes and regions that group them.  It has no tensors and nothing of the
+// tape's machinery, so planners and reports read it without either, also after its tape is gone.
+// Position i of a program is position i of a Plan.
 
 #include <cstdint>
 #include <memory>
@@ -48,7 +48,7 @@ struct TapeRegion {
 // A scope is ops that belong together, such as a layer.  Plans and reports may refer to it, and the
 // caller may decide by hand what becomes of its values.
 struct ScopeOptions {
-  const char* name = "segment";  // interned
+  const char* name = "segment";  // never freed: a literal, or intern(text)
   bool recompute = false;        // recompute what is computed in it; see checkpoint()
   bool offload_inputs = false;   // offload what is computed before it, or an input, and saved in it
   bool offload_inside = false;   // offload what is computed in it and saved

@@ -11,16 +11,24 @@ namespace spool {
 template <class List>
 class Recycled : public List {
  public:
-  Recycled() : List(std::move(spare)) {}
+  Recycled() {
+    if (!is_gone) List::operator=(std::move(spare.list));
+  }
   Recycled(Recycled&&) = default;
   Recycled& operator=(Recycled&&) = default;
   ~Recycled() {
     List::clear();
-    if (spare.capacity() < List::capacity()) spare = std::move(static_cast<List&>(*this));
+    if (is_gone || spare.list.capacity() >= List::capacity()) return;
+    spare.list = std::move(static_cast<List&>(*this));
   }
 
  private:
-  static inline thread_local List spare;
+  struct Spare {
+    List list;
+    ~Spare() { is_gone = true; }
+  };
+  static inline thread_local bool is_gone = false;  // lists of static storage outlive the spare
+  static inline thread_local Spare spare;
 };
 
 }  // namespace spool

@@ -37,6 +37,7 @@ void Regions::close_by_hand(RegionId by_hand) {
     if (goes_on && cut_short_ < 0) cut_short_ = open_.back();
     close_innermost();
   }
+  close_at(program_.nodes.next_id() - 1);  // those around it that end with it
 }
 
 void Regions::open(TapeRegion region, NodeId planned_last) {
@@ -48,6 +49,7 @@ void Regions::open(TapeRegion region, NodeId planned_last) {
 void Regions::open_at(NodeId id) {
   if (!options_.recording) return;
   check_not_cut_short();
+  check_ended_before(id);
   Node& n = program_.nodes[id];
   const std::vector<Region>& planned = options_.plan.regions;
   for (; next_planned_ < planned.size() && planned[next_planned_].first == id; ++next_planned_) {
@@ -61,22 +63,15 @@ void Regions::open_at(NodeId id) {
   check(n.op->recomputable(), "node ", id, ": ", n.op->name(),
         " cannot be recomputed on this tape; leave it out of regions and keep its outputs");
   n.region = open_.back();
-  check_nesting_at(id);
 }
 
-// Throws if a region of the plan ends at this node, and a checkpoint within it does not.
-void Regions::check_nesting_at(NodeId id) const {
-  RegionId inner = -1;  // the innermost that does not end here
-  for (size_t i = open_.size(); i-- > 0;) {
-    const RegionId r = open_[i];
-    if (states_[r].planned_last != id) {
-      if (inner < 0) inner = r;
-      continue;
-    }
-    if (inner < 0) continue;
-    fail(ErrorKind::invalid, "plan: the region of nodes ", program_.regions[r].first, " to ", id,
-         " ends inside the checkpoint that begins at node ", program_.regions[inner].first,
-         "; they must nest or be disjoint");
+// Throws if a region of the plan ends before this node, and a checkpoint within it has not ended.
+void Regions::check_ended_before(NodeId id) const {
+  for (const RegionId r : open_) {
+    const NodeId last = states_[r].planned_last;
+    check(last < 0 || last >= id, "plan: the region of nodes ", program_.regions[r].first, " to ",
+          last, " ends inside the checkpoint that begins at node ",
+          program_.regions[open_.back()].first, "; they must nest or be disjoint");
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// Regions decides what forward saves and what backward recomputes.
+// Regions carries out what the plan and the scopes ask for: it decides, value by value, whether
+// forward saves it or backward recomputes it, and when.
 //
 // Each read by backward has a level: the innermost region around the reader in which the value is
 // computed, or none, -1.  A value read without a level is saved in forward, as its placement says.
@@ -88,7 +89,7 @@ class Regions {
 
   void open(TapeRegion, NodeId planned_last);
   void close_innermost();
-  void check_nesting_at(NodeId) const;
+  void check_ended_before(NodeId) const;
   void check_not_cut_short() const;
   void add_region_reads(NodeId, const Few<Tensor>& in, UndoLog&);
   void add_use(const CountedUse&, const Tensor&, UndoLog&);

@@ -7,7 +7,8 @@
 // pack() is called once per saved value, in the order of saving.  unpack() is called at most once
 // while its result lives, which is until the last use in backward.  Neither is called for a value
 // that is recomputed, for parameters, or for the caller's inputs.  If a hook throws, the tape stays
-// consistent: in pack() the op is removed, in unpack() everything the tape saved is freed.
+// consistent: in pack() the op is removed, in unpack() everything the tape saved is freed.  A hook
+// applies no ops to the tape; it may launch kernels, or use a tape of its own.
 
 #include <cstdint>
 #include <memory>

@@ -12,7 +12,10 @@ namespace spool {
 
 class StepModel {
  public:
+  StepModel() = default;
   virtual ~StepModel() = default;
+  StepModel(const StepModel&) = delete;
+  StepModel& operator=(const StepModel&) = delete;
 
   // The same, in the same order, every time.
   virtual std::vector<Parameter*> parameters() = 0;

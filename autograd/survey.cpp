@@ -42,6 +42,14 @@ void Survey::add_save(ValueId v, size_t bytes) {
   saves.push_back({v, node});
 }
 
+void Survey::undo(const Mark& mark) {
+  for (; works.size() > mark.works; works.pop_back()) other_seconds += works.back().seconds;
+  for (; saves.size() > mark.saves; saves.pop_back()) {
+    NodeId& first = values[saves.back().value].first_saved;
+    if (first == saves.back().node) first = -1;
+  }
+}
+
 // The node whose backward goes on.
 NodeId Survey::reader() const {
   if (current_ == 0) return -1;

@@ -6,7 +6,9 @@
 // Seconds are those of the meta stream's clock, without waits for other streams; they add up:
 // all work's + `other_seconds` + waits = the time of the step.
 
+#include <array>
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "spool/autograd/id_table.h"
@@ -68,6 +70,12 @@ struct Survey {
   void add_save(ValueId, size_t bytes);
   void add_read(ValueId);
   void add_first_read(ValueId);
+  // An op fails: what it saved is forgotten, and its seconds become those of no node.
+  struct Mark {
+    size_t works = 0, saves = 0;
+  };
+  Mark mark() const { return {works.size(), saves.size()}; }
+  void undo(const Mark&);
 
  private:
   friend class SurveyScope;

@@ -22,6 +22,7 @@ Tape::Tape(Stream& stream, TapeOptions options)
 }
 
 Program Tape::take_program() {
+  check_not_applying("take_program");
   check(program_.open_scopes.empty(), "take_program: a scope of the tape is open; end it first");
   backward_began_ = true;
   return std::move(program_);
@@ -33,7 +34,15 @@ void Tape::check_stream(const Tensor& t, const char* what) const {
         " is on another stream than the tape; allocate it on the tape's, or copy it there");
 }
 
+// An op's forward() and hooks hold references to what would change.
+void Tape::check_not_applying(const char* what) const {
+  check(!applying_, what,
+        ": it was used while another op of this tape runs or is saved, in its "
+        "forward() or in a hook; launch kernels there, or use a tape of its own");
+}
+
 Var Tape::input(const Tensor& t, bool needs_grad) {
+  check_not_applying("input");
   check(bool(t), "input: the tensor is absent");
   check_stream(t, "input");
   const bool has_grad = needs_grad && options_.recording;
@@ -68,15 +77,26 @@ ValueId Tape::resolve(const Operand& operand) {
 struct Tape::Before {
   ValueId next_value;
   Regions::Before regions;
-  size_t surveyed;
+  Survey::Mark surveyed;
+};
+
+// Sets a flag during its lifetime.
+struct Tape::Applying {
+  bool& flag;
+  explicit Applying(bool& f) : flag(f) { flag = true; }
+  ~Applying() { flag = false; }
+  Applying(const Applying&) = delete;
+  Applying& operator=(const Applying&) = delete;
 };
 
 Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> operands) {
   check(!backward_began_, op->name(),
         ": backward has begun on this tape; a new step needs a new tape");
+  check_not_applying(op->name());
+  const Applying applying(applying_);
   Before before{.next_value = program_.values.next_id(),
                 .regions = regions_.before(),
-                .surveyed = options_.survey ? options_.survey->works.size() : 0};
+                .surveyed = options_.survey ? options_.survey->mark() : Survey::Mark{}};
   const NodeId id = program_.nodes.add({.op = std::move(op)});
   gradients_.begin_op();
   try {
@@ -147,7 +167,7 @@ Few<Var> Tape::run(NodeId id, const Few<Tensor>& in, const Needs& needs) {
 // Removes the last node, which has failed.
 void Tape::restore(const Before& before) {
   gradients_.undo_op();
-  if (options_.survey) options_.survey->works.resize(before.surveyed);
+  if (options_.survey) options_.survey->undo(before.surveyed);
   program_.nodes.pop_back();
   std::erase_if(parameters_, [&](const auto& known) { return known.second >= before.next_value; });
   program_.values.resize(static_cast<size_t>(before.next_value));
@@ -157,6 +177,7 @@ void Tape::restore(const Before& before) {
 }
 
 void Tape::enter_scope(const ScopeOptions& options) {
+  check_not_applying(options.name);
   const bool opens_region = options.recompute && options_.recording;
   const NodeId next = program_.nodes.next_id();
   const ScopeId parent = program_.open_scopes.empty() ? -1 : program_.open_scopes.back();

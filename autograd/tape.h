@@ -8,6 +8,9 @@
 // so there is nothing to detach and no version to count.  Whether the tape records, and whether it
 // trains, is decided when it is made.  One thread per tape; a tape outlives its Vars, and its
 // stream outlives the tape.
+//
+// The tape's parts: Program is what it has recorded, Saving owns what is saved for backward,
+// Regions recomputes what is not, Gradients adds up gradients, NodeRunner runs the ops.
 
 #include <span>
 #include <unordered_map>
@@ -70,7 +73,8 @@ class Tape {
   Var input(const Tensor& t, bool needs_grad = false);
 
   // Runs the op and appends it; returns its outputs.  If it throws, the tape is as before, except
-  // for what the op has added to gradients that already existed.
+  // for what the op has added to gradients that already existed; a scope that the error leaves
+  // ends with the op before.  Not to be called in an op's forward(), or in a hook.
   Few<Var> apply(std::unique_ptr<const Op> op, std::span<const Operand> inputs);
 
   // Once per tape.  If it throws, everything the tape saved is freed, and so are the gradients it
@@ -123,9 +127,11 @@ class Tape {
  private:
   ValueId id_of(const Var&) const;
   void check_stream(const Tensor&, const char* what) const;
+  void check_not_applying(const char* what) const;
   ValueId resolve(const Operand&);
 
   struct Before;
+  struct Applying;
   Few<Tensor> add_inputs(NodeId, std::span<const Operand>);
   Needs find_needs(const Node&) const;
   void add_outputs(NodeId, const Needs&);
@@ -148,6 +154,7 @@ class Tape {
   Regions regions_;
   std::unordered_map<Parameter*, ValueId> parameters_;
   bool backward_began_ = false;
+  bool applying_ = false;  // an op runs in forward, or is saved
 };
 
 // The ops that the body applies to the tape are recomputed in backward, as far as it reads what

@@ -15,7 +15,8 @@ struct TapeOptions {
   bool recording = true;  // false: nothing is saved, and there is no backward
   bool training = true;   // false: dropout does nothing
   // A promise that backward will start from every loss of this tape.  Losses then compute their
-  // gradients in forward, so that the logits are computed once.
+  // gradients in forward, so that the logits are computed once; without backward, these remain in
+  // the parameters.
   bool backward_follows = false;
   // Number of tapes the step is cut into, whose gradients add up.
   int micro_batches = 1;

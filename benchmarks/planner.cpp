@@ -1,9 +1,8 @@
 // Costs of planning.
 //
 //   rehearsal  rehearses a whole training step: model built on meta, forward, backward, optimizer
-//   survey     the same, and fills a survey: `adds_percent` is what that adds to the processor's
-//   time,
-//              least of many rehearsals with and without one, in turn
+//   survey     the same, with and without a survey, in turn: `adds_percent` is what the survey adds
+//              to the processor's time, least of all
 //   tape       rehearses forward and backward of a model that exists: tape, allocator and clock;
 //              `visits` counts the nodes visited in both, s_per_visit is the time of one
 //   layout     places the memory of a step of three micro-batches: its number of allocations, the

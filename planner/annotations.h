@@ -19,9 +19,8 @@ struct Annotation {
   bool checkpoint = false;      // recompute the region in backward
 };
 
-// Takes an annotation for each node of the program of a tape that records and whose forward has
-// run.  Throws if
-// region numbers skip or come back, or the annotations of a region differ.
+// Takes an annotation for each node of the program of a tape that records and has run forward.
+// Throws if region numbers skip or come back, or the annotations of a region differ.
 Plan annotated_plan(std::span<const Annotation>, const Program&);
 
 }  // namespace spool

@@ -160,7 +160,7 @@ void AdamWOptimizer::prepare(int64_t t, double lr) {
 void AdamWOptimizer::check_update() const {
   check_ready();
   check(prepared_, "adamw: the step has no number and no learning rate; call prepare() before ",
-        "update()");
+        "each update()");
   check(std::ranges::any_of(parameters_, [](const Parameter* p) { return bool(p->grad); }),
         "adamw: no parameter has a gradient; run backward of a loss that depends on them before ",
         "each update, which frees the gradients");
@@ -177,6 +177,7 @@ void AdamWOptimizer::update(const Tensor& random) {
     if (half_updated()) free_gradients();
     throw;
   }
+  prepared_ = false;
   free_gradients();
 }
 

@@ -64,6 +64,7 @@ class AdamWOptimizer {
   // called again.  If it throws later, when a stream fails, some parameters and their state are a
   // step ahead of others, which cannot be undone: gradients are freed, and the optimizer refuses to
   // go on, or to show its state, until initialise(), after which a run resumes from a checkpoint.
+  // An update that fails while it is captured counts as one that failed later.
   void prepare(int64_t t, double lr);
   void update(const Tensor& random = {});
   void step(int64_t t, double lr, const Tensor& random = {}) {

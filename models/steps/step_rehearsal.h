@@ -50,7 +50,8 @@ RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Mach
 // Birth and death of each allocation of a step, of at most `distinct_micro_batches`.
 Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);
 
-// The program of a micro-batch, and a survey of it, under this plan, which offloads nothing.
+// The program of the only micro-batch of a step, and a survey of it, under this plan, which
+// offloads nothing.
 RehearsedTape rehearse_tape(const StepDescription&, const Plan&, const Machine&);
 
 // The layout of a step's memory; nothing if best-fit allocation takes no more.

@@ -54,6 +54,7 @@ void StepRunner::prepare(double learning_rate) {
 }
 
 void StepRunner::run_placeholder(double learning_rate) {
+  free_gradients();  // of other work
   model_.upload_placeholder();
   set_random(/*step=*/0, /*micro=*/0);
   // NaN gradients: the optimizer skips the step.
@@ -72,7 +73,9 @@ void StepRunner::run(const Step& step, const Upload& upload) {
   free_gradients();  // of other work, which the step's would be added to
   try {
     run_micro_steps(step, upload);
+    survey_ = nullptr;
   } catch (...) {
+    survey_ = nullptr;
     free_gradients();
     graphs_.discard();
     throw;

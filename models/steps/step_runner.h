@@ -70,7 +70,7 @@ class StepRunner {
 
   AdamWOptimizer& optimizer() { return optimizer_; }
 
-  // Has the next run() fill the survey; on a MetaStream only.
+  // Has the next run() fill the survey, and only that one; on a MetaStream.
   void survey(Survey* survey) { survey_ = survey; }
 
   // On a device that captures steps, runs one that changes nothing, so that libraries choose their

@@ -90,14 +90,14 @@ void check_host(const Report& foretold, const Device& device) {
                .settings = {"offload", "offload-to", "optimizer-state"}});
 }
 
-}  // namespace
-
-void check_budget(const PlannedRun& run, const RunRequest& request, const Machine& machine,
-                  const MemoryLimit& limit) {
+void check_fits(const PlannedRun& run, const RunRequest& request, const Machine& machine) {
+  const MemoryLimit& limit = *request.limit;
+  RunRequest unlimited = request;
+  unlimited.limit.reset();
   const size_t peak = run.foretold.memory.peak;
   const auto check_limit = [&](const char* place, size_t bytes) {
     if (peak <= bytes) return;
-    Advice advice = what_fits({run, request, machine, bytes}, limit.batch_is_fixed);
+    Advice advice = what_fits({run, unlimited, machine, bytes}, limit.batch_is_fixed);
     advice.settings.insert(advice.settings.begin(), "memory");
     fail_memory(
         {.what = "this run",
@@ -107,9 +107,21 @@ void check_budget(const PlannedRun& run, const RunRequest& request, const Machin
          .advice = sentence("the peak is at ", place_of_peak(run, machine), "; ", advice.text),
          .settings = advice.settings});
   };
-  check_limit("in the budget", limit.budget);
+  check_limit("in the budget", run.budget);
   check_limit("on the device", device_memory(limit.device));
   check_host(run.foretold, limit.device);
+}
+
+}  // namespace
+
+std::optional<Error> refuse(const PlannedRun& run, const RunRequest& request,
+                            const Machine& machine) {
+  try {
+    check_fits(run, request, machine);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
 }
 
 }  // namespace spool

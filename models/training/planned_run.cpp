@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spool/models/inference/generator.h"
+#include "spool/models/training/budget.h"
 #include "spool/models/training/trainer.h"
 
 namespace spool {
@@ -64,6 +65,11 @@ PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request,
   run.foretold = rehearse_training(config, run.plans, machine, request.sample);
   plans.host_bytes = run.foretold.host.peak;
   plans.disk_bytes = run.foretold.disk.peak;
+  run.budget = run.foretold.memory.peak;
+  if (request.limit) {
+    if (request.limit->budget) run.budget = request.limit->budget;
+    run.refusal = refuse(run, request, machine);
+  }
   return run;
 }
 

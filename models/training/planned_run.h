@@ -4,6 +4,7 @@
 // the memory and time of the run, foretold by a rehearsal.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,13 @@ struct SampleLength {
   int64_t prompt = 0, drawn = 0;
 };
 
+// What a run has to fit into.
+struct MemoryLimit {
+  Device device = {};
+  size_t budget = 0;            // bytes; 0: the foretold peak
+  bool batch_is_fixed = false;  // as that of a run that resumes is
+};
+
 // How a run of some configuration is to execute.
 struct RunRequest {
   Policy policy = {};
@@ -42,6 +50,7 @@ struct RunRequest {
   bool graph = true;                           // capture a step and replay it, where the device can
   std::filesystem::path spill_directory = {};  // for what is offloaded to a disk
   SampleLength sample = {};
+  std::optional<MemoryLimit> limit = {};  // none: any
 };
 
 // A planned run; it does not change afterwards.
@@ -49,6 +58,10 @@ struct PlannedRun {
   TrainingConfig config = {};
   TrainingPlans plans = {};
   Report foretold = {};
+  size_t budget = 0;  // bytes of the device's arena
+  // Why the run cannot begin, if it does not fit into the limit: an Error (memory) that says where
+  // its peak is and what would fit.
+  std::optional<Error> refusal = {};
 };
 
 // Throws an error that names the settings if the plan of the request cuts the loss into other

@@ -8,7 +8,6 @@
 #include "spool/models/data/find_files.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
-#include "spool/models/training/budget.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/planner/machine.h"
 #include "spool/planner/plan_file.h"
@@ -155,22 +154,22 @@ void TrainingRun::plan_and_open_stream() {
       .plan = options_.plan.empty() ? std::nullopt : std::optional(load_plan(options_.plan)),
       .graph = options_.graph,
       .spill_directory = options_.spill_directory,
-      .sample = sample()};
+      .sample = sample(),
+      .limit = MemoryLimit{
+          .device = options_.device, .budget = options_.memory, .batch_is_fixed = options_.resume}};
   planned_ = plan_run(options_.training, request, machine);
   if (!options_.save_plan.empty()) write_plan();
-  const size_t budget = options_.memory ? options_.memory : planned_.foretold.memory.peak;
   listener_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
-  listener_.planned(options_, machine, planned_.foretold, budget);
+  listener_.planned(options_, machine, planned_.foretold, planned_.budget);
   if (options_.policy.offload != Offloading::none && !offloads(planned_.plans.step)) {
     listener_.say(
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
   }
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine));
-  check_budget(planned_, request, machine,
-               {.device = options_.device, .budget = budget, .batch_is_fixed = options_.resume});
-  stream_ = open_stream(options_.device, budget, options_.threads);
+  if (planned_.refusal) throw *planned_.refusal;
+  stream_ = open_stream(options_.device, planned_.budget, options_.threads);
 }
 
 void TrainingRun::write_plan() {

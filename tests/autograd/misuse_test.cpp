@@ -113,5 +113,53 @@ TEST_F(Misuse, ATensorOfAnotherStream) {
                  [&] { const Tape refused(stream, {.loss_scale = foreign}); });
 }
 
+// Applies an op to the tape while it packs a tensor, or throws when it unpacks one.
+struct MistakenHooks final : SavedTensorHooks {
+  std::function<void()> when_packing = [] {};
+  struct Unpacks final : SavedTensor {
+    Tensor unpack() override { fail(ErrorKind::invalid, "mistaken: cannot be unpacked"); }
+  };
+  std::unique_ptr<SavedTensor> pack(const Tensor&, const SavedInfo&) override {
+    when_packing();
+    return std::make_unique<Unpacks>();
+  }
+};
+
+TEST_F(Misuse, AHookThatUsesTheTape) {
+  Tape tape(stream);
+  const Var h = linear(tape.input(x), weight);
+  MistakenHooks hooks;
+  for (const std::function<void()>& use : std::vector<std::function<void()>>{
+           [&] { add(h, h); }, [&] { tape.input(x); },
+           [&] {
+             tape.backward({Root{h, dy}});
+           },
+           [&] { const Tape::Scope scope(tape, {}); }, [&] { tape.take_program(); }}) {
+    hooks.when_packing = use;
+    const Tape::HooksScope scope(tape, hooks);
+    expect_refused({"while another op", "hook"}, [&] { gelu(h); });
+    EXPECT_EQ(tape.nodes().size(), 1u);
+  }
+  tape.backward({Root{h, dy}});
+  EXPECT_TRUE(weight.grad);
+}
+
+TEST_F(Misuse, AHookThatFailsInBackwardLeavesNoGradientThatForwardBegan) {
+  const std::vector<int32_t> ids{0, 1, 2, 3};
+  const Tensor targets = make_tensor<int32_t>({4}, ids, stream);
+  const size_t live = stream.memory().live;
+  MistakenHooks hooks;
+  {
+    Tape tape(stream, {.backward_follows = true});
+    const Tape::HooksScope scope(tape, hooks);
+    const Var h = gelu(gelu(tape.input(x, /*needs_grad=*/true)));
+    const Var loss = linear_cross_entropy(h, weight, tape.input(targets));
+    EXPECT_TRUE(weight.grad);
+    expect_refused({"cannot be unpacked"}, [&] { tape.backward(loss); });
+    EXPECT_FALSE(weight.grad);
+  }
+  EXPECT_EQ(stream.memory().live, live);
+}
+
 }  // namespace
 }  // namespace spool::testing

@@ -16,14 +16,14 @@ TEST_F(RegionsBesideCheckpoints, ARegionThatEndsInsideACheckpointIsRefusedBefore
   Tape tape(stream, {.plan = {.regions = {{0, 3}}}});
   const Var a = step(0, tape.input(x));
   checkpoint(tape, [&] {
-    const Var b = linear(a, weights[1]);
+    const Var b = gelu(linear(a, weights[1]));
     const uint64_t launches = stream.launches();
     const size_t live = stream.memory().live;
     expect_error(ErrorKind::invalid, {"nodes 0 to 3", "checkpoint", "node 2", "nest"},
-                 [&] { gelu(b); });
+                 [&] { linear(b, weights[2]); });
     EXPECT_EQ(stream.launches(), launches);
     EXPECT_EQ(stream.memory().live, live);
-    EXPECT_EQ(tape.nodes().size(), 3u);
+    EXPECT_EQ(tape.nodes().size(), 4u);
   });
 }
 
@@ -54,7 +54,9 @@ TEST_F(RegionsBesideCheckpoints, ARegionThatReachesBeyondTheTapeIsRefused) {
 
 TEST_F(RegionsBesideCheckpoints, RegionsThatNestWithCheckpointsKeepTheBits) {
   const Bits expected = gradients_of_gelu_chain({});
-  for (const Region region : {Region{0, 13}, Region{2, 3}, Region{2, 5}, Region{3, 4}}) {
+  // Around the checkpoint of nodes 2 to 5, in it, and around it with the same end.
+  for (const Region region :
+       {Region{0, 13}, Region{2, 3}, Region{2, 5}, Region{3, 4}, Region{1, 5}, Region{0, 5}}) {
     Tape tape(stream, {.plan = {.regions = {region}}});
     Var h = step(0, tape.input(x));
     h = checkpoint(tape, [&] { return step(2, step(1, h)); });

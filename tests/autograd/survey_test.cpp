@@ -165,8 +165,11 @@ TEST_F(Surveys, CountMicroBatchesAndDescribeTheValuesOfTheFirst) {
   EXPECT_NEAR(survey.works[works].seconds, survey.works[0].seconds, 1e-12);
 }
 
-// Throws in forward, after it has taken some time.
+// Throws in forward, after it has taken some time, or when it is asked what it saves.
 struct FailingOp final : Op {
+  bool in_forward;
+  explicit FailingOp(bool forward) : in_forward(forward) {}
+
   const char* name() const override { return "failing"; }
   const char* indices() const override { return "n->n"; }
   Specs infer(const Specs& in) const override { return {in[0]}; }
@@ -174,26 +177,42 @@ struct FailingOp final : Op {
     auto [x] = f.inputs<1>();
     auto [y] = f.outputs<1>();
     f.launch(GeluForward{.y = y, .x = x});
-    fail(ErrorKind::invalid, "failing: it failed");
+    check(!in_forward, "failing: it failed");
   }
-  Slots saves(const Needs&) const override { return {}; }
+  Slots saves(const Needs&) const override { return {in(0)}; }
   void backward(Backward&) const override {}
 };
 
+struct RefusingHooks final : SavedTensorHooks {
+  std::unique_ptr<SavedTensor> pack(const Tensor&, const SavedInfo&) override {
+    fail(ErrorKind::invalid, "failing: its input cannot be packed");
+  }
+};
+
 TEST_F(Surveys, ForgetAnOpThatFails) {
+  const double began = stream.now();
   Tape tape(stream, {.survey = &survey});
   const Var h = linear(tape.input(x), weights[0]);
-  expect_error(ErrorKind::invalid, {"failing"}, [&] { apply<FailingOp>(tape, {h}); });
+  RefusingHooks hooks;
+  for (const bool in_forward : {false, true}) {
+    const Tape::HooksScope scope(tape, hooks);
+    expect_error(ErrorKind::invalid, {"failing"}, [&] {
+      apply<FailingOp>(tape, {h, weights[1]}, in_forward);
+    });
+  }
   const Var y = gelu(h);
   tape.backward({Root{y, Tensor(y.spec(), stream)}});
   const Works forward = works_of(Phase::forward);
   ASSERT_EQ(forward.size(), 2u);
   EXPECT_EQ(forward[1].node, 1);
+  EXPECT_EQ(survey.saves.size(), 2u);  // the input of the linear, and of the gelu
+  EXPECT_EQ(survey.values[h.id()].first_saved, 1);
+  EXPECT_NEAR(seconds(), stream.now() - began, 1e-12);
   weights[0].grad = {};
 }
 
 TEST_F(Surveys, AProgramThatIsTakenOutlivesItsTape) {
-  const Program program = run({});
+  static const Program program = run({});  // and the thread's lists that it might go back to
   ASSERT_EQ(program.nodes.size(), 8u);
   EXPECT_STREQ(program.producer_name(program.nodes[3].inputs.front()), "linear");
   Tape tape(stream);

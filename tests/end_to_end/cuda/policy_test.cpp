@@ -37,8 +37,10 @@ TEST_F(CudaPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
     for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
       Policy policy{.offload = Offloading::all, .min_offload_bytes = 1, .target = target};
       set_recompute(policy, recompute);
-      auto [_, plans, foretold] = plan_run(
+      PlannedRun run = plan_run(
           config, {.policy = policy, .spill_directory = directory.path(), .sample = sample}, slow);
+      TrainingPlans& plans = run.plans;
+      const Report& foretold = run.foretold;
       ASSERT_TRUE(offloads(plans.step));
       for (const bool graph : {false, true}) {
         // A step with work on the host is never captured, even if a graph is asked for.

@@ -31,8 +31,11 @@ TEST(OptimizerMisuse, AnUpdateBeforePrepareIsRefused) {
   for (const OptimizerState state : optimizer_states) {
     OptimizerRun run(numels, {}, state);
     run.make_gradients(1);
-    expect_error(ErrorKind::invalid, {"prepare()", "before update()"},
-                 [&] { run.optimizer->update(); });
+    const auto update = [&] { run.optimizer->update(); };
+    expect_error(ErrorKind::invalid, {"prepare()", "before each update()"}, update);
+    run.step(1);
+    run.make_gradients(2);
+    expect_error(ErrorKind::invalid, {"prepare()", "before each update()"}, update);
   }
 }
 
@@ -61,8 +64,7 @@ TEST(OptimizerMisuse, AnUpdateWithoutGradientsIsRefused) {
     EXPECT_TRUE(run.bytes() == before);
     run.make_gradients(1);
     run.step(1);
-    expect_error(ErrorKind::invalid, {"no parameter has a gradient"},
-                 [&] { run.optimizer->update(); });
+    expect_error(ErrorKind::invalid, {"no parameter has a gradient"}, [&] { run.step(2); });
   }
 }
 

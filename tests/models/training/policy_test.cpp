@@ -49,8 +49,10 @@ TEST(TrainingPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
     CpuStream plenty(size_t{256} << 20, 2);
     const Losses kept = train(config, plenty);
     for (const Policy& policy : policies()) {
-      const auto [_, plans, foretold] = plan_run(
+      const PlannedRun run = plan_run(
           config, {.policy = policy, .spill_directory = directory.path(), .sample = sample}, slow);
+      const TrainingPlans& plans = run.plans;
+      const Report& foretold = run.foretold;
       EXPECT_EQ(offloads(plans.step), policy.offload != Offloading::none);
       CpuStream stream(foretold.memory.peak, 2);
       const Losses losses = train(config, plans, stream);
