@@ -12,10 +12,10 @@ void Tape::backward(const std::vector<Root>& roots) {
   check(options_.recording, "backward: this tape does not record");
   check(!backward_began_, "backward: it was called on this tape before; record a new tape");
   check_not_applying("backward");
+  check_complete(options_.plan, program_);
+  regions_.check_ends();
   backward_began_ = true;
   try {
-    check_complete(options_.plan, program_);
-    regions_.check_ends();
     for (const Root& root : roots) begin_at(root);
     walk_backward();
   } catch (...) {

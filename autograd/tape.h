@@ -78,7 +78,8 @@ class Tape {
   Few<Var> apply(std::unique_ptr<const Op> op, std::span<const Operand> inputs);
 
   // Once per tape.  If it throws, everything the tape saved is freed, and so are the gradients it
-  // had begun; gradients it had added to are invalid.
+  // had begun; gradients it had added to are invalid.  If the plan is for a longer tape, it throws
+  // too, but changes nothing.
   void backward(const Var& loss) { backward(std::vector<Root>{{loss}}); }
   void backward(const std::vector<Root>& roots);
   // Gradient of an input, after backward; absent if no root depends on it.
