@@ -14,8 +14,8 @@ class Recycled : public List {
   Recycled() {
     if (!is_gone) List::operator=(std::move(spare.list));
   }
-  Recycled(Recycled&&) = default;
-  Recycled& operator=(Recycled&&) = default;
+  Recycled(Recycled&&) noexcept = default;
+  Recycled& operator=(Recycled&&) noexcept = default;
   ~Recycled() {
     List::clear();
     if (is_gone || spare.list.capacity() >= List::capacity()) return;
