@@ -19,13 +19,13 @@ RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const
   RehearsedTape rehearsed;
   MetaStream stream(machine);
   const std::unique_ptr<StepModel> model = step.make_model(stream);
-  Tape tape(stream, {.plan = plan,
-                     .backward_follows = true,
-                     .loss_scale = Tensor({Shape{1}, accumulator(step.config.dtype)}, stream),
-                     .random = Tensor({Shape{4}, DType::i32}, stream),
-                     .survey = &rehearsed.survey});
-  tape.backward(model->loss(tape));
-  rehearsed.program = tape.take_program();
+  const Spec scalar{Shape{1}, accumulator(step.config.dtype)};
+  rehearsed.program = run_micro_batch(*model, stream,
+                                      {.plan = plan,
+                                       .loss_scale = Tensor(scalar, stream),
+                                       .random = Tensor({Shape{4}, DType::i32}, stream),
+                                       .survey = &rehearsed.survey},
+                                      Tensor(scalar, stream));
   return rehearsed;
 }
 

@@ -24,6 +24,18 @@ std::unique_ptr<Offloader> make_offloader(const StepPlans& plans, HostLink* link
 
 }  // namespace
 
+Program run_micro_batch(StepModel& model, Stream& stream, TapeOptions options,
+                        const Tensor& loss_sum) {
+  options.backward_follows = true;
+  Tape tape(stream, std::move(options));
+  {
+    const Var loss = model.loss(tape);
+    launch(Add{.out = add_to(loss_sum), .a = loss.tensor()}, stream);
+    tape.backward(loss);
+  }
+  return tape.take_program();
+}
+
 StepRunner::StepRunner(StepModel& model, const StepConfig& config, const StepPlans& plans,
                        Stream& stream)
     : model_(model),
@@ -128,16 +140,14 @@ void StepRunner::enqueue_micro_step(int64_t micro) {
 
 void StepRunner::run_micro_step(size_t phase) {
   stream_.arena().begin_phase(phase);
-  Tape tape(stream_, {.plan = plans_.step,
-                      .backward_follows = true,
-                      .micro_batches = static_cast<int>(config_.accumulate),
-                      .loss_scale = loss_scale_,
-                      .random = random_,
-                      .offloader = offloader_.get(),
-                      .survey = survey_});
-  const Var loss = model_.loss(tape);
-  launch(Add{.out = add_to(loss_), .a = loss.tensor()}, stream_);
-  tape.backward(loss);
+  run_micro_batch(model_, stream_,
+                  {.plan = plans_.step,
+                   .micro_batches = static_cast<int>(config_.accumulate),
+                   .loss_scale = loss_scale_,
+                   .random = random_,
+                   .offloader = offloader_.get(),
+                   .survey = survey_},
+                  loss_);
 }
 
 StepResult StepRunner::result() const {

@@ -59,6 +59,10 @@ constexpr size_t step_phase(int64_t micro, int64_t accumulate) {
   return micro + 1 < accumulate ? 1 : 2;
 }
 
+// Runs the micro-batch in the model's inputs, forward and backward on a tape with these options,
+// and adds its loss to `loss_sum` (1).  Returns what the tape has recorded.
+Program run_micro_batch(StepModel&, Stream&, TapeOptions, const Tensor& loss_sum);
+
 class StepRunner {
  public:
   // Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate.
