@@ -40,16 +40,16 @@ Few<Tensor> NodeRunner::run(NodeId id, const Few<Tensor>& in, const char* task) 
   return out;
 }
 
-void NodeRunner::backward(NodeId id, Regions& saved) {
+void NodeRunner::backward(NodeId id, Regions& regions) {
   const Node& n = program_.nodes[id];
   const TraceScope scope(context_.stream.trace(), "backward", *n.op, id);
   if (!checks_gradients_) {
-    Backward backward(context_, saved, id);
+    Backward backward(context_, regions, id);
     n.op->backward(backward);
     return;
   }
   GradientCheck gradients(context_.stream, n.op->name());
-  Backward backward(context_, saved, id, &gradients);
+  Backward backward(context_, regions, id, &gradients);
   n.op->backward(backward);
   gradients.finish();
   check_all_asked_for(id, gradients);

@@ -16,7 +16,7 @@ class NodeRunner {
   Few<Tensor> forward(NodeId id, const Few<Tensor>& in) { return run(id, in, "forward"); }
   // The same, in backward.
   Few<Tensor> recompute(NodeId, const Few<Tensor>& in);
-  void backward(NodeId, Regions& saved);
+  void backward(NodeId, Regions&);
 
  private:
   Few<Tensor> run(NodeId, const Few<Tensor>& in, const char* task);

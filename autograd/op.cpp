@@ -46,8 +46,12 @@ Grad Forward::grad_input(int i) {
   return gradient;
 }
 
-Backward::Backward(const OpContext& context, Regions& saved, NodeId id, GradientCheck* check)
-    : context_(context), saved_(saved), node_(context.program.nodes[id]), id_(id), check_(check) {}
+Backward::Backward(const OpContext& context, Regions& regions, NodeId id, GradientCheck* check)
+    : context_(context),
+      regions_(regions),
+      node_(context.program.nodes[id]),
+      id_(id),
+      check_(check) {}
 
 int Backward::chunks() const { return node_.chunks; }
 int64_t Backward::first_row() const { return context_.options.first_row; }
@@ -65,7 +69,7 @@ bool Backward::needs_grad(int i) const {
 const Tensor& Backward::saved_tensor(int i) {
   check(node_.saves.has(i), node_.op->name(), ": its backward() reads saved tensor ", i,
         ", counted from 0, but saves() named ", node_.saves.size());
-  return saved_.saved(id_, i);
+  return regions_.saved(id_, i);
 }
 
 View Backward::saved_at(int i) { return saved_tensor(i); }

@@ -119,7 +119,7 @@ class Forward {
 // needed is absent.
 class Backward {
  public:
-  Backward(const OpContext& context, Regions& saved, NodeId id, GradientCheck* check = nullptr);
+  Backward(const OpContext& context, Regions& regions, NodeId id, GradientCheck* check = nullptr);
 
   // The tensors that saves() named, in its order; at most as many.
   template <size_t N>
@@ -175,7 +175,7 @@ class Backward {
   void receive(int input, const Tensor& gradient, bool is_one = false);
 
   const OpContext& context_;
-  Regions& saved_;
+  Regions& regions_;
   const Node& node_;
   NodeId id_;
   GradientCheck* check_;

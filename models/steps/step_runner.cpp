@@ -85,7 +85,6 @@ void StepRunner::run(const Step& step, const Upload& upload) {
   free_gradients();  // of other work, which the step's would be added to
   try {
     run_micro_steps(step, upload);
-    survey_ = nullptr;
   } catch (...) {
     survey_ = nullptr;
     free_gradients();
@@ -112,6 +111,7 @@ void StepRunner::run_micro_steps(const Step& step, const Upload& upload) {
     enqueue_micro_step(micro);
   }
   memory.finish();
+  survey_ = nullptr;
 }
 
 // A replayed graph cannot take arguments: what differs between micro-steps is in device memory

@@ -104,7 +104,7 @@ void check_fits(const PlannedRun& run, const RunRequest& request, const Machine&
          .needed = peak,
          .available = bytes,
          .place = place,
-         .advice = sentence("the peak is at ", place_of_peak(run, machine), "; ", advice.text),
+         .advice = sentence("the peak is in ", place_of_peak(run, machine), "; ", advice.text),
          .settings = advice.settings});
   };
   check_limit("in the budget", run.budget);

@@ -30,6 +30,7 @@ class WatchedOp final : public Op {
   WatchedOp(const Op& op, Faults& faults) : op_(op), faults_(faults) {}
 
   const char* name() const override { return op_.name(); }
+  OpKind kind() const override { return op_.kind(); }
   std::string attributes() const override { return op_.attributes(); }
   const char* indices() const override { return op_.indices(); }
   bool differentiable(int output) const override { return op_.differentiable(output); }

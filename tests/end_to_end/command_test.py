@@ -146,7 +146,7 @@ class Runs(Folder):
         self.assertEqual(self.train("--memory", peak, out=exact)[0], 0)
         tight = self.folder / "tight"
         result = self.train("--memory", peak - 1, "--batch", 2, out=tight)
-        self.refused(result, 1, str(peak), "the peak is at the backward of", "(node ",
+        self.refused(result, 1, str(peak), "the peak is in the backward of", "(node ",
                      "a batch of 1 would fit")
         self.assertFalse(tight.exists())
         self.refused(self.train("--memory", "10kB", out=tight), 1, "even a batch of 1")
