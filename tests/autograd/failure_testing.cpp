@@ -168,7 +168,7 @@ size_t first_fit(const Lifetimes& lifetimes, size_t index, const std::vector<siz
   std::vector<std::pair<size_t, size_t>> taken;
   for (size_t i = 0; i < index; ++i) {
     const Lifetime& other = lifetimes.all[i];
-    if (other.death > l.birth) taken.push_back({offsets[i], offsets[i] + other.bytes});
+    if (other.death > l.birth) taken.emplace_back(offsets[i], offsets[i] + other.bytes);
   }
   std::ranges::sort(taken);
   size_t at = 0;

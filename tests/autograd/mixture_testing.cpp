@@ -218,7 +218,7 @@ std::vector<Parameter> make_parameters(const Program& program, Stream& stream) {
 
 std::vector<Tensor> make_inputs(const Program& program, Stream& stream) {
   std::vector<Tensor> all;
-  for (const Tensor& like : program.inputs) all.push_back(Tensor(like.spec(), stream));
+  for (const Tensor& like : program.inputs) all.emplace_back(like.spec(), stream);
   return all;
 }
 
