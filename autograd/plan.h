@@ -44,8 +44,15 @@ struct Offload {
 // only what they read from outside is saved.  Regions nest or are disjoint, with each other and
 // with hand-made checkpoints; one that begins with a checkpoint lies in it.  The placement of a
 // value computed in a region applies to its readers outside.
+//
+// A region of more than one chunk runs, in forward and again in backward, a part of its rows at a
+// time (cut.h says along which index); values that only its nodes read exist one chunk at a time.
+// It may lie in a recomputed region, but not in another one that runs in chunks.
 struct Region {
   NodeId first = 0, last = 0;
+  int chunks = 1;  // at most so many
+  // Values computed in a region of several chunks and read outside of it, or by the caller; rising.
+  std::vector<ValueId> leaves = {};
   bool operator==(const Region&) const = default;
 };
 
