@@ -28,6 +28,9 @@ void Tape::backward(const std::vector<Root>& roots) {
 void Tape::begin_at(const Root& root) {
   const ValueId id = id_of(root.y);
   const Value& y = program_.values[id];
+  observe(id);
+  check(root.y.is_readable(), "backward: root ", y.spec, " (", program_.producer_name(id),
+        ") is computed in a region that runs in chunks, and is not listed among its leaves");
   check(y.needs_grad, "backward: root ", y.spec, " (", program_.producer_name(id),
         ") depends on nothing that needs a gradient; make a parameter trainable, or an input one "
         "that needs it");
@@ -44,11 +47,13 @@ void Tape::walk_backward() {
   saving_.free_unread();
   if (options_.offloader) options_.offloader->begin_backward();
   for (NodeId id = program_.nodes.next_id(); id-- > 0;) {
-    const SurveyScope surveyed(options_.survey, stream_, Phase::backward, id,
-                               *program_.nodes[id].op);
+    const SurveyScope surveyed(options_.work_survey(), stream_, Phase::backward,
+                               options_.whole_node(id), *program_.nodes[id].op);
     if (options_.offloader) options_.offloader->before_backward(id);
     if (id > 0) regions_.prefetch_for(id - 1);
-    differentiate(id);
+    const RegionId chunked = regions_.chunked_ending_at(id);
+    if (chunked >= 0) differentiate_chunks(chunked);
+    if (program_.chunked_region(id) < 0) differentiate(id);
     regions_.leave_at(id);
   }
   if (options_.offloader) options_.offloader->end_backward();
@@ -62,6 +67,15 @@ void Tape::differentiate(NodeId id) {
   }
   regions_.release_saved(id);
   for (const ValueId v : outputs) gradients_.free(v);
+}
+
+void Tape::differentiate_chunks(RegionId r) {
+  if (chunks_.has_gradient(r)) {
+    const Tensors inputs = regions_.read_inputs(r);
+    chunks_.backward(r, inputs);
+  }
+  regions_.leave_chunked(r);
+  for (const ValueId leaf : chunks_.region(r).leaves) gradients_.free(leaf);
 }
 
 }  // namespace spool

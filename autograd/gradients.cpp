@@ -53,6 +53,11 @@ void Gradients::begin_at(ValueId v, const Tensor& given) {
 Grad Gradients::contribute(ValueId id) {
   const Value& value = program_.values[id];
   if (!value.needs_grad) return {};
+  if (is_placed(id)) {
+    Place& place = places_[id];
+    place.written = true;
+    return {place.destination.view, std::exchange(place.destination.accumulate, true)};
+  }
   Gradient& gradient = at(id);
   if (value.parameter) return contribute_to(*value.parameter, gradient.contributions);
   const Label label{.name = program_.producer_name(id), .purpose = Purpose::gradient};
@@ -68,13 +73,23 @@ Grad Gradients::contribute(ValueId id) {
   return {gradient.tensor, accumulate};
 }
 
+DType Gradients::type(ValueId v) const {
+  const Value& value = program_.values[v];
+  if (!value.parameter) return value.spec.dtype;
+  return type(*value.parameter, gradients_.contains(v) ? gradients_[v].contributions : 0);
+}
+
+DType Gradients::type(const Parameter& p, int contributions) const {
+  if (p.grad) return p.grad.dtype();
+  const bool several = micro_batches_ > 1 || contributions > 1;
+  return several ? accumulator(p.data.dtype()) : p.data.dtype();
+}
+
 Grad Gradients::contribute_to(Parameter& p, int contributions) {
   const bool accumulate = bool(p.grad);
   if (!accumulate) {
-    const Spec& spec = p.data.spec();
-    const bool several = micro_batches_ > 1 || contributions > 1;
-    const DType type = several ? accumulator(spec.dtype) : spec.dtype;
-    p.grad = Tensor({spec.shape, type}, stream_, {.name = p.name, .purpose = Purpose::gradient});
+    const Spec spec{p.data.shape(), type(p, contributions)};
+    p.grad = Tensor(spec, stream_, {.name = p.name, .purpose = Purpose::gradient});
     begun_.push_back(&p);
   }
   return {p.grad, accumulate};
@@ -83,7 +98,7 @@ Grad Gradients::contribute_to(Parameter& p, int contributions) {
 Grad Gradients::take_over(ValueId id, ValueId from) {
   const Value& value = program_.values[id];
   const Tensor& tensor = of(from);
-  if (value.parameter || !value.needs_grad || of(id) || !tensor.sole_owner() ||
+  if (value.parameter || !value.needs_grad || is_placed(id) || of(id) || !tensor.sole_owner() ||
       tensor.spec() != value.spec) {
     return {};
   }
@@ -92,11 +107,16 @@ Grad Gradients::take_over(ValueId id, ValueId from) {
 }
 
 bool Gradients::share(ValueId id, const Tensor& contribution, bool is_one) {
-  if (program_.values[id].parameter || of(id)) return false;
+  if (program_.values[id].parameter || is_placed(id) || of(id)) return false;
   Gradient& gradient = at(id);
   gradient.tensor = contribution;
   gradient.is_one = is_one;
   return true;
+}
+
+void Gradients::place(ValueId v, const Grad& destination) {
+  if (!places_.contains(v)) places_.resize(static_cast<size_t>(v) + 1);
+  places_[v] = {.destination = destination};
 }
 
 void Gradients::free(ValueId v) {

@@ -49,6 +49,13 @@ class Gradients {
   // Frees the gradients that this tape has begun, those of parameters included.
   void free_all();
 
+  // Type of the value's gradient, which need not exist yet.
+  DType type(ValueId) const;
+  // For the tape of a chunk: contributions to the value's gradient go to this memory.
+  void place(ValueId, const Grad& destination);
+  // Whether anything has gone there.
+  bool has_written(ValueId v) const { return places_[v].written; }
+
   // Forgets values from this one on.
   void forget_from(ValueId);
 
@@ -57,6 +64,11 @@ class Gradients {
     Tensor tensor = {};
     int contributions = 0;  // known so far
     bool is_one = false;
+  };
+  // Where the gradient of a value goes, if not to memory of its own; absent: it does not.
+  struct Place {
+    Grad destination = {};
+    bool written = false;
   };
   // What the op that runs in forward has done.
   struct Undo {
@@ -70,12 +82,15 @@ class Gradients {
     return gradients_[v];
   }
   void grow();
+  bool is_placed(ValueId v) const { return places_.contains(v) && places_[v].destination; }
+  DType type(const Parameter&, int contributions) const;
   Grad contribute_to(Parameter&, int contributions);
 
   Stream& stream_;
   const Program& program_;
   int micro_batches_;
   Recycled<IdTable<ValueId, Gradient>> gradients_;
+  IdTable<ValueId, Place> places_;  // empty but on the tape of a chunk
   std::vector<Undo> undo_log_;
   std::vector<Parameter*> begun_;  // whose gradients this tape has allocated
 };

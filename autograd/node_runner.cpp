@@ -12,19 +12,37 @@ NodeRunner::NodeRunner(Stream& stream, const TapeOptions& options, Program& prog
       checks_gradients_(GradientCheck::covers(stream)) {}
 
 Few<Tensor> NodeRunner::recompute(NodeId id, const Few<Tensor>& in) {
-  const SurveyScope surveyed(context_.options.survey, context_.stream, Phase::recompute, id,
+  const TapeOptions& options = context_.options;
+  const bool in_forward = options.chunk && options.chunk->in_forward;
+  const SurveyScope surveyed(options.work_survey(), context_.stream,
+                             in_forward ? Phase::forward : Phase::recompute, options.whole_node(id),
                              *program_.nodes[id].op);
-  return run(id, in, "replay");
+  return run(id, in, in_forward ? "forward" : "replay");
+}
+
+void NodeRunner::place(ValueId v, const Tensor& destination) {
+  if (!places_.contains(v)) places_.resize(static_cast<size_t>(v) + 1);
+  places_[v] = destination;
+}
+
+TraceContext NodeRunner::trace_context(NodeId id, const char* task) const {
+  const ChunkOfTape* const chunk = context_.options.chunk;
+  return {.task = task,
+          .op = program_.nodes[id].op->name(),
+          .node = context_.options.whole_node(id),
+          .chunk = chunk ? chunk->number : -1};
 }
 
 Few<Tensor> NodeRunner::run(NodeId id, const Few<Tensor>& in, const char* task) {
   Node& n = program_.nodes[id];
   Stream& stream = context_.stream;
   ++n.runs;
-  const TraceScope scope(stream.trace(), task, *n.op, id);
+  const TraceScope scope(stream.trace(), [&] { return trace_context(id, task); });
   Few<Tensor> out;
   for (const ValueId v : n.outputs) {
-    out.push_back(Tensor(program_.values[v].spec, stream, {.name = n.op->name()}));
+    const bool is_placed = places_.contains(v) && places_[v];
+    out.push_back(is_placed ? places_[v]
+                            : Tensor(program_.values[v].spec, stream, {.name = n.op->name()}));
   }
   if (!checks_gradients_) {
     Forward forward(context_, id, in, out);
@@ -42,7 +60,7 @@ Few<Tensor> NodeRunner::run(NodeId id, const Few<Tensor>& in, const char* task) 
 
 void NodeRunner::backward(NodeId id, Regions& regions) {
   const Node& n = program_.nodes[id];
-  const TraceScope scope(context_.stream.trace(), "backward", *n.op, id);
+  const TraceScope scope(context_.stream.trace(), [&] { return trace_context(id, "backward"); });
   if (!checks_gradients_) {
     Backward backward(context_, regions, id);
     n.op->backward(backward);

@@ -14,18 +14,22 @@ class NodeRunner {
   NodeRunner(Stream& stream, const TapeOptions& options, Program& program, Gradients& gradients);
 
   Few<Tensor> forward(NodeId id, const Few<Tensor>& in) { return run(id, in, "forward"); }
-  // The same, in backward.
+  // The same, in backward; on the tape of a chunk, in forward too.
   Few<Tensor> recompute(NodeId, const Few<Tensor>& in);
   void backward(NodeId, Regions&);
+  // For the tape of a chunk: this output is computed in this memory of the whole tape.
+  void place(ValueId, const Tensor& destination);
 
  private:
   Few<Tensor> run(NodeId, const Few<Tensor>& in, const char* task);
+  TraceContext trace_context(NodeId, const char* task) const;
   void check_all_asked_for(NodeId, const GradientCheck&) const;
 
   OpContext context_;
   Program& program_;
   bool checks_gradients_;                 // see gradient_check.h
   IdTable<NodeId, uint32_t> in_forward_;  // bit i: forward has computed the gradient of input i
+  IdTable<ValueId, Tensor> places_;       // of outputs; empty but on the tape of a chunk
 };
 
 }  // namespace spool

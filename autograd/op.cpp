@@ -9,6 +9,18 @@
 #include "spool/kernels/elementwise.h"
 
 namespace spool {
+namespace {
+
+int64_t first_element_of(const View& t, const TapeOptions& options) {
+  if (const ChunkOfTape* const chunk = options.chunk) {
+    const int64_t row = t.numel() / std::max<int64_t>(chunk->rows.size(), 1);
+    return chunk->first_row * row;
+  }
+  const int64_t rows = t.shape().rank() ? t.shape()[0] : 1;
+  return rows ? options.first_row * (t.numel() / rows) : 0;
+}
+
+}  // namespace
 
 Forward::Forward(const OpContext& context, NodeId id, const Few<Tensor>& inputs,
                  const Few<Tensor>& outputs, GradientCheck* check)
@@ -20,7 +32,10 @@ Forward::Forward(const OpContext& context, NodeId id, const Few<Tensor>& inputs,
       check_(check) {}
 
 int Forward::chunks() const { return node_.chunks; }
-int64_t Forward::first_row() const { return context_.options.first_row; }
+NodeId Forward::node() const { return context_.options.whole_node(id_); }
+int64_t Forward::first_element(const View& t) const {
+  return first_element_of(t, context_.options);
+}
 View Forward::loss_scale() const { return context_.options.loss_scale; }
 
 View Forward::random() const {
@@ -54,7 +69,10 @@ Backward::Backward(const OpContext& context, Regions& regions, NodeId id, Gradie
       check_(check) {}
 
 int Backward::chunks() const { return node_.chunks; }
-int64_t Backward::first_row() const { return context_.options.first_row; }
+NodeId Backward::node() const { return context_.options.whole_node(id_); }
+int64_t Backward::first_element(const View& t) const {
+  return first_element_of(t, context_.options);
+}
 View Backward::random() const { return context_.options.random; }
 View Backward::loss_scale() const { return context_.options.loss_scale; }
 

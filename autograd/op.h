@@ -80,9 +80,10 @@ class Forward {
   // Number of chunks the plan cuts the work into.
   int chunks() const;
   // The op's position on the tape; the same when it is recomputed.
-  NodeId node() const { return id_; }
-  // Index in the whole batch of the first row of these tensors.
-  int64_t first_row() const;
+  NodeId node() const;
+  // Index of the first element of an input or an output in the whole, of which this tape, or this
+  // chunk, has some rows.
+  int64_t first_element(const View&) const;
   // The state of the random numbers, i32 (4); see kernels/dropout.h.  Throws if the tape has none.
   View random() const;
   // What a mean loss is multiplied by, f32 (1); absent: 1 / the valid targets of this tape.
@@ -153,8 +154,8 @@ class Backward {
   bool grad_output_is_one(int output) const;
 
   int chunks() const;
-  NodeId node() const { return id_; }
-  int64_t first_row() const;
+  NodeId node() const;
+  int64_t first_element(const View&) const;
   View random() const;
   View loss_scale() const;
   Stream& stream() const { return context_.stream; }
@@ -215,6 +216,10 @@ class Op {
 
   // Whether forward() can run again with the same result and no other effect.
   virtual bool recomputable() const { return true; }
+
+  // Whether forward() divides by a number of rows that only the whole batch knows, unless the tape
+  // has a loss scale.
+  virtual bool needs_loss_scale() const { return false; }
 
   // Number of chunks the work can be cut into, to shrink its scratch memory.
   virtual int64_t max_chunks(const Specs&) const { return 1; }

@@ -27,22 +27,26 @@ struct Value {
   NodeId producer = -1;            // -1: a parameter or an input
   Parameter* parameter = nullptr;  // not to be dereferenced after the model is gone
   bool needs_grad = false;
+  bool is_observed = false;  // the caller took its tensor, or began backward at it
 };
 
 struct Node {
-  std::unique_ptr<const Op> op;
+  std::shared_ptr<const Op> op;  // the tapes of chunks share it
   Few<ValueId> inputs = {}, outputs = {};
   Few<ValueId> saves = {};  // what its backward reads
   int chunks = 1;
-  RegionId region = -1;  // the innermost around it
+  RegionId region = -1;  // the innermost around it, unless it runs in chunks, and not this node
   int runs = 0;          // of its op's forward() so far, recomputations included
 };
 
-// Consecutive nodes that are recomputed in backward, as far as backward reads what they compute.
+// Consecutive nodes that are recomputed in backward, as far as backward reads what they compute, or
+// that run in chunks.
 struct TapeRegion {
   NodeId first = 0, last = -1;  // last is known once it is closed
   RegionId parent = -1;
   bool one_op = false;  // made for a single node of which some outputs are to be recomputed
+  int chunks = 1;
+  std::vector<ValueId> leaves = {};  // as in Region
 };
 
 // A scope is ops that belong together, such as a layer.  Plans and reports may refer to it, and the
@@ -69,8 +73,27 @@ struct Program {
   IdTable<ScopeId, TapeScope> scopes;     // in the order they were opened
   std::vector<ScopeId> open_scopes;       // the innermost last
 
-  // Whether the region has begun when the value is computed.
-  bool is_inside(RegionId r, ValueId v) const { return values[v].producer >= regions[r].first; }
+  // Whether the region has begun when the value is computed; of one in chunks, whether a node that
+  // runs in chunks computes the value.
+  bool is_inside(RegionId r, ValueId v) const {
+    const NodeId producer = values[v].producer;
+    if (regions[r].chunks > 1) return producer >= 0 && nodes[producer].region == r;
+    return producer >= regions[r].first;
+  }
+  // The region in chunks that the node is a part of; -1: none.
+  RegionId chunked_region(NodeId id) const {
+    const RegionId r = nodes[id].region;
+    return r >= 0 && regions[r].chunks > 1 ? r : -1;
+  }
+  // Which inputs of the node need a gradient.
+  Needs needs(NodeId id) const {
+    Needs needs;
+    const Few<ValueId>& inputs = nodes[id].inputs;
+    for (size_t k = 0; k < inputs.size(); ++k) {
+      if (values[inputs[k]].needs_grad) needs.set(static_cast<int>(k));
+    }
+    return needs;
+  }
   // The name of the op that computes the value, or "input".
   const char* producer_name(ValueId v) const {
     const NodeId producer = values[v].producer;

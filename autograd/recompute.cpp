@@ -22,6 +22,12 @@ struct Regions::Buffers {
 
 void Regions::prefetch_for(NodeId id) {
   const auto prefetch = [&](ValueId v) { saving_.prefetch(v); };
+  const RegionId chunked = chunked_ending_at(id);
+  if (chunked >= 0) {
+    for (const NodeId inner : chunks_.region(chunked).cut.nodes) {
+      std::ranges::for_each(program_.nodes[inner].saves, prefetch);
+    }
+  }
   const Node& n = program_.nodes[id];
   std::ranges::for_each(n.saves, prefetch);
   for (RegionId r = n.region; r >= 0 && program_.regions[r].last == id; r = parent(r)) {
@@ -90,7 +96,8 @@ RegionId Regions::region_of_missing(ValueId v, RegionId level) const {
 
 // Recomputes the nodes of a region whose reads are live.
 void Regions::recompute_nodes(RegionId index) {
-  const auto [first, last, around, one_op] = program_.regions[index];
+  if (program_.regions[index].chunks > 1) return recompute_leaves(index);
+  const NodeId first = program_.regions[index].first, last = program_.regions[index].last;
   State& r = states_[index];
   r.recomputed = true;
   for (const ValueId v : std::exchange(r.uses, {})) saving_.add_reads(v, 1);
@@ -101,45 +108,139 @@ void Regions::recompute_nodes(RegionId index) {
   const auto count = static_cast<size_t>(*std::prev(nodes[last].outputs.end()) + 1 - base);
   Buffers buffers{
       .base = base, .readers = std::vector<int>(count), .tensors = std::vector<Tensor>(count)};
-  const auto is_needed = [&](ValueId v) {
-    return saving_.is_missing(v) || buffers.readers[buffers.at(v)] > 0;
-  };
-  for (NodeId id = last; id >= first; --id) {
-    if (!std::ranges::any_of(nodes[id].outputs, is_needed)) continue;
-    for (const ValueId v : nodes[id].inputs) {
-      if (program_.is_inside(index, v) && !saving_.exists(v)) ++buffers.readers[buffers.at(v)];
-    }
-  }
+  count_readers(index, buffers);
   for (NodeId id = first; id <= last; ++id) {
-    if (std::ranges::any_of(nodes[id].outputs, is_needed)) recompute_node(id, index, buffers);
+    if (program_.chunked_region(id) < 0 && is_any_needed(nodes[id].outputs, buffers)) {
+      recompute_node(id, index, buffers);
+    }
+    const RegionId chunked = chunked_ending_at(id);
+    if (chunked >= 0) recompute_chunks(chunked, index, buffers);
   }
+  const RegionId around = parent(index);
   for (const ValueId v : std::exchange(r.reads, {})) drop_use(v, level(around, v));
+}
+
+bool Regions::is_needed(ValueId v, const Buffers& buffers) const {
+  return saving_.is_missing(v) || buffers.readers[buffers.at(v)] > 0;
+}
+
+bool Regions::is_any_needed(const Few<ValueId>& outputs, const Buffers& buffers) const {
+  return std::ranges::any_of(outputs, [&](ValueId v) { return is_needed(v, buffers); });
+}
+
+std::vector<ValueId> Regions::needed_leaves(RegionId chunked, const Buffers& buffers) const {
+  std::vector<ValueId> needed;
+  std::ranges::copy_if(chunks_.region(chunked).leaves, std::back_inserter(needed),
+                       [&](ValueId v) { return is_needed(v, buffers); });
+  return needed;
+}
+
+// Counts, for each value of a region that has to be recomputed, the nodes that will read it.
+void Regions::count_readers(RegionId index, Buffers& buffers) const {
+  const auto read_by_one = [&](ValueId v) {
+    if (program_.is_inside(index, v) && !saving_.exists(v)) ++buffers.readers[buffers.at(v)];
+  };
+  for (NodeId id = program_.regions[index].last; id >= program_.regions[index].first; --id) {
+    const RegionId chunked = chunked_ending_at(id);
+    if (chunked >= 0) {
+      std::ranges::for_each(chunks_.inputs_of(chunked, needed_leaves(chunked, buffers)),
+                            read_by_one);
+    }
+    const Node& n = program_.nodes[id];
+    if (program_.chunked_region(id) >= 0 || !is_any_needed(n.outputs, buffers)) continue;
+    std::ranges::for_each(n.inputs, read_by_one);
+  }
+}
+
+// The tensor of a value that a region reads while it is recomputed.
+const Tensor& Regions::take(ValueId v, RegionId index, const Buffers& buffers) {
+  const bool is_inside = program_.is_inside(index, v);
+  if (is_inside && buffers.tensors[buffers.at(v)]) return buffers.tensors[buffers.at(v)];
+  return read(v, level(index, v));
+}
+
+// Keeps a value that has been recomputed if it is needed.
+void Regions::store(ValueId v, const Tensor& t, Buffers& buffers) {
+  if (saving_.is_missing(v)) {
+    saving_.put(v, t);
+  } else if (buffers.readers[buffers.at(v)] > 0) {
+    buffers.tensors[buffers.at(v)] = t;
+  }
+}
+
+// One reader less.
+void Regions::release(ValueId v, RegionId index, Buffers& buffers) const {
+  if (!program_.is_inside(index, v) || !buffers.tensors[buffers.at(v)]) return;
+  if (--buffers.readers[buffers.at(v)] == 0) buffers.tensors[buffers.at(v)] = {};
 }
 
 // Runs the op as in forward, and keeps those of its outputs that are needed.
 void Regions::recompute_node(NodeId id, RegionId index, Buffers& buffers) {
   const Node& n = program_.nodes[id];
-  const auto is_buffered = [&](ValueId v) {
-    return program_.is_inside(index, v) && bool(buffers.tensors[buffers.at(v)]);
-  };
   Few<Tensor> in;
-  for (const ValueId v : n.inputs) {
-    in.push_back(is_buffered(v) ? buffers.tensors[buffers.at(v)] : read(v, level(index, v)));
-  }
+  for (const ValueId v : n.inputs) in.push_back(take(v, index, buffers));
   const Few<Tensor> out = runner_.recompute(id, in);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const ValueId v = n.outputs[i];
-    if (saving_.is_missing(v)) {
-      saving_.put(v, out[i]);
-    } else if (buffers.readers[buffers.at(v)] > 0) {
-      buffers.tensors[buffers.at(v)] = out[i];
+  for (size_t i = 0; i < out.size(); ++i) store(n.outputs[i], out[i], buffers);
+  for (const ValueId v : n.inputs) release(v, index, buffers);
+}
+
+// The same for a region in chunks, of which the leaves are needed, or some, or none.
+void Regions::recompute_chunks(RegionId chunked, RegionId around, Buffers& buffers) {
+  const std::vector<ValueId> leaves = needed_leaves(chunked, buffers);
+  if (leaves.empty()) return;
+  const std::vector<ValueId> inputs = chunks_.inputs_of(chunked, leaves);
+  Tensors in;
+  for (const ValueId v : inputs) in[v] = take(v, around, buffers);
+  for (const auto& [v, t] : chunks_.compute(chunked, leaves, in, /*in_forward=*/false)) {
+    store(v, t, buffers);
+  }
+  in.clear();
+  for (const ValueId v : inputs) release(v, around, buffers);
+}
+
+// Recomputes the leaves of a region in chunks that others read.  What the region reads stays, for
+// its backward.
+void Regions::recompute_leaves(RegionId chunked) {
+  std::vector<ValueId> leaves;
+  std::ranges::copy_if(chunks_.region(chunked).leaves, std::back_inserter(leaves),
+                       [&](ValueId v) { return saving_.is_missing(v); });
+  Tensors in;
+  for (const ValueId v : chunks_.inputs_of(chunked, leaves)) {
+    in[v] = read(v, level(parent(chunked), v));
+  }
+  for (const auto& [v, t] : chunks_.compute(chunked, leaves, in, /*in_forward=*/false)) {
+    saving_.put(v, t);
+  }
+}
+
+RegionId Regions::chunked_ending_at(NodeId id) const {
+  const auto last = [&](RegionId r) { return program_.regions[r].last; };
+  const auto at = std::ranges::lower_bound(chunked_, id, {}, last);
+  return at != chunked_.end() && last(*at) == id ? *at : -1;
+}
+
+Tensors Regions::read_inputs(RegionId r) {
+  Tensors in;
+  const auto add = [&](ValueId v, RegionId at) {
+    if (!program_.values[v].parameter) in[v] = read(v, at);
+  };
+  for (const ValueId v : states_[r].reads) add(v, level(parent(r), v));
+  for (const NodeId n : chunks_.region(r).cut.nodes) {
+    for (const ValueId v : program_.nodes[n].saves) {
+      const RegionId at = level(r, v);
+      if (at != r) add(v, at);
     }
   }
-  for (const ValueId v : n.inputs) {
-    if (is_buffered(v) && --buffers.readers[buffers.at(v)] == 0) {
-      buffers.tensors[buffers.at(v)] = {};
-    }
-  }
+  return in;
+}
+
+void Regions::leave_chunked(RegionId r) {
+  for (const NodeId n : chunks_.region(r).cut.nodes) release_saved(n);
+  State& state = states_[r];
+  state.recomputed = true;
+  for (const ValueId v : std::exchange(state.reads, {})) drop_use(v, level(parent(r), v));
+  state.uses.clear();
+  state.dropped_uses.clear();
 }
 
 RegionId Regions::outermost_region(NodeId id) const {

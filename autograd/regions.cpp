@@ -47,22 +47,27 @@ void Regions::open(TapeRegion region, NodeId planned_last) {
 }
 
 void Regions::open_at(NodeId id) {
-  if (!options_.recording) return;
   check_not_cut_short();
   check_ended_before(id);
   Node& n = program_.nodes[id];
   const std::vector<Region>& planned = options_.plan.regions;
   for (; next_planned_ < planned.size() && planned[next_planned_].first == id; ++next_planned_) {
-    open({.first = id}, planned[next_planned_].last);
+    const Region& next = planned[next_planned_];
+    if (!options_.recording && next.chunks == 1) continue;
+    open({.first = id, .chunks = next.chunks, .leaves = next.leaves}, next.last);
   }
   const auto recomputed = [&](ValueId v) { return is_recomputed(v); };
-  if (open_.empty() && std::ranges::any_of(n.outputs, recomputed)) {
+  if (options_.recording && open_.empty() && std::ranges::any_of(n.outputs, recomputed)) {
     open({.first = id, .one_op = true}, id);
   }
   if (open_.empty()) return;
   check(n.op->recomputable(), "node ", id, ": ", n.op->name(),
         " cannot be recomputed on this tape; leave it out of regions and keep its outputs");
   n.region = open_.back();
+}
+
+RegionId Regions::open_chunked() const {
+  return !open_.empty() && program_.regions[open_.back()].chunks > 1 ? open_.back() : -1;
 }
 
 // Throws if a region of the plan ends before this node, and a checkpoint within it has not ended.
@@ -112,6 +117,7 @@ void Regions::close_innermost() {
   const RegionId r = open_.back();
   open_.pop_back();
   program_.regions[r].last = program_.nodes.next_id() - 1;
+  if (program_.regions[r].chunks > 1) chunked_.push_back(r);
   if (!program_.regions[r].one_op) drop_unneeded_reads(r);
 }
 
@@ -123,22 +129,62 @@ void Regions::restore(const Before& before, ValueId next_value) {
   if (last_reader_.contains(next_value)) last_reader_.resize(static_cast<size_t>(next_value));
 }
 
-void Regions::save(NodeId id, const Needs& needs, const Few<Tensor>& in, const Few<Tensor>& out) {
-  Node& n = program_.nodes[id];
+void Regions::save(NodeId id, const Few<Tensor>& in, const Few<Tensor>& out) {
   UndoLog log;
   try {
-    if (std::ranges::any_of(n.outputs, [&](ValueId v) { return program_.values[v].needs_grad; })) {
-      for (const Slot s : n.op->saves(needs)) {
-        const ValueId v = (s.output ? n.outputs : n.inputs)[s.index];
-        const Tensor& t = (s.output ? out : in)[s.index];
-        add_use({.value = v, .level = level(n.region, v)}, t, log);
-        n.saves.push_back(v);
-      }
-    }
-    if (n.region >= 0) add_region_reads(id, in, log);
+    add_saves(id, in, out, log);
+    if (program_.nodes[id].region >= 0) add_region_reads(id, in, log);
   } catch (...) {
     undo(log);
     throw;
+  }
+}
+
+void Regions::note_saves(NodeId id) {
+  UndoLog log;
+  Few<Tensor> in, out;
+  for (size_t i = 0; i < program_.nodes[id].inputs.size(); ++i) in.push_back({});
+  for (size_t i = 0; i < program_.nodes[id].outputs.size(); ++i) out.push_back({});
+  add_saves(id, in, out, log);
+}
+
+void Regions::save_chunked(RegionId r, const Tensors& known) {
+  const NodeId first = program_.regions[r].first, end = program_.nodes.next_id();
+  const auto tensors_of = [&](const Few<ValueId>& ids) {
+    Few<Tensor> all;
+    for (const ValueId v : ids) {
+      const Parameter* const parameter = program_.values[v].parameter;
+      const auto at = known.find(v);
+      all.push_back(parameter ? parameter->data : at == known.end() ? Tensor() : at->second);
+    }
+    return all;
+  };
+  const IdTable<ValueId, RegionId> readers_before = last_reader_;
+  UndoLog log;
+  try {
+    for (NodeId id = first; id < end; ++id) {
+      const Node& n = program_.nodes[id];
+      const Few<Tensor> in = tensors_of(n.inputs), out = tensors_of(n.outputs);
+      add_saves(id, in, out, log);
+      if (n.region >= 0) add_region_reads(id, in, log);
+    }
+  } catch (...) {
+    undo(log);
+    last_reader_ = readers_before;
+    for (NodeId id = first; id < end; ++id) program_.nodes[id].saves = {};
+    throw;
+  }
+}
+
+void Regions::add_saves(NodeId id, const Few<Tensor>& in, const Few<Tensor>& out, UndoLog& log) {
+  Node& n = program_.nodes[id];
+  const auto needs_grad = [&](ValueId v) { return program_.values[v].needs_grad; };
+  if (!std::ranges::any_of(n.outputs, needs_grad)) return;
+  for (const Slot s : n.op->saves(program_.needs(id))) {
+    const ValueId v = (s.output ? n.outputs : n.inputs)[s.index];
+    const Tensor& t = (s.output ? out : in)[s.index];
+    add_use({.value = v, .level = level(n.region, v)}, t, log);
+    n.saves.push_back(v);
   }
 }
 

@@ -11,11 +11,16 @@
 // makes a region of its node.  So an inner region's values are computed and freed when the region
 // around it is recomputed, and computed again when the inner region itself is.
 //
+// A region that runs in chunks counts what its nodes read in the same way, when it has run in
+// forward.  Its nodes are never recomputed one by one: its leaves are, where others read them, and
+// its backward is that of its chunks (chunk_runner.h).  For a region around it, it is one node.
+//
 // regions.cpp is what happens in forward, recompute.cpp what happens in backward.
 
 #include <unordered_set>
 #include <vector>
 
+#include "spool/autograd/chunk_runner.h"
 #include "spool/autograd/node_runner.h"
 #include "spool/autograd/program.h"
 #include "spool/autograd/saving.h"
@@ -25,8 +30,9 @@ namespace spool {
 class Regions {
  public:
   // The arguments must outlive this.  Adds to the program's regions.
-  Regions(const TapeOptions& options, Program& program, Saving& saving, NodeRunner& runner)
-      : options_(options), program_(program), saving_(saving), runner_(runner) {}
+  Regions(const TapeOptions& options, Program& program, Saving& saving, NodeRunner& runner,
+          const ChunkRunner& chunks)
+      : options_(options), program_(program), saving_(saving), runner_(runner), chunks_(chunks) {}
 
   // In forward.  Opens a region by hand at the next node; it ends with the last node so far.
   RegionId open_by_hand();
@@ -36,9 +42,17 @@ class Regions {
   void open_at(NodeId);
   // Saves what the node's backward reads, and what the regions around it read to be recomputed.  If
   // it throws, it has saved nothing.
-  void save(NodeId, const Needs&, const Few<Tensor>& in, const Few<Tensor>& out);
+  void save(NodeId, const Few<Tensor>& in, const Few<Tensor>& out);
   // Closes the regions of the plan that end at this node.
   void close_at(NodeId);
+
+  // The region in chunks that is open; -1: none.
+  RegionId open_chunked() const;
+  bool ends_at(RegionId r, NodeId id) const { return states_[r].planned_last == id; }
+  // A node of the region, which runs in chunks, does not: it is in the region around.
+  void leave_out(RegionId r, NodeId id) { program_.nodes[id].region = parent(r); }
+  // As save(), of all nodes of a region in chunks, given those of its tensors that exist.
+  void save_chunked(RegionId, const Tensors&);
 
   // A node that fails can be undone.
   struct Before {
@@ -58,8 +72,20 @@ class Regions {
   void recompute_for(NodeId);
   // The i-th tensor that the node saved.
   const Tensor& saved(NodeId, int i);
+  // The region in chunks that ends with the node; -1: none.
+  RegionId chunked_ending_at(NodeId) const;
+  // What the backward of a region in chunks reads, parameters aside.
+  Tensors read_inputs(RegionId);
+  // Its backward is done.
+  void leave_chunked(RegionId);
   // The node's backward is done.
   void release_saved(NodeId);
+  // For the tape of a chunk.  Counts what the node's backward reads.
+  void note_saves(NodeId);
+  // The region's value will be read when the region has been recomputed.
+  void want(RegionId r, ValueId v) { states_[r].uses.push_back(v); }
+  void recompute(RegionId);
+
   // Backward has passed the node: drops what regions that begin there still read, for nothing in
   // them was needed.
   void leave_at(NodeId);
@@ -91,6 +117,7 @@ class Regions {
   void close_innermost();
   void check_ended_before(NodeId) const;
   void check_not_cut_short() const;
+  void add_saves(NodeId, const Few<Tensor>& in, const Few<Tensor>& out, UndoLog&);
   void add_region_reads(NodeId, const Few<Tensor>& in, UndoLog&);
   void add_use(const CountedUse&, const Tensor&, UndoLog&);
   void undo(UndoLog&);
@@ -101,18 +128,28 @@ class Regions {
 
   struct Buffers;
   const Tensor& read(ValueId, RegionId level);
-  void recompute(RegionId);
   RegionId region_of_missing(ValueId, RegionId level) const;
   void recompute_nodes(RegionId);
+  bool is_needed(ValueId, const Buffers&) const;
+  bool is_any_needed(const Few<ValueId>&, const Buffers&) const;
+  std::vector<ValueId> needed_leaves(RegionId chunked, const Buffers&) const;
+  void count_readers(RegionId, Buffers&) const;
+  const Tensor& take(ValueId, RegionId, const Buffers&);
+  void store(ValueId, const Tensor&, Buffers&);
+  void release(ValueId, RegionId, Buffers&) const;
   void recompute_node(NodeId, RegionId, Buffers&);
+  void recompute_chunks(RegionId chunked, RegionId around, Buffers&);
+  void recompute_leaves(RegionId);
   RegionId outermost_region(NodeId) const;
 
   const TapeOptions& options_;
   Program& program_;
   Saving& saving_;
   NodeRunner& runner_;
+  const ChunkRunner& chunks_;
   IdTable<RegionId, State> states_;
   std::vector<RegionId> open_;              // the innermost last
+  std::vector<RegionId> chunked_;           // those in chunks that have ended, in their order
   RegionId cut_short_ = -1;                 // one of the plan that a checkpoint ended too early
   size_t next_planned_ = 0;                 // of the plan's regions
   IdTable<ValueId, RegionId> last_reader_;  // the innermost region around the last node that read

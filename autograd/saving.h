@@ -45,6 +45,11 @@ class Saving {
   // The value: a parameter's data, or what was unpacked or recomputed before, or unpacks it; null
   // if it must be recomputed.
   const Tensor* find(ValueId);
+  // For the tape of a chunk: an input, which lives as long as the tape.
+  void provide(ValueId v, const Tensor& t) {
+    at(v).live = t;
+    ++at(v).reads;
+  }
   // The value has been recomputed.
   void put(ValueId v, const Tensor& t) { at(v).live = t; }
   // Backward will soon read it.

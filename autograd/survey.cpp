@@ -11,11 +11,12 @@ const SurveyedWork* Survey::peak() const {
 }
 
 IdTable<NodeId, double> Survey::begins(Phase phase) const {
+  constexpr double unknown = -1;
   IdTable<NodeId, double> all;
   for (const SurveyedWork& work : works) {
     if (work.phase != phase || work.micro_batch != 0 || work.node < 0) continue;
-    if (!all.contains(work.node)) all.resize(static_cast<size_t>(work.node) + 1);
-    all[work.node] = work.begin;
+    if (!all.contains(work.node)) all.resize(static_cast<size_t>(work.node) + 1, unknown);
+    if (all[work.node] == unknown) all[work.node] = work.begin;  // of several chunks, the first
   }
   return all;
 }

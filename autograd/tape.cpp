@@ -14,7 +14,8 @@ Tape::Tape(Stream& stream, TapeOptions options)
       gradients_(stream, program_, options_.micro_batches),
       saving_(stream, options_, program_),
       runner_(stream, options_, program_, gradients_),
-      regions_(options_, program_, saving_, runner_) {
+      chunks_(stream, options_, program_, gradients_),
+      regions_(options_, program_, saving_, runner_, chunks_) {
   check_plan(options_.plan);
   check_stream(options_.loss_scale, "TapeOptions::loss_scale");
   check_stream(options_.random, "TapeOptions::random");
@@ -78,6 +79,7 @@ struct Tape::Before {
   ValueId next_value;
   Regions::Before regions;
   Survey::Mark surveyed;
+  size_t deferred;
 };
 
 // Sets a flag during its lifetime.
@@ -89,23 +91,26 @@ struct Tape::Applying {
   Applying& operator=(const Applying&) = delete;
 };
 
-Few<Var> Tape::apply(std::unique_ptr<const Op> op, std::span<const Operand> operands) {
+Few<Var> Tape::apply(std::shared_ptr<const Op> op, std::span<const Operand> operands) {
   check(!backward_began_, op->name(),
         ": backward has begun on this tape; a new step needs a new tape");
   check_not_applying(op->name());
   const Applying applying(applying_);
   Before before{.next_value = program_.values.next_id(),
                 .regions = regions_.before(),
-                .surveyed = options_.survey ? options_.survey->mark() : Survey::Mark{}};
-  const NodeId id = program_.nodes.add({.op = std::move(op)});
+                .surveyed = options_.survey ? options_.survey->mark() : Survey::Mark{},
+                .deferred = deferred_.mark()};
+  const NodeId next = program_.nodes.next_id();
+  const NodeId id = program_.nodes.add(
+      {.op = std::move(op), .chunks = std::max(options_.plan.chunks.value_or(next, 1), 1)});
   gradients_.begin_op();
   try {
     const Few<Tensor> in = add_inputs(id, operands);
-    const Needs needs = find_needs(program_.nodes[id]);
-    add_outputs(id, needs);
+    add_outputs(id);
     check_fingerprint(options_.plan, program_, id);
     regions_.open_at(id);
-    return run(id, in, needs);
+    const RegionId chunked = regions_.open_chunked();
+    return chunked < 0 ? run(id, in) : defer(id, chunked, in);
   } catch (...) {
     restore(before);
     throw;
@@ -116,29 +121,23 @@ Few<Tensor> Tape::add_inputs(NodeId id, std::span<const Operand> operands) {
   Few<Tensor> in;
   for (const Operand& operand : operands) {
     const ValueId v = resolve(operand);
-    in.push_back(operand.var ? operand.var->tensor() : operand.parameter->data);
+    in.push_back(operand.var ? operand.var->tensor_if_computed() : operand.parameter->data);
+    if (!in[in.size() - 1]) check_readable(id, v);
     program_.nodes[id].inputs.push_back(v);
   }
   return in;
 }
 
-Needs Tape::find_needs(const Node& n) const {
-  Needs needs;
-  for (size_t k = 0; k < n.inputs.size(); ++k) {
-    if (program_.values[n.inputs[k]].needs_grad) needs.set(static_cast<int>(k));
-  }
-  return needs;
-}
-
-void Tape::add_outputs(NodeId id, const Needs& needs) {
+void Tape::add_outputs(NodeId id) {
   Node& n = program_.nodes[id];
+  const Needs needs = program_.needs(id);
   Specs specs;
   for (const ValueId v : n.inputs) specs.push_back(program_.values[v].spec);
-  n.chunks = std::max(options_.plan.chunks.value_or(id, 1), 1);
   if (n.chunks > 1) {
     const int64_t max = n.op->max_chunks(specs);
-    check(n.chunks <= max, "plan: ", n.chunks, " chunks for node ", id, " (", n.op->name(),
-          "), which can be cut into at most ", max);
+    check(n.chunks <= max || options_.chunk, "plan: ", n.chunks, " chunks for node ", id, " (",
+          n.op->name(), "), which can be cut into at most ", max);
+    n.chunks = static_cast<int>(std::min<int64_t>(n.chunks, max));
   }
   const Specs outputs = n.op->infer(specs);
   for (size_t k = 0; k < n.inputs.size(); ++k) {
@@ -151,11 +150,11 @@ void Tape::add_outputs(NodeId id, const Needs& needs) {
   }
 }
 
-Few<Var> Tape::run(NodeId id, const Few<Tensor>& in, const Needs& needs) {
+Few<Var> Tape::run(NodeId id, const Few<Tensor>& in) {
   const SurveyScope surveyed(options_.survey, stream_, Phase::forward, id, *program_.nodes[id].op);
   if (options_.offloader) options_.offloader->before_forward(id);
   const Few<Tensor> out = runner_.forward(id, in);
-  if (options_.recording) regions_.save(id, needs, in, out);
+  if (options_.recording) regions_.save(id, in, out);
   regions_.close_at(id);
   Few<Var> vars;
   for (size_t i = 0; i < out.size(); ++i) {
@@ -174,11 +173,13 @@ void Tape::restore(const Before& before) {
   gradients_.forget_from(before.next_value);
   saving_.forget_from(before.next_value);
   regions_.restore(before.regions, before.next_value);
+  deferred_.restore(before.deferred, before.next_value);
 }
 
 void Tape::enter_scope(const ScopeOptions& options) {
   check_not_applying(options.name);
-  const bool opens_region = options.recompute && options_.recording;
+  // All of a region in chunks is recomputed anyway.
+  const bool opens_region = options.recompute && options_.recording && regions_.open_chunked() < 0;
   const NodeId next = program_.nodes.next_id();
   const ScopeId parent = program_.open_scopes.empty() ? -1 : program_.open_scopes.back();
   program_.open_scopes.push_back(

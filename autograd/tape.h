@@ -10,12 +10,16 @@
 // stream outlives the tape.
 //
 // The tape's parts: Program is what it has recorded, Saving owns what is saved for backward,
-// Regions recomputes what is not, Gradients adds up gradients, NodeRunner runs the ops.
+// Regions recomputes what is not, Gradients adds up gradients, NodeRunner runs the ops, and
+// ChunkRunner the regions that run in chunks.  The ops of such a region run when its last op is
+// applied; of their outputs only its leaves can be read afterwards.
 
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "spool/autograd/chunk_runner.h"
+#include "spool/autograd/deferred.h"
 #include "spool/autograd/gradients.h"
 #include "spool/autograd/node_runner.h"
 #include "spool/autograd/program.h"
@@ -31,6 +35,9 @@ class Var {
  public:
   Var() = default;
   Var(Tape& tape, ValueId id, Tensor tensor) : tape_(&tape), id_(id), tensor_(std::move(tensor)) {}
+  // Computed later, by a region that runs in chunks.
+  Var(Tape& tape, ValueId id, std::shared_ptr<const DeferredTensor> later)
+      : tape_(&tape), id_(id), later_(std::move(later)) {}
   // An absent Var, a default-constructed one, has no tape and no value.
   explicit operator bool() const { return tape_ != nullptr; }
   Tape& tape() const {
@@ -38,14 +45,23 @@ class Var {
     return *tape_;
   }
   ValueId id() const { return id_; }
-  const Spec& spec() const { return tensor_.spec(); }
-  const Shape& shape() const { return tensor_.shape(); }
-  const Tensor& tensor() const { return tensor_; }
+  const Spec& spec() const { return later_ ? later_->spec : tensor_.spec(); }
+  const Shape& shape() const { return spec().shape; }
+  // Whether tensor() can be called.
+  bool is_readable() const { return bool(tensor_if_computed()); }
+  // Throws if it is computed in a region that runs in chunks, unless it is a leaf of the region and
+  // the region has ended.
+  const Tensor& tensor() const;
 
  private:
+  friend class Tape;
+  // As tensor(), but absent as long as the region has not ended, and for the tape itself.
+  const Tensor& tensor_if_computed() const { return later_ ? later_->tensor : tensor_; }
+
   Tape* tape_ = nullptr;
   ValueId id_ = -1;
-  Tensor tensor_;
+  Tensor tensor_ = {};
+  std::shared_ptr<const DeferredTensor> later_ = nullptr;  // in place of tensor_
 };
 
 // What an op is applied to: a value of the same tape, or a parameter of the model.
@@ -75,7 +91,7 @@ class Tape {
   // Runs the op and appends it; returns its outputs.  If it throws, the tape is as before, except
   // for what the op has added to gradients that already existed; a scope that the error leaves
   // ends with the op before.  Not to be called in an op's forward(), or in a hook.
-  Few<Var> apply(std::unique_ptr<const Op> op, std::span<const Operand> inputs);
+  Few<Var> apply(std::shared_ptr<const Op> op, std::span<const Operand> inputs);
 
   // Once per tape.  If it throws, everything the tape saved is freed, and so are the gradients it
   // had begun; gradients it had added to are invalid.  If the plan is for a longer tape, it throws
@@ -97,6 +113,10 @@ class Tape {
   // The same, for use when the tape is gone; outside of all scopes.  Nothing can be applied to the
   // tape afterwards.
   Program take_program();
+  // Notes that the caller reads the value's tensor.
+  void observe(ValueId v) {
+    if (program_.values.contains(v)) program_.values[v].is_observed = true;
+  }
   // Whether a saved value was packed by hooks or offloaded, and is so still.
   bool is_packed(ValueId v) const { return saving_.is_packed(v); }
 
@@ -125,7 +145,10 @@ class Tape {
     Tape& tape_;
   };
 
+  class Chunk;  // chunk.h
+
  private:
+  friend class Var;
   ValueId id_of(const Var&) const;
   void check_stream(const Tensor&, const char* what) const;
   void check_not_applying(const char* what) const;
@@ -134,9 +157,16 @@ class Tape {
   struct Before;
   struct Applying;
   Few<Tensor> add_inputs(NodeId, std::span<const Operand>);
-  Needs find_needs(const Node&) const;
-  void add_outputs(NodeId, const Needs&);
-  Few<Var> run(NodeId, const Few<Tensor>& in, const Needs&);
+  void check_readable(NodeId, ValueId) const;
+  [[noreturn]] void fail_deferred(ValueId, const std::string& what) const;
+  void add_outputs(NodeId);
+  Few<Var> run(NodeId, const Few<Tensor>& in);
+  // deferred.cpp
+  Few<Var> defer(NodeId, RegionId, const Few<Tensor>& in);
+  void complete(RegionId, NodeId last);
+  void check_scopes_ended(RegionId, NodeId last) const;
+  void ignore_inner_placements(const ChunkedRegion&);
+  void run_once(NodeId, Tensors&);
   void restore(const Before&);
 
   void enter_scope(const ScopeOptions&);
@@ -145,6 +175,7 @@ class Tape {
   void begin_at(const Root&);
   void walk_backward();
   void differentiate(NodeId);
+  void differentiate_chunks(RegionId);
 
   Stream& stream_;
   TapeOptions options_;
@@ -152,7 +183,9 @@ class Tape {
   Gradients gradients_;
   Saving saving_;
   NodeRunner runner_;
+  ChunkRunner chunks_;
   Regions regions_;
+  Deferred deferred_;
   std::unordered_map<Parameter*, ValueId> parameters_;
   bool backward_began_ = false;
   bool applying_ = false;  // an op runs in forward, or is saved
@@ -179,7 +212,8 @@ decltype(auto) segment(Tape& tape, const ScopeOptions& options, Body&& body) {
 // Applies an op constructed from these attributes; returns its first output.
 template <class O, class... Attributes>
 Var apply(Tape& tape, std::span<const Operand> inputs, Attributes&&... attributes) {
-  return tape.apply(std::make_unique<O>(std::forward<Attributes>(attributes)...), inputs).front();
+  return tape.apply(std::make_shared<const O>(std::forward<Attributes>(attributes)...), inputs)
+      .front();
 }
 template <class O, class... Attributes>
 Var apply(Tape& tape, std::initializer_list<Operand> inputs, Attributes&&... attributes) {

@@ -2,6 +2,8 @@
 
 // How a tape records and runs, decided when it is made.
 
+#include <span>
+
 #include "spool/autograd/offload.h"
 #include "spool/autograd/plan.h"
 #include "spool/runtime/tensor.h"
@@ -9,6 +11,16 @@
 namespace spool {
 
 struct Survey;  // survey.h
+
+// For the tape of a chunk (chunk.h): what it is of the whole tape.
+struct ChunkOfTape {
+  std::span<const NodeId> nodes = {};  // the nodes of the whole tape that its own are chunks of
+  Range rows = {};                     // of the index that they are cut along
+  int64_t first_row = 0;               // the first of them in the whole batch
+  int number = 0;                      // counted from 0
+  bool in_forward = false;             // it runs in the forward pass of the whole tape
+  Survey* survey = nullptr;            // of the whole tape
+};
 
 struct TapeOptions {
   Plan plan = {};
@@ -31,8 +43,13 @@ struct TapeOptions {
   Offloader* offloader = nullptr;
   // Filled by the tape if given; on meta only.  Outlives the tape.
   Survey* survey = nullptr;
+  // For the engine itself: this is the tape of a chunk.  Outlives the tape.
+  const ChunkOfTape* chunk = nullptr;
 
   bool forms_gradients_in_forward() const { return recording && backward_follows; }
+  // The number of a node in the whole tape, and the survey that its work belongs to.
+  NodeId whole_node(NodeId id) const { return chunk ? chunk->nodes[static_cast<size_t>(id)] : id; }
+  Survey* work_survey() const { return chunk ? chunk->survey : survey; }
 };
 
 }  // namespace spool

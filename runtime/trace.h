@@ -7,6 +7,7 @@
 //
 // Spans are in program order, and those of one lane do not overlap.  Work that fails has no span.
 
+#include <concepts>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -38,6 +39,7 @@ struct TraceContext {
   const char* task = nullptr;  // null: nothing with a name
   const char* op = nullptr;
   int64_t node = -1;  // of the tape
+  int chunk = -1;     // of the region around the node, counted from 0
 
   explicit operator bool() const { return task != nullptr; }
   bool operator==(const TraceContext&) const = default;
@@ -125,12 +127,11 @@ class TraceScope {
     if (trace_) [[unlikely]]
       before_ = trace_->enter({.task = task});
   }
-  // For an op, which has a name().
-  template <class Op>
-  TraceScope(Trace* trace, const char* task, const Op& op, int64_t node) : trace_(trace) {
-    if (trace_) [[unlikely]] {
-      before_ = trace_->enter({.task = task, .op = op.name(), .node = node});
-    }
+  // For a context that takes time to find.
+  template <std::invocable Find>
+  TraceScope(Trace* trace, const Find& find) : trace_(trace) {
+    if (trace_) [[unlikely]]
+      before_ = trace_->enter(find());
   }
   // For a tensor that is copied, by its name and number.
   TraceScope(Trace* trace, const char* name, uint64_t number) : trace_(trace) {

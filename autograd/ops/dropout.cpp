@@ -11,35 +11,34 @@ struct DropoutOp final : Op {
 
   const char* name() const override { return "dropout"; }
   std::string attributes() const override { return in_words({{"p", p}}); }
-  const char* indices() const override { return "nC->nC"; }  // `first` counts whole rows
+  const char* indices() const override { return "nC->nC"; }  // chunks begin with a row
   Specs infer(const Specs& in) const override { return {in[0]}; }
 
   void forward(Forward& f) const override {
     auto [x] = f.inputs<1>();
     auto [y] = f.outputs<1>();
-    f.launch(kernel(y, x, f.random(), f.node(), f.first_row()));
+    f.launch(kernel(y, x, f.random(), f.node(), f.first_element(x)));
   }
 
   Slots saves(const Needs&) const override { return {}; }
 
   void backward(Backward& b) const override {
     auto [dy] = b.grad_outputs<1>();
-    b.launch(kernel(b.grad_input_over(0, 0), dy, b.random(), b.node(), b.first_row()));
+    b.launch(kernel(b.grad_input_over(0, 0), dy, b.random(), b.node(), b.first_element(dy)));
   }
 
  private:
   Dropout kernel(const Grad& y, const View& x, const View& random, NodeId node,
-                 int64_t first_row) const {
-    const int64_t row = x.shape()[0] ? x.numel() / x.shape()[0] : 0;
+                 int64_t first) const {
     constexpr int64_t max_elements = int64_t{1} << 34;  // four draws for each value of the counter
-    check(first_row * row + x.numel() <= max_elements, name(), ": ", x.spec(), " from row ",
-          first_row, " on is more than the ", max_elements,
+    check(first + x.numel() <= max_elements, name(), ": ", x.spec(), " from element ", first,
+          " on is more than the ", max_elements,
           " elements that its random numbers can tell apart; cut the batch into micro-batches");
     return {.y = y,
             .x = x,
             .random = random,
             .node = static_cast<uint32_t>(node),
-            .first = first_row * row,
+            .first = first,
             .p = p};
   }
 };

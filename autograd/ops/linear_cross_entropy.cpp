@@ -79,6 +79,7 @@ struct LinearCrossEntropy final : Op {
                      {"gradient in forward", early}});
   }
   bool recomputable() const override { return !early; }
+  bool needs_loss_scale() const override { return loss.reduction == Reduction::mean; }
 
   Specs infer(const Specs& in) const override {
     const Spec &x = in[0], &weight = in[1], &targets = in[2];

@@ -1,0 +1,249 @@
+#include "spool/autograd/cut.h"
+
+#include <optional>
+#include <unordered_set>
+
+#include "spool/autograd/notation.h"
+
+namespace spool {
+namespace {
+
+// An input or an output of a node, and its term of the op's notation; null: it is not mentioned.
+struct Role {
+  ValueId value = -1;
+  const std::string* term = nullptr;
+  bool is_output = false;
+
+  char first() const { return term && !term->empty() ? term->front() : '\0'; }
+  bool is_led() const { return is_separable(first()); }
+};
+
+struct NotedNode {
+  NodeId id = -1;
+  Notation notation = {};
+  std::vector<Role> roles = {};
+};
+
+std::vector<NotedNode> noted_nodes(const Program& program, NodeId first, NodeId last) {
+  std::vector<NotedNode> all;
+  all.reserve(static_cast<size_t>(last - first + 1));  // roles point into them
+  for (NodeId id = first; id <= last; ++id) {
+    const Node& n = program.nodes[id];
+    NotedNode& noted = all.emplace_back();
+    noted.id = id;
+    noted.notation = parse_notation(n.op->indices());
+    const auto add = [&](const Few<ValueId>& values, const std::vector<std::string>& terms,
+                         bool is_output) {
+      for (size_t i = 0; i < values.size(); ++i) {
+        noted.roles.push_back({values[i], i < terms.size() ? &terms[i] : nullptr, is_output});
+      }
+    };
+    add(n.inputs, noted.notation.inputs, /*is_output=*/false);
+    add(n.outputs, noted.notation.outputs, /*is_output=*/true);
+  }
+  return all;
+}
+
+// Extent of the first index of a term: the product of the dimensions that the others leave.
+int64_t leading_extent(const Shape& shape, const std::string& term) {
+  const int dims = shape.rank() - static_cast<int>(term.size()) + 1;
+  int64_t n = 1;
+  for (int i = 0; i < dims; ++i) n *= shape[i];
+  return n;
+}
+
+// The dimensions up to which a shape has as many elements as the extent, or none.
+std::optional<int> dimensions_of(const Shape& shape, int64_t extent) {
+  int64_t n = 1;
+  for (int k = 0; k < shape.rank(); ++k) {
+    n *= shape[k];
+    if (n == extent) return k + 1;
+  }
+  return std::nullopt;
+}
+
+bool divides(int64_t extent, const Shape& shape) {
+  return dimensions_of(shape, extent) || (shape.rank() > 0 && shape[0] % extent == 0);
+}
+
+// An index of the span: the values that it leads, and what follows from that.
+class Index {
+ public:
+  Index(const Program& program, const std::vector<NotedNode>& nodes, ValueId seed)
+      : program_(program), nodes_(nodes), led_{seed} {
+    for (size_t before = 0; before != led_.size();) {
+      before = led_.size();
+      for (const NotedNode& node : nodes_) spread(node);
+    }
+    for (const NotedNode& node : nodes_) add(node);
+    check_extent();
+    for (const NotedNode& node : nodes_) check_sums(node);
+  }
+
+  bool leads(ValueId v) const { return led_.contains(v); }
+  bool is_legal() const { return cut_.obstacle.empty(); }
+  int64_t computed_elements() const { return elements_; }
+
+  Cut take_cut() && {
+    cut_.carried.assign(led_.begin(), led_.end());
+    std::ranges::sort(cut_.carried);
+    return std::move(cut_);
+  }
+
+ private:
+  // Of a node that reads or computes what the index leads, the other values that it leads.
+  void spread(const NotedNode& node) {
+    for (const Role& known : node.roles) {
+      if (!leads(known.value) || !known.is_led()) continue;
+      for (const Role& r : node.roles) {
+        const bool is_parameter = program_.values[r.value].parameter != nullptr;
+        if (r.first() == known.first() && !is_parameter) led_.insert(r.value);
+      }
+    }
+  }
+
+  template <class... Words>
+  void refuse(const NotedNode& node, const Words&... why) {
+    if (!is_legal()) return;
+    cut_.obstacle = sentence(program_.nodes[node.id].op->name(), " (node ", node.id, ") ", why...);
+  }
+
+  void add(const NotedNode& node) {
+    char letter = '\0';
+    for (const Role& r : node.roles) {
+      if (!leads(r.value)) continue;
+      const Spec& spec = program_.values[r.value].spec;
+      if (!r.is_led()) return refuse(node, "looks along the index: it needs ", spec, " whole");
+      if (letter && letter != r.first()) return refuse(node, "has the index twice");
+      letter = r.first();
+      add_extent(leading_extent(spec.shape, *r.term));
+    }
+    if (!letter) return;
+    cut_.nodes.push_back(node.id);
+    if (!program_.nodes[node.id].op->recomputable()) {
+      return refuse(node, "has an effect beyond its outputs, so it must run once, and whole");
+    }
+    for (const Role& r : node.roles) add_role(node, r, letter);
+  }
+
+  void add_role(const NotedNode& node, const Role& r, char letter) {
+    const Value& value = program_.values[r.value];
+    const size_t at = r.term ? r.term->find(letter) : std::string::npos;
+    if (at != std::string::npos && !leads(r.value)) {
+      if (at > 0) return refuse(node, "has the index inside of ", value.spec, ", not in front");
+      return refuse(node, "has the index in a parameter, ", value.spec);
+    }
+    if (!r.is_output) {
+      computed_outside(r.value);
+    } else if (at == std::string::npos) {
+      sums_.insert(r.value);
+    } else {
+      elements_ += value.spec.shape.numel();
+    }
+  }
+
+  // Inputs of the cut: what no node that carries the index computes.
+  void computed_outside(ValueId v) {
+    const bool inside = std::ranges::binary_search(cut_.nodes, program_.values[v].producer);
+    if (inside || std::ranges::find(cut_.inputs, v) != cut_.inputs.end()) return;
+    cut_.inputs.push_back(v);
+  }
+
+  void add_extent(int64_t extent) {
+    cut_.extent = has_extent_ ? std::min(cut_.extent, extent) : extent;
+    has_extent_ = true;
+  }
+
+  void check_extent() {
+    if (!is_legal()) return;
+    if (cut_.extent < 2) {
+      cut_.obstacle = sentence("its index has an extent of ", cut_.extent);
+      return;
+    }
+    for (const NotedNode& node : nodes_) {
+      for (const Role& r : node.roles) {
+        const Spec& spec = program_.values[r.value].spec;
+        if (!leads(r.value) || divides(cut_.extent, spec.shape)) continue;
+        refuse(node, "has ", spec, ", which does not divide into the ", cut_.extent,
+               " of the others");
+      }
+    }
+  }
+
+  void check_sums(const NotedNode& node) {
+    for (const Role& r : node.roles) {
+      if (r.is_output || !sums_.contains(r.value)) continue;
+      refuse(node, "reads the sum ", program_.values[r.value].spec, " of ",
+             program_.producer_name(r.value), ", which is complete only after the last chunk");
+    }
+  }
+
+  const Program& program_;
+  const std::vector<NotedNode>& nodes_;
+  std::unordered_set<ValueId> led_, sums_ = {};
+  int64_t elements_ = 0;  // of computed values that it leads
+  bool has_extent_ = false;
+  Cut cut_ = {};
+};
+
+}  // namespace
+
+Cut cut(const Program& program, NodeId first, NodeId last) {
+  check(0 <= first && first <= last && last < program.nodes.next_id(), "cut: nodes ", first, " to ",
+        last, " of a tape of ", program.nodes.size());
+  const std::vector<NotedNode> nodes = noted_nodes(program, first, last);
+  std::optional<Index> best;
+  std::unordered_set<ValueId> known;
+  const auto is_better = [&](const Index& other) {
+    if (!best) return true;
+    if (other.is_legal() != best->is_legal()) return other.is_legal();
+    return other.computed_elements() > best->computed_elements();
+  };
+  for (const NotedNode& node : nodes) {
+    for (const Role& r : node.roles) {
+      if (!r.is_led() || program.values[r.value].parameter || known.contains(r.value)) continue;
+      Index index(program, nodes, r.value);
+      for (const NotedNode& n : nodes) {
+        for (const Role& other : n.roles) {
+          if (index.leads(other.value)) known.insert(other.value);
+        }
+      }
+      if (is_better(index)) best.emplace(std::move(index));
+    }
+  }
+  if (!best) return {.obstacle = "none of its ops has an index that leads its values"};
+  return std::move(*best).take_cut();
+}
+
+Shape part(const Shape& whole, int64_t extent, int64_t rows) {
+  const std::optional<int> dims = dimensions_of(whole, extent);
+  if (!dims) {
+    check(whole.rank() > 0 && whole[0] % extent == 0, "a part of ", whole,
+          " was asked for, along an index of ", extent);
+    return whole.with(0, whole[0] / extent * rows);
+  }
+  switch (whole.rank() - *dims) {
+    case 0:
+      return {rows};
+    case 1:
+      return {rows, whole[-1]};
+    case 2:
+      return {rows, whole[-2], whole[-1]};
+    default:
+      return {rows, whole[-3], whole[-2], whole[-1]};
+  }
+}
+
+Tensor part(const Tensor& whole, int64_t extent, Range rows) {
+  if (!whole) return {};
+  const Shape shape = part(whole.shape(), extent, rows.size());
+  return whole.reshape({extent, whole.numel() / extent}).slice(rows).reshape(shape);
+}
+
+View part(const View& whole, int64_t extent, Range rows) {
+  const size_t row = whole.nbytes() / static_cast<size_t>(extent);
+  return {whole.data() + static_cast<size_t>(rows.begin) * row,
+          {part(whole.shape(), extent, rows.size()), whole.dtype()}};
+}
+
+}  // namespace spool

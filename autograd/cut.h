@@ -1,0 +1,44 @@
+#pragma once
+
+// A cut divides consecutive nodes of a program along one index, such as the rows of a batch, so
+// that they can run a part of it at a time.  It is found from the index notation of the ops alone
+// (Op::indices()).
+//
+// The index leads every value that carries it.  A first index stands for all leading dimensions
+// that it covers, B * T of a (B, T, C), so the extent of the cut is the least that an op of the
+// span gives it: with an op inside that looks along T, it is B.  Each value that carries the index
+// is divided in proportion.  Values that lack it are used whole; where an op sums it away, its
+// output is a sum over all parts.  Nodes that read nothing that carries it are computed once.
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "spool/autograd/program.h"
+#include "spool/runtime/tensor.h"
+
+namespace spool {
+
+struct Cut {
+  int64_t extent = 0;                 // of the index
+  std::vector<NodeId> nodes = {};     // those that carry the index, in rising order
+  std::vector<ValueId> inputs = {};   // what they read and do not compute, parameters included
+  std::vector<ValueId> carried = {};  // inputs and outputs that carry the index, in rising order
+  std::string obstacle = {};          // why the nodes cannot be cut; empty: they can
+
+  explicit operator bool() const { return obstacle.empty(); }
+  bool carries(ValueId v) const { return std::ranges::binary_search(carried, v); }
+  bool has(NodeId n) const { return std::ranges::binary_search(nodes, n); }
+};
+
+// Of several indices along which nodes `first` to `last` can be cut, the one that most of the
+// computed elements carry.
+Cut cut(const Program&, NodeId first, NodeId last);
+
+// The shape of those rows of a value that carries an index of this extent.
+Shape part(const Shape& whole, int64_t extent, int64_t rows);
+// Those rows, in place.
+Tensor part(const Tensor& whole, int64_t extent, Range rows);
+View part(const View& whole, int64_t extent, Range rows);
+
+}  // namespace spool

@@ -1,0 +1,105 @@
+// Regions in chunks, in forward: their ops are recorded and not run, until the last.
+
+#include "spool/autograd/deferred.h"
+
+#include <algorithm>
+
+#include "spool/autograd/survey.h"
+#include "spool/autograd/tape.h"
+
+namespace spool {
+
+const Tensor& Var::tensor() const {
+  Tape& t = tape();
+  t.observe(id_);
+  if (!is_readable()) t.fail_deferred(id_, "its tensor was asked for");
+  return tensor_if_computed();
+}
+
+void Tape::fail_deferred(ValueId v, const std::string& what) const {
+  const NodeId producer = program_.values[v].producer;
+  const std::string value =
+      sentence(what, ": value ", v, ", ", program_.values[v].spec, ", is computed by ",
+               program_.producer_name(v), " (node ", producer, ") in a region ");
+  for (const TapeRegion& r : program_.regions) {
+    if (r.chunks == 1 || producer < r.first || producer > r.last) continue;
+    fail(ErrorKind::invalid, value, "of nodes ", r.first, " to ", r.last,
+         ", which runs in chunks; list the value among its leaves, which are what is read outside");
+  }
+  fail(ErrorKind::invalid, value, "that runs in chunks and has not ended yet");
+}
+
+// Of a region in chunks, only its own nodes may read what is not computed yet.
+void Tape::check_readable(NodeId id, ValueId v) const {
+  const RegionId open = regions_.open_chunked();
+  if (open >= 0 && program_.values[v].producer >= program_.regions[open].first) return;
+  fail_deferred(v, sentence(program_.nodes[id].op->name(), " (node ", id, ")"));
+}
+
+Few<Var> Tape::defer(NodeId id, RegionId r, const Few<Tensor>& in) {
+  const SurveyScope surveyed(options_.survey, stream_, Phase::forward, id, *program_.nodes[id].op);
+  if (options_.offloader) options_.offloader->before_forward(id);
+  const Few<ValueId>& outputs = program_.nodes[id].outputs;
+  deferred_.hold(program_.nodes[id].inputs, in);
+  Few<Var> vars;
+  for (const ValueId v : outputs) {
+    vars.push_back({*this, v, deferred_.promise(v, program_.values[v].spec)});
+  }
+  if (regions_.ends_at(r, id)) complete(r, id);
+  return vars;
+}
+
+// Runs a region whose last node has been recorded.
+void Tape::complete(RegionId r, NodeId last) {
+  check_scopes_ended(r, last);
+  const ChunkedRegion& region = chunks_.prepare(r, last);
+  ignore_inner_placements(region);
+  Tensors tensors = deferred_.held();
+  for (NodeId id = region.first; id <= last; ++id) {
+    if (!region.cut.has(id)) run_once(id, tensors);
+  }
+  tensors.merge(chunks_.compute(r, region.leaves, tensors, /*in_forward=*/true));
+  for (NodeId id = region.first; id <= last; ++id) {
+    if (!region.cut.has(id)) regions_.leave_out(r, id);
+  }
+  if (options_.recording) regions_.save_chunked(r, tensors);
+  regions_.close_at(last);
+  for (const ValueId v : program_.regions[r].leaves) deferred_.keep_promise(v, tensors.at(v));
+  deferred_.clear();
+}
+
+void Tape::check_scopes_ended(RegionId r, NodeId last) const {
+  const NodeId first = program_.regions[r].first;
+  for (const ScopeId open : program_.open_scopes) {
+    const TapeScope& scope = program_.scopes[open];
+    check(!scope.options.recompute || scope.first <= first, "plan: the region of nodes ", first,
+          " to ", last, ", which runs in chunks, ends inside the checkpoint that begins at node ",
+          scope.first, "; let it end before the checkpoint begins, or after it has ended");
+  }
+}
+
+// Placements speak of what is read outside: all else lives in a chunk, or, if it is computed once,
+// as long as it is needed.
+void Tape::ignore_inner_placements(const ChunkedRegion& region) {
+  IdTable<ValueId, Placement>& placement = options_.plan.placement;
+  for (NodeId id = region.first; id <= region.last; ++id) {
+    for (const ValueId v : program_.nodes[id].outputs) {
+      const bool is_leaf = std::ranges::find(region.leaves, v) != region.leaves.end();
+      if (!is_leaf && placement.contains(v)) placement[v] = Placement::keep;
+    }
+  }
+}
+
+void Tape::run_once(NodeId id, Tensors& tensors) {
+  const Node& n = program_.nodes[id];
+  const SurveyScope surveyed(options_.survey, stream_, Phase::forward, id, *n.op);
+  Few<Tensor> in;
+  for (const ValueId v : n.inputs) {
+    const Parameter* const parameter = program_.values[v].parameter;
+    in.push_back(parameter ? parameter->data : tensors.at(v));
+  }
+  const Few<Tensor> out = runner_.forward(id, in);
+  for (size_t i = 0; i < out.size(); ++i) tensors[n.outputs[i]] = out[i];
+}
+
+}  // namespace spool

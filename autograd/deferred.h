@@ -1,0 +1,59 @@
+#pragma once
+
+// What a tape holds while it records a region that runs in chunks: what the region reads, and the
+// tensors that it has yet to compute.
+
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "spool/autograd/few.h"
+#include "spool/autograd/plan.h"
+#include "spool/runtime/tensor.h"
+
+namespace spool {
+
+using Tensors = std::unordered_map<ValueId, Tensor>;
+
+// Of a value that a region in chunks computes; it remains absent unless it is a leaf of the region.
+struct DeferredTensor {
+  Spec spec = {};
+  Tensor tensor = {};
+};
+
+class Deferred {
+ public:
+  // The inputs of an op that exist.
+  void hold(const Few<ValueId>& ids, const Few<Tensor>& in) {
+    for (size_t i = 0; i < in.size(); ++i) {
+      if (in[i] && held_.try_emplace(ids[i], in[i]).second) order_.push_back(ids[i]);
+    }
+  }
+  std::shared_ptr<const DeferredTensor> promise(ValueId v, const Spec& spec) {
+    return promises_[v] = std::make_shared<DeferredTensor>(DeferredTensor{.spec = spec});
+  }
+
+  const Tensors& held() const { return held_; }
+  void keep_promise(ValueId v, const Tensor& t) { promises_.at(v)->tensor = t; }
+  // The region has ended.
+  void clear() {
+    held_.clear();
+    order_.clear();
+    promises_.clear();
+  }
+
+  // An op that fails can be undone.
+  size_t mark() const { return order_.size(); }
+  void restore(size_t mark, ValueId next_value) {
+    for (; order_.size() > mark; order_.pop_back()) held_.erase(order_.back());
+    std::erase_if(promises_, [&](const auto& promise) { return promise.first >= next_value; });
+  }
+
+ private:
+  Tensors held_;
+  std::vector<ValueId> order_;  // of what is held
+  std::unordered_map<ValueId, std::shared_ptr<DeferredTensor>> promises_;
+};
+
+}  // namespace spool
