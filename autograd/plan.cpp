@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <ostream>
 
 #include "spool/runtime/check.h"
 
@@ -40,21 +41,63 @@ void check_offloads(const Plan& plan, NodeId nodes) {
   }
 }
 
+// "plan: regions: nodes 7 to 12"; formats when it is printed.
+struct RegionInError {
+  const Region& region;
+  friend std::ostream& operator<<(std::ostream& out, const RegionInError& e) {
+    return out << "plan: regions: nodes " << e.region.first << " to " << e.region.last;
+  }
+};
+
+// `before` is the last leaf of the regions before; a value is made in one region in chunks.
+void check_leaves(const Region& r, ValueId before) {
+  for (const ValueId v : r.leaves) {
+    check(v >= 0, RegionInError{r}, ": leaves: value ", v, " cannot exist");
+    check(before < v, RegionInError{r}, ": leaves: value ", v, " comes after value ", before,
+          "; list each value once, in rising order");
+    before = v;
+  }
+}
+
+void check_region_chunks(const Region& r) {
+  check(r.chunks >= 1, RegionInError{r}, " cannot run in ", r.chunks,
+        " chunks; 1 recomputes them, more run them in chunks");
+  check(r.chunks > 1 || r.leaves.empty(), RegionInError{r},
+        " have leaves, and 1 chunk; leaves are for regions of more chunks");
+  check(r.chunks == 1 || !r.leaves.empty(), RegionInError{r}, " run in ", r.chunks,
+        " chunks and have no leaves; list the values made there and read outside");
+}
+
+// `inner` begins in `outer`.
+void check_nesting(const Region& outer, const Region& inner) {
+  check(inner.last <= outer.last, RegionInError{inner}, " come after nodes ", outer.first, " to ",
+        outer.last, "; regions must nest or be disjoint, the outer one first");
+  if (outer.chunks == 1) return;
+  check(inner.chunks == 1, RegionInError{inner}, " run in chunks, inside nodes ", outer.first,
+        " to ", outer.last, ", which do too; leave one of the two out, or give the outer one 1 ",
+        "chunk and no leaves");
+  const bool same = outer.first == inner.first && outer.last == inner.last;
+  fail(ErrorKind::invalid, RegionInError{inner}, " are recomputed, inside nodes ", outer.first,
+       " to ", outer.last, ", which run in chunks and are recomputed anyway; leave ",
+       same ? "the recomputed one out, or list it first" : "the inner one out");
+}
+
 void check_regions(const Plan& plan, NodeId nodes) {
   NodeId before = 0;
-  std::vector<Region> enclosing;  // the outermost first
+  ValueId leaf_before = -1;
+  std::vector<const Region*> enclosing;  // the outermost first
   for (const Region& r : plan.regions) {
-    check(r.first >= 0 && r.first <= r.last && r.last < nodes, "plan: regions: nodes ", r.first,
-          " to ", r.last, " are not nodes of its tape");
+    check(r.first >= 0 && r.first <= r.last && r.last < nodes, RegionInError{r},
+          " are not nodes of its tape");
     check(before <= r.first, "plan: regions: the region from node ", r.first,
           " comes after the region from node ", before, "; list them in rising order");
     before = r.first;
-    while (!enclosing.empty() && enclosing.back().last < r.first) enclosing.pop_back();
-    const Region outer = enclosing.empty() ? r : enclosing.back();
-    check(r.last <= outer.last, "plan: regions: nodes ", r.first, " to ", r.last,
-          " come after nodes ", outer.first, " to ", outer.last,
-          "; regions must nest or be disjoint, the outer one first");
-    enclosing.push_back(r);
+    while (!enclosing.empty() && enclosing.back()->last < r.first) enclosing.pop_back();
+    check_region_chunks(r);
+    if (!enclosing.empty()) check_nesting(*enclosing.back(), r);
+    enclosing.push_back(&r);
+    check_leaves(r, leaf_before);
+    if (!r.leaves.empty()) leaf_before = r.leaves.back();
   }
 }
 

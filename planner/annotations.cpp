@@ -31,7 +31,7 @@ std::vector<AnnotatedRegion> annotated_regions(std::span<const Annotation> annot
           *a.region < next ? " has already ended" : " comes too early", "; the next region is ",
           next);
     if (!continues) {
-      all.push_back({.nodes = {n, n}, .annotation = a});
+      all.push_back({.nodes = {.first = n, .last = n}, .annotation = a});
       continue;
     }
     check(agree(a, all.back().annotation), "annotation of op ", n, ": region ", *a.region,
@@ -48,8 +48,8 @@ Plan annotated_plan(std::span<const Annotation> annotations, const Program& prog
         " for a tape of ", program.nodes.size(), " ops; give one for each");
   Plan plan{.placement = std::vector(program.values.size(), Placement::keep)};
   for (const AnnotatedRegion& region : annotated_regions(annotations)) {
-    const Region nodes = region.nodes;
-    const Annotation annotation = region.annotation;
+    const Region& nodes = region.nodes;
+    const Annotation& annotation = region.annotation;
     if (annotation.checkpoint) plan.regions.push_back(nodes);
     const auto place = [&](ValueId v) {
       const Value& value = program.values[v];

@@ -47,17 +47,21 @@ void write_value(std::ostream& out, const json& j, size_t indent, size_t used) {
     }
     const std::string text = item.dump();
     used += 2 + text.size();
-    const bool fits = used < max_line;
-    if (!fits) used = indent + 2 + text.size();
-    out << (fits ? " " : begin) << text;
+    if (used < max_line) {
+      out << ' ' << text;
+      continue;
+    }
+    out << begin;
+    write_value(out, item, indent + 2, indent + 2);
+    used = indent + 2 + text.size();
   }
   out << begin.substr(0, begin.size() - 2) << (j.is_object() ? '}' : ']');
 }
 
 std::string format_plan(const Plan& plan) {
   std::ostringstream out;
-  out << "{\n  \"spool_plan\": " << plan_version;
   json rest = to_json(plan);
+  out << "{\n  \"spool_plan\": " << rest["spool_plan"];
   rest.erase("spool_plan");
   for (const auto& [key, value] : rest.items()) {
     out << ',';

@@ -1,5 +1,6 @@
 #include "spool/planner/plan_json.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,11 @@ namespace spool {
 using nlohmann::json;
 
 namespace {
+
+// Indices of values or nodes.
+struct IndexRange {
+  int32_t first = 0, last = 0;
+};
 
 json range_to_json(int64_t first, int64_t last) {
   return first == last ? json(first) : json::array({first, last});
@@ -38,6 +44,21 @@ json offload_to_json(const Offload& o) {
   return j;
 }
 
+// A region of one chunk has no leaves; one that does is written so that it is refused when read.
+bool is_plain(const Region& r) { return r.chunks == 1 && r.leaves.empty(); }
+
+json region_to_json(const Region& r) {
+  const json nodes = json::array({r.first, r.last});
+  if (is_plain(r)) return nodes;
+  json leaves = json::array();
+  for (size_t first = 0, end = 0; first < r.leaves.size(); first = end) {
+    end = first + 1;
+    while (end < r.leaves.size() && r.leaves[end] - int64_t{r.leaves[end - 1]} == 1) ++end;
+    leaves.push_back(range_to_json(r.leaves[first], r.leaves[end - 1]));
+  }
+  return {{"nodes", nodes}, {"chunks", r.chunks}, {"leaves", std::move(leaves)}};
+}
+
 std::string to_hex(uint64_t fingerprint) {
   std::string digits(16, '0');
   for (auto digit = digits.rbegin(); digit != digits.rend(); ++digit, fingerprint >>= 4) {
@@ -47,7 +68,7 @@ std::string to_hex(uint64_t fingerprint) {
 }
 
 // [first, last], within [0, count).
-Region read_region(const JsonField& field, int64_t count) {
+IndexRange read_range(const JsonField& field, int64_t count) {
   const std::vector<JsonField> ends = field.is_list() ? field.items() : std::vector<JsonField>{};
   field.expect(ends.size() == 2, excerpt(field.value()), " is not [first, last], as in [3, 6]");
   const auto first = ends[0].integer<NodeId>(0, static_cast<NodeId>(count - 1));
@@ -55,9 +76,9 @@ Region read_region(const JsonField& field, int64_t count) {
 }
 
 // An index or a range of them.
-Region read_indices(const JsonField& field, int64_t count) {
+IndexRange read_indices(const JsonField& field, int64_t count) {
   field.expect(count > 0, excerpt(field.value()), " is listed, and there are 0");
-  if (field.is_list()) return read_region(field, count);
+  if (field.is_list()) return read_range(field, count);
   const auto index = field.integer<NodeId>(0, static_cast<NodeId>(count - 1));
   return {.first = index, .last = index};
 }
@@ -73,7 +94,7 @@ std::vector<T> read_groups(const JsonField& field, T usual, const char* length,
     if (group.key() == length) continue;
     const T element = element_of(group);
     for (const JsonField& indices : group.items()) {
-      const Region r = read_indices(indices, count);
+      const IndexRange r = read_indices(indices, count);
       for (auto i = static_cast<size_t>(r.first); i <= static_cast<size_t>(r.last); ++i) {
         indices.expect(!listed[i], i, " is listed twice");
         listed[i] = true;
@@ -122,6 +143,46 @@ Offload read_offload(const JsonField& field) {
   return o;
 }
 
+// The leaves of all regions so far are `count`, which bounds the memory that a small file can take.
+std::vector<ValueId> read_leaves(const JsonField& field, int64_t& count) {
+  std::vector<ValueId> leaves;
+  for (const JsonField& indices : field.items()) {
+    const IndexRange r = read_indices(indices, max_plan_length);
+    count += r.last - r.first + 1;
+    field.expect(count <= max_plan_length, "with those of the regions before, there are ", count,
+                 " leaves, and at most ", max_plan_length, " are read; list each value once");
+    for (ValueId v = r.first; v <= r.last; ++v) leaves.push_back(v);
+  }
+  return leaves;
+}
+
+Region read_region_in_chunks(const JsonField& field, int64_t& leaf_count) {
+  const IndexRange nodes = read_range(field.member("nodes"), max_plan_length);
+  Region region{.first = nodes.first,
+                .last = nodes.last,
+                .chunks = field.member("chunks").integer<int>(2),
+                .leaves = read_leaves(field.member("leaves"), leaf_count)};
+  for (const JsonField& f : field.members()) {
+    field.expect(f.key() == "nodes" || f.key() == "chunks" || f.key() == "leaves",
+                 "a region has no ", excerpt(f.key()), "; it has nodes, chunks and leaves");
+  }
+  return region;
+}
+
+void read_regions(Plan& plan, const JsonField& list, int version) {
+  int64_t leaf_count = 0;
+  for (const JsonField& field : list.items()) {
+    if (!field.value().is_object()) {
+      const IndexRange nodes = read_range(field, max_plan_length);
+      plan.regions.push_back({.first = nodes.first, .last = nodes.last});
+      continue;
+    }
+    field.expect(version > 1, excerpt(field.value()), " is a region in chunks, which a plan of ",
+                 "version 1 cannot have; write \"spool_plan\": 2 in its file");
+    plan.regions.push_back(read_region_in_chunks(field, leaf_count));
+  }
+}
+
 uint64_t read_fingerprint(const JsonField& field) {
   const std::string digits = field.is_string() ? field.string() : "";
   uint64_t fingerprint = 0;
@@ -138,7 +199,7 @@ void read_fingerprints(Plan& plan, const JsonField& list) {
   for (const JsonField& f : all) plan.fingerprints.push_back(read_fingerprint(f));
 }
 
-void read_plan_field(Plan& plan, const JsonField& field) {
+void read_plan_field(Plan& plan, const JsonField& field, int version) {
   const std::string& key = field.key();
   if (key == "chunks") {
     plan.chunks = read_groups(field, 1, "nodes", chunk_count_of);
@@ -149,8 +210,7 @@ void read_plan_field(Plan& plan, const JsonField& field) {
   } else if (key == "optimizer_state") {
     plan.optimizer_state = field.enumerator<OptimizerState>();
   } else if (key == "regions") {
-    for (const JsonField& r : field.items())
-      plan.regions.push_back(read_region(r, max_plan_length));
+    read_regions(plan, field, version);
   } else if (key == "tape_fingerprints") {
     read_fingerprints(plan, field);
   } else {
@@ -158,10 +218,18 @@ void read_plan_field(Plan& plan, const JsonField& field) {
   }
 }
 
+int read_version(const JsonField& root) {
+  const json& version = root.value()["spool_plan"];
+  root.expect(version.is_number_integer() && version >= 1 && version <= newest_plan_version,
+              "is a plan of version ", excerpt(version), ", and this program reads versions up to ",
+              newest_plan_version, "; make the plan again with this program");
+  return version.get<int>();
+}
+
 }  // namespace
 
 json to_json(const Plan& plan) {
-  json j = {{"spool_plan", plan_version}};
+  json j = {{"spool_plan", std::ranges::all_of(plan.regions, is_plain) ? 1 : 2}};
   if (!plan.placement.empty()) {
     j["placement"] = group(plan.placement, Placement::keep, "values",
                            [](Placement p) { return std::string(name(p)); });
@@ -170,7 +238,7 @@ json to_json(const Plan& plan) {
   if (!plan.chunks.empty()) {
     j["chunks"] = group(plan.chunks, 1, "nodes", [](int n) { return std::to_string(n); });
   }
-  for (const Region& r : plan.regions) j["regions"].push_back({r.first, r.last});
+  for (const Region& r : plan.regions) j["regions"].push_back(region_to_json(r));
   if (plan.optimizer_state != OptimizerState::device) {
     j["optimizer_state"] = name(plan.optimizer_state);
   }
@@ -182,12 +250,9 @@ Plan plan_from_json(const JsonField& root) {
   const json& j = root.value();
   root.expect(j.is_object() && j.contains("spool_plan"),
               "is not a plan: a plan is a JSON object that has \"spool_plan\"");
-  const json& version = j["spool_plan"];
-  root.expect(version.is_number_integer() && version == plan_version, "is a plan of version ",
-              excerpt(version), ", and this program reads version ", plan_version,
-              "; make the plan again with this program");
+  const int version = read_version(root);
   Plan plan;
-  for (const JsonField& field : root.members()) read_plan_field(plan, field);
+  for (const JsonField& field : root.members()) read_plan_field(plan, field, version);
   try {
     check_plan(plan);
   } catch (const Error& e) {

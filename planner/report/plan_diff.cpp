@@ -1,6 +1,7 @@
 #include "spool/planner/report/plan_diff.h"
 
 #include <algorithm>
+#include <map>
 #include <sstream>
 
 namespace spool {
@@ -75,15 +76,45 @@ std::string chunks(const Plan& plan, NodeId node) {
   return sentence(n, n == 1 ? " chunk" : " chunks");
 }
 
-std::vector<Region> only_in(std::vector<Region> a, std::vector<Region> b) {
-  const auto before = [](const Region& x, const Region& y) {
-    return x.first != y.first ? x.first < y.first : x.last > y.last;
+// The regions of a plan that have the same nodes; empty if there are none.
+struct RegionsInWords {
+  std::string what;    // "a region of 8 chunks"
+  std::string leaves;  // "leaves 31, 33"
+};
+
+void add_in_words(RegionsInWords& words, const Region& r) {
+  words.what += words.what.empty() ? "a region" : " and a region";
+  if (r.chunks != 1) words.what += sentence(" of ", r.chunks, " chunks");
+  const char* comma = "leaves ";
+  for (const ValueId v : r.leaves) {
+    words.leaves += sentence(comma, v);
+    comma = ", ";
+  }
+}
+
+template <class NameOf>
+void write_regions(std::ostream& out, const Plan& a, const Plan& b, NameOf name_of) {
+  if (a.regions == b.regions) return;
+  struct Nodes {
+    NodeId first, last;
+    bool operator<(const Nodes& other) const {
+      return first != other.first ? first < other.first : last > other.last;
+    }
   };
-  std::ranges::sort(a, before);
-  std::ranges::sort(b, before);
-  std::vector<Region> only;
-  std::ranges::set_difference(a, b, std::back_inserter(only), before);
-  return only;
+  struct FromTo {
+    RegionsInWords from, to;
+  };
+  std::map<Nodes, FromTo> all;
+  for (const Region& r : a.regions) add_in_words(all[{r.first, r.last}].from, r);
+  for (const Region& r : b.regions) add_in_words(all[{r.first, r.last}].to, r);
+  for (const auto& [nodes, regions] : all) {
+    const auto& [from, to] = regions;
+    std::string change = from.what.empty() ? to.what : from_to(from.what, to.what);
+    if (to.what.empty()) change = "no region any more";
+    if (change.empty()) change = from_to(from.leaves, to.leaves);
+    if (change.empty()) continue;
+    out << range_in_words("node", nodes.first, nodes.last, name_of) << ": " << change << '\n';
+  }
 }
 
 std::string tape_of(const Plan& plan) {
@@ -112,13 +143,7 @@ std::string difference(const Plan& a, const Plan& b, const Names& names) {
   write_runs(
       out, "node", std::max(a.chunks.size(), b.chunks.size()),
       [&](NodeId n) { return from_to(chunks(a, n), chunks(b, n)); }, node_name);
-  const auto write_regions = [&](const std::vector<Region>& regions, const char* what) {
-    for (const Region& r : regions) {
-      out << range_in_words("node", r.first, r.last, node_name) << ": " << what << '\n';
-    }
-  };
-  write_regions(only_in(a.regions, b.regions), "no region any more");
-  write_regions(only_in(b.regions, a.regions), "a region");
+  write_regions(out, a, b, node_name);
   const std::string state = from_to(name(a.optimizer_state), name(b.optimizer_state));
   if (!state.empty()) out << "optimizer state: " << state << '\n';
   return out.str();

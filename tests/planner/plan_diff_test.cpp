@@ -31,6 +31,29 @@ optimizer state: streamed -> cpu
   EXPECT_EQ(diff({}, {.placement = {Placement::keep}, .chunks = {1, 0}}), "");
 }
 
+TEST(PlanDiff, TellsOfRegionsInChunks) {
+  const auto in_chunks = [](NodeId first, NodeId last, int chunks, std::vector<ValueId> leaves) {
+    return Region{.first = first, .last = last, .chunks = chunks, .leaves = std::move(leaves)};
+  };
+  Plan a, b;
+  a.regions = {{.first = 0, .last = 3},    in_chunks(4, 6, 2, {9}),   in_chunks(7, 12, 4, {31}),
+               in_chunks(13, 15, 8, {33}), {.first = 16, .last = 17}, in_chunks(18, 19, 8, {50}),
+               {.first = 20, .last = 21}};
+  b.regions = {{.first = 0, .last = 3},       in_chunks(1, 3, 2, {5}),
+               in_chunks(7, 12, 8, {31, 32}), in_chunks(13, 15, 8, {33, 35}),
+               in_chunks(16, 17, 2, {40}),    in_chunks(18, 19, 8, {50}),
+               {.first = 20, .last = 21},     in_chunks(20, 21, 3, {60})};
+  EXPECT_EQ(diff(a, b), R"(nodes 1 to 3: a region of 2 chunks
+nodes 4 to 6: no region any more
+nodes 7 to 12: a region of 4 chunks -> a region of 8 chunks
+nodes 13 to 15: leaves 33 -> leaves 33, 35
+nodes 16 to 17: a region -> a region of 2 chunks
+nodes 20 to 21: a region -> a region and a region of 3 chunks
+)");
+  EXPECT_EQ(diff(b, b), "");
+  EXPECT_EQ(diff({}, {.regions = {in_chunks(2, 2, 5, {4})}}), "node 2: a region of 5 chunks\n");
+}
+
 TEST(PlanDiff, NamesValuesByTheOpsThatMakeThem) {
   CpuStream stream(size_t{1} << 20, 1);
   Parameter weight{.name = "fc", .data = Tensor({Shape{4, 4}, DType::f32}, stream)};

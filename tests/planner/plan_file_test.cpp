@@ -28,7 +28,9 @@ class PlanFile : public ::testing::Test {
   void expect_fields_refused(const std::string& fields, std::string_view words,
                              int line = __builtin_LINE()) {
     SCOPED_TRACE(fields);
-    expect_refused("{\"spool_plan\": 1, " + fields + "}", words, line);
+    for (const char* version : {"1", "2"}) {
+      expect_refused(sentence("{\"spool_plan\": ", version, ", ", fields, "}"), words, line);
+    }
   }
 };
 
@@ -45,10 +47,26 @@ std::vector<T> in_runs(Random& random, int count, Draw draw) {
   return all;
 }
 
+// Some, as if each node had two outputs.
+std::vector<ValueId> random_leaves(Random& random, int first, int end) {
+  std::vector<ValueId> leaves;
+  for (ValueId v = 2 * first; v < 2 * end; ++v) {
+    if (below(random, 2)) leaves.push_back(v);
+  }
+  if (leaves.empty()) leaves.push_back(2 * end - 1);
+  return leaves;
+}
+
 void add_regions(Random& random, std::vector<Region>& regions, int first, int end) {
   while (first < end) {
     const int length = 1 + below(random, end - first);
-    if (below(random, 3)) {
+    const int kind = below(random, 4);
+    if (kind == 1) {
+      regions.push_back({.first = first,
+                         .last = first + length - 1,
+                         .chunks = 2 + below(random, 9),
+                         .leaves = random_leaves(random, first, first + length)});
+    } else if (kind > 1) {
       regions.push_back({.first = first, .last = first + length - 1});
       if (below(random, 2)) add_regions(random, regions, first, first + length);
     }
@@ -81,9 +99,15 @@ Plan random_plan(uint64_t seed) {
 
 TEST_F(PlanFile, LoadsWhatWasSavedAndSavesTheSameBytes) {
   const auto path = directory.path() / "plan.json", again = directory.path() / "again.json";
+  std::set<int> versions;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Plan plan = random_plan(seed);
-    ASSERT_EQ(plan_from_json({to_json(plan), "a plan"}), plan) << seed;
+    const bool has_chunks =
+        std::ranges::any_of(plan.regions, [](const Region& r) { return r.chunks > 1; });
+    const nlohmann::json written = to_json(plan);
+    ASSERT_EQ(plan_from_json({written, "a plan"}), plan) << seed;
+    ASSERT_EQ(written["spool_plan"], has_chunks ? 2 : 1) << seed;
+    versions.insert(written["spool_plan"].get<int>());
     ASSERT_EQ(diff(plan, plan), "");
     if (seed % 8 != 0) continue;  // every file waits for the disk
     save_plan(path, plan);
@@ -92,6 +116,7 @@ TEST_F(PlanFile, LoadsWhatWasSavedAndSavesTheSameBytes) {
     ASSERT_EQ(content_of(again), content_of(path)) << seed;
   }
   EXPECT_EQ(names_in(directory.path()), (std::set<std::string>{"plan.json", "again.json"}));
+  EXPECT_EQ(versions, (std::set<int>{1, 2}));
 }
 
 TEST_F(PlanFile, IsReadable) {
@@ -116,6 +141,39 @@ TEST_F(PlanFile, IsReadable) {
   }
 }
 
+TEST_F(PlanFile, WithARegionInChunksIsOfVersionTwo) {
+  const auto path = directory.path() / "plan.json";
+  save_plan(path, small_plan_in_chunks());
+  EXPECT_EQ(content_of(path), R"({
+  "spool_plan": 2,
+  "chunks": {"8":[2],"nodes":3},
+  "offloads": [{"release":2,"rows":512,"to":"disk","value":3}],
+  "optimizer_state": "streamed",
+  "placement": {"offload":[3],"recompute":[2,[4,5]],"values":7},
+  "regions": [[0,2],{"chunks":8,"leaves":[2,[4,5]],"nodes":[0,1]},[2,2]],
+  "tape_fingerprints": ["0000000000000001","fedcba9876543210","0000000000000003"]
+}
+)");
+  const Plan expected = {
+      .regions = {{.first = 3, .last = 6},
+                  {.first = 7, .last = 12, .chunks = 8, .leaves = {31}},
+                  {.first = 13, .last = 13, .chunks = 2, .leaves = {40, 41, 42}}}};
+  const auto written = directory.file("written.json", R"({"spool_plan": 2, "regions": [[3,6],
+      {"nodes":[7,12],"chunks":8,"leaves":[31]}, {"nodes":[13,13],"chunks":2,"leaves":[40,41,42]}]})");
+  EXPECT_EQ(load_plan(written), expected);
+}
+
+TEST_F(PlanFile, OfAnyKnownVersionIsReadAndWrittenAsTheOldestThatCanHoldIt) {
+  const auto path = directory.file("plan.json", R"({"spool_plan": 2, "regions": [[3, 6]]})");
+  const Plan plan = load_plan(path);
+  EXPECT_EQ(plan, (Plan{.regions = {{.first = 3, .last = 6}}}));
+  save_plan(path, plan);
+  EXPECT_EQ(content_of(path), "{\n  \"spool_plan\": 1,\n  \"regions\": [[3,6]]\n}\n");
+  expect_refused(R"({"spool_plan": 1, "regions": [{"nodes":[7,12],"chunks":8,"leaves":[31]}]})",
+                 "field regions[0]: {\"chunks\":8,\"leaves\":[31],\"nodes\":[7,12]} is a region in "
+                 "chunks, which a plan of version 1 cannot have; write \"spool_plan\": 2");
+}
+
 TEST_F(PlanFile, RefusesFilesThatAreNoPlan) {
   expect_error(ErrorKind::file, {"cannot be read"}, [&] { load_plan(directory.path() / "none"); });
   expect_error(ErrorKind::file, {"is a directory"}, [&] { load_plan(directory.path()); });
@@ -124,7 +182,11 @@ TEST_F(PlanFile, RefusesFilesThatAreNoPlan) {
   expect_refused(std::string(100'000, '['), "nested deeper than");
   expect_refused("[1]", "is not a plan");
   expect_refused(R"({"model_type": "gpt2"})", "is not a plan");
-  expect_refused(R"({"spool_plan": 2, "new": []})", "version 2, and this program");
+  expect_refused(R"({"spool_plan": 3, "new": []})",
+                 "version 3, and this program reads versions up to 2");
+  expect_refused(R"({"spool_plan": 0})", "a plan of version 0");
+  expect_refused(R"({"spool_plan": -1})", "a plan of version -1");
+  expect_refused(R"({"spool_plan": 18446744073709551615})", "a plan of version 1844674407370955");
   expect_refused(R"({"spool_plan": "1"})", "a plan of version \"1\"");
   expect_refused(R"({"spool_plan": 1.0})", "a plan of version 1.0");
   expect_refused(R"({"spool_plan": 1, "spool_plan": 1})", "twice");
@@ -135,7 +197,7 @@ TEST_F(PlanFile, RefusesFilesThatAreNoPlan) {
 
 TEST_F(PlanFile, RefusesTruncatedFiles) {
   const auto path = directory.path() / "whole.json";
-  save_plan(path, small_plan());
+  save_plan(path, small_plan_in_chunks());
   const std::string whole = content_of(path);
   for (size_t n = 0; n + 3 < whole.size(); ++n) {
     expect_refused(whole.substr(0, n), "is not JSON");
@@ -213,6 +275,66 @@ TEST_F(PlanFile, NamesAnImpossibleOffload) {
   }
 }
 
+TEST_F(PlanFile, NamesAnImpossibleRegionInChunks) {
+  const std::string nodes = R"("nodes": [7, 12])", chunks = R"("chunks": 8)",
+                    leaves = R"("leaves": [31])";
+  const std::vector<BadField> all = {
+      {chunks + ", " + leaves, "field regions[0].nodes is missing"},
+      {nodes + ", " + leaves, "field regions[0].chunks is missing"},
+      {nodes + ", " + chunks, "field regions[0].leaves is missing"},
+      {"", "field regions[0].nodes is missing"},
+      {nodes + ", " + chunks + ", " + leaves + R"(, "rows": 4)",
+       "field regions[0]: a region has no \"rows\"; it has nodes, chunks and leaves"},
+      {R"("nodes": 7, )" + chunks + ", " + leaves,
+       "field regions[0].nodes: 7 is not [first, last]"},
+      {R"("nodes": [12, 7], )" + chunks + ", " + leaves,
+       "field regions[0].nodes[1]: 7 is not a whole number from 12 to 49999"},
+      {R"("nodes": [7, 50000], )" + chunks + ", " + leaves,
+       "field regions[0].nodes[1]: 50000 is not a whole number"},
+      {nodes + R"(, "chunks": 1, )" + leaves,
+       "field regions[0].chunks: 1 is not a whole number from 2"},
+      {nodes + R"(, "chunks": -8, )" + leaves,
+       "field regions[0].chunks: -8 is not a whole number from 2"},
+      {nodes + R"(, "chunks": 2147483648, )" + leaves,
+       "field regions[0].chunks: 2147483648 is not a whole number"},
+      {nodes + R"(, "chunks": "8", )" + leaves,
+       "field regions[0].chunks: \"8\" is not a whole number"},
+      {nodes + R"(, "chunks": 8.0, )" + leaves,
+       "field regions[0].chunks: 8.0 is not a whole number"},
+  };
+  for (const auto& [region, words] : all) {
+    SCOPED_TRACE(region);
+    expect_refused("{\"spool_plan\": 2, \"regions\": [{" + region + "}]}", words);
+  }
+}
+
+TEST_F(PlanFile, NamesImpossibleLeaves) {
+  const std::vector<BadField> all = {
+      {"31", "field regions[0].leaves: 31 is not a list"},
+      {"[]", "regions: nodes 7 to 12 run in 8 chunks and have no leaves"},
+      {"[-1]", "field regions[0].leaves[0]: -1 is not a whole number from 0 to 49999"},
+      {"[31, 50000]", "field regions[0].leaves[1]: 50000 is not a whole number"},
+      {"[[31, 32, 33]]", "field regions[0].leaves[0]: [31,32,33] is not [first, last]"},
+      {"[[33, 31]]", "field regions[0].leaves[0][1]: 31 is not a whole number from 33"},
+      {"[true]", "field regions[0].leaves[0]: true is not a whole number"},
+      {"[31, 30]", "regions: nodes 7 to 12: leaves: value 30 comes after value 31"},
+      {"[31, 31]", "regions: nodes 7 to 12: leaves: value 31 comes after value 31"},
+      {"[[30, 33], 32]", "regions: nodes 7 to 12: leaves: value 32 comes after value 33"},
+      {"[[0, 49999], 31]",
+       "field regions[0].leaves: with those of the regions before, there are "
+       "50001 leaves, and at most 50000 are read"},
+  };
+  for (const auto& [leaves, words] : all) {
+    SCOPED_TRACE(leaves);
+    expect_refused(R"({"spool_plan": 2, "regions": [{"nodes": [7, 12], "chunks": 8, "leaves": )" +
+                       leaves + "}]}",
+                   words);
+  }
+  expect_refused(R"({"spool_plan": 2, "regions": [{"nodes":[7,12],"chunks":8,"leaves":[31]},
+                     {"nodes":[8,9],"chunks":2,"leaves":[25]}]})",
+                 "regions: nodes 8 to 9 run in chunks, inside nodes 7 to 12, which do too");
+}
+
 TEST_F(PlanFile, DoesNotSaveAPlanThatCouldNotBeLoaded) {
   const auto path = directory.path() / "plan.json";
   save_plan(path, small_plan());
@@ -221,6 +343,12 @@ TEST_F(PlanFile, DoesNotSaveAPlanThatCouldNotBeLoaded) {
     expect_error(ErrorKind::file, {words}, [&] { save_plan(path, plan); });
   };
   expect_unsaved("whole number from 4", {.regions = {{.first = 4, .last = 2}}});
+  expect_unsaved("regions[0].chunks: 0 is not",
+                 {.regions = {{.first = 4, .last = 5, .chunks = 0}}});
+  expect_unsaved("regions[0].chunks: 1 is not", {.regions = {{.last = 5, .leaves = {2}}}});
+  expect_unsaved("have no leaves", {.regions = {{.last = 5, .chunks = 2}}});
+  expect_unsaved("2147483647 is not",
+                 {.regions = {{.last = 5, .chunks = 2, .leaves = {2147483647, -2147483648}}}});
   expect_unsaved("\"-3\" is not a number of chunks", {.chunks = {1, -3}});
   expect_unsaved("1000001", {.placement = std::vector(1'000'001, Placement::keep)});
   EXPECT_EQ(content_of(path), before);

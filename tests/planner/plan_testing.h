@@ -16,4 +16,13 @@ inline Plan small_plan() {
           .fingerprints = {1, 0xfedcba9876543210, 3}};
 }
 
+// It also has a region in chunks, in a recomputed one.
+inline Plan small_plan_in_chunks() {
+  Plan plan = small_plan();
+  plan.regions = {{.first = 0, .last = 2},
+                  {.first = 0, .last = 1, .chunks = 8, .leaves = {2, 4, 5}},
+                  {.first = 2, .last = 2}};
+  return plan;
+}
+
 }  // namespace spool::testing
