@@ -50,6 +50,15 @@ void Survey::undo(const Mark& mark) {
   }
 }
 
+// The stream's clock has counted the seconds that are added here, so they are accounted for.
+void Survey::repeat(size_t first, size_t last, size_t times) {
+  for (size_t i = first; i < last; ++i) {
+    const double seconds = static_cast<double>(times) * works[i].seconds;
+    works[i].seconds += seconds;
+    busy_until_ += seconds;
+  }
+}
+
 // The node whose backward goes on.
 NodeId Survey::reader() const {
   if (current_ == 0) return -1;
@@ -75,6 +84,18 @@ void Survey::account(MetaStream& stream) {
   SurveyedWork& work = works[current_ - 1];
   work.seconds += seconds;
   work.live = std::max(work.live, stream.arena().take_max_live());
+}
+
+void repeat(Survey* survey, Stream& stream, size_t count, const std::function<void(size_t)>& work) {
+  if (!survey) return stream.repeat(count, work);
+  size_t previous = 0, first_work = 0;
+  stream.repeat(count, [&](size_t i) {
+    const size_t works = survey->works.size();
+    if (i > previous + 1) survey->repeat(first_work, works, i - previous - 1);
+    previous = i;
+    first_work = works;
+    work(i);
+  });
 }
 
 std::string description(const SurveyedWork& work) {

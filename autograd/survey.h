@@ -3,11 +3,15 @@
 // A survey is what a rehearsal saw: where a step's seconds and bytes go, node by node.  The tapes
 // of a step on the meta device fill it, and the step itself adds the optimizer's update.
 //
+// Work that the stream repeats is listed once for all that the stream leaves out, with the seconds
+// of all; repeat() tells the survey.
+//
 // Seconds are those of the meta stream's clock, without waits for other streams; they add up:
 // all work's + `other_seconds` + waits = the time of the step.
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -76,6 +80,10 @@ struct Survey {
   };
   Mark mark() const { return {works.size(), saves.size()}; }
   void undo(const Mark&);
+  // The works [first, last), which have ended, stand for `times` more of them, which the stream has
+  // left out but counted.  What the stream did meanwhile outside of them counts for the work that
+  // goes on.
+  void repeat(size_t first, size_t last, size_t times);
 
  private:
   friend class SurveyScope;
@@ -88,6 +96,9 @@ struct Survey {
   size_t current_ = 0;     // the work that goes on, as an index + 1; 0: none
   double busy_until_ = 0;  // busy seconds of the stream that are accounted for
 };
+
+// Stream::repeat() with a survey, which may be null, of what work() does.
+void repeat(Survey*, Stream&, size_t count, const std::function<void(size_t)>& work);
 
 // In words: "the backward of layer_norm (node 12)".
 std::string description(const SurveyedWork&);

@@ -10,6 +10,7 @@
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/stream.h"
+#include "spool/runtime/memory/repetition.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
@@ -38,6 +39,19 @@ TraceSpan Stream::span(const char* name, Activity activity, size_t bytes) const 
           .name = name,
           .bytes = bytes,
           .live = arena_->stats().live};
+}
+
+void Stream::repeat(size_t count, const std::function<void(size_t)>& work) {
+  if (count > 0) work(0);
+  if (count > 2) {
+    Repetition middle(*arena_);
+    for (size_t i = 1; i < count - 1; ++i) {
+      middle.begin();
+      work(i);
+      middle.end();
+    }
+  }
+  if (count > 1) work(count - 1);
 }
 
 Graph Stream::capture(const std::function<void()>&) {

@@ -49,7 +49,7 @@ class Stream {
 
   // Number of kernels launched so far.
   uint64_t launches() const { return launches_; }
-  void count_launch() { ++launches_; }
+  void count_launch(uint64_t times = 1) { launches_ += times; }
 
   // Starts tracing this stream; null stops it.
   void trace(std::shared_ptr<Trace> to, TraceLane lane = TraceLane::compute);
@@ -91,6 +91,12 @@ class Stream {
   // A stream of the host's processors on the memory of the arena; only synchronize() orders it with
   // this stream.
   virtual std::unique_ptr<Stream> on_host(std::shared_ptr<Arena>) = 0;
+
+  // Calls work(0), ..., work(count - 1), of which all but the first and the last do the same to
+  // memory: the same allocations and frees, in the same order.  A layout has one set of offsets for
+  // them (memory/repetition.h), and a MetaStream may run only one of them.  Throws Error (invalid)
+  // unless each of them leaves memory as it was.  Repeats nest.
+  virtual void repeat(size_t count, const std::function<void(size_t)>& work);
 
   virtual Event record() = 0;
   virtual void wait(const Event&) = 0;

@@ -42,6 +42,7 @@ const char* intern(std::string_view text);
 
 class LifetimeRecorder;
 class PlacedStep;
+class Repetition;
 
 // Bytes of an arena, in whole granules.
 struct MemoryStats {
@@ -80,6 +81,7 @@ class Arena {
  private:
   friend class LifetimeRecorder;
   friend class PlacedStep;
+  friend class Repetition;
 
   // The memory of a PlacedStep: a block of the arena, and the live blocks that were placed in it.
   // Closed when the step ends, and freed once nothing in it is live.

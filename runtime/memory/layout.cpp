@@ -68,8 +68,13 @@ void PlacedStep::fail_overlap(const char* placed, const Spec& spec, const char* 
        live_spec, "), which the rehearsal had freed by then", advice);
 }
 
-size_t PlacedStep::offset(size_t bytes, const Spec& spec, const Label& label) {
+size_t PlacedStep::next() {
   if (!begun_) begin_phase(0);
+  return next_;
+}
+
+size_t PlacedStep::offset(size_t bytes, const Spec& spec, const Label& label) {
+  (void)next();
   const Lifetime found{.bytes = bytes, .label = label};
   if (next_ == current_.end) {
     fail(ErrorKind::invalid, position(), " is ", describe(found), " (", spec,

@@ -7,7 +7,8 @@
 // must be free.  A deviation throws, so two live tensors never overlap.
 //
 // An allocation that is live across phases has one offset in all of them.  A phase may be skipped,
-// and one that begins and ends with the same live allocations may be repeated.
+// and one that begins and ends with the same live allocations may be repeated.  Within a phase work
+// may be repeated (repetition.h): its allocations go to the same offsets each time.
 
 #include <optional>
 #include <string>
@@ -40,7 +41,10 @@ class PlacedStep {
 
  private:
   friend class Arena;
+  friend class Repetition;
   void begin_phase(size_t phase);
+  // The index of the next allocation.
+  size_t next();
   // The offset of the next allocation; throws unless this is the one that was rehearsed.
   size_t offset(size_t bytes, const Spec&, const Label&);
   void advance() { ++next_; }

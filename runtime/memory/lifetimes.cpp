@@ -34,6 +34,7 @@ void LifetimeRecorder::begin_phase(size_t phase) {
 }
 
 void LifetimeRecorder::record_birth(const Arena::Block* block, size_t bytes, const Label& label) {
+  if (paused_) return;
   if (lifetimes_.phases.empty()) begin_phase(0);
   live_[block] = lifetimes_.all.size();
   lifetimes_.all.push_back({.bytes = bytes, .label = label, .birth = time_++});

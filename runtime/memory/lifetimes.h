@@ -3,7 +3,7 @@
 // A LifetimeRecorder records each allocation's birth and death during a rehearsal.
 //
 // The work may have phases, which Arena::begin_phase() begins.  If it is never called there is one
-// phase, 0.
+// phase, 0.  Repeated work (repetition.h) is recorded once.
 
 #include <unordered_map>
 #include <vector>
@@ -41,6 +41,7 @@ class LifetimeRecorder {
 
  private:
   friend class Arena;
+  friend class Repetition;
   void begin_phase(size_t phase);
   void record_birth(const Arena::Block*, size_t bytes, const Label&);
   void record_death(const Arena::Block*);
@@ -49,6 +50,7 @@ class LifetimeRecorder {
   Lifetimes lifetimes_;
   std::unordered_map<const Arena::Block*, size_t> live_;  // indices of lifetimes
   size_t time_ = 0, phase_ = 0;
+  bool paused_ = false;  // while work is repeated
 };
 
 }  // namespace spool

@@ -1,5 +1,7 @@
 #include "spool/runtime/meta/stream.h"
 
+#include "spool/runtime/memory/repetition.h"
+
 namespace spool {
 namespace {
 
@@ -43,6 +45,24 @@ void MetaStream::copy_in(void*, const void*, size_t bytes) {
 
 void MetaStream::host_work(const char* name, double seconds, std::function<void()>) {
   advance(name, Activity::host, seconds);
+}
+
+void MetaStream::repeat(size_t count, const std::function<void(size_t)>& work) {
+  if (trace() || count < 4) return Stream::repeat(count, work);
+  work(0);
+  const double now = now_, busy = busy_;
+  const uint64_t launches_before = launches();
+  {
+    Repetition middle(arena());
+    middle.begin();
+    work(1);
+    middle.end();
+  }
+  const size_t left_out = count - 3;
+  now_ += static_cast<double>(left_out) * (now_ - now);
+  busy_ += static_cast<double>(left_out) * (busy_ - busy);
+  count_launch(left_out * (launches() - launches_before));
+  work(count - 1);
 }
 
 std::unique_ptr<Stream> MetaStream::on_host(std::shared_ptr<Arena> memory) {

@@ -40,6 +40,10 @@ class MetaStream final : public Stream {
   void copy_in(void* to, const void* host, size_t bytes) override;
   void host_work(const char* name, double seconds, std::function<void()> work) override;
   std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override;
+  // Without a trace: calls work(0), work(1) and work(count - 1), and counts the time and launches
+  // of work(1) for those left out.  The clocks of other streams, such as a side stream to which the
+  // work offloads, do not count them.
+  void repeat(size_t count, const std::function<void(size_t)>& work) override;
   Event record() override { return {.time = now_}; }
   void wait(const Event& e) override {
     if (e.time > now_) advance("wait", Activity::wait, e.time - now_);
