@@ -42,7 +42,7 @@ TEST_F(RegionsBesideCheckpoints, ARegionThatReachesBeyondACheckpointIsRefused) {
 }
 
 TEST_F(RegionsBesideCheckpoints, ARegionThatReachesBeyondTheTapeIsRefused) {
-  for (const Region region : {Region{0, 2}, Region{1, 9}, Region{2, 3}}) {
+  for (const Region& region : {Region{0, 2}, Region{1, 9}, Region{2, 3}}) {
     Tape tape(stream, {.plan = {.regions = {region}}});
     const Var y = step(0, tape.input(x));
     expect_error(ErrorKind::invalid,
@@ -55,7 +55,7 @@ TEST_F(RegionsBesideCheckpoints, ARegionThatReachesBeyondTheTapeIsRefused) {
 TEST_F(RegionsBesideCheckpoints, RegionsThatNestWithCheckpointsKeepTheBits) {
   const Bits expected = gradients_of_gelu_chain({});
   // Around the checkpoint of nodes 2 to 5, in it, and around it with the same end.
-  for (const Region region :
+  for (const Region& region :
        {Region{0, 13}, Region{2, 3}, Region{2, 5}, Region{3, 4}, Region{1, 5}, Region{0, 5}}) {
     Tape tape(stream, {.plan = {.regions = {region}}});
     Var h = step(0, tape.input(x));
