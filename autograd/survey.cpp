@@ -12,8 +12,8 @@ const SurveyedWork* Survey::peak() const {
 
 IdTable<NodeId, double> Survey::begins(Phase phase) const {
   IdTable<NodeId, double> all;
-  for (auto at = works.rbegin(); at != works.rend(); ++at) {  // the first in time is kept
-    const SurveyedWork& work = *at;
+  for (size_t i = works.size(); i-- > 0;) {  // so that a node's first work is kept
+    const SurveyedWork& work = works[i];
     if (work.phase != phase || work.micro_batch != 0 || work.node < 0) continue;
     if (!all.contains(work.node)) all.resize(static_cast<size_t>(work.node) + 1);
     all[work.node] = work.begin;

@@ -188,6 +188,22 @@ TEST(Repeat, ALayoutMayHaveItInAnyPhase) {
   placed.finish();
 }
 
+TEST(Repeat, APhaseThatBeginsInRepeatedWorkIsRefusedByALayout) {
+  const auto run = [](Stream& stream) {
+    stream.repeat(5, [&](size_t i) {
+      if (i == 1) stream.arena().begin_phase(1);
+      const Tensor t({Shape{100}}, stream);
+    });
+  };
+  MetaStream meta(Machine{});
+  const std::optional<Layout> layout = layout_of(record(meta, [&] { run(meta); }));
+  CpuStream cpu(budget, 1);
+  expect_error(ErrorKind::invalid, {"a phase begins in repeated work"}, [&] {
+    PlacedStep placed(cpu.arena(), layout);
+    run(cpu);
+  });
+}
+
 TEST(Repeat, APhaseThatLacksAllocationsOfTheLastPieceIsRefused) {
   const std::optional<Layout> layout = layout_of_pieces(5);
   CpuStream cpu(budget, 1);
