@@ -3,6 +3,7 @@
 #include "spool/autograd/survey.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "spool/autograd/ops.h"
@@ -209,6 +210,93 @@ TEST_F(Surveys, ForgetAnOpThatFails) {
   EXPECT_EQ(survey.values[h.id()].first_saved, 1);
   EXPECT_NEAR(seconds(), stream.now() - began, 1e-12);
   weights[0].grad = {};
+}
+
+// A first, a middle or a last piece of work: a node, a node that has another recomputed, waits, and
+// seconds of no node of the piece.
+void run_piece(Survey& survey, MetaStream& stream, size_t i, size_t count) {
+  const size_t bytes = i == 0 ? 50000 : i + 1 == count ? 10000 : 30000;
+  const Tensor held({Shape{static_cast<int64_t>(bytes)}}, stream);
+  const FailingOp op(/*forward=*/false);
+  stream.copy(nullptr, nullptr, bytes);
+  for (NodeId node = 0; node < 2; ++node) {
+    const SurveyScope forward(&survey, stream, Phase::forward, node, op);
+    stream.copy(nullptr, nullptr, 2 * bytes);
+    stream.wait({.time = stream.now() + 1e-5});
+    if (node == 0) continue;
+    const SurveyScope within(&survey, stream, Phase::recompute, 5, op);
+    stream.copy(nullptr, nullptr, 3 * bytes);
+  }
+  stream.copy(nullptr, nullptr, 4 * bytes);
+}
+
+// Of the pieces, within work of a node or of none.
+Survey survey_pieces(MetaStream& stream, size_t count, bool within) {
+  Survey survey;
+  survey.start(stream);
+  {
+    const FailingOp op(/*forward=*/false);
+    const SurveyScope around(within ? &survey : nullptr, stream, Phase::backward, 7, op);
+    repeat(&survey, stream, count, [&](size_t i) { run_piece(survey, stream, i, count); });
+    stream.copy(nullptr, nullptr, 100);
+  }
+  const SurveyScope after(&survey, stream, Phase::optimizer, -1, FailingOp(/*forward=*/false));
+  stream.copy(nullptr, nullptr, 700);
+  return survey;
+}
+
+using Sums = std::map<std::pair<Phase, NodeId>, double>;  // seconds
+
+Sums sums_of(const Survey& survey) {
+  Sums sums;
+  for (const SurveyedWork& w : survey.works) sums[{w.phase, w.node}] += w.seconds;
+  return sums;
+}
+
+double sum_of(const Survey& survey) {
+  double sum = survey.other_seconds;
+  for (const SurveyedWork& w : survey.works) sum += w.seconds;
+  return sum;
+}
+
+// With a trace the stream leaves nothing out.
+TEST(RepeatedWork, HasTheSecondsOfAll) {
+  for (const bool within : {false, true}) {
+    for (const size_t count : {0u, 1u, 2u, 3u, 4u, 5u, 10u}) {
+      MetaStream three(Machine{}), all(Machine{});
+      const auto trace = std::make_shared<Trace>();
+      all.trace(trace);
+      const Survey found = survey_pieces(three, count, within);
+      const Survey wanted = survey_pieces(all, count, within);
+      const double tolerance = 1e-12;
+      EXPECT_EQ(found.works.size(), 3 * std::min(count, size_t{3}) + 1 + within) << count;
+      EXPECT_EQ(wanted.works.size(), 3 * count + 1 + within) << count;
+      EXPECT_NEAR(three.now(), all.now(), tolerance) << count;
+      const double waits = waited(trace->spans(), TraceLane::compute);
+      EXPECT_NEAR(sum_of(found) + waits, three.now(), tolerance) << count;
+      EXPECT_NEAR(found.other_seconds, wanted.other_seconds, tolerance) << count;
+      const Sums sums = sums_of(wanted);
+      for (const auto& [key, seconds] : sums_of(found)) {
+        EXPECT_NEAR(seconds, sums.at(key), tolerance) << count << ", node " << key.second;
+      }
+      EXPECT_EQ(sums_of(found).size(), sums.size()) << count;
+      EXPECT_EQ(found.peak()->live, wanted.peak()->live) << count;
+    }
+  }
+}
+
+TEST(RepeatedWork, OfANodeBeganWhereItsFirstPieceDid) {
+  MetaStream stream(Machine{});
+  const Survey survey = survey_pieces(stream, 10, /*within=*/false);
+  EXPECT_EQ(survey.begins(Phase::forward)[0], survey.works[0].begin);
+  EXPECT_EQ(survey.begins(Phase::forward)[1], survey.works[1].begin);
+}
+
+TEST(RepeatedWork, WithoutASurveyIsTheStreams) {
+  MetaStream stream(Machine{});
+  size_t ran = 0;
+  repeat(nullptr, stream, 10, [&](size_t) { ++ran; });
+  EXPECT_EQ(ran, 3u);
 }
 
 TEST_F(Surveys, AProgramThatIsTakenOutlivesItsTape) {
