@@ -20,7 +20,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "spool/autograd/chunk_runner.h"
+#include "spool/autograd/chunks/chunk_runner.h"
 #include "spool/autograd/node_runner.h"
 #include "spool/autograd/program.h"
 #include "spool/autograd/saving.h"

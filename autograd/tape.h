@@ -18,8 +18,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "spool/autograd/chunk_runner.h"
-#include "spool/autograd/deferred.h"
+#include "spool/autograd/chunks/chunk_runner.h"
+#include "spool/autograd/chunks/deferred.h"
 #include "spool/autograd/gradients.h"
 #include "spool/autograd/node_runner.h"
 #include "spool/autograd/program.h"

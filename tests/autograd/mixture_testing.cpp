@@ -30,7 +30,7 @@ class MixtureDrawing {
   }
 
   Plan draw_plan(const std::vector<Nest>& nests) {
-    Plan plan = random_plan(*program_.tape, random_);
+    Plan plan = random_plan(program_.tape->program(), random_);
     std::erase_if(plan.regions, [&](const Region& r) { return !fits(r, nests); });
     for (Offload& how : plan.offloads) {
       if (options_.disk && one_in(2)) how.target = OffloadTarget::disk;
