@@ -13,7 +13,8 @@
 //
 // A region that runs in chunks counts what its nodes read in the same way, when it has run in
 // forward.  Its nodes are never recomputed one by one: its leaves are, where others read them, and
-// its backward is that of its chunks (chunk_runner.h).  For a region around it, it is one node.
+// its backward is that of its chunks (chunks/chunk_runner.h).  For a region around it, it is one
+// node.
 //
 // regions.cpp is what happens in forward, recompute.cpp what happens in backward.
 
