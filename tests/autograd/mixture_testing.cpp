@@ -119,6 +119,13 @@ Mixture::Mixture(Random random, const MixtureOptions& how)
   keeps_vars = random.next() % 4 == 0;
 }
 
+Plan Mixture::kept() const {
+  Plan kept{.chunks = plan.chunks};
+  std::ranges::copy_if(plan.regions, std::back_inserter(kept.regions),
+                       [](const Region& r) { return r.chunks > 1; });
+  return kept;
+}
+
 Enactment::Enactment(const Mixture& mixture, bool with_nests, Faults& faults, Offloader* offloader,
                      std::vector<Parameter>& parameters)
     : mixture_(mixture),
