@@ -52,16 +52,17 @@ NodeId farthest(NodeId begin, NodeId end, const Holds& holds) {
   return begin + direction * good;
 }
 
-// Finds the spans within some nodes.  It relies on that more nodes never make a larger extent, nor
-// what cannot be cut legal.
+// Finds the spans within some nodes.  It relies on that nodes that are added to a span never make
+// its extent larger, nor legal what cannot be cut, except for want of an index.
 class SpanFinder {
  public:
   SpanFinder(const Program& program, NodeId first, NodeId last)
-      : program_(program), first_(first), last_(last) {}
+      : program_(program), first_(first), last_(last) {
+    for (NodeId n = first; n <= last; ++n) alone_.push_back(extent(n, n));
+  }
 
   void find(std::vector<CuttableNodes>& found) const {
-    std::set<int64_t> extents;
-    for (NodeId n = first_; n <= last_; ++n) extents.insert(extent(n, n));
+    std::set<int64_t> extents(alone_.begin(), alone_.end());
     extents.erase(0);
     for (const int64_t e : extents) find_with_extent(e, found);
   }
@@ -76,8 +77,10 @@ class SpanFinder {
   void find_with_extent(int64_t e, std::vector<CuttableNodes>& found) const {
     NodeId begin = first_;  // the spans found so far begin before it
     for (NodeId end = first_; end <= last_; ++end) {
-      if (extent(end, end) < e) continue;
-      const NodeId first = farthest(end, begin, [&](NodeId n) { return extent(n, end) >= e; });
+      NodeId indexed = end;  // other nodes may lie between, and are computed once
+      while (indexed >= begin && alone_[static_cast<size_t>(indexed - first_)] < e) --indexed;
+      if (indexed < begin || extent(indexed, end) < e) continue;
+      const NodeId first = farthest(indexed, begin, [&](NodeId n) { return extent(n, end) >= e; });
       const auto has_extent = [&](NodeId n) { return extent(first, n) >= e; };
       const NodeId last = farthest(end, last_, has_extent);
       end = last;
@@ -91,6 +94,7 @@ class SpanFinder {
 
   const Program& program_;
   NodeId first_, last_;
+  std::vector<int64_t> alone_;  // the extent of each node
 };
 
 bool is_block(const TapeScope& scope) { return scope.parent < 0 && scope.last >= scope.first; }
