@@ -46,8 +46,8 @@ struct Offload {
 // value computed in a region applies to its readers outside.
 //
 // A region of more than one chunk runs, in forward and again in backward, a part of its rows at a
-// time (cut.h says along which index); values that only its nodes read exist one chunk at a time.
-// It may lie in a recomputed region, but not in another one that runs in chunks.
+// time (chunks/cut.h says along which index); values that only its nodes read exist one chunk at a
+// time. It may lie in a recomputed region, but not in another one that runs in chunks.
 struct Region {
   NodeId first = 0, last = 0;
   int chunks = 1;  // at most so many

@@ -13,14 +13,15 @@
 //
 // A region that runs in chunks counts what its nodes read in the same way, when it has run in
 // forward.  Its nodes are never recomputed one by one: its leaves are, where others read them, and
-// its backward is that of its chunks (chunk_runner.h).  For a region around it, it is one node.
+// its backward is that of its chunks (chunks/chunk_runner.h).  For a region around it, it is one
+// node.
 //
 // regions.cpp is what happens in forward, recompute.cpp what happens in backward.
 
 #include <unordered_set>
 #include <vector>
 
-#include "spool/autograd/chunk_runner.h"
+#include "spool/autograd/chunks/chunk_runner.h"
 #include "spool/autograd/node_runner.h"
 #include "spool/autograd/program.h"
 #include "spool/autograd/saving.h"

@@ -11,13 +11,12 @@ const SurveyedWork* Survey::peak() const {
 }
 
 IdTable<NodeId, double> Survey::begins(Phase phase) const {
-  constexpr double unknown = -1;
   IdTable<NodeId, double> all;
   for (size_t i = works.size(); i-- > 0;) {  // so that a node's first work is kept
     const SurveyedWork& work = works[i];
     if (work.phase != phase || work.micro_batch != 0 || work.node < 0) continue;
-    if (!all.contains(work.node)) all.resize(static_cast<size_t>(work.node) + 1, unknown);
-    if (all[work.node] == unknown) all[work.node] = work.begin;  // of several chunks, the first
+    if (!all.contains(work.node)) all.resize(static_cast<size_t>(work.node) + 1);
+    all[work.node] = work.begin;
   }
   return all;
 }

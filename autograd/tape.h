@@ -18,8 +18,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "spool/autograd/chunk_runner.h"
-#include "spool/autograd/deferred.h"
+#include "spool/autograd/chunks/chunk_runner.h"
+#include "spool/autograd/chunks/deferred.h"
 #include "spool/autograd/gradients.h"
 #include "spool/autograd/node_runner.h"
 #include "spool/autograd/program.h"
@@ -145,7 +145,7 @@ class Tape {
     Tape& tape_;
   };
 
-  class Chunk;  // chunk.h
+  class Chunk;  // chunks/chunk.h
 
  private:
   friend class Var;
@@ -161,7 +161,7 @@ class Tape {
   [[noreturn]] void fail_deferred(ValueId, const std::string& what) const;
   void add_outputs(NodeId);
   Few<Var> run(NodeId, const Few<Tensor>& in);
-  // deferred.cpp
+  // chunks/deferred.cpp
   Few<Var> defer(NodeId, RegionId, const Few<Tensor>& in);
   void complete(RegionId, NodeId last);
   void check_scopes_ended(RegionId, NodeId last) const;

@@ -12,7 +12,7 @@ namespace spool {
 
 struct Survey;  // survey.h
 
-// For the tape of a chunk (chunk.h): what it is of the whole tape.
+// For the tape of a chunk (chunks/chunk.h): what it is of the whole tape.
 struct ChunkOfTape {
   std::span<const NodeId> nodes = {};  // the nodes of the whole tape that its own are chunks of
   Range rows = {};                     // of the index that they are cut along

@@ -35,6 +35,7 @@ class WatchedOp final : public Op {
   const char* indices() const override { return op_.indices(); }
   bool differentiable(int output) const override { return op_.differentiable(output); }
   bool recomputable() const override { return op_.recomputable(); }
+  bool needs_loss_scale() const override { return op_.needs_loss_scale(); }
   int64_t max_chunks(const Specs& in) const override { return op_.max_chunks(in); }
 
   Specs infer(const Specs& in) const override {

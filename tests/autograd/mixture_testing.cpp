@@ -30,7 +30,7 @@ class MixtureDrawing {
   }
 
   Plan draw_plan(const std::vector<Nest>& nests) {
-    Plan plan = random_plan(*program_.tape, random_);
+    Plan plan = random_plan(program_.tape->program(), random_);
     std::erase_if(plan.regions, [&](const Region& r) { return !fits(r, nests); });
     for (Offload& how : plan.offloads) {
       if (options_.disk && one_in(2)) how.target = OffloadTarget::disk;
@@ -117,6 +117,13 @@ Mixture::Mixture(Random random, const MixtureOptions& how)
   micro_batches =
       1 + static_cast<int>(random.next() % static_cast<uint32_t>(how.max_micro_batches));
   keeps_vars = random.next() % 4 == 0;
+}
+
+Plan Mixture::kept() const {
+  Plan kept{.chunks = plan.chunks};
+  std::ranges::copy_if(plan.regions, std::back_inserter(kept.regions),
+                       [](const Region& r) { return r.chunks > 1; });
+  return kept;
 }
 
 Enactment::Enactment(const Mixture& mixture, bool with_nests, Faults& faults, Offloader* offloader,

@@ -44,7 +44,7 @@ struct Mixture {
 
   // A plan like this one's, but one that keeps all; chunks are as in this one, for they change the
   // order of sums.
-  Plan kept() const { return {.chunks = plan.chunks}; }
+  Plan kept() const;
 
   MixtureOptions options;
   Program program;

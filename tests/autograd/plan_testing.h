@@ -11,12 +11,15 @@
 namespace spool::testing {
 
 // A random plan for a tape's forward: any placement for any value, parameters and inputs included,
-// offloads of some rows, released and fetched at sensible and at useless nodes, and nested regions.
-Plan random_plan(const Tape& survey, Random&);
+// offloads of some rows, released and fetched at sensible and at useless nodes, nested regions, and
+// regions in chunks.
+Plan random_plan(const spool::Program&, Random&);
+bool runs_in_chunks(const Plan&);
 
-// A hash of the bits of a step's outputs and gradients, and its peaks in bytes.
+// A hash of the bits of a step's outputs and gradients, these themselves, and its peaks in bytes.
 struct StepOutcome {
   uint64_t bits = 0;
+  std::vector<std::vector<float>> values = {};  // if asked for
   size_t device_peak = 0, host_peak = 0;
 };
 
@@ -31,7 +34,7 @@ StepOutcome perform(const PlannedStep&, const Plan&, const StepOutcome& foretold
                     Device device = {});
 
 // Expects that under each of `count` random plans the step has the bits of the step that keeps all
-// values, and the foretold peaks.
+// values, or, in chunks, its numbers up to the order of sums, and the foretold peaks.
 void expect_as_kept(const PlannedStep&, int count, Device,
                     const std::function<Plan(Random&)>& draw);
 

@@ -18,22 +18,18 @@ SampleRun::SampleRun(const OpSample& sample, Stream& stream, const SampleOptions
 }
 
 Tensor SampleRun::make(const SampleInput& input, size_t index) {
-  Tensor t;
-  if (input.below > 0) {
-    Random random(100 + index);
-    std::vector<int32_t> ids(static_cast<size_t>(input.shape.numel()));
-    for (size_t i = 0; i < ids.size(); ++i) {
-      ids[i] = static_cast<int32_t>(random.next() % static_cast<uint32_t>(input.below));
-      const bool ignored =
-          input.ignored_every > 0 && i % static_cast<size_t>(input.ignored_every) == 1;
-      if (ignored) ids[i] = -100;
-    }
-    t = make_tensor<int32_t>(input.shape, ids, stream_);
-  } else {
-    t = normal(input.shape, options_.dtype, stream_, 100 + index, input.deviation);
+  if (input.below == 0) {
+    return normal(input.shape, options_.dtype, stream_, 100 + index, input.deviation);
   }
-  const bool cut = options_.rows && index < options_.carries.size() && options_.carries[index];
-  return cut ? t.slice(*options_.rows) : t;
+  Random random(100 + index);
+  std::vector<int32_t> ids(static_cast<size_t>(input.shape.numel()));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ids[i] = static_cast<int32_t>(random.next() % static_cast<uint32_t>(input.below));
+    const bool ignored =
+        input.ignored_every > 0 && i % static_cast<size_t>(input.ignored_every) == 1;
+    if (ignored) ids[i] = -100;
+  }
+  return make_tensor<int32_t>(input.shape, ids, stream_);
 }
 
 void SampleRun::rewind() {
@@ -47,6 +43,14 @@ void SampleRun::rewind() {
         sample_.inputs[i].below == 0 && static_cast<int>(i) != options_.without_gradient;
     vars_.push_back(tape_->input(tensors_[i], needs_grad));
   }
+}
+
+size_t SampleRun::position_of(ValueId v) const {
+  const Parameter* const parameter = tape_->values()[v].parameter;
+  for (size_t i = 0; i < vars_.size(); ++i) {
+    if (parameter ? parameter == &parameters_[i] : v == vars_[i].id()) return i;
+  }
+  fail(ErrorKind::invalid, sample_.name, ": value ", v, " is not an input");
 }
 
 void SampleRun::forward() {

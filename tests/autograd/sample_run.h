@@ -2,7 +2,6 @@
 
 // Runs an op sample forward and backward.
 
-#include <optional>
 #include <vector>
 
 #include "tests/autograd/op_samples.h"
@@ -13,10 +12,8 @@ namespace spool::testing {
 struct SampleOptions {
   DType dtype = DType::f64;
   TapeOptions tape = {};
-  int without_gradient = -1;       // the input that needs no gradient
-  bool through_gelu = false;       // a gelu behind the op saves its outputs
-  std::optional<Range> rows = {};  // of the leading index of the inputs that carry it
-  std::vector<bool> carries = {};  // by input
+  int without_gradient = -1;  // the input that needs no gradient
+  bool through_gelu = false;  // a gelu behind the op saves its outputs
 };
 
 // The inputs are the same on every device and for every dtype, up to rounding.
@@ -38,6 +35,8 @@ class SampleRun {
   double weighted_sum() const;
   // The inputs, which finite differences change.
   const std::vector<Tensor>& inputs() const { return tensors_; }
+  // Which input of the sample this value of the tape is.
+  size_t position_of(ValueId) const;
   // Begins a new tape with the same tensors.
   void rewind();
 

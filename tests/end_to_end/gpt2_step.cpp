@@ -39,7 +39,8 @@ void expect_as_kept(const Gpt2Step& step, int count, Device device) {
   Gpt2 model(step.config, DType::f32, stream);
   Tape tape(stream, {.backward_follows = true, .random = random_state_of_step(stream)});
   step.loss(model, tape, stream);
-  expect_as_kept(PlannedStep(step), count, device, [&](Random& r) { return random_plan(tape, r); });
+  expect_as_kept(PlannedStep(step), count, device,
+                 [&](Random& r) { return random_plan(tape.program(), r); });
 }
 
 }  // namespace spool::testing

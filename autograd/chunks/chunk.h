@@ -4,7 +4,7 @@
 // are recorded and not run: what is wanted of them, in forward or for backward, is recomputed as in
 // any region, and its backward is that of any tape.
 
-#include "spool/autograd/chunk_runner.h"
+#include "spool/autograd/chunks/chunk_runner.h"
 #include "spool/autograd/tape.h"
 
 namespace spool {

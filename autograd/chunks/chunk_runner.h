@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "spool/autograd/cut.h"
-#include "spool/autograd/deferred.h"
+#include "spool/autograd/chunks/cut.h"
+#include "spool/autograd/chunks/deferred.h"
 #include "spool/autograd/gradients.h"
 #include "spool/autograd/tape_options.h"
 

@@ -1,4 +1,4 @@
-#include "spool/autograd/chunk.h"
+#include "spool/autograd/chunks/chunk.h"
 
 #include <algorithm>
 

@@ -35,6 +35,10 @@ struct Cut {
 // computed elements carry.
 Cut cut(const Program&, NodeId first, NodeId last);
 
+// The values that nodes `first` to `last` compute and that are read outside: by later nodes, or by
+// the caller, as far as the program has seen it.
+std::vector<ValueId> find_leaves(const Program&, NodeId first, NodeId last);
+
 // The shape of those rows of a value that carries an index of this extent.
 Shape part(const Shape& whole, int64_t extent, int64_t rows);
 // Those rows, in place.

@@ -1,9 +1,9 @@
-#include "spool/autograd/chunk_runner.h"
+#include "spool/autograd/chunks/chunk_runner.h"
 
 #include <algorithm>
 #include <unordered_set>
 
-#include "spool/autograd/chunk.h"
+#include "spool/autograd/chunks/chunk.h"
 #include "spool/autograd/survey.h"
 #include "spool/kernels/elementwise.h"
 

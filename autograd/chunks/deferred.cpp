@@ -1,6 +1,6 @@
 // Regions in chunks, in forward: their ops are recorded and not run, until the last.
 
-#include "spool/autograd/deferred.h"
+#include "spool/autograd/chunks/deferred.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "spool/autograd/cut.h"
+#include "spool/autograd/chunks/cut.h"
 
 #include <optional>
 #include <unordered_set>
@@ -213,6 +213,25 @@ Cut cut(const Program& program, NodeId first, NodeId last) {
   }
   if (!best) return {.obstacle = "none of its ops has an index that leads its values"};
   return std::move(*best).take_cut();
+}
+
+std::vector<ValueId> find_leaves(const Program& program, NodeId first, NodeId last) {
+  std::vector<ValueId> leaves;
+  for (NodeId n = first; n <= last; ++n) {
+    for (const ValueId v : program.nodes[n].outputs) {
+      if (program.values[v].is_observed) leaves.push_back(v);
+    }
+  }
+  for (NodeId n = last + 1; n < program.nodes.next_id(); ++n) {
+    for (const ValueId v : program.nodes[n].inputs) {
+      const NodeId producer = program.values[v].producer;
+      if (first <= producer && producer <= last) leaves.push_back(v);
+    }
+  }
+  std::ranges::sort(leaves);
+  const auto repeated = std::ranges::unique(leaves);
+  leaves.erase(repeated.begin(), repeated.end());
+  return leaves;
 }
 
 Shape part(const Shape& whole, int64_t extent, int64_t rows) {

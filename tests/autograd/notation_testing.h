@@ -1,0 +1,103 @@
+#pragma once
+
+// Whether an op's index notation, Op::indices(), is true: found out by running the op, not by
+// reading it.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "spool/autograd/notation.h"
+#include "tests/autograd/op_samples.h"
+
+namespace spool::testing {
+
+// A tensor's numbers on the host.
+struct HostTensor {
+  Spec spec = {};
+  std::vector<double> numbers = {};
+};
+
+// An op, what it is applied to, and the notation it is held to.
+struct AppliedOp {
+  std::shared_ptr<const Op> op = {};
+  std::vector<HostTensor> inputs = {};  // all but those of i32 have a gradient
+  std::vector<size_t> operands = {};    // for each operand of the op, which input it is
+  Notation notation = {};
+  bool recording = true, backward_follows = false;
+  bool loss_scale = true;  // without it a mean loss divides by the targets of its own tape
+
+  // The indices of an input; none if the notation does not mention it.
+  std::string term_of_input(size_t input) const;
+  std::string term_of_output(size_t output) const;
+  std::vector<Spec> output_specs() const;
+};
+
+// The sample's op, held to its own notation.
+AppliedOp applied_op(const OpSample&, bool backward_follows = false);
+// The same op, held to another notation.
+AppliedOp claiming(AppliedOp, std::string_view notation);
+// The same op, on floating-point inputs of another type.
+AppliedOp in_type(AppliedOp, DType);
+
+// What the op is given, and what it makes of it.
+struct OpArguments {
+  std::vector<HostTensor> inputs;
+  std::vector<HostTensor> upstream;  // by output; without numbers: not a root of backward
+  int64_t first_row = 0;
+};
+struct OpResults {
+  std::vector<HostTensor> outputs, inputs;  // after forward, which may write to a cache
+  std::vector<HostTensor> gradients;        // by input; none if there are no roots
+};
+constexpr size_t op_memory = size_t{16} << 20;
+OpResults run(const AppliedOp&, const OpArguments&, Stream&);
+
+// Extents of a term's indices in a tensor of this shape.
+std::vector<int64_t> extents(const std::string& term, const Shape&);
+
+// A tensor around an index: its element (b, i, a) is at (b * extent + i) * after + a.
+struct Around {
+  int64_t before = 1, extent = 1, after = 1;
+};
+
+Around around(char index, const std::string& term, const Shape&);
+
+bool carries(const std::string& term, char index);
+// Whether the index is first in each term it is in.
+bool leads_everywhere(const Notation&, char index);
+// The separable indices that are, and the others.
+std::string leading_indices(const Notation&);
+std::string other_separable_indices(const Notation&);
+
+// How a chunk along a first index looks, which may stand for several dimensions.
+enum class ChunkForm {
+  rows,    // they are one dimension, of which the chunk has any part: (B, T, C) becomes (rows, C)
+  slices,  // the tensor keeps its dimensions, and the chunk has a part of the first
+};
+
+struct Chunking {
+  char index;
+  int64_t chunks;
+  ChunkForm form = ChunkForm::slices;
+};
+
+// Results of chunks against those of the whole: the largest difference, relative to the largest
+// number of its tensor.
+struct ChunkDifference {
+  double outputs = 0, gradients = 0;
+};
+// Runs the op forward and backward, on the whole, and on chunks along the index, each on a tape of
+// its own.  Tensors that carry the index are cut, gradients of outputs included; others are given
+// whole to each chunk.  Results that carry it are joined; others, such as gradients of weights, are
+// added up.
+ChunkDifference difference_of_chunks(const AppliedOp&, const Chunking&);
+
+// Changes elements of inputs, one at a time, and looks which elements of outputs change.
+struct Influences {
+  std::string forbidden;      // the first on an element with another separable index; or empty
+  std::vector<bool> matters;  // by input: some element of it changes some output
+};
+Influences find_influences(const AppliedOp&);
+
+}  // namespace spool::testing
