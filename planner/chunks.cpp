@@ -1,11 +1,143 @@
 #include "spool/planner/chunks.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <tuple>
+
+#include "spool/autograd/cut.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
+namespace {
+
+void check_rows(int64_t rows) {
+  check(rows > 0, "plan: chunks of ", rows, " rows; a chunk has at least 1");
+}
+
+// The values that these nodes compute and that are read by others, or by the caller; rising.
+std::vector<ValueId> leaves_of(const Program& program, NodeId first, NodeId last) {
+  std::set<ValueId> leaves;
+  for (NodeId n = first; n <= last; ++n) {
+    for (const ValueId v : program.nodes[n].outputs) {
+      if (program.values[v].is_observed) leaves.insert(v);
+    }
+  }
+  for (NodeId n = last + 1; n < program.nodes.next_id(); ++n) {
+    for (const ValueId v : program.nodes[n].inputs) {
+      const NodeId producer = program.values[v].producer;
+      if (first <= producer && producer <= last) leaves.insert(v);
+    }
+  }
+  return {leaves.begin(), leaves.end()};
+}
+
+// Finds the farthest position that `holds`, from `begin`, where it does, towards `end`, in steps of
+// 1 or -1.  Beyond a position where it does not hold, it holds nowhere.
+template <class Holds>
+NodeId farthest(NodeId begin, NodeId end, const Holds& holds) {
+  const NodeId direction = begin <= end ? 1 : -1;
+  NodeId good = 0, bad = std::abs(end - begin) + 1;  // distances
+  for (NodeId step = 1; good + step < bad; step *= 2) {
+    if (!holds(begin + direction * (good + step))) {
+      bad = good + step;
+      break;
+    }
+    good += step;
+  }
+  while (bad - good > 1) {
+    const NodeId middle = good + (bad - good) / 2;
+    (holds(begin + direction * middle) ? good : bad) = middle;
+  }
+  return begin + direction * good;
+}
+
+// Finds the spans within some nodes.  It relies on that nodes that are added to a span never make
+// its extent larger, nor legal what cannot be cut, except for want of an index.
+class SpanFinder {
+ public:
+  SpanFinder(const Program& program, NodeId first, NodeId last)
+      : program_(program), first_(first), last_(last) {
+    for (NodeId n = first; n <= last; ++n) alone_.push_back(extent(n, n));
+  }
+
+  void find(std::vector<CuttableNodes>& found) const {
+    std::set<int64_t> extents(alone_.begin(), alone_.end());
+    extents.erase(0);
+    for (const int64_t e : extents) find_with_extent(e, found);
+  }
+
+ private:
+  // 0: they cannot be cut.
+  int64_t extent(NodeId first, NodeId last) const {
+    const Cut c = cut(program_, first, last);
+    return c ? c.extent : 0;
+  }
+
+  void find_with_extent(int64_t e, std::vector<CuttableNodes>& found) const {
+    NodeId begin = first_;  // the spans found so far begin before it
+    for (NodeId end = first_; end <= last_; ++end) {
+      NodeId indexed = end;  // other nodes may lie between, and are computed once
+      while (indexed >= begin && alone_[static_cast<size_t>(indexed - first_)] < e) --indexed;
+      if (indexed < begin || extent(indexed, end) < e) continue;
+      const NodeId first = farthest(indexed, begin, [&](NodeId n) { return extent(n, end) >= e; });
+      const auto has_extent = [&](NodeId n) { return extent(first, n) >= e; };
+      const NodeId last = farthest(end, last_, has_extent);
+      end = last;
+      begin = first + 1;
+      if (extent(first, last) != e) continue;
+      if (!leaves_of(program_, first, last).empty()) {
+        found.push_back({.first = first, .last = last, .extent = e});
+      }
+    }
+  }
+
+  const Program& program_;
+  NodeId first_, last_;
+  std::vector<int64_t> alone_;  // the extent of each node
+};
+
+bool is_block(const TapeScope& scope) { return scope.parent < 0 && scope.last >= scope.first; }
+
+// Why the MLP of a block cannot be cut, or its nodes.
+struct Mlp {
+  CuttableNodes nodes = {};
+  std::string obstacle = {};
+};
+
+// The first node that computes a value of the most bytes.
+NodeId maker_of_widest(const Program& program, const TapeScope& block) {
+  NodeId maker = block.first;
+  size_t most = 0;
+  for (NodeId n = block.first; n <= block.last; ++n) {
+    for (const ValueId v : program.nodes[n].outputs) {
+      const size_t bytes = program.values[v].spec.nbytes();
+      if (bytes > most) maker = n;
+      most = std::max(most, bytes);
+    }
+  }
+  return maker;
+}
+
+Mlp mlp_of(const Program& program, const TapeScope& block) {
+  const NodeId maker = maker_of_widest(program, block);
+  const Cut from_maker = cut(program, maker, block.last);
+  NodeId first = maker;
+  for (const ValueId v : program.nodes[maker].inputs) {
+    const NodeId producer = program.values[v].producer;
+    if (producer < block.first || !from_maker.carries(v)) continue;
+    first = producer;
+    break;
+  }
+  const Cut whole = cut(program, first, block.last);
+  return {.nodes = {.first = first, .last = block.last, .extent = whole.extent},
+          .obstacle = whole.obstacle};
+}
+
+}  // namespace
 
 Plan chunk_rows(const Program& program, int64_t rows) {
-  check(rows > 0, "plan: chunks of ", rows, " rows; a chunk has at least 1");
+  check_rows(rows);
   Plan plan;
   for (const Node& node : program.nodes) {
     Specs in;
@@ -14,6 +146,59 @@ Plan chunk_rows(const Program& program, int64_t rows) {
     plan.chunks.push_back(max > 1 ? static_cast<int>(ceil_div(max, rows)) : 1);
   }
   return plan;
+}
+
+std::optional<Region> chunk_region(const Program& program, NodeId first, NodeId last,
+                                   int64_t rows) {
+  check_rows(rows);
+  const Cut c = cut(program, first, last);
+  check(bool(c), "plan: nodes ", first, " to ", last, " cannot run in chunks: ", c.obstacle);
+  if (rows >= c.extent) return std::nullopt;
+  Region region{.first = first,
+                .last = last,
+                .chunks = static_cast<int>(ceil_div(c.extent, rows)),
+                .leaves = leaves_of(program, first, last)};
+  check(!region.leaves.empty(), "plan: nodes ", first, " to ", last,
+        " cannot run in chunks: nothing of what they compute is read outside");
+  return region;
+}
+
+std::vector<CuttableNodes> find_regions(const Program& program) {
+  std::set<NodeId> begins{0, program.nodes.next_id()};
+  for (const TapeScope& scope : program.scopes) {
+    if (scope.last < scope.first || !(scope.parent < 0 || scope.options.recompute)) continue;
+    begins.insert({scope.first, scope.last + 1});
+  }
+  std::vector<CuttableNodes> found;
+  for (auto begin = begins.begin(); *begin < program.nodes.next_id();) {
+    const NodeId first = *begin++;
+    SpanFinder(program, first, *begin - 1).find(found);
+  }
+  std::ranges::stable_sort(found, {},
+                           [](const CuttableNodes& s) { return std::tuple(-s.extent, s.first); });
+  return found;
+}
+
+std::vector<Region> chunk_mlps(const Program& program, int64_t rows) {
+  check_rows(rows);
+  std::vector<Region> regions;
+  std::string obstacle = "it has no outermost scopes, which are the blocks";
+  bool any = false;
+  for (const TapeScope& scope : program.scopes) {
+    if (!is_block(scope)) continue;
+    const Mlp mlp = mlp_of(program, scope);
+    const auto& [first, last, extent] = mlp.nodes;
+    if (!mlp.obstacle.empty()) {
+      if (!any) obstacle = mlp.obstacle;
+      any = any || extent < 2;
+      continue;
+    }
+    any = true;
+    if (const auto region = chunk_region(program, first, last, rows)) regions.push_back(*region);
+  }
+  check_setting(any, {"chunk-mlp"},
+                "no block of this model has an MLP that can run in chunks: ", obstacle);
+  return regions;
 }
 
 }  // namespace spool

@@ -1,6 +1,9 @@
 #pragma once
 
-// Plans that cut ops into chunks of a given size.
+// Plans that run parts of a tape's work one after the other: ops in chunks, and regions of any
+// model (autograd/cut.h) in chunks.
+
+#include <optional>
 
 #include "spool/autograd/program.h"
 
@@ -8,5 +11,31 @@ namespace spool {
 
 // Cuts every node of the program that allows it into chunks of at most `rows` rows.
 Plan chunk_rows(const Program&, int64_t rows);
+
+// The region of nodes `first` to `last`, in chunks of at most `rows` of the index along which they
+// can be cut; nothing if that is one chunk, which is no region.  The program is a whole one, of a
+// tape that has run, since the leaves are what it reads elsewhere or its caller has read.  Throws
+// what cut() says if the nodes cannot be cut.
+std::optional<Region> chunk_region(const Program&, NodeId first, NodeId last, int64_t rows);
+
+// Nodes that can run in chunks, and the extent of the index that cuts them.
+struct CuttableNodes {
+  NodeId first = 0, last = 0;
+  int64_t extent = 0;
+  bool operator==(const CuttableNodes&) const = default;
+};
+
+// Every span of nodes that can run in chunks and that a further node on either side would prevent
+// from that, or would give another extent.  By extent, the largest first, then by node; a span of
+// one extent may lie in one of another.  No span crosses a border of an outermost scope or of a
+// checkpoint.
+std::vector<CuttableNodes> find_regions(const Program&);
+
+// The regions that run the MLP of each block in chunks of at most `rows` rows; nothing of blocks
+// that have no more rows, and of those that cannot be cut.  A block is an outermost scope.  Its
+// MLP, in whatever way the model is written, begins with the op that feeds the maker of the block's
+// widest value (a norm, which feeds the first product), and ends with the block.  Throws if the
+// program has no block whose MLP can be cut.
+std::vector<Region> chunk_mlps(const Program&, int64_t rows);
 
 }  // namespace spool

@@ -1,6 +1,7 @@
 #include "spool/planner/policy.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "spool/planner/chunks.h"
 #include "spool/planner/offload_schedule.h"
@@ -36,9 +37,16 @@ void place_recomputed(const Policy& policy, const Program& program, Plan& plan) 
       if (!is_statistic) plan.placement[v] = Placement::recompute;
     }
   }
+}
+
+// Outer regions come before those in them.
+void place_regions(const Policy& policy, const Program& program, Plan& plan) {
+  if (policy.mlp_chunk > 0) plan.regions = chunk_mlps(program, policy.mlp_chunk);
   for (const TapeScope& scope : program.scopes) {
     if (policy.block && is_outermost(scope)) plan.regions.push_back({scope.first, scope.last});
   }
+  std::ranges::sort(plan.regions, {},
+                    [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
 }
 
 // Whether a block reads each value without computing it.
@@ -98,6 +106,7 @@ Plan plan_from_policy(const Policy& policy, const Machine& machine, const Rehear
   {
     const RehearsedTape kept = rehearse({});
     place_recomputed(policy, kept.program, plan);
+    place_regions(policy, kept.program, plan);
     if (policy.loss_chunk > 0) plan.chunks = chunk_rows(kept.program, policy.loss_chunk).chunks;
   }
   if (policy.offload == Offloading::none) return plan;

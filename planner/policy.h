@@ -29,6 +29,7 @@ struct Policy {
   OffloadTarget target = OffloadTarget::host;
   OptimizerState optimizer_state = OptimizerState::device;
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
+  int64_t mlp_chunk = 0;   // rows of a block's MLP (chunk_mlps()) that are live at a time; 0: all
 };
 
 // Parses "none", or a list such as "norms,gelu"; throws an error that says what there is.  "gelu"

@@ -27,6 +27,10 @@ std::string policy_lines(const RunOptions& o) {
   const Policy& p = o.policy;
   std::string lines;
   const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
+  if (const int64_t rows = o.training.loss_chunk)
+    say(fmt::format("the loss in chunks of {} rows", rows));
+  if (const int64_t rows = o.training.mlp_chunk)
+    say(fmt::format("MLPs in chunks of {} rows", rows));
   if (!o.plan.empty()) say("as the plan " + o.plan + " says");
   if (const std::string list = recompute_list(p); list != "none") say("recompute " + list);
   if (p.offload != Offloading::none) {

@@ -17,7 +17,8 @@ namespace {
 
 // The flags as given.  The default of an optional one depends on the model or on other flags.
 struct Given {
-  std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss;
+  std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss,
+      chunk_mlp;
   std::optional<double> lr, min_lr, beta2, weight_decay;
   std::string dtype = "f32", rounding = name(Rounding::nearest), device, memory;
   std::string recompute = "none", offload = name(Offloading::none), offload_to = "host",
@@ -89,6 +90,7 @@ RunOptions resolve(const Given& g, const CLI::App& command) {
   override_with(g.weight_decay, t.optimizer.decay);
   t.warmup = g.warmup.value_or(t.steps / 20);
   override_with(g.chunk_loss, t.loss_chunk);
+  override_with(g.chunk_mlp, t.mlp_chunk);
   t.dtype = *parse<DType>(g.dtype);
   t.optimizer.rounding = *parse<Rounding>(g.rounding);
   o.default_texts = SPOOL_SOURCE_DIR;
@@ -161,6 +163,9 @@ void add_step_flags(CLI::App& app, Given& g) {
       ->capture_default_str();
   app.add_option("--chunk-loss", g.chunk_loss,
                  "Maximum number of rows of logits in memory at a time; 0, the default: all");
+  app.add_option("--chunk-mlp", g.chunk_mlp,
+                 "Maximum number of rows of each block's MLP, from its norm to the end of the "
+                 "block, in memory at a time; 0, the default: all");
   app.add_option("--seed", t.seed, "Seed of all random numbers")->capture_default_str();
 }
 

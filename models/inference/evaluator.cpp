@@ -62,15 +62,26 @@ void Evaluator::rehearse_losses() {
   losses_of_input();
 }
 
-Plan plan_evaluation(const Gpt2Config& config, DType dtype, int64_t batch, int64_t seq,
-                     int64_t loss_chunk) {
-  if (loss_chunk == 0) return {};
+Program evaluation_program(const Gpt2Config& config, DType dtype, int64_t batch, int64_t seq) {
   MetaStream stream(Machine{});
   Gpt2 model(config, dtype, stream);
   const BatchInput input(batch, seq, stream);
   Tape tape(stream, {.recording = false, .training = false});
-  model.loss(tape.input(input.tokens), tape.input(input.targets));
-  return chunk_rows(tape.program(), loss_chunk);
+  (void)model.loss(tape.input(input.tokens), tape.input(input.targets)).tensor();
+  return tape.take_program();
+}
+
+Plan plan_evaluation(const Program& program, const ChunkRows& rows) {
+  Plan plan;
+  if (rows.loss > 0) plan = chunk_rows(program, rows.loss);
+  if (rows.mlp > 0) plan.regions = chunk_mlps(program, rows.mlp);
+  return plan;
+}
+
+Plan plan_evaluation(const Gpt2Config& config, DType dtype, int64_t batch, int64_t seq,
+                     const ChunkRows& rows) {
+  if (rows == ChunkRows{}) return {};
+  return plan_evaluation(evaluation_program(config, dtype, batch, seq), rows);
 }
 
 }  // namespace spool

@@ -41,8 +41,16 @@ class Evaluator {
   TokenBatch batch_;  // the one that was read last
 };
 
-// The plan of an evaluator's tapes: the loss is computed in chunks of `loss_chunk` rows of logits;
-// 0: all rows at once.
-Plan plan_evaluation(const Gpt2Config&, DType, int64_t batch, int64_t seq, int64_t loss_chunk);
+// Rows that are live at a time: of logits, and of each block's MLP; 0: all.
+struct ChunkRows {
+  int64_t loss = 0, mlp = 0;
+  bool operator==(const ChunkRows&) const = default;
+};
+
+// What an evaluator's tapes record.
+Program evaluation_program(const Gpt2Config&, DType, int64_t batch, int64_t seq);
+// The plan of these tapes.
+Plan plan_evaluation(const Program&, const ChunkRows&);
+Plan plan_evaluation(const Gpt2Config&, DType, int64_t batch, int64_t seq, const ChunkRows&);
 
 }  // namespace spool

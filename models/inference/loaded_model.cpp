@@ -33,7 +33,7 @@ LoadedModel::Work::Work(const Gpt2Config& config, const Options& o, const Plan& 
 LoadedModel::LoadedModel(const ModelFile& file, const Options& options)
     : options_(checked_options(file.config(), options)),
       plan_(plan_evaluation(file.config(), options_.dtype, options_.batch, options_.seq,
-                            loss_chunk)) {
+                            {.loss = loss_chunk})) {
   const auto rehearsal = [&](Stream& stream) {
     Work work(file.config(), options_, plan_, stream);
     work.evaluator.rehearse_mean_loss();

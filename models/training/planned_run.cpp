@@ -1,12 +1,35 @@
 #include "spool/models/training/planned_run.h"
 
 #include <algorithm>
+#include <array>
 
 #include "spool/models/inference/generator.h"
 #include "spool/models/training/budget.h"
 #include "spool/models/training/trainer.h"
 
 namespace spool {
+
+namespace {
+
+// Only chunks change results, so a run has its own, whatever its plan.
+void check_chunks(const Plan& given, const Plan& own, const TrainingConfig& config) {
+  check_setting(given.chunks == own.chunks, {"plan", "chunk-loss"},
+                "the plan cuts the loss into chunks of another size than this run's, which is ",
+                config.loss_chunk, " rows; give the number of rows it was made with");
+  const auto in_chunks = [](const Plan& plan) {
+    std::vector<std::array<int, 3>> all;
+    for (const Region& r : plan.regions) {
+      if (r.chunks > 1) all.push_back({r.first, r.last, r.chunks});
+    }
+    return all;
+  };
+  check_setting(in_chunks(given) == in_chunks(own), {"plan", "chunk-mlp"},
+                "the plan runs other nodes in chunks, or in chunks of another size, than this run, "
+                "whose MLPs have chunks of ",
+                config.mlp_chunk, " rows (0: all rows); give the number of rows it was made with");
+}
+
+}  // namespace
 
 StepDescription describe_step(const TrainingConfig& config) {
   return {.make_model =
@@ -20,10 +43,11 @@ StepDescription describe_step(const TrainingConfig& config) {
 
 TrainingPlans make_plans(const TrainingConfig& config, Policy policy, const Machine& machine) {
   policy.loss_chunk = config.loss_chunk;
+  policy.mlp_chunk = config.mlp_chunk;
   TrainingPlans plans;
   plans.step = plan_step(describe_step(config), policy, machine);
-  plans.evaluation =
-      plan_evaluation(config.model, config.dtype, config.batch, config.seq, config.loss_chunk);
+  plans.evaluation = plan_evaluation(config.model, config.dtype, config.batch, config.seq,
+                                     {.loss = config.loss_chunk, .mlp = config.mlp_chunk});
   return plans;
 }
 
@@ -51,9 +75,7 @@ PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request,
   PlannedRun run{.config = config, .plans = make_plans(config, request.policy, machine)};
   StepPlans& plans = run.plans;
   if (request.plan) {
-    check_setting(request.plan->chunks == plans.step.chunks, {"plan", "chunk-loss"},
-                  "the plan cuts the loss into chunks of another size than this run's, which is ",
-                  config.loss_chunk, " rows; give the number of rows it was made with");
+    check_chunks(*request.plan, plans.step, config);
     check_setting(!offloads_to_disk(*request.plan) || !request.spill_directory.empty(),
                   {"plan", "offload-to"},
                   "the plan offloads to a disk; name the directory, as disk:DIRECTORY");

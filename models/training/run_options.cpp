@@ -45,6 +45,7 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("rounding", t.optimizer.rounding);
   visit("dropout", t.dropout);
   visit("chunk-loss", t.loss_chunk);
+  visit("chunk-mlp", t.mlp_chunk);
   visit("seed", t.seed);
   visit("data", o.data);
   visit("val-data", o.val_data);
@@ -76,14 +77,18 @@ void from_setting(const JsonField& stored, T& setting) {
   }
 }
 
+// A setting that runs of earlier versions lack, and which is 0 in them.
+bool may_be_missing(std::string_view key) { return key == "chunk-mlp"; }
+
 void refuse_other_settings(const RunOptions& o, const json& stored, const std::string& file) {
   const std::set<std::string> of_the_model{"layers", "heads",   "channels", "context",
                                            "vocab",  "epsilon", "gelu"};
   const json all = configuration(o);
   for (const auto& [key, ours] : all.items()) {
-    check_file(stored.is_object() && stored.contains(key), file, "field configuration.", key,
+    const bool is_stored = stored.is_object() && stored.contains(key);
+    check_file(is_stored || may_be_missing(key), file, "field configuration.", key,
                " is missing; this is not a checkpoint of this version of Spool");
-    const json& theirs = stored.at(key);
+    const json theirs = is_stored ? stored.at(key) : json(0);
     if (theirs == ours) continue;
     constexpr const char* remedy =
         "; leave the setting out to resume, or start a new run in another directory";
@@ -131,8 +136,11 @@ json configuration(const RunOptions& o) {
 
 void adopt(RunOptions& o, const JsonField& stored) {
   refuse_other_settings(o, stored.value(), stored.file());
-  for_each_setting(
-      o, [&](const char* key, auto& setting) { from_setting(stored.member(key), setting); });
+  for_each_setting(o, [&](const char* key, auto& setting) {
+    setting = {};
+    const auto field = may_be_missing(key) ? stored.find(key) : stored.member(key);
+    if (field) from_setting(*field, setting);
+  });
 }
 
 }  // namespace spool

@@ -11,6 +11,11 @@ void check_positive(const char* key, const char* words, int64_t n) {
                 large - 1);
 }
 
+void check_chunk(const char* key, const char* of, int64_t rows) {
+  check_setting(rows >= 0 && rows < int64_t{1} << 31, {key}, "the rows of a chunk of ", of,
+                " must be 0 (all rows) or more, not ", rows);
+}
+
 void validate_batch(const TrainingConfig& c) {
   check_positive("batch", "the number of rows of a micro-batch", c.batch);
   check_positive("seq", "the number of tokens of a row", c.seq);
@@ -22,8 +27,8 @@ void validate_batch(const TrainingConfig& c) {
   check_setting(c.batch * c.seq < int64_t{1} << 31, {"batch", "seq", "accumulate"}, c.batch,
                 " rows of ", c.seq,
                 " tokens are too many for one micro-batch; use fewer rows and more micro-batches");
-  check_setting(c.loss_chunk >= 0 && c.loss_chunk < int64_t{1} << 31, {"chunk-loss"},
-                "the rows of a chunk of the loss must be 0 (all rows) or more, not ", c.loss_chunk);
+  check_chunk("chunk-loss", "the loss", c.loss_chunk);
+  check_chunk("chunk-mlp", "an MLP", c.mlp_chunk);
 }
 
 void validate_optimizer(const TrainingConfig& c) {

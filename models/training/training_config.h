@@ -21,6 +21,7 @@ struct TrainingConfig {
   AdamWSettings optimizer = {};
   float dropout = 0;
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
+  int64_t mlp_chunk = 0;   // rows of each block's MLP that are live at a time; 0: all
   uint64_t seed = 1;
 
   int64_t rows_per_step() const { return batch * accumulate; }

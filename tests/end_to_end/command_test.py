@@ -47,6 +47,7 @@ class BadInput(Folder):
             ["--accumulate", 0],
             ["--warmup", 4],
             ["--chunk-loss", -1],
+            ["--chunk-mlp", -1],
             ["--weight-decay", -1],
             ["--clip", -1],
             ["--rounding", "stochastic"],
@@ -284,6 +285,7 @@ class Runs(Folder):
         self.refused(spool(*resume, "--lr", 0.02), 1, "--lr", "0.01")
         self.refused(spool(*resume, "--steps", 9), 1, "--steps")
         self.refused(spool(*resume, "--model", "gpt2-124m"), 1, "gpt2-124m")
+        self.refused(spool(*resume, "--chunk-mlp", 8), 1, "--chunk-mlp", "it has 0")
         status, printed, _ = spool(*resume, "--lr", 0.01)
         self.assertEqual(status, 0)
         self.assertIn("validation loss", printed)
@@ -330,6 +332,16 @@ class Runs(Folder):
         del run["configuration"]["rounding"]
         stored.write_text(json.dumps(run))
         self.refused(spool("train", "--out", self.out, "--resume"), 1, "rounding is missing")
+
+    def test_resumes_a_run_from_before_mlps_had_chunks(self):
+        self.assertEqual(self.train()[0], 0)
+        stored = self.out / "latest" / "run.json"
+        run = json.loads(stored.read_text())
+        self.assertEqual(run["configuration"].pop("chunk-mlp"), 0)
+        stored.write_text(json.dumps(run))
+        resume = ["train", "--out", self.out, "--resume"]
+        self.refused(spool(*resume, "--chunk-mlp", 8), 1, "--chunk-mlp", "it has 0")
+        self.assertEqual(spool(*resume)[0], 0)
 
 
 if __name__ == "__main__":

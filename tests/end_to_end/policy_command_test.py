@@ -50,6 +50,28 @@ class Policies(Folder):
             self.assertEqual("  disk " in printed, "--offload-to" in words)
         self.assertEqual([f.name for f in self.folder.iterdir() if "spill" in f.name.lower()], [])
 
+    def test_mlps_in_chunks_have_the_losses_of_one_in_less_memory(self):
+        recompute = ["--recompute", "block", "--chunk-loss", 512]
+        _, whole, whole_peak = self.run_with("whole", *recompute)
+        plan = self.folder / "plan.json"
+        words = [*recompute, "--chunk-mlp", 512]
+        printed, losses, peak = self.run_with("chunks", *words, "--save-plan", plan)
+        self.assertIn("MLPs in chunks of 512 rows", printed)
+        self.assertEqual(list(losses), list(whole))
+        for step, (loss, _) in whole.items():
+            self.assertAlmostEqual(losses[step][0], loss, delta=1e-6 * loss)
+        self.assertLess(peak, whole_peak)
+        stored = json.loads(plan.read_text())
+        self.assertEqual(stored["spool_plan"], 2)
+        chunks = [r["chunks"] for r in stored["regions"] if isinstance(r, dict)]
+        self.assertEqual(set(chunks), {8})
+        same = ["--chunk-loss", 512, "--chunk-mlp", 512, "--plan", plan]
+        _, again, same_peak = self.run_with("loaded", *same)
+        self.assertEqual((again, same_peak), (losses, peak))
+        for rows in [0, 256]:
+            other = ["--chunk-loss", 512, "--chunk-mlp", rows, "--plan", plan]
+            self.refused(self.train(*WIDE, *other), 1, "(--plan, --chunk-mlp)")
+
     def test_small_values_are_not_offloaded(self):
         status, printed, errors = self.train("--offload", "all")
         self.assertEqual(status, 0, errors)

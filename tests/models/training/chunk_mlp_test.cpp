@@ -1,0 +1,146 @@
+// runs: numbers
+// The MLPs of a run's blocks in chunks: the losses of one chunk, within the peak foretold.
+
+#include <nlohmann/json.hpp>
+
+#include "spool/models/training/run_options.h"
+#include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/files/json.h"
+#include "tests/models/training/training_testing.h"
+
+namespace spool::testing {
+namespace {
+
+// 60 rows, in chunks of 16, 16, 16, 12.
+TrainingConfig in_chunks(int64_t rows = 16) {
+  TrainingConfig config = small();
+  config.steps = 2;
+  config.mlp_chunk = rows;
+  return config;
+}
+
+int chunked_regions(const Plan& plan) {
+  return static_cast<int>(
+      std::ranges::count_if(plan.regions, [](const Region& r) { return r.chunks > 1; }));
+}
+
+Policy recomputing(const char* list) {
+  Policy policy;
+  set_recompute(policy, list);
+  return policy;
+}
+
+TEST(ChunkMlp, HasTheLossesOfOneChunkAndThePeakForetold) {
+  const Machine slow = slow_machine(CpuArchitecture{.threads = 2});
+  for (const int64_t accumulate : {1, 3}) {
+    for (const int64_t loss_chunk : {0, 7}) {
+      TrainingConfig config = in_chunks();
+      config.accumulate = accumulate;
+      config.loss_chunk = loss_chunk;
+      config.dropout = 0.1f;
+      TrainingConfig whole = config;
+      whole.mlp_chunk = 0;
+      CpuStream plenty(size_t{256} << 20, 2);
+      const Losses expected = train(whole, plenty);
+      for (const char* recompute : {"none", "norms,gelu,attention", "block"}) {
+        for (const Offloading offload : {Offloading::none, Offloading::all}) {
+          Policy policy = recomputing(recompute);
+          policy.offload = offload;
+          policy.min_offload_bytes = 1;
+          const PlannedRun run = plan_run(config, {.policy = policy, .sample = sample}, slow);
+          EXPECT_EQ(chunked_regions(run.plans.step), 2);
+          EXPECT_EQ(chunked_regions(run.plans.evaluation), 2);
+          EXPECT_NO_THROW(check_plan(run.plans.step));
+          const size_t foretold = run.foretold.memory.peak;
+          CpuStream stream(foretold, 2);
+          const Losses losses = train(config, run.plans, stream);
+          EXPECT_EQ(losses.peak, foretold) << recompute << ' ' << name(offload);
+          EXPECT_EQ(losses.host_peak, run.foretold.host.peak);
+          for (size_t i = 0; i < losses.losses.size(); ++i) {
+            EXPECT_NEAR(losses.losses[i], expected.losses[i], 1e-6 * expected.losses[i]);
+          }
+          EXPECT_NEAR(losses.validation, expected.validation, 1e-6 * expected.validation);
+          CpuStream less(foretold - Arena::granule, 2);
+          expect_error(ErrorKind::memory, {}, [&] { train(config, run.plans, less); });
+          EXPECT_EQ(less.memory().live, 0u);
+        }
+      }
+    }
+  }
+}
+
+TEST(ChunkMlp, TakesNoMemoryForAllRowsAtOnce) {
+  TrainingConfig config;
+  config.batch = 4;
+  config.loss_chunk = 512;
+  const auto peak = [&](int64_t rows) {
+    config.mlp_chunk = rows;
+    const TrainingPlans plans = make_plans(config, recomputing("block"));
+    return rehearse_training(config, plans, Machine{}).memory.peak;
+  };
+  EXPECT_LT(peak(512), peak(0));
+  EXPECT_EQ(peak(4 * config.seq), peak(0));
+}
+
+TEST(ChunkMlp, IsNoRegionWhereAllRowsFit) {
+  for (const int64_t rows : {0, 60, 1000}) {
+    const TrainingPlans plans = make_plans(in_chunks(rows), recomputing("block"));
+    EXPECT_EQ(plans.step.regions.size(), 2u) << rows;
+    EXPECT_TRUE(plans.evaluation.regions.empty());
+  }
+}
+
+TEST(ChunkMlp, IsThatOfTheGivenPlan) {
+  const TrainingConfig sixteen = in_chunks();
+  const Plan given = make_plans(sixteen, recomputing("block")).step;
+  const auto planned = [&](const TrainingConfig& config, const Plan& plan) {
+    return plan_run(config, {.plan = plan}, Machine{}).plans.step;
+  };
+  EXPECT_EQ(planned(sixteen, given), given);
+  EXPECT_EQ(planned(in_chunks(19), given), given);  // 4 chunks as well
+  for (const int64_t other : {0, 20, 8}) {
+    const auto fields =
+        expect_error(ErrorKind::invalid, {"plan", "MLPs", "number of rows it was made with"},
+                     [&] { planned(in_chunks(other), given); });
+    EXPECT_EQ(fields.settings, (std::vector<std::string>{"plan", "chunk-mlp"}));
+  }
+  Plan fewer = given;
+  std::erase_if(fewer.regions, [](const Region& r) { return r.chunks > 1 && r.first < 11; });
+  expect_error(ErrorKind::invalid, {"MLPs"}, [&] { planned(sixteen, fewer); });
+}
+
+TEST(ChunkMlp, RefusesRowsThatCannotBe) {
+  for (const int64_t rows : {int64_t{-1}, int64_t{1} << 31}) {
+    const auto fields = expect_error(ErrorKind::invalid, {"the rows of a chunk of an MLP"},
+                                     [&] { in_chunks(rows).validate(); });
+    EXPECT_EQ(fields.settings, std::vector<std::string>{"chunk-mlp"});
+  }
+}
+
+TEST(ChunkMlp, IsPartOfAStoredRunAndZeroInAnOlderOne) {
+  RunOptions options;
+  options.model = "gpt2-tiny";
+  options.training = in_chunks();
+  nlohmann::json stored = configuration(options);
+  EXPECT_EQ(stored["chunk-mlp"], 16);
+  const auto adopted = [&](int64_t rows, bool given) {
+    RunOptions resumed = options;
+    resumed.training.mlp_chunk = rows;
+    if (given) resumed.given.insert("chunk-mlp");
+    adopt(resumed, JsonField(stored, "run.json"));
+    return resumed.training.mlp_chunk;
+  };
+  EXPECT_EQ(adopted(8, /*given=*/false), 16);
+  EXPECT_EQ(adopted(16, /*given=*/true), 16);
+  expect_error(ErrorKind::invalid, {"chunk-mlp 8", "it has 16"}, [&] { adopted(8, true); });
+  stored.erase("chunk-mlp");
+  EXPECT_EQ(adopted(8, /*given=*/false), 0);
+  EXPECT_EQ(adopted(0, /*given=*/true), 0);
+  expect_error(ErrorKind::invalid, {"chunk-mlp 8", "it has 0"}, [&] { adopted(8, true); });
+  stored.erase("chunk-loss");
+  expect_error(ErrorKind::file, {"configuration.chunk-loss", "is missing"},
+               [&] { adopted(0, false); });
+}
+
+}  // namespace
+}  // namespace spool::testing
