@@ -20,7 +20,8 @@ double microseconds(double seconds) { return std::round(seconds * 8e6) / 8; }
 
 std::string text(const TraceContext& c) {
   return sentence(c.task, c.op ? " " : "", c.op ? c.op : "",
-                  c.node >= 0 ? sentence(" #", c.node) : "");
+                  c.node >= 0 ? sentence(" #", c.node) : "",
+                  c.chunk >= 0 ? sentence(", chunk ", c.chunk) : "");
 }
 
 std::string title(const TraceSpan& span) {
