@@ -75,7 +75,7 @@ void NodeRunner::backward(NodeId id, Regions& regions) {
 
 void NodeRunner::check_all_asked_for(NodeId id, const GradientCheck& gradients) const {
   const Node& n = program_.nodes[id];
-  const uint32_t all = gradients.handed_out() | in_forward_[id];
+  const uint32_t all = gradients.handed_out() | in_forward_.value_or(id, 0);
   for (size_t i = 0; i < n.inputs.size(); ++i) {
     check(!program_.values[n.inputs[i]].needs_grad || all >> i & 1, n.op->name(),
           ": it never asks for the gradient of input ", i, ", counted from 0, which is needed");
