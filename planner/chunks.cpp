@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "spool/autograd/cut.h"
+#include "spool/autograd/chunks/cut.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -13,23 +13,6 @@ namespace {
 
 void check_rows(int64_t rows) {
   check(rows > 0, "plan: chunks of ", rows, " rows; a chunk has at least 1");
-}
-
-// The values that these nodes compute and that are read by others, or by the caller; rising.
-std::vector<ValueId> leaves_of(const Program& program, NodeId first, NodeId last) {
-  std::set<ValueId> leaves;
-  for (NodeId n = first; n <= last; ++n) {
-    for (const ValueId v : program.nodes[n].outputs) {
-      if (program.values[v].is_observed) leaves.insert(v);
-    }
-  }
-  for (NodeId n = last + 1; n < program.nodes.next_id(); ++n) {
-    for (const ValueId v : program.nodes[n].inputs) {
-      const NodeId producer = program.values[v].producer;
-      if (first <= producer && producer <= last) leaves.insert(v);
-    }
-  }
-  return {leaves.begin(), leaves.end()};
 }
 
 // Finds the farthest position that `holds`, from `begin`, where it does, towards `end`, in steps of
@@ -86,7 +69,7 @@ class SpanFinder {
       end = last;
       begin = first + 1;
       if (extent(first, last) != e) continue;
-      if (!leaves_of(program_, first, last).empty()) {
+      if (!find_leaves(program_, first, last).empty()) {
         found.push_back({.first = first, .last = last, .extent = e});
       }
     }
@@ -157,7 +140,7 @@ std::optional<Region> chunk_region(const Program& program, NodeId first, NodeId 
   Region region{.first = first,
                 .last = last,
                 .chunks = static_cast<int>(ceil_div(c.extent, rows)),
-                .leaves = leaves_of(program, first, last)};
+                .leaves = find_leaves(program, first, last)};
   check(!region.leaves.empty(), "plan: nodes ", first, " to ", last,
         " cannot run in chunks: nothing of what they compute is read outside");
   return region;

@@ -1,7 +1,7 @@
 #pragma once
 
 // Plans that run parts of a tape's work one after the other: ops in chunks, and regions of any
-// model (autograd/cut.h) in chunks.
+// model (autograd/chunks/cut.h) in chunks.
 
 #include <optional>
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "spool/autograd/cut.h"
+#include "spool/autograd/chunks/cut.h"
 #include "spool/autograd/ops.h"
 #include "spool/planner/policy.h"
 #include "spool/runtime/meta/stream.h"
