@@ -13,12 +13,13 @@
 #include "spool/models/data/token_files.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
+#include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
 
 struct EvalArguments {
-  std::string model, device, dtype = "f32";
+  std::string model, device, dtype = "f32", memory;
   std::vector<std::string> data;
   TokenizerChoice tokenizer = {};
   LoadedModel::Options options = {};
@@ -29,6 +30,7 @@ LoadedModel::Options resolve(const EvalArguments& a) {
   LoadedModel::Options options = a.options;
   options.dtype = *parse<DType>(a.dtype);
   options.device = device_of(a.device);
+  if (!a.memory.empty()) options.memory = parse_bytes(a.memory);
   return options;
 }
 
@@ -36,6 +38,18 @@ void check_finite(double loss, const ModelFile& file) {
   if (std::isfinite(loss)) return;
   fail(ErrorKind::numeric, file.name(), ": the loss is ", loss,
        "; some weights are not finite, or too large for --dtype");
+}
+
+// On standard error: the result alone is on standard output.
+void tell_plan(const LoadedModel& model) {
+  if (!model.planned()) return;
+  const auto& [rows, plan, foretold] = *model.planned();
+  const auto in_chunks = [](int64_t n) {
+    return n == 0 ? std::string("all rows at once") : fmt::format("{} rows at a time", n);
+  };
+  fmt::print(stderr, "foretold peak {} ({} bytes), {} a batch: the loss of {}, MLPs of {}\n",
+             format_bytes(foretold.memory.peak), foretold.memory.peak,
+             format_seconds(foretold.seconds), in_chunks(rows.loss), in_chunks(rows.mlp));
 }
 
 void measure_loss(const EvalArguments& a, const ModelFile& file,
@@ -58,6 +72,7 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
   const ValidationRows rows(tokens, options.seq);
   options.batch = std::min(options.batch, rows.rows());
   LoadedModel evaluation(file, options);
+  tell_plan(evaluation);
   const double loss = evaluation.evaluator().mean_loss(rows, [&](int64_t done) {
     measuring(static_cast<size_t>(done), static_cast<size_t>(rows.rows()));
   });
@@ -80,6 +95,7 @@ void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem
         ": its longest question with an answer is ", longest, " tokens, beyond the ",
         std::min(options.seq, file.config().context), " of a row");
   LoadedModel evaluation(file, options);
+  tell_plan(evaluation);
   ProgressBar measuring("answering", "questions");
   const ChoiceResult r =
       answer_questions(questions, evaluation.evaluator(), evaluation.batch(), evaluation.seq(),
@@ -122,6 +138,12 @@ std::function<int()> add_eval(CLI::App& app) {
   app.add_option("--batch", a->options.batch, "Rows per pass")->capture_default_str();
   app.add_option("--seq", a->options.seq,
                  "Tokens per row; by default the model's context, or fewer if the data is shorter");
+  app.add_option(
+         "--memory", a->memory,
+         "Memory budget of the device, such as 2GiB: the loss and each block's MLP run as "
+         "many rows at a time as it allows, and the foretold peak is told first; by default "
+         "what 512 rows of logits at a time take")
+      ->check(memory_amount());
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   app.add_flag("--json", a->json, "Print the result as one JSON object");
   add_device_flag(app, a->device);

@@ -1,5 +1,9 @@
 #include "spool/models/inference/loaded_model.h"
 
+#include <algorithm>
+
+#include "spool/planner/machine.h"
+
 namespace spool {
 namespace {
 
@@ -22,25 +26,38 @@ LoadedModel::Options checked_options(const Gpt2Config& model, LoadedModel::Optio
   return o;
 }
 
+EvaluationShape shape_of(const Gpt2Config& model, const LoadedModel::Options& o) {
+  return {.model = model, .dtype = o.dtype, .batch = o.batch, .seq = o.seq};
+}
+
+PlannedEvaluation plan_within_budget(const EvaluationShape& shape, const LoadedModel::Options& o) {
+  const size_t capacity = device_memory(o.device), limit = std::min(o.memory, capacity);
+  PlannedEvaluation planned =
+      plan_evaluation_within(limit, shape, measure_machine(o.device, o.dtype, o.threads));
+  if (planned.foretold.memory.peak <= limit) return planned;
+  fail_memory({.what = "this evaluation, in whatever chunks,",
+               .needed = planned.foretold.memory.peak,
+               .available = limit,
+               .place = limit < o.memory ? "on the device" : "in the budget",
+               .advice = "a smaller batch, shorter rows, or fewer threads of a cpu take less",
+               .settings = {"memory", "batch", "seq", "threads"}});
+}
+
 }  // namespace
 
-LoadedModel::Work::Work(const Gpt2Config& config, const Options& o, const Plan& plan,
-                        Stream& stream)
-    : model(config, o.dtype, stream),
-      input(o.batch, o.seq, stream),
-      evaluator(model, input, plan, stream) {}
-
 LoadedModel::LoadedModel(const ModelFile& file, const Options& options)
-    : options_(checked_options(file.config(), options)),
-      plan_(plan_evaluation(file.config(), options_.dtype, options_.batch, options_.seq,
-                            {.loss = loss_chunk})) {
-  const auto rehearsal = [&](Stream& stream) {
-    Work work(file.config(), options_, plan_, stream);
-    work.evaluator.rehearse_mean_loss();
-    work.evaluator.rehearse_losses();
-  };
-  stream_ = open_stream_for(rehearsal, options_.device, options_.threads);
-  work_ = std::make_unique<Work>(file.config(), options_, plan_, *stream_);
+    : options_(checked_options(file.config(), options)) {
+  const EvaluationShape shape = shape_of(file.config(), options_);
+  if (options_.memory > 0) {
+    planned_ = plan_within_budget(shape, options_);
+    plan_ = planned_->plan;
+    stream_ = open_stream(options_.device, options_.memory, options_.threads);
+  } else {
+    plan_ = plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, {.loss = loss_chunk});
+    stream_ = open_stream_for([&](Stream& s) { rehearse_evaluation(shape, plan_, s); },
+                              options_.device, options_.threads);
+  }
+  work_ = std::make_unique<Evaluation>(shape, plan_, *stream_);
   file.load(work_->model);
 }
 

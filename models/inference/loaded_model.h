@@ -1,12 +1,13 @@
 #pragma once
 
 // A model loaded from a file, ready to be measured: its weights and an evaluator, in an arena of
-// exactly the size that they need.
+// exactly the size that they need, or of a budget that they are made to fit into.
 
 #include <memory>
+#include <optional>
 
 #include "spool/models/families/model_file.h"
-#include "spool/models/inference/evaluator.h"
+#include "spool/models/inference/evaluation_plan.h"
 
 namespace spool {
 
@@ -17,28 +18,27 @@ class LoadedModel {
     int64_t batch = 4;         // rows
     int64_t seq = 0;           // tokens of a row; 0: the model's context
     Device device = {};
-    int threads = 0;  // of a CPU; 0: one per core
+    int threads = 0;    // of a CPU; 0: one per core
+    size_t memory = 0;  // budget in bytes; 0: what 512 rows of logits at a time take
   };
 
-  // Throws if the options or the file's tensors do not suit the model, or memory does not suffice.
+  // Throws if the options or the file's tensors do not suit the model, or memory does not suffice,
+  // whatever the chunks.
   LoadedModel(const ModelFile&, const Options&);
 
   Evaluator& evaluator() { return work_->evaluator; }
   int64_t batch() const { return options_.batch; }
   int64_t seq() const { return options_.seq; }
+  // What the budget has led to; nothing without one.
+  const std::optional<PlannedEvaluation>& planned() const { return planned_; }
+  MemoryStats memory() const { return stream_->memory(); }
 
  private:
-  struct Work {
-    Gpt2 model;
-    BatchInput input;
-    Evaluator evaluator;
-    Work(const Gpt2Config&, const Options&, const Plan&, Stream&);
-  };
-
   Options options_;
   Plan plan_;
+  std::optional<PlannedEvaluation> planned_;
   std::unique_ptr<Stream> stream_;
-  std::unique_ptr<Work> work_;
+  std::unique_ptr<Evaluation> work_;
 };
 
 }  // namespace spool

@@ -5,6 +5,7 @@ files_command_test.py PROGRAM [CASE...]
 
 import json
 import math
+import re
 import shutil
 import signal
 import struct
@@ -185,6 +186,34 @@ class Models(Files):
         ]:
             self.refused(spool("eval", *words), 1, *parts)
 
+    def test_eval_fits_into_a_budget_or_says_the_smallest_that_would_do(self):
+        checkpoint = self.trained()
+        words = ["eval", "--model", checkpoint, "--data", self.text, "--threads", 2, "--json"]
+        result = json.loads(self.done(*words))
+
+        def within(budget):
+            status, printed, errors = spool(*words, "--memory", budget)
+            self.assertEqual(status, 0, errors)
+            self.assertAlmostEqual(json.loads(printed)["loss"], result["loss"], delta=1e-5)
+            told = re.fullmatch(
+                r"foretold peak .* \((\d+) bytes\), .* a batch: the loss of (.*), MLPs of (.*)\n", errors
+            )
+            self.assertIsNotNone(told, errors)
+            return int(told[1]), told[2], told[3]
+
+        peak, *rows = within("1GiB")
+        self.assertEqual(rows, ["all rows at once"] * 2)
+        self.assertEqual(within(peak)[0], peak)
+        fewer, *rows = within(peak - 1)
+        self.assertLess(fewer, peak)
+        self.assertIn("rows at a time", " ".join(rows))
+        refused = spool(*words, "--memory", "1kB")
+        self.refused(refused, 1, "this evaluation", "in the budget", "(--memory, --batch")
+        least = int(re.search(r"needs .* \((\d+) bytes\), and", refused[2])[1])
+        self.assertEqual(within(least)[0], least)
+        self.refused(spool(*words, "--memory", least - 1), 1, f"({least} bytes)")
+        self.refused(spool(*words, "--memory", "much"), 2, "--memory")
+
     def test_eval_answers_multiple_choice_questions(self):
         checkpoint = self.trained(steps=40)
 
@@ -212,6 +241,11 @@ class Models(Files):
         self.assertEqual(sorted(parts), [0, 1])
         mixed = json.loads(self.done(*words, questions([0, 0, 0, 1]), "--batch", 3))
         self.assertIn(mixed["accuracy"], [0.25, 0.75])
+        status, printed, errors = spool(*words, questions([0, 0, 0, 1]), "--memory", "1GiB")
+        self.assertEqual((status, json.loads(printed)), (0, mixed))
+        self.assertIn("foretold peak", errors)
+        tight = spool(*words, questions([0]), "--memory", "1kB")
+        self.refused(tight, 1, "this evaluation", "in the budget")
         self.refused(spool(*words, questions([2])), 1, "question 0", "right one")
         self.refused(spool(*words, questions([0]), "--seq", 3), 1, "beyond the 3")
         self.refused(spool(*words, questions([0]), self.text), 1, "without other files")

@@ -1,0 +1,154 @@
+// runs: numbers
+// Evaluations that are made to fit into a budget.
+
+#include "spool/models/inference/evaluation_plan.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "spool/models/inference/loaded_model.h"
+#include "spool/runtime/cpu/stream.h"
+#include "tests/models/data/token_list.h"
+#include "tests/runtime/temporary_directory.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+const Machine two_threads{.architecture = CpuArchitecture{.threads = 2}};
+
+// 60 rows.
+EvaluationShape shape_of(DType dtype) {
+  return {.model = {.layers = 2, .heads = 2, .channels = 64, .context = 30, .vocabulary = 900},
+          .dtype = dtype,
+          .batch = 2,
+          .seq = 30};
+}
+
+Report foretold(const EvaluationShape& shape, const ChunkRows& rows) {
+  const Plan plan = plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, rows);
+  return rehearse(two_threads, [&](Stream& stream) { rehearse_evaluation(shape, plan, stream); });
+}
+
+// The mean loss of random weights on three batches, and the peak of the stream.
+struct Measured {
+  double loss = 0;
+  size_t peak = 0;
+};
+Measured measure(const EvaluationShape& shape, const Plan& plan, size_t budget) {
+  CpuStream stream(budget, 2);
+  Measured result;
+  {
+    Evaluation evaluation(shape, plan, stream);
+    evaluation.model.initialise(3);
+    const ValidationRows rows(counting(5 * shape.seq + 8, /*vocabulary=*/900), shape.seq);
+    result.loss = evaluation.evaluator.mean_loss(rows);
+    evaluation.evaluator.rehearse_losses();
+    stream.synchronize();
+  }
+  result.peak = stream.memory().peak;
+  return result;
+}
+
+constexpr size_t plenty = size_t{64} << 20;
+
+TEST(EvaluationPlan, IsTheFastestThatFitsAndNeverSlowerInMoreMemory) {
+  const EvaluationShape shape = shape_of(DType::f32);
+  std::vector<std::pair<Report, ChunkRows>> all;
+  std::vector<size_t> peaks;
+  for (const int64_t loss : {0, 32, 16, 8, 4, 2, 1}) {
+    for (const int64_t mlp : {0, 32, 16, 8, 4, 2, 1}) {
+      const ChunkRows rows{.loss = loss, .mlp = mlp};
+      all.emplace_back(foretold(shape, rows), rows);
+      peaks.push_back(all.back().first.memory.peak);
+    }
+  }
+  std::ranges::sort(peaks);
+  double before = 1e9;
+  for (const size_t peak : peaks) {
+    const PlannedEvaluation planned = plan_evaluation_within(peak, shape, two_threads);
+    EXPECT_LE(planned.foretold.memory.peak, peak);
+    EXPECT_LE(planned.foretold.seconds, before);
+    before = planned.foretold.seconds;
+    double seconds = 1e9, of_planned = 0;
+    for (const auto& [report, rows] : all) {
+      if (report.memory.peak <= peak) seconds = std::min(seconds, report.seconds);
+      if (rows == planned.rows) of_planned = report.seconds;
+    }
+    EXPECT_NEAR(of_planned, seconds, 1e-9 * seconds) << peak;
+  }
+  EXPECT_EQ(plan_evaluation_within(plenty, shape, two_threads).rows, ChunkRows{});
+  const PlannedEvaluation least = plan_evaluation_within(1, shape, two_threads);
+  EXPECT_EQ(least.foretold.memory.peak, peaks.front());
+}
+
+TEST(EvaluationPlan, HasThePeakForetoldAndTheLossOfOneChunk) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const EvaluationShape shape = shape_of(dtype);
+    const double whole = measure(shape, {}, plenty).loss;
+    for (size_t limit = plenty; limit > 0;) {
+      const PlannedEvaluation planned = plan_evaluation_within(limit, shape, two_threads);
+      const size_t peak = planned.foretold.memory.peak;
+      if (peak > limit) break;
+      SCOPED_TRACE(sentence(planned.rows.loss, ", ", planned.rows.mlp, ", ", name(dtype)));
+      const Measured result = measure(shape, planned.plan, peak);
+      EXPECT_EQ(result.peak, peak);
+      EXPECT_NEAR(result.loss, whole, 1e-6 * whole);
+      expect_error(ErrorKind::memory, {},
+                   [&] { measure(shape, planned.plan, peak - Arena::granule); });
+      limit = peak - 1;
+    }
+  }
+}
+
+// On a machine that takes no time.
+TEST(EvaluationPlan, HasTheFewestChunksOfThoseThatAreAsFast) {
+  const EvaluationShape shape = shape_of(DType::f32);
+  constexpr double infinite = std::numeric_limits<double>::infinity();
+  const Machine free{.architecture = CpuArchitecture{.threads = 2},
+                     .f32_flops = infinite,
+                     .bytes_per_second = infinite,
+                     .host_bytes_per_second = infinite,
+                     .launch_seconds = 0};
+  EXPECT_EQ(plan_evaluation_within(plenty, shape, free).rows, ChunkRows{});
+  const size_t peak = foretold(shape, {.loss = 32}).memory.peak;
+  EXPECT_EQ(plan_evaluation_within(peak, shape, free).rows, ChunkRows{.loss = 32});
+}
+
+class BudgetOfLoadedModel : public ::testing::Test {
+ protected:
+  BudgetOfLoadedModel() {
+    CpuStream stream(plenty, 2);
+    Gpt2 model(shape_.model, DType::f32, stream);
+    model.initialise(3);
+    save_model(d_.path(), model, {});
+  }
+  LoadedModel open(size_t memory) const {
+    return {ModelFile(d_.path()),
+            {.batch = shape_.batch, .seq = shape_.seq, .threads = 2, .memory = memory}};
+  }
+
+  const EvaluationShape shape_ = shape_of(DType::f32);
+  const TemporaryDirectory d_;
+};
+
+TEST_F(BudgetOfLoadedModel, IsKeptAndSufficesIfItIsTheLeast) {
+  EXPECT_FALSE(open(0).planned());
+  EXPECT_EQ(open(plenty).planned()->rows, ChunkRows{});
+  const ErrorFields fields =
+      expect_error(ErrorKind::memory, {"this evaluation", "in the budget", "smaller batch"},
+                   [&] { open(1000); });
+  EXPECT_EQ(fields.settings, (std::vector<std::string>{"memory", "batch", "seq", "threads"}));
+  EXPECT_EQ(fields.capacity, 1000u);
+  expect_error(ErrorKind::memory, {sentence(fields.needed, " bytes")},
+               [&] { open(fields.needed - 1); });
+  LoadedModel least = open(fields.needed);
+  EXPECT_EQ(least.planned()->foretold.memory.peak, fields.needed);
+  const ValidationRows rows(counting(5 * shape_.seq, /*vocabulary=*/900), shape_.seq);
+  EXPECT_GT(least.evaluator().mean_loss(rows), 0);
+  EXPECT_EQ(least.memory().capacity, fields.needed);
+  EXPECT_LE(least.memory().peak, fields.needed);
+}
+
+}  // namespace
+}  // namespace spool::testing
