@@ -1,16 +1,23 @@
-// What regions in chunks cost and save.
+// What chunks cost and save.  Names end in numbers of rows.
 //
-//   mlp/ROWS   an MLP (C 768, F 3072, 4096 rows, f32, one thread) in one chunk and in chunks of so
-//              many rows, in turn: `ratio` is the least processor time in chunks over the least in
-//              one chunk, which recomputes too, of forward and backward; `forward_ratio` that of
-//              forward alone, without recording
-//   step/BATCH/LOSS/ROWS  a rehearsed step of gpt2-124m on an h200 (bf16, T 1024, blocks
-//   recomputed,
-//              the loss in chunks of LOSS rows) with the MLPs in chunks of ROWS, against whole
-//              MLPs: `peak` and `time`, and `block_bytes`, what activations and workspace hold at
-//              the peak, less the inputs of the blocks, each as a ratio
-//   rehearsal/ROWS   rehearses a step of gpt2-1558m (bf16, B 4, T 1024, h200) with its MLPs in
-//   chunks layout/ROWS      lays out that step: the percentage of memory beyond the live bytes
+//   mlp             an MLP (C 768, F 3072, 4096 rows, f32, one thread) in one chunk, which
+//                   recomputes too, and in chunks, in turn: `ratio` of the least processor times,
+//                   forward and backward; `forward_ratio`, forward alone, without recording
+//   step            a rehearsed step of gpt2-124m on an h200 (bf16, T 1024, blocks recomputed) by
+//                   batch and rows of the loss and the MLPs, against whole MLPs: `peak`, `time`,
+//                   and `block_bytes`, what activations and workspace hold at the peak, less the
+//                   inputs of the blocks, as ratios
+//   rehearsal       rehearses a step of gpt2-1558m (bf16, B 4, T 1024, h200)
+//   layout          lays out that step: percentage of memory beyond the live bytes
+//   evaluation      a rehearsed evaluation of gpt2-124m with a context of 8192 (B 1, T 8192, f32, a
+//                   cpu of one thread) by rows of the loss and the MLPs, against neither: `bytes`,
+//                   what activations and workspace hold at the peak, and `time`, as ratios
+//   longest         the longest T of such an evaluation (context T) in 2 GiB, rehearsed: `whole`,
+//                   `chunked` as `spool eval --memory` chooses, and their ratio
+//   head            the loss of a head (V 50304, C 768, 4096 rows, f32, one thread) with its
+//                   gradients, in one chunk and in chunks, in turn: `ratio` of the least times;
+//                   `beside`, bytes beside inputs and gradients, over rows * V * 4
+//   head_rehearsed  32768 rows: these bytes over those of one chunk
 
 #include <benchmark/benchmark.h>
 
@@ -20,7 +27,9 @@
 
 #include "spool/autograd/chunks/cut.h"
 #include "spool/autograd/ops.h"
+#include "spool/kernels/elementwise.h"
 #include "spool/kernels/normal.h"
+#include "spool/models/inference/evaluation_plan.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/planner/machine.h"
 #include "spool/planner/offsets.h"
@@ -191,6 +200,137 @@ BENCHMARK(run_layout)
     ->RangeMultiplier(2)
     ->Range(128, 1024)
     ->Unit(benchmark::kMillisecond);
+
+Machine one_thread() { return {.architecture = CpuArchitecture{.threads = 1}}; }
+
+EvaluationShape long_evaluation(int64_t T) {
+  Gpt2Config model = *gpt2_preset("gpt2-124m");
+  model.context = T;
+  return {.model = model, .batch = 1, .seq = T};
+}
+
+Report rehearse_evaluation(const EvaluationShape& shape, const ChunkRows& rows) {
+  const Plan plan =
+      plan_evaluation(evaluation_program(shape.model, shape.dtype, shape.batch, shape.seq), rows);
+  return rehearse(one_thread(), [&](MetaStream& stream) {
+    Evaluation(shape, plan, stream).evaluator.rehearse_mean_loss();
+  });
+}
+
+void run_evaluation(benchmark::State& state) {
+  const EvaluationShape shape = long_evaluation(8192);
+  Report whole, chunked;
+  for (auto _ : state) {
+    whole = rehearse_evaluation(shape, {});
+    chunked = rehearse_evaluation(shape, {.loss = state.range(0), .mlp = state.range(1)});
+  }
+  const auto bytes = [](const Report& r) {
+    return static_cast<double>(r.memory.at_peak_by[Purpose::activation] +
+                               r.memory.at_peak_by[Purpose::workspace]);
+  };
+  state.counters["bytes"] = bytes(chunked) / bytes(whole);
+  state.counters["time"] = chunked.seconds / whole.seconds;
+}
+BENCHMARK(run_evaluation)
+    ->Name("evaluation")
+    ->ArgsProduct({{256, 512}, {1024, 2048}})
+    ->Unit(benchmark::kMillisecond);
+
+void run_longest(benchmark::State& state) {
+  constexpr size_t budget = size_t{2} << 30;
+  constexpr int64_t step = 128;
+  const auto longest = [&](const auto& peak_of) {
+    int64_t fits = 0, fails = 2048;  // times `step` tokens
+    while (fails - fits > 1) {
+      const int64_t middle = (fits + fails) / 2;
+      (peak_of(middle * step) <= budget ? fits : fails) = middle;
+    }
+    return static_cast<double>(fits * step);
+  };
+  double whole = 0, chunked = 0;
+  for (auto _ : state) {
+    whole =
+        longest([](int64_t T) { return rehearse_evaluation(long_evaluation(T), {}).memory.peak; });
+    chunked = longest([](int64_t T) {
+      return plan_evaluation_within(budget, long_evaluation(T), one_thread()).foretold.memory.peak;
+    });
+  }
+  state.counters["whole"] = whole;
+  state.counters["chunked"] = chunked;
+  state.counters["ratio"] = chunked / whole;
+}
+BENCHMARK(run_longest)->Name("longest")->Iterations(1)->Unit(benchmark::kMillisecond);
+
+// linear_cross_entropy with the gradient formed in forward.
+struct Head {
+  static constexpr int64_t C = 768, V = 50304;
+
+  Head(Stream& on, int64_t rows)
+      : stream(on),
+        N(rows),
+        weight{.name = "head", .data = Tensor({Shape{V, C}, DType::f32}, stream)},
+        x({Shape{N, C}, DType::f32}, stream),
+        targets({Shape{N}, DType::i32}, stream),
+        loss_scale({Shape{1}, DType::f32}, stream) {
+    launch(NormalFill{.out = weight.data, .deviation = 0.02f, .tensor = 0}, stream);
+    launch(NormalFill{.out = x, .deviation = 1, .tensor = 1}, stream);
+    launch(Fill{.out = loss_scale, .value = 1.0f / static_cast<float>(N)}, stream);
+    stream.upload(targets.view().data(), targets.nbytes(),
+                  [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
+  }
+
+  void run(int64_t chunk) {
+    const int chunks = static_cast<int>(N / chunk);
+    Tape tape(stream, {.plan = {.chunks = std::vector{chunks}},
+                       .backward_follows = true,
+                       .loss_scale = loss_scale});
+    tape.backward(
+        linear_cross_entropy(tape.input(x, /*needs_grad=*/true), weight, tape.input(targets), {}));
+    weight.grad = {};
+    stream.synchronize();
+  }
+
+  // What a run takes at its peak beside what it reads and the gradients.
+  double bytes_beside(int64_t chunk) {
+    const size_t before = stream.memory().live;
+    stream.arena().take_max_live();
+    run(chunk);
+    const size_t gradients = weight.data.nbytes() + x.nbytes();
+    return static_cast<double>(stream.arena().take_max_live() - before - gradients);
+  }
+
+  Stream& stream;
+  int64_t N;
+  Parameter weight;
+  Tensor x, targets, loss_scale;
+};
+
+void run_head(benchmark::State& state) {
+  const int64_t rows = state.range(0);
+  CpuStream stream(size_t{3} << 30, 1);
+  Head head(stream, 4096);
+  std::array<double, 2> least{1e9, 1e9};
+  for (auto _ : state) {
+    for (const bool chunked : {false, true}) {
+      const double begin = cpu_seconds_of_chunks();
+      head.run(chunked ? rows : head.N);
+      least[chunked] = std::min(least[chunked], cpu_seconds_of_chunks() - begin);
+    }
+  }
+  state.counters["ratio"] = least[1] / least[0];
+  state.counters["beside"] =
+      head.bytes_beside(rows) / (static_cast<double>(rows * Head::V) * sizeof(float));
+}
+BENCHMARK(run_head)->Name("head")->RangeMultiplier(2)->Range(512, 2048)->Iterations(5);
+
+void rehearse_head(benchmark::State& state) {
+  MetaStream stream(one_thread());
+  Head head(stream, 32768);
+  for (auto _ : state) {
+    state.counters["bytes"] = head.bytes_beside(state.range(0)) / head.bytes_beside(head.N);
+  }
+}
+BENCHMARK(rehearse_head)->Name("head_rehearsed")->RangeMultiplier(2)->Range(256, 2048);
 
 }  // namespace
 }  // namespace spool
