@@ -40,8 +40,8 @@ TEST(ChunkMlp, HasTheLossesOfOneChunkAndThePeakForetold) {
       config.dropout = 0.1f;
       TrainingConfig whole = config;
       whole.mlp_chunk = 0;
-      CpuStream plenty(size_t{256} << 20, 2);
-      const Losses expected = train(whole, plenty);
+      CpuStream ample(size_t{256} << 20, 2);
+      const Losses expected = train(whole, ample);
       for (const char* recompute : {"none", "norms,gelu,attention", "block"}) {
         for (const Offloading offload : {Offloading::none, Offloading::all}) {
           Policy policy = recomputing(recompute);
