@@ -25,6 +25,7 @@ EvaluationShape some_shape(DType dtype) {
           .seq = 30};
 }
 
+// Of two batches.
 Report foretold_report(const EvaluationShape& shape, const ChunkRows& rows) {
   const Plan plan = plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, rows);
   return rehearse(two_cpu_threads,
@@ -100,6 +101,23 @@ TEST(EvaluationPlan, HasThePeakForetoldAndTheLossOfOneChunk) {
       limit = peak - 1;
     }
   }
+}
+
+// 8192 tokens at once, of GPT-2 124M.
+TEST(EvaluationPlan, FitsALongContextIntoATwelfthOfItsWork) {
+  EvaluationShape shape{.batch = 1, .seq = 8192};
+  shape.model.context = shape.seq;
+  constexpr size_t budget = size_t{640} << 20;
+  const Report whole = foretold_report(shape, {});
+  const PlannedEvaluation planned = plan_evaluation_within(budget, shape, two_cpu_threads);
+  const Report& chunks = planned.foretold;
+  EXPECT_LE(chunks.memory.peak, budget);
+  const auto work = [](const Report& r) {
+    const auto& by = r.memory.at_peak_by;
+    return static_cast<double>(r.memory.peak - by[Purpose::parameter]);
+  };
+  EXPECT_LE(work(chunks), 0.08 * work(whole));
+  EXPECT_LE(chunks.seconds, 1.05 * whole.seconds / 2);  // of one batch
 }
 
 // On a machine that takes no time.
