@@ -13,7 +13,7 @@
 namespace spool::testing {
 namespace {
 
-constexpr int64_t T = 6, C = 8;
+constexpr int64_t tokens_per_row = 6, channels = 8;
 
 // A model of blocks, as a program that has run on meta.  Nodes of a block: 0 norm, 1 qkv,
 // 2 attention, 3 projection, 4 add, 5 norm, 6 fc, 7 gelu, 8 projection, 9 add.
@@ -29,9 +29,10 @@ class Blocks {
 
   Program run(bool recording = true, const Plan& plan = {}) {
     Tape tape(stream_, {.plan = plan, .recording = recording});
-    Var x = tape.input(Tensor({Shape{batch_, T, C}}, stream_), /*needs_grad=*/recording);
+    Var x = tape.input(Tensor({Shape{batch_, tokens_per_row, channels}}, stream_),
+                       /*needs_grad=*/recording);
     for (const ScopeOptions& options : scopes_) x = block(std::move(x), options);
-    const Tensor targets({Shape{batch_, T}, DType::i32}, stream_);
+    const Tensor targets({Shape{batch_, tokens_per_row}, DType::i32}, stream_);
     const Var loss = linear_cross_entropy(x, wide_, tape.input(targets));
     if (recording) {
       tape.backward(loss);
@@ -60,8 +61,9 @@ class Blocks {
   int64_t batch_;
   MetaStream stream_{Machine{}};
   std::vector<ScopeOptions> scopes_;
-  Parameter vector_ = make({C}), square_ = make({C, C}), packed_ = make({3 * C, C}),
-            wide_ = make({4 * C, C}), tall_ = make({C, 4 * C});
+  Parameter vector_ = make({channels}), square_ = make({channels, channels}),
+            packed_ = make({3 * channels, channels}), wide_ = make({4 * channels, channels}),
+            tall_ = make({channels, 4 * channels});
 };
 
 ValueId output_of(const Program& program, NodeId n) { return program.nodes[n].outputs.front(); }
@@ -73,7 +75,7 @@ TEST(ChunkRegion, HasWhatIsReadOutsideAsLeaves) {
     EXPECT_EQ(mlp, (Region{.first = 5, .last = 9, .chunks = 4, .leaves = {output_of(program, 9)}}));
     const std::optional<Region> part = chunk_region(program, 4, 6, /*rows=*/1);
     EXPECT_EQ(part->leaves, (std::vector{output_of(program, 4), output_of(program, 6)}));
-    EXPECT_EQ(part->chunks, 4 * T);
+    EXPECT_EQ(part->chunks, 4 * tokens_per_row);
     const std::optional<Region> block = chunk_region(program, 0, 9, /*rows=*/3);
     EXPECT_EQ(block->chunks, 2);  // of the batch, since attention looks along T
   }
@@ -91,9 +93,9 @@ TEST(ChunkRegion, HasWhatTheCallerReadsAsALeaf) {
 
 TEST(ChunkRegion, IsNoRegionIfItIsOneChunk) {
   const Program program = Blocks(4).run();
-  EXPECT_FALSE(chunk_region(program, 5, 9, 4 * T));
+  EXPECT_FALSE(chunk_region(program, 5, 9, 4 * tokens_per_row));
   EXPECT_FALSE(chunk_region(program, 5, 9, int64_t{1} << 40));
-  EXPECT_EQ(chunk_region(program, 5, 9, 4 * T - 1)->chunks, 2);
+  EXPECT_EQ(chunk_region(program, 5, 9, 4 * tokens_per_row - 1)->chunks, 2);
 }
 
 TEST(ChunkRegion, SaysWhyThereIsNone) {
@@ -115,7 +117,7 @@ TEST(ChunkRegion, SaysWhyThereIsNone) {
 
 TEST(FindRegions, FindsTheLongestSpansOfEachExtent) {
   for (const bool recording : {true, false}) {
-    const int64_t rows = 4 * T;
+    const int64_t rows = 4 * tokens_per_row;
     EXPECT_EQ(find_regions(Blocks(4).run(recording)), (std::vector<CuttableNodes>{{0, 1, rows},
                                                                                   {3, 9, rows},
                                                                                   {10, 11, rows},
@@ -128,7 +130,8 @@ TEST(FindRegions, FindsTheLongestSpansOfEachExtent) {
 
 TEST(FindRegions, LeavesOutWhatHasOneRow) {
   EXPECT_EQ(find_regions(Blocks(1, 1).run()),
-            (std::vector<CuttableNodes>{{0, 1, T}, {3, 9, T}, {10, 10, T}}));
+            (std::vector<CuttableNodes>{
+                {0, 1, tokens_per_row}, {3, 9, tokens_per_row}, {10, 10, tokens_per_row}}));
 }
 
 // The sums of a loss are complete only after the last chunk.
@@ -177,7 +180,7 @@ TEST(ChunkMlps, BeginAtTheNormAndEndWithTheBlock) {
         {.first = 5, .last = 9, .chunks = 3, .leaves = {output_of(program, 9)}},
         {.first = 15, .last = 19, .chunks = 3, .leaves = {output_of(program, 19)}}};
     EXPECT_EQ(chunk_mlps(program, 8), expected);
-    EXPECT_EQ(chunk_mlps(program, 4 * T), std::vector<Region>{});
+    EXPECT_EQ(chunk_mlps(program, 4 * tokens_per_row), std::vector<Region>{});
     EXPECT_EQ(chunk_mlps(Blocks(1).run(recording), 3).size(), 2u);
   }
 }

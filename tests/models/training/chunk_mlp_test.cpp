@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/training/run_options.h"
+#include "spool/planner/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/files/json.h"
 #include "tests/models/training/training_testing.h"
@@ -40,8 +41,8 @@ TEST(ChunkMlp, HasTheLossesOfOneChunkAndThePeakForetold) {
       config.dropout = 0.1f;
       TrainingConfig whole = config;
       whole.mlp_chunk = 0;
-      CpuStream plenty(size_t{256} << 20, 2);
-      const Losses expected = train(whole, plenty);
+      CpuStream ample(size_t{256} << 20, 2);
+      const Losses expected = train(whole, ample);
       for (const char* recompute : {"none", "norms,gelu,attention", "block"}) {
         for (const Offloading offload : {Offloading::none, Offloading::all}) {
           Policy policy = recomputing(recompute);
@@ -80,6 +81,40 @@ TEST(ChunkMlp, TakesNoMemoryForAllRowsAtOnce) {
   };
   EXPECT_LT(peak(512), peak(0));
   EXPECT_EQ(peak(4 * config.seq), peak(0));
+}
+
+// GPT-2 124M with recomputed blocks, as an H200 would run it.
+Report rehearsed_on_h200(int64_t batch, int64_t loss_chunk, int64_t mlp_chunk) {
+  TrainingConfig config;
+  config.dtype = DType::bf16;
+  config.batch = batch;
+  config.loss_chunk = loss_chunk;
+  config.mlp_chunk = mlp_chunk;
+  const RunRequest request{.policy = recomputing("block")};
+  return plan_run(config, request, *named_machine("h200")).foretold;
+}
+
+size_t work_at_peak(const Report& report) {
+  const auto& by = report.memory.at_peak_by;
+  return by[Purpose::activation] + by[Purpose::workspace];
+}
+
+TEST(ChunkMlp, SavesAThirdOfTheWorkAtThePeakForASmallPart) {
+  const Report whole = rehearsed_on_h200(32, 2048, 0), chunks = rehearsed_on_h200(32, 2048, 8192);
+  constexpr size_t inputs_of_blocks = size_t{12} * 32 * 1024 * 768 * 2;
+  const auto work = [&](const Report& r) {
+    return static_cast<double>(work_at_peak(r) - inputs_of_blocks);
+  };
+  EXPECT_LE(work(chunks), 0.65 * work(whole));
+  EXPECT_LE(static_cast<double>(chunks.memory.peak), 0.94 * static_cast<double>(whole.memory.peak));
+  EXPECT_LE(chunks.seconds, 1.06 * whole.seconds);
+}
+
+TEST(ChunkMlp, DoesNotRaiseThePeakOfSmallBatches) {
+  const size_t whole = rehearsed_on_h200(4, 512, 0).memory.peak;
+  for (const int64_t rows : {256, 512, 1024}) {
+    EXPECT_LE(rehearsed_on_h200(4, 512, rows).memory.peak, whole) << rows;
+  }
 }
 
 TEST(ChunkMlp, IsNoRegionWhereAllRowsFit) {
