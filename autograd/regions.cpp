@@ -80,7 +80,6 @@ void Regions::check_ended_before(NodeId id) const {
   }
 }
 
-// Throws if a checkpoint that ended before the last node cut a region of the plan short.
 void Regions::check_not_cut_short() const {
   if (cut_short_ < 0) return;
   const TapeRegion& r = program_.regions[cut_short_];

@@ -44,6 +44,8 @@ class Regions {
   // Saves what the node's backward reads, and what the regions around it read to be recomputed.  If
   // it throws, it has saved nothing.
   void save(NodeId, const Few<Tensor>& in, const Few<Tensor>& out);
+  // Throws if a checkpoint that ended before the last node cut a region of the plan short.
+  void check_not_cut_short() const;
   // Closes the regions of the plan that end at this node.
   void close_at(NodeId);
 
@@ -117,7 +119,6 @@ class Regions {
   void open(TapeRegion, NodeId planned_last);
   void close_innermost();
   void check_ended_before(NodeId) const;
-  void check_not_cut_short() const;
   void add_saves(NodeId, const Few<Tensor>& in, const Few<Tensor>& out, UndoLog&);
   void add_region_reads(NodeId, const Few<Tensor>& in, UndoLog&);
   void add_use(const CountedUse&, const Tensor&, UndoLog&);

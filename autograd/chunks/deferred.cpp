@@ -17,6 +17,7 @@ const Tensor& Var::tensor() const {
 }
 
 void Tape::fail_deferred(ValueId v, const std::string& what) const {
+  regions_.check_not_cut_short();  // or else it is the reason
   const NodeId producer = program_.values[v].producer;
   const std::string value =
       sentence(what, ": value ", v, ", ", program_.values[v].spec, ", is computed by ",
