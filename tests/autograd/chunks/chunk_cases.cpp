@@ -6,12 +6,9 @@
 namespace spool::testing {
 namespace {
 
-std::vector<ChunkCase> make_chunk_cases() {
-  using Vars = std::vector<Var>;
-  const auto loss_of_mlp = [](Reduction reduction) {
-    return
-        [reduction](Net& n, const Var& x, const Var&) { return Vars{n.loss(n.mlp(x), reduction)}; };
-  };
+using Vars = std::vector<Var>;
+
+std::vector<ChunkCase> cases_of_layers() {
   return {
       {"mlp", {{0, 5}}, [](Net& n, const Var& x, const Var&) { return Vars{n.mlp(x)}; }},
       {"mlp_between_others",
@@ -35,9 +32,23 @@ std::vector<ChunkCase> make_chunk_cases() {
          return Vars{n.mlp(embedding(x.tape().input(n.tokens), n.tokens_weight))};
        },
        /*extent=*/2},
+  };
+}
+
+std::vector<ChunkCase> cases_of_losses() {
+  const auto loss_of_mlp = [](Reduction reduction) {
+    return
+        [reduction](Net& n, const Var& x, const Var&) { return Vars{n.loss(n.mlp(x), reduction)}; };
+  };
+  return {
       {"sum_of_losses", {{0, 6}}, loss_of_mlp(Reduction::sum)},
       {"mean_of_losses", {{0, 6}}, loss_of_mlp(Reduction::mean)},
       {"losses_of_rows", {{0, 6}}, loss_of_mlp(Reduction::none)},
+  };
+}
+
+std::vector<ChunkCase> cases_of_weights() {
+  return {
       {"tied_weights",
        {{0, 2}},
        [](Net& n, const Var& x, const Var&) {
@@ -61,6 +72,11 @@ std::vector<ChunkCase> make_chunk_cases() {
          const Var y = linear(gelu(linear(x, twice)), twice);
          return Vars{linear(y, twice)};
        }},
+  };
+}
+
+std::vector<ChunkCase> cases_of_leaves() {
+  return {
       {"several_leaves",
        {{0, 3}},
        [](Net& n, const Var& x, const Var&) {
@@ -81,6 +97,15 @@ std::vector<ChunkCase> make_chunk_cases() {
          return Vars{add(add(linear(gelu(a), n.square), a), x)};
        }},
   };
+}
+
+std::vector<ChunkCase> make_chunk_cases() {
+  std::vector<ChunkCase> all;
+  for (const auto& some :
+       {cases_of_layers(), cases_of_losses(), cases_of_weights(), cases_of_leaves()}) {
+    all.insert(all.end(), some.begin(), some.end());
+  }
+  return all;
 }
 
 // A run of exactly its foretold peaks.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "spool/kernels/bias.h"
 #include "spool/runtime/memory/lifetimes.h"
 #include "spool/runtime/meta/stream.h"
 #include "tests/autograd/chunks/chunks_testing.h"
@@ -129,6 +130,33 @@ TEST(SumsOfChunks, AreTheGradientsWhereThoseAreF32) {
   EXPECT_TRUE(gradients_named(lifetimes_of_step(micro, false), "sum of chunks").empty());
   const TapeOptions tied{.plan = region_behind_a_linear(true)};
   EXPECT_TRUE(gradients_named(lifetimes_of_step(tied, true), "sum of chunks").empty());
+}
+
+// The sum over rows.
+struct ColumnSum final : Op {
+  const char* name() const override { return "column_sum"; }
+  const char* indices() const override { return "nc->c"; }
+  Specs infer(const Specs& in) const override { return {{{in[0].shape[-1]}, in[0].dtype}}; }
+  void forward(Forward& f) const override {
+    auto [x] = f.inputs<1>();
+    auto [y] = f.outputs<1>();
+    f.launch(BiasBackward{.dbias = y, .dy = x});
+  }
+  Slots saves(const Needs&) const override { return {}; }
+  void backward(Backward&) const override {}
+};
+
+TEST(SumsOfChunks, ThatAreLeavesAreFormedInF32AndRoundedOnce) {
+  CpuStream stream(chunk_memory, 2);
+  const std::vector<float> ones(512 * 4, 1.0f);  // bf16 has no 257
+  const std::vector<bf16> all(ones.begin(), ones.end());
+  const Tensor x = make_tensor<bf16>({512, 4}, all, stream);
+  for (const int chunks : {2, 8, 64, 512}) {
+    Tape tape(stream, {.plan = {.regions = {{0, 0, chunks, {1}}}}, .recording = false});
+    const Var y = apply<ColumnSum>(tape, {tape.input(x)});
+    EXPECT_EQ(y.spec().dtype, DType::bf16);
+    EXPECT_EQ(values(y.tensor()), std::vector<double>(4, 512)) << chunks;
+  }
 }
 
 class GradientsOfChunks : public ::testing::Test {
