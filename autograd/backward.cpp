@@ -29,8 +29,7 @@ void Tape::begin_at(const Root& root) {
   const ValueId id = id_of(root.y);
   const Value& y = program_.values[id];
   observe(id);
-  check(root.y.is_readable(), "backward: root ", y.spec, " (", program_.producer_name(id),
-        ") is computed in a region that runs in chunks, and is not listed among its leaves");
+  if (!root.y.is_readable()) fail_deferred(id, "backward: a root");
   check(y.needs_grad, "backward: root ", y.spec, " (", program_.producer_name(id),
         ") depends on nothing that needs a gradient; make a parameter trainable, or an input one "
         "that needs it");

@@ -11,13 +11,28 @@
 namespace spool {
 namespace {
 
-int64_t first_element_of(const View& t, const TapeOptions& options) {
-  if (const ChunkOfTape* const chunk = options.chunk) {
-    const int64_t row = t.numel() / std::max<int64_t>(chunk->rows.size(), 1);
-    return chunk->first_row * row;
+// Of a tape whose tensors begin with that row of the batch.
+int64_t elements_before(const Shape& shape, int64_t first_row) {
+  const int64_t rows = shape.rank() ? shape[0] : 1;
+  return rows ? first_row * (shape.numel() / rows) : 0;
+}
+
+// Of a chunk, with the shape of the whole of which the tensor is a part.
+int64_t first_element_of(const View& t, NodeId id, const TapeOptions& options) {
+  const ChunkOfTape* const chunk = options.chunk;
+  if (!chunk) return elements_before(t.shape(), options.first_row);
+  const Program& whole = *chunk->whole;
+  const Node& node = whole.nodes[options.whole_node(id)];
+  const int64_t row = t.numel() / std::max<int64_t>(chunk->rows.size(), 1);
+  for (const Few<ValueId>* values : {&node.outputs, &node.inputs}) {
+    for (const ValueId v : *values) {
+      const Shape& shape = whole.values[v].spec.shape;
+      if (shape.numel() != row * chunk->extent) continue;
+      return elements_before(shape, options.first_row) + chunk->rows.begin * row;
+    }
   }
-  const int64_t rows = t.shape().rank() ? t.shape()[0] : 1;
-  return rows ? options.first_row * (t.numel() / rows) : 0;
+  fail(ErrorKind::invalid, node.op->name(), ": ", t.spec(),
+       " is not a part of any of its inputs and outputs");
 }
 
 }  // namespace
@@ -34,7 +49,7 @@ Forward::Forward(const OpContext& context, NodeId id, const Few<Tensor>& inputs,
 int Forward::chunks() const { return node_.chunks; }
 NodeId Forward::node() const { return context_.options.whole_node(id_); }
 int64_t Forward::first_element(const View& t) const {
-  return first_element_of(t, context_.options);
+  return first_element_of(t, id_, context_.options);
 }
 View Forward::loss_scale() const { return context_.options.loss_scale; }
 
@@ -71,7 +86,7 @@ Backward::Backward(const OpContext& context, Regions& regions, NodeId id, Gradie
 int Backward::chunks() const { return node_.chunks; }
 NodeId Backward::node() const { return context_.options.whole_node(id_); }
 int64_t Backward::first_element(const View& t) const {
-  return first_element_of(t, context_.options);
+  return first_element_of(t, id_, context_.options);
 }
 View Backward::random() const { return context_.options.random; }
 View Backward::loss_scale() const { return context_.options.loss_scale; }

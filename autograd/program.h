@@ -36,7 +36,7 @@ struct Node {
   Few<ValueId> saves = {};  // what its backward reads
   int chunks = 1;
   RegionId region = -1;  // the innermost around it, unless it runs in chunks, and not this node
-  int runs = 0;          // of its op's forward() so far, recomputations included
+  int runs = 0;          // of its op's forward() so far, recomputations included; not in chunks
 };
 
 // Consecutive nodes that are recomputed in backward, as far as backward reads what they compute, or
@@ -64,6 +64,9 @@ struct TapeScope {
   NodeId first = 0, last = -1;  // last is known once it is closed
   ScopeId parent = -1;
   RegionId region = -1;  // the one it opened
+
+  // Outermost scopes are the blocks of a model.
+  bool is_block() const { return parent < 0 && last >= first; }
 };
 
 struct Program {

@@ -27,6 +27,7 @@ void Regions::prefetch_for(NodeId id) {
     for (const NodeId inner : chunks_.region(chunked).cut.nodes) {
       std::ranges::for_each(program_.nodes[inner].saves, prefetch);
     }
+    std::ranges::for_each(states_[chunked].reads, prefetch);
   }
   const Node& n = program_.nodes[id];
   std::ranges::for_each(n.saves, prefetch);

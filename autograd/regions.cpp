@@ -158,18 +158,22 @@ void Regions::save_chunked(RegionId r, const Tensors& known) {
     }
     return all;
   };
-  const IdTable<ValueId, RegionId> readers_before = last_reader_;
+  std::vector<std::pair<ValueId, RegionId>> readers_before;
   UndoLog log;
   try {
     for (NodeId id = first; id < end; ++id) {
       const Node& n = program_.nodes[id];
       const Few<Tensor> in = tensors_of(n.inputs), out = tensors_of(n.outputs);
+      for (const ValueId v : n.inputs) readers_before.emplace_back(v, last_reader_.value_or(v, -1));
       add_saves(id, in, out, log);
       if (n.region >= 0) add_region_reads(id, in, log);
     }
   } catch (...) {
     undo(log);
-    last_reader_ = readers_before;
+    for (; !readers_before.empty(); readers_before.pop_back()) {
+      const auto [v, reader] = readers_before.back();
+      if (last_reader_.contains(v)) last_reader_[v] = reader;
+    }
     for (NodeId id = first; id < end; ++id) program_.nodes[id].saves = {};
     throw;
   }

@@ -52,8 +52,6 @@ class Regions {
   // The region in chunks that is open; -1: none.
   RegionId open_chunked() const;
   bool ends_at(RegionId r, NodeId id) const { return states_[r].planned_last == id; }
-  // A node of the region, which runs in chunks, does not: it is in the region around.
-  void leave_out(RegionId r, NodeId id) { program_.nodes[id].region = parent(r); }
   // As save(), of all nodes of a region in chunks, given those of its tensors that exist.
   void save_chunked(RegionId, const Tensors&);
 

@@ -24,6 +24,8 @@ void Saving::save(ValueId v, const Tensor& t) {
 void Saving::pack(ValueId id, const Tensor& t, bool first) {
   if (is_packed(id)) return;
   const Value& value = program_.values[id];
+  check(t || value.producer < 0, program_.producer_name(id), ": value ", id, ", ", value.spec,
+        ", is to be saved, and does not exist");
   Saved& saved = at(id);
   const SavedInfo info{.op = program_.producer_name(id), .value = id};
   if (value.producer >= 0 && !hooks_.empty()) {

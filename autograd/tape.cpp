@@ -25,6 +25,8 @@ Tape::Tape(Stream& stream, TapeOptions options)
 Program Tape::take_program() {
   check_not_applying("take_program");
   check(program_.open_scopes.empty(), "take_program: a scope of the tape is open; end it first");
+  check(regions_.open_chunked() < 0,
+        "take_program: a region that runs in chunks has not ended; apply its last op first");
   backward_began_ = true;
   return std::move(program_);
 }

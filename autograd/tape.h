@@ -165,7 +165,8 @@ class Tape {
   Few<Var> defer(NodeId, RegionId, const Few<Tensor>& in);
   void complete(RegionId, NodeId last);
   void check_scopes_ended(RegionId, NodeId last) const;
-  void ignore_inner_placements(const ChunkedRegion&);
+  void save(RegionId, const ChunkedRegion&, const Tensors&);
+  void ignore_inner_placements(const ChunkedRegion&, const std::vector<ValueId>& leaves);
   void run_once(NodeId, Tensors&);
   void restore(const Before&);
 

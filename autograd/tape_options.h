@@ -10,13 +10,15 @@
 
 namespace spool {
 
-struct Survey;  // survey.h
+struct Program;  // program.h
+struct Survey;   // survey.h
 
 // For the tape of a chunk (chunks/chunk.h): what it is of the whole tape.
 struct ChunkOfTape {
+  const Program* whole = nullptr;      // what the whole tape has recorded
   std::span<const NodeId> nodes = {};  // the nodes of the whole tape that its own are chunks of
   Range rows = {};                     // of the index that they are cut along
-  int64_t first_row = 0;               // the first of them in the whole batch
+  int64_t extent = 0;                  // of that index
   int number = 0;                      // counted from 0
   bool in_forward = false;             // it runs in the forward pass of the whole tape
   Survey* survey = nullptr;            // of the whole tape

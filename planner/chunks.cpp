@@ -80,8 +80,6 @@ class SpanFinder {
   std::vector<int64_t> alone_;  // the extent of each node
 };
 
-bool is_block(const TapeScope& scope) { return scope.parent < 0 && scope.last >= scope.first; }
-
 // Why the MLP of a block cannot be cut, or its nodes.
 struct Mlp {
   CuttableNodes nodes = {};
@@ -168,7 +166,7 @@ std::vector<Region> chunk_mlps(const Program& program, int64_t rows) {
   std::string obstacle = "it has no outermost scopes, which are the blocks";
   bool any = false;
   for (const TapeScope& scope : program.scopes) {
-    if (!is_block(scope)) continue;
+    if (!scope.is_block()) continue;
     const Mlp mlp = mlp_of(program, scope);
     const auto& [first, last, extent] = mlp.nodes;
     if (!mlp.obstacle.empty()) {

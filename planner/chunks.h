@@ -25,10 +25,11 @@ struct CuttableNodes {
   bool operator==(const CuttableNodes&) const = default;
 };
 
-// Every span of nodes that can run in chunks and that a further node on either side would prevent
+// The spans of nodes that can run in chunks, and that a further node on either side would prevent
 // from that, or would give another extent.  By extent, the largest first, then by node; a span of
 // one extent may lie in one of another.  No span crosses a border of an outermost scope or of a
-// checkpoint.
+// checkpoint.  Each is grown from a node of its extent: where nodes that do not read each other's
+// values alternate, as in no block of a transformer, some are shorter than they could be.
 std::vector<CuttableNodes> find_regions(const Program&);
 
 // The regions that run the MLP of each block in chunks of at most `rows` rows; nothing of blocks

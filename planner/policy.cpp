@@ -19,8 +19,6 @@ constexpr Recomputable recomputable[] = {{"norms", &Policy::norms},
                                          {"attention", &Policy::attention},
                                          {"block", &Policy::block}};
 
-bool is_outermost(const TapeScope& scope) { return scope.parent < 0 && scope.last >= scope.first; }
-
 bool recomputes(const Policy& policy, OpKind kind) {
   return (policy.norms && kind == OpKind::norm) ||
          (policy.activations && kind == OpKind::activation) ||
@@ -43,7 +41,7 @@ void place_recomputed(const Policy& policy, const Program& program, Plan& plan) 
 void place_regions(const Policy& policy, const Program& program, Plan& plan) {
   if (policy.mlp_chunk > 0) plan.regions = chunk_mlps(program, policy.mlp_chunk);
   for (const TapeScope& scope : program.scopes) {
-    if (policy.block && is_outermost(scope)) plan.regions.push_back({scope.first, scope.last});
+    if (policy.block && scope.is_block()) plan.regions.push_back({scope.first, scope.last});
   }
   std::ranges::sort(plan.regions, {},
                     [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
@@ -53,7 +51,7 @@ void place_regions(const Policy& policy, const Program& program, Plan& plan) {
 IdTable<ValueId, bool> block_inputs(const Program& program) {
   IdTable<ValueId, bool> is_input(program.values.size());
   for (const TapeScope& scope : program.scopes) {
-    if (!is_outermost(scope)) continue;
+    if (!scope.is_block()) continue;
     for (NodeId n = scope.first; n <= scope.last; ++n) {
       for (const ValueId v : program.nodes[n].inputs) {
         if (program.values[v].producer < scope.first) is_input[v] = true;

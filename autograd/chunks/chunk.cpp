@@ -1,6 +1,6 @@
 #include "spool/autograd/chunks/chunk.h"
 
-#include <algorithm>
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
@@ -10,6 +10,7 @@ TapeOptions options_of(const ChunkOfTape& chunk, const TapeOptions& whole, bool 
           .training = whole.training,
           .loss_scale = whole.loss_scale,
           .random = whole.random,
+          .first_row = whole.first_row,
           .chunk = &chunk};
 }
 
@@ -48,8 +49,9 @@ void Tape::Chunk::add_nodes(const Program& whole) {
     const Node& node = whole.nodes[n];
     Few<ValueId> inputs;
     for (const ValueId v : node.inputs) inputs.push_back(local(v));
+    const int64_t chunks = ceil_div(node.chunks * place_.rows.size(), region_.cut.extent);
     const NodeId id = tape_.program_.nodes.add(
-        {.op = node.op, .inputs = inputs, .chunks = node.chunks, .region = all});
+        {.op = node.op, .inputs = inputs, .chunks = static_cast<int>(chunks), .region = all});
     tape_.add_outputs(id);
     if (tape_.options_.recording) tape_.regions_.note_saves(id);
   }

@@ -71,20 +71,13 @@ std::vector<ValueId> ChunkRunner::inputs_of(RegionId id, const std::vector<Value
   return inputs;
 }
 
-// The first row of the whole tape counts rows of its tensors' first dimension.
-int64_t ChunkRunner::first_row(const ChunkedRegion& r) const {
-  if (options_.first_row == 0) return 0;
-  const int64_t dimension = program_.values[r.cut.carried.front()].spec.shape[0];
-  return options_.first_row * r.cut.extent / dimension;
-}
-
 void ChunkRunner::run(const ChunkedRegion& r, bool in_forward, const RunChunk& run_chunk) const {
   const std::vector<Range> pieces = split(r.cut.extent, r.chunks);
-  const int64_t before = first_row(r);
   repeat(options_.survey, stream_, pieces.size(), [&](size_t i) {
-    run_chunk({.nodes = r.cut.nodes,
+    run_chunk({.whole = &program_,
+               .nodes = r.cut.nodes,
                .rows = pieces[i],
-               .first_row = before + pieces[i].begin,
+               .extent = r.cut.extent,
                .number = static_cast<int>(i),
                .in_forward = in_forward,
                .survey = options_.survey});

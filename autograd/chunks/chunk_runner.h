@@ -61,7 +61,6 @@ class ChunkRunner {
 
   void check_chunks(const ChunkedRegion&) const;
   void check_leaves(const ChunkedRegion&, const std::vector<ValueId>& leaves) const;
-  int64_t first_row(const ChunkedRegion&) const;
   void run(const ChunkedRegion&, bool in_forward, const RunChunk&) const;
   std::vector<ValueId> with_gradients(const ChunkedRegion&) const;
   std::vector<ValueId> differentiated_inputs(const ChunkedRegion&) const;

@@ -145,8 +145,7 @@ class Index {
   // Inputs of the cut: what no node that carries the index computes.
   void computed_outside(ValueId v) {
     const bool inside = std::ranges::binary_search(cut_.nodes, program_.values[v].producer);
-    if (inside || std::ranges::find(cut_.inputs, v) != cut_.inputs.end()) return;
-    cut_.inputs.push_back(v);
+    if (!inside && inputs_.insert(v).second) cut_.inputs.push_back(v);
   }
 
   void add_extent(int64_t extent) {
@@ -180,7 +179,7 @@ class Index {
 
   const Program& program_;
   const std::vector<NotedNode>& nodes_;
-  std::unordered_set<ValueId> led_, sums_ = {};
+  std::unordered_set<ValueId> led_, sums_ = {}, inputs_ = {};
   int64_t elements_ = 0;  // of computed values that it leads
   bool has_extent_ = false;
   Cut cut_ = {};
@@ -229,8 +228,7 @@ std::vector<ValueId> find_leaves(const Program& program, NodeId first, NodeId la
     }
   }
   std::ranges::sort(leaves);
-  const auto repeated = std::ranges::unique(leaves);
-  leaves.erase(repeated.begin(), repeated.end());
+  leaves.erase(std::unique(leaves.begin(), leaves.end()), leaves.end());
   return leaves;
 }
 

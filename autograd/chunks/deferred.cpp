@@ -18,6 +18,8 @@ const Tensor& Var::tensor() const {
 
 void Tape::fail_deferred(ValueId v, const std::string& what) const {
   regions_.check_not_cut_short();  // or else it is the reason
+  check(program_.values.contains(v), what, ": value ", v,
+        " was computed in a region that runs in chunks, and is not one of its leaves");
   const NodeId producer = program_.values[v].producer;
   const std::string value =
       sentence(what, ": value ", v, ", ", program_.values[v].spec, ", is computed by ",
@@ -52,18 +54,19 @@ Few<Var> Tape::defer(NodeId id, RegionId r, const Few<Tensor>& in) {
 
 // Runs a region whose last node has been recorded.
 void Tape::complete(RegionId r, NodeId last) {
-  check_scopes_ended(r, last);
+  if (options_.recording) check_scopes_ended(r, last);
   const ChunkedRegion& region = chunks_.prepare(r, last);
-  ignore_inner_placements(region);
   Tensors tensors = deferred_.held();
   for (NodeId id = region.first; id <= last; ++id) {
     if (!region.cut.has(id)) run_once(id, tensors);
   }
-  tensors.merge(chunks_.compute(r, region.leaves, tensors, /*in_forward=*/true));
-  for (NodeId id = region.first; id <= last; ++id) {
-    if (!region.cut.has(id)) regions_.leave_out(r, id);
+  if (!region.leaves.empty()) {
+    tensors.merge(chunks_.compute(r, region.leaves, tensors, /*in_forward=*/true));
   }
-  if (options_.recording) regions_.save_chunked(r, tensors);
+  for (NodeId id = region.first; id <= last; ++id) {
+    program_.nodes[id].region = region.cut.has(id) ? r : program_.regions[r].parent;
+  }
+  if (options_.recording) save(r, region, tensors);
   regions_.close_at(last);
   for (const ValueId v : program_.regions[r].leaves) deferred_.keep_promise(v, tensors.at(v));
   deferred_.clear();
@@ -75,18 +78,33 @@ void Tape::check_scopes_ended(RegionId r, NodeId last) const {
     const TapeScope& scope = program_.scopes[open];
     check(!scope.options.recompute || scope.first <= first, "plan: the region of nodes ", first,
           " to ", last, ", which runs in chunks, ends inside the checkpoint that begins at node ",
-          scope.first, "; let it end before the checkpoint begins, or after it has ended");
+          scope.first, "; let it end before the checkpoint begins, or at a later node than it");
+  }
+}
+
+void Tape::save(RegionId r, const ChunkedRegion& region, const Tensors& tensors) {
+  const IdTable<ValueId, Placement> placement = options_.plan.placement;
+  ignore_inner_placements(region, program_.regions[r].leaves);
+  try {
+    regions_.save_chunked(r, tensors);
+  } catch (...) {
+    options_.plan.placement = placement;
+    throw;
   }
 }
 
 // Placements speak of what is read outside: all else lives in a chunk, or, if it is computed once,
-// as long as it is needed.
-void Tape::ignore_inner_placements(const ChunkedRegion& region) {
+// as long as it is needed.  What is computed once is not recomputed.
+void Tape::ignore_inner_placements(const ChunkedRegion& region,
+                                   const std::vector<ValueId>& leaves) {
   IdTable<ValueId, Placement>& placement = options_.plan.placement;
   for (NodeId id = region.first; id <= region.last; ++id) {
+    const bool is_once = !region.cut.has(id);
     for (const ValueId v : program_.nodes[id].outputs) {
-      const bool is_leaf = std::ranges::find(region.leaves, v) != region.leaves.end();
-      if (!is_leaf && placement.contains(v)) placement[v] = Placement::keep;
+      if (!placement.contains(v)) continue;
+      const bool is_leaf = std::ranges::binary_search(leaves, v);
+      const bool is_obeyed = is_leaf && !(is_once && placement[v] == Placement::recompute);
+      if (!is_obeyed) placement[v] = Placement::keep;
     }
   }
 }
