@@ -169,5 +169,22 @@ TEST_F(BudgetOfLoadedModel, IsKeptAndSufficesIfItIsTheLeast) {
   EXPECT_LE(least.memory().peak, fields.needed);
 }
 
+// The longest rows of 124M that 2 GiB can evaluate at once, rehearsed without chunks, are of 7936
+// tokens.
+TEST(LongEvaluation, NightlyOfFourTimesTheTokensFits) {
+  if (!nightly()) GTEST_SKIP() << "it takes minutes";
+  constexpr size_t budget = size_t{2} << 30;
+  EvaluationShape shape{.model = *gpt2_preset("gpt2-124m"), .batch = 1, .seq = 4 * 7936};
+  shape.model.context = shape.seq;
+  const PlannedEvaluation planned = plan_evaluation_within(budget, shape, two_cpu_threads);
+  ASSERT_LE(planned.foretold.memory.peak, budget);
+  CpuStream stream(planned.foretold.memory.peak, 2);
+  Evaluation evaluation(shape, planned.plan, stream);
+  evaluation.model.initialise(3);
+  evaluation.evaluator.rehearse_mean_loss();
+  stream.synchronize();
+  EXPECT_EQ(stream.memory().peak, planned.foretold.memory.peak);
+}
+
 }  // namespace
 }  // namespace spool::testing
