@@ -47,7 +47,7 @@ class Failures : public ::testing::Test {
 TEST_F(Failures, InOpsAndHooksLeaveNothingLiveAndTheSameBits) {
   for_mixtures(size_here(16, 16), {}, [&](MixtureRun& run, const Bytes& expected, Random& random) {
     const int64_t places = run.faults.passed();
-    for (const int64_t place : some_of(places, size_here(40, 20), random)) {
+    for (const int64_t place : some_of(places, size_here(40, 30), random)) {
       SCOPED_TRACE(sentence("place ", place, " of ", places));
       run.faults.arm(place);
       EXPECT_THROW(run.step(), InjectedFailure);
