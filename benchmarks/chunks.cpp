@@ -18,6 +18,8 @@
 //                   gradients, in one chunk and in chunks, in turn: `ratio` of the least times;
 //                   `beside`, bytes beside inputs and gradients, over rows * V * 4
 //   head_rehearsed  32768 rows: these bytes over those of one chunk
+//
+// --device=cuda measures the head alone on a GPU: 32768 rows, bf16, by the clock.
 
 #include <benchmark/benchmark.h>
 
@@ -25,6 +27,7 @@
 #include <array>
 #include <ctime>
 
+#include "shared/device.h"
 #include "spool/autograd/chunks/cut.h"
 #include "spool/autograd/ops.h"
 #include "spool/kernels/elementwise.h"
@@ -265,11 +268,11 @@ BENCHMARK(run_longest)->Name("longest")->Iterations(1)->Unit(benchmark::kMillise
 struct Head {
   static constexpr int64_t C = 768, V = 50304;
 
-  Head(Stream& on, int64_t rows)
+  Head(Stream& on, int64_t rows, DType dtype = DType::f32)
       : stream(on),
         N(rows),
-        weight{.name = "head", .data = Tensor({Shape{V, C}, DType::f32}, stream)},
-        x({Shape{N, C}, DType::f32}, stream),
+        weight{.name = "head", .data = Tensor({Shape{V, C}, dtype}, stream)},
+        x({Shape{N, C}, dtype}, stream),
         targets({Shape{N}, DType::i32}, stream),
         loss_scale({Shape{1}, DType::f32}, stream) {
     launch(NormalFill{.out = weight.data, .deviation = 0.02f, .tensor = 0}, stream);
@@ -323,6 +326,21 @@ void run_head(benchmark::State& state) {
 }
 BENCHMARK(run_head)->Name("head")->RangeMultiplier(2)->Range(512, 2048)->Iterations(5);
 
+void run_head_on_cuda(benchmark::State& state, int64_t rows) {
+  const auto stream = open_stream({DeviceType::cuda}, size_t{8} << 30);
+  Head head(*stream, 32768, DType::bf16);
+  std::array<double, 2> least{1e9, 1e9};
+  head.run(rows);
+  head.run(head.N);
+  for (auto _ : state) {
+    for (const bool chunked : {false, true}) {
+      const double seconds = benchmarks::seconds_of([&] { head.run(chunked ? rows : head.N); });
+      least[chunked] = std::min(least[chunked], seconds);
+    }
+  }
+  state.counters["ratio"] = least[1] / least[0];
+}
+
 void rehearse_head(benchmark::State& state) {
   MetaStream stream(one_thread());
   Head head(stream, 32768);
@@ -335,4 +353,19 @@ BENCHMARK(rehearse_head)->Name("head_rehearsed")->RangeMultiplier(2)->Range(256,
 }  // namespace
 }  // namespace spool
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  using namespace spool;
+  return benchmarks::report_errors([&] {
+    if (benchmarks::take_argument(argc, argv, "device", "cpu") == "cuda") {
+      benchmark::ClearRegisteredBenchmarks();
+      for (const int64_t rows : {2048, 4096}) {
+        benchmark::RegisterBenchmark(
+            sentence("head_on_cuda/", rows).c_str(),
+            [rows](benchmark::State& state) { run_head_on_cuda(state, rows); })
+            ->Iterations(10);
+      }
+    }
+    benchmark::Initialize(&argc, argv);
+    benchmark::RunSpecifiedBenchmarks();
+  });
+}

@@ -1,5 +1,6 @@
 // Time and memory of recomputing, offloading, and keeping the optimizer's state off the device.
 // The steps are those of GPT-2 124M, 4 rows of 1024 tokens, f32, the loss in chunks of 512 rows.
+// Those of recompute/block/mlp/ROWS have their MLPs in chunks of so many rows.
 // Steps under a policy take turns with steps that keep every value, so that both see the same
 // machine.
 //
@@ -11,8 +12,8 @@
 //   peak_bytes        measured peak; another one than foretold is an error
 //   host_bytes        measured peak of the host's memory
 //
-// --device=cuda runs on a GPU; --model, --batch and --dtype choose another run; --spill=DIRECTORY
-// adds a policy that offloads to disk.
+// --device=cuda runs on a GPU; --model, --batch, --dtype and --chunk-loss choose another run;
+// --spill=DIRECTORY adds a policy that offloads to disk.
 
 #include <benchmark/benchmark.h>
 
@@ -129,28 +130,33 @@ Policy policy_of(const char* recompute, Offloading offload,
 }
 
 void add_all(const Setting& setting, Run& keeping_all) {
-  const auto add = [&](const char* name, const Policy& policy) {
-    benchmark::RegisterBenchmark(name,
-                                 [=, &keeping_all](benchmark::State& state) {
-                                   compare(state, setting, keeping_all, policy);
-                                 })
+  const auto add = [&](const std::string& name, const Policy& policy, const Setting& of) {
+    benchmark::RegisterBenchmark(
+        name.c_str(),
+        [=, &keeping_all](benchmark::State& state) { compare(state, of, keeping_all, policy); })
         ->UseManualTime()
         ->Iterations(3)
         ->Unit(benchmark::kMillisecond);
   };
   constexpr auto none = Offloading::none;
-  add("recompute/norms,gelu", policy_of("norms,gelu", none));
-  add("recompute/norms,gelu,attention", policy_of("norms,gelu,attention", none));
-  add("recompute/block", policy_of("block", none));
-  add("recompute/block/offload/residual", policy_of("block", Offloading::residual));
-  add("offload/residual", policy_of("none", Offloading::residual));
-  add("offload/all", policy_of("none", Offloading::all));
-  add("optimizer/streamed", policy_of("none", none, OptimizerState::streamed));
-  add("optimizer/cpu", policy_of("none", none, OptimizerState::cpu));
+  add("recompute/norms,gelu", policy_of("norms,gelu", none), setting);
+  add("recompute/norms,gelu,attention", policy_of("norms,gelu,attention", none), setting);
+  add("recompute/block", policy_of("block", none), setting);
+  for (const int64_t rows : {2048, 8192, 16384}) {
+    if (rows >= setting.config.batch * setting.config.seq) continue;
+    Setting in_chunks = setting;
+    in_chunks.config.mlp_chunk = rows;
+    add(sentence("recompute/block/mlp/", rows), policy_of("block", none), in_chunks);
+  }
+  add("recompute/block/offload/residual", policy_of("block", Offloading::residual), setting);
+  add("offload/residual", policy_of("none", Offloading::residual), setting);
+  add("offload/all", policy_of("none", Offloading::all), setting);
+  add("optimizer/streamed", policy_of("none", none, OptimizerState::streamed), setting);
+  add("optimizer/cpu", policy_of("none", none, OptimizerState::cpu), setting);
   if (setting.spill_directory.empty()) return;
   Policy to_disk = policy_of("block", Offloading::residual);
   to_disk.target = OffloadTarget::disk;
-  add("recompute/block/offload/residual/disk", to_disk);
+  add("recompute/block/offload/residual/disk", to_disk, setting);
 }
 
 }  // namespace
@@ -164,7 +170,7 @@ int main(int argc, char** argv) {
     s.config = training_preset(take_argument(argc, argv, "model", "gpt2-124m"));
     s.config.batch = std::stoll(take_argument(argc, argv, "batch", "4"));
     s.config.dtype = *parse<DType>(take_argument(argc, argv, "dtype", "f32"));
-    s.config.loss_chunk = 512;
+    s.config.loss_chunk = std::stoll(take_argument(argc, argv, "chunk-loss", "512"));
     s.spill_directory = take_argument(argc, argv, "spill", "");
     s.machine = measure_machine(s.device, s.config.dtype);
     benchmark::Initialize(&argc, argv);

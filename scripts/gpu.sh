@@ -6,7 +6,7 @@
 #   cuda_tests.xml    results of the tests that need the GPU, in JUnit's format
 #   tests.xml         results of the others
 #   kernels.json      results of the kernels' benchmarks, in Google Benchmark's format
-#   step.json         results of the step's and the policies' benchmarks
+#   step.json         results of the benchmarks of steps, policies and chunks
 #   peers.json        times of PyTorch on the same model
 #   summary.txt       the table that is printed last
 # Needs g++, nvcc, cmake, ninja and python3, and no network: libraries that the machine lacks are taken
@@ -33,7 +33,7 @@ stages=(
   "cuda_tests 150 tests that need the GPU"
   "kernels 100 every kernel against the limits of the device"
   "step 90 a training step of GPT-2, and the optimizer"
-  "policies 60 cost and savings of recomputing and offloading"
+  "policies 90 cost and savings of recomputing, offloading and chunks"
   "peers 150 PyTorch on the same model"
   "memcheck 120 the kernels' tests under compute-sanitizer: memory"
   "racecheck 120 the kernels' tests under compute-sanitizer: races"
@@ -195,16 +195,15 @@ benchmarks() {
 
 # Adds its results to step.json, to keep the number of files small.
 policies() {
-  benchmarks policies --dtype=bf16 --batch=32 --benchmark_filter='block|residual' || return 1
-  python3 - "$OUT/step.json" "$OUT/policies.json" <<'PYTHON' && rm "$OUT/policies.json"
+  benchmarks chunks || return 1
+  benchmarks policies --dtype=bf16 --batch=32 --chunk-loss=2048 --benchmark_filter='block|residual' || return 1
+  python3 - "$OUT/step.json" "$OUT/chunks.json" "$OUT/policies.json" <<'PYTHON' && rm "$OUT/chunks.json" "$OUT/policies.json"
 import json, os, sys
 
-steps, policies = sys.argv[1:]
-found = json.load(open(policies))
-if os.path.exists(steps):
-    before = json.load(open(steps))
-    found["benchmarks"] = before["benchmarks"] + found["benchmarks"]
-json.dump(found, open(steps, "w"), indent=2)
+steps, *others = sys.argv[1:]
+all_found = [json.load(open(path)) for path in [steps, *others] if os.path.exists(path)]
+all_found[0]["benchmarks"] = sum((found["benchmarks"] for found in all_found), [])
+json.dump(all_found[0], open(steps, "w"), indent=2)
 PYTHON
 }
 
