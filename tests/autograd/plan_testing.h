@@ -19,7 +19,7 @@ bool runs_in_chunks(const Plan&);
 // A hash of the bits of a step's outputs and gradients, these themselves, and its peaks in bytes.
 struct StepOutcome {
   uint64_t bits = 0;
-  std::vector<std::vector<float>> values = {};  // if asked for
+  std::vector<std::vector<float>> values = {};  // of a plan that keeps all, or runs in chunks
   size_t device_peak = 0, host_peak = 0;
 };
 
