@@ -84,7 +84,7 @@ class Regions {
   // For the tape of a chunk.  Counts what the node's backward reads.
   void note_saves(NodeId);
   // The region's value will be read when the region has been recomputed.
-  void want(RegionId r, ValueId v) { states_[r].uses.push_back(v); }
+  void want(RegionId region, ValueId v) { states_[region].uses.push_back(v); }
   void recompute(RegionId);
 
   // Backward has passed the node: drops what regions that begin there still read, for nothing in

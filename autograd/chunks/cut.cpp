@@ -26,7 +26,7 @@ struct NotedNode {
 
 std::vector<NotedNode> noted_nodes(const Program& program, NodeId first, NodeId last) {
   std::vector<NotedNode> all;
-  all.reserve(static_cast<size_t>(last - first + 1));  // roles point into them
+  all.reserve(static_cast<size_t>(last - first) + 1);  // roles point into them
   for (NodeId id = first; id <= last; ++id) {
     const Node& n = program.nodes[id];
     NotedNode& noted = all.emplace_back();
