@@ -35,8 +35,8 @@ struct Node {
   Few<ValueId> inputs = {}, outputs = {};
   Few<ValueId> saves = {};  // what its backward reads
   int chunks = 1;
-  RegionId region = -1;  // the innermost around it, unless it runs in chunks, and not this node
-  int runs = 0;          // of its op's forward() so far, recomputations included; not in chunks
+  RegionId region = -1;  // the innermost that it is a part of; see Program::chunked_region()
+  int runs = 0;          // of its op's forward() on this tape so far, recomputations included
 };
 
 // Consecutive nodes that are recomputed in backward, as far as backward reads what they compute, or
@@ -83,7 +83,8 @@ struct Program {
     if (regions[r].chunks > 1) return producer >= 0 && nodes[producer].region == r;
     return producer >= regions[r].first;
   }
-  // The region in chunks that the node is a part of; -1: none.
+  // The region in chunks that the node is a part of; -1: none, also if the node lies in one but
+  // runs once, outside of its chunks.
   RegionId chunked_region(NodeId id) const {
     const RegionId r = nodes[id].region;
     return r >= 0 && regions[r].chunks > 1 ? r : -1;

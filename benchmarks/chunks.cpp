@@ -25,7 +25,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 
 #include "shared/device.h"
 #include "spool/autograd/chunks/cut.h"
@@ -42,11 +41,8 @@
 namespace spool {
 namespace {
 
-double cpu_seconds_of_chunks() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
+using benchmarks::cpu_seconds;
+using benchmarks::seconds_of;
 
 // x + linear(gelu(linear(layer_norm(x))))
 struct Mlp {
@@ -115,10 +111,10 @@ void run_mlp(benchmark::State& state) {
   for (auto _ : state) {
     for (const bool recording : {false, true}) {
       for (const bool chunked : {false, true}) {
-        const double begin = cpu_seconds_of_chunks();
+        const double begin = cpu_seconds();
         mlp.run(plans[chunked], recording);
         double& time = least[recording][chunked];
-        time = std::min(time, cpu_seconds_of_chunks() - begin);
+        time = std::min(time, cpu_seconds() - begin);
       }
     }
   }
@@ -315,9 +311,9 @@ void run_head(benchmark::State& state) {
   std::array<double, 2> least{1e9, 1e9};
   for (auto _ : state) {
     for (const bool chunked : {false, true}) {
-      const double begin = cpu_seconds_of_chunks();
+      const double begin = cpu_seconds();
       head.run(chunked ? rows : head.N);
-      least[chunked] = std::min(least[chunked], cpu_seconds_of_chunks() - begin);
+      least[chunked] = std::min(least[chunked], cpu_seconds() - begin);
     }
   }
   state.counters["ratio"] = least[1] / least[0];
@@ -334,7 +330,7 @@ void run_head_on_cuda(benchmark::State& state, int64_t rows) {
   head.run(head.N);
   for (auto _ : state) {
     for (const bool chunked : {false, true}) {
-      const double seconds = benchmarks::seconds_of([&] { head.run(chunked ? rows : head.N); });
+      const double seconds = seconds_of([&] { head.run(chunked ? rows : head.N); });
       least[chunked] = std::min(least[chunked], seconds);
     }
   }

@@ -13,13 +13,15 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 
+#include "shared/device.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/offsets.h"
 
 namespace spool {
 namespace {
+
+using benchmarks::cpu_seconds;
 
 void rehearse_step(benchmark::State& state, const std::string& model) {
   TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4};
@@ -31,12 +33,6 @@ void rehearse_step(benchmark::State& state, const std::string& model) {
       trainer.rehearse_step();
     });
   }
-}
-
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 void survey_step(benchmark::State& state, const std::string& model) {

@@ -9,6 +9,7 @@
 
 namespace spool {
 
+// Values are named by their ids on the whole tape.
 class Tape::Chunk {
  public:
   // `options` are those of the whole tape, `inputs` what the region reads, parameters aside, as far
@@ -16,15 +17,18 @@ class Tape::Chunk {
   Chunk(Stream&, const TapeOptions& options, const Program& whole, const ChunkedRegion&,
         const ChunkOfTape&, const Tensors& inputs, bool recording);
 
-  // Values are named by their ids on the whole tape.  A leaf that carries the index is computed
-  // in its rows of `whole`; the result is the leaf's part, or its summand.
+  // compute() computes what is wanted: a leaf that carries the index in its rows of `whole`,
+  // another one in memory of its own, as this chunk's summand.
   void want(ValueId leaf, const Tensor& whole);
   void compute();
   Tensor computed(ValueId leaf);
 
+  // backward() begins at these leaves, with the whole gradients of which it takes its rows, and
+  // puts the gradients of inputs into their rows of `whole`.
   void begin_backward_at(ValueId leaf, const Tensor& gradient);
   void place_gradient(ValueId input, const View& whole, bool accumulate);
   void backward();
+  // Whether backward() has written it.
   bool has_gradient(ValueId input) const;
 
  private:
