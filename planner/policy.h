@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "spool/autograd/survey.h"
+#include "spool/planner/rehearsal.h"
 
 namespace spool {
 
@@ -37,11 +37,6 @@ struct Policy {
 void set_recompute(Policy&, std::string_view list);
 std::string recompute_list(const Policy&);
 
-// A tape that was rehearsed, forward and backward.
-struct RehearsedTape {
-  Program program = {};
-  Survey survey = {};
-};
 // Rehearses the tape to plan for, with this plan, on a meta stream of the machine.
 using RehearseTape = std::function<RehearsedTape(const Plan&)>;
 

@@ -6,7 +6,10 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
+#include "spool/autograd/survey.h"
+#include "spool/runtime/memory/lifetimes.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
@@ -16,6 +19,23 @@ struct Report {
   double seconds = 0;  // by the machine's roofline
   // Host memory and a file, if the work fills them in; their peaks suffice.
   MemoryStats host = {}, disk = {};
+};
+
+// What a rehearsal of a step saw, as far as it was asked for.
+struct RehearsedStep {
+  Report report = {};
+  Survey survey = {};
+  Lifetimes lifetimes = {};           // birth and death of each allocation of the step
+  std::vector<TraceSpan> trace = {};  // its timeline
+};
+struct AskedOfRehearsal {
+  bool survey = false, lifetimes = false, trace = false;
+};
+
+// A tape that was rehearsed, forward and backward.
+struct RehearsedTape {
+  Program program = {};
+  Survey survey = {};
 };
 
 // Runs the work on a meta stream of this machine.  The work must free everything it allocates.

@@ -32,17 +32,6 @@ Plan plan_step(const StepDescription&, const Policy&, const Machine&);
 // Fingerprints of that tape, for plans in files; see autograd/fingerprint.h.
 std::vector<uint64_t> step_fingerprints(const StepDescription&);
 
-// What a rehearsal of a step saw, as far as it was asked for.
-struct RehearsedStep {
-  Report report = {};
-  Survey survey = {};
-  Lifetimes lifetimes = {};           // birth and death of each allocation of the step
-  std::vector<TraceSpan> trace = {};  // its timeline
-};
-struct AskedOfRehearsal {
-  bool survey = false, lifetimes = false, trace = false;
-};
-
 // Rehearses a step on the machine, its model and its optimizer included.
 RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Machine&,
                             const AskedOfRehearsal& = {});
