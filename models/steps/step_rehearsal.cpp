@@ -76,7 +76,7 @@ std::optional<Layout> lay_out_step(const StepDescription& step, StepPlans plans,
   const StepDescription distinct = with_distinct_micro_batches(step);
   plans.layout.reset();
   RehearsedStep best_fit = rehearse_step(distinct, plans, machine, {.lifetimes = true});
-  plans.layout = assign_offsets(std::move(best_fit.lifetimes));
+  plans.layout = lay_out(std::move(best_fit.lifetimes));
   const RehearsedStep placed = rehearse_step(distinct, plans, machine);
   const bool pays = placed.report.memory.peak < best_fit.report.memory.peak;
   return pays ? std::move(plans.layout) : std::nullopt;
