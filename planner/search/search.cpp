@@ -95,7 +95,8 @@ struct Search::State {
     const bool any = bytes == std::numeric_limits<size_t>::max();
     if (!any && fits(rehearsed.report.memory.peak)) return found;
     const size_t between_steps = peak.live - max_live(rehearsed.lifetimes);
-    found.layout = assign_offsets(std::move(rehearsed.lifetimes));
+    const size_t enough = any || bytes < between_steps ? 0 : bytes - between_steps;
+    found.layout = lay_out(std::move(rehearsed.lifetimes), enough);
     if (!fits(between_steps + found.layout->bytes)) return {};
     const size_t placed = rehearse(found, {}).report.memory.peak;
     if (placed >= rehearsed.report.memory.peak) {
