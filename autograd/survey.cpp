@@ -115,7 +115,8 @@ void SurveyScope::begin(Stream& stream, Phase phase, NodeId node, const char* op
                             .op = op,
                             .reader = phase == Phase::recompute ? survey_->reader() : -1,
                             .micro_batch = std::max(survey_->micro_batches - 1, 0),
-                            .begin = stream_->now()});
+                            .begin = stream_->now(),
+                            .live_before = stream_->memory().live});
   survey_->current_ = survey_->works.size();
 }
 

@@ -30,13 +30,14 @@ inline constexpr std::array enumerator_names<Phase>{"forward", "recompute", "bac
 // The work of one node in one phase.  Recomputation during a node's backward is work of its own.
 struct SurveyedWork {
   Phase phase = Phase::forward;
-  NodeId node = -1;     // -1: of no node, such as the optimizer's
-  const char* op = "";  // the name of the node's op
-  NodeId reader = -1;   // recompute: the node whose backward needs it
-  int micro_batch = 0;  // counted from 0
-  double begin = 0;     // seconds since the stream's start
-  double seconds = 0;   // its kernels and copies on the compute stream, without waits
-  size_t live = 0;      // most bytes of the device live during it
+  NodeId node = -1;        // -1: of no node, such as the optimizer's
+  const char* op = "";     // the name of the node's op
+  NodeId reader = -1;      // recompute: the node whose backward needs it
+  int micro_batch = 0;     // counted from 0
+  double begin = 0;        // seconds since the stream's start
+  double seconds = 0;      // its kernels and copies on the compute stream, without waits
+  size_t live_before = 0;  // bytes of the device live when it began
+  size_t live = 0;         // most bytes of the device live during it
 };
 
 // A node, and a value that it saves or reads.

@@ -1,0 +1,24 @@
+#include "spool/models/steps/step_search.h"
+
+#include <algorithm>
+
+namespace spool {
+
+SearchedStep searched_step(const StepDescription& step, const Machine& machine,
+                           std::function<size_t(int64_t loss_rows)> other_peak) {
+  StepDescription distinct = step;
+  distinct.config.accumulate = std::min(step.config.accumulate, distinct_micro_batches);
+  if (!other_peak) other_peak = [](int64_t) { return size_t{0}; };
+  return {.machine = machine,
+          .micro_batches = step.config.accumulate,
+          .rehearse =
+              [distinct, machine](const Plan& plan, const std::optional<Layout>& layout,
+                                  const AskedOfRehearsal& asked) {
+                return rehearse_step(distinct, {.step = plan, .layout = layout}, machine, asked);
+              },
+          .rehearse_tape =
+              [step, machine](const Plan& plan) { return rehearse_tape(step, plan, machine); },
+          .other_peak = std::move(other_peak)};
+}
+
+}  // namespace spool

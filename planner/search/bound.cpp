@@ -1,0 +1,141 @@
+#include "spool/planner/search/bound.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "spool/runtime/integer.h"
+#include "spool/runtime/memory/arena.h"
+
+namespace spool {
+namespace {
+
+constexpr int source = 0, sink = 1;
+constexpr double resolution = 1125899906842624.0;  // 2^50 steps of the seconds of all ops
+
+double bytes_of(const Program& program, ValueId v) {
+  return static_cast<double>(round_up(program.values[v].spec.nbytes(), Arena::granule));
+}
+
+int64_t capacity(double amount) { return static_cast<int64_t>(std::min(amount, resolution)); }
+
+}  // namespace
+
+InstantBound::InstantBound(const Program& program, NodeId node,
+                           const IdTable<NodeId, double>& seconds, size_t live)
+    : network_(2 + static_cast<int>(program.nodes.size() + program.values.size())),
+      fixed_(static_cast<double>(live)) {
+  double total = 0;
+  for (NodeId n = 0; n < node; ++n) total += seconds[n];
+  unit_ = total > 0 ? total / resolution : 1;
+  build(program, node, seconds);
+  cuts_.push_back(cut_of_fewest_bytes());
+  cuts_.push_back({.bytes = static_cast<double>(live) - fixed_});
+}
+
+// Only values that backward still needs, and what they can be recomputed from, are in the network.
+void InstantBound::build(const Program& program, NodeId node,
+                         const IdTable<NodeId, double>& seconds) {
+  const auto vertex_of_op = [&](NodeId n) { return 2 + n; };
+  const auto vertex_of = [&](ValueId v) { return 2 + program.nodes.next_id() + v; };
+  IdTable<ValueId, bool> is_free(program.values.size()), is_priced(program.values.size());
+  for (const ValueId v : program.nodes[node].saves) is_free[v] = true;
+  for (const ValueId v : program.nodes[node].inputs) is_free[v] = true;
+  IdTable<NodeId, bool> is_op(program.nodes.size());
+  std::vector<ValueId> waiting;
+  const auto add_value = [&](ValueId v) {
+    const NodeId maker = program.values[v].producer;
+    if (maker < 0 || is_free[v] || is_priced[v]) return;
+    is_priced[v] = true;
+    const int edge = network_.add_edge(vertex_of(v), vertex_of_op(maker), 0);
+    values_.push_back({.edge = edge,
+                       .bytes = bytes_of(program, v),
+                       .vertex = vertex_of(v),
+                       .maker = vertex_of_op(maker)});
+    waiting.push_back(v);
+  };
+  for (NodeId n = 0; n < node; ++n) {
+    for (const ValueId v : program.nodes[n].saves) {
+      const bool known = is_priced[v];
+      add_value(v);
+      if (known || !is_priced[v]) continue;
+      network_.add_edge(source, vertex_of(v), MinCut::unlimited);
+      fixed_ -= bytes_of(program, v);
+    }
+  }
+  while (!waiting.empty()) {
+    const NodeId maker = program.values[waiting.back()].producer;
+    waiting.pop_back();
+    if (is_op[maker]) continue;
+    is_op[maker] = true;
+    const Node& op = program.nodes[maker];
+    const int edge = network_.add_edge(vertex_of_op(maker), sink, MinCut::unlimited);
+    if (!op.op->recomputable()) continue;
+    ops_.push_back({.edge = edge, .seconds = seconds[maker], .vertex = vertex_of_op(maker)});
+    for (const ValueId v : op.inputs) {
+      add_value(v);
+      if (is_priced[v]) {
+        network_.add_edge(vertex_of_op(maker), vertex_of(v), MinCut::unlimited);
+      }
+    }
+  }
+}
+
+InstantBound::Cut InstantBound::solve() {
+  network_.solve(source, sink);
+  Cut cut;
+  for (const PricedOp& op : ops_) {
+    if (network_.is_source_side(op.vertex)) cut.seconds += op.seconds;
+  }
+  for (const PricedValue& v : values_) {
+    if (network_.is_source_side(v.vertex) && !network_.is_source_side(v.maker)) {
+      cut.bytes += v.bytes;
+    }
+  }
+  return cut;
+}
+
+InstantBound::Cut InstantBound::cut_of_fewest_bytes() {
+  for (const PricedValue& v : values_) network_.set_capacity(v.edge, capacity(v.bytes));
+  for (const PricedOp& op : ops_) network_.set_capacity(op.edge, 0);
+  return solve();
+}
+
+InstantBound::Cut InstantBound::cut_at(double seconds_per_byte) {
+  for (const PricedValue& v : values_) {
+    network_.set_capacity(v.edge, capacity(seconds_per_byte * v.bytes / unit_));
+  }
+  for (const PricedOp& op : ops_) network_.set_capacity(op.edge, capacity(op.seconds / unit_));
+  return solve();
+}
+
+double InstantBound::seconds_within(size_t bytes, int64_t saved) {
+  const double left = static_cast<double>(bytes) + static_cast<double>(saved) - fixed_;
+  if (left < cuts_.front().bytes) return std::numeric_limits<double>::infinity();
+  if (left >= cuts_.back().bytes) return 0;
+  while (true) {
+    size_t next = 1;
+    while (cuts_[next].bytes <= left) ++next;
+    Cut &a = cuts_[next - 1], &b = cuts_[next];
+    const double price = (a.seconds - b.seconds) / (b.bytes - a.bytes);
+    const double line = a.seconds + price * a.bytes;
+    if (!a.is_final) {
+      const Cut between = cut_at(price);
+      const bool is_below = between.seconds + price * between.bytes < line * (1 - 1e-9);
+      if (is_below && between.bytes >= a.bytes && between.bytes <= b.bytes) {
+        if (between.bytes == a.bytes) {
+          a = between;
+        } else if (between.bytes == b.bytes) {
+          b = between;
+        } else {
+          cuts_.insert(cuts_.begin() + static_cast<std::ptrdiff_t>(next), between);
+        }
+        continue;
+      }
+      a.is_final = true;
+    }
+    return std::max(line - price * left, 0.0);
+  }
+}
+
+}  // namespace spool

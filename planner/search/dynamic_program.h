@@ -1,0 +1,38 @@
+#pragma once
+
+// The fastest choice of an option for each segment, exactly, under a limit on live bytes.
+//
+// Segments are visited in the order of forward.  A state is the bytes that the segments so far
+// keep and the seconds they cost beyond keeping all; a segment may have an option if the bytes kept
+// below it and what it needs itself are within the limit; and of two states the one with more of
+// both is dropped.  So a late segment, below which much is kept, must need little, and an early one
+// must leave room for the gradients of those after it, which its need includes.
+
+#include <optional>
+#include <vector>
+
+#include "spool/planner/search/measured_options.h"
+
+namespace spool {
+
+struct Choice {
+  std::vector<const MeasuredOption*> by_segment = {};
+  size_t row_choice = 0;     // of MeasuredSegments::rows
+  double extra_seconds = 0;  // beyond keeping all, in a micro-batch
+};
+
+// `rows_allowed`: of each choice of rows.  Nothing if no choice is within the limit.
+std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
+                                     const std::vector<bool>& rows_allowed);
+
+// The smallest limit for which there is a choice.
+size_t smallest_limit(const MeasuredSegments&, const std::vector<bool>& rows_allowed);
+
+// The most bytes that are live under a choice.
+size_t live_bytes(const MeasuredSegments&, const Choice&);
+
+// The same options in another order within each kind: segments that keep least come first, so that
+// equal layers with equal options stand together.  Unchanged if that needs more than the limit.
+Choice in_groups(const MeasuredSegments&, Choice, size_t limit);
+
+}  // namespace spool

@@ -1,0 +1,257 @@
+#include "spool/planner/search/measured_options.h"
+
+#include <algorithm>
+
+#include "spool/planner/chunks.h"
+
+namespace spool {
+namespace {
+
+// What a rehearsal tells of one segment.
+struct SegmentCosts {
+  size_t live_before = 0, most_live = 0;  // bytes
+  double seconds = 0;                     // of the first micro-batch
+};
+
+struct RehearsedCosts {
+  std::vector<SegmentCosts> segments = {};
+  IdTable<NodeId, size_t> live = {};  // most bytes in each node, beyond those before its segment
+  size_t outside = 0;                 // most bytes live outside of all segments
+};
+
+// Options of a kind, as positions in its list, and the rehearsal and segment that tries each.
+struct Trial {
+  size_t round = 0, segment = 0;
+};
+
+std::vector<int64_t> row_choices(int64_t rows) {
+  constexpr int64_t min_rows = 128;
+  constexpr size_t max_choices = 8;
+  std::vector<int64_t> choices{0};
+  for (int64_t r = (rows + 1) / 2; r >= min_rows && choices.size() < max_choices; r = (r + 1) / 2) {
+    choices.push_back(r);
+  }
+  return choices;
+}
+
+// Drops what another option beats or equals in all costs.
+std::vector<MeasuredOption> undominated(std::vector<MeasuredOption> all) {
+  const auto beats = [](const MeasuredOption& a, const MeasuredOption& b) {
+    return a.extra_seconds <= b.extra_seconds && a.kept <= b.kept && a.extra_need <= b.extra_need;
+  };
+  std::ranges::stable_sort(all, {}, &MeasuredOption::extra_seconds);
+  std::vector<MeasuredOption> left;
+  for (MeasuredOption& option : all) {
+    const auto is_beaten = [&](const MeasuredOption& by) { return beats(by, option); };
+    if (std::ranges::none_of(left, is_beaten)) left.push_back(std::move(option));
+  }
+  return left;
+}
+
+class Measurement {
+ public:
+  Measurement(const SearchedStep& step, const Levers& levers) : step_(step), levers_(levers) {}
+
+  MeasuredSegments run() {
+    all_.program = step_.rehearse_tape({}).program;
+    all_.segments = segments_of(all_.program);
+    choose_rows();
+    keep_all();
+    list_options();
+    try_options();
+    collect();
+    compare_rows();
+    return std::move(all_);
+  }
+
+ private:
+  size_t kinds() const { return by_kind_.size(); }
+  const Segment& sample(size_t kind) const { return all_.segments[by_kind_[kind].front()]; }
+
+  void choose_rows() {
+    int64_t most = 0;
+    for (size_t s = 0; s < all_.segments.size(); ++s) {
+      const auto kind = static_cast<size_t>(all_.segments[s].kind);
+      if (kind >= by_kind_.size()) by_kind_.resize(kind + 1);
+      by_kind_[kind].push_back(s);
+      segment_of_.resize(static_cast<size_t>(all_.segments[s].last) + 1, s);
+      most = std::max(most, chunkable_rows(all_.program, all_.segments[s]));
+    }
+    all_.rows = levers_.loss_rows ? std::vector{*levers_.loss_rows} : row_choices(most);
+  }
+
+  RehearsedStep rehearse(const std::vector<const SegmentOption*>& chosen) {
+    ++all_.rehearsals;
+    return step_.rehearse(plan_of(all_, chosen, levers_), std::nullopt, {.survey = true});
+  }
+
+  RehearsedCosts costs_of(const Survey& survey) const {
+    RehearsedCosts costs{.segments = std::vector<SegmentCosts>(all_.segments.size()),
+                         .live = IdTable<NodeId, size_t>(all_.program.nodes.size())};
+    for (const SurveyedWork& work : survey.works) {
+      if (work.node < 0) {
+        costs.outside = std::max(costs.outside, work.live);
+        continue;
+      }
+      const size_t s = segment_of_[work.node];
+      SegmentCosts& segment = costs.segments[s];
+      const bool begins = work.node == all_.segments[s].first && work.phase == Phase::forward;
+      if (begins && work.micro_batch == 0) segment.live_before = work.live_before;
+      segment.most_live = std::max(segment.most_live, work.live);
+      size_t& live = costs.live[work.node];
+      live = std::max(live, work.live - segment.live_before);
+      if (work.micro_batch == 0) segment.seconds += work.seconds;
+    }
+    return costs;
+  }
+
+  void keep_all() {
+    const SegmentOption keep{.chunk_rows = all_.rows.front()};
+    RehearsedStep kept = rehearse(std::vector<const SegmentOption*>(all_.segments.size(), &keep));
+    base_ = costs_of(kept.survey);
+    all_.live_at_first = base_.segments.front().live_before;
+    all_.least = base_.outside;
+    for (const SegmentCosts& s : base_.segments) {
+      all_.needs.push_back(s.most_live - s.live_before);
+      all_.micro_batch_seconds += s.seconds;
+    }
+    all_.seconds = step_seconds(kept.survey, step_.micro_batches);
+    all_.keep_all = std::move(kept.survey);
+  }
+
+  void list_options() {
+    for (size_t kind = 0; kind < kinds(); ++kind) {
+      std::vector<SegmentOption> options = levers_.placement
+                                               ? recompute_options(all_.program, sample(kind))
+                                               : std::vector<SegmentOption>{{}};
+      if (chunkable_rows(all_.program, sample(kind)) > 0) options = with_rows(options);
+      listed_.push_back(std::move(options));
+    }
+  }
+  std::vector<SegmentOption> with_rows(const std::vector<SegmentOption>& options) const {
+    std::vector<SegmentOption> all;
+    for (const int64_t rows : all_.rows) {
+      for (SegmentOption option : options) {
+        option.chunk_rows = rows;
+        all.push_back(std::move(option));
+      }
+    }
+    return all;
+  }
+
+  Trial trial(size_t kind, size_t option) const {
+    const std::vector<size_t>& segments = by_kind_[kind];
+    return {.round = option / segments.size(), .segment = segments[option % segments.size()]};
+  }
+
+  void try_options() {
+    size_t rounds = 0;
+    for (size_t kind = 0; kind < kinds(); ++kind) {
+      rounds = std::max(rounds, trial(kind, listed_[kind].size() - 1).round + 1);
+    }
+    const SegmentOption keep{.chunk_rows = all_.rows.front()};
+    for (size_t round = 0; round < rounds; ++round) {
+      std::vector<const SegmentOption*> chosen(all_.segments.size(), &keep);
+      for (size_t kind = 0; kind < kinds(); ++kind) {
+        for (size_t o = 0; o < listed_[kind].size(); ++o) {
+          const Trial t = trial(kind, o);
+          if (t.round == round) chosen[t.segment] = &listed_[kind][o];
+        }
+      }
+      tried_.push_back(costs_of(rehearse(chosen).survey));
+    }
+  }
+
+  MeasuredOption measured(size_t kind, size_t o) const {
+    const auto [round, s] = trial(kind, o);
+    const SegmentCosts& base = base_.segments[s];
+    const SegmentCosts& costs = tried_[round].segments[s];
+    const bool is_last = s + 1 == all_.segments.size();
+    const size_t live_after =
+        is_last ? costs.live_before : tried_[round].segments[s + 1].live_before;
+    return {.option = listed_[kind][o],
+            .extra_seconds = costs.seconds - base.seconds,
+            .kept = live_after - costs.live_before,
+            .extra_need = static_cast<int64_t>(costs.most_live - costs.live_before) -
+                          static_cast<int64_t>(base.most_live - base.live_before)};
+  }
+
+  void collect() {
+    for (size_t kind = 0; kind < kinds(); ++kind) {
+      const bool has_rows = chunkable_rows(all_.program, sample(kind)) > 0;
+      std::vector<std::vector<MeasuredOption>> by_rows(has_rows ? all_.rows.size() : 1);
+      for (size_t o = 0; o < listed_[kind].size(); ++o) {
+        const size_t row_choice = o / (listed_[kind].size() / by_rows.size());
+        by_rows[row_choice].push_back(measured(kind, o));
+      }
+      for (auto& options : by_rows) options = undominated(std::move(options));
+      all_.options.push_back(std::move(by_rows));
+    }
+  }
+
+  // Of the options that recompute nothing.
+  void compare_rows() {
+    for (size_t choice = 0; choice < all_.rows.size(); ++choice) {
+      double seconds = 0;
+      IdTable<NodeId, int64_t> live(all_.program.nodes.size());
+      for (size_t kind = 0; kind < kinds(); ++kind) {
+        if (chunkable_rows(all_.program, sample(kind)) == 0) continue;
+        const size_t keeps = choice * listed_[kind].size() / all_.rows.size();
+        const auto [round, s] = trial(kind, keeps);
+        seconds += measured(kind, keeps).extra_seconds * static_cast<double>(by_kind_[kind].size());
+        for (const size_t other : by_kind_[kind]) {
+          const NodeId shift = all_.segments[other].first - all_.segments[s].first;
+          for (NodeId n = all_.segments[s].first; n <= all_.segments[s].last; ++n) {
+            live[n + shift] =
+                static_cast<int64_t>(tried_[round].live[n]) - static_cast<int64_t>(base_.live[n]);
+          }
+        }
+      }
+      all_.seconds_of_rows.push_back(seconds);
+      all_.live_of_rows.push_back(std::move(live));
+    }
+  }
+
+  const SearchedStep& step_;
+  const Levers& levers_;
+  MeasuredSegments all_;
+  std::vector<std::vector<size_t>> by_kind_;        // segments
+  std::vector<std::vector<SegmentOption>> listed_;  // of each kind
+  IdTable<NodeId, size_t> segment_of_;
+  RehearsedCosts base_;
+  std::vector<RehearsedCosts> tried_;  // by round
+};
+
+}  // namespace
+
+MeasuredSegments measure_segments(const SearchedStep& step, const Levers& levers) {
+  return Measurement(step, levers).run();
+}
+
+Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOption*>& by_segment,
+             const Levers& levers) {
+  const Program& program = measured.program;
+  Plan plan = levers.fixed;
+  plan.chunks = {};
+  if (levers.placement) plan.placement.assign(program.values.size(), Placement::keep);
+  int64_t rows = 0;
+  for (size_t s = 0; s < by_segment.size(); ++s) {
+    apply(*by_segment[s], program, measured.segments[s], plan);
+    if (chunkable_rows(program, measured.segments[s]) > 0) rows = by_segment[s]->chunk_rows;
+  }
+  if (rows > 0) plan.chunks = chunk_rows(program, rows).chunks;
+  return plan;
+}
+
+double step_seconds(const Survey& survey, int64_t micro_batches) {
+  double seconds = survey.other_seconds, last = 0;
+  for (const SurveyedWork& work : survey.works) {
+    seconds += work.seconds;
+    // All micro-batches but the first and the last do what the one in the middle does.
+    if (work.micro_batch == survey.micro_batches / 2) last += work.seconds;
+  }
+  const auto left_out = static_cast<double>(micro_batches - survey.micro_batches);
+  return seconds + std::max(left_out, 0.0) * last;
+}
+
+}  // namespace spool

@@ -1,0 +1,64 @@
+#pragma once
+
+// What the options of each segment cost, measured by rehearsals: segments of one kind try different
+// options in one rehearsal, so that all 128 of a block take three rehearsals of 48 layers.
+//
+// An option has three costs: its seconds, the bytes that it keeps while the segments after it run,
+// and the bytes that the segment itself needs, forward or backward, beyond what was live when it
+// began.  With these,
+//
+//   live in segment l = live at first + what the segments below l keep + what l needs.
+//
+// Options that another one beats in all three are left out.
+
+#include <memory>
+#include <vector>
+
+#include "spool/planner/search/options.h"
+#include "spool/planner/search/search.h"
+
+namespace spool {
+
+struct MeasuredOption {
+  SegmentOption option = {};
+  double extra_seconds = 0;  // beyond keeping all, in a micro-batch
+  size_t kept = 0;           // bytes
+  int64_t extra_need = 0;    // bytes, beyond those of keeping all
+};
+
+struct MeasuredSegments {
+  Program program = {};
+  std::vector<Segment> segments = {};
+  // By kind, then by choice of rows (as `rows`; of a kind that cannot be cut into chunks, one).
+  std::vector<std::vector<std::vector<MeasuredOption>>> options = {};
+  // The choices of rows of a chunk (0: all), what each costs beyond the first if all is kept, and
+  // the most bytes that are live in each node that it cuts, less those of the first.
+  std::vector<int64_t> rows = {0};
+  std::vector<double> seconds_of_rows = {};
+  std::vector<IdTable<NodeId, int64_t>> live_of_rows = {};
+  // Of keeping all with the first choice of rows.
+  Survey keep_all = {};
+  std::vector<size_t> needs = {};  // bytes of each segment
+  size_t live_at_first = 0;        // bytes
+  size_t least = 0;                // bytes live outside of all segments, such as by the optimizer
+  double seconds = 0;              // of the step
+  double micro_batch_seconds = 0;
+  int rehearsals = 0;
+
+  const std::vector<MeasuredOption>& options_of(size_t segment, size_t row_choice) const {
+    const auto& by_rows = options[static_cast<size_t>(segments[segment].kind)];
+    return by_rows[by_rows.size() == 1 ? 0 : row_choice];
+  }
+};
+
+// The levers say which options there are.
+MeasuredSegments measure_segments(const SearchedStep&, const Levers&);
+
+// The plan in which each segment has one of its options.
+Plan plan_of(const MeasuredSegments&, const std::vector<const SegmentOption*>& by_segment,
+             const Levers&);
+
+// The seconds of a step of n micro-batches, of which a rehearsal of at most three was surveyed.
+double step_seconds(const Survey&, int64_t micro_batches);
+
+}  // namespace spool

@@ -1,0 +1,213 @@
+#include "spool/planner/search/search.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "spool/planner/offsets.h"
+#include "spool/planner/search/dynamic_program.h"
+#include "spool/planner/search/step_bound.h"
+
+namespace spool {
+namespace {
+
+// Levels are the powers of this, in bytes.
+constexpr double level_ratio = 1.002;
+constexpr int max_tries = 8;          // plans of a level that are rehearsed
+constexpr size_t limit_parts = 5000;  // a limit that did not do is lowered by such a part at least
+
+size_t level_bytes(int level) {
+  const auto bytes = static_cast<size_t>(std::pow(level_ratio, level));
+  return bytes / Arena::granule * Arena::granule;
+}
+
+// The highest level within the budget.
+int level_within(size_t budget) {
+  auto level = static_cast<int>(std::log(static_cast<double>(budget)) / std::log(level_ratio));
+  while (level_bytes(level + 1) <= budget) ++level;
+  while (level > 0 && level_bytes(level) > budget) --level;
+  return level;
+}
+
+}  // namespace
+
+struct Search::State {
+  SearchedStep step;
+  Levers levers;
+  MeasuredSegments measured;
+  StepBound bound;
+  std::vector<size_t> other_peaks = {};  // by choice of rows
+  FoundPlan keep_all = {};
+  std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
+  std::map<int, double> optima = {};  // seconds of the fastest choice of a level, if none is lost
+  std::optional<FoundPlan> smallest = {};
+  int rehearsals = 0;
+
+  State(SearchedStep s, Levers l)
+      : step(std::move(s)),
+        levers(std::move(l)),
+        measured(measure_segments(step, levers)),
+        bound(measured, step.micro_batches) {
+    rehearsals = measured.rehearsals;
+    for (const int64_t rows : measured.rows) other_peaks.push_back(step.other_peak(rows));
+    keep_all = *find(keep_all_choice(), std::numeric_limits<size_t>::max());
+  }
+
+  std::vector<bool> rows_allowed(size_t bytes) const {
+    std::vector<bool> allowed;
+    for (const size_t peak : other_peaks) allowed.push_back(peak <= bytes);
+    return allowed;
+  }
+
+  Choice keep_all_choice() const {
+    return *fastest_choice(measured, std::numeric_limits<size_t>::max() / 4, only_first_rows());
+  }
+  std::vector<bool> only_first_rows() const {
+    std::vector<bool> allowed(measured.rows.size());
+    allowed.front() = true;
+    return allowed;
+  }
+
+  Plan plan_of(const Choice& choice) const {
+    std::vector<const SegmentOption*> options;
+    for (const MeasuredOption* o : choice.by_segment) options.push_back(&o->option);
+    return spool::plan_of(measured, options, levers);
+  }
+
+  RehearsedStep rehearse(const FoundPlan& found, const AskedOfRehearsal& asked) {
+    ++rehearsals;
+    return step.rehearse(found.plan, found.layout, asked);
+  }
+
+  // Rehearses and lays out a choice.  Nothing if it does not fit into so many bytes; `over` is then
+  // by how much.
+  std::optional<FoundPlan> find(const Choice& choice, size_t bytes, size_t* over = nullptr) {
+    FoundPlan found{.plan = plan_of(choice), .loss_rows = measured.rows[choice.row_choice]};
+    RehearsedStep rehearsed = rehearse(found, {.survey = true, .lifetimes = true});
+    const SurveyedWork& peak = *rehearsed.survey.peak();
+    found.binding = description(peak);
+    found.seconds = step_seconds(rehearsed.survey, step.micro_batches);
+    const size_t other = other_peaks[choice.row_choice];
+    const auto fits = [&](size_t needed) {
+      found.peak = std::max(needed, other);
+      if (over) *over = needed > bytes ? needed - bytes : 0;
+      return needed <= bytes;
+    };
+    if (!fits(peak.live)) return {};
+    const bool any = bytes == std::numeric_limits<size_t>::max();
+    if (!any && fits(rehearsed.report.memory.peak)) return found;
+    const size_t between_steps = peak.live - max_live(rehearsed.lifetimes);
+    found.layout = assign_offsets(std::move(rehearsed.lifetimes));
+    if (!fits(between_steps + found.layout->bytes)) return {};
+    const size_t placed = rehearse(found, {}).report.memory.peak;
+    if (placed >= rehearsed.report.memory.peak) {
+      found.layout.reset();
+      return fits(rehearsed.report.memory.peak) ? std::optional(found) : std::nullopt;
+    }
+    return fits(placed) ? std::optional(found) : std::nullopt;
+  }
+
+  double seconds_of(const Choice& choice) const {
+    return measured.seconds + static_cast<double>(step.micro_batches) * choice.extra_seconds;
+  }
+
+  // The seconds of the fastest choice within the level; infinite if there is none.
+  double optimum(int level) {
+    const auto [at, is_new] = optima.try_emplace(level, std::numeric_limits<double>::infinity());
+    if (is_new) {
+      const size_t bytes = level_bytes(level);
+      const auto choice = fastest_choice(measured, bytes, rows_allowed(bytes));
+      if (choice) at->second = seconds_of(*choice);
+    }
+    return at->second;
+  }
+
+  const std::optional<FoundPlan>& search(int level) {
+    const auto [at, is_new] = searched.try_emplace(level);
+    if (is_new) at->second = search_within(level_bytes(level));
+    return at->second;
+  }
+
+  std::optional<FoundPlan> search_within(size_t bytes) {
+    const std::vector<bool> allowed = rows_allowed(bytes);
+    size_t limit = bytes;
+    for (int i = 0; i < max_tries; ++i) {
+      const auto choice = fastest_choice(measured, limit, allowed);
+      if (!choice) return {};
+      size_t over = 0;
+      if (auto found = find(in_groups(measured, *choice, limit), bytes, &over)) return found;
+      limit -= std::min(limit, std::max(over, limit / limit_parts));
+    }
+    return {};
+  }
+
+  // The fastest plan of this level and those below.
+  const std::optional<FoundPlan>& plan_of_level(int level) {
+    if (const auto at = best.find(level); at != best.end()) return at->second;
+    std::optional<FoundPlan> fastest = search(level);
+    for (int lower = level - 1; lower > 0; --lower) {
+      if (std::isinf(optimum(lower))) break;
+      if (fastest && optimum(lower) >= fastest->seconds) break;
+      const std::optional<FoundPlan>& other = search(lower);
+      if (other && (!fastest || other->seconds < fastest->seconds)) fastest = other;
+    }
+    return best[level] = std::move(fastest);
+  }
+
+  const FoundPlan& smallest_plan() {
+    if (smallest) return *smallest;
+    const size_t most = keep_all.peak;
+    std::vector<bool> allowed = rows_allowed(most);
+    size_t least = smallest_limit(measured, allowed);
+    for (size_t rows = 0, other = most; rows < measured.rows.size(); ++rows) {
+      other = std::min(other, other_peaks[rows]);
+      if (rows + 1 == measured.rows.size()) least = std::max(least, other);
+    }
+    for (int level = level_within(least); level_bytes(level) < most; ++level) {
+      if (const auto& found = search(level)) return smallest.emplace(*found);
+    }
+    return smallest.emplace(keep_all);
+  }
+
+  // Nothing if no plan fits.
+  const FoundPlan* plan_within(size_t budget) {
+    const FoundPlan* found = nullptr;
+    if (keep_all.peak <= budget) found = &keep_all;
+    const int level = level_within(budget);
+    if (!found || optimum(level) < found->seconds) {
+      const std::optional<FoundPlan>& other = plan_of_level(level);
+      if (other && (!found || other->seconds < found->seconds)) found = &*other;
+    }
+    if (!found && smallest_plan().peak <= budget) found = &smallest_plan();
+    return found;
+  }
+};
+
+Search::Search(SearchedStep step, Levers levers)
+    : state_(std::make_unique<State>(std::move(step), std::move(levers))) {}
+
+Search::~Search() = default;
+
+SearchResult Search::plan(size_t budget) {
+  const auto start = std::chrono::steady_clock::now();
+  State& s = *state_;
+  const FoundPlan* found = s.plan_within(budget);
+  SearchResult result{.found = found ? *found : s.smallest_plan(),
+                      .fits = found != nullptr,
+                      .keep_all_peak = s.keep_all.peak,
+                      .keep_all_seconds = s.keep_all.seconds};
+  const size_t bytes = found ? budget : result.found.peak;
+  result.lower_bound = s.bound.seconds_within(bytes, s.rows_allowed(bytes));
+  result.rehearsals = s.rehearsals;
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  result.plan_seconds = took.count();
+  return result;
+}
+
+size_t Search::smallest_budget() { return state_->smallest_plan().peak; }
+
+size_t Search::keep_all_peak() { return state_->keep_all.peak; }
+
+}  // namespace spool

@@ -1,0 +1,29 @@
+#pragma once
+
+// Cuts a program into segments, for which a search chooses one after the other: each outermost
+// scope is one, as are the nodes between two of them.  Segments of one kind compute alike, as the
+// layers of a transformer do, so what is found out about one holds for all.
+//
+// The candidates of a segment are its values that backward reads and that a plan may recompute
+// instead of keeping: those that no node of another segment saves, largest first, and no more than
+// a search can try all subsets of.  A span of nodes with more than twice as many is cut into
+// several segments, where the fewest bytes cross.
+
+#include <vector>
+
+#include "spool/autograd/program.h"
+
+namespace spool {
+
+struct Segment {
+  NodeId first = 0, last = 0;
+  int kind = 0;  // equal for segments that compute alike
+  std::vector<ValueId> candidates = {};
+};
+
+inline constexpr size_t max_candidates = 7;  // of a segment: 128 subsets
+
+// The program is a whole one, of a tape that kept everything.  Every node is in one segment.
+std::vector<Segment> segments_of(const Program&);
+
+}  // namespace spool
