@@ -106,8 +106,10 @@ std::string time_rows(const PlannedRun& run) {
   return row(what, format_seconds(run.foretold.seconds),
              fmt::format("+{} of keeping all, {} in {}", percent(std::max(over, 0.0)),
                          format_seconds(s.keep_all_seconds), format_bytes(s.keep_all_peak))) +
-         row("  at the least", format_seconds(s.lower_bound),
-             fmt::format("{} less, whatever is recomputed", percent(gap(run)))) +
+         (s.lower_bound > 0
+              ? row("  lower bound", format_seconds(s.lower_bound),
+                    fmt::format("at most {} from the fastest possible", percent(gap(run))))
+              : "") +
          row("  planned in", format_seconds(s.plan_seconds),
              fmt::format("{} rehearsals", s.rehearsals));
 }

@@ -150,6 +150,11 @@ Advice batch_to_search(const FutileSearch& f) {
 
 Advice what_can_be_found(const FutileSearch& f) {
   const MemoryLimit& limit = *f.request.limit;
+  if (RunSearch(f.run.config, f.request, f.machine).can_choose_within(f.run.limit)) {
+    return {
+        "it would fit if what is recomputed and offloaded were chosen; leave those settings out",
+        {"recompute", "offload"}};
+  }
   const Advice threads = threads_to_search(f);
   const bool same_batch = limit.batch_is_fixed || offloads(f.run.plans.step);
   const Advice advice = all_of(threads, same_batch ? Advice{} : batch_to_search(f));
@@ -166,10 +171,6 @@ void check_search(const PlannedRun& run, const RunRequest& request, const Machin
   if (run.search->fits) return;
   Advice advice = what_can_be_found({run, request, machine});
   advice.settings.insert(advice.settings.begin(), "memory");
-  if (!request.choose.placement) {
-    advice = all_of(advice, {"what is recomputed and offloaded was set by hand, and less may do",
-                             {"recompute", "offload"}});
-  }
   fail_memory({.what = "the smallest plan of this run",
                .needed = run.foretold.memory.peak,
                .available = run.limit,

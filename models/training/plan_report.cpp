@@ -18,6 +18,10 @@ json head() { return {{"format", format}, {"format_version", 1}}; }
 
 double milliseconds(double seconds) { return 1e3 * seconds; }
 
+bool has_bound(const PlannedRun& run) { return run.search->lower_bound > 0; }
+
+json or_null(double above_zero) { return above_zero > 0 ? json(above_zero) : json(); }
+
 json region_chunks(const Plan& plan) {
   json chunks = json::array();
   for (const Region& r : plan.regions) {
@@ -52,8 +56,8 @@ json numbers(const PlannedRun& run) {
   return {{"budget_bytes", run.limit},
           {"foretold_peak_bytes", run.foretold.memory.peak},
           {"foretold_step_ms", milliseconds(run.foretold.seconds)},
-          {"lower_bound_ms", milliseconds(run.search->lower_bound)},
-          {"gap", gap(run)},
+          {"lower_bound_ms", or_null(milliseconds(run.search->lower_bound))},
+          {"gap", has_bound(run) ? json(gap(run)) : json()},
           {"loss_chunk", run.config.loss_chunk}};
 }
 

@@ -1,9 +1,10 @@
 #include "spool/models/training/run_search.h"
 
-#include <algorithm>
+#include <chrono>
 #include <map>
 
 #include "spool/models/inference/evaluator.h"
+#include "spool/models/steps/step_search.h"
 
 namespace spool {
 namespace {
@@ -23,15 +24,28 @@ Levers levers_of(const TrainingConfig& config, const RunRequest& request, const 
   return levers;
 }
 
+// The search that chooses what is recomputed, whatever is set by hand.
+Levers free_levers(const TrainingConfig& config, const Levers& levers) {
+  const Policy policy{.optimizer_state = levers.fixed.optimizer_state};
+  return {.loss_rows = levers.loss_rows, .fixed = make_plans(config, policy).step};
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
 
 struct RunSearch::Parts {
   TrainingConfig config;
   RunRequest request;
   Machine machine;
-  OptimizerState state;
+  Levers levers;
   std::map<int64_t, size_t> other_peaks = {};  // by the rows of a chunk of the loss
   std::unique_ptr<Search> search = {};
+  // What could be chosen, if what is recomputed is set by hand.
+  std::unique_ptr<Search> free_search = {};
+  double seconds = 0;  // that it took to begin
 
   TrainingPlans plans(const Plan& step, int64_t loss_rows) const {
     TrainingPlans plans;
@@ -43,54 +57,54 @@ struct RunSearch::Parts {
     return plans;
   }
 
-  RehearsedStep rehearse(const Plan& plan, const std::optional<Layout>& layout,
-                         const AskedOfRehearsal& asked) const {
-    TrainingConfig distinct = config;
-    distinct.accumulate = std::min(config.accumulate, distinct_micro_batches);
-    StepPlans plans{.step = plan, .graph = request.graph};
-    plans.spill_directory = request.spill_directory;
-    plans.layout = layout;
-    return rehearse_step(distinct, plans, machine, asked);
-  }
-
   size_t other_peak(int64_t loss_rows) {
     const auto known = other_peaks.find(loss_rows);
     if (known != other_peaks.end()) return known->second;
-    const size_t peak = rehearse_others(config, plans({.optimizer_state = state}, loss_rows),
-                                        machine, request.sample);
+    const Plan step{.optimizer_state = levers.fixed.optimizer_state};
+    const size_t peak = rehearse_others(config, plans(step, loss_rows), machine, request.sample);
     other_peaks.emplace(loss_rows, peak);
     return peak;
   }
 
-  SearchedStep searched_step() {
-    return {
-        .machine = machine,
-        .micro_batches = config.accumulate,
-        .rehearse = [this](const Plan& plan, const std::optional<Layout>& layout,
-                           const AskedOfRehearsal& asked) { return rehearse(plan, layout, asked); },
-        .rehearse_tape =
-            [this](const Plan& plan) {
-              return spool::rehearse_tape(describe_step(config), plan, machine);
-            },
-        .other_peak = [this](int64_t loss_rows) { return other_peak(loss_rows); }};
+  std::unique_ptr<Search> search_with(Levers some) {
+    const auto others = [this](int64_t loss_rows) { return other_peak(loss_rows); };
+    return std::make_unique<Search>(searched_step(describe_step(config), machine, others),
+                                    std::move(some));
+  }
+
+  SearchResult result_within(size_t limit) const {
+    SearchResult result = search->plan(limit);
+    result.plan_seconds += seconds;
+    if (!free_search) return result;
+    const SearchResult best = free_search->plan(limit);
+    result.keep_all_peak = best.keep_all_peak;
+    result.keep_all_seconds = best.keep_all_seconds;
+    result.lower_bound = offloads(levers.fixed) ? 0 : best.lower_bound;
+    result.rehearsals += best.rehearsals;
+    result.plan_seconds += best.plan_seconds;
+    return result;
   }
 };
 
 RunSearch::RunSearch(const TrainingConfig& given, RunRequest request, const Machine& machine) {
+  const auto start = std::chrono::steady_clock::now();
   const TrainingConfig config = with_chunks(given, request, machine);
   Levers levers = levers_of(config, request, machine);
   parts_ = std::make_unique<Parts>(Parts{.config = config,
                                          .request = std::move(request),
                                          .machine = machine,
-                                         .state = levers.fixed.optimizer_state});
-  parts_->search = std::make_unique<Search>(parts_->searched_step(), std::move(levers));
+                                         .levers = std::move(levers)});
+  Parts& p = *parts_;
+  p.search = p.search_with(p.levers);
+  if (!p.levers.placement) p.free_search = p.search_with(free_levers(config, p.levers));
+  p.seconds = seconds_since(start);
 }
 
 RunSearch::~RunSearch() = default;
 
 PlannedRun RunSearch::plan(size_t limit) {
   const Parts& p = *parts_;
-  PlannedRun run{.config = p.config, .search = parts_->search->plan(limit), .limit = limit};
+  PlannedRun run{.config = p.config, .search = p.result_within(limit), .limit = limit};
   const FoundPlan& found = run.search->found;
   run.config.loss_chunk = found.loss_rows;
   run.plans = p.plans(found.plan, found.loss_rows);
@@ -102,8 +116,15 @@ PlannedRun RunSearch::plan(size_t limit) {
   return run;
 }
 
+bool RunSearch::can_choose_within(size_t limit) {
+  return parts_->free_search && parts_->free_search->plan(limit).fits;
+}
+
 size_t RunSearch::smallest_budget() { return parts_->search->smallest_budget(); }
 
-size_t RunSearch::keep_all_peak() { return parts_->search->keep_all_peak(); }
+size_t RunSearch::keep_all_peak() {
+  const Parts& p = *parts_;
+  return (p.free_search ? p.free_search : p.search)->keep_all_peak();
+}
 
 }  // namespace spool

@@ -17,8 +17,10 @@ class RunSearch {
   ~RunSearch();
 
   // The fastest run of at most so many bytes of the device, or the one of the smallest peak if none
-  // fits.  Its budget is its peak, and no refusal is in it.
+  // fits.  Its budget is its peak, and no refusal is in it.  It has no lower bound if it offloads.
   PlannedRun plan(size_t limit);
+  // Whether a run would fit if what is recomputed and offloaded were not set by hand.
+  bool can_choose_within(size_t limit);
   // The smallest limit within which there is a run.
   size_t smallest_budget();
   // The peak of the run that keeps everything.
