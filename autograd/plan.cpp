@@ -131,6 +131,10 @@ void check_plan(const Plan& plan) {
   check_offloads(plan, nodes);
   check_regions(plan, nodes);
   check_chunks(plan, nodes);
+  const bool streamed = plan.optimizer_state == OptimizerState::streamed;
+  check(streamed || plan.state_bytes_on_device == 0, "plan: ", plan.state_bytes_on_device,
+        " bytes of the optimizer's state are to stay on the device, and its place is ",
+        name(plan.optimizer_state), "; only state that is streamed has such a share");
 }
 
 }  // namespace spool

@@ -4,6 +4,7 @@
 // each op's work.  It is plain data, indexed as the tape is: entry i is about value i, or node i.
 // A value without an entry is kept; a node without one has one chunk.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -59,7 +60,7 @@ struct Region {
 // Where the optimizer's state (moments and masters) is.
 enum class OptimizerState : uint8_t {
   device,
-  streamed,  // on the host; each step moves it through the device in parts
+  streamed,  // on the host, but for a share; each step moves it through the device in parts
   cpu,       // on the host, which also updates the parameters
 };
 template <>
@@ -71,6 +72,7 @@ struct Plan {
   IdTable<NodeId, int> chunks = {};
   std::vector<Region> regions = {};  // by rising first node; an outer one before those in it
   OptimizerState optimizer_state = OptimizerState::device;
+  size_t state_bytes_on_device = 0;  // of streamed state, the share that stays there, at most
   // The fingerprint of the plan's tape after each node (see fingerprint.h); empty: any tape.
   IdTable<NodeId, uint64_t> fingerprints = {};
   bool operator==(const Plan&) const = default;

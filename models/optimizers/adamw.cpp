@@ -8,11 +8,23 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
 #include "spool/models/optimizers/host_adamw.h"
+#include "spool/models/optimizers/state_share.h"
 #include "spool/models/optimizers/streamed_adamw.h"
 
 namespace spool {
 
 namespace {
+
+bool has_masters(const std::vector<Parameter*>& parameters, const AdamWSettings& settings) {
+  return parameters.front()->data.dtype() == DType::bf16 && settings.rounding == Rounding::nearest;
+}
+
+std::vector<int64_t> share_on_device(const std::vector<Parameter*>& parameters, bool masters,
+                                     const OptimizerMemory& memory) {
+  std::vector<int64_t> numels;
+  for (const Parameter* p : parameters) numels.push_back(p->data.numel());
+  return elements_on_device(numels, /*rows=*/masters ? 3 : 2, memory.bytes_on_device);
+}
 
 std::unique_ptr<OffloadedAdamW> make_offloaded(const OptimizerMemory& memory,
                                                const std::vector<Parameter*>& parameters,
@@ -20,12 +32,22 @@ std::unique_ptr<OffloadedAdamW> make_offloaded(const OptimizerMemory& memory,
   check(memory.link, "adamw: optimizer state '", name(memory.state),
         "' needs a link to the host's memory");
   if (memory.state == OptimizerState::streamed) {
-    return std::make_unique<StreamedAdamW>(parameters, masters, *memory.link);
+    return std::make_unique<StreamedAdamW>(parameters, masters, *memory.link,
+                                           share_on_device(parameters, masters, memory));
   }
   return std::make_unique<HostAdamW>(parameters, masters, *memory.link);
 }
 
 }  // namespace
+
+OptimizerState place_of_state(const std::vector<Parameter*>& parameters,
+                              const AdamWSettings& settings, const OptimizerMemory& memory) {
+  if (memory.state != OptimizerState::streamed || parameters.empty()) return memory.state;
+  const auto share = share_on_device(parameters, has_masters(parameters, settings), memory);
+  const bool all = std::ranges::equal(share, parameters, {}, {},
+                                      [](const Parameter* p) { return p->data.numel(); });
+  return all ? OptimizerState::device : OptimizerState::streamed;
+}
 
 AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSettings& settings,
                                Stream& stream, const OptimizerMemory& memory)
@@ -35,14 +57,11 @@ AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> parameters, const AdamWSe
   for (const Parameter* p : parameters_) {
     check(p->data.dtype() == type, "adamw: parameters must be all f32 or all bf16");
   }
-  const bool masters = type == DType::bf16 && settings.rounding == Rounding::nearest;
-  if (memory.state == OptimizerState::device) {
+  const bool masters = has_masters(parameters_, settings);
+  if (place_of_state(parameters_, settings, memory) == OptimizerState::device) {
     allocate(masters);
   } else {
     offloaded_ = make_offloaded(memory, parameters_, masters);
-    m_ = offloaded_->first_moments();
-    v_ = offloaded_->second_moments();
-    masters_ = offloaded_->masters();
   }
   const Label label{.name = "optimizer scalars", .purpose = Purpose::optimizer};
   schedule_ = Tensor({Shape{3}, DType::f32}, stream, label);
@@ -65,16 +84,16 @@ void AdamWOptimizer::allocate(bool masters) {
   for (const Parameter* p : parameters_) {
     const Spec f32{p->data.shape(), DType::f32};
     const Label label{.name = p->name, .purpose = Purpose::optimizer};
-    m_.emplace_back(f32, stream_, label);
-    v_.emplace_back(f32, stream_, label);
-    if (masters) masters_.emplace_back(f32, stream_, label);
+    state_.m.emplace_back(f32, stream_, label);
+    state_.v.emplace_back(f32, stream_, label);
+    if (masters) state_.masters.emplace_back(f32, stream_, label);
   }
 }
 
-const std::vector<Tensor>& AdamWOptimizer::synchronized(const std::vector<Tensor>& state) const {
+const AdamWState& AdamWOptimizer::state() const {
   check_whole();
   synchronize();
-  return state;
+  return offloaded_ ? offloaded_->state() : state_;
 }
 
 void AdamWOptimizer::initialise() {
@@ -89,9 +108,10 @@ void AdamWOptimizer::initialise() {
 
 void AdamWOptimizer::initialise_on_device() {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    launch(Fill{.out = m_[i]}, stream_);
-    launch(Fill{.out = v_[i]}, stream_);
-    if (!masters_.empty()) launch(Cast{.out = masters_[i], .in = parameters_[i]->data}, stream_);
+    launch(Fill{.out = state_.m[i]}, stream_);
+    launch(Fill{.out = state_.v[i]}, stream_);
+    if (state_.masters.empty()) continue;
+    launch(Cast{.out = state_.masters[i], .in = parameters_[i]->data}, stream_);
   }
   half_updated_ = false;
 }
@@ -136,9 +156,9 @@ AdamW AdamWOptimizer::kernel(const Tensor& random) const {
 AdamW::Entry AdamWOptimizer::entry(size_t i) const {
   const Parameter& p = *parameters_[i];
   return {.parameter = p.data,
-          .master = masters_.empty() ? View() : View(masters_[i]),
-          .m = m_[i],
-          .v = v_[i],
+          .master = state_.masters.empty() ? View() : View(state_.masters[i]),
+          .m = state_.m.empty() ? View() : View(state_.m[i]),
+          .v = state_.v.empty() ? View() : View(state_.v[i]),
           .grad = p.grad,
           .decay = p.data.shape().rank() > 1 ? float(settings_.decay) : 0.0f,
           .index = static_cast<uint32_t>(i)};
@@ -147,7 +167,7 @@ AdamW::Entry AdamWOptimizer::entry(size_t i) const {
 void AdamWOptimizer::prepare(int64_t t, double lr) {
   check(t >= 1, "adamw: step ", t, " was asked for, and steps are counted from 1");
   check_ready();
-  if (offloaded_) offloaded_->synchronize();
+  if (offloaded_) offloaded_->end_access();
   const auto corrected = [&](double beta) {
     return static_cast<float>(1 - std::pow(beta, static_cast<double>(t)));
   };

@@ -7,7 +7,8 @@
 // Each bf16 parameter has an f32 master, which a step updates and rounds to the parameter.  With
 // stochastic rounding there are no masters: a step updates the bf16 parameter itself.
 //
-// The state (moments and masters) is on the device or in host memory (offloaded_adamw.h).  State
+// The state (moments and masters) is on the device or in host memory (offloaded_adamw.h), or, if it
+// is streamed, partly on each.  State
 // that is streamed through the device gives the same bits as state that stays there.  So does state
 // that the host updates, if the device is a CPU.
 
@@ -35,8 +36,13 @@ struct AdamWSettings {
 
 struct OptimizerMemory {
   OptimizerState state = OptimizerState::device;
-  HostLink* link = nullptr;  // required unless the state is on the device; outlives the optimizer
+  HostLink* link = nullptr;    // required unless the state is on the device; outlives the optimizer
+  size_t bytes_on_device = 0;  // of streamed state, the share that stays on the device, at most
 };
+
+// Where the state of these parameters is: on the device too if it is streamed and its share is all.
+OptimizerState place_of_state(const std::vector<Parameter*>&, const AdamWSettings&,
+                              const OptimizerMemory&);
 
 class AdamWOptimizer {
  public:
@@ -79,11 +85,11 @@ class AdamWOptimizer {
   const Tensor& clip() const { return clip_; }
 
   // Parallel to the parameters; masters() is empty unless these are bf16 and rounded to nearest.
-  // If the state is on the host, the call waits for the last step, and the tensors may be read and
-  // written until the next.
-  const std::vector<Tensor>& first_moments() const { return synchronized(m_); }
-  const std::vector<Tensor>& second_moments() const { return synchronized(v_); }
-  const std::vector<Tensor>& masters() const { return synchronized(masters_); }
+  // If any state is on the host, the call waits for the last step, and the tensors may be read and
+  // written until the next prepare() or initialise(), and are not to be kept.
+  const std::vector<Tensor>& first_moments() const { return state().m; }
+  const std::vector<Tensor>& second_moments() const { return state().v; }
+  const std::vector<Tensor>& masters() const { return state().masters; }
 
  private:
   void allocate(bool masters);
@@ -96,7 +102,7 @@ class AdamWOptimizer {
     for (Parameter* p : parameters_) p->grad = {};
   }
   void update_all(const AdamW&);
-  const std::vector<Tensor>& synchronized(const std::vector<Tensor>&) const;
+  const AdamWState& state() const;
   void measure_gradients();
   void update_on_device(const AdamW&);
   AdamW kernel(const Tensor& random) const;
@@ -106,10 +112,10 @@ class AdamWOptimizer {
   AdamWSettings settings_;
   Stream& stream_;
   std::unique_ptr<OffloadedAdamW> offloaded_;
-  std::vector<Tensor> m_, v_, masters_;
+  AdamWState state_;  // if all of it is on the device
   Tensor schedule_, squared_, clip_;
   bool initialised_ = false, prepared_ = false;
-  bool half_updated_ = false;  // the state on the device
+  bool half_updated_ = false;  // state_
 };
 
 // Linear warm-up to `peak` over `warmup` steps, then half a cosine down to `floor` at `steps`; step

@@ -62,7 +62,11 @@ void HostAdamW::update_on_host(const Buckets::Bucket& bucket, const HostSlot& sl
       kernel, bucket.slices,
       [&](const Buckets::Slice& slice) {
         AdamW::Entry entry = slice_of(whole[slice.tensor], slice.elements);
+        const int64_t at = bucket.elements.begin + slice.at, count = slice.elements.size();
         entry.parameter = slice_of(parameter_of(slice.tensor), slice.elements);
+        entry.m = slice_of(m_, at, count);
+        entry.v = slice_of(v_, at, count);
+        if (master_) entry.master = slice_of(master_, at, count);
         if (entry.grad) entry.grad = staged(slot, slice, entry.grad.dtype());
         return entry;
       },

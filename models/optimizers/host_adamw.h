@@ -14,8 +14,9 @@ namespace spool {
 
 class HostAdamW final : public OffloadedAdamW {
  public:
-  HostAdamW(std::vector<Parameter*> parameters, bool masters, HostLink& link)
-      : OffloadedAdamW(std::move(parameters), masters, link), work_(device_.side_stream()) {
+  HostAdamW(const std::vector<Parameter*>& parameters, bool masters, HostLink& link)
+      : OffloadedAdamW(parameters, masters, link, std::vector<int64_t>(parameters.size())),
+        work_(device_.side_stream()) {
     queues_.push_back(work_.get());
     const auto make = [&](const Shape& shape, DType type) {
       return Tensor({shape, type}, *host_,

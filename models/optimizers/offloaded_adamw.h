@@ -1,9 +1,10 @@
 #pragma once
 
 // AdamW whose state is in host memory: a row each of m, v and the masters, in the order of the
-// parameters.  A step works bucket by bucket (buckets.h), with three in flight: one is copied in,
-// one is updated, one is copied out.  Events order them; the calling thread never waits.  A step
-// begins after all earlier work of the device, and later work of the device waits for its end.
+// parameters.  A part of streamed state may be on the device.  A step works bucket by bucket
+// (buckets.h), with three in flight: one is copied in, one is updated, one is copied out.  Events
+// order them; the calling thread never waits.  A step begins after all earlier work of the device,
+// and later work of the device waits for its end.
 //
 //   streamed  state in -> the device updates -> state out
 //   cpu       gradients out -> the host updates -> parameters in
@@ -22,21 +23,26 @@
 
 namespace spool {
 
+// Parallel to the parameters; no masters: empty.
+struct AdamWState {
+  std::vector<Tensor> m, v, masters;
+};
+
 class OffloadedAdamW {
  public:
   virtual ~OffloadedAdamW() = default;
   OffloadedAdamW(const OffloadedAdamW&) = delete;
   OffloadedAdamW& operator=(const OffloadedAdamW&) = delete;
 
-  // Host tensors, parallel to the parameters.  Synchronize before you read or write them.
-  std::vector<Tensor> first_moments() const { return by_parameter(m_); }
-  std::vector<Tensor> second_moments() const { return by_parameter(v_); }
-  std::vector<Tensor> masters() const { return by_parameter(master_); }
+  // The state, to be read and written until end_access().  Synchronize first.
+  virtual const AdamWState& state() { return state_; }
+  // Waits for the writes to state(); call it before each step.
+  virtual void end_access() { synchronize(); }
 
   // Sets the moments to zero, and copies the parameters to the masters and to the host's own copy.
   virtual void initialise();
-  // Waits for all work of the host and for writes to the tensors above, even if some of it has
-  // failed; then throws the first error.
+  // Waits for all work of the host and for writes to state(), even if some of it has failed; then
+  // throws the first error.
   void synchronize() { synchronize_all(queues_); }
   // One step.  `kernel` has no tensors; `whole` has an entry for each parameter, and those without
   // a gradient do not change.
@@ -51,9 +57,10 @@ class OffloadedAdamW {
  protected:
   static constexpr size_t in_flight = 3;  // buckets
 
-  OffloadedAdamW(std::vector<Parameter*>, bool masters, HostLink&);
+  // `on_device`: of each parameter, the first elements whose state is not on the host.
+  OffloadedAdamW(std::vector<Parameter*>, bool masters, HostLink&,
+                 const std::vector<int64_t>& on_device);
   Tensor host_row(DType, const char* name);
-  std::vector<Tensor> by_parameter(const Tensor& row) const;
   // Calls enqueue().  If it throws, waits for the copies that it has begun: the memory that they
   // use is about to be freed, and the compute stream has not waited for them.
   template <class Enqueue>
@@ -81,6 +88,7 @@ class OffloadedAdamW {
   bool half_updated_ = false;
   Buckets buckets_;
   Tensor m_, v_, master_;  // on the host; f32 (buckets_.elements()); master_ may be absent
+  AdamWState state_;       // of parameters that are divided, absent
 };
 
 }  // namespace spool

@@ -10,9 +10,16 @@
 namespace spool {
 namespace {
 
-std::unique_ptr<HostLink> make_link(const StepPlans& plans, Stream& stream) {
-  const bool all_on_device =
-      plans.step.optimizer_state == OptimizerState::device && !offloads(plans.step);
+OptimizerMemory optimizer_memory(const Plan& plan, HostLink* link = nullptr) {
+  return {
+      .state = plan.optimizer_state, .link = link, .bytes_on_device = plan.state_bytes_on_device};
+}
+
+std::unique_ptr<HostLink> make_link(StepModel& model, const AdamWSettings& settings,
+                                    const StepPlans& plans, Stream& stream) {
+  const OptimizerState state =
+      place_of_state(model.parameters(), settings, optimizer_memory(plans.step));
+  const bool all_on_device = state == OptimizerState::device && !offloads(plans.step);
   return all_on_device ? nullptr : std::make_unique<HostLink>(stream, plans.host_bytes);
 }
 
@@ -42,10 +49,10 @@ StepRunner::StepRunner(StepModel& model, const StepConfig& config, const StepPla
       config_(config),
       plans_(plans),
       stream_(stream),
-      link_(make_link(plans, stream)),
+      link_(make_link(model, config.optimizer, plans, stream)),
       offloader_(make_offloader(plans, link_.get())),
       optimizer_(model.parameters(), config.optimizer, stream,
-                 {.state = plans.step.optimizer_state, .link = link_.get()}) {
+                 optimizer_memory(plans.step, link_.get())) {
   const auto make = [&](const char* name, const Shape& shape, DType type) {
     return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
   };

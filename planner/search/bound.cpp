@@ -34,53 +34,67 @@ InstantBound::InstantBound(const Program& program, NodeId node,
 }
 
 // Only values that backward still needs, and what they can be recomputed from, are in the network.
-void InstantBound::build(const Program& program, NodeId node,
-                         const IdTable<NodeId, double>& seconds) {
-  const auto vertex_of_op = [&](NodeId n) { return 2 + n; };
-  const auto vertex_of = [&](ValueId v) { return 2 + program.nodes.next_id() + v; };
-  IdTable<ValueId, bool> is_free(program.values.size()), is_priced(program.values.size());
-  for (const ValueId v : program.nodes[node].saves) is_free[v] = true;
-  for (const ValueId v : program.nodes[node].inputs) is_free[v] = true;
-  IdTable<NodeId, bool> is_op(program.nodes.size());
-  std::vector<ValueId> waiting;
-  const auto add_value = [&](ValueId v) {
+struct InstantBound::Builder {
+  const Program& program;
+  InstantBound& bound;
+  IdTable<ValueId, bool> is_free, is_priced;  // live as the node reads it; in the network
+  std::vector<ValueId> waiting = {};          // in the network, and their makers may not be
+
+  int vertex_of_op(NodeId n) const { return 2 + n; }
+  int vertex_of(ValueId v) const { return 2 + program.nodes.next_id() + v; }
+
+  void add_value(ValueId v) {
     const NodeId maker = program.values[v].producer;
     if (maker < 0 || is_free[v] || is_priced[v]) return;
     is_priced[v] = true;
-    const int edge = network_.add_edge(vertex_of(v), vertex_of_op(maker), 0);
-    values_.push_back({.edge = edge,
-                       .bytes = bytes_of(program, v),
-                       .vertex = vertex_of(v),
-                       .maker = vertex_of_op(maker)});
+    const int edge = bound.network_.add_edge(vertex_of(v), vertex_of_op(maker), 0);
+    bound.values_.push_back({.edge = edge,
+                             .bytes = bytes_of(program, v),
+                             .vertex = vertex_of(v),
+                             .maker = vertex_of_op(maker)});
     waiting.push_back(v);
-  };
-  for (NodeId n = 0; n < node; ++n) {
-    for (const ValueId v : program.nodes[n].saves) {
-      const bool known = is_priced[v];
+  }
+
+  void add_needed(ValueId v) {
+    const bool known = is_priced[v];
+    add_value(v);
+    if (known || !is_priced[v]) return;
+    bound.network_.add_edge(source, vertex_of(v), MinCut::unlimited);
+    bound.fixed_ -= bytes_of(program, v);
+  }
+
+  void add_maker(NodeId maker, double seconds) {
+    const Node& node = program.nodes[maker];
+    const int edge = bound.network_.add_edge(vertex_of_op(maker), sink, MinCut::unlimited);
+    if (!node.op->recomputable()) return;
+    bound.ops_.push_back({.edge = edge, .seconds = seconds, .vertex = vertex_of_op(maker)});
+    for (const ValueId v : node.inputs) {
       add_value(v);
-      if (known || !is_priced[v]) continue;
-      network_.add_edge(source, vertex_of(v), MinCut::unlimited);
-      fixed_ -= bytes_of(program, v);
+      if (!is_priced[v]) continue;
+      bound.network_.add_edge(vertex_of_op(maker), vertex_of(v), MinCut::unlimited);
     }
   }
-  while (!waiting.empty()) {
-    const NodeId maker = program.values[waiting.back()].producer;
-    waiting.pop_back();
-    if (is_op[maker]) continue;
-    is_op[maker] = true;
-    const Node& op = program.nodes[maker];
-    const int edge = network_.add_edge(vertex_of_op(maker), sink, MinCut::unlimited);
-    if (!op.op->recomputable()) continue;
-    ops_.push_back({.edge = edge, .seconds = seconds[maker], .vertex = vertex_of_op(maker)});
-    for (const ValueId v : op.inputs) {
-      add_value(v);
-      if (is_priced[v]) {
-        network_.add_edge(vertex_of_op(maker), vertex_of(v), MinCut::unlimited);
-      }
-    }
+};
+
+void InstantBound::build(const Program& program, NodeId node,
+                         const IdTable<NodeId, double>& seconds) {
+  Builder builder{.program = program,
+                  .bound = *this,
+                  .is_free = IdTable<ValueId, bool>(program.values.size()),
+                  .is_priced = IdTable<ValueId, bool>(program.values.size())};
+  for (const ValueId v : program.nodes[node].saves) builder.is_free[v] = true;
+  for (const ValueId v : program.nodes[node].inputs) builder.is_free[v] = true;
+  for (NodeId n = 0; n < node; ++n) {
+    for (const ValueId v : program.nodes[n].saves) builder.add_needed(v);
+  }
+  IdTable<NodeId, bool> is_added(program.nodes.size());
+  while (!builder.waiting.empty()) {
+    const NodeId maker = program.values[builder.waiting.back()].producer;
+    builder.waiting.pop_back();
+    if (!is_added[maker]) builder.add_maker(maker, seconds[maker]);
+    is_added[maker] = true;
   }
 }
-
 InstantBound::Cut InstantBound::solve() {
   network_.solve(source, sink);
   Cut cut;

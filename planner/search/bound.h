@@ -44,6 +44,7 @@ class InstantBound {
     double seconds = 0;
     int vertex = 0;
   };
+  struct Builder;
   void build(const Program&, NodeId node, const IdTable<NodeId, double>& seconds);
   Cut solve();
   Cut cut_of_fewest_bytes();

@@ -9,10 +9,15 @@ namespace spool {
 namespace {
 
 TEST(Buckets, CoverEveryElementOnceInSlicesThatBeginAtGranules) {
-  for (const std::vector<int64_t>& numels :
-       {std::vector<int64_t>{1, 5000, 0, 70001, 2048}, {3}, {60'000'000, 7, 2'000'000}}) {
-    const Buckets buckets(numels);
-    std::vector<int64_t> seen(numels.size());
+  constexpr int64_t g = AdamW::granule;
+  for (const std::vector<Range>& parts :
+       {std::vector<Range>{{0, 1}, {0, 5000}, {0, 0}, {0, 70001}, {0, 2048}},
+        {{0, 3}},
+        {{2 * g, 5000}, {0, 0}, {5000, 5000}, {30 * g, 70001}, {0, 7}},
+        {{0, 60'000'000}, {0, 7}, {0, 2'000'000}}}) {
+    const Buckets buckets(parts);
+    std::vector<int64_t> seen(parts.size());
+    for (size_t i = 0; i < parts.size(); ++i) seen[i] = parts[i].begin;
     int64_t end = 0;
     for (const Buckets::Bucket& bucket : buckets.all()) {
       EXPECT_EQ(bucket.elements.begin, end);
@@ -20,14 +25,15 @@ TEST(Buckets, CoverEveryElementOnceInSlicesThatBeginAtGranules) {
       EXPECT_LE(bucket.elements.size(), buckets.bucket_elements());
       for (const Buckets::Slice& slice : bucket.slices) {
         EXPECT_EQ(slice.elements.begin, seen[slice.tensor]);
-        EXPECT_EQ(slice.elements.begin % AdamW::granule, 0);
-        EXPECT_EQ(bucket.elements.begin + slice.at,
-                  buckets.begin_of(slice.tensor) + slice.elements.begin);
+        EXPECT_EQ(slice.elements.begin % g, 0);
+        EXPECT_EQ(
+            bucket.elements.begin + slice.at,
+            buckets.begin_of(slice.tensor) + slice.elements.begin - parts[slice.tensor].begin);
         EXPECT_LE(slice.at + slice.elements.size(), bucket.elements.size());
         seen[slice.tensor] = slice.elements.end;
       }
     }
-    EXPECT_EQ(seen, numels);
+    for (size_t i = 0; i < parts.size(); ++i) EXPECT_EQ(seen[i], parts[i].end);
     EXPECT_EQ(end, buckets.elements());
     EXPECT_LE(buckets.bucket_elements(), Buckets::max_elements);
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "spool/kernels/elementwise.h"
+#include "spool/runtime/integer.h"
 #include "tests/models/optimizers/failing_link.h"
 #include "tests/models/optimizers/optimizer_testing.h"
 #include "tests/runtime/environment.h"
@@ -79,9 +80,9 @@ struct FailingRun {
   OptimizerRun run;
   std::vector<Tensor> tensors;  // of parameters and state
 
-  FailingRun(const OptimizerForm& form, OptimizerState state)
+  FailingRun(const OptimizerForm& form, const StatePlace& place)
       : run(
-            numels, form, state, [this](Stream& on) { return failing_link(on, budget, calls); },
+            numels, form, place, [this](Stream& on) { return failing_link(on, budget, calls); },
             budget) {
     for (const Parameter* p : run.pointers) tensors.push_back(p->data);
     const AdamWOptimizer& o = *run.optimizer;
@@ -157,26 +158,30 @@ std::vector<Bytes> bits_of(const OptimizerForm& form, OptimizerState state) {
   return all;
 }
 
-// Calls test(form, state, bits) for each form whose state is on the host, on streams that are
-// delayed at random.
-void for_each_offloaded(const std::function<void(const OptimizerForm&, OptimizerState,
+// Calls test(form, place, bits) for each form whose state is on the host, or all but that of the
+// largest parameter, on streams that are delayed at random.
+void for_each_offloaded(const std::function<void(const OptimizerForm&, const StatePlace&,
                                                  const std::vector<Bytes>&)>& test) {
   for (const OptimizerForm& form : forms) {
-    for (const OptimizerState state : {OptimizerState::streamed, OptimizerState::cpu}) {
-      SCOPED_TRACE(sentence(name(form.type), ", ", name(state)));
-      const std::vector<Bytes> bits = bits_of(form, state);
+    const size_t largest = round_up(size_t{70001} * sizeof(float), Arena::granule);
+    for (const StatePlace& place : {StatePlace(OptimizerState::streamed),
+                                    StatePlace(OptimizerState::streamed, form.rows() * largest),
+                                    StatePlace(OptimizerState::cpu)}) {
+      SCOPED_TRACE(sentence(name(form.type), ", ", name(place.state), ", ", place.bytes_on_device,
+                            " bytes on the device"));
+      const std::vector<Bytes> bits = bits_of(form, place.state);
       const EnvironmentVariable delay("SPOOL_CPU_DELAY", "300");
-      test(form, state, bits);
+      test(form, place, bits);
     }
   }
 }
 
 TEST(FailedUpdate, LeavesNoCopyThatReadsOrWritesFreedMemory) {
-  for_each_offloaded([](const auto& form, OptimizerState state, const auto& bits) {
+  for_each_offloaded([](const auto& form, const StatePlace& place, const auto& bits) {
     int64_t n = 0;
     for (bool failed = true; failed; n += nightly() ? 1 : 7) {
       SCOPED_TRACE(sentence("call ", n));
-      FailingRun f(form, state);
+      FailingRun f(form, place);
       f.run.optimizer->initialise();
       for (const int64_t t : {1, 2}) f.step(t);
       f.run.make_gradients(3);
@@ -190,9 +195,9 @@ TEST(FailedUpdate, LeavesNoCopyThatReadsOrWritesFreedMemory) {
 }
 
 TEST(FailedUpdate, IsFollowedByNoStepUntilTheStateIsLoadedAgain) {
-  for_each_offloaded([](const auto& form, OptimizerState state, const auto& bits) {
-    for (const int64_t n : {5, 17}) {
-      FailingRun f(form, state);
+  for_each_offloaded([](const auto& form, const StatePlace& place, const auto& bits) {
+    for (const int64_t n : {5, place.bytes_on_device ? 3 : 17}) {
+      FailingRun f(form, place);
       f.run.optimizer->initialise();
       for (const int64_t t : {1, 2}) f.step(t);
       f.run.make_gradients(3);
@@ -237,7 +242,7 @@ TEST(FailedUpdate, ThatLacksMemoryCanBeRepeated) {
 }
 
 TEST(FailedInitialise, LeavesNoCopyThatReadsFreedMemoryAndCanBeRepeated) {
-  for_each_offloaded([](const auto& form, OptimizerState state, const auto& bits) {
+  for_each_offloaded([](const auto& form, const StatePlace& place, const auto& bits) {
     Bytes zero = bits[0];  // the moments stay so, and the masters begin so
     size_t parameter_bytes = 0;
     for (const int64_t n : numels) parameter_bytes += static_cast<size_t>(n) * size_of(form.type);
@@ -245,7 +250,7 @@ TEST(FailedInitialise, LeavesNoCopyThatReadsFreedMemoryAndCanBeRepeated) {
     bool failed = true;
     for (int64_t n = 0; failed; n += nightly() ? 1 : 3) {
       SCOPED_TRACE(sentence("call ", n));
-      FailingRun f(form, state);
+      FailingRun f(form, place);
       failed = f.fails_at(n, [&] { f.run.optimizer->initialise(); });
       f.expect_no_copy_of_freed_memory(zero, bits[0]);
       if (::testing::Test::HasFatalFailure()) return;

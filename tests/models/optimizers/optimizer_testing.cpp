@@ -26,20 +26,22 @@ Bytes state_bytes(const std::vector<Parameter*>& parameters, const AdamWOptimize
 }
 
 OptimizerRun::OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm& f,
-                           OptimizerState state, const MakeLink& make_link, size_t budget)
+                           const StatePlace& place, const MakeLink& make_link, size_t budget)
     : stream(budget, 2), link(make_link(stream)), form(f), parameters(numels.size()) {
   for (size_t i = 0; i < numels.size(); ++i) {
     parameters[i].data = normal({numels[i], 1}, form.type, stream, i);
     pointers.push_back(&parameters[i]);
   }
   random = make_tensor<int32_t>({4}, std::vector<int32_t>{11, 22, 0, 0}, stream);
-  optimizer.emplace(pointers, AdamWSettings{.rounding = form.rounding}, stream,
-                    OptimizerMemory{.state = state, .link = link.get()});
+  optimizer.emplace(
+      pointers, AdamWSettings{.rounding = form.rounding}, stream,
+      OptimizerMemory{
+          .state = place.state, .link = link.get(), .bytes_on_device = place.bytes_on_device});
 }
 
 OptimizerRun::OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm& f,
-                           OptimizerState state)
-    : OptimizerRun(numels, f, state,
+                           const StatePlace& place)
+    : OptimizerRun(numels, f, place,
                    [](Stream& on) { return std::make_unique<HostLink>(on, host_bytes); }) {
   optimizer->initialise();
 }

@@ -20,10 +20,21 @@ constexpr OptimizerState optimizer_states[] = {OptimizerState::device, Optimizer
 // The bytes of the parameters, then of first moments, second moments and masters.
 Bytes state_bytes(const std::vector<Parameter*>&, const AdamWOptimizer&);
 
+// Where an optimizer's state is.
+struct StatePlace {
+  OptimizerState state;
+  size_t bytes_on_device;  // of streamed state
+
+  StatePlace(OptimizerState s, size_t bytes = 0) : state(s), bytes_on_device(bytes) {}
+};
+
 // How an optimizer's parameters are stored.
 struct OptimizerForm {
   DType type = DType::f32, gradient = DType::f32;
   Rounding rounding = Rounding::nearest;
+
+  // Rows of the state: moments, and masters where there are any.
+  size_t rows() const { return type == DType::bf16 && rounding == Rounding::nearest ? 3 : 2; }
 };
 
 // An optimizer on the cpu, with its parameters.
@@ -41,10 +52,10 @@ struct OptimizerRun {
   Tensor random;
 
   // The optimizer is not initialised.
-  OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm&, OptimizerState,
+  OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm&, const StatePlace&,
                const MakeLink&, size_t budget = plenty);
   // With a link to plenty of memory; the optimizer is initialised.
-  OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm&, OptimizerState);
+  OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm&, const StatePlace&);
 
   // Every third parameter, in turn, has no gradient.
   void make_gradients(int64_t t);
