@@ -32,10 +32,8 @@ struct Place {
 
 Place place_of(const PlanFlags& flags, const RunOptions& o) {
   if (flags.machine != here) {
-    for (const char* flag : {"device", "threads"}) {
-      check(!o.given.contains(flag), "--", flag, " and --machine ", flags.machine,
-            " both say where the run is planned for; give one of them");
-    }
+    check(!o.given.contains("device"), "--device and --machine ", flags.machine,
+          " both say where the run is planned for; give one of them");
     return {*named_machine(flags.machine), *memory_of_named_machine(flags.machine)};
   }
   const Device device = device_of(flags.training.device);

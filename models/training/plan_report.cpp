@@ -47,8 +47,9 @@ json layers(const PlannedRun& run) {
 }
 
 size_t state_on_device(const PlannedRun& run) {
-  const bool is_there = run.plans.step.optimizer_state == OptimizerState::device;
-  return is_there ? run.foretold.memory.at_peak_by[Purpose::optimizer] : 0;
+  const Plan& plan = run.plans.step;
+  const bool is_there = plan.optimizer_state == OptimizerState::device;
+  return is_there ? run.foretold.memory.at_peak_by[Purpose::optimizer] : plan.state_bytes_on_device;
 }
 
 // What a point of a frontier has, too.

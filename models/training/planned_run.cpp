@@ -55,32 +55,20 @@ int64_t mlp_chunk_of(const Plan& plan, const Program& program) {
   return 0;
 }
 
-// A plan for another tape is refused by that tape, in words of its own.
-bool is_for(const Plan& plan, const Program& program) {
-  const auto exists = [&](const Region& r) { return program.nodes.contains(r.last); };
-  return plan.chunks.size() <= program.nodes.size() && std::ranges::all_of(plan.regions, exists) &&
-         (plan.fingerprints.empty() || plan.fingerprints == fingerprints(program));
-}
-
 // The configuration with those chunks of the request's plan that are not set by hand.
 TrainingConfig with_chunks_of_plan(TrainingConfig config, const RunRequest& request) {
-  const auto& [placement, loss_chunk, mlp_chunk] = request.choose;
-  if (!loss_chunk && !mlp_chunk) return config;
+  const Plan& plan = *request.plan;
   const Program program = rehearse_tape(describe_step(config), {}, {}).program;
-  if (!is_for(*request.plan, program)) return config;
-  check_plan(*request.plan);
-  if (loss_chunk) config.loss_chunk = loss_chunk_of(*request.plan, program);
-  if (mlp_chunk) config.mlp_chunk = mlp_chunk_of(*request.plan, program);
+  // A plan for another tape is refused by that tape, in words of its own.
+  if (!plan.fingerprints.empty() && plan.fingerprints != fingerprints(program)) return config;
+  check_plan(plan);
+  const auto exists = [&](const Region& r) { return program.nodes.contains(r.last); };
+  if (plan.chunks.size() <= program.nodes.size() && std::ranges::all_of(plan.regions, exists)) {
+    if (request.choose.loss_chunk) config.loss_chunk = loss_chunk_of(plan, program);
+    if (request.choose.mlp_chunk) config.mlp_chunk = mlp_chunk_of(plan, program);
+  }
+  check_chunks(plan, make_plans(config).step, config);
   return config;
-}
-
-// The plan of the request, which may replace the run's own.
-Plan checked_plan(const TrainingConfig& config, const RunRequest& request, const Plan& own) {
-  check_chunks(*request.plan, own, config);
-  check_setting(!offloads_to_disk(*request.plan) || !request.spill_directory.empty(),
-                {"plan", "offload-to"},
-                "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
-  return *request.plan;
 }
 
 PlannedRun plan_as_given(const TrainingConfig& given, const RunRequest& request,
@@ -88,7 +76,12 @@ PlannedRun plan_as_given(const TrainingConfig& given, const RunRequest& request,
   const TrainingConfig config = request.plan ? with_chunks_of_plan(given, request) : given;
   PlannedRun run{.config = config, .plans = make_plans(config, request.policy, machine)};
   StepPlans& plans = run.plans;
-  if (request.plan) plans.step = checked_plan(run.config, request, plans.step);
+  if (request.plan) {
+    check_setting(!offloads_to_disk(*request.plan) || !request.spill_directory.empty(),
+                  {"plan", "offload-to"},
+                  "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
+    plans.step = *request.plan;
+  }
   plans.graph = request.graph;
   plans.spill_directory = request.spill_directory;
   plans.layout = lay_out_step(config, plans, machine);

@@ -26,8 +26,10 @@ Levers levers_of(const TrainingConfig& config, const RunRequest& request, const 
 
 // The search that chooses what is recomputed, whatever is set by hand.
 Levers free_levers(const TrainingConfig& config, const Levers& levers) {
-  const Policy policy{.optimizer_state = levers.fixed.optimizer_state};
-  return {.loss_rows = levers.loss_rows, .fixed = make_plans(config, policy).step};
+  Levers chosen{.loss_rows = levers.loss_rows, .fixed = make_plans(config).step};
+  chosen.fixed.optimizer_state = levers.fixed.optimizer_state;
+  chosen.fixed.state_bytes_on_device = levers.fixed.state_bytes_on_device;
+  return chosen;
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -60,7 +62,8 @@ struct RunSearch::Parts {
   size_t other_peak(int64_t loss_rows) {
     const auto known = other_peaks.find(loss_rows);
     if (known != other_peaks.end()) return known->second;
-    const Plan step{.optimizer_state = levers.fixed.optimizer_state};
+    const Plan step{.optimizer_state = levers.fixed.optimizer_state,
+                    .state_bytes_on_device = levers.fixed.state_bytes_on_device};
     const size_t peak = rehearse_others(config, plans(step, loss_rows), machine, request.sample);
     other_peaks.emplace(loss_rows, peak);
     return peak;
