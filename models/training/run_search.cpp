@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <map>
+#include <tuple>
 
 #include "spool/models/inference/evaluator.h"
 #include "spool/models/steps/step_search.h"
@@ -43,7 +44,8 @@ struct RunSearch::Parts {
   RunRequest request;
   Machine machine;
   Levers levers;
-  std::map<int64_t, size_t> other_peaks = {};  // by the rows of a chunk of the loss
+  // By the rows of a chunk of the loss, and the place of the optimizer's state.
+  std::map<std::tuple<int64_t, OptimizerState, size_t>, size_t> other_peaks = {};
   std::unique_ptr<Search> search = {};
   // What could be chosen, if what is recomputed is set by hand.
   std::unique_ptr<Search> free_search = {};
@@ -59,18 +61,21 @@ struct RunSearch::Parts {
     return plans;
   }
 
-  size_t other_peak(int64_t loss_rows) {
-    const auto known = other_peaks.find(loss_rows);
+  size_t other_peak(int64_t loss_rows, const Plan& of_step) {
+    const std::tuple key(loss_rows, of_step.optimizer_state, of_step.state_bytes_on_device);
+    const auto known = other_peaks.find(key);
     if (known != other_peaks.end()) return known->second;
-    const Plan step{.optimizer_state = levers.fixed.optimizer_state,
-                    .state_bytes_on_device = levers.fixed.state_bytes_on_device};
+    const Plan step{.optimizer_state = of_step.optimizer_state,
+                    .state_bytes_on_device = of_step.state_bytes_on_device};
     const size_t peak = rehearse_others(config, plans(step, loss_rows), machine, request.sample);
-    other_peaks.emplace(loss_rows, peak);
+    other_peaks.emplace(key, peak);
     return peak;
   }
 
   std::unique_ptr<Search> search_with(Levers some) {
-    const auto others = [this](int64_t loss_rows) { return other_peak(loss_rows); };
+    const auto others = [this](int64_t loss_rows, const Plan& step) {
+      return other_peak(loss_rows, step);
+    };
     return std::make_unique<Search>(searched_step(describe_step(config), machine, others),
                                     std::move(some));
   }
