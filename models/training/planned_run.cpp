@@ -189,7 +189,7 @@ std::string place_of_peak(const PlannedRun& run, const Machine& machine) {
 std::vector<LayerGroup> explain(const PlannedRun& run) {
   MetaStream stream{Machine{}};
   TrainedGpt2 model(run.config, Plan{}, stream);
-  Tape tape(stream, {.backward_follows = true});
+  Tape tape(stream, {.backward_follows = true, .random = Tensor({Shape{4}, DType::i32}, stream)});
   model.loss(tape);
   return explain(tape.program(), run.plans.step);
 }
