@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/families/model_file.h"
+#include "spool/planner/plan_json.h"
 #include "spool/runtime/files/json.h"
 
 namespace spool {
@@ -132,6 +133,20 @@ json configuration(const RunOptions& o) {
   for_each_setting(o,
                    [&](const char* key, const auto& setting) { all[key] = to_setting(setting); });
   return all;
+}
+
+void adopt_chunks(RunOptions& o, const PlannedFor& made_for) {
+  const auto adopt_chunk = [&](const char* key, int64_t& ours, int64_t of_plan) {
+    const bool fixed = o.resume || o.given.contains(key);
+    check_setting(ours == of_plan || !fixed, {"plan", key}, "the plan was made for ", key, " ",
+                  of_plan, ", and ", o.resume ? "the run that resumes has " : "given is ", ours,
+                  " (rows; 0: all); ",
+                  o.resume ? "make a plan with the run's" : "leave the setting out",
+                  ", or take another plan");
+    ours = of_plan;
+  };
+  adopt_chunk("chunk-loss", o.training.loss_chunk, made_for.loss_rows);
+  adopt_chunk("chunk-mlp", o.training.mlp_chunk, made_for.mlp_rows);
 }
 
 void adopt(RunOptions& o, const JsonField& stored) {

@@ -17,6 +17,8 @@ namespace spool {
 
 class JsonField;
 
+struct PlannedFor;  // planner/plan_json.h
+
 struct RunOptions {
   // The configuration.
   std::string model = "gpt2-tiny";  // a preset, or a path to initial weights
@@ -54,5 +56,9 @@ nlohmann::json configuration(const RunOptions&);
 
 // Replaces the configuration by a stored run's.  Throws if a setting that was given differs.
 void adopt(RunOptions&, const JsonField& stored);
+
+// Takes the chunks of the loss and of the MLPs that a plan was made for.  Throws if one that was
+// given differs, or one of a run that resumes, which keeps its own.
+void adopt_chunks(RunOptions&, const PlannedFor&);
 
 }  // namespace spool

@@ -61,6 +61,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                        "already has a run; resume it, or choose another directory");
   }
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
+  read_given_plan();
   open_tokenizer_of_run();
   options_.training.validate();
   open_data();
@@ -74,6 +75,13 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   directory_.emplace(options_.out, options_.keep_checkpoints);
   set_up_trainer();
   open_log();
+}
+
+void TrainingRun::read_given_plan() {
+  if (options_.plan.empty()) return;
+  const StoredPlan stored = load_plan(options_.plan);
+  if (stored.made_for) adopt_chunks(options_, *stored.made_for);
+  given_plan_ = stored.plan;
 }
 
 void TrainingRun::set_up_trainer() {
@@ -151,14 +159,14 @@ void TrainingRun::plan_and_open_stream() {
   }
   const RunRequest request{
       .policy = options_.policy,
-      .plan = options_.plan.empty() ? std::nullopt : std::optional(load_plan(options_.plan)),
+      .plan = given_plan_,
       .graph = options_.graph,
       .spill_directory = options_.spill_directory,
       .sample = sample(),
       .limit = MemoryLimit{
           .device = options_.device, .budget = options_.memory, .batch_is_fixed = options_.resume}};
   planned_ = plan_run(options_.training, request, machine);
-  if (!options_.save_plan.empty()) write_plan();
+  if (!options_.save_plan.empty()) write_plan(machine);
   listener_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
@@ -172,13 +180,19 @@ void TrainingRun::plan_and_open_stream() {
   stream_ = open_stream(options_.device, planned_.budget, options_.threads);
 }
 
-void TrainingRun::write_plan() {
-  Plan plan = planned_.plans.step;
-  plan.fingerprints = step_fingerprints(options_.training);
+void TrainingRun::write_plan(const Machine& machine) {
+  const TrainingConfig& t = options_.training;
+  StoredPlan stored{.plan = planned_.plans.step,
+                    .made_for = PlannedFor{.loss_rows = t.loss_chunk,
+                                           .mlp_rows = t.mlp_chunk,
+                                           .budget = planned_.budget,
+                                           .peak = planned_.foretold.memory.peak,
+                                           .machine = machine.name}};
+  stored.plan.fingerprints = step_fingerprints(t);
   check_file_setting(!std::filesystem::exists(options_.save_plan) || is_plan(options_.save_plan),
                      options_.save_plan, {"save-plan"},
                      "exists already and is not a plan; choose another name");
-  save_plan(options_.save_plan, plan);
+  save_plan(options_.save_plan, stored);
   listener_.say(fmt::format("the plan is in {}", options_.save_plan));
 }
 

@@ -28,13 +28,14 @@ class TrainingRun {
   void run(const std::function<bool()>& stop);
 
  private:
+  void read_given_plan();
   void open_tokenizer_of_run();
   Tokens open_tokens(const std::vector<std::string>& patterns) const;
   void open_data();
   void plan_and_open_stream();
   void set_up_trainer();
   void open_log();
-  void write_plan();
+  void write_plan(const Machine&);
   void enqueue_step(int64_t step);
   void train_step(int64_t step);
   void after_step(int64_t step);
@@ -47,6 +48,7 @@ class TrainingRun {
 
   RunOptions options_;
   RunListener& listener_;
+  std::optional<Plan> given_plan_;
   PlannedRun planned_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Split data_;
