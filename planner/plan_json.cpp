@@ -201,7 +201,7 @@ void read_fingerprints(Plan& plan, const JsonField& list) {
   for (const JsonField& f : all) plan.fingerprints.push_back(read_fingerprint(f));
 }
 
-constexpr auto max_bytes = static_cast<size_t>(std::numeric_limits<int64_t>::max());
+constexpr auto max_stored_bytes = static_cast<size_t>(std::numeric_limits<int64_t>::max());
 
 PlannedFor read_planned_for(const JsonField& field) {
   for (const JsonField& f : field.members()) {
@@ -213,8 +213,8 @@ PlannedFor read_planned_for(const JsonField& field) {
   const JsonField machine = field.member("machine");
   PlannedFor made_for{.loss_rows = field.member("loss_rows").integer<int64_t>(0),
                       .mlp_rows = field.member("mlp_rows").integer<int64_t>(0),
-                      .budget = field.member("budget_bytes").integer<size_t>(0, max_bytes),
-                      .peak = field.member("peak_bytes").integer<size_t>(0, max_bytes),
+                      .budget = field.member("budget_bytes").integer<size_t>(0, max_stored_bytes),
+                      .peak = field.member("peak_bytes").integer<size_t>(0, max_stored_bytes),
                       .machine = machine.string()};
   machine.expect(made_for.machine.size() <= max_machine_name, "the name has ",
                  made_for.machine.size(), " bytes, and at most ", max_machine_name, " are read");
@@ -251,7 +251,7 @@ void read_plan_field(StoredPlan& stored, const JsonField& field, int version) {
     read_fingerprints(plan, field);
   } else if (key == "state_bytes_on_device") {
     expect_version_three(field, version);
-    plan.state_bytes_on_device = field.integer<size_t>(0, max_bytes);
+    plan.state_bytes_on_device = field.integer<size_t>(0, max_stored_bytes);
   } else if (key == "made_for") {
     expect_version_three(field, version);
     stored.made_for = read_planned_for(field);
