@@ -163,7 +163,8 @@ void add_policy_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option(
       "--plan", g.options.plan,
       "File with a plan of what is kept, recomputed and offloaded, as --save-plan writes "
-      "it; replaces --recompute, --offload, --optimizer-state and the chunks");
+      "it; replaces --recompute, --offload and --optimizer-state, and has the chunks it was made "
+      "for");
   app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
 }
 
