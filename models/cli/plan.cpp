@@ -66,10 +66,11 @@ void print_report(const std::string& to, const nlohmann::json& report) {
 int plan(const PlanFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags.training, command);
   if (!flags.json.empty() && flags.json != "-") check_report_file(flags.json);
+  const std::optional<Plan> given_plan = read_given_plan(o);
   const auto tokenizer = open_run_tokenizer(o);
   o.training.validate();
   const Place place = place_of(flags, o);
-  RunRequest request = request_of(o);
+  RunRequest request = request_of(o, given_plan);
   request.sample = sample_length(*tokenizer);
   request.limit = MemoryLimit{.budget = o.memory, .free = place.memory};
   RunSearch search(o.training, request, place.machine);
@@ -83,7 +84,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   }
   std::vector<PlannedRun> frontier;
   if (flags.frontier) report["frontier"] = frontier_report(frontier = find_frontier(search));
-  if (!o.save_plan.empty()) save_step_plan(o.save_plan, run);
+  if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, place.machine);
   print_report(flags.json, report);
   if (flags.json == "-") return 0;
   o.training = run.config;

@@ -128,7 +128,8 @@ void add_step_flags(CLI::App& app, TrainingFlags& g) {
          "Probability of dropout, applied after the embedding and to each branch of a block")
       ->capture_default_str();
   app.add_option("--chunk-loss", g.chunk_loss,
-                 "Maximum number of rows of logits in memory at a time; 0, the default: all");
+                 "Maximum number of rows of logits in memory at a time; 0: all; by default what "
+                 "--memory needs");
   app.add_option("--chunk-mlp", g.chunk_mlp,
                  "Maximum number of rows of each block's MLP, from its norm to the end of the "
                  "block, in memory at a time; 0, the default: all");
@@ -137,18 +138,17 @@ void add_step_flags(CLI::App& app, TrainingFlags& g) {
 
 void add_policy_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option(
-         "--recompute", g.recompute,
-         "Values to recompute in backward rather than keep: none, or a comma-separated list "
-         "of norms, gelu (every activation), attention and block (everything in a block except its "
-         "input)")
-      ->capture_default_str();
-  app.add_option("--offload", g.offload,
-                 "Values to copy off the device until backward needs them: none, residual (the "
-                 "blocks' inputs) or all (every saved value); only values of at least 1 MiB with "
-                 "time for both copies are offloaded")
+      "--recompute", g.recompute,
+      "Values to recompute in backward rather than keep: none, or a comma-separated list "
+      "of norms, gelu (every activation), attention and block (everything in a block except its "
+      "input); by default, and without --offload, what --memory needs");
+  app.add_option(
+         "--offload", g.offload,
+         "Values to copy off the device until backward needs them: none, the default; "
+         "residual (the blocks' inputs); or all (every saved value); only values of at least "
+         "1 MiB with time for both copies are offloaded")
       ->check(CLI::IsMember(
-          {name(Offloading::none), name(Offloading::residual), name(Offloading::all)}))
-      ->capture_default_str();
+          {name(Offloading::none), name(Offloading::residual), name(Offloading::all)}));
   app.add_option(
          "--offload-to", g.offload_to,
          "Destination of offloaded values: host, or disk:DIRECTORY, an unnamed file there that "
@@ -163,7 +163,8 @@ void add_policy_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option(
       "--plan", g.options.plan,
       "File with a plan of what is kept, recomputed and offloaded, as --save-plan writes "
-      "it; replaces --recompute, --offload and --optimizer-state");
+      "it; replaces --recompute, --offload and --optimizer-state, and has the chunks it was made "
+      "for");
   app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
 }
 

@@ -50,9 +50,14 @@ bool has_weights(const std::string& model);
 // The default settings for a preset or for a model with weights.  Throws if it is neither.
 TrainingConfig training_preset(const std::string& model);
 
-// How the run is to execute: what was not given is chosen, except for the chunks of a run that
-// resumes.  Reads the plan, if one was given.  Sample and limit are left to the caller.
-RunRequest request_of(const RunOptions&);
+// The plan in the file that the options name, if they do.  Takes the chunks of the loss and of the
+// MLPs that it was made for.  Throws if one that was given differs, or one of a run that resumes,
+// which keeps its own.
+std::optional<Plan> read_given_plan(RunOptions&);
+
+// How the run is to execute, with that plan: what was not given is chosen, except for the chunks of
+// a run that resumes.  Sample and limit are left to the caller.
+RunRequest request_of(const RunOptions&, std::optional<Plan>);
 
 // The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);

@@ -10,14 +10,6 @@
 namespace spool {
 namespace {
 
-// A plan that was given has its own chunks, and fixes everything.
-TrainingConfig with_chunks(const TrainingConfig& config, RunRequest request,
-                           const Machine& machine) {
-  if (!request.plan) return config;
-  request.limit.reset();
-  return plan_run(config, request, machine).config;
-}
-
 Levers levers_of(const TrainingConfig& config, const RunRequest& request, const Machine& machine) {
   Levers levers{.placement = request.choose.placement && !request.plan};
   if (!request.choose.loss_chunk || request.plan) levers.loss_rows = config.loss_chunk;
@@ -94,9 +86,8 @@ struct RunSearch::Parts {
   }
 };
 
-RunSearch::RunSearch(const TrainingConfig& given, RunRequest request, const Machine& machine) {
+RunSearch::RunSearch(const TrainingConfig& config, RunRequest request, const Machine& machine) {
   const auto start = std::chrono::steady_clock::now();
-  const TrainingConfig config = with_chunks(given, request, machine);
   Levers levers = levers_of(config, request, machine);
   parts_ = std::make_unique<Parts>(Parts{.config = config,
                                          .request = std::move(request),

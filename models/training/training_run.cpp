@@ -52,6 +52,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                        "already has a run; resume it, or choose another directory");
   }
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
+  given_plan_ = read_given_plan(options_);
   tokenizer_ = open_run_tokenizer(options_, checkpoint_);
   options_.training.validate();
   open_data();
@@ -112,7 +113,7 @@ void TrainingRun::open_data() {
 }
 
 RunRequest TrainingRun::request() const {
-  RunRequest request = request_of(options_);
+  RunRequest request = request_of(options_, given_plan_);
   request.sample = sample_length(*tokenizer_);
   request.limit = MemoryLimit{.device = options_.device,
                               .budget = options_.memory,
@@ -129,7 +130,7 @@ void TrainingRun::plan_and_open_stream() {
   planned_ = plan_run(options_.training, request(), machine);
   options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
-    save_step_plan(options_.save_plan, planned_);
+    save_step_plan(options_.save_plan, planned_, machine);
     listener_.say(fmt::format("the plan is in {}", options_.save_plan));
   }
   listener_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",

@@ -45,6 +45,7 @@ class TrainingRun {
 
   RunOptions options_;
   RunListener& listener_;
+  std::optional<Plan> given_plan_;
   PlannedRun planned_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Split data_;
