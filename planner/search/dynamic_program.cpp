@@ -114,7 +114,7 @@ std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
 }
 
 size_t smallest_limit(const MeasuredSegments& m, const std::vector<bool>& rows_allowed) {
-  size_t fails = 0, fits = m.live_at_first + m.least;
+  size_t fails = 0, fits = std::max(m.live_at_first + m.least, Arena::granule);
   while (!fastest_choice(m, fits, rows_allowed)) fits *= 2;
   while (fits - fails > Arena::granule) {
     const size_t middle = fails + (fits - fails) / 2;
