@@ -16,7 +16,7 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 
 MeasuredOption random_option(Random& random) {
   return {.extra_seconds = static_cast<double>(draw(random, 0, 40)) / 8,
-          .kept = static_cast<size_t>(draw(random, 0, 9)) * Arena::granule,
+          .kept = static_cast<size_t>(draw(random, -3, 9) * static_cast<int64_t>(Arena::granule)),
           .extra_need = draw(random, -4, 4) * static_cast<int64_t>(Arena::granule)};
 }
 
