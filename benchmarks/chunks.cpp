@@ -189,7 +189,7 @@ void run_layout(benchmark::State& state) {
   const TrainingPlans plans = make_plans(config, {}, h200);
   const Lifetimes lifetimes = record_step(config, plans, h200);
   Layout layout;
-  for (auto _ : state) layout = assign_offsets(lifetimes);
+  for (auto _ : state) layout = lay_out(lifetimes);
   const auto live = static_cast<double>(layout.live);
   state.counters["waste_percent"] = 100 * (static_cast<double>(layout.bytes) - live) / live;
   state.counters["allocations"] = static_cast<double>(lifetimes.all.size());

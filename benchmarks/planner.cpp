@@ -91,7 +91,7 @@ void place_step(benchmark::State& state, const std::string& model) {
   const TrainingPlans plans = make_plans(config);
   const Lifetimes lifetimes = record_step(config, plans, Machine{});
   Layout layout;
-  for (auto _ : state) layout = assign_offsets(lifetimes);
+  for (auto _ : state) layout = lay_out(lifetimes);
   const auto wasted = [&](size_t bytes) {
     const auto live = static_cast<double>(layout.live);
     return 100 * (static_cast<double>(bytes) - live) / live;

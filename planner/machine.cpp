@@ -113,13 +113,25 @@ struct DataSheet {
   double bf16_flops, f32_flops;  // per second, dense; f32 outside the tensor cores
   double bytes_per_second;       // of its memory
   double host_bytes_per_second;  // each way
+  double memory_bytes;
 };
 
-// NVIDIA: "H200 Tensor Core GPU" (SXM; PCIe 5 x16) and "A100 Tensor Core GPU" (SXM; PCIe 4 x16).
+// NVIDIA: "H200 Tensor Core GPU", "H100 Tensor Core GPU" (both SXM; PCIe 5 x16), "A100 Tensor Core
+// GPU" (SXM, and one as a card; PCIe 4 x16), "Ada GPU Architecture" (GeForce RTX 4090; PCIe 4 x16;
+// bf16 with f32 sums).
 constexpr DataSheet data_sheets[] = {
-    {"h200", {.major = 9, .minor = 0}, 989e12, 67e12, 4.8e12, 64e9},
-    {"a100-80g", {.major = 8, .minor = 0}, 312e12, 19.5e12, 2.039e12, 32e9},
-    {"a100-40g", {.major = 8, .minor = 0}, 312e12, 19.5e12, 1.555e12, 32e9}};
+    {"h200", {.major = 9, .minor = 0}, 989e12, 67e12, 4.8e12, 64e9, 141e9},
+    {"h100", {.major = 9, .minor = 0}, 989.4e12, 67e12, 3.35e12, 64e9, 80e9},
+    {"a100-80g", {.major = 8, .minor = 0}, 312e12, 19.5e12, 2.039e12, 32e9, 80e9},
+    {"a100-80g-pcie", {.major = 8, .minor = 0}, 312e12, 19.5e12, 1.935e12, 32e9, 80e9},
+    {"a100-40g", {.major = 8, .minor = 0}, 312e12, 19.5e12, 1.555e12, 32e9, 40e9},
+    {"rtx4090", {.major = 8, .minor = 9}, 165.2e12, 82.6e12, 1.008e12, 32e9, 24e9}};
+
+// Null if there is none.
+const DataSheet* sheet_of(std::string_view name) {
+  const auto* sheet = std::ranges::find(data_sheets, name, &DataSheet::name);
+  return sheet == std::end(data_sheets) ? nullptr : sheet;
+}
 
 // The rates that are attained of a data sheet's: clocks fall under load, and copies have overhead.
 Machine derated(const DataSheet& sheet) {
@@ -137,10 +149,19 @@ Machine derated(const DataSheet& sheet) {
 }  // namespace
 
 std::optional<Machine> named_machine(std::string_view name) {
-  for (const DataSheet& sheet : data_sheets) {
-    if (sheet.name == name) return derated(sheet);
-  }
-  return {};
+  const DataSheet* sheet = sheet_of(name);
+  return sheet ? std::optional(derated(*sheet)) : std::nullopt;
+}
+
+std::optional<size_t> memory_of_named_machine(std::string_view name) {
+  const DataSheet* sheet = sheet_of(name);
+  return sheet ? std::optional(static_cast<size_t>(sheet->memory_bytes)) : std::nullopt;
+}
+
+std::vector<std::string> machine_names() {
+  std::vector<std::string> names;
+  for (const DataSheet& sheet : data_sheets) names.emplace_back(sheet.name);
+  return names;
 }
 
 double measure_disk(const std::filesystem::path& directory) {

@@ -7,7 +7,9 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "spool/runtime/device.h"
 
@@ -20,8 +22,11 @@ Machine measure_machine(Device, DType of_products, int threads = 0);
 // file can be created there.
 double measure_disk(const std::filesystem::path& directory);
 
-// A machine to rehearse for without having it, from its data sheet: "h200", "a100-80g", "a100-40g";
-// nothing for any other name.
+// A machine to rehearse for without having it, from its data sheet; nothing for any name but one of
+// machine_names().
 std::optional<Machine> named_machine(std::string_view name);
+// Bytes of its memory, by the data sheet; a driver leaves at least as much.
+std::optional<size_t> memory_of_named_machine(std::string_view name);
+std::vector<std::string> machine_names();
 
 }  // namespace spool

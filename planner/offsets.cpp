@@ -1,136 +1,135 @@
 #include "spool/planner/offsets.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
+
+#include "spool/planner/offsets_sweep.h"
 
 namespace spool {
 namespace {
 
-using Order = std::vector<size_t>;
+enum class EndsBy : uint8_t { age, weight };
 
-struct PlacedBlock {
-  size_t begin = 0, end = 0;  // bytes
-  size_t birth = 0, death = 0;
+// A way to sweep.  Blocks that live longer than 1/`part` of the time are placed in advance.
+struct SweepVariant {
+  EndsBy ends_by = EndsBy::age;
+  bool is_backwards = false;
+  size_t part = 1;
 };
+// The first two lay out most steps without offloads.
+constexpr SweepVariant variants[] = {{EndsBy::age, false, 32},   {EndsBy::age, true, 128},
+                                     {EndsBy::weight, false, 8}, {EndsBy::weight, true, 128},
+                                     {EndsBy::weight, true, 8},  {EndsBy::weight, true, 16},
+                                     {EndsBy::age, false, 1},    {EndsBy::age, true, 1}};
 
-// Places each block at the lowest offset that is free for its whole lifetime.
-class FirstFit {
+size_t whole_granules(size_t bytes) { return bytes / Arena::granule * Arena::granule; }
+
+// Searches for offsets.
+class OffsetSearch {
  public:
-  size_t add(const Lifetime& l) {
-    size_t at = 0;
-    for (const PlacedBlock& p : placed_) {
-      if (p.begin >= at + l.bytes) break;
-      ++steps_;
-      const bool overlap = (p.birth < l.death) & (l.birth < p.death);
-      at = std::max(at, overlap ? p.end : 0);
-    }
-    const PlacedBlock added{.begin = at, .end = at + l.bytes, .birth = l.birth, .death = l.death};
-    placed_.insert(std::ranges::upper_bound(placed_, at, {}, &PlacedBlock::begin), added);
-    return at;
+  explicit OffsetSearch(const std::vector<Lifetime>& all)
+      : forwards_(in_event_time(all)),
+        backwards_(backwards(forwards_)),
+        live_(max_live(forwards_)),
+        few_steps_(std::max(size_t{250'000}, 16 * forwards_.events.size())) {}
+
+  size_t live() const { return live_; }
+
+  std::vector<size_t> search(size_t enough) {
+    if (!place(live_, few_steps_) && !place(enough, 4 * few_steps_)) place_beyond(enough);
+    return std::move(offsets_);
   }
-  size_t steps() const { return steps_; }
 
  private:
-  std::vector<PlacedBlock> placed_;  // by rising begin
-  size_t steps_ = 0;
-};
+  static constexpr int max_tries = 24;  // of a variant
 
-// An order: falling bytes^size * lifetime^life, and of equals the first born first.
-struct Weight {
-  double size = 0, life = 0;
-};
-constexpr Weight weights[] = {{1, 1}, {1, 0.5}, {0.5, 1}, {1, 0}, {0, 1}, {1, 0.25}, {0, 0}};
+  size_t max_steps() const { return 160 * few_steps_; }  // a few tenths of a second
 
-Order order_by(const Weight& weight, const std::vector<Lifetime>& all) {
-  std::vector<double> keys;
-  for (const Lifetime& l : all) {
-    keys.push_back(weight.size * std::log(static_cast<double>(std::max<size_t>(l.bytes, 1))) +
-                   weight.life * std::log(static_cast<double>(l.death - l.birth)));
+  bool place(size_t capacity, size_t steps_of_variant) {
+    for (const SweepVariant& v : variants) {
+      if (steps_ > max_steps()) return false;
+      OffsetSweep sweep(blocks(v), ends(v));
+      const bool placed = sweep.place({.capacity = capacity,
+                                       .life = forwards_.events.size() / v.part,
+                                       .tries = max_tries,
+                                       .steps = steps_of_variant});
+      steps_ += sweep.steps();
+      if (placed) {
+        offsets_ = sweep.offsets();
+        return true;
+      }
+    }
+    return false;
   }
-  Order order(all.size());
+
+  // Places the blocks in more than `failed` bytes, in which they could not be, to 0.05 % the fewest
+  // in which they can.
+  void place_beyond(size_t failed) {
+    size_t more = std::max(Arena::granule, whole_granules(live_ / 1000));
+    while (!place(failed + more, few_steps_)) {
+      failed += more;
+      more *= 2;
+      if (steps_ > max_steps() || failed > 2 * live_) return place_anyhow();
+    }
+    while (more > std::max(Arena::granule, live_ / 2000) && steps_ < max_steps()) {
+      more = whole_granules(more / 2);
+      if (!place(failed + more, few_steps_)) failed += more;
+    }
+  }
+
+  // From the bottom, in as many bytes as it takes.
+  void place_anyhow() {
+    constexpr size_t no_limit = std::numeric_limits<size_t>::max() / 4;
+    const std::vector<End> bottom(forwards_.blocks.size());
+    OffsetSweep sweep(forwards_, bottom);
+    sweep.place({.capacity = no_limit, .life = no_limit, .steps = no_limit});
+    offsets_ = sweep.offsets();
+  }
+
+  const TimedBlocks& blocks(const SweepVariant& v) const {
+    return v.is_backwards ? backwards_ : forwards_;
+  }
+  const std::vector<End>& ends(const SweepVariant& v) {
+    const bool by_weight = v.ends_by == EndsBy::weight;
+    std::vector<End>& ends = ends_[by_weight][v.is_backwards];
+    if (ends.empty()) ends = by_weight ? ends_by_weight(blocks(v)) : ends_by_age(blocks(v));
+    return ends;
+  }
+
+  TimedBlocks forwards_, backwards_;
+  size_t live_, few_steps_, steps_ = 0;
+  std::vector<End> ends_[2][2];  // chosen when they are first needed
+  std::vector<size_t> offsets_;  // found last
+};
+
+// Closes the gaps in memory that no block ever uses; returns the bytes that are left.
+size_t close_gaps(const std::vector<Lifetime>& all, std::vector<size_t>& offsets) {
+  std::vector<size_t> order(all.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return keys[i]; });
-  return order;
+  std::ranges::sort(order, {}, [&](size_t i) { return offsets[i]; });
+  size_t end = 0, closed = 0;
+  for (const size_t i : order) {
+    closed = std::max(closed, offsets[i] - std::min(offsets[i], end));
+    offsets[i] -= closed;
+    end = std::max(end, offsets[i] + all[i].bytes);
+  }
+  return end;
 }
-
-// Tries orders and keeps the best.
-class Search {
- public:
-  explicit Search(Lifetimes lifetimes)
-      : best_{.lifetimes = std::move(lifetimes), .bytes = std::numeric_limits<size_t>::max()} {
-    best_.live = max_live(best_.lifetimes);
-  }
-
-  bool done() const { return best_.bytes - best_.live <= best_.live / 1000 || steps_ > max_steps; }
-
-  // Returns the offset of each block.
-  std::vector<size_t> place(const Order& order) {
-    const std::vector<Lifetime>& all = best_.lifetimes.all;
-    FirstFit fit;
-    std::vector<size_t> offsets(all.size());
-    size_t bytes = 0;
-    for (const size_t i : order) {
-      offsets[i] = fit.add(all[i]);
-      bytes = std::max(bytes, offsets[i] + all[i].bytes);
-    }
-    steps_ += fit.steps();
-    ++failures_;
-    if (bytes < best_.bytes) {
-      failures_ = 0;
-      best_.bytes = bytes;
-      best_.offsets = offsets;
-    }
-    return offsets;
-  }
-
-  // Starts from this order, and again and again moves blocks that end above the bound to the front.
-  void improve(Order order) {
-    failures_ = 0;
-    while (!done() && failures_ < patience) {
-      const std::vector<size_t> offsets = place(order);
-      std::stable_partition(order.begin(), order.end(), [&](size_t i) {
-        return offsets[i] + best_.lifetimes.all[i].bytes > best_.live;
-      });
-    }
-  }
-
-  const Lifetimes& lifetimes() const { return best_.lifetimes; }
-  Layout best() && { return std::move(best_); }
-
- private:
-  static constexpr size_t max_steps = 60'000'000;  // a few tenths of a second
-  static constexpr int patience = 100;             // orders that were no better
-
-  Layout best_;
-  size_t steps_ = 0;
-  int failures_ = 0;
-};
 
 }  // namespace
 
-size_t max_live(const Lifetimes& lifetimes) {
-  std::vector<std::pair<size_t, int64_t>> events;
-  for (const Lifetime& l : lifetimes.all) {
-    events.emplace_back(l.birth, static_cast<int64_t>(l.bytes));
-    events.emplace_back(l.death, -static_cast<int64_t>(l.bytes));
-  }
-  std::ranges::sort(events);
-  int64_t live = 0, max = 0;
-  for (const auto& [when, change] : events) max = std::max(max, live += change);
-  return static_cast<size_t>(max);
-}
+size_t max_live(const Lifetimes& lifetimes) { return max_live(in_event_time(lifetimes.all)); }
 
-Layout assign_offsets(Lifetimes lifetimes) {
-  Search search(std::move(lifetimes));
-  for (const Weight& weight : weights) {
-    if (!search.done()) search.place(order_by(weight, search.lifetimes().all));
-  }
-  for (const Weight& weight : weights) {
-    if (!search.done()) search.improve(order_by(weight, search.lifetimes().all));
-  }
-  return std::move(search).best();
+Layout lay_out(Lifetimes lifetimes, size_t enough) {
+  OffsetSearch search(lifetimes.all);
+  const size_t live = search.live();
+  if (enough < live) enough = live + live / 1000;
+  Layout layout{.lifetimes = std::move(lifetimes), .live = live};
+  layout.offsets = search.search(whole_granules(enough));
+  layout.bytes = close_gaps(layout.lifetimes.all, layout.offsets);
+  return layout;
 }
 
 }  // namespace spool

@@ -15,6 +15,7 @@ namespace spool {
 // Each adds a command to the program, and returns a function that runs it and returns its exit
 // code.
 std::function<int()> add_train(CLI::App&);
+std::function<int()> add_plan(CLI::App&);
 std::function<int()> add_generate(CLI::App&);
 std::function<int()> add_tokenize(CLI::App&);
 std::function<int()> add_eval(CLI::App&);

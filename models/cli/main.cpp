@@ -101,6 +101,8 @@ int main(int argc, char** argv) {
   };
   add("train", "Train a GPT-2 on text; the peak memory is foretold before the first step",
       add_train);
+  add("plan", "Plan a training run within a memory budget, without its data or its device",
+      add_plan);
   add("generate", "Generate text with a trained model", add_generate);
   add("eval", "Measure a model's loss on text, or its accuracy on multiple-choice questions",
       add_eval);

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 
+#include "spool/models/cli/plan_table.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -18,62 +19,7 @@ size_t terminal_width() {
   return known ? size.ws_col - 1u : 79u;
 }
 
-std::string row(std::string_view what, const std::string& value) {
-  return fmt::format("  {:<20} {:>12}\n", what, value);
-}
-
-// The settings that say what is kept for backward, and where.
-std::string policy_lines(const RunOptions& o) {
-  const Policy& p = o.policy;
-  std::string lines;
-  const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
-  if (const int64_t rows = o.training.loss_chunk)
-    say(fmt::format("the loss in chunks of {} rows", rows));
-  if (const int64_t rows = o.training.mlp_chunk)
-    say(fmt::format("MLPs in chunks of {} rows", rows));
-  if (!o.plan.empty()) say("as the plan " + o.plan + " says");
-  if (const std::string list = recompute_list(p); list != "none") say("recompute " + list);
-  if (p.offload != Offloading::none) {
-    const bool to_disk = p.target == OffloadTarget::disk;
-    say(fmt::format("offload {} to {}", name(p.offload),
-                    to_disk ? "a file in " + o.spill_directory : "the host"));
-  }
-  if (p.optimizer_state != OptimizerState::device) {
-    say(fmt::format("optimizer state {}", name(p.optimizer_state)));
-  }
-  return lines;
-}
-
 }  // namespace
-
-std::string memory_table(const RunOptions& o, const Machine& machine, const Report& foretold,
-                         size_t budget) {
-  const TrainingConfig& t = o.training;
-  const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
-  std::string table = fmt::format(
-      "{}: {} layers, {} heads, {} channels, context {}, vocabulary {}; {:.2f} M parameters\n"
-      "{} on {}: {} rows of {} tokens{}\n",
-      o.model, t.model.layers, t.model.heads, t.model.channels, t.model.context, t.model.vocabulary,
-      static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name, t.batch,
-      t.seq, t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
-  table += policy_lines(o);
-  size_t counted = 0;
-  for (const Purpose p : enumerators<Purpose>()) {
-    const size_t bytes = foretold.memory.at_peak_by[p];
-    counted += bytes;
-    table += row(name(p), format_bytes(bytes));
-  }
-  table += row("between blocks", format_bytes(foretold.memory.peak - counted));
-  table += row("foretold peak", format_bytes(foretold.memory.peak)) +
-           row("  in bytes", std::to_string(foretold.memory.peak)) +
-           (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") +
-           row("budget", format_bytes(budget)) +
-           (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
-           (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "") +
-           row("foretold step time", format_seconds(foretold.seconds));
-  table.pop_back();
-  return table;
-}
 
 RunPrinter::RunPrinter() : terminal_(::isatty(STDOUT_FILENO)) {}
 
@@ -82,10 +28,9 @@ void RunPrinter::encoding(size_t done, size_t total) {
   (*encoding_)(done, total);
 }
 
-void RunPrinter::planned(const RunOptions& o, const Machine& machine, const Report& foretold,
-                         size_t budget) {
+void RunPrinter::planned(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   steps_ = o.training.steps;
-  say(memory_table(o, machine, foretold, budget));
+  say(plan_table(o, machine, run));
 }
 
 std::string RunPrinter::line(const StepNumbers& n) const {

@@ -9,13 +9,8 @@
 
 #include "spool/models/cli/progress_bar.h"
 #include "spool/models/training/run_listener.h"
-#include "spool/models/training/run_options.h"
 
 namespace spool {
-
-// The model, the parts of the foretold peak, the number of threads that it holds for on a cpu, the
-// budget, and the step time.
-std::string memory_table(const RunOptions&, const Machine&, const Report& foretold, size_t budget);
 
 class RunPrinter final : public RunListener {
  public:
@@ -23,7 +18,7 @@ class RunPrinter final : public RunListener {
   ~RunPrinter() override { end_line(); }
 
   void encoding(size_t done, size_t total) override;
-  void planned(const RunOptions&, const Machine&, const Report& foretold, size_t budget) override;
+  void planned(const RunOptions&, const Machine&, const PlannedRun&) override;
   void step(const StepNumbers&) override;
   void finished() override { end_line(); }
   void stopped(int64_t step) override;

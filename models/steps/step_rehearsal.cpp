@@ -32,6 +32,8 @@ RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const
 RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
                             const Machine& machine, const AskedOfRehearsal& asked) {
   RehearsedStep rehearsed;
+  double seconds = 0;
+  MemoryStats host, disk;
   const auto trace = asked.trace ? std::make_shared<Trace>() : nullptr;
   rehearsed.report = rehearse(machine, [&](MetaStream& stream) {
     const std::unique_ptr<StepModel> model = step.make_model(stream);
@@ -41,9 +43,16 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
     const Traced traced(stream, trace);
     std::optional<LifetimeRecorder> recorder;
     if (asked.lifetimes) recorder.emplace(stream.arena());
+    const double begin = stream.now();
     runner.run(Step{}, [&](int64_t) { model->upload_placeholder(); });
+    seconds = stream.now() - begin;
     if (recorder) rehearsed.lifetimes = recorder->finish();
+    host = runner.host_memory();
+    disk = runner.disk();
   });
+  rehearsed.report.seconds = seconds;
+  rehearsed.report.host = host;
+  rehearsed.report.disk = disk;
   if (trace) rehearsed.trace = trace->spans();
   return rehearsed;
 }
@@ -67,7 +76,7 @@ std::optional<Layout> lay_out_step(const StepDescription& step, StepPlans plans,
   const StepDescription distinct = with_distinct_micro_batches(step);
   plans.layout.reset();
   RehearsedStep best_fit = rehearse_step(distinct, plans, machine, {.lifetimes = true});
-  plans.layout = assign_offsets(std::move(best_fit.lifetimes));
+  plans.layout = lay_out(std::move(best_fit.lifetimes));
   const RehearsedStep placed = rehearse_step(distinct, plans, machine);
   const bool pays = placed.report.memory.peak < best_fit.report.memory.peak;
   return pays ? std::move(plans.layout) : std::nullopt;

@@ -32,7 +32,8 @@ Plan plan_step(const StepDescription&, const Policy&, const Machine&);
 // Fingerprints of that tape, for plans in files; see autograd/fingerprint.h.
 std::vector<uint64_t> step_fingerprints(const StepDescription&);
 
-// Rehearses a step on the machine, its model and its optimizer included.
+// Rehearses a step on the machine; the memory is also its model's and its optimizer's, the seconds
+// are the step's alone.
 RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Machine&,
                             const AskedOfRehearsal& = {});
 

@@ -1,5 +1,9 @@
 #include "spool/models/training/budget.h"
 
+#include <algorithm>
+#include <fstream>
+
+#include "spool/models/training/run_search.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -62,18 +66,117 @@ Advice batch_that_fits(const Misfit& m) {
           {"batch"}};
 }
 
+Advice all_of(const Advice& a, const Advice& b) {
+  if (!a) return b;
+  if (!b) return a;
+  Advice both{.text = a.text + "; " + b.text, .settings = a.settings};
+  both.settings.insert(both.settings.end(), b.settings.begin(), b.settings.end());
+  return both;
+}
+
 Advice what_fits(const Misfit& m, bool batch_is_fixed) {
   const Advice threads = threads_that_fit(m);
   const Advice batch = batch_is_fixed || m.request.plan ? Advice{} : batch_that_fits(m);
-  if (threads && batch) return {threads.text + "; " + batch.text, {"threads", "batch"}};
-  if (threads) return threads;
-  if (batch) return batch;
+  if (threads || batch) return all_of(threads, batch);
   if (m.request.plan) return {"another plan may fit", {"plan"}};
   if (batch_is_fixed) {
     return {"a run that resumes keeps its batch; recompute or offload more",
             {"recompute", "offload"}};
   }
   return {sentence("even a batch of 1 would take ", format_bytes(m.peak_with_batch(1))), {"batch"}};
+}
+
+// A run that was searched for and does not fit, not even the smallest that was found.
+struct FutileSearch {
+  const PlannedRun& run;
+  const RunRequest& request;
+  const Machine& machine;
+
+  // The request, with the plan that was found as far as it suits this configuration.
+  RunRequest with_plan_found(const TrainingConfig& config) const {
+    RunRequest same{.policy = request.policy,
+                    .graph = request.graph,
+                    .spill_directory = request.spill_directory,
+                    .sample = request.sample};
+    if (!request.choose.placement) return same;
+    const Plan own = make_plans(config, request.policy, machine).step;
+    same.plan = run.plans.step;
+    same.plan->chunks = own.chunks;
+    same.plan->regions = own.regions;
+    for (const Region& r : run.plans.step.regions) {
+      if (r.chunks == 1) same.plan->regions.push_back(r);
+    }
+    std::ranges::sort(same.plan->regions, {},
+                      [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
+    return same;
+  }
+  size_t peak_with(const TrainingConfig& config, const Machine& other) const {
+    return plan_run(config, with_plan_found(config), other).foretold.memory.peak;
+  }
+  // Whether a search within the limit finds a plan.
+  bool fits(const TrainingConfig& config, const Machine& other) const {
+    return RunSearch(config, request, other).plan(run.limit).search->fits;
+  }
+};
+
+// Fewer threads or rows are found by rehearsals of the plan that was found, and confirmed by one
+// search.
+Advice threads_to_search(const FutileSearch& f) {
+  const auto* cpu = std::get_if<CpuArchitecture>(&f.machine.architecture);
+  if (!cpu) return {};
+  const auto with = [&](int64_t threads) {
+    Machine other = f.machine;
+    other.architecture = CpuArchitecture{.threads = static_cast<int>(threads)};
+    return other;
+  };
+  const auto peak_with = [&](int64_t threads) { return f.peak_with(f.run.config, with(threads)); };
+  const int64_t fits = largest_that_fits(cpu->threads, f.run.limit, peak_with);
+  if (fits == 0 || !f.fits(f.run.config, with(fits))) return {};
+  return {sentence("with ", fits, fits == 1 ? " thread" : " threads", " it would fit"),
+          {"threads"}};
+}
+
+Advice batch_to_search(const FutileSearch& f) {
+  const auto with = [&](int64_t batch) {
+    TrainingConfig config = f.run.config;
+    config.batch = batch;
+    return config;
+  };
+  const auto peak_with = [&](int64_t batch) { return f.peak_with(with(batch), f.machine); };
+  const int64_t fits = largest_that_fits(f.run.config.batch, f.run.limit, peak_with);
+  if (fits == 0 || !f.fits(with(fits), f.machine)) return {};
+  return {sentence("a batch of ", fits, " would fit"), {"batch"}};
+}
+
+Advice what_can_be_found(const FutileSearch& f) {
+  const MemoryLimit& limit = *f.request.limit;
+  if (RunSearch(f.run.config, f.request, f.machine).can_choose_within(f.run.limit)) {
+    return {
+        "it would fit if what is recomputed and offloaded were chosen; leave those settings out",
+        {"recompute", "offload"}};
+  }
+  const Advice threads = threads_to_search(f);
+  const bool same_batch = limit.batch_is_fixed || offloads(f.run.plans.step);
+  const Advice advice = all_of(threads, same_batch ? Advice{} : batch_to_search(f));
+  if (advice) return advice;
+  if (limit.batch_is_fixed) {
+    const int64_t rows = f.run.config.loss_chunk;
+    return {sentence("a run that resumes keeps its batch, and its chunks of the loss (",
+                     rows ? sentence(rows, " rows") : "all rows", ")")};
+  }
+  return {"no smaller batch was found to fit", {"batch"}};
+}
+
+void check_search(const PlannedRun& run, const RunRequest& request, const Machine& machine) {
+  if (run.search->fits) return;
+  Advice advice = what_can_be_found({run, request, machine});
+  advice.settings.insert(advice.settings.begin(), "memory");
+  fail_memory({.what = "the smallest plan of this run",
+               .needed = run.foretold.memory.peak,
+               .available = run.limit,
+               .place = run.limit == request.limit->budget ? "in the budget" : "on the device",
+               .advice = sentence("its peak is in ", run.search->found.binding, "; ", advice.text),
+               .settings = advice.settings});
 }
 
 void check_host(const Report& foretold, const Device& device) {
@@ -91,6 +194,7 @@ void check_host(const Report& foretold, const Device& device) {
 }
 
 void check_fits(const PlannedRun& run, const RunRequest& request, const Machine& machine) {
+  if (run.search) check_search(run, request, machine);
   const MemoryLimit& limit = *request.limit;
   RunRequest unlimited = request;
   unlimited.limit.reset();
@@ -108,11 +212,28 @@ void check_fits(const PlannedRun& run, const RunRequest& request, const Machine&
          .settings = advice.settings});
   };
   check_limit("in the budget", run.budget);
-  check_limit("on the device", device_memory(limit.device));
-  check_host(run.foretold, limit.device);
+  if (!limit.device) return;
+  check_limit("on the device", device_memory(*limit.device));
+  check_host(run.foretold, *limit.device);
+}
+
+// Bytes that programs can be given without swapping; nothing if the system does not say.
+std::optional<size_t> available_on_host() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  for (size_t kibibytes = 0; file >> key >> kibibytes; file.ignore(/*count=*/100, '\n')) {
+    if (key == "MemAvailable:") return kibibytes << 10;
+  }
+  return {};
 }
 
 }  // namespace
+
+size_t free_memory(Device device) {
+  const size_t all = device_memory(device);
+  if (device.type != DeviceType::cpu) return all;
+  return std::min(all, available_on_host().value_or(all)) / 10 * 9;
+}
 
 std::optional<Error> refuse(const PlannedRun& run, const RunRequest& request,
                             const Machine& machine) {

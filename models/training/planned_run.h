@@ -1,7 +1,8 @@
 #pragma once
 
 // Plans a run before it starts: a plan for each of its tapes, the layout of a step's memory, and
-// the memory and time of the run, foretold by a rehearsal.
+// the memory and time of the run, foretold by a rehearsal.  What is not set by hand is searched for
+// (run_search.h), so that the run fits into its memory.
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +11,8 @@
 
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/models/training/training_config.h"
+#include "spool/planner/report/explanation.h"
+#include "spool/planner/search/search.h"
 
 namespace spool {
 
@@ -38,15 +41,25 @@ struct SampleLength {
 
 // What a run has to fit into.
 struct MemoryLimit {
-  Device device = {};
-  size_t budget = 0;            // bytes; 0: the foretold peak
-  bool batch_is_fixed = false;  // as that of a run that resumes is
+  std::optional<Device> device = {};  // none: a machine that is not here
+  size_t budget = 0;                  // bytes; 0: the foretold peak
+  // Bytes that a run without a budget may take; if the plan as set by hand takes more, another one
+  // is searched for.
+  size_t free = MetaStream::unlimited;
+  bool batch_is_fixed = false;  // as that of a run that resumes is, and its chunks
+};
+
+// What was not set by hand, and so is chosen for the memory that there is, or taken from a plan.
+struct Choices {
+  bool placement = false;  // what is recomputed
+  bool loss_chunk = false, mlp_chunk = false;
 };
 
 // How a run of some configuration is to execute.
 struct RunRequest {
   Policy policy = {};
   std::optional<Plan> plan = {};               // of a step, in place of the policy's
+  Choices choose = {};                         // the rest is the policy's and the configuration's
   bool graph = true;                           // capture a step and replay it, where the device can
   std::filesystem::path spill_directory = {};  // for what is offloaded to a disk
   SampleLength sample = {};
@@ -55,24 +68,39 @@ struct RunRequest {
 
 // A planned run; it does not change afterwards.
 struct PlannedRun {
-  TrainingConfig config = {};
+  TrainingConfig config = {};  // with the chunks that were chosen
   TrainingPlans plans = {};
   Report foretold = {};
   size_t budget = 0;  // bytes of the device's arena
+  // If the plan was searched for: what was found, and the most bytes that it might take.
+  std::optional<SearchResult> search = {};
+  size_t limit = 0;
   // Why the run cannot begin, if it does not fit into the limit: an Error (memory) that says where
   // its peak is and what would fit.
   std::optional<Error> refusal = {};
 };
 
-// Throws an error that names the settings if the plan of the request cuts the loss into other
-// chunks, or offloads to a disk and no directory is given.
+// Searches for a plan if something may be chosen and the request has a budget, or if what is set by
+// hand does not fit into the free memory.  Throws an error that names the settings if the plan of
+// the request has other chunks than those that are set by hand, or offloads to a disk and no
+// directory is given.
 PlannedRun plan_run(const TrainingConfig&, const RunRequest&, const Machine&);
 
 // Where a run reaches its peak, in words: "the backward of linear (node 37)".
 std::string place_of_peak(const PlannedRun&, const Machine&);
 
+// What the plan of the run's step does to each layer.
+std::vector<LayerGroup> explain(const PlannedRun&);
+
+// Writes the plan of the run's step to a file, with the fingerprints of its tape.  Throws if the
+// file exists and is not a plan.
+void save_step_plan(const std::filesystem::path&, const PlannedRun&);
+
 // Rehearses a run: its peak over a step, an evaluation and a text sample, and the time of one step.
 Report rehearse_training(const TrainingConfig&, const TrainingPlans&, const Machine&,
                          const SampleLength& = {});
+// Rehearses the evaluation and the text sample alone: their peak.
+size_t rehearse_others(const TrainingConfig&, const TrainingPlans&, const Machine&,
+                       const SampleLength&);
 
 }  // namespace spool

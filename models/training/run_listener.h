@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "spool/planner/rehearsal.h"
+#include "spool/models/training/planned_run.h"
 
 namespace spool {
 
@@ -28,9 +28,8 @@ class RunListener {
 
   // Text is being encoded: bytes done, of total bytes.
   virtual void encoding(size_t done, size_t total) = 0;
-  // The run is planned.  If it does not fit the budget, in bytes, it is refused after this call.
-  virtual void planned(const RunOptions&, const Machine&, const Report& foretold,
-                       size_t budget) = 0;
+  // The run is planned.  If it does not fit, it is refused after this call.
+  virtual void planned(const RunOptions&, const Machine&, const PlannedRun&) = 0;
   virtual void step(const StepNumbers&) = 0;
   // The last step is done.
   virtual void finished() = 0;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/families/model_file.h"
+#include "spool/planner/plan_file.h"
 #include "spool/runtime/files/json.h"
 
 namespace spool {
@@ -125,6 +126,21 @@ TrainingConfig training_preset(const std::string& model) {
   config.seq = config.model.context;
   config.min_lr = config.lr / 10;
   return config;
+}
+
+RunRequest request_of(const RunOptions& o) {
+  const auto is_given = [&](const char* key) { return o.given.contains(key); };
+  const bool has_plan = !o.plan.empty();
+  const Choices choose{
+      .placement = !has_plan && !is_given("recompute") && !is_given("offload"),
+      .loss_chunk = !o.resume && !is_given("chunk-loss"),
+      .mlp_chunk = !o.resume && !is_given("chunk-mlp"),
+  };
+  return {.policy = o.policy,
+          .plan = has_plan ? std::optional(load_plan(o.plan)) : std::nullopt,
+          .choose = choose,
+          .graph = o.graph,
+          .spill_directory = o.spill_directory};
 }
 
 json configuration(const RunOptions& o) {

@@ -32,7 +32,8 @@ struct RunOptions {
   std::string spill_directory = {};  // for values that are offloaded to a disk
   std::string plan = {};             // a file; empty: the plan comes from the policy
   std::string save_plan = {};        // a file to write the plan to
-  size_t memory = 0;                 // budget in bytes; 0: the foretold peak
+  // Budget in bytes; 0: the foretold peak, of a plan that fits into what is free.
+  size_t memory = 0;
   std::string out = {}, log = {}, trace = {};
   std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
@@ -48,6 +49,10 @@ bool has_weights(const std::string& model);
 
 // The default settings for a preset or for a model with weights.  Throws if it is neither.
 TrainingConfig training_preset(const std::string& model);
+
+// How the run is to execute: what was not given is chosen, except for the chunks of a run that
+// resumes.  Reads the plan, if one was given.  Sample and limit are left to the caller.
+RunRequest request_of(const RunOptions&);
 
 // The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);

@@ -8,26 +8,17 @@
 #include "spool/models/data/find_files.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
+#include "spool/models/training/budget.h"
 #include "spool/models/training/run_checkpoint.h"
+#include "spool/models/training/run_tokenizer.h"
 #include "spool/planner/machine.h"
-#include "spool/planner/plan_file.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
 
-bool is_plan(const std::string& file) {
-  try {
-    (void)load_plan(file);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 constexpr int64_t interim_batches = 20;  // size of an evaluation before the last step
-constexpr int64_t sample_length = 300;   // tokens
 
 // A hash of the number of tokens and of the tokens themselves or, of very many, of evenly spread
 // blocks.  A run that resumes compares it to notice other data.
@@ -61,7 +52,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                        "already has a run; resume it, or choose another directory");
   }
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
-  open_tokenizer_of_run();
+  tokenizer_ = open_run_tokenizer(options_, checkpoint_);
   options_.training.validate();
   open_data();
   if (options_.resume) {
@@ -99,30 +90,6 @@ void TrainingRun::open_log() {
 
 TrainingRun::~TrainingRun() = default;
 
-// A checkpoint has its tokenizer; so may the weights that a run starts from.
-void TrainingRun::open_tokenizer_of_run() {
-  TokenizerChoice& choice = options_.tokenizer;
-  if (checkpoint_) {
-    choice = choose_tokenizer(choice, *checkpoint_);
-  } else if (has_weights(options_.model)) {
-    choice = choose_tokenizer(choice, ModelFile(options_.model).directory());
-  } else {
-    choice = choose_tokenizer(choice);
-  }
-  tokenizer_ = open_tokenizer(choice);
-  if (const auto own = checkpoint_ ? vocabulary_in(*checkpoint_) : std::nullopt) {
-    check_setting(same_tokens(*tokenizer_, *open_tokenizer({.name = choice.name, .merges = *own})),
-                  {"merges"}, choice.merges.string(), " is not the run's vocabulary, ",
-                  own->string(), "; leave the setting out to resume with the run's");
-  }
-  int64_t& vocabulary = options_.training.model.vocabulary;
-  const bool is_free =
-      !checkpoint_ && !has_weights(options_.model) && !options_.given.contains("vocab");
-  if (is_free) vocabulary = std::max(vocabulary, tokenizer_->vocabulary());
-  check_setting(vocabulary >= tokenizer_->vocabulary(), {"vocab"}, "the model's vocabulary of ",
-                vocabulary, " is smaller than the tokenizer's, ", tokenizer_->vocabulary());
-}
-
 Tokens TrainingRun::open_tokens(const std::vector<std::string>& patterns) const {
   const auto files =
       patterns.empty() ? default_texts(options_.default_texts) : find_files(patterns);
@@ -144,25 +111,31 @@ void TrainingRun::open_data() {
   ValidationRows(data_.validation, t.seq);
 }
 
+RunRequest TrainingRun::request() const {
+  RunRequest request = request_of(options_);
+  request.sample = sample_length(*tokenizer_);
+  request.limit = MemoryLimit{.device = options_.device,
+                              .budget = options_.memory,
+                              .free = free_memory(options_.device),
+                              .batch_is_fixed = options_.resume};
+  return request;
+}
+
 void TrainingRun::plan_and_open_stream() {
   Machine machine = measure_machine(options_.device, options_.training.dtype, options_.threads);
   if (!options_.spill_directory.empty()) {
     machine.disk_bytes_per_second = measure_disk(options_.spill_directory);
   }
-  const RunRequest request{
-      .policy = options_.policy,
-      .plan = options_.plan.empty() ? std::nullopt : std::optional(load_plan(options_.plan)),
-      .graph = options_.graph,
-      .spill_directory = options_.spill_directory,
-      .sample = sample(),
-      .limit = MemoryLimit{
-          .device = options_.device, .budget = options_.memory, .batch_is_fixed = options_.resume}};
-  planned_ = plan_run(options_.training, request, machine);
-  if (!options_.save_plan.empty()) write_plan();
+  planned_ = plan_run(options_.training, request(), machine);
+  options_.training = planned_.config;
+  if (!options_.save_plan.empty() && !planned_.refusal) {
+    save_step_plan(options_.save_plan, planned_);
+    listener_.say(fmt::format("the plan is in {}", options_.save_plan));
+  }
   listener_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
-  listener_.planned(options_, machine, planned_.foretold, planned_.budget);
+  listener_.planned(options_, machine, planned_);
   if (options_.policy.offload != Offloading::none && !offloads(planned_.plans.step)) {
     listener_.say(
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
@@ -170,16 +143,6 @@ void TrainingRun::plan_and_open_stream() {
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine));
   if (planned_.refusal) throw *planned_.refusal;
   stream_ = open_stream(options_.device, planned_.budget, options_.threads);
-}
-
-void TrainingRun::write_plan() {
-  Plan plan = planned_.plans.step;
-  plan.fingerprints = step_fingerprints(options_.training);
-  check_file_setting(!std::filesystem::exists(options_.save_plan) || is_plan(options_.save_plan),
-                     options_.save_plan, {"save-plan"},
-                     "exists already and is not a plan; choose another name");
-  save_plan(options_.save_plan, plan);
-  listener_.say(fmt::format("the plan is in {}", options_.save_plan));
 }
 
 void TrainingRun::run(const std::function<bool()>& stop) {
@@ -268,17 +231,13 @@ double TrainingRun::evaluate(const ValidationRows& rows, int64_t step) {
   return loss;
 }
 
-SampleLength TrainingRun::sample() const {
-  return {.prompt = static_cast<int64_t>(start_of_text(*tokenizer_).size()),
-          .drawn = sample_length};
-}
-
 void TrainingRun::write_sample(int64_t step) {
   std::vector<int32_t> tokens = start_of_text(*tokenizer_);
   const size_t given = tokens.size();
   Random random(options_.training.seed, static_cast<uint64_t>(step));
   Generator(trainer_->model(), *stream_)
-      .extend(tokens, sample_length, {.vocabulary = tokenizer_->vocabulary()}, random);
+      .extend(tokens, sample_length(*tokenizer_).drawn, {.vocabulary = tokenizer_->vocabulary()},
+              random);
   listener_.say(fmt::format("--- sample after step {}\n{}\n---", step,
                             tokenizer_->decode(std::span(tokens).subspan(given))));
 }

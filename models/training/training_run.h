@@ -28,19 +28,17 @@ class TrainingRun {
   void run(const std::function<bool()>& stop);
 
  private:
-  void open_tokenizer_of_run();
   Tokens open_tokens(const std::vector<std::string>& patterns) const;
   void open_data();
+  RunRequest request() const;
   void plan_and_open_stream();
   void set_up_trainer();
   void open_log();
-  void write_plan();
   void enqueue_step(int64_t step);
   void train_step(int64_t step);
   void after_step(int64_t step);
   ValidationRows validation_rows(int64_t batches) const;
   double evaluate(const ValidationRows&, int64_t step);
-  SampleLength sample() const;
   void write_sample(int64_t step);
   void save(int64_t step);
   [[noreturn]] void fail_not_finite(int64_t step, const char* what, double value);

@@ -30,7 +30,8 @@ InstantBound::InstantBound(const Program& program, NodeId node,
   unit_ = total > 0 ? total / resolution : 1;
   build(program, node, seconds);
   cuts_.push_back(cut_of_fewest_bytes());
-  cuts_.push_back({.bytes = static_cast<double>(live) - fixed_});
+  const double needed = static_cast<double>(live) - fixed_;
+  cuts_.push_back({.bytes = std::max(needed, cuts_.front().bytes + 1)});
 }
 
 // Only values that backward still needs, and what they can be recomputed from, are in the network.
@@ -123,33 +124,56 @@ InstantBound::Cut InstantBound::cut_at(double seconds_per_byte) {
   return solve();
 }
 
-double InstantBound::seconds_within(size_t bytes, int64_t saved) {
-  const double left = static_cast<double>(bytes) + static_cast<double>(saved) - fixed_;
-  if (left < cuts_.front().bytes) return std::numeric_limits<double>::infinity();
-  if (left >= cuts_.back().bytes) return 0;
+// The price of a byte that gives the best bound if so many may be kept: the slope of the hull
+// there.
+double InstantBound::best_price(double left) {
   while (true) {
     size_t next = 1;
-    while (cuts_[next].bytes <= left) ++next;
+    while (next + 1 < cuts_.size() && cuts_[next].bytes <= left) ++next;
     Cut &a = cuts_[next - 1], &b = cuts_[next];
     const double price = (a.seconds - b.seconds) / (b.bytes - a.bytes);
+    if (a.is_final) return price;
+    const Cut between = cut_at(price);
     const double line = a.seconds + price * a.bytes;
-    if (!a.is_final) {
-      const Cut between = cut_at(price);
-      const bool is_below = between.seconds + price * between.bytes < line * (1 - 1e-9);
-      if (is_below && between.bytes >= a.bytes && between.bytes <= b.bytes) {
-        if (between.bytes == a.bytes) {
-          a = between;
-        } else if (between.bytes == b.bytes) {
-          b = between;
-        } else {
-          cuts_.insert(cuts_.begin() + static_cast<std::ptrdiff_t>(next), between);
-        }
-        continue;
-      }
+    const bool is_below = between.seconds + price * between.bytes < line * (1 - 1e-9);
+    if (!is_below || between.bytes < a.bytes || between.bytes > b.bytes) {
       a.is_final = true;
+    } else if (between.bytes == a.bytes) {
+      a = between;
+    } else if (between.bytes == b.bytes) {
+      b = between;
+    } else {
+      cuts_.insert(cuts_.begin() + static_cast<std::ptrdiff_t>(next), between);
     }
-    return std::max(line - price * left, 0.0);
   }
+}
+
+double InstantBound::seconds_at(double price, double left) {
+  const Cut cut = cut_at(price);
+  return cut.seconds + price * (cut.bytes - left);
+}
+
+double InstantBound::seconds_within(double bytes) {
+  const double left = bytes - fixed_;
+  if (left < cuts_.front().bytes) return std::numeric_limits<double>::infinity();
+  if (left >= cuts_.back().bytes) return 0;
+  return std::max(seconds_at(best_price(left), left), 0.0);
+}
+
+double InstantBound::seconds_within(double bytes, const InstantLink& link) {
+  const double w = link.bytes_per_second, left = bytes - fixed_;
+  if (left >= cuts_.back().bytes) return 0;
+  const double out = left + w * link.seconds_before, in = left + w * link.seconds_after;
+  // A share of the time before the instant is at most all of it.
+  const double price_out = std::min(best_price(out), 1 / w);
+  double best = std::max(seconds_at(price_out, out), 0.0);
+  // Time that recomputation takes after the instant is time for copies too.
+  const double price_in = best_price(in);
+  for (const double part : {0.25, 0.5, 0.75, 0.9, 1.0}) {
+    const double price = part * price_in;
+    best = std::max(best, seconds_at(price, in) / (1 + price * w));
+  }
+  return best;
 }
 
 }  // namespace spool

@@ -18,15 +18,24 @@
 namespace spool {
 
 // What backward still needs at an instant, and what it costs to recompute it.
+// Copies that a step may make, at so many bytes a second each way, beside the work that it has
+// before and after the instant if all is kept.
+struct InstantLink {
+  double bytes_per_second = 0, seconds_before = 0, seconds_after = 0;
+};
+
 class InstantBound {
  public:
   // The instant is the node's forward or backward; nodes after it have run backward, or not at all.
   // `seconds`: of running each node's op again.  `live`: bytes at the instant if all is kept.
   InstantBound(const Program&, NodeId node, const IdTable<NodeId, double>& seconds, size_t live);
 
-  // Seconds that a step with so many live bytes spends on recomputation at least; infinite if
-  // nothing fits.  `saved`: bytes by which the node needs less than in the step that keeps all.
-  double seconds_within(size_t bytes, int64_t saved = 0);
+  // Seconds that a step in which so many bytes are live spends on recomputation at least; infinite
+  // if nothing fits.
+  double seconds_within(double bytes);
+  // The same, if bytes may also be sent before the instant and come back after it: seconds that the
+  // step takes longer.
+  double seconds_within(double bytes, const InstantLink&);
 
  private:
   // What a cut at some price recomputes and keeps.
@@ -49,6 +58,8 @@ class InstantBound {
   Cut solve();
   Cut cut_of_fewest_bytes();
   Cut cut_at(double seconds_per_byte);
+  double best_price(double left);
+  double seconds_at(double price, double left);
 
   MinCut network_;
   double fixed_ = 0;  // bytes that are live at the instant whatever is kept

@@ -11,17 +11,11 @@ namespace {
 
 // The segments so far, with their last one's option, and the state before it.
 struct ChoiceState {
-  size_t kept = 0;
+  int64_t kept = 0;
   double seconds = 0;
   int32_t option = -1, before = -1;
 };
 using Frontier = std::vector<ChoiceState>;  // by rising bytes and falling seconds
-
-// Bytes that the segment needs with this option.
-size_t need(const MeasuredSegments& m, size_t segment, const MeasuredOption& option) {
-  return static_cast<size_t>(
-      std::max<int64_t>(static_cast<int64_t>(m.needs[segment]) + option.extra_need, 0));
-}
 
 // The states that no other one beats, of two such lists.
 void merge(const Frontier& a, const Frontier& b, Frontier& merged) {
@@ -45,10 +39,11 @@ Frontier extended(const MeasuredSegments& m, size_t segment,
                   size_t limit) {
   Frontier all, extended, merged;
   for (size_t o = 0; o < options.size(); ++o) {
-    const size_t needed = m.live_at_first + need(m, segment, options[o]);
+    const auto needed =
+        static_cast<int64_t>(m.live_at_first + needed_bytes(m, segment, options[o]));
     extended.clear();
     for (size_t i = 0; i < before.size(); ++i) {
-      if (before[i].kept + needed > limit) break;
+      if (before[i].kept + needed > static_cast<int64_t>(limit)) break;
       extended.push_back({.kept = before[i].kept + options[o].kept,
                           .seconds = before[i].seconds + options[o].extra_seconds,
                           .option = static_cast<int32_t>(o),
@@ -72,18 +67,34 @@ bool extend_to_end(const MeasuredSegments& m, size_t end, size_t row_choice, siz
   return true;
 }
 
-Choice chosen(const MeasuredSegments& m, const std::vector<Frontier>& frontiers,
-              size_t row_choice) {
-  Choice choice{.by_segment = std::vector<const MeasuredOption*>(m.segments.size()),
-                .row_choice = row_choice,
-                .extra_seconds = frontiers.back().back().seconds};
+Choice chosen(const MeasuredSegments& m, const std::vector<Frontier>& frontiers, size_t row_choice,
+              const Choice& begin) {
+  Choice choice = begin;
+  choice.by_segment.resize(m.segments.size());
+  choice.row_choice = row_choice;
+  choice.extra_seconds = frontiers.back().back().seconds;
   size_t state = frontiers.back().size() - 1;  // the one of the fewest seconds
-  for (size_t s = m.segments.size(); s-- > 0;) {
+  for (size_t s = m.segments.size(); s-- > begin.by_segment.size();) {
     const ChoiceState& at = frontiers[s + 1][state];
     choice.by_segment[s] = &m.options_of(s, row_choice)[static_cast<size_t>(at.option)];
     state = static_cast<size_t>(at.before);
   }
   return choice;
+}
+
+// The states of the segments whose options are given; the last is empty if they are not within the
+// limit.
+std::vector<Frontier> given(const MeasuredSegments& m, const Choice& begin, size_t limit) {
+  std::vector<Frontier> frontiers{{ChoiceState{}}};
+  for (size_t s = 0; s < begin.by_segment.size(); ++s) {
+    ChoiceState state = frontiers.back().front();
+    const size_t needed = m.live_at_first + needed_bytes(m, s, *begin.by_segment[s]);
+    if (static_cast<int64_t>(needed) + state.kept > static_cast<int64_t>(limit)) return {{}};
+    state.kept += begin.kept(m, s);
+    state.seconds += begin.by_segment[s]->extra_seconds;
+    frontiers.push_back({state});
+  }
+  return frontiers;
 }
 
 // The number of segments before the first that can be cut into chunks.
@@ -97,23 +108,37 @@ size_t segments_without_rows(const MeasuredSegments& m) {
 
 }  // namespace
 
+int64_t Choice::kept(const MeasuredSegments& m, size_t segment) const {
+  const MeasuredOption& option = *by_segment[segment];
+  if (segment >= sent.size() || sent[segment] == 0) return option.kept;
+  const auto leaves = static_cast<double>(m.sendable_bytes(segment, option)) * sent[segment];
+  return option.kept - static_cast<int64_t>(leaves);
+}
+
+size_t needed_bytes(const MeasuredSegments& m, size_t segment, const MeasuredOption& option) {
+  return static_cast<size_t>(
+      std::max<int64_t>(static_cast<int64_t>(m.needs[segment]) + option.extra_need, 0));
+}
+
 std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
-                                     const std::vector<bool>& rows_allowed) {
+                                     const std::vector<bool>& rows_allowed, const Choice& begin) {
   if (m.least > limit) return {};
   const size_t shared = segments_without_rows(m);
-  std::vector<Frontier> frontiers{{ChoiceState{}}};
+  std::vector<Frontier> frontiers = given(m, begin, limit);
+  if (frontiers.back().empty()) return {};
   std::optional<Choice> best;
   for (size_t rows = 0; rows < m.rows.size(); ++rows) {
     if (!rows_allowed[rows]) continue;
     frontiers.resize(std::min(frontiers.size(), shared + 1));
     if (!extend_to_end(m, m.segments.size(), rows, limit, frontiers)) continue;
     const double seconds = frontiers.back().back().seconds;
-    if (!best || seconds < best->extra_seconds) best = chosen(m, frontiers, rows);
+    if (!best || seconds < best->extra_seconds) best = chosen(m, frontiers, rows, begin);
   }
   return best;
 }
 
 size_t smallest_limit(const MeasuredSegments& m, const std::vector<bool>& rows_allowed) {
+  if (std::ranges::find(rows_allowed, true) == rows_allowed.end()) return MetaStream::unlimited;
   size_t fails = 0, fits = std::max(m.live_at_first + m.least, Arena::granule);
   while (!fastest_choice(m, fits, rows_allowed)) fits *= 2;
   while (fits - fails > Arena::granule) {
@@ -124,17 +149,19 @@ size_t smallest_limit(const MeasuredSegments& m, const std::vector<bool>& rows_a
 }
 
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
-  size_t below = m.live_at_first, most = m.least;
+  auto below = static_cast<int64_t>(m.live_at_first), most = static_cast<int64_t>(m.least);
   for (size_t s = 0; s < m.segments.size(); ++s) {
-    most = std::max(most, below + need(m, s, *choice.by_segment[s]));
-    below += choice.by_segment[s]->kept;
+    const size_t needed = needed_bytes(m, s, *choice.by_segment[s]);
+    most = std::max(most, below + static_cast<int64_t>(needed));
+    below += choice.kept(m, s);
   }
-  return most;
+  return static_cast<size_t>(most);
 }
 
 Choice in_groups(const MeasuredSegments& m, Choice choice, size_t limit) {
   std::map<int, std::vector<const MeasuredOption*>> by_kind;
-  for (size_t s = 0; s < m.segments.size(); ++s) {
+  const size_t first = choice.sent.size();
+  for (size_t s = first; s < m.segments.size(); ++s) {
     by_kind[m.segments[s].kind].push_back(choice.by_segment[s]);
   }
   for (auto& [kind, options] : by_kind) {
@@ -144,7 +171,7 @@ Choice in_groups(const MeasuredSegments& m, Choice choice, size_t limit) {
   }
   Choice grouped = choice;
   std::map<int, size_t> next;
-  for (size_t s = 0; s < m.segments.size(); ++s) {
+  for (size_t s = first; s < m.segments.size(); ++s) {
     const int kind = m.segments[s].kind;
     grouped.by_segment[s] = by_kind[kind][next[kind]++];
   }

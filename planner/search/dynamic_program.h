@@ -17,22 +17,33 @@ namespace spool {
 
 struct Choice {
   std::vector<const MeasuredOption*> by_segment = {};
+  // The parts of the first segments' rows that are sent off the device, between 0 and 1.
+  std::vector<double> sent = {};
   size_t row_choice = 0;     // of MeasuredSegments::rows
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
+
+  // Bytes that the segment keeps on the device; below 0 if it frees more, of what it reads.
+  int64_t kept(const MeasuredSegments&, size_t segment) const;
 };
 
-// `rows_allowed`: of each choice of rows.  Nothing if no choice is within the limit.
+// `rows_allowed`: of each choice of rows.  `begin`: the options of the first segments, which are
+// given, and what of them is sent.  Nothing if no choice is within the limit.
 std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
-                                     const std::vector<bool>& rows_allowed);
+                                     const std::vector<bool>& rows_allowed,
+                                     const Choice& begin = {});
 
-// The smallest limit for which there is a choice.
+// The smallest limit for which there is a choice that sends nothing.
 size_t smallest_limit(const MeasuredSegments&, const std::vector<bool>& rows_allowed);
 
 // The most bytes that are live under a choice.
 size_t live_bytes(const MeasuredSegments&, const Choice&);
 
-// The same options in another order within each kind: segments that keep least come first, so that
-// equal layers with equal options stand together.  Unchanged if that needs more than the limit.
+// Bytes that the segment needs with this option.
+size_t needed_bytes(const MeasuredSegments&, size_t segment, const MeasuredOption&);
+
+// The same options in another order within each kind: of the segments that send nothing, those that
+// keep least come first, so that equal layers with equal options stand together.  Unchanged if that
+// needs more than the limit.
 Choice in_groups(const MeasuredSegments&, Choice, size_t limit);
 
 }  // namespace spool

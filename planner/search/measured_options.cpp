@@ -111,12 +111,49 @@ class Measurement {
     base_ = costs_of(kept.survey);
     all_.live_at_first = base_.segments.front().live_before;
     all_.least = base_.outside;
-    for (const SegmentCosts& s : base_.segments) {
-      all_.needs.push_back(s.most_live - s.live_before);
-      all_.micro_batch_seconds += s.seconds;
-    }
-    all_.seconds = step_seconds(kept.survey, step_.micro_batches);
+    for (const SegmentCosts& s : base_.segments) all_.needs.push_back(s.most_live - s.live_before);
+    all_.seconds = step_seconds(kept, step_.micro_batches);
     all_.keep_all = std::move(kept.survey);
+    find_sendable();
+    if (levers_.state_share) measure_state();
+  }
+
+  // Values that backward reads, and that are large enough for a copy to run at full speed.
+  void find_sendable() {
+    constexpr size_t min_bytes = size_t{1} << 20;
+    all_.sendable.resize(all_.segments.size());
+    const Survey& survey = all_.keep_all;
+    for (ValueId v = 0; v < survey.values.next_id(); ++v) {
+      const SurveyedValue& value = survey.values[v];
+      const bool is_kept = value.first_saved >= 0 && all_.program.values[v].producer >= 0;
+      if (!is_kept || value.bytes < min_bytes) continue;
+      all_.sendable[segment_of_[value.first_saved]].push_back({.value = v, .bytes = value.bytes});
+    }
+    const IdTable<NodeId, double> begins = survey.begins(Phase::forward);
+    const NodeId loss = all_.segments.back().first;
+    all_.seconds_before_loss = begins[loss] - begins.front();
+    for (const SurveyedWork& work : survey.works) {
+      if (work.node < 0 || work.micro_batch > 0) continue;
+      const double end = work.begin + work.seconds - begins[loss];
+      all_.seconds_after_loss = std::max(all_.seconds_after_loss, end);
+    }
+  }
+
+  void measure_state() {
+    const SegmentOption keep{.chunk_rows = all_.rows.front()};
+    Plan plan =
+        plan_of(all_, std::vector<const SegmentOption*>(all_.segments.size(), &keep), levers_);
+    plan.optimizer_state = OptimizerState::streamed;
+    ++all_.rehearsals;
+    const RehearsedStep streamed = step_.rehearse(plan, std::nullopt, {.survey = true});
+    const RehearsedCosts costs = costs_of(streamed.survey);
+    const size_t live = costs.segments.front().live_before;
+    if (live >= all_.live_at_first) return;
+    const size_t bytes = all_.live_at_first - live;
+    const double seconds = step_seconds(streamed, step_.micro_batches) - all_.seconds;
+    all_.state = {.bytes = bytes,
+                  .seconds_per_byte = std::max(seconds, 0.0) / static_cast<double>(bytes),
+                  .least = costs.outside};
   }
 
   void list_options() {
@@ -171,7 +208,7 @@ class Measurement {
         is_last ? costs.live_before : tried_[round].segments[s + 1].live_before;
     return {.option = listed_[kind][o],
             .extra_seconds = costs.seconds - base.seconds,
-            .kept = live_after - costs.live_before,
+            .kept = static_cast<int64_t>(live_after) - static_cast<int64_t>(costs.live_before),
             .extra_need = static_cast<int64_t>(costs.most_live - costs.live_before) -
                           static_cast<int64_t>(base.most_live - base.live_before)};
   }
@@ -243,15 +280,23 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
   return plan;
 }
 
-double step_seconds(const Survey& survey, int64_t micro_batches) {
-  double seconds = survey.other_seconds, last = 0;
-  for (const SurveyedWork& work : survey.works) {
-    seconds += work.seconds;
-    // All micro-batches but the first and the last do what the one in the middle does.
-    if (work.micro_batch == survey.micro_batches / 2) last += work.seconds;
+size_t MeasuredSegments::sendable_bytes(size_t segment, const MeasuredOption& option) const {
+  size_t bytes = 0;
+  for (const SendableValue& v : sendable[segment]) {
+    if (!is_recomputed(option.option, program, segments[segment], v.value)) bytes += v.bytes;
   }
+  return bytes;
+}
+
+double step_seconds(const RehearsedStep& step, int64_t micro_batches) {
+  const Survey& survey = step.survey;
   const auto left_out = static_cast<double>(micro_batches - survey.micro_batches);
-  return seconds + std::max(left_out, 0.0) * last;
+  if (left_out <= 0) return step.report.seconds;
+  // All micro-batches but the first and the last do what the one in the middle does.
+  const auto begin_of = [&](int micro_batch) {
+    return std::ranges::find(survey.works, micro_batch, &SurveyedWork::micro_batch)->begin;
+  };
+  return step.report.seconds + left_out * (begin_of(2) - begin_of(1));
 }
 
 }  // namespace spool

@@ -22,8 +22,21 @@ namespace spool {
 struct MeasuredOption {
   SegmentOption option = {};
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
-  size_t kept = 0;           // bytes
+  int64_t kept = 0;          // bytes; below 0 if it frees more, of what it reads
   int64_t extra_need = 0;    // bytes, beyond those of keeping all
+};
+
+// A value that may be sent off the device between forward and backward.
+struct SendableValue {
+  ValueId value = -1;
+  size_t bytes = 0;
+};
+
+// Sending the optimizer's state to the host and streaming it through the device.
+struct MeasuredState {
+  size_t bytes = 0;             // that the device has less of if all state is on the host
+  double seconds_per_byte = 0;  // of streaming
+  size_t least = 0;             // as MeasuredSegments::least, if all state is on the host
 };
 
 struct MeasuredSegments {
@@ -42,9 +55,14 @@ struct MeasuredSegments {
   size_t live_at_first = 0;        // bytes
   size_t least = 0;                // bytes live outside of all segments, such as by the optimizer
   double seconds = 0;              // of the step
-  double micro_batch_seconds = 0;
+  double seconds_before_loss = 0;  // of a micro-batch, until the last segment runs
+  double seconds_after_loss = 0;
   int rehearsals = 0;
+  std::vector<std::vector<SendableValue>> sendable = {};  // of each segment
+  std::optional<MeasuredState> state = {};                // if it may leave the device
 
+  // Bytes that a segment with this option can send.
+  size_t sendable_bytes(size_t segment, const MeasuredOption&) const;
   const std::vector<MeasuredOption>& options_of(size_t segment, size_t row_choice) const {
     const auto& by_rows = options[static_cast<size_t>(segments[segment].kind)];
     return by_rows[by_rows.size() == 1 ? 0 : row_choice];
@@ -58,7 +76,7 @@ MeasuredSegments measure_segments(const SearchedStep&, const Levers&);
 Plan plan_of(const MeasuredSegments&, const std::vector<const SegmentOption*>& by_segment,
              const Levers&);
 
-// The seconds of a step of n micro-batches, of which a rehearsal of at most three was surveyed.
-double step_seconds(const Survey&, int64_t micro_batches);
+// The seconds of a step of n micro-batches, of which at most three were rehearsed and surveyed.
+double step_seconds(const RehearsedStep&, int64_t micro_batches);
 
 }  // namespace spool

@@ -92,6 +92,13 @@ int64_t chunkable_rows(const Program& program, const Segment& segment) {
   return rows;
 }
 
+bool is_recomputed(const SegmentOption& option, const Program& program, const Segment& segment,
+                   ValueId v) {
+  return std::ranges::any_of(option.recomputed, [&](const SegmentOutput& o) {
+    return program.nodes[segment.first + o.node].outputs[o.output] == v;
+  });
+}
+
 void apply(const SegmentOption& option, const Program& program, const Segment& segment,
            Plan& plan) {
   for (const SegmentOutput& o : option.recomputed) {

@@ -35,6 +35,9 @@ int64_t max_chunks(const Program&, NodeId);
 // The most of the segment's nodes; 0 if none can be cut.
 int64_t chunkable_rows(const Program&, const Segment&);
 
+// Whether the option recomputes this value.
+bool is_recomputed(const SegmentOption&, const Program&, const Segment&, ValueId);
+
 // Writes what the option recomputes into the plan, whose table of placements has its full length.
 void apply(const SegmentOption&, const Program&, const Segment&, Plan&);
 

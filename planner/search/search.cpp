@@ -7,7 +7,7 @@
 #include <map>
 
 #include "spool/planner/offsets.h"
-#include "spool/planner/search/dynamic_program.h"
+#include "spool/planner/search/proposal.h"
 #include "spool/planner/search/step_bound.h"
 
 namespace spool {
@@ -25,6 +25,7 @@ size_t level_bytes(int level) {
 
 // The highest level within the budget.
 int level_within(size_t budget) {
+  budget = std::clamp<size_t>(budget, 1, MetaStream::unlimited);
   auto level = static_cast<int>(std::log(static_cast<double>(budget)) / std::log(level_ratio));
   while (level_bytes(level + 1) <= budget) ++level;
   while (level > 0 && level_bytes(level) > budget) --level;
@@ -37,6 +38,7 @@ struct Search::State {
   SearchedStep step;
   Levers levers;
   MeasuredSegments measured;
+  Proposer proposer;
   StepBound bound;
   std::vector<size_t> other_peaks = {};  // by choice of rows
   FoundPlan keep_all = {};
@@ -49,10 +51,11 @@ struct Search::State {
       : step(std::move(s)),
         levers(std::move(l)),
         measured(measure_segments(step, levers)),
-        bound(measured, step.micro_batches) {
+        proposer(step, measured, levers),
+        bound(measured, step.micro_batches, proposer.link_rate()) {
     rehearsals = measured.rehearsals;
     for (const int64_t rows : measured.rows) other_peaks.push_back(step.other_peak(rows));
-    keep_all = *find(keep_all_choice(), std::numeric_limits<size_t>::max());
+    keep_all = *find(keep_all_proposal(), std::numeric_limits<size_t>::max());
   }
 
   std::vector<bool> rows_allowed(size_t bytes) const {
@@ -61,19 +64,10 @@ struct Search::State {
     return allowed;
   }
 
-  Choice keep_all_choice() const {
-    return *fastest_choice(measured, std::numeric_limits<size_t>::max() / 4, only_first_rows());
-  }
-  std::vector<bool> only_first_rows() const {
-    std::vector<bool> allowed(measured.rows.size());
-    allowed.front() = true;
-    return allowed;
-  }
-
-  Plan plan_of(const Choice& choice) const {
-    std::vector<const SegmentOption*> options;
-    for (const MeasuredOption* o : choice.by_segment) options.push_back(&o->option);
-    return spool::plan_of(measured, options, levers);
+  Proposal keep_all_proposal() const {
+    std::vector<bool> first_rows(measured.rows.size());
+    first_rows.front() = true;
+    return {.choice = *fastest_choice(measured, MetaStream::unlimited, first_rows)};
   }
 
   RehearsedStep rehearse(const FoundPlan& found, const AskedOfRehearsal& asked) {
@@ -81,15 +75,18 @@ struct Search::State {
     return step.rehearse(found.plan, found.layout, asked);
   }
 
-  // Rehearses and lays out a choice.  Nothing if it does not fit into so many bytes; `over` is then
-  // by how much.
-  std::optional<FoundPlan> find(const Choice& choice, size_t bytes, size_t* over = nullptr) {
-    FoundPlan found{.plan = plan_of(choice), .loss_rows = measured.rows[choice.row_choice]};
+  // Rehearses and lays out a proposal.  Nothing if it does not fit into so many bytes; `over` is
+  // then by how much.
+  std::optional<FoundPlan> find(const Proposal& proposal, size_t bytes, size_t* over = nullptr) {
+    const size_t row_choice = proposal.choice.row_choice;
+    FoundPlan found{.plan = proposer.plan_of(proposal), .loss_rows = measured.rows[row_choice]};
     RehearsedStep rehearsed = rehearse(found, {.survey = true, .lifetimes = true});
     const SurveyedWork& peak = *rehearsed.survey.peak();
     found.binding = description(peak);
-    found.seconds = step_seconds(rehearsed.survey, step.micro_batches);
-    const size_t other = other_peaks[choice.row_choice];
+    found.seconds = step_seconds(rehearsed, step.micro_batches);
+    found.host_bytes = rehearsed.report.host.peak;
+    found.disk_bytes = rehearsed.report.disk.peak;
+    const size_t other = other_peaks[row_choice];
     const auto fits = [&](size_t needed) {
       found.peak = std::max(needed, other);
       if (over) *over = needed > bytes ? needed - bytes : 0;
@@ -99,7 +96,8 @@ struct Search::State {
     const bool any = bytes == std::numeric_limits<size_t>::max();
     if (!any && fits(rehearsed.report.memory.peak)) return found;
     const size_t between_steps = peak.live - max_live(rehearsed.lifetimes);
-    found.layout = assign_offsets(std::move(rehearsed.lifetimes));
+    const size_t enough = any || bytes < between_steps ? 0 : bytes - between_steps;
+    found.layout = lay_out(std::move(rehearsed.lifetimes), enough);
     if (!fits(between_steps + found.layout->bytes)) return {};
     const size_t placed = rehearse(found, {}).report.memory.peak;
     if (placed >= rehearsed.report.memory.peak) {
@@ -109,17 +107,13 @@ struct Search::State {
     return fits(placed) ? std::optional(found) : std::nullopt;
   }
 
-  double seconds_of(const Choice& choice) const {
-    return measured.seconds + static_cast<double>(step.micro_batches) * choice.extra_seconds;
-  }
-
   // The seconds of the fastest choice within the level; infinite if there is none.
   double optimum(int level) {
     const auto [at, is_new] = optima.try_emplace(level, std::numeric_limits<double>::infinity());
     if (is_new) {
       const size_t bytes = level_bytes(level);
-      const auto choice = fastest_choice(measured, bytes, rows_allowed(bytes));
-      if (choice) at->second = seconds_of(*choice);
+      const auto proposal = proposer.fastest(bytes, rows_allowed(bytes));
+      if (proposal) at->second = proposal->seconds;
     }
     return at->second;
   }
@@ -134,10 +128,12 @@ struct Search::State {
     const std::vector<bool> allowed = rows_allowed(bytes);
     size_t limit = bytes;
     for (int i = 0; i < max_tries; ++i) {
-      const auto choice = fastest_choice(measured, limit, allowed);
-      if (!choice) return {};
+      auto proposal = proposer.fastest(limit, allowed);
+      if (!proposal) return {};
+      const size_t for_choice = limit + proposal->state_on_host;
+      proposal->choice = in_groups(measured, std::move(proposal->choice), for_choice);
       size_t over = 0;
-      if (auto found = find(in_groups(measured, *choice, limit), bytes, &over)) return found;
+      if (auto found = find(*proposal, bytes, &over)) return found;
       limit -= std::min(limit, std::max(over, limit / limit_parts));
     }
     return {};

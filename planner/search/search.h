@@ -39,17 +39,24 @@ struct Levers {
   bool placement = true;
   // Rows of logits that are live at a time; none: the search chooses.  0: all.
   std::optional<int64_t> loss_rows = {};
+  // Whether a share of the optimizer's state may be on the host, and be streamed through the
+  // device.
+  bool state_share = false;
+  // Where saved values may be sent between forward and backward; none: nowhere.
+  std::optional<OffloadTarget> send_to = {};
+  size_t host_bytes = MetaStream::unlimited;  // of the host, for both
   Plan fixed = {};
 };
 
 // A plan, and what it was found to take.
 struct FoundPlan {
   Plan plan = {};
-  int64_t loss_rows = 0;              // of a chunk; 0: all
-  std::optional<Layout> layout = {};  // of a step's memory; none: best fit
-  size_t peak = 0;                    // of the run, bytes of the device
-  double seconds = 0;                 // of a step
-  std::string binding = {};           // where the step reaches its peak, in words
+  int64_t loss_rows = 0;                  // of a chunk; 0: all
+  std::optional<Layout> layout = {};      // of a step's memory; none: best fit
+  size_t peak = 0;                        // of the run, bytes of the device
+  size_t host_bytes = 0, disk_bytes = 0;  // for what leaves the device
+  double seconds = 0;                     // of a step
+  std::string binding = {};               // where the step reaches its peak, in words
 };
 
 struct SearchResult {

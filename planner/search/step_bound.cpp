@@ -10,19 +10,28 @@ namespace {
 // What a rehearsal that keeps all tells of each node.
 struct NodeCosts {
   IdTable<NodeId, double> forward_seconds;
-  IdTable<NodeId, size_t> live;  // most bytes, in forward or backward
+  IdTable<NodeId, size_t> live;    // most bytes, in forward or backward
+  IdTable<NodeId, double> begins;  // seconds, when the work of the most live bytes began
+  double begin = 0, end = 0;       // of the first micro-batch
 };
 
 NodeCosts costs_of(const MeasuredSegments& m) {
   const size_t count = m.program.nodes.size();
   NodeCosts costs{.forward_seconds = IdTable<NodeId, double>(count),
-                  .live = IdTable<NodeId, size_t>(count)};
+                  .live = IdTable<NodeId, size_t>(count),
+                  .begins = IdTable<NodeId, double>(count),
+                  .begin = m.keep_all.works.front().begin};
+  IdTable<NodeId, size_t> most(count);  // of the first micro-batch
   for (const SurveyedWork& work : m.keep_all.works) {
     if (work.node < 0) continue;
     size_t& live = costs.live[work.node];
     live = std::max(live, work.live);
-    const bool runs_again = work.phase == Phase::forward && work.micro_batch == 0;
-    if (runs_again) costs.forward_seconds[work.node] += work.seconds;
+    if (work.micro_batch > 0) continue;
+    costs.end = std::max(costs.end, work.begin + work.seconds);
+    if (work.phase == Phase::forward) costs.forward_seconds[work.node] += work.seconds;
+    if (work.live < most[work.node]) continue;
+    most[work.node] = work.live;
+    costs.begins[work.node] = work.begin;
   }
   return costs;
 }
@@ -48,13 +57,19 @@ IdTable<NodeId, int64_t> fixed_bytes(const Program& program, const IdTable<NodeI
 
 }  // namespace
 
-StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches)
-    : measured_(measured), micro_batches_(static_cast<double>(micro_batches)) {
+StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
+                     double bytes_per_second)
+    : measured_(measured),
+      micro_batches_(static_cast<double>(micro_batches)),
+      bytes_per_second_(bytes_per_second) {
   const NodeCosts costs = costs_of(measured);
   for (const NodeId n : instants()) {
     instants_.push_back(
         {.node = n,
-         .bound = InstantBound(measured.program, n, costs.forward_seconds, costs.live[n])});
+         .bound = InstantBound(measured.program, n, costs.forward_seconds, costs.live[n]),
+         .link = {.bytes_per_second = bytes_per_second,
+                  .seconds_before = costs.begins[n] - costs.begin,
+                  .seconds_after = costs.end - costs.begins[n]}});
   }
 }
 
@@ -80,18 +95,47 @@ std::vector<NodeId> StepBound::instants() const {
   return {nodes.begin(), nodes.end()};
 }
 
+// Of a micro-batch, beyond keeping all with the first choice of rows.
+double StepBound::extra_seconds(double bytes, size_t row_choice) {
+  double extra = 0;
+  for (Instant& i : instants_) {
+    const double available =
+        bytes - static_cast<double>(measured_.live_of_rows[row_choice][i.node]);
+    extra = std::max(extra, bytes_per_second_ > 0 ? i.bound.seconds_within(available, i.link)
+                                                  : i.bound.seconds_within(available));
+  }
+  return extra + measured_.seconds_of_rows[row_choice];
+}
+
+// Of a step.  Each byte of state on the host costs seconds and frees a byte; the sum is convex, so
+// that golden sections find the least.
+double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
+  const double price = measured_.state->seconds_per_byte;
+  const auto seconds = [&](double on_host) {
+    return micro_batches_ * extra_seconds(bytes + on_host, row_choice) + price * on_host;
+  };
+  constexpr int sections = 30;
+  constexpr double golden = 0.6180339887498949;
+  double low = 0, high = static_cast<double>(measured_.state->bytes);
+  double least = std::min(seconds(low), seconds(high));
+  for (int i = 0; i < sections; ++i) {
+    const double left = high - golden * (high - low), right = low + golden * (high - low);
+    const double at_left = seconds(left), at_right = seconds(right);
+    least = std::min({least, at_left, at_right});
+    (at_left < at_right ? high : low) = at_left < at_right ? right : left;
+  }
+  return least;
+}
+
 double StepBound::seconds_within(size_t bytes, const std::vector<bool>& rows_allowed) {
   double least = std::numeric_limits<double>::infinity();
-  if (bytes < measured_.least) return least;
+  const auto limit = static_cast<double>(bytes);
   for (size_t choice = 0; choice < measured_.rows.size(); ++choice) {
     if (!rows_allowed[choice]) continue;
-    double extra = 0;
-    for (Instant& i : instants_) {
-      const int64_t saved = -measured_.live_of_rows[choice][i.node];
-      extra = std::max(extra, i.bound.seconds_within(bytes, saved));
-    }
-    extra += measured_.seconds_of_rows[choice];
-    least = std::min(least, measured_.seconds + micro_batches_ * extra);
+    const double kept = bytes >= measured_.least ? micro_batches_ * extra_seconds(limit, choice)
+                                                 : std::numeric_limits<double>::infinity();
+    const double shared = measured_.state ? extra_seconds_with_state(limit, choice) : kept;
+    least = std::min({least, measured_.seconds + kept, measured_.seconds + shared});
   }
   return least;
 }

@@ -13,21 +13,24 @@ namespace spool {
 
 class StepBound {
  public:
-  // The segments must outlive this.
-  StepBound(const MeasuredSegments&, int64_t micro_batches);
+  // The segments must outlive this.  `bytes_per_second`: of a link, each way; 0: no link.
+  StepBound(const MeasuredSegments&, int64_t micro_batches, double bytes_per_second);
 
-  // `rows_allowed`: of each choice of rows.  Infinite if nothing fits.
+  // Within so many live bytes.  `rows_allowed`: of each choice of rows.  Infinite if nothing fits.
   double seconds_within(size_t bytes, const std::vector<bool>& rows_allowed);
 
  private:
   struct Instant {
     NodeId node = 0;
     InstantBound bound;
+    InstantLink link = {};
   };
   std::vector<NodeId> instants() const;
+  double extra_seconds(double bytes, size_t row_choice);
+  double extra_seconds_with_state(double bytes, size_t row_choice);
 
   const MeasuredSegments& measured_;
-  double micro_batches_;
+  double micro_batches_, bytes_per_second_;
   std::vector<Instant> instants_;
 };
 

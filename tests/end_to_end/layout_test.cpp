@@ -43,7 +43,7 @@ TEST(StepLayout, SlowWastesAtMostOnePercent) {
           config.accumulate = accumulate;
           TrainingPlans plans = make_plans(config);
           if (tenths > 0) plans.step = random_recompute(config, tenths);
-          const Layout layout = assign_offsets(record_step(config, plans, cpu(2)));
+          const Layout layout = lay_out(record_step(config, plans, cpu(2)));
           EXPECT_LE(waste(layout), 0.01)
               << model << ", " << name(dtype) << ", " << accumulate << ", " << tenths;
           if (layout.offsets.size() < 1000) expect_apart(layout);
@@ -74,7 +74,7 @@ TEST(StepLayout, KeepsARunsBitsAndHasTheForetoldPeak) {
       TrainingPlans plans = make_plans(config);
       CpuStream plain(size_t{64} << 20, 2);
       Losses wanted = train(config, plans, plain);
-      plans.layout = assign_offsets(record_step(config, plans, cpu(2)));
+      plans.layout = lay_out(record_step(config, plans, cpu(2)));
       EXPECT_LE(waste(*plans.layout), 0.01);
       const Report foretold = rehearse_training(config, plans, cpu(2), sample);
       CpuStream stream(foretold.memory.peak, 2);
@@ -91,7 +91,7 @@ TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
   TrainingConfig config = small();
   config.accumulate = 3;
   TrainingPlans plans = make_plans(config);
-  plans.layout = assign_offsets(record_step(config, plans, cpu(2)));
+  plans.layout = lay_out(record_step(config, plans, cpu(2)));
   CpuStream stream(rehearse_training(config, plans, cpu(2)).memory.peak, 2);
   TrainedGpt2 model(config, plans.evaluation, stream);
   StepRunner runner(model, config.step(), plans, stream);
@@ -112,7 +112,7 @@ TEST(StepLayout, IsRefusedByAnotherStep) {
   TrainingConfig config = small(), other = small();
   other.model.channels = 32;
   TrainingPlans plans = make_plans(config);
-  plans.layout = assign_offsets(record_step(other, make_plans(other), cpu(2)));
+  plans.layout = lay_out(record_step(other, make_plans(other), cpu(2)));
   CpuStream stream(size_t{64} << 20, 2);
   {
     Trainer trainer(config, plans, stream);

@@ -8,12 +8,18 @@ namespace spool {
 namespace {
 
 TEST(Machines, HaveNames) {
-  for (const char* known : {"h200", "a100-80g", "a100-40g"}) {
+  for (const std::string& known : machine_names()) {
     ASSERT_TRUE(named_machine(known)) << known;
     EXPECT_EQ(named_machine(known)->name, known);
+    EXPECT_GE(memory_of_named_machine(known), size_t{24'000'000'000}) << known;
   }
-  EXPECT_FALSE(named_machine("h2000"));
-  EXPECT_FALSE(named_machine(""));
+  for (const char* known : {"h200", "h100", "a100-80g", "a100-80g-pcie", "a100-40g", "rtx4090"}) {
+    EXPECT_TRUE(named_machine(known)) << known;
+  }
+  for (const char* other : {"h2000", "", "this"}) {
+    EXPECT_FALSE(named_machine(other));
+    EXPECT_FALSE(memory_of_named_machine(other));
+  }
 }
 
 }  // namespace

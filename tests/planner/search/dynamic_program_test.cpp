@@ -16,7 +16,7 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 
 MeasuredOption random_option(Random& random) {
   return {.extra_seconds = static_cast<double>(draw(random, 0, 40)) / 8,
-          .kept = static_cast<size_t>(draw(random, -3, 9) * static_cast<int64_t>(Arena::granule)),
+          .kept = draw(random, -3, 9) * static_cast<int64_t>(Arena::granule),
           .extra_need = draw(random, -4, 4) * static_cast<int64_t>(Arena::granule)};
 }
 
@@ -150,23 +150,21 @@ TEST(DynamicProgram, GroupsEqualSegmentsWithinTheLimit) {
 
 // A segment that reads more than it keeps leaves less live than there was.
 TEST(DynamicProgram, ASegmentMayFreeMoreThanItKeeps) {
-  const auto granules = [](int64_t n) {
-    return static_cast<size_t>(n * static_cast<int64_t>(Arena::granule));
-  };
+  constexpr auto granule = static_cast<int64_t>(Arena::granule);
   MeasuredSegments m;
   m.segments = {{.first = 0, .last = 0, .kind = 0},
                 {.first = 1, .last = 1, .kind = 1},
                 {.first = 2, .last = 2, .kind = 2}};
   m.seconds_of_rows = {0};
-  m.needs = {granules(4), granules(5), granules(6)};
+  m.needs = {4 * Arena::granule, 5 * Arena::granule, 6 * Arena::granule};
   m.options = {
-      {{{.extra_seconds = 0, .kept = granules(4)}}},
-      {{{.extra_seconds = 0, .kept = granules(0)}, {.extra_seconds = 1, .kept = granules(-3)}}},
+      {{{.extra_seconds = 0, .kept = 4 * granule}}},
+      {{{.extra_seconds = 0, .kept = 0}, {.extra_seconds = 1, .kept = -3 * granule}}},
       {{{.extra_seconds = 0}}}};
   const std::vector<bool> allowed{true};
-  EXPECT_EQ(fastest_choice(m, granules(20), allowed)->extra_seconds, 0);
-  EXPECT_EQ(fastest_choice(m, granules(10), allowed)->extra_seconds, 0);
-  const auto tight = fastest_choice(m, granules(9), allowed);
+  EXPECT_EQ(fastest_choice(m, 20 * Arena::granule, allowed)->extra_seconds, 0);
+  EXPECT_EQ(fastest_choice(m, 10 * Arena::granule, allowed)->extra_seconds, 0);
+  const auto tight = fastest_choice(m, 9 * Arena::granule, allowed);
   ASSERT_TRUE(tight);
   EXPECT_EQ(tight->extra_seconds, 1);
 }

@@ -298,10 +298,10 @@ Plan random_plan(Random& random, const Program& program) {
 
 LaidOut laid_out(const SearchedStep& step, const Plan& plan) {
   RehearsedStep rehearsed = step.rehearse(plan, std::nullopt, {.survey = true, .lifetimes = true});
-  const Layout layout = assign_offsets(std::move(rehearsed.lifetimes));
+  const Layout layout = lay_out(std::move(rehearsed.lifetimes));
   const size_t placed = step.rehearse(plan, layout, {}).report.memory.peak;
   return {.peak = std::min(placed, rehearsed.report.memory.peak),
-          .seconds = step_seconds(rehearsed.survey, step.micro_batches)};
+          .seconds = step_seconds(rehearsed, step.micro_batches)};
 }
 
 }  // namespace spool::testing

@@ -1,0 +1,122 @@
+// spool plan: plans a training run without its data, and without its device.  Its report is JSON.
+
+#include <spdlog/fmt/fmt.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "spool/models/cli/plan_table.h"
+#include "spool/models/cli/training_flags.h"
+#include "spool/models/training/budget.h"
+#include "spool/models/training/plan_report.h"
+#include "spool/models/training/run_search.h"
+#include "spool/models/training/run_tokenizer.h"
+#include "spool/planner/machine.h"
+
+namespace spool {
+namespace {
+
+constexpr const char* here = "this";
+
+struct PlanFlags {
+  TrainingFlags training;
+  std::string machine = here, json;
+  bool frontier = false;
+};
+
+// Where a run is planned for, and the bytes that it has there.
+struct Place {
+  Machine machine;
+  size_t memory = 0;
+};
+
+Place place_of(const PlanFlags& flags, const RunOptions& o) {
+  if (flags.machine != here) {
+    check(!o.given.contains("device"), "--device and --machine ", flags.machine,
+          " both say where the run is planned for; give one of them");
+    return {*named_machine(flags.machine), *memory_of_named_machine(flags.machine)};
+  }
+  const Device device = device_of(flags.training.device);
+  Machine machine = measure_machine(device, o.training.dtype, o.threads);
+  if (!o.spill_directory.empty()) machine.disk_bytes_per_second = measure_disk(o.spill_directory);
+  return {machine, free_memory(device)};
+}
+
+// Plans from the smallest budget to that of keeping everything, evenly spread.
+std::vector<PlannedRun> find_frontier(RunSearch& search) {
+  constexpr size_t steps = 20;
+  const size_t least = search.smallest_budget();
+  const size_t most = std::max(search.keep_all_peak(), least);
+  std::vector<PlannedRun> frontier;
+  for (size_t i = 0; i <= steps; ++i) {
+    const size_t budget = least + (most - least) / steps * i;
+    frontier.push_back(search.plan(i == steps ? most : budget));
+  }
+  return frontier;
+}
+
+void print_report(const std::string& to, const nlohmann::json& report) {
+  if (to == "-") {
+    fmt::print("{}\n", report.dump(/*indent=*/2));
+  } else if (!to.empty()) {
+    write_report(to, report);
+  }
+}
+
+int plan(const PlanFlags& flags, const CLI::App& command) {
+  RunOptions o = resolve_training(flags.training, command);
+  if (!flags.json.empty() && flags.json != "-") check_report_file(flags.json);
+  const auto tokenizer = open_run_tokenizer(o);
+  o.training.validate();
+  const Place place = place_of(flags, o);
+  RunRequest request = request_of(o);
+  request.sample = sample_length(*tokenizer);
+  request.limit = MemoryLimit{.budget = o.memory, .free = place.memory};
+  RunSearch search(o.training, request, place.machine);
+  PlannedRun run = search.plan(o.memory ? o.memory : place.memory);
+  if (o.memory) run.budget = o.memory;
+  run.refusal = refuse(run, request, place.machine);
+  nlohmann::json report = plan_report(run, place.machine);
+  if (run.refusal) {
+    print_report(flags.json, report);
+    throw Error(*run.refusal);
+  }
+  std::vector<PlannedRun> frontier;
+  if (flags.frontier) report["frontier"] = frontier_report(frontier = find_frontier(search));
+  if (!o.save_plan.empty()) save_step_plan(o.save_plan, run);
+  print_report(flags.json, report);
+  if (flags.json == "-") return 0;
+  o.training = run.config;
+  fmt::print("{}\n", plan_table(o, place.machine, run));
+  if (flags.frontier) fmt::print("{}\n", frontier_table(frontier));
+  if (!o.save_plan.empty()) fmt::print("the plan is in {}\n", o.save_plan);
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> add_plan(CLI::App& app) {
+  const auto flags = std::make_shared<PlanFlags>();
+  add_shape_flags(app, flags->training);
+  add_tokenizer_flags(app, flags->training.options.tokenizer);
+  add_step_flags(app, flags->training);
+  add_policy_flags(app, flags->training);
+  add_machine_flags(
+      app, flags->training,
+      "Memory budget of the device, such as 2GiB; by default what the machine has, or "
+      "has free if it is this one");
+  std::vector<std::string> machines = machine_names();
+  machines.emplace_back(here);
+  app.add_option("--machine", flags->machine,
+                 "Machine to plan for: a GPU by its data sheet, or this one, which is measured")
+      ->check(CLI::IsMember(machines))
+      ->capture_default_str();
+  app.add_flag("--frontier", flags->frontier,
+               "Also plan for budgets from the smallest that can be met to that of keeping all");
+  app.add_option("--json", flags->json,
+                 "File to write a report to, as JSON; -: standard output, and nothing else there");
+  app.footer(preset_table());
+  return [flags, &app] { return plan(*flags, app); };
+}
+
+}  // namespace spool

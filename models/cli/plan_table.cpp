@@ -1,0 +1,140 @@
+#include "spool/models/cli/plan_table.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+#include "spool/models/training/plan_report.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+std::string row(std::string_view what, const std::string& value, const std::string& note = "") {
+  return fmt::format("  {:<20} {:>12}{}{}\n", what, value, note.empty() ? "" : "   ", note);
+}
+
+std::string percent(double part) { return fmt::format("{:.2g} %", 100 * part); }
+
+std::string head(const RunOptions& o, const Machine& machine) {
+  const TrainingConfig& t = o.training;
+  return fmt::format(
+      "{}: {} layers, {} heads, {} channels, context {}, vocabulary {}; {:.2f} M parameters\n"
+      "{} on {}: {} rows of {} tokens{}\n",
+      o.model, t.model.layers, t.model.heads, t.model.channels, t.model.context, t.model.vocabulary,
+      static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name, t.batch,
+      t.seq, t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
+}
+
+// What the flags say about each layer.
+std::string policy_lines(const RunOptions& o) {
+  const Policy& p = o.policy;
+  std::string lines;
+  if (const std::string list = recompute_list(p); list != "none") {
+    lines += fmt::format("  recompute {}\n", list);
+  }
+  if (p.offload != Offloading::none) {
+    const bool to_disk = p.target == OffloadTarget::disk;
+    lines += fmt::format("  offload {} to {}\n", name(p.offload),
+                         to_disk ? "a file in " + o.spill_directory : "the host");
+  }
+  return lines;
+}
+
+// What the plan does to each layer.
+std::string layer_lines(const PlannedRun& run) {
+  constexpr size_t max_lines = 6;
+  std::string lines;
+  const std::vector<LayerGroup> groups = explain(run);
+  const size_t shown = groups.size() > max_lines ? max_lines - 1 : groups.size();
+  for (size_t i = 0; i < shown; ++i) {
+    lines += fmt::format("  {}: {}\n", layers_of(groups[i]), groups[i].treatment);
+  }
+  if (shown < groups.size()) {
+    lines += fmt::format("  the other layers: {} more ways\n", groups.size() - shown);
+  }
+  return lines;
+}
+
+// What is kept for backward, and where.
+std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
+  std::string lines;
+  const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
+  if (const int64_t rows = run.config.loss_chunk)
+    say(fmt::format("the loss in chunks of {} rows", rows));
+  if (const int64_t rows = run.config.mlp_chunk)
+    say(fmt::format("MLPs in chunks of {} rows", rows));
+  if (!o.plan.empty()) say("as the plan " + o.plan + " says");
+  const bool by_hand =
+      o.plan.empty() && (o.given.contains("recompute") || o.given.contains("offload"));
+  lines += by_hand ? policy_lines(o) : layer_lines(run);
+  const OptimizerState state = run.plans.step.optimizer_state;
+  if (state != OptimizerState::device) say(fmt::format("optimizer state {}", name(state)));
+  return lines;
+}
+
+std::string memory_rows(const Machine& machine, const PlannedRun& run) {
+  const Report& foretold = run.foretold;
+  std::string rows;
+  size_t counted = 0;
+  for (const Purpose p : enumerators<Purpose>()) {
+    const size_t bytes = foretold.memory.at_peak_by[p];
+    counted += bytes;
+    rows += row(name(p), format_bytes(bytes));
+  }
+  const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
+  const bool is_free = run.search && run.limit > run.budget;  // what a plan without a budget has
+  return rows + row("between blocks", format_bytes(foretold.memory.peak - counted)) +
+         row("foretold peak", format_bytes(foretold.memory.peak)) +
+         row("  in bytes", std::to_string(foretold.memory.peak)) +
+         (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") +
+         (is_free ? row("free memory", format_bytes(run.limit))
+                  : row("budget", format_bytes(run.budget))) +
+         (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
+         (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "");
+}
+
+double over_keep_all(const PlannedRun& run) {
+  return run.foretold.seconds / run.search->keep_all_seconds - 1;
+}
+
+std::string time_rows(const PlannedRun& run) {
+  const char* what = "foretold step time";
+  if (!run.search) return row(what, format_seconds(run.foretold.seconds));
+  const SearchResult& s = *run.search;
+  const double over = over_keep_all(run);
+  return row(what, format_seconds(run.foretold.seconds),
+             fmt::format("+{} of keeping all, {} in {}", percent(std::max(over, 0.0)),
+                         format_seconds(s.keep_all_seconds), format_bytes(s.keep_all_peak))) +
+         (s.lower_bound > 0
+              ? row("  lower bound", format_seconds(s.lower_bound),
+                    fmt::format("at most {} from the fastest possible", percent(gap(run))))
+              : "") +
+         row("  planned in", format_seconds(s.plan_seconds),
+             fmt::format("{} rehearsals", s.rehearsals));
+}
+
+}  // namespace
+
+std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
+  std::string table =
+      head(o, machine) + placement_lines(o, run) + memory_rows(machine, run) + time_rows(run);
+  table.pop_back();
+  return table;
+}
+
+std::string frontier_table(const std::vector<PlannedRun>& frontier) {
+  std::string table = fmt::format("  {:>12} {:>12} {:>12} {:>16} {:>10} {:>11}\n", "budget", "peak",
+                                  "step time", "over keeping all", "gap", "loss chunk");
+  for (const PlannedRun& run : frontier) {
+    table +=
+        fmt::format("  {:>12} {:>12} {:>12} {:>16} {:>10} {:>11}\n", format_bytes(run.limit),
+                    format_bytes(run.foretold.memory.peak), format_seconds(run.foretold.seconds),
+                    percent(std::max(over_keep_all(run), 0.0)), percent(gap(run)),
+                    run.config.loss_chunk ? std::to_string(run.config.loss_chunk) : "all");
+  }
+  table.pop_back();
+  return table;
+}
+
+}  // namespace spool

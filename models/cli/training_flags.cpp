@@ -1,0 +1,189 @@
+#include "spool/models/cli/training_flags.h"
+
+#include <filesystem>
+
+#include "spool/models/families/model_file.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+template <class From, class To>
+void override_with(const std::optional<From>& given, To& setting) {
+  if (given) setting = static_cast<To>(*given);
+}
+
+// The shape of a model with weights is fixed.
+void refuse_shape_flags(const CLI::App& command) {
+  for (const char* flag : {"--layers", "--heads", "--channels", "--context", "--vocab"}) {
+    check(command.count(flag) == 0, flag,
+          " cannot be given if --model has weights, whose shape is fixed");
+  }
+}
+
+void set_policy(const TrainingFlags& g, RunOptions& o, const CLI::App& command) {
+  for (const char* flag : {"--recompute", "--offload", "--optimizer-state"}) {
+    check(o.plan.empty() || command.count(flag) == 0, flag, " and --plan both say what to keep; ",
+          "give one of them");
+  }
+  set_recompute(o.policy, g.recompute);
+  o.policy.offload = *parse<Offloading>(g.offload);
+  o.policy.optimizer_state = *parse<OptimizerState>(g.optimizer_state);
+  if (g.offload_to == "host") return;
+  constexpr std::string_view disk = "disk:";
+  check(g.offload_to.starts_with(disk) && g.offload_to.size() > disk.size(), "--offload-to '",
+        g.offload_to, "' is neither host nor disk:DIRECTORY");
+  check(o.policy.offload != Offloading::none || !o.plan.empty(), "--offload-to ", g.offload_to,
+        " needs values to offload; give --offload residual or --offload all, too");
+  o.policy.target = OffloadTarget::disk;
+  o.spill_directory = g.offload_to.substr(disk.size());
+}
+
+}  // namespace
+
+std::string absolute_path(const std::string& path) {
+  const auto whole = std::filesystem::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
+
+RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
+  RunOptions o = g.options;
+  const TrainingConfig flags = o.training;
+  TrainingConfig& t = o.training;
+  if (has_weights(o.model) && std::filesystem::exists(o.model)) {
+    refuse_shape_flags(command);
+    o.model = absolute_path(o.model);
+  }
+  t = training_preset(o.model);
+  t.accumulate = flags.accumulate;
+  t.steps = flags.steps;
+  t.dropout = flags.dropout;
+  t.seed = flags.seed;
+  t.optimizer.clip = flags.optimizer.clip;
+  override_with(g.layers, t.model.layers);
+  override_with(g.heads, t.model.heads);
+  override_with(g.channels, t.model.channels);
+  override_with(g.context, t.model.context);
+  override_with(g.vocab, t.model.vocabulary);
+  override_with(g.batch, t.batch);
+  t.seq = g.seq.value_or(std::min(t.seq, t.model.context));
+  override_with(g.lr, t.lr);
+  t.min_lr = g.min_lr.value_or(t.lr / 10);
+  override_with(g.beta2, t.optimizer.beta2);
+  override_with(g.weight_decay, t.optimizer.decay);
+  t.warmup = g.warmup.value_or(t.steps / 20);
+  override_with(g.chunk_loss, t.loss_chunk);
+  override_with(g.chunk_mlp, t.mlp_chunk);
+  t.dtype = *parse<DType>(g.dtype);
+  t.optimizer.rounding = *parse<Rounding>(g.rounding);
+  if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
+  set_policy(g, o, command);
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->count() > 0) o.given.insert(option->get_single_name());
+  }
+  return o;
+}
+
+void add_shape_flags(CLI::App& app, TrainingFlags& g) {
+  app.add_option(
+         "--model", g.options.model,
+         "Model: gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m, with random weights; "
+         "or, to start from trained weights, " +
+             std::string(model_forms))
+      ->capture_default_str();
+  app.add_option("--layers", g.layers, "Number of layers (blocks)");
+  app.add_option("--heads", g.heads, "Number of attention heads; must divide --channels");
+  app.add_option("--channels", g.channels, "Width of the residual stream");
+  app.add_option("--context", g.context, "Maximum number of tokens per row");
+  app.add_option("--vocab", g.vocab, "Size of the vocabulary, at least the tokenizer's");
+  add_dtype_flag(app, g.dtype,
+                 "Type of the weights: f32, or bf16 with f32 masters (but see --rounding)")
+      ->capture_default_str();
+}
+
+void add_step_flags(CLI::App& app, TrainingFlags& g) {
+  TrainingConfig& t = g.options.training;
+  app.add_option("--batch", g.batch, "Rows per micro-batch");
+  app.add_option("--seq", g.seq, "Tokens per row; by default --context");
+  app.add_option("--accumulate", t.accumulate, "Micro-batches per step")->capture_default_str();
+  app.add_option("--steps", t.steps, "Number of optimizer steps")->capture_default_str();
+  app.add_option("--lr", g.lr, "Highest learning rate, reached after the warm-up");
+  app.add_option("--min-lr", g.min_lr, "Last learning rate; by default a tenth of --lr");
+  app.add_option("--warmup", g.warmup,
+                 "Steps of linear warm-up; by default a twentieth of --steps");
+  app.add_option("--beta2", g.beta2, "AdamW's decay of the second moment");
+  app.add_option("--weight-decay", g.weight_decay,
+                 "AdamW's weight decay, applied to matrices only");
+  app.add_option("--clip", t.optimizer.clip,
+                 "Maximum norm of all gradients together; larger ones are scaled down to it; 0: no "
+                 "limit")
+      ->capture_default_str();
+  app.add_option("--rounding", g.rounding,
+                 "Rounding of updated weights: nearest; or, with --dtype bf16, stochastic: up or "
+                 "down at random, which needs no f32 masters and saves 4 bytes per parameter")
+      ->check(CLI::IsMember({name(Rounding::nearest), name(Rounding::stochastic)}))
+      ->capture_default_str();
+  app.add_option(
+         "--dropout", t.dropout,
+         "Probability of dropout, applied after the embedding and to each branch of a block")
+      ->capture_default_str();
+  app.add_option("--chunk-loss", g.chunk_loss,
+                 "Maximum number of rows of logits in memory at a time; 0, the default: all");
+  app.add_option("--chunk-mlp", g.chunk_mlp,
+                 "Maximum number of rows of each block's MLP, from its norm to the end of the "
+                 "block, in memory at a time; 0, the default: all");
+  app.add_option("--seed", t.seed, "Seed of all random numbers")->capture_default_str();
+}
+
+void add_policy_flags(CLI::App& app, TrainingFlags& g) {
+  app.add_option(
+         "--recompute", g.recompute,
+         "Values to recompute in backward rather than keep: none, or a comma-separated list "
+         "of norms, gelu (every activation), attention and block (everything in a block except its "
+         "input)")
+      ->capture_default_str();
+  app.add_option("--offload", g.offload,
+                 "Values to copy off the device until backward needs them: none, residual (the "
+                 "blocks' inputs) or all (every saved value); only values of at least 1 MiB with "
+                 "time for both copies are offloaded")
+      ->check(CLI::IsMember(
+          {name(Offloading::none), name(Offloading::residual), name(Offloading::all)}))
+      ->capture_default_str();
+  app.add_option(
+         "--offload-to", g.offload_to,
+         "Destination of offloaded values: host, or disk:DIRECTORY, an unnamed file there that "
+         "disappears with the process")
+      ->capture_default_str();
+  app.add_option("--optimizer-state", g.optimizer_state,
+                 "Place of AdamW's state: device; streamed (on the host, moved through the device "
+                 "in each step); or cpu (on the host, which also updates the parameters)")
+      ->check(CLI::IsMember({name(OptimizerState::device), name(OptimizerState::streamed),
+                             name(OptimizerState::cpu)}))
+      ->capture_default_str();
+  app.add_option(
+      "--plan", g.options.plan,
+      "File with a plan of what is kept, recomputed and offloaded, as --save-plan writes "
+      "it; replaces --recompute, --offload and --optimizer-state");
+  app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
+}
+
+void add_machine_flags(CLI::App& app, TrainingFlags& g, const std::string& memory) {
+  app.add_option("--memory", g.memory, memory)->check(memory_amount());
+  add_device_flag(app, g.device);
+  add_threads_flag(app, g.options.threads);
+}
+
+// The defaults that depend on the model.
+std::string preset_table() {
+  std::string table = "Defaults that depend on the model:";
+  for (const std::string_view name : gpt2_presets()) {
+    const TrainingConfig t = training_preset(std::string(name));
+    table += sentence("\n  ", name, ": --layers ", t.model.layers, " --heads ", t.model.heads,
+                      " --channels ", t.model.channels, " --context ", t.model.context, " --vocab ",
+                      t.model.vocabulary, " --batch ", t.batch, " --lr ", t.lr, " --beta2 ",
+                      t.optimizer.beta2, " --weight-decay ", t.optimizer.decay);
+  }
+  return table;
+}
+
+}  // namespace spool

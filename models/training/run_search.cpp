@@ -1,0 +1,133 @@
+#include "spool/models/training/run_search.h"
+
+#include <chrono>
+#include <map>
+
+#include "spool/models/inference/evaluator.h"
+#include "spool/models/steps/step_search.h"
+
+namespace spool {
+namespace {
+
+// A plan that was given has its own chunks, and fixes everything.
+TrainingConfig with_chunks(const TrainingConfig& config, RunRequest request,
+                           const Machine& machine) {
+  if (!request.plan) return config;
+  request.limit.reset();
+  return plan_run(config, request, machine).config;
+}
+
+Levers levers_of(const TrainingConfig& config, const RunRequest& request, const Machine& machine) {
+  Levers levers{.placement = request.choose.placement && !request.plan};
+  if (!request.choose.loss_chunk || request.plan) levers.loss_rows = config.loss_chunk;
+  levers.fixed = request.plan ? *request.plan : make_plans(config, request.policy, machine).step;
+  return levers;
+}
+
+// The search that chooses what is recomputed, whatever is set by hand.
+Levers free_levers(const TrainingConfig& config, const Levers& levers) {
+  Levers chosen{.loss_rows = levers.loss_rows, .fixed = make_plans(config).step};
+  chosen.fixed.optimizer_state = levers.fixed.optimizer_state;
+  chosen.fixed.state_bytes_on_device = levers.fixed.state_bytes_on_device;
+  return chosen;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+struct RunSearch::Parts {
+  TrainingConfig config;
+  RunRequest request;
+  Machine machine;
+  Levers levers;
+  std::map<int64_t, size_t> other_peaks = {};  // by the rows of a chunk of the loss
+  std::unique_ptr<Search> search = {};
+  // What could be chosen, if what is recomputed is set by hand.
+  std::unique_ptr<Search> free_search = {};
+  double seconds = 0;  // that it took to begin
+
+  TrainingPlans plans(const Plan& step, int64_t loss_rows) const {
+    TrainingPlans plans;
+    plans.step = step;
+    plans.graph = request.graph;
+    plans.spill_directory = request.spill_directory;
+    plans.evaluation = plan_evaluation(config.model, config.dtype, config.batch, config.seq,
+                                       {.loss = loss_rows, .mlp = config.mlp_chunk});
+    return plans;
+  }
+
+  size_t other_peak(int64_t loss_rows) {
+    const auto known = other_peaks.find(loss_rows);
+    if (known != other_peaks.end()) return known->second;
+    const Plan step{.optimizer_state = levers.fixed.optimizer_state,
+                    .state_bytes_on_device = levers.fixed.state_bytes_on_device};
+    const size_t peak = rehearse_others(config, plans(step, loss_rows), machine, request.sample);
+    other_peaks.emplace(loss_rows, peak);
+    return peak;
+  }
+
+  std::unique_ptr<Search> search_with(Levers some) {
+    const auto others = [this](int64_t loss_rows) { return other_peak(loss_rows); };
+    return std::make_unique<Search>(searched_step(describe_step(config), machine, others),
+                                    std::move(some));
+  }
+
+  SearchResult result_within(size_t limit) const {
+    SearchResult result = search->plan(limit);
+    result.plan_seconds += seconds;
+    if (!free_search) return result;
+    const SearchResult best = free_search->plan(limit);
+    result.keep_all_peak = best.keep_all_peak;
+    result.keep_all_seconds = best.keep_all_seconds;
+    result.lower_bound = offloads(levers.fixed) ? 0 : best.lower_bound;
+    result.rehearsals += best.rehearsals;
+    result.plan_seconds += best.plan_seconds;
+    return result;
+  }
+};
+
+RunSearch::RunSearch(const TrainingConfig& given, RunRequest request, const Machine& machine) {
+  const auto start = std::chrono::steady_clock::now();
+  const TrainingConfig config = with_chunks(given, request, machine);
+  Levers levers = levers_of(config, request, machine);
+  parts_ = std::make_unique<Parts>(Parts{.config = config,
+                                         .request = std::move(request),
+                                         .machine = machine,
+                                         .levers = std::move(levers)});
+  Parts& p = *parts_;
+  p.search = p.search_with(p.levers);
+  if (!p.levers.placement) p.free_search = p.search_with(free_levers(config, p.levers));
+  p.seconds = seconds_since(start);
+}
+
+RunSearch::~RunSearch() = default;
+
+PlannedRun RunSearch::plan(size_t limit) {
+  const Parts& p = *parts_;
+  PlannedRun run{.config = p.config, .search = p.result_within(limit), .limit = limit};
+  const FoundPlan& found = run.search->found;
+  run.config.loss_chunk = found.loss_rows;
+  run.plans = p.plans(found.plan, found.loss_rows);
+  run.plans.layout = found.layout;
+  run.foretold = rehearse_training(run.config, run.plans, p.machine, p.request.sample);
+  run.plans.host_bytes = run.foretold.host.peak;
+  run.plans.disk_bytes = run.foretold.disk.peak;
+  run.budget = run.foretold.memory.peak;
+  return run;
+}
+
+bool RunSearch::can_choose_within(size_t limit) {
+  return parts_->free_search && parts_->free_search->plan(limit).fits;
+}
+
+size_t RunSearch::smallest_budget() { return parts_->search->smallest_budget(); }
+
+size_t RunSearch::keep_all_peak() {
+  const Parts& p = *parts_;
+  return (p.free_search ? p.free_search : p.search)->keep_all_peak();
+}
+
+}  // namespace spool

@@ -1,0 +1,34 @@
+#pragma once
+
+// Searches the plan of a training run (planner/search/search.h): of its step, with room for the
+// evaluation and the text sample around it.
+
+#include <memory>
+
+#include "spool/models/training/planned_run.h"
+
+namespace spool {
+
+class RunSearch {
+ public:
+  // The request says what may be chosen; what may not is that of its plan or, without one, that of
+  // its policy and of the configuration.
+  RunSearch(const TrainingConfig&, RunRequest, const Machine&);
+  ~RunSearch();
+
+  // The fastest run of at most so many bytes of the device, or the one of the smallest peak if none
+  // fits.  Its budget is its peak, and no refusal is in it.  It has no lower bound if it offloads.
+  PlannedRun plan(size_t limit);
+  // Whether a run would fit if what is recomputed and offloaded were not set by hand.
+  bool can_choose_within(size_t limit);
+  // The smallest limit within which there is a run.
+  size_t smallest_budget();
+  // The peak of the run that keeps everything.
+  size_t keep_all_peak();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace spool

@@ -1,0 +1,24 @@
+#pragma once
+
+// The tokenizer of a training run, and what of the run depends on it.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "spool/models/tokenizers/tokenizer.h"
+#include "spool/models/training/planned_run.h"
+#include "spool/models/training/run_options.h"
+
+namespace spool {
+
+// Opens the tokenizer that the options choose, or that of the checkpoint, if the run resumes from
+// one, or of the weights that it starts from; completes the choice, and the vocabulary of a model
+// with random weights.  Throws if the vocabularies of tokenizer and model do not match.
+std::unique_ptr<Tokenizer> open_run_tokenizer(
+    RunOptions&, const std::optional<std::filesystem::path>& checkpoint = {});
+
+// The text samples of a run with this tokenizer.
+SampleLength sample_length(const Tokenizer&);
+
+}  // namespace spool

@@ -1,0 +1,197 @@
+#include "spool/planner/search/proposal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "spool/planner/offload_schedule.h"
+
+namespace spool {
+namespace {
+
+// The part of the bytes that a link could move at most which is sent: copies begin a little late
+// and end a little early.
+constexpr double link_use = 0.97;
+
+double seconds_per_byte(const Machine& machine, OffloadTarget target) {
+  return 1 / machine.host_bytes_per_second +
+         (target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0);
+}
+
+// The number of rows of a value of which a part is sent.
+int64_t rows_of(const Spec& spec, double part) {
+  const int64_t rows = spec.shape.rank() > 0 ? spec.shape[0] : 1;
+  return static_cast<int64_t>(std::floor(part * static_cast<double>(rows)));
+}
+
+}  // namespace
+
+Proposer::Proposer(const SearchedStep& step, const MeasuredSegments& measured, const Levers& levers)
+    : step_(step), measured_(measured), levers_(levers) {
+  if (!levers.send_to) return;
+  const double least = std::min(measured.seconds_before_loss, measured.seconds_after_loss);
+  link_rate_ = 1 / seconds_per_byte(step.machine, *levers.send_to);
+  bytes_out_ = link_use * least * link_rate_;
+  prices_ = prices();
+}
+
+// At each, another option of the first segment that can send is the cheapest.
+std::vector<double> Proposer::prices() const {
+  size_t first = 0;
+  while (first < measured_.segments.size() && measured_.segments[first].candidates.empty()) ++first;
+  if (first == measured_.segments.size()) return {0};
+  struct Corner {
+    double bytes = 0, seconds = 0;
+  };
+  std::vector<Corner> all, hull;
+  for (const MeasuredOption& o : measured_.options_of(first, /*row_choice=*/0)) {
+    const auto bytes = static_cast<double>(measured_.sendable_bytes(first, o));
+    all.push_back({.bytes = bytes, .seconds = o.extra_seconds});
+  }
+  std::ranges::stable_sort(all, std::greater(), &Corner::bytes);
+  const auto slope = [](const Corner& a, const Corner& b) {
+    return (b.seconds - a.seconds) / std::max(a.bytes - b.bytes, 1.0);
+  };
+  for (const Corner& c : all) {
+    while (!hull.empty() && c.seconds <= hull.back().seconds) hull.pop_back();
+    while (hull.size() > 1 && slope(hull[hull.size() - 2], hull.back()) >= slope(hull.back(), c)) {
+      hull.pop_back();
+    }
+    hull.push_back(c);
+  }
+  std::vector<double> between{0};
+  for (size_t i = 1; i < hull.size(); ++i) {
+    const double before = slope(hull[i - 1], hull[i]);
+    const double after = i + 1 < hull.size() ? slope(hull[i], hull[i + 1]) : 2 * before;
+    between.push_back((before + after) / 2);
+  }
+  return between;
+}
+
+// The first segments, with the options that are cheapest at this price, as far as what they keep
+// comes to so many bytes, which are sent.
+Choice Proposer::beginning(double price, double bytes, size_t limit) const {
+  Choice begin;
+  auto below = static_cast<int64_t>(measured_.live_at_first);
+  for (size_t s = 0; s + 1 < measured_.segments.size() && bytes > 0; ++s) {
+    const MeasuredOption* best = nullptr;
+    double least = 0;
+    for (const MeasuredOption& o : measured_.options_of(s, /*row_choice=*/0)) {
+      const auto needed = static_cast<int64_t>(needed_bytes(measured_, s, o));
+      if (below + needed > static_cast<int64_t>(limit)) continue;
+      const double cost =
+          o.extra_seconds + price * static_cast<double>(measured_.sendable_bytes(s, o));
+      if (!best || cost < least) {
+        best = &o;
+        least = cost;
+      }
+    }
+    if (!best) break;
+    const auto sendable = static_cast<double>(measured_.sendable_bytes(s, *best));
+    begin.by_segment.push_back(best);
+    begin.sent.push_back(sendable > 0 ? std::min(bytes / sendable, 1.0) : 0);
+    bytes -= sendable;
+    below += begin.kept(measured_, s);
+  }
+  return begin;
+}
+
+std::optional<Choice> Proposer::with_sending(size_t limit,
+                                             const std::vector<bool>& rows_allowed) const {
+  std::optional<Choice> best = fastest_choice(measured_, limit, rows_allowed);
+  if (bytes_out_ <= 0 || (best && best->extra_seconds <= 0)) return best;
+  const double most = std::min(bytes_out_, static_cast<double>(levers_.host_bytes));
+  for (const double price : prices_) {
+    const auto choice =
+        fastest_choice(measured_, limit, rows_allowed, beginning(price, most, limit));
+    if (choice && (!best || choice->extra_seconds < best->extra_seconds)) best = choice;
+  }
+  return best;
+}
+
+std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t limit,
+                                           const std::vector<bool>& rows_allowed) const {
+  if (state_on_host > 0) {
+    const size_t on_device = measured_.state->bytes - state_on_host;
+    if (measured_.state->least + on_device > limit) return {};
+  }
+  const auto choice = with_sending(limit + state_on_host, rows_allowed);
+  if (!choice) return {};
+  double seconds =
+      measured_.seconds + static_cast<double>(step_.micro_batches) * choice->extra_seconds;
+  if (state_on_host > 0) {
+    seconds += static_cast<double>(state_on_host) * measured_.state->seconds_per_byte;
+  }
+  return Proposal{.choice = *choice, .state_on_host = state_on_host, .seconds = seconds};
+}
+
+std::optional<Proposal> Proposer::fastest(size_t limit,
+                                          const std::vector<bool>& rows_allowed) const {
+  std::optional<Proposal> best = proposal(/*state_on_host=*/0, limit, rows_allowed);
+  if (!measured_.state) return best;
+  const auto keep_better = [&](size_t bytes) {
+    auto other = proposal(bytes, limit, rows_allowed);
+    const double seconds = other ? other->seconds : INFINITY;
+    if (other && (!best || seconds < best->seconds)) best = std::move(other);
+    return seconds;
+  };
+  // Of too little on the host nothing fits, so an infinite cost says: more.
+  constexpr int sections = 12;
+  constexpr double golden = 0.6180339887498949;
+  const auto all = static_cast<double>(std::min(measured_.state->bytes, levers_.host_bytes));
+  const auto granules = [](double bytes) {
+    return static_cast<size_t>(bytes) / Arena::granule * Arena::granule;
+  };
+  double low = 0, high = all;
+  keep_better(granules(all));
+  double left = high - golden * (high - low), right = low + golden * (high - low);
+  double at_left = keep_better(granules(left)), at_right = keep_better(granules(right));
+  for (int i = 0; i < sections; ++i) {
+    if (at_left < at_right) {
+      high = right;
+      right = std::exchange(left, right - golden * (right - low));
+      at_right = std::exchange(at_left, keep_better(granules(left)));
+    } else {
+      low = left;
+      left = std::exchange(right, left + golden * (high - left));
+      at_left = std::exchange(at_right, keep_better(granules(right)));
+    }
+  }
+  return best;
+}
+
+Plan Proposer::plan_of(const Proposal& proposal) const {
+  const Choice& choice = proposal.choice;
+  std::vector<const SegmentOption*> options;
+  for (const MeasuredOption* o : choice.by_segment) options.push_back(&o->option);
+  Plan plan = spool::plan_of(measured_, options, levers_);
+  if (proposal.state_on_host > 0) {
+    plan.optimizer_state = OptimizerState::streamed;
+    plan.state_bytes_on_device = measured_.state->bytes - proposal.state_on_host;
+  }
+  std::vector<OffloadCandidate> candidates;
+  IdTable<ValueId, double> parts(measured_.program.values.size());
+  for (size_t s = 0; s < choice.sent.size(); ++s) {
+    for (const SendableValue& v : measured_.sendable[s]) {
+      const Placement placement = placement_of(plan, v.value);
+      const Spec& spec = measured_.program.values[v.value].spec;
+      const int64_t rows = rows_of(spec, choice.sent[s]);
+      if (placement != Placement::keep || rows == 0) continue;
+      parts[v.value] = static_cast<double>(rows) / static_cast<double>(rows_of(spec, /*part=*/1));
+      const auto bytes = static_cast<double>(v.bytes) * parts[v.value];
+      candidates.push_back({.value = v.value, .bytes = static_cast<size_t>(bytes)});
+    }
+  }
+  if (candidates.empty()) return plan;
+  std::ranges::sort(candidates, {}, &OffloadCandidate::value);
+  const RehearsedTape tape = step_.rehearse_tape(plan);
+  plan.offloads = schedule_offloads(candidates, tape.survey, step_.machine, *levers_.send_to);
+  for (Offload& o : plan.offloads) {
+    plan.placement[o.value] = Placement::offload;
+    if (parts[o.value] < 1)
+      o.rows = rows_of(measured_.program.values[o.value].spec, parts[o.value]);
+  }
+  return plan;
+}
+
+}  // namespace spool

@@ -1,0 +1,58 @@
+#pragma once
+
+// Proposes plans within a limit on live bytes, by what was measured: recomputation and the loss's
+// chunk by the dynamic program, what is sent to the host, and the share of the optimizer's state
+// that stays on the device.  A proposal is a promise of the model only; the search rehearses it.
+//
+// What is sent: copies cost nothing while the device computes, so as many bytes are sent as can
+// leave until the loss runs and come back after it, and no more than the budget asks for.  They are
+// the values of the first segments, which are made first and needed last.  At a price a byte, each
+// of these segments has the option that is cheapest in seconds and bytes to be sent; the prices
+// between which such an option changes are tried.
+//
+// The share of the state: each byte on the host costs a time that was measured, and buys a byte for
+// the rest; the cheapest sum is found by golden sections.
+
+#include <optional>
+#include <vector>
+
+#include "spool/planner/search/dynamic_program.h"
+
+namespace spool {
+
+struct Proposal {
+  Choice choice = {};
+  size_t state_on_host = 0;  // bytes of the device that streaming the optimizer's state saves
+  double seconds = 0;        // of a step
+};
+
+class Proposer {
+ public:
+  // The arguments must outlive it.
+  Proposer(const SearchedStep&, const MeasuredSegments&, const Levers&);
+
+  // The fastest within a limit on live bytes; nothing if there is none.
+  std::optional<Proposal> fastest(size_t limit, const std::vector<bool>& rows_allowed) const;
+
+  // The plan of a proposal.  When values leave and come back is chosen by the clock of its tape.
+  Plan plan_of(const Proposal&) const;
+
+  // Bytes per second of the link, each way; 0: no link.
+  double link_rate() const { return link_rate_; }
+
+ private:
+  std::optional<Choice> with_sending(size_t limit, const std::vector<bool>& rows_allowed) const;
+  std::vector<double> prices() const;
+  Choice beginning(double price, double bytes, size_t limit) const;
+  std::optional<Proposal> proposal(size_t state_on_host, size_t limit,
+                                   const std::vector<bool>& rows_allowed) const;
+
+  const SearchedStep& step_;
+  const MeasuredSegments& measured_;
+  const Levers& levers_;
+  double link_rate_ = 0;
+  double bytes_out_ = 0;        // that can leave in a micro-batch, and come back
+  std::vector<double> prices_;  // seconds a byte
+};
+
+}  // namespace spool
