@@ -11,7 +11,7 @@ namespace {
 
 // The segments so far, with their last one's option, and the state before it.
 struct ChoiceState {
-  size_t kept = 0;
+  int64_t kept = 0;
   double seconds = 0;
   int32_t option = -1, before = -1;
 };
@@ -39,10 +39,11 @@ Frontier extended(const MeasuredSegments& m, size_t segment,
                   size_t limit) {
   Frontier all, extended, merged;
   for (size_t o = 0; o < options.size(); ++o) {
-    const size_t needed = m.live_at_first + needed_bytes(m, segment, options[o]);
+    const auto needed =
+        static_cast<int64_t>(m.live_at_first + needed_bytes(m, segment, options[o]));
     extended.clear();
     for (size_t i = 0; i < before.size(); ++i) {
-      if (before[i].kept + needed > limit) break;
+      if (before[i].kept + needed > static_cast<int64_t>(limit)) break;
       extended.push_back({.kept = before[i].kept + options[o].kept,
                           .seconds = before[i].seconds + options[o].extra_seconds,
                           .option = static_cast<int32_t>(o),
@@ -87,9 +88,8 @@ std::vector<Frontier> given(const MeasuredSegments& m, const Choice& begin, size
   std::vector<Frontier> frontiers{{ChoiceState{}}};
   for (size_t s = 0; s < begin.by_segment.size(); ++s) {
     ChoiceState state = frontiers.back().front();
-    const bool fits =
-        m.live_at_first + state.kept + needed_bytes(m, s, *begin.by_segment[s]) <= limit;
-    if (!fits) return {{}};
+    const size_t needed = m.live_at_first + needed_bytes(m, s, *begin.by_segment[s]);
+    if (static_cast<int64_t>(needed) + state.kept > static_cast<int64_t>(limit)) return {{}};
     state.kept += begin.kept(m, s);
     state.seconds += begin.by_segment[s]->extra_seconds;
     frontiers.push_back({state});
@@ -108,11 +108,11 @@ size_t segments_without_rows(const MeasuredSegments& m) {
 
 }  // namespace
 
-size_t Choice::kept(const MeasuredSegments& m, size_t segment) const {
+int64_t Choice::kept(const MeasuredSegments& m, size_t segment) const {
   const MeasuredOption& option = *by_segment[segment];
   if (segment >= sent.size() || sent[segment] == 0) return option.kept;
   const auto leaves = static_cast<double>(m.sendable_bytes(segment, option)) * sent[segment];
-  return option.kept - std::min(option.kept, static_cast<size_t>(leaves));
+  return option.kept - static_cast<int64_t>(leaves);
 }
 
 size_t needed_bytes(const MeasuredSegments& m, size_t segment, const MeasuredOption& option) {
@@ -138,8 +138,8 @@ std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
 }
 
 size_t smallest_limit(const MeasuredSegments& m, const std::vector<bool>& rows_allowed) {
-  size_t fails = 0, fits = m.live_at_first + m.least;
   if (std::ranges::find(rows_allowed, true) == rows_allowed.end()) return MetaStream::unlimited;
+  size_t fails = 0, fits = std::max(m.live_at_first + m.least, Arena::granule);
   while (!fastest_choice(m, fits, rows_allowed)) fits *= 2;
   while (fits - fails > Arena::granule) {
     const size_t middle = fails + (fits - fails) / 2;
@@ -149,12 +149,13 @@ size_t smallest_limit(const MeasuredSegments& m, const std::vector<bool>& rows_a
 }
 
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
-  size_t below = m.live_at_first, most = m.least;
+  auto below = static_cast<int64_t>(m.live_at_first), most = static_cast<int64_t>(m.least);
   for (size_t s = 0; s < m.segments.size(); ++s) {
-    most = std::max(most, below + needed_bytes(m, s, *choice.by_segment[s]));
+    const size_t needed = needed_bytes(m, s, *choice.by_segment[s]);
+    most = std::max(most, below + static_cast<int64_t>(needed));
     below += choice.kept(m, s);
   }
-  return most;
+  return static_cast<size_t>(most);
 }
 
 Choice in_groups(const MeasuredSegments& m, Choice choice, size_t limit) {

@@ -22,8 +22,8 @@ struct Choice {
   size_t row_choice = 0;     // of MeasuredSegments::rows
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
 
-  // Bytes that the segment keeps on the device.
-  size_t kept(const MeasuredSegments&, size_t segment) const;
+  // Bytes that the segment keeps on the device; below 0 if it frees more, of what it reads.
+  int64_t kept(const MeasuredSegments&, size_t segment) const;
   bool operator==(const Choice&) const = default;
 };
 

@@ -208,7 +208,7 @@ class Measurement {
         is_last ? costs.live_before : tried_[round].segments[s + 1].live_before;
     return {.option = listed_[kind][o],
             .extra_seconds = costs.seconds - base.seconds,
-            .kept = live_after - costs.live_before,
+            .kept = static_cast<int64_t>(live_after) - static_cast<int64_t>(costs.live_before),
             .extra_need = static_cast<int64_t>(costs.most_live - costs.live_before) -
                           static_cast<int64_t>(base.most_live - base.live_before)};
   }

@@ -22,7 +22,7 @@ namespace spool {
 struct MeasuredOption {
   SegmentOption option = {};
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
-  size_t kept = 0;           // bytes
+  int64_t kept = 0;          // bytes; below 0 if it frees more, of what it reads
   int64_t extra_need = 0;    // bytes, beyond those of keeping all
 };
 

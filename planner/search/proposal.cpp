@@ -74,12 +74,13 @@ std::vector<double> Proposer::prices() const {
 // comes to so many bytes, which are sent.
 Choice Proposer::beginning(double price, double bytes, size_t limit) const {
   Choice begin;
-  size_t below = measured_.live_at_first;
+  auto below = static_cast<int64_t>(measured_.live_at_first);
   for (size_t s = 0; s + 1 < measured_.segments.size() && bytes > 0; ++s) {
     const MeasuredOption* best = nullptr;
     double least = 0;
     for (const MeasuredOption& o : measured_.options_of(s, /*row_choice=*/0)) {
-      if (below + needed_bytes(measured_, s, o) > limit) continue;
+      const auto needed = static_cast<int64_t>(needed_bytes(measured_, s, o));
+      if (below + needed > static_cast<int64_t>(limit)) continue;
       const double cost =
           o.extra_seconds + price * static_cast<double>(measured_.sendable_bytes(s, o));
       if (!best || cost < least) {

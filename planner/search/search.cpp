@@ -25,6 +25,7 @@ size_t level_bytes(int level) {
 
 // The highest level within the budget.
 int level_within(size_t budget) {
+  budget = std::clamp<size_t>(budget, 1, MetaStream::unlimited);
   auto level = static_cast<int>(std::log(static_cast<double>(budget)) / std::log(level_ratio));
   while (level_bytes(level + 1) <= budget) ++level;
   while (level > 0 && level_bytes(level) > budget) --level;

@@ -1,0 +1,173 @@
+// runs: numbers
+// The choice of an option for each segment, against every choice.
+
+#include "spool/planner/search/dynamic_program.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/planner/search/synthetic.h"
+
+namespace spool::testing {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+MeasuredOption random_option(Random& random) {
+  return {.extra_seconds = static_cast<double>(draw(random, 0, 40)) / 8,
+          .kept = draw(random, -3, 9) * static_cast<int64_t>(Arena::granule),
+          .extra_need = draw(random, -4, 4) * static_cast<int64_t>(Arena::granule)};
+}
+
+// Segments of a few kinds; the last kind may have choices of rows.
+MeasuredSegments random_segments(Random& random) {
+  MeasuredSegments m;
+  const int64_t count = draw(random, 1, 5), kinds = draw(random, 1, 3);
+  const int64_t row_choices = draw_bool(random) ? 3 : 1;
+  m.rows.assign(static_cast<size_t>(row_choices), 0);
+  m.seconds_of_rows.assign(m.rows.size(), 0);
+  for (int64_t kind = 0; kind < kinds; ++kind) {
+    const bool has_rows = kind + 1 == kinds && row_choices > 1;
+    std::vector<std::vector<MeasuredOption>> by_rows(has_rows ? m.rows.size() : 1);
+    for (auto& options : by_rows) {
+      for (int64_t o = draw(random, 1, 4); o > 0; --o) options.push_back(random_option(random));
+    }
+    m.options.push_back(std::move(by_rows));
+  }
+  for (int64_t s = 0; s < count; ++s) {
+    const auto node = static_cast<NodeId>(s);
+    const bool is_last = s + 1 == count;
+    const auto kind = static_cast<int>(is_last ? kinds - 1 : draw(random, 0, kinds - 1));
+    m.segments.push_back({.first = node, .last = node, .kind = kind});
+    m.needs.push_back(static_cast<size_t>(draw(random, 4, 20)) * Arena::granule);
+  }
+  m.live_at_first = static_cast<size_t>(draw(random, 0, 9)) * Arena::granule;
+  m.least = static_cast<size_t>(draw(random, 0, 30)) * Arena::granule;
+  return m;
+}
+
+// Calls visit(choice) for every choice of options and rows.
+template <class Visit>
+void for_each_choice(const MeasuredSegments& m, const std::vector<bool>& rows_allowed,
+                     const Visit& visit) {
+  for (size_t rows = 0; rows < m.rows.size(); ++rows) {
+    if (!rows_allowed[rows]) continue;
+    size_t count = 1;
+    for (size_t s = 0; s < m.segments.size(); ++s) count *= m.options_of(s, rows).size();
+    for (size_t number = 0; number < count; ++number) {
+      Choice choice{.row_choice = rows};
+      for (size_t s = 0, left = number; s < m.segments.size(); ++s) {
+        const auto& options = m.options_of(s, rows);
+        choice.by_segment.push_back(&options[left % options.size()]);
+        choice.extra_seconds += choice.by_segment.back()->extra_seconds;
+        left /= options.size();
+      }
+      visit(choice);
+    }
+  }
+}
+
+double fastest(const MeasuredSegments& m, size_t limit, const std::vector<bool>& rows_allowed) {
+  double least = infinite;
+  for_each_choice(m, rows_allowed, [&](const Choice& choice) {
+    if (live_bytes(m, choice) <= limit) least = std::min(least, choice.extra_seconds);
+  });
+  return least;
+}
+
+std::vector<bool> random_rows(Random& random, const MeasuredSegments& m) {
+  std::vector<bool> allowed(m.rows.size());
+  for (size_t rows = 0; rows < m.rows.size(); ++rows) allowed[rows] = draw_bool(random, 0.7);
+  allowed[static_cast<size_t>(draw(random, 0, static_cast<int64_t>(m.rows.size()) - 1))] = true;
+  return allowed;
+}
+
+double seconds_of(const Choice& choice) {
+  double sum = 0;
+  for (const MeasuredOption* o : choice.by_segment) sum += o->extra_seconds;
+  return sum;
+}
+
+TEST(DynamicProgram, FindsTheFastestOfAllChoices) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const MeasuredSegments m = random_segments(random);
+    const std::vector<bool> allowed = random_rows(random, m);
+    for (size_t granules = 0; granules < 80; ++granules) {
+      const size_t limit = granules * Arena::granule;
+      const auto found = fastest_choice(m, limit, allowed);
+      const double wanted = fastest(m, limit, allowed);
+      ASSERT_EQ(found.has_value(), wanted < infinite) << granules;
+      if (!found) continue;
+      EXPECT_EQ(found->extra_seconds, wanted) << granules;
+      EXPECT_EQ(seconds_of(*found), wanted) << granules;
+      EXPECT_LE(live_bytes(m, *found), limit);
+      EXPECT_TRUE(allowed[found->row_choice]);
+    }
+  }
+}
+
+TEST(DynamicProgram, FindsTheSmallestLimitOfAllChoices) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const MeasuredSegments m = random_segments(random);
+    const std::vector<bool> allowed = random_rows(random, m);
+    size_t least = std::numeric_limits<size_t>::max();
+    for_each_choice(m, allowed,
+                    [&](const Choice& choice) { least = std::min(least, live_bytes(m, choice)); });
+    const size_t found = smallest_limit(m, allowed);
+    EXPECT_GE(found, least);
+    EXPECT_LE(found, least + Arena::granule);
+    EXPECT_TRUE(fastest_choice(m, found, allowed));
+  }
+}
+
+TEST(DynamicProgram, GroupsEqualSegmentsWithinTheLimit) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    const MeasuredSegments m = random_segments(random);
+    const std::vector<bool> allowed(m.rows.size(), true);
+    const size_t least = smallest_limit(m, allowed);
+    for (size_t more = 0; more < 40; more += 3) {
+      const size_t limit = least + more * Arena::granule;
+      const auto choice = fastest_choice(m, limit, allowed);
+      ASSERT_TRUE(choice);
+      const Choice grouped = in_groups(m, *choice, limit);
+      EXPECT_LE(live_bytes(m, grouped), limit);
+      EXPECT_EQ(seconds_of(grouped), seconds_of(*choice));
+      EXPECT_EQ(grouped.row_choice, choice->row_choice);
+      auto sorted = choice->by_segment, sorted_groups = grouped.by_segment;
+      std::ranges::sort(sorted);
+      std::ranges::sort(sorted_groups);
+      EXPECT_EQ(sorted, sorted_groups);
+    }
+  }
+}
+
+// A segment that reads more than it keeps leaves less live than there was.
+TEST(DynamicProgram, ASegmentMayFreeMoreThanItKeeps) {
+  constexpr auto granule = static_cast<int64_t>(Arena::granule);
+  MeasuredSegments m;
+  m.segments = {{.first = 0, .last = 0, .kind = 0},
+                {.first = 1, .last = 1, .kind = 1},
+                {.first = 2, .last = 2, .kind = 2}};
+  m.seconds_of_rows = {0};
+  m.needs = {4 * Arena::granule, 5 * Arena::granule, 6 * Arena::granule};
+  m.options = {
+      {{{.extra_seconds = 0, .kept = 4 * granule}}},
+      {{{.extra_seconds = 0, .kept = 0}, {.extra_seconds = 1, .kept = -3 * granule}}},
+      {{{.extra_seconds = 0}}}};
+  const std::vector<bool> allowed{true};
+  EXPECT_EQ(fastest_choice(m, 20 * Arena::granule, allowed)->extra_seconds, 0);
+  EXPECT_EQ(fastest_choice(m, 10 * Arena::granule, allowed)->extra_seconds, 0);
+  const auto tight = fastest_choice(m, 9 * Arena::granule, allowed);
+  ASSERT_TRUE(tight);
+  EXPECT_EQ(tight->extra_seconds, 1);
+}
+
+}  // namespace
+}  // namespace spool::testing
