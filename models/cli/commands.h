@@ -8,6 +8,7 @@
 
 #include "spool/models/cli/interrupt.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/models/training/run_options.h"
 #include "spool/runtime/device.h"
 
 namespace spool {
@@ -19,8 +20,11 @@ std::function<int()> add_generate(CLI::App&);
 std::function<int()> add_tokenize(CLI::App&);
 std::function<int()> add_eval(CLI::App&);
 std::function<int()> add_convert(CLI::App&);
+std::function<int()> add_calibrate(CLI::App&);
 
 // Flags of several commands.
+// Those of train that say which step runs where; returns what reads them.
+std::function<RunOptions()> add_step_and_device_flags(CLI::App&);
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
 CLI::Option* add_model_flag(CLI::App&, std::string& model);
 void add_device_flag(CLI::App&, std::string& device);

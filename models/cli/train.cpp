@@ -47,6 +47,7 @@ void refuse_shape_flags(const CLI::App& command) {
 
 void set_policy(const Given& g, RunOptions& o, const CLI::App& command) {
   for (const char* flag : {"--recompute", "--offload", "--optimizer-state"}) {
+    if (!command.get_option_no_throw(flag)) continue;  // of another command
     check(o.plan.empty() || command.count(flag) == 0, flag, " and --plan both say what to keep; ",
           "give one of them");
   }
@@ -201,13 +202,17 @@ void add_policy_flags(CLI::App& app, Given& g) {
   app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
 }
 
-void add_run_flags(CLI::App& app, Given& g) {
-  RunOptions& o = g.options;
+void add_device_and_memory_flags(CLI::App& app, Given& g) {
   app.add_option("--memory", g.memory,
                  "Memory budget of the device, such as 2GiB; by default the foretold peak")
       ->check(memory_amount());
   add_device_flag(app, g.device);
-  add_threads_flag(app, o.threads);
+  add_threads_flag(app, g.options.threads);
+}
+
+void add_run_flags(CLI::App& app, Given& g) {
+  RunOptions& o = g.options;
+  add_device_and_memory_flags(app, g);
   app.add_flag(
       "!--no-graph", o.graph,
       "Enqueue every kernel of every step; by default a step on a GPU is captured as graphs, "
@@ -251,6 +256,15 @@ std::string preset_table() {
 }
 
 }  // namespace
+
+std::function<RunOptions()> add_step_and_device_flags(CLI::App& app) {
+  const auto given = std::make_shared<Given>();
+  add_model_flags(app, *given);
+  add_step_flags(app, *given);
+  add_device_and_memory_flags(app, *given);
+  app.footer(preset_table());
+  return [given, &app] { return resolve(*given, app); };
+}
 
 std::function<int()> add_train(CLI::App& app) {
   const auto given = std::make_shared<Given>();

@@ -1,0 +1,61 @@
+#include <spdlog/fmt/fmt.h>
+
+#include <memory>
+
+#include "spool/models/cli/commands.h"
+#include "spool/models/training/run_calibration.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+struct GivenCalibration {
+  std::function<RunOptions()> run;
+  bool afresh = false;
+};
+
+std::string kernel_row(const KernelTime& k) {
+  const Cost& cost = k.cost;
+  return fmt::format("  {:<20} {:<5} {:>10.4g} {:>10.4g} {:>12.4f} {:>10.1f} {:>9.1f}\n", k.name,
+                     name(cost.dtype), cost.flops, cost.bytes, 1e3 * k.seconds,
+                     cost.flops / k.seconds / 1e9, cost.bytes / k.seconds / 1e9);
+}
+
+std::string kernel_table(const Calibration& found) {
+  std::string table = fmt::format("  {:<20} {:<5} {:>10} {:>10} {:>12} {:>10} {:>9}\n", "kernel",
+                                  "type", "flops", "bytes", "ms", "GFLOP/s", "GB/s");
+  for (const KernelTime& k : found.kernels) table += kernel_row(k);
+  if (!found.unmeasured.empty()) {
+    table += "not measured, as a step does not fit into the memory; by the device's rates:\n";
+    for (const KernelTime& k : found.unmeasured) table += kernel_row(k);
+  }
+  table.pop_back();
+  return table;
+}
+
+int calibrate_and_print(const GivenCalibration& given) {
+  CalibrationRequest request = calibration_of(given.run());
+  request.renewal = given.afresh ? Renewal::replace : Renewal::lower;
+  request.say = [](const std::string& text) { fmt::print("{}\n", text); };
+  const Calibration found = calibrate(request);
+  const Machine& m = found.machine;
+  fmt::print(
+      "{}: products {:.1f} GFLOP/s, memory {:.1f} GB/s, to the host {:.1f} GB/s, from the "
+      "host {:.1f} GB/s\n{}\n",
+      m.name, m.f32_flops / 1e9, m.bytes_per_second / 1e9, m.to_host_bytes_per_second / 1e9,
+      m.from_host_bytes_per_second / 1e9, kernel_table(found));
+  if (!found.file.empty()) fmt::print("the table is {}\n", found.file.string());
+  return 0;
+}
+
+}  // namespace
+
+std::function<int()> add_calibrate(CLI::App& app) {
+  const auto given = std::make_shared<GivenCalibration>();
+  given->run = add_step_and_device_flags(app);
+  app.add_flag("--afresh", given->afresh,
+               "Replace what was measured before; by default it is only lowered");
+  return [given] { return calibrate_and_print(*given); };
+}
+
+}  // namespace spool
