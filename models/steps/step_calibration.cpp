@@ -94,6 +94,11 @@ class Calibrator {
            !std::ranges::binary_search(table_.kernels, k, before);
   }
 
+  bool fits_on_host(const StepKernels& kernels) const {
+    const size_t shared = request_.device.type == DeviceType::cpu ? kernels.peak : 0;
+    return kernels.host_peak == 0 || kernels.host_peak + shared <= device_memory({DeviceType::cpu});
+  }
+
   // Returns whether the table then has the kernels of the step.
   bool measure_step(StepPlans plans) {
     StepKernels kernels = rehearse_kernels(request_.step, plans, found_.machine);
@@ -101,6 +106,8 @@ class Calibrator {
     const bool wanted = std::ranges::any_of(needed_, [&](const auto& k) { return is_wanted(k); });
     if (!wanted) return true;
     const size_t limit = request_.memory ? request_.memory : device_memory(request_.device);
+    constexpr size_t saved = 2;  // a layout takes more than one half of what best fit takes
+    if (!fits_on_host(kernels) || kernels.peak / saved > limit) return false;
     if (kernels.peak > limit || request_.memory == 0) {
       plans.layout = lay_out_kernels(request_.step, plans, found_.machine);
       kernels = rehearse_kernels(request_.step, plans, found_.machine);

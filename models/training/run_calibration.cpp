@@ -4,6 +4,7 @@
 #include "spool/planner/plan_file.h"
 
 namespace spool {
+
 CalibrationRequest calibration_of(const RunOptions& options) {
   CalibrationRequest request{.device = options.device,
                              .threads = options.threads,
