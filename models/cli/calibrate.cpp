@@ -26,7 +26,7 @@ std::string kernel_table(const Calibration& found) {
                                   "type", "flops", "bytes", "ms", "GFLOP/s", "GB/s");
   for (const KernelTime& k : found.kernels) table += kernel_row(k);
   if (!found.unmeasured.empty()) {
-    table += "not measured, as a step does not fit into the memory; by the device's rates:\n";
+    table += "not measured, as the step does not fit into the memory; as foretold:\n";
     for (const KernelTime& k : found.unmeasured) table += kernel_row(k);
   }
   table.pop_back();

@@ -130,7 +130,7 @@ class Calibrator {
     found_.machine.kernels = std::make_shared<KernelTimes>(table_.kernels);
     for (KernelTime& k : needed_) {
       const double* seconds = found_.machine.kernels->find(k.name.c_str(), k.cost);
-      if (seconds) k.seconds = *seconds;
+      k.seconds = seconds ? *seconds : kernel_seconds(found_.machine, k.name.c_str(), k.cost);
       (seconds ? found_.kernels : found_.unmeasured).push_back(std::move(k));
     }
   }

@@ -31,7 +31,7 @@ struct CalibrationRequest {
 
 struct Calibration {
   Machine machine = {};
-  // The kernels of the step, each once: with their times, or by the rates if no plan fits.
+  // The kernels of the step, each once: with their times, or as foretold where no plan fits.
   std::vector<KernelTime> kernels = {}, unmeasured = {};
   std::filesystem::path file = {};  // the table's; empty: it is not kept
   size_t measured = 0;              // number of kernels that were measured

@@ -44,4 +44,21 @@ KernelTimes::KernelTimes(std::vector<KernelTime> kernels) : kernels_(std::move(k
   }
 }
 
+double KernelTimes::scale(const Machine& rates, std::string_view name, const Cost& cost) const {
+  const auto is_before = [](const KernelTime& k, const auto& wanted) { return key(k) < wanted; };
+  const auto next =
+      std::lower_bound(kernels_.begin(), kernels_.end(),
+                       std::tuple(name, cost.dtype, cost.flops, cost.bytes), is_before);
+  const auto fits = [&](auto at) { return at->name == name && at->cost.dtype == cost.dtype; };
+  const bool has_next = next != kernels_.end() && fits(next);
+  const bool has_previous = next != kernels_.begin() && fits(next - 1);
+  if (!has_next && !has_previous) return 1;
+  bool take_next = has_next;
+  if (has_next && has_previous) {  // by the ratio of the flops
+    take_next = cost.flops * cost.flops > next->cost.flops * (next - 1)->cost.flops;
+  }
+  const KernelTime& nearest = take_next ? *next : *(next - 1);
+  return nearest.seconds / rates.seconds(nearest.cost);
+}
+
 }  // namespace spool

@@ -44,6 +44,11 @@ class KernelTimes {
     }
   }
 
+  // How much longer than by the rates a kernel takes that the table lacks: as the kernel of its
+  // name and type does whose flops are the nearest; 1 if there is none.  So what was measured and
+  // what was not can be compared.
+  double scale(const Machine& rates, std::string_view name, const Cost&) const;
+
   // In the order of before().
   const std::vector<KernelTime>& all() const { return kernels_; }
 
@@ -64,12 +69,11 @@ class KernelTimes {
   size_t mask_ = 0;
 };
 
-// What the machine takes for a kernel: as measured, or else by its rates.
+// What the machine takes for a kernel: as measured, or else by its rates, scaled.
 inline double kernel_seconds(const Machine& machine, const char* name, const Cost& cost) {
-  if (machine.kernels) {
-    if (const double* measured = machine.kernels->find(name, cost)) return *measured;
-  }
-  return machine.seconds(cost);
+  if (!machine.kernels) return machine.seconds(cost);
+  const double* measured = machine.kernels->find(name, cost);
+  return measured ? *measured : machine.seconds(cost) * machine.kernels->scale(machine, name, cost);
 }
 
 }  // namespace spool

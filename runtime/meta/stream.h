@@ -1,8 +1,8 @@
 #pragma once
 
 // A stream that runs nothing.  It counts bytes with the device's allocator, and seconds with the
-// machine's table of measured kernels or, for a kernel that this lacks, its roofline, so that a
-// rehearsal on it predicts peak memory and duration.
+// machine's measured kernels and, for others, its roofline (kernel_times.h), so that a rehearsal on
+// it predicts peak memory and duration.
 
 #include <limits>
 

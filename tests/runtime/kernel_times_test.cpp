@@ -48,7 +48,7 @@ TEST(KernelTimes, RefusesWhatIsNoMeasurement) {
   });
 }
 
-TEST(KernelTimes, AreWhatARehearsalTakesAndTheRestItsRates) {
+TEST(KernelTimes, AreWhatARehearsalTakes) {
   Machine machine{.f32_flops = 1e9, .launch_seconds = 0};
   machine.kernels =
       std::make_shared<KernelTimes>(std::vector<KernelTime>{{"matmul", square, 0.25}});
@@ -57,6 +57,25 @@ TEST(KernelTimes, AreWhatARehearsalTakesAndTheRestItsRates) {
   EXPECT_EQ(stream.now(), 0.25);
   stream.charge("add", square);
   EXPECT_EQ(stream.now(), 2.25);
+}
+
+TEST(KernelTimes, ScaleTheRatesForKernelsLikeThem) {
+  Machine machine{.f32_flops = 1e9, .bytes_per_second = 1e9, .launch_seconds = 0};
+  machine.kernels =
+      std::make_shared<KernelTimes>(std::vector<KernelTime>{{"matmul", {.flops = 1e6}, 2e-3},
+                                                            {"matmul", {.flops = 1e9}, 0.5},
+                                                            {"add", {.bytes = 1e9}, 3}});
+  const auto seconds = [&](const char* name, const Cost& cost) {
+    return kernel_seconds(machine, name, cost);
+  };
+  EXPECT_DOUBLE_EQ(seconds("matmul", {.flops = 2e6}), 4e-3);
+  EXPECT_DOUBLE_EQ(seconds("matmul", {.flops = 5e5}), 1e-3);
+  EXPECT_DOUBLE_EQ(seconds("matmul", {.flops = 5e8}), 0.25);
+  EXPECT_DOUBLE_EQ(seconds("matmul", {.flops = 4e9}), 2);
+  EXPECT_DOUBLE_EQ(seconds("add", {.bytes = 1e3}), 3e-6);
+  EXPECT_DOUBLE_EQ(seconds("scale", {.flops = 1e9}), 1);
+  const Cost bf16{.flops = 4e11, .dtype = DType::bf16};
+  EXPECT_DOUBLE_EQ(seconds("matmul", bf16), machine.seconds(bf16));
 }
 
 TEST(KernelTimes, OfADeviceAreNotItsHosts) {
