@@ -23,6 +23,7 @@ void refuse_shape_flags(const CLI::App& command) {
 
 void set_policy(const TrainingFlags& g, RunOptions& o, const CLI::App& command) {
   for (const char* flag : {"--recompute", "--offload", "--optimizer-state"}) {
+    if (!command.get_option_no_throw(flag)) continue;  // of another command
     check(o.plan.empty() || command.count(flag) == 0, flag, " and --plan both say what to keep; ",
           "give one of them");
   }

@@ -9,9 +9,9 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
 #include "spool/models/training/budget.h"
+#include "spool/models/training/run_calibration.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/models/training/run_tokenizer.h"
-#include "spool/planner/machine.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/units.h"
 
@@ -123,10 +123,9 @@ RunRequest TrainingRun::request() const {
 }
 
 void TrainingRun::plan_and_open_stream() {
-  Machine machine = measure_machine(options_.device, options_.training.dtype, options_.threads);
-  if (!options_.spill_directory.empty()) {
-    machine.disk_bytes_per_second = measure_disk(options_.spill_directory);
-  }
+  CalibrationRequest calibration = calibration_of(options_);
+  calibration.say = [&](const std::string& text) { listener_.say(text); };
+  const Machine machine = calibrate(calibration).machine;
   planned_ = plan_run(options_.training, request(), machine);
   options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
@@ -144,6 +143,7 @@ void TrainingRun::plan_and_open_stream() {
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine));
   if (planned_.refusal) throw *planned_.refusal;
   stream_ = open_stream(options_.device, planned_.budget, options_.threads);
+  clock_.emplace(*stream_, planned_.foretold.seconds);
 }
 
 void TrainingRun::run(const std::function<bool()>& stop) {
@@ -183,6 +183,7 @@ void TrainingRun::enqueue_step(int64_t step) {
 void TrainingRun::train_step(int64_t step) {
   const bool traced = trace_ && step == std::min(first_step_ + 1, options_.training.steps - 1);
   const auto start = std::chrono::steady_clock::now();
+  clock_->begin();
   if (traced) {
     trace_->measure(*stream_, [&] { enqueue_step(step); });
   } else {
@@ -190,6 +191,7 @@ void TrainingRun::train_step(int64_t step) {
   }
   const StepResult result = trainer_->result();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const std::optional<double> corrected = clock_->end();
   if (!std::isfinite(result.loss)) fail_not_finite(step + 1, "the loss is", result.loss);
   if (!result.finite) fail_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
   const double tokens = static_cast<double>(options_.training.tokens_per_step());
@@ -203,9 +205,16 @@ void TrainingRun::train_step(int64_t step) {
                             .peak_bytes = stream_->memory().peak};
   listener_.step(numbers);
   log_.write(numbers);
+  if (corrected) correct(step + 1, *corrected);
   if (!traced) return;
   listener_.say(trace_->write(step + 1));
   trace_.reset();
+}
+
+void TrainingRun::correct(int64_t step, double seconds) {
+  listener_.say(fmt::format("foretold step time corrected to {}: {:.3f} x what the plan says",
+                            format_seconds(seconds), clock_->factor()));
+  log_.write(CorrectedTime{.step = step, .foretold = clock_->foretold(), .corrected = seconds});
 }
 
 void TrainingRun::after_step(int64_t done) {

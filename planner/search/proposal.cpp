@@ -14,7 +14,7 @@ namespace {
 constexpr double link_use = 0.97;
 
 double seconds_per_byte(const Machine& machine, OffloadTarget target) {
-  return 1 / machine.host_bytes_per_second +
+  return 1 / std::min(machine.to_host_bytes_per_second, machine.from_host_bytes_per_second) +
          (target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0);
 }
 
