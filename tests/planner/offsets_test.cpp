@@ -4,6 +4,7 @@
 #include "spool/planner/offsets.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tests/planner/layout_testing.h"
 #include "tests/runtime/testing.h"
@@ -125,6 +126,7 @@ TEST(Offsets, StopAtWhatIsEnough) {
     EXPECT_LE(layout.bytes, enough) << "seed " << seed;
     EXPECT_EQ(layout.live, max_live(random));
     not_least += lay_out(random).bytes < layout.bytes;
+    EXPECT_LT(waste(lay_out(random, std::numeric_limits<size_t>::max())), 0.2) << "seed " << seed;
   }
   EXPECT_GT(not_least, 0);
 }
