@@ -70,7 +70,8 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   const auto tokenizer = open_run_tokenizer(o);
   o.training.validate();
   const Place place = place_of(flags, o);
-  RunRequest request = request_of(o, given_plan);
+  if (flags.machine != here && !o.host_memory) o.host_memory = 2 * place.memory;
+  RunRequest request = request_of(o, place.machine, given_plan);
   request.sample = sample_length(*tokenizer);
   request.limit = MemoryLimit{.budget = o.memory, .free = place.memory};
   RunSearch search(o.training, request, place.machine);

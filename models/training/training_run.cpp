@@ -112,8 +112,8 @@ void TrainingRun::open_data() {
   ValidationRows(data_.validation, t.seq);
 }
 
-RunRequest TrainingRun::request() const {
-  RunRequest request = request_of(options_, given_plan_);
+RunRequest TrainingRun::request(const Machine& machine) const {
+  RunRequest request = request_of(options_, machine, given_plan_);
   request.sample = sample_length(*tokenizer_);
   request.limit = MemoryLimit{.device = options_.device,
                               .budget = options_.memory,
@@ -127,7 +127,7 @@ void TrainingRun::plan_and_open_stream() {
   if (!options_.spill_directory.empty()) {
     machine.disk_bytes_per_second = measure_disk(options_.spill_directory);
   }
-  planned_ = plan_run(options_.training, request(), machine);
+  planned_ = plan_run(options_.training, request(machine), machine);
   options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
     save_step_plan(options_.save_plan, planned_, machine);

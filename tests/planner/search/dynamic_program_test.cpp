@@ -157,10 +157,9 @@ TEST(DynamicProgram, ASegmentMayFreeMoreThanItKeeps) {
                 {.first = 2, .last = 2, .kind = 2}};
   m.seconds_of_rows = {0};
   m.needs = {4 * Arena::granule, 5 * Arena::granule, 6 * Arena::granule};
-  m.options = {
-      {{{.extra_seconds = 0, .kept = 4 * granule}}},
-      {{{.extra_seconds = 0, .kept = 0}, {.extra_seconds = 1, .kept = -3 * granule}}},
-      {{{.extra_seconds = 0}}}};
+  m.options = {{{{.extra_seconds = 0, .kept = 4 * granule}}},
+               {{{.extra_seconds = 0, .kept = 0}, {.extra_seconds = 1, .kept = -3 * granule}}},
+               {{{.extra_seconds = 0}}}};
   const std::vector<bool> allowed{true};
   EXPECT_EQ(fastest_choice(m, 20 * Arena::granule, allowed)->extra_seconds, 0);
   EXPECT_EQ(fastest_choice(m, 10 * Arena::granule, allowed)->extra_seconds, 0);

@@ -62,8 +62,7 @@ TEST(SearchBehaviour, ABudgetIsMetOrRefused) {
       EXPECT_LE(found.peak, std::max(budget, least));
       const RehearsedStep again = step.rehearse(found.plan, found.layout, {.survey = true});
       EXPECT_EQ(again.report.memory.peak, found.peak);
-      EXPECT_NEAR(step_seconds(again, model.micro_batches), found.seconds,
-                  1e-9 * found.seconds);
+      EXPECT_NEAR(step_seconds(again, model.micro_batches), found.seconds, 1e-9 * found.seconds);
       EXPECT_FALSE(found.binding.empty());
       EXPECT_LE(result.lower_bound, found.seconds * (1 + 1e-9));
       EXPECT_TRUE(result.fits || found.peak == least);

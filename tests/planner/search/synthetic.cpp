@@ -136,9 +136,12 @@ class SyntheticRun {
       }
     }
     scope.reset();
-    const SyntheticOp loss{
-        .inputs = {count - 1}, .output = 0, .forward = 0, .backward = 0, .saves_inputs = false,
-        .is_recomputable = false};
+    const SyntheticOp loss{.inputs = {count - 1},
+                           .output = 0,
+                           .forward = 0,
+                           .backward = 0,
+                           .saves_inputs = false,
+                           .is_recomputable = false};
     return apply<Synthetic>(tape, {vars.back()}, loss);
   }
   static size_t at(int op) { return static_cast<size_t>(op + 1); }
