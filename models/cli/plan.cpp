@@ -69,7 +69,8 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   o.training.validate();
   if (flags.machine == here) o.device = device_of(flags.training.device);
   const Place place = place_of(flags, o);
-  RunRequest request = request_of(o, given_plan);
+  if (flags.machine != here && !o.host_memory) o.host_memory = 2 * place.memory;
+  RunRequest request = request_of(o, place.machine, given_plan);
   request.sample = sample_length(*tokenizer);
   request.limit = MemoryLimit{.budget = o.memory, .free = place.memory};
   RunSearch search(o.training, request, place.machine);

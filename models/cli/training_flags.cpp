@@ -34,8 +34,11 @@ void set_policy(const TrainingFlags& g, RunOptions& o, const CLI::App& command) 
   constexpr std::string_view disk = "disk:";
   check(g.offload_to.starts_with(disk) && g.offload_to.size() > disk.size(), "--offload-to '",
         g.offload_to, "' is neither host nor disk:DIRECTORY");
-  check(o.policy.offload != Offloading::none || !o.plan.empty(), "--offload-to ", g.offload_to,
-        " needs values to offload; give --offload residual or --offload all, too");
+  const bool may_offload = o.policy.offload != Offloading::none || !o.plan.empty() ||
+                           (command.count("--recompute") == 0 && command.count("--offload") == 0);
+  check(may_offload, "--offload-to ", g.offload_to,
+        " needs values to offload; give --offload residual or --offload all, too, or leave out "
+        "--recompute and --offload");
   o.policy.target = OffloadTarget::disk;
   o.spill_directory = g.offload_to.substr(disk.size());
 }
@@ -78,6 +81,7 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   t.dtype = *parse<DType>(g.dtype);
   t.optimizer.rounding = *parse<Rounding>(g.rounding);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
+  if (!g.host_memory.empty()) o.host_memory = g.host_memory == "0" ? 0 : parse_bytes(g.host_memory);
   set_policy(g, o, command);
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() > 0) o.given.insert(option->get_single_name());
@@ -155,12 +159,18 @@ void add_policy_flags(CLI::App& app, TrainingFlags& g) {
          "Destination of offloaded values: host, or disk:DIRECTORY, an unnamed file there that "
          "disappears with the process")
       ->capture_default_str();
-  app.add_option("--optimizer-state", g.optimizer_state,
-                 "Place of AdamW's state: device; streamed (on the host, moved through the device "
-                 "in each step); or cpu (on the host, which also updates the parameters)")
+  app.add_option(
+         "--host-memory", g.host_memory,
+         "Memory of a GPU's host for what leaves the GPU because --memory needs it; 0: none; "
+         "by default half of the host's")
+      ->check(memory_amount() | CLI::IsMember({"0"}));
+  app.add_option(
+         "--optimizer-state", g.optimizer_state,
+         "Place of AdamW's state: device; streamed (on the host, moved through the device "
+         "in each step); or cpu (on the host, which also updates the parameters); by default "
+         "on the device, or on a GPU as much of it as --memory allows")
       ->check(CLI::IsMember({name(OptimizerState::device), name(OptimizerState::streamed),
-                             name(OptimizerState::cpu)}))
-      ->capture_default_str();
+                             name(OptimizerState::cpu)}));
   app.add_option(
       "--plan", g.options.plan,
       "File with a plan of what is kept, recomputed and offloaded, as --save-plan writes "

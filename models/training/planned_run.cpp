@@ -134,7 +134,8 @@ std::optional<Layout> lay_out_step(const TrainingConfig& config, const StepPlans
 PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request,
                     const Machine& machine) {
   const auto& choose = request.choose;
-  const bool may_search = request.limit && !request.plan && (choose.placement || choose.loss_chunk);
+  const bool may_search = request.limit && !request.plan &&
+                          (choose.placement || choose.loss_chunk || choose.state_share);
   PlannedRun run;
   if (may_search && request.limit->budget) {
     run = search_plan(config, request, machine);

@@ -53,6 +53,11 @@ struct MemoryLimit {
 struct Choices {
   bool placement = false;  // what is recomputed
   bool loss_chunk = false;
+  // Whether a share of the optimizer's state may be on the host; where saved values may be sent, if
+  // `placement` is chosen; and the bytes of the host for both.
+  bool state_share = false;
+  std::optional<OffloadTarget> send_to = {};
+  size_t host_bytes = MetaStream::unlimited;
 };
 
 // How a run of some configuration is to execute.

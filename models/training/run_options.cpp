@@ -151,12 +151,20 @@ std::optional<Plan> read_given_plan(RunOptions& o) {
   return std::move(stored.plan);
 }
 
-RunRequest request_of(const RunOptions& o, std::optional<Plan> plan) {
+RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional<Plan> plan) {
   const auto is_given = [&](const char* key) { return o.given.contains(key); };
+  const bool has_host = std::holds_alternative<CudaArchitecture>(machine.architecture);
+  const size_t host = o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2);
+  Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
+                 .loss_chunk = !o.resume && !is_given("chunk-loss"),
+                 .state_share = has_host && host > 0 && !is_given("optimizer-state"),
+                 .host_bytes = host};
+  const bool may_send =
+      o.policy.target == OffloadTarget::disk || is_given("offload-to") || (has_host && host > 0);
+  if (may_send) choose.send_to = o.policy.target;
   return {.policy = o.policy,
           .plan = std::move(plan),
-          .choose = {.placement = !is_given("recompute") && !is_given("offload"),
-                     .loss_chunk = !o.resume && !is_given("chunk-loss")},
+          .choose = choose,
           .graph = o.graph,
           .spill_directory = o.spill_directory};
 }

@@ -34,6 +34,8 @@ struct RunOptions {
   std::string save_plan = {};        // a file to write the plan to
   // Budget in bytes; 0: the foretold peak, of a plan that fits into what is free.
   size_t memory = 0;
+  // Bytes of the host for what leaves a GPU by choice; none: half the host's memory.
+  std::optional<size_t> host_memory = {};
   std::string out = {}, log = {}, trace = {};
   std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
@@ -55,9 +57,11 @@ TrainingConfig training_preset(const std::string& model);
 // which keeps its own.
 std::optional<Plan> read_given_plan(RunOptions&);
 
-// How the run is to execute, with that plan: what was not given is chosen, except for the chunks of
-// a run that resumes.  Sample and limit are left to the caller.
-RunRequest request_of(const RunOptions&, std::optional<Plan>);
+// How the run is to execute on this machine, with that plan: what was not given is chosen, except
+// for the chunks of a run that resumes.  What leaves a GPU by choice goes to its host; on a cpu,
+// whose host has the same memory, and to a disk, values are only sent where the options say so.
+// Sample and limit are left to the caller.
+RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
 
 // The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);

@@ -13,13 +13,18 @@ namespace {
 Levers levers_of(const TrainingConfig& config, const RunRequest& request, const Machine& machine) {
   Levers levers{.placement = request.choose.placement && !request.plan};
   if (!request.choose.loss_chunk || request.plan) levers.loss_rows = config.loss_chunk;
+  levers.state_share = request.choose.state_share && !request.plan;
+  if (levers.placement) levers.send_to = request.choose.send_to;
+  levers.host_bytes = request.choose.host_bytes;
   levers.fixed = request.plan ? *request.plan : make_plans(config, request.policy, machine).step;
   return levers;
 }
 
 // The search that chooses what is recomputed, whatever is set by hand.
 Levers free_levers(const TrainingConfig& config, const Levers& levers) {
-  Levers chosen{.loss_rows = levers.loss_rows, .fixed = make_plans(config).step};
+  Levers chosen = levers;
+  chosen.placement = true;
+  chosen.fixed = make_plans(config).step;
   chosen.fixed.optimizer_state = levers.fixed.optimizer_state;
   chosen.fixed.state_bytes_on_device = levers.fixed.state_bytes_on_device;
   return chosen;

@@ -112,8 +112,8 @@ void TrainingRun::open_data() {
   ValidationRows(data_.validation, t.seq);
 }
 
-RunRequest TrainingRun::request() const {
-  RunRequest request = request_of(options_, given_plan_);
+RunRequest TrainingRun::request(const Machine& machine) const {
+  RunRequest request = request_of(options_, machine, given_plan_);
   request.sample = sample_length(*tokenizer_);
   request.limit = MemoryLimit{.device = options_.device,
                               .budget = options_.memory,
@@ -126,7 +126,7 @@ void TrainingRun::plan_and_open_stream() {
   CalibrationRequest calibration = calibration_of(options_);
   calibration.say = [&](const std::string& text) { listener_.say(text); };
   const Machine machine = calibrate(calibration).machine;
-  planned_ = plan_run(options_.training, request(), machine);
+  planned_ = plan_run(options_.training, request(machine), machine);
   options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
     save_step_plan(options_.save_plan, planned_, machine);

@@ -31,7 +31,7 @@ class TrainingRun {
  private:
   Tokens open_tokens(const std::vector<std::string>& patterns) const;
   void open_data();
-  RunRequest request() const;
+  RunRequest request(const Machine&) const;
   void plan_and_open_stream();
   void set_up_trainer();
   void open_log();

@@ -199,6 +199,29 @@ class Reports(Planned):
         self.assertRegex(printed, r"\n  layers .*recompute .*ln_1")
         self.assertRegex(printed, r"\n    lower bound ")
 
+    def test_what_leaves_a_gpu_stays_within_the_hosts_memory(self):
+        words = "--model gpt2-1558m --batch 16 --machine rtx4090 --memory 22GiB".split()
+        status, printed, errors = spool("plan", *words)
+        self.assertEqual(status, 0, errors)
+        self.assertLessEqual(len(printed.splitlines()), 25)
+        self.assertRegex(printed, r"\n  optimizer state streamed, .* of it on the device\n")
+        self.assertRegex(printed, r"\n  host memory ")
+        report = self.folder / "report.json"
+        for host in ["16GiB", "0"]:
+            status, printed, errors = spool(
+                "plan", *words, "--host-memory", host, "--json", report
+            )
+            found = json.loads(report.read_text())
+            if "error" in found:
+                self.assertEqual(host, "0")
+                self.refused((status, printed, errors), 1, "the smallest plan")
+            else:
+                self.assertLessEqual(found["host_bytes"], 16 << 30)
+                self.assertGreater(found["state_bytes_on_device"], 0)
+            report.unlink()
+        self.assertGreater(self.smallest("--machine", "h200", "--host-memory", 0),
+                           self.smallest("--machine", "h200"))
+
     def test_a_frontier_goes_from_the_smallest_budget_to_keeping_all(self):
         least = self.smallest("--machine", "h200")
         report = self.plan("--machine", "h200", "--frontier")

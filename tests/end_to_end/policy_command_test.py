@@ -117,7 +117,10 @@ class Policies(Folder):
             (["--recompute", ""], ["--recompute"]),
             (["--offload", "all", "--offload-to", "tape"], ["tape", "disk:DIRECTORY"]),
             (["--offload", "all", "--offload-to", "disk:"], ["disk:"]),
-            (["--offload-to", f"disk:{self.folder}"], ["--offload residual"]),
+            (
+                ["--recompute", "norms", "--offload-to", f"disk:{self.folder}"],
+                ["--offload residual"],
+            ),
         ]:
             self.refused(self.train(*words), 1, *parts)
         for words in [["--offload", "some"], ["--optimizer-state", "disk"]]:
