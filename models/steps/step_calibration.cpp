@@ -123,7 +123,8 @@ class Calibrator {
     std::erase_if(times, [&](const KernelTime& k) { return !is_wanted(k); });
     add_kernels(table_, times, request_.renewal);
     found_.measured = times.size();
-    return changed_ = true;
+    changed_ = true;
+    return true;
   }
 
   void report() {
