@@ -106,8 +106,7 @@ void register_model(const std::string& model, const StepDescription& step, bool 
 }
 
 void register_all() {
-  for (const char* model :
-       {"gpt2-tiny", "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m"}) {
+  for (const char* model : {"gpt2-tiny", "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m"}) {
     register_model(model, describe_gpt2(model), /*with_link=*/true);
   }
   constexpr int64_t ops = 2000;

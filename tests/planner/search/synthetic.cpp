@@ -137,9 +137,12 @@ class SyntheticRun {
       }
     }
     scope.reset();
-    const SyntheticOp loss{
-        .inputs = {count - 1}, .output = 0, .forward = 0, .backward = 0, .saves_inputs = false,
-        .is_recomputable = false};
+    const SyntheticOp loss{.inputs = {count - 1},
+                           .output = 0,
+                           .forward = 0,
+                           .backward = 0,
+                           .saves_inputs = false,
+                           .is_recomputable = false};
     return apply<Synthetic>(tape, {vars.back()}, loss);
   }
   static size_t at(int op) { return static_cast<size_t>(op + 1); }
@@ -294,7 +297,8 @@ Plan random_plan(Random& random, const Program& program) {
   for (const ValueId v : recomputable_values(program)) {
     if (draw_bool(random, probability)) plan.placement[v] = Placement::recompute;
   }
-  if (draw_bool(random)) plan.chunks = chunk_rows(program, int64_t{128} << draw(random, 0, 2)).chunks;
+  if (draw_bool(random))
+    plan.chunks = chunk_rows(program, int64_t{128} << draw(random, 0, 2)).chunks;
   return plan;
 }
 
