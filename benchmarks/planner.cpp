@@ -8,6 +8,9 @@
 //   layout     places the memory of a step of three micro-batches: its number of allocations, the
 //              most bytes that are live at once, and the percentage of memory beyond these that
 //              the layout takes, and that placement in program order takes
+//   layout_mixed, layout_offload  the same for one micro-batch, where these most bytes are all that
+//              is enough: if the layers recompute three different sets of values it is found; if
+//              they offload, it is not at gpt2-1558m, and the search goes on to its limit
 
 #include <benchmark/benchmark.h>
 
@@ -16,6 +19,7 @@
 
 #include "shared/device.h"
 #include "spool/models/training/trainer.h"
+#include "spool/planner/machine.h"
 #include "spool/planner/offsets.h"
 
 namespace spool {
@@ -85,13 +89,11 @@ size_t peak_of_step(const TrainingConfig& config, const TrainingPlans& plans) {
   return report.memory.peak - persistent;
 }
 
-void place_step(benchmark::State& state, const std::string& model) {
-  const TrainingConfig config{
-      .model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4, .accumulate = 3};
-  const TrainingPlans plans = make_plans(config);
+void place_step(benchmark::State& state, const TrainingConfig& config, const TrainingPlans& plans) {
   const Lifetimes lifetimes = record_step(config, plans, Machine{});
+  const size_t enough = max_live(lifetimes);
   Layout layout;
-  for (auto _ : state) layout = lay_out(lifetimes);
+  for (auto _ : state) layout = lay_out(lifetimes, enough);
   const auto wasted = [&](size_t bytes) {
     const auto live = static_cast<double>(layout.live);
     return 100 * (static_cast<double>(bytes) - live) / live;
@@ -100,6 +102,39 @@ void place_step(benchmark::State& state, const std::string& model) {
   state.counters["live_bytes"] = static_cast<double>(layout.live);
   state.counters["waste_percent"] = wasted(layout.bytes);
   state.counters["waste_as_it_comes_percent"] = wasted(peak_of_step(config, plans));
+}
+
+void place_accumulating_step(benchmark::State& state, const std::string& model) {
+  const TrainingConfig config{
+      .model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4, .accumulate = 3};
+  place_step(state, config, make_plans(config));
+}
+
+// The first third of the layers keeps only its sums, the second attention too, the last products.
+void place_mixed_step(benchmark::State& state, const std::string& model) {
+  TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 8};
+  config.loss_chunk = 1024;
+  TrainingPlans plans = make_plans(config);
+  const Program program = rehearse_tape(describe_step(config), plans.step, Machine{}).program;
+  const std::vector<std::string_view> recomputed{"layer_norm", "gelu", "linear", "attention"};
+  constexpr std::array counts{4, 3, 2};  // of these, by thirds
+  plans.step.placement.resize(program.values.size());
+  for (ValueId v = 0; v < program.values.next_id(); ++v) {
+    const auto third = static_cast<size_t>(3 * v / program.values.next_id());
+    const auto end = recomputed.begin() + counts[third];
+    if (std::find(recomputed.begin(), end, program.producer_name(v)) != end) {
+      plans.step.placement[v] = Placement::recompute;
+    }
+  }
+  place_step(state, config, plans);
+}
+
+void place_offloading_step(benchmark::State& state, const std::string& model) {
+  const TrainingConfig config{
+      .model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4, .seq = 512};
+  place_step(state, config,
+             make_plans(config, {.norms = true, .activations = true, .offload = Offloading::all},
+                        *named_machine("h200")));
 }
 
 void register_all() {
@@ -112,7 +147,13 @@ void register_all() {
       survey_step(s, name);
     })->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark(("layout/" + name).c_str(), [name](benchmark::State& s) {
-      place_step(s, name);
+      place_accumulating_step(s, name);
+    })->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("layout_mixed/" + name).c_str(), [name](benchmark::State& s) {
+      place_mixed_step(s, name);
+    })->Unit(benchmark::kMicrosecond);
+    benchmark::RegisterBenchmark(("layout_offload/" + name).c_str(), [name](benchmark::State& s) {
+      place_offloading_step(s, name);
     })->Unit(benchmark::kMicrosecond);
     benchmark::RegisterBenchmark(("tape/" + name).c_str(), [name](benchmark::State& s) {
       visit_nodes(s, name);

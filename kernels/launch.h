@@ -107,7 +107,7 @@ void launch_on_host(const Kernel& kernel, Stream& host, Stream& queue) {
   static_assert(!NeedsWorkspace<Kernel>);
   if (host.device().type == DeviceType::meta) {
     const Machine& machine = static_cast<MetaStream&>(host).machine();
-    return queue.host_work(Kernel::name, machine.seconds(kernel.cost()), {});
+    return queue.host_work(Kernel::name, kernel_seconds(machine, Kernel::name, kernel.cost()), {});
   }
   auto& cpu = static_cast<CpuStream&>(host);
   queue.host_work(Kernel::name, /*seconds=*/0, [kernel, &cpu] { run(kernel, cpu); });

@@ -8,6 +8,7 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
+#include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/files/spill_file.h"
 #include "spool/runtime/memory/host_link.h"
 #include "spool/runtime/stream.h"
@@ -26,18 +27,24 @@ size_t measurement_bytes(Device device) {
   return std::clamp(device_memory(device) / 2, min_bytes, max_bytes);
 }
 
-// The shortest of three runs, after one to warm up.
+// The least time of repeats until the two smallest are about equal, after one to warm up.
 template <class Work>
 double seconds_of(Stream& stream, const Work& work) {
-  double best = 1e9;
-  for (int i = 0; i < 4; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+  constexpr int min_repeats = 3, max_repeats = 8;
+  constexpr double about = 1.02;
+  double least = 1e9, second = 1e9;
+  for (int i = 0; i <= max_repeats; ++i) {
+    stream.synchronize();
+    const double start = work_clock(stream);
     work();
     stream.synchronize();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    if (i > 0) best = std::min(best, took.count());
+    const double took = work_clock(stream) - start;
+    if (i == 0) continue;
+    second = std::min(second, std::max(least, took));
+    least = std::min(least, took);
+    if (i >= min_repeats && second <= about * least) break;
   }
-  return best;
+  return least;
 }
 
 double product_flops(Stream& stream, DType type, int64_t extent) {
@@ -78,16 +85,23 @@ double copy_rate(Stream& stream) {
   }
 }
 
-// The rate of a copy to the host, through a HostLink, as offloaded values take it.
-double link_rate(Stream& stream) {
+struct LinkRates {
+  double to_host = 0, from_host = 0;
+};
+
+// The rates of copies to the host and back, through a HostLink, as offloaded values take it.
+LinkRates link_rates(Stream& stream) {
   constexpr size_t bytes = size_t{16} << 20;
   const Tensor from({Shape{bytes / sizeof(float)}}, stream);
   launch(Fill{.out = from}, stream);
   HostLink link(stream, bytes);
   const HostSlot to(link, bytes, "copy");
-  const double seconds = seconds_of(
-      link.begin_out(), [&] { link.out().copy_out(to.data(), from.view().data(), bytes); });
-  return static_cast<double>(bytes) / seconds;
+  const double out = seconds_of(link.begin_out(),
+                                [&] { link.out().copy_out(to.data(), from.view().data(), bytes); });
+  const double in =
+      seconds_of(link.begin_in(), [&] { link.in().copy_in(from.view().data(), to.data(), bytes); });
+  return {.to_host = static_cast<double>(bytes) / out,
+          .from_host = static_cast<double>(bytes) / in};
 }
 
 double launch_cost(Stream& stream) {
@@ -141,12 +155,18 @@ Machine derated(const DataSheet& sheet) {
           .f32_flops = f32 * sheet.f32_flops,
           .bf16_flops = bf16 * sheet.bf16_flops,
           .bytes_per_second = memory * sheet.bytes_per_second,
-          .host_bytes_per_second = link * sheet.host_bytes_per_second,
+          .to_host_bytes_per_second = link * sheet.host_bytes_per_second,
+          .from_host_bytes_per_second = link * sheet.host_bytes_per_second,
           .host_memory_bytes_per_second = 150e9,  // half of eight channels of DDR5-4800
           .launch_seconds = 4e-6};
 }
 
 }  // namespace
+
+double work_clock(Stream& stream) {
+  const bool cpu = stream.device().type == DeviceType::cpu;
+  return cpu ? static_cast<CpuStream&>(stream).processor_clock() : host_clock();
+}
 
 std::optional<Machine> named_machine(std::string_view name) {
   const DataSheet* sheet = sheet_of(name);
@@ -183,7 +203,9 @@ Machine measure_machine(Device device, DType of_products, int threads) {
   Machine machine{.name = stream->description(), .architecture = stream->architecture()};
   machine.f32_flops = machine.bf16_flops = product_flops(*stream, of_products);
   machine.bytes_per_second = copy_rate(*stream);
-  machine.host_bytes_per_second = link_rate(*stream);
+  const LinkRates link = link_rates(*stream);
+  machine.to_host_bytes_per_second = link.to_host;
+  machine.from_host_bytes_per_second = link.from_host;
   machine.host_memory_bytes_per_second =
       device.type == DeviceType::cuda ? host_memory_rate() : machine.bytes_per_second;
   machine.launch_seconds = launch_cost(*stream);

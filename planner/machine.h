@@ -1,9 +1,9 @@
 #pragma once
 
 // Measures what a device can do: the rates of a large matrix product in one type (the other types
-// get the same), of a large copy within its memory, and of a copy to the host, and the cost of a
-// launch.  Takes about a quarter of a second, and meanwhile 64 MiB of memory on a cpu, or 1 GiB of
-// a GPU and 64 MiB of its host.
+// get the same), of a large copy within its memory, and of copies to and from the host, and the
+// cost of a launch.  Each is the least of repeats until it stands.  Takes about a quarter of a
+// second, and meanwhile 64 MiB of memory on a cpu, or 1 GiB of a GPU and 64 MiB of its host.
 
 #include <filesystem>
 #include <optional>
@@ -11,9 +11,14 @@
 #include <string_view>
 #include <vector>
 
-#include "spool/runtime/device.h"
+#include "spool/runtime/stream.h"
 
 namespace spool {
+
+// Seconds of work of a stream that has nothing left to do: the difference of two calls is what lies
+// between.  On a cpu what processors worked for its threads, divided by their number, which other
+// programs hardly change; on other devices the time that passed.
+double work_clock(Stream&);
 
 // Throws if there is no such device.
 Machine measure_machine(Device, DType of_products, int threads = 0);

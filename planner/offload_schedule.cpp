@@ -8,7 +8,7 @@ namespace {
 struct PlannedTransfer {
   Offload offload;
   double saved = 0, read = 0;  // seconds: when the value is saved, and first read by backward
-  double copy = 0;             // seconds, one way
+  double out = 0, in = 0;      // seconds of its copies
 };
 
 // When each node began, seconds.
@@ -20,9 +20,9 @@ std::vector<PlannedTransfer> transfers_of(const std::vector<OffloadCandidate>& c
                                           const Survey& survey, const Clock& clock,
                                           const Machine& machine, OffloadTarget target) {
   // A transfer to a disk passes through the host: one copy after the other.
-  const double seconds_per_byte =
-      1 / machine.host_bytes_per_second +
-      (target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0);
+  const double disk = target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0;
+  const double out = 1 / machine.to_host_bytes_per_second + disk;  // seconds a byte
+  const double in = 1 / machine.from_host_bytes_per_second + disk;
   std::vector<PlannedTransfer> transfers;
   for (const OffloadCandidate& c : candidates) {
     const auto [bytes, saver, reader] = survey.values.value_or(c.value, {});
@@ -32,7 +32,8 @@ std::vector<PlannedTransfer> transfers_of(const std::vector<OffloadCandidate>& c
         {.offload = {.value = c.value, .target = target},
          .saved = clock.forward.contains(next) ? clock.forward[next] : clock.backward.back(),
          .read = clock.backward[reader],
-         .copy = static_cast<double>(c.bytes) * seconds_per_byte});
+         .out = static_cast<double>(c.bytes) * out,
+         .in = static_cast<double>(c.bytes) * in});
   }
   return transfers;
 }
@@ -43,7 +44,7 @@ void place_releases(std::vector<PlannedTransfer>& transfers, const Clock& clock)
   std::ranges::sort(transfers, {}, &PlannedTransfer::saved);
   double link_free = 0;
   std::erase_if(transfers, [&](PlannedTransfer& t) {
-    const double end = std::max(link_free, t.saved) + t.copy;
+    const double end = std::max(link_free, t.saved) + t.out;
     const auto node = std::ranges::lower_bound(clock.forward, end);
     if (node == clock.forward.end()) return true;
     link_free = end;
@@ -59,7 +60,7 @@ void place_fetches(std::vector<PlannedTransfer>& transfers, const Clock& clock) 
   std::ranges::sort(transfers, std::ranges::greater{}, &PlannedTransfer::read);
   double next_begins = clock.backward.front() + 1e9;
   for (PlannedTransfer& t : transfers) {
-    next_begins = std::min(next_begins, t.read) - caution * t.copy;
+    next_begins = std::min(next_begins, t.read) - caution * t.in;
     // Backward visits the nodes from the last to the first: their times fall with their ids.
     const auto at = std::ranges::lower_bound(clock.backward, next_begins, std::ranges::greater{});
     const auto node = static_cast<NodeId>(at - clock.backward.begin());

@@ -6,7 +6,7 @@
 //
 // The smallest layout is hard to find.  So sweeps through time (offsets_sweep.h), forwards and
 // backwards, with more and with fewer blocks placed in advance, try to place all within some number
-// of bytes: first the most that are live at a time, then what is enough, then more.
+// of bytes: first the most that are live at a time, then ever more.
 
 #include "spool/runtime/memory/layout.h"
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -120,7 +119,7 @@ std::vector<End> ends_by_weight(const TimedBlocks& timed) {
 // What is free at some time.
 class OffsetSweep::FreeMemory {
  public:
-  FreeMemory(size_t bytes, size_t& steps) : holes_{{.begin = 0, .end = bytes}}, steps_(steps) {}
+  FreeMemory(size_t bytes, Steps& steps) : holes_{{.begin = 0, .end = bytes}}, steps_(steps) {}
 
   // The offset nearest to this end from which so many bytes are free, and none of them taken.
   std::optional<size_t> find(size_t bytes, End end, const std::vector<Span>& taken) {
@@ -162,55 +161,55 @@ class OffsetSweep::FreeMemory {
 
   std::optional<size_t> find_lowest(size_t bytes, const std::vector<Span>& taken) {
     for (const Span& hole : holes_) {
-      ++steps_;
+      ++steps_.done;
+      if (steps_.are_used_up()) break;
       size_t begin = hole.begin;
       const auto moves_up = [&](const Span& t) {
         if (t.begin >= begin + bytes || t.end <= begin) return false;
         begin = t.end;
         return true;
       };
-      while (begin + bytes <= hole.end && any_of(taken, moves_up)) {
-      }
+      while (begin + bytes <= hole.end && is_moved(taken, moves_up)) continue;
       if (begin + bytes <= hole.end) return begin;
     }
     return {};
   }
 
   std::optional<size_t> find_highest(size_t bytes, const std::vector<Span>& taken) {
-    for (auto hole = holes_.rbegin(); hole != holes_.rend(); ++hole) {
-      ++steps_;
-      size_t end = hole->end;
+    for (size_t i = holes_.size(); i-- > 0 && !steps_.are_used_up();) {
+      const Span& hole = holes_[i];
+      ++steps_.done;
+      size_t end = hole.end;
       const auto moves_down = [&](const Span& t) {
         if (t.end + bytes <= end || t.begin >= end) return false;
         end = t.begin;
         return true;
       };
-      while (end >= hole->begin + bytes && any_of(taken, moves_down)) {
-      }
-      if (end >= hole->begin + bytes) return end - bytes;
+      while (end >= hole.begin + bytes && is_moved(taken, moves_down)) continue;
+      if (end >= hole.begin + bytes) return end - bytes;
     }
     return {};
   }
 
-  bool any_of(const std::vector<Span>& taken, const auto& moves) {
-    steps_ += taken.size();
+  bool is_moved(const std::vector<Span>& taken, const auto& moves) {
+    steps_.done += taken.size();
     bool any = false;
     for (const Span& t : taken) any |= moves(t);
-    return any;
+    return any && !steps_.are_used_up();
   }
 
   std::vector<Span> holes_;  // rising, none next to another
-  size_t& steps_;
+  Steps& steps_;
 };
 
 OffsetSweep::OffsetSweep(const TimedBlocks& all, const std::vector<End>& ends)
     : all_(all), ends_(ends), offsets_(all.blocks.size()) {}
 
 bool OffsetSweep::place(const Limits& limits) {
-  last_step_ = steps_ + limits.steps;
+  steps_.max = steps_.done + limits.steps;
   is_early_.clear();
   for (const TimedBlocks::Block& b : all_.blocks) is_early_.push_back(b.life() > limits.life);
-  for (int i = 0; i < limits.tries && steps_ < last_step_; ++i) {
+  for (int i = 0; i < limits.tries && !steps_.are_used_up(); ++i) {
     if (!sweep(Pass::early, limits)) return false;
     if (sweep(Pass::late, limits)) return true;
     is_early_[failed_] = true;
@@ -221,19 +220,21 @@ bool OffsetSweep::place(const Limits& limits) {
 bool OffsetSweep::sweep(Pass pass, const Limits& limits) {
   FreeMemory memory(limits.capacity, steps_);
   if (pass == Pass::early) early_.clear();
-  size_t next_early = pass == Pass::early ? std::numeric_limits<size_t>::max() : 0;
+  size_t next_early = 0;
   for (const auto& [block, is_birth] : all_.events) {
-    ++steps_;
+    ++steps_.done;
     const bool is_early = is_early_[block];
     if ((pass == Pass::early && !is_early) || all_.blocks[block].bytes == 0) continue;
     if (!is_birth) {
       memory.give(span(block));
-    } else if (pass == Pass::late && is_early) {
+      continue;
+    }
+    if (pass == Pass::early) early_.push_back(block);
+    if (is_early) ++next_early;
+    if (pass == Pass::late && is_early) {
       memory.take(span(block));
-      ++next_early;
-    } else {
-      if (!place_block(block, next_early, memory)) return false;
-      if (pass == Pass::early) early_.push_back(block);
+    } else if (!place_block(block, next_early, memory)) {
+      return false;
     }
   }
   return true;
@@ -242,7 +243,7 @@ bool OffsetSweep::sweep(Pass pass, const Limits& limits) {
 bool OffsetSweep::place_block(size_t block, size_t next_early, FreeMemory& memory) {
   find_taken(block, next_early);
   const std::optional<size_t> at = memory.find(all_.blocks[block].bytes, ends_[block], taken_);
-  if (!at || steps_ > last_step_) {
+  if (!at || steps_.are_used_up()) {
     failed_ = block;
     return false;
   }
@@ -253,7 +254,7 @@ bool OffsetSweep::place_block(size_t block, size_t next_early, FreeMemory& memor
 
 void OffsetSweep::find_taken(size_t block, size_t next_early) {
   taken_.clear();
-  for (size_t k = next_early; k < early_.size(); ++k, ++steps_) {
+  for (size_t k = next_early; k < early_.size(); ++k, ++steps_.done) {
     if (all_.blocks[early_[k]].birth > all_.blocks[block].death) break;
     taken_.push_back(span(early_[k]));
   }

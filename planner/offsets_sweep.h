@@ -38,14 +38,14 @@ size_t max_live(const TimedBlocks&);
 
 enum class End : uint8_t { bottom, top };
 
-// Two blocks cross if each lives for a time without the other and for a time with it.  In one stack
-// they leave a hole.  Two choices of an end for each block:
-// - that of the fewer bytes of older blocks that it crosses, against those that it does not;
-// - that where it crosses the heaviest blocks (by bytes * life) by the fewer bytes * time.
+// An end for each block, chosen in either of two ways.  Two blocks cross if one is born and dies
+// before the other, and for a time both live: at the same end they would leave a hole.
+// - By age: the top if it outlives most bytes of what is at the bottom when it is born.
+// - By weight: where it crosses less of the blocks of the most bytes * life, for a shorter time.
 std::vector<End> ends_by_age(const TimedBlocks&);
 std::vector<End> ends_by_weight(const TimedBlocks&);
 
-// Finds offsets for blocks.  Its work is counted in steps of about a nanosecond.
+// Finds offsets for blocks.  Its work is counted in steps, of a few nanoseconds.
 class OffsetSweep {
  public:
   struct Limits {
@@ -60,15 +60,19 @@ class OffsetSweep {
   OffsetSweep(const TimedBlocks&, const std::vector<End>&);
 
   // Whether all blocks find a place.  One that does not is placed in the first sweep of the next
-  // try.  Gives up when a limit is reached, or a block of the first sweep finds no place.
+  // try.  Gives up if a block of the first sweep finds none, or at a limit.
   bool place(const Limits&);
 
   // After a success.
   const std::vector<size_t>& offsets() const { return offsets_; }
   // Of place() so far.
-  size_t steps() const { return steps_; }
+  size_t steps() const { return steps_.done; }
 
  private:
+  struct Steps {
+    size_t done = 0, max = 0;
+    bool are_used_up() const { return done > max; }
+  };
   enum class Pass : uint8_t { early, late };
   struct Span {
     size_t begin = 0, end = 0;
@@ -83,10 +87,10 @@ class OffsetSweep {
   const std::vector<End>& ends_;
   std::vector<char> is_early_;  // whether a block is placed in the first sweep
   std::vector<size_t> early_;   // these blocks, by birth
-  std::vector<Span> taken_;     // by early blocks that are born while some late one lives
+  std::vector<Span> taken_;     // by early blocks that are born while a late one lives
   std::vector<size_t> offsets_;
   size_t failed_ = 0;  // the block that found no place
-  size_t steps_ = 0, last_step_ = 0;
+  Steps steps_;
 };
 
 }  // namespace spool

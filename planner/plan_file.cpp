@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "spool/planner/plan_json.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
 
@@ -16,12 +15,16 @@ namespace {
 constexpr uint64_t max_plan_bytes = 32'000'000;
 constexpr size_t max_line = 100;
 
+std::string text_of(const json& j) {
+  return j.dump(-1, ' ', /*ensure_ascii=*/true, json::error_handler_t::replace);
+}
+
 void write_value(std::ostream&, const json&, size_t indent, size_t used);
 
 // `begin` starts the member's line: a line break and the indentation.
 void write_member(std::ostream& out, const std::string& key, const json& value,
                   const std::string& begin) {
-  const std::string name = sentence(json(key), ": ");
+  const std::string name = sentence(text_of(key), ": ");
   out << begin << name;
   write_value(out, value, begin.size() - 1, begin.size() - 1 + name.size());
 }
@@ -29,7 +32,7 @@ void write_member(std::ostream& out, const std::string& key, const json& value,
 // On one line if there is room, else an object as a member a line, and a list as many items a line
 // as fit.  `used` characters of the line are taken.
 void write_value(std::ostream& out, const json& j, size_t indent, size_t used) {
-  const std::string line = j.dump();
+  const std::string line = text_of(j);
   if (used + line.size() < max_line || !j.is_structured()) {
     out << line;
     return;
@@ -45,7 +48,7 @@ void write_value(std::ostream& out, const json& j, size_t indent, size_t used) {
       write_member(out, key, item, begin);
       continue;
     }
-    const std::string text = item.dump();
+    const std::string text = text_of(item);
     used += 2 + text.size();
     if (used < max_line) {
       out << ' ' << text;
@@ -58,7 +61,7 @@ void write_value(std::ostream& out, const json& j, size_t indent, size_t used) {
   out << begin.substr(0, begin.size() - 2) << (j.is_object() ? '}' : ']');
 }
 
-std::string format_plan(const Plan& plan) {
+std::string format_plan(const StoredPlan& plan) {
   std::ostringstream out;
   json rest = to_json(plan);
   out << "{\n  \"spool_plan\": " << rest["spool_plan"];
@@ -73,15 +76,16 @@ std::string format_plan(const Plan& plan) {
 
 }  // namespace
 
-void save_plan(const std::filesystem::path& path, const Plan& plan) {
+void save_plan(const std::filesystem::path& path, const StoredPlan& plan) {
   const std::string text = format_plan(plan);
   const std::string file = path.string();
   check_file(text.size() <= max_plan_bytes && plan_from_json(parse_json(text, file)) == plan, file,
-             "the plan could not be read again: it is too large");
+             "the plan could not be read again: it is too large, or its machine has a name that is "
+             "not UTF-8");
   write_text_file_atomically(path, text);
 }
 
-Plan load_plan(const std::filesystem::path& path) {
+StoredPlan load_plan(const std::filesystem::path& path) {
   return plan_from_json(parse_json(read_text_file(path, max_plan_bytes), path.string()));
 }
 

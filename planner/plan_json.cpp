@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "spool/runtime/files/json.h"
 
@@ -199,7 +201,41 @@ void read_fingerprints(Plan& plan, const JsonField& list) {
   for (const JsonField& f : all) plan.fingerprints.push_back(read_fingerprint(f));
 }
 
-void read_plan_field(Plan& plan, const JsonField& field, int version) {
+constexpr auto max_stored_bytes = static_cast<size_t>(std::numeric_limits<int64_t>::max());
+
+PlannedFor read_planned_for(const JsonField& field) {
+  for (const JsonField& f : field.members()) {
+    constexpr std::string_view all[] = {"budget_bytes", "loss_rows", "machine", "mlp_rows",
+                                        "peak_bytes"};
+    field.expect(std::ranges::find(all, f.key()) != std::end(all), "there is no ", excerpt(f.key()),
+                 "; there are budget_bytes, loss_rows, machine, mlp_rows and ", "peak_bytes");
+  }
+  const JsonField machine = field.member("machine");
+  PlannedFor made_for{.loss_rows = field.member("loss_rows").integer<int64_t>(0),
+                      .mlp_rows = field.member("mlp_rows").integer<int64_t>(0),
+                      .budget = field.member("budget_bytes").integer<size_t>(0, max_stored_bytes),
+                      .peak = field.member("peak_bytes").integer<size_t>(0, max_stored_bytes),
+                      .machine = machine.string()};
+  machine.expect(made_for.machine.size() <= max_machine_name, "the name has ",
+                 made_for.machine.size(), " bytes, and at most ", max_machine_name, " are read");
+  return made_for;
+}
+
+json to_json(const PlannedFor& p) {
+  return {{"budget_bytes", p.budget},
+          {"loss_rows", p.loss_rows},
+          {"machine", p.machine},
+          {"mlp_rows", p.mlp_rows},
+          {"peak_bytes", p.peak}};
+}
+
+void expect_version_three(const JsonField& field, int version) {
+  field.expect(version > 2, "a plan of version ", version, " cannot have this; write ",
+               "\"spool_plan\": 3 in its file");
+}
+
+void read_plan_field(StoredPlan& stored, const JsonField& field, int version) {
+  Plan& plan = stored.plan;
   const std::string& key = field.key();
   if (key == "chunks") {
     plan.chunks = read_groups(field, 1, "nodes", chunk_count_of);
@@ -213,6 +249,12 @@ void read_plan_field(Plan& plan, const JsonField& field, int version) {
     read_regions(plan, field, version);
   } else if (key == "tape_fingerprints") {
     read_fingerprints(plan, field);
+  } else if (key == "state_bytes_on_device") {
+    expect_version_three(field, version);
+    plan.state_bytes_on_device = field.integer<size_t>(0, max_stored_bytes);
+  } else if (key == "made_for") {
+    expect_version_three(field, version);
+    stored.made_for = read_planned_for(field);
   } else {
     check_file(key == "spool_plan", field.file(), "a plan has no field ", excerpt(key));
   }
@@ -226,10 +268,16 @@ int read_version(const JsonField& root) {
   return version.get<int>();
 }
 
+int oldest_version(const StoredPlan& stored) {
+  if (stored.made_for || stored.plan.state_bytes_on_device > 0) return 3;
+  return std::ranges::all_of(stored.plan.regions, is_plain) ? 1 : 2;
+}
+
 }  // namespace
 
-json to_json(const Plan& plan) {
-  json j = {{"spool_plan", std::ranges::all_of(plan.regions, is_plain) ? 1 : 2}};
+json to_json(const StoredPlan& stored) {
+  const Plan& plan = stored.plan;
+  json j = {{"spool_plan", oldest_version(stored)}};
   if (!plan.placement.empty()) {
     j["placement"] = group(plan.placement, Placement::keep, "values",
                            [](Placement p) { return std::string(name(p)); });
@@ -242,23 +290,25 @@ json to_json(const Plan& plan) {
   if (plan.optimizer_state != OptimizerState::device) {
     j["optimizer_state"] = name(plan.optimizer_state);
   }
+  if (plan.state_bytes_on_device > 0) j["state_bytes_on_device"] = plan.state_bytes_on_device;
+  if (stored.made_for) j["made_for"] = to_json(*stored.made_for);
   for (const uint64_t f : plan.fingerprints) j["tape_fingerprints"].push_back(to_hex(f));
   return j;
 }
 
-Plan plan_from_json(const JsonField& root) {
+StoredPlan plan_from_json(const JsonField& root) {
   const json& j = root.value();
   root.expect(j.is_object() && j.contains("spool_plan"),
               "is not a plan: a plan is a JSON object that has \"spool_plan\"");
   const int version = read_version(root);
-  Plan plan;
-  for (const JsonField& field : root.members()) read_plan_field(plan, field, version);
+  StoredPlan stored;
+  for (const JsonField& field : root.members()) read_plan_field(stored, field, version);
   try {
-    check_plan(plan);
+    check_plan(stored.plan);
   } catch (const Error& e) {
     root.refuse(e.what());
   }
-  return plan;
+  return stored;
 }
 
 }  // namespace spool

@@ -3,22 +3,31 @@
 // A plan as JSON, for people and programs to read:
 //
 //   {
-//     "spool_plan": 2,
+//     "spool_plan": 3,
 //     "chunks": {"8":[13],"nodes":14},
+//     "made_for": {"budget_bytes":943718400,"loss_rows":512,"machine":"h200","mlp_rows":0,
+//                  "peak_bytes":943001600},
 //     "offloads": [{"release":9,"rows":512,"to":"disk","value":3}],
 //     "optimizer_state": "streamed",
 //     "placement": {"offload":[3],"recompute":[[5,9],12],"values":40},
 //     "regions": [[3,6],{"chunks":8,"leaves":[31],"nodes":[7,12]}],
+//     "state_bytes_on_device": 300000000,
 //     "tape_fingerprints": ["00d1e9bbe4c2a7f1", ... one for each of the 14 nodes]
 //   }
 //
 // Values and nodes are listed one by one, or as [first, last] of a range; "values" and "nodes" are
 // their total numbers.  A region is [first, last] of its nodes, and an object if it runs in chunks.
-// A field that is left out is as in Plan{}.  Equal plans have equal JSON.
+// A field that is left out is as in StoredPlan{}; "made_for" has all of its fields.  Equal plans
+// have equal JSON.
 //
-// Version 1 is version 2 without regions in chunks; a plan that has none is written as version 1.
+// Version 2 is version 3 without "made_for" and "state_bytes_on_device", version 1 is version 2
+// without regions in chunks.  A plan is written as the oldest version that can hold it.
 
+#include <cstddef>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
 
 #include "spool/autograd/plan.h"
 
@@ -26,12 +35,29 @@ namespace spool {
 
 class JsonField;
 
-inline constexpr int newest_plan_version = 2;
+// The run that a plan was made for.
+struct PlannedFor {
+  int64_t loss_rows = 0, mlp_rows = 0;  // of a chunk of the loss, and of an MLP; 0: all
+  size_t budget = 0, peak = 0;          // bytes of the device; the peak is foretold
+  std::string machine = {};             // its name
+  bool operator==(const PlannedFor&) const = default;
+};
+
+struct StoredPlan {
+  Plan plan = {};
+  std::optional<PlannedFor> made_for = {};  // none: not known
+  bool operator==(const StoredPlan&) const = default;
+};
+
+inline constexpr int newest_plan_version = 3;
 // Maximum number of nodes, and of values: a hundred times what gpt2-1558m has.
 inline constexpr int64_t max_plan_length = 50'000;
 
-nlohmann::json to_json(const Plan&);
+// Maximum length of a machine's name, in bytes.
+inline constexpr size_t max_machine_name = 200;
+
+nlohmann::json to_json(const StoredPlan&);
 // Throws, naming the file and the field, if it is no plan or one that check_plan() refuses.
-Plan plan_from_json(const JsonField&);
+StoredPlan plan_from_json(const JsonField&);
 
 }  // namespace spool

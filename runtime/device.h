@@ -1,9 +1,11 @@
 #pragma once
 
 // Device: the kind and index of a device.  Architecture: its properties that kernels' workspaces
-// depend on.  Machine: its rates, from which a rehearsal computes times.
+// depend on.  Machine: its rates, and the kernels measured on it, from which a rehearsal computes
+// times.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -42,6 +44,8 @@ struct Cost {
   DType dtype = DType::f32;  // of the flops
 };
 
+class KernelTimes;  // runtime/meta/kernel_times.h
+
 // The rates of a machine, and the roofline that they give a kernel's duration.
 struct Machine {
   std::string name = "unnamed";
@@ -49,11 +53,14 @@ struct Machine {
   double f32_flops = 200e9;                    // per second, of a large matrix product
   double bf16_flops = 400e9;                   // per second, of a large matrix product
   double bytes_per_second = 20e9;              // of a large copy, reads plus writes
-  double host_bytes_per_second = 20e9;         // of a copy to or from the host
+  double to_host_bytes_per_second = 20e9;      // of a copy to the host
+  double from_host_bytes_per_second = 20e9;    // of a copy from the host
   double host_memory_bytes_per_second = 20e9;  // of the host's work on its own memory
   double disk_bytes_per_second = 1e9;          // of the disk that values are offloaded to
   double launch_seconds = 2e-6;
+  std::shared_ptr<const KernelTimes> kernels = {};  // what kernels were measured to take
 
+  // By the rates alone.
   double seconds(const Cost& cost) const {
     const double rate = cost.dtype == DType::bf16 ? bf16_flops : f32_flops;
     const double compute = cost.flops / rate, memory = cost.bytes / bytes_per_second;

@@ -5,6 +5,10 @@
 // of its work, timed by its own clock on meta, the host's clock on the cpu, and events on cuda.  A
 // stream without a trace pays a branch that is never taken.
 //
+// A trace may ask for processor time: then a span of a cpu stream lasts as long as its threads'
+// processors worked for it, divided by their number, which other programs hardly change.  The
+// lengths of spans are then comparable, but not where they begin.
+//
 // Spans are in program order, and those of one lane do not overlap.  Work that fails has no span.
 
 #include <concepts>
@@ -17,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "spool/runtime/device.h"
 #include "spool/runtime/names.h"
 
 namespace spool {
@@ -52,6 +57,7 @@ struct TraceSpan {
   size_t bytes = 0;      // copied
   size_t live = 0;       // live bytes of the device when it was enqueued
   size_t host_live = 0;  // live bytes of slabs of host memory when it was enqueued
+  Cost cost = {};        // of a kernel; on meta only
   TraceContext context = {};
   double begin = 0, end = 0;  // seconds since the first span began
 
@@ -60,9 +66,14 @@ struct TraceSpan {
 
 class PendingSpan;
 
+enum class TraceClock : uint8_t { wall, processor };
+
 class Trace : public std::enable_shared_from_this<Trace> {
  public:
   using Interval = std::pair<double, double>;  // begin and end, seconds of the stream's clock
+
+  explicit Trace(TraceClock clock = TraceClock::wall) : clock_(clock) {}
+  TraceClock clock() const { return clock_; }
 
   // Called by streams.  They add a span whose times are known now, are given to
   // PendingSpan::done(), or are measured in spans().
@@ -94,6 +105,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
   void push(const TraceSpan&, State, std::function<Interval()> measure);
   void close(size_t entry, State, Interval);
 
+  TraceClock clock_;
   std::mutex mutex_;
   std::condition_variable closed_;
   std::vector<Entry> entries_;

@@ -107,6 +107,8 @@ int main(int argc, char** argv) {
   add("eval", "Measure a model's loss on text, or its accuracy on multiple-choice questions",
       add_eval);
   add("tokenize", "Convert text to shards of tokens, or shards to text", add_tokenize);
+  add("calibrate", "Measure the kernels of a training step, from which its time is foretold",
+      add_calibrate);
   add("convert", "Convert a model to the format of transformers or of llm.c", add_convert);
   try {
     app.parse(argc, argv);

@@ -9,6 +9,7 @@
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/training/budget.h"
 #include "spool/models/training/plan_report.h"
+#include "spool/models/training/run_calibration.h"
 #include "spool/models/training/run_search.h"
 #include "spool/models/training/run_tokenizer.h"
 #include "spool/planner/machine.h"
@@ -36,10 +37,7 @@ Place place_of(const PlanFlags& flags, const RunOptions& o) {
           " both say where the run is planned for; give one of them");
     return {*named_machine(flags.machine), *memory_of_named_machine(flags.machine)};
   }
-  const Device device = device_of(flags.training.device);
-  Machine machine = measure_machine(device, o.training.dtype, o.threads);
-  if (!o.spill_directory.empty()) machine.disk_bytes_per_second = measure_disk(o.spill_directory);
-  return {machine, free_memory(device)};
+  return {calibrate(calibration_of(o)).machine, free_memory(o.device)};
 }
 
 // Plans from the smallest budget to that of keeping everything, evenly spread.
@@ -66,10 +64,13 @@ void print_report(const std::string& to, const nlohmann::json& report) {
 int plan(const PlanFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags.training, command);
   if (!flags.json.empty() && flags.json != "-") check_report_file(flags.json);
+  const std::optional<Plan> given_plan = read_given_plan(o);
   const auto tokenizer = open_run_tokenizer(o);
   o.training.validate();
+  if (flags.machine == here) o.device = device_of(flags.training.device);
   const Place place = place_of(flags, o);
-  RunRequest request = request_of(o);
+  if (flags.machine != here && !o.host_memory) o.host_memory = 2 * place.memory;
+  RunRequest request = request_of(o, place.machine, given_plan);
   request.sample = sample_length(*tokenizer);
   request.limit = MemoryLimit{.budget = o.memory, .free = place.memory};
   RunSearch search(o.training, request, place.machine);
@@ -83,7 +84,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   }
   std::vector<PlannedRun> frontier;
   if (flags.frontier) report["frontier"] = frontier_report(frontier = find_frontier(search));
-  if (!o.save_plan.empty()) save_step_plan(o.save_plan, run);
+  if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, place.machine);
   print_report(flags.json, report);
   if (flags.json == "-") return 0;
   o.training = run.config;

@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "spool/models/training/plan_report.h"
 #include "spool/runtime/units.h"
@@ -41,17 +42,42 @@ std::string policy_lines(const RunOptions& o) {
   return lines;
 }
 
+int size_of(const LayerGroup& group) {
+  int layers = 0;
+  for (const auto& [first, last] : group.layers) layers += last - first + 1;
+  return layers;
+}
+
+// The groups but for the smallest, of which only the layers are told.
+std::vector<LayerGroup> largest(std::vector<LayerGroup> groups, size_t max) {
+  if (groups.size() <= max) return groups;
+  std::vector<int> sizes;
+  for (const LayerGroup& group : groups) sizes.push_back(size_of(group));
+  std::ranges::sort(sizes, std::greater());
+  const int least = sizes[max - 1];
+  std::vector<LayerGroup> shown;
+  LayerGroup rest;
+  size_t others = 0;
+  for (LayerGroup& group : groups) {
+    if (shown.size() + 1 < max && size_of(group) >= std::max(least, 1)) {
+      shown.push_back(std::move(group));
+    } else {
+      rest.layers.insert(rest.layers.end(), group.layers.begin(), group.layers.end());
+      ++others;
+    }
+  }
+  std::ranges::sort(rest.layers);
+  rest.treatment = fmt::format("{} other ways", others);
+  shown.push_back(std::move(rest));
+  return shown;
+}
+
 // What the plan does to each layer.
 std::string layer_lines(const PlannedRun& run) {
-  constexpr size_t max_lines = 6;
+  constexpr size_t max_lines = 7;
   std::string lines;
-  const std::vector<LayerGroup> groups = explain(run);
-  const size_t shown = groups.size() > max_lines ? max_lines - 1 : groups.size();
-  for (size_t i = 0; i < shown; ++i) {
-    lines += fmt::format("  {}: {}\n", layers_of(groups[i]), groups[i].treatment);
-  }
-  if (shown < groups.size()) {
-    lines += fmt::format("  the other layers: {} more ways\n", groups.size() - shown);
+  for (const LayerGroup& group : largest(explain(run), max_lines)) {
+    lines += fmt::format("  {}: {}\n", layers_of(group), group.treatment);
   }
   return lines;
 }
@@ -68,8 +94,12 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   const bool by_hand =
       o.plan.empty() && (o.given.contains("recompute") || o.given.contains("offload"));
   lines += by_hand ? policy_lines(o) : layer_lines(run);
-  const OptimizerState state = run.plans.step.optimizer_state;
-  if (state != OptimizerState::device) say(fmt::format("optimizer state {}", name(state)));
+  const Plan& plan = run.plans.step;
+  if (plan.optimizer_state != OptimizerState::device) {
+    const size_t share = plan.state_bytes_on_device;
+    say(fmt::format("optimizer state {}{}", name(plan.optimizer_state),
+                    share ? ", " + format_bytes(share) + " of it on the device" : ""));
+  }
   return lines;
 }
 

@@ -23,6 +23,7 @@ void refuse_shape_flags(const CLI::App& command) {
 
 void set_policy(const TrainingFlags& g, RunOptions& o, const CLI::App& command) {
   for (const char* flag : {"--recompute", "--offload", "--optimizer-state"}) {
+    if (!command.get_option_no_throw(flag)) continue;  // of another command
     check(o.plan.empty() || command.count(flag) == 0, flag, " and --plan both say what to keep; ",
           "give one of them");
   }
@@ -33,8 +34,11 @@ void set_policy(const TrainingFlags& g, RunOptions& o, const CLI::App& command) 
   constexpr std::string_view disk = "disk:";
   check(g.offload_to.starts_with(disk) && g.offload_to.size() > disk.size(), "--offload-to '",
         g.offload_to, "' is neither host nor disk:DIRECTORY");
-  check(o.policy.offload != Offloading::none || !o.plan.empty(), "--offload-to ", g.offload_to,
-        " needs values to offload; give --offload residual or --offload all, too");
+  const bool may_offload = o.policy.offload != Offloading::none || !o.plan.empty() ||
+                           (command.count("--recompute") == 0 && command.count("--offload") == 0);
+  check(may_offload, "--offload-to ", g.offload_to,
+        " needs values to offload; give --offload residual or --offload all, too, or leave out "
+        "--recompute and --offload");
   o.policy.target = OffloadTarget::disk;
   o.spill_directory = g.offload_to.substr(disk.size());
 }
@@ -77,6 +81,7 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   t.dtype = *parse<DType>(g.dtype);
   t.optimizer.rounding = *parse<Rounding>(g.rounding);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
+  if (!g.host_memory.empty()) o.host_memory = g.host_memory == "0" ? 0 : parse_bytes(g.host_memory);
   set_policy(g, o, command);
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() > 0) o.given.insert(option->get_single_name());
@@ -128,7 +133,8 @@ void add_step_flags(CLI::App& app, TrainingFlags& g) {
          "Probability of dropout, applied after the embedding and to each branch of a block")
       ->capture_default_str();
   app.add_option("--chunk-loss", g.chunk_loss,
-                 "Maximum number of rows of logits in memory at a time; 0, the default: all");
+                 "Maximum number of rows of logits in memory at a time; 0: all; by default what "
+                 "--memory needs");
   app.add_option("--chunk-mlp", g.chunk_mlp,
                  "Maximum number of rows of each block's MLP, from its norm to the end of the "
                  "block, in memory at a time; 0, the default: all");
@@ -137,33 +143,39 @@ void add_step_flags(CLI::App& app, TrainingFlags& g) {
 
 void add_policy_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option(
-         "--recompute", g.recompute,
-         "Values to recompute in backward rather than keep: none, or a comma-separated list "
-         "of norms, gelu (every activation), attention and block (everything in a block except its "
-         "input)")
-      ->capture_default_str();
-  app.add_option("--offload", g.offload,
-                 "Values to copy off the device until backward needs them: none, residual (the "
-                 "blocks' inputs) or all (every saved value); only values of at least 1 MiB with "
-                 "time for both copies are offloaded")
+      "--recompute", g.recompute,
+      "Values to recompute in backward rather than keep: none, or a comma-separated list "
+      "of norms, gelu (every activation), attention and block (everything in a block except its "
+      "input); by default, and without --offload, what --memory needs");
+  app.add_option(
+         "--offload", g.offload,
+         "Values to copy off the device until backward needs them: none, the default; "
+         "residual (the blocks' inputs); or all (every saved value); only values of at least "
+         "1 MiB with time for both copies are offloaded")
       ->check(CLI::IsMember(
-          {name(Offloading::none), name(Offloading::residual), name(Offloading::all)}))
-      ->capture_default_str();
+          {name(Offloading::none), name(Offloading::residual), name(Offloading::all)}));
   app.add_option(
          "--offload-to", g.offload_to,
          "Destination of offloaded values: host, or disk:DIRECTORY, an unnamed file there that "
          "disappears with the process")
       ->capture_default_str();
-  app.add_option("--optimizer-state", g.optimizer_state,
-                 "Place of AdamW's state: device; streamed (on the host, moved through the device "
-                 "in each step); or cpu (on the host, which also updates the parameters)")
+  app.add_option(
+         "--host-memory", g.host_memory,
+         "Memory of a GPU's host for what leaves the GPU because --memory needs it; 0: none; "
+         "by default half of the host's")
+      ->check(memory_amount() | CLI::IsMember({"0"}));
+  app.add_option(
+         "--optimizer-state", g.optimizer_state,
+         "Place of AdamW's state: device; streamed (on the host, moved through the device "
+         "in each step); or cpu (on the host, which also updates the parameters); by default "
+         "on the device, or on a GPU as much of it as --memory allows")
       ->check(CLI::IsMember({name(OptimizerState::device), name(OptimizerState::streamed),
-                             name(OptimizerState::cpu)}))
-      ->capture_default_str();
+                             name(OptimizerState::cpu)}));
   app.add_option(
       "--plan", g.options.plan,
       "File with a plan of what is kept, recomputed and offloaded, as --save-plan writes "
-      "it; replaces --recompute, --offload and --optimizer-state");
+      "it; replaces --recompute, --offload and --optimizer-state, and has the chunks it was made "
+      "for");
   app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
 }
 

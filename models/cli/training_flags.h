@@ -16,7 +16,7 @@ struct TrainingFlags {
   std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss,
       chunk_mlp;
   std::optional<double> lr, min_lr, beta2, weight_decay;
-  std::string dtype = "f32", rounding = name(Rounding::nearest), device, memory;
+  std::string dtype = "f32", rounding = name(Rounding::nearest), device, memory, host_memory;
   std::string recompute = "none", offload = name(Offloading::none), offload_to = "host",
               optimizer_state = name(OptimizerState::device);
   RunOptions options = {};

@@ -5,10 +5,10 @@
 namespace spool {
 
 SearchedStep searched_step(const StepDescription& step, const Machine& machine,
-                           std::function<size_t(int64_t loss_rows)> other_peak) {
+                           std::function<size_t(int64_t loss_rows, const Plan&)> other_peak) {
   StepDescription distinct = step;
   distinct.config.accumulate = std::min(step.config.accumulate, distinct_micro_batches);
-  if (!other_peak) other_peak = [](int64_t) { return size_t{0}; };
+  if (!other_peak) other_peak = [](int64_t, const Plan&) { return size_t{0}; };
   return {.machine = machine,
           .micro_batches = step.config.accumulate,
           .rehearse =

@@ -9,6 +9,6 @@ namespace spool {
 
 // `other_peak`: bytes of the device that the run takes besides its steps; none: it has steps alone.
 SearchedStep searched_step(const StepDescription&, const Machine&,
-                           std::function<size_t(int64_t loss_rows)> other_peak = {});
+                           std::function<size_t(int64_t loss_rows, const Plan&)> other_peak = {});
 
 }  // namespace spool

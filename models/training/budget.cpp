@@ -113,6 +113,11 @@ struct FutileSearch {
   size_t peak_with(const TrainingConfig& config, const Machine& other) const {
     return plan_run(config, with_plan_found(config), other).foretold.memory.peak;
   }
+  // Whether something was set by hand, and a plan that is chosen fits.
+  bool fits_if_chosen() const {
+    if (request.choose.placement) return false;
+    return RunSearch(run.config, request, machine).can_choose_within(run.limit);
+  }
   // Whether a search within the limit finds a plan.
   bool fits(const TrainingConfig& config, const Machine& other) const {
     return RunSearch(config, request, other).plan(run.limit).search->fits;
@@ -150,7 +155,7 @@ Advice batch_to_search(const FutileSearch& f) {
 
 Advice what_can_be_found(const FutileSearch& f) {
   const MemoryLimit& limit = *f.request.limit;
-  if (RunSearch(f.run.config, f.request, f.machine).can_choose_within(f.run.limit)) {
+  if (f.fits_if_chosen()) {
     return {
         "it would fit if what is recomputed and offloaded were chosen; leave those settings out",
         {"recompute", "offload"}};

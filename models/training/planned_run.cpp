@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "spool/autograd/chunks/cut.h"
-#include "spool/autograd/fingerprint.h"
 #include "spool/models/inference/generator.h"
 #include "spool/models/training/budget.h"
 #include "spool/models/training/run_search.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/plan_file.h"
-#include "spool/runtime/integer.h"
 
 namespace spool {
 
@@ -20,9 +17,7 @@ namespace {
 void check_chunks(const Plan& given, const Plan& own, const TrainingConfig& config) {
   check_setting(given.chunks == own.chunks, {"plan", "chunk-loss"},
                 "the plan cuts the loss into chunks of another size than this run's, which is ",
-                config.loss_chunk,
-                " rows (0: all rows); leave the number of rows out, or give the ",
-                "one that the plan was made with");
+                config.loss_chunk, " rows; give the number of rows it was made with");
   const auto in_chunks = [](const Plan& plan) {
     std::vector<std::array<int, 3>> all;
     for (const Region& r : plan.regions) {
@@ -33,53 +28,29 @@ void check_chunks(const Plan& given, const Plan& own, const TrainingConfig& conf
   check_setting(in_chunks(given) == in_chunks(own), {"plan", "chunk-mlp"},
                 "the plan runs other nodes in chunks, or in chunks of another size, than this run, "
                 "whose MLPs have chunks of ",
-                config.mlp_chunk, " rows (0: all rows); leave the number of rows out, or give the ",
-                "one that the plan was made with");
+                config.mlp_chunk, " rows; give the number of rows it was made with");
 }
 
-// The least rows of a chunk that give the loss the plan's number of chunks; 0: it has one.
-int64_t loss_chunk_of(const Plan& plan, const Program& program) {
-  for (NodeId n = 0; n < plan.chunks.next_id(); ++n) {
-    if (plan.chunks[n] <= 1) continue;
-    Specs in;
-    for (const ValueId v : program.nodes[n].inputs) in.push_back(program.values[v].spec);
-    return ceil_div(program.nodes[n].op->max_chunks(in), int64_t{plan.chunks[n]});
-  }
-  return 0;
+// A plan for another tape is refused by that tape, in words of its own.
+bool is_for_another_tape(const Plan& plan, const TrainingConfig& config) {
+  return !plan.fingerprints.empty() &&
+         std::vector<uint64_t>(plan.fingerprints) != step_fingerprints(config);
 }
 
-int64_t mlp_chunk_of(const Plan& plan, const Program& program) {
-  for (const Region& r : plan.regions) {
-    if (r.chunks > 1) return ceil_div(cut(program, r.first, r.last).extent, int64_t{r.chunks});
-  }
-  return 0;
+void check_given(const Plan& given, const Plan& own, const RunRequest& request,
+                 const TrainingConfig& config) {
+  if (!is_for_another_tape(given, config)) check_chunks(given, own, config);
+  check_setting(!offloads_to_disk(given) || !request.spill_directory.empty(),
+                {"plan", "offload-to"},
+                "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
 }
 
-// The configuration with those chunks of the request's plan that are not set by hand.
-TrainingConfig with_chunks_of_plan(TrainingConfig config, const RunRequest& request) {
-  const Plan& plan = *request.plan;
-  const Program program = rehearse_tape(describe_step(config), {}, {}).program;
-  // A plan for another tape is refused by that tape, in words of its own.
-  if (!plan.fingerprints.empty() && plan.fingerprints != fingerprints(program)) return config;
-  check_plan(plan);
-  const auto exists = [&](const Region& r) { return program.nodes.contains(r.last); };
-  if (plan.chunks.size() <= program.nodes.size() && std::ranges::all_of(plan.regions, exists)) {
-    if (request.choose.loss_chunk) config.loss_chunk = loss_chunk_of(plan, program);
-    if (request.choose.mlp_chunk) config.mlp_chunk = mlp_chunk_of(plan, program);
-  }
-  check_chunks(plan, make_plans(config).step, config);
-  return config;
-}
-
-PlannedRun plan_as_given(const TrainingConfig& given, const RunRequest& request,
+PlannedRun plan_as_given(const TrainingConfig& config, const RunRequest& request,
                          const Machine& machine) {
-  const TrainingConfig config = request.plan ? with_chunks_of_plan(given, request) : given;
   PlannedRun run{.config = config, .plans = make_plans(config, request.policy, machine)};
   StepPlans& plans = run.plans;
   if (request.plan) {
-    check_setting(!offloads_to_disk(*request.plan) || !request.spill_directory.empty(),
-                  {"plan", "offload-to"},
-                  "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
+    check_given(*request.plan, plans.step, request, config);
     plans.step = *request.plan;
   }
   plans.graph = request.graph;
@@ -163,7 +134,8 @@ std::optional<Layout> lay_out_step(const TrainingConfig& config, const StepPlans
 PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request,
                     const Machine& machine) {
   const auto& choose = request.choose;
-  const bool may_search = request.limit && !request.plan && (choose.placement || choose.loss_chunk);
+  const bool may_search = request.limit && !request.plan &&
+                          (choose.placement || choose.loss_chunk || choose.state_share);
   PlannedRun run;
   if (may_search && request.limit->budget) {
     run = search_plan(config, request, machine);
@@ -189,17 +161,23 @@ std::string place_of_peak(const PlannedRun& run, const Machine& machine) {
 std::vector<LayerGroup> explain(const PlannedRun& run) {
   MetaStream stream{Machine{}};
   TrainedGpt2 model(run.config, Plan{}, stream);
-  Tape tape(stream, {.backward_follows = true});
+  Tape tape(stream, {.backward_follows = true, .random = Tensor({Shape{4}, DType::i32}, stream)});
   model.loss(tape);
   return explain(tape.program(), run.plans.step);
 }
 
-void save_step_plan(const std::filesystem::path& file, const PlannedRun& run) {
-  Plan plan = run.plans.step;
-  plan.fingerprints = step_fingerprints(run.config);
+void save_step_plan(const std::filesystem::path& file, const PlannedRun& run,
+                    const Machine& machine) {
+  StoredPlan stored{.plan = run.plans.step,
+                    .made_for = PlannedFor{.loss_rows = run.config.loss_chunk,
+                                           .mlp_rows = run.config.mlp_chunk,
+                                           .budget = run.budget,
+                                           .peak = run.foretold.memory.peak,
+                                           .machine = machine.name}};
+  stored.plan.fingerprints = step_fingerprints(run.config);
   check_file_setting(!std::filesystem::exists(file) || is_plan(file), file, {"save-plan"},
                      "exists already and is not a plan; choose another name");
-  save_plan(file, plan);
+  save_plan(file, stored);
 }
 
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,

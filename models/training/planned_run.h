@@ -49,10 +49,15 @@ struct MemoryLimit {
   bool batch_is_fixed = false;  // as that of a run that resumes is, and its chunks
 };
 
-// What was not set by hand, and so is chosen for the memory that there is, or taken from a plan.
+// What was not set by hand, and so is chosen for the memory that there is, if no plan is given.
 struct Choices {
   bool placement = false;  // what is recomputed
-  bool loss_chunk = false, mlp_chunk = false;
+  bool loss_chunk = false;
+  // Whether a share of the optimizer's state may be on the host; where saved values may be sent, if
+  // `placement` is chosen; and the bytes of the host for both.
+  bool state_share = false;
+  std::optional<OffloadTarget> send_to = {};
+  size_t host_bytes = MetaStream::unlimited;
 };
 
 // How a run of some configuration is to execute.
@@ -82,7 +87,7 @@ struct PlannedRun {
 
 // Searches for a plan if something may be chosen and the request has a budget, or if what is set by
 // hand does not fit into the free memory.  Throws an error that names the settings if the plan of
-// the request has other chunks than those that are set by hand, or offloads to a disk and no
+// the request has other chunks than the configuration, or offloads to a disk and no
 // directory is given.
 PlannedRun plan_run(const TrainingConfig&, const RunRequest&, const Machine&);
 
@@ -92,9 +97,9 @@ std::string place_of_peak(const PlannedRun&, const Machine&);
 // What the plan of the run's step does to each layer.
 std::vector<LayerGroup> explain(const PlannedRun&);
 
-// Writes the plan of the run's step to a file, with the fingerprints of its tape.  Throws if the
-// file exists and is not a plan.
-void save_step_plan(const std::filesystem::path&, const PlannedRun&);
+// Writes the plan of the run's step to a file, with what it was made for.  Throws if the file
+// exists and is not a plan.
+void save_step_plan(const std::filesystem::path&, const PlannedRun&, const Machine&);
 
 // Rehearses a run: its peak over a step, an evaluation and a text sample, and the time of one step.
 Report rehearse_training(const TrainingConfig&, const TrainingPlans&, const Machine&,

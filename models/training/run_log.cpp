@@ -73,6 +73,12 @@ void RunLog::write(const EvaluationNumbers& n) {
       {{"step", n.step}, {"val_loss", n.loss}, {"val_targets", n.targets}, {"whole", n.whole}});
 }
 
+void RunLog::write(const CorrectedTime& t) {
+  write_line({{"step", t.step},
+              {"foretold_step_ms", t.foretold * 1e3},
+              {"corrected_step_ms", t.corrected * 1e3}});
+}
+
 void RunLog::write_line(const nlohmann::json& object) {
   if (path_.empty()) return;
   file_ << object.dump() << '\n' << std::flush;

@@ -1,7 +1,8 @@
 #pragma once
 
 // A run's log: one JSON object per line.  The first has the format's version and the configuration;
-// after it comes one for each step and one for each evaluation.
+// after it comes one for each step and one for each evaluation, and one for the correction of the
+// foretold time of a step.
 
 #include <cstdint>
 #include <fstream>
@@ -22,6 +23,12 @@ struct EvaluationNumbers {
   bool whole = false;   // all of the data
 };
 
+// The time of a step, foretold and as corrected by the first steps of this start of the run.
+struct CorrectedTime {
+  int64_t step = 0;                    // steps done before it
+  double foretold = 0, corrected = 0;  // seconds
+};
+
 class RunLog {
  public:
   // A log that writes nothing.
@@ -31,9 +38,10 @@ class RunLog {
   // once.  Throws if the file exists, unless it is the log of a run and this run resumes.
   RunLog(const RunOptions&, size_t foretold_peak, std::optional<int64_t> resume_at);
 
-  // Both throw if the line cannot be written.
+  // They throw if the line cannot be written.
   void write(const StepNumbers&);
   void write(const EvaluationNumbers&);
+  void write(const CorrectedTime&);
 
  private:
   void write_line(const nlohmann::json& object);

@@ -101,6 +101,22 @@ void refuse_other_settings(const RunOptions& o, const json& stored, const std::s
   }
 }
 
+// Takes the chunks that a plan was made for; those that were given, or are those of a run that
+// resumes, may not differ.
+void adopt_chunks(RunOptions& o, const PlannedFor& made_for) {
+  const auto adopt_chunk = [&](const char* key, int64_t& ours, int64_t of_plan) {
+    const bool fixed = o.resume || o.given.contains(key);
+    check_setting(ours == of_plan || !fixed, {"plan", key}, "the plan was made for ", key, " ",
+                  of_plan, ", and ", o.resume ? "the run that resumes has " : "given is ", ours,
+                  " (rows; 0: all); ",
+                  o.resume ? "make a plan with the run's" : "leave the setting out",
+                  ", or take another plan");
+    ours = of_plan;
+  };
+  adopt_chunk("chunk-loss", o.training.loss_chunk, made_for.loss_rows);
+  adopt_chunk("chunk-mlp", o.training.mlp_chunk, made_for.mlp_rows);
+}
+
 }  // namespace
 
 bool has_weights(const std::string& model) { return !gpt2_preset(model).has_value(); }
@@ -128,16 +144,26 @@ TrainingConfig training_preset(const std::string& model) {
   return config;
 }
 
-RunRequest request_of(const RunOptions& o) {
+std::optional<Plan> read_given_plan(RunOptions& o) {
+  if (o.plan.empty()) return {};
+  StoredPlan stored = load_plan(o.plan);
+  if (stored.made_for) adopt_chunks(o, *stored.made_for);
+  return std::move(stored.plan);
+}
+
+RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional<Plan> plan) {
   const auto is_given = [&](const char* key) { return o.given.contains(key); };
-  const bool has_plan = !o.plan.empty();
-  const Choices choose{
-      .placement = !has_plan && !is_given("recompute") && !is_given("offload"),
-      .loss_chunk = !o.resume && !is_given("chunk-loss"),
-      .mlp_chunk = !o.resume && !is_given("chunk-mlp"),
-  };
+  const bool has_host = std::holds_alternative<CudaArchitecture>(machine.architecture);
+  const size_t host = o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2);
+  Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
+                 .loss_chunk = !o.resume && !is_given("chunk-loss"),
+                 .state_share = has_host && host > 0 && !is_given("optimizer-state"),
+                 .host_bytes = host};
+  const bool may_send =
+      o.policy.target == OffloadTarget::disk || is_given("offload-to") || (has_host && host > 0);
+  if (may_send) choose.send_to = o.policy.target;
   return {.policy = o.policy,
-          .plan = has_plan ? std::optional(load_plan(o.plan)) : std::nullopt,
+          .plan = std::move(plan),
           .choose = choose,
           .graph = o.graph,
           .spill_directory = o.spill_directory};

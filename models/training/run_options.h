@@ -34,6 +34,8 @@ struct RunOptions {
   std::string save_plan = {};        // a file to write the plan to
   // Budget in bytes; 0: the foretold peak, of a plan that fits into what is free.
   size_t memory = 0;
+  // Bytes of the host for what leaves a GPU by choice; none: half the host's memory.
+  std::optional<size_t> host_memory = {};
   std::string out = {}, log = {}, trace = {};
   std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
@@ -50,9 +52,16 @@ bool has_weights(const std::string& model);
 // The default settings for a preset or for a model with weights.  Throws if it is neither.
 TrainingConfig training_preset(const std::string& model);
 
-// How the run is to execute: what was not given is chosen, except for the chunks of a run that
-// resumes.  Reads the plan, if one was given.  Sample and limit are left to the caller.
-RunRequest request_of(const RunOptions&);
+// The plan in the file that the options name, if they do.  Takes the chunks of the loss and of the
+// MLPs that it was made for.  Throws if one that was given differs, or one of a run that resumes,
+// which keeps its own.
+std::optional<Plan> read_given_plan(RunOptions&);
+
+// How the run is to execute on this machine, with that plan: what was not given is chosen, except
+// for the chunks of a run that resumes.  What leaves a GPU by choice goes to its host; on a cpu,
+// whose host has the same memory, and to a disk, values are only sent where the options say so.
+// Sample and limit are left to the caller.
+RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
 
 // The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);

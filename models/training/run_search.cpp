@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <map>
+#include <tuple>
 
 #include "spool/models/inference/evaluator.h"
 #include "spool/models/steps/step_search.h"
@@ -9,24 +10,21 @@
 namespace spool {
 namespace {
 
-// A plan that was given has its own chunks, and fixes everything.
-TrainingConfig with_chunks(const TrainingConfig& config, RunRequest request,
-                           const Machine& machine) {
-  if (!request.plan) return config;
-  request.limit.reset();
-  return plan_run(config, request, machine).config;
-}
-
 Levers levers_of(const TrainingConfig& config, const RunRequest& request, const Machine& machine) {
   Levers levers{.placement = request.choose.placement && !request.plan};
   if (!request.choose.loss_chunk || request.plan) levers.loss_rows = config.loss_chunk;
+  levers.state_share = request.choose.state_share && !request.plan;
+  if (levers.placement) levers.send_to = request.choose.send_to;
+  levers.host_bytes = request.choose.host_bytes;
   levers.fixed = request.plan ? *request.plan : make_plans(config, request.policy, machine).step;
   return levers;
 }
 
 // The search that chooses what is recomputed, whatever is set by hand.
 Levers free_levers(const TrainingConfig& config, const Levers& levers) {
-  Levers chosen{.loss_rows = levers.loss_rows, .fixed = make_plans(config).step};
+  Levers chosen = levers;
+  chosen.placement = true;
+  chosen.fixed = make_plans(config).step;
   chosen.fixed.optimizer_state = levers.fixed.optimizer_state;
   chosen.fixed.state_bytes_on_device = levers.fixed.state_bytes_on_device;
   return chosen;
@@ -43,7 +41,8 @@ struct RunSearch::Parts {
   RunRequest request;
   Machine machine;
   Levers levers;
-  std::map<int64_t, size_t> other_peaks = {};  // by the rows of a chunk of the loss
+  // By the rows of a chunk of the loss, and the place of the optimizer's state.
+  std::map<std::tuple<int64_t, OptimizerState, size_t>, size_t> other_peaks = {};
   std::unique_ptr<Search> search = {};
   // What could be chosen, if what is recomputed is set by hand.
   std::unique_ptr<Search> free_search = {};
@@ -59,18 +58,21 @@ struct RunSearch::Parts {
     return plans;
   }
 
-  size_t other_peak(int64_t loss_rows) {
-    const auto known = other_peaks.find(loss_rows);
+  size_t other_peak(int64_t loss_rows, const Plan& of_step) {
+    const std::tuple key(loss_rows, of_step.optimizer_state, of_step.state_bytes_on_device);
+    const auto known = other_peaks.find(key);
     if (known != other_peaks.end()) return known->second;
-    const Plan step{.optimizer_state = levers.fixed.optimizer_state,
-                    .state_bytes_on_device = levers.fixed.state_bytes_on_device};
+    const Plan step{.optimizer_state = of_step.optimizer_state,
+                    .state_bytes_on_device = of_step.state_bytes_on_device};
     const size_t peak = rehearse_others(config, plans(step, loss_rows), machine, request.sample);
-    other_peaks.emplace(loss_rows, peak);
+    other_peaks.emplace(key, peak);
     return peak;
   }
 
   std::unique_ptr<Search> search_with(Levers some) {
-    const auto others = [this](int64_t loss_rows) { return other_peak(loss_rows); };
+    const auto others = [this](int64_t loss_rows, const Plan& step) {
+      return other_peak(loss_rows, step);
+    };
     return std::make_unique<Search>(searched_step(describe_step(config), machine, others),
                                     std::move(some));
   }
@@ -89,9 +91,8 @@ struct RunSearch::Parts {
   }
 };
 
-RunSearch::RunSearch(const TrainingConfig& given, RunRequest request, const Machine& machine) {
+RunSearch::RunSearch(const TrainingConfig& config, RunRequest request, const Machine& machine) {
   const auto start = std::chrono::steady_clock::now();
-  const TrainingConfig config = with_chunks(given, request, machine);
   Levers levers = levers_of(config, request, machine);
   parts_ = std::make_unique<Parts>(Parts{.config = config,
                                          .request = std::move(request),

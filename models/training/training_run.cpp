@@ -9,9 +9,9 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
 #include "spool/models/training/budget.h"
+#include "spool/models/training/run_calibration.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/models/training/run_tokenizer.h"
-#include "spool/planner/machine.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/units.h"
 
@@ -52,6 +52,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                        "already has a run; resume it, or choose another directory");
   }
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
+  given_plan_ = read_given_plan(options_);
   tokenizer_ = open_run_tokenizer(options_, checkpoint_);
   options_.training.validate();
   open_data();
@@ -111,8 +112,8 @@ void TrainingRun::open_data() {
   ValidationRows(data_.validation, t.seq);
 }
 
-RunRequest TrainingRun::request() const {
-  RunRequest request = request_of(options_);
+RunRequest TrainingRun::request(const Machine& machine) const {
+  RunRequest request = request_of(options_, machine, given_plan_);
   request.sample = sample_length(*tokenizer_);
   request.limit = MemoryLimit{.device = options_.device,
                               .budget = options_.memory,
@@ -122,14 +123,13 @@ RunRequest TrainingRun::request() const {
 }
 
 void TrainingRun::plan_and_open_stream() {
-  Machine machine = measure_machine(options_.device, options_.training.dtype, options_.threads);
-  if (!options_.spill_directory.empty()) {
-    machine.disk_bytes_per_second = measure_disk(options_.spill_directory);
-  }
-  planned_ = plan_run(options_.training, request(), machine);
+  CalibrationRequest calibration = calibration_of(options_);
+  calibration.say = [&](const std::string& text) { listener_.say(text); };
+  const Machine machine = calibrate(calibration).machine;
+  planned_ = plan_run(options_.training, request(machine), machine);
   options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
-    save_step_plan(options_.save_plan, planned_);
+    save_step_plan(options_.save_plan, planned_, machine);
     listener_.say(fmt::format("the plan is in {}", options_.save_plan));
   }
   listener_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
@@ -143,6 +143,7 @@ void TrainingRun::plan_and_open_stream() {
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine));
   if (planned_.refusal) throw *planned_.refusal;
   stream_ = open_stream(options_.device, planned_.budget, options_.threads);
+  clock_.emplace(*stream_, planned_.foretold.seconds);
 }
 
 void TrainingRun::run(const std::function<bool()>& stop) {
@@ -182,6 +183,7 @@ void TrainingRun::enqueue_step(int64_t step) {
 void TrainingRun::train_step(int64_t step) {
   const bool traced = trace_ && step == std::min(first_step_ + 1, options_.training.steps - 1);
   const auto start = std::chrono::steady_clock::now();
+  clock_->begin();
   if (traced) {
     trace_->measure(*stream_, [&] { enqueue_step(step); });
   } else {
@@ -189,6 +191,7 @@ void TrainingRun::train_step(int64_t step) {
   }
   const StepResult result = trainer_->result();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  const std::optional<double> corrected = clock_->end();
   if (!std::isfinite(result.loss)) fail_not_finite(step + 1, "the loss is", result.loss);
   if (!result.finite) fail_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
   const double tokens = static_cast<double>(options_.training.tokens_per_step());
@@ -202,9 +205,16 @@ void TrainingRun::train_step(int64_t step) {
                             .peak_bytes = stream_->memory().peak};
   listener_.step(numbers);
   log_.write(numbers);
+  if (corrected) correct(step + 1, *corrected);
   if (!traced) return;
   listener_.say(trace_->write(step + 1));
   trace_.reset();
+}
+
+void TrainingRun::correct(int64_t step, double seconds) {
+  listener_.say(fmt::format("foretold step time corrected to {}: {:.3f} x what the plan says",
+                            format_seconds(seconds), clock_->factor()));
+  log_.write(CorrectedTime{.step = step, .foretold = clock_->foretold(), .corrected = seconds});
 }
 
 void TrainingRun::after_step(int64_t done) {

@@ -11,6 +11,7 @@
 #include "spool/models/training/run_listener.h"
 #include "spool/models/training/run_log.h"
 #include "spool/models/training/run_options.h"
+#include "spool/models/training/step_clock.h"
 #include "spool/models/training/step_trace.h"
 
 namespace spool {
@@ -30,12 +31,13 @@ class TrainingRun {
  private:
   Tokens open_tokens(const std::vector<std::string>& patterns) const;
   void open_data();
-  RunRequest request() const;
+  RunRequest request(const Machine&) const;
   void plan_and_open_stream();
   void set_up_trainer();
   void open_log();
   void enqueue_step(int64_t step);
   void train_step(int64_t step);
+  void correct(int64_t step, double seconds);
   void after_step(int64_t step);
   ValidationRows validation_rows(int64_t batches) const;
   double evaluate(const ValidationRows&, int64_t step);
@@ -45,6 +47,7 @@ class TrainingRun {
 
   RunOptions options_;
   RunListener& listener_;
+  std::optional<Plan> given_plan_;
   PlannedRun planned_;
   std::unique_ptr<Tokenizer> tokenizer_;
   Split data_;
@@ -54,6 +57,7 @@ class TrainingRun {
   std::optional<RunDirectory> directory_;
   std::unique_ptr<Stream> stream_;
   std::optional<Trainer> trainer_;
+  std::optional<StepClock> clock_;
   std::optional<Batches> batches_;
   TokenBatch batch_;  // of the current step
   RunLog log_;

@@ -132,6 +132,15 @@ void write_tapes(std::ostream& out, const Plan& a, const Plan& b) {
   out << '\n';
 }
 
+// "streamed, 4096 bytes of it on the device"
+std::string optimizer_state(const Plan& plan) {
+  std::string words = name(plan.optimizer_state);
+  if (const size_t bytes = plan.state_bytes_on_device) {
+    words += sentence(", ", bytes, " bytes of it on the device");
+  }
+  return words;
+}
+
 std::string difference(const Plan& a, const Plan& b, const Names& names) {
   std::ostringstream out;
   write_tapes(out, a, b);
@@ -144,7 +153,7 @@ std::string difference(const Plan& a, const Plan& b, const Names& names) {
       out, "node", std::max(a.chunks.size(), b.chunks.size()),
       [&](NodeId n) { return from_to(chunks(a, n), chunks(b, n)); }, node_name);
   write_regions(out, a, b, node_name);
-  const std::string state = from_to(name(a.optimizer_state), name(b.optimizer_state));
+  const std::string state = from_to(optimizer_state(a), optimizer_state(b));
   if (!state.empty()) out << "optimizer state: " << state << '\n';
   return out.str();
 }

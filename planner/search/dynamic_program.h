@@ -24,6 +24,7 @@ struct Choice {
 
   // Bytes that the segment keeps on the device; below 0 if it frees more, of what it reads.
   int64_t kept(const MeasuredSegments&, size_t segment) const;
+  bool operator==(const Choice&) const = default;
 };
 
 // `rows_allowed`: of each choice of rows.  `begin`: the options of the first segments, which are

@@ -14,7 +14,7 @@ namespace {
 constexpr double link_use = 0.97;
 
 double seconds_per_byte(const Machine& machine, OffloadTarget target) {
-  return 1 / machine.host_bytes_per_second +
+  return 1 / std::min(machine.to_host_bytes_per_second, machine.from_host_bytes_per_second) +
          (target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0);
 }
 
@@ -28,6 +28,8 @@ int64_t rows_of(const Spec& spec, double part) {
 
 Proposer::Proposer(const SearchedStep& step, const MeasuredSegments& measured, const Levers& levers)
     : step_(step), measured_(measured), levers_(levers) {
+  for (const int64_t rows : measured.rows)
+    other_peaks_.push_back(step.other_peak(rows, levers.fixed));
   if (!levers.send_to) return;
   const double least = std::min(measured.seconds_before_loss, measured.seconds_after_loss);
   link_rate_ = 1 / seconds_per_byte(step.machine, *levers.send_to);
@@ -109,13 +111,20 @@ std::optional<Choice> Proposer::with_sending(size_t limit,
   return best;
 }
 
-std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t limit,
-                                           const std::vector<bool>& rows_allowed) const {
+std::vector<bool> Proposer::rows_allowed(size_t bytes) const {
+  std::vector<bool> allowed;
+  for (const size_t peak : other_peaks_) allowed.push_back(peak <= bytes);
+  return allowed;
+}
+
+std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_limit,
+                                           size_t run_limit) const {
   if (state_on_host > 0) {
     const size_t on_device = measured_.state->bytes - state_on_host;
-    if (measured_.state->least + on_device > limit) return {};
+    if (measured_.state->least + on_device > step_limit) return {};
   }
-  const auto choice = with_sending(limit + state_on_host, rows_allowed);
+  const auto choice =
+      with_sending(step_limit + state_on_host, rows_allowed(run_limit + state_on_host));
   if (!choice) return {};
   double seconds =
       measured_.seconds + static_cast<double>(step_.micro_batches) * choice->extra_seconds;
@@ -125,12 +134,11 @@ std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t limit,
   return Proposal{.choice = *choice, .state_on_host = state_on_host, .seconds = seconds};
 }
 
-std::optional<Proposal> Proposer::fastest(size_t limit,
-                                          const std::vector<bool>& rows_allowed) const {
-  std::optional<Proposal> best = proposal(/*state_on_host=*/0, limit, rows_allowed);
+std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) const {
+  std::optional<Proposal> best = proposal(/*state_on_host=*/0, step_limit, run_limit);
   if (!measured_.state) return best;
   const auto keep_better = [&](size_t bytes) {
-    auto other = proposal(bytes, limit, rows_allowed);
+    auto other = proposal(bytes, step_limit, run_limit);
     const double seconds = other ? other->seconds : INFINITY;
     if (other && (!best || seconds < best->seconds)) best = std::move(other);
     return seconds;
@@ -160,6 +168,29 @@ std::optional<Proposal> Proposer::fastest(size_t limit,
   return best;
 }
 
+// Whole values while there is room for them, and rows of one more; what stays of a value is copied
+// within the device.
+std::vector<OffloadCandidate> Proposer::sent_values(const Choice& choice, const Plan& plan,
+                                                    IdTable<ValueId, int64_t>& rows) const {
+  std::vector<OffloadCandidate> all;
+  for (size_t s = 0; s < choice.sent.size(); ++s) {
+    double left =
+        choice.sent[s] * static_cast<double>(measured_.sendable_bytes(s, *choice.by_segment[s]));
+    for (const SendableValue& v : measured_.sendable[s]) {
+      if (placement_of(plan, v.value) != Placement::keep) continue;
+      const auto bytes = static_cast<double>(v.bytes);
+      const double part = choice.sent[s] < 1 ? std::min(left / bytes, 1.0) : 1;
+      left -= part * bytes;
+      const Spec& spec = measured_.program.values[v.value].spec;
+      rows[v.value] = part < 1 ? rows_of(spec, part) : -1;
+      if (rows[v.value] == 0) continue;
+      all.push_back({.value = v.value, .bytes = static_cast<size_t>(part * bytes)});
+    }
+  }
+  std::ranges::sort(all, {}, &OffloadCandidate::value);
+  return all;
+}
+
 Plan Proposer::plan_of(const Proposal& proposal) const {
   const Choice& choice = proposal.choice;
   std::vector<const SegmentOption*> options;
@@ -169,27 +200,14 @@ Plan Proposer::plan_of(const Proposal& proposal) const {
     plan.optimizer_state = OptimizerState::streamed;
     plan.state_bytes_on_device = measured_.state->bytes - proposal.state_on_host;
   }
-  std::vector<OffloadCandidate> candidates;
-  IdTable<ValueId, double> parts(measured_.program.values.size());
-  for (size_t s = 0; s < choice.sent.size(); ++s) {
-    for (const SendableValue& v : measured_.sendable[s]) {
-      const Placement placement = placement_of(plan, v.value);
-      const Spec& spec = measured_.program.values[v.value].spec;
-      const int64_t rows = rows_of(spec, choice.sent[s]);
-      if (placement != Placement::keep || rows == 0) continue;
-      parts[v.value] = static_cast<double>(rows) / static_cast<double>(rows_of(spec, /*part=*/1));
-      const auto bytes = static_cast<double>(v.bytes) * parts[v.value];
-      candidates.push_back({.value = v.value, .bytes = static_cast<size_t>(bytes)});
-    }
-  }
+  IdTable<ValueId, int64_t> rows(measured_.program.values.size());
+  const std::vector<OffloadCandidate> candidates = sent_values(choice, plan, rows);
   if (candidates.empty()) return plan;
-  std::ranges::sort(candidates, {}, &OffloadCandidate::value);
   const RehearsedTape tape = step_.rehearse_tape(plan);
   plan.offloads = schedule_offloads(candidates, tape.survey, step_.machine, *levers_.send_to);
   for (Offload& o : plan.offloads) {
     plan.placement[o.value] = Placement::offload;
-    if (parts[o.value] < 1)
-      o.rows = rows_of(measured_.program.values[o.value].spec, parts[o.value]);
+    o.rows = rows[o.value];
   }
   return plan;
 }

@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "spool/planner/offload_schedule.h"
 #include "spool/planner/search/dynamic_program.h"
 
 namespace spool {
@@ -24,6 +25,7 @@ struct Proposal {
   Choice choice = {};
   size_t state_on_host = 0;  // bytes of the device that streaming the optimizer's state saves
   double seconds = 0;        // of a step
+  bool operator==(const Proposal&) const = default;
 };
 
 class Proposer {
@@ -31,8 +33,12 @@ class Proposer {
   // The arguments must outlive it.
   Proposer(const SearchedStep&, const MeasuredSegments&, const Levers&);
 
-  // The fastest within a limit on live bytes; nothing if there is none.
-  std::optional<Proposal> fastest(size_t limit, const std::vector<bool>& rows_allowed) const;
+  // Which choices of rows leave room for what else the run does, within so many bytes.
+  std::vector<bool> rows_allowed(size_t bytes) const;
+
+  // The fastest within a limit on live bytes of a step, and a limit on what else the run takes;
+  // nothing if there is none.
+  std::optional<Proposal> fastest(size_t step_limit, size_t run_limit) const;
 
   // The plan of a proposal.  When values leave and come back is chosen by the clock of its tape.
   Plan plan_of(const Proposal&) const;
@@ -44,12 +50,14 @@ class Proposer {
   std::optional<Choice> with_sending(size_t limit, const std::vector<bool>& rows_allowed) const;
   std::vector<double> prices() const;
   Choice beginning(double price, double bytes, size_t limit) const;
-  std::optional<Proposal> proposal(size_t state_on_host, size_t limit,
-                                   const std::vector<bool>& rows_allowed) const;
+  std::vector<OffloadCandidate> sent_values(const Choice&, const Plan&,
+                                            IdTable<ValueId, int64_t>& rows) const;
+  std::optional<Proposal> proposal(size_t state_on_host, size_t limit, size_t bytes) const;
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
   const Levers& levers_;
+  std::vector<size_t> other_peaks_;  // by choice of rows, with all state on the device
   double link_rate_ = 0;
   double bytes_out_ = 0;        // that can leave in a micro-batch, and come back
   std::vector<double> prices_;  // seconds a byte

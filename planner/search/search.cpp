@@ -35,16 +35,23 @@ int level_within(size_t budget) {
 }  // namespace
 
 struct Search::State {
+  // What came of a proposal: a plan within so many bytes, or nothing, and how far it missed them.
+  struct TriedProposal {
+    Proposal proposal;
+    size_t bytes = 0, over = 0;
+    std::optional<FoundPlan> found = {};
+  };
+
   SearchedStep step;
   Levers levers;
   MeasuredSegments measured;
   Proposer proposer;
   StepBound bound;
-  std::vector<size_t> other_peaks = {};  // by choice of rows
   FoundPlan keep_all = {};
   std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
   std::map<int, double> optima = {};  // seconds of the fastest choice of a level, if none is lost
   std::optional<FoundPlan> smallest = {};
+  std::vector<TriedProposal> tried = {};
   int rehearsals = 0;
 
   State(SearchedStep s, Levers l)
@@ -54,14 +61,7 @@ struct Search::State {
         proposer(step, measured, levers),
         bound(measured, step.micro_batches, proposer.link_rate()) {
     rehearsals = measured.rehearsals;
-    for (const int64_t rows : measured.rows) other_peaks.push_back(step.other_peak(rows));
-    keep_all = *find(keep_all_proposal(), std::numeric_limits<size_t>::max());
-  }
-
-  std::vector<bool> rows_allowed(size_t bytes) const {
-    std::vector<bool> allowed;
-    for (const size_t peak : other_peaks) allowed.push_back(peak <= bytes);
-    return allowed;
+    keep_all = *rehearse_and_lay_out(keep_all_proposal(), std::numeric_limits<size_t>::max());
   }
 
   Proposal keep_all_proposal() const {
@@ -75,9 +75,22 @@ struct Search::State {
     return step.rehearse(found.plan, found.layout, asked);
   }
 
-  // Rehearses and lays out a proposal.  Nothing if it does not fit into so many bytes; `over` is
-  // then by how much.
-  std::optional<FoundPlan> find(const Proposal& proposal, size_t bytes, size_t* over = nullptr) {
+  // As rehearse_and_lay_out(), once for equal proposals.
+  std::optional<FoundPlan> find(const Proposal& proposal, size_t bytes, size_t* over) {
+    for (const TriedProposal& t : tried) {
+      if (t.proposal != proposal || (t.found ? t.found->peak > bytes : t.bytes < bytes)) continue;
+      *over = t.found ? 0 : t.over + (t.bytes - bytes);
+      return t.found;
+    }
+    TriedProposal t{.proposal = proposal, .bytes = bytes};
+    t.found = rehearse_and_lay_out(proposal, bytes, &t.over);
+    *over = t.over;
+    return tried.emplace_back(std::move(t)).found;
+  }
+
+  // Nothing if it does not fit into so many bytes; `over` is then by how much.
+  std::optional<FoundPlan> rehearse_and_lay_out(const Proposal& proposal, size_t bytes,
+                                                size_t* over = nullptr) {
     const size_t row_choice = proposal.choice.row_choice;
     FoundPlan found{.plan = proposer.plan_of(proposal), .loss_rows = measured.rows[row_choice]};
     RehearsedStep rehearsed = rehearse(found, {.survey = true, .lifetimes = true});
@@ -86,11 +99,11 @@ struct Search::State {
     found.seconds = step_seconds(rehearsed, step.micro_batches);
     found.host_bytes = rehearsed.report.host.peak;
     found.disk_bytes = rehearsed.report.disk.peak;
-    const size_t other = other_peaks[row_choice];
+    const size_t other = step.other_peak(found.loss_rows, found.plan);
     const auto fits = [&](size_t needed) {
       found.peak = std::max(needed, other);
-      if (over) *over = needed > bytes ? needed - bytes : 0;
-      return needed <= bytes;
+      if (over) *over = found.peak > bytes ? found.peak - bytes : 0;
+      return found.peak <= bytes;
     };
     if (!fits(peak.live)) return {};
     const bool any = bytes == std::numeric_limits<size_t>::max();
@@ -112,7 +125,7 @@ struct Search::State {
     const auto [at, is_new] = optima.try_emplace(level, std::numeric_limits<double>::infinity());
     if (is_new) {
       const size_t bytes = level_bytes(level);
-      const auto proposal = proposer.fastest(bytes, rows_allowed(bytes));
+      const auto proposal = proposer.fastest(bytes, bytes);
       if (proposal) at->second = proposal->seconds;
     }
     return at->second;
@@ -125,16 +138,17 @@ struct Search::State {
   }
 
   std::optional<FoundPlan> search_within(size_t bytes) {
-    const std::vector<bool> allowed = rows_allowed(bytes);
     size_t limit = bytes;
     for (int i = 0; i < max_tries; ++i) {
-      auto proposal = proposer.fastest(limit, allowed);
+      auto proposal = proposer.fastest(limit, bytes);
       if (!proposal) return {};
       const size_t for_choice = limit + proposal->state_on_host;
       proposal->choice = in_groups(measured, std::move(proposal->choice), for_choice);
       size_t over = 0;
       if (auto found = find(*proposal, bytes, &over)) return found;
-      limit -= std::min(limit, std::max(over, limit / limit_parts));
+      // Below what the model says of this proposal, the next one is another.
+      const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
+      limit = std::min(limit - std::min(limit, std::max(over, limit / limit_parts)), modelled - 1);
     }
     return {};
   }
@@ -154,14 +168,13 @@ struct Search::State {
 
   const FoundPlan& smallest_plan() {
     if (smallest) return *smallest;
-    const size_t most = keep_all.peak;
-    std::vector<bool> allowed = rows_allowed(most);
-    size_t least = smallest_limit(measured, allowed);
-    for (size_t rows = 0, other = most; rows < measured.rows.size(); ++rows) {
-      other = std::min(other, other_peaks[rows]);
-      if (rows + 1 == measured.rows.size()) least = std::max(least, other);
+    // No level below the smallest for which there is a proposal has a plan.
+    int fails = 0, level = level_within(keep_all.peak);
+    while (level - fails > 1) {
+      const int middle = (fails + level) / 2;
+      (std::isinf(optimum(middle)) ? fails : level) = middle;
     }
-    for (int level = level_within(least); level_bytes(level) < most; ++level) {
+    for (; level_bytes(level) < keep_all.peak; ++level) {
       if (const auto& found = search(level)) return smallest.emplace(*found);
     }
     return smallest.emplace(keep_all);
@@ -195,7 +208,8 @@ SearchResult Search::plan(size_t budget) {
                       .keep_all_peak = s.keep_all.peak,
                       .keep_all_seconds = s.keep_all.seconds};
   const size_t bytes = found ? budget : result.found.peak;
-  result.lower_bound = s.bound.seconds_within(bytes, s.rows_allowed(bytes));
+  const size_t state = s.measured.state ? s.measured.state->bytes : 0;
+  result.lower_bound = s.bound.seconds_within(bytes, s.proposer.rows_allowed(bytes + state));
   result.rehearsals = s.rehearsals;
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   result.plan_seconds = took.count();

@@ -29,8 +29,9 @@ struct SearchedStep {
   // The tape of a micro-batch under a plan.
   std::function<RehearsedTape(const Plan&)> rehearse_tape;
   // The peak of what else the run does, in bytes of the device, such as an evaluation in chunks of
-  // the loss of so many rows (0: all).
-  std::function<size_t(int64_t loss_rows)> other_peak;
+  // the loss of so many rows (0: all), with the optimizer's state where the plan of the step has
+  // it.
+  std::function<size_t(int64_t loss_rows, const Plan&)> other_peak;
 };
 
 // What a search may choose.

@@ -157,6 +157,11 @@ std::string CpuStream::description() const {
   return sentence("cpu (", threads(), threads() == 1 ? " thread)" : " threads)");
 }
 
+double CpuStream::processor_clock() {
+  const double own = inline_ ? thread_processor_seconds() : processor_seconds(worker_);
+  return (own + pool_.processor_seconds()) / threads();
+}
+
 void CpuStream::push(std::function<void()> work) {
   bool wake = false;
   {
@@ -215,10 +220,11 @@ void CpuStream::enqueue_poison(Poison apply, const std::byte* data, size_t bytes
 }
 
 void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work) {
-  enqueue([pending = trace()->open(span), work = std::move(work)] {
-    const double begin = host_clock();
+  const TraceClock clock = trace()->clock();
+  enqueue([this, clock, pending = trace()->open(span), work = std::move(work)] {
+    const double begin = now(clock);
     work();
-    pending->done({begin, host_clock()});
+    pending->done({begin, now(clock)});
   });
 }
 

@@ -75,6 +75,8 @@ class CpuStream final : public Stream {
     pool_.run(ceil_div(n, loop.grain), run_piece, &loop);
   }
   int threads() const { return pool_.threads(); }
+  // Seconds that processors have worked so far for its threads, divided by their number.
+  double processor_clock();
 
   std::string description() const override;
   void enqueue_poison(Poison, const std::byte* data, size_t bytes) override;
@@ -100,6 +102,9 @@ class CpuStream final : public Stream {
 
  private:
   void start();
+  double now(TraceClock clock) {
+    return clock == TraceClock::wall ? host_clock() : processor_clock();
+  }
   void enqueue_traced(const TraceSpan&, std::function<void()> work);
   void enqueue_timed(const char* name, Activity, size_t bytes, std::function<void()> work);
   void run_now(const char* name, size_t bytes, const std::function<void()>& work);

@@ -1,5 +1,8 @@
 #include "spool/runtime/cpu/thread_pool.h"
 
+#include <pthread.h>
+
+#include <ctime>
 #include <system_error>
 
 #include "spool/runtime/check.h"
@@ -31,7 +34,23 @@ bool spin_until(Done done) {
   return false;
 }
 
+double read_clock(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 }  // namespace
+
+double processor_seconds(std::thread& thread) {
+  clockid_t clock{};
+  const int status = ::pthread_getcpuclockid(thread.native_handle(), &clock);
+  return status == 0 ? read_clock(clock) : 0;
+}
+
+double thread_processor_seconds() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
+
+double process_processor_seconds() { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
 
 std::thread start_thread(std::function<void()> work) {
   try {
@@ -80,6 +99,12 @@ void ThreadPool::run(int64_t pieces, Work work, void* context) {
     finished_.wait(lock, done);
   }
   if (error_) std::rethrow_exception(error_);
+}
+
+double ThreadPool::processor_seconds() {
+  double sum = 0;
+  for (std::thread& worker : workers_) sum += spool::processor_seconds(worker);
+  return sum;
 }
 
 void ThreadPool::run_worker(int lane) {

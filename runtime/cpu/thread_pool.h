@@ -17,6 +17,12 @@ namespace spool {
 // Starts a thread; throws Error (device) if the system starts no more.
 std::thread start_thread(std::function<void()> work);
 
+// Seconds that a processor has worked for a thread so far; for the calling thread; for all threads
+// of the process.
+double processor_seconds(std::thread& thread);
+double thread_processor_seconds();
+double process_processor_seconds();
+
 class ThreadPool {
  public:
   // The caller of run() counts as one of the threads.  Throws if the system does not start them
@@ -27,6 +33,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  // Seconds that processors have worked so far for its threads, except callers of run().
+  double processor_seconds();
 
   // Calls work(context, piece, lane) for every piece in [0, pieces), on any thread, in any order;
   // the lane is the number of the thread, below threads().  Returns when all are done; rethrows the

@@ -16,14 +16,24 @@ MetaStream::MetaStream(const Machine& machine, size_t capacity)
 MetaStream::MetaStream(const Machine& machine, std::shared_ptr<Arena> memory)
     : Stream({DeviceType::meta}, machine.architecture, std::move(memory)), machine_(machine) {}
 
-void MetaStream::copy(void*, const void*, size_t bytes) {
-  const Cost cost{.bytes = 2.0 * static_cast<double>(bytes)};
-  advance("copy", Activity::copy, machine_.seconds(cost), bytes);
+void MetaStream::add_span(const char* name, Activity activity, const Cost& cost, double begin) {
+  const bool copies = activity == Activity::copy;
+  TraceSpan added = span(name, activity, copies ? static_cast<size_t>(cost.bytes) : 0);
+  if (!copies) added.cost = cost;
+  trace()->add(added, {begin, now_});
 }
 
-void MetaStream::upload(void*, const void*, size_t bytes) {
-  advance("upload", Activity::copy, host_seconds(bytes), bytes);
+void MetaStream::copy(void*, const void*, size_t bytes) {
+  const Cost cost{.bytes = 2.0 * static_cast<double>(bytes)};
+  advance("copy", Activity::copy, machine_.seconds(cost), {.bytes = static_cast<double>(bytes)});
 }
+
+void MetaStream::copy_from_host(const char* name, size_t bytes) {
+  const Cost cost{.bytes = static_cast<double>(bytes)};
+  advance(name, Activity::copy, cost.bytes / machine_.from_host_bytes_per_second, cost);
+}
+
+void MetaStream::upload(void*, const void*, size_t bytes) { copy_from_host("upload", bytes); }
 
 void MetaStream::upload(void* to, size_t bytes, const Fill&) { upload(to, nullptr, bytes); }
 
@@ -36,12 +46,11 @@ std::shared_ptr<std::byte> MetaStream::host_memory(size_t) {
 }
 
 void MetaStream::copy_out(void*, const void*, size_t bytes) {
-  advance("copy out", Activity::copy, host_seconds(bytes), bytes);
+  const Cost cost{.bytes = static_cast<double>(bytes)};
+  advance("copy out", Activity::copy, cost.bytes / machine_.to_host_bytes_per_second, cost);
 }
 
-void MetaStream::copy_in(void*, const void*, size_t bytes) {
-  advance("copy in", Activity::copy, host_seconds(bytes), bytes);
-}
+void MetaStream::copy_in(void*, const void*, size_t bytes) { copy_from_host("copy in", bytes); }
 
 void MetaStream::host_work(const char* name, double seconds, std::function<void()>) {
   advance(name, Activity::host, seconds);
@@ -68,6 +77,8 @@ void MetaStream::repeat(size_t count, const std::function<void(size_t)>& work) {
 std::unique_ptr<Stream> MetaStream::on_host(std::shared_ptr<Arena> memory) {
   Machine host = machine_;
   host.bytes_per_second = machine_.host_memory_bytes_per_second;
+  const bool is_host = std::holds_alternative<CpuArchitecture>(machine_.architecture);
+  if (!is_host) host.kernels.reset();
   return std::make_unique<MetaStream>(host, std::move(memory));
 }
 

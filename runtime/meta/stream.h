@@ -1,10 +1,12 @@
 #pragma once
 
-// A stream that runs nothing.  It counts bytes with the device's allocator and seconds with the
-// machine's roofline, so that a rehearsal on it predicts peak memory and duration.
+// A stream that runs nothing.  It counts bytes with the device's allocator, and seconds with the
+// machine's measured kernels and, for others, its roofline (kernel_times.h), so that a rehearsal on
+// it predicts peak memory and duration.
 
 #include <limits>
 
+#include "spool/runtime/meta/kernel_times.h"
 #include "spool/runtime/stream.h"
 
 namespace spool {
@@ -23,7 +25,7 @@ class MetaStream final : public Stream {
       : Stream(SideStream{}, first), machine_(first.machine_), now_(first.now_) {}
 
   void charge(const char* name, const Cost& cost) {
-    advance(name, Activity::kernel, machine_.seconds(cost));
+    advance(name, Activity::kernel, kernel_seconds(machine_, name, cost), cost);
   }
   double now() const { return now_; }    // seconds since the start
   double busy() const { return busy_; }  // seconds since the start, without waits
@@ -51,16 +53,15 @@ class MetaStream final : public Stream {
   void synchronize() override {}
 
  private:
-  void advance(const char* name, Activity activity, double seconds, size_t bytes = 0) {
+  void advance(const char* name, Activity activity, double seconds, const Cost& cost = {}) {
     const double begin = now_;
     now_ += seconds;
     if (activity != Activity::wait) busy_ += seconds;
     if (trace()) [[unlikely]]
-      trace()->add(span(name, activity, bytes), {begin, now_});
+      add_span(name, activity, cost, begin);
   }
-  double host_seconds(size_t bytes) const {
-    return static_cast<double>(bytes) / machine_.host_bytes_per_second;
-  }
+  void add_span(const char* name, Activity, const Cost&, double begin);
+  void copy_from_host(const char* name, size_t bytes);
 
   Machine machine_;
   double now_ = 0, busy_ = 0;

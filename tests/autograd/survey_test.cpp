@@ -84,7 +84,7 @@ TEST_F(Surveys, TellForWhichNodeANodeIsRecomputed) {
 
 TEST_F(Surveys, AccountForEverySecondThatIsNotAWait) {
   Machine slow_link{};
-  slow_link.host_bytes_per_second = 1e8;
+  slow_link.to_host_bytes_per_second = slow_link.from_host_bytes_per_second = 1e8;
   MetaStream narrow(slow_link);
   HostLink link(narrow, MetaStream::unlimited);
   Offloader offloader(link);

@@ -9,7 +9,7 @@ import pathlib
 import signal
 import subprocess
 
-from commands import PROGRAM, PROSE, SHAPE, Folder, main, spool
+from commands import BY_HAND, PROGRAM, PROSE, SHAPE, Folder, main, spool
 
 
 class BadInput(Folder):
@@ -146,14 +146,15 @@ class Runs(Folder):
         exact = self.folder / "exact"
         self.assertEqual(self.train("--memory", peak, out=exact)[0], 0)
         tight = self.folder / "tight"
-        result = self.train("--memory", peak - 1, "--batch", 2, out=tight)
+        result = self.train("--memory", peak - 1, "--batch", 2, *BY_HAND, out=tight)
         self.refused(result, 1, str(peak), "the peak is in the backward of", "(node ",
                      "a batch of 1 would fit")
         self.assertFalse(tight.exists())
-        self.refused(self.train("--memory", "10kB", out=tight), 1, "even a batch of 1")
+        less = self.train("--memory", "10kB", *BY_HAND, out=tight)
+        self.refused(less, 1, "even a batch of 1")
 
     def test_says_how_many_threads_fit(self):
-        wide = ["--channels", 192, "--vocab", 2000]  # products of several tiles
+        wide = ["--channels", 192, "--vocab", 2000, *BY_HAND]  # products of several tiles
 
         def peak_of(threads):
             printed = self.train(*wide, "--threads", threads, "--memory", "1kB")[1]
@@ -170,7 +171,7 @@ class Runs(Folder):
         latest = self.out / "latest"
         latest.unlink()
         latest.symlink_to("step-000002")  # one step is left
-        resume = ["train", "--out", self.out, "--resume"]
+        resume = ["train", "--out", self.out, "--resume", "--recompute", "none"]
         self.refused(spool(*resume, *more, *budget), 1, fits + " (--memory, --threads)")
         status, printed, errors = spool(*resume, *budget, "--threads", 2)
         self.assertEqual(status, 0, errors)

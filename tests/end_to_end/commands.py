@@ -3,6 +3,7 @@
 The program runs on the cpu unless a test names a device.
 """
 
+import atexit
 import json
 import os
 import pathlib
@@ -18,8 +19,12 @@ import unittest
 
 PROGRAM = os.path.abspath(sys.argv[1])
 os.environ["SPOOL_DEVICE"] = "cpu"
+CACHE = tempfile.mkdtemp(prefix="spool-cache-")  # measured kernels, for all tests of a script
+atexit.register(shutil.rmtree, CACHE, ignore_errors=True)
+os.environ["XDG_CACHE_HOME"] = CACHE
 SKIPPED = 77  # the exit code that CTest takes for "could not run here"
 SHAPE = "--layers 2 --heads 2 --channels 16 --context 32 --seq 16 --batch 2".split()
+BY_HAND = ["--recompute", "none", "--chunk-loss", 0]  # nothing is left to choose for a budget
 PROSE = "".join(f"Line {i} of a text that says little: {i * i}.\n" for i in range(400))
 
 

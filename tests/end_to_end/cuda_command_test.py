@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-from commands import PROGRAM, SHAPE, SKIPPED, Folder, main, spool
+from commands import BY_HAND, PROGRAM, SHAPE, SKIPPED, Folder, main, spool
 
 CUDA = ["--device", "cuda"]
 
@@ -25,7 +25,7 @@ class OnCuda(Folder):
         self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
         self.assertRegex(printed, r"f32 on cuda:0 \(.+\): 2 rows of 16 tokens\n")
         self.done("--memory", peak, out=self.folder / "exact")
-        tight = self.train(*CUDA, "--memory", peak - 1, out=self.folder / "tight")
+        tight = self.train(*CUDA, *BY_HAND, "--memory", peak - 1, out=self.folder / "tight")
         self.refused(tight, 1, str(peak), "a batch of 1 would fit")
         self.refused(self.train(*CUDA, "--memory", "900TiB", out=self.folder / "much"), 1, "free")
 

@@ -1,6 +1,6 @@
 // runs: threads
-// Runs with the optimizer's state on the device, streamed through it, or on the host: the same
-// bits, the peaks foretold, and checkpoints that any of them resumes.
+// Runs with the optimizer's state on the device, streamed through it but for any share, or on the
+// host: the same bits, the peaks foretold, and checkpoints that any of them resumes.
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -31,10 +31,15 @@ std::vector<TrainingConfig> configurations() {
   return all;
 }
 
-TrainingPlans plans_with(const TrainingConfig& config, OptimizerState state) {
+TrainingPlans plans_with(const TrainingConfig& config, const StatePlace& place) {
   TrainingPlans plans = make_plans(config);
-  plans.step.optimizer_state = state;
+  plans.step.optimizer_state = place.state;
+  plans.step.state_bytes_on_device = place.bytes_on_device;
   return plans;
+}
+
+std::string in_words(const StatePlace& place) {
+  return sentence(name(place.state), " with ", place.bytes_on_device, " bytes on the device");
 }
 
 Machine machine() { return {.architecture = CpuArchitecture{.threads = 2}}; }
@@ -56,6 +61,48 @@ TEST(OptimizerStateRun, HasTheSameBitsAndThePeaksForetold) {
       EXPECT_EQ(found.peak, foretold.memory.peak);
       EXPECT_EQ(found.host_peak, foretold.host.peak);
       EXPECT_EQ(foretold.host.peak > 0, state != OptimizerState::device);
+    }
+  }
+}
+
+// Bytes of the device that all of the state takes.
+size_t bytes_of_state(const TrainingConfig& config) {
+  MetaStream stream(machine());
+  Gpt2 model(config.model, config.dtype, stream);
+  const size_t before = stream.memory().live_by[Purpose::optimizer];
+  const AdamWOptimizer optimizer(model.parameters(), config.optimizer, stream);
+  const size_t scalars = 3 * Arena::granule;
+  return stream.memory().live_by[Purpose::optimizer] - before - scalars;
+}
+
+TEST(OptimizerStateRun, HasTheSameBitsWithAnyShareOnTheDevice) {
+  Random random(/*seed=*/15);
+  for (TrainingConfig config : configurations()) {
+    config.steps = 5;
+    const auto run = [&](const StatePlace& place) {
+      TrainingPlans plans = plans_with(config, place);
+      if (config.accumulate > 1) plans.layout = lay_out_step(config, plans, machine());
+      const Report foretold = rehearse_training(config, plans, machine(), sample);
+      plans.host_bytes = foretold.host.peak;
+      CpuStream stream(foretold.memory.peak, 2);
+      const Losses found = train(config, plans, stream);
+      EXPECT_EQ(found.peak, foretold.memory.peak);
+      EXPECT_EQ(found.host_peak, foretold.host.peak);
+      return found;
+    };
+    const size_t all = bytes_of_state(config);
+    const Losses on_device = run(OptimizerState::device), streamed = run(OptimizerState::streamed);
+    std::vector<size_t> shares{all, all - 1};
+    for (int i = 0; i < 4; ++i) shares.push_back(random.next() % all);
+    for (const size_t share : shares) {
+      SCOPED_TRACE(sentence(name(config.dtype), ", ", name(config.optimizer.rounding), ", ", share,
+                            " of ", all, " bytes"));
+      const Losses found = run({OptimizerState::streamed, share});
+      EXPECT_EQ(found, on_device);
+      EXPECT_LE(found.peak, streamed.peak + share);
+      EXPECT_LE(found.host_peak, streamed.host_peak);
+      EXPECT_EQ(found.host_peak == 0, share == all);
+      EXPECT_TRUE(share < all || found.peak == on_device.peak);
     }
   }
 }
@@ -82,8 +129,14 @@ TEST(OptimizerStateRun, ResumesWithItsStateElsewhere) {
     const auto all_steps = [&](Trainer& trainer, int64_t begin, int64_t end) {
       for (int64_t step = begin; step < end; ++step) trainer.step(step, batch_of(config, step));
     };
+    const size_t all = bytes_of_state(config);
+    const StatePlace places[] = {OptimizerState::device,
+                                 OptimizerState::streamed,
+                                 {OptimizerState::streamed, all / 5},
+                                 {OptimizerState::streamed, all / 3 * 2},
+                                 OptimizerState::cpu};
     Bytes wanted;
-    for (const OptimizerState from : optimizer_states) {
+    for (const StatePlace& from : places) {
       const TemporaryDirectory d;
       {
         TrainingPlans plans = plans_with(config, from);
@@ -97,11 +150,11 @@ TEST(OptimizerStateRun, ResumesWithItsStateElsewhere) {
             {.trainer = trainer, .tokenizer = *make_byte_tokenizer(), .options = {}, .step = 2});
         all_steps(trainer, 2, 4);
         const Bytes found = state_bytes(trainer.model().parameters(), trainer.optimizer());
-        if (from == OptimizerState::device) wanted = found;
+        if (from.state == OptimizerState::device) wanted = found;
         EXPECT_TRUE(found == wanted);
       }
-      for (const OptimizerState to : optimizer_states) {
-        SCOPED_TRACE(sentence(name(config.dtype), ", from ", name(from), " to ", name(to)));
+      for (const StatePlace& to : places) {
+        SCOPED_TRACE(sentence(name(config.dtype), ", from ", in_words(from), " to ", in_words(to)));
         TrainingPlans plans = plans_with(config, to);
         plans.host_bytes = host_bytes;
         CpuStream stream(plenty, 2);
@@ -125,22 +178,52 @@ TEST(OptimizerStateRun, HasMastersAsExactAsTheFileItBeginsWith) {
   }
   config.dtype = DType::bf16;
   Bytes wanted;
-  for (const OptimizerState state : optimizer_states) {
-    TrainingPlans plans = plans_with(config, state);
+  for (const StatePlace& place :
+       {StatePlace(OptimizerState::device), StatePlace(OptimizerState::streamed),
+        StatePlace(OptimizerState::streamed, bytes_of_state(config) / 2),
+        StatePlace(OptimizerState::cpu)}) {
+    TrainingPlans plans = plans_with(config, place);
     plans.host_bytes = host_bytes;
     CpuStream stream(plenty, 2);
     Trainer trainer(config, plans, stream);
     trainer.initialise_from(ModelFile(d.path()));
     trainer.step(0, batch_of(config, 0));
     const Bytes found = state_bytes(trainer.model().parameters(), trainer.optimizer());
-    if (state == OptimizerState::device) wanted = found;
-    EXPECT_TRUE(found == wanted) << name(state);
+    if (place.state == OptimizerState::device) wanted = found;
+    EXPECT_TRUE(found == wanted) << name(place.state) << ", " << place.bytes_on_device;
+  }
+}
+
+TrainingConfig gpt2_1558m() {
+  return {.model = {.layers = 48, .heads = 25, .channels = 1600}, .dtype = DType::bf16, .batch = 4};
+}
+
+// The larger the share, the shorter the step: what is on the device is updated during the copies.
+TEST(OptimizerStateRun, IsFasterByItsShareOfTheCopies) {
+  const TrainingConfig config = gpt2_1558m();
+  const Machine h200 = *named_machine("h200");
+  const auto foretell = [&](const StatePlace& place) {
+    return rehearse_training(config, plans_with(config, place), h200);
+  };
+  const Report device = foretell(OptimizerState::device);
+  const Report streamed = foretell(OptimizerState::streamed);
+  const size_t all = bytes_of_state(config);
+  const double copies = streamed.seconds - device.seconds;
+  double before = streamed.seconds;
+  for (int eighths = 1; eighths <= 8; ++eighths) {
+    const size_t share = all / 8 * static_cast<size_t>(eighths);
+    const Report report = foretell({OptimizerState::streamed, share});
+    printf("1558M, bf16, B = 4, %d eighths of the state on the device: peak %.3f GB, %.3f s\n",
+           eighths, static_cast<double>(report.memory.peak) / 1e9, report.seconds);
+    EXPECT_LT(report.seconds, before);
+    EXPECT_LE(report.memory.peak, streamed.memory.peak + share);
+    EXPECT_LE(report.seconds, streamed.seconds - copies * eighths / 8 + copies / 1000);
+    before = report.seconds;
   }
 }
 
 TEST(OptimizerStateRun, Frees18GigabytesOfAnH200For1558M) {
-  TrainingConfig config{
-      .model = {.layers = 48, .heads = 25, .channels = 1600}, .dtype = DType::bf16, .batch = 4};
+  const TrainingConfig config = gpt2_1558m();
   const auto foretell = [&](OptimizerState state) {
     const Report report =
         rehearse_training(config, plans_with(config, state), *named_machine("h200"));

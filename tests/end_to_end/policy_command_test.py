@@ -6,7 +6,7 @@ policy_command_test.py PROGRAM [CASE...]
 import json
 import re
 
-from commands import Folder, main
+from commands import Folder, main, spool
 
 # The values between blocks have 1 MiB each, so they are offloaded.
 WIDE = "--channels 64 --context 128 --seq 128 --batch 32".split()
@@ -62,15 +62,30 @@ class Policies(Folder):
             self.assertAlmostEqual(losses[step][0], loss, delta=1e-6 * loss)
         self.assertLess(peak, whole_peak)
         stored = json.loads(plan.read_text())
-        self.assertEqual(stored["spool_plan"], 2)
+        self.assertEqual(stored["spool_plan"], 3)
+        run = stored["made_for"]
+        self.assertEqual((run["loss_rows"], run["mlp_rows"]), (512, 512))
+        self.assertEqual(run["peak_bytes"], peak)
+        self.assertTrue(run["machine"])
         chunks = [r["chunks"] for r in stored["regions"] if isinstance(r, dict)]
         self.assertEqual(set(chunks), {8})
-        same = ["--chunk-loss", 512, "--chunk-mlp", 512, "--plan", plan]
-        _, again, same_peak = self.run_with("loaded", *same)
-        self.assertEqual((again, same_peak), (losses, peak))
+        for i, same in enumerate([[], ["--chunk-loss", 512, "--chunk-mlp", 512]]):
+            printed, again, same_peak = self.run_with(f"loaded{i}", *same, "--plan", plan)
+            self.assertEqual((again, same_peak), (losses, peak))
+            self.assertIn("MLPs in chunks of 512 rows", printed)
         for rows in [0, 256]:
-            other = ["--chunk-loss", 512, "--chunk-mlp", rows, "--plan", plan]
-            self.refused(self.train(*WIDE, *other), 1, "(--plan, --chunk-mlp)")
+            for what in ["--chunk-loss", "--chunk-mlp"]:
+                other = self.train(*WIDE, what, rows, "--plan", plan)
+                self.refused(other, 1, "made for", "512", f"(--plan, {what})")
+        self.check_resumed_chunks(plan)
+
+    def check_resumed_chunks(self, plan):
+        """A run that resumes keeps its own chunks, and refuses a plan with others."""
+        out, start = self.folder / "resumed", ["--chunk-loss", 256, "--checkpoint-every", 1]
+        status, _, errors = self.train(*WIDE, *start, out=out)
+        self.assertEqual(status, 0, errors)
+        resumed = spool("train", "--resume", "--out", out, "--plan", plan)
+        self.refused(resumed, 1, "the run that resumes has 256", "(--plan, --chunk-loss)")
 
     def test_small_values_are_not_offloaded(self):
         status, printed, errors = self.train("--offload", "all")
@@ -82,7 +97,7 @@ class Policies(Folder):
         words = ["--recompute", "norms,gelu", "--offload", "all"]
         _, losses, peak = self.run_with("saved", *words, "--save-plan", plan)
         stored = json.loads(plan.read_text())
-        self.assertEqual(stored["spool_plan"], 1)
+        self.assertEqual(stored["spool_plan"], 3)
         printed, again, same_peak = self.run_with("loaded", "--plan", plan)
         self.assertEqual((again, same_peak), (losses, peak))
         self.assertIn("plan.json", printed)
@@ -102,7 +117,10 @@ class Policies(Folder):
             (["--recompute", ""], ["--recompute"]),
             (["--offload", "all", "--offload-to", "tape"], ["tape", "disk:DIRECTORY"]),
             (["--offload", "all", "--offload-to", "disk:"], ["disk:"]),
-            (["--offload-to", f"disk:{self.folder}"], ["--offload residual"]),
+            (
+                ["--recompute", "norms", "--offload-to", f"disk:{self.folder}"],
+                ["--offload residual"],
+            ),
         ]:
             self.refused(self.train(*words), 1, *parts)
         for words in [["--offload", "some"], ["--optimizer-state", "disk"]]:

@@ -74,6 +74,7 @@ CublasLt& cublas_lt();
 
 const char* cublasLtGetStatusString(cublasStatus_t);
 cublasStatus_t cublasLtCreate(cublasLtHandle_t*);
+inline size_t cublasLtGetVersion() { return 0; }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t);
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t*, cublasComputeType_t,

@@ -127,7 +127,8 @@ TEST(EvaluationPlan, HasTheFewestChunksOfThoseThatAreAsFast) {
   const Machine free{.architecture = CpuArchitecture{.threads = 2},
                      .f32_flops = infinite,
                      .bytes_per_second = infinite,
-                     .host_bytes_per_second = infinite,
+                     .to_host_bytes_per_second = infinite,
+                     .from_host_bytes_per_second = infinite,
                      .launch_seconds = 0};
   EXPECT_EQ(plan_evaluation_within(ample, shape, free).rows, ChunkRows{});
   const size_t peak = foretold_report(shape, {.loss = 32}).memory.peak;

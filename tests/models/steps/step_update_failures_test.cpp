@@ -10,6 +10,7 @@
 
 #include "spool/models/optimizers/adamw.h"
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/integer.h"
 #include "tests/autograd/failure_testing.h"
 #include "tests/models/optimizers/optimizer_testing.h"
 #include "tests/runtime/testing.h"
@@ -22,6 +23,7 @@ constexpr OptimizerState states_on_host[] = {OptimizerState::streamed, Optimizer
 struct UpdateCase {
   OptimizerState state = OptimizerState::streamed;
   DType type = DType::f32;
+  bool share = false;  // of streamed state, that of the largest parameter is on the device
 };
 
 // An optimizer after its first update, with gradients for the second.
@@ -34,8 +36,12 @@ class UpdateRun {
     }
     std::vector<Parameter*> pointers;
     for (Parameter& p : parameters_) pointers.push_back(&p);
-    optimizer_.emplace(pointers, AdamWSettings{}, stream,
-                       OptimizerMemory{.state = c.state, .link = &link});
+    const size_t rows = c.type == DType::bf16 ? 3 : 2;
+    const size_t largest = round_up(30000 * sizeof(float), Arena::granule);
+    optimizer_.emplace(
+        pointers, AdamWSettings{}, stream,
+        OptimizerMemory{
+            .state = c.state, .link = &link, .bytes_on_device = c.share ? rows * largest : 0});
     optimizer_->initialise();
     live_before_ = stream.memory().live;
     host_live_before_ = link.memory().live;
@@ -136,8 +142,9 @@ TEST(UpdateFailures, OfAStreamFreeNothingThatIsInUse) {
   for (int64_t i = 0; i < size_here(90, 30) && !::testing::Test::HasFailure(); ++i) {
     Random random(/*seed=*/6, static_cast<uint64_t>(i));
     const UpdateCase c{.state = states_on_host[random.next() % 2],
-                       .type = random.next() % 2 ? DType::f32 : DType::bf16};
-    SCOPED_TRACE(sentence("update ", i, ", ", name(c.state)));
+                       .type = random.next() % 2 ? DType::f32 : DType::bf16,
+                       .share = random.next() % 2 == 0};
+    SCOPED_TRACE(sentence("update ", i, ", ", name(c.state), c.share ? ", with a share" : ""));
     UpdateRun run(c);
     Stream* const streams[] = {&run.link.out(), &run.link.in(), &run.stream};
     Stream* const failing = streams[random.next() % 3];

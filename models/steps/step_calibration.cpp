@@ -1,0 +1,178 @@
+#include "spool/models/steps/step_calibration.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+#include "spool/planner/calibration/device_identity.h"
+#include "spool/planner/machine.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A table that cannot be used is kept under another name.
+DeviceTable open_table(const fs::path& file, const DeviceIdentity& device,
+                       const CalibrationRequest& request) {
+  if (file.empty()) return {.device = device};
+  try {
+    return load_table(file, device);
+  } catch (const Error& error) {
+    const fs::path aside = file.string() + ".unread";
+    std::error_code status;
+    fs::rename(file, aside, status);
+    request.say(sentence(error.what(), status ? "" : "; it is now " + aside.string(),
+                         ", and kernels are measured again"));
+    return {.device = device};
+  }
+}
+
+// What other runs have stored meanwhile stays, unless it is replaced.
+void store_table(const DeviceTable& table, const CalibrationRequest& request, Calibration& found) {
+  if (found.file.empty()) return;
+  try {
+    DeviceTable whole = table;
+    if (request.renewal != Renewal::replace) {
+      add_kernels(whole, load_table(found.file, table.device).kernels, Renewal::keep);
+    }
+    save_table(found.file, whole);
+  } catch (const Error& error) {
+    request.say(sentence("measured kernels are not kept for the next start: ", error.what()));
+    found.file.clear();
+  }
+}
+
+class Calibrator {
+ public:
+  Calibrator(const CalibrationRequest& request, Calibration& found)
+      : request_(request), found_(found) {
+    const auto probe = open_stream(request.device, Arena::granule, request.threads);
+    found.machine = {.name = probe->description(), .architecture = probe->architecture()};
+    const DeviceIdentity device = identify(*probe, request.step.config.dtype);
+    if (!request.folder.empty()) found.file = table_file(request.folder, device);
+    table_ = open_table(found.file, device, request);
+  }
+
+  void measure() {
+    measure_rates();
+    measure_disk_rate();
+    for (const StepPlans& plans : request_.plans) {
+      if (measure_step(plans)) break;
+    }
+    if (changed_) store_table(table_, request_, found_);
+    report();
+  }
+
+ private:
+  void measure_rates() {
+    if (!table_.rates || request_.renewal == Renewal::replace) {
+      table_.rates = measure_machine(request_.device, request_.step.config.dtype, request_.threads);
+      table_.rates->name.clear();
+      changed_ = true;
+    }
+    Machine machine = *table_.rates;
+    machine.name = found_.machine.name;
+    machine.architecture = found_.machine.architecture;
+    found_.machine = machine;
+  }
+
+  void measure_disk_rate() {
+    if (request_.disk.empty()) return;
+    const std::string directory = fs::absolute(request_.disk).lexically_normal().string();
+    double& rate = table_.disks[directory];
+    if (rate == 0 || request_.renewal == Renewal::replace) {
+      rate = measure_disk(request_.disk);
+      changed_ = true;
+    }
+    found_.machine.disk_bytes_per_second = rate;
+  }
+
+  bool is_wanted(const KernelTime& k) const {
+    return request_.renewal != Renewal::keep ||
+           !std::ranges::binary_search(table_.kernels, k, before);
+  }
+
+  bool fits_on_host(const StepKernels& kernels) const {
+    const size_t shared = request_.device.type == DeviceType::cpu ? kernels.peak : 0;
+    return kernels.host_peak == 0 || kernels.host_peak + shared <= device_memory({DeviceType::cpu});
+  }
+
+  // Returns whether the table then has the kernels of the step.
+  bool measure_step(StepPlans plans) {
+    StepKernels kernels = rehearse_kernels(request_.step, plans, found_.machine);
+    needed_ = distinct(kernels.launches);
+    const bool wanted = std::ranges::any_of(needed_, [&](const auto& k) { return is_wanted(k); });
+    if (!wanted) return true;
+    const size_t limit = request_.memory ? request_.memory : device_memory(request_.device);
+    constexpr size_t saved = 2;  // a layout takes more than one half of what best fit takes
+    if (!fits_on_host(kernels) || kernels.peak / saved > limit) return false;
+    if (kernels.peak > limit || request_.memory == 0) {
+      plans.layout = lay_out_kernels(request_.step, plans, found_.machine);
+      kernels = rehearse_kernels(request_.step, plans, found_.machine);
+    }
+    if (kernels.peak > limit) return false;
+    constexpr double long_time = 2;  // seconds of a step
+    if (kernels.seconds > long_time) {
+      request_.say("measuring the kernels of a step, which takes a few steps' time");
+    }
+    const auto stream = open_stream(request_.device, kernels.peak, request_.threads);
+    std::vector<KernelTime> times =
+        distinct(measure_kernels(request_.step, std::move(plans), std::move(kernels), *stream));
+    std::erase_if(times, [&](const KernelTime& k) { return !is_wanted(k); });
+    add_kernels(table_, times, request_.renewal);
+    found_.measured = times.size();
+    changed_ = true;
+    return true;
+  }
+
+  void report() {
+    found_.machine.kernels = std::make_shared<KernelTimes>(table_.kernels);
+    for (KernelTime& k : needed_) {
+      const double* seconds = found_.machine.kernels->find(k.name.c_str(), k.cost);
+      k.seconds = seconds ? *seconds : kernel_seconds(found_.machine, k.name.c_str(), k.cost);
+      (seconds ? found_.kernels : found_.unmeasured).push_back(std::move(k));
+    }
+  }
+
+  const CalibrationRequest& request_;
+  Calibration& found_;
+  DeviceTable table_;
+  std::vector<KernelTime> needed_;  // by the step
+  bool changed_ = false;
+};
+
+}  // namespace
+
+Calibration calibrate(const CalibrationRequest& request) {
+  const double start = host_clock();
+  Calibration found;
+  Calibrator(request, found).measure();
+  found.seconds = host_clock() - start;
+  if (found.measured > 0) {
+    request.say(fmt::format("{} kernels of the step were measured, in {}", found.measured,
+                            format_seconds(found.seconds)));
+  }
+  return found;
+}
+
+std::vector<StepPlans> calibration_plans(const StepDescription& step, const Policy& given) {
+  Policy policy = given;
+  std::vector<StepPlans> plans;
+  const auto add = [&] {
+    Machine any;
+    plans.push_back({.step = plan_step(step, policy, any)});
+  };
+  add();
+  policy.offload = Offloading::none;
+  policy.norms = policy.activations = policy.attention = policy.block = true;
+  add();
+  if (policy.optimizer_state == OptimizerState::device) {
+    policy.optimizer_state = OptimizerState::streamed;
+    add();
+  }
+  return plans;
+}
+
+}  // namespace spool

@@ -1,0 +1,124 @@
+#include "spool/models/steps/step_kernels.h"
+
+#include <algorithm>
+
+namespace spool {
+namespace {
+
+constexpr int max_passes = 5;    // the first of which warms up
+constexpr double stands = 0.99;  // a pass that lowers the sum to no less than this ends it
+
+StepDescription with_few_micro_batches(StepDescription step) {
+  step.config.accumulate = std::min<int64_t>(step.config.accumulate, 2);
+  return step;
+}
+
+std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
+  std::erase_if(spans, [](const TraceSpan& span) {
+    return span.activity != Activity::kernel || span.lane != TraceLane::compute;
+  });
+  return spans;
+}
+
+// Lowers the launches to what the spans took, and returns the sum.
+double lower(std::vector<KernelTime>& launches, const std::vector<TraceSpan>& spans, bool first) {
+  check(spans.size() == launches.size(), "the step launches ", spans.size(),
+        " kernels, and its rehearsal ", launches.size());
+  double sum = 0;
+  for (size_t i = 0; i < spans.size(); ++i) {
+    KernelTime& launch = launches[i];
+    check(spans[i].name == launch.name, "the step launches ", spans[i].name, " as kernel ", i,
+          ", and its rehearsal ", launch.name);
+    constexpr double least = 1e-9;  // a clock may not see the shortest
+    const double seconds = std::max(spans[i].seconds(), least);
+    launch.seconds = first ? seconds : std::min(launch.seconds, seconds);
+    sum += launch.seconds;
+  }
+  return sum;
+}
+
+// A step of the model, ready to run on a placeholder.
+class CalibratedStep {
+ public:
+  CalibratedStep(const StepDescription& described, const StepPlans& plans, Stream& stream)
+      : stream_(stream),
+        model_(described.make_model(stream)),
+        runner_(*model_, with_few_micro_batches(described).config, plans, stream) {
+    runner_.optimizer().initialise();
+    runner_.prepare(/*learning_rate=*/0);
+    stream_.synchronize();
+  }
+
+  // The learning rate is 0, so parameters stay what they are.
+  void run(int64_t number, const std::shared_ptr<Trace>& trace) {
+    const Traced traced(stream_, trace);
+    runner_.run(Step{.number = number}, [&](int64_t) { model_->upload_placeholder(); });
+    stream_.synchronize();
+  }
+  const StepRunner& runner() const { return runner_; }
+
+ private:
+  Stream& stream_;
+  std::unique_ptr<StepModel> model_;
+  StepRunner runner_;
+};
+
+}  // namespace
+
+StepKernels rehearse_kernels(const StepDescription& step, const StepPlans& plans,
+                             const Machine& machine) {
+  StepKernels kernels;
+  const auto trace = std::make_shared<Trace>();
+  const Report report = rehearse(machine, [&](MetaStream& stream) {
+    CalibratedStep rehearsed(step, plans, stream);
+    const double start = stream.now();
+    rehearsed.run(/*number=*/0, trace);
+    kernels.seconds = stream.now() - start;
+    kernels.host_peak = rehearsed.runner().host_memory().peak;
+    kernels.disk_peak = rehearsed.runner().disk().peak;
+  });
+  kernels.peak = report.memory.peak;
+  for (const TraceSpan& span : kernel_spans(trace->spans())) {
+    kernels.launches.push_back({.name = span.name, .cost = span.cost, .seconds = span.seconds()});
+  }
+  return kernels;
+}
+
+std::optional<Layout> lay_out_kernels(const StepDescription& step, const StepPlans& plans,
+                                      const Machine& machine) {
+  return lay_out_step(with_few_micro_batches(step), plans, machine);
+}
+
+std::vector<KernelTime> distinct(std::vector<KernelTime> launches) {
+  std::ranges::stable_sort(launches, before);
+  std::vector<KernelTime> kernels;
+  for (auto first = launches.begin(); first != launches.end();) {
+    const auto last = std::find_if_not(first, launches.end(),
+                                       [&](const KernelTime& k) { return same_kernel(k, *first); });
+    KernelTime mean = *first;
+    for (auto next = first + 1; next != last; ++next) mean.seconds += next->seconds;
+    mean.seconds /= static_cast<double>(last - first);
+    kernels.push_back(std::move(mean));
+    first = last;
+  }
+  return kernels;
+}
+
+std::vector<KernelTime> measure_kernels(const StepDescription& step, StepPlans plans,
+                                        StepKernels kernels, Stream& stream) {
+  plans.host_bytes = kernels.host_peak;
+  plans.disk_bytes = kernels.disk_peak;
+  CalibratedStep measured(step, plans, stream);
+  double sum = 0;
+  for (int pass = 0; pass < max_passes; ++pass) {
+    const auto trace = std::make_shared<Trace>(TraceClock::processor);
+    measured.run(pass, trace);
+    const bool first = pass < 2;  // what the first took is not what others take
+    const double before = sum;
+    sum = lower(kernels.launches, kernel_spans(trace->spans()), first);
+    if (!first && sum >= stands * before) break;
+  }
+  return std::move(kernels.launches);
+}
+
+}  // namespace spool

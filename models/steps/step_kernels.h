@@ -1,0 +1,36 @@
+#pragma once
+
+// The kernels of a training step of any model, and what they take on a device: the real step is run
+// a few times on a placeholder, so that each kernel has the operands, the caches and the memory
+// that it has in a run.
+
+#include <vector>
+
+#include "spool/models/steps/step_rehearsal.h"
+#include "spool/runtime/meta/kernel_times.h"
+
+namespace spool {
+
+// What a step under these plans launches on its device, from a rehearsal.
+struct StepKernels {
+  // Bytes that the step takes of the device, of its host, and of a disk.
+  size_t peak = 0, host_peak = 0, disk_peak = 0;
+  double seconds = 0;                // of the step, as foretold
+  std::vector<KernelTime> launches;  // in the order of launch; seconds as foretold
+};
+// Two micro-batches at most: the last launches what those in the middle do.
+StepKernels rehearse_kernels(const StepDescription&, const StepPlans&, const Machine&);
+
+// The layout of that step's memory, as lay_out_step() makes it.
+std::optional<Layout> lay_out_kernels(const StepDescription&, const StepPlans&, const Machine&);
+
+// Each kernel of the launches once, in the order of before(); its time is the mean of its launches.
+std::vector<KernelTime> distinct(std::vector<KernelTime> launches);
+
+// Runs the step at most five times, until the sum of the least time of each launch stands, and
+// returns these.  `kernels` is its rehearsal; the stream has that much memory free, and no other
+// work.  Throws if the step launches other kernels than its rehearsal.
+std::vector<KernelTime> measure_kernels(const StepDescription&, StepPlans, StepKernels kernels,
+                                        Stream&);
+
+}  // namespace spool

@@ -1,0 +1,26 @@
+#include "spool/models/training/run_calibration.h"
+
+#include "spool/planner/calibration/device_identity.h"
+#include "spool/planner/plan_file.h"
+
+namespace spool {
+
+CalibrationRequest calibration_of(const RunOptions& options) {
+  CalibrationRequest request{.device = options.device,
+                             .threads = options.threads,
+                             .memory = options.memory,
+                             .step = describe_step(options.training),
+                             .disk = options.spill_directory,
+                             .folder = cache_folder()};
+  Policy policy = options.policy;
+  policy.loss_chunk = options.training.loss_chunk;
+  policy.mlp_chunk = options.training.mlp_chunk;
+  request.plans = calibration_plans(request.step, policy);
+  if (!options.plan.empty()) {
+    request.plans.insert(request.plans.begin(), StepPlans{.step = load_plan(options.plan).plan});
+  }
+  for (StepPlans& plans : request.plans) plans.spill_directory = options.spill_directory;
+  return request;
+}
+
+}  // namespace spool

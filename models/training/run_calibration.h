@@ -1,0 +1,14 @@
+#pragma once
+
+// Measures the kernels of a run's step (models/steps/step_calibration.h).
+
+#include "spool/models/steps/step_calibration.h"
+#include "spool/models/training/run_options.h"
+
+namespace spool {
+
+// For the device, the step, the chunks and the budget of these options, with the table in the
+// user's cache.
+CalibrationRequest calibration_of(const RunOptions&);
+
+}  // namespace spool

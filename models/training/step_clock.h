@@ -1,0 +1,39 @@
+#pragma once
+
+// How far the steps of a run are from their foretold time.  Steps 2 to 4 of the run, counted from
+// its start, correct it by one factor, which holds for this run only.
+
+#include <optional>
+#include <vector>
+
+#include "spool/runtime/stream.h"
+
+namespace spool {
+
+class StepClock {
+ public:
+  // On a cpu it counts processor time of this process over the stream's threads, which other
+  // programs hardly change; on other devices the time that passes.
+  StepClock(const Stream&, double foretold);
+
+  // Around each step; the stream has no other work.
+  void begin() { began_ = now(); }
+  // Returns the corrected time of a step when the step is the one that completes the correction.
+  std::optional<double> end() { return add(now() - began_); }
+  // The next step took so many seconds.
+  std::optional<double> add(double seconds);
+
+  double foretold() const { return foretold_; }
+  // Measured over foretold; 1 before it is known.
+  double factor() const { return factor_; }
+
+ private:
+  double now() const;
+
+  int threads_;  // of a cpu; 0: another device
+  double foretold_, began_ = 0, factor_ = 1;
+  int steps_ = 0;
+  std::vector<double> seconds_;
+};
+
+}  // namespace spool

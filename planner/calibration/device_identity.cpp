@@ -1,0 +1,81 @@
+#include "spool/planner/calibration/device_identity.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "spool/kernels/libraries.h"
+#include "spool/runtime/cuda/device.h"
+#include "spool/runtime/hash.h"
+
+namespace spool {
+namespace {
+
+std::string processor_model() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+// Compilers, and how they were told to compile, make kernels faster or slower.
+std::string build() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr const char* kind = ", with sanitizers";
+#elif defined(__OPTIMIZE__)
+  constexpr const char* kind = "";
+#else
+  constexpr const char* kind = ", not optimised";
+#endif
+  return sentence(__VERSION__, kind);
+}
+
+std::filesystem::path folder_in(const char* variable) {
+  const char* value = std::getenv(variable);
+  const std::filesystem::path path = value ? value : "";
+  return path.is_absolute() ? path : std::filesystem::path();
+}
+
+}  // namespace
+
+DeviceIdentity identify(const Stream& stream, DType of_products) {
+  DeviceIdentity device{{"build", build()},
+                        {"device", name(stream.device().type)},
+                        {"libraries", library_versions(stream.device().type)},
+                        {"products", name(of_products)}};
+  if (const auto* cpu = std::get_if<CpuArchitecture>(&stream.architecture())) {
+    device["processor"] = processor_model();
+    device["threads"] = std::to_string(cpu->threads);
+  }
+#if SPOOL_CUDA
+  if (stream.device().type == DeviceType::cuda) {
+    const CudaDevice gpu = cuda_device(stream.device().index);
+    device["processor"] = gpu.name;
+    device["driver"] = std::to_string(gpu.driver);
+    device["runtime"] = std::to_string(gpu.runtime);
+  }
+#endif
+  return device;
+}
+
+std::filesystem::path cache_folder() {
+  const std::filesystem::path cache = folder_in("XDG_CACHE_HOME"), home = folder_in("HOME");
+  if (!cache.empty()) return cache / "spool";
+  return home.empty() ? home : home / ".cache" / "spool";
+}
+
+std::filesystem::path table_file(const std::filesystem::path& folder,
+                                 const DeviceIdentity& device) {
+  Hash hash;
+  for (const auto& [key, value] : device) {
+    hash.add(std::string_view(key));
+    hash.add(std::string_view(value));
+  }
+  return folder / fmt::format("kernels-{}-{:016x}.json", device.at("device"), hash.state());
+}
+
+}  // namespace spool

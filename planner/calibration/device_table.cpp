@@ -1,0 +1,144 @@
+// Reads and writes the table's JSON.
+
+#include "spool/planner/calibration/device_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "spool/runtime/files/file.h"
+#include "spool/runtime/files/json.h"
+
+namespace spool {
+namespace {
+
+using nlohmann::json;
+
+constexpr int table_version = 1;
+constexpr uint64_t max_table_bytes = 32'000'000;
+
+template <class SomeMachine, class Visit>
+void for_each_rate(SomeMachine& machine, const Visit& visit) {
+  visit("f32_flops", machine.f32_flops);
+  visit("bf16_flops", machine.bf16_flops);
+  visit("bytes_per_second", machine.bytes_per_second);
+  visit("to_host_bytes_per_second", machine.to_host_bytes_per_second);
+  visit("from_host_bytes_per_second", machine.from_host_bytes_per_second);
+  visit("host_memory_bytes_per_second", machine.host_memory_bytes_per_second);
+  visit("launch_seconds", machine.launch_seconds);
+}
+
+double positive(const JsonField& field) {
+  const double number = field.number();
+  field.expect(std::isfinite(number) && number > 0, number, " is no measurement");
+  return number;
+}
+
+double count(const JsonField& field) {
+  const double number = field.number();
+  field.expect(std::isfinite(number) && number >= 0, number, " is no number of flops or bytes");
+  return number;
+}
+
+Machine read_rates(const JsonField& field) {
+  Machine machine;
+  for_each_rate(machine,
+                [&](const char* key, double& rate) { rate = positive(field.member(key)); });
+  return machine;
+}
+
+KernelTime read_kernel(const JsonField& field) {
+  KernelTime kernel{.name = field.member("name").string(),
+                    .cost = {.flops = count(field.member("flops")),
+                             .bytes = count(field.member("bytes")),
+                             .dtype = field.member("dtype").enumerator<DType>()},
+                    .seconds = positive(field.member("seconds"))};
+  field.expect(!kernel.name.empty(), "a kernel has a name");
+  return kernel;
+}
+
+DeviceIdentity read_identity(const JsonField& field) {
+  DeviceIdentity device;
+  for (const JsonField& member : field.members()) device[member.key()] = member.string();
+  return device;
+}
+
+void check_device(const DeviceIdentity& stored, const DeviceIdentity& ours,
+                  const std::string& file) {
+  for (const auto& [key, value] : ours) {
+    const auto at = stored.find(key);
+    const std::string theirs = at == stored.end() ? "unknown" : at->second;
+    check_file(theirs == value, file, "is the table of another device: its ", key, " is ",
+               excerpt(theirs), ", and here it is ", excerpt(value));
+  }
+  check_file(stored.size() == ours.size(), file, "is the table of another device");
+}
+
+std::string format_kernel(const KernelTime& k) {
+  return sentence("{\"name\":", json(k.name), ",\"dtype\":\"", name(k.cost.dtype),
+                  "\",\"flops\":", json(k.cost.flops), ",\"bytes\":", json(k.cost.bytes),
+                  ",\"seconds\":", json(k.seconds), "}");
+}
+
+std::string format_table(const DeviceTable& table) {
+  std::string text =
+      sentence("{\n  \"spool_kernels\": ", table_version, ",\n  \"device\": ", json(table.device));
+  if (table.rates) {
+    json rates = json::object();
+    for_each_rate(*table.rates, [&](const char* key, double rate) { rates[key] = rate; });
+    text += sentence(",\n  \"rates\": ", rates);
+  }
+  text += sentence(",\n  \"disks\": ", json(table.disks), ",\n  \"kernels\": [");
+  const char* comma = "\n    ";
+  for (const KernelTime& k : table.kernels) {
+    text += comma + format_kernel(k);
+    comma = ",\n    ";
+  }
+  return text + "\n  ]\n}\n";
+}
+
+DeviceTable table_from_json(const JsonField& whole, const DeviceIdentity& device) {
+  const JsonField version = whole.member("spool_kernels");
+  version.expect(version.integer<int>() == table_version, "a table of version ",
+                 excerpt(version.value()), " cannot be read, only of version ", table_version);
+  DeviceTable table{.device = read_identity(whole.member("device"))};
+  check_device(table.device, device, whole.file());
+  if (const auto rates = whole.find("rates")) table.rates = read_rates(*rates);
+  for (const JsonField& disk : whole.member("disks").members()) {
+    table.disks[disk.key()] = positive(disk);
+  }
+  const JsonField kernels = whole.member("kernels");
+  for (const JsonField& kernel : kernels.items()) table.kernels.push_back(read_kernel(kernel));
+  std::ranges::sort(table.kernels, before);
+  const auto twice = std::ranges::adjacent_find(table.kernels, same_kernel);
+  kernels.expect(twice == table.kernels.end(), "a kernel is there twice");
+  return table;
+}
+
+}  // namespace
+
+void add_kernels(DeviceTable& table, const std::vector<KernelTime>& kernels, Renewal renewal) {
+  for (const KernelTime& k : kernels) {
+    const auto at = std::ranges::lower_bound(table.kernels, k, before);
+    if (at == table.kernels.end() || !same_kernel(*at, k)) {
+      table.kernels.insert(at, k);
+    } else if (renewal == Renewal::replace) {
+      at->seconds = k.seconds;
+    } else if (renewal == Renewal::lower) {
+      at->seconds = std::min(at->seconds, k.seconds);
+    }
+  }
+}
+
+DeviceTable load_table(const std::filesystem::path& path, const DeviceIdentity& device) {
+  if (!std::filesystem::exists(path)) return {.device = device};
+  return table_from_json(parse_json(read_text_file(path, max_table_bytes), path.string()), device);
+}
+
+void save_table(const std::filesystem::path& path, const DeviceTable& table) {
+  std::error_code none;
+  std::filesystem::create_directories(path.parent_path(), none);
+  write_text_file_atomically(path, format_table(table));
+}
+
+}  // namespace spool

@@ -1,0 +1,74 @@
+"""The command calibrate, and what train takes from its table."""
+
+import json
+import os
+import unittest
+
+from commands import SHAPE, Folder, main, spool
+
+DEVICE = ["--threads", 2]
+
+
+class Calibrate(Folder):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.folder / "cache"
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache)}
+
+    def calibrate(self, *words):
+        status, out, errors = spool("calibrate", *SHAPE, *DEVICE, *words, env=self.environment)
+        self.assertEqual(status, 0, errors)
+        return out
+
+    def table(self):
+        (file,) = (self.cache / "spool").glob("kernels-cpu-*.json")
+        return file
+
+    def seconds(self):
+        kernels = json.loads(self.table().read_text())["kernels"]
+        return {(k["name"], k["dtype"], k["flops"], k["bytes"]): k["seconds"] for k in kernels}
+
+    def test_measures_prints_and_only_lowers(self):
+        out = self.calibrate()
+        for word in ("matmul", "attention_backward", "adamw", "GFLOP/s", "GB/s", str(self.table())):
+            self.assertIn(word, out)
+        first = self.seconds()
+        self.assertGreater(len(first), 10)
+        self.calibrate()
+        lowered = self.seconds()
+        self.assertEqual(lowered.keys(), first.keys())
+        self.assertTrue(all(lowered[k] <= first[k] for k in first))
+        self.calibrate("--afresh")
+        self.assertEqual(self.seconds().keys(), first.keys())
+        self.assertNotEqual(self.seconds(), lowered)
+
+    def test_train_measures_once_and_corrects_its_foretold_time(self):
+        log = self.folder / "log.jsonl"
+        status, out, errors = self.train(*DEVICE, "--log", log, steps=5, env=self.environment)
+        self.assertEqual(status, 0, errors)
+        self.assertIn("kernels of the step were measured", out)
+        self.assertIn("foretold step time corrected to", out)
+        (corrected,) = [line for line in self.log(log) if "corrected_step_ms" in line]
+        self.assertEqual(corrected["step"], 4)
+        self.assertGreater(corrected["foretold_step_ms"], 0)
+        table = self.table().read_bytes()
+        status, out, errors = self.train(*DEVICE, out=self.folder / "again", env=self.environment)
+        self.assertEqual(status, 0, errors)
+        self.assertNotIn("measured", out)
+        self.assertNotIn("corrected", out)
+        self.assertEqual(self.table().read_bytes(), table)
+
+    def test_a_damaged_table_is_set_aside(self):
+        self.calibrate()
+        file = self.table()
+        file.write_text("{")
+        self.assertIn("measured again", self.calibrate())
+        self.assertEqual(file.with_name(file.name + ".unread").read_text(), "{")
+
+    def test_a_cache_that_cannot_be_written_is_no_error(self):
+        self.cache.write_text("a file")
+        self.assertIn("not kept", self.calibrate())
+
+
+if __name__ == "__main__":
+    main()

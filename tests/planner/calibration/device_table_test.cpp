@@ -1,0 +1,120 @@
+// The file of what was measured of a device.
+
+#include "spool/planner/calibration/device_table.h"
+
+#include "spool/planner/calibration/device_identity.h"
+#include "tests/runtime/environment.h"
+#include "tests/runtime/temporary_directory.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+const DeviceIdentity ours{{"device", "cpu"}, {"threads", "2"}};
+
+DeviceTable some_table() {
+  return {.device = ours,
+          .rates = Machine{.f32_flops = 1e11 / 3, .launch_seconds = 1e-6 / 7},
+          .disks = {{"/tmp", 1e9 / 3}},
+          .kernels = {{"add", {.bytes = 12}, 0.1},
+                      {"matmul", {.flops = 2e9 / 3, .bytes = 7, .dtype = DType::bf16}, 1e-3 / 3}}};
+}
+
+TEST(DeviceTable, IsReadAsItWasWritten) {
+  const TemporaryDirectory folder;
+  const auto file = folder.path() / "deep" / "table.json";
+  save_table(file, some_table());
+  const DeviceTable read = load_table(file, ours);
+  EXPECT_EQ(read.device, ours);
+  EXPECT_EQ(read.rates.value_or(Machine{}).f32_flops, 1e11 / 3);
+  EXPECT_EQ(read.rates.value_or(Machine{}).launch_seconds, 1e-6 / 7);
+  EXPECT_EQ(read.disks, some_table().disks);
+  ASSERT_EQ(read.kernels.size(), 2u);
+  EXPECT_TRUE(same_kernel(read.kernels[1], some_table().kernels[1]));
+  EXPECT_EQ(read.kernels[1].seconds, some_table().kernels[1].seconds);
+  const std::string text = content_of(file);
+  save_table(file, read);
+  EXPECT_EQ(content_of(file), text);
+}
+
+TEST(DeviceTable, IsEmptyWithoutAFile) {
+  const TemporaryDirectory folder;
+  const DeviceTable none = load_table(folder.path() / "none.json", ours);
+  EXPECT_EQ(none.device, ours);
+  EXPECT_FALSE(none.rates);
+  EXPECT_TRUE(none.kernels.empty());
+}
+
+TEST(DeviceTable, OfAnotherDeviceIsRefused) {
+  const TemporaryDirectory folder;
+  const auto file = folder.path() / "table.json";
+  save_table(file, some_table());
+  DeviceIdentity other = ours;
+  other["threads"] = "16";
+  expect_error(ErrorKind::file, {"table.json", "another device", "threads", "16"},
+               [&] { load_table(file, other); });
+}
+
+TEST(DeviceTable, ThatIsDamagedIsRefused) {
+  const TemporaryDirectory folder;
+  save_table(folder.path() / "whole.json", some_table());
+  const std::string whole = content_of(folder.path() / "whole.json");
+  const auto refused = [&](const std::string& from, const std::string& to,
+                           std::initializer_list<std::string_view> words) {
+    std::string text = whole;
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    const auto file = folder.file("damaged.json", text);
+    expect_error(ErrorKind::file, words, [&] { load_table(file, ours); });
+  };
+  refused("\"spool_kernels\": 1", "\"spool_kernels\": 2", {"damaged.json", "version"});
+  refused("\"seconds\":0.1", "\"seconds\":-0.1", {"kernels[0].seconds"});
+  refused("\"flops\":0.0", "\"flops\":-4", {"kernels[0].flops"});
+  refused("\"dtype\":\"bf16\"", "\"dtype\":\"bf17\"", {"kernels[1].dtype"});
+  refused("\"name\":\"add\"", "\"name\":\"\"", {"kernels[0]"});
+  refused(whole.substr(whole.size() / 2), "", {"damaged.json"});
+  refused(whole, "", {"damaged.json"});
+}
+
+TEST(DeviceTable, IsOnlyLoweredUnlessItIsReplaced) {
+  const std::vector<KernelTime> measured{{"add", {.bytes = 12}, 0.2}, {"gelu", {}, 5}};
+  const auto seconds_after = [&](double before, Renewal renewal) {
+    DeviceTable table{.kernels = {{"add", {.bytes = 12}, before}}};
+    add_kernels(table, measured, renewal);
+    EXPECT_EQ(table.kernels.size(), 2u);
+    EXPECT_EQ(table.kernels[1].seconds, 5);
+    return table.kernels[0].seconds;
+  };
+  EXPECT_EQ(seconds_after(0.1, Renewal::lower), 0.1);
+  EXPECT_EQ(seconds_after(0.3, Renewal::lower), 0.2);
+  EXPECT_EQ(seconds_after(0.1, Renewal::replace), 0.2);
+  EXPECT_EQ(seconds_after(0.3, Renewal::keep), 0.3);
+}
+
+TEST(DeviceIdentity, NamesWhatSpeedDependsOn) {
+  const auto stream = open_stream({DeviceType::cpu}, Arena::granule, 3);
+  const DeviceIdentity device = identify(*stream, DType::bf16);
+  EXPECT_EQ(device.at("threads"), "3");
+  EXPECT_EQ(device.at("products"), "bf16");
+  for (const char* key : {"build", "device", "libraries", "processor"}) {
+    EXPECT_FALSE(device.at(key).empty()) << key;
+  }
+  EXPECT_NE(table_file("/x", device), table_file("/x", identify(*stream, DType::f32)));
+  EXPECT_EQ(table_file("/x", device), table_file("/x", device));
+}
+
+TEST(CacheFolder, IsTheEnvironments) {
+  const EnvironmentVariable home("HOME", "/home/someone");
+  {
+    const EnvironmentVariable cache("XDG_CACHE_HOME", "/var/cache/mine");
+    EXPECT_EQ(cache_folder(), "/var/cache/mine/spool");
+  }
+  const EnvironmentVariable cache("XDG_CACHE_HOME", std::nullopt);
+  EXPECT_EQ(cache_folder(), "/home/someone/.cache/spool");
+  const EnvironmentVariable relative("HOME", "somewhere");
+  EXPECT_TRUE(cache_folder().empty());
+}
+
+}  // namespace
+}  // namespace spool::testing
