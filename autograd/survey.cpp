@@ -26,6 +26,7 @@ void Survey::start(Stream& stream) {
   started_ = true;
   busy_until_ = static_cast<MetaStream&>(stream).busy();
   stream.arena().take_max_live();
+  live_at_end_ = stream.memory().live;
 }
 
 void Survey::add_tape(Stream& stream) {
@@ -75,16 +76,20 @@ void Survey::add_first_read(ValueId v) {
   if (is_first_tape()) values[v].first_read = reader();
 }
 
-// Bytes that were live outside of all work count for the work that follows.
+// Bytes that came to life outside of all work count for the work that follows; what was live when
+// work ended counts for that work alone.
 void Survey::account(MetaStream& stream) {
   const double busy = stream.busy(), seconds = busy - std::exchange(busy_until_, busy);
+  const size_t most = stream.arena().take_max_live();
+  const size_t live_at_end = std::exchange(live_at_end_, stream.memory().live);
   if (current_ == 0) {
     other_seconds += seconds;
+    if (most > live_at_end) live_between_ = std::max(live_between_, most);
     return;
   }
   SurveyedWork& work = works[current_ - 1];
   work.seconds += seconds;
-  work.live = std::max(work.live, stream.arena().take_max_live());
+  work.live = std::max(work.live, most);
 }
 
 void repeat(Survey* survey, Stream& stream, size_t count, const std::function<void(size_t)>& work) {
@@ -116,7 +121,8 @@ void SurveyScope::begin(Stream& stream, Phase phase, NodeId node, const char* op
                             .reader = phase == Phase::recompute ? survey_->reader() : -1,
                             .micro_batch = std::max(survey_->micro_batches - 1, 0),
                             .begin = stream_->now(),
-                            .live_before = stream_->memory().live});
+                            .live_before = stream_->memory().live,
+                            .live = std::exchange(survey_->live_between_, 0)});
   survey_->current_ = survey_->works.size();
 }
 

@@ -96,6 +96,9 @@ struct Survey {
   bool started_ = false;
   size_t current_ = 0;     // the work that goes on, as an index + 1; 0: none
   double busy_until_ = 0;  // busy seconds of the stream that are accounted for
+  // Bytes that were live when the stream was last accounted for, and the most outside of all work
+  // since work last began.
+  size_t live_at_end_ = 0, live_between_ = 0;
 };
 
 // Stream::repeat() with a survey, which may be null, of what work() does.

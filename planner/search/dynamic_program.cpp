@@ -38,13 +38,14 @@ Frontier extended(const MeasuredSegments& m, size_t segment,
                   const std::vector<MeasuredOption>& options, const Frontier& before,
                   size_t limit) {
   Frontier all, extended, merged;
+  const int64_t keeps = m.keeps[segment];
   for (size_t o = 0; o < options.size(); ++o) {
     const auto needed =
         static_cast<int64_t>(m.live_at_first + needed_bytes(m, segment, options[o]));
     extended.clear();
     for (size_t i = 0; i < before.size(); ++i) {
       if (before[i].kept + needed > static_cast<int64_t>(limit)) break;
-      extended.push_back({.kept = before[i].kept + options[o].kept,
+      extended.push_back({.kept = before[i].kept + keeps + options[o].extra_kept,
                           .seconds = before[i].seconds + options[o].extra_seconds,
                           .option = static_cast<int32_t>(o),
                           .before = static_cast<int32_t>(i)});
@@ -110,9 +111,10 @@ size_t segments_without_rows(const MeasuredSegments& m) {
 
 int64_t Choice::kept(const MeasuredSegments& m, size_t segment) const {
   const MeasuredOption& option = *by_segment[segment];
-  if (segment >= sent.size() || sent[segment] == 0) return option.kept;
+  const int64_t kept = m.keeps[segment] + option.extra_kept;
+  if (segment >= sent.size() || sent[segment] == 0) return kept;
   const auto leaves = static_cast<double>(m.sendable_bytes(segment, option)) * sent[segment];
-  return option.kept - static_cast<int64_t>(leaves);
+  return kept - static_cast<int64_t>(leaves);
 }
 
 size_t needed_bytes(const MeasuredSegments& m, size_t segment, const MeasuredOption& option) {
@@ -166,7 +168,7 @@ Choice in_groups(const MeasuredSegments& m, Choice choice, size_t limit) {
   }
   for (auto& [kind, options] : by_kind) {
     std::ranges::stable_sort(options, [](const MeasuredOption* a, const MeasuredOption* b) {
-      return std::tuple(a->kept, a) < std::tuple(b->kept, b);
+      return std::tuple(a->extra_kept, a) < std::tuple(b->extra_kept, b);
     });
   }
   Choice grouped = choice;

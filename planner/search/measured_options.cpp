@@ -37,7 +37,8 @@ std::vector<int64_t> row_choices(int64_t rows) {
 // Drops what another option beats or equals in all costs.
 std::vector<MeasuredOption> undominated(std::vector<MeasuredOption> all) {
   const auto beats = [](const MeasuredOption& a, const MeasuredOption& b) {
-    return a.extra_seconds <= b.extra_seconds && a.kept <= b.kept && a.extra_need <= b.extra_need;
+    return a.extra_seconds <= b.extra_seconds && a.extra_kept <= b.extra_kept &&
+           a.extra_need <= b.extra_need;
   };
   std::ranges::stable_sort(all, {}, &MeasuredOption::extra_seconds);
   std::vector<MeasuredOption> left;
@@ -111,7 +112,10 @@ class Measurement {
     base_ = costs_of(kept.survey);
     all_.live_at_first = base_.segments.front().live_before;
     all_.least = base_.outside;
-    for (const SegmentCosts& s : base_.segments) all_.needs.push_back(s.most_live - s.live_before);
+    for (size_t s = 0; s < all_.segments.size(); ++s) {
+      all_.needs.push_back(base_.segments[s].most_live - base_.segments[s].live_before);
+      all_.keeps.push_back(bytes_kept(base_, s));
+    }
     all_.seconds = step_seconds(kept, step_.micro_batches);
     all_.keep_all = std::move(kept.survey);
     find_sendable();
@@ -199,16 +203,21 @@ class Measurement {
     }
   }
 
+  int64_t bytes_kept(const RehearsedCosts& costs, size_t s) const {
+    if (s + 1 == all_.segments.size()) return 0;
+    return static_cast<int64_t>(costs.segments[s + 1].live_before) -
+           static_cast<int64_t>(costs.segments[s].live_before);
+  }
+
   MeasuredOption measured(size_t kind, size_t o) const {
     const auto [round, s] = trial(kind, o);
     const SegmentCosts& base = base_.segments[s];
-    const SegmentCosts& costs = tried_[round].segments[s];
-    const bool is_last = s + 1 == all_.segments.size();
-    const size_t live_after =
-        is_last ? costs.live_before : tried_[round].segments[s + 1].live_before;
+    // The first option keeps all, as the base does.
+    const RehearsedCosts& tried = o == 0 ? base_ : tried_[round];
+    const SegmentCosts& costs = tried.segments[s];
     return {.option = listed_[kind][o],
             .extra_seconds = costs.seconds - base.seconds,
-            .kept = static_cast<int64_t>(live_after) - static_cast<int64_t>(costs.live_before),
+            .extra_kept = bytes_kept(tried, s) - bytes_kept(base_, s),
             .extra_need = static_cast<int64_t>(costs.most_live - costs.live_before) -
                           static_cast<int64_t>(base.most_live - base.live_before)};
   }
@@ -234,6 +243,7 @@ class Measurement {
       for (size_t kind = 0; kind < kinds(); ++kind) {
         if (chunkable_rows(all_.program, sample(kind)) == 0) continue;
         const size_t keeps = choice * listed_[kind].size() / all_.rows.size();
+        if (keeps == 0) continue;
         const auto [round, s] = trial(kind, keeps);
         seconds += measured(kind, keeps).extra_seconds * static_cast<double>(by_kind_[kind].size());
         for (const size_t other : by_kind_[kind]) {

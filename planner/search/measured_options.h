@@ -22,8 +22,8 @@ namespace spool {
 struct MeasuredOption {
   SegmentOption option = {};
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
-  int64_t kept = 0;          // bytes; below 0 if it frees more, of what it reads
-  int64_t extra_need = 0;    // bytes, beyond those of keeping all
+  int64_t extra_kept = 0;    // bytes, beyond those of keeping all
+  int64_t extra_need = 0;    // the same
 };
 
 // A value that may be sent off the device between forward and backward.
@@ -52,6 +52,8 @@ struct MeasuredSegments {
   // Of keeping all with the first choice of rows.
   Survey keep_all = {};
   std::vector<size_t> needs = {};  // bytes of each segment
+  // Bytes of each segment; below 0 if it frees more, of what it reads.
+  std::vector<int64_t> keeps = {};
   size_t live_at_first = 0;        // bytes
   size_t least = 0;                // bytes live outside of all segments, such as by the optimizer
   double seconds = 0;              // of the step

@@ -10,9 +10,15 @@ namespace {
 class Closure {
  public:
   Closure(const Program& program, const Segment& segment)
-      : program_(program), segment_(segment), saved_(program.values.size()) {
-    for (const Node& node : program.nodes) {
-      for (const ValueId v : node.saves) saved_[v] = true;
+      : program_(program),
+        segment_(segment),
+        saved_(program.values.size()),
+        saved_outside_(program.values.size()) {
+    for (NodeId n = 0; n < program.nodes.next_id(); ++n) {
+      for (const ValueId v : program.nodes[n].saves) {
+        saved_[v] = true;
+        if (n < segment.first || n > segment.last) saved_outside_[v] = true;
+      }
     }
   }
 
@@ -26,7 +32,7 @@ class Closure {
         if (recomputed.insert(v).second) waiting.push_back(v);
       };
       for (const ValueId v : node.outputs) {
-        if (!is_choice(v)) add(v);
+        if (!is_choice(v) && !saved_outside_[v]) add(v);
       }
       for (const ValueId v : node.inputs) {
         if (is_inside(v) && !saved_[v]) add(v);
@@ -57,7 +63,8 @@ class Closure {
 
   const Program& program_;
   const Segment& segment_;
-  IdTable<ValueId, bool> saved_;  // by a node, for its own backward
+  // By a node, for its own backward; by one of another segment.
+  IdTable<ValueId, bool> saved_, saved_outside_;
 };
 
 }  // namespace

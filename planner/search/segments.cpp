@@ -121,7 +121,10 @@ class SegmentFinder {
                       : -1 - numbers.try_emplace(v, number).first->second);
       hash.add(std::string_view(name(value.spec.dtype)));
       for (int i = 0; i < value.spec.shape.rank(); ++i) hash.add(value.spec.shape[i]);
-      hash.add(uint64_t{value.parameter != nullptr} << 1 | uint64_t{value.needs_grad});
+      // What a segment keeps of the model's inputs costs nothing.
+      const bool is_input = value.producer < 0 && !value.parameter;
+      hash.add(uint64_t{is_input} << 2 | uint64_t{value.parameter != nullptr} << 1 |
+               uint64_t{value.needs_grad});
     };
     for (NodeId n = s.first; n <= s.last; ++n) {
       const Node& node = program_.nodes[n];

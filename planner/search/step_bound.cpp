@@ -4,16 +4,36 @@
 #include <limits>
 #include <set>
 
+#include "spool/runtime/integer.h"
+
 namespace spool {
 namespace {
 
 // What a rehearsal that keeps all tells of each node.
 struct NodeCosts {
   IdTable<NodeId, double> forward_seconds;
-  IdTable<NodeId, size_t> live;    // most bytes, in forward or backward
+  IdTable<NodeId, size_t> live;    // most bytes, in forward, or in backward but for unread inputs
   IdTable<NodeId, double> begins;  // seconds, when the work of the most live bytes began
   double begin = 0, end = 0;       // of the first micro-batch
 };
+
+// Bytes of what each node reads in forward alone, and nodes below it save: they need not be live in
+// its backward.
+IdTable<NodeId, size_t> unread_in_backward(const Program& program) {
+  IdTable<NodeId, size_t> bytes(program.nodes.size());
+  IdTable<ValueId, bool> is_saved(program.values.size());
+  for (NodeId n = 0; n < program.nodes.next_id(); ++n) {
+    const Node& node = program.nodes[n];
+    std::set<ValueId> unread(node.inputs.begin(), node.inputs.end());
+    for (const ValueId v : node.saves) unread.erase(v);
+    for (const ValueId v : unread) {
+      const bool counts = is_saved[v] && program.values[v].producer >= 0;
+      if (counts) bytes[n] += round_up(program.values[v].spec.nbytes(), Arena::granule);
+    }
+    for (const ValueId v : node.saves) is_saved[v] = true;
+  }
+  return bytes;
+}
 
 NodeCosts costs_of(const MeasuredSegments& m) {
   const size_t count = m.program.nodes.size();
@@ -22,10 +42,12 @@ NodeCosts costs_of(const MeasuredSegments& m) {
                   .begins = IdTable<NodeId, double>(count),
                   .begin = m.keep_all.works.front().begin};
   IdTable<NodeId, size_t> most(count);  // of the first micro-batch
+  const IdTable<NodeId, size_t> unread_inputs = unread_in_backward(m.program);
   for (const SurveyedWork& work : m.keep_all.works) {
     if (work.node < 0) continue;
+    const size_t unread = work.phase == Phase::forward ? 0 : unread_inputs[work.node];
     size_t& live = costs.live[work.node];
-    live = std::max(live, work.live);
+    live = std::max(live, work.live - unread);
     if (work.micro_batch > 0) continue;
     costs.end = std::max(costs.end, work.begin + work.seconds);
     if (work.phase == Phase::forward) costs.forward_seconds[work.node] += work.seconds;

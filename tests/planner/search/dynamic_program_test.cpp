@@ -16,7 +16,7 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 
 MeasuredOption random_option(Random& random) {
   return {.extra_seconds = static_cast<double>(draw(random, 0, 40)) / 8,
-          .kept = draw(random, -3, 9) * static_cast<int64_t>(Arena::granule),
+          .extra_kept = draw(random, -3, 9) * static_cast<int64_t>(Arena::granule),
           .extra_need = draw(random, -4, 4) * static_cast<int64_t>(Arena::granule)};
 }
 
@@ -40,6 +40,7 @@ MeasuredSegments random_segments(Random& random) {
     const bool is_last = s + 1 == count;
     const auto kind = static_cast<int>(is_last ? kinds - 1 : draw(random, 0, kinds - 1));
     m.segments.push_back({.first = node, .last = node, .kind = kind});
+    m.keeps.push_back(draw(random, -2, 6) * static_cast<int64_t>(Arena::granule));
     m.needs.push_back(static_cast<size_t>(draw(random, 4, 20)) * Arena::granule);
   }
   m.live_at_first = static_cast<size_t>(draw(random, 0, 9)) * Arena::granule;
@@ -156,10 +157,12 @@ TEST(DynamicProgram, ASegmentMayFreeMoreThanItKeeps) {
                 {.first = 1, .last = 1, .kind = 1},
                 {.first = 2, .last = 2, .kind = 2}};
   m.seconds_of_rows = {0};
+  m.keeps = {0, 0, 0};
   m.needs = {4 * Arena::granule, 5 * Arena::granule, 6 * Arena::granule};
-  m.options = {{{{.extra_seconds = 0, .kept = 4 * granule}}},
-               {{{.extra_seconds = 0, .kept = 0}, {.extra_seconds = 1, .kept = -3 * granule}}},
-               {{{.extra_seconds = 0}}}};
+  m.options = {
+      {{{.extra_seconds = 0, .extra_kept = 4 * granule}}},
+      {{{.extra_seconds = 0, .extra_kept = 0}, {.extra_seconds = 1, .extra_kept = -3 * granule}}},
+      {{{.extra_seconds = 0}}}};
   const std::vector<bool> allowed{true};
   EXPECT_EQ(fastest_choice(m, 20 * Arena::granule, allowed)->extra_seconds, 0);
   EXPECT_EQ(fastest_choice(m, 10 * Arena::granule, allowed)->extra_seconds, 0);

@@ -164,15 +164,22 @@ TEST(InstantBound, DoesNotDependOnTheOrderOfQuestions) {
   for (size_t i = 1; i < up.size(); ++i) EXPECT_LE(up[i], up[i - 1] + 1e-9);
 }
 
-TEST(InstantBound, SavedBytesAreBytesMore) {
-  Random random(6);
-  const SyntheticModel model = random_graph(random, 20);
-  const Program program = program_of(model);
-  InstantBound bound(program, 20, seconds_of(model), 300 * Arena::granule);
-  for (size_t granules = 100; granules < 300; granules += 7) {
-    const double wanted = bound.seconds_within((granules + 5) * Arena::granule);
-    const double found = bound.seconds_within(granules * Arena::granule, 5 * Arena::granule);
-    EXPECT_EQ(found, wanted);
+TEST(InstantBound, AFasterLinkNeverRaisesIt) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    Random random(seed);
+    const SyntheticModel model = random_graph(random, 20);
+    const Program program = program_of(model);
+    InstantBound bound(program, 20, seconds_of(model), 300 * Arena::granule);
+    for (double granules = 100; granules < 310; granules += 7) {
+      const double bytes = granules * Arena::granule;
+      double before = bound.seconds_within(bytes);
+      for (double rate = 1e-3; rate < 1e6; rate *= 4) {
+        const double found = bound.seconds_within(
+            bytes, {.bytes_per_second = rate, .seconds_before = 10, .seconds_after = 20});
+        EXPECT_LE(found, before * (1 + 1e-6) + 1e-6) << granules << " granules, rate " << rate;
+        before = found;
+      }
+    }
   }
 }
 

@@ -23,7 +23,7 @@ std::vector<size_t> budgets_of(Search& search, int count) {
   std::vector<size_t> budgets{search.smallest_budget(), search.keep_all_peak()};
   for (int i = -3; i < count; ++i) {
     const double part = static_cast<double>(i) / (count - 1);
-    budgets.push_back(static_cast<size_t>(least + (most - least) * part));
+    budgets.push_back(static_cast<size_t>(std::max(least + (most - least) * part, 0.0)));
   }
   std::ranges::sort(budgets);
   return budgets;
@@ -119,21 +119,45 @@ TEST(SearchBehaviour, APlanDoesNotDependOnWhatWasAskedBefore) {
   });
 }
 
-TEST(SearchBehaviour, UnitsDoNotMatter) {
+TEST(SearchBehaviour, TheUnitOfTimeDoesNotMatter) {
   for_each_model(12, [](const SyntheticModel& model, Random&) {
     Search search(searched_step(model), {});
     Search slower(searched_step(scaled(model, 1024, 1)), {});
     for (const size_t budget : budgets_of(search, 8)) {
       SCOPED_TRACE(budget);
-      const SearchResult result = search.plan(budget), scaled_result = slower.plan(budget);
-      EXPECT_TRUE(result.found.plan == scaled_result.found.plan);
-      EXPECT_EQ(result.found.seconds * 1024, scaled_result.found.seconds);
+      const SearchResult result = search.plan(budget), other = slower.plan(budget);
+      EXPECT_TRUE(result.found.plan == other.found.plan);
+      EXPECT_EQ(result.found.seconds * 1024, other.found.seconds);
+      EXPECT_NEAR(result.lower_bound * 1024, other.lower_bound, 1e-6 * other.lower_bound);
     }
   });
 }
 
-// At the same bytes, to one step of the ladder.
-TEST(SearchBehaviour, NoRandomPlanIsFasterThanTheBoundOrFarFasterThanThePlan) {
+// To one step of the ladder, whose rungs are bytes, either way.  A granule is not a unit, so what
+// is smaller than one is large here.
+TEST(SearchBehaviour, TheUnitOfBytesDoesNotMatter) {
+  for_each_model(12, [](const SyntheticModel& model, Random&) {
+    constexpr int64_t times = 512;
+    Search search(searched_step(scaled(model, 1, 1024)), {});
+    Search larger(searched_step(scaled(model, 1, 1024 * times)), {});
+    const auto step_up = [](size_t bytes) {
+      return static_cast<size_t>(one_level * static_cast<double>(bytes)) + Arena::granule;
+    };
+    for (const size_t budget : budgets_of(search, 8)) {
+      SCOPED_TRACE(budget);
+      const SearchResult result = search.plan(budget);
+      const SearchResult above = larger.plan(times * step_up(budget));
+      EXPECT_TRUE(above.fits || !result.fits);
+      EXPECT_TRUE(!result.fits || above.found.seconds <= result.found.seconds);
+      const SearchResult same = larger.plan(times * budget);
+      const SearchResult more = search.plan(step_up(budget));
+      EXPECT_TRUE(more.fits || !same.fits);
+      EXPECT_TRUE(!same.fits || more.found.seconds <= same.found.seconds);
+    }
+  });
+}
+
+TEST(SearchBehaviour, NoRandomPlanIsFasterThanTheBound) {
   for_each_model(60, [](const SyntheticModel& model, Random& random) {
     const SearchedStep step = searched_step(model);
     const Program program = program_of(model);
@@ -159,18 +183,18 @@ Plan uniform_plan(const MeasuredSegments& m, size_t layers, size_t option) {
   return plan_of(m, chosen, {});
 }
 
-// Values are recomputed in the order of the seconds that each costs for a byte.
-std::vector<Plan> plans_by_seconds_a_byte(const SyntheticModel& model, const Program& program) {
-  IdTable<ValueId, bool> is_saved(program.values.size());
-  for (const Node& node : program.nodes) {
-    for (const ValueId v : node.saves) is_saved[v] = true;
-  }
+// Values that a layer computes, and no other saves, in the order of the seconds that recomputing
+// each costs for a byte; the first is recomputed, the first two, and so on.
+std::vector<Plan> plans_by_seconds_a_byte(const SyntheticModel& model, const MeasuredSegments& m) {
+  const Program& program = m.program;
   std::vector<std::pair<double, ValueId>> order;
-  for (const ValueId v : recomputable_values(program)) {
-    const Value& value = program.values[v];
-    const auto bytes = static_cast<double>(value.spec.nbytes());
-    const double seconds = model.ops[static_cast<size_t>(value.producer)].forward;
-    if (is_saved[v]) order.emplace_back(seconds / bytes, v);
+  for (const Segment& s : m.segments) {
+    for (const ValueId v : s.candidates) {
+      const Value& value = program.values[v];
+      const auto bytes = static_cast<double>(value.spec.nbytes());
+      const double seconds = model.ops[static_cast<size_t>(value.producer)].forward;
+      order.emplace_back(seconds / bytes, v);
+    }
   }
   std::ranges::sort(order);
   std::vector<Plan> plans;
@@ -183,16 +207,17 @@ std::vector<Plan> plans_by_seconds_a_byte(const SyntheticModel& model, const Pro
   return plans;
 }
 
+// At the same bytes, to one step of the ladder.
 TEST(SearchBehaviour, NoSimplePolicyIsFasterAtTheSameBytes) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(sentence("seed ", seed));
     Random random(seed);
     const SyntheticModel model = random_stack(random, {.layers = 6, .ops = 4});
     const SearchedStep step = searched_step(model);
-    const Program program = program_of(model);
     const MeasuredSegments m = measure_segments(step, {});
     Search search(step, {});
-    std::vector<Plan> plans = plans_by_seconds_a_byte(model, program);
+    const auto smallest = static_cast<double>(search.smallest_budget());
+    std::vector<Plan> plans = plans_by_seconds_a_byte(model, m);
     for (size_t option = 0; option < 16; ++option) {
       for (size_t layers = 1; layers <= m.segments.size(); ++layers) {
         plans.push_back(uniform_plan(m, layers, option));
@@ -203,8 +228,11 @@ TEST(SearchBehaviour, NoSimplePolicyIsFasterAtTheSameBytes) {
       const auto budget =
           static_cast<size_t>(one_level * static_cast<double>(other.peak)) + 2 * Arena::granule;
       const SearchResult result = search.plan(budget);
-      EXPECT_TRUE(result.fits) << i << ": " << budget;
-      EXPECT_LE(result.found.seconds, other.seconds * (1 + 1e-9)) << i << ": " << budget;
+      // Near the smallest budget, of some 100 granules, the best plan may have no layout.
+      const bool is_tight = static_cast<double>(budget) < 1.05 * smallest;
+      EXPECT_TRUE(result.fits || is_tight) << i << ": " << budget;
+      EXPECT_TRUE(result.found.seconds <= other.seconds * (1 + 1e-9) || is_tight)
+          << i << ": " << budget << ", " << result.found.seconds << " and " << other.seconds;
       EXPECT_LE(result.lower_bound, other.seconds * (1 + 1e-9)) << i << ": " << budget;
     }
   }

@@ -4,6 +4,7 @@
 #include <deque>
 
 #include "spool/autograd/tape.h"
+#include "spool/planner/chunks.h"
 #include "spool/planner/offsets.h"
 #include "spool/planner/search/measured_options.h"
 
@@ -296,6 +297,8 @@ Plan random_plan(Random& random, const Program& program) {
   for (const ValueId v : recomputable_values(program)) {
     if (draw_bool(random, probability)) plan.placement[v] = Placement::recompute;
   }
+  if (draw_bool(random))
+    plan.chunks = chunk_rows(program, int64_t{128} << draw(random, 0, 2)).chunks;
   return plan;
 }
 

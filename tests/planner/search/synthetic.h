@@ -59,6 +59,7 @@ SyntheticModel scaled(SyntheticModel, double seconds, int64_t bytes);
 
 // Which values a plan may recompute: those that a recomputable op computes.
 std::vector<ValueId> recomputable_values(const Program&);
+// Random placements, and chunks if the program can be cut into some.
 Plan random_plan(Random&, const Program&);
 
 // What a rehearsed plan takes if it is laid out as the search does.

@@ -1,0 +1,123 @@
+// Searches for the plan of a step: `search/MODEL/LINK/PERCENT` makes a Search of GPT-2 (T=1024,
+// bf16, on an H200) and asks it for the plan of one budget, in percent of the smallest that can be
+// met.  `gap_percent` is how far the plan can be from the best, `slower_percent` what it takes
+// beyond keeping everything, `rehearsals` how many steps were rehearsed.  `search/2000 ops` is a
+// chain of products of many widths without scopes; `frontier` asks for 20 budgets and the smallest.
+
+#include <benchmark/benchmark.h>
+
+#include <deque>
+
+#include "shared/device.h"
+#include "spool/autograd/ops.h"
+#include "spool/models/steps/step_search.h"
+#include "spool/models/training/trainer.h"
+#include "spool/planner/machine.h"
+#include "spool/runtime/random.h"
+
+namespace spool {
+namespace {
+
+// A chain of linear maps and activations, of random widths.
+class WideChain final : public StepModel {
+ public:
+  WideChain(int64_t ops, Stream& stream) : x_({Shape{rows, 256}}, stream) {
+    Random random(1);
+    int64_t width = 256;
+    for (int64_t i = 0; i < ops; i += 2) {
+      const int64_t next = i + 2 < ops ? 64 * (1 + random.next() % 16) : 1;
+      weights_.push_back({.name = "weight", .data = Tensor({Shape{next, width}}, stream)});
+      width = next;
+    }
+    targets_ = Tensor({Shape{rows}, DType::i32}, stream);
+  }
+  std::vector<Parameter*> parameters() override {
+    std::vector<Parameter*> all;
+    for (Parameter& p : weights_) all.push_back(&p);
+    return all;
+  }
+  Var loss(Tape& tape) override {
+    Var x = tape.input(x_);
+    for (size_t i = 0; i + 1 < weights_.size(); ++i) x = gelu(linear(x, weights_[i]));
+    return linear_cross_entropy(x, weights_.back(), tape.input(targets_));
+  }
+
+ private:
+  static constexpr int64_t rows = 4096;
+  Tensor x_, targets_;
+  std::deque<Parameter> weights_;
+};
+
+StepDescription describe_chain(int64_t ops) {
+  return {.make_model = [ops](Stream& stream) { return std::make_unique<WideChain>(ops, stream); }};
+}
+
+StepDescription describe_gpt2(const std::string& model) {
+  const bool tiny = model == "gpt2-tiny";
+  return describe_step({.model = *gpt2_preset(model),
+                        .dtype = DType::bf16,
+                        .batch = model == "gpt2-124m" ? 32 : 8,
+                        .seq = tiny ? 128 : 1024});
+}
+
+Levers levers_of(bool link) {
+  Levers levers{.state_share = link};
+  if (link) levers.send_to = OffloadTarget::host;
+  return levers;
+}
+
+void search_budget(benchmark::State& state, const StepDescription& step, const Levers& levers,
+                   double percent) {
+  const SearchedStep searched = searched_step(step, *named_machine("h200"));
+  const size_t least = Search(searched, {}).smallest_budget();
+  const auto budget = static_cast<size_t>(percent / 100 * static_cast<double>(least));
+  SearchResult result;
+  for (auto _ : state) result = Search(searched, levers).plan(budget);
+  const auto more_percent = [](double a, double b) { return 100 * (a / b - 1); };
+  state.counters["gap_percent"] = more_percent(result.found.seconds, result.lower_bound);
+  state.counters["slower_percent"] = more_percent(result.found.seconds, result.keep_all_seconds);
+  state.counters["rehearsals"] = result.rehearsals;
+}
+
+void search_frontier(benchmark::State& state, const StepDescription& step, const Levers& levers) {
+  const SearchedStep searched = searched_step(step, *named_machine("h200"));
+  constexpr int points = 20;
+  for (auto _ : state) {
+    Search search(searched, levers);
+    const size_t least = search.smallest_budget(), most = search.keep_all_peak();
+    for (size_t i = 0; i < points; ++i) search.plan(least + (most - least) * i / (points - 1));
+  }
+}
+
+void register_model(const std::string& model, const StepDescription& step, bool with_link) {
+  for (const bool link : {false, true}) {
+    if (link && !with_link) continue;
+    const std::string name = "search/" + model + (link ? "/link/" : "/no link/");
+    for (const double percent : {102, 120, 150}) {
+      const std::string each = name + std::to_string(static_cast<int>(percent));
+      benchmark::RegisterBenchmark(each.c_str(), [=](benchmark::State& s) {
+        search_budget(s, step, levers_of(link), percent);
+      })->Unit(benchmark::kMillisecond);
+    }
+    benchmark::RegisterBenchmark((name + "frontier").c_str(), [=](benchmark::State& s) {
+      search_frontier(s, step, levers_of(link));
+    })->Unit(benchmark::kMillisecond);
+  }
+}
+
+void register_all() {
+  for (const char* model : {"gpt2-tiny", "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m"}) {
+    register_model(model, describe_gpt2(model), /*with_link=*/true);
+  }
+  constexpr int64_t ops = 2000;
+  register_model("2000 ops", describe_chain(ops), /*with_link=*/false);
+}
+
+}  // namespace
+}  // namespace spool
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  spool::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+}

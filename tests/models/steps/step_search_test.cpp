@@ -1,0 +1,198 @@
+// runs: numbers
+// The search for the plan of a step: what is foretold is what a run takes, and no simple policy is
+// faster at the same bytes.
+
+#include "spool/models/steps/step_search.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "spool/planner/search/measured_options.h"
+#include "tests/models/steps/transformer_testing.h"
+
+namespace spool::testing {
+namespace {
+
+constexpr double one_level = 1.002;  // the ladder of budgets
+
+std::vector<size_t> budgets_of(Search& search, int count) {
+  const auto least = static_cast<double>(search.smallest_budget());
+  const double most = 1.02 * static_cast<double>(search.keep_all_peak());
+  std::vector<size_t> budgets;
+  for (int i = 0; i < count; ++i) {
+    budgets.push_back(static_cast<size_t>(least + (most - least) * i / (count - 1)));
+  }
+  return budgets;
+}
+
+// The plan of the same chunks that keeps all.
+Plan keep_all(const Plan& plan) { return {.chunks = plan.chunks}; }
+
+// Runs the plans of several budgets on the cpu, in arenas of the foretold peak.
+void expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config,
+                        Levers levers = {}) {
+  Search search(searched_step(describe(sizes, config), cpu_machine()), std::move(levers));
+  constexpr size_t plenty = size_t{64} << 20;
+  for (const size_t budget : budgets_of(search, 5)) {
+    SCOPED_TRACE(sentence("budget ", budget, ", smallest ", search.smallest_budget()));
+    const SearchResult result = search.plan(budget);
+    ASSERT_TRUE(result.fits);
+    const FoundPlan& found = result.found;
+    EXPECT_LE(found.peak, budget);
+    const TransformerRun run =
+        run_transformer(sizes, config, {.step = found.plan, .layout = found.layout}, found.peak);
+    EXPECT_EQ(run.peak, found.peak);
+    const TransformerRun kept =
+        run_transformer(sizes, config, {.step = keep_all(found.plan)}, plenty);
+    EXPECT_EQ(run.numbers, kept.numbers);
+  }
+}
+
+TEST(StepSearch, TakesWhatItForetellsAndChangesNoNumber) {
+  expect_as_foretold({}, {});
+  expect_as_foretold({.layers = 4, .channels = 64, .tokens = 48}, {.accumulate = 3});
+  expect_as_foretold({.layers = 3, .batch = 8, .tokens = 64}, {.accumulate = 2});
+}
+
+TEST(StepSearch, ReplaysDropoutExactly) {
+  expect_as_foretold({.layers = 3, .dropout = 0.2f}, {});
+  expect_as_foretold({.layers = 2, .dropout = 0.5f}, {.accumulate = 3});
+}
+
+TEST(StepSearch, RunsTheChunksItIsGiven) {
+  for (const int64_t rows : {1, 7, 32, 1000}) {
+    SCOPED_TRACE(sentence(rows, " rows"));
+    expect_as_foretold({}, {}, {.loss_rows = rows});
+  }
+}
+
+TEST(StepSearch, MeetsBudgetsOrRefusesThem) {
+  const SearchedStep step = searched_step(describe(sizes_of_124m), cpu_machine());
+  Search search(step, {});
+  const size_t least = search.smallest_budget();
+  double before = INFINITY;
+  for (const size_t budget : budgets_of(search, 22)) {
+    SCOPED_TRACE(sentence("budget ", budget, ", smallest ", least));
+    const SearchResult result = search.plan(budget);
+    ASSERT_TRUE(result.fits);
+    const FoundPlan& found = result.found;
+    EXPECT_LE(found.peak, budget);
+    const RehearsedStep again = step.rehearse(found.plan, found.layout, {});
+    EXPECT_EQ(again.report.memory.peak, found.peak);
+    EXPECT_LE(found.seconds, before);
+    EXPECT_LE(result.lower_bound, found.seconds);
+    EXPECT_LE(result.lower_bound, result.keep_all_seconds * 1.5);
+    before = found.seconds;
+  }
+  EXPECT_TRUE(Search(step, {}).plan(least).fits);
+  const SearchResult refused = Search(step, {}).plan(least - Arena::granule);
+  EXPECT_FALSE(refused.fits);
+  EXPECT_EQ(refused.found.peak, least);
+  EXPECT_FALSE(refused.found.binding.empty());
+}
+
+// The bound is near the plan from 1.02 times the smallest budget up.
+TEST(StepSearch, IsProvenToBeNearTheBest) {
+  for (const int64_t micro_batches : {1, 3}) {
+    const StepDescription step = describe(sizes_of_124m, {.accumulate = micro_batches});
+    Search search(searched_step(step, cpu_machine()), {});
+    for (const double times : {1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75}) {
+      const auto least = static_cast<double>(search.smallest_budget());
+      const SearchResult result = search.plan(static_cast<size_t>(times * least));
+      EXPECT_LE(result.found.seconds, 1.009 * result.lower_bound)
+          << times << " x smallest, " << micro_batches << " micro-batches";
+    }
+  }
+}
+
+struct PolicyPlan {
+  std::string name;
+  Plan plan;
+};
+
+// The first k layers of a plan that treats all alike.
+Plan of_first_layers(const Plan& plan, const Program& program, size_t layers) {
+  Plan first = plan;
+  NodeId end = 0;
+  for (const TapeScope& scope : program.scopes) {
+    if (!scope.is_block() || layers == 0) continue;
+    --layers;
+    end = scope.last + 1;
+  }
+  for (ValueId v = 0; v < first.placement.next_id(); ++v) {
+    if (program.values[v].producer >= end) first.placement[v] = Placement::keep;
+  }
+  return first;
+}
+
+std::vector<PolicyPlan> policy_plans(const StepDescription& step, const Machine& machine) {
+  const Program program = rehearse_tape(step, {}, machine).program;
+  std::vector<PolicyPlan> plans;
+  for (const char* list :
+       {"none", "norms", "gelu", "norms,gelu", "attention", "norms,gelu,attention", "block"}) {
+    Policy policy;
+    set_recompute(policy, list);
+    const Plan plan = plan_step(step, policy, machine);
+    for (const int64_t rows : {0, 256}) {
+      Plan with_rows = plan;
+      if (rows > 0) with_rows.chunks = plan_step(step, {.loss_chunk = rows}, machine).chunks;
+      plans.push_back({sentence(list, ", chunks of ", rows), with_rows});
+    }
+    for (const size_t layers : {1, 3, 6, 9, 11}) {
+      plans.push_back(
+          {sentence(list, " of ", layers, " layers"), of_first_layers(plan, program, layers)});
+    }
+  }
+  return plans;
+}
+
+TEST(StepSearch, NoSimplePolicyIsFasterAtTheSameBytes) {
+  const StepDescription step = describe(sizes_of_124m);
+  const Machine machine = cpu_machine();
+  Search search(searched_step(step, machine), {});
+  for (const PolicyPlan& policy : policy_plans(step, machine)) {
+    SCOPED_TRACE(policy.name);
+    const auto layout = lay_out_step(step, {.step = policy.plan}, machine);
+    const Report other =
+        rehearse_step(step, {.step = policy.plan, .layout = layout}, machine).report;
+    const auto budget = static_cast<double>(other.memory.peak);
+    const SearchResult result = search.plan(static_cast<size_t>(one_level * budget));
+    ASSERT_TRUE(result.fits);
+    EXPECT_LE(result.found.seconds, other.seconds * (1 + 1e-9));
+    EXPECT_LE(search.plan(other.memory.peak).lower_bound, other.seconds * (1 + 1e-9));
+  }
+}
+
+// Consecutive equal layers that are treated alike count once.
+size_t groups_of(const Plan& plan, const MeasuredSegments& m) {
+  size_t groups = 0;
+  std::vector<Placement> before;
+  int kind = -1;
+  for (const Segment& s : m.segments) {
+    std::vector<Placement> placements;
+    for (NodeId n = s.first; n <= s.last; ++n) {
+      for (const ValueId v : m.program.nodes[n].outputs)
+        placements.push_back(placement_of(plan, v));
+    }
+    if (s.kind != kind || placements != before) ++groups;
+    kind = s.kind;
+    before = placements;
+  }
+  return groups;
+}
+
+TEST(StepSearch, EqualLayersAreTreatedAlikeInFewGroups) {
+  const SearchedStep step = searched_step(describe(sizes_of_124m), cpu_machine());
+  const MeasuredSegments m = measure_segments(step, {});
+  Search search(step, {});
+  std::set<int> kinds;
+  for (const Segment& s : m.segments) kinds.insert(s.kind);
+  for (const size_t budget : budgets_of(search, 12)) {
+    EXPECT_LE(groups_of(search.plan(budget).found.plan, m), kinds.size() - 1 + 5);
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,62 @@
+#pragma once
+
+// A transformer like GPT-2, of any size, as a step's model.
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "spool/autograd/step_model.h"
+#include "spool/models/steps/step_rehearsal.h"
+
+namespace spool::testing {
+
+struct TransformerSizes {
+  int64_t layers = 2, channels = 32, heads = 2, vocabulary = 96;
+  int64_t batch = 2, tokens = 16;
+  DType dtype = DType::f32;
+  float dropout = 0;
+};
+inline constexpr TransformerSizes sizes_of_124m = {
+    .layers = 12, .channels = 768, .heads = 12, .vocabulary = 50304, .batch = 4, .tokens = 256};
+
+class Transformer final : public StepModel {
+ public:
+  Transformer(const TransformerSizes&, Stream&);
+
+  std::vector<Parameter*> parameters() override;
+  Var loss(Tape&) override;
+  void upload_placeholder() override { upload(0); }
+  void upload(int64_t micro);
+  // Small random numbers; the same each time.
+  void initialise();
+
+ private:
+  struct Layer {
+    Parameter *norm_1, *norm_bias_1, *attention, *projection, *norm_2, *norm_bias_2, *up, *down;
+  };
+  Parameter& add(const char* name, const Shape&);
+  Var layer(Var x, const Layer&) const;
+
+  TransformerSizes sizes_;
+  Stream& stream_;
+  std::deque<Parameter> parameters_;
+  std::vector<Layer> layers_;
+  Parameter *embedding_, *positions_, *last_norm_, *last_norm_bias_;
+  Tensor tokens_, targets_;
+};
+
+StepDescription describe(const TransformerSizes&, const StepConfig& = {});
+
+// What some steps of a transformer compute on the cpu, and the most memory that they take.
+struct TransformerRun {
+  std::vector<float> numbers = {};  // losses and norms of gradients
+  size_t peak = 0;
+};
+TransformerRun run_transformer(const TransformerSizes&, const StepConfig&, const StepPlans&,
+                               size_t capacity);
+
+// A machine on which this cpu's kernels take as much memory as they do here.
+Machine cpu_machine();
+
+}  // namespace spool::testing
