@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "spool/runtime/stream.h"
 
@@ -17,6 +18,10 @@ namespace spool {
 // between.  On a cpu what processors worked for its threads, divided by their number, which other
 // programs hardly change; on other devices the time that passed.
 double work_clock(Stream&);
+
+// The least of some times that another one confirms, being at most a quarter longer; the longest if
+// there is none.  A clock of a virtual machine may, rarely, miss most of an interval.
+double confirmed_least(std::vector<double> seconds);
 
 // Throws if there is no such device.
 Machine measure_machine(Device, DType of_products, int threads = 0);
