@@ -16,7 +16,8 @@
 namespace spool {
 namespace {
 
-constexpr double min_seconds = 1e-3;  // of a measurement
+constexpr double min_seconds = 1e-3;    // of a measurement
+constexpr double least_seconds = 1e-9;  // a clock may not see what is shorter
 
 constexpr size_t max_product_workspace = size_t{32} << 20;  // bytes
 
@@ -32,19 +33,17 @@ template <class Work>
 double seconds_of(Stream& stream, const Work& work) {
   constexpr int min_repeats = 3, max_repeats = 8;
   constexpr double about = 1.02;
-  double least = 1e9, second = 1e9;
+  std::vector<double> all;
   for (int i = 0; i <= max_repeats; ++i) {
     stream.synchronize();
     const double start = work_clock(stream);
     work();
     stream.synchronize();
-    const double took = work_clock(stream) - start;
-    if (i == 0) continue;
-    second = std::min(second, std::max(least, took));
-    least = std::min(least, took);
-    if (i >= min_repeats && second <= about * least) break;
+    if (i > 0) all.push_back(std::max(work_clock(stream) - start, least_seconds));
+    std::ranges::sort(all);
+    if (i >= min_repeats && all[1] <= about * all[0]) break;
   }
-  return least;
+  return confirmed_least(std::move(all));
 }
 
 double product_flops(Stream& stream, DType type, int64_t extent) {
@@ -166,6 +165,15 @@ Machine derated(const DataSheet& sheet) {
 double work_clock(Stream& stream) {
   const bool cpu = stream.device().type == DeviceType::cpu;
   return cpu ? static_cast<CpuStream&>(stream).processor_clock() : host_clock();
+}
+
+double confirmed_least(std::vector<double> seconds) {
+  constexpr double confirms = 1.25;
+  std::ranges::sort(seconds);
+  for (size_t i = 0; i + 1 < seconds.size(); ++i) {
+    if (seconds[i + 1] <= confirms * seconds[i]) return seconds[i];
+  }
+  return seconds.empty() ? 0 : seconds.back();
 }
 
 std::optional<Machine> named_machine(std::string_view name) {

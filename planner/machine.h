@@ -20,6 +20,10 @@ namespace spool {
 // programs hardly change; on other devices the time that passed.
 double work_clock(Stream&);
 
+// The least of some times that another one confirms, being at most a quarter longer; the longest if
+// there is none.  A clock of a virtual machine may, rarely, miss most of an interval.
+double confirmed_least(std::vector<double> seconds);
+
 // Throws if there is no such device.
 Machine measure_machine(Device, DType of_products, int threads = 0);
 

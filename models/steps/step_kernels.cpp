@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "spool/planner/machine.h"
+
 namespace spool {
 namespace {
 
@@ -20,8 +22,10 @@ std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
   return spans;
 }
 
-// Lowers the launches to what the spans took, and returns the sum.
-double lower(std::vector<KernelTime>& launches, const std::vector<TraceSpan>& spans, bool first) {
+// Adds what the spans took to the times of the launches, sets these to the least that is confirmed,
+// and returns the sum.
+double lower(std::vector<KernelTime>& launches, const std::vector<TraceSpan>& spans,
+             std::vector<std::vector<double>>& times) {
   check(spans.size() == launches.size(), "the step launches ", spans.size(),
         " kernels, and its rehearsal ", launches.size());
   double sum = 0;
@@ -31,7 +35,8 @@ double lower(std::vector<KernelTime>& launches, const std::vector<TraceSpan>& sp
           ", and its rehearsal ", launch.name);
     constexpr double least = 1e-9;  // a clock may not see the shortest
     const double seconds = std::max(spans[i].seconds(), least);
-    launch.seconds = first ? seconds : std::min(launch.seconds, seconds);
+    times[i].push_back(seconds);
+    launch.seconds = confirmed_least(times[i]);
     sum += launch.seconds;
   }
   return sum;
@@ -109,14 +114,15 @@ std::vector<KernelTime> measure_kernels(const StepDescription& step, StepPlans p
   plans.host_bytes = kernels.host_peak;
   plans.disk_bytes = kernels.disk_peak;
   CalibratedStep measured(step, plans, stream);
+  std::vector<std::vector<double>> times(kernels.launches.size());
   double sum = 0;
   for (int pass = 0; pass < max_passes; ++pass) {
     const auto trace = std::make_shared<Trace>(TraceClock::processor);
     measured.run(pass, trace);
-    const bool first = pass < 2;  // what the first took is not what others take
+    if (pass == 0) continue;  // its time is not what others take
     const double before = sum;
-    sum = lower(kernels.launches, kernel_spans(trace->spans()), first);
-    if (!first && sum >= stands * before) break;
+    sum = lower(kernels.launches, kernel_spans(trace->spans()), times);
+    if (pass > 2 && sum >= stands * before) break;
   }
   return std::move(kernels.launches);
 }

@@ -22,5 +22,13 @@ TEST(Machines, HaveNames) {
   }
 }
 
+TEST(ConfirmedLeast, HasAnotherTimeNearIt) {
+  EXPECT_EQ(confirmed_least({3, 2, 2.2, 5}), 2);
+  EXPECT_EQ(confirmed_least({2.2, 0.001, 2, 5}), 2);  // missed by the clock
+  EXPECT_EQ(confirmed_least({1, 2}), 2);
+  EXPECT_EQ(confirmed_least({4}), 4);
+  EXPECT_EQ(confirmed_least({}), 0);
+}
+
 }  // namespace
 }  // namespace spool
