@@ -18,6 +18,12 @@ CLI::Validator memory_amount() {
           "BYTES"};
 }
 
+CLI::Validator memory_amount_or_none() {
+  const CLI::Validator amount = memory_amount();
+  return {[amount](std::string& text) { return text == "0" ? std::string() : amount(text); },
+          "BYTES"};
+}
+
 void add_tokenizer_flags(CLI::App& app, TokenizerChoice& choice) {
   app.add_option(
       "--tokenizer", choice.name,

@@ -34,5 +34,7 @@ CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& wh
 
 // A CLI11 validator: the text is an amount of memory.
 CLI::Validator memory_amount();
+// The same, or 0.
+CLI::Validator memory_amount_or_none();
 
 }  // namespace spool

@@ -163,7 +163,7 @@ void add_policy_flags(CLI::App& app, TrainingFlags& g) {
          "--host-memory", g.host_memory,
          "Memory of a GPU's host for what leaves the GPU because --memory needs it; 0: none; "
          "by default half of the host's")
-      ->check(memory_amount() | CLI::IsMember({"0"}));
+      ->check(memory_amount_or_none());
   app.add_option(
          "--optimizer-state", g.optimizer_state,
          "Place of AdamW's state: device; streamed (on the host, moved through the device "

@@ -236,6 +236,7 @@ class Refusals(Planned):
             (["--memory", "2 apples"], "2GiB"),
             (["--memory", "0"], "'0'"),
             (["--memory", "-1GiB"], "-1GiB"),
+            (["--host-memory", "much"], "512MiB"),
             (["--machine", "h2000"], "rtx4090"),
             (["--data", "text"], "--data"),
         ]:
