@@ -134,7 +134,7 @@ std::string time_rows(const PlannedRun& run) {
   const SearchResult& s = *run.search;
   const double over = over_keep_all(run);
   return row(what, format_seconds(run.foretold.seconds),
-             fmt::format("+{} of keeping all, {} in {}", percent(std::max(over, 0.0)),
+             fmt::format("+{} over keeping all: {} in {}", percent(std::max(over, 0.0)),
                          format_seconds(s.keep_all_seconds), format_bytes(s.keep_all_peak))) +
          (s.lower_bound > 0
               ? row("  lower bound", format_seconds(s.lower_bound),

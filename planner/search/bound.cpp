@@ -162,6 +162,7 @@ double InstantBound::seconds_within(double bytes) {
 
 double InstantBound::seconds_within(double bytes, const InstantLink& link) {
   const double w = link.bytes_per_second, left = bytes - fixed_;
+  if (left < 0) return std::numeric_limits<double>::infinity();  // only values can be sent
   if (left >= cuts_.back().bytes) return 0;
   const double out = left + w * link.seconds_before, in = left + w * link.seconds_after;
   // A share of the time before the instant is at most all of it.

@@ -143,13 +143,18 @@ std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) c
     if (other && (!best || seconds < best->seconds)) best = std::move(other);
     return seconds;
   };
-  // Of too little on the host nothing fits, so an infinite cost says: more.
+  constexpr double first_part = 1.0 / 128, golden = 0.6180339887498949;
   constexpr int sections = 12;
-  constexpr double golden = 0.6180339887498949;
   const auto all = static_cast<double>(std::min(measured_.state->bytes, levers_.host_bytes));
   const auto granules = [](double bytes) {
     return static_cast<size_t>(bytes) / Arena::granule * Arena::granule;
   };
+  // The sum is convex: if the first part on the host does not pay, none does.
+  if (best) {
+    const double kept = best->seconds;
+    if (keep_better(granules(first_part * all)) >= kept) return best;
+  }
+  // Of too little on the host nothing fits, so an infinite cost says: more.
   double low = 0, high = all;
   keep_better(granules(all));
   double left = high - golden * (high - low), right = low + golden * (high - low);

@@ -6,9 +6,8 @@
 #include <limits>
 #include <map>
 
-#include "spool/planner/offsets.h"
-#include "spool/planner/search/proposal.h"
 #include "spool/planner/search/step_bound.h"
+#include "spool/planner/search/trials.h"
 
 namespace spool {
 namespace {
@@ -35,89 +34,30 @@ int level_within(size_t budget) {
 }  // namespace
 
 struct Search::State {
-  // What came of a proposal: a plan within so many bytes, or nothing, and how far it missed them.
-  struct TriedProposal {
-    Proposal proposal;
-    size_t bytes = 0, over = 0;
-    std::optional<FoundPlan> found = {};
-  };
-
   SearchedStep step;
   Levers levers;
   MeasuredSegments measured;
   Proposer proposer;
   StepBound bound;
+  Trials trials;
   FoundPlan keep_all = {};
   std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
   std::map<int, double> optima = {};  // seconds of the fastest choice of a level, if none is lost
   std::optional<FoundPlan> smallest = {};
-  std::vector<TriedProposal> tried = {};
-  int rehearsals = 0;
 
   State(SearchedStep s, Levers l)
       : step(std::move(s)),
         levers(std::move(l)),
         measured(measure_segments(step, levers)),
         proposer(step, measured, levers),
-        bound(measured, step.micro_batches, proposer.link_rate()) {
-    rehearsals = measured.rehearsals;
-    keep_all = *rehearse_and_lay_out(keep_all_proposal(), std::numeric_limits<size_t>::max());
-  }
+        bound(measured, step.micro_batches, proposer.link_rate()),
+        trials(step, measured, proposer),
+        keep_all(trials.plan_of(keep_all_proposal(), MetaStream::unlimited)) {}
 
   Proposal keep_all_proposal() const {
     std::vector<bool> first_rows(measured.rows.size());
     first_rows.front() = true;
     return {.choice = *fastest_choice(measured, MetaStream::unlimited, first_rows)};
-  }
-
-  RehearsedStep rehearse(const FoundPlan& found, const AskedOfRehearsal& asked) {
-    ++rehearsals;
-    return step.rehearse(found.plan, found.layout, asked);
-  }
-
-  // As rehearse_and_lay_out(), once for equal proposals.
-  std::optional<FoundPlan> find(const Proposal& proposal, size_t bytes, size_t* over) {
-    for (const TriedProposal& t : tried) {
-      if (t.proposal != proposal || (t.found ? t.found->peak > bytes : t.bytes < bytes)) continue;
-      *over = t.found ? 0 : t.over + (t.bytes - bytes);
-      return t.found;
-    }
-    TriedProposal t{.proposal = proposal, .bytes = bytes};
-    t.found = rehearse_and_lay_out(proposal, bytes, &t.over);
-    *over = t.over;
-    return tried.emplace_back(std::move(t)).found;
-  }
-
-  // Nothing if it does not fit into so many bytes; `over` is then by how much.
-  std::optional<FoundPlan> rehearse_and_lay_out(const Proposal& proposal, size_t bytes,
-                                                size_t* over = nullptr) {
-    const size_t row_choice = proposal.choice.row_choice;
-    FoundPlan found{.plan = proposer.plan_of(proposal), .loss_rows = measured.rows[row_choice]};
-    RehearsedStep rehearsed = rehearse(found, {.survey = true, .lifetimes = true});
-    const SurveyedWork& peak = *rehearsed.survey.peak();
-    found.binding = description(peak);
-    found.seconds = step_seconds(rehearsed, step.micro_batches);
-    found.host_bytes = rehearsed.report.host.peak;
-    found.disk_bytes = rehearsed.report.disk.peak;
-    const size_t other = step.other_peak(found.loss_rows, found.plan);
-    const auto fits = [&](size_t needed) {
-      found.peak = std::max(needed, other);
-      if (over) *over = found.peak > bytes ? found.peak - bytes : 0;
-      return found.peak <= bytes;
-    };
-    if (!fits(peak.live)) return {};
-    const bool any = bytes == std::numeric_limits<size_t>::max();
-    if (!any && fits(rehearsed.report.memory.peak)) return found;
-    const size_t between_steps = peak.live - max_live(rehearsed.lifetimes);
-    const size_t enough = any || bytes < between_steps ? 0 : bytes - between_steps;
-    found.layout = lay_out(std::move(rehearsed.lifetimes), enough);
-    if (!fits(between_steps + found.layout->bytes)) return {};
-    const size_t placed = rehearse(found, {}).report.memory.peak;
-    if (placed >= rehearsed.report.memory.peak) {
-      found.layout.reset();
-      return fits(rehearsed.report.memory.peak) ? std::optional(found) : std::nullopt;
-    }
-    return fits(placed) ? std::optional(found) : std::nullopt;
   }
 
   // The seconds of the fastest choice within the level; infinite if there is none.
@@ -144,8 +84,9 @@ struct Search::State {
       if (!proposal) return {};
       const size_t for_choice = limit + proposal->state_on_host;
       proposal->choice = in_groups(measured, std::move(proposal->choice), for_choice);
-      size_t over = 0;
-      if (auto found = find(*proposal, bytes, &over)) return found;
+      const FoundPlan& found = trials.plan_of(*proposal, bytes);
+      if (found.peak <= bytes) return found;
+      const size_t over = found.peak - bytes;
       // Below what the model says of this proposal, the next one is another.
       const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
       limit = std::min(limit - std::min(limit, std::max(over, limit / limit_parts)), modelled - 1);
@@ -210,7 +151,7 @@ SearchResult Search::plan(size_t budget) {
   const size_t bytes = found ? budget : result.found.peak;
   const size_t state = s.measured.state ? s.measured.state->bytes : 0;
   result.lower_bound = s.bound.seconds_within(bytes, s.proposer.rows_allowed(bytes + state));
-  result.rehearsals = s.rehearsals;
+  result.rehearsals = s.measured.rehearsals + s.trials.rehearsals();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   result.plan_seconds = took.count();
   return result;
