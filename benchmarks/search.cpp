@@ -8,7 +8,6 @@
 
 #include <deque>
 
-#include "shared/device.h"
 #include "spool/autograd/ops.h"
 #include "spool/models/steps/step_search.h"
 #include "spool/models/training/trainer.h"

@@ -130,7 +130,7 @@ TEST(HostileSearch, WhatElseTheRunDoesNeedsMore) {
   model.ops.push_back({.inputs = {5}, .scratch = 512, .is_recomputable = false, .rows = 1024});
   SearchedStep step = searched_step(model);
   const size_t alone = Search(step, {}).keep_all_peak();
-  step.other_peak = [&](int64_t rows) { return rows == 0 ? 3 * alone : 2 * alone; };
+  step.other_peak = [&](int64_t rows, const Plan&) { return rows == 0 ? 3 * alone : 2 * alone; };
   Search search(step, {});
   EXPECT_EQ(search.keep_all_peak(), 3 * alone);
   EXPECT_EQ(search.smallest_budget(), 2 * alone);
