@@ -98,11 +98,11 @@ Choice Proposer::beginning(double price, double bytes, size_t limit) const {
   return begin;
 }
 
-std::optional<Choice> Proposer::with_sending(size_t limit,
-                                             const std::vector<bool>& rows_allowed) const {
+std::optional<Choice> Proposer::with_sending(size_t limit, const std::vector<bool>& rows_allowed,
+                                             size_t host_bytes) const {
   std::optional<Choice> best = fastest_choice(measured_, limit, rows_allowed);
   if (bytes_out_ <= 0 || (best && best->extra_seconds <= 0)) return best;
-  const double most = std::min(bytes_out_, static_cast<double>(levers_.host_bytes));
+  const double most = std::min(bytes_out_, static_cast<double>(host_bytes));
   for (const double price : prices_) {
     const auto choice =
         fastest_choice(measured_, limit, rows_allowed, beginning(price, most, limit));
@@ -124,7 +124,8 @@ std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_lim
     if (measured_.state->least + on_device > step_limit) return {};
   }
   const auto choice =
-      with_sending(step_limit + state_on_host, rows_allowed(run_limit + state_on_host));
+      with_sending(step_limit + state_on_host, rows_allowed(run_limit + state_on_host),
+                   levers_.host_bytes - std::min(state_on_host, levers_.host_bytes));
   if (!choice) return {};
   double seconds =
       measured_.seconds + static_cast<double>(step_.micro_batches) * choice->extra_seconds;

@@ -47,7 +47,8 @@ class Proposer {
   double link_rate() const { return link_rate_; }
 
  private:
-  std::optional<Choice> with_sending(size_t limit, const std::vector<bool>& rows_allowed) const;
+  std::optional<Choice> with_sending(size_t limit, const std::vector<bool>& rows_allowed,
+                                     size_t host_bytes) const;
   std::vector<double> prices() const;
   Choice beginning(double price, double bytes, size_t limit) const;
   std::vector<OffloadCandidate> sent_values(const Choice&, const Plan&,
