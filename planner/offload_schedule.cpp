@@ -56,11 +56,10 @@ void place_releases(std::vector<PlannedTransfer>& transfers, const Clock& clock)
 // Copies back run one after the other too, in the order of need: each begins at the latest node
 // from which it and those that follow arrive in time, even if copies were a quarter slower.
 void place_fetches(std::vector<PlannedTransfer>& transfers, const Clock& clock) {
-  constexpr double caution = 1.25;
   std::ranges::sort(transfers, std::ranges::greater{}, &PlannedTransfer::read);
   double next_begins = clock.backward.front() + 1e9;
   for (PlannedTransfer& t : transfers) {
-    next_begins = std::min(next_begins, t.read) - caution * t.in;
+    next_begins = std::min(next_begins, t.read) - fetch_caution * t.in;
     // Backward visits the nodes from the last to the first: their times fall with their ids.
     const auto at = std::ranges::lower_bound(clock.backward, next_begins, std::ranges::greater{});
     const auto node = static_cast<NodeId>(at - clock.backward.begin());

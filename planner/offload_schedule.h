@@ -10,6 +10,9 @@
 
 namespace spool {
 
+// Copies back are given so much more time than they take.
+inline constexpr double fetch_caution = 1.25;
+
 struct OffloadCandidate {
   ValueId value;
   size_t bytes;

@@ -58,11 +58,12 @@ Frontier extended(const MeasuredSegments& m, size_t segment,
 }
 
 // Runs the segments from `frontiers.size() - 1` on; false if no choice is within the limit.
-bool extend_to_end(const MeasuredSegments& m, size_t end, size_t row_choice, size_t limit,
+bool extend_to_end(const MeasuredSegments& m, const Choice& begin, size_t row_choice, size_t limit,
                    std::vector<Frontier>& frontiers) {
-  while (frontiers.size() <= end) {
+  while (frontiers.size() <= m.segments.size()) {
     const size_t s = frontiers.size() - 1;
-    frontiers.push_back(extended(m, s, m.options_of(s, row_choice), frontiers.back(), limit));
+    const size_t own_limit = limit - std::min(limit, begin.returned_at(s));
+    frontiers.push_back(extended(m, s, m.options_of(s, row_choice), frontiers.back(), own_limit));
     if (frontiers.back().empty()) return false;
   }
   return true;
@@ -89,7 +90,8 @@ std::vector<Frontier> given(const MeasuredSegments& m, const Choice& begin, size
   std::vector<Frontier> frontiers{{ChoiceState{}}};
   for (size_t s = 0; s < begin.by_segment.size(); ++s) {
     ChoiceState state = frontiers.back().front();
-    const size_t needed = m.live_at_first + needed_bytes(m, s, *begin.by_segment[s]);
+    const size_t needed =
+        m.live_at_first + needed_bytes(m, s, *begin.by_segment[s]) + begin.returned_at(s);
     if (static_cast<int64_t>(needed) + state.kept > static_cast<int64_t>(limit)) return {{}};
     state.kept += begin.kept(m, s);
     state.seconds += begin.by_segment[s]->extra_seconds;
@@ -132,7 +134,7 @@ std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
   for (size_t rows = 0; rows < m.rows.size(); ++rows) {
     if (!rows_allowed[rows]) continue;
     frontiers.resize(std::min(frontiers.size(), shared + 1));
-    if (!extend_to_end(m, m.segments.size(), rows, limit, frontiers)) continue;
+    if (!extend_to_end(m, begin, rows, limit, frontiers)) continue;
     const double seconds = frontiers.back().back().seconds;
     if (!best || seconds < best->extra_seconds) best = chosen(m, frontiers, rows, begin);
   }
@@ -153,7 +155,7 @@ size_t smallest_limit(const MeasuredSegments& m, const std::vector<bool>& rows_a
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
   auto below = static_cast<int64_t>(m.live_at_first), most = static_cast<int64_t>(m.least);
   for (size_t s = 0; s < m.segments.size(); ++s) {
-    const size_t needed = needed_bytes(m, s, *choice.by_segment[s]);
+    const size_t needed = needed_bytes(m, s, *choice.by_segment[s]) + choice.returned_at(s);
     most = std::max(most, below + static_cast<int64_t>(needed));
     below += choice.kept(m, s);
   }

@@ -19,11 +19,15 @@ struct Choice {
   std::vector<const MeasuredOption*> by_segment = {};
   // The parts of the first segments' rows that are sent off the device, between 0 and 1.
   std::vector<double> sent = {};
+  double price = 0;  // seconds a byte at which the options of these were chosen
+  // Bytes that have come back for the segments below when each segment runs backward.
+  std::vector<size_t> returned = {};
   size_t row_choice = 0;     // of MeasuredSegments::rows
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
 
   // Bytes that the segment keeps on the device; below 0 if it frees more, of what it reads.
   int64_t kept(const MeasuredSegments&, size_t segment) const;
+  size_t returned_at(size_t segment) const { return returned.empty() ? 0 : returned[segment]; }
   bool operator==(const Choice&) const = default;
 };
 
@@ -39,7 +43,7 @@ size_t smallest_limit(const MeasuredSegments&, const std::vector<bool>& rows_all
 // The most bytes that are live under a choice.
 size_t live_bytes(const MeasuredSegments&, const Choice&);
 
-// Bytes that the segment needs with this option.
+// Bytes that the segment needs with this option, without what has come back for others.
 size_t needed_bytes(const MeasuredSegments&, size_t segment, const MeasuredOption&);
 
 // The same options in another order within each kind: of the segments that send nothing, those that

@@ -136,10 +136,13 @@ class Measurement {
     const IdTable<NodeId, double> begins = survey.begins(Phase::forward);
     const NodeId loss = all_.segments.back().first;
     all_.seconds_before_loss = begins[loss] - begins.front();
+    all_.backward_seconds.resize(all_.segments.size());
     for (const SurveyedWork& work : survey.works) {
       if (work.node < 0 || work.micro_batch > 0) continue;
       const double end = work.begin + work.seconds - begins[loss];
       all_.seconds_after_loss = std::max(all_.seconds_after_loss, end);
+      if (work.phase == Phase::forward) continue;
+      all_.backward_seconds[segment_of_[work.node]] += work.seconds;
     }
   }
 

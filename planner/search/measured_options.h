@@ -54,7 +54,8 @@ struct MeasuredSegments {
   std::vector<size_t> needs = {};  // bytes of each segment
   // Bytes of each segment; below 0 if it frees more, of what it reads.
   std::vector<int64_t> keeps = {};
-  size_t live_at_first = 0;        // bytes
+  std::vector<double> backward_seconds = {};  // of each segment, in a micro-batch
+  size_t live_at_first = 0;                   // bytes
   size_t least = 0;                // bytes live outside of all segments, such as by the optimizer
   double seconds = 0;              // of the step
   double seconds_before_loss = 0;  // of a micro-batch, until the last segment runs

@@ -95,15 +95,41 @@ Choice Proposer::beginning(double price, double bytes, size_t limit) const {
     bytes -= sendable;
     below += begin.kept(measured_, s);
   }
+  begin.price = price;
+  return_bytes(begin);
   return begin;
 }
 
+// Copies back begin as late as they may (planner/offload_schedule.h), by the times of keeping all;
+// what comes back for the first segments is live while later ones still run backward.
+void Proposer::return_bytes(Choice& begin) const {
+  const size_t count = measured_.segments.size();
+  begin.returned.assign(count, 0);
+  std::vector<double> begins(count);
+  double backward = 0;
+  for (size_t s = count; s-- > 0; backward += measured_.backward_seconds[s]) begins[s] = backward;
+  double next = INFINITY;
+  for (size_t s = 0; s < begin.sent.size(); ++s) {
+    const double bytes =
+        begin.sent[s] * static_cast<double>(measured_.sendable_bytes(s, *begin.by_segment[s]));
+    if (bytes <= 0) continue;
+    const double seconds = fetch_caution * bytes / link_rate_;
+    next = std::min(next, begins[s]) - seconds;
+    for (size_t later = s + 1; later < count; ++later) {
+      const double end = begins[later] + measured_.backward_seconds[later];
+      const double part = std::clamp((end - next) / seconds, 0.0, 1.0);
+      begin.returned[later] += static_cast<size_t>(part * bytes);
+    }
+  }
+}
+
 std::optional<Choice> Proposer::with_sending(size_t limit, const std::vector<bool>& rows_allowed,
-                                             size_t host_bytes) const {
+                                             size_t host_bytes,
+                                             const std::vector<double>& prices) const {
   std::optional<Choice> best = fastest_choice(measured_, limit, rows_allowed);
   if (bytes_out_ <= 0 || (best && best->extra_seconds <= 0)) return best;
   const double most = std::min(bytes_out_, static_cast<double>(host_bytes));
-  for (const double price : prices_) {
+  for (const double price : prices) {
     const auto choice =
         fastest_choice(measured_, limit, rows_allowed, beginning(price, most, limit));
     if (choice && (!best || choice->extra_seconds < best->extra_seconds)) best = choice;
@@ -118,14 +144,15 @@ std::vector<bool> Proposer::rows_allowed(size_t bytes) const {
 }
 
 std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_limit,
-                                           size_t run_limit) const {
+                                           size_t run_limit,
+                                           const std::vector<double>& prices) const {
   if (state_on_host > 0) {
     const size_t on_device = measured_.state->bytes - state_on_host;
     if (measured_.state->least + on_device > step_limit) return {};
   }
   const auto choice =
       with_sending(step_limit + state_on_host, rows_allowed(run_limit + state_on_host),
-                   levers_.host_bytes - std::min(state_on_host, levers_.host_bytes));
+                   levers_.host_bytes - std::min(state_on_host, levers_.host_bytes), prices);
   if (!choice) return {};
   double seconds =
       measured_.seconds + static_cast<double>(step_.micro_batches) * choice->extra_seconds;
@@ -136,41 +163,45 @@ std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_lim
 }
 
 std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) const {
-  std::optional<Proposal> best = proposal(/*state_on_host=*/0, step_limit, run_limit);
+  std::optional<Proposal> best = proposal(/*state_on_host=*/0, step_limit, run_limit, prices_);
   if (!measured_.state) return best;
-  const auto keep_better = [&](size_t bytes) {
-    auto other = proposal(bytes, step_limit, run_limit);
+  const auto granules = [](double bytes) {
+    return static_cast<size_t>(bytes) / Arena::granule * Arena::granule;
+  };
+  const auto keep_better = [&](double bytes, const std::vector<double>& prices) {
+    auto other = proposal(granules(bytes), step_limit, run_limit, prices);
     const double seconds = other ? other->seconds : INFINITY;
     if (other && (!best || seconds < best->seconds)) best = std::move(other);
     return seconds;
   };
+  // The sum is convex: if the first part on the host does not pay, none does.
   constexpr double first_part = 1.0 / 128, golden = 0.6180339887498949;
   constexpr int sections = 12;
   const auto all = static_cast<double>(std::min(measured_.state->bytes, levers_.host_bytes));
-  const auto granules = [](double bytes) {
-    return static_cast<size_t>(bytes) / Arena::granule * Arena::granule;
-  };
-  // The sum is convex: if the first part on the host does not pay, none does.
   if (best) {
     const double kept = best->seconds;
-    if (keep_better(granules(first_part * all)) >= kept) return best;
+    if (keep_better(first_part * all, prices_) >= kept) return best;
+  } else {
+    keep_better(all, prices_);
   }
+  if (!best) return {};
+  const std::vector<double> prices{best->choice.price};
   // Of too little on the host nothing fits, so an infinite cost says: more.
   double low = 0, high = all;
-  keep_better(granules(all));
   double left = high - golden * (high - low), right = low + golden * (high - low);
-  double at_left = keep_better(granules(left)), at_right = keep_better(granules(right));
+  double at_left = keep_better(left, prices), at_right = keep_better(right, prices);
   for (int i = 0; i < sections; ++i) {
     if (at_left < at_right) {
       high = right;
       right = std::exchange(left, right - golden * (right - low));
-      at_right = std::exchange(at_left, keep_better(granules(left)));
+      at_right = std::exchange(at_left, keep_better(left, prices));
     } else {
       low = left;
       left = std::exchange(right, left + golden * (high - left));
-      at_left = std::exchange(at_right, keep_better(granules(right)));
+      at_left = std::exchange(at_right, keep_better(right, prices));
     }
   }
+  keep_better(static_cast<double>(best->state_on_host), prices_);
   return best;
 }
 

@@ -48,12 +48,14 @@ class Proposer {
 
  private:
   std::optional<Choice> with_sending(size_t limit, const std::vector<bool>& rows_allowed,
-                                     size_t host_bytes) const;
+                                     size_t host_bytes, const std::vector<double>& prices) const;
   std::vector<double> prices() const;
+  void return_bytes(Choice& begin) const;
   Choice beginning(double price, double bytes, size_t limit) const;
   std::vector<OffloadCandidate> sent_values(const Choice&, const Plan&,
                                             IdTable<ValueId, int64_t>& rows) const;
-  std::optional<Proposal> proposal(size_t state_on_host, size_t limit, size_t bytes) const;
+  std::optional<Proposal> proposal(size_t state_on_host, size_t step_limit, size_t run_limit,
+                                   const std::vector<double>& prices) const;
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
