@@ -44,7 +44,7 @@ void Tape::begin_at(const Root& root) {
 void Tape::walk_backward() {
   regions_.close_all();
   saving_.free_unread();
-  if (options_.offloader) options_.offloader->begin_backward();
+  if (options_.offloader) options_.offloader->begin_backward(program_.nodes.next_id());
   for (NodeId id = program_.nodes.next_id(); id-- > 0;) {
     const SurveyScope surveyed(options_.work_survey(), stream_, Phase::backward,
                                options_.whole_node(id), *program_.nodes[id].op);

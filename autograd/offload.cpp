@@ -267,13 +267,20 @@ void Offloader::limit_unreleased(Transfer* latest) {
 
 void Offloader::before_forward(NodeId node) {
   if (node == 0) ++tape_;
+  release_up_to(node);
+}
+
+void Offloader::release_up_to(NodeId node) {
   while (!releases_.empty() && releases_.begin()->first.first <= node) {
     releases_.begin()->second->release();
     releases_.erase(releases_.begin());
   }
 }
 
-void Offloader::begin_backward() { fetch_before(next_number_); }
+void Offloader::begin_backward(NodeId nodes) {
+  release_up_to(nodes);
+  fetch_before(next_number_);
+}
 
 // Fetches the last tensor sent before this one, of those that are released and have no planned
 // fetch.

@@ -46,10 +46,10 @@ class Offloader {
   // are copied once.  Throws if host memory or file is full, which a rehearsal foretells.
   std::unique_ptr<SavedTensor> pack(const Tensor&, const SavedInfo&, const Offload&);
 
-  // Called by the tape: before a node runs in forward, before backward, before a node's backward,
-  // and after backward.
+  // Called by the tape: before a node runs in forward, before backward over so many nodes, before a
+  // node's backward, and after backward.
   void before_forward(NodeId);
-  void begin_backward();
+  void begin_backward(NodeId nodes);
   void before_backward(NodeId);
   void end_backward();
 
@@ -79,6 +79,7 @@ class Offloader {
   using Schedule = std::map<std::pair<NodeId, uint64_t>, Transfer*>;
 
   std::shared_ptr<Transfer> find(const Tensor&, const Offload&) const;
+  void release_up_to(NodeId);
   void limit_unreleased(Transfer* latest);
   void fetch_before(uint64_t number);
 

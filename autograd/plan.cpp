@@ -16,16 +16,21 @@ NodeId node_count(const Plan& plan) {
                                    : plan.fingerprints.next_id();
 }
 
+// One more, for a release before backward.
+NodeId after_last(NodeId nodes) {
+  return nodes == std::numeric_limits<NodeId>::max() ? nodes : nodes + 1;
+}
+
 void check_offload(const Offload& o, NodeId nodes) {
-  const auto check_node = [&](const char* field, NodeId n) {
-    check(n >= -1 && n < nodes, "plan: offloads, value ", o.value, ": ", field, " is before node ",
-          n, ", which its tape does not have");
+  const auto check_node = [&](const char* field, NodeId n, NodeId end) {
+    check(n >= -1 && n < end, "plan: offloads, value ", o.value, ": ", field, " is before node ", n,
+          ", which its tape does not have");
   };
   check(o.value >= 0, "plan: offloads: value ", o.value, " cannot exist");
   check(o.rows >= -1, "plan: offloads, value ", o.value, ": ", o.rows,
         " rows; it must be a number of rows, or -1 for all of them");
-  check_node("release", o.release);
-  check_node("fetch", o.fetch);
+  check_node("release", o.release, after_last(nodes));
+  check_node("fetch", o.fetch, nodes);
 }
 
 void check_offloads(const Plan& plan, NodeId nodes) {

@@ -34,9 +34,9 @@ struct Offload {
   ValueId value = -1;
   int64_t rows = -1;  // the first rows along its leading dimension that are offloaded; -1: all
   OffloadTarget target = OffloadTarget::host;
-  // `release`: before this node runs in forward, the device waits for the copy out and frees the
-  // value's memory.  `fetch`: before this node's backward, the copy back begins.  -1: the tape
-  // chooses (see offload.h).
+  // `release`: before this node runs in forward, or, if it is the number of nodes, before backward,
+  // the device waits for the copy out and frees the value's memory.  `fetch`: before this node's
+  // backward, the copy back begins.  -1: the tape chooses (see offload.h).
   NodeId release = -1, fetch = -1;
   bool operator==(const Offload&) const = default;
 };

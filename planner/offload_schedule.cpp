@@ -39,14 +39,15 @@ std::vector<PlannedTransfer> transfers_of(const std::vector<OffloadCandidate>& c
 }
 
 // Copies out run one after the other; each value is released before the first node that begins
-// after its copy ends.  A value whose copy would end after forward stays.
-void place_releases(std::vector<PlannedTransfer>& transfers, const Clock& clock) {
+// after its copy ends, or before backward.  A value whose copy would end too late stays.
+void place_releases(std::vector<PlannedTransfer>& transfers, const Clock& clock, CopiesEnd until) {
   std::ranges::sort(transfers, {}, &PlannedTransfer::saved);
   double link_free = 0;
   std::erase_if(transfers, [&](PlannedTransfer& t) {
     const double end = std::max(link_free, t.saved) + t.out;
     const auto node = std::ranges::lower_bound(clock.forward, end);
-    if (node == clock.forward.end()) return true;
+    const bool in_time = until == CopiesEnd::before_backward && end <= clock.backward.back();
+    if (node == clock.forward.end() && !in_time) return true;
     link_free = end;
     t.offload.release = static_cast<NodeId>(node - clock.forward.begin());
     return false;
@@ -71,11 +72,11 @@ void place_fetches(std::vector<PlannedTransfer>& transfers, const Clock& clock) 
 
 std::vector<Offload> schedule_offloads(const std::vector<OffloadCandidate>& candidates,
                                        const Survey& survey, const Machine& machine,
-                                       OffloadTarget target) {
+                                       OffloadTarget target, CopiesEnd until) {
   const Clock clock{.forward = survey.begins(Phase::forward),
                     .backward = survey.begins(Phase::backward)};
   std::vector<PlannedTransfer> transfers = transfers_of(candidates, survey, clock, machine, target);
-  place_releases(transfers, clock);
+  place_releases(transfers, clock, until);
   place_fetches(transfers, clock);
   std::ranges::sort(transfers, {}, [](const PlannedTransfer& t) { return t.offload.value; });
   std::vector<Offload> offloads;

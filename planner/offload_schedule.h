@@ -18,9 +18,14 @@ struct OffloadCandidate {
   size_t bytes;
 };
 
+// Until when copies out may end: before the last node of forward, or before backward.  What is
+// released before backward makes room for backward alone.
+enum class CopiesEnd : uint8_t { in_forward, before_backward };
+
 // How the candidates are offloaded, by rising value, on a tape that was surveyed on the machine.
-// Leaves out values that backward does not read, and those whose copy out would end after forward.
+// Leaves out values that backward does not read, and those whose copy out would end too late.
 std::vector<Offload> schedule_offloads(const std::vector<OffloadCandidate>&, const Survey&,
-                                       const Machine&, OffloadTarget);
+                                       const Machine&, OffloadTarget,
+                                       CopiesEnd = CopiesEnd::in_forward);
 
 }  // namespace spool

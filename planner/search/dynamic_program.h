@@ -15,11 +15,18 @@
 
 namespace spool {
 
+// How the options of segments that send were chosen: the seconds that a byte was taken to cost, and
+// the part of the bytes that a link can move which were sent.
+struct Sending {
+  double price = 0, part = 1;
+  bool operator==(const Sending&) const = default;
+};
+
 struct Choice {
   std::vector<const MeasuredOption*> by_segment = {};
   // The parts of the first segments' rows that are sent off the device, between 0 and 1.
   std::vector<double> sent = {};
-  double price = 0;  // seconds a byte at which the options of these were chosen
+  Sending sending = {};
   // Bytes that have come back for the segments below when each segment runs backward.
   std::vector<size_t> returned = {};
   size_t row_choice = 0;     // of MeasuredSegments::rows

@@ -141,6 +141,8 @@ class Measurement {
       if (work.node < 0 || work.micro_batch > 0) continue;
       const double end = work.begin + work.seconds - begins[loss];
       all_.seconds_after_loss = std::max(all_.seconds_after_loss, end);
+      const bool is_last = segment_of_[work.node] + 1 == all_.segments.size();
+      if (work.phase == Phase::forward && is_last) all_.seconds_of_loss += work.seconds;
       if (work.phase == Phase::forward) continue;
       all_.backward_seconds[segment_of_[work.node]] += work.seconds;
     }

@@ -59,6 +59,7 @@ struct MeasuredSegments {
   size_t least = 0;                // bytes live outside of all segments, such as by the optimizer
   double seconds = 0;              // of the step
   double seconds_before_loss = 0;  // of a micro-batch, until the last segment runs
+  double seconds_of_loss = 0;      // of the last segment's forward
   double seconds_after_loss = 0;
   int rehearsals = 0;
   std::vector<std::vector<SendableValue>> sendable = {};  // of each segment

@@ -31,10 +31,14 @@ Proposer::Proposer(const SearchedStep& step, const MeasuredSegments& measured, c
   for (const int64_t rows : measured.rows)
     other_peaks_.push_back(step.other_peak(rows, levers.fixed));
   if (!levers.send_to) return;
-  const double least = std::min(measured.seconds_before_loss, measured.seconds_after_loss);
+  const double out = measured.seconds_before_loss + measured.seconds_of_loss;
+  const double back = measured.seconds_after_loss - measured.seconds_of_loss;
   link_rate_ = 1 / seconds_per_byte(step.machine, *levers.send_to);
-  bytes_out_ = link_use * least * link_rate_;
-  prices_ = prices();
+  bytes_out_ = link_use * link_rate_ * std::min(out, back / fetch_caution);
+  bytes_before_loss_ = link_use * link_rate_ * measured.seconds_before_loss;
+  for (const double part : {1.0, 0.6, 0.3}) {
+    for (const double price : prices()) ways_.push_back({.price = price, .part = part});
+  }
 }
 
 // At each, another option of the first segment that can send is the cheapest.
@@ -72,7 +76,7 @@ std::vector<double> Proposer::prices() const {
 
 // The first segments, with the options that are cheapest at this price, as far as what they keep
 // comes to so many bytes, which are sent.
-Choice Proposer::beginning(double price, double bytes, size_t limit) const {
+Choice Proposer::beginning(const Sending& way, double bytes, size_t limit) const {
   Choice begin;
   auto below = static_cast<int64_t>(measured_.live_at_first);
   for (size_t s = 0; s + 1 < measured_.segments.size() && bytes > 0; ++s) {
@@ -82,7 +86,7 @@ Choice Proposer::beginning(double price, double bytes, size_t limit) const {
       const auto needed = static_cast<int64_t>(needed_bytes(measured_, s, o));
       if (below + needed > static_cast<int64_t>(limit)) continue;
       const double cost =
-          o.extra_seconds + price * static_cast<double>(measured_.sendable_bytes(s, o));
+          o.extra_seconds + way.price * static_cast<double>(measured_.sendable_bytes(s, o));
       if (!best || cost < least) {
         best = &o;
         least = cost;
@@ -95,7 +99,7 @@ Choice Proposer::beginning(double price, double bytes, size_t limit) const {
     bytes -= sendable;
     below += begin.kept(measured_, s);
   }
-  begin.price = price;
+  begin.sending = way;
   return_bytes(begin);
   return begin;
 }
@@ -108,11 +112,12 @@ void Proposer::return_bytes(Choice& begin) const {
   std::vector<double> begins(count);
   double backward = 0;
   for (size_t s = count; s-- > 0; backward += measured_.backward_seconds[s]) begins[s] = backward;
-  double next = INFINITY;
+  double next = INFINITY, sent = 0;
   for (size_t s = 0; s < begin.sent.size(); ++s) {
     const double bytes =
         begin.sent[s] * static_cast<double>(measured_.sendable_bytes(s, *begin.by_segment[s]));
     if (bytes <= 0) continue;
+    sent += bytes;
     const double seconds = fetch_caution * bytes / link_rate_;
     next = std::min(next, begins[s]) - seconds;
     for (size_t later = s + 1; later < count; ++later) {
@@ -121,17 +126,19 @@ void Proposer::return_bytes(Choice& begin) const {
       begin.returned[later] += static_cast<size_t>(part * bytes);
     }
   }
+  // What leaves while the loss runs is live in it.
+  begin.returned.back() += static_cast<size_t>(std::max(sent - bytes_before_loss_, 0.0));
 }
 
 std::optional<Choice> Proposer::with_sending(size_t limit, const std::vector<bool>& rows_allowed,
                                              size_t host_bytes,
-                                             const std::vector<double>& prices) const {
+                                             const std::vector<Sending>& ways) const {
   std::optional<Choice> best = fastest_choice(measured_, limit, rows_allowed);
   if (bytes_out_ <= 0 || (best && best->extra_seconds <= 0)) return best;
   const double most = std::min(bytes_out_, static_cast<double>(host_bytes));
-  for (const double price : prices) {
+  for (const Sending& way : ways) {
     const auto choice =
-        fastest_choice(measured_, limit, rows_allowed, beginning(price, most, limit));
+        fastest_choice(measured_, limit, rows_allowed, beginning(way, way.part * most, limit));
     if (choice && (!best || choice->extra_seconds < best->extra_seconds)) best = choice;
   }
   return best;
@@ -145,14 +152,14 @@ std::vector<bool> Proposer::rows_allowed(size_t bytes) const {
 
 std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_limit,
                                            size_t run_limit,
-                                           const std::vector<double>& prices) const {
+                                           const std::vector<Sending>& ways) const {
   if (state_on_host > 0) {
     const size_t on_device = measured_.state->bytes - state_on_host;
     if (measured_.state->least + on_device > step_limit) return {};
   }
   const auto choice =
       with_sending(step_limit + state_on_host, rows_allowed(run_limit + state_on_host),
-                   levers_.host_bytes - std::min(state_on_host, levers_.host_bytes), prices);
+                   levers_.host_bytes - std::min(state_on_host, levers_.host_bytes), ways);
   if (!choice) return {};
   double seconds =
       measured_.seconds + static_cast<double>(step_.micro_batches) * choice->extra_seconds;
@@ -163,13 +170,13 @@ std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_lim
 }
 
 std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) const {
-  std::optional<Proposal> best = proposal(/*state_on_host=*/0, step_limit, run_limit, prices_);
+  std::optional<Proposal> best = proposal(/*state_on_host=*/0, step_limit, run_limit, ways_);
   if (!measured_.state) return best;
   const auto granules = [](double bytes) {
     return static_cast<size_t>(bytes) / Arena::granule * Arena::granule;
   };
-  const auto keep_better = [&](double bytes, const std::vector<double>& prices) {
-    auto other = proposal(granules(bytes), step_limit, run_limit, prices);
+  const auto keep_better = [&](double bytes, const std::vector<Sending>& ways) {
+    auto other = proposal(granules(bytes), step_limit, run_limit, ways);
     const double seconds = other ? other->seconds : INFINITY;
     if (other && (!best || seconds < best->seconds)) best = std::move(other);
     return seconds;
@@ -180,28 +187,28 @@ std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) c
   const auto all = static_cast<double>(std::min(measured_.state->bytes, levers_.host_bytes));
   if (best) {
     const double kept = best->seconds;
-    if (keep_better(first_part * all, prices_) >= kept) return best;
+    if (keep_better(first_part * all, ways_) >= kept) return best;
   } else {
-    keep_better(all, prices_);
+    keep_better(all, ways_);
   }
   if (!best) return {};
-  const std::vector<double> prices{best->choice.price};
+  const std::vector<Sending> way{best->choice.sending};
   // Of too little on the host nothing fits, so an infinite cost says: more.
   double low = 0, high = all;
   double left = high - golden * (high - low), right = low + golden * (high - low);
-  double at_left = keep_better(left, prices), at_right = keep_better(right, prices);
+  double at_left = keep_better(left, way), at_right = keep_better(right, way);
   for (int i = 0; i < sections; ++i) {
     if (at_left < at_right) {
       high = right;
       right = std::exchange(left, right - golden * (right - low));
-      at_right = std::exchange(at_left, keep_better(left, prices));
+      at_right = std::exchange(at_left, keep_better(left, way));
     } else {
       low = left;
       left = std::exchange(right, left + golden * (high - left));
-      at_left = std::exchange(at_right, keep_better(right, prices));
+      at_left = std::exchange(at_right, keep_better(right, way));
     }
   }
-  keep_better(static_cast<double>(best->state_on_host), prices_);
+  keep_better(static_cast<double>(best->state_on_host), ways_);
   return best;
 }
 
@@ -241,7 +248,8 @@ Plan Proposer::plan_of(const Proposal& proposal) const {
   const std::vector<OffloadCandidate> candidates = sent_values(choice, plan, rows);
   if (candidates.empty()) return plan;
   const RehearsedTape tape = step_.rehearse_tape(plan);
-  plan.offloads = schedule_offloads(candidates, tape.survey, step_.machine, *levers_.send_to);
+  plan.offloads = schedule_offloads(candidates, tape.survey, step_.machine, *levers_.send_to,
+                                    CopiesEnd::before_backward);
   for (Offload& o : plan.offloads) {
     plan.placement[o.value] = Placement::offload;
     o.rows = rows[o.value];

@@ -5,10 +5,10 @@
 // that stays on the device.  A proposal is a promise of the model only; the search rehearses it.
 //
 // What is sent: copies cost nothing while the device computes, so as many bytes are sent as can
-// leave until the loss runs and come back after it, and no more than the budget asks for.  They are
-// the values of the first segments, which are made first and needed last.  At a price a byte, each
-// of these segments has the option that is cheapest in seconds and bytes to be sent; the prices
-// between which such an option changes are tried.
+// leave until backward begins and come back after it, and no more than the budget asks for.  They
+// are the values of the first segments, which are made first and needed last.  At a price a byte,
+// each of these segments has the option that is cheapest in seconds and bytes to be sent; the
+// prices between which such an option changes are tried.
 //
 // The share of the state: each byte on the host costs a time that was measured, and buys a byte for
 // the rest; the cheapest sum is found by golden sections.
@@ -48,22 +48,23 @@ class Proposer {
 
  private:
   std::optional<Choice> with_sending(size_t limit, const std::vector<bool>& rows_allowed,
-                                     size_t host_bytes, const std::vector<double>& prices) const;
+                                     size_t host_bytes, const std::vector<Sending>& ways) const;
   std::vector<double> prices() const;
   void return_bytes(Choice& begin) const;
-  Choice beginning(double price, double bytes, size_t limit) const;
+  Choice beginning(const Sending&, double bytes, size_t limit) const;
   std::vector<OffloadCandidate> sent_values(const Choice&, const Plan&,
                                             IdTable<ValueId, int64_t>& rows) const;
   std::optional<Proposal> proposal(size_t state_on_host, size_t step_limit, size_t run_limit,
-                                   const std::vector<double>& prices) const;
+                                   const std::vector<Sending>& ways) const;
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
   const Levers& levers_;
   std::vector<size_t> other_peaks_;  // by choice of rows, with all state on the device
   double link_rate_ = 0;
-  double bytes_out_ = 0;        // that can leave in a micro-batch, and come back
-  std::vector<double> prices_;  // seconds a byte
+  double bytes_out_ = 0;          // that can leave in a micro-batch, and come back
+  double bytes_before_loss_ = 0;  // that can leave before the loss runs
+  std::vector<Sending> ways_;     // that are tried
 };
 
 }  // namespace spool
