@@ -3,6 +3,11 @@
 // met.  `gap_percent` is how far the plan can be from the best, `slower_percent` what it takes
 // beyond keeping everything, `rehearsals` how many steps were rehearsed.  `search/2000 ops` is a
 // chain of products of many widths without scopes; `frontier` asks for 20 budgets and the smallest.
+//
+// `budget/...` are budgets for which a good plan is known: `slower_percent` should not be above
+// `good_percent`, or `slower_ms` above `good_ms`.  sac_milp is the example of PyTorch's
+// selective-checkpoint solver (torch/distributed/_tools), on its roofline of an A100, for the bytes
+// by which its answer is below keeping everything.
 
 #include <benchmark/benchmark.h>
 
@@ -88,6 +93,85 @@ void search_frontier(benchmark::State& state, const StepDescription& step, const
   }
 }
 
+// A budget, and what a good plan for it takes beyond keeping everything without chunks.
+struct KnownBudget {
+  const char* name = "";
+  TrainingConfig config = {};
+  Machine machine = {};
+  Levers levers = {};
+  double bytes = 0;  // below 0: so many less than keeping everything takes
+  double good_percent = 0, good_ms = 0;
+};
+
+void search_known(benchmark::State& state, const KnownBudget& known) {
+  const SearchedStep searched = searched_step(describe_step(known.config), known.machine);
+  const SearchResult kept = Search(searched, {.loss_rows = 0}).plan(MetaStream::unlimited);
+  const double base = known.bytes < 0 ? static_cast<double>(kept.keep_all_peak) : 0;
+  SearchResult result;
+  for (auto _ : state) {
+    result = Search(searched, known.levers).plan(static_cast<size_t>(base + known.bytes));
+  }
+  const double slower = result.found.seconds - kept.keep_all_seconds;
+  if (known.good_ms > 0) {
+    state.counters["slower_ms"] = 1e3 * slower;
+    state.counters["good_ms"] = known.good_ms;
+  } else {
+    state.counters["slower_percent"] = 100 * slower / kept.keep_all_seconds;
+    state.counters["good_percent"] = known.good_percent;
+  }
+  state.counters["gap_percent"] = 100 * (result.found.seconds / result.lower_bound - 1);
+}
+
+TrainingConfig on_h200(const char* model, int64_t batch) {
+  return {.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = batch};
+}
+
+Machine roofline(double flops, double bytes, const Architecture& architecture) {
+  return {.architecture = architecture,
+          .f32_flops = flops,
+          .bf16_flops = flops,
+          .bytes_per_second = bytes};
+}
+
+std::vector<KnownBudget> sac_milp() {
+  TrainingConfig config{.model = *gpt2_preset("gpt2-124m"), .batch = 8, .dropout = 0.1f};
+  config.model.layers = 4;
+  config.model.vocabulary = 8192;
+  Machine a100 = roofline(29.24e12, 1935e9, CudaArchitecture{.major = 8, .minor = 0});
+  a100.launch_seconds = 0;
+  a100.to_host_bytes_per_second = a100.from_host_bytes_per_second = 25e9;
+  const KnownBudget budget{.config = config, .machine = a100, .bytes = -672.19 * 1048576};
+  KnownBudget alone = budget, chunks = budget, host = budget;
+  alone.name = "sac_milp/recompute";
+  alone.levers.loss_rows = 0;
+  alone.good_ms = 2.0;
+  chunks.name = "sac_milp/chunked loss";
+  chunks.good_ms = 0.92;
+  host.name = "sac_milp/chunked loss and host";
+  host.levers.send_to = OffloadTarget::host;
+  host.good_ms = 0.5;
+  return {alone, chunks, host};
+}
+
+std::vector<KnownBudget> known_budgets() {
+  const Machine h200 = *named_machine("h200");
+  const TrainingConfig xl = on_h200("gpt2-1558m", 8), small = on_h200("gpt2-124m", 32);
+  const TrainingConfig on_cpu{.model = *gpt2_preset("gpt2-124m"), .batch = 4};
+  const Machine cpu = roofline(450e9, 20e9, CpuArchitecture{.threads = 2});
+  const Levers both = levers_of(/*link=*/true);
+  std::vector<KnownBudget> all = sac_milp();
+  const std::vector<KnownBudget> others{
+      {"gpt2-1558m/32.35 GB", xl, h200, {}, 32.35e9, 6.9},
+      {"gpt2-1558m/29.88 GB with a link", xl, h200, both, 29.88e9, 7.2},
+      {"gpt2-1558m/24 GB with a link", xl, h200, both, 24e9, 45},
+      {"gpt2-124m/6.3 GB with a link", small, h200, both, 6.3e9, 7.8},
+      {"gpt2-124m/4.2 GB with a link", small, h200, both, 4.2e9, 12.7},
+      {"gpt2-124m on a cpu/3.314 GB", on_cpu, cpu, {}, 3.314e9, 1.1},
+      {"gpt2-124m on a cpu/3.045 GB", on_cpu, cpu, {}, 3.045e9, 4.1}};
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
 void register_model(const std::string& model, const StepDescription& step, bool with_link) {
   for (const bool link : {false, true}) {
     if (link && !with_link) continue;
@@ -107,6 +191,11 @@ void register_model(const std::string& model, const StepDescription& step, bool 
 void register_all() {
   for (const char* model : {"gpt2-tiny", "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m"}) {
     register_model(model, describe_gpt2(model), /*with_link=*/true);
+  }
+  for (const KnownBudget& known : known_budgets()) {
+    benchmark::RegisterBenchmark((std::string("budget/") + known.name).c_str(),
+                                 [known](benchmark::State& s) { search_known(s, known); })
+        ->Unit(benchmark::kMillisecond);
   }
   constexpr int64_t ops = 2000;
   register_model("2000 ops", describe_chain(ops), /*with_link=*/false);

@@ -148,21 +148,38 @@ class Measurement {
     }
   }
 
-  void measure_state() {
+  // What a step takes whose state is streamed but for so many bytes.
+  struct StreamedCosts {
+    double host_bytes = 0, extra_seconds = 0;
+    size_t outside = 0;
+  };
+  StreamedCosts stream_all_but(size_t bytes_on_device) {
     const SegmentOption keep{.chunk_rows = all_.rows.front()};
     Plan plan =
         plan_of(all_, std::vector<const SegmentOption*>(all_.segments.size(), &keep), levers_);
     plan.optimizer_state = OptimizerState::streamed;
+    plan.state_bytes_on_device = bytes_on_device;
     ++all_.rehearsals;
     const RehearsedStep streamed = step_.rehearse(plan, std::nullopt, {.survey = true});
     const RehearsedCosts costs = costs_of(streamed.survey);
-    const size_t live = costs.segments.front().live_before;
-    if (live >= all_.live_at_first) return;
-    const size_t bytes = all_.live_at_first - live;
-    const double seconds = step_seconds(streamed, step_.micro_batches) - all_.seconds;
-    all_.state = {.bytes = bytes,
-                  .seconds_per_byte = std::max(seconds, 0.0) / static_cast<double>(bytes),
-                  .least = costs.outside};
+    return {.host_bytes = static_cast<double>(all_.live_at_first) -
+                          static_cast<double>(costs.segments.front().live_before),
+            .extra_seconds = step_seconds(streamed, step_.micro_batches) - all_.seconds,
+            .outside = costs.outside};
+  }
+
+  // Seconds are convex in the bytes on the host, so they are above the line through two of them.
+  void measure_state() {
+    const StreamedCosts all = stream_all_but(0);
+    if (all.host_bytes <= 0) return;
+    const StreamedCosts half = stream_all_but(static_cast<size_t>(all.host_bytes / 2));
+    const double bytes = all.host_bytes - half.host_bytes;
+    const double price = bytes > 0 ? (all.extra_seconds - half.extra_seconds) / bytes : 0;
+    all_.state = {.bytes = static_cast<size_t>(all.host_bytes),
+                  .seconds_per_byte = std::max(all.extra_seconds, 0.0) / all.host_bytes,
+                  .last_seconds_per_byte = std::max(price, 0.0),
+                  .least = all.outside};
+    if (price > 0) all_.state->free_bytes = all.host_bytes - all.extra_seconds / price;
   }
 
   void list_options() {

@@ -11,6 +11,7 @@
 //
 // Options that another one beats in all three are left out.
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -35,9 +36,16 @@ struct SendableValue {
 // Sending the optimizer's state to the host and streaming it through the device.
 struct MeasuredState {
   size_t bytes = 0;             // that the device has less of if all state is on the host
-  double seconds_per_byte = 0;  // of streaming
-  size_t least = 0;             // as MeasuredSegments::least, if all state is on the host
+  double seconds_per_byte = 0;  // of streaming, if all is on the host
+  // The first bytes are copied while the device updates the rest, at no cost; then each has this.
+  double last_seconds_per_byte = 0, free_bytes = 0;
+  size_t least = 0;  // as MeasuredSegments::least, if all state is on the host
 };
+
+// The least seconds that so many bytes of state on the host cost.
+inline double least_seconds(const MeasuredState& state, double bytes) {
+  return state.last_seconds_per_byte * std::max(bytes - state.free_bytes, 0.0);
+}
 
 struct MeasuredSegments {
   Program program = {};

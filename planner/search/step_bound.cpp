@@ -132,9 +132,9 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
 // Of a step.  Each byte of state on the host costs seconds and frees a byte; the sum is convex, so
 // that golden sections find the least.
 double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
-  const double price = measured_.state->seconds_per_byte;
   const auto seconds = [&](double on_host) {
-    return micro_batches_ * extra_seconds(bytes + on_host, row_choice) + price * on_host;
+    return micro_batches_ * extra_seconds(bytes + on_host, row_choice) +
+           least_seconds(*measured_.state, on_host);
   };
   constexpr int sections = 30;
   constexpr double golden = 0.6180339887498949;
