@@ -73,6 +73,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   RunRequest request = request_of(o, place.machine, given_plan);
   request.sample = sample_length(*tokenizer);
   request.limit = MemoryLimit{.budget = o.memory, .free = place.memory};
+  if (flags.machine == here) request.limit->device = o.device;
   RunSearch search(o.training, request, place.machine);
   PlannedRun run = search.plan(o.memory ? o.memory : place.memory);
   if (o.memory) run.budget = o.memory;

@@ -160,7 +160,8 @@ std::string frontier_table(const std::vector<PlannedRun>& frontier) {
     table +=
         fmt::format("  {:>12} {:>12} {:>12} {:>16} {:>10} {:>11}\n", format_bytes(run.limit),
                     format_bytes(run.foretold.memory.peak), format_seconds(run.foretold.seconds),
-                    percent(std::max(over_keep_all(run), 0.0)), percent(gap(run)),
+                    percent(std::max(over_keep_all(run), 0.0)),
+                    run.search->lower_bound > 0 ? percent(gap(run)) : "-",
                     run.config.loss_chunk ? std::to_string(run.config.loss_chunk) : "all");
   }
   table.pop_back();

@@ -58,14 +58,25 @@ class Calibrator {
   void measure() {
     measure_rates();
     measure_disk_rate();
-    for (const StepPlans& plans : request_.plans) {
-      if (measure_step(plans)) break;
-    }
+    measure_steps();
     if (changed_) store_table(table_, request_, found_);
     report();
   }
 
  private:
+  // A run goes on without the times of its kernels.
+  void measure_steps() {
+    try {
+      for (const StepPlans& plans : request_.plans) {
+        if (measure_step(plans)) break;
+      }
+    } catch (const Error& error) {
+      if (request_.renewal != Renewal::keep) throw;
+      request_.say(sentence("kernels could not be measured, and are foretold from the machine's ",
+                            "rates: ", error.what()));
+    }
+  }
+
   void measure_rates() {
     if (!table_.rates || request_.renewal == Renewal::replace) {
       table_.rates = measure_machine(request_.device, request_.step.config.dtype, request_.threads);
@@ -105,7 +116,8 @@ class Calibrator {
     needed_ = distinct(kernels.launches);
     const bool wanted = std::ranges::any_of(needed_, [&](const auto& k) { return is_wanted(k); });
     if (!wanted) return true;
-    const size_t limit = request_.memory ? request_.memory : device_memory(request_.device);
+    const size_t available = std::min(request_.free, device_memory(request_.device));
+    const size_t limit = request_.memory ? std::min(request_.memory, available) : available;
     constexpr size_t saved = 2;  // a layout takes more than one half of what best fit takes
     if (!fits_on_host(kernels) || kernels.peak / saved > limit) return false;
     if (kernels.peak > limit || request_.memory == 0) {

@@ -19,6 +19,7 @@ struct CalibrationRequest {
   // Most bytes of the device that measuring a step may take; 0: what a run of it would, laid out,
   // as far as the device has it free.
   size_t memory = 0;
+  size_t free = MetaStream::unlimited;  // bytes that the device has free
   // The step, and plans for it: the kernels are those of the first plan that fits.
   StepDescription step = {};
   std::vector<StepPlans> plans = {};

@@ -169,6 +169,7 @@ Advice what_can_be_found(const FutileSearch& f) {
     return {sentence("a run that resumes keeps its batch, and its chunks of the loss (",
                      rows ? sentence(rows, " rows") : "all rows", ")")};
   }
+  if (same_batch) return {"a smaller batch may fit", {"batch"}};
   return {"no smaller batch was found to fit", {"batch"}};
 }
 

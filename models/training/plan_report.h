@@ -15,7 +15,8 @@
 //    "frontier": [{"budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
 //                  "lower_bound_ms": ..., "gap": ..., "loss_chunk": ...}, ...]}    if asked for
 //
-// A plan that offloads has no bound: null.  If no plan fits: "format" and "format_version" and
+// A plan whose copies are set by hand has no bound: null.  If no plan fits: "format" and
+// "format_version" and
 //
 //   {"error": "the smallest plan of this run needs ...", "budget_bytes": ...,
 //    "minimum_budget_bytes": ..., "binding_op": "the backward of linear (node 37)"}

@@ -37,14 +37,6 @@ bool is_for_another_tape(const Plan& plan, const TrainingConfig& config) {
          std::vector<uint64_t>(plan.fingerprints) != step_fingerprints(config);
 }
 
-void check_given(const Plan& given, const Plan& own, const RunRequest& request,
-                 const TrainingConfig& config) {
-  if (!is_for_another_tape(given, config)) check_chunks(given, own, config);
-  check_setting(!offloads_to_disk(given) || !request.spill_directory.empty(),
-                {"plan", "offload-to"},
-                "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
-}
-
 PlannedRun plan_as_given(const TrainingConfig& config, const RunRequest& request,
                          const Machine& machine) {
   PlannedRun run{.config = config, .plans = make_plans(config, request.policy, machine)};
@@ -91,6 +83,14 @@ PlannedRun search_plan(const TrainingConfig& config, const RunRequest& request,
 }
 
 }  // namespace
+
+void check_given(const Plan& given, const Plan& own, const RunRequest& request,
+                 const TrainingConfig& config) {
+  if (!is_for_another_tape(given, config)) check_chunks(given, own, config);
+  check_setting(!offloads_to_disk(given) || !request.spill_directory.empty(),
+                {"plan", "offload-to"},
+                "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
+}
 
 StepDescription describe_step(const TrainingConfig& config) {
   return {.make_model =

@@ -91,6 +91,10 @@ struct PlannedRun {
 // directory is given.
 PlannedRun plan_run(const TrainingConfig&, const RunRequest&, const Machine&);
 
+// Throws an error that names the settings if a plan of the request, which would be `own` without
+// it, cuts into other chunks than the run's, or offloads to a disk and no directory is given.
+void check_given(const Plan& given, const Plan& own, const RunRequest&, const TrainingConfig&);
+
 // Where a run reaches its peak, in words: "the backward of linear (node 37)".
 std::string place_of_peak(const PlannedRun&, const Machine&);
 

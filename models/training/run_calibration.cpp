@@ -1,5 +1,6 @@
 #include "spool/models/training/run_calibration.h"
 
+#include "spool/models/training/budget.h"
 #include "spool/planner/calibration/device_identity.h"
 #include "spool/planner/plan_file.h"
 
@@ -9,6 +10,7 @@ CalibrationRequest calibration_of(const RunOptions& options) {
   CalibrationRequest request{.device = options.device,
                              .threads = options.threads,
                              .memory = options.memory,
+                             .free = free_memory(options.device),
                              .step = describe_step(options.training),
                              .disk = options.spill_directory,
                              .folder = cache_folder()};

@@ -77,22 +77,33 @@ struct RunSearch::Parts {
                                     std::move(some));
   }
 
+  // Copies that are set by hand overlap with work in ways that no bound is known for.
+  SearchResult without_bound_by_hand(SearchResult result) const {
+    const bool on_device = levers.fixed.optimizer_state == OptimizerState::device;
+    if (offloads(levers.fixed) || !on_device) result.lower_bound = 0;
+    return result;
+  }
+
   SearchResult result_within(size_t limit) const {
     SearchResult result = search->plan(limit);
     result.plan_seconds += seconds;
-    if (!free_search) return result;
+    if (!free_search) return without_bound_by_hand(std::move(result));
     const SearchResult best = free_search->plan(limit);
     result.keep_all_peak = best.keep_all_peak;
     result.keep_all_seconds = best.keep_all_seconds;
-    result.lower_bound = offloads(levers.fixed) ? 0 : best.lower_bound;
+    result.lower_bound = best.lower_bound;
     result.rehearsals += best.rehearsals;
     result.plan_seconds += best.plan_seconds;
-    return result;
+    return without_bound_by_hand(std::move(result));
   }
 };
 
 RunSearch::RunSearch(const TrainingConfig& config, RunRequest request, const Machine& machine) {
   const auto start = std::chrono::steady_clock::now();
+  if (request.plan) {
+    const Plan own = make_plans(config, request.policy, machine).step;
+    check_given(*request.plan, own, request, config);
+  }
   Levers levers = levers_of(config, request, machine);
   parts_ = std::make_unique<Parts>(Parts{.config = config,
                                          .request = std::move(request),

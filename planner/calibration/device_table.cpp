@@ -28,22 +28,26 @@ void for_each_rate(SomeMachine& machine, const Visit& visit) {
   visit("launch_seconds", machine.launch_seconds);
 }
 
-double positive(const JsonField& field) {
+// No kernel takes longer, does more, or is faster than these.
+constexpr double max_seconds = 1e5, max_count = 1e24, max_rate = 1e20;
+
+double positive(const JsonField& field, double most) {
   const double number = field.number();
-  field.expect(std::isfinite(number) && number > 0, number, " is no measurement");
+  field.expect(number > 0 && number <= most, number, " is no measurement");
   return number;
 }
 
 double count(const JsonField& field) {
   const double number = field.number();
-  field.expect(std::isfinite(number) && number >= 0, number, " is no number of flops or bytes");
+  field.expect(number >= 0 && number <= max_count, number, " is no number of flops or bytes");
   return number;
 }
 
 Machine read_rates(const JsonField& field) {
   Machine machine;
-  for_each_rate(machine,
-                [&](const char* key, double& rate) { rate = positive(field.member(key)); });
+  for_each_rate(machine, [&](const char* key, double& rate) {
+    rate = positive(field.member(key), max_rate);
+  });
   return machine;
 }
 
@@ -52,7 +56,7 @@ KernelTime read_kernel(const JsonField& field) {
                     .cost = {.flops = count(field.member("flops")),
                              .bytes = count(field.member("bytes")),
                              .dtype = field.member("dtype").enumerator<DType>()},
-                    .seconds = positive(field.member("seconds"))};
+                    .seconds = positive(field.member("seconds"), max_seconds)};
   field.expect(!kernel.name.empty(), "a kernel has a name");
   return kernel;
 }
@@ -105,7 +109,7 @@ DeviceTable table_from_json(const JsonField& whole, const DeviceIdentity& device
   check_device(table.device, device, whole.file());
   if (const auto rates = whole.find("rates")) table.rates = read_rates(*rates);
   for (const JsonField& disk : whole.member("disks").members()) {
-    table.disks[disk.key()] = positive(disk);
+    table.disks[disk.key()] = positive(disk, max_rate);
   }
   const JsonField kernels = whole.member("kernels");
   for (const JsonField& kernel : kernels.items()) table.kernels.push_back(read_kernel(kernel));
@@ -131,7 +135,8 @@ void add_kernels(DeviceTable& table, const std::vector<KernelTime>& kernels, Ren
 }
 
 DeviceTable load_table(const std::filesystem::path& path, const DeviceIdentity& device) {
-  if (!std::filesystem::exists(path)) return {.device = device};
+  std::error_code unreachable;  // is for the user to hear when the table is saved
+  if (!std::filesystem::exists(path, unreachable)) return {.device = device};
   return table_from_json(parse_json(read_text_file(path, max_table_bytes), path.string()), device);
 }
 

@@ -5,11 +5,11 @@
 //
 //   {
 //     "spool_kernels": 1,
-//     "device": {"build": ..., "device": "cpu", "libraries": ..., "processor": ..., "threads":
-//     "2"}, "rates": {"bytes_per_second": 2.1e10, ...}, "disks": {"/tmp": 1.2e9}, "kernels": [
-//       {"name":"matmul","dtype":"f32","flops":...,"bytes":...,"seconds":...},
-//       ...
-//     ]
+//     "device": {"build": ..., "device": "cpu", "libraries": ..., "processor": ..., ...},
+//     "rates": {"bytes_per_second": 2.1e10, ...},
+//     "disks": {"/tmp": 1.2e9},
+//     "kernels": [{"name": "matmul", "dtype": "f32", "flops": ..., "bytes": ..., "seconds": ...},
+//     ...]
 //   }
 //
 // Equal tables have equal files.

@@ -150,12 +150,21 @@ std::vector<bool> Proposer::rows_allowed(size_t bytes) const {
   return allowed;
 }
 
+// The most bytes that are live outside of all segments, mostly when the optimizer updates: less of
+// the state, and the buckets that stream the rest, which are of up to three eighths of it.
+size_t Proposer::least_with(size_t state_on_host) const {
+  const MeasuredState& state = *measured_.state;
+  const size_t buckets =
+      state.least + state.bytes - std::min(measured_.least, state.least + state.bytes);
+  return measured_.least - std::min(measured_.least, state_on_host) +
+         std::min(state_on_host / 8 * 3, buckets);
+}
+
 std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_limit,
                                            size_t run_limit,
                                            const std::vector<Sending>& ways) const {
   if (state_on_host > 0) {
-    const size_t on_device = measured_.state->bytes - state_on_host;
-    if (measured_.state->least + on_device > step_limit) return {};
+    if (least_with(state_on_host) > step_limit) return {};
   }
   const auto choice =
       with_sending(step_limit + state_on_host, rows_allowed(run_limit + state_on_host),

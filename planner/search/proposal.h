@@ -54,6 +54,7 @@ class Proposer {
   Choice beginning(const Sending&, double bytes, size_t limit) const;
   std::vector<OffloadCandidate> sent_values(const Choice&, const Plan&,
                                             IdTable<ValueId, int64_t>& rows) const;
+  size_t least_with(size_t state_on_host) const;
   std::optional<Proposal> proposal(size_t state_on_host, size_t step_limit, size_t run_limit,
                                    const std::vector<Sending>& ways) const;
 

@@ -12,9 +12,10 @@ namespace {
 // What a rehearsal that keeps all tells of each node.
 struct NodeCosts {
   IdTable<NodeId, double> forward_seconds;
-  IdTable<NodeId, size_t> live;    // most bytes, in forward, or in backward but for unread inputs
-  IdTable<NodeId, double> begins;  // seconds, when the work of the most live bytes began
-  double begin = 0, end = 0;       // of the first micro-batch
+  IdTable<NodeId, size_t> live;  // most bytes, in forward, or in backward but for unread inputs
+  // Seconds, when the work of the most live bytes began and ended.
+  IdTable<NodeId, double> begins, ends;
+  double begin = 0, end = 0;  // of the first micro-batch
 };
 
 // Bytes of what each node reads in forward alone, and nodes below it save: they need not be live in
@@ -40,6 +41,7 @@ NodeCosts costs_of(const MeasuredSegments& m) {
   NodeCosts costs{.forward_seconds = IdTable<NodeId, double>(count),
                   .live = IdTable<NodeId, size_t>(count),
                   .begins = IdTable<NodeId, double>(count),
+                  .ends = IdTable<NodeId, double>(count),
                   .begin = m.keep_all.works.front().begin};
   IdTable<NodeId, size_t> most(count);  // of the first micro-batch
   const IdTable<NodeId, size_t> unread_inputs = unread_in_backward(m.program);
@@ -54,6 +56,7 @@ NodeCosts costs_of(const MeasuredSegments& m) {
     if (work.live < most[work.node]) continue;
     most[work.node] = work.live;
     costs.begins[work.node] = work.begin;
+    costs.ends[work.node] = work.begin + work.seconds;
   }
   return costs;
 }
@@ -90,7 +93,7 @@ StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
         {.node = n,
          .bound = InstantBound(measured.program, n, costs.forward_seconds, costs.live[n]),
          .link = {.bytes_per_second = bytes_per_second,
-                  .seconds_before = costs.begins[n] - costs.begin,
+                  .seconds_before = costs.ends[n] - costs.begin,
                   .seconds_after = costs.end - costs.begins[n]}});
   }
 }

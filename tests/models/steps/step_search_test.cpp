@@ -9,6 +9,7 @@
 #include <cmath>
 #include <set>
 
+#include "spool/planner/machine.h"
 #include "spool/planner/search/measured_options.h"
 #include "tests/models/steps/transformer_testing.h"
 
@@ -34,15 +35,16 @@ Plan keep_all(const Plan& plan) { return {.chunks = plan.chunks}; }
 void expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config,
                         Levers levers = {}) {
   Search search(searched_step(describe(sizes, config), cpu_machine()), std::move(levers));
-  constexpr size_t plenty = size_t{64} << 20;
-  for (const size_t budget : budgets_of(search, 5)) {
+  constexpr size_t plenty = size_t{256} << 20;
+  for (const size_t budget : budgets_of(search, 4)) {
     SCOPED_TRACE(sentence("budget ", budget, ", smallest ", search.smallest_budget()));
     const SearchResult result = search.plan(budget);
     ASSERT_TRUE(result.fits);
     const FoundPlan& found = result.found;
     EXPECT_LE(found.peak, budget);
-    const TransformerRun run =
-        run_transformer(sizes, config, {.step = found.plan, .layout = found.layout}, found.peak);
+    const TransformerRun run = run_transformer(
+        sizes, config, {.step = found.plan, .host_bytes = found.host_bytes, .layout = found.layout},
+        found.peak);
     EXPECT_EQ(run.peak, found.peak);
     const TransformerRun kept =
         run_transformer(sizes, config, {.step = keep_all(found.plan)}, plenty);
@@ -65,6 +67,36 @@ TEST(StepSearch, RunsTheChunksItIsGiven) {
   for (const int64_t rows : {1, 7, 32, 1000}) {
     SCOPED_TRACE(sentence(rows, " rows"));
     expect_as_foretold({}, {}, {.loss_rows = rows});
+  }
+}
+
+TEST(StepSearch, SendsValuesAndStreamsStateAsForetold) {
+  Levers levers{.state_share = true, .send_to = OffloadTarget::host};
+  const TransformerSizes sizes{.layers = 2, .channels = 256, .batch = 8, .tokens = 128};
+  expect_as_foretold(sizes, {.accumulate = 2}, levers);
+  levers.host_bytes = size_t{3} << 20;
+  expect_as_foretold(sizes, {}, levers);
+}
+
+// Every combination of levers; a bound above a plan that was found would be wrong.
+TEST(StepSearch, NoPlanIsFasterThanItsBoundAllows) {
+  for (const int64_t micro_batches : {1, 4}) {
+    const StepDescription step = describe(sizes_of_124m, {.accumulate = micro_batches});
+    for (const double link : {2e9, 50e9}) {
+      Machine machine = *named_machine("h200");
+      machine.to_host_bytes_per_second = machine.from_host_bytes_per_second = link;
+      for (const bool state_share : {false, true}) {
+        Levers levers{.state_share = state_share, .send_to = OffloadTarget::host};
+        Search search(searched_step(step, machine), levers);
+        for (const size_t budget : budgets_of(search, 3)) {
+          const SearchResult result = search.plan(budget);
+          ASSERT_TRUE(result.fits) << budget;
+          EXPECT_LE(result.found.peak, budget);
+          EXPECT_LE(result.lower_bound, result.found.seconds * (1 + 1e-9))
+              << "budget " << budget << ", link " << link << ", share " << state_share;
+        }
+      }
+    }
   }
 }
 
@@ -189,7 +221,7 @@ TEST(StepSearch, EqualLayersAreTreatedAlikeInFewGroups) {
   Search search(step, {});
   std::set<int> kinds;
   for (const Segment& s : m.segments) kinds.insert(s.kind);
-  for (const size_t budget : budgets_of(search, 12)) {
+  for (const size_t budget : budgets_of(search, 3)) {
     EXPECT_LE(groups_of(search.plan(budget).found.plan, m), kinds.size() - 1 + 5);
   }
 }
