@@ -26,6 +26,8 @@ class StreamedAdamW final : public OffloadedAdamW {
   // every parameter.
   StreamedAdamW(const std::vector<Parameter*>& parameters, bool masters, HostLink&,
                 std::vector<int64_t> on_device);
+  // The state that was handed out goes before the memory it may be in.
+  ~StreamedAdamW() override { state_ = {}; }
   void initialise() override;
   void update(const AdamW&, const std::vector<AdamW::Entry>&) override;
   const AdamWState& state() override;
