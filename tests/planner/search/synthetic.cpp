@@ -129,8 +129,8 @@ class SyntheticRun {
         scope = std::make_unique<Tape::Scope>(tape, ScopeOptions{.name = "layer"});
       }
       std::vector<Operand> inputs;
-      for (const int from : op.inputs) inputs.push_back(vars[at(from)]);
-      if (op.parameter > 0) inputs.push_back(parameters_[parameter++]);
+      for (const int from : op.inputs) inputs.emplace_back(vars[at(from)]);
+      if (op.parameter > 0) inputs.emplace_back(parameters_[parameter++]);
       vars[at(i)] = apply<Synthetic>(tape, inputs, op);
       for (const int from : op.inputs) {
         if (last_reader[at(from)] == i) vars[at(from)] = {};
@@ -145,7 +145,7 @@ class SyntheticRun {
                            .is_recomputable = false};
     return apply<Synthetic>(tape, {vars.back()}, loss);
   }
-  static size_t at(int op) { return static_cast<size_t>(op + 1); }
+  static size_t at(int op) { return static_cast<size_t>(int64_t{op} + 1); }
 
   void update(Survey* survey) {
     const SurveyScope surveyed(survey, stream_, Phase::optimizer);
