@@ -17,12 +17,12 @@
 #include <thread>
 
 #include "shared/device.h"
+#include "shared/token_batch.h"
 #include "spool/kernels/matmul.h"
 #include "spool/models/steps/step_kernels.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/cpu/stream.h"
-#include "spool/runtime/random.h"
 
 namespace spool {
 namespace {
@@ -66,31 +66,19 @@ std::vector<KernelTime> measure(const Setting& s) {
   return distinct(measure_kernels(step, plans, std::move(kernels), *stream));
 }
 
-TokenBatch random_batch(const TrainingConfig& c) {
-  TokenBatch batch;
-  batch.clear(c.rows_per_step(), c.seq);
-  Random random(1);
-  for (int32_t& t : batch.tokens) {
-    t = static_cast<int32_t>(random.next() % uint64_t(c.model.vocabulary));
-  }
-  batch.targets = batch.tokens;
-  batch.valid = c.tokens_per_step();
-  return batch;
-}
-
 // Processor time over threads of each step, after one to warm up.
 std::vector<double> time_steps(const Setting& s, const TrainingPlans& plans, size_t peak) {
   const auto stream = open_stream({DeviceType::cpu}, peak);
   Trainer trainer(s.config, plans, *stream);
   trainer.initialise();
-  const TokenBatch batch = random_batch(s.config);
+  const TokenBatch batch = benchmarks::random_batch(s.config);
   std::vector<double> all;
   for (int i = 0; i <= s.repeats; ++i) {
-    const double start = benchmarks::cpu_seconds();
+    const double start = process_processor_seconds();
     trainer.step(i, batch);
     trainer.result();
     const double threads = static_cast<CpuStream&>(*stream).threads();
-    if (i > 0) all.push_back((benchmarks::cpu_seconds() - start) / threads);
+    if (i > 0) all.push_back((process_processor_seconds() - start) / threads);
   }
   return all;
 }
@@ -137,10 +125,10 @@ void compare_products(const std::vector<KernelTime>& alone, const std::vector<Ke
 
 void report(Setting s, int load) {
   s.machine = measure_machine({DeviceType::cpu}, s.config.dtype);
-  const double start = benchmarks::cpu_seconds(), wall = host_clock();
+  const double start = process_processor_seconds(), wall = host_clock();
   const std::vector<KernelTime> alone = measure(s);
   std::printf("%s: %zu kernels measured in %.1f s of processors, %.1f s\n", name(s.config.dtype),
-              alone.size(), benchmarks::cpu_seconds() - start, host_clock() - wall);
+              alone.size(), process_processor_seconds() - start, host_clock() - wall);
   s.machine.kernels = std::make_shared<KernelTimes>(alone);
   for (const char* how : {"none", "norms,gelu", "block", "loss in 4"}) compare(s, how);
   if (load == 0) return;

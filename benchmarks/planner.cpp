@@ -25,8 +25,6 @@
 namespace spool {
 namespace {
 
-using benchmarks::cpu_seconds;
-
 void rehearse_step(benchmark::State& state, const std::string& model) {
   TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4};
   config.loss_chunk = 1024;
@@ -48,10 +46,10 @@ void survey_step(benchmark::State& state, const std::string& model) {
   for (auto _ : state) {
     first = !first;
     for (const bool survey : {first, !first}) {
-      const double begin = cpu_seconds();
+      const double begin = process_processor_seconds();
       benchmark::DoNotOptimize(rehearse_step(config, plans, Machine{}, {.survey = survey}));
       double& time = least[survey];
-      time = std::min(time, cpu_seconds() - begin);
+      time = std::min(time, process_processor_seconds() - begin);
     }
   }
   state.counters["adds_percent"] = 100 * (least[1] / least[0] - 1);

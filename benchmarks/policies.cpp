@@ -20,15 +20,16 @@
 #include <algorithm>
 
 #include "shared/device.h"
+#include "shared/token_batch.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/step_trace.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machine.h"
-#include "spool/runtime/random.h"
 
 namespace spool {
 namespace {
 
+using benchmarks::random_batch;
 using benchmarks::seconds_of;
 using benchmarks::take_argument;
 
@@ -38,18 +39,6 @@ struct Setting {
   Device device;
   std::string spill_directory;
 };
-
-TokenBatch random_batch(const TrainingConfig& config) {
-  TokenBatch batch;
-  batch.clear(config.rows_per_step(), config.seq);
-  Random random(1);
-  for (int32_t& t : batch.tokens) {
-    t = static_cast<int32_t>(random.next() % uint64_t(config.model.vocabulary));
-  }
-  batch.targets = batch.tokens;
-  batch.valid = config.tokens_per_step();
-  return batch;
-}
 
 size_t activation_bytes(const Report& foretold) {
   size_t bytes = foretold.memory.peak;

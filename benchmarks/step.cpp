@@ -32,10 +32,10 @@
 #include "shared/device.h"
 #if SPOOL_ONEDNN
 #include "shared/products.h"
+#include "shared/token_batch.h"
 #endif
 #include "spool/kernels/elementwise.h"
 #include "spool/models/training/trainer.h"
-#include "spool/runtime/random.h"
 
 namespace spool {
 namespace {
@@ -55,23 +55,10 @@ TrainingConfig training(const Case& c) {
   return {.model = c.model, .dtype = c.dtype, .batch = c.B, .seq = c.T, .loss_chunk = c.loss_chunk};
 }
 
-// Random tokens, drawn beforehand so that a step only copies them.
-TokenBatch random_batch(const Case& c) {
-  TokenBatch batch;
-  batch.clear(c.B, c.T);
-  Random random(1);
-  for (int32_t& t : batch.tokens) {
-    t = static_cast<int32_t>(random.next() % uint64_t(c.model.vocabulary));
-  }
-  batch.targets = batch.tokens;
-  batch.valid = c.B * c.T;
-  return batch;
-}
-
 // Steps and products take turns, so that both see the same machine.
 void step_on_cpu(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
-  const TokenBatch batch = random_batch(c);
+  const TokenBatch batch = benchmarks::random_batch(config);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
   const PlannedRun planned = plan_run(config, {}, machine);
@@ -129,7 +116,7 @@ Machine cuda_machine() {
 
 void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream& stream) {
   constexpr int in_a_row = 4, warm_up = 3;
-  const TokenBatch batch = random_batch(c);
+  const TokenBatch batch = benchmarks::random_batch(training(c));
   int64_t done = 0;
   const auto step = [&] { trainer.step(done++, batch); };
   for (int i = 0; i < warm_up; ++i) step();

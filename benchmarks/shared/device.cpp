@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 
 namespace spool::benchmarks {
 
@@ -30,12 +29,6 @@ int report_errors(const std::function<void()>& work) {
     std::fprintf(stderr, "%s\n", e.what());
     return 1;
   }
-}
-
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 }  // namespace spool::benchmarks

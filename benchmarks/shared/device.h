@@ -31,9 +31,6 @@ inline double median(std::vector<double> all) {
   return *middle;
 }
 
-// Seconds that the processor has worked for this process, on all its threads.
-double cpu_seconds();
-
 // Median time of one `work` when it is enqueued `times` times in a row, over five attempts after
 // one to warm up.
 template <class Work>

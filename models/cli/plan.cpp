@@ -31,13 +31,13 @@ struct Place {
   size_t memory = 0;
 };
 
-Place place_of(const PlanFlags& flags, const RunOptions& o) {
+Place place_of(const PlanFlags& flags, const RunOptions& o, const std::optional<Plan>& given) {
   if (flags.machine != here) {
     check(!o.given.contains("device"), "--device and --machine ", flags.machine,
           " both say where the run is planned for; give one of them");
     return {*named_machine(flags.machine), *memory_of_named_machine(flags.machine)};
   }
-  return {calibrate(calibration_of(o)).machine, free_memory(o.device)};
+  return {calibrate(calibration_of(o, given)).machine, free_memory(o.device)};
 }
 
 // Plans from the smallest budget to that of keeping everything, evenly spread.
@@ -68,7 +68,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   const auto tokenizer = open_run_tokenizer(o);
   o.training.validate();
   if (flags.machine == here) o.device = device_of(flags.training.device);
-  const Place place = place_of(flags, o);
+  const Place place = place_of(flags, o, given_plan);
   if (flags.machine != here && !o.host_memory) o.host_memory = 2 * place.memory;
   RunRequest request = request_of(o, place.machine, given_plan);
   request.sample = sample_length(*tokenizer);

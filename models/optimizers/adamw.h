@@ -8,9 +8,8 @@
 // stochastic rounding there are no masters: a step updates the bf16 parameter itself.
 //
 // The state (moments and masters) is on the device or in host memory (offloaded_adamw.h), or, if it
-// is streamed, partly on each.  State
-// that is streamed through the device gives the same bits as state that stays there.  So does state
-// that the host updates, if the device is a CPU.
+// is streamed, partly on each.  State that is streamed through the device gives the same bits as
+// state that stays there.  So does state that the host updates, if the device is a CPU.
 
 #include <array>
 #include <memory>

@@ -7,13 +7,9 @@
 namespace spool {
 namespace {
 
-constexpr int max_passes = 5;    // the first of which warms up
-constexpr double stands = 0.99;  // a pass that lowers the sum to no less than this ends it
-
-StepDescription with_few_micro_batches(StepDescription step) {
-  step.config.accumulate = std::min<int64_t>(step.config.accumulate, 2);
-  return step;
-}
+constexpr int max_passes = 5;     // the first of which warms up
+constexpr int64_t different = 2;  // micro-batches: the last launches what those in the middle do
+constexpr double stands = 0.99;   // a pass that lowers the sum to no less than this ends it
 
 std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
   std::erase_if(spans, [](const TraceSpan& span) {
@@ -48,7 +44,7 @@ class CalibratedStep {
   CalibratedStep(const StepDescription& described, const StepPlans& plans, Stream& stream)
       : stream_(stream),
         model_(described.make_model(stream)),
-        runner_(*model_, with_few_micro_batches(described).config, plans, stream) {
+        runner_(*model_, with_micro_batches(described, different).config, plans, stream) {
     runner_.optimizer().initialise();
     runner_.prepare(/*learning_rate=*/0);
     stream_.synchronize();
@@ -91,7 +87,7 @@ StepKernels rehearse_kernels(const StepDescription& step, const StepPlans& plans
 
 std::optional<Layout> lay_out_kernels(const StepDescription& step, const StepPlans& plans,
                                       const Machine& machine) {
-  return lay_out_step(with_few_micro_batches(step), plans, machine);
+  return lay_out_step(with_micro_batches(step, different), plans, machine);
 }
 
 std::vector<KernelTime> distinct(std::vector<KernelTime> launches) {

@@ -6,14 +6,11 @@
 #include "spool/planner/offsets.h"
 
 namespace spool {
-namespace {
 
-StepDescription with_distinct_micro_batches(StepDescription step) {
-  step.config.accumulate = std::min(step.config.accumulate, distinct_micro_batches);
+StepDescription with_micro_batches(StepDescription step, int64_t most) {
+  step.config.accumulate = std::min(step.config.accumulate, most);
   return step;
 }
-
-}  // namespace
 
 RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const Machine& machine) {
   RehearsedTape rehearsed;
@@ -67,13 +64,13 @@ std::vector<uint64_t> step_fingerprints(const StepDescription& step) {
 }
 
 Lifetimes record_step(const StepDescription& step, const StepPlans& plans, const Machine& machine) {
-  const StepDescription distinct = with_distinct_micro_batches(step);
+  const StepDescription distinct = with_micro_batches(step, distinct_micro_batches);
   return rehearse_step(distinct, plans, machine, {.lifetimes = true}).lifetimes;
 }
 
 std::optional<Layout> lay_out_step(const StepDescription& step, StepPlans plans,
                                    const Machine& machine) {
-  const StepDescription distinct = with_distinct_micro_batches(step);
+  const StepDescription distinct = with_micro_batches(step, distinct_micro_batches);
   plans.layout.reset();
   RehearsedStep best_fit = rehearse_step(distinct, plans, machine, {.lifetimes = true});
   plans.layout = lay_out(std::move(best_fit.lifetimes));

@@ -24,6 +24,8 @@ struct StepDescription {
 
 // Three micro-batches cover every case: first, middle, last.
 constexpr int64_t distinct_micro_batches = 3;
+// The same step, of at most so many micro-batches.
+StepDescription with_micro_batches(StepDescription, int64_t most);
 
 // The plan that the policy makes for the tape of a micro-batch; the machine's rates decide when
 // offloaded values are released and fetched.

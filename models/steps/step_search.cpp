@@ -1,13 +1,10 @@
 #include "spool/models/steps/step_search.h"
 
-#include <algorithm>
-
 namespace spool {
 
 SearchedStep searched_step(const StepDescription& step, const Machine& machine,
                            std::function<size_t(int64_t loss_rows, const Plan&)> other_peak) {
-  StepDescription distinct = step;
-  distinct.config.accumulate = std::min(step.config.accumulate, distinct_micro_batches);
+  const StepDescription distinct = with_micro_batches(step, distinct_micro_batches);
   if (!other_peak) other_peak = [](int64_t, const Plan&) { return size_t{0}; };
   return {.machine = machine,
           .micro_batches = step.config.accumulate,

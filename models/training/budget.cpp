@@ -21,6 +21,17 @@ int64_t largest_that_fits(int64_t fails, size_t limit, const PeakWith& peak_with
   return fits;
 }
 
+// The same cpu with another number of threads.
+Machine with_threads(Machine machine, int64_t threads) {
+  machine.architecture = CpuArchitecture{.threads = static_cast<int>(threads)};
+  return machine;
+}
+
+TrainingConfig with_batch(TrainingConfig config, int64_t batch) {
+  config.batch = batch;
+  return config;
+}
+
 // A run that does not fit, and the bytes that it has.
 struct Misfit {
   const PlannedRun& run;
@@ -29,13 +40,10 @@ struct Misfit {
   size_t limit = 0;
 
   size_t peak_with_batch(int64_t batch) const {
-    TrainingConfig config = run.config;
-    config.batch = batch;
-    return plan_run(config, request, machine).foretold.memory.peak;
+    return plan_run(with_batch(run.config, batch), request, machine).foretold.memory.peak;
   }
   size_t peak_with_threads(int64_t threads) const {
-    Machine other = machine;
-    other.architecture = CpuArchitecture{.threads = static_cast<int>(threads)};
+    const Machine other = with_threads(machine, threads);
     return plan_run(run.config, request, other).foretold.memory.peak;
   }
 };
@@ -129,11 +137,7 @@ struct FutileSearch {
 Advice threads_to_search(const FutileSearch& f) {
   const auto* cpu = std::get_if<CpuArchitecture>(&f.machine.architecture);
   if (!cpu) return {};
-  const auto with = [&](int64_t threads) {
-    Machine other = f.machine;
-    other.architecture = CpuArchitecture{.threads = static_cast<int>(threads)};
-    return other;
-  };
+  const auto with = [&](int64_t threads) { return with_threads(f.machine, threads); };
   const auto peak_with = [&](int64_t threads) { return f.peak_with(f.run.config, with(threads)); };
   const int64_t fits = largest_that_fits(cpu->threads, f.run.limit, peak_with);
   if (fits == 0 || !f.fits(f.run.config, with(fits))) return {};
@@ -142,11 +146,7 @@ Advice threads_to_search(const FutileSearch& f) {
 }
 
 Advice batch_to_search(const FutileSearch& f) {
-  const auto with = [&](int64_t batch) {
-    TrainingConfig config = f.run.config;
-    config.batch = batch;
-    return config;
-  };
+  const auto with = [&](int64_t batch) { return with_batch(f.run.config, batch); };
   const auto peak_with = [&](int64_t batch) { return f.peak_with(with(batch), f.machine); };
   const int64_t fits = largest_that_fits(f.run.config.batch, f.run.limit, peak_with);
   if (fits == 0 || !f.fits(with(fits), f.machine)) return {};

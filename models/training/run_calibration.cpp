@@ -2,11 +2,10 @@
 
 #include "spool/models/training/budget.h"
 #include "spool/planner/calibration/device_identity.h"
-#include "spool/planner/plan_file.h"
 
 namespace spool {
 
-CalibrationRequest calibration_of(const RunOptions& options) {
+CalibrationRequest calibration_of(const RunOptions& options, const std::optional<Plan>& given) {
   CalibrationRequest request{.device = options.device,
                              .threads = options.threads,
                              .memory = options.memory,
@@ -18,9 +17,7 @@ CalibrationRequest calibration_of(const RunOptions& options) {
   policy.loss_chunk = options.training.loss_chunk;
   policy.mlp_chunk = options.training.mlp_chunk;
   request.plans = calibration_plans(request.step, policy);
-  if (!options.plan.empty()) {
-    request.plans.insert(request.plans.begin(), StepPlans{.step = load_plan(options.plan).plan});
-  }
+  if (given) request.plans.insert(request.plans.begin(), StepPlans{.step = *given});
   for (StepPlans& plans : request.plans) plans.spill_directory = options.spill_directory;
   return request;
 }

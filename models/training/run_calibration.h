@@ -7,8 +7,8 @@
 
 namespace spool {
 
-// For the device, the step, the chunks and the budget of these options, with the table in the
-// user's cache.
-CalibrationRequest calibration_of(const RunOptions&);
+// For the device, the step, the chunks and the budget of these options and, if one was given, for
+// this plan of the step, with the table in the user's cache.
+CalibrationRequest calibration_of(const RunOptions&, const std::optional<Plan>& given = {});
 
 }  // namespace spool

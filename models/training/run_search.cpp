@@ -77,24 +77,21 @@ struct RunSearch::Parts {
                                     std::move(some));
   }
 
-  // Copies that are set by hand overlap with work in ways that no bound is known for.
-  SearchResult without_bound_by_hand(SearchResult result) const {
-    const bool on_device = levers.fixed.optimizer_state == OptimizerState::device;
-    if (offloads(levers.fixed) || !on_device) result.lower_bound = 0;
-    return result;
-  }
-
   SearchResult result_within(size_t limit) const {
     SearchResult result = search->plan(limit);
     result.plan_seconds += seconds;
-    if (!free_search) return without_bound_by_hand(std::move(result));
-    const SearchResult best = free_search->plan(limit);
-    result.keep_all_peak = best.keep_all_peak;
-    result.keep_all_seconds = best.keep_all_seconds;
-    result.lower_bound = best.lower_bound;
-    result.rehearsals += best.rehearsals;
-    result.plan_seconds += best.plan_seconds;
-    return without_bound_by_hand(std::move(result));
+    if (free_search) {
+      const SearchResult best = free_search->plan(limit);
+      result.keep_all_peak = best.keep_all_peak;
+      result.keep_all_seconds = best.keep_all_seconds;
+      result.lower_bound = best.lower_bound;
+      result.rehearsals += best.rehearsals;
+      result.plan_seconds += best.plan_seconds;
+    }
+    // Copies that are set by hand overlap with work in ways that no bound is known for.
+    const bool copies = levers.fixed.optimizer_state != OptimizerState::device;
+    if (copies || offloads(levers.fixed)) result.lower_bound = 0;
+    return result;
   }
 };
 

@@ -17,7 +17,8 @@ class RunSearch {
   ~RunSearch();
 
   // The fastest run of at most so many bytes of the device, or the one of the smallest peak if none
-  // fits.  Its budget is its peak, and no refusal is in it.  It has no lower bound if it offloads.
+  // fits.  Its budget is its peak, and no refusal is in it.  It has no lower bound, 0, if values
+  // are offloaded, or the optimizer's state is on the host, by hand.
   PlannedRun plan(size_t limit);
   // Whether a run would fit if what is recomputed and offloaded were not set by hand.
   bool can_choose_within(size_t limit);

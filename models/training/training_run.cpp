@@ -123,7 +123,7 @@ RunRequest TrainingRun::request(const Machine& machine) const {
 }
 
 void TrainingRun::plan_and_open_stream() {
-  CalibrationRequest calibration = calibration_of(options_);
+  CalibrationRequest calibration = calibration_of(options_, given_plan_);
   calibration.say = [&](const std::string& text) { listener_.say(text); };
   const Machine machine = calibrate(calibration).machine;
   planned_ = plan_run(options_.training, request(machine), machine);

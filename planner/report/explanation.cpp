@@ -118,7 +118,8 @@ class Explainer {
       if (placement_of(plan_, v) != Placement::offload) return std::string();
       const Offload o = offload_of(plan_, v);
       if (o.target != target) return std::string();
-      return o.rows < 0 ? std::string(yes) : sentence(" (", o.rows, " rows)");
+      return o.rows < 0 ? std::string(yes)
+                        : sentence(" (", o.rows, o.rows == 1 ? " row)" : " rows)");
     });
   }
 

@@ -96,6 +96,7 @@ void InstantBound::build(const Program& program, NodeId node,
     is_added[maker] = true;
   }
 }
+
 InstantBound::Cut InstantBound::solve() {
   network_.solve(source, sink);
   Cut cut;
@@ -165,10 +166,9 @@ double InstantBound::seconds_within(double bytes, const InstantLink& link) {
   if (left < 0) return std::numeric_limits<double>::infinity();  // only values can be sent
   if (left >= cuts_.back().bytes) return 0;
   const double out = left + w * link.seconds_before, in = left + w * link.seconds_after;
-  // A share of the time before the instant is at most all of it.
   const double price_out = std::min(best_price(out), 1 / w);
   double best = std::max(seconds_at(price_out, out), 0.0);
-  // Time that recomputation takes after the instant is time for copies too.
+  // The best price is at most that of a bound without the divisor.
   const double price_in = best_price(in);
   for (const double part : {0.25, 0.5, 0.75, 0.9, 1.0}) {
     const double price = part * price_in;

@@ -9,6 +9,19 @@
 // and an op its seconds; at any price, the cut less the price of all bytes there are is a lower
 // bound on the seconds (Lagrange), and the best price gives the best bound.  The bound of a step is
 // the largest over its instants.
+//
+// With a link, a value may also be sent.  Let F and B be the seconds of work before and after the
+// instant, r those of recomputation after it, and x the bytes that are sent at w bytes a second: a
+// step takes at least F and x / w before, and B + r and x / w after.  Weigh the two bounds before
+// the instant by 1 - n and n, those after it by 1 - m and m, with n and m between 0 and 1.  Their
+// sum beyond F + B is a cut in which an op costs 1 - m of its seconds and a byte that is not live
+// (m + n) / w, less n F + m B; the best price of a byte that is live is the same.  At a given ratio
+// p of the two prices it is linear in m, so that one of two cases is best:
+//
+//   m = 0:  cut(p) - p (C + w F)                  with p at most 1 / w
+//   n = 0:  (cut(p) - p (C + w B)) / (1 + p w)
+//
+// where C are the bytes that may be live besides those that must.
 
 #include <vector>
 
@@ -17,13 +30,13 @@
 
 namespace spool {
 
-// What backward still needs at an instant, and what it costs to recompute it.
 // Copies that a step may make, at so many bytes a second each way, beside the work that it has
 // before and after the instant if all is kept.
 struct InstantLink {
   double bytes_per_second = 0, seconds_before = 0, seconds_after = 0;
 };
 
+// What backward still needs at an instant, and what it costs to recompute it.
 class InstantBound {
  public:
   // The instant is the node's forward or backward; nodes after it have run backward, or not at all.

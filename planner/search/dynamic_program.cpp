@@ -141,17 +141,6 @@ std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
   return best;
 }
 
-size_t smallest_limit(const MeasuredSegments& m, const std::vector<bool>& rows_allowed) {
-  if (std::ranges::find(rows_allowed, true) == rows_allowed.end()) return MetaStream::unlimited;
-  size_t fails = 0, fits = std::max(m.live_at_first + m.least, Arena::granule);
-  while (!fastest_choice(m, fits, rows_allowed)) fits *= 2;
-  while (fits - fails > Arena::granule) {
-    const size_t middle = fails + (fits - fails) / 2;
-    (fastest_choice(m, middle, rows_allowed) ? fits : fails) = middle;
-  }
-  return fits;
-}
-
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
   auto below = static_cast<int64_t>(m.live_at_first), most = static_cast<int64_t>(m.least);
   for (size_t s = 0; s < m.segments.size(); ++s) {

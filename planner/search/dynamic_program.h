@@ -24,7 +24,7 @@ struct Sending {
 
 struct Choice {
   std::vector<const MeasuredOption*> by_segment = {};
-  // The parts of the first segments' rows that are sent off the device, between 0 and 1.
+  // The parts of what the first segments can send that are sent, between 0 and 1.
   std::vector<double> sent = {};
   Sending sending = {};
   // Bytes that have come back for the segments below when each segment runs backward.
@@ -43,9 +43,6 @@ struct Choice {
 std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
                                      const std::vector<bool>& rows_allowed,
                                      const Choice& begin = {});
-
-// The smallest limit for which there is a choice that sends nothing.
-size_t smallest_limit(const MeasuredSegments&, const std::vector<bool>& rows_allowed);
 
 // The most bytes that are live under a choice.
 size_t live_bytes(const MeasuredSegments&, const Choice&);

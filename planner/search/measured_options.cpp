@@ -19,8 +19,8 @@ struct RehearsedCosts {
   size_t outside = 0;                 // most bytes live outside of all segments
 };
 
-// Options of a kind, as positions in its list, and the rehearsal and segment that tries each.
-struct Trial {
+// The rehearsal and the segment that try an option.
+struct OptionTrial {
   size_t round = 0, segment = 0;
 };
 
@@ -202,7 +202,7 @@ class Measurement {
     return all;
   }
 
-  Trial trial(size_t kind, size_t option) const {
+  OptionTrial trial(size_t kind, size_t option) const {
     const std::vector<size_t>& segments = by_kind_[kind];
     return {.round = option / segments.size(), .segment = segments[option % segments.size()]};
   }
@@ -217,7 +217,7 @@ class Measurement {
       std::vector<const SegmentOption*> chosen(all_.segments.size(), &keep);
       for (size_t kind = 0; kind < kinds(); ++kind) {
         for (size_t o = 0; o < listed_[kind].size(); ++o) {
-          const Trial t = trial(kind, o);
+          const OptionTrial t = trial(kind, o);
           if (t.round == round) chosen[t.segment] = &listed_[kind][o];
         }
       }

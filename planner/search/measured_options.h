@@ -12,7 +12,7 @@
 // Options that another one beats in all three are left out.
 
 #include <algorithm>
-#include <memory>
+#include <optional>
 #include <vector>
 
 #include "spool/planner/search/options.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "spool/planner/offload_schedule.h"
+#include "spool/planner/search/golden_sections.h"
 
 namespace spool {
 namespace {
@@ -163,19 +163,17 @@ size_t Proposer::least_with(size_t state_on_host) const {
 std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_limit,
                                            size_t run_limit,
                                            const std::vector<Sending>& ways) const {
-  if (state_on_host > 0) {
-    if (least_with(state_on_host) > step_limit) return {};
-  }
+  if (state_on_host > 0 && least_with(state_on_host) > step_limit) return {};
   const auto choice =
       with_sending(step_limit + state_on_host, rows_allowed(run_limit + state_on_host),
                    levers_.host_bytes - std::min(state_on_host, levers_.host_bytes), ways);
   if (!choice) return {};
-  double seconds =
-      measured_.seconds + static_cast<double>(step_.micro_batches) * choice->extra_seconds;
-  if (state_on_host > 0) {
-    seconds += static_cast<double>(state_on_host) * measured_.state->seconds_per_byte;
-  }
-  return Proposal{.choice = *choice, .state_on_host = state_on_host, .seconds = seconds};
+  const double streaming = measured_.state ? measured_.state->seconds_per_byte : 0;
+  return Proposal{.choice = *choice,
+                  .state_on_host = state_on_host,
+                  .seconds = measured_.seconds +
+                             static_cast<double>(step_.micro_batches) * choice->extra_seconds +
+                             static_cast<double>(state_on_host) * streaming};
 }
 
 std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) const {
@@ -191,7 +189,7 @@ std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) c
     return seconds;
   };
   // The sum is convex: if the first part on the host does not pay, none does.
-  constexpr double first_part = 1.0 / 128, golden = 0.6180339887498949;
+  constexpr double first_part = 1.0 / 128;
   constexpr int sections = 12;
   const auto all = static_cast<double>(std::min(measured_.state->bytes, levers_.host_bytes));
   if (best) {
@@ -202,21 +200,9 @@ std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) c
   }
   if (!best) return {};
   const std::vector<Sending> way{best->choice.sending};
-  // Of too little on the host nothing fits, so an infinite cost says: more.
-  double low = 0, high = all;
-  double left = high - golden * (high - low), right = low + golden * (high - low);
-  double at_left = keep_better(left, way), at_right = keep_better(right, way);
-  for (int i = 0; i < sections; ++i) {
-    if (at_left < at_right) {
-      high = right;
-      right = std::exchange(left, right - golden * (right - low));
-      at_right = std::exchange(at_left, keep_better(left, way));
-    } else {
-      low = left;
-      left = std::exchange(right, left + golden * (high - left));
-      at_left = std::exchange(at_right, keep_better(right, way));
-    }
-  }
+  // Of too little on the host nothing fits, and its cost is infinite.
+  (void)least_by_golden_sections(/*low=*/0, all, sections,
+                                 [&](double bytes) { return keep_better(bytes, way); });
   keep_better(static_cast<double>(best->state_on_host), ways_);
   return best;
 }

@@ -4,8 +4,8 @@
 // chunk by the dynamic program, what is sent to the host, and the share of the optimizer's state
 // that stays on the device.  A proposal is a promise of the model only; the search rehearses it.
 //
-// What is sent: copies cost nothing while the device computes, so as many bytes are sent as can
-// leave until backward begins and come back after it, and no more than the budget asks for.  They
+// What is sent: copies cost nothing while the device computes, so bytes are sent as far as they can
+// leave until backward begins and come back after it; smaller parts of these are tried, too.  They
 // are the values of the first segments, which are made first and needed last.  At a price a byte,
 // each of these segments has the option that is cheapest in seconds and bytes to be sent; the
 // prices between which such an option changes are tried.

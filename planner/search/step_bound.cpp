@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "spool/planner/search/golden_sections.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -88,7 +89,7 @@ StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
       micro_batches_(static_cast<double>(micro_batches)),
       bytes_per_second_(bytes_per_second) {
   const NodeCosts costs = costs_of(measured);
-  for (const NodeId n : instants()) {
+  for (const NodeId n : instants(fixed_bytes(measured.program, costs.live))) {
     instants_.push_back(
         {.node = n,
          .bound = InstantBound(measured.program, n, costs.forward_seconds, costs.live[n]),
@@ -98,7 +99,7 @@ StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
   }
 }
 
-std::vector<NodeId> StepBound::instants() const {
+std::vector<NodeId> StepBound::instants(const IdTable<NodeId, int64_t>& fixed) const {
   const Program& program = measured_.program;
   std::set<NodeId> nodes;
   std::vector<const Segment*> layers;
@@ -108,7 +109,6 @@ std::vector<NodeId> StepBound::instants() const {
       if (max_chunks(program, n) > 1) nodes.insert(n);
     }
   }
-  const IdTable<NodeId, int64_t> fixed = fixed_bytes(program, costs_of(measured_).live);
   for (size_t quarter = 0; quarter <= 4 && !layers.empty(); ++quarter) {
     const Segment& s = *layers[(layers.size() - 1) * quarter / 4];
     NodeId fullest = s.first;
@@ -139,17 +139,10 @@ double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
     return micro_batches_ * extra_seconds(bytes + on_host, row_choice) +
            least_seconds(*measured_.state, on_host);
   };
-  constexpr int sections = 30;
-  constexpr double golden = 0.6180339887498949;
-  double low = 0, high = static_cast<double>(measured_.state->bytes);
-  double least = std::min(seconds(low), seconds(high));
-  for (int i = 0; i < sections; ++i) {
-    const double left = high - golden * (high - low), right = low + golden * (high - low);
-    const double at_left = seconds(left), at_right = seconds(right);
-    least = std::min({least, at_left, at_right});
-    (at_left < at_right ? high : low) = at_left < at_right ? right : left;
-  }
-  return least;
+  constexpr int sections = 60;
+  const auto all = static_cast<double>(measured_.state->bytes);
+  const double least = least_by_golden_sections(/*low=*/0, all, sections, seconds);
+  return std::min({least, seconds(0), seconds(all)});
 }
 
 double StepBound::seconds_within(size_t bytes, const std::vector<bool>& rows_allowed) {

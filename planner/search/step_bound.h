@@ -25,7 +25,8 @@ class StepBound {
     InstantBound bound;
     InstantLink link = {};
   };
-  std::vector<NodeId> instants() const;
+  // `fixed`: bytes that are live in each node whatever is kept.
+  std::vector<NodeId> instants(const IdTable<NodeId, int64_t>& fixed) const;
   double extra_seconds(double bytes, size_t row_choice);
   double extra_seconds_with_state(double bytes, size_t row_choice);
 

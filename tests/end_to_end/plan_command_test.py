@@ -31,6 +31,13 @@ class Planned(Folder):
         self.printed, self.errors = printed, errors
         return found
 
+    def table(self, *words):
+        """Plans a model of these words alone; returns the table, which is short."""
+        status, printed, errors = spool("plan", *words)
+        self.assertEqual(status, 0, errors)
+        self.assertLessEqual(len(printed.splitlines()), 25)
+        return printed
+
     def run_with(self, name, *words, steps=3):
         """Trains; returns what it printed, the configuration, the losses and the peak."""
         log = self.folder / f"{name}.jsonl"
@@ -193,26 +200,19 @@ class Reports(Planned):
 
     def test_a_large_model_is_planned_without_its_machine(self):
         words = "--model gpt2-1558m --batch 16 --dtype bf16 --machine h200 --memory 40GiB".split()
-        status, printed, errors = spool("plan", *words)
-        self.assertEqual(status, 0, errors)
-        self.assertLessEqual(len(printed.splitlines()), 25)
+        printed = self.table(*words)
         self.assertRegex(printed, r"\n  layers .*recompute .*ln_1")
         self.assertRegex(printed, r"\n    lower bound ")
 
     def test_what_leaves_a_gpu_stays_within_the_hosts_memory(self):
         words = "--model gpt2-1558m --batch 16 --machine rtx4090 --memory 22GiB".split()
-        status, printed, errors = spool("plan", *words)
-        self.assertEqual(status, 0, errors)
-        self.assertLessEqual(len(printed.splitlines()), 25)
+        printed = self.table(*words)
         self.assertRegex(printed, r"\n  optimizer state streamed, .* of it on the device\n")
         self.assertRegex(printed, r"\n  host memory ")
         refusal = spool("plan", *words, "--host-memory", 0)
         self.refused(refusal, 1, "the smallest plan of this run needs")
-        status, printed, errors = spool(
-            "plan", *words, "--dtype", "bf16", "--rounding", "stochastic", "--host-memory", 0
-        )
-        self.assertEqual(status, 0, errors)
-        self.assertNotIn("host", printed)
+        small = ["--dtype", "bf16", "--rounding", "stochastic"]
+        self.assertNotIn("host", self.table(*words, *small, "--host-memory", 0))
         self.assertGreater(self.smallest("--machine", "h200", "--host-memory", 0),
                            self.smallest("--machine", "h200"))
 

@@ -103,7 +103,7 @@ TEST(Explanation, TellsOfWhatIsOffloadedAndOfRegions) {
                   {.first = net.first_of(2) + 4, .last = net.first_of(2) + 7, .chunks = 2}};
   const auto groups = explain(net.program(), plan);
   ASSERT_EQ(groups.size(), 3u);
-  EXPECT_EQ(groups[0].treatment, "to the host: mlp.fc mlp.out (1 rows)");
+  EXPECT_EQ(groups[0].treatment, "to the host: mlp.fc mlp.out (1 row)");
   EXPECT_EQ(groups[1].treatment, "recompute the whole layer; to the disk: mlp.fc");
   EXPECT_EQ(groups[2].treatment, "ln_2 to add_2 in 2 chunks");
 }

@@ -36,7 +36,7 @@ void expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config,
                         Levers levers = {}) {
   Search search(searched_step(describe(sizes, config), cpu_machine()), std::move(levers));
   constexpr size_t plenty = size_t{256} << 20;
-  for (const size_t budget : budgets_of(search, 4)) {
+  for (const size_t budget : budgets_of(search, 5)) {
     SCOPED_TRACE(sentence("budget ", budget, ", smallest ", search.smallest_budget()));
     const SearchResult result = search.plan(budget);
     ASSERT_TRUE(result.fits);
@@ -74,6 +74,11 @@ TEST(StepSearch, SendsValuesAndStreamsStateAsForetold) {
   Levers levers{.state_share = true, .send_to = OffloadTarget::host};
   const TransformerSizes sizes{.layers = 2, .channels = 128, .batch = 4, .tokens = 128};
   expect_as_foretold(sizes, {.accumulate = 2}, levers);
+  const StepDescription step = describe(sizes, {.accumulate = 2});
+  Search search(searched_step(step, cpu_machine()), levers);
+  const FoundPlan tight = search.plan(search.smallest_budget()).found;
+  EXPECT_TRUE(offloads(tight.plan));
+  EXPECT_EQ(tight.plan.optimizer_state, OptimizerState::streamed);
   levers.host_bytes = size_t{3} << 20;
   expect_as_foretold(sizes, {}, levers);
 }

@@ -77,6 +77,13 @@ double fastest(const MeasuredSegments& m, size_t limit, const std::vector<bool>&
   return least;
 }
 
+size_t least_live(const MeasuredSegments& m, const std::vector<bool>& rows_allowed) {
+  size_t least = std::numeric_limits<size_t>::max();
+  for_each_choice(m, rows_allowed,
+                  [&](const Choice& choice) { least = std::min(least, live_bytes(m, choice)); });
+  return least;
+}
+
 std::vector<bool> random_rows(Random& random, const MeasuredSegments& m) {
   std::vector<bool> allowed(m.rows.size());
   for (size_t rows = 0; rows < m.rows.size(); ++rows) allowed[rows] = draw_bool(random, 0.7);
@@ -110,29 +117,13 @@ TEST(DynamicProgram, FindsTheFastestOfAllChoices) {
   }
 }
 
-TEST(DynamicProgram, FindsTheSmallestLimitOfAllChoices) {
-  for (uint64_t seed = 0; seed < 300; ++seed) {
-    SCOPED_TRACE(seed);
-    Random random(seed);
-    const MeasuredSegments m = random_segments(random);
-    const std::vector<bool> allowed = random_rows(random, m);
-    size_t least = std::numeric_limits<size_t>::max();
-    for_each_choice(m, allowed,
-                    [&](const Choice& choice) { least = std::min(least, live_bytes(m, choice)); });
-    const size_t found = smallest_limit(m, allowed);
-    EXPECT_GE(found, least);
-    EXPECT_LE(found, least + Arena::granule);
-    EXPECT_TRUE(fastest_choice(m, found, allowed));
-  }
-}
-
 TEST(DynamicProgram, GroupsEqualSegmentsWithinTheLimit) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
     Random random(seed);
     const MeasuredSegments m = random_segments(random);
     const std::vector<bool> allowed(m.rows.size(), true);
-    const size_t least = smallest_limit(m, allowed);
+    const size_t least = least_live(m, allowed);
     for (size_t more = 0; more < 40; more += 3) {
       const size_t limit = least + more * Arena::granule;
       const auto choice = fastest_choice(m, limit, allowed);
