@@ -160,13 +160,12 @@ size_t Proposer::least_with(size_t state_on_host) const {
          std::min(state_on_host / 8 * 3, buckets);
 }
 
-std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_limit,
-                                           size_t run_limit,
+std::optional<Proposal> Proposer::proposal(size_t state_on_host, const ProposalLimits& limits,
                                            const std::vector<Sending>& ways) const {
-  if (state_on_host > 0 && least_with(state_on_host) > step_limit) return {};
+  if (state_on_host > 0 && least_with(state_on_host) > limits.step) return {};
   const auto choice =
-      with_sending(step_limit + state_on_host, rows_allowed(run_limit + state_on_host),
-                   levers_.host_bytes - std::min(state_on_host, levers_.host_bytes), ways);
+      with_sending(limits.step + state_on_host, rows_allowed(limits.run + state_on_host),
+                   limits.host - std::min(state_on_host, limits.host), ways);
   if (!choice) return {};
   const double streaming = measured_.state ? measured_.state->seconds_per_byte : 0;
   return Proposal{.choice = *choice,
@@ -176,14 +175,14 @@ std::optional<Proposal> Proposer::proposal(size_t state_on_host, size_t step_lim
                              static_cast<double>(state_on_host) * streaming};
 }
 
-std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) const {
-  std::optional<Proposal> best = proposal(/*state_on_host=*/0, step_limit, run_limit, ways_);
+std::optional<Proposal> Proposer::fastest(const ProposalLimits& limits) const {
+  std::optional<Proposal> best = proposal(/*state_on_host=*/0, limits, ways_);
   if (!measured_.state) return best;
   const auto granules = [](double bytes) {
     return static_cast<size_t>(bytes) / Arena::granule * Arena::granule;
   };
   const auto keep_better = [&](double bytes, const std::vector<Sending>& ways) {
-    auto other = proposal(granules(bytes), step_limit, run_limit, ways);
+    auto other = proposal(granules(bytes), limits, ways);
     const double seconds = other ? other->seconds : INFINITY;
     if (other && (!best || seconds < best->seconds)) best = std::move(other);
     return seconds;
@@ -191,7 +190,7 @@ std::optional<Proposal> Proposer::fastest(size_t step_limit, size_t run_limit) c
   // The sum is convex: if the first part on the host does not pay, none does.
   constexpr double first_part = 1.0 / 128;
   constexpr int sections = 12;
-  const auto all = static_cast<double>(std::min(measured_.state->bytes, levers_.host_bytes));
+  const auto all = static_cast<double>(std::min(measured_.state->bytes, limits.host));
   if (best) {
     const double kept = best->seconds;
     if (keep_better(first_part * all, ways_) >= kept) return best;

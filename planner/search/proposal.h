@@ -28,6 +28,13 @@ struct Proposal {
   bool operator==(const Proposal&) const = default;
 };
 
+// Bytes that a proposal has.
+struct ProposalLimits {
+  size_t step = 0;  // of the device, live in a step
+  size_t run = 0;   // of the device, for what else the run does
+  size_t host = 0;
+};
+
 class Proposer {
  public:
   // The arguments must outlive it.
@@ -36,9 +43,8 @@ class Proposer {
   // Which choices of rows leave room for what else the run does, within so many bytes.
   std::vector<bool> rows_allowed(size_t bytes) const;
 
-  // The fastest within a limit on live bytes of a step, and a limit on what else the run takes;
-  // nothing if there is none.
-  std::optional<Proposal> fastest(size_t step_limit, size_t run_limit) const;
+  // The fastest within the limits; nothing if there is none.
+  std::optional<Proposal> fastest(const ProposalLimits&) const;
 
   // The plan of a proposal.  When values leave and come back is chosen by the clock of its tape.
   Plan plan_of(const Proposal&) const;
@@ -55,7 +61,7 @@ class Proposer {
   std::vector<OffloadCandidate> sent_values(const Choice&, const Plan&,
                                             IdTable<ValueId, int64_t>& rows) const;
   size_t least_with(size_t state_on_host) const;
-  std::optional<Proposal> proposal(size_t state_on_host, size_t step_limit, size_t run_limit,
+  std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&,
                                    const std::vector<Sending>& ways) const;
 
   const SearchedStep& step_;

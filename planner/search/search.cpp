@@ -65,7 +65,8 @@ struct Search::State {
     const auto [at, is_new] = optima.try_emplace(level, std::numeric_limits<double>::infinity());
     if (is_new) {
       const size_t bytes = level_bytes(level);
-      const auto proposal = proposer.fastest(bytes, bytes);
+      const auto proposal =
+          proposer.fastest({.step = bytes, .run = bytes, .host = levers.host_bytes});
       if (proposal) at->second = proposal->seconds;
     }
     return at->second;
@@ -78,18 +79,24 @@ struct Search::State {
   }
 
   std::optional<FoundPlan> search_within(size_t bytes) {
-    size_t limit = bytes;
+    ProposalLimits limits{.step = bytes, .run = bytes, .host = levers.host_bytes};
     for (int i = 0; i < max_tries; ++i) {
-      auto proposal = proposer.fastest(limit, bytes);
+      auto proposal = proposer.fastest(limits);
       if (!proposal) return {};
-      const size_t for_choice = limit + proposal->state_on_host;
+      const size_t for_choice = limits.step + proposal->state_on_host;
       proposal->choice = in_groups(measured, std::move(proposal->choice), for_choice);
       const FoundPlan& found = trials.plan_of(*proposal, bytes);
+      const bool uses_host = proposal->state_on_host > 0 || !proposal->choice.sent.empty();
+      if (uses_host && found.host_bytes > levers.host_bytes) {
+        limits.host -= std::min(limits.host, found.host_bytes - levers.host_bytes);
+        continue;
+      }
       if (found.peak <= bytes) return found;
       const size_t over = found.peak - bytes;
       // Below what the model says of this proposal, the next one is another.
       const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
-      limit = std::min(limit - std::min(limit, std::max(over, limit / limit_parts)), modelled - 1);
+      const size_t least = std::max(over, limits.step / limit_parts);
+      limits.step = std::min(limits.step - std::min(limits.step, least), modelled - 1);
     }
     return {};
   }
