@@ -29,6 +29,11 @@ Machine with_threads(Machine machine, int64_t threads) {
 
 TrainingConfig with_batch(TrainingConfig config, int64_t batch) {
   config.batch = batch;
+  // Nodes that look along the sequence run in no more chunks than there are rows.
+  for (NodesInChunks& nodes : config.in_chunks) {
+    nodes.chunks = static_cast<int>(std::min<int64_t>(nodes.chunks, batch));
+  }
+  std::erase_if(config.in_chunks, [](const NodesInChunks& nodes) { return nodes.chunks == 1; });
   return config;
 }
 

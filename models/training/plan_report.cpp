@@ -24,9 +24,7 @@ json or_null(double above_zero) { return above_zero > 0 ? json(above_zero) : jso
 
 json region_chunks(const Plan& plan) {
   json chunks = json::array();
-  for (const Region& r : plan.regions) {
-    if (r.chunks > 1) chunks.push_back(r.chunks);
-  }
+  for (const NodesInChunks& nodes : nodes_in_chunks(plan)) chunks.push_back(nodes.chunks);
   return chunks;
 }
 
