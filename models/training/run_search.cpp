@@ -22,9 +22,10 @@ Levers levers_of(const TrainingConfig& config, const RunRequest& request, const 
 }
 
 // The search that chooses what is recomputed, whatever is set by hand.
-Levers free_levers(const TrainingConfig& config, const Levers& levers) {
+Levers free_levers(const TrainingConfig& config, const RunRequest& request, const Levers& levers) {
   Levers chosen = levers;
   chosen.placement = true;
+  chosen.regions = request.choose.regions && !request.plan;
   chosen.fixed = make_plans(config).step;
   chosen.fixed.optimizer_state = levers.fixed.optimizer_state;
   chosen.fixed.state_bytes_on_device = levers.fixed.state_bytes_on_device;
@@ -119,7 +120,7 @@ RunSearch::RunSearch(const TrainingConfig& any_config, RunRequest request, const
                                          .levers = std::move(levers)});
   Parts& p = *parts_;
   p.search = p.search_with(p.levers);
-  if (!p.levers.placement) p.free_search = p.search_with(free_levers(config, p.levers));
+  if (!p.levers.placement) p.free_search = p.search_with(free_levers(config, p.request, p.levers));
   p.seconds = seconds_since(start);
 }
 
