@@ -158,7 +158,9 @@ class Training(Planned):
             tight = self.train_refused(*words, "--memory", least)
             self.refused(tight, 1, "leave those settings out", "--recompute")
             self.refused(spool("plan", *SHAPE, *words, "--memory", least), 1, "leave those")
-        printed = self.run_with("mlp", "--chunk-mlp", 256, "--memory", least)[0]
+        printed = self.run_with(
+            "mlp", "--chunk-mlp", 256, "--memory", self.small("--chunk-mlp", 256)
+        )[0]
         self.assertIn("MLPs in chunks of 256 rows", printed)
 
     def test_a_saved_plan_brings_its_chunks(self):

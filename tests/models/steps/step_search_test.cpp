@@ -253,9 +253,24 @@ Plan of_first_layers(const Plan& plan, const Program& program, size_t layers) {
   return first;
 }
 
+// Recomputes so many layers at a time.
+Plan in_segments(const Program& program, size_t layers) {
+  Plan plan;
+  size_t before = 0;
+  for (const TapeScope& scope : program.scopes) {
+    if (!scope.is_block()) continue;
+    if (before++ % layers == 0) plan.regions.push_back({.first = scope.first});
+    plan.regions.back().last = scope.last;
+  }
+  return plan;
+}
+
 std::vector<PolicyPlan> policy_plans(const StepDescription& step, const Machine& machine) {
   const Program program = rehearse_tape(step, {}, machine).program;
   std::vector<PolicyPlan> plans;
+  for (const size_t layers : {1, 2, 3, 4, 6}) {
+    plans.push_back({sentence("segments of ", layers, " layers"), in_segments(program, layers)});
+  }
   for (const char* list :
        {"none", "norms", "gelu", "norms,gelu", "attention", "norms,gelu,attention", "block"}) {
     Policy policy;
