@@ -66,7 +66,12 @@ RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
 // The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);
 
-// Replaces the configuration by a stored run's.  Throws if a setting that was given differs.
+// Replaces the configuration by a stored run's; what an earlier version did not store has its
+// default.  Throws if a setting that was given differs, except that a run may become longer, and
+// its data may have moved, which its fingerprint tells.
 void adopt(RunOptions&, const JsonField& stored);
+
+// Throws if a setting, such as a path, cannot be stored.
+void check_can_be_stored(const RunOptions&);
 
 }  // namespace spool

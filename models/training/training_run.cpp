@@ -47,10 +47,14 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                        "there is no checkpoint to resume; begin a run instead");
     stored = read_run(*checkpoint_);
     adopt(options_, stored->configuration);
+    const int64_t steps = options_.training.steps;
+    check_file(stored->step <= steps, *checkpoint_ / "run.json", "field step: ", stored->step,
+               " is beyond the ", steps, " steps of the run");
   } else {
     check_file_setting(!latest_checkpoint(options_.out), options_.out, {"resume", "out"},
                        "already has a run; resume it, or choose another directory");
   }
+  check_can_be_stored(options_);
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
   given_plan_ = read_given_plan(options_);
   tokenizer_ = open_run_tokenizer(options_, checkpoint_);
@@ -73,6 +77,7 @@ void TrainingRun::set_up_trainer() {
   if (checkpoint_) {
     load_checkpoint(*checkpoint_, *trainer_);
     listener_.say(fmt::format("resuming at step {} from {}", first_step_, checkpoint_->string()));
+    say_if_longer();
   } else if (has_weights(options_.model)) {
     const ModelFile file(options_.model);
     trainer_->initialise_from(file);
@@ -81,6 +86,16 @@ void TrainingRun::set_up_trainer() {
     trainer_->initialise();
   }
   trainer_->prepare();
+}
+
+void TrainingRun::say_if_longer() {
+  const int64_t before = read_run(*checkpoint_).configuration.member("steps").integer<int64_t>();
+  const int64_t steps = options_.training.steps;
+  if (steps == before) return;
+  listener_.say(
+      fmt::format("the run now has {} steps instead of {}; from here on the learning rate follows "
+                  "that length",
+                  steps, before));
 }
 
 void TrainingRun::open_log() {
@@ -104,9 +119,15 @@ Tokens TrainingRun::open_tokens(const std::vector<std::string>& patterns) const 
 
 void TrainingRun::open_data() {
   const TrainingConfig& t = options_.training;
-  const Tokens all = open_tokens(options_.data);
-  data_ =
-      split_validation(all, options_.val_data.empty() ? nullptr : open_tokens(options_.val_data));
+  try {
+    const Tokens all = open_tokens(options_.data);
+    data_ =
+        split_validation(all, options_.val_data.empty() ? nullptr : open_tokens(options_.val_data));
+  } catch (const Error& e) {
+    if (!options_.resume || e.kind() != ErrorKind::file) throw;
+    throw Error(ErrorKind::file, sentence(e.what(), "; if the data has moved, say where it is"),
+                {.file = e.fields().file, .settings = {"data", "val-data"}});
+  }
   data_fingerprint_ = fingerprint(*data_.training) * 31 + fingerprint(*data_.validation);
   batches_.emplace(data_.training, t.seq, t.seed);
   ValidationRows(data_.validation, t.seq);
@@ -148,6 +169,13 @@ void TrainingRun::plan_and_open_stream() {
 
 void TrainingRun::run(const std::function<bool()>& stop) {
   const int64_t steps = options_.training.steps;
+  if (first_step_ == steps) {
+    listener_.say(
+        fmt::format("the run is finished: its {} steps are done, and the model is in {}; "
+                    "with more steps it goes on",
+                    steps, checkpoint_->string()));
+    return;
+  }
   for (int64_t step = first_step_; step < steps; ++step) {
     train_step(step);
     after_step(step + 1);

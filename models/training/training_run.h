@@ -34,6 +34,7 @@ class TrainingRun {
   RunRequest request(const Machine&) const;
   void plan_and_open_stream();
   void set_up_trainer();
+  void say_if_longer();
   void open_log();
   void enqueue_step(int64_t step);
   void train_step(int64_t step);

@@ -1,4 +1,4 @@
-"""Commands as a user runs them: bad input, memory budgets, logs, traces, and runs that are resumed.
+"""Commands as a user runs them: bad input, memory budgets, logs and traces.
 
 command_test.py PROGRAM [CASE...]
 """
@@ -256,10 +256,6 @@ class Runs(Folder):
         self.assertEqual(status, 0, errors)
         self.assertGreater(len(printed), 60)
 
-    def test_does_not_overwrite_a_run(self):
-        self.assertEqual(self.train()[0], 0)
-        self.refused(self.train(), 1, "--resume")
-
     def test_stops_where_numbers_are_not_finite(self):
         words = ["--lr", 1e30, "--weight-decay", 0, "--clip", 0, "--warmup", 0]
         words += ["--checkpoint-every", 1]
@@ -280,19 +276,6 @@ class Runs(Folder):
         self.refused(result, 1, "safetensors", "File too large")
         self.assertEqual([f.name for f in small.iterdir() if f.name != ".lock"], [])
 
-    def test_refuses_to_resume_with_other_settings_or_data(self):
-        self.assertEqual(self.train("--lr", 0.01)[0], 0)
-        resume = ["train", "--out", self.out, "--resume"]
-        self.refused(spool(*resume, "--lr", 0.02), 1, "--lr", "0.01")
-        self.refused(spool(*resume, "--steps", 9), 1, "--steps")
-        self.refused(spool(*resume, "--model", "gpt2-124m"), 1, "gpt2-124m")
-        self.refused(spool(*resume, "--chunk-mlp", 8), 1, "--chunk-mlp", "it has 0")
-        status, printed, _ = spool(*resume, "--lr", 0.01)
-        self.assertEqual(status, 0)
-        self.assertIn("validation loss", printed)
-        self.text.write_text(PROSE.replace("little", "a lot!"))
-        self.refused(spool(*resume), 1, "other data")
-
     def test_losses_are_the_same_for_any_number_of_threads(self):
         logs = []
         for threads in [1, 2, 3]:
@@ -301,48 +284,6 @@ class Runs(Folder):
             self.assertEqual(self.train(*words, out=self.folder / f"run{threads}", steps=20)[0], 0)
         self.assertEqual(self.losses(logs[0]), self.losses(logs[1]))
         self.assertEqual(self.losses(logs[0]), self.losses(logs[2]))
-
-    def test_interrupt_writes_a_checkpoint(self):
-        words = [PROGRAM, "train", *SHAPE, "--data", self.text, "--out", self.out]
-        run = subprocess.Popen([*words, "--steps", "1000000"], stdout=subprocess.PIPE, errors="replace")
-        for line in run.stdout:
-            if line.startswith("step "):
-                break
-        run.send_signal(signal.SIGINT)
-        rest = run.communicate(timeout=60)[0]
-        self.assertEqual(run.returncode, 130)
-        self.assertIn("--resume", rest)
-        self.assertTrue((self.out / "latest" / "run.json").exists())
-
-    def test_resumes_after_a_kill_at_a_random_moment(self):
-        words = ["--dropout", 0.1, "--checkpoint-every", 7, "--eval-every", 50, "--dtype", "bf16"]
-        self.killed_and_resumed(*words, steps=400)
-
-    def test_resumes_after_a_kill_without_masters(self):
-        words = ["--checkpoint-every", 7, "--dtype", "bf16", "--rounding", "stochastic"]
-        self.killed_and_resumed(*words, steps=200)
-        checkpoint = self.out / "latest" / "optimizer.safetensors"
-        self.assertNotIn(b"master.", checkpoint.read_bytes())
-        other = ["--rounding", "nearest"]
-        self.refused(spool("train", "--out", self.out, "--resume", *other), 1, "--rounding")
-
-    def test_refuses_to_resume_a_run_that_lacks_a_setting(self):
-        self.assertEqual(self.train()[0], 0)
-        stored = self.out / "latest" / "run.json"
-        run = json.loads(stored.read_text())
-        del run["configuration"]["rounding"]
-        stored.write_text(json.dumps(run))
-        self.refused(spool("train", "--out", self.out, "--resume"), 1, "rounding is missing")
-
-    def test_resumes_a_run_from_before_mlps_had_chunks(self):
-        self.assertEqual(self.train()[0], 0)
-        stored = self.out / "latest" / "run.json"
-        run = json.loads(stored.read_text())
-        self.assertEqual(run["configuration"].pop("chunk-mlp"), 0)
-        stored.write_text(json.dumps(run))
-        resume = ["train", "--out", self.out, "--resume"]
-        self.refused(spool(*resume, "--chunk-mlp", 8), 1, "--chunk-mlp", "it has 0")
-        self.assertEqual(spool(*resume)[0], 0)
 
 
 if __name__ == "__main__":
