@@ -51,6 +51,8 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
       "--resume", o.resume,
       "Continue from the latest checkpoint in --out, with the settings of that run, except those "
       "of where and how it executes (--device, --memory, --recompute, --offload, ...)");
+  app.add_flag("--dry-run", o.dry_run,
+               "Print what the run would take, and write nothing but --save-plan and --trace");
   app.add_option("--log", o.log, "File to log to, one JSON object per line");
   app.add_option("--trace", o.trace,
                  "File for the timeline of one step, foretold and measured, to open in "

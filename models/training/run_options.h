@@ -39,6 +39,7 @@ struct RunOptions {
   std::string out = {}, log = {}, trace = {};
   std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
+  bool dry_run = false;                                            // only foretell
   int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
   int keep_checkpoints = 2;
 

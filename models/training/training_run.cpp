@@ -66,7 +66,10 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                "; resume with the same data, or start a new run");
     first_step_ = last_saved_ = stored->step;
   }
-  plan_and_open_stream();
+  plan();
+  if (options_.dry_run) return;
+  stream_ = open_stream(options_.device, planned_.budget, options_.threads);
+  clock_.emplace(*stream_, planned_.foretold.seconds);
   directory_.emplace(options_.out, options_.keep_checkpoints);
   set_up_trainer();
   open_log();
@@ -143,7 +146,7 @@ RunRequest TrainingRun::request(const Machine& machine) const {
   return request;
 }
 
-void TrainingRun::plan_and_open_stream() {
+void TrainingRun::plan() {
   CalibrationRequest calibration = calibration_of(options_, given_plan_);
   calibration.say = [&](const std::string& text) { listener_.say(text); };
   const Machine machine = calibrate(calibration).machine;
@@ -163,11 +166,10 @@ void TrainingRun::plan_and_open_stream() {
   }
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine));
   if (planned_.refusal) throw *planned_.refusal;
-  stream_ = open_stream(options_.device, planned_.budget, options_.threads);
-  clock_.emplace(*stream_, planned_.foretold.seconds);
 }
 
 void TrainingRun::run(const std::function<bool()>& stop) {
+  if (options_.dry_run) return;
   const int64_t steps = options_.training.steps;
   if (first_step_ == steps) {
     listener_.say(

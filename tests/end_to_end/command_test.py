@@ -12,6 +12,24 @@ import subprocess
 from commands import BY_HAND, PROGRAM, PROSE, SHAPE, Folder, main, spool
 
 
+class DryRun(Folder):
+    def test_prints_the_table_and_writes_nothing(self):
+        status, printed, errors = self.train("--dry-run", "--log", self.folder / "log")
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(self.foretold(printed), self.foretold(self.train()[1]))
+        self.assertNotIn("step 1/", printed)
+        self.assertFalse((self.folder / "log").exists())
+        self.refused(self.train("--dry-run", "--memory", "1kB", out=self.folder / "b"), 1, "--memory")
+        weights = self.weights(self.out)
+        resumed = spool("train", "--out", self.out, "--resume", "--dry-run")
+        self.assertEqual(resumed[0], 0)
+        self.assertEqual(self.foretold(resumed[1]), self.foretold(printed))
+        self.assertEqual(self.weights(self.out), weights)
+        plan = self.folder / "plan.json"
+        self.assertEqual(self.train("--dry-run", "--save-plan", plan, out=self.folder / "c")[0], 0)
+        self.assertTrue(plan.exists())
+
+
 class BadInput(Folder):
     def test_refuses_data_that_cannot_be_read_or_is_too_little(self):
         empty, short = self.folder / "empty.txt", self.folder / "short.txt"
