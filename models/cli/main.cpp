@@ -12,10 +12,12 @@
 #include <cstdio>
 #include <new>
 
+#include "spool/kernels/libraries.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/stream.h"
+#include "spool/runtime/version.h"
 
 namespace spool {
 
@@ -43,6 +45,16 @@ void open_standard_files() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
+}
+
+std::string what_this_is() {
+  std::string text = sentence("spool ", version(), "\ncommit ", commit(), "\ncompiler ", build(),
+                              "\ncpu: ", library_versions(DeviceType::cpu));
+#if SPOOL_CUDA
+  return text + "\ncuda: " + library_versions(DeviceType::cuda);
+#else
+  return text + "\ncuda: not in this build";
+#endif
 }
 
 using Commands = std::vector<std::pair<CLI::App*, std::function<int()>>>;
@@ -92,6 +104,7 @@ int main(int argc, char** argv) {
   CLI::App app("Spool trains transformers inside a byte budget.");
   app.name("spool");
   app.require_subcommand(1);
+  app.set_version_flag("--version", what_this_is, "Print the version, and what it was built with");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   Commands commands;
   const auto add = [&](const char* name, const char* what,

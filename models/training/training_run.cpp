@@ -224,15 +224,16 @@ void TrainingRun::train_step(int64_t step) {
   const std::optional<double> corrected = clock_->end();
   if (!std::isfinite(result.loss)) fail_not_finite(step + 1, "the loss is", result.loss);
   if (!result.finite) fail_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
-  const double tokens = static_cast<double>(options_.training.tokens_per_step());
+  const int64_t tokens = options_.training.tokens_per_step();
   const StepNumbers numbers{.step = step + 1,
                             .loss = result.loss,
                             .grad_norm = result.grad_norm,
                             .val_loss = val_loss_,
                             .lr = trainer_->learning_rate(step),
                             .seconds = took.count(),
-                            .tokens_per_s = tokens / took.count(),
-                            .peak_bytes = stream_->memory().peak};
+                            .tokens_per_s = static_cast<double>(tokens) / took.count(),
+                            .peak_bytes = stream_->memory().peak,
+                            .tokens = (step + 1) * tokens};
   listener_.step(numbers);
   log_.write(numbers);
   if (corrected) correct(step + 1, *corrected);

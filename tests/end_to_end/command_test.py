@@ -12,6 +12,27 @@ import subprocess
 from commands import BY_HAND, PROGRAM, PROSE, SHAPE, Folder, main, spool
 
 
+class Version(Folder):
+    def test_says_what_it_was_built_from(self):
+        status, printed, errors = spool("--version")
+        self.assertEqual(status, 0, errors)
+        lines = printed.splitlines()
+        self.assertRegex(lines[0], r"^spool \d+\.\d+\.\d+$")
+        self.assertRegex(lines[1], r"^commit ([0-9a-f]{12}\+?|unknown)$")
+        self.assertTrue(lines[2].startswith("compiler "))
+        self.assertIn("oneDNN", lines[3])
+        self.assertTrue(lines[4].startswith("cuda: "))
+        log = self.folder / "log"
+        self.assertEqual(self.train("--log", log)[0], 0)
+        version = lines[0].split()[1] + " " + lines[1].split()[1]
+        self.assertEqual(self.log(log)[0]["spool"], version)
+        run = json.loads((self.out / "latest" / "run.json").read_text())
+        self.assertEqual(run["spool"], version)
+        steps = [entry for entry in self.log(log) if "loss" in entry]
+        self.assertEqual([entry["tokens"] for entry in steps], [32, 64, 96])
+        self.assertRegex(steps[0]["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+
+
 class DryRun(Folder):
     def test_prints_the_table_and_writes_nothing(self):
         status, printed, errors = self.train("--dry-run", "--log", self.folder / "log")
