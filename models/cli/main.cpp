@@ -13,6 +13,7 @@
 #include <new>
 
 #include "spool/kernels/libraries.h"
+#include "spool/models/cli/command_line.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
@@ -28,10 +29,15 @@ int print_error(const char* sentence, int code) {
   return code;
 }
 
-int print_usage_error(const CLI::App& app, const CLI::ParseError& e) {
+int print_usage_error(const CLI::App& app, const CLI::ParseError& e,
+                      const std::string& first_word) {
   if (e.get_exit_code() == 0) return app.exit(e);  // --help
-  const std::string text = std::string(e.what()) + "; see spool --help";
-  return print_error(text.c_str(), 2);
+  std::string text = wrong_command(app, first_word);
+  const std::string separator = text.ends_with('?') ? " See " : "; see ";
+  if (text.empty()) text = e.what();
+  std::string help = "spool ";
+  for (const CLI::App* command : app.get_subcommands()) help += command->get_name() + " ";
+  return print_error((text + separator + help + "--help").c_str(), 2);
 }
 
 // Writing the last of the output may fail, for example because a disk is full.
@@ -111,6 +117,7 @@ int main(int argc, char** argv) {
                        std::function<int()> (*define)(CLI::App&)) {
     CLI::App* command = app.add_subcommand(name, what);
     commands.emplace_back(command, define(*command));
+    check_whole_numbers(*command);
   };
   add("train", "Train a GPT-2 on text; the peak memory is foretold before the first step",
       add_train);
@@ -126,7 +133,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return print_usage_error(app, e);
+    return print_usage_error(app, e, argc > 1 ? argv[1] : "");
+  }
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const std::string& words : repeated_flags(*command)) spool::logger().warn("{}", words);
   }
   return run_command(commands);
 }

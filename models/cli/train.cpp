@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "spool/models/cli/command_line.h"
 #include "spool/models/cli/progress.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/training/training_run.h"
@@ -59,17 +60,17 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
                  "https://ui.perfetto.dev");
   app.add_option("--checkpoint-every", o.checkpoint_every,
                  "Steps between checkpoints; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
   app.add_option("--keep-checkpoints", o.keep_checkpoints,
                  "Number of checkpoints to keep; older ones are removed")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   app.add_option("--eval-every", o.eval_every, "Steps between evaluations; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
   app.add_option("--sample-every", o.sample_every, "Steps between text samples; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
 }
 

@@ -74,7 +74,6 @@ class BadInput(Folder):
             ["--batch", 0],
             ["--batch", -1],
             ["--batch", 10**9],
-            ["--batch", 10**30],
             ["--layers", 0],
             ["--layers", 10**9],
             ["--channels", -16],
@@ -106,13 +105,29 @@ class BadInput(Folder):
             (["train", "--memory", "-2GiB"], ["--memory", "-2GiB"]),
             (["train", "--memory", "0"], ["--memory", "'0'"]),
             (["train", "--threads", "-1"], ["--threads", "-1"]),
+            (["train", "--threads", 10**6], ["--threads", "1000000", "16 for each core"]),
             (["train", "--checkpoint-every", "-1"], ["--checkpoint-every", "-1"]),
-            (["paint"], ["subcommand"]),
-            ([], ["subcommand"]),
+            (["train", "--keep-checkpoints", 0], ["--keep-checkpoints: 0 is too little; give 1"]),
+            (["train", "--batch", "1e3"], ["--batch", "'1e3' is not a whole number", "1000"]),
+            (["train", "--batch", ""], ["--batch"]),
+            (["train", "--batch", "0x10"], ["--batch", "'0x10' is not a whole number"]),
+            (["train", "--batch", 10**30], ["--batch", "is too large"]),
+            (["train", "--seed", -1], ["--seed", "'-1' is not a whole number from 0 on"]),
+            (["train", "--seed", 2**64], ["--seed", "is too large", str(2**64 - 1)]),
             (["generate"], ["--model is required"]),
             (["generate", "--model"], ["--model"]),
         ]:
-            self.refused(spool(*words), 2, *parts, "spool --help")
+            self.refused(spool(*words), 2, *parts, f"see spool {words[0]} --help")
+        self.refused(spool("trian", "--steps", 3), 2, "no command trian; did you mean train?")
+        self.refused(spool("paint"), 2, "there is no command paint; see spool --help")
+        self.refused(spool(), 2, "subcommand", "see spool --help")
+
+    def test_numbers_are_decimal_and_the_last_of_a_flag_counts(self):
+        status, printed, errors = self.train("--seq", "010", "--lr", 0.1, "--lr", 0.01, "--dry-run")
+        self.assertEqual(status, 0, errors)
+        self.assertIn("2 rows of 10 tokens", printed)
+        self.assertIn("spool: --lr is given 2 times; the last one counts: 0.01\n", errors)
+        self.assertEqual(self.train("--seed", 2**64 - 1, "--dry-run", "--data", self.text)[2], "")
 
     def test_refuses_models_and_devices_that_are_not_there(self):
         self.refused(self.train("--model", "gpt5"), 1, "gpt2-124m")
