@@ -1,13 +1,10 @@
 #include "spool/runtime/version.h"
 
-#include "commit.h"
 #include "spool/runtime/check.h"
 
 namespace spool {
 
 const char* version() { return SPOOL_VERSION; }
-
-const char* commit() { return SPOOL_COMMIT; }
 
 std::string build() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
