@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/terminal_text.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
 #include "spool/planner/rehearsal.h"
@@ -68,10 +69,13 @@ class Writer {
     for (int64_t i = 0; i < arguments_.tokens && !interrupted(); ++i) {
       const int32_t token = generator_->next(sampling_, random_);
       if (token == sampling_.end_of_text) break;
-      print(tokenizer_.decode({&token, 1}));
+      show(tokenizer_.decode({&token, 1}));
     }
-    print("\n");
+    print(text_.rest() + "\n");
   }
+
+  // Files and pipes keep the bytes.
+  void show(const std::string& bytes) { print(is_terminal_ ? text_(bytes) : bytes); }
 
  private:
   std::vector<int32_t> tokens_of(const std::string& prompt) const {
@@ -88,6 +92,8 @@ class Writer {
   std::unique_ptr<Stream> stream_;
   std::optional<Gpt2> model_;
   std::optional<Generator> generator_;
+  bool is_terminal_ = ::isatty(STDOUT_FILENO);
+  TerminalText text_;
 };
 
 // Each line of standard input starts a new text; an empty line continues the current one.
@@ -100,7 +106,7 @@ void converse(Writer& writer, const std::string& prompt) {
   }
   writer.begin(prompt);
   if (!prompt.empty()) {
-    print(prompt);
+    writer.show(prompt);
     writer.write();
   }
   for (std::string line;;) {
@@ -108,7 +114,7 @@ void converse(Writer& writer, const std::string& prompt) {
     if (terminal) print("> ");
     if (!std::getline(std::cin, line)) return print(terminal ? "\n" : "");
     if (!line.empty()) writer.begin(line);
-    print(line);
+    writer.show(line);
     writer.write();
   }
 }
@@ -126,7 +132,7 @@ int generate(const GenerateArguments& a) {
     converse(writer, a.prompt);
   } else {
     writer.begin(a.prompt);
-    print(a.prompt);
+    writer.show(a.prompt);
     writer.write();
   }
   return interrupted() ? stopped_by_a_signal : 0;

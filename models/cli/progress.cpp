@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "spool/models/cli/plan_table.h"
+#include "spool/models/cli/terminal_text.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -39,9 +40,8 @@ std::string RunPrinter::line(const StepNumbers& n) const {
   const std::string val = n.val_loss ? fmt::format("  val {:.4f}", *n.val_loss) : "";
   const auto left = static_cast<double>(steps_ - n.step) * seconds_per_step_.value_or(0);
   const std::string time = n.step < steps_ ? "  left " + format_seconds(left) : "";
-  return fmt::format(
-      "step {}/{}  loss {:.4f}{}  lr {:.2e}  norm {:.3f}  {:.0f} tokens/s  peak {}{}", n.step,
-      steps_, n.loss, val, n.lr, n.grad_norm, n.tokens_per_s, format_bytes(n.peak_bytes), time);
+  return fmt::format("step {}/{}  loss {:.4f}{}{}  {:.0f} tokens/s  lr {:.2e}  norm {:.3f}", n.step,
+                     steps_, n.loss, val, time, n.tokens_per_s, n.lr, n.grad_norm);
 }
 
 void RunPrinter::step(const StepNumbers& n) {
@@ -74,7 +74,7 @@ void RunPrinter::print(const std::string& text) {
 
 void RunPrinter::say(const std::string& text) {
   encoding_.reset();
-  print(fmt::format("{}{}\n", open_ ? "\r\033[K" : "", text));
+  print((open_ ? "\r\033[K" : "") + (terminal_ ? printable(text) : text) + "\n");
   open_ = false;
 }
 

@@ -3,11 +3,16 @@
 command_test.py PROGRAM [CASE...]
 """
 
+import fcntl
 import json
 import os
 import pathlib
+import pty
 import signal
+import struct
 import subprocess
+import termios
+import unicodedata
 
 from commands import BY_HAND, PROGRAM, PROSE, SHAPE, Folder, main, spool
 
@@ -185,6 +190,53 @@ class BadInput(Folder):
             self.assertIn("--", printed)
 
 
+class Terminal(Folder):
+    def on_terminal(self, *words):
+        """Runs the program on a terminal of 80 columns; returns what it shows."""
+        main_end, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        run = subprocess.Popen([PROGRAM, *map(str, words)], stdout=terminal, stderr=terminal)
+        os.close(terminal)
+        seen = b""
+        try:
+            while more := os.read(main_end, 4096):
+                seen += more
+        except OSError:  # the end, on Linux
+            pass
+        os.close(main_end)
+        self.assertEqual(run.wait(timeout=100), 0, seen)
+        return seen
+
+    def test_text_on_a_terminal_is_printable_and_elsewhere_is_bytes(self):
+        self.text.write_text("h\u00e9llo \u4f60\u597d \U0001f600 " * 300)
+        self.assertEqual(self.train(steps=2)[0], 0)
+        words = ["generate", "--model", self.out, "--tokens", 400, "--temperature", 3]
+        words += ["--prompt", "\u4f60\x1b[31m\x07\u009b"]
+        shown = self.on_terminal(*words).decode().replace("\r\n", "\n")
+        self.assertTrue(shown.startswith("\u4f60\ufffd[31m\ufffd\ufffd"), shown[:20])
+        controls = [c for c in shown if unicodedata.category(c) == "Cc"]
+        self.assertEqual(set(controls) - {"\n", "\t"}, set())
+        self.assertIn("\ufffd", shown[8:])
+        written = subprocess.run([PROGRAM, *map(str, words)], capture_output=True).stdout
+        self.assertEqual(len(written), len(words[-1].encode()) + 400 + 1)
+        self.assertNotIn(b"\xef\xbf\xbd", written)
+
+    def test_the_progress_line_shows_the_time_left(self):
+        words = ["train", *SHAPE, "--data", self.text, "--out", self.out, "--steps", 12000]
+        words += ["--eval-every", 3, "--checkpoint-every", 0, "--sample-every", 0]
+        main_end, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        run = subprocess.Popen([PROGRAM, *map(str, words)], stdout=terminal)
+        self.addCleanup(run.kill)
+        seen = b""
+        while seen.count(b"val ") < 3:
+            seen += os.read(main_end, 1000)
+        run.kill()
+        line = [text for text in seen.decode().split("\r\x1b[K") if " val " in text][0]
+        self.assertLessEqual(len(line), 79)
+        self.assertRegex(line, r"  left \d.*?  ")
+
+
 class Runs(Folder):
     def test_peak_is_foretold_and_suffices_as_budget(self):
         status, printed, _ = self.train()
@@ -192,9 +244,9 @@ class Runs(Folder):
         peak = self.foretold(printed)
         self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
         self.assertRegex(printed, r"on cpu \(\d+ threads\): 2 rows of 16 tokens\n")
-        fields = r"loss \d+\.\d+  lr \S+  norm \S+  \d+ tokens/s  peak \S+ \S+"
-        self.assertRegex(printed, rf"step 1/3  {fields}  left \S+ \S+\n")
-        self.assertRegex(printed, rf"step 3/3  {fields}\n")
+        fields = r"\d+ tokens/s  lr \S+  norm \S+"
+        self.assertRegex(printed, rf"step 1/3  loss \d+\.\d+  left \S+ \S+  {fields}\n")
+        self.assertRegex(printed, rf"step 3/3  loss \d+\.\d+  {fields}\n")
         for row in "parameters gradients optimizer activations workspace budget".split():
             self.assertRegex(printed, rf"\n  {row} +\S+ \S+\n")
         exact = self.folder / "exact"

@@ -1,0 +1,64 @@
+#include "spool/models/cli/terminal_text.h"
+
+#include <algorithm>
+
+#include "spool/runtime/files/json.h"
+
+namespace spool {
+namespace {
+
+constexpr const char* replacement = "\xef\xbf\xbd";  // U+FFFD
+
+// The bytes of a character that begins with this one; 0 if none does.
+size_t length_of_character(unsigned char first) {
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first < 0xe0) return 2;
+  if (first >= 0xe0 && first < 0xf0) return 3;
+  return first >= 0xf0 && first < 0xf5 ? 4 : 0;
+}
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+// Of a whole character.
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character[0]);
+  if (character == "\n" || character == "\t") return false;
+  const bool upper = first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;
+  return first < 0x20 || first == 0x7f || upper;
+}
+
+}  // namespace
+
+std::string TerminalText::operator()(std::string_view bytes) {
+  const std::string text = waiting_.append(bytes);
+  waiting_.clear();
+  std::string shown;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = length_of_character(static_cast<unsigned char>(text[at]));
+    size_t end = at + 1;
+    while (end < std::min(at + length, text.size()) && is_continuation(text[end])) ++end;
+    if (end == text.size() && end < at + length) {
+      waiting_ = text.substr(at);
+      break;
+    }
+    const std::string character = text.substr(at, end - at);
+    const bool shows = character.size() == length && is_utf8(character) && !is_control(character);
+    shown += shows ? character : replacement;
+    at = end;
+  }
+  return shown;
+}
+
+std::string TerminalText::rest() {
+  const bool is_empty = waiting_.empty();
+  waiting_.clear();
+  return is_empty ? "" : replacement;
+}
+
+std::string printable(std::string_view text) {
+  TerminalText terminal;
+  const std::string shown = terminal(text);
+  return shown + terminal.rest();
+}
+
+}  // namespace spool

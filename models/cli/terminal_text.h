@@ -1,0 +1,27 @@
+#pragma once
+
+// Text for a terminal: what a model writes may be any bytes, of which some would ring bells, move
+// the cursor or change colours.
+
+#include <string>
+#include <string_view>
+
+namespace spool {
+
+// Turns bytes into printable UTF-8: bytes that are no UTF-8 and control characters, but for newline
+// and tab, become U+FFFD.  A character that comes in pieces is shown when it is whole.
+class TerminalText {
+ public:
+  // What can be shown now.
+  std::string operator()(std::string_view bytes);
+  // What is left of a character that has not become whole.
+  std::string rest();
+
+ private:
+  std::string waiting_;  // the first bytes of a character
+};
+
+// The same for a whole text.
+std::string printable(std::string_view text);
+
+}  // namespace spool
