@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/progress_bar.h"
 #include "spool/models/data/data_reader.h"
@@ -24,6 +25,7 @@ struct EvalArguments {
   TokenizerChoice tokenizer = {};
   LoadedModel::Options options = {};
   bool json = false;
+  int64_t limit = ValidationRows::all;  // rows
 };
 
 LoadedModel::Options resolve(const EvalArguments& a) {
@@ -69,7 +71,7 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
     options.seq = std::min(file.config().context, std::max<int64_t>(tokens->size() - 1, 1));
   }
   check(options.seq > 0, "--seq must be above 0, not ", options.seq);
-  const ValidationRows rows(tokens, options.seq);
+  const ValidationRows rows(tokens, options.seq, a.limit);
   options.batch = std::min(options.batch, rows.rows());
   LoadedModel evaluation(file, options);
   tell_plan(evaluation);
@@ -144,6 +146,10 @@ std::function<int()> add_eval(CLI::App& app) {
          "many rows at a time as it allows, and the foretold peak is told first; by default "
          "what 512 rows of logits at a time take")
       ->check(memory_amount());
+  app.add_option("--limit", a->limit,
+                 "Rows of the data to read, evenly spread and always the same; 0: all")
+      ->check(at_least(0))
+      ->capture_default_str();
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   app.add_flag("--json", a->json, "Print the result as one JSON object");
   add_device_flag(app, a->device);

@@ -27,8 +27,14 @@ size_t terminal_width() {
 RunPrinter::RunPrinter() : terminal_(::isatty(STDOUT_FILENO)) {}
 
 void RunPrinter::encoding(size_t done, size_t total) {
-  if (!encoding_) encoding_.emplace("encoding");
-  (*encoding_)(done, total);
+  if (!bar_) bar_.emplace("encoding");
+  (*bar_)(done, total);
+}
+
+void RunPrinter::evaluating(size_t done, size_t total) {
+  if (!bar_) bar_.emplace("evaluating", "rows");
+  (*bar_)(done, total);
+  if (done == total) bar_.reset();
 }
 
 void RunPrinter::planned(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
@@ -73,7 +79,7 @@ void RunPrinter::print(const std::string& text) {
 }
 
 void RunPrinter::say(const std::string& text) {
-  encoding_.reset();
+  bar_.reset();
   print((open_ ? "\r\033[K" : "") + (terminal_ ? printable(text) : text) + "\n");
   open_ = false;
 }

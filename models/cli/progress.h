@@ -18,6 +18,7 @@ class RunPrinter final : public RunListener {
   ~RunPrinter() override { end_line(); }
 
   void encoding(size_t done, size_t total) override;
+  void evaluating(size_t done, size_t total) override;
   void planned(const RunOptions&, const Machine&, const PlannedRun&) override;
   void step(const StepNumbers&) override;
   void finished() override { end_line(); }
@@ -37,7 +38,7 @@ class RunPrinter final : public RunListener {
   bool open_ = false;  // the last line on the terminal is not ended yet
   std::optional<double> seconds_per_step_;
   Clock::time_point last_{};
-  std::optional<ProgressBar> encoding_;
+  std::optional<ProgressBar> bar_;  // of what goes on
 };
 
 }  // namespace spool

@@ -69,6 +69,13 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option("--eval-every", o.eval_every, "Steps between evaluations; 0: only at the end")
       ->check(at_least(0))
       ->capture_default_str();
+  app.add_option("--eval-batches", o.eval_batches,
+                 "Batches of validation data for each of these evaluations, evenly spread")
+      ->check(at_least(1))
+      ->capture_default_str();
+  app.add_option("--final-eval", g.final_eval,
+                 "Batches of validation data for the evaluation at the end, after the model is "
+                 "saved: a number, all, the default, or none");
   app.add_option("--sample-every", o.sample_every, "Steps between text samples; 0: only at the end")
       ->check(at_least(0))
       ->capture_default_str();

@@ -1,5 +1,6 @@
 #include "spool/models/cli/training_flags.h"
 
+#include <charconv>
 #include <filesystem>
 
 #include "spool/models/families/model_file.h"
@@ -50,6 +51,18 @@ std::string absolute_path(const std::string& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
+static std::optional<int64_t> final_eval_batches(const std::string& flag) {
+  if (flag == "all") return {};
+  if (flag == "none") return 0;
+  int64_t batches = 0;
+  const char* const end = flag.data() + flag.size();
+  const auto [after, error] = std::from_chars(flag.data(), end, batches);
+  check_setting(error == std::errc() && after == end && batches > 0, {"final-eval"},
+                "the evaluation at the end reads a number of batches, all or none, not '", flag,
+                "'");
+  return batches;
+}
+
 RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   RunOptions o = g.options;
   const TrainingConfig flags = o.training;
@@ -82,6 +95,7 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   t.optimizer.rounding = *parse<Rounding>(g.rounding);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);
   if (!g.host_memory.empty()) o.host_memory = g.host_memory == "0" ? 0 : parse_bytes(g.host_memory);
+  o.final_eval_batches = final_eval_batches(g.final_eval);
   set_policy(g, o, command);
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() > 0) o.given.insert(option->get_single_name());

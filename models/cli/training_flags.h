@@ -15,6 +15,7 @@ namespace spool {
 struct TrainingFlags {
   std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss,
       chunk_mlp;
+  std::string final_eval = "all";
   std::optional<double> lr, min_lr, beta2, weight_decay;
   std::string dtype = "f32", rounding = name(Rounding::nearest), device, memory, host_memory;
   std::string recompute = "none", offload = name(Offloading::none), offload_to = "host",

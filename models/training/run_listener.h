@@ -29,6 +29,8 @@ class RunListener {
 
   // Text is being encoded: bytes done, of total bytes.
   virtual void encoding(size_t done, size_t total) = 0;
+  // The model is being evaluated: rows done, of total rows.
+  virtual void evaluating(size_t done, size_t total) = 0;
   // The run is planned.  If it does not fit, it is refused after this call.
   virtual void planned(const RunOptions&, const Machine&, const PlannedRun&) = 0;
   virtual void step(const StepNumbers&) = 0;

@@ -42,6 +42,10 @@ struct RunOptions {
   bool dry_run = false;                                            // only foretell
   int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
   int keep_checkpoints = 2;
+  // Batches of validation data that an evaluation reads, evenly spread, before the last step and
+  // after it; 0: none; none: all.
+  int64_t eval_batches = 20;
+  std::optional<int64_t> final_eval_batches = {};
 
   // Keys of the settings that were given; the others may come from a preset or a stored run.
   std::set<std::string> given = {};

@@ -18,8 +18,6 @@
 namespace spool {
 namespace {
 
-constexpr int64_t interim_batches = 20;  // size of an evaluation before the last step
-
 // A hash of the number of tokens and of the tokens themselves or, of very many, of evenly spread
 // blocks.  A run that resumes compares it to notice other data.
 uint64_t fingerprint(const TokenSource& tokens) {
@@ -180,7 +178,7 @@ void TrainingRun::run(const std::function<bool()>& stop) {
   }
   for (int64_t step = first_step_; step < steps; ++step) {
     train_step(step);
-    after_step(step + 1);
+    after_step(step + 1, stop);
     if (!stop()) continue;
     save(step + 1);
     if (trace_) listener_.say("no trace was written: the run stopped before the traced step");
@@ -189,10 +187,27 @@ void TrainingRun::run(const std::function<bool()>& stop) {
   }
   listener_.finished();
   save(steps);
-  const ValidationRows whole(data_.validation, options_.training.seq);
-  const double loss = evaluate(whole, steps);
-  listener_.say(fmt::format("validation loss {:.4f} nats a token, over all {} targets", loss,
-                            whole.targets()));
+  finish(stop);
+}
+
+// Evaluates and writes a sample, after the model is saved.
+void TrainingRun::finish(const std::function<bool()>& stop) {
+  const int64_t steps = options_.training.steps;
+  const auto& batches = options_.final_eval_batches;
+  if (batches != 0) {
+    const ValidationRows rows = batches ? validation_rows(*batches)
+                                        : ValidationRows(data_.validation, options_.training.seq);
+    const std::optional<double> loss = evaluate(rows, steps, stop);
+    if (!loss) {
+      return listener_.say(fmt::format("stopped in the final evaluation; the model is in {}",
+                                       checkpoint_->string()));
+    }
+    const int64_t all = data_.validation->size() - 1;
+    listener_.say(fmt::format("validation loss {:.4f} nats a token, over {} targets", *loss,
+                              rows.targets() == all
+                                  ? fmt::format("all {}", all)
+                                  : fmt::format("{} of {}", rows.targets(), all)));
+  }
   listener_.say(fmt::format("peak {} bytes, foretold {} bytes", stream_->memory().peak,
                             planned_.foretold.memory.peak));
   if (planned_.foretold.host.peak) {
@@ -248,12 +263,12 @@ void TrainingRun::correct(int64_t step, double seconds) {
   log_.write(CorrectedTime{.step = step, .foretold = clock_->foretold(), .corrected = seconds});
 }
 
-void TrainingRun::after_step(int64_t done) {
+void TrainingRun::after_step(int64_t done, const std::function<bool()>& stop) {
   const auto due = [&](int64_t every) {
     return every > 0 && done % every == 0 && done < options_.training.steps;
   };
-  if (due(options_.eval_every)) {
-    val_loss_ = evaluate(validation_rows(interim_batches), done);
+  if (due(options_.eval_every) && options_.eval_batches > 0) {
+    val_loss_ = evaluate(validation_rows(options_.eval_batches), done, stop);
   }
   if (due(options_.sample_every)) write_sample(done);
   if (due(options_.checkpoint_every)) save(done);
@@ -263,8 +278,18 @@ ValidationRows TrainingRun::validation_rows(int64_t batches) const {
   return {data_.validation, options_.training.seq, batches * options_.training.batch};
 }
 
-double TrainingRun::evaluate(const ValidationRows& rows, int64_t step) {
-  const double loss = trainer_->evaluator().mean_loss(rows);
+std::optional<double> TrainingRun::evaluate(const ValidationRows& rows, int64_t step,
+                                            const std::function<bool()>& stop) {
+  struct Stopped {};
+  double loss = 0;
+  try {
+    loss = trainer_->evaluator().mean_loss(rows, [&](int64_t done) {
+      listener_.evaluating(static_cast<size_t>(done), static_cast<size_t>(rows.rows()));
+      if (stop()) throw Stopped();
+    });
+  } catch (const Stopped&) {
+    return {};
+  }
   log_.write(EvaluationNumbers{.step = step,
                                .loss = loss,
                                .targets = rows.targets(),

@@ -25,8 +25,8 @@ class TrainingRun {
   ~TrainingRun();
 
   // Trains to the last step, or until stop() is true after a step, and writes a checkpoint of the
-  // step it reached; a dry run does nothing.  Throws Error (numeric) if the loss or a gradient is
-  // not finite.
+  // step it reached; a dry run does nothing.  A stop that comes later cuts the final evaluation
+  // short.  Throws Error (numeric) if the loss or a gradient is not finite.
   void run(const std::function<bool()>& stop);
 
  private:
@@ -40,9 +40,12 @@ class TrainingRun {
   void enqueue_step(int64_t step);
   void train_step(int64_t step);
   void correct(int64_t step, double seconds);
-  void after_step(int64_t step);
+  void after_step(int64_t step, const std::function<bool()>& stop);
   ValidationRows validation_rows(int64_t batches) const;
-  double evaluate(const ValidationRows&, int64_t step);
+  // Nothing if stop() is true meanwhile.
+  std::optional<double> evaluate(const ValidationRows&, int64_t step,
+                                 const std::function<bool()>& stop);
+  void finish(const std::function<bool()>& stop);
   void write_sample(int64_t step);
   void save(int64_t step);
   [[noreturn]] void fail_not_finite(int64_t step, const char* what, double value);
