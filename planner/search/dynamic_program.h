@@ -2,12 +2,14 @@
 
 // The fastest choice of an option for each segment, exactly, under a limit on live bytes.
 //
-// Segments are visited in the order of forward.  A state is the bytes that the segments so far
-// keep and the seconds they cost beyond keeping all; a segment may have an option if the bytes kept
-// below it and what it needs itself are within the limit; and of two states the one with more of
-// both is dropped.  So a late segment, below which much is kept, must need little, and an early one
-// must leave room for the gradients of those after it, which its need includes.
+// A segment may have an option if what it needs fits into its room: the limit less what was live at
+// first and what the segments below it keep.  Segments are visited from the last to the first.  The
+// least seconds that a segment and those after it cost beyond keeping all fall with its room, in
+// steps, which are those of the segment after it, each moved by each option; of two steps the one
+// with more room and more seconds is dropped.  They do not depend on the limit, nor on what is
+// chosen below, so that they are found once for all limits.
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -15,10 +17,11 @@
 
 namespace spool {
 
-// How the options of segments that send were chosen: the seconds that a byte was taken to cost, and
-// the part of the bytes that a link can move which were sent.
+// How the options of segments that send were chosen: the seconds that a byte was taken to cost, the
+// part of the bytes that a link can move which were sent, and whether a part of a value may be.
 struct Sending {
-  double price = 0, part = 1;
+  double price = 0, part = 0;
+  bool divides = false;
   bool operator==(const Sending&) const = default;
 };
 
@@ -38,13 +41,47 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 
-// `rows_allowed`: of each choice of rows.  `begin`: the options of the first segments, which are
-// given, and what of them is sent.  Nothing if no choice is within the limit.
-std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
-                                     const std::vector<bool>& rows_allowed,
-                                     const Choice& begin = {});
+class FastestChoices {
+ public:
+  // `rows_allowed`: of each choice of rows.  `beyond`: bytes that each segment needs besides those
+  // of its option; none: 0.  The segments must outlive this.
+  FastestChoices(const MeasuredSegments&, const std::vector<bool>& rows_allowed,
+                 std::vector<size_t> beyond = {});
 
-// The most bytes that are live under a choice.
+  // The least seconds of the segments from `first` on, whose room is so many bytes; infinite if
+  // there is no choice.
+  double seconds(size_t first, int64_t room);
+  // Adds these segments' options to those of the segments before.  There must be a choice.
+  void complete(Choice&, int64_t room);
+
+ private:
+  // From so many bytes of room on, an option, and the seconds of its segment and those after it.
+  struct Step {
+    int64_t room = 0;
+    double seconds = 0;
+    int32_t option = -1, rows = 0;
+  };
+  using Steps = std::vector<Step>;  // by rising room and falling seconds
+  // Segments that choose among these rows: the steps of none, of the last segment, of the one
+  // before, and so on as far as they were asked for.
+  struct Run {
+    std::vector<size_t> rows;
+    std::vector<Steps> after;
+  };
+  static void merge(const Steps& a, const Steps& b, Steps& merged);
+  void extend(Run&);
+  const Step* step(Run&, size_t segment, int64_t room);
+
+  const MeasuredSegments& m_;
+  std::vector<size_t> beyond_;
+  std::vector<Run> runs_;
+};
+
+// Nothing if no choice is within the limit.
+std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
+                                     const std::vector<bool>& rows_allowed);
+
+// The most bytes that are live under a choice, of all segments or of the first ones.
 size_t live_bytes(const MeasuredSegments&, const Choice&);
 
 // Bytes that the segment needs with this option, without what has come back for others.

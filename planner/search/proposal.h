@@ -13,7 +13,11 @@
 // The share of the state: each byte on the host costs a time that was measured, and buys a byte for
 // the rest; the cheapest sum is found by golden sections.
 
+#include <compare>
+#include <deque>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "spool/planner/offload_schedule.h"
@@ -44,7 +48,7 @@ class Proposer {
   std::vector<bool> rows_allowed(size_t bytes) const;
 
   // The fastest within the limits; nothing if there is none.
-  std::optional<Proposal> fastest(const ProposalLimits&) const;
+  std::optional<Proposal> fastest(const ProposalLimits&);
 
   // The plan of a proposal.  When values leave and come back is chosen by the clock of its tape.
   Plan plan_of(const Proposal&) const;
@@ -53,16 +57,51 @@ class Proposer {
   double link_rate() const { return link_rate_; }
 
  private:
-  std::optional<Choice> with_sending(size_t limit, const std::vector<bool>& rows_allowed,
-                                     size_t host_bytes, const std::vector<Sending>& ways) const;
+  // What is live besides the segments that send nothing, in parts: when copies back begin, counted
+  // from the begin of backward, and the bytes that leave while the loss runs.
+  struct Returning {
+    static constexpr int parts = 2048;  // of backward, and of what can leave
+    int begin = parts, late = 0;
+    auto operator<=>(const Returning&) const = default;
+  };
+  // What an option can send.
+  struct Sendable {
+    struct Value {
+      ValueId id = -1;
+      double bytes = 0, saved = 0;  // seconds since forward began
+      int64_t rows = 1;
+    };
+    std::vector<Value> values = {};
+    double bytes = 0;  // of all
+  };
+  // The first rows of a value.
+  struct SentRows {
+    const Sendable::Value* value = nullptr;
+    int64_t rows = 0;
+    double bytes = 0;
+    bool is_whole() const { return rows == value->rows; }
+  };
+  // The first segments, which send.
+  struct Beginning {
+    Choice choice = {};
+    std::vector<const Sendable*> sendable = {};
+    int64_t kept = 0;  // bytes live when the next segment begins
+    int64_t most = 0;  // bytes live in these segments
+    Returning after = {};
+  };
+  void list_sendable();
   std::vector<double> prices() const;
-  void return_bytes(Choice& begin) const;
-  Choice beginning(const Sending&, double bytes, size_t limit) const;
-  std::vector<OffloadCandidate> sent_values(const Choice&, const Plan&,
-                                            IdTable<ValueId, int64_t>& rows) const;
+  static std::vector<SentRows> sent_rows(const Sendable&, double bytes);
+  double late_bytes(const Beginning&) const;
+  Beginning beginning(const Sending&, double bytes, size_t limit) const;
+  void return_bytes(Beginning&) const;
+  FastestChoices& choices_after(const Beginning&, const std::vector<bool>& rows_allowed);
+  std::vector<const Beginning*> beginnings_within(size_t state_on_host, const ProposalLimits&,
+                                                  std::deque<Beginning>& limited) const;
+  std::optional<Choice> with_sending(size_t state_on_host, const ProposalLimits&);
+  std::vector<OffloadCandidate> sent_values(const Choice&, IdTable<ValueId, int64_t>& rows) const;
   size_t least_with(size_t state_on_host) const;
-  std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&,
-                                   const std::vector<Sending>& ways) const;
+  std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&);
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
@@ -70,8 +109,9 @@ class Proposer {
   std::vector<size_t> other_peaks_;  // by choice of rows, with all state on the device
   double link_rate_ = 0;
   double bytes_out_ = 0;          // that can leave in a micro-batch, and come back
-  double bytes_before_loss_ = 0;  // that can leave before the loss runs
-  std::vector<Sending> ways_;     // that are tried
+  std::vector<std::vector<Sendable>> sendable_;  // of each segment and its options
+  std::vector<Beginning> beginnings_;  // that are tried
+  std::map<std::pair<std::vector<bool>, Returning>, FastestChoices> choices_;
 };
 
 }  // namespace spool
