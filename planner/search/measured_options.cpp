@@ -1,7 +1,6 @@
 #include "spool/planner/search/measured_options.h"
 
 #include <algorithm>
-#include <iterator>
 
 #include "spool/planner/chunks.h"
 
@@ -188,11 +187,13 @@ class Measurement {
     if (all.host_bytes <= 0) return;
     all_.state = {.bytes = static_cast<size_t>(all.host_bytes), .least = all.outside};
     MeasuredState& state = *all_.state;
+    MeasuredState::Share half;
     for (const double part : {1.0 / 256, 1.0 / 64, 1.0 / 32, 1.0 / 16, 1.0 / 8, 0.5}) {
       const StreamedCosts some = stream_all_but(static_cast<size_t>((1 - part) * all.host_bytes));
-      state.shares.push_back({.bytes = some.host_bytes, .seconds = some.extra_seconds});
+      if (some.host_bytes <= half.bytes) continue;
+      half = {.bytes = some.host_bytes, .seconds = some.extra_seconds};
+      state.shares.push_back(half);
     }
-    const MeasuredState::Share half = state.shares.back();
     state.shares.push_back({.bytes = all.host_bytes, .seconds = all.extra_seconds});
     const double bytes = all.host_bytes - half.bytes;
     const double price = bytes > 0 ? (all.extra_seconds - half.seconds) / bytes : 0;
@@ -335,14 +336,22 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
   return plan;
 }
 
+// Between two shares the seconds are on the line through those below or on that through those above,
+// whichever is higher: copies are hidden by the update of what stays, up to some share.
 double streaming_seconds(const MeasuredState& state, double bytes) {
-  if (bytes <= 0 || state.shares.empty()) return 0;
-  const auto after = std::ranges::lower_bound(state.shares, bytes, {}, &MeasuredState::Share::bytes);
-  if (after == state.shares.begin()) return after->seconds;
-  if (after == state.shares.end()) return state.shares.back().seconds;
-  const MeasuredState::Share& before = *std::prev(after);
-  const double part = (bytes - before.bytes) / (after->bytes - before.bytes);
-  return before.seconds + part * (after->seconds - before.seconds);
+  const auto& all = state.shares;
+  if (bytes <= 0 || all.empty()) return 0;
+  const auto after = static_cast<size_t>(
+      std::ranges::lower_bound(all, bytes, {}, &MeasuredState::Share::bytes) - all.begin());
+  if (after == 0) return all.front().seconds;
+  if (after == all.size()) return all.back().seconds;
+  const auto line = [&](size_t second) {
+    const MeasuredState::Share &a = all[second - 1], &b = all[second];
+    return a.seconds + (bytes - a.bytes) / (b.bytes - a.bytes) * (b.seconds - a.seconds);
+  };
+  const double below = after > 1 ? line(after - 1) : all[0].seconds;
+  const double above = after + 1 < all.size() ? line(after + 1) : line(after);
+  return std::min(std::max(below, above), line(after));
 }
 
 size_t MeasuredSegments::sendable_bytes(size_t segment, const MeasuredOption& option) const {
