@@ -39,9 +39,9 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
   add_machine_flags(
       app, g,
       "Memory budget of the device, such as 2GiB, which the run never exceeds.  What is "
-      "recomputed, and the chunks of the loss, are chosen for it, unless --recompute, "
-      "--offload, --chunk-loss or --plan say so.  By default everything is kept, or as "
-      "much as fits into the device's free memory");
+      "recomputed, and what runs in chunks, are chosen for it, unless --recompute, --offload, "
+      "--chunk-loss, --chunk-mlp or --plan say so.  By default everything is kept, or as much "
+      "as fits into the device's free memory");
   app.add_flag(
       "!--no-graph", o.graph,
       "Enqueue every kernel of every step; by default a step on a GPU is captured as graphs, "

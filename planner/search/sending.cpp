@@ -98,7 +98,7 @@ void SendingWays::list_sendable() {
       Sendable& sendable = all.emplace_back();
       sendable.bytes = static_cast<double>(measured_.sendable_bytes(s, o));
       for (const SendableValue& v : measured_.sendable[s]) {
-        if (is_recomputed(o.option, measured_.program, measured_.segments[s], v.value)) continue;
+        if (!is_kept(o.option, measured_.program, measured_.segments[s], v.value)) continue;
         sendable.values.push_back(value_of(v));
       }
     }
