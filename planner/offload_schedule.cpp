@@ -43,8 +43,9 @@ std::vector<PlannedTransfer> transfers_of(const std::vector<OffloadCandidate>& c
   return transfers;
 }
 
-// Copies out run one after the other, in the order in which the tape saves; each value is released before the first node that begins
-// after its copy ends, or before backward.  A value whose copy would end too late stays.
+// Copies out run one after the other, in the order in which the tape saves; each value is released
+// before the first node that begins after its copy ends, or before backward.  A value whose copy
+// would end too late stays.
 void place_releases(std::vector<PlannedTransfer>& transfers, const Clock& clock, CopiesEnd until) {
   std::ranges::sort(transfers, {},
                     [](const PlannedTransfer& t) { return std::pair(t.saved, t.order); });

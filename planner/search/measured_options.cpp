@@ -352,8 +352,8 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
   return plan;
 }
 
-// Between two shares the seconds are on the line through those below or on that through those above,
-// whichever is higher: copies are hidden by the update of what stays, up to some share.
+// Between two shares the seconds are on the line through those below or on that through those
+// above, whichever is higher: copies are hidden by the update of what stays, up to some share.
 double streaming_seconds(const MeasuredState& state, double bytes) {
   const auto& all = state.shares;
   if (bytes <= 0 || all.empty()) return 0;

@@ -5,8 +5,8 @@
 // Copies cost nothing while the device computes, so bytes are sent as far as they can leave until
 // backward begins and come back after it; smaller parts of these are tried, too.  They are the
 // values of the first segments, which are made first and needed last.  At a price a byte, each of
-// these segments has the option that is cheapest in seconds and bytes to be sent; the prices between
-// which such an option changes are tried.
+// these segments has the option that is cheapest in seconds and bytes to be sent; the prices
+// between which such an option changes are tried.
 
 #include <compare>
 #include <deque>
@@ -76,9 +76,9 @@ class SendingWays {
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
   double link_rate_ = 0;
-  double bytes_out_ = 0;              // that can leave in a micro-batch, and come back
-  double backward_ = 0;               // seconds, if all is kept
-  std::vector<double> ends_ = {};     // of each segment's backward, since the begin of backward
+  double bytes_out_ = 0;           // that can leave in a micro-batch, and come back
+  double backward_ = 0;            // seconds, if all is kept
+  std::vector<double> ends_ = {};  // of each segment's backward, since the begin of backward
   std::vector<std::vector<Sendable>> sendable_ = {};  // of each segment and its options
   std::vector<Beginning> all_ = {};
 };
