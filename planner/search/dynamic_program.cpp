@@ -37,9 +37,8 @@ void FastestChoices::merge(const Steps& a, const Steps& b, Steps& merged) {
 }
 
 FastestChoices::FastestChoices(const MeasuredSegments& m, const std::vector<bool>& rows_allowed,
-                               std::vector<size_t> beyond)
-    : m_(m), beyond_(std::move(beyond)) {
-  beyond_.resize(m.segments.size());
+                               OthersBytes others)
+    : m_(m), others_(std::move(others)) {
   std::vector<size_t> allowed;
   for (size_t rows = 0; rows < rows_allowed.size(); ++rows) {
     if (rows_allowed[rows]) allowed.push_back(rows);
@@ -69,7 +68,7 @@ void FastestChoices::extend(Run& run) {
     for (size_t o = 0; o < options.size(); ++o) {
       const int64_t kept = m_.keeps[segment] + options[o].extra_kept;
       const auto needed =
-          static_cast<int64_t>(needed_bytes(m_, segment, options[o]) + beyond_[segment]);
+          static_cast<int64_t>(others_.with(segment, needed_bytes(m_, segment, options[o])));
       extended.clear();
       for (const Step& step : after) {
         const int64_t room = std::max(step.room + kept, needed);
@@ -149,7 +148,7 @@ std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
   auto below = static_cast<int64_t>(m.live_at_first), most = static_cast<int64_t>(m.least);
   for (size_t s = 0; s < choice.by_segment.size(); ++s) {
-    const size_t needed = needed_bytes(m, s, *choice.by_segment[s]) + choice.returned_at(s);
+    const size_t needed = choice.others.with(s, needed_bytes(m, s, *choice.by_segment[s]));
     most = std::max(most, below + static_cast<int64_t>(needed));
     below += choice.kept(m, s);
   }

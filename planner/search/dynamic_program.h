@@ -9,6 +9,7 @@
 // with more room and more seconds is dropped.  They do not depend on the limit, nor on what is
 // chosen below, so that they are found once for all limits.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -25,28 +26,38 @@ struct Sending {
   bool operator==(const Sending&) const = default;
 };
 
+// Bytes that are live for segments that send while each segment runs; none: 0.
+struct OthersBytes {
+  std::vector<size_t> backward = {};  // what has come back for those below, beside its own need
+  std::vector<size_t> forward = {};   // what has not left yet, with what its own forward needs
+
+  // All that is needed in a segment which itself needs so many bytes.
+  size_t with(size_t segment, size_t needed) const {
+    const size_t in_backward = needed + (backward.empty() ? 0 : backward[segment]);
+    return std::max(in_backward, forward.empty() ? 0 : forward[segment]);
+  }
+  bool operator==(const OthersBytes&) const = default;
+};
+
 struct Choice {
   std::vector<const MeasuredOption*> by_segment = {};
   // The parts of what the first segments can send that are sent, between 0 and 1.
   std::vector<double> sent = {};
   Sending sending = {};
-  // Bytes that have come back for the segments below when each segment runs backward.
-  std::vector<size_t> returned = {};
+  OthersBytes others = {};
   size_t row_choice = 0;     // of MeasuredSegments::rows
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
 
   // Bytes that the segment keeps on the device; below 0 if it frees more, of what it reads.
   int64_t kept(const MeasuredSegments&, size_t segment) const;
-  size_t returned_at(size_t segment) const { return returned.empty() ? 0 : returned[segment]; }
   bool operator==(const Choice&) const = default;
 };
 
 class FastestChoices {
  public:
-  // `rows_allowed`: of each choice of rows.  `beyond`: bytes that each segment needs besides those
-  // of its option; none: 0.  The segments must outlive this.
+  // `rows_allowed`: of each choice of rows.  The segments must outlive this.
   FastestChoices(const MeasuredSegments&, const std::vector<bool>& rows_allowed,
-                 std::vector<size_t> beyond = {});
+                 OthersBytes others = {});
 
   // The least seconds of the segments from `first` on, whose room is so many bytes; infinite if
   // there is no choice.
@@ -73,7 +84,7 @@ class FastestChoices {
   const Step* step(Run&, size_t segment, int64_t room);
 
   const MeasuredSegments& m_;
-  std::vector<size_t> beyond_;
+  OthersBytes others_;
   std::vector<Run> runs_;
 };
 

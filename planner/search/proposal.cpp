@@ -19,7 +19,8 @@ FastestChoices& Proposer::choices_after(const Returning& returning,
   const auto known = choices_.find({rows_allowed, returning});
   if (known != choices_.end()) return known->second;
   return choices_
-      .try_emplace({rows_allowed, returning}, measured_, rows_allowed, ways_.returned(returning))
+      .try_emplace({rows_allowed, returning}, measured_, rows_allowed,
+                   ways_.live_of_others(returning))
       .first->second;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace spool {
 namespace {
@@ -71,6 +72,7 @@ SendingWays::SendingWays(const SearchedStep& step, const MeasuredSegments& measu
   for (size_t s = ends_.size(); s-- > 0;) ends_[s] = backward_ += measured.backward_seconds[s];
   if (bytes_out_ <= 0) return;
   list_sendable();
+  measure_forward();
   constexpr int parts = 20;
   for (const double price : prices()) {
     for (int part = parts; part > 0; --part) {
@@ -103,6 +105,23 @@ void SendingWays::list_sendable() {
       }
     }
   }
+}
+
+void SendingWays::measure_forward() {
+  const std::vector<Segment>& segments = measured_.segments;
+  const double begin = measured_.keep_all.begins(Phase::forward).front();
+  std::vector<size_t> before(segments.size()), most(segments.size());
+  forward_ends_.resize(segments.size());
+  for (const SurveyedWork& work : measured_.keep_all.works) {
+    if (work.node < 0 || work.phase != Phase::forward) continue;
+    const auto at = std::ranges::lower_bound(segments, work.node, {}, &Segment::last);
+    const auto s = static_cast<size_t>(at - segments.begin());
+    if (most[s] == 0) before[s] = work.live_before;
+    most[s] = std::max(most[s], work.live);
+    if (work.micro_batch == 0) forward_ends_[s] = work.begin + work.seconds - begin;
+  }
+  for (size_t s = 0; s < segments.size(); ++s)
+    forward_needs_.push_back(static_cast<double>(most[s] - std::min(before[s], most[s])));
 }
 
 // At each, another option of the first segment that can send is the cheapest.
@@ -185,6 +204,7 @@ Beginning SendingWays::beginning(const Sending& way, double bytes, size_t limit)
     begin.kept += choice.kept(measured_, s);
   }
   return_to_first(begin);
+  let_leave(begin);
   begin.most = static_cast<int64_t>(live_bytes(measured_, choice));
   return begin;
 }
@@ -212,37 +232,62 @@ void SendingWays::return_to_first(Beginning& begin) const {
   }
   constexpr double parts = Returning::parts;
   const double first = std::min(next, backward_);
-  begin.returning = {.begin = static_cast<int>(std::floor(parts * first / backward_)),
-                     .late = static_cast<int>(std::ceil(parts * late_bytes(begin) / bytes_out_))};
-  choice.returned = this->returned(begin.returning);
-  for (size_t s = 0; s < sending; ++s) choice.returned[s] = static_cast<size_t>(returned[s]);
+  begin.returning.begin = static_cast<int>(std::floor(parts * first / backward_));
+  choice.others.backward.assign(returned.begin(), returned.end());
 }
 
-std::vector<size_t> SendingWays::returned(const Returning& returning) const {
-  std::vector<size_t> returned(measured_.segments.size());
-  if (bytes_out_ <= 0) return returned;
-  constexpr double parts = Returning::parts;
-  const double first = returning.begin / parts * backward_;
-  for (size_t s = 0; s < returned.size(); ++s) {
-    const double bytes = std::max(ends_[s] - first, 0.0) * link_rate_ / fetch_caution;
-    returned[s] = static_cast<size_t>(bytes);
-  }
-  // What leaves while the loss runs is live in it.
-  returned.back() += static_cast<size_t>(returning.late / parts * bytes_out_);
-  return returned;
-}
-
-// Bytes of the values whose copies have not ended when the loss begins.
-double SendingWays::late_bytes(const Beginning& begin) const {
-  double late = 0, end = 0;
+// Copies out run one after the other.  A value is live until its copy has ended.
+std::vector<SendingWays::CopyOut> SendingWays::copies_out(const Beginning& begin) const {
+  std::vector<CopyOut> copies;
+  double end = 0;
   for (size_t s = 0; s < begin.sendable.size(); ++s) {
     const Sendable& sendable = *begin.sendable[s];
     for (const SentRows& v : sent_rows(sendable, begin.choice.sent[s] * sendable.bytes)) {
       end = std::max(end, v.value->saved) + v.bytes / link_rate_;
-      if (end > measured_.seconds_before_loss) late += v.bytes;
+      copies.push_back({.segment = s, .end = end, .bytes = v.bytes});
     }
   }
-  return late;
+  return copies;
+}
+
+void SendingWays::let_leave(Beginning& begin) const {
+  const std::vector<CopyOut> copies = copies_out(begin);
+  const size_t sending = begin.choice.sent.size();
+  const auto bytes_after = [&](double time, size_t segment) {
+    double bytes = 0;
+    for (const CopyOut& c : copies) bytes += c.segment < segment && c.end > time ? c.bytes : 0;
+    return bytes;
+  };
+  constexpr double parts = Returning::parts;
+  const double out = copies.empty() ? 0 : copies.back().end / measured_.seconds_before_loss;
+  const double late = bytes_after(measured_.seconds_before_loss, sending);
+  begin.returning.out = static_cast<int>(std::ceil(parts * std::min(out, 2.0)));
+  begin.returning.late = static_cast<int>(std::ceil(parts * late / bytes_out_));
+  OthersBytes others = live_of_others(begin.returning);
+  std::ranges::copy(begin.choice.others.backward, others.backward.begin());
+  for (size_t s = 0; s < sending; ++s) {
+    const double leaving = bytes_after(forward_ends_[s], s);
+    others.forward[s] = static_cast<size_t>(leaving + forward_needs_[s]);
+  }
+  begin.choice.others = std::move(others);
+}
+
+OthersBytes SendingWays::live_of_others(const Returning& returning) const {
+  if (bytes_out_ <= 0) return {};
+  constexpr double parts = Returning::parts;
+  const double first = returning.begin / parts * backward_;
+  const double out = returning.out / parts * measured_.seconds_before_loss;
+  OthersBytes others;
+  for (size_t s = 0; s < ends_.size(); ++s) {
+    const double back = std::max(ends_[s] - first, 0.0) * link_rate_ / fetch_caution;
+    const double leaving = std::max(out - forward_ends_[s], 0.0) * link_rate_;
+    others.backward.push_back(static_cast<size_t>(back));
+    others.forward.push_back(leaving > 0 ? static_cast<size_t>(leaving + forward_needs_[s]) : 0);
+  }
+  // What leaves while the loss runs is live in it.
+  others.backward.back() += static_cast<size_t>(returning.late / parts * bytes_out_);
+  others.forward.back() = 0;
+  return others;
 }
 
 std::vector<const Beginning*> SendingWays::within(size_t limit, size_t host_bytes,

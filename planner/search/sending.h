@@ -18,10 +18,11 @@
 namespace spool {
 
 // What is live for the segments that send while those after them run, in parts, rounded up: when
-// copies back begin, counted from the begin of backward, and the bytes that leave during the loss.
+// copies out end, counted from the begin of forward, the bytes whose copies have not ended when the
+// loss begins, and when copies back begin, counted from the begin of backward.
 struct Returning {
-  static constexpr int parts = 2048;  // of the others' backward, and of what can leave
-  int begin = parts, late = 0;
+  static constexpr int parts = 2048;  // of forward, of what can leave, of the others' backward
+  int out = 0, late = 0, begin = parts;
   auto operator<=>(const Returning&) const = default;
 };
 
@@ -54,8 +55,8 @@ class SendingWays {
   std::vector<const Beginning*> within(size_t limit, size_t host_bytes,
                                        std::deque<Beginning>& limited) const;
 
-  // Bytes of others that are live in each segment that sends nothing.
-  std::vector<size_t> returned(const Returning&) const;
+  // What is live for others while each segment that sends nothing runs.
+  OthersBytes live_of_others(const Returning&) const;
 
   // The values that a choice sends, and their rows; -1: all.
   std::vector<OffloadCandidate> values(const Choice&, IdTable<ValueId, int64_t>& rows) const;
@@ -64,21 +65,30 @@ class SendingWays {
   double link_rate() const { return link_rate_; }
 
  private:
+  struct CopyOut {
+    size_t segment = 0;
+    double end = 0, bytes = 0;  // seconds since forward began
+  };
   void list_sendable();
   std::vector<double> prices() const;
   Beginning beginning(const Sending&, double bytes, size_t limit) const;
   // The segment's cheapest option that fits; the number of options if there is none.
   size_t cheapest(size_t segment, double price, int64_t room) const;
   double send(const Sendable&, double bytes, const Sending&, double& seconds) const;
+  void let_leave(Beginning&) const;
   void return_to_first(Beginning&) const;
-  double late_bytes(const Beginning&) const;
+  std::vector<CopyOut> copies_out(const Beginning&) const;
+  void measure_forward();
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
   double link_rate_ = 0;
   double bytes_out_ = 0;           // that can leave in a micro-batch, and come back
   double backward_ = 0;            // seconds, if all is kept
-  std::vector<double> ends_ = {};  // of each segment's backward, since the begin of backward
+  std::vector<double> ends_ = {};  // of each segment's backward, seconds since backward began
+  // Of each segment's forward: when it ends, in seconds since forward began, and the bytes it
+  // needs.
+  std::vector<double> forward_ends_ = {}, forward_needs_ = {};
   std::vector<std::vector<Sendable>> sendable_ = {};  // of each segment and its options
   std::vector<Beginning> all_ = {};
 };

@@ -124,7 +124,7 @@ double fastest_from(const MeasuredSegments& m, size_t limit, const Choice& begin
     for (size_t s = 0; s < begin.by_segment.size(); ++s) {
       if (choice.by_segment[s] != begin.by_segment[s]) return;
     }
-    choice.returned = begin.returned;
+    choice.others = begin.others;
     if (live_bytes(m, choice) <= limit) least = std::min(least, choice.extra_seconds);
   });
   return least;
@@ -150,13 +150,15 @@ TEST(DynamicProgram, ServesEveryLimitAndEveryBeginning) {
     MeasuredSegments m = random_segments(random);
     if (m.rows.size() > 1) continue;  // beginnings have the first choice of rows
     m.least = 0;
-    std::vector<size_t> beyond;
-    for (size_t s = 0; s < m.segments.size(); ++s)
-      beyond.push_back(static_cast<size_t>(draw(random, 0, 5)) * Arena::granule);
-    FastestChoices choices(m, {true}, beyond);
+    OthersBytes others;
+    for (size_t s = 0; s < m.segments.size(); ++s) {
+      others.backward.push_back(static_cast<size_t>(draw(random, 0, 5)) * Arena::granule);
+      others.forward.push_back(static_cast<size_t>(draw(random, 0, 20)) * Arena::granule);
+    }
+    FastestChoices choices(m, {true}, others);
     for (int i = 0; i < 20; ++i) {
       Choice begin = random_beginning(random, m);
-      begin.returned = beyond;
+      begin.others = others;
       const size_t limit = static_cast<size_t>(draw(random, 0, 60)) * Arena::granule;
       if (live_bytes(m, begin) > limit) continue;
       auto room = static_cast<int64_t>(limit) - static_cast<int64_t>(m.live_at_first);
