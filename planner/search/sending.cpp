@@ -72,6 +72,8 @@ SendingWays::SendingWays(const SearchedStep& step, const MeasuredSegments& measu
   for (size_t s = ends_.size(); s-- > 0;) ends_[s] = backward_ += measured.backward_seconds[s];
   if (bytes_out_ <= 0) return;
   list_sendable();
+  bytes_out_ = std::min(bytes_out_, most_sendable());
+  if (bytes_out_ <= 0) return;
   measure_forward();
   constexpr int parts = 20;
   for (const double price : prices()) {
@@ -105,6 +107,14 @@ void SendingWays::list_sendable() {
       }
     }
   }
+}
+
+double SendingWays::most_sendable() const {
+  double bytes = 0;
+  for (size_t s = 0; s + 1 < sendable_.size(); ++s) {
+    bytes += std::ranges::max_element(sendable_[s], {}, &Sendable::bytes)->bytes;
+  }
+  return bytes;
 }
 
 void SendingWays::measure_forward() {
@@ -223,8 +233,8 @@ void SendingWays::return_to_first(Beginning& begin) const {
   std::vector<double> returned(sending);
   for (size_t s = 0; s < sending; ++s) {
     const double bytes = choice.sent[s] * begin.sendable[s]->bytes;
-    if (bytes <= 0) continue;
     const double copy = fetch_caution * bytes / link_rate_;
+    if (copy <= 0) continue;
     next = std::min(next, begins[s]) - copy;
     for (size_t later = s + 1; later < sending; ++later) {
       returned[later] += std::clamp((ends[later] - next) / copy, 0.0, 1.0) * bytes;
@@ -280,8 +290,8 @@ OthersBytes SendingWays::live_of_others(const Returning& returning) const {
   OthersBytes others;
   for (size_t s = 0; s < ends_.size(); ++s) {
     const double back = std::max(ends_[s] - first, 0.0) * link_rate_ / fetch_caution;
-    const double leaving = std::max(out - forward_ends_[s], 0.0) * link_rate_;
-    others.backward.push_back(static_cast<size_t>(back));
+    const double leaving = std::min(std::max(out - forward_ends_[s], 0.0) * link_rate_, bytes_out_);
+    others.backward.push_back(static_cast<size_t>(std::min(back, bytes_out_)));
     others.forward.push_back(leaving > 0 ? static_cast<size_t>(leaving + forward_needs_[s]) : 0);
   }
   // What leaves while the loss runs is live in it.

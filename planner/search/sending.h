@@ -70,6 +70,7 @@ class SendingWays {
     double end = 0, bytes = 0;  // seconds since forward began
   };
   void list_sendable();
+  double most_sendable() const;  // bytes
   std::vector<double> prices() const;
   Beginning beginning(const Sending&, double bytes, size_t limit) const;
   // The segment's cheapest option that fits; the number of options if there is none.

@@ -14,7 +14,7 @@
 namespace spool::testing {
 namespace {
 
-SearchedStep step_on_h200(int64_t micro_batches = 1) {
+SearchedStep step_on_h200(int64_t micro_batches = 1, double link = 50e9) {
   const TransformerSizes sizes{.layers = 12,
                                .channels = 768,
                                .heads = 12,
@@ -23,7 +23,9 @@ SearchedStep step_on_h200(int64_t micro_batches = 1) {
                                .tokens = 1024,
                                .dtype = DType::bf16};
   const StepConfig config{.dtype = DType::bf16, .accumulate = micro_batches};
-  return searched_step(describe(sizes, config), *named_machine("h200"));
+  Machine machine = *named_machine("h200");
+  machine.to_host_bytes_per_second = machine.from_host_bytes_per_second = link;
+  return searched_step(describe(sizes, config), machine);
 }
 
 const Levers all_levers{.state_share = true, .send_to = OffloadTarget::host};
@@ -55,6 +57,26 @@ TEST(StepProposal, ComesTrue) {
       EXPECT_LE(static_cast<double>(found.peak), 1.01 * static_cast<double>(bytes))
           << found.binding;
     }
+  }
+}
+
+TEST(StepProposal, SendsOverLinksOfAnyRate) {
+  const size_t budget = budgets_of(step_on_h200(), 4)[2];
+  Levers sending;
+  sending.send_to = OffloadTarget::host;
+  double before = INFINITY;
+  for (const double link : {5e9, 5e10, 1e12, 1e30}) {
+    SCOPED_TRACE(sentence(link, " bytes a second"));
+    const SearchedStep step = step_on_h200(1, link);
+    const SearchResult result = Search(step, sending).plan(budget);
+    const double without = Search(step, {}).plan(budget).found.seconds;
+    ASSERT_TRUE(result.fits);
+    EXPECT_LE(result.lower_bound, result.found.seconds * (1 + 1e-9));
+    EXPECT_LE(result.found.seconds, without);
+    if (link <= 1e12) {
+      EXPECT_LT(result.found.seconds, before);
+    }
+    before = result.found.seconds;
   }
 }
 
