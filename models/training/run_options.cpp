@@ -99,24 +99,32 @@ void from_setting(const JsonField& stored, T& setting) {
   }
 }
 
-// What a setting is in the runs of earlier versions, which lack it; null if they have it.
-json in_earlier_versions(std::string_view key) {
-  if (key == "chunk-mlp") return 0;
-  if (key == chunked_nodes) return json::array();
-  return {};
+// Settings that every run has stored: without them, its losses cannot be told.
+const std::set<std::string> of_the_model{"layers", "heads",   "channels", "context",
+                                         "vocab",  "epsilon", "gelu"};
+
+// The stored settings, with the defaults of those that an earlier version did not store.
+JsonField completed(const JsonField& stored) {
+  json all = configuration(RunOptions{});
+  for (const std::string& key : of_the_model) all.erase(key);
+  for (const char* key : {"batch", "seq", "steps", "data"}) all.erase(key);
+  stored.expect(stored.value().is_object(), "is not an object");
+  all.update(stored.value());
+  return {json{{"configuration", all}}, stored.file()};
 }
 
-void refuse_other_settings(const RunOptions& o, const json& stored, const std::string& file) {
-  const std::set<std::string> of_the_model{"layers", "heads",   "channels", "context",
-                                           "vocab",  "epsilon", "gelu"};
+// Whether a run may go on with another value than its own.
+bool may_change(const RunOptions& o, const std::string& key, const json& ours, const json& theirs) {
+  if (!o.given.contains(key)) return false;
+  if (key == "data" || key == "val-data") return true;
+  return key == "steps" && theirs.is_number_integer() && ours > theirs;
+}
+
+void refuse_other_settings(const RunOptions& o, const json& stored) {
   const json all = configuration(o);
   for (const auto& [key, ours] : all.items()) {
-    const bool is_stored = stored.is_object() && stored.contains(key);
-    const json missing = in_earlier_versions(key);
-    check_file(is_stored || !missing.is_null(), file, "field configuration.", key,
-               " is missing; this is not a checkpoint of this version of Spool");
-    const json theirs = is_stored ? stored.at(key) : missing;
-    if (theirs == ours) continue;
+    const json theirs = stored.value(key, json());
+    if (theirs == ours || may_change(o, key, ours, theirs)) continue;
     constexpr const char* remedy =
         "; leave the setting out to resume, or start a new run in another directory";
     check_setting(!o.given.contains(key), {key.c_str(), "out"}, "the run cannot be resumed with ",
@@ -204,13 +212,27 @@ json configuration(const RunOptions& o) {
 }
 
 void adopt(RunOptions& o, const JsonField& stored) {
-  refuse_other_settings(o, stored.value(), stored.file());
+  const JsonField whole = completed(stored);
+  const JsonField theirs = whole.member("configuration");
+  refuse_other_settings(o, theirs.value());
+  const json ours = configuration(o);
   for_each_setting(o, [&](const char* key, auto& setting) {
+    const JsonField field = theirs.member(key);
+    if (may_change(o, key, ours.at(key), field.value())) return;
     setting = {};
-    const bool may_be_missing = !in_earlier_versions(key).is_null();
-    const auto field = may_be_missing ? stored.find(key) : stored.member(key);
-    if (field) from_setting(*field, setting);
+    from_setting(field, setting);
   });
+}
+
+void check_can_be_stored(const RunOptions& o) {
+  const auto check_text = [](const char* key, const std::string& text) {
+    check_setting(is_utf8(text), {key}, "'", text,
+                  "' is not UTF-8, which a checkpoint could not store; rename it");
+  };
+  check_text("model", o.model);
+  check_text("tokenizer", o.tokenizer.name);
+  for (const std::string& path : o.data) check_text("data", path);
+  for (const std::string& path : o.val_data) check_text("val-data", path);
 }
 
 }  // namespace spool
