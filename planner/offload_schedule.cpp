@@ -1,6 +1,7 @@
 #include "spool/planner/offload_schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace spool {
 namespace {
@@ -9,6 +10,7 @@ struct PlannedTransfer {
   Offload offload;
   double saved = 0, read = 0;  // seconds: when the value is saved, and first read by backward
   double out = 0, in = 0;      // seconds of its copies
+  size_t order = 0;            // of those saved at once
 };
 
 // When each node began, seconds.
@@ -23,6 +25,8 @@ std::vector<PlannedTransfer> transfers_of(const std::vector<OffloadCandidate>& c
   const double disk = target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0;
   const double out = 1 / machine.to_host_bytes_per_second + disk;  // seconds a byte
   const double in = 1 / machine.from_host_bytes_per_second + disk;
+  IdTable<ValueId, size_t> order(survey.values.size());
+  for (size_t i = survey.saves.size(); i-- > 0;) order[survey.saves[i].value] = i;
   std::vector<PlannedTransfer> transfers;
   for (const OffloadCandidate& c : candidates) {
     const auto [bytes, saver, reader] = survey.values.value_or(c.value, {});
@@ -33,15 +37,18 @@ std::vector<PlannedTransfer> transfers_of(const std::vector<OffloadCandidate>& c
          .saved = clock.forward.contains(next) ? clock.forward[next] : clock.backward.back(),
          .read = clock.backward[reader],
          .out = static_cast<double>(c.bytes) * out,
-         .in = static_cast<double>(c.bytes) * in});
+         .in = static_cast<double>(c.bytes) * in,
+         .order = order[c.value]});
   }
   return transfers;
 }
 
-// Copies out run one after the other; each value is released before the first node that begins
-// after its copy ends, or before backward.  A value whose copy would end too late stays.
+// Copies out run one after the other, in the order in which the tape saves; each value is released
+// before the first node that begins after its copy ends, or before backward.  A value whose copy
+// would end too late stays.
 void place_releases(std::vector<PlannedTransfer>& transfers, const Clock& clock, CopiesEnd until) {
-  std::ranges::sort(transfers, {}, &PlannedTransfer::saved);
+  std::ranges::sort(transfers, {},
+                    [](const PlannedTransfer& t) { return std::pair(t.saved, t.order); });
   double link_free = 0;
   std::erase_if(transfers, [&](PlannedTransfer& t) {
     const double end = std::max(link_free, t.saved) + t.out;

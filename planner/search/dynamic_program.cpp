@@ -1,115 +1,125 @@
 #include "spool/planner/search/dynamic_program.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 
 namespace spool {
 namespace {
 
-// The segments so far, with their last one's option, and the state before it.
-struct ChoiceState {
-  int64_t kept = 0;
-  double seconds = 0;
-  int32_t option = -1, before = -1;
-};
-using Frontier = std::vector<ChoiceState>;  // by rising bytes and falling seconds
+// The number of segments that can be cut into chunks.
+size_t segments_with_rows(const MeasuredSegments& m) {
+  return static_cast<size_t>(std::ranges::count_if(m.segments, [&](const Segment& s) {
+    return m.options[static_cast<size_t>(s.kind)].size() > 1;
+  }));
+}
 
-// The states that no other one beats, of two such lists.
-void merge(const Frontier& a, const Frontier& b, Frontier& merged) {
+}  // namespace
+
+// The steps that no other one beats, of two such lists.
+void FastestChoices::merge(const Steps& a, const Steps& b, Steps& merged) {
   merged.clear();
   double least = std::numeric_limits<double>::infinity();
-  const auto add = [&](const ChoiceState& state) {
-    if (state.seconds >= least) return;
-    least = state.seconds;
-    if (!merged.empty() && merged.back().kept == state.kept) merged.pop_back();
-    merged.push_back(state);
+  const auto add = [&](const Step& step) {
+    if (step.seconds >= least) return;
+    least = step.seconds;
+    if (!merged.empty() && merged.back().room == step.room) merged.pop_back();
+    merged.push_back(step);
   };
   for (size_t i = 0, j = 0; i < a.size() || j < b.size();) {
-    const bool first = j == b.size() || (i < a.size() && a[i].kept <= b[j].kept);
+    const bool first = j == b.size() || (i < a.size() && a[i].room <= b[j].room);
     add(first ? a[i++] : b[j++]);
   }
 }
 
-// Extends each state by each option of a segment that is within the limit.
-Frontier extended(const MeasuredSegments& m, size_t segment,
-                  const std::vector<MeasuredOption>& options, const Frontier& before,
-                  size_t limit) {
-  Frontier all, extended, merged;
-  const int64_t keeps = m.keeps[segment];
-  for (size_t o = 0; o < options.size(); ++o) {
-    const auto needed =
-        static_cast<int64_t>(m.live_at_first + needed_bytes(m, segment, options[o]));
-    extended.clear();
-    for (size_t i = 0; i < before.size(); ++i) {
-      if (before[i].kept + needed > static_cast<int64_t>(limit)) break;
-      extended.push_back({.kept = before[i].kept + keeps + options[o].extra_kept,
-                          .seconds = before[i].seconds + options[o].extra_seconds,
-                          .option = static_cast<int32_t>(o),
-                          .before = static_cast<int32_t>(i)});
+FastestChoices::FastestChoices(const MeasuredSegments& m, const std::vector<bool>& rows_allowed,
+                               OthersBytes others)
+    : m_(m), others_(std::move(others)) {
+  std::vector<size_t> allowed;
+  for (size_t rows = 0; rows < rows_allowed.size(); ++rows) {
+    if (rows_allowed[rows]) allowed.push_back(rows);
+  }
+  const Step nothing{.room = std::numeric_limits<int64_t>::min() / 2};
+  const Run empty{.rows = {}, .after = {{nothing}}};
+  // A single segment may choose among all rows; several must agree.
+  if (segments_with_rows(m) <= 1) {
+    runs_.push_back(empty);
+    runs_.back().rows = allowed;
+    return;
+  }
+  for (const size_t rows : allowed) {
+    runs_.push_back(empty);
+    runs_.back().rows = {rows};
+  }
+}
+
+// Puts one more segment before those of the run.
+void FastestChoices::extend(Run& run) {
+  const size_t segment = m_.segments.size() - run.after.size();
+  const Steps& after = run.after.back();
+  const bool has_rows = m_.options[static_cast<size_t>(m_.segments[segment].kind)].size() > 1;
+  Steps all, extended, merged;
+  for (const size_t rows : run.rows) {
+    const std::vector<MeasuredOption>& options = m_.options_of(segment, rows);
+    for (size_t o = 0; o < options.size(); ++o) {
+      const int64_t kept = m_.keeps[segment] + options[o].extra_kept;
+      const auto needed =
+          static_cast<int64_t>(others_.with(segment, needed_bytes(m_, segment, options[o])));
+      extended.clear();
+      for (const Step& step : after) {
+        const int64_t room = std::max(step.room + kept, needed);
+        if (!extended.empty() && extended.back().room == room) extended.pop_back();
+        extended.push_back({.room = room,
+                            .seconds = step.seconds + options[o].extra_seconds,
+                            .option = static_cast<int32_t>(o),
+                            .rows = static_cast<int32_t>(rows)});
+      }
+      merge(all, extended, merged);
+      std::swap(all, merged);
     }
-    if (extended.empty()) continue;
-    merge(all, extended, merged);
-    std::swap(all, merged);
+    if (!has_rows) break;
   }
-  return all;
+  run.after.push_back(std::move(all));
 }
 
-// Runs the segments from `frontiers.size() - 1` on; false if no choice is within the limit.
-bool extend_to_end(const MeasuredSegments& m, const Choice& begin, size_t row_choice, size_t limit,
-                   std::vector<Frontier>& frontiers) {
-  while (frontiers.size() <= m.segments.size()) {
-    const size_t s = frontiers.size() - 1;
-    const size_t own_limit = limit - std::min(limit, begin.returned_at(s));
-    frontiers.push_back(extended(m, s, m.options_of(s, row_choice), frontiers.back(), own_limit));
-    if (frontiers.back().empty()) return false;
-  }
-  return true;
+const FastestChoices::Step* FastestChoices::step(Run& run, size_t segment, int64_t room) {
+  while (run.after.size() <= m_.segments.size() - segment) extend(run);
+  const Steps& steps = run.after[m_.segments.size() - segment];
+  const auto above = std::ranges::upper_bound(steps, room, {}, &Step::room);
+  return above == steps.begin() ? nullptr : &*std::prev(above);
 }
 
-Choice chosen(const MeasuredSegments& m, const std::vector<Frontier>& frontiers, size_t row_choice,
-              const Choice& begin) {
-  Choice choice = begin;
-  choice.by_segment.resize(m.segments.size());
-  choice.row_choice = row_choice;
-  choice.extra_seconds = frontiers.back().back().seconds;
-  size_t state = frontiers.back().size() - 1;  // the one of the fewest seconds
-  for (size_t s = m.segments.size(); s-- > begin.by_segment.size();) {
-    const ChoiceState& at = frontiers[s + 1][state];
-    choice.by_segment[s] = &m.options_of(s, row_choice)[static_cast<size_t>(at.option)];
-    state = static_cast<size_t>(at.before);
+double FastestChoices::seconds(size_t first, int64_t room) {
+  double least = std::numeric_limits<double>::infinity();
+  for (Run& run : runs_) {
+    const Step* found = step(run, first, room);
+    if (found) least = std::min(least, found->seconds);
   }
-  return choice;
+  return least;
 }
 
-// The states of the segments whose options are given; the last is empty if they are not within the
-// limit.
-std::vector<Frontier> given(const MeasuredSegments& m, const Choice& begin, size_t limit) {
-  std::vector<Frontier> frontiers{{ChoiceState{}}};
-  for (size_t s = 0; s < begin.by_segment.size(); ++s) {
-    ChoiceState state = frontiers.back().front();
-    const size_t needed =
-        m.live_at_first + needed_bytes(m, s, *begin.by_segment[s]) + begin.returned_at(s);
-    if (static_cast<int64_t>(needed) + state.kept > static_cast<int64_t>(limit)) return {{}};
-    state.kept += begin.kept(m, s);
-    state.seconds += begin.by_segment[s]->extra_seconds;
-    frontiers.push_back({state});
+void FastestChoices::complete(Choice& choice, int64_t room) {
+  const size_t first = choice.by_segment.size();
+  const double least = seconds(first, room);
+  const auto best = std::ranges::find_if(runs_, [&](Run& run) {
+    const Step* found = step(run, first, room);
+    return found && found->seconds == least;
+  });
+  choice.extra_seconds += least;
+  for (size_t s = first; s < m_.segments.size(); ++s) {
+    const Step& at = *step(*best, s, room);
+    const auto rows = static_cast<size_t>(at.rows);
+    const MeasuredOption& option = m_.options_of(s, rows)[static_cast<size_t>(at.option)];
+    choice.by_segment.push_back(&option);
+    room -= m_.keeps[s] + option.extra_kept;
+    const bool has_rows = m_.options[static_cast<size_t>(m_.segments[s].kind)].size() > 1;
+    if (has_rows || s == first) choice.row_choice = rows;
   }
-  return frontiers;
 }
-
-// The number of segments before the first that can be cut into chunks.
-size_t segments_without_rows(const MeasuredSegments& m) {
-  size_t s = 0;
-  while (s < m.segments.size() && m.options[static_cast<size_t>(m.segments[s].kind)].size() == 1) {
-    ++s;
-  }
-  return s;
-}
-
-}  // namespace
 
 int64_t Choice::kept(const MeasuredSegments& m, size_t segment) const {
   const MeasuredOption& option = *by_segment[segment];
@@ -125,26 +135,20 @@ size_t needed_bytes(const MeasuredSegments& m, size_t segment, const MeasuredOpt
 }
 
 std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
-                                     const std::vector<bool>& rows_allowed, const Choice& begin) {
+                                     const std::vector<bool>& rows_allowed) {
   if (m.least > limit) return {};
-  const size_t shared = segments_without_rows(m);
-  std::vector<Frontier> frontiers = given(m, begin, limit);
-  if (frontiers.back().empty()) return {};
-  std::optional<Choice> best;
-  for (size_t rows = 0; rows < m.rows.size(); ++rows) {
-    if (!rows_allowed[rows]) continue;
-    frontiers.resize(std::min(frontiers.size(), shared + 1));
-    if (!extend_to_end(m, begin, rows, limit, frontiers)) continue;
-    const double seconds = frontiers.back().back().seconds;
-    if (!best || seconds < best->extra_seconds) best = chosen(m, frontiers, rows, begin);
-  }
-  return best;
+  FastestChoices choices(m, rows_allowed);
+  const auto room = static_cast<int64_t>(limit) - static_cast<int64_t>(m.live_at_first);
+  if (std::isinf(choices.seconds(/*first=*/0, room))) return {};
+  Choice choice;
+  choices.complete(choice, room);
+  return choice;
 }
 
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
   auto below = static_cast<int64_t>(m.live_at_first), most = static_cast<int64_t>(m.least);
-  for (size_t s = 0; s < m.segments.size(); ++s) {
-    const size_t needed = needed_bytes(m, s, *choice.by_segment[s]) + choice.returned_at(s);
+  for (size_t s = 0; s < choice.by_segment.size(); ++s) {
+    const size_t needed = choice.others.with(s, needed_bytes(m, s, *choice.by_segment[s]));
     most = std::max(most, below + static_cast<int64_t>(needed));
     below += choice.kept(m, s);
   }

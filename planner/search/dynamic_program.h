@@ -2,12 +2,15 @@
 
 // The fastest choice of an option for each segment, exactly, under a limit on live bytes.
 //
-// Segments are visited in the order of forward.  A state is the bytes that the segments so far
-// keep and the seconds they cost beyond keeping all; a segment may have an option if the bytes kept
-// below it and what it needs itself are within the limit; and of two states the one with more of
-// both is dropped.  So a late segment, below which much is kept, must need little, and an early one
-// must leave room for the gradients of those after it, which its need includes.
+// A segment may have an option if what it needs fits into its room: the limit less what was live at
+// first and what the segments below it keep.  Segments are visited from the last to the first.  The
+// least seconds that a segment and those after it cost beyond keeping all fall with its room, in
+// steps, which are those of the segment after it, each moved by each option; of two steps the one
+// with more room and more seconds is dropped.  They do not depend on the limit, nor on what is
+// chosen below, so that they are found once for all limits.
 
+#include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -15,11 +18,25 @@
 
 namespace spool {
 
-// How the options of segments that send were chosen: the seconds that a byte was taken to cost, and
-// the part of the bytes that a link can move which were sent.
+// How the options of segments that send were chosen: the seconds that a byte was taken to cost, the
+// part of the bytes that a link can move which were sent, and whether a part of a value may be.
 struct Sending {
-  double price = 0, part = 1;
+  double price = 0, part = 0;
+  bool divides = false;
   bool operator==(const Sending&) const = default;
+};
+
+// Bytes that are live for segments that send while each segment runs; none: 0.
+struct OthersBytes {
+  std::vector<size_t> backward = {};  // what has come back for those below, beside its own need
+  std::vector<size_t> forward = {};   // what has not left yet, with what its own forward needs
+
+  // All that is needed in a segment which itself needs so many bytes.
+  size_t with(size_t segment, size_t needed) const {
+    const size_t in_backward = needed + (backward.empty() ? 0 : backward[segment]);
+    return std::max(in_backward, forward.empty() ? 0 : forward[segment]);
+  }
+  bool operator==(const OthersBytes&) const = default;
 };
 
 struct Choice {
@@ -27,24 +44,55 @@ struct Choice {
   // The parts of what the first segments can send that are sent, between 0 and 1.
   std::vector<double> sent = {};
   Sending sending = {};
-  // Bytes that have come back for the segments below when each segment runs backward.
-  std::vector<size_t> returned = {};
+  OthersBytes others = {};
   size_t row_choice = 0;     // of MeasuredSegments::rows
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
 
   // Bytes that the segment keeps on the device; below 0 if it frees more, of what it reads.
   int64_t kept(const MeasuredSegments&, size_t segment) const;
-  size_t returned_at(size_t segment) const { return returned.empty() ? 0 : returned[segment]; }
   bool operator==(const Choice&) const = default;
 };
 
-// `rows_allowed`: of each choice of rows.  `begin`: the options of the first segments, which are
-// given, and what of them is sent.  Nothing if no choice is within the limit.
-std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
-                                     const std::vector<bool>& rows_allowed,
-                                     const Choice& begin = {});
+class FastestChoices {
+ public:
+  // `rows_allowed`: of each choice of rows.  The segments must outlive this.
+  FastestChoices(const MeasuredSegments&, const std::vector<bool>& rows_allowed,
+                 OthersBytes others = {});
 
-// The most bytes that are live under a choice.
+  // The least seconds of the segments from `first` on, whose room is so many bytes; infinite if
+  // there is no choice.
+  double seconds(size_t first, int64_t room);
+  // Adds these segments' options to those of the segments before.  There must be a choice.
+  void complete(Choice&, int64_t room);
+
+ private:
+  // From so many bytes of room on, an option, and the seconds of its segment and those after it.
+  struct Step {
+    int64_t room = 0;
+    double seconds = 0;
+    int32_t option = -1, rows = 0;
+  };
+  using Steps = std::vector<Step>;  // by rising room and falling seconds
+  // Segments that choose among these rows: the steps of none, of the last segment, of the one
+  // before, and so on as far as they were asked for.
+  struct Run {
+    std::vector<size_t> rows;
+    std::vector<Steps> after;
+  };
+  static void merge(const Steps& a, const Steps& b, Steps& merged);
+  void extend(Run&);
+  const Step* step(Run&, size_t segment, int64_t room);
+
+  const MeasuredSegments& m_;
+  OthersBytes others_;
+  std::vector<Run> runs_;
+};
+
+// Nothing if no choice is within the limit.
+std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
+                                     const std::vector<bool>& rows_allowed);
+
+// The most bytes that are live under a choice, of all segments or of the first ones.
 size_t live_bytes(const MeasuredSegments&, const Choice&);
 
 // Bytes that the segment needs with this option, without what has come back for others.

@@ -81,6 +81,18 @@ class Measurement {
       most = std::max(most, chunkable_rows(all_.program, all_.segments[s]));
     }
     all_.rows = levers_.loss_rows ? std::vector{*levers_.loss_rows} : row_choices(most);
+    limit_candidates();
+  }
+
+  // Where each choice of rows multiplies the options, fewer values are candidates: no kind has more
+  // than about as many options as one without rows.
+  void limit_candidates() {
+    size_t candidates = max_candidates;
+    for (size_t choices = 1; choices < all_.rows.size(); choices *= 2) --candidates;
+    for (Segment& s : all_.segments) {
+      const bool has_rows = chunkable_rows(all_.program, s) > 0;
+      if (has_rows && s.candidates.size() > candidates) s.candidates.resize(candidates);
+    }
   }
 
   RehearsedStep rehearse(const std::vector<const SegmentOption*>& chosen) {
@@ -172,18 +184,30 @@ class Measurement {
             .outside = costs.outside};
   }
 
-  // Seconds are convex in the bytes on the host, so they are above the line through two of them.
+  // However much is on the host, it is copied in while the device updates, and takes its copies'
+  // time at least.
   void measure_state() {
     const StreamedCosts all = stream_all_but(0);
     if (all.host_bytes <= 0) return;
-    const StreamedCosts half = stream_all_but(static_cast<size_t>(all.host_bytes / 2));
-    const double bytes = all.host_bytes - half.host_bytes;
-    const double price = bytes > 0 ? (all.extra_seconds - half.extra_seconds) / bytes : 0;
-    all_.state = {.bytes = static_cast<size_t>(all.host_bytes),
-                  .seconds_per_byte = std::max(all.extra_seconds, 0.0) / all.host_bytes,
-                  .last_seconds_per_byte = std::max(price, 0.0),
-                  .least = all.outside};
-    if (price > 0) all_.state->free_bytes = all.host_bytes - all.extra_seconds / price;
+    all_.state = {.bytes = static_cast<size_t>(all.host_bytes), .least = all.outside};
+    MeasuredState& state = *all_.state;
+    MeasuredState::Share half;
+    for (const double part : {1.0 / 256, 1.0 / 64, 1.0 / 32, 1.0 / 16, 1.0 / 8, 0.5}) {
+      const StreamedCosts some = stream_all_but(static_cast<size_t>((1 - part) * all.host_bytes));
+      if (some.host_bytes <= half.bytes) continue;
+      half = {.bytes = some.host_bytes, .seconds = some.extra_seconds};
+      state.shares.push_back(half);
+    }
+    state.shares.push_back({.bytes = all.host_bytes, .seconds = all.extra_seconds});
+    const double bytes = all.host_bytes - half.bytes;
+    const double price = bytes > 0 ? (all.extra_seconds - half.seconds) / bytes : 0;
+    if (price <= 0) return;
+    state.last_seconds_per_byte = price;
+    double update = 0;
+    for (const SurveyedWork& work : all_.keep_all.works) {
+      if (work.phase == Phase::optimizer) update += work.seconds;
+    }
+    state.free_bytes = std::max(all.host_bytes - all.extra_seconds / price, update / price);
   }
 
   void list_options() {
@@ -326,6 +350,24 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
                     [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
   if (rows > 0) plan.chunks = chunk_rows(program, rows).chunks;
   return plan;
+}
+
+// Between two shares the seconds are on the line through those below or on that through those
+// above, whichever is higher: copies are hidden by the update of what stays, up to some share.
+double streaming_seconds(const MeasuredState& state, double bytes) {
+  const auto& all = state.shares;
+  if (bytes <= 0 || all.empty()) return 0;
+  const auto after = static_cast<size_t>(
+      std::ranges::lower_bound(all, bytes, {}, &MeasuredState::Share::bytes) - all.begin());
+  if (after == 0) return all.front().seconds;
+  if (after == all.size()) return all.back().seconds;
+  const auto line = [&](size_t second) {
+    const MeasuredState::Share &a = all[second - 1], &b = all[second];
+    return a.seconds + (bytes - a.bytes) / (b.bytes - a.bytes) * (b.seconds - a.seconds);
+  };
+  const double below = after > 1 ? line(after - 1) : all[0].seconds;
+  const double above = after + 1 < all.size() ? line(after + 1) : line(after);
+  return std::min(std::max(below, above), line(after));
 }
 
 size_t MeasuredSegments::sendable_bytes(size_t segment, const MeasuredOption& option) const {

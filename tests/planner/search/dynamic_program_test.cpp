@@ -117,6 +117,63 @@ TEST(DynamicProgram, FindsTheFastestOfAllChoices) {
   }
 }
 
+// The least seconds of the choices that begin as this one does.
+double fastest_from(const MeasuredSegments& m, size_t limit, const Choice& begin) {
+  double least = infinite;
+  for_each_choice(m, std::vector<bool>(m.rows.size(), true), [&](Choice choice) {
+    for (size_t s = 0; s < begin.by_segment.size(); ++s) {
+      if (choice.by_segment[s] != begin.by_segment[s]) return;
+    }
+    choice.others = begin.others;
+    if (live_bytes(m, choice) <= limit) least = std::min(least, choice.extra_seconds);
+  });
+  return least;
+}
+
+// Of a random choice, the options of the first segments.
+Choice random_beginning(Random& random, const MeasuredSegments& m) {
+  Choice begin;
+  const int64_t count = draw(random, 0, static_cast<int64_t>(m.segments.size()) - 1);
+  for (size_t s = 0; s < static_cast<size_t>(count); ++s) {
+    const auto& options = m.options_of(s, /*row_choice=*/0);
+    const int64_t last = static_cast<int64_t>(options.size()) - 1;
+    begin.by_segment.push_back(&options[static_cast<size_t>(draw(random, 0, last))]);
+    begin.extra_seconds += begin.by_segment.back()->extra_seconds;
+  }
+  return begin;
+}
+
+TEST(DynamicProgram, ServesEveryLimitAndEveryBeginning) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Random random(seed);
+    MeasuredSegments m = random_segments(random);
+    if (m.rows.size() > 1) continue;  // beginnings have the first choice of rows
+    m.least = 0;
+    OthersBytes others;
+    for (size_t s = 0; s < m.segments.size(); ++s) {
+      others.backward.push_back(static_cast<size_t>(draw(random, 0, 5)) * Arena::granule);
+      others.forward.push_back(static_cast<size_t>(draw(random, 0, 20)) * Arena::granule);
+    }
+    FastestChoices choices(m, {true}, others);
+    for (int i = 0; i < 20; ++i) {
+      Choice begin = random_beginning(random, m);
+      begin.others = others;
+      const size_t limit = static_cast<size_t>(draw(random, 0, 60)) * Arena::granule;
+      if (live_bytes(m, begin) > limit) continue;
+      auto room = static_cast<int64_t>(limit) - static_cast<int64_t>(m.live_at_first);
+      for (size_t s = 0; s < begin.by_segment.size(); ++s) room -= begin.kept(m, s);
+      const double wanted = fastest_from(m, limit, begin);
+      EXPECT_EQ(begin.extra_seconds + choices.seconds(begin.by_segment.size(), room), wanted);
+      if (wanted == infinite) continue;
+      choices.complete(begin, room);
+      EXPECT_EQ(seconds_of(begin), wanted);
+      EXPECT_EQ(begin.extra_seconds, wanted);
+      EXPECT_LE(live_bytes(m, begin), limit);
+    }
+  }
+}
+
 TEST(DynamicProgram, GroupsEqualSegmentsWithinTheLimit) {
   for (uint64_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);

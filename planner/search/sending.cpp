@@ -1,0 +1,335 @@
+#include "spool/planner/search/sending.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace spool {
+namespace {
+
+// The part of the bytes that a link could move at most which is sent: copies begin a little late
+// and end a little early.
+constexpr double link_use = 0.97;
+
+double seconds_per_byte(const Machine& machine, OffloadTarget target) {
+  return 1 / std::min(machine.to_host_bytes_per_second, machine.from_host_bytes_per_second) +
+         (target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0);
+}
+
+// The first rows of a value.
+struct SentRows {
+  const Sendable::Value* value = nullptr;
+  int64_t rows = 0;
+  double bytes = 0;
+  bool is_whole() const { return rows == value->rows; }
+};
+
+// Rows of one of these values: as many as possible, while few stay.
+SentRows divided(const std::vector<const Sendable::Value*>& values, double bytes) {
+  SentRows divided;
+  double best = -INFINITY;
+  for (const Sendable::Value* v : values) {
+    const double row = v->bytes / static_cast<double>(v->rows);
+    const double rows = std::floor(bytes / row);
+    const double gain = rows * row - (v->bytes - rows * row) / 2;
+    if (rows < 1 || gain <= best) continue;
+    best = gain;
+    divided = {.value = v, .rows = static_cast<int64_t>(rows), .bytes = rows * row};
+  }
+  return divided;
+}
+
+// Whole values while there is room for them, and rows of one more.  Of what it sends, it sends all.
+std::vector<SentRows> sent_rows(const Sendable& sendable, double bytes) {
+  std::vector<SentRows> sent;
+  std::vector<const Sendable::Value*> others;
+  bytes += 1;  // that rounding may have taken
+  for (const Sendable::Value& v : sendable.values) {
+    if (v.bytes > bytes) {
+      others.push_back(&v);
+      continue;
+    }
+    bytes -= v.bytes;
+    sent.push_back({.value = &v, .rows = v.rows, .bytes = v.bytes});
+  }
+  const SentRows rest = divided(others, bytes);
+  if (rest.value) sent.push_back(rest);
+  std::ranges::sort(sent, {}, [](const SentRows& rows) { return rows.value->id; });
+  return sent;
+}
+
+}  // namespace
+
+SendingWays::SendingWays(const SearchedStep& step, const MeasuredSegments& measured,
+                         const Levers& levers)
+    : step_(step), measured_(measured) {
+  if (!levers.send_to) return;
+  const double out = measured.seconds_before_loss + measured.seconds_of_loss;
+  const double back = measured.seconds_after_loss - measured.seconds_of_loss;
+  link_rate_ = 1 / seconds_per_byte(step.machine, *levers.send_to);
+  bytes_out_ = link_use * link_rate_ * std::min(out, back / fetch_caution);
+  ends_.resize(measured.segments.size());
+  for (size_t s = ends_.size(); s-- > 0;) ends_[s] = backward_ += measured.backward_seconds[s];
+  if (bytes_out_ <= 0) return;
+  list_sendable();
+  bytes_out_ = std::min(bytes_out_, most_sendable());
+  if (bytes_out_ <= 0) return;
+  measure_forward();
+  constexpr int parts = 20;
+  for (const double price : prices()) {
+    for (int part = parts; part > 0; --part) {
+      for (const bool divides : {true, false}) {
+        const Sending way{.price = price, .part = 1.0 * part / parts, .divides = divides};
+        all_.push_back(beginning(way, way.part * bytes_out_, MetaStream::unlimited));
+      }
+    }
+  }
+}
+
+void SendingWays::list_sendable() {
+  const IdTable<NodeId, double> begins = measured_.keep_all.begins(Phase::forward);
+  const auto value_of = [&](const SendableValue& v) {
+    const NodeId next = measured_.keep_all.values[v.value].first_saved + 1;
+    const Shape& shape = measured_.program.values[v.value].spec.shape;
+    return Sendable::Value{.id = v.value,
+                           .bytes = static_cast<double>(v.bytes),
+                           .saved = begins.value_or(next, begins.back()) - begins.front(),
+                           .rows = shape.rank() > 0 ? shape[0] : 1};
+  };
+  for (size_t s = 0; s < measured_.segments.size(); ++s) {
+    std::vector<Sendable>& all = sendable_.emplace_back();
+    for (const MeasuredOption& o : measured_.options_of(s, /*row_choice=*/0)) {
+      Sendable& sendable = all.emplace_back();
+      sendable.bytes = static_cast<double>(measured_.sendable_bytes(s, o));
+      for (const SendableValue& v : measured_.sendable[s]) {
+        if (!is_kept(o.option, measured_.program, measured_.segments[s], v.value)) continue;
+        sendable.values.push_back(value_of(v));
+      }
+    }
+  }
+}
+
+double SendingWays::most_sendable() const {
+  double bytes = 0;
+  for (size_t s = 0; s + 1 < sendable_.size(); ++s) {
+    bytes += std::ranges::max_element(sendable_[s], {}, &Sendable::bytes)->bytes;
+  }
+  return bytes;
+}
+
+void SendingWays::measure_forward() {
+  const std::vector<Segment>& segments = measured_.segments;
+  const double begin = measured_.keep_all.begins(Phase::forward).front();
+  std::vector<size_t> before(segments.size()), most(segments.size());
+  forward_ends_.resize(segments.size());
+  for (const SurveyedWork& work : measured_.keep_all.works) {
+    if (work.node < 0 || work.phase != Phase::forward) continue;
+    const auto at = std::ranges::lower_bound(segments, work.node, {}, &Segment::last);
+    const auto s = static_cast<size_t>(at - segments.begin());
+    if (most[s] == 0) before[s] = work.live_before;
+    most[s] = std::max(most[s], work.live);
+    if (work.micro_batch == 0) forward_ends_[s] = work.begin + work.seconds - begin;
+  }
+  for (size_t s = 0; s < segments.size(); ++s)
+    forward_needs_.push_back(static_cast<double>(most[s] - std::min(before[s], most[s])));
+}
+
+// At each, another option of the first segment that can send is the cheapest.
+std::vector<double> SendingWays::prices() const {
+  size_t first = 0;
+  while (first < measured_.segments.size() && measured_.segments[first].candidates.empty()) ++first;
+  if (first == measured_.segments.size()) return {0};
+  struct Corner {
+    double bytes = 0, seconds = 0;
+  };
+  std::vector<Corner> all, hull;
+  const auto& options = measured_.options_of(first, /*row_choice=*/0);
+  for (size_t o = 0; o < options.size(); ++o)
+    all.push_back({.bytes = sendable_[first][o].bytes, .seconds = options[o].extra_seconds});
+  std::ranges::stable_sort(all, std::greater(), &Corner::bytes);
+  const auto slope = [](const Corner& a, const Corner& b) {
+    return (b.seconds - a.seconds) / std::max(a.bytes - b.bytes, 1.0);
+  };
+  for (const Corner& c : all) {
+    while (!hull.empty() && c.seconds <= hull.back().seconds) hull.pop_back();
+    while (hull.size() > 1 && slope(hull[hull.size() - 2], hull.back()) >= slope(hull.back(), c)) {
+      hull.pop_back();
+    }
+    hull.push_back(c);
+  }
+  std::vector<double> between{0};
+  for (size_t i = 1; i < hull.size(); ++i) {
+    const double before = slope(hull[i - 1], hull[i]);
+    const double after = i + 1 < hull.size() ? slope(hull[i], hull[i + 1]) : 2 * before;
+    between.push_back((before + after) / 2);
+  }
+  return between;
+}
+
+size_t SendingWays::cheapest(size_t segment, double price, int64_t room) const {
+  const auto& options = measured_.options_of(segment, /*row_choice=*/0);
+  size_t best = options.size();
+  double least = INFINITY;
+  for (size_t o = 0; o < options.size(); ++o) {
+    if (static_cast<int64_t>(needed_bytes(measured_, segment, options[o])) > room) continue;
+    const double cost = options[o].extra_seconds + price * sendable_[segment][o].bytes;
+    if (cost >= least) continue;
+    best = o;
+    least = cost;
+  }
+  return best;
+}
+
+// The bytes that are sent of at most so many.  What stays of a value is copied within the device
+// when the rest leaves, and again when it comes back: the seconds are added.
+double SendingWays::send(const Sendable& sendable, double bytes, const Sending& way,
+                         double& seconds) const {
+  double sent = 0;
+  for (const SentRows& v : sent_rows(sendable, bytes)) {
+    if (!v.is_whole() && !way.divides) continue;
+    sent += v.bytes;
+    const Cost copy{.bytes = 2 * (v.value->bytes - v.bytes)};
+    if (!v.is_whole()) seconds += 2 * step_.machine.seconds(copy);
+  }
+  return sent;
+}
+
+// The first segments, with the options that are cheapest at this price, as far as what they keep
+// comes to so many bytes, which are sent.
+Beginning SendingWays::beginning(const Sending& way, double bytes, size_t limit) const {
+  Beginning begin{.kept = static_cast<int64_t>(measured_.live_at_first)};
+  Choice& choice = begin.choice;
+  choice.sending = way;
+  for (size_t s = 0; s + 1 < measured_.segments.size() && bytes > 0; ++s) {
+    const auto& options = measured_.options_of(s, /*row_choice=*/0);
+    const size_t best = cheapest(s, way.price, static_cast<int64_t>(limit) - begin.kept);
+    if (best == options.size()) break;
+    const Sendable& sendable = sendable_[s][best];
+    begin.sendable.push_back(&sendable);
+    choice.by_segment.push_back(&options[best]);
+    choice.extra_seconds += options[best].extra_seconds;
+    const double sent = send(sendable, bytes, way, choice.extra_seconds);
+    choice.sent.push_back(sendable.bytes > 0 ? sent / sendable.bytes : 0);
+    bytes -= sendable.bytes;
+    begin.kept += choice.kept(measured_, s);
+  }
+  return_to_first(begin);
+  let_leave(begin);
+  begin.most = static_cast<int64_t>(live_bytes(measured_, choice));
+  return begin;
+}
+
+// Copies back begin as late as they may (planner/offload_schedule.h); what comes back for the first
+// segments is live while later ones still run backward.
+void SendingWays::return_to_first(Beginning& begin) const {
+  Choice& choice = begin.choice;
+  const size_t sending = choice.sent.size();
+  std::vector<double> begins(sending), ends(sending);
+  double next = sending < ends_.size() ? ends_[sending] : 0;
+  for (size_t s = sending; s-- > 0;) {
+    begins[s] = next;
+    ends[s] = next += measured_.backward_seconds[s] + choice.by_segment[s]->extra_seconds;
+  }
+  std::vector<double> returned(sending);
+  for (size_t s = 0; s < sending; ++s) {
+    const double bytes = choice.sent[s] * begin.sendable[s]->bytes;
+    const double copy = fetch_caution * bytes / link_rate_;
+    if (copy <= 0) continue;
+    next = std::min(next, begins[s]) - copy;
+    for (size_t later = s + 1; later < sending; ++later) {
+      returned[later] += std::clamp((ends[later] - next) / copy, 0.0, 1.0) * bytes;
+    }
+  }
+  constexpr double parts = Returning::parts;
+  const double first = std::min(next, backward_);
+  begin.returning.begin = static_cast<int>(std::floor(parts * first / backward_));
+  choice.others.backward.assign(returned.begin(), returned.end());
+}
+
+// Copies out run one after the other.  A value is live until its copy has ended.
+std::vector<SendingWays::CopyOut> SendingWays::copies_out(const Beginning& begin) const {
+  std::vector<CopyOut> copies;
+  double end = 0;
+  for (size_t s = 0; s < begin.sendable.size(); ++s) {
+    const Sendable& sendable = *begin.sendable[s];
+    for (const SentRows& v : sent_rows(sendable, begin.choice.sent[s] * sendable.bytes)) {
+      end = std::max(end, v.value->saved) + v.bytes / link_rate_;
+      copies.push_back({.segment = s, .end = end, .bytes = v.bytes});
+    }
+  }
+  return copies;
+}
+
+void SendingWays::let_leave(Beginning& begin) const {
+  const std::vector<CopyOut> copies = copies_out(begin);
+  const size_t sending = begin.choice.sent.size();
+  const auto bytes_after = [&](double time, size_t segment) {
+    double bytes = 0;
+    for (const CopyOut& c : copies) bytes += c.segment < segment && c.end > time ? c.bytes : 0;
+    return bytes;
+  };
+  constexpr double parts = Returning::parts;
+  const double out = copies.empty() ? 0 : copies.back().end / measured_.seconds_before_loss;
+  const double late = bytes_after(measured_.seconds_before_loss, sending);
+  begin.returning.out = static_cast<int>(std::ceil(parts * std::min(out, 2.0)));
+  begin.returning.late = static_cast<int>(std::ceil(parts * late / bytes_out_));
+  OthersBytes others = live_of_others(begin.returning);
+  std::ranges::copy(begin.choice.others.backward, others.backward.begin());
+  for (size_t s = 0; s < sending; ++s) {
+    const double leaving = bytes_after(forward_ends_[s], s);
+    others.forward[s] = static_cast<size_t>(leaving + forward_needs_[s]);
+  }
+  begin.choice.others = std::move(others);
+}
+
+OthersBytes SendingWays::live_of_others(const Returning& returning) const {
+  if (bytes_out_ <= 0) return {};
+  constexpr double parts = Returning::parts;
+  const double first = returning.begin / parts * backward_;
+  const double out = returning.out / parts * measured_.seconds_before_loss;
+  OthersBytes others;
+  for (size_t s = 0; s < ends_.size(); ++s) {
+    const double back = std::max(ends_[s] - first, 0.0) * link_rate_ / fetch_caution;
+    const double leaving = std::min(std::max(out - forward_ends_[s], 0.0) * link_rate_, bytes_out_);
+    others.backward.push_back(static_cast<size_t>(std::min(back, bytes_out_)));
+    others.forward.push_back(leaving > 0 ? static_cast<size_t>(leaving + forward_needs_[s]) : 0);
+  }
+  // What leaves while the loss runs is live in it.
+  others.backward.back() += static_cast<size_t>(returning.late / parts * bytes_out_);
+  others.forward.back() = 0;
+  return others;
+}
+
+std::vector<const Beginning*> SendingWays::within(size_t limit, size_t host_bytes,
+                                                  std::deque<Beginning>& limited) const {
+  // Of a host that is smaller than what could be sent, as much as a multiple of this part.
+  const double part = bytes_out_ / 64;
+  const double host = std::floor(static_cast<double>(host_bytes) / part) * part;
+  std::vector<const Beginning*> all;
+  for (const Beginning& way : all_) {
+    const Sending& sending = way.choice.sending;
+    const double bytes = std::min(sending.part * bytes_out_, host);
+    if (bytes <= 0) continue;
+    const bool fits = way.most <= static_cast<int64_t>(limit) && bytes >= sending.part * bytes_out_;
+    all.push_back(fits ? &way : &limited.emplace_back(beginning(sending, bytes, limit)));
+  }
+  std::erase_if(all, [&](const Beginning* b) { return b->most > static_cast<int64_t>(limit); });
+  return all;
+}
+
+std::vector<OffloadCandidate> SendingWays::values(const Choice& choice,
+                                                  IdTable<ValueId, int64_t>& rows) const {
+  std::vector<OffloadCandidate> all;
+  for (size_t s = 0; s < choice.sent.size(); ++s) {
+    const auto& options = measured_.options_of(s, /*row_choice=*/0);
+    const auto option = static_cast<size_t>(choice.by_segment[s] - options.data());
+    const Sendable& sendable = sendable_[s][option];
+    for (const SentRows& v : sent_rows(sendable, choice.sent[s] * sendable.bytes)) {
+      rows[v.value->id] = v.is_whole() ? -1 : v.rows;
+      all.push_back({.value = v.value->id, .bytes = static_cast<size_t>(v.bytes)});
+    }
+  }
+  return all;
+}
+
+}  // namespace spool
