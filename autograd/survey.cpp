@@ -12,9 +12,8 @@ const SurveyedWork* Survey::peak() const {
 
 IdTable<NodeId, double> Survey::begins(Phase phase) const {
   IdTable<NodeId, double> all;
-  for (size_t i = works.size(); i-- > 0;) {  // so that a node's first work is kept
-    const SurveyedWork& work = works[i];
-    if (work.phase != phase || work.micro_batch != 0 || work.node < 0) continue;
+  for (const SurveyedWork& work : works) {
+    if (work.phase != phase || work.micro_batch != 0 || work.node < 0 || work.is_nested) continue;
     if (!all.contains(work.node)) all.resize(static_cast<size_t>(work.node) + 1);
     all[work.node] = work.begin;
   }
@@ -122,7 +121,8 @@ void SurveyScope::begin(Stream& stream, Phase phase, NodeId node, const char* op
                             .micro_batch = std::max(survey_->micro_batches - 1, 0),
                             .begin = stream_->now(),
                             .live_before = stream_->memory().live,
-                            .live = std::exchange(survey_->live_between_, 0)});
+                            .live = std::exchange(survey_->live_between_, 0),
+                            .is_nested = outer_ != 0});
   survey_->current_ = survey_->works.size();
 }
 

@@ -38,6 +38,7 @@ struct SurveyedWork {
   double seconds = 0;      // its kernels and copies on the compute stream, without waits
   size_t live_before = 0;  // bytes of the device live when it began
   size_t live = 0;         // most bytes of the device live during it
+  bool is_nested = false;  // it is part of another work, as that of a chunk is
 };
 
 // A node, and a value that it saves or reads.
@@ -65,7 +66,9 @@ struct Survey {
 
   // The work with the most live bytes, the first of several; null if there is none.
   const SurveyedWork* peak() const;
-  // When each node of the first micro-batch began in this phase, forward or backward.
+  // When the tape of the first micro-batch came to each node in this phase, forward or backward: to
+  // those of a region in chunks in forward before all of its work, in backward to the last one
+  // before and to the others after it.
   IdTable<NodeId, double> begins(Phase) const;
 
   // Begins to account what the stream does.  The first tape calls it, unless its step did before.

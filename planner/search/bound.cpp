@@ -21,12 +21,20 @@ int64_t capacity(double amount) { return static_cast<int64_t>(std::min(amount, r
 
 }  // namespace
 
-InstantBound InstantBound::inside(const Program& program, NodeId node,
-                                  const IdTable<NodeId, double>& seconds, size_t live) {
+InstantBound InstantBound::in_forward(const Program& program, NodeId node,
+                                      const IdTable<NodeId, double>& seconds, size_t live) {
   const Node& n = program.nodes[node];
-  std::vector<ValueId> read(n.inputs.begin(), n.inputs.end());
-  read.insert(read.end(), n.saves.begin(), n.saves.end());
-  return {program, node, read, seconds, live};
+  std::vector<ValueId> free(n.inputs.begin(), n.inputs.end());
+  free.insert(free.end(), n.saves.begin(), n.saves.end());
+  return {program, node, free, seconds, live};
+}
+
+InstantBound InstantBound::in_backward(const Program& program, NodeId node,
+                                       const IdTable<NodeId, double>& seconds, size_t live) {
+  const Node& n = program.nodes[node];
+  std::vector<ValueId> free(n.inputs.begin(), n.inputs.end());
+  std::erase_if(free, [&](ValueId v) { return std::ranges::count(n.saves, v) > 0; });
+  return {program, node + 1, free, seconds, live};
 }
 
 InstantBound InstantBound::below(const Program& program, NodeId node,
@@ -34,14 +42,14 @@ InstantBound InstantBound::below(const Program& program, NodeId node,
   return {program, node, {}, seconds, live};
 }
 
-InstantBound::InstantBound(const Program& program, NodeId node, const std::vector<ValueId>& free,
+InstantBound::InstantBound(const Program& program, NodeId end, const std::vector<ValueId>& free,
                            const IdTable<NodeId, double>& seconds, size_t live)
     : network_(2 + static_cast<int>(program.nodes.size() + program.values.size())),
       fixed_(static_cast<double>(live)) {
   double total = 0;
-  for (NodeId n = 0; n < node; ++n) total += seconds[n];
+  for (NodeId n = 0; n < end; ++n) total += seconds[n];
   unit_ = total > 0 ? total / resolution : 1;
-  build(program, node, free, seconds);
+  build(program, end, free, seconds);
   cuts_.push_back(cut_of_fewest_bytes());
   const double needed = static_cast<double>(live) - fixed_;
   cuts_.push_back({.bytes = std::max(needed, cuts_.front().bytes + 1)});
@@ -90,14 +98,14 @@ struct InstantBound::Builder {
   }
 };
 
-void InstantBound::build(const Program& program, NodeId node, const std::vector<ValueId>& free,
+void InstantBound::build(const Program& program, NodeId end, const std::vector<ValueId>& free,
                          const IdTable<NodeId, double>& seconds) {
   Builder builder{.program = program,
                   .bound = *this,
                   .is_free = IdTable<ValueId, bool>(program.values.size()),
                   .is_priced = IdTable<ValueId, bool>(program.values.size())};
   for (const ValueId v : free) builder.is_free[v] = true;
-  for (NodeId n = 0; n < node; ++n) {
+  for (NodeId n = 0; n < end; ++n) {
     for (const ValueId v : program.nodes[n].saves) builder.add_needed(v);
   }
   IdTable<NodeId, bool> is_added(program.nodes.size());

@@ -39,10 +39,15 @@ struct InstantLink {
 // What backward still needs at an instant, and what it costs to recompute it.
 class InstantBound {
  public:
-  // The instant is the node's forward or backward; nodes after it have run backward, or not at all.
-  // `seconds`: of running each node's op again.  `live`: bytes at the instant if all is kept.
-  static InstantBound inside(const Program&, NodeId node, const IdTable<NodeId, double>& seconds,
-                             size_t live);
+  // The instant is in the node's forward, when nodes after it have not run.  `seconds`: of running
+  // each node's op again.  `live`: bytes at the instant if all is kept.
+  static InstantBound in_forward(const Program&, NodeId node,
+                                 const IdTable<NodeId, double>& seconds, size_t live);
+  // The instant is in the node's backward, when nodes after it have run backward.  What it saves
+  // need not be live yet: a tape recomputes each value just before backward reads it.  `live`:
+  // without what only the node's forward reads.
+  static InstantBound in_backward(const Program&, NodeId node,
+                                  const IdTable<NodeId, double>& seconds, size_t live);
   // The instant is in backward, when the node has run, and those below it have not.
   static InstantBound below(const Program&, NodeId node, const IdTable<NodeId, double>& seconds,
                             size_t live);
@@ -71,10 +76,11 @@ class InstantBound {
     int vertex = 0;
   };
   struct Builder;
-  // `free`: values that are live at the instant, and are none of what is chosen.
-  InstantBound(const Program&, NodeId node, const std::vector<ValueId>& free,
+  // Backward of the nodes before `end` still comes.  `free`: values that are live at the instant,
+  // and are none of what is chosen.
+  InstantBound(const Program&, NodeId end, const std::vector<ValueId>& free,
                const IdTable<NodeId, double>& seconds, size_t live);
-  void build(const Program&, NodeId node, const std::vector<ValueId>& free,
+  void build(const Program&, NodeId end, const std::vector<ValueId>& free,
              const IdTable<NodeId, double>& seconds);
   Cut solve();
   Cut cut_of_fewest_bytes();

@@ -67,8 +67,7 @@ void FastestChoices::extend(Run& run) {
     const std::vector<MeasuredOption>& options = m_.options_of(segment, rows);
     for (size_t o = 0; o < options.size(); ++o) {
       const int64_t kept = m_.keeps[segment] + options[o].extra_kept;
-      const auto needed =
-          static_cast<int64_t>(others_.with(segment, needed_bytes(m_, segment, options[o])));
+      const int64_t needed = needed_bytes(m_, segment, options[o], others_);
       extended.clear();
       for (const Step& step : after) {
         const int64_t room = std::max(step.room + kept, needed);
@@ -129,9 +128,10 @@ int64_t Choice::kept(const MeasuredSegments& m, size_t segment) const {
   return kept - static_cast<int64_t>(leaves);
 }
 
-size_t needed_bytes(const MeasuredSegments& m, size_t segment, const MeasuredOption& option) {
-  return static_cast<size_t>(
-      std::max<int64_t>(static_cast<int64_t>(m.needs[segment]) + option.extra_need, 0));
+int64_t needed_bytes(const MeasuredSegments& m, size_t segment, const MeasuredOption& option,
+                     const OthersBytes& others) {
+  const int64_t needed = static_cast<int64_t>(m.needs[segment]) + option.extra_need;
+  return others.with(segment, std::max<int64_t>(needed, 0), option.forward_need);
 }
 
 std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
@@ -148,8 +148,7 @@ std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
   auto below = static_cast<int64_t>(m.live_at_first), most = static_cast<int64_t>(m.least);
   for (size_t s = 0; s < choice.by_segment.size(); ++s) {
-    const size_t needed = choice.others.with(s, needed_bytes(m, s, *choice.by_segment[s]));
-    most = std::max(most, below + static_cast<int64_t>(needed));
+    most = std::max(most, below + needed_bytes(m, s, *choice.by_segment[s], choice.others));
     below += choice.kept(m, s);
   }
   return static_cast<size_t>(most);

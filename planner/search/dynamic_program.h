@@ -28,13 +28,14 @@ struct Sending {
 
 // Bytes that are live for segments that send while each segment runs; none: 0.
 struct OthersBytes {
-  std::vector<size_t> backward = {};  // what has come back for those below, beside its own need
-  std::vector<size_t> forward = {};   // what has not left yet, with what its own forward needs
+  std::vector<size_t> backward = {};  // what has come back for those below
+  std::vector<size_t> forward = {};   // what has not left yet
 
   // All that is needed in a segment which itself needs so many bytes.
-  size_t with(size_t segment, size_t needed) const {
-    const size_t in_backward = needed + (backward.empty() ? 0 : backward[segment]);
-    return std::max(in_backward, forward.empty() ? 0 : forward[segment]);
+  int64_t with(size_t segment, int64_t needed, int64_t needed_in_forward) const {
+    const auto in_backward = static_cast<int64_t>(backward.empty() ? 0 : backward[segment]);
+    const auto in_forward = static_cast<int64_t>(forward.empty() ? 0 : forward[segment]);
+    return std::max(needed + in_backward, needed_in_forward + in_forward);
   }
   bool operator==(const OthersBytes&) const = default;
 };
@@ -95,8 +96,9 @@ std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
 // The most bytes that are live under a choice, of all segments or of the first ones.
 size_t live_bytes(const MeasuredSegments&, const Choice&);
 
-// Bytes that the segment needs with this option, without what has come back for others.
-size_t needed_bytes(const MeasuredSegments&, size_t segment, const MeasuredOption&);
+// Bytes that the segment needs with this option, with those that are live for others.
+int64_t needed_bytes(const MeasuredSegments&, size_t segment, const MeasuredOption&,
+                     const OthersBytes& = {});
 
 // The same options in another order within each kind: of the segments that send nothing, those that
 // keep least come first, so that equal layers with equal options stand together.  Unchanged if that

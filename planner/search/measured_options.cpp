@@ -11,8 +11,8 @@ namespace {
 
 // What a rehearsal tells of one segment.
 struct SegmentCosts {
-  size_t live_before = 0, most_live = 0;  // bytes
-  double seconds = 0;                     // of the first micro-batch
+  size_t live_before = 0, most_live = 0, most_in_forward = 0;  // bytes
+  double seconds = 0;                                          // of the first micro-batch
 };
 
 struct RehearsedCosts {
@@ -115,6 +115,9 @@ class Measurement {
       if (!has_begun[s]) segment.live_before = work.live_before;
       has_begun[s] = true;
       segment.most_live = std::max(segment.most_live, work.live);
+      if (work.phase == Phase::forward) {
+        segment.most_in_forward = std::max(segment.most_in_forward, work.live);
+      }
       size_t& live = costs.live[work.node];
       live = std::max(live, work.live - segment.live_before);
       if (work.micro_batch == 0) segment.seconds += work.seconds;
@@ -275,7 +278,8 @@ class Measurement {
             .extra_seconds = costs.seconds - base.seconds,
             .extra_kept = bytes_kept(tried, s) - bytes_kept(base_, s),
             .extra_need = static_cast<int64_t>(costs.most_live - costs.live_before) -
-                          static_cast<int64_t>(base.most_live - base.live_before)};
+                          static_cast<int64_t>(base.most_live - base.live_before),
+            .forward_need = static_cast<int64_t>(costs.most_in_forward - costs.live_before)};
   }
 
   void collect() {

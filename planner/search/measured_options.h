@@ -25,6 +25,7 @@ struct MeasuredOption {
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
   int64_t extra_kept = 0;    // bytes, beyond those of keeping all
   int64_t extra_need = 0;    // the same
+  int64_t forward_need = 0;  // bytes that it needs in forward
 };
 
 // A value that may be sent off the device between forward and backward.

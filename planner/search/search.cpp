@@ -43,7 +43,8 @@ struct Search::State {
   FoundPlan keep_all = {};
   std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
   std::map<int, double> optima = {};  // seconds of the fastest choice of a level, if none is lost
-  std::optional<FoundPlan> smallest = {}, smallest_plain = {};
+  std::optional<FoundPlan> smallest = {};
+  std::unique_ptr<State> plain = {};
 
   State(SearchedStep s, Levers l)
       : step(std::move(s)),
@@ -122,20 +123,34 @@ struct Search::State {
       const int middle = (fails + level) / 2;
       (std::isinf(optimum(middle)) ? fails : level) = middle;
     }
+    smallest = keep_all;
     for (; level_bytes(level) < keep_all.peak; ++level) {
-      if (const auto& found = search(level)) return smallest.emplace(*found);
+      const auto& found = search(level);
+      if (!found) continue;
+      smallest = found;
+      break;
     }
-    return smallest.emplace(keep_all);
+    if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
+      smallest = few->smallest_plan();
+    }
+    return *smallest;
   }
 
-  // The smallest plan without regions in chunks: without them, the ladder would begin with it, so
-  // that without it they would make that budget's plan slower.
-  const FoundPlan& smallest_without_regions() {
-    if (smallest_plain) return *smallest_plain;
-    if (!levers.regions) return smallest_plan();
-    Levers others = levers;
-    others.regions = false;
-    return smallest_plain.emplace(State(step, others).smallest_plan());
+  // The search of plans that only recompute and cut the loss into chunks; null if this one is.  Of
+  // what is sent and streamed less is certain before a rehearsal, and regions in chunks begin a
+  // ladder of their own: with its plans they make none slower.
+  State* without_others() {
+    const bool has_others = levers.regions || levers.state_share || levers.send_to;
+    if (!has_others || plain) return plain.get();
+    Levers few = levers;
+    few.regions = few.state_share = false;
+    few.send_to.reset();
+    plain = std::make_unique<State>(step, few);
+    return plain.get();
+  }
+
+  int rehearsals() const {
+    return measured.rehearsals + trials.rehearsals() + (plain ? plain->rehearsals() : 0);
   }
 
   // Nothing if no plan fits.
@@ -148,9 +163,9 @@ struct Search::State {
       if (other && (!found || other->seconds < found->seconds)) found = &*other;
     }
     if (!found && smallest_plan().peak <= budget) found = &smallest_plan();
-    if (found && levers.regions) {
-      const FoundPlan& plain = smallest_without_regions();
-      if (plain.peak <= budget && plain.seconds < found->seconds) found = &plain;
+    if (State* few = without_others()) {
+      const FoundPlan* other = few->plan_within(budget);
+      if (other && (!found || other->seconds < found->seconds)) found = other;
     }
     return found;
   }
@@ -172,7 +187,7 @@ SearchResult Search::plan(size_t budget) {
   const size_t bytes = found ? budget : result.found.peak;
   const size_t state = s.measured.state ? s.measured.state->bytes : 0;
   result.lower_bound = s.bound.seconds_within(bytes, s.proposer.rows_allowed(bytes + state));
-  result.rehearsals = s.measured.rehearsals + s.trials.rehearsals();
+  result.rehearsals = s.rehearsals();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   result.plan_seconds = took.count();
   return result;

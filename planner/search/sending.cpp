@@ -120,18 +120,12 @@ double SendingWays::most_sendable() const {
 void SendingWays::measure_forward() {
   const std::vector<Segment>& segments = measured_.segments;
   const double begin = measured_.keep_all.begins(Phase::forward).front();
-  std::vector<size_t> before(segments.size()), most(segments.size());
   forward_ends_.resize(segments.size());
   for (const SurveyedWork& work : measured_.keep_all.works) {
-    if (work.node < 0 || work.phase != Phase::forward) continue;
+    if (work.node < 0 || work.phase != Phase::forward || work.micro_batch > 0) continue;
     const auto at = std::ranges::lower_bound(segments, work.node, {}, &Segment::last);
-    const auto s = static_cast<size_t>(at - segments.begin());
-    if (most[s] == 0) before[s] = work.live_before;
-    most[s] = std::max(most[s], work.live);
-    if (work.micro_batch == 0) forward_ends_[s] = work.begin + work.seconds - begin;
+    forward_ends_[static_cast<size_t>(at - segments.begin())] = work.begin + work.seconds - begin;
   }
-  for (size_t s = 0; s < segments.size(); ++s)
-    forward_needs_.push_back(static_cast<double>(most[s] - std::min(before[s], most[s])));
 }
 
 // At each, another option of the first segment that can send is the cheapest.
@@ -171,7 +165,7 @@ size_t SendingWays::cheapest(size_t segment, double price, int64_t room) const {
   size_t best = options.size();
   double least = INFINITY;
   for (size_t o = 0; o < options.size(); ++o) {
-    if (static_cast<int64_t>(needed_bytes(measured_, segment, options[o])) > room) continue;
+    if (needed_bytes(measured_, segment, options[o]) > room) continue;
     const double cost = options[o].extra_seconds + price * sendable_[segment][o].bytes;
     if (cost >= least) continue;
     best = o;
@@ -276,8 +270,7 @@ void SendingWays::let_leave(Beginning& begin) const {
   OthersBytes others = live_of_others(begin.returning);
   std::ranges::copy(begin.choice.others.backward, others.backward.begin());
   for (size_t s = 0; s < sending; ++s) {
-    const double leaving = bytes_after(forward_ends_[s], s);
-    others.forward[s] = static_cast<size_t>(leaving + forward_needs_[s]);
+    others.forward[s] = static_cast<size_t>(bytes_after(forward_ends_[s], s));
   }
   begin.choice.others = std::move(others);
 }
@@ -292,7 +285,7 @@ OthersBytes SendingWays::live_of_others(const Returning& returning) const {
     const double back = std::max(ends_[s] - first, 0.0) * link_rate_ / fetch_caution;
     const double leaving = std::min(std::max(out - forward_ends_[s], 0.0) * link_rate_, bytes_out_);
     others.backward.push_back(static_cast<size_t>(std::min(back, bytes_out_)));
-    others.forward.push_back(leaving > 0 ? static_cast<size_t>(leaving + forward_needs_[s]) : 0);
+    others.forward.push_back(static_cast<size_t>(leaving));
   }
   // What leaves while the loss runs is live in it.
   others.backward.back() += static_cast<size_t>(returning.late / parts * bytes_out_);

@@ -14,12 +14,10 @@ namespace {
 // What a rehearsal that keeps all tells of each node.
 struct NodeCosts {
   IdTable<NodeId, double> forward_seconds;
-  IdTable<NodeId, size_t> live;  // most bytes, in forward, or in backward but for unread inputs
-  // Seconds, when the work of the most live bytes began and ended.
-  IdTable<NodeId, double> begins, ends;
-  IdTable<NodeId, size_t> live_before;      // most bytes, just before its backward
-  IdTable<NodeId, double> backward_begins;  // seconds
-  double begin = 0, end = 0;                // of the first micro-batch
+  // Most bytes in forward, in backward but for unread inputs, and just before backward.
+  IdTable<NodeId, size_t> live_in_forward, live_in_backward, live_before;
+  IdTable<NodeId, double> forward_begins, backward_begins, backward_ends;  // seconds
+  double begin = 0, end = 0;  // of the first micro-batch
 };
 
 // Bytes of what each node reads in forward alone, and nodes below it save: they need not be live in
@@ -43,50 +41,48 @@ IdTable<NodeId, size_t> unread_in_backward(const Program& program) {
 NodeCosts costs_of(const MeasuredSegments& m) {
   const size_t count = m.program.nodes.size();
   NodeCosts costs{.forward_seconds = IdTable<NodeId, double>(count),
-                  .live = IdTable<NodeId, size_t>(count),
-                  .begins = IdTable<NodeId, double>(count),
-                  .ends = IdTable<NodeId, double>(count),
+                  .live_in_forward = IdTable<NodeId, size_t>(count),
+                  .live_in_backward = IdTable<NodeId, size_t>(count),
                   .live_before = IdTable<NodeId, size_t>(count),
+                  .forward_begins = IdTable<NodeId, double>(count),
                   .backward_begins = IdTable<NodeId, double>(count),
+                  .backward_ends = IdTable<NodeId, double>(count),
                   .begin = m.keep_all.works.front().begin};
-  IdTable<NodeId, size_t> most(count);  // of the first micro-batch
-  const IdTable<NodeId, size_t> unread_inputs = unread_in_backward(m.program);
+  const IdTable<NodeId, size_t> unread = unread_in_backward(m.program);
+  const auto raise = [](size_t& most, size_t bytes) { most = std::max(most, bytes); };
   for (const SurveyedWork& work : m.keep_all.works) {
-    if (work.node < 0) continue;
-    const size_t unread = work.phase == Phase::forward ? 0 : unread_inputs[work.node];
-    size_t& live = costs.live[work.node];
-    live = std::max(live, work.live - unread);
-    if (work.phase == Phase::backward) {
-      size_t& before = costs.live_before[work.node];
-      before = std::max(before, work.live_before);
-      if (work.micro_batch == 0) costs.backward_begins[work.node] = work.begin;
-    }
+    const NodeId n = work.node;
+    if (n < 0) continue;
+    const bool is_forward = work.phase == Phase::forward;
+    if (is_forward) raise(costs.live_in_forward[n], work.live);
+    if (!is_forward) raise(costs.live_in_backward[n], work.live - unread[n]);
+    if (work.phase == Phase::backward) raise(costs.live_before[n], work.live_before);
     if (work.micro_batch > 0) continue;
-    costs.end = std::max(costs.end, work.begin + work.seconds);
-    if (work.phase == Phase::forward) costs.forward_seconds[work.node] += work.seconds;
-    if (work.live < most[work.node]) continue;
-    most[work.node] = work.live;
-    costs.begins[work.node] = work.begin;
-    costs.ends[work.node] = work.begin + work.seconds;
+    const double end = work.begin + work.seconds;
+    costs.end = std::max(costs.end, end);
+    if (is_forward) {
+      costs.forward_seconds[n] += work.seconds;
+      costs.forward_begins[n] = work.begin;
+    } else if (work.phase == Phase::backward) {
+      costs.backward_begins[n] = work.begin;
+      costs.backward_ends[n] = end;
+    }
   }
   return costs;
 }
 
-// Bytes that are live in each node whatever is kept of what the nodes below it save.
+// Bytes that are live in each node's backward whatever is kept of what nodes save.
 IdTable<NodeId, int64_t> fixed_bytes(const Program& program, const IdTable<NodeId, size_t>& live) {
   IdTable<ValueId, bool> is_saved(program.values.size());
   IdTable<NodeId, int64_t> fixed(program.nodes.size());
   int64_t below = 0;
   for (NodeId n = 0; n < program.nodes.next_id(); ++n) {
-    int64_t own = 0;  // saved below, and read by the node itself
     for (const ValueId v : program.nodes[n].saves) {
-      const auto bytes = static_cast<int64_t>(program.values[v].spec.nbytes());
-      if (program.values[v].producer < 0) continue;
-      (is_saved[v] ? own : below) += bytes;
-      if (!is_saved[v]) own += bytes;
+      if (program.values[v].producer < 0 || is_saved[v]) continue;
+      below += static_cast<int64_t>(program.values[v].spec.nbytes());
       is_saved[v] = true;
     }
-    fixed[n] = static_cast<int64_t>(live[n]) - below + own;
+    fixed[n] = static_cast<int64_t>(live[n]) - below;
   }
   return fixed;
 }
@@ -106,10 +102,19 @@ StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
   };
   const Program& program = measured.program;
   const auto& seconds = costs.forward_seconds;
-  for (const NodeId n : instants(fixed_bytes(program, costs.live))) {
+  for (const NodeId n : instants(fixed_bytes(program, costs.live_in_backward))) {
+    if (max_chunks(program, n) > 1) {  // it forms its gradient in forward
+      const double at = costs.forward_begins[n];
+      const size_t live = std::max(costs.live_in_forward[n], costs.live_in_backward[n]);
+      instants_.push_back({.node = n,
+                           .moment = {.bound = InstantBound::in_forward(program, n, seconds, live),
+                                      .link = link(at + seconds[n], at)}});
+      continue;
+    }
+    const size_t live = costs.live_in_backward[n];
     Instant instant{.node = n,
-                    .moment = {.bound = InstantBound::inside(program, n, seconds, costs.live[n]),
-                               .link = link(costs.ends[n], costs.begins[n])}};
+                    .moment = {.bound = InstantBound::in_backward(program, n, seconds, live),
+                               .link = link(costs.backward_ends[n], costs.backward_begins[n])}};
     const Segment& s = *std::ranges::find_if(measured.segments,
                                              [&](const Segment& some) { return n <= some.last; });
     instant.least_of_regions = measured.least_of_regions[static_cast<size_t>(s.kind)];
