@@ -51,7 +51,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
     check_file_setting(!latest_checkpoint(options_.out), options_.out, {"resume", "out"},
                        "already has a run; resume it, or choose another directory");
   }
-  if (!options_.trace.empty()) trace_.emplace(options_.trace);
+  check_files();
   given_plan_ = read_given_plan(options_);
   tokenizer_ = open_run_tokenizer(options_, checkpoint_);
   options_.training.validate();
@@ -66,6 +66,14 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   directory_.emplace(options_.out, options_.keep_checkpoints);
   set_up_trainer();
   open_log();
+}
+
+// Before planning, which may take long.
+void TrainingRun::check_files() {
+  check_run_directory(options_.out);
+  if (!options_.trace.empty()) trace_.emplace(options_.trace);
+  if (!options_.save_plan.empty()) check_plan_file(options_.save_plan);
+  if (!options_.log.empty()) check_log_file(options_.log, options_.resume);
 }
 
 void TrainingRun::set_up_trainer() {

@@ -30,14 +30,17 @@ class TrainingRun {
 
  private:
   Tokens open_tokens(const std::vector<std::string>& patterns) const;
+  void check_files();
   void open_data();
   RunRequest request(const Machine&) const;
   void plan_and_open_stream();
   void set_up_trainer();
   void open_log();
   void enqueue_step(int64_t step);
+  bool times_kernels() const;
   void train_step(int64_t step);
   void correct(int64_t step, double seconds);
+  void look_for_a_faster_plan();
   void after_step(int64_t step);
   ValidationRows validation_rows(int64_t batches) const;
   double evaluate(const ValidationRows&, int64_t step);
