@@ -8,6 +8,7 @@
 #include "spool/models/data/batches.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
+#include "spool/models/training/faster_plan.h"
 #include "spool/models/training/run_listener.h"
 #include "spool/models/training/run_log.h"
 #include "spool/models/training/run_options.h"
@@ -52,6 +53,8 @@ class TrainingRun {
   RunListener& listener_;
   std::optional<Plan> given_plan_;
   PlannedRun planned_;
+  Machine machine_;
+  StepKernelTimes kernel_times_;  // of the steps that correct the clock, if the plan was searched
   std::unique_ptr<Tokenizer> tokenizer_;
   Split data_;
   uint64_t data_fingerprint_ = 0;
