@@ -14,8 +14,9 @@
 namespace spool::testing {
 namespace {
 
-constexpr int max_seconds = 60;  // of the solver
+constexpr int max_seconds = 20;  // of the solver
 constexpr double granule = Arena::granule;
+constexpr double parts = 1e5;  // of the step's seconds, in which the solver counts
 
 std::string exact(double n) {
   std::ostringstream out;
@@ -40,10 +41,11 @@ class Row {
 
 class IntegerProgram {
  public:
-  IntegerProgram(const SearchedStep& step, size_t bytes)
+  IntegerProgram(const SearchedStep& step, size_t bytes, Reads reads)
       : program_(step.rehearse_tape({}).program),
         kept_(step.rehearse({}, std::nullopt, {.survey = true})),
         limit_(static_cast<double>(bytes)),
+        reads_(reads),
         forward_(program_.nodes.size()) {
     for (const SurveyedWork& work : kept_.survey.works) {
       if (work.node < 0) continue;
@@ -136,6 +138,10 @@ class IntegerProgram {
     auto fixed = static_cast<double>(work.live);
     Row row;
     for (ValueId v = 0; v < program_.values.next_id(); ++v) {
+      if (reads_ == Reads::late && !is_forward && own.contains(v)) {
+        fixed -= bytes_of(v);
+        row.add(bytes_of(v) / granule, live(t, v));
+      }
       if (maker(v) < 0 || maker(v) >= work.node || own.contains(v)) continue;
       if (saved.contains(v))
         fixed -= bytes_of(v);
@@ -149,7 +155,7 @@ class IntegerProgram {
   // While op k runs again in stage t.
   void add_recomputation(size_t t, NodeId k, const std::set<ValueId>& own) {
     const Node& node = program_.nodes[k];
-    objective_.add(forward_[k]->seconds, again(t, k));
+    objective_.add(parts * forward_[k]->seconds / seconds(), again(t, k));
     for (const ValueId v : made(node.inputs)) {
       Row row = available(t, v);
       rows_.push_back(row.add(-1, again(t, k)).at_least(0));
@@ -195,6 +201,7 @@ class IntegerProgram {
   Program program_;
   RehearsedStep kept_;
   double limit_;
+  Reads reads_;
   IdTable<NodeId, const SurveyedWork*> forward_;
   std::vector<const SurveyedWork*> stages_;
   std::vector<std::string> rows_;
@@ -207,16 +214,17 @@ class IntegerProgram {
 
 bool has_integer_solver() { return std::filesystem::exists(SPOOL_CBC); }
 
-std::optional<double> fastest_step(const SearchedStep& step, size_t bytes) {
-  const IntegerProgram program(step, bytes);
+std::optional<double> fastest_step(const SearchedStep& step, size_t bytes, Reads reads) {
+  const IntegerProgram program(step, bytes, reads);
   constexpr double infinite = std::numeric_limits<double>::infinity();
   if (!program.fits()) return infinite;
   std::string folder = (std::filesystem::temp_directory_path() / "spool-XXXXXX").string();
   check(::mkdtemp(folder.data()) != nullptr, "no temporary folder can be made");
   const std::filesystem::path model = folder + "/step.lp", solution = folder + "/solution";
   program.write(model);
-  const std::string command = sentence(SPOOL_CBC, " ", model, " -seconds ", max_seconds,
-                                       " -solve -solution ", solution, " > ", folder, "/log");
+  const std::string command =
+      sentence(SPOOL_CBC, " ", model, " -timeMode elapsed -seconds ", max_seconds,
+               " -solve -solution ", solution, " > ", folder, "/log");
   const int status = std::system(command.c_str());
   std::string word, line;
   std::ifstream in(solution);
@@ -226,7 +234,7 @@ std::optional<double> fastest_step(const SearchedStep& step, size_t bytes) {
   check(status == 0 && !word.empty(), "the solver failed: ", command);
   if (word == "Infeasible" || word == "Integer") return infinite;
   if (word != "Optimal") return {};
-  return program.seconds() + std::stod(line.substr(line.rfind(' ')));
+  return program.seconds() * (1 + std::stod(line.substr(line.rfind(' '))) / parts);
 }
 
 }  // namespace spool::testing

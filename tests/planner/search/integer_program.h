@@ -18,8 +18,12 @@ namespace spool::testing {
 // Whether the solver is installed.
 bool has_integer_solver();
 
+// When the backward of a node reads what is saved for it: all before it does anything, or each when
+// it needs it.  What is read late and runs again for it need not be live at its fullest moment.
+enum class Reads : uint8_t { first, late };
+
 // Seconds of the fastest step; infinite if none fits, nothing if the solver takes too long.  The
 // step has one micro-batch, and its ops one chunk each.
-std::optional<double> fastest_step(const SearchedStep&, size_t bytes);
+std::optional<double> fastest_step(const SearchedStep&, size_t bytes, Reads);
 
 }  // namespace spool::testing

@@ -36,12 +36,12 @@ TEST_F(IntegerProgram, FindsTheOptimaOfUnitChains) {
     const RehearsedStep kept = step.rehearse({}, std::nullopt, {.survey = true});
     size_t bytes = kept.survey.peak()->live;
     for (const double extra : known[i]) {
-      const auto optimum = fastest_step(step, bytes);
+      const auto optimum = fastest_step(step, bytes, Reads::first);
       ASSERT_TRUE(optimum);
       EXPECT_NEAR(*optimum - kept.report.seconds, extra, 1e-6) << n << " ops, " << bytes;
       bytes -= Arena::granule;
     }
-    EXPECT_TRUE(std::isinf(fastest_step(step, bytes).value_or(0)));
+    EXPECT_TRUE(std::isinf(fastest_step(step, bytes, Reads::first).value_or(0)));
   }
 }
 
@@ -59,7 +59,7 @@ void compare(const SearchedStep& step, int64_t micro_batches, Found& found) {
   const size_t least = search.smallest_budget(), most = search.keep_all_peak();
   for (size_t part = 0; part <= 4; ++part) {
     const size_t bytes = least + (most - least) / 4 * part;
-    const auto optimum = fastest_step(step, bytes);
+    const auto optimum = fastest_step(step, bytes, Reads::first);
     if (!optimum) continue;  // it takes too long
     const SearchResult result = search.plan(bytes);
     EXPECT_LE(bound.seconds_within(bytes, allowed), *optimum * (1 + 1e-6)) << bytes;
@@ -80,8 +80,7 @@ TEST_F(IntegerProgram, LiesBetweenBoundAndPlanOfRandomBlocks) {
     const SyntheticModel model = random_stack(random, {.layers = layers, .ops = 6 / layers});
     compare(searched_step(model), /*micro_batches=*/1, found);
   }
-  std::printf("%d of %d plans are optimal, the others at most %.3f x\n", found.optima,
-              found.budgets, found.worst);
+  EXPECT_GE(found.optima, found.budgets / 10 * 9) << "the worst takes " << found.worst << " x";
 }
 
 }  // namespace
