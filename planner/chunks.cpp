@@ -144,20 +144,50 @@ std::optional<Region> chunk_region(const Program& program, NodeId first, NodeId 
   return region;
 }
 
-std::vector<CuttableNodes> find_regions(const Program& program) {
-  std::set<NodeId> begins{0, program.nodes.next_id()};
+std::vector<NodesInChunks> nodes_in_chunks(const Plan& plan) {
+  std::vector<NodesInChunks> all;
+  for (const Region& r : plan.regions) {
+    if (r.chunks > 1) all.push_back({.first = r.first, .last = r.last, .chunks = r.chunks});
+  }
+  return all;
+}
+
+std::vector<Region> regions_of(const Program& program, const std::vector<NodesInChunks>& nodes) {
+  std::vector<Region> regions;
+  for (const auto& [first, last, chunks] : nodes) {
+    const bool exist = 0 <= first && first <= last && last < program.nodes.next_id();
+    check(exist && chunks > 1, "plan: nodes ", first, " to ", last, " in ", chunks,
+          " chunks; the tape has ", program.nodes.size(), " nodes, and a region 2 chunks or more");
+    const Cut c = cut(program, first, last);
+    check(!c || chunks <= c.extent, "plan: nodes ", first, " to ", last, " cannot run in ", chunks,
+          " chunks, only in ", c.extent);
+    const auto region = chunk_region(program, first, last, /*rows=*/1);
+    regions.push_back(*region);
+    regions.back().chunks = chunks;
+  }
+  return regions;
+}
+
+std::vector<CuttableNodes> find_regions(const Program& program, NodeId first, NodeId last) {
+  std::set<NodeId> begins{first, last + 1};
   for (const TapeScope& scope : program.scopes) {
     if (scope.last < scope.first || !(scope.parent < 0 || scope.options.recompute)) continue;
-    begins.insert({scope.first, scope.last + 1});
+    for (const NodeId border : {scope.first, scope.last + 1}) {
+      if (border > first && border <= last) begins.insert(border);
+    }
   }
   std::vector<CuttableNodes> found;
-  for (auto begin = begins.begin(); *begin < program.nodes.next_id();) {
-    const NodeId first = *begin++;
-    SpanFinder(program, first, *begin - 1).find(found);
+  for (auto begin = begins.begin(); *begin <= last;) {
+    const NodeId own_first = *begin++;
+    SpanFinder(program, own_first, *begin - 1).find(found);
   }
   std::ranges::stable_sort(found, {},
                            [](const CuttableNodes& s) { return std::tuple(-s.extent, s.first); });
   return found;
+}
+
+std::vector<CuttableNodes> find_regions(const Program& program) {
+  return find_regions(program, 0, program.nodes.next_id() - 1);
 }
 
 std::vector<Region> chunk_mlps(const Program& program, int64_t rows) {

@@ -3,6 +3,7 @@
 // Plans that run parts of a tape's work one after the other: ops in chunks, and regions of any
 // model (autograd/chunks/cut.h) in chunks.
 
+#include <compare>
 #include <optional>
 
 #include "spool/autograd/program.h"
@@ -18,6 +19,18 @@ Plan chunk_rows(const Program&, int64_t rows);
 // what cut() says if the nodes cannot be cut.
 std::optional<Region> chunk_region(const Program&, NodeId first, NodeId last, int64_t rows);
 
+// Nodes that run in chunks.
+struct NodesInChunks {
+  NodeId first = 0, last = 0;
+  int chunks = 1;
+  auto operator<=>(const NodesInChunks&) const = default;
+};
+
+// Those of a plan's regions, in its order; and the regions of some nodes in a program as above.
+// Throws, as chunk_region() does, if nodes cannot be cut, or not into so many chunks.
+std::vector<NodesInChunks> nodes_in_chunks(const Plan&);
+std::vector<Region> regions_of(const Program&, const std::vector<NodesInChunks>&);
+
 // Nodes that can run in chunks, and the extent of the index that cuts them.
 struct CuttableNodes {
   NodeId first = 0, last = 0;
@@ -31,6 +44,8 @@ struct CuttableNodes {
 // checkpoint.  Each is grown from a node of its extent: where nodes that do not read each other's
 // values alternate, as in no block of a transformer, some are shorter than they could be.
 std::vector<CuttableNodes> find_regions(const Program&);
+// Those within nodes `first` to `last`.
+std::vector<CuttableNodes> find_regions(const Program&, NodeId first, NodeId last);
 
 // The regions that run the MLP of each block in chunks of at most `rows` rows; nothing of blocks
 // that have no more rows, and of those that cannot be cut.  A block is an outermost scope.  Its

@@ -39,7 +39,11 @@ void place_recomputed(const Policy& policy, const Program& program, Plan& plan) 
 
 // Outer regions come before those in them.
 void place_regions(const Policy& policy, const Program& program, Plan& plan) {
-  if (policy.mlp_chunk > 0) plan.regions = chunk_mlps(program, policy.mlp_chunk);
+  plan.regions = regions_of(program, policy.in_chunks);
+  if (policy.mlp_chunk > 0) {
+    const std::vector<Region> mlps = chunk_mlps(program, policy.mlp_chunk);
+    plan.regions.insert(plan.regions.end(), mlps.begin(), mlps.end());
+  }
   for (const TapeScope& scope : program.scopes) {
     if (policy.block && scope.is_block()) plan.regions.push_back({scope.first, scope.last});
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "spool/planner/chunks.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
@@ -30,6 +31,7 @@ struct Policy {
   OptimizerState optimizer_state = OptimizerState::device;
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
   int64_t mlp_chunk = 0;   // rows of a block's MLP (chunk_mlps()) that are live at a time; 0: all
+  std::vector<NodesInChunks> in_chunks = {};  // besides, and not in them
 };
 
 // Parses "none", or a list such as "norms,gelu"; throws an error that says what there is.  "gelu"

@@ -1,5 +1,8 @@
 #include "spool/models/cli/commands.h"
 
+#include <algorithm>
+#include <thread>
+
 #include "spool/models/families/model_file.h"
 #include "spool/runtime/stream.h"
 #include "spool/runtime/units.h"
@@ -50,9 +53,22 @@ Device device_of(const std::string& flag) {
   return device;
 }
 
+// More of them only wait for each other.
+static CLI::Validator threads_of_this_machine() {
+  const int64_t most = 16 * std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+  return {[most](std::string& text) {
+            const long long threads = std::strtoll(text.c_str(), nullptr, 10);
+            const bool fits = 0 <= threads && threads <= most;
+            return fits ? std::string()
+                        : sentence(text, " threads cannot be; give 1 to ", most,
+                                   ", 16 for each core, or 0: one for each");
+          },
+          ""};
+}
+
 void add_threads_flag(CLI::App& app, int& threads) {
   app.add_option("--threads", threads, "Number of CPU threads; 0: one per core")
-      ->check(CLI::Range(0, 4096))
+      ->check(threads_of_this_machine())
       ->capture_default_str();
 }
 

@@ -16,6 +16,13 @@ void interrupt(int signal) {
   ::raise(signal);
 }
 
+void hang_up(int /*signal*/) { seen = true; }
+
+bool is_ignored(int signal) {
+  struct sigaction action = {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 void catch_interrupts() {
@@ -24,7 +31,11 @@ void catch_interrupts() {
   action.sa_handler = interrupt;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  action.sa_handler = hang_up;
+  if (!is_ignored(SIGHUP)) ::sigaction(SIGHUP, &action, nullptr);
 }
+
+void outlive_readers() { ::signal(SIGPIPE, SIG_IGN); }
 
 bool interrupted() { return seen; }
 void clear_interrupt() { seen = false; }

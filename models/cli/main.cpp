@@ -12,10 +12,13 @@
 #include <cstdio>
 #include <new>
 
+#include "spool/kernels/libraries.h"
+#include "spool/models/cli/command_line.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/stream.h"
+#include "spool/runtime/version.h"
 
 namespace spool {
 
@@ -26,10 +29,15 @@ int print_error(const char* sentence, int code) {
   return code;
 }
 
-int print_usage_error(const CLI::App& app, const CLI::ParseError& e) {
+int print_usage_error(const CLI::App& app, const CLI::ParseError& e,
+                      const std::string& first_word) {
   if (e.get_exit_code() == 0) return app.exit(e);  // --help
-  const std::string text = std::string(e.what()) + "; see spool --help";
-  return print_error(text.c_str(), 2);
+  std::string text = wrong_command(app, first_word);
+  const std::string separator = text.ends_with('?') ? " See " : "; see ";
+  if (text.empty()) text = e.what();
+  std::string help = "spool ";
+  for (const CLI::App* command : app.get_subcommands()) help += command->get_name() + " ";
+  return print_error((text + separator + help + "--help").c_str(), 2);
 }
 
 // Writing the last of the output may fail, for example because a disk is full.
@@ -43,6 +51,16 @@ void open_standard_files() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
   }
+}
+
+std::string what_this_is() {
+  std::string text = sentence("spool ", version(), "\ncommit ", commit(), "\ncompiler ", build(),
+                              "\ncpu: ", library_versions(DeviceType::cpu));
+#if SPOOL_CUDA
+  return text + "\ncuda: " + library_versions(DeviceType::cuda);
+#else
+  return text + "\ncuda: not in this build";
+#endif
 }
 
 using Commands = std::vector<std::pair<CLI::App*, std::function<int()>>>;
@@ -92,12 +110,14 @@ int main(int argc, char** argv) {
   CLI::App app("Spool trains transformers inside a byte budget.");
   app.name("spool");
   app.require_subcommand(1);
+  app.set_version_flag("--version", what_this_is, "Print the version, and what it was built with");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   Commands commands;
   const auto add = [&](const char* name, const char* what,
                        std::function<int()> (*define)(CLI::App&)) {
     CLI::App* command = app.add_subcommand(name, what);
     commands.emplace_back(command, define(*command));
+    check_whole_numbers(*command);
   };
   add("train", "Train a GPT-2 on text; the peak memory is foretold before the first step",
       add_train);
@@ -113,7 +133,10 @@ int main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    return print_usage_error(app, e);
+    return print_usage_error(app, e, argc > 1 ? argv[1] : "");
+  }
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const std::string& words : repeated_flags(*command)) spool::logger().warn("{}", words);
   }
   return run_command(commands);
 }

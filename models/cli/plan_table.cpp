@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "spool/models/training/plan_report.h"
@@ -15,7 +16,13 @@ std::string row(std::string_view what, const std::string& value, const std::stri
   return fmt::format("  {:<20} {:>12}{}{}\n", what, value, note.empty() ? "" : "   ", note);
 }
 
-std::string percent(double part) { return fmt::format("{:.2g} %", 100 * part); }
+// Two digits that count; what is below a thousandth of a percent is rounding.
+std::string percent(double part) {
+  const double percents = 100 * part;
+  if (std::abs(percents) < 1e-3) return "0 %";
+  return std::abs(percents) < 99.5 ? fmt::format("{:.2g} %", percents)
+                                   : fmt::format("{:.0f} %", percents);
+}
 
 std::string head(const RunOptions& o, const Machine& machine) {
   const TrainingConfig& t = o.training;
@@ -128,13 +135,23 @@ double over_keep_all(const PlannedRun& run) {
   return run.foretold.seconds / run.search->keep_all_seconds - 1;
 }
 
-std::string time_rows(const PlannedRun& run) {
+// What a plan is compared with: keeping everything, in what is not chosen.
+std::string keeping_all(const RunOptions& o, const PlannedRun& run) {
+  std::string words = "keeping all";
+  const bool has_chunks = run.config.mlp_chunk > 0 || (o.resume && !run.config.in_chunks.empty());
+  if (has_chunks) words += " in these chunks";
+  const OptimizerState state = o.policy.optimizer_state;
+  if (state != OptimizerState::device) words += fmt::format(" with the state {}", name(state));
+  return words;
+}
+
+std::string time_rows(const RunOptions& o, const PlannedRun& run) {
   const char* what = "foretold step time";
   if (!run.search) return row(what, format_seconds(run.foretold.seconds));
   const SearchResult& s = *run.search;
   const double over = over_keep_all(run);
   return row(what, format_seconds(run.foretold.seconds),
-             fmt::format("+{} over keeping all: {} in {}", percent(std::max(over, 0.0)),
+             fmt::format("+{} over {}: {} in {}", percent(std::max(over, 0.0)), keeping_all(o, run),
                          format_seconds(s.keep_all_seconds), format_bytes(s.keep_all_peak))) +
          (s.lower_bound > 0
               ? row("  lower bound", format_seconds(s.lower_bound),
@@ -144,25 +161,31 @@ std::string time_rows(const PlannedRun& run) {
              fmt::format("{} rehearsals", s.rehearsals));
 }
 
+std::string layers_in_chunks(const PlannedRun& run) {
+  const size_t count = nodes_in_chunks(run.plans.step).size();
+  return count ? fmt::format("{} layers", count) : "-";
+}
+
 }  // namespace
 
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   std::string table =
-      head(o, machine) + placement_lines(o, run) + memory_rows(machine, run) + time_rows(run);
+      head(o, machine) + placement_lines(o, run) + memory_rows(machine, run) + time_rows(o, run);
   table.pop_back();
   return table;
 }
 
 std::string frontier_table(const std::vector<PlannedRun>& frontier) {
-  std::string table = fmt::format("  {:>12} {:>12} {:>12} {:>16} {:>10} {:>11}\n", "budget", "peak",
-                                  "step time", "over keeping all", "gap", "loss chunk");
+  constexpr const char* columns = "  {:>12} {:>12} {:>12} {:>16} {:>10} {:>11} {:>10}\n";
+  std::string table = fmt::format(columns, "budget", "peak", "step time", "over keeping all", "gap",
+                                  "loss chunk", "in chunks");
   for (const PlannedRun& run : frontier) {
-    table +=
-        fmt::format("  {:>12} {:>12} {:>12} {:>16} {:>10} {:>11}\n", format_bytes(run.limit),
-                    format_bytes(run.foretold.memory.peak), format_seconds(run.foretold.seconds),
-                    percent(std::max(over_keep_all(run), 0.0)),
-                    run.search->lower_bound > 0 ? percent(gap(run)) : "-",
-                    run.config.loss_chunk ? std::to_string(run.config.loss_chunk) : "all");
+    table += fmt::format(columns, format_bytes(run.limit), format_bytes(run.foretold.memory.peak),
+                         format_seconds(run.foretold.seconds),
+                         percent(std::max(over_keep_all(run), 0.0)),
+                         run.search->lower_bound > 0 ? percent(gap(run)) : "-",
+                         run.config.loss_chunk ? std::to_string(run.config.loss_chunk) : "all",
+                         layers_in_chunks(run));
   }
   table.pop_back();
   return table;

@@ -1,9 +1,11 @@
 #include "spool/models/cli/progress.h"
 
+#include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 
 #include "spool/models/cli/plan_table.h"
@@ -51,19 +53,29 @@ void RunPrinter::step(const StepNumbers& n) {
   if (since.count() < (terminal_ ? 0.1 : 5.0) && n.step < steps_) return;
   last_ = now;
   if (terminal_) {
-    fmt::print("\r\033[K{}", line(n).substr(0, terminal_width()));
     open_ = true;
+    print("\r\033[K" + line(n).substr(0, terminal_width()));
   } else {
-    fmt::print("{}\n", line(n));
+    print(line(n) + "\n");
   }
+}
+
+void RunPrinter::print(const std::string& text) {
+  errno = 0;
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
+  if (!std::ferror(stdout) || (errno != EPIPE && errno != EIO)) return;
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0) return;
+  ::dup2(nowhere, STDOUT_FILENO);
+  ::close(nowhere);
+  std::clearerr(stdout);
 }
 
 void RunPrinter::say(const std::string& text) {
   encoding_.reset();
-  fmt::print("{}{}\n", open_ ? "\r\033[K" : "", text);
+  print(fmt::format("{}{}\n", open_ ? "\r\033[K" : "", text));
   open_ = false;
-  std::fflush(stdout);
 }
 
 void RunPrinter::stopped(int64_t step) {
@@ -72,9 +84,8 @@ void RunPrinter::stopped(int64_t step) {
 }
 
 void RunPrinter::end_line() {
-  if (open_) fmt::print("\n");
+  if (open_) print("\n");
   open_ = false;
-  std::fflush(stdout);
 }
 
 }  // namespace spool

@@ -28,6 +28,8 @@ class RunPrinter final : public RunListener {
   using Clock = std::chrono::steady_clock;
 
   std::string line(const StepNumbers&) const;
+  // Writes to standard output at once.  If its reader or terminal is gone, the run goes on, unseen.
+  void print(const std::string&);
   void end_line();
 
   int64_t steps_ = 0;

@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "spool/models/cli/command_line.h"
 #include "spool/models/cli/progress.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/training/training_run.h"
@@ -39,9 +40,9 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
   add_machine_flags(
       app, g,
       "Memory budget of the device, such as 2GiB, which the run never exceeds.  What is "
-      "recomputed, and the chunks of the loss, are chosen for it, unless --recompute, "
-      "--offload, --chunk-loss or --plan say so.  By default everything is kept, or as "
-      "much as fits into the device's free memory");
+      "recomputed, and what runs in chunks, are chosen for it, unless --recompute, --offload, "
+      "--chunk-loss, --chunk-mlp or --plan say so.  By default everything is kept, or as much "
+      "as fits into the device's free memory");
   app.add_flag(
       "!--no-graph", o.graph,
       "Enqueue every kernel of every step; by default a step on a GPU is captured as graphs, "
@@ -51,23 +52,25 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
       "--resume", o.resume,
       "Continue from the latest checkpoint in --out, with the settings of that run, except those "
       "of where and how it executes (--device, --memory, --recompute, --offload, ...)");
+  app.add_flag("--dry-run", o.dry_run,
+               "Print what the run would take, and write nothing but --save-plan and --trace");
   app.add_option("--log", o.log, "File to log to, one JSON object per line");
   app.add_option("--trace", o.trace,
                  "File for the timeline of one step, foretold and measured, to open in "
                  "https://ui.perfetto.dev");
   app.add_option("--checkpoint-every", o.checkpoint_every,
                  "Steps between checkpoints; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
   app.add_option("--keep-checkpoints", o.keep_checkpoints,
                  "Number of checkpoints to keep; older ones are removed")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str();
   app.add_option("--eval-every", o.eval_every, "Steps between evaluations; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
   app.add_option("--sample-every", o.sample_every, "Steps between text samples; 0: only at the end")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str();
 }
 
@@ -85,6 +88,7 @@ std::function<int()> add_train(CLI::App& app) {
   add_run_flags(app, *given);
   app.footer(preset_table());
   return [given, &app] {
+    outlive_readers();
     RunPrinter printer;
     TrainingRun run(resolve(*given, app), printer);
     catch_interrupts();

@@ -135,9 +135,10 @@ void add_step_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option("--chunk-loss", g.chunk_loss,
                  "Maximum number of rows of logits in memory at a time; 0: all; by default what "
                  "--memory needs");
-  app.add_option("--chunk-mlp", g.chunk_mlp,
-                 "Maximum number of rows of each block's MLP, from its norm to the end of the "
-                 "block, in memory at a time; 0, the default: all");
+  app.add_option(
+      "--chunk-mlp", g.chunk_mlp,
+      "Maximum number of rows of each block's MLP, from its norm to the end of the "
+      "block, in memory at a time; 0: all; by default what --memory needs, layer by layer");
   app.add_option("--seed", t.seed, "Seed of all random numbers")->capture_default_str();
 }
 

@@ -29,6 +29,11 @@ Machine with_threads(Machine machine, int64_t threads) {
 
 TrainingConfig with_batch(TrainingConfig config, int64_t batch) {
   config.batch = batch;
+  // Nodes that look along the sequence run in no more chunks than there are rows.
+  for (NodesInChunks& nodes : config.in_chunks) {
+    nodes.chunks = static_cast<int>(std::min<int64_t>(nodes.chunks, batch));
+  }
+  std::erase_if(config.in_chunks, [](const NodesInChunks& nodes) { return nodes.chunks == 1; });
   return config;
 }
 
@@ -132,15 +137,23 @@ struct FutileSearch {
   }
 };
 
-// Fewer threads or rows are found by rehearsals of the plan that was found, and confirmed by one
-// search.
+// Fewer threads or rows are found by rehearsals of the plan that was found, and confirmed by
+// searches: chunks that suit a run may not divide the rows of a smaller one.
+template <class Fits>
+int64_t confirmed(int64_t number, const Fits& fits) {
+  while (number > 0 && !fits(number)) number = number * 3 / 4;
+  return number;
+}
+
 Advice threads_to_search(const FutileSearch& f) {
   const auto* cpu = std::get_if<CpuArchitecture>(&f.machine.architecture);
   if (!cpu) return {};
   const auto with = [&](int64_t threads) { return with_threads(f.machine, threads); };
   const auto peak_with = [&](int64_t threads) { return f.peak_with(f.run.config, with(threads)); };
-  const int64_t fits = largest_that_fits(cpu->threads, f.run.limit, peak_with);
-  if (fits == 0 || !f.fits(f.run.config, with(fits))) return {};
+  const int64_t fits =
+      confirmed(largest_that_fits(cpu->threads, f.run.limit, peak_with),
+                [&](int64_t threads) { return f.fits(f.run.config, with(threads)); });
+  if (fits == 0) return {};
   return {sentence("with ", fits, fits == 1 ? " thread" : " threads", " it would fit"),
           {"threads"}};
 }
@@ -148,8 +161,9 @@ Advice threads_to_search(const FutileSearch& f) {
 Advice batch_to_search(const FutileSearch& f) {
   const auto with = [&](int64_t batch) { return with_batch(f.run.config, batch); };
   const auto peak_with = [&](int64_t batch) { return f.peak_with(with(batch), f.machine); };
-  const int64_t fits = largest_that_fits(f.run.config.batch, f.run.limit, peak_with);
-  if (fits == 0 || !f.fits(with(fits), f.machine)) return {};
+  const int64_t fits = confirmed(largest_that_fits(f.run.config.batch, f.run.limit, peak_with),
+                                 [&](int64_t batch) { return f.fits(with(batch), f.machine); });
+  if (fits == 0) return {};
   return {sentence("a batch of ", fits, " would fit"), {"batch"}};
 }
 

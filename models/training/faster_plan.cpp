@@ -86,7 +86,7 @@ Machine corrected_machine(const Machine& machine, double factor,
 
 std::optional<FasterPlan> find_faster_plan(const PlannedRun& run, RunRequest request,
                                            const Machine& machine) {
-  request.choose.loss_chunk = false;
+  request.choose.loss_chunk = request.choose.regions = false;
   const PlannedRun other = RunSearch(run.config, request, machine).plan(run.limit);
   const FasterPlan plans{
       .own_seconds = rehearse_training(run.config, run.plans, machine, request.sample).seconds,

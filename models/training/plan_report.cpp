@@ -24,9 +24,7 @@ json or_null(double above_zero) { return above_zero > 0 ? json(above_zero) : jso
 
 json region_chunks(const Plan& plan) {
   json chunks = json::array();
-  for (const Region& r : plan.regions) {
-    if (r.chunks > 1) chunks.push_back(r.chunks);
-  }
+  for (const NodesInChunks& nodes : nodes_in_chunks(plan)) chunks.push_back(nodes.chunks);
   return chunks;
 }
 
@@ -59,7 +57,8 @@ json numbers(const PlannedRun& run) {
           {"foretold_step_ms", milliseconds(run.foretold.seconds)},
           {"lower_bound_ms", or_null(milliseconds(run.search->lower_bound))},
           {"gap", has_bound(run) ? json(gap(run)) : json()},
-          {"loss_chunk", run.config.loss_chunk}};
+          {"loss_chunk", run.config.loss_chunk},
+          {"region_chunks", region_chunks(run.plans.step)}};
 }
 
 json refusal(const PlannedRun& run) {
@@ -91,7 +90,6 @@ json plan_report(const PlannedRun& run, const Machine& machine) {
                  {"plan_ms", milliseconds(run.search->plan_seconds)},
                  {"rehearsals", run.search->rehearsals},
                  {"fingerprint", fmt::format("{:016x}", step_fingerprints(run.config).back())},
-                 {"region_chunks", region_chunks(run.plans.step)},
                  {"state_bytes_on_device", state_on_device(run)},
                  {"host_bytes", run.foretold.host.peak},
                  {"peak_bytes_by_purpose", by_purpose(run.foretold)},

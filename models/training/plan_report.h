@@ -13,7 +13,8 @@
 //    "peak_bytes_by_purpose": {"parameters": ..., ...},
 //    "layers": [{"ranges": [[0, 13]], "treatment": "recompute ln_1 gelu"}, ...],
 //    "frontier": [{"budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
-//                  "lower_bound_ms": ..., "gap": ..., "loss_chunk": ...}, ...]}    if asked for
+//                  "lower_bound_ms": ..., "gap": ..., "loss_chunk": ...,
+//                  "region_chunks": [...]}, ...]}            if asked for
 //
 // A plan whose copies are set by hand has no bound: null.  If no plan fits: "format" and
 // "format_version" and

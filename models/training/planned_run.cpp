@@ -1,7 +1,6 @@
 #include "spool/models/training/planned_run.h"
 
 #include <algorithm>
-#include <array>
 
 #include "spool/models/inference/generator.h"
 #include "spool/models/training/budget.h"
@@ -19,17 +18,14 @@ void check_chunks(const Plan& given, const Plan& own, const TrainingConfig& conf
   check_setting(given.chunks == own.chunks, {"plan", "chunk-loss"},
                 "the plan cuts the loss into chunks of another size than this run's, which is ",
                 config.loss_chunk, " rows; give the number of rows it was made with");
-  const auto in_chunks = [](const Plan& plan) {
-    std::vector<std::array<int, 3>> all;
-    for (const Region& r : plan.regions) {
-      if (r.chunks > 1) all.push_back({r.first, r.last, r.chunks});
-    }
-    return all;
-  };
-  check_setting(in_chunks(given) == in_chunks(own), {"plan", "chunk-mlp"},
-                "the plan runs other nodes in chunks, or in chunks of another size, than this run, "
-                "whose MLPs have chunks of ",
-                config.mlp_chunk, " rows; give the number of rows it was made with");
+  if (nodes_in_chunks(given) == nodes_in_chunks(own)) return;
+  constexpr const char* differs =
+      "the plan runs other nodes in chunks, or in chunks of another size, than this run, whose ";
+  check_setting(config.in_chunks.empty(), {"plan"}, differs,
+                "chunks were chosen for a budget and are part of its configuration; give the plan "
+                "it was begun with, or none");
+  fail_setting(ErrorKind::invalid, {"plan", "chunk-mlp"}, differs, "MLPs have chunks of ",
+               config.mlp_chunk, " rows; give the number of rows it was made with");
 }
 
 // A plan for another tape is refused by that tape, in words of its own.
@@ -93,6 +89,15 @@ void check_given(const Plan& given, const Plan& own, const RunRequest& request,
                 "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
 }
 
+TrainingConfig with_nodes_in_chunks(TrainingConfig config, const RunRequest& request) {
+  if (!request.choose.regions || config.mlp_chunk > 0) return config;
+  config.in_chunks.clear();
+  if (request.plan && !is_for_another_tape(*request.plan, config)) {
+    config.in_chunks = nodes_in_chunks(*request.plan);
+  }
+  return config;
+}
+
 StepDescription describe_step(const TrainingConfig& config) {
   return {.make_model =
               [config](Stream& stream) {
@@ -106,10 +111,11 @@ StepDescription describe_step(const TrainingConfig& config) {
 TrainingPlans make_plans(const TrainingConfig& config, Policy policy, const Machine& machine) {
   policy.loss_chunk = config.loss_chunk;
   policy.mlp_chunk = config.mlp_chunk;
+  policy.in_chunks = config.in_chunks;
   TrainingPlans plans;
   plans.step = plan_step(describe_step(config), policy, machine);
   plans.evaluation = plan_evaluation(config.model, config.dtype, config.batch, config.seq,
-                                     {.loss = config.loss_chunk, .mlp = config.mlp_chunk});
+                                     config.evaluation_rows());
   return plans;
 }
 
@@ -132,8 +138,9 @@ std::optional<Layout> lay_out_step(const TrainingConfig& config, const StepPlans
   return lay_out_step(describe_step(config), plans, machine);
 }
 
-PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request,
+PlannedRun plan_run(const TrainingConfig& any_config, const RunRequest& request,
                     const Machine& machine) {
+  const TrainingConfig config = with_nodes_in_chunks(any_config, request);
   const auto& choose = request.choose;
   const bool may_search = request.limit && !request.plan &&
                           (choose.placement || choose.loss_chunk || choose.state_share);

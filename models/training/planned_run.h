@@ -53,6 +53,7 @@ struct MemoryLimit {
 struct Choices {
   bool placement = false;  // what is recomputed
   bool loss_chunk = false;
+  bool regions = false;  // which nodes run in chunks, if `placement` is chosen
   // Whether a share of the optimizer's state may be on the host; where saved values may be sent, if
   // `placement` is chosen; and the bytes of the host for both.
   bool state_share = false;
@@ -94,6 +95,10 @@ PlannedRun plan_run(const TrainingConfig&, const RunRequest&, const Machine&);
 // Throws an error that names the settings if a plan of the request, which would be `own` without
 // it, cuts into other chunks than the run's, or offloads to a disk and no directory is given.
 void check_given(const Plan& given, const Plan& own, const RunRequest&, const TrainingConfig&);
+
+// The configuration with the nodes in chunks of the request's plan, and without any if the search
+// chooses them; unchanged if they are set.
+TrainingConfig with_nodes_in_chunks(TrainingConfig, const RunRequest&);
 
 // Where a run reaches its peak, in words: "the backward of linear (node 37)".
 std::string place_of_peak(const PlannedRun&, const Machine&);

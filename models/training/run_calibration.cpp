@@ -16,6 +16,7 @@ CalibrationRequest calibration_of(const RunOptions& options, const std::optional
   Policy policy = options.policy;
   policy.loss_chunk = options.training.loss_chunk;
   policy.mlp_chunk = options.training.mlp_chunk;
+  policy.in_chunks = options.training.in_chunks;
   request.plans = calibration_plans(request.step, policy);
   if (given) request.plans.insert(request.plans.begin(), StepPlans{.step = *given});
   for (StepPlans& plans : request.plans) plans.spill_directory = options.spill_directory;

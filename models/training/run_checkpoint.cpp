@@ -5,6 +5,7 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/runtime/version.h"
 
 namespace spool {
 namespace {
@@ -32,6 +33,7 @@ void save_checkpoint(const std::filesystem::path& directory, const RunState& sta
   save_tokenizer(directory, state.tokenizer);
   save_tensors(directory / "optimizer.safetensors", optimizer_tensors(state.trainer));
   const nlohmann::json run{{"format_version", format_version},
+                           {"spool", sentence(version(), " ", commit())},
                            {"step", state.step},
                            {"configuration", configuration(state.options)},
                            {"data_fingerprint", state.data_fingerprint},

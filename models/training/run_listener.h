@@ -20,6 +20,7 @@ struct StepNumbers {
   std::optional<double> val_loss = {};
   double lr = 0, seconds = 0, tokens_per_s = 0;
   size_t peak_bytes = 0;
+  int64_t tokens = 0;  // that the run has trained on
 };
 
 class RunListener {

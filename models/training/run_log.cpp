@@ -1,11 +1,16 @@
 #include "spool/models/training/run_log.h"
 
+#include <spdlog/fmt/chrono.h>
+#include <spdlog/fmt/fmt.h>
+
 #include <cerrno>
+#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/version.h"
 
 namespace spool {
 namespace {
@@ -31,6 +36,9 @@ bool has_lines(const std::string& path) {
   std::error_code none;
   return std::filesystem::is_regular_file(path) && std::filesystem::file_size(path, none) > 0;
 }
+
+// The time of day, in UTC: 2026-01-31T23:59:59Z.
+std::string now() { return fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr))); }
 
 bool begins_a_log(const std::string& path) {
   std::ifstream in(path);
@@ -65,6 +73,7 @@ RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<in
   if (!kept.empty()) return;
   write_line({{"format", "spool-run"},
               {"format_version", 1},
+              {"spool", sentence(version(), " ", commit())},
               {"configuration", configuration(options)},
               {"foretold_peak_bytes", foretold_peak}});
 }
@@ -74,6 +83,7 @@ void RunLog::write(const StepNumbers& n) {
               {"loss", n.loss},
               {"lr", n.lr},
               {"grad_norm", n.grad_norm},
+              {"tokens", n.tokens},
               {"tokens_per_s", n.tokens_per_s},
               {"step_ms", n.seconds * 1e3},
               {"peak_bytes", n.peak_bytes},
@@ -93,7 +103,9 @@ void RunLog::write(const CorrectedTime& t) {
 
 void RunLog::write_line(const nlohmann::json& object) {
   if (path_.empty()) return;
-  file_ << object.dump() << '\n' << std::flush;
+  nlohmann::json line = object;
+  line["time"] = now();
+  file_ << line.dump() << '\n' << std::flush;
   if (!file_) fail_file(path_, "written", errno);
 }
 

@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* chunked_nodes = "nodes-in-chunks";
+
 std::string list_of_presets() {
   std::string list;
   for (const std::string_view name : gpt2_presets()) {
@@ -47,16 +49,33 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("dropout", t.dropout);
   visit("chunk-loss", t.loss_chunk);
   visit("chunk-mlp", t.mlp_chunk);
+  visit(chunked_nodes, t.in_chunks);
   visit("seed", t.seed);
   visit("data", o.data);
   visit("val-data", o.val_data);
   visit("tokenizer", o.tokenizer.name);
 }
 
+std::vector<NodesInChunks> read_nodes_in_chunks(const JsonField& list) {
+  std::vector<NodesInChunks> all;
+  for (const JsonField& item : list.items()) {
+    const auto numbers = item.items();
+    item.expect(numbers.size() == 3, "a first and a last node and a number of chunks");
+    all.push_back({.first = numbers[0].integer<NodeId>(),
+                   .last = numbers[1].integer<NodeId>(),
+                   .chunks = numbers[2].integer<int>()});
+  }
+  return all;
+}
+
 template <class T>
 json to_setting(const T& setting) {
   if constexpr (std::is_enum_v<T>) {
     return name(setting);
+  } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
+    json list = json::array();
+    for (const auto& [first, last, chunks] : setting) list.push_back({first, last, chunks});
+    return list;
   } else {
     return setting;
   }
@@ -72,25 +91,40 @@ void from_setting(const JsonField& stored, T& setting) {
     setting = static_cast<T>(stored.number());
   } else if constexpr (std::is_same_v<T, std::string>) {
     setting = stored.string();
+  } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
+    setting = read_nodes_in_chunks(stored);
   } else {
     setting.clear();
     for (const JsonField& item : stored.items()) setting.push_back(item.string());
   }
 }
 
-// A setting that runs of earlier versions lack, and which is 0 in them.
-bool may_be_missing(std::string_view key) { return key == "chunk-mlp"; }
+// Settings that every run has stored: without them, its losses cannot be told.
+const std::set<std::string> of_the_model{"layers", "heads",   "channels", "context",
+                                         "vocab",  "epsilon", "gelu"};
 
-void refuse_other_settings(const RunOptions& o, const json& stored, const std::string& file) {
-  const std::set<std::string> of_the_model{"layers", "heads",   "channels", "context",
-                                           "vocab",  "epsilon", "gelu"};
+// The stored settings, with the defaults of those that an earlier version did not store.
+JsonField completed(const JsonField& stored) {
+  json all = configuration(RunOptions{});
+  for (const std::string& key : of_the_model) all.erase(key);
+  for (const char* key : {"batch", "seq", "steps", "data"}) all.erase(key);
+  stored.expect(stored.value().is_object(), "is not an object");
+  all.update(stored.value());
+  return {json{{"configuration", all}}, stored.file()};
+}
+
+// Whether a run may go on with another value than its own.
+bool may_change(const RunOptions& o, const std::string& key, const json& ours, const json& theirs) {
+  if (!o.given.contains(key)) return false;
+  if (key == "data" || key == "val-data") return true;
+  return key == "steps" && theirs.is_number_integer() && ours > theirs;
+}
+
+void refuse_other_settings(const RunOptions& o, const json& stored) {
   const json all = configuration(o);
   for (const auto& [key, ours] : all.items()) {
-    const bool is_stored = stored.is_object() && stored.contains(key);
-    check_file(is_stored || may_be_missing(key), file, "field configuration.", key,
-               " is missing; this is not a checkpoint of this version of Spool");
-    const json theirs = is_stored ? stored.at(key) : json(0);
-    if (theirs == ours) continue;
+    const json theirs = stored.value(key, json());
+    if (theirs == ours || may_change(o, key, ours, theirs)) continue;
     constexpr const char* remedy =
         "; leave the setting out to resume, or start a new run in another directory";
     check_setting(!o.given.contains(key), {key.c_str(), "out"}, "the run cannot be resumed with ",
@@ -157,6 +191,7 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
   const size_t host = o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2);
   Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
                  .loss_chunk = !o.resume && !is_given("chunk-loss"),
+                 .regions = !o.resume && !is_given("chunk-mlp"),
                  .state_share = has_host && host > 0 && !is_given("optimizer-state"),
                  .host_bytes = host};
   const bool may_send =
@@ -177,12 +212,27 @@ json configuration(const RunOptions& o) {
 }
 
 void adopt(RunOptions& o, const JsonField& stored) {
-  refuse_other_settings(o, stored.value(), stored.file());
+  const JsonField whole = completed(stored);
+  const JsonField theirs = whole.member("configuration");
+  refuse_other_settings(o, theirs.value());
+  const json ours = configuration(o);
   for_each_setting(o, [&](const char* key, auto& setting) {
+    const JsonField field = theirs.member(key);
+    if (may_change(o, key, ours.at(key), field.value())) return;
     setting = {};
-    const auto field = may_be_missing(key) ? stored.find(key) : stored.member(key);
-    if (field) from_setting(*field, setting);
+    from_setting(field, setting);
   });
+}
+
+void check_can_be_stored(const RunOptions& o) {
+  const auto check_text = [](const char* key, const std::string& text) {
+    check_setting(is_utf8(text), {key}, "'", text,
+                  "' is not UTF-8, which a checkpoint could not store; rename it");
+  };
+  check_text("model", o.model);
+  check_text("tokenizer", o.tokenizer.name);
+  for (const std::string& path : o.data) check_text("data", path);
+  for (const std::string& path : o.val_data) check_text("val-data", path);
 }
 
 }  // namespace spool

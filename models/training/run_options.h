@@ -39,6 +39,7 @@ struct RunOptions {
   std::string out = {}, log = {}, trace = {};
   std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
+  bool dry_run = false;                                            // only foretell
   int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
   int keep_checkpoints = 2;
 
@@ -66,7 +67,12 @@ RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
 // The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);
 
-// Replaces the configuration by a stored run's.  Throws if a setting that was given differs.
+// Replaces the configuration by a stored run's; what an earlier version did not store has its
+// default.  Throws if a setting that was given differs, except that a run may become longer, and
+// its data may have moved, which its fingerprint tells.
 void adopt(RunOptions&, const JsonField& stored);
+
+// Throws if a setting, such as a path, cannot be stored.
+void check_can_be_stored(const RunOptions&);
 
 }  // namespace spool

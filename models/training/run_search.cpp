@@ -14,6 +14,7 @@ Levers levers_of(const TrainingConfig& config, const RunRequest& request, const 
   Levers levers{.placement = request.choose.placement && !request.plan};
   if (!request.choose.loss_chunk || request.plan) levers.loss_rows = config.loss_chunk;
   levers.state_share = request.choose.state_share && !request.plan;
+  levers.regions = levers.placement && request.choose.regions;
   if (levers.placement) levers.send_to = request.choose.send_to;
   levers.host_bytes = request.choose.host_bytes;
   levers.fixed = request.plan ? *request.plan : make_plans(config, request.policy, machine).step;
@@ -21,9 +22,10 @@ Levers levers_of(const TrainingConfig& config, const RunRequest& request, const 
 }
 
 // The search that chooses what is recomputed, whatever is set by hand.
-Levers free_levers(const TrainingConfig& config, const Levers& levers) {
+Levers free_levers(const TrainingConfig& config, const RunRequest& request, const Levers& levers) {
   Levers chosen = levers;
   chosen.placement = true;
+  chosen.regions = request.choose.regions && !request.plan;
   chosen.fixed = make_plans(config).step;
   chosen.fixed.optimizer_state = levers.fixed.optimizer_state;
   chosen.fixed.state_bytes_on_device = levers.fixed.state_bytes_on_device;
@@ -41,30 +43,39 @@ struct RunSearch::Parts {
   RunRequest request;
   Machine machine;
   Levers levers;
-  // By the rows of a chunk of the loss, and the place of the optimizer's state.
-  std::map<std::tuple<int64_t, OptimizerState, size_t>, size_t> other_peaks = {};
+  // By the rows of an evaluation that are live at a time, and the place of the optimizer's state.
+  std::map<std::tuple<int64_t, int64_t, OptimizerState, size_t>, size_t> other_peaks = {};
   std::unique_ptr<Search> search = {};
   // What could be chosen, if what is recomputed is set by hand.
   std::unique_ptr<Search> free_search = {};
   double seconds = 0;  // that it took to begin
 
-  TrainingPlans plans(const Plan& step, int64_t loss_rows) const {
+  // The configuration with the chunks of a plan of its step.
+  TrainingConfig with_chunks(const Plan& step, int64_t loss_rows) const {
+    TrainingConfig in_chunks = config;
+    in_chunks.loss_chunk = loss_rows;
+    if (config.mlp_chunk == 0) in_chunks.in_chunks = nodes_in_chunks(step);
+    return in_chunks;
+  }
+
+  TrainingPlans plans(const Plan& step, const ChunkRows& rows) const {
     TrainingPlans plans;
     plans.step = step;
     plans.graph = request.graph;
     plans.spill_directory = request.spill_directory;
-    plans.evaluation = plan_evaluation(config.model, config.dtype, config.batch, config.seq,
-                                       {.loss = loss_rows, .mlp = config.mlp_chunk});
+    plans.evaluation = plan_evaluation(config.model, config.dtype, config.batch, config.seq, rows);
     return plans;
   }
 
   size_t other_peak(int64_t loss_rows, const Plan& of_step) {
-    const std::tuple key(loss_rows, of_step.optimizer_state, of_step.state_bytes_on_device);
+    const ChunkRows rows = with_chunks(of_step, loss_rows).evaluation_rows();
+    const std::tuple key(rows.loss, rows.mlp, of_step.optimizer_state,
+                         of_step.state_bytes_on_device);
     const auto known = other_peaks.find(key);
     if (known != other_peaks.end()) return known->second;
     const Plan step{.optimizer_state = of_step.optimizer_state,
                     .state_bytes_on_device = of_step.state_bytes_on_device};
-    const size_t peak = rehearse_others(config, plans(step, loss_rows), machine, request.sample);
+    const size_t peak = rehearse_others(config, plans(step, rows), machine, request.sample);
     other_peaks.emplace(key, peak);
     return peak;
   }
@@ -95,8 +106,9 @@ struct RunSearch::Parts {
   }
 };
 
-RunSearch::RunSearch(const TrainingConfig& config, RunRequest request, const Machine& machine) {
+RunSearch::RunSearch(const TrainingConfig& any_config, RunRequest request, const Machine& machine) {
   const auto start = std::chrono::steady_clock::now();
+  const TrainingConfig config = with_nodes_in_chunks(any_config, request);
   if (request.plan) {
     const Plan own = make_plans(config, request.policy, machine).step;
     check_given(*request.plan, own, request, config);
@@ -108,7 +120,7 @@ RunSearch::RunSearch(const TrainingConfig& config, RunRequest request, const Mac
                                          .levers = std::move(levers)});
   Parts& p = *parts_;
   p.search = p.search_with(p.levers);
-  if (!p.levers.placement) p.free_search = p.search_with(free_levers(config, p.levers));
+  if (!p.levers.placement) p.free_search = p.search_with(free_levers(config, p.request, p.levers));
   p.seconds = seconds_since(start);
 }
 
@@ -116,10 +128,10 @@ RunSearch::~RunSearch() = default;
 
 PlannedRun RunSearch::plan(size_t limit) {
   const Parts& p = *parts_;
-  PlannedRun run{.config = p.config, .search = p.result_within(limit), .limit = limit};
+  PlannedRun run{.search = p.result_within(limit), .limit = limit};
   const FoundPlan& found = run.search->found;
-  run.config.loss_chunk = found.loss_rows;
-  run.plans = p.plans(found.plan, found.loss_rows);
+  run.config = p.with_chunks(found.plan, found.loss_rows);
+  run.plans = p.plans(found.plan, run.config.evaluation_rows());
   run.plans.layout = found.layout;
   run.foretold = rehearse_training(run.config, run.plans, p.machine, p.request.sample);
   run.plans.host_bytes = run.foretold.host.peak;

@@ -1,6 +1,9 @@
 #include "spool/models/training/training_config.h"
 
+#include <algorithm>
 #include <cmath>
+
+#include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
@@ -55,6 +58,14 @@ void validate_optimizer(const TrainingConfig& c) {
 
 StepConfig TrainingConfig::step() const {
   return {.dtype = dtype, .accumulate = accumulate, .seed = seed, .optimizer = optimizer};
+}
+
+ChunkRows TrainingConfig::evaluation_rows() const {
+  ChunkRows rows{.loss = loss_chunk, .mlp = mlp_chunk};
+  if (in_chunks.empty()) return rows;
+  const int most = std::ranges::max(in_chunks, {}, &NodesInChunks::chunks).chunks;
+  rows.mlp = ceil_div(batch * seq, int64_t{most});
+  return rows;
 }
 
 void TrainingConfig::validate() const {

@@ -3,9 +3,12 @@
 // The settings that define what a training run computes: model, batches, schedule, optimizer.
 
 #include <cstdint>
+#include <vector>
 
 #include "spool/models/families/gpt2.h"
+#include "spool/models/inference/evaluator.h"
 #include "spool/models/steps/step_runner.h"
+#include "spool/planner/chunks.h"
 
 namespace spool {
 
@@ -22,12 +25,17 @@ struct TrainingConfig {
   float dropout = 0;
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
   int64_t mlp_chunk = 0;   // rows of each block's MLP that are live at a time; 0: all
+  // Nodes of a step's tape that run in chunks, if those of the MLPs are not set: a search chose
+  // them for a budget.
+  std::vector<NodesInChunks> in_chunks = {};
   uint64_t seed = 1;
 
   int64_t rows_per_step() const { return batch * accumulate; }
   int64_t tokens_per_step() const { return rows_per_step() * seq; }
   // The part that a StepRunner needs.
   StepConfig step() const;
+  // What is live at a time of an evaluation: of the MLPs, as little as of a step's nodes.
+  ChunkRows evaluation_rows() const;
   // Throws an error that names the settings if one is out of range or two contradict each other.
   void validate() const;
 };

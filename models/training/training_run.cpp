@@ -47,10 +47,14 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                        "there is no checkpoint to resume; begin a run instead");
     stored = read_run(*checkpoint_);
     adopt(options_, stored->configuration);
+    const int64_t steps = options_.training.steps;
+    check_file(stored->step <= steps, *checkpoint_ / "run.json", "field step: ", stored->step,
+               " is beyond the ", steps, " steps of the run");
   } else {
     check_file_setting(!latest_checkpoint(options_.out), options_.out, {"resume", "out"},
                        "already has a run; resume it, or choose another directory");
   }
+  check_can_be_stored(options_);
   check_files();
   given_plan_ = read_given_plan(options_);
   tokenizer_ = open_run_tokenizer(options_, checkpoint_);
@@ -62,7 +66,10 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                "; resume with the same data, or start a new run");
     first_step_ = last_saved_ = stored->step;
   }
-  plan_and_open_stream();
+  plan();
+  if (options_.dry_run) return;
+  stream_ = open_stream(options_.device, planned_.budget, options_.threads);
+  clock_.emplace(*stream_, planned_.foretold.seconds);
   directory_.emplace(options_.out, options_.keep_checkpoints);
   set_up_trainer();
   open_log();
@@ -81,6 +88,7 @@ void TrainingRun::set_up_trainer() {
   if (checkpoint_) {
     load_checkpoint(*checkpoint_, *trainer_);
     listener_.say(fmt::format("resuming at step {} from {}", first_step_, checkpoint_->string()));
+    say_if_longer();
   } else if (has_weights(options_.model)) {
     const ModelFile file(options_.model);
     trainer_->initialise_from(file);
@@ -89,6 +97,16 @@ void TrainingRun::set_up_trainer() {
     trainer_->initialise();
   }
   trainer_->prepare();
+}
+
+void TrainingRun::say_if_longer() {
+  const int64_t before = read_run(*checkpoint_).configuration.member("steps").integer<int64_t>();
+  const int64_t steps = options_.training.steps;
+  if (steps == before) return;
+  listener_.say(
+      fmt::format("the run now has {} steps instead of {}; from here on the learning rate follows "
+                  "that length",
+                  steps, before));
 }
 
 void TrainingRun::open_log() {
@@ -112,9 +130,15 @@ Tokens TrainingRun::open_tokens(const std::vector<std::string>& patterns) const 
 
 void TrainingRun::open_data() {
   const TrainingConfig& t = options_.training;
-  const Tokens all = open_tokens(options_.data);
-  data_ =
-      split_validation(all, options_.val_data.empty() ? nullptr : open_tokens(options_.val_data));
+  try {
+    const Tokens all = open_tokens(options_.data);
+    data_ =
+        split_validation(all, options_.val_data.empty() ? nullptr : open_tokens(options_.val_data));
+  } catch (const Error& e) {
+    if (!options_.resume || e.kind() != ErrorKind::file) throw;
+    throw Error(ErrorKind::file, sentence(e.what(), "; if the data has moved, say where it is"),
+                {.file = e.fields().file, .settings = {"data", "val-data"}});
+  }
   data_fingerprint_ = fingerprint(*data_.training) * 31 + fingerprint(*data_.validation);
   batches_.emplace(data_.training, t.seq, t.seed);
   ValidationRows(data_.validation, t.seq);
@@ -130,7 +154,7 @@ RunRequest TrainingRun::request(const Machine& machine) const {
   return request;
 }
 
-void TrainingRun::plan_and_open_stream() {
+void TrainingRun::plan() {
   CalibrationRequest calibration = calibration_of(options_, given_plan_);
   calibration.say = [&](const std::string& text) { listener_.say(text); };
   machine_ = calibrate(calibration).machine;
@@ -150,12 +174,18 @@ void TrainingRun::plan_and_open_stream() {
   }
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine_));
   if (planned_.refusal) throw *planned_.refusal;
-  stream_ = open_stream(options_.device, planned_.budget, options_.threads);
-  clock_.emplace(*stream_, planned_.foretold.seconds);
 }
 
 void TrainingRun::run(const std::function<bool()>& stop) {
+  if (options_.dry_run) return;
   const int64_t steps = options_.training.steps;
+  if (first_step_ == steps) {
+    listener_.say(
+        fmt::format("the run is finished: its {} steps are done, and the model is in {}; "
+                    "with more steps it goes on",
+                    steps, checkpoint_->string()));
+    return;
+  }
   for (int64_t step = first_step_; step < steps; ++step) {
     train_step(step);
     after_step(step + 1);
@@ -210,15 +240,16 @@ void TrainingRun::train_step(int64_t step) {
   const std::optional<double> corrected = clock_->end();
   if (!std::isfinite(result.loss)) fail_not_finite(step + 1, "the loss is", result.loss);
   if (!result.finite) fail_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
-  const double tokens = static_cast<double>(options_.training.tokens_per_step());
+  const int64_t tokens = options_.training.tokens_per_step();
   const StepNumbers numbers{.step = step + 1,
                             .loss = result.loss,
                             .grad_norm = result.grad_norm,
                             .val_loss = val_loss_,
                             .lr = trainer_->learning_rate(step),
                             .seconds = took.count(),
-                            .tokens_per_s = tokens / took.count(),
-                            .peak_bytes = stream_->memory().peak};
+                            .tokens_per_s = static_cast<double>(tokens) / took.count(),
+                            .peak_bytes = stream_->memory().peak,
+                            .tokens = (step + 1) * tokens};
   listener_.step(numbers);
   log_.write(numbers);
   if (corrected) correct(step + 1, *corrected);

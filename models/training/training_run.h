@@ -20,13 +20,14 @@ namespace spool {
 class TrainingRun {
  public:
   // Checks the options, opens the data, foretells the peak, and initialises the model, from a
-  // checkpoint if the run resumes.  Throws Error (memory) if the peak is above the budget.  The
-  // listener outlives the run.
+  // checkpoint if the run resumes.  Throws Error (memory) if the peak is above the budget.  A dry
+  // run ends there, before it writes anything.  The listener outlives the run.
   TrainingRun(RunOptions, RunListener&);
   ~TrainingRun();
 
   // Trains to the last step, or until stop() is true after a step, and writes a checkpoint of the
-  // step it reached.  Throws Error (numeric) if the loss or a gradient is not finite.
+  // step it reached; a dry run does nothing.  Throws Error (numeric) if the loss or a gradient is
+  // not finite.
   void run(const std::function<bool()>& stop);
 
  private:
@@ -34,8 +35,9 @@ class TrainingRun {
   void check_files();
   void open_data();
   RunRequest request(const Machine&) const;
-  void plan_and_open_stream();
+  void plan();
   void set_up_trainer();
+  void say_if_longer();
   void open_log();
   void enqueue_step(int64_t step);
   bool times_kernels() const;

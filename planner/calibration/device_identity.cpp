@@ -8,6 +8,7 @@
 #include "spool/kernels/libraries.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/hash.h"
+#include "spool/runtime/version.h"
 
 namespace spool {
 namespace {
@@ -20,18 +21,6 @@ std::string processor_model() {
     if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
   }
   return "unknown";
-}
-
-// Compilers, and how they were told to compile, make kernels faster or slower.
-std::string build() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  constexpr const char* kind = ", with sanitizers";
-#elif defined(__OPTIMIZE__)
-  constexpr const char* kind = "";
-#else
-  constexpr const char* kind = ", not optimised";
-#endif
-  return sentence(__VERSION__, kind);
 }
 
 std::filesystem::path folder_in(const char* variable) {

@@ -21,14 +21,27 @@ int64_t capacity(double amount) { return static_cast<int64_t>(std::min(amount, r
 
 }  // namespace
 
-InstantBound::InstantBound(const Program& program, NodeId node,
+InstantBound InstantBound::inside(const Program& program, NodeId node,
+                                  const IdTable<NodeId, double>& seconds, size_t live) {
+  const Node& n = program.nodes[node];
+  std::vector<ValueId> read(n.inputs.begin(), n.inputs.end());
+  read.insert(read.end(), n.saves.begin(), n.saves.end());
+  return {program, node, read, seconds, live};
+}
+
+InstantBound InstantBound::below(const Program& program, NodeId node,
+                                 const IdTable<NodeId, double>& seconds, size_t live) {
+  return {program, node, {}, seconds, live};
+}
+
+InstantBound::InstantBound(const Program& program, NodeId node, const std::vector<ValueId>& free,
                            const IdTable<NodeId, double>& seconds, size_t live)
     : network_(2 + static_cast<int>(program.nodes.size() + program.values.size())),
       fixed_(static_cast<double>(live)) {
   double total = 0;
   for (NodeId n = 0; n < node; ++n) total += seconds[n];
   unit_ = total > 0 ? total / resolution : 1;
-  build(program, node, seconds);
+  build(program, node, free, seconds);
   cuts_.push_back(cut_of_fewest_bytes());
   const double needed = static_cast<double>(live) - fixed_;
   cuts_.push_back({.bytes = std::max(needed, cuts_.front().bytes + 1)});
@@ -77,14 +90,13 @@ struct InstantBound::Builder {
   }
 };
 
-void InstantBound::build(const Program& program, NodeId node,
+void InstantBound::build(const Program& program, NodeId node, const std::vector<ValueId>& free,
                          const IdTable<NodeId, double>& seconds) {
   Builder builder{.program = program,
                   .bound = *this,
                   .is_free = IdTable<ValueId, bool>(program.values.size()),
                   .is_priced = IdTable<ValueId, bool>(program.values.size())};
-  for (const ValueId v : program.nodes[node].saves) builder.is_free[v] = true;
-  for (const ValueId v : program.nodes[node].inputs) builder.is_free[v] = true;
+  for (const ValueId v : free) builder.is_free[v] = true;
   for (NodeId n = 0; n < node; ++n) {
     for (const ValueId v : program.nodes[n].saves) builder.add_needed(v);
   }

@@ -41,7 +41,11 @@ class InstantBound {
  public:
   // The instant is the node's forward or backward; nodes after it have run backward, or not at all.
   // `seconds`: of running each node's op again.  `live`: bytes at the instant if all is kept.
-  InstantBound(const Program&, NodeId node, const IdTable<NodeId, double>& seconds, size_t live);
+  static InstantBound inside(const Program&, NodeId node, const IdTable<NodeId, double>& seconds,
+                             size_t live);
+  // The instant is in backward, when the node has run, and those below it have not.
+  static InstantBound below(const Program&, NodeId node, const IdTable<NodeId, double>& seconds,
+                            size_t live);
 
   // Seconds that a step in which so many bytes are live spends on recomputation at least; infinite
   // if nothing fits.
@@ -67,7 +71,11 @@ class InstantBound {
     int vertex = 0;
   };
   struct Builder;
-  void build(const Program&, NodeId node, const IdTable<NodeId, double>& seconds);
+  // `free`: values that are live at the instant, and are none of what is chosen.
+  InstantBound(const Program&, NodeId node, const std::vector<ValueId>& free,
+               const IdTable<NodeId, double>& seconds, size_t live);
+  void build(const Program&, NodeId node, const std::vector<ValueId>& free,
+             const IdTable<NodeId, double>& seconds);
   Cut solve();
   Cut cut_of_fewest_bytes();
   Cut cut_at(double seconds_per_byte);

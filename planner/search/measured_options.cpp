@@ -1,6 +1,8 @@
 #include "spool/planner/search/measured_options.h"
 
 #include <algorithm>
+#include <limits>
+#include <tuple>
 
 #include "spool/planner/chunks.h"
 
@@ -55,7 +57,7 @@ class Measurement {
 
   MeasuredSegments run() {
     all_.program = step_.rehearse_tape({}).program;
-    all_.segments = segments_of(all_.program);
+    all_.segments = segments_of(all_.program, levers_.fixed.regions);
     choose_rows();
     keep_all();
     list_options();
@@ -89,6 +91,7 @@ class Measurement {
   RehearsedCosts costs_of(const Survey& survey) const {
     RehearsedCosts costs{.segments = std::vector<SegmentCosts>(all_.segments.size()),
                          .live = IdTable<NodeId, size_t>(all_.program.nodes.size())};
+    std::vector<bool> has_begun(all_.segments.size());
     for (const SurveyedWork& work : survey.works) {
       if (work.node < 0) {
         costs.outside = std::max(costs.outside, work.live);
@@ -96,8 +99,9 @@ class Measurement {
       }
       const size_t s = segment_of_[work.node];
       SegmentCosts& segment = costs.segments[s];
-      const bool begins = work.node == all_.segments[s].first && work.phase == Phase::forward;
-      if (begins && work.micro_batch == 0) segment.live_before = work.live_before;
+      // Of a region in chunks, the first node runs again in each of them.
+      if (!has_begun[s]) segment.live_before = work.live_before;
+      has_begun[s] = true;
       segment.most_live = std::max(segment.most_live, work.live);
       size_t& live = costs.live[work.node];
       live = std::max(live, work.live - segment.live_before);
@@ -184,10 +188,16 @@ class Measurement {
 
   void list_options() {
     for (size_t kind = 0; kind < kinds(); ++kind) {
-      std::vector<SegmentOption> options = levers_.placement
-                                               ? recompute_options(all_.program, sample(kind))
-                                               : std::vector<SegmentOption>{{}};
-      if (chunkable_rows(all_.program, sample(kind)) > 0) options = with_rows(options);
+      std::vector<SegmentOption> options{{}};
+      if (levers_.placement) {
+        options = recompute_options(all_.program, sample(kind), levers_.fixed.regions);
+      }
+      if (chunkable_rows(all_.program, sample(kind)) > 0) {
+        options = with_rows(options);
+      } else if (levers_.placement && levers_.regions) {
+        const auto in_chunks = region_options(all_.program, sample(kind));
+        options.insert(options.end(), in_chunks.begin(), in_chunks.end());
+      }
       listed_.push_back(std::move(options));
     }
   }
@@ -248,10 +258,14 @@ class Measurement {
     for (size_t kind = 0; kind < kinds(); ++kind) {
       const bool has_rows = chunkable_rows(all_.program, sample(kind)) > 0;
       std::vector<std::vector<MeasuredOption>> by_rows(has_rows ? all_.rows.size() : 1);
+      double least_of_regions = std::numeric_limits<double>::infinity();
       for (size_t o = 0; o < listed_[kind].size(); ++o) {
         const size_t row_choice = o / (listed_[kind].size() / by_rows.size());
-        by_rows[row_choice].push_back(measured(kind, o));
+        MeasuredOption& option = by_rows[row_choice].emplace_back(measured(kind, o));
+        if (!option.option.region) continue;
+        least_of_regions = std::min(least_of_regions, option.extra_seconds);
       }
+      all_.least_of_regions.push_back(least_of_regions);
       for (auto& options : by_rows) options = undominated(std::move(options));
       all_.options.push_back(std::move(by_rows));
     }
@@ -308,6 +322,8 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
     apply(*by_segment[s], program, measured.segments[s], plan);
     if (chunkable_rows(program, measured.segments[s]) > 0) rows = by_segment[s]->chunk_rows;
   }
+  std::ranges::sort(plan.regions, {},
+                    [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
   if (rows > 0) plan.chunks = chunk_rows(program, rows).chunks;
   return plan;
 }
@@ -315,7 +331,7 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
 size_t MeasuredSegments::sendable_bytes(size_t segment, const MeasuredOption& option) const {
   size_t bytes = 0;
   for (const SendableValue& v : sendable[segment]) {
-    if (!is_recomputed(option.option, program, segments[segment], v.value)) bytes += v.bytes;
+    if (is_kept(option.option, program, segments[segment], v.value)) bytes += v.bytes;
   }
   return bytes;
 }

@@ -57,6 +57,9 @@ struct MeasuredSegments {
   std::vector<int64_t> rows = {0};
   std::vector<double> seconds_of_rows = {};
   std::vector<IdTable<NodeId, int64_t>> live_of_rows = {};
+  // Of each kind: the least that an option with a region in chunks costs, in seconds beyond keeping
+  // all; infinite if there is none.
+  std::vector<double> least_of_regions = {};
   // Of keeping all with the first choice of rows.
   Survey keep_all = {};
   std::vector<size_t> needs = {};  // bytes of each segment

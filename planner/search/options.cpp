@@ -3,8 +3,22 @@
 #include <algorithm>
 #include <set>
 
+#include "spool/autograd/chunks/cut.h"
+
 namespace spool {
 namespace {
+
+SegmentOutput position(const Program& program, const Segment& segment, ValueId v) {
+  const NodeId producer = program.values[v].producer;
+  const Few<ValueId>& outputs = program.nodes[producer].outputs;
+  return {
+      .node = producer - segment.first,
+      .output = static_cast<int>(std::find(outputs.begin(), outputs.end(), v) - outputs.begin())};
+}
+
+ValueId value_at(const Program& program, const Segment& segment, const SegmentOutput& o) {
+  return program.nodes[segment.first + o.node].outputs[o.output];
+}
 
 // Finds what is recomputed with some of a segment's values.
 class Closure {
@@ -35,17 +49,17 @@ class Closure {
         if (!is_choice(v) && !saved_outside_[v]) add(v);
       }
       for (const ValueId v : node.inputs) {
-        if (is_inside(v) && !saved_[v]) add(v);
+        if (is_computed(v) && !saved_[v]) add(v);
       }
     }
     std::vector<SegmentOutput> outputs;
-    for (const ValueId v : recomputed) outputs.push_back(position(v));
+    for (const ValueId v : recomputed) outputs.push_back(position(program_, segment_, v));
     std::ranges::sort(outputs);
     return outputs;
   }
 
  private:
-  bool is_inside(ValueId v) const {
+  bool is_computed(ValueId v) const {
     const NodeId producer = program_.values[v].producer;
     return producer >= segment_.first && producer <= segment_.last &&
            program_.nodes[producer].op->recomputable();
@@ -53,33 +67,88 @@ class Closure {
   bool is_choice(ValueId v) const {
     return std::ranges::find(segment_.candidates, v) != segment_.candidates.end();
   }
-  SegmentOutput position(ValueId v) const {
-    const NodeId producer = program_.values[v].producer;
-    const Few<ValueId>& outputs = program_.nodes[producer].outputs;
-    return {
-        .node = producer - segment_.first,
-        .output = static_cast<int>(std::find(outputs.begin(), outputs.end(), v) - outputs.begin())};
-  }
-
   const Program& program_;
   const Segment& segment_;
   // By a node, for its own backward; by one of another segment.
   IdTable<ValueId, bool> saved_, saved_outside_;
 };
 
-}  // namespace
+// Whether the value is computed by these nodes and exists a chunk at a time if they run in chunks.
+bool is_inside(const Program& program, ValueId v, NodeId first, NodeId last,
+               const std::vector<ValueId>& leaves) {
+  const NodeId producer = program.values[v].producer;
+  return producer >= first && producer <= last && !std::ranges::binary_search(leaves, v);
+}
 
-std::vector<SegmentOption> recompute_options(const Program& program, const Segment& segment) {
+std::vector<SegmentOption> subsets(const Program& program, const Segment& segment,
+                                   const std::vector<ValueId>& candidates,
+                                   const SegmentOption& with) {
   const Closure closure(program, segment);
   std::vector<SegmentOption> options;
-  const size_t subsets = size_t{1} << segment.candidates.size();
-  for (size_t subset = 0; subset < subsets; ++subset) {
+  for (size_t subset = 0; subset < size_t{1} << candidates.size(); ++subset) {
     std::vector<ValueId> values;
-    for (size_t i = 0; i < segment.candidates.size(); ++i) {
-      if (subset >> i & 1) values.push_back(segment.candidates[i]);
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      if (subset >> i & 1) values.push_back(candidates[i]);
     }
-    SegmentOption option{.recomputed = closure.of(values)};
+    SegmentOption option = with;
+    option.recomputed = closure.of(values);
     if (std::ranges::find(options, option) == options.end()) options.push_back(std::move(option));
+  }
+  return options;
+}
+
+size_t bytes_saved_inside(const Program& program, const CuttableNodes& span,
+                          const std::vector<ValueId>& leaves) {
+  std::set<ValueId> saved;
+  for (NodeId n = span.first; n <= span.last; ++n) {
+    for (const ValueId v : program.nodes[n].saves) {
+      if (is_inside(program, v, span.first, span.last, leaves)) saved.insert(v);
+    }
+  }
+  size_t bytes = 0;
+  for (const ValueId v : saved) bytes += program.values[v].spec.nbytes();
+  return bytes;
+}
+
+// Powers of two: chunks of fewer rows than this are slow, and what more chunks save is little.
+std::vector<int> numbers_of_chunks(int64_t extent) {
+  constexpr int most = 16;
+  std::vector<int> numbers;
+  for (int n = 2; n <= most && n <= extent; n *= 2) numbers.push_back(n);
+  return numbers;
+}
+
+}  // namespace
+
+std::vector<SegmentOption> recompute_options(const Program& program, const Segment& segment,
+                                             const std::vector<Region>& regions) {
+  std::vector<ValueId> candidates = segment.candidates;
+  for (const Region& r : regions) {
+    if (r.chunks == 1) continue;
+    std::erase_if(candidates,
+                  [&](ValueId v) { return is_inside(program, v, r.first, r.last, r.leaves); });
+  }
+  return subsets(program, segment, candidates, {});
+}
+
+std::vector<SegmentOption> region_options(const Program& program, const Segment& segment) {
+  constexpr size_t least_part = 4;  // of what the segment's candidates save
+  size_t saved = 0;
+  for (const ValueId v : segment.candidates) saved += program.values[v].spec.nbytes();
+  std::vector<SegmentOption> options;
+  for (const CuttableNodes& span : find_regions(program, segment.first, segment.last)) {
+    const std::vector<ValueId> leaves = find_leaves(program, span.first, span.last);
+    if (bytes_saved_inside(program, span, leaves) * least_part < saved) continue;
+    std::vector<ValueId> outside = segment.candidates;
+    std::erase_if(outside,
+                  [&](ValueId v) { return is_inside(program, v, span.first, span.last, leaves); });
+    SegmentRegion region{.first = span.first - segment.first, .last = span.last - segment.first};
+    for (const ValueId v : leaves) region.leaves.push_back(position(program, segment, v));
+    for (const int chunks : numbers_of_chunks(span.extent)) {
+      region.chunks = chunks;
+      const auto some = subsets(program, segment, outside, {.region = region});
+      options.insert(options.end(), some.begin(), some.end());
+    }
   }
   return options;
 }
@@ -99,18 +168,30 @@ int64_t chunkable_rows(const Program& program, const Segment& segment) {
   return rows;
 }
 
-bool is_recomputed(const SegmentOption& option, const Program& program, const Segment& segment,
-                   ValueId v) {
-  return std::ranges::any_of(option.recomputed, [&](const SegmentOutput& o) {
-    return program.nodes[segment.first + o.node].outputs[o.output] == v;
-  });
+bool is_kept(const SegmentOption& option, const Program& program, const Segment& segment,
+             ValueId v) {
+  const NodeId producer = program.values[v].producer;
+  if (producer < segment.first) return true;
+  const SegmentOutput output = position(program, segment, v);
+  if (std::ranges::binary_search(option.recomputed, output)) return false;
+  const auto& region = option.region;
+  return !region || output.node < region->first || output.node > region->last ||
+         std::ranges::binary_search(region->leaves, output);
 }
 
 void apply(const SegmentOption& option, const Program& program, const Segment& segment,
            Plan& plan) {
   for (const SegmentOutput& o : option.recomputed) {
-    plan.placement[program.nodes[segment.first + o.node].outputs[o.output]] = Placement::recompute;
+    plan.placement[value_at(program, segment, o)] = Placement::recompute;
   }
+  if (!option.region) return;
+  Region region{.first = segment.first + option.region->first,
+                .last = segment.first + option.region->last,
+                .chunks = option.region->chunks};
+  for (const SegmentOutput& o : option.region->leaves) {
+    region.leaves.push_back(value_at(program, segment, o));
+  }
+  plan.regions.push_back(std::move(region));
 }
 
 }  // namespace spool

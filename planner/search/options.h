@@ -1,15 +1,17 @@
 #pragma once
 
-// The options of a segment: which of its values are recomputed, and into chunks of how many rows
-// its loss is cut.
+// The options of a segment: which of its values are recomputed, into chunks of how many rows its
+// loss is cut, and which of its nodes run in chunks (planner/chunks.h).
 //
 // A value is recomputed with what is needed for it and costs nothing more to leave out: other
 // outputs of an op that runs again, and what only ops that run again read, which the tape would
 // otherwise save for them.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "spool/planner/chunks.h"
 #include "spool/planner/search/segments.h"
 
 namespace spool {
@@ -21,24 +23,42 @@ struct SegmentOutput {
   auto operator<=>(const SegmentOutput&) const = default;
 };
 
+// A region in chunks; nodes are counted from the segment's first.
+struct SegmentRegion {
+  NodeId first = 0, last = 0;
+  int chunks = 1;
+  std::vector<SegmentOutput> leaves = {};  // rising
+  bool operator==(const SegmentRegion&) const = default;
+};
+
 struct SegmentOption {
   std::vector<SegmentOutput> recomputed = {};  // rising
   int64_t chunk_rows = 0;                      // of the segment's ops that can be cut; 0: all
+  std::optional<SegmentRegion> region = {};
   bool operator==(const SegmentOption&) const = default;
 };
 
-// Every subset of the segment's candidates, without repetitions; the first keeps all.
-std::vector<SegmentOption> recompute_options(const Program&, const Segment&);
+// Every subset of the segment's candidates, without repetitions; the first keeps all.  What is
+// computed in one of these regions in chunks, and not read outside, is no candidate.
+std::vector<SegmentOption> recompute_options(const Program&, const Segment&,
+                                             const std::vector<Region>& = {});
+
+// Options that run nodes of the segment in chunks: each span of nodes that can (find_regions()) and
+// that saves a good part of what the segment does, in a few numbers of chunks, with every subset of
+// the candidates outside of it.
+std::vector<SegmentOption> region_options(const Program&, const Segment&);
 
 // The chunks that a node can be cut into; 1: none.
 int64_t max_chunks(const Program&, NodeId);
 // The most of the segment's nodes; 0 if none can be cut.
 int64_t chunkable_rows(const Program&, const Segment&);
 
-// Whether the option recomputes this value.
-bool is_recomputed(const SegmentOption&, const Program&, const Segment&, ValueId);
+// Whether the option lets this value, which is saved in the segment, be kept or sent: it neither
+// recomputes it nor computes it a chunk at a time.
+bool is_kept(const SegmentOption&, const Program&, const Segment&, ValueId);
 
-// Writes what the option recomputes into the plan, whose table of placements has its full length.
+// Writes what the option recomputes into the plan, whose table of placements has its full length,
+// and adds its region.
 void apply(const SegmentOption&, const Program&, const Segment&, Plan&);
 
 }  // namespace spool

@@ -208,14 +208,15 @@ std::optional<Proposal> Proposer::fastest(const ProposalLimits& limits) const {
 
 // Whole values while there is room for them, and rows of one more; what stays of a value is copied
 // within the device.
-std::vector<OffloadCandidate> Proposer::sent_values(const Choice& choice, const Plan& plan,
+std::vector<OffloadCandidate> Proposer::sent_values(const Choice& choice,
                                                     IdTable<ValueId, int64_t>& rows) const {
   std::vector<OffloadCandidate> all;
   for (size_t s = 0; s < choice.sent.size(); ++s) {
     double left =
         choice.sent[s] * static_cast<double>(measured_.sendable_bytes(s, *choice.by_segment[s]));
     for (const SendableValue& v : measured_.sendable[s]) {
-      if (placement_of(plan, v.value) != Placement::keep) continue;
+      const SegmentOption& option = choice.by_segment[s]->option;
+      if (!is_kept(option, measured_.program, measured_.segments[s], v.value)) continue;
       const auto bytes = static_cast<double>(v.bytes);
       const double part = choice.sent[s] < 1 ? std::min(left / bytes, 1.0) : 1;
       left -= part * bytes;
@@ -239,7 +240,7 @@ Plan Proposer::plan_of(const Proposal& proposal) const {
     plan.state_bytes_on_device = measured_.state->bytes - proposal.state_on_host;
   }
   IdTable<ValueId, int64_t> rows(measured_.program.values.size());
-  const std::vector<OffloadCandidate> candidates = sent_values(choice, plan, rows);
+  const std::vector<OffloadCandidate> candidates = sent_values(choice, rows);
   if (candidates.empty()) return plan;
   const RehearsedTape tape = step_.rehearse_tape(plan);
   plan.offloads = schedule_offloads(candidates, tape.survey, step_.machine, *levers_.send_to,

@@ -58,8 +58,7 @@ class Proposer {
   std::vector<double> prices() const;
   void return_bytes(Choice& begin) const;
   Choice beginning(const Sending&, double bytes, size_t limit) const;
-  std::vector<OffloadCandidate> sent_values(const Choice&, const Plan&,
-                                            IdTable<ValueId, int64_t>& rows) const;
+  std::vector<OffloadCandidate> sent_values(const Choice&, IdTable<ValueId, int64_t>& rows) const;
   size_t least_with(size_t state_on_host) const;
   std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&,
                                    const std::vector<Sending>& ways) const;

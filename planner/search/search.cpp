@@ -43,7 +43,7 @@ struct Search::State {
   FoundPlan keep_all = {};
   std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
   std::map<int, double> optima = {};  // seconds of the fastest choice of a level, if none is lost
-  std::optional<FoundPlan> smallest = {};
+  std::optional<FoundPlan> smallest = {}, smallest_plain = {};
 
   State(SearchedStep s, Levers l)
       : step(std::move(s)),
@@ -128,6 +128,16 @@ struct Search::State {
     return smallest.emplace(keep_all);
   }
 
+  // The smallest plan without regions in chunks: without them, the ladder would begin with it, so
+  // that without it they would make that budget's plan slower.
+  const FoundPlan& smallest_without_regions() {
+    if (smallest_plain) return *smallest_plain;
+    if (!levers.regions) return smallest_plan();
+    Levers others = levers;
+    others.regions = false;
+    return smallest_plain.emplace(State(step, others).smallest_plan());
+  }
+
   // Nothing if no plan fits.
   const FoundPlan* plan_within(size_t budget) {
     const FoundPlan* found = nullptr;
@@ -138,6 +148,10 @@ struct Search::State {
       if (other && (!found || other->seconds < found->seconds)) found = &*other;
     }
     if (!found && smallest_plan().peak <= budget) found = &smallest_plan();
+    if (found && levers.regions) {
+      const FoundPlan& plain = smallest_without_regions();
+      if (plain.peak <= budget && plain.seconds < found->seconds) found = &plain;
+    }
     return found;
   }
 };

@@ -38,6 +38,9 @@ struct SearchedStep {
 struct Levers {
   // Which values are recomputed; if not, the plan's placements and regions are `fixed`'s.
   bool placement = true;
+  // Whether nodes of a segment may run in chunks (planner/chunks.h), if `placement` is chosen and
+  // no region is fixed.
+  bool regions = false;
   // Rows of logits that are live at a time; none: the search chooses.  0: all.
   std::optional<int64_t> loss_rows = {};
   // Whether a share of the optimizer's state may be on the host, and be streamed through the

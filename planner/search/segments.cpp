@@ -26,6 +26,9 @@ class Uses {
   bool is_saved_outside(ValueId v, NodeId first, NodeId last) const {
     return std::ranges::any_of(savers_[v], [&](NodeId n) { return n < first || n > last; });
   }
+  bool is_read_after(ValueId v, NodeId last) const {
+    return last_read_[v] > last || program_.values[v].is_observed;
+  }
   // Bytes of the values computed up to this node and read after it.
   std::vector<size_t> crossing() const {
     std::vector<size_t> bytes(program_.nodes.size() + 1);
@@ -47,8 +50,8 @@ class Uses {
 
 class SegmentFinder {
  public:
-  explicit SegmentFinder(const Program& program)
-      : program_(program), uses_(program), crossing_(uses_.crossing()) {}
+  SegmentFinder(const Program& program, const std::vector<Region>& regions)
+      : program_(program), regions_(regions), uses_(program), crossing_(uses_.crossing()) {}
 
   std::vector<Segment> find() {
     NodeId next = 0;
@@ -132,13 +135,21 @@ class SegmentFinder {
       hash.add(std::string_view(node.op->attributes()));
       for (const ValueId v : node.inputs) add_value(v);
       hash.add(uint64_t{node.outputs.size()});
-      for (const ValueId v : node.outputs) add_value(v);
+      for (const ValueId v : node.outputs) {
+        add_value(v);
+        hash.add(uint64_t{uses_.is_read_after(v, s.last)});
+      }
       hash.add(uint64_t{node.saves.size()});
+    }
+    for (const Region& r : regions_) {
+      if (r.last < s.first || r.first > s.last) continue;
+      for (const int64_t number : {r.first - s.first, r.last - s.first, r.chunks}) hash.add(number);
     }
     return hash.state();
   }
 
   const Program& program_;
+  const std::vector<Region>& regions_;
   Uses uses_;
   std::vector<size_t> crossing_;
   std::map<uint64_t, int> kinds_;
@@ -147,6 +158,8 @@ class SegmentFinder {
 
 }  // namespace
 
-std::vector<Segment> segments_of(const Program& program) { return SegmentFinder(program).find(); }
+std::vector<Segment> segments_of(const Program& program, const std::vector<Region>& regions) {
+  return SegmentFinder(program, regions).find();
+}
 
 }  // namespace spool

@@ -24,6 +24,7 @@ struct Segment {
 inline constexpr size_t max_candidates = 7;  // of a segment: 128 subsets
 
 // The program is a whole one, of a tape that kept everything.  Every node is in one segment.
-std::vector<Segment> segments_of(const Program&);
+// Segments that have other nodes in these regions are not of one kind.
+std::vector<Segment> segments_of(const Program&, const std::vector<Region>& = {});
 
 }  // namespace spool

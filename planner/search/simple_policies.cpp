@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "spool/planner/offsets.h"
 #include "spool/planner/policy.h"
@@ -86,8 +87,8 @@ class SimplePolicies {
 
   void add_segments() {
     const auto root = std::sqrt(static_cast<double>(blocks_.size()));
-    for (const double blocks : {std::floor(root), std::ceil(root)}) {
-      const auto each = static_cast<size_t>(std::max(blocks, 1.0));
+    const std::set<size_t> sizes{2, 3, 4, 6, static_cast<size_t>(std::ceil(root))};
+    for (const size_t each : sizes) {
       Plan plan = keep_all();
       for (size_t first = 0; first < blocks_.size(); first += each) {
         const size_t last = std::min(first + each, blocks_.size()) - 1;

@@ -15,7 +15,7 @@ namespace spool {
 enum class SimpleRule : uint8_t {
   uniform,         // all layers alike: any subset of a layer's values is recomputed, or all of it
   first_blocks,    // the first k layers alike, the others keep all
-  segments,        // about the square root of the number of layers, each recomputed as a whole
+  segments,        // 2 layers, 3, 4, 6 or the root of their number, recomputed as a whole
   seconds_a_byte,  // the values that cost the fewest seconds a byte, in all layers
   sending,         // all layers alike: what is saved leaves the device, or what a layer reads
 };

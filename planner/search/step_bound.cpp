@@ -1,6 +1,7 @@
 #include "spool/planner/search/step_bound.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 
@@ -16,7 +17,9 @@ struct NodeCosts {
   IdTable<NodeId, size_t> live;  // most bytes, in forward, or in backward but for unread inputs
   // Seconds, when the work of the most live bytes began and ended.
   IdTable<NodeId, double> begins, ends;
-  double begin = 0, end = 0;  // of the first micro-batch
+  IdTable<NodeId, size_t> live_before;      // most bytes, just before its backward
+  IdTable<NodeId, double> backward_begins;  // seconds
+  double begin = 0, end = 0;                // of the first micro-batch
 };
 
 // Bytes of what each node reads in forward alone, and nodes below it save: they need not be live in
@@ -43,6 +46,8 @@ NodeCosts costs_of(const MeasuredSegments& m) {
                   .live = IdTable<NodeId, size_t>(count),
                   .begins = IdTable<NodeId, double>(count),
                   .ends = IdTable<NodeId, double>(count),
+                  .live_before = IdTable<NodeId, size_t>(count),
+                  .backward_begins = IdTable<NodeId, double>(count),
                   .begin = m.keep_all.works.front().begin};
   IdTable<NodeId, size_t> most(count);  // of the first micro-batch
   const IdTable<NodeId, size_t> unread_inputs = unread_in_backward(m.program);
@@ -51,6 +56,11 @@ NodeCosts costs_of(const MeasuredSegments& m) {
     const size_t unread = work.phase == Phase::forward ? 0 : unread_inputs[work.node];
     size_t& live = costs.live[work.node];
     live = std::max(live, work.live - unread);
+    if (work.phase == Phase::backward) {
+      size_t& before = costs.live_before[work.node];
+      before = std::max(before, work.live_before);
+      if (work.micro_batch == 0) costs.backward_begins[work.node] = work.begin;
+    }
     if (work.micro_batch > 0) continue;
     costs.end = std::max(costs.end, work.begin + work.seconds);
     if (work.phase == Phase::forward) costs.forward_seconds[work.node] += work.seconds;
@@ -89,13 +99,27 @@ StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
       micro_batches_(static_cast<double>(micro_batches)),
       bytes_per_second_(bytes_per_second) {
   const NodeCosts costs = costs_of(measured);
-  for (const NodeId n : instants(fixed_bytes(measured.program, costs.live))) {
-    instants_.push_back(
-        {.node = n,
-         .bound = InstantBound(measured.program, n, costs.forward_seconds, costs.live[n]),
-         .link = {.bytes_per_second = bytes_per_second,
-                  .seconds_before = costs.ends[n] - costs.begin,
-                  .seconds_after = costs.end - costs.begins[n]}});
+  const auto link = [&](double end_before, double begin_after) {
+    return InstantLink{.bytes_per_second = bytes_per_second,
+                       .seconds_before = end_before - costs.begin,
+                       .seconds_after = costs.end - begin_after};
+  };
+  const Program& program = measured.program;
+  const auto& seconds = costs.forward_seconds;
+  for (const NodeId n : instants(fixed_bytes(program, costs.live))) {
+    Instant instant{.node = n,
+                    .moment = {.bound = InstantBound::inside(program, n, seconds, costs.live[n]),
+                               .link = link(costs.ends[n], costs.begins[n])}};
+    const Segment& s = *std::ranges::find_if(measured.segments,
+                                             [&](const Segment& some) { return n <= some.last; });
+    instant.least_of_regions = measured.least_of_regions[static_cast<size_t>(s.kind)];
+    if (std::isfinite(instant.least_of_regions)) {
+      const double at = costs.backward_begins[s.last];
+      instant.before = {
+          .bound = InstantBound::below(program, s.last + 1, seconds, costs.live_before[s.last]),
+          .link = link(at, at)};
+    }
+    instants_.push_back(std::move(instant));
   }
 }
 
@@ -120,14 +144,23 @@ std::vector<NodeId> StepBound::instants(const IdTable<NodeId, int64_t>& fixed) c
   return {nodes.begin(), nodes.end()};
 }
 
+double StepBound::seconds_within(Moment& moment, double bytes) const {
+  return bytes_per_second_ > 0 ? moment.bound.seconds_within(bytes, moment.link)
+                               : moment.bound.seconds_within(bytes);
+}
+
 // Of a micro-batch, beyond keeping all with the first choice of rows.
 double StepBound::extra_seconds(double bytes, size_t row_choice) {
   double extra = 0;
   for (Instant& i : instants_) {
     const double available =
         bytes - static_cast<double>(measured_.live_of_rows[row_choice][i.node]);
-    extra = std::max(extra, bytes_per_second_ > 0 ? i.bound.seconds_within(available, i.link)
-                                                  : i.bound.seconds_within(available));
+    double seconds = seconds_within(i.moment, available);
+    if (i.before && seconds > 0) {
+      const double in_chunks = seconds_within(*i.before, available);
+      seconds = std::min(seconds, std::max(in_chunks, i.least_of_regions));
+    }
+    extra = std::max(extra, seconds);
   }
   return extra + measured_.seconds_of_rows[row_choice];
 }

@@ -3,7 +3,12 @@
 // A lower bound on the seconds of a whole step within a budget, by the bounds of a few of its
 // instants (bound.h): the loss, where it forms its gradient, and the fullest node of five layers
 // from the last to the first.
+//
+// Where a layer may run in chunks, its fullest node may need less.  Then it has a region in chunks,
+// which costs what such a region costs at least, and the instant just before its backward, at which
+// no chunk runs, is bound as any other; the layer's bound is the lesser one of both cases.
 
+#include <optional>
 #include <vector>
 
 #include "spool/planner/search/bound.h"
@@ -20,11 +25,19 @@ class StepBound {
   double seconds_within(size_t bytes, const std::vector<bool>& rows_allowed);
 
  private:
-  struct Instant {
-    NodeId node = 0;
+  // A moment of a step, and copies around it.
+  struct Moment {
     InstantBound bound;
     InstantLink link = {};
   };
+  struct Instant {
+    NodeId node = 0;
+    Moment moment;
+    // If the node's segment may run in chunks: just before its backward, and seconds of a region.
+    std::optional<Moment> before = {};
+    double least_of_regions = 0;
+  };
+  double seconds_within(Moment&, double bytes) const;
   // `fixed`: bytes that are live in each node whatever is kept.
   std::vector<NodeId> instants(const IdTable<NodeId, int64_t>& fixed) const;
   double extra_seconds(double bytes, size_t row_choice);

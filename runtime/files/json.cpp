@@ -206,6 +206,15 @@ bool JsonField::is_null() const { return value_->is_null(); }
 bool JsonField::is_list() const { return value_->is_array(); }
 bool JsonField::is_string() const { return value_->is_string(); }
 
+bool is_utf8(std::string_view text) {
+  try {
+    (void)json(text).dump();
+    return true;
+  } catch (const json::type_error&) {
+    return false;
+  }
+}
+
 JsonField parse_json(std::string_view text, const std::string& file, int max_depth) {
   JsonLimits limits(file, max_depth);
   json::sax_parse(text.begin(), text.end(), &limits);

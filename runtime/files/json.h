@@ -105,6 +105,9 @@ class JsonField {
   const nlohmann::json* value_;
 };
 
+// Whether the text can be a string of JSON.
+bool is_utf8(std::string_view text);
+
 inline constexpr int max_json_depth = 16;
 
 // Throws if the text is not JSON; `file` is its name in errors.

@@ -1,4 +1,4 @@
-"""Commands as a user runs them: bad input, memory budgets, logs, traces, and runs that are resumed.
+"""Commands as a user runs them: bad input, memory budgets, logs and traces.
 
 command_test.py PROGRAM [CASE...]
 """
@@ -10,6 +10,45 @@ import signal
 import subprocess
 
 from commands import BY_HAND, PROGRAM, PROSE, SHAPE, Folder, main, spool
+
+
+class Version(Folder):
+    def test_says_what_it_was_built_from(self):
+        status, printed, errors = spool("--version")
+        self.assertEqual(status, 0, errors)
+        lines = printed.splitlines()
+        self.assertRegex(lines[0], r"^spool \d+\.\d+\.\d+$")
+        self.assertRegex(lines[1], r"^commit ([0-9a-f]{12}\+?|unknown)$")
+        self.assertTrue(lines[2].startswith("compiler "))
+        self.assertIn("oneDNN", lines[3])
+        self.assertTrue(lines[4].startswith("cuda: "))
+        log = self.folder / "log"
+        self.assertEqual(self.train("--log", log)[0], 0)
+        version = lines[0].split()[1] + " " + lines[1].split()[1]
+        self.assertEqual(self.log(log)[0]["spool"], version)
+        run = json.loads((self.out / "latest" / "run.json").read_text())
+        self.assertEqual(run["spool"], version)
+        steps = [entry for entry in self.log(log) if "loss" in entry]
+        self.assertEqual([entry["tokens"] for entry in steps], [32, 64, 96])
+        self.assertRegex(steps[0]["time"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+
+
+class DryRun(Folder):
+    def test_prints_the_table_and_writes_nothing(self):
+        status, printed, errors = self.train("--dry-run", "--log", self.folder / "log")
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(self.foretold(printed), self.foretold(self.train()[1]))
+        self.assertNotIn("step 1/", printed)
+        self.assertFalse((self.folder / "log").exists())
+        self.refused(self.train("--dry-run", "--memory", "1kB", out=self.folder / "b"), 1, "--memory")
+        weights = self.weights(self.out)
+        resumed = spool("train", "--out", self.out, "--resume", "--dry-run")
+        self.assertEqual(resumed[0], 0)
+        self.assertEqual(self.foretold(resumed[1]), self.foretold(printed))
+        self.assertEqual(self.weights(self.out), weights)
+        plan = self.folder / "plan.json"
+        self.assertEqual(self.train("--dry-run", "--save-plan", plan, out=self.folder / "c")[0], 0)
+        self.assertTrue(plan.exists())
 
 
 class BadInput(Folder):
@@ -35,7 +74,6 @@ class BadInput(Folder):
             ["--batch", 0],
             ["--batch", -1],
             ["--batch", 10**9],
-            ["--batch", 10**30],
             ["--layers", 0],
             ["--layers", 10**9],
             ["--channels", -16],
@@ -67,13 +105,29 @@ class BadInput(Folder):
             (["train", "--memory", "-2GiB"], ["--memory", "-2GiB"]),
             (["train", "--memory", "0"], ["--memory", "'0'"]),
             (["train", "--threads", "-1"], ["--threads", "-1"]),
+            (["train", "--threads", 10**6], ["--threads", "1000000", "16 for each core"]),
             (["train", "--checkpoint-every", "-1"], ["--checkpoint-every", "-1"]),
-            (["paint"], ["subcommand"]),
-            ([], ["subcommand"]),
+            (["train", "--keep-checkpoints", 0], ["--keep-checkpoints: 0 is too little; give 1"]),
+            (["train", "--batch", "1e3"], ["--batch", "'1e3' is not a whole number", "1000"]),
+            (["train", "--batch", ""], ["--batch"]),
+            (["train", "--batch", "0x10"], ["--batch", "'0x10' is not a whole number"]),
+            (["train", "--batch", 10**30], ["--batch", "is too large"]),
+            (["train", "--seed", -1], ["--seed", "'-1' is not a whole number from 0 on"]),
+            (["train", "--seed", 2**64], ["--seed", "is too large", str(2**64 - 1)]),
             (["generate"], ["--model is required"]),
             (["generate", "--model"], ["--model"]),
         ]:
-            self.refused(spool(*words), 2, *parts, "spool --help")
+            self.refused(spool(*words), 2, *parts, f"see spool {words[0]} --help")
+        self.refused(spool("trian", "--steps", 3), 2, "no command trian; did you mean train?")
+        self.refused(spool("paint"), 2, "there is no command paint; see spool --help")
+        self.refused(spool(), 2, "subcommand", "see spool --help")
+
+    def test_numbers_are_decimal_and_the_last_of_a_flag_counts(self):
+        status, printed, errors = self.train("--seq", "010", "--lr", 0.1, "--lr", 0.01, "--dry-run")
+        self.assertEqual(status, 0, errors)
+        self.assertIn("2 rows of 10 tokens", printed)
+        self.assertIn("spool: --lr is given 2 times; the last one counts: 0.01\n", errors)
+        self.assertEqual(self.train("--seed", 2**64 - 1, "--dry-run", "--data", self.text)[2], "")
 
     def test_refuses_models_and_devices_that_are_not_there(self):
         self.refused(self.train("--model", "gpt5"), 1, "gpt2-124m")
@@ -256,10 +310,6 @@ class Runs(Folder):
         self.assertEqual(status, 0, errors)
         self.assertGreater(len(printed), 60)
 
-    def test_does_not_overwrite_a_run(self):
-        self.assertEqual(self.train()[0], 0)
-        self.refused(self.train(), 1, "--resume")
-
     def test_stops_where_numbers_are_not_finite(self):
         words = ["--lr", 1e30, "--weight-decay", 0, "--clip", 0, "--warmup", 0]
         words += ["--checkpoint-every", 1]
@@ -280,19 +330,6 @@ class Runs(Folder):
         self.refused(result, 1, "safetensors", "File too large")
         self.assertEqual([f.name for f in small.iterdir() if f.name != ".lock"], [])
 
-    def test_refuses_to_resume_with_other_settings_or_data(self):
-        self.assertEqual(self.train("--lr", 0.01)[0], 0)
-        resume = ["train", "--out", self.out, "--resume"]
-        self.refused(spool(*resume, "--lr", 0.02), 1, "--lr", "0.01")
-        self.refused(spool(*resume, "--steps", 9), 1, "--steps")
-        self.refused(spool(*resume, "--model", "gpt2-124m"), 1, "gpt2-124m")
-        self.refused(spool(*resume, "--chunk-mlp", 8), 1, "--chunk-mlp", "it has 0")
-        status, printed, _ = spool(*resume, "--lr", 0.01)
-        self.assertEqual(status, 0)
-        self.assertIn("validation loss", printed)
-        self.text.write_text(PROSE.replace("little", "a lot!"))
-        self.refused(spool(*resume), 1, "other data")
-
     def test_losses_are_the_same_for_any_number_of_threads(self):
         logs = []
         for threads in [1, 2, 3]:
@@ -301,48 +338,6 @@ class Runs(Folder):
             self.assertEqual(self.train(*words, out=self.folder / f"run{threads}", steps=20)[0], 0)
         self.assertEqual(self.losses(logs[0]), self.losses(logs[1]))
         self.assertEqual(self.losses(logs[0]), self.losses(logs[2]))
-
-    def test_interrupt_writes_a_checkpoint(self):
-        words = [PROGRAM, "train", *SHAPE, "--data", self.text, "--out", self.out]
-        run = subprocess.Popen([*words, "--steps", "1000000"], stdout=subprocess.PIPE, errors="replace")
-        for line in run.stdout:
-            if line.startswith("step "):
-                break
-        run.send_signal(signal.SIGINT)
-        rest = run.communicate(timeout=60)[0]
-        self.assertEqual(run.returncode, 130)
-        self.assertIn("--resume", rest)
-        self.assertTrue((self.out / "latest" / "run.json").exists())
-
-    def test_resumes_after_a_kill_at_a_random_moment(self):
-        words = ["--dropout", 0.1, "--checkpoint-every", 7, "--eval-every", 50, "--dtype", "bf16"]
-        self.killed_and_resumed(*words, steps=400)
-
-    def test_resumes_after_a_kill_without_masters(self):
-        words = ["--checkpoint-every", 7, "--dtype", "bf16", "--rounding", "stochastic"]
-        self.killed_and_resumed(*words, steps=200)
-        checkpoint = self.out / "latest" / "optimizer.safetensors"
-        self.assertNotIn(b"master.", checkpoint.read_bytes())
-        other = ["--rounding", "nearest"]
-        self.refused(spool("train", "--out", self.out, "--resume", *other), 1, "--rounding")
-
-    def test_refuses_to_resume_a_run_that_lacks_a_setting(self):
-        self.assertEqual(self.train()[0], 0)
-        stored = self.out / "latest" / "run.json"
-        run = json.loads(stored.read_text())
-        del run["configuration"]["rounding"]
-        stored.write_text(json.dumps(run))
-        self.refused(spool("train", "--out", self.out, "--resume"), 1, "rounding is missing")
-
-    def test_resumes_a_run_from_before_mlps_had_chunks(self):
-        self.assertEqual(self.train()[0], 0)
-        stored = self.out / "latest" / "run.json"
-        run = json.loads(stored.read_text())
-        self.assertEqual(run["configuration"].pop("chunk-mlp"), 0)
-        stored.write_text(json.dumps(run))
-        resume = ["train", "--out", self.out, "--resume"]
-        self.refused(spool(*resume, "--chunk-mlp", 8), 1, "--chunk-mlp", "it has 0")
-        self.assertEqual(spool(*resume)[0], 0)
 
 
 if __name__ == "__main__":

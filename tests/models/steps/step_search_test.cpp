@@ -13,6 +13,8 @@
 #include "spool/planner/machine.h"
 #include "spool/planner/search/measured_options.h"
 #include "spool/planner/search/simple_policies.h"
+#include "spool/planner/search/step_bound.h"
+#include "spool/runtime/random.h"
 #include "tests/models/steps/transformer_testing.h"
 
 namespace spool::testing {
@@ -31,11 +33,17 @@ std::vector<size_t> budgets_of(Search& search, int count) {
 }
 
 // The plan of the same chunks that keeps all.
-Plan keep_all(const Plan& plan) { return {.chunks = plan.chunks}; }
+Plan keep_all(const Plan& plan) {
+  Plan kept{.chunks = plan.chunks};
+  for (const Region& r : plan.regions) {
+    if (r.chunks > 1) kept.regions.push_back(r);
+  }
+  return kept;
+}
 
 // What plans of some step do.
 struct Uses {
-  bool sending = false, streaming = false;
+  bool sending = false, streaming = false, regions = false;
 };
 
 // Runs the plans of several budgets on the cpu, in arenas of the foretold peak; returns what any of
@@ -60,6 +68,7 @@ Uses expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config,
     EXPECT_EQ(run.numbers, kept.numbers);
     uses.sending |= offloads(found.plan);
     uses.streaming |= found.plan.optimizer_state == OptimizerState::streamed;
+    uses.regions |= !nodes_in_chunks(found.plan).empty();
   }
   return uses;
 }
@@ -79,6 +88,78 @@ TEST(StepSearch, RunsTheChunksItIsGiven) {
   for (const int64_t rows : {1, 7, 32, 1000}) {
     SCOPED_TRACE(sentence(rows, " rows"));
     expect_as_foretold({}, {}, {.loss_rows = rows});
+  }
+}
+
+TEST(StepSearch, RunsRegionsInChunksAsForetold) {
+  const TransformerSizes sizes{.layers = 4, .channels = 64, .batch = 8, .tokens = 48};
+  EXPECT_TRUE(expect_as_foretold(sizes, {.accumulate = 2}, {.regions = true}).regions);
+  EXPECT_TRUE(expect_as_foretold({.layers = 3, .batch = 4, .dropout = 0.2f}, {}, {.regions = true})
+                  .regions);
+  Levers all{.regions = true, .state_share = true, .send_to = OffloadTarget::host};
+  EXPECT_TRUE(expect_as_foretold(sizes, {}, all).regions);
+}
+
+// Regions are an option like others: where they do not pay, they are not chosen.
+TEST(StepSearch, RegionsLowerTheSmallestBudgetAndSlowNoOther) {
+  const TransformerSizes sizes{.layers = 12,
+                               .channels = 768,
+                               .heads = 12,
+                               .vocabulary = 50304,
+                               .batch = 32,
+                               .tokens = 1024,
+                               .dtype = DType::bf16};
+  const SearchedStep step =
+      searched_step(describe(sizes, {.dtype = DType::bf16}), *named_machine("h200"));
+  Search without(step, {}), with(step, {.regions = true});
+  const auto least = static_cast<double>(without.smallest_budget());
+  EXPECT_LT(static_cast<double>(with.smallest_budget()), 0.85 * least);
+  for (const size_t budget : budgets_of(without, 12)) {
+    EXPECT_LE(with.plan(budget).found.seconds, 1.002 * without.plan(budget).found.seconds)
+        << budget;
+  }
+}
+
+Region random_region(Random& random, const Program& program, const Segment& layer) {
+  const std::vector<CuttableNodes> spans = find_regions(program, layer.first, layer.last);
+  while (true) {
+    const CuttableNodes& span = spans[random.next() % spans.size()];
+    const int64_t chunks = std::min<int64_t>(span.extent, 2 << random.next() % 4);
+    const auto region = chunk_region(program, span.first, span.last, span.extent / chunks);
+    if (region) return *region;
+  }
+}
+
+// Each layer has a region in chunks, or one of the options of its segment, or keeps all.
+Plan random_plan_of(Random& random, const MeasuredSegments& m) {
+  Plan plan;
+  plan.placement.assign(m.program.values.size(), Placement::keep);
+  for (const Segment& s : m.segments) {
+    if (s.candidates.empty() || chunkable_rows(m.program, s) > 0) continue;
+    if (random.next() % 2 == 0) {
+      plan.regions.push_back(random_region(random, m.program, s));
+    } else if (random.next() % 3 > 0) {
+      const auto options = recompute_options(m.program, s);
+      apply(options[random.next() % options.size()], m.program, s, plan);
+    }
+  }
+  return plan;
+}
+
+TEST(StepSearch, TheBoundHoldsForPlansWithRegions) {
+  for (const int64_t micro_batches : {1, 2}) {
+    const SearchedStep step =
+        searched_step(describe(sizes_of_124m, {.accumulate = micro_batches}), cpu_machine());
+    const MeasuredSegments m = measure_segments(step, {.regions = true});
+    StepBound bound(m, micro_batches, /*bytes_per_second=*/0);
+    const std::vector<bool> allowed(m.rows.size(), true);
+    Random random(1);
+    for (int i = 0; i < 60; ++i) {
+      Plan plan = random_plan_of(random, m);
+      const RehearsedStep rehearsed = step.rehearse(plan, std::nullopt, {.survey = true});
+      const size_t live = rehearsed.survey.peak()->live;
+      EXPECT_LE(bound.seconds_within(live, allowed), rehearsed.report.seconds * (1 + 1e-9)) << i;
+    }
   }
 }
 

@@ -57,9 +57,62 @@ TEST(RunSearch, MeetsEachBudgetWithTheLossesOfKeepingAll) {
   }
 }
 
+constexpr Choices with_regions{.placement = true, .loss_chunk = true, .regions = true};
+
+// What is in chunks is part of the configuration, so the same run keeps all in the same chunks.
+TEST(RunSearch, ChoosesNodesThatRunInChunks) {
+  TrainingConfig config = chunkable();
+  config.model.vocabulary = 64;
+  RunSearch search(config, choosing(with_regions), two_cores);
+  const PlannedRun run = search.plan(search.smallest_budget());
+  ASSERT_FALSE(run.config.in_chunks.empty());
+  EXPECT_LT(search.smallest_budget(), RunSearch(config, choosing(), two_cores).smallest_budget());
+  EXPECT_GT(run.config.evaluation_rows().mlp, 0);
+  CpuStream stream(run.foretold.memory.peak, 2), plenty(size_t{256} << 20, 2);
+  const Losses losses = train(run.config, run.plans, stream);
+  EXPECT_EQ(losses.peak, run.foretold.memory.peak);
+  EXPECT_EQ(losses, train(run.config, make_plans(run.config), plenty));
+
+  // A run that resumes keeps them in any budget.
+  RunSearch resumed(run.config, choosing({.placement = true}), two_cores);
+  const PlannedRun again = resumed.plan(search.keep_all_peak());
+  EXPECT_EQ(again.config.in_chunks, run.config.in_chunks);
+  EXPECT_EQ(nodes_in_chunks(again.plans.step), run.config.in_chunks);
+  EXPECT_EQ(resumed.smallest_budget(), search.smallest_budget());
+}
+
+TEST(RunSearch, TakesTheNodesInChunksOfAPlan) {
+  RunSearch search(chunkable(), choosing(with_regions), two_cores);
+  const PlannedRun run = search.plan(search.smallest_budget());
+  TrainingConfig config = run.config;
+  config.in_chunks.clear();
+  RunRequest request = choosing(with_regions);
+  request.plan = run.plans.step;
+  request.plan->fingerprints = step_fingerprints(run.config);
+  EXPECT_EQ(plan_run(config, request, two_cores).config.in_chunks, run.config.in_chunks);
+  request.choose.regions = false;  // as in a run that resumes
+  expect_error(ErrorKind::invalid, {"the plan runs other nodes in chunks"},
+               [&] { plan_run(config, request, two_cores); });
+  config.in_chunks = {{.first = 1, .last = 10, .chunks = 2}};
+  expect_error(ErrorKind::invalid, {"chosen for a budget", "configuration"},
+               [&] { plan_run(config, request, two_cores); });
+}
+
+TEST(RunSearch, RefusesNodesThatCannotRunInSuchChunks) {
+  TrainingConfig config = chunkable();
+  const std::vector<NodesInChunks> hostile{{-1, 3, 2}, {3, 1, 2},  {0, 1 << 30, 2},
+                                           {1, 10, 9}, {1, 10, 1}, {1, 10, -5}};
+  for (const NodesInChunks& nodes : hostile) {
+    config.in_chunks = {nodes};
+    expect_error(ErrorKind::invalid, {"plan: nodes"}, [&] { make_plans(config); });
+  }
+  config.in_chunks = {{.first = 1, .last = 10, .chunks = 2}, {.first = 4, .last = 10, .chunks = 2}};
+  expect_error(ErrorKind::invalid, {"plan: "}, [&] { plan_run(config, choosing({}), two_cores); });
+}
+
 TEST(RunSearch, FitsIntoItsSmallestBudgetAndNotIntoOneGranuleLess) {
   const TrainingConfig config = chunkable();
-  RunRequest request = choosing();
+  RunRequest request = choosing(with_regions);
   RunSearch search(config, request, two_cores);
   const size_t least = search.smallest_budget();
   request.limit = MemoryLimit{.budget = least};

@@ -131,7 +131,8 @@ TEST(InstantBound, IsTheConvexHullOfAllChoices) {
     SCOPED_TRACE(sentence("seed ", seed, ", node ", node));
     const std::map<double, double> points = every.seconds_by_granules();
     const double fixed = 7, all = every.needed_granules();
-    InstantBound bound(program, node, seconds, static_cast<size_t>(fixed + all) * Arena::granule);
+    InstantBound bound = InstantBound::inside(program, node, seconds,
+                                              static_cast<size_t>(fixed + all) * Arena::granule);
     for (double granules = -1; granules <= all + 1; granules += 0.5) {
       const auto bytes = static_cast<size_t>((fixed + granules) * Arena::granule);
       const double hull = hull_at(points, granules), found = bound.seconds_within(bytes);
@@ -150,8 +151,8 @@ TEST(InstantBound, DoesNotDependOnTheOrderOfQuestions) {
   const SyntheticModel model = random_graph(random, 40);
   const Program program = program_of(model);
   const IdTable<NodeId, double> seconds = seconds_of(model);
-  InstantBound rising(program, 40, seconds, 1000 * Arena::granule);
-  InstantBound falling(program, 40, seconds, 1000 * Arena::granule);
+  InstantBound rising = InstantBound::inside(program, 40, seconds, 1000 * Arena::granule);
+  InstantBound falling = InstantBound::inside(program, 40, seconds, 1000 * Arena::granule);
   std::vector<double> up, down;
   for (size_t granules = 500; granules <= 1000; ++granules) {
     up.push_back(rising.seconds_within(granules * Arena::granule));
@@ -169,7 +170,7 @@ TEST(InstantBound, AFasterLinkNeverRaisesIt) {
     Random random(seed);
     const SyntheticModel model = random_graph(random, 20);
     const Program program = program_of(model);
-    InstantBound bound(program, 20, seconds_of(model), 300 * Arena::granule);
+    InstantBound bound = InstantBound::inside(program, 20, seconds_of(model), 300 * Arena::granule);
     for (double granules = 100; granules < 310; granules += 7) {
       const double bytes = granules * Arena::granule;
       double before = bound.seconds_within(bytes);
@@ -215,7 +216,8 @@ TEST(InstantBound, IsAtMostTheOptimumOfUnitChains) {
       const double optimum = static_cast<double>(reversal(n + 1, slots - 2) - n);
       double most = 0;
       for (int k = 1; k <= n; ++k) {
-        InstantBound bound(program, k, seconds, static_cast<size_t>(k + 2) * Arena::granule);
+        InstantBound bound =
+            InstantBound::inside(program, k, seconds, static_cast<size_t>(k + 2) * Arena::granule);
         const double found = bound.seconds_within(static_cast<size_t>(slots) * Arena::granule);
         EXPECT_LE(found, optimum) << n << " ops, " << slots << " slots, instant " << k;
         most = std::max(most, found);
@@ -240,7 +242,7 @@ TEST(InstantBound, IsAtMostTheOptimumOfRotorsChain) {
     for (int l = 1; l <= 4; ++l) {
       // The input, what the ops up to this one save, and the gradient.
       const auto live = static_cast<size_t>(2 * l + 2) * Arena::granule;
-      InstantBound bound(program, l - 1, seconds, live);
+      InstantBound bound = InstantBound::inside(program, l - 1, seconds, live);
       most = std::max(most, bound.seconds_within(slots * Arena::granule));
     }
     EXPECT_LE(12 + most, optimum) << slots << " slots";

@@ -1,0 +1,110 @@
+#include "spool/models/cli/command_line.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "spool/runtime/check.h"
+
+namespace spool {
+namespace {
+
+// What is wrong with a text that should be a whole number; empty if nothing is.
+template <class T>
+std::string fault_of_number(const std::string& text) {
+  T number{};
+  const char* const end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc::result_out_of_range) {
+    return sentence("'", text, "' is too large; the most is ", std::numeric_limits<T>::max());
+  }
+  if (error == std::errc() && after == end) return {};
+  constexpr const char* what =
+      std::is_unsigned_v<T> ? "a whole number from 0 on" : "a whole number";
+  return sentence("'", text, "' is not ", what, "; write it in decimal digits, as in 1000");
+}
+
+// CLI11 would read 010 as eight.
+std::string without_zeros(const std::string& number) {
+  const bool negative = number.starts_with('-');
+  const size_t digit = number.find_first_not_of('0', negative ? 1 : 0);
+  return (negative ? "-" : "") + (digit == std::string::npos ? "0" : number.substr(digit));
+}
+
+template <class T>
+CLI::Validator whole_number() {
+  return {[](std::string& text) {
+            std::string fault = fault_of_number<T>(text);
+            if (fault.empty()) text = without_zeros(text);
+            return fault;
+          },
+          ""};
+}
+
+// The least number of letters to insert, remove or replace (Levenshtein, 1966).
+size_t edits(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i + 1);
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+void check_whole_numbers(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("UINT")) option->transform(whole_number<uint64_t>());
+    if (type.starts_with("INT")) option->transform(whole_number<int64_t>());
+  }
+}
+
+CLI::Validator at_least(int64_t least) {
+  return {[least](std::string& text) {
+            const bool holds = std::strtoll(text.c_str(), nullptr, 10) >= least;
+            return holds ? std::string()
+                         : sentence(text, " is too little; give ", least, " or more");
+          },
+          ""};
+}
+
+std::vector<std::string> repeated_flags(const CLI::App& command) {
+  std::vector<std::string> all;
+  for (const CLI::Option* option : command.get_options()) {
+    const size_t count = option->results().size();
+    const auto is_last = [&](const std::string& one) { return one == option->results().back(); };
+    if (count < 2 || option->get_items_expected_max() != 1) continue;
+    if (std::ranges::all_of(option->results(), is_last)) continue;
+    all.push_back(sentence(option->get_name(), " is given ", count,
+                           " times; the last one counts: ", option->results().back()));
+  }
+  return all;
+}
+
+std::string wrong_command(const CLI::App& app, const std::string& first_word) {
+  if (first_word.empty() || first_word.starts_with('-')) return {};
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  std::string nearest;
+  size_t least = 3;  // more than two are another word
+  for (const CLI::App* command : commands) {
+    const size_t count = edits(first_word, command->get_name());
+    if (count == 0) return {};
+    if (count < least) nearest = command->get_name();
+    least = std::min(least, count);
+  }
+  return sentence("there is no command ", first_word,
+                  nearest.empty() ? "" : sentence("; did you mean ", nearest, "?"));
+}
+
+}  // namespace spool
