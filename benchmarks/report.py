@@ -108,6 +108,29 @@ def report_steps():
         table(["step", "ms", "host ms", "tokens/s", "MFU", "peak, bytes", "foretold, bytes"], rows)
 
 
+def report_plans():
+    """Prints a row for each plan that was trained, then what was wrong."""
+    plans = (load("step.json") or {}).get("plans", {})
+    rows = [
+        [
+            run["what"],
+            str(run["loss_chunk"]),
+            str(run["peak_bytes"]),
+            str(run["measured_peak_bytes"]),
+            number(run["step_ms"], 2),
+            number(run["measured_step_ms"], 2),
+            number(run["corrected_step_ms"], 2),
+        ]
+        for run in plans.get("runs", [])
+    ]
+    if rows:
+        titles = ["plan", "rows of the loss", "peak, bytes", "measured", "step, ms", "measured", "corrected"]
+        table(titles, rows)
+    for wrong in plans.get("wrong", []):
+        print(f"\n{wrong}")
+
+
 report_device()
 report_kernels()
 report_steps()
+report_plans()

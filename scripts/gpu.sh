@@ -6,7 +6,7 @@
 #   cuda_tests.xml    results of the tests that need the GPU, in JUnit's format
 #   tests.xml         results of the others
 #   kernels.json      results of the kernels' benchmarks, in Google Benchmark's format
-#   step.json         results of the benchmarks of steps, policies and chunks
+#   step.json         results of the benchmarks of steps, chunks, and plans over budgets
 #   peers.json        times of PyTorch on the same model
 #   summary.txt       the table that is printed last
 # Needs g++, nvcc, cmake, ninja and python3, and no network: libraries that the machine lacks are taken
@@ -33,7 +33,7 @@ stages=(
   "cuda_tests 150 tests that need the GPU"
   "kernels 100 every kernel against the limits of the device"
   "step 90 a training step of GPT-2, and the optimizer"
-  "policies 90 cost and savings of recomputing, offloading and chunks"
+  "plans 90 steps under the planner's plans and simple policies, and chunks"
   "peers 150 PyTorch on the same model"
   "memcheck 120 the kernels' tests under compute-sanitizer: memory"
   "racecheck 120 the kernels' tests under compute-sanitizer: races"
@@ -194,17 +194,21 @@ benchmarks() {
 }
 
 # Adds its results to step.json, to keep the number of files small.
-policies() {
+plans() {
+  local status=0
   benchmarks chunks || return 1
-  benchmarks policies --dtype=bf16 --batch=32 --chunk-loss=2048 --benchmark_filter='block|residual' || return 1
-  python3 - "$OUT/step.json" "$OUT/chunks.json" "$OUT/policies.json" <<'PYTHON' && rm "$OUT/chunks.json" "$OUT/policies.json"
+  rm -f "$OUT/peak_memory.json"
+  "$build/benchmarks/peak_memory" --device=cuda --batch=32 --link=yes --points=4 --policies=4 \
+    "--json=$OUT/peak_memory.json" || status=1
+  python3 - "$OUT/step.json" "$OUT/chunks.json" "$OUT/peak_memory.json" <<'PYTHON' && rm -f "$OUT/chunks.json" "$OUT/peak_memory.json"
 import json, os, sys
 
-steps, *others = sys.argv[1:]
-all_found = [json.load(open(path)) for path in [steps, *others] if os.path.exists(path)]
-all_found[0]["benchmarks"] = sum((found["benchmarks"] for found in all_found), [])
-json.dump(all_found[0], open(steps, "w"), indent=2)
+steps, chunks, plans = (json.load(open(path)) if os.path.exists(path) else {} for path in sys.argv[1:])
+steps["benchmarks"] = steps.get("benchmarks", []) + chunks.get("benchmarks", [])
+steps["plans"] = plans
+json.dump(steps, open(sys.argv[1], "w"), indent=2)
 PYTHON
+  return $status
 }
 
 peers() {
@@ -224,7 +228,7 @@ stage() {
     memcheck | racecheck) sanitize "$1" ;;
     kernels) benchmarks kernels --benchmark_filter='/bf16|^launch' ;;
     step) benchmarks step ;;
-    policies) policies ;;
+    plans) plans ;;
     peers) peers ;;
   esac
 }

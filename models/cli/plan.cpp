@@ -64,6 +64,7 @@ void print_report(const std::string& to, const nlohmann::json& report) {
 int plan(const PlanFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags.training, command);
   if (!flags.json.empty() && flags.json != "-") check_report_file(flags.json);
+  if (!o.save_plan.empty()) check_plan_file(o.save_plan);
   const std::optional<Plan> given_plan = read_given_plan(o);
   const auto tokenizer = open_run_tokenizer(o);
   o.training.validate();

@@ -109,6 +109,17 @@ std::optional<fs::path> latest_checkpoint(const fs::path& run) {
   return run / target;
 }
 
+void check_run_directory(const fs::path& path) {
+  fs::path nearest = fs::absolute(path);
+  for (std::error_code none; !fs::exists(nearest, none) && nearest.has_relative_path();) {
+    nearest = nearest.parent_path();
+  }
+  check_file_setting(fs::is_directory(nearest), nearest.string(), {"out"},
+                     "is not a directory; choose another one for the run");
+  check_file_setting(::access(nearest.c_str(), W_OK | X_OK) == 0, path.string(), {"out"},
+                     "cannot be the directory of a run: ", nearest.string(), " is not writable");
+}
+
 RunDirectory::RunDirectory(const fs::path& path, int keep)
     : path_(path), keep_(keep), lock_(lock(path)) {
   check(keep >= 1, "keeping ", keep, " checkpoints; keep at least one");

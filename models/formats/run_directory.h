@@ -20,6 +20,9 @@ namespace spool {
 // `latest` names no checkpoint.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
 
+// Throws if the directory, which need not exist, cannot be a run's; makes nothing.
+void check_run_directory(const std::filesystem::path&);
+
 class RunDirectory {
  public:
   // Creates the directory if it is missing, locks it (throws if another run has the lock), and

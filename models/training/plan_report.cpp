@@ -104,6 +104,7 @@ json frontier_report(const std::vector<PlannedRun>& frontier) {
 }
 
 void check_report_file(const std::filesystem::path& path) {
+  check_writable(path, {"json"});
   check_file_setting(!std::filesystem::exists(path) || is_report(path), path, {"json"},
                      "exists already and is not a report of a plan; choose another name");
 }

@@ -35,7 +35,7 @@ nlohmann::json plan_report(const PlannedRun&, const Machine&);
 // The list for "frontier".
 nlohmann::json frontier_report(const std::vector<PlannedRun>&);
 
-// Throws if the file exists and is not a report.
+// Throws if the file exists and is not a report, or cannot be written.
 void check_report_file(const std::filesystem::path&);
 void write_report(const std::filesystem::path&, const nlohmann::json&);
 

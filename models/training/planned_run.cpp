@@ -7,6 +7,7 @@
 #include "spool/models/training/run_search.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/plan_file.h"
+#include "spool/runtime/files/file.h"
 
 namespace spool {
 
@@ -173,6 +174,12 @@ std::vector<LayerGroup> explain(const PlannedRun& run) {
   return explain(tape.program(), run.plans.step);
 }
 
+void check_plan_file(const std::filesystem::path& file) {
+  check_writable(file, {"save-plan"});
+  check_file_setting(!std::filesystem::exists(file) || is_plan(file), file, {"save-plan"},
+                     "exists already and is not a plan; choose another name");
+}
+
 void save_step_plan(const std::filesystem::path& file, const PlannedRun& run,
                     const Machine& machine) {
   StoredPlan stored{.plan = run.plans.step,
@@ -182,8 +189,7 @@ void save_step_plan(const std::filesystem::path& file, const PlannedRun& run,
                                            .peak = run.foretold.memory.peak,
                                            .machine = machine.name}};
   stored.plan.fingerprints = step_fingerprints(run.config);
-  check_file_setting(!std::filesystem::exists(file) || is_plan(file), file, {"save-plan"},
-                     "exists already and is not a plan; choose another name");
+  check_plan_file(file);
   save_plan(file, stored);
 }
 

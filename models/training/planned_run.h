@@ -106,8 +106,9 @@ std::string place_of_peak(const PlannedRun&, const Machine&);
 // What the plan of the run's step does to each layer.
 std::vector<LayerGroup> explain(const PlannedRun&);
 
-// Writes the plan of the run's step to a file, with what it was made for.  Throws if the file
-// exists and is not a plan.
+// Throws if the file exists and is not a plan, or cannot be written.
+void check_plan_file(const std::filesystem::path&);
+// Writes the plan of the run's step to such a file, with what it was made for.
 void save_step_plan(const std::filesystem::path&, const PlannedRun&, const Machine&);
 
 // Rehearses a run: its peak over a step, an evaluation and a text sample, and the time of one step.

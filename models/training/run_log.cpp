@@ -32,6 +32,11 @@ std::string lines_before(const std::string& path, int64_t step) {
   return kept;
 }
 
+bool has_lines(const std::string& path) {
+  std::error_code none;
+  return std::filesystem::is_regular_file(path) && std::filesystem::file_size(path, none) > 0;
+}
+
 // The time of day, in UTC: 2026-01-31T23:59:59Z.
 std::string now() { return fmt::format("{:%FT%TZ}", fmt::gmtime(std::time(nullptr))); }
 
@@ -45,14 +50,21 @@ bool begins_a_log(const std::string& path) {
 
 }  // namespace
 
+void check_log_file(const std::string& path, bool resumes) {
+  std::error_code none;
+  if (!std::filesystem::exists(path, none)) return check_writable(path, {"log"});
+  check_file_setting(!std::filesystem::is_directory(path, none), path, {"log"},
+                     "is a directory; choose another name");
+  check_file_setting(!has_lines(path) || (resumes && begins_a_log(path)), path, {"log"},
+                     resumes ? "is not the log of a run; choose another name"
+                             : "exists already; choose another name");
+}
+
 RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<int64_t> resume_at)
     : foretold_peak_(foretold_peak), path_(options.log) {
+  check_log_file(path_, resume_at.has_value());
   std::string kept;
-  std::error_code none;
-  if (std::filesystem::is_regular_file(path_) && std::filesystem::file_size(path_, none) > 0) {
-    check_file_setting(resume_at.has_value() && begins_a_log(path_), path_, {"log"},
-                       resume_at ? "is not the log of a run; choose another name"
-                                 : "exists already; choose another name");
+  if (has_lines(path_)) {
     kept = lines_before(path_, *resume_at);
     write_text_file_atomically(std::filesystem::canonical(path_), kept);
   }

@@ -29,13 +29,16 @@ struct CorrectedTime {
   double foretold = 0, corrected = 0;  // seconds
 };
 
+// Throws if no log can be written to this file, which may only exist if the run resumes.
+void check_log_file(const std::string&, bool resumes);
+
 class RunLog {
  public:
   // A log that writes nothing.
   RunLog() = default;
   // Starts a log with the configuration and the foretold peak, in bytes.  A run that resumes, with
   // `resume_at` as its next step, keeps the lines of the steps before, so that each step is logged
-  // once.  Throws if the file exists, unless it is the log of a run and this run resumes.
+  // once.  Throws as check_log_file() does.
   RunLog(const RunOptions&, size_t foretold_peak, std::optional<int64_t> resume_at);
 
   // They throw if the line cannot be written.

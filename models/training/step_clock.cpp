@@ -23,9 +23,14 @@ double StepClock::now() const {
   return threads_ > 0 ? process_processor_seconds() / threads_ : host_clock();
 }
 
+bool StepClock::counts_next() const {
+  return steps_ + 1 >= first_counted && steps_ + 1 <= last_counted;
+}
+
 std::optional<double> StepClock::add(double seconds) {
+  const bool counts = counts_next();
   ++steps_;
-  if (steps_ < first_counted || steps_ > last_counted) return {};
+  if (!counts) return {};
   seconds_.push_back(seconds);
   if (steps_ < last_counted) return {};
   std::ranges::sort(seconds_);

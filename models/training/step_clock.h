@@ -23,6 +23,8 @@ class StepClock {
   // The next step took so many seconds.
   std::optional<double> add(double seconds);
 
+  // Whether the next step is one of those that correct.
+  bool counts_next() const;
   double foretold() const { return foretold_; }
   // Measured over foretold; 1 before it is known.
   double factor() const { return factor_; }

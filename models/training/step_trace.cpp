@@ -15,10 +15,9 @@ std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * frac
 }  // namespace
 
 StepTrace::StepTrace(fs::path path) : path_(std::move(path)) {
-  const AtomicWrite probe(path_);
+  check_writable(path_, {"trace"});
   check_file_setting(!fs::exists(path_) || is_trace(path_), path_, {"trace"},
                      "exists already and is not a trace; choose another name");
-  File::create(probe.path()).close();
 }
 
 std::string StepTrace::foretell(const TrainingConfig& config, const TrainingPlans& plans,

@@ -53,7 +53,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                        "already has a run; resume it, or choose another directory");
   }
   check_can_be_stored(options_);
-  if (!options_.trace.empty()) trace_.emplace(options_.trace);
+  check_files();
   given_plan_ = read_given_plan(options_);
   tokenizer_ = open_run_tokenizer(options_, checkpoint_);
   options_.training.validate();
@@ -71,6 +71,14 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   directory_.emplace(options_.out, options_.keep_checkpoints);
   set_up_trainer();
   open_log();
+}
+
+// Before planning, which may take long.
+void TrainingRun::check_files() {
+  check_run_directory(options_.out);
+  if (!options_.trace.empty()) trace_.emplace(options_.trace);
+  if (!options_.save_plan.empty()) check_plan_file(options_.save_plan);
+  if (!options_.log.empty()) check_log_file(options_.log, options_.resume);
 }
 
 void TrainingRun::set_up_trainer() {
@@ -147,22 +155,22 @@ RunRequest TrainingRun::request(const Machine& machine) const {
 void TrainingRun::plan() {
   CalibrationRequest calibration = calibration_of(options_, given_plan_);
   calibration.say = [&](const std::string& text) { listener_.say(text); };
-  const Machine machine = calibrate(calibration).machine;
-  planned_ = plan_run(options_.training, request(machine), machine);
+  machine_ = calibrate(calibration).machine;
+  planned_ = plan_run(options_.training, request(machine_), machine_);
   options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
-    save_step_plan(options_.save_plan, planned_, machine);
+    save_step_plan(options_.save_plan, planned_, machine_);
     listener_.say(fmt::format("the plan is in {}", options_.save_plan));
   }
   listener_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
-  listener_.planned(options_, machine, planned_);
+  listener_.planned(options_, machine_, planned_);
   if (options_.policy.offload != Offloading::none && !offloads(planned_.plans.step)) {
     listener_.say(
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
   }
-  if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine));
+  if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine_));
   if (planned_.refusal) throw *planned_.refusal;
 }
 
@@ -224,15 +232,23 @@ void TrainingRun::enqueue_step(int64_t step) {
   trainer_->step(step, batch_);
 }
 
+// In the next step, for look_for_a_faster_plan(); on a cpu it costs nothing.
+bool TrainingRun::times_kernels() const {
+  return planned_.search && options_.device.type == DeviceType::cpu && clock_->counts_next();
+}
+
 // Traces the second step of the run, in which nothing happens for the first time, or its only one.
 void TrainingRun::train_step(int64_t step) {
   const bool traced = trace_ && step == std::min(first_step_ + 1, options_.training.steps - 1);
   const auto start = std::chrono::steady_clock::now();
   clock_->begin();
+  const auto enqueue = [&] { enqueue_step(step); };
   if (traced) {
-    trace_->measure(*stream_, [&] { enqueue_step(step); });
+    trace_->measure(*stream_, enqueue);
+  } else if (times_kernels()) {
+    kernel_times_.measure(*stream_, enqueue);
   } else {
-    enqueue_step(step);
+    enqueue();
   }
   const StepResult result = trainer_->result();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -261,6 +277,19 @@ void TrainingRun::correct(int64_t step, double seconds) {
   listener_.say(fmt::format("foretold step time corrected to {}: {:.3f} x what the plan says",
                             format_seconds(seconds), clock_->factor()));
   log_.write(CorrectedTime{.step = step, .foretold = clock_->foretold(), .corrected = seconds});
+  if (planned_.search) look_for_a_faster_plan();
+}
+
+void TrainingRun::look_for_a_faster_plan() {
+  const Machine corrected = corrected_machine(
+      machine_, clock_->factor(), kernel_times_.kernels(planned_.config, planned_.plans, machine_));
+  const auto faster = find_faster_plan(planned_, request(machine_), corrected);
+  if (!faster) return;
+  listener_.say(fmt::format(
+      "by the times of these steps another plan would be {:.1f} % faster, {} a step instead of {}; "
+      "this run keeps its own",
+      100 * (1 - faster->seconds / faster->own_seconds), format_seconds(faster->seconds),
+      format_seconds(faster->own_seconds)));
 }
 
 void TrainingRun::after_step(int64_t done, const std::function<bool()>& stop) {

@@ -8,6 +8,7 @@
 #include "spool/models/data/batches.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
+#include "spool/models/training/faster_plan.h"
 #include "spool/models/training/run_listener.h"
 #include "spool/models/training/run_log.h"
 #include "spool/models/training/run_options.h"
@@ -31,6 +32,7 @@ class TrainingRun {
 
  private:
   Tokens open_tokens(const std::vector<std::string>& patterns) const;
+  void check_files();
   void open_data();
   RunRequest request(const Machine&) const;
   void plan();
@@ -38,8 +40,10 @@ class TrainingRun {
   void say_if_longer();
   void open_log();
   void enqueue_step(int64_t step);
+  bool times_kernels() const;
   void train_step(int64_t step);
   void correct(int64_t step, double seconds);
+  void look_for_a_faster_plan();
   void after_step(int64_t step, const std::function<bool()>& stop);
   ValidationRows validation_rows(int64_t batches) const;
   // Nothing if stop() is true meanwhile.
@@ -54,6 +58,8 @@ class TrainingRun {
   RunListener& listener_;
   std::optional<Plan> given_plan_;
   PlannedRun planned_;
+  Machine machine_;
+  StepKernelTimes kernel_times_;  // of the steps that correct the clock, if the plan was searched
   std::unique_ptr<Tokenizer> tokenizer_;
   Split data_;
   uint64_t data_fingerprint_ = 0;

@@ -145,6 +145,19 @@ void AtomicWrite::commit() {
   sync_path(path_.has_parent_path() ? path_.parent_path() : ".");
 }
 
+void check_writable(const fs::path& path, SettingKeys keys) {
+  try {
+    const AtomicWrite probe(path);
+    const int descriptor = ::open(probe.path().c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor < 0) fail_file(path.string(), "written", errno);
+    ::close(descriptor);
+  } catch (const Error& error) {
+    ErrorFields fields = error.fields();
+    fields.settings = {keys.begin(), keys.end()};
+    throw Error(error.kind(), error.what(), fields);
+  }
+}
+
 void write_text_file_atomically(const fs::path& path, std::string_view text) {
   AtomicWrite partial(path);
   File file = File::create(partial.path());

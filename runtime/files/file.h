@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "spool/runtime/check.h"
+
 namespace spool {
 
 class File {
@@ -70,6 +72,10 @@ class AtomicWrite {
  private:
   std::filesystem::path path_, partial_;
 };
+
+// Throws if no file can be written atomically under this name, which these settings gave; leaves
+// nothing behind.
+void check_writable(const std::filesystem::path&, SettingKeys);
 
 void write_text_file_atomically(const std::filesystem::path&, std::string_view text);
 

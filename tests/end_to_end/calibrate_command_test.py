@@ -58,6 +58,26 @@ class Calibrate(Folder):
         self.assertNotIn("corrected", out)
         self.assertEqual(self.table().read_bytes(), table)
 
+    def test_a_run_says_that_another_plan_would_be_faster(self):
+        shape = "--layers 6 --heads 2 --channels 64 --context 64 --seq 64 --batch 16 --vocab 300".split()
+        report = self.folder / "report.json"
+        words = [*shape, *DEVICE, "--chunk-loss", 0]
+        spool("plan", *words, "--memory", "1kB", "--json", report, env=self.environment)
+        least = json.loads(report.read_text())["minimum_budget_bytes"]
+        spool("plan", *words, "--json", report, env=self.environment)
+        budget = (least + json.loads(report.read_text())["keep_all_peak_bytes"]) // 2
+        table = json.loads(self.table().read_text())
+        for kernel in table["kernels"]:  # products cost nothing, so the plan runs them again
+            kernel["seconds"] *= 1e-3 if kernel["name"] == "matmul" else 1
+        self.table().write_text(json.dumps(table))
+        run = ["--data", self.text, "--steps", 5, "--memory", budget]
+        status, out, errors = spool(
+            "train", *words, *run, "--out", self.folder / "searched", env=self.environment
+        )
+        self.assertEqual(status, 0, errors)
+        self.assertRegex(out, r"another plan would be \d+\.\d % faster, .* this run keeps its own")
+        self.assertIn("step 5/5", out)
+
     def test_a_damaged_table_is_set_aside(self):
         self.calibrate()
         file = self.table()

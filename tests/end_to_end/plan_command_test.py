@@ -4,6 +4,7 @@ plan_command_test.py PROGRAM [CASE...]
 """
 
 import json
+import os
 import re
 
 from commands import Folder, main, spool
@@ -301,6 +302,28 @@ class Refusals(Planned):
         threads = int(re.search(r"with (\d) threads it would fit", tight[2])[1])
         self.assertGreaterEqual(threads, 2)
         self.plan(*wide, "--threads", threads, "--memory", budget)
+
+    def test_finds_before_planning_what_it_cannot_write(self):
+        closed = self.folder / "closed"
+        closed.mkdir(mode=0o500)
+        places = [
+            ("/dev/full", "not a regular file"),
+            (self.folder, "is a directory"),
+            (self.folder / "none" / "file.json", "none/file.json: cannot be written"),
+        ]
+        if not os.access(closed, os.W_OK):  # the root user may write there
+            places.append((closed / "file.json", "closed/file.json: cannot be written"))
+        never = ["--memory", "1kB"]  # which planning would refuse
+        for place, part in places:
+            for flag in ["--json", "--save-plan"]:
+                self.refused(spool("plan", *SHAPE, *never, flag, place), 1, part, flag)
+            for flag in ["--save-plan", "--trace"]:
+                self.refused(self.train_refused(*never, flag, place), 1, part, flag)
+        for place in [self.folder, self.folder / "none" / "file"]:
+            self.refused(self.train_refused(*never, "--log", place), 1, str(place), "--log")
+        below = ["--data", self.text, "--out", self.text / "run", *never]
+        self.refused(spool("train", *SHAPE, *below), 1, "text.txt")
+        self.assertEqual({p.name for p in self.folder.iterdir()}, {"closed", "text.txt"})
 
     def test_overwrites_nothing_but_what_it_wrote(self):
         precious = self.text.read_text()

@@ -9,7 +9,10 @@
 #include <cmath>
 #include <set>
 
+#include "spool/planner/chunks.h"
 #include "spool/planner/machine.h"
+#include "spool/planner/search/measured_options.h"
+#include "spool/planner/search/simple_policies.h"
 #include "spool/planner/search/step_bound.h"
 #include "spool/runtime/random.h"
 #include "tests/models/steps/transformer_testing.h"
@@ -233,77 +236,26 @@ TEST(StepSearch, IsProvenToBeNearTheBest) {
   }
 }
 
-struct PolicyPlan {
-  std::string name;
-  Plan plan;
-};
-
-// The first k layers of a plan that treats all alike.
-Plan of_first_layers(const Plan& plan, const Program& program, size_t layers) {
-  Plan first = plan;
-  NodeId end = 0;
-  for (const TapeScope& scope : program.scopes) {
-    if (!scope.is_block() || layers == 0) continue;
-    --layers;
-    end = scope.last + 1;
-  }
-  for (ValueId v = 0; v < first.placement.next_id(); ++v) {
-    if (program.values[v].producer >= end) first.placement[v] = Placement::keep;
-  }
-  return first;
-}
-
-// Recomputes so many layers at a time.
-Plan in_segments(const Program& program, size_t layers) {
-  Plan plan;
-  size_t before = 0;
-  for (const TapeScope& scope : program.scopes) {
-    if (!scope.is_block()) continue;
-    if (before++ % layers == 0) plan.regions.push_back({.first = scope.first});
-    plan.regions.back().last = scope.last;
-  }
-  return plan;
-}
-
-std::vector<PolicyPlan> policy_plans(const StepDescription& step, const Machine& machine) {
-  const Program program = rehearse_tape(step, {}, machine).program;
-  std::vector<PolicyPlan> plans;
-  for (const size_t layers : {1, 2, 3, 4, 6}) {
-    plans.push_back({sentence("segments of ", layers, " layers"), in_segments(program, layers)});
-  }
-  for (const char* list :
-       {"none", "norms", "gelu", "norms,gelu", "attention", "norms,gelu,attention", "block"}) {
-    Policy policy;
-    set_recompute(policy, list);
-    const Plan plan = plan_step(step, policy, machine);
-    for (const int64_t rows : {0, 256}) {
-      Plan with_rows = plan;
-      if (rows > 0) with_rows.chunks = plan_step(step, {.loss_chunk = rows}, machine).chunks;
-      plans.push_back({sentence(list, ", chunks of ", rows), with_rows});
-    }
-    for (const size_t layers : {1, 3, 6, 9, 11}) {
-      plans.push_back(
-          {sentence(list, " of ", layers, " layers"), of_first_layers(plan, program, layers)});
-    }
-  }
-  return plans;
-}
-
 TEST(StepSearch, NoSimplePolicyIsFasterAtTheSameBytes) {
-  const StepDescription step = describe(sizes_of_124m);
-  const Machine machine = cpu_machine();
-  Search search(searched_step(step, machine), {});
-  for (const PolicyPlan& policy : policy_plans(step, machine)) {
-    SCOPED_TRACE(policy.name);
-    const auto layout = lay_out_step(step, {.step = policy.plan}, machine);
-    const Report other =
-        rehearse_step(step, {.step = policy.plan, .layout = layout}, machine).report;
-    const auto budget = static_cast<double>(other.memory.peak);
-    const SearchResult result = search.plan(static_cast<size_t>(one_level * budget));
-    ASSERT_TRUE(result.fits);
-    EXPECT_LE(result.found.seconds, other.seconds * (1 + 1e-9));
-    EXPECT_LE(search.plan(other.memory.peak).lower_bound, other.seconds * (1 + 1e-9));
+  const SearchedStep step = searched_step(describe(sizes_of_124m), cpu_machine());
+  const Program program = step.rehearse_tape({}).program;
+  Search search(step, {});
+  std::set<SimpleRule> rules;
+  for (const SimplePolicy& policy : simple_policies(step)) {
+    rules.insert(policy.rule);
+    for (const int64_t rows : {0, 256}) {
+      SCOPED_TRACE(sentence(policy.name, ", chunks of ", rows));
+      Plan plan = policy.plan;
+      if (rows > 0) plan.chunks = chunk_rows(program, rows).chunks;
+      const FoundPlan other = lay_out_plan(step, std::move(plan), rows);
+      const auto budget = static_cast<size_t>(one_level * static_cast<double>(other.peak));
+      const SearchResult result = search.plan(budget);
+      EXPECT_TRUE(result.fits);
+      EXPECT_LE(result.found.seconds, other.seconds * (1 + 1e-9));
+      EXPECT_LE(search.plan(other.peak).lower_bound, other.seconds * (1 + 1e-9));
+    }
   }
+  EXPECT_EQ(rules.size(), enumerators<SimpleRule>().size() - 1);  // nothing is sent
 }
 
 // Consecutive equal layers that are treated alike count once.
