@@ -12,7 +12,8 @@ const SurveyedWork* Survey::peak() const {
 
 IdTable<NodeId, double> Survey::begins(Phase phase) const {
   IdTable<NodeId, double> all;
-  for (const SurveyedWork& work : works) {
+  for (size_t i = works.size(); i-- > 0;) {  // so that a node's first work is kept
+    const SurveyedWork& work = works[i];
     if (work.phase != phase || work.micro_batch != 0 || work.node < 0 || work.is_nested) continue;
     if (!all.contains(work.node)) all.resize(static_cast<size_t>(work.node) + 1);
     all[work.node] = work.begin;

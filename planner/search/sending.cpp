@@ -120,11 +120,12 @@ double SendingWays::most_sendable() const {
 void SendingWays::measure_forward() {
   const std::vector<Segment>& segments = measured_.segments;
   const double begin = measured_.keep_all.begins(Phase::forward).front();
-  forward_ends_.resize(segments.size());
+  forward_begins_.assign(segments.size(), -1);
   for (const SurveyedWork& work : measured_.keep_all.works) {
     if (work.node < 0 || work.phase != Phase::forward || work.micro_batch > 0) continue;
     const auto at = std::ranges::lower_bound(segments, work.node, {}, &Segment::last);
-    forward_ends_[static_cast<size_t>(at - segments.begin())] = work.begin + work.seconds - begin;
+    double& begins = forward_begins_[static_cast<size_t>(at - segments.begin())];
+    if (begins < 0) begins = work.begin - begin;
   }
 }
 
@@ -270,7 +271,7 @@ void SendingWays::let_leave(Beginning& begin) const {
   OthersBytes others = live_of_others(begin.returning);
   std::ranges::copy(begin.choice.others.backward, others.backward.begin());
   for (size_t s = 0; s < sending; ++s) {
-    others.forward[s] = static_cast<size_t>(bytes_after(forward_ends_[s], s));
+    others.forward[s] = static_cast<size_t>(bytes_after(forward_begins_[s], s));
   }
   begin.choice.others = std::move(others);
 }
@@ -283,7 +284,8 @@ OthersBytes SendingWays::live_of_others(const Returning& returning) const {
   OthersBytes others;
   for (size_t s = 0; s < ends_.size(); ++s) {
     const double back = std::max(ends_[s] - first, 0.0) * link_rate_ / fetch_caution;
-    const double leaving = std::min(std::max(out - forward_ends_[s], 0.0) * link_rate_, bytes_out_);
+    const double leaving =
+        std::min(std::max(out - forward_begins_[s], 0.0) * link_rate_, bytes_out_);
     others.backward.push_back(static_cast<size_t>(std::min(back, bytes_out_)));
     others.forward.push_back(static_cast<size_t>(leaving));
   }

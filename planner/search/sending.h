@@ -87,7 +87,7 @@ class SendingWays {
   double bytes_out_ = 0;           // that can leave in a micro-batch, and come back
   double backward_ = 0;            // seconds, if all is kept
   std::vector<double> ends_ = {};  // of each segment's backward, seconds since backward began
-  std::vector<double> forward_ends_ = {};  // of each segment's forward, seconds since it began
+  std::vector<double> forward_begins_ = {};  // of each segment, seconds since forward began
   std::vector<std::vector<Sendable>> sendable_ = {};  // of each segment and its options
   std::vector<Beginning> all_ = {};
 };

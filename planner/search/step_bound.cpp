@@ -177,7 +177,7 @@ double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
     return micro_batches_ * extra_seconds(bytes + on_host, row_choice) +
            least_seconds(*measured_.state, on_host);
   };
-  constexpr int sections = 60;
+  constexpr int sections = 36;  // to a granule
   const auto all = static_cast<double>(measured_.state->bytes);
   const double least = least_by_golden_sections(/*low=*/0, all, sections, seconds);
   return std::min({least, seconds(0), seconds(all)});
