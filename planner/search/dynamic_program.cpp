@@ -145,6 +145,41 @@ std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
   return choice;
 }
 
+namespace {
+
+int most_frequent_kind(const MeasuredSegments& m) {
+  std::map<int, size_t> counts;
+  for (const Segment& s : m.segments) ++counts[s.kind];
+  return std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
+}
+
+Choice uniform_choice(const MeasuredSegments& m, int kind, size_t option, size_t rows) {
+  Choice choice{.row_choice = rows};
+  for (size_t s = 0; s < m.segments.size(); ++s) {
+    const auto& options = m.options_of(s, rows);
+    const MeasuredOption& keeps =
+        *std::ranges::min_element(options, {}, &MeasuredOption::extra_seconds);
+    choice.by_segment.push_back(m.segments[s].kind == kind ? &options[option] : &keeps);
+    choice.extra_seconds += choice.by_segment.back()->extra_seconds;
+  }
+  return choice;
+}
+
+}  // namespace
+
+std::vector<Choice> uniform_choices(const MeasuredSegments& m) {
+  const int kind = most_frequent_kind(m);
+  const auto& by_rows = m.options[static_cast<size_t>(kind)];
+  std::vector<Choice> all;
+  for (size_t rows = 0; rows < m.rows.size(); ++rows) {
+    for (size_t o = 0; o < by_rows[by_rows.size() == 1 ? 0 : rows].size(); ++o) {
+      all.push_back(uniform_choice(m, kind, o, rows));
+    }
+  }
+  std::ranges::stable_sort(all, {}, &Choice::extra_seconds);
+  return all;
+}
+
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
   auto below = static_cast<int64_t>(m.live_at_first), most = static_cast<int64_t>(m.least);
   for (size_t s = 0; s < choice.by_segment.size(); ++s) {

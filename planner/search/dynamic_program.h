@@ -93,6 +93,10 @@ class FastestChoices {
 std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
                                      const std::vector<bool>& rows_allowed);
 
+// The choices that give all segments of the most frequent kind one option, and keep all in the
+// others, the fastest first.
+std::vector<Choice> uniform_choices(const MeasuredSegments&);
+
 // The most bytes that are live under a choice, of all segments or of the first ones.
 size_t live_bytes(const MeasuredSegments&, const Choice&);
 

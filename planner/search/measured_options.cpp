@@ -11,8 +11,8 @@ namespace {
 
 // What a rehearsal tells of one segment.
 struct SegmentCosts {
-  size_t live_before = 0, most_live = 0, most_in_forward = 0;  // bytes
-  double seconds = 0;                                          // of the first micro-batch
+  size_t live_before = 0, most_in_forward = 0, most_in_backward = 0;  // bytes
+  double seconds = 0;                                                 // of the first micro-batch
 };
 
 struct RehearsedCosts {
@@ -40,7 +40,7 @@ std::vector<int64_t> row_choices(int64_t rows) {
 std::vector<MeasuredOption> undominated(std::vector<MeasuredOption> all) {
   const auto beats = [](const MeasuredOption& a, const MeasuredOption& b) {
     return a.extra_seconds <= b.extra_seconds && a.extra_kept <= b.extra_kept &&
-           a.extra_need <= b.extra_need;
+           a.extra_need <= b.extra_need && a.forward_need <= b.forward_need;
   };
   std::ranges::stable_sort(all, {}, &MeasuredOption::extra_seconds);
   std::vector<MeasuredOption> left;
@@ -112,12 +112,13 @@ class Measurement {
       const size_t s = segment_of_[work.node];
       SegmentCosts& segment = costs.segments[s];
       // Of a region in chunks, the first node runs again in each of them.
-      if (!has_begun[s]) segment.live_before = work.live_before;
-      has_begun[s] = true;
-      segment.most_live = std::max(segment.most_live, work.live);
-      if (work.phase == Phase::forward) {
-        segment.most_in_forward = std::max(segment.most_in_forward, work.live);
+      if (!has_begun[s]) {
+        segment.live_before = segment.most_in_forward = segment.most_in_backward = work.live_before;
+        has_begun[s] = true;
       }
+      const bool is_forward = work.phase == Phase::forward;
+      size_t& most = is_forward ? segment.most_in_forward : segment.most_in_backward;
+      most = std::max(most, work.live);
       size_t& live = costs.live[work.node];
       live = std::max(live, work.live - segment.live_before);
       if (work.micro_batch == 0) segment.seconds += work.seconds;
@@ -132,7 +133,7 @@ class Measurement {
     all_.live_at_first = base_.segments.front().live_before;
     all_.least = base_.outside;
     for (size_t s = 0; s < all_.segments.size(); ++s) {
-      all_.needs.push_back(base_.segments[s].most_live - base_.segments[s].live_before);
+      all_.needs.push_back(base_.segments[s].most_in_backward - base_.segments[s].live_before);
       all_.keeps.push_back(bytes_kept(base_, s));
     }
     all_.seconds = step_seconds(kept, step_.micro_batches);
@@ -277,8 +278,8 @@ class Measurement {
     return {.option = listed_[kind][o],
             .extra_seconds = costs.seconds - base.seconds,
             .extra_kept = bytes_kept(tried, s) - bytes_kept(base_, s),
-            .extra_need = static_cast<int64_t>(costs.most_live - costs.live_before) -
-                          static_cast<int64_t>(base.most_live - base.live_before),
+            .extra_need = static_cast<int64_t>(costs.most_in_backward - costs.live_before) -
+                          static_cast<int64_t>(base.most_in_backward - base.live_before),
             .forward_need = static_cast<int64_t>(costs.most_in_forward - costs.live_before)};
   }
 

@@ -3,13 +3,13 @@
 // What the options of each segment cost, measured by rehearsals: segments of one kind try different
 // options in one rehearsal, so that all 128 of a block take three rehearsals of 48 layers.
 //
-// An option has three costs: its seconds, the bytes that it keeps while the segments after it run,
-// and the bytes that the segment itself needs, forward or backward, beyond what was live when it
-// began.  With these,
+// An option has costs in seconds, in the bytes that it keeps while the segments after it run, and
+// in the bytes that the segment itself needs, in forward and in backward, beyond what was live when
+// it began.  With these,
 //
 //   live in segment l = live at first + what the segments below l keep + what l needs.
 //
-// Options that another one beats in all three are left out.
+// Options that another one beats in all of them are left out.
 
 #include <algorithm>
 #include <optional>
@@ -24,8 +24,8 @@ struct MeasuredOption {
   SegmentOption option = {};
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
   int64_t extra_kept = 0;    // bytes, beyond those of keeping all
-  int64_t extra_need = 0;    // the same
-  int64_t forward_need = 0;  // bytes that it needs in forward
+  int64_t extra_need = 0;    // the same, of what it needs in backward
+  int64_t forward_need = 0;  // bytes that it needs in forward, of any segment of its kind
 };
 
 // A value that may be sent off the device between forward and backward.
@@ -70,7 +70,7 @@ struct MeasuredSegments {
   std::vector<double> least_of_regions = {};
   // Of keeping all with the first choice of rows.
   Survey keep_all = {};
-  std::vector<size_t> needs = {};  // bytes of each segment
+  std::vector<size_t> needs = {};  // bytes of each segment, in backward
   // Bytes of each segment; below 0 if it frees more, of what it reads.
   std::vector<int64_t> keeps = {};
   std::vector<double> backward_seconds = {};  // of each segment, in a micro-batch

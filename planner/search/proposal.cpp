@@ -110,6 +110,15 @@ std::optional<Proposal> Proposer::fastest(const ProposalLimits& limits) {
   return best;
 }
 
+std::vector<Proposal> Proposer::uniform() const {
+  std::vector<Proposal> all;
+  for (Choice& choice : uniform_choices(measured_)) {
+    const double extra = static_cast<double>(step_.micro_batches) * choice.extra_seconds;
+    all.push_back({.choice = std::move(choice), .seconds = measured_.seconds + extra});
+  }
+  return all;
+}
+
 Plan Proposer::plan_of(const Proposal& proposal) const {
   const Choice& choice = proposal.choice;
   std::vector<const SegmentOption*> options;

@@ -46,6 +46,9 @@ class Proposer {
   // The fastest within the limits; nothing if there is none.
   std::optional<Proposal> fastest(const ProposalLimits&);
 
+  // Those that treat equal segments alike, and send and stream nothing, the fastest first.
+  std::vector<Proposal> uniform() const;
+
   // The plan of a proposal.  When values leave and come back is chosen by the clock of its tape.
   Plan plan_of(const Proposal&) const;
 

@@ -40,6 +40,7 @@ struct Search::State {
   Proposer proposer;
   StepBound bound;
   Trials trials;
+  std::vector<Proposal> uniform;  // the fastest first
   FoundPlan keep_all = {};
   std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
   std::map<int, double> optima = {};  // seconds of the fastest choice of a level, if none is lost
@@ -53,6 +54,7 @@ struct Search::State {
         proposer(step, measured, levers),
         bound(measured, step.micro_batches, proposer.link_rate()),
         trials(step, measured, proposer),
+        uniform(proposer.uniform()),
         keep_all(trials.plan_of(keep_all_proposal(), MetaStream::unlimited)) {}
 
   Proposal keep_all_proposal() const {
@@ -77,6 +79,19 @@ struct Search::State {
     const auto [at, is_new] = searched.try_emplace(level);
     if (is_new) at->second = search_within(level_bytes(level));
     return at->second;
+  }
+
+  // The fastest plan within the budget that treats equal segments alike, if it takes fewer seconds.
+  // Such plans are laid out without waste, so that they are of use where others miss a budget by
+  // less than a level.
+  const FoundPlan* uniform_within(size_t budget, double seconds) {
+    for (const Proposal& p : uniform) {
+      if (p.seconds >= seconds) break;
+      if (live_bytes(measured, p.choice) > budget) continue;
+      const FoundPlan& found = trials.plan_of(p, budget);
+      if (found.peak <= budget && found.seconds < seconds) return &found;
+    }
+    return nullptr;
   }
 
   std::optional<FoundPlan> search_within(size_t bytes) {
@@ -130,6 +145,13 @@ struct Search::State {
       smallest = found;
       break;
     }
+    for (const Proposal& p : uniform) {
+      if (live_bytes(measured, p.choice) >= smallest->peak) continue;
+      const FoundPlan& found = trials.plan_of(p, smallest->peak);
+      if (found.peak < smallest->peak) smallest = found;
+    }
+    const auto other = search_within(smallest->peak);
+    if (other && other->seconds < smallest->seconds) smallest = other;
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
       smallest = few->smallest_plan();
     }
@@ -163,6 +185,8 @@ struct Search::State {
       if (other && (!found || other->seconds < found->seconds)) found = &*other;
     }
     if (!found && smallest_plan().peak <= budget) found = &smallest_plan();
+    const double seconds = found ? found->seconds : std::numeric_limits<double>::infinity();
+    if (const FoundPlan* alike = uniform_within(budget, seconds)) found = alike;
     if (State* few = without_others()) {
       const FoundPlan* other = few->plan_within(budget);
       if (other && (!found || other->seconds < found->seconds)) found = other;

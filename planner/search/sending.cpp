@@ -290,8 +290,8 @@ OthersBytes SendingWays::live_of_others(const Returning& returning) const {
     others.forward.push_back(static_cast<size_t>(leaving));
   }
   // What leaves while the loss runs is live in it.
-  others.backward.back() += static_cast<size_t>(returning.late / parts * bytes_out_);
-  others.forward.back() = 0;
+  others.forward.back() = static_cast<size_t>(returning.late / parts * bytes_out_);
+  others.backward.back() += others.forward.back();
   return others;
 }
 
