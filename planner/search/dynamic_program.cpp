@@ -153,19 +153,31 @@ int most_frequent_kind(const MeasuredSegments& m) {
   return std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
 }
 
+const MeasuredOption& keeping_all(const MeasuredSegments& m, size_t segment, size_t rows) {
+  return *std::ranges::min_element(m.options_of(segment, rows), {}, &MeasuredOption::extra_seconds);
+}
+
 Choice uniform_choice(const MeasuredSegments& m, int kind, size_t option, size_t rows) {
   Choice choice{.row_choice = rows};
   for (size_t s = 0; s < m.segments.size(); ++s) {
-    const auto& options = m.options_of(s, rows);
-    const MeasuredOption& keeps =
-        *std::ranges::min_element(options, {}, &MeasuredOption::extra_seconds);
-    choice.by_segment.push_back(m.segments[s].kind == kind ? &options[option] : &keeps);
+    const bool is_of_kind = m.segments[s].kind == kind;
+    choice.by_segment.push_back(is_of_kind ? &m.options_of(s, rows)[option]
+                                           : &keeping_all(m, s, rows));
     choice.extra_seconds += choice.by_segment.back()->extra_seconds;
   }
   return choice;
 }
 
 }  // namespace
+
+Choice of_first_segments(const MeasuredSegments& m, Choice uniform, size_t count) {
+  for (size_t s = count; s < m.segments.size(); ++s) {
+    const MeasuredOption& keeps = keeping_all(m, s, uniform.row_choice);
+    uniform.extra_seconds += keeps.extra_seconds - uniform.by_segment[s]->extra_seconds;
+    uniform.by_segment[s] = &keeps;
+  }
+  return uniform;
+}
 
 std::vector<Choice> uniform_choices(const MeasuredSegments& m) {
   const int kind = most_frequent_kind(m);

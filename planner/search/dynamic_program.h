@@ -96,6 +96,8 @@ std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
 // The choices that give all segments of the most frequent kind one option, and keep all in the
 // others, the fastest first.
 std::vector<Choice> uniform_choices(const MeasuredSegments&);
+// The same of the first segments alone; the others keep all.
+Choice of_first_segments(const MeasuredSegments&, Choice uniform, size_t count);
 
 // The most bytes that are live under a choice, of all segments or of the first ones.
 size_t live_bytes(const MeasuredSegments&, const Choice&);

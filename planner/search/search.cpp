@@ -130,6 +130,23 @@ struct Search::State {
     return best[level] = std::move(fastest);
   }
 
+  // Of the plans within the limit that treat segments alike, those in which the last segments keep
+  // all, as many as fit; the fastest first.
+  std::vector<Proposal> alike_at_first(size_t limit) const {
+    std::vector<Proposal> all;
+    for (const Proposal& p : uniform) {
+      if (live_bytes(measured, p.choice) > limit) continue;
+      size_t count = 0;
+      Proposal first;
+      do {
+        first.choice = of_first_segments(measured, p.choice, ++count);
+      } while (live_bytes(measured, first.choice) > limit);
+      all.push_back(std::move(first));
+    }
+    std::ranges::stable_sort(all, {}, [](const Proposal& p) { return p.choice.extra_seconds; });
+    return all;
+  }
+
   const FoundPlan& smallest_plan() {
     if (smallest) return *smallest;
     // No level below the smallest for which there is a proposal has a plan.
@@ -149,6 +166,12 @@ struct Search::State {
       if (live_bytes(measured, p.choice) >= smallest->peak) continue;
       const FoundPlan& found = trials.plan_of(p, smallest->peak);
       if (found.peak < smallest->peak) smallest = found;
+    }
+    std::vector<Proposal> alike = alike_at_first(smallest->peak);
+    if (alike.size() > max_tries) alike.resize(max_tries);
+    for (const Proposal& p : alike) {
+      const FoundPlan& found = trials.plan_of(p, smallest->peak);
+      if (found.peak <= smallest->peak && found.seconds < smallest->seconds) smallest = found;
     }
     const auto other = search_within(smallest->peak);
     if (other && other->seconds < smallest->seconds) smallest = other;

@@ -187,7 +187,8 @@ double StepBound::seconds_within(size_t bytes, const std::vector<bool>& rows_all
   double least = std::numeric_limits<double>::infinity();
   const auto limit = static_cast<double>(bytes);
   for (size_t choice = 0; choice < measured_.rows.size(); ++choice) {
-    if (!rows_allowed[choice]) continue;
+    const double chunks = micro_batches_ * measured_.seconds_of_rows[choice];
+    if (!rows_allowed[choice] || measured_.seconds + chunks >= least) continue;
     const double kept = bytes >= measured_.least ? micro_batches_ * extra_seconds(limit, choice)
                                                  : std::numeric_limits<double>::infinity();
     const double shared = measured_.state ? extra_seconds_with_state(limit, choice) : kept;
