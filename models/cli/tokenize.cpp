@@ -1,10 +1,12 @@
 #include <cstdio>
+#include <limits>
 #include <memory>
 
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/progress_bar.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/shard_writer.h"
+#include "spool/models/data/token_files.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
@@ -20,10 +22,22 @@ struct TokenizeArguments {
   bool decode = false;
 };
 
+// A shard may be replaced, nothing else.
+void check_replaceable(const std::filesystem::path& out) {
+  std::error_code none;
+  if (!std::filesystem::exists(out, none)) return;
+  try {
+    (void)open_shard(File::open(out), out.string(), std::numeric_limits<int32_t>::max());
+  } catch (const Error&) {
+    check_file(/*ok=*/false, out, "exists already and is no shard; choose another --out");
+  }
+}
+
 void encode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
   check(!a.options.out.empty(), "give --out FILE.bin, the file to write the tokens to");
   check(a.options.out.extension() == ".bin", "--out ", a.options.out.string(),
         ": the name of a shard must end in .bin");
+  check_replaceable(a.options.out);
   ProgressBar bar("encoding");
   TokenizeOptions options = a.options;
   options.progress = [&](size_t done, size_t total) {

@@ -50,8 +50,21 @@ bool begins_a_log(const std::string& path) {
 
 }  // namespace
 
+namespace {
+
+// To open one waits for its reader.  Those of the process's own descriptors are open already.
+bool is_named_pipe(const std::string& path) {
+  std::error_code none;
+  const bool is_descriptor = path.starts_with("/dev/") || path.starts_with("/proc/");
+  return !is_descriptor && std::filesystem::is_fifo(path, none);
+}
+
+}  // namespace
+
 void check_log_file(const std::string& path, bool resumes) {
   std::error_code none;
+  check_file_setting(!is_named_pipe(path), path, {"log"},
+                     "is a named pipe, for whose reader the run would wait; name a file");
   if (!std::filesystem::exists(path, none)) return check_writable(path, {"log"});
   check_file_setting(!std::filesystem::is_directory(path, none), path, {"log"},
                      "is a directory; choose another name");

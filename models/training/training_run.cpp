@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cmath>
+#include <map>
 
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
@@ -32,6 +33,26 @@ uint64_t fingerprint(const TokenSource& tokens) {
     for (const int32_t token : some) hash.add(static_cast<uint64_t>(token));
   }
   return hash.state();
+}
+
+// Also of a link to a file that is not there yet.
+std::filesystem::path resolved(const std::filesystem::path& name) {
+  std::error_code none;
+  const std::filesystem::path target = std::filesystem::read_symlink(name, none);
+  return std::filesystem::weakly_canonical(none ? name : name.parent_path() / target, none);
+}
+
+// Each of the files that a run writes has a name of its own.
+void check_names_differ(const RunOptions& o) {
+  std::map<std::filesystem::path, const char*> keys;
+  const std::pair<const char*, const std::string&> files[] = {
+      {"out", o.out}, {"log", o.log}, {"trace", o.trace}, {"save-plan", o.save_plan}};
+  for (const auto& [key, name] : files) {
+    if (name.empty()) continue;
+    const auto [at, is_new] = keys.emplace(resolved(name), key);
+    check_setting(is_new, {at->second, key}, name,
+                  " would be written as two things; give each a name of its own");
+  }
 }
 
 }  // namespace
@@ -76,6 +97,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
 // Before planning, which may take long.
 void TrainingRun::check_files() {
   check_run_directory(options_.out);
+  check_names_differ(options_);
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
   if (!options_.save_plan.empty()) check_plan_file(options_.save_plan);
   if (!options_.log.empty()) check_log_file(options_.log, options_.resume);

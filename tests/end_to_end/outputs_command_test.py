@@ -1,0 +1,47 @@
+"""What the program writes replaces nothing in silence.
+
+outputs_command_test.py PROGRAM [CASE...]
+"""
+
+import os
+
+from commands import Folder, main, spool
+
+
+class Outputs(Folder):
+    def test_tokens_replace_shards_alone(self):
+        shard, other = self.folder / "a.bin", self.folder / "other.bin"
+        words = ["tokenize", self.text, "--out"]
+        self.assertEqual(spool(*words, shard)[0], 0)
+        tokens = shard.read_bytes()
+        self.assertEqual(spool(*words, shard)[0], 0)
+        for content in [b"", b"precious", tokens[:-1], b"\0" * 2000]:
+            other.write_bytes(content)
+            self.refused(spool(*words, other), 1, "other.bin", "is no shard", "--out")
+            self.assertEqual(other.read_bytes(), content)
+        self.assertEqual(shard.read_bytes(), tokens)
+
+    def test_files_of_a_run_have_names_of_their_own(self):
+        one, link = self.folder / "one", self.folder / "link"
+        link.symlink_to("one")
+        flags = ["--log", "--trace", "--save-plan"]
+        for i, first in enumerate(flags):
+            for second in flags[i + 1 :]:
+                for name in [one, link, self.folder / "." / "one"]:
+                    result = self.train(first, one, second, name)
+                    self.refused(result, 1, "written as two things", first, second)
+        self.refused(self.train("--log", self.out), 1, "two things", "--out", "--log")
+        self.assertFalse(one.exists())
+        self.assertFalse(self.out.exists())
+
+    def test_a_log_is_no_named_pipe(self):
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        self.refused(self.train("--log", pipe), 1, "a named pipe", "--log")
+        status, printed, errors = self.train("--log", "/dev/stdout")
+        self.assertEqual(status, 0, errors)
+        self.assertIn('"step":3', printed.replace(" ", ""))
+
+
+if __name__ == "__main__":
+    main()
