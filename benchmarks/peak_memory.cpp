@@ -20,7 +20,7 @@
 //   a plan takes 0.2 % longer than a policy whose bytes it was given, or than its own lower bound
 //   says is impossible;
 //   a measured peak is not the foretold one, or a loss not that of keeping everything: bit for bit
-//   with the same chunks of the loss, to 1e-5 with others;
+//   with the same chunks of the loss, to 1e-5 with others, in bf16 to 1e-3;
 //   a plan's median is more than 15 % from its foretold time, or 10 % from the corrected one.
 
 #include <algorithm>
@@ -47,7 +47,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double most_slower = 1.002, most_off = 0.15, most_off_corrected = 0.1;
-constexpr double most_loss_differs = 1e-5;
+constexpr double most_loss_differs = 1e-5, most_loss_differs_in_bf16 = 1e-3;
 
 struct Setting {
   std::string words = {};  // as given
@@ -308,9 +308,11 @@ class PeakMemory {
     expect(ran.losses == keep_all(found.loss_rows).losses,
            sentence(what, ": losses are not those of keeping everything"));
     const std::vector<float>& whole = keep_all(/*rows=*/0).losses;
+    const bool is_bf16 = s_.config.dtype == DType::bf16;
+    const double most = is_bf16 ? most_loss_differs_in_bf16 : most_loss_differs;
     for (size_t i = 0; i < whole.size(); ++i) {
       const double of = std::abs(whole[i]), differ = std::abs(ran.losses[i] - whole[i]);
-      expect(differ <= most_loss_differs * of,
+      expect(differ <= most * of,
              sentence(what, ": loss ", i + 1, " differs by ", differ / of, " from the unchunked"));
     }
   }

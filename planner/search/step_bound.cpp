@@ -87,6 +87,20 @@ IdTable<NodeId, int64_t> fixed_bytes(const Program& program, const IdTable<NodeI
   return fixed;
 }
 
+// Bytes of what nodes of the segment save and none before it.
+size_t bytes_saved_first(const Program& program, const Segment& s) {
+  IdTable<ValueId, bool> is_saved(program.values.size());
+  size_t bytes = 0;
+  for (NodeId n = 0; n <= s.last; ++n) {
+    for (const ValueId v : program.nodes[n].saves) {
+      const bool counts = n >= s.first && !is_saved[v] && program.values[v].producer >= 0;
+      if (counts) bytes += round_up(program.values[v].spec.nbytes(), Arena::granule);
+      is_saved[v] = true;
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
@@ -120,9 +134,9 @@ StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
     instant.least_of_regions = measured.least_of_regions[static_cast<size_t>(s.kind)];
     if (std::isfinite(instant.least_of_regions)) {
       const double at = costs.backward_begins[s.last];
-      instant.before = {
-          .bound = InstantBound::below(program, s.last + 1, seconds, costs.live_before[s.last]),
-          .link = link(at, at)};
+      const size_t others = costs.live_before[s.last] - bytes_saved_first(program, s);
+      instant.before = {.bound = InstantBound::below(program, s.first, seconds, others),
+                        .link = link(at, at)};
     }
     instants_.push_back(std::move(instant));
   }
@@ -163,7 +177,7 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
     double seconds = seconds_within(i.moment, available);
     if (i.before && seconds > 0) {
       const double in_chunks = seconds_within(*i.before, available);
-      seconds = std::min(seconds, std::max(in_chunks, i.least_of_regions));
+      seconds = std::min(seconds, in_chunks + i.least_of_regions);
     }
     extra = std::max(extra, seconds);
   }

@@ -5,8 +5,9 @@
 // from the last to the first.
 //
 // Where a layer may run in chunks, its fullest node may need less.  Then it has a region in chunks,
-// which costs what such a region costs at least, and the instant just before its backward, at which
-// no chunk runs, is bound as any other; the layer's bound is the lesser one of both cases.
+// which costs what such a region costs at least; and at the instant just before its backward, at
+// which no chunk runs, the layers below it cost what they do at any other, in the bytes that it may
+// leave them.  The layer's bound is the lesser one of both cases.
 
 #include <optional>
 #include <vector>
