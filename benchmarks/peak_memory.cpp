@@ -47,7 +47,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double most_slower = 1.002, most_off = 0.15, most_off_corrected = 0.1;
-constexpr double most_loss_differs = 1e-5, most_loss_differs_in_bf16 = 1e-3;
+constexpr double most_differs = 1e-5, most_differs_in_bf16 = 1e-3;
 
 struct Setting {
   std::string words = {};  // as given
@@ -308,8 +308,7 @@ class PeakMemory {
     expect(ran.losses == keep_all(found.loss_rows).losses,
            sentence(what, ": losses are not those of keeping everything"));
     const std::vector<float>& whole = keep_all(/*rows=*/0).losses;
-    const bool is_bf16 = s_.config.dtype == DType::bf16;
-    const double most = is_bf16 ? most_loss_differs_in_bf16 : most_loss_differs;
+    const double most = s_.config.dtype == DType::bf16 ? most_differs_in_bf16 : most_differs;
     for (size_t i = 0; i < whole.size(); ++i) {
       const double of = std::abs(whole[i]), differ = std::abs(ran.losses[i] - whole[i]);
       expect(differ <= most * of,
