@@ -2,7 +2,8 @@
 // bf16, on an H200) and asks it for the plan of one budget, in percent of the smallest that can be
 // met.  `gap_percent` is how far the plan can be from the best, `slower_percent` what it takes
 // beyond keeping everything, `rehearsals` how many steps were rehearsed.  `search/2000 ops` is a
-// chain of products of many widths without scopes; `frontier` asks for 20 budgets and the smallest.
+// chain of products of many widths without scopes; `frontier` asks for 20 budgets and the smallest;
+// `smallest` for the smallest alone, with and without regions in chunks.
 //
 // `budget/...` are budgets for which a good plan is known: `slower_percent` should not be above
 // `good_percent`, or `slower_ms` above `good_ms`.  sac_milp is the example of PyTorch's
@@ -91,6 +92,21 @@ void search_frontier(benchmark::State& state, const StepDescription& step, const
     const size_t least = search.smallest_budget(), most = search.keep_all_peak();
     for (size_t i = 0; i < points; ++i) search.plan(least + (most - least) * i / (points - 1));
   }
+}
+
+// What regions in chunks lower the smallest budget by.
+void search_smallest(benchmark::State& state, const StepDescription& step, Levers levers) {
+  const SearchedStep searched = searched_step(step, *named_machine("h200"));
+  const auto smallest = [&](bool regions) {
+    levers.regions = regions;
+    return static_cast<double>(Search(searched, levers).smallest_budget());
+  };
+  double with = 0;
+  for (auto _ : state) with = smallest(/*regions=*/true);
+  const double without = smallest(/*regions=*/false);
+  state.counters["smallest_mb"] = without / 1e6;
+  state.counters["with_regions_mb"] = with / 1e6;
+  state.counters["lower_percent"] = 100 * (1 - with / without);
 }
 
 // A budget, and what a good plan for it takes beyond keeping everything without chunks.
@@ -184,6 +200,9 @@ void register_model(const std::string& model, const StepDescription& step, bool 
     }
     benchmark::RegisterBenchmark((name + "frontier").c_str(), [=](benchmark::State& s) {
       search_frontier(s, step, levers_of(link));
+    })->Unit(benchmark::kMillisecond);
+    benchmark::RegisterBenchmark((name + "smallest").c_str(), [=](benchmark::State& s) {
+      search_smallest(s, step, levers_of(link));
     })->Unit(benchmark::kMillisecond);
   }
 }

@@ -8,6 +8,22 @@
 #include "spool/runtime/units.h"
 
 namespace spool {
+namespace {
+
+// More of them only wait for each other.
+CLI::Validator threads_of_this_machine() {
+  const int64_t most = 16 * std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+  return {[most](std::string& text) {
+            const long long threads = std::strtoll(text.c_str(), nullptr, 10);
+            const bool fits = 0 <= threads && threads <= most;
+            return fits ? std::string()
+                        : sentence(text, " is no number of threads for this machine; give 1 to ",
+                                   most, ", which is 16 for each core, or 0: one for each core");
+          },
+          ""};
+}
+
+}  // namespace
 
 CLI::Validator memory_amount() {
   return {[](std::string& text) -> std::string {
@@ -51,19 +67,6 @@ Device device_of(const std::string& flag) {
   const Device device = flag.empty() ? default_device() : parse_device(flag);
   check_device(device);
   return device;
-}
-
-// More of them only wait for each other.
-static CLI::Validator threads_of_this_machine() {
-  const int64_t most = 16 * std::max<int64_t>(std::thread::hardware_concurrency(), 1);
-  return {[most](std::string& text) {
-            const long long threads = std::strtoll(text.c_str(), nullptr, 10);
-            const bool fits = 0 <= threads && threads <= most;
-            return fits ? std::string()
-                        : sentence(text, " threads cannot be; give 1 to ", most,
-                                   ", 16 for each core, or 0: one for each");
-          },
-          ""};
 }
 
 void add_threads_flag(CLI::App& app, int& threads) {

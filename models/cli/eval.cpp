@@ -122,6 +122,8 @@ void evaluate(const EvalArguments& a) {
   const auto data = find_files(a.data);
   const auto questions = std::ranges::find_if(data, has_questions);
   if (questions == data.end()) return measure_loss(a, file, data);
+  check(a.limit == ValidationRows::all, "--limit is for rows of text or tokens, and ",
+        questions->string(), " has multiple-choice questions; leave it out");
   check(data.size() == 1, questions->string(),
         " has multiple-choice questions; give it to --data without other files");
   answer(a, file, *questions);

@@ -76,7 +76,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   request.limit = MemoryLimit{.budget = o.memory, .free = place.memory};
   if (flags.machine == here) request.limit->device = o.device;
   RunSearch search(o.training, request, place.machine);
-  PlannedRun run = search.plan(o.memory ? o.memory : place.memory);
+  PlannedRun run = o.memory ? search.plan(o.memory) : search.keep_all_or_plan(place.memory);
   if (o.memory) run.budget = o.memory;
   run.refusal = refuse(run, request, place.machine);
   nlohmann::json report = plan_report(run, place.machine);
@@ -106,8 +106,8 @@ std::function<int()> add_plan(CLI::App& app) {
   add_policy_flags(app, flags->training);
   add_machine_flags(
       app, flags->training,
-      "Memory budget of the device, such as 2GiB; by default what the machine has, or "
-      "has free if it is this one");
+      "Memory budget of the device, such as 2GiB; by default everything is kept, or as much as "
+      "fits into what the machine has, or has free if it is this one");
   std::vector<std::string> machines = machine_names();
   machines.emplace_back(here);
   app.add_option("--machine", flags->machine,

@@ -44,14 +44,7 @@ void set_policy(const TrainingFlags& g, RunOptions& o, const CLI::App& command) 
   o.spill_directory = g.offload_to.substr(disk.size());
 }
 
-}  // namespace
-
-std::string absolute_path(const std::string& path) {
-  const auto whole = std::filesystem::absolute(path).lexically_normal();
-  return whole.has_filename() ? whole : whole.parent_path();
-}
-
-static std::optional<int64_t> final_eval_batches(const std::string& flag) {
+std::optional<int64_t> final_eval_batches(const std::string& flag) {
   if (flag == "all") return {};
   if (flag == "none") return 0;
   int64_t batches = 0;
@@ -61,6 +54,13 @@ static std::optional<int64_t> final_eval_batches(const std::string& flag) {
                 "the evaluation at the end reads a number of batches, all or none, not '", flag,
                 "'");
   return batches;
+}
+
+}  // namespace
+
+std::string absolute_path(const std::string& path) {
+  const auto whole = std::filesystem::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
 }
 
 RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {

@@ -20,8 +20,8 @@ class StepKernelTimes {
   void measure(Stream&, const std::function<void()>& step);
 
   // Each kernel once, with the least time that another step confirms.  The plans and the machine
-  // are those of the steps.  Nothing if no step was measured, or if
-  // one launched other kernels than its rehearsal.
+  // are those of the steps.  Nothing if no step was measured, or if one launched other kernels than
+  // its rehearsal.
   std::vector<KernelTime> kernels(const TrainingConfig&, const StepPlans&, const Machine&) const;
 
  private:

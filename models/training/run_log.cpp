@@ -48,10 +48,6 @@ bool begins_a_log(const std::string& path) {
   return head.is_object() && head.value("format", "") == "spool-run";
 }
 
-}  // namespace
-
-namespace {
-
 // To open one waits for its reader.  Those of the process's own descriptors are open already.
 bool is_named_pipe(const std::string& path) {
   std::error_code none;

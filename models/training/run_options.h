@@ -42,8 +42,8 @@ struct RunOptions {
   bool dry_run = false;                                            // only foretell
   int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
   int keep_checkpoints = 2;
-  // Batches of validation data that an evaluation reads, evenly spread, before the last step and
-  // after it; 0: none; none: all.
+  // Batches of validation data that an evaluation reads, evenly spread: one before the last step,
+  // and the one after it (0: there is none; no number: it reads all data).
   int64_t eval_batches = 20;
   std::optional<int64_t> final_eval_batches = {};
 

@@ -88,8 +88,8 @@ struct RunSearch::Parts {
                                     std::move(some));
   }
 
-  SearchResult result_within(size_t limit) const {
-    SearchResult result = search->plan(limit);
+  // The result, compared with what could be chosen.
+  SearchResult compared(SearchResult result, size_t limit) const {
     result.plan_seconds += seconds;
     if (free_search) {
       const SearchResult best = free_search->plan(limit);
@@ -103,6 +103,19 @@ struct RunSearch::Parts {
     const bool copies = levers.fixed.optimizer_state != OptimizerState::device;
     if (copies || offloads(levers.fixed)) result.lower_bound = 0;
     return result;
+  }
+
+  PlannedRun run_of(SearchResult result, size_t limit) const {
+    PlannedRun run{.search = compared(std::move(result), limit), .limit = limit};
+    const FoundPlan& found = run.search->found;
+    run.config = with_chunks(found.plan, found.loss_rows);
+    run.plans = plans(found.plan, run.config.evaluation_rows());
+    run.plans.layout = found.layout;
+    run.foretold = rehearse_training(run.config, run.plans, machine, request.sample);
+    run.plans.host_bytes = run.foretold.host.peak;
+    run.plans.disk_bytes = run.foretold.disk.peak;
+    run.budget = run.foretold.memory.peak;
+    return run;
   }
 };
 
@@ -127,17 +140,11 @@ RunSearch::RunSearch(const TrainingConfig& any_config, RunRequest request, const
 RunSearch::~RunSearch() = default;
 
 PlannedRun RunSearch::plan(size_t limit) {
-  const Parts& p = *parts_;
-  PlannedRun run{.search = p.result_within(limit), .limit = limit};
-  const FoundPlan& found = run.search->found;
-  run.config = p.with_chunks(found.plan, found.loss_rows);
-  run.plans = p.plans(found.plan, run.config.evaluation_rows());
-  run.plans.layout = found.layout;
-  run.foretold = rehearse_training(run.config, run.plans, p.machine, p.request.sample);
-  run.plans.host_bytes = run.foretold.host.peak;
-  run.plans.disk_bytes = run.foretold.disk.peak;
-  run.budget = run.foretold.memory.peak;
-  return run;
+  return parts_->run_of(parts_->search->plan(limit), limit);
+}
+
+PlannedRun RunSearch::keep_all_or_plan(size_t limit) {
+  return parts_->run_of(parts_->search->keep_all_or_plan(limit), limit);
 }
 
 bool RunSearch::can_choose_within(size_t limit) {

@@ -20,6 +20,8 @@ class RunSearch {
   // fits.  Its budget is its peak, and no refusal is in it.  It has no lower bound, 0, if values
   // are offloaded, or the optimizer's state is on the host, by hand.
   PlannedRun plan(size_t limit);
+  // The run that keeps everything, unless it does not fit.
+  PlannedRun keep_all_or_plan(size_t limit);
   // Whether a run would fit if what is recomputed and offloaded were not set by hand.
   bool can_choose_within(size_t limit);
   // The smallest limit within which there is a run.

@@ -51,7 +51,7 @@ void check_names_differ(const RunOptions& o) {
     if (name.empty()) continue;
     const auto [at, is_new] = keys.emplace(resolved(name), key);
     check_setting(is_new, {at->second, key}, name,
-                  " would be written as two things; give each a name of its own");
+                  " is the name of two outputs; give each a name of its own");
   }
 }
 

@@ -31,6 +31,10 @@ int level_within(size_t budget) {
   return level;
 }
 
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 }  // namespace
 
 struct Search::State {
@@ -147,38 +151,45 @@ struct Search::State {
     return all;
   }
 
-  const FoundPlan& smallest_plan() {
-    if (smallest) return *smallest;
+  // The plan of the lowest level that has one.
+  const FoundPlan& plan_of_lowest_level() {
     // No level below the smallest for which there is a proposal has a plan.
     int fails = 0, level = level_within(keep_all.peak);
     while (level - fails > 1) {
       const int middle = (fails + level) / 2;
       (std::isinf(optimum(middle)) ? fails : level) = middle;
     }
-    smallest = keep_all;
     for (; level_bytes(level) < keep_all.peak; ++level) {
-      const auto& found = search(level);
-      if (!found) continue;
-      smallest = found;
-      break;
+      if (const auto& found = search(level)) return *found;
     }
+    return keep_all;
+  }
+
+  const FoundPlan& smallest_plan() {
+    if (smallest) return *smallest;
+    smallest = plan_of_lowest_level();
     for (const Proposal& p : uniform) {
       if (live_bytes(measured, p.choice) >= smallest->peak) continue;
       const FoundPlan& found = trials.plan_of(p, smallest->peak);
       if (found.peak < smallest->peak) smallest = found;
     }
-    std::vector<Proposal> alike = alike_at_first(smallest->peak);
-    if (alike.size() > max_tries) alike.resize(max_tries);
-    for (const Proposal& p : alike) {
-      const FoundPlan& found = trials.plan_of(p, smallest->peak);
-      if (found.peak <= smallest->peak && found.seconds < smallest->seconds) smallest = found;
-    }
-    const auto other = search_within(smallest->peak);
-    if (other && other->seconds < smallest->seconds) smallest = other;
+    quicken(*smallest);
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
       smallest = few->smallest_plan();
     }
     return *smallest;
+  }
+
+  // Replaces a plan by a faster one within its peak, if there is one.
+  void quicken(FoundPlan& plan) {
+    std::vector<Proposal> alike = alike_at_first(plan.peak);
+    if (alike.size() > max_tries) alike.resize(max_tries);
+    for (const Proposal& p : alike) {
+      const FoundPlan& found = trials.plan_of(p, plan.peak);
+      if (found.peak <= plan.peak && found.seconds < plan.seconds) plan = found;
+    }
+    const auto other = search_within(plan.peak);
+    if (other && other->seconds < plan.seconds) plan = *other;
   }
 
   // The search of plans that only recompute and cut the loss into chunks; null if this one is.  Of
@@ -216,6 +227,19 @@ struct Search::State {
     }
     return found;
   }
+
+  // The plan that was found within the budget; null: none.
+  SearchResult result(const FoundPlan* found, size_t budget) {
+    SearchResult result{.found = found ? *found : smallest_plan(),
+                        .fits = found != nullptr,
+                        .keep_all_peak = keep_all.peak,
+                        .keep_all_seconds = keep_all.seconds};
+    const size_t bytes = found ? budget : result.found.peak;
+    const size_t state = measured.state ? measured.state->bytes : 0;
+    result.lower_bound = bound.seconds_within(bytes, proposer.rows_allowed(bytes + state));
+    result.rehearsals = rehearsals();
+    return result;
+  }
 };
 
 Search::Search(SearchedStep step, Levers levers)
@@ -225,18 +249,16 @@ Search::~Search() = default;
 
 SearchResult Search::plan(size_t budget) {
   const auto start = std::chrono::steady_clock::now();
-  State& s = *state_;
-  const FoundPlan* found = s.plan_within(budget);
-  SearchResult result{.found = found ? *found : s.smallest_plan(),
-                      .fits = found != nullptr,
-                      .keep_all_peak = s.keep_all.peak,
-                      .keep_all_seconds = s.keep_all.seconds};
-  const size_t bytes = found ? budget : result.found.peak;
-  const size_t state = s.measured.state ? s.measured.state->bytes : 0;
-  result.lower_bound = s.bound.seconds_within(bytes, s.proposer.rows_allowed(bytes + state));
-  result.rehearsals = s.rehearsals();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  result.plan_seconds = took.count();
+  SearchResult result = state_->result(state_->plan_within(budget), budget);
+  result.plan_seconds = seconds_since(start);
+  return result;
+}
+
+SearchResult Search::keep_all_or_plan(size_t bytes) {
+  if (state_->keep_all.peak > bytes) return plan(bytes);
+  const auto start = std::chrono::steady_clock::now();
+  SearchResult result = state_->result(&state_->keep_all, bytes);
+  result.plan_seconds = seconds_since(start);
   return result;
 }
 

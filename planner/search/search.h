@@ -4,8 +4,9 @@
 // the best.  docs/planner.md explains how it works.
 //
 // The plan of a budget is that of the highest level within it; levels are a ladder of budgets, the
-// same for every step, and the peak of keeping everything.  So a larger budget never gives a slower
-// plan, and equal steps on equal machines have equal plans.
+// same for every step.  Beside them stand plans that keep everything or treat equal segments alike,
+// and a search of plans that only recompute: of all these a budget gets the fastest.  So a larger
+// budget never gives a slower plan, and equal steps on equal machines have equal plans.
 
 #include <cstdint>
 #include <functional>
@@ -82,6 +83,8 @@ class Search {
 
   // The fastest plan within a budget in bytes of the device.
   SearchResult plan(size_t budget);
+  // The plan that keeps everything if it fits into so many bytes, else the fastest that fits.
+  SearchResult keep_all_or_plan(size_t bytes);
   // The smallest budget that can be met: the smallest peak of any plan that the search lays out.
   size_t smallest_budget();
   // The peak of keeping everything.

@@ -29,8 +29,8 @@ class Outputs(Folder):
             for second in flags[i + 1 :]:
                 for name in [one, link, self.folder / "." / "one"]:
                     result = self.train(first, one, second, name)
-                    self.refused(result, 1, "written as two things", first, second)
-        self.refused(self.train("--log", self.out), 1, "two things", "--out", "--log")
+                    self.refused(result, 1, "the name of two outputs", first, second)
+        self.refused(self.train("--log", self.out), 1, "two outputs", "--out", "--log")
         self.assertFalse(one.exists())
         self.assertFalse(self.out.exists())
 

@@ -15,17 +15,10 @@ namespace spool::testing {
 namespace {
 
 SearchedStep step_on_h200(int64_t micro_batches = 1, double link = 50e9) {
-  const TransformerSizes sizes{.layers = 12,
-                               .channels = 768,
-                               .heads = 12,
-                               .vocabulary = 50304,
-                               .batch = 32,
-                               .tokens = 1024,
-                               .dtype = DType::bf16};
   const StepConfig config{.dtype = DType::bf16, .accumulate = micro_batches};
   Machine machine = *named_machine("h200");
   machine.to_host_bytes_per_second = machine.from_host_bytes_per_second = link;
-  return searched_step(describe(sizes, config), machine);
+  return searched_step(describe(large_batch_of_124m, config), machine);
 }
 
 const Levers all_levers{.state_share = true, .send_to = OffloadTarget::host};

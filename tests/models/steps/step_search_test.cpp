@@ -102,15 +102,8 @@ TEST(StepSearch, RunsRegionsInChunksAsForetold) {
 
 // Regions are an option like others: where they do not pay, they are not chosen.
 TEST(StepSearch, RegionsLowerTheSmallestBudgetAndSlowNoOther) {
-  const TransformerSizes sizes{.layers = 12,
-                               .channels = 768,
-                               .heads = 12,
-                               .vocabulary = 50304,
-                               .batch = 32,
-                               .tokens = 1024,
-                               .dtype = DType::bf16};
   const SearchedStep step =
-      searched_step(describe(sizes, {.dtype = DType::bf16}), *named_machine("h200"));
+      searched_step(describe(large_batch_of_124m, {.dtype = DType::bf16}), *named_machine("h200"));
   Search without(step, {}), with(step, {.regions = true});
   const auto least = static_cast<double>(without.smallest_budget());
   EXPECT_LT(static_cast<double>(with.smallest_budget()), 0.85 * least);

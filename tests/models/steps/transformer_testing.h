@@ -19,6 +19,14 @@ struct TransformerSizes {
 };
 inline constexpr TransformerSizes sizes_of_124m = {
     .layers = 12, .channels = 768, .heads = 12, .vocabulary = 50304, .batch = 4, .tokens = 256};
+// Of 32 rows of 1024 tokens, in bf16.
+inline constexpr TransformerSizes large_batch_of_124m = {.layers = 12,
+                                                         .channels = 768,
+                                                         .heads = 12,
+                                                         .vocabulary = 50304,
+                                                         .batch = 32,
+                                                         .tokens = 1024,
+                                                         .dtype = DType::bf16};
 
 class Transformer final : public StepModel {
  public:

@@ -6,7 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "spool/models/steps/step_kernels.h"
 #include "spool/models/training/budget.h"
+#include "spool/models/training/faster_plan.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/cpu/stream.h"
@@ -164,6 +166,28 @@ TEST(RunSearch, IsLeftOutWhereKeepingAllFitsWithoutABudget) {
   EXPECT_EQ(chosen.budget, chosen.foretold.memory.peak);
   request.limit->free = 1000;
   EXPECT_TRUE(plan_run(config, request, two_cores).refusal);
+}
+
+// Chunks of the loss can be measured to be faster.
+TEST(RunSearch, KeepsAllWithoutABudgetEvenWhereAnotherPlanIsFaster) {
+  const TrainingConfig config = chunkable();
+  RunSearch search(config, choosing(), two_cores);
+  const PlannedRun kept = search.keep_all_or_plan(search.keep_all_peak());
+  std::vector<KernelTime> kernels =
+      distinct(rehearse_kernels(describe_step(config), StepPlans{kept.plans}, two_cores).launches);
+  for (KernelTime& k : kernels) {
+    if (k.name.starts_with("cross_entropy")) k.seconds *= 100;
+  }
+  const Machine slow = corrected_machine(two_cores, /*factor=*/1, kernels);
+  RunSearch slower(config, choosing(), slow);
+  EXPECT_GT(slower.plan(slower.keep_all_peak()).config.loss_chunk, 0);
+  const PlannedRun still = slower.keep_all_or_plan(slower.keep_all_peak());
+  EXPECT_EQ(still.config.loss_chunk, 0);
+  EXPECT_EQ(still.plans.step, make_plans(config).step);
+  EXPECT_EQ(still.foretold.memory.peak, slower.keep_all_peak());
+  const PlannedRun less = slower.keep_all_or_plan(slower.keep_all_peak() - Arena::granule);
+  EXPECT_TRUE(less.search->fits);
+  EXPECT_LT(less.foretold.memory.peak, slower.keep_all_peak());
 }
 
 TEST(RunSearch, FixesAGivenPlan) {
