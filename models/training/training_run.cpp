@@ -167,10 +167,8 @@ void TrainingRun::open_data() {
 RunRequest TrainingRun::request(const Machine& machine) const {
   RunRequest request = request_of(options_, machine, given_plan_);
   request.sample = sample_length(*tokenizer_);
-  request.limit = MemoryLimit{.device = options_.device,
-                              .budget = options_.memory,
-                              .free = free_memory(options_.device),
-                              .batch_is_fixed = options_.resume};
+  request.limit = memory_limit(options_.device, options_.memory, machine);
+  request.limit->batch_is_fixed = options_.resume;
   return request;
 }
 
@@ -178,7 +176,8 @@ void TrainingRun::plan() {
   CalibrationRequest calibration = calibration_of(options_, given_plan_);
   calibration.say = [&](const std::string& text) { listener_.say(text); };
   machine_ = calibrate(calibration).machine;
-  planned_ = plan_run(options_.training, request(machine_), machine_);
+  const RunRequest request = this->request(machine_);
+  planned_ = plan_run(options_.training, request, machine_);
   options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
     save_step_plan(options_.save_plan, planned_, machine_);
@@ -188,6 +187,10 @@ void TrainingRun::plan() {
                             data_.training->size(), data_.validation->size(),
                             data_.training->name()));
   listener_.planned(options_, machine_, planned_);
+  for (const std::string& words : {lowered_budget(options_.memory, *request.limit),
+                                   warn_of_memory(planned_, *request.limit)}) {
+    if (!words.empty()) listener_.say("  " + words);
+  }
   if (options_.policy.offload != Offloading::none && !offloads(planned_.plans.step)) {
     listener_.say(
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
