@@ -13,7 +13,7 @@ import time
 
 from commands import PROGRAM, PROSE, SHAPE, Files, last_step, main, peak_memory
 
-STEPS = 3000
+STEPS = 1500
 CHANGED = "has changed since the run began"
 
 
@@ -76,7 +76,7 @@ class Changing(Files):
         self.ends_and_resumes(self.shard, "--data", self.shard)
 
     def test_validation_data_that_shrinks_ends_a_run_that_can_be_resumed(self):
-        words = ["--data", self.text, "--val-data", self.shard, "--eval-every", 1000]
+        words = ["--data", self.text, "--val-data", self.shard, "--eval-every", 500]
         self.ends_and_resumes(self.shard, *words)
 
     def test_the_model_is_saved_without_validation_data(self):
@@ -98,7 +98,7 @@ class Changing(Files):
                     with path.open("r+b") as file:
                         file.write(other.read_bytes())
 
-                words = ["--data", path, "--checkpoint-every", 1000]
+                words = ["--data", path, "--checkpoint-every", 500]
                 status, printed, errors = self.disturbed(overwrite, *words)
                 self.assertEqual(status, 0, errors)
                 self.assertEqual(printed.count(f"{path.name} {CHANGED}"), 1, printed)

@@ -35,7 +35,7 @@ class Terminal {
   bool is_open() const { return is_open_; }
 
   // Waits until these words are written.
-  bool shows(std::string_view words) {
+  bool shows(const std::string& words) {
     char some[256];
     ::pollfd waiting{.fd = master_, .events = POLLIN, .revents = 0};
     while (!contains(text_, words)) {
