@@ -28,6 +28,7 @@ void save_tensors(const std::filesystem::path&, std::span<const NamedTensor>, co
 // is missing or has another shape, or if the file has a tensor that is not listed and not
 // `ignored`.
 void load_tensors(const TensorReader&, std::span<const NamedTensor>,
-                  const std::function<bool(std::string_view name)>& ignored = {});
+                  const std::function<bool(std::string_view name)>& ignored = {},
+                  const FileProgress& = {});
 
 }  // namespace spool

@@ -41,11 +41,12 @@ void save_checkpoint(const std::filesystem::path& directory, const RunState& sta
   write_text_file_atomically(directory / "run.json", run.dump(2) + "\n");
 }
 
-void load_checkpoint(const std::filesystem::path& directory, Trainer& trainer) {
-  ModelFile(directory).load(trainer.model());
+void load_checkpoint(const std::filesystem::path& directory, Trainer& trainer,
+                     const FileProgress& progress) {
+  ModelFile(directory).load(trainer.model(), progress);
   trainer.optimizer().initialise();  // for the padding, which is in no file
   const SafetensorsReader optimizer(directory / "optimizer.safetensors");
-  load_tensors(optimizer, optimizer_tensors(trainer));
+  load_tensors(optimizer, optimizer_tensors(trainer), /*ignored=*/{}, progress);
 }
 
 StoredRun read_run(const std::filesystem::path& directory) {

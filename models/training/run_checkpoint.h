@@ -32,7 +32,7 @@ struct RunState {
 };
 
 void save_checkpoint(const std::filesystem::path& directory, const RunState&);
-void load_checkpoint(const std::filesystem::path& directory, Trainer&);
+void load_checkpoint(const std::filesystem::path& directory, Trainer&, const FileProgress& = {});
 
 // Reads run.json; throws if a field is missing or wrong.
 StoredRun read_run(const std::filesystem::path& directory);
