@@ -84,6 +84,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                "the run was trained on other data than ", data_.training->name(),
                "; resume with the same data, or start a new run");
     first_step_ = last_saved_ = stored->step;
+    initial_weights_ = stored->initial_weights;
   }
   plan();
   if (options_.dry_run) return;
@@ -112,6 +113,7 @@ void TrainingRun::set_up_trainer() {
   } else if (has_weights(options_.model)) {
     const ModelFile file(options_.model);
     trainer_->initialise_from(file);
+    initial_weights_ = hash_of_weights(*trainer_);
     listener_.say(fmt::format("starting from the weights of {}", file.name()));
   } else {
     trainer_->initialise();
@@ -132,7 +134,7 @@ void TrainingRun::say_if_longer() {
 void TrainingRun::open_log() {
   if (options_.log.empty()) return;
   log_ = RunLog(options_, planned_.foretold.memory.peak,
-                checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt);
+                checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt, listener_);
 }
 
 TrainingRun::~TrainingRun() = default;
@@ -322,7 +324,7 @@ void TrainingRun::after_step(int64_t done, const std::function<bool()>& stop) {
     val_loss_ = evaluate(validation_rows(options_.eval_batches), done, stop);
   }
   if (due(options_.sample_every)) write_sample(done);
-  if (due(options_.checkpoint_every)) save(done);
+  if (due(options_.checkpoint_every)) try_to_save(done);
 }
 
 ValidationRows TrainingRun::validation_rows(int64_t batches) const {
@@ -363,15 +365,26 @@ void TrainingRun::save(int64_t step) {
   if (step == last_saved_) return;
   const double loss = trainer_->evaluator().mean_loss(validation_rows(/*batches=*/1));
   if (!std::isfinite(loss)) fail_not_finite(step, "the loss of the updated weights is", loss);
-  directory_->write(step, [&](const std::filesystem::path& partial) {
-    save_checkpoint(partial, {.trainer = *trainer_,
-                              .tokenizer = *tokenizer_,
-                              .options = options_,
-                              .step = step,
-                              .data_fingerprint = data_fingerprint_});
-  });
+  write_checkpoint(*directory_, {.trainer = *trainer_,
+                                 .tokenizer = *tokenizer_,
+                                 .options = options_,
+                                 .step = step,
+                                 .data_fingerprint = data_fingerprint_,
+                                 .initial_weights = initial_weights_});
   last_saved_ = step;
   checkpoint_ = directory_->latest();
+}
+
+// What cannot be written now may be when the next checkpoint is due.
+void TrainingRun::try_to_save(int64_t step) {
+  try {
+    save(step);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::file) throw;
+    listener_.say(fmt::format(
+        "no checkpoint of step {}: {}; training goes on, and the next is tried at step {}", step,
+        e.what(), std::min(step + options_.checkpoint_every, options_.training.steps)));
+  }
 }
 
 void TrainingRun::fail_not_finite(int64_t step, const char* what, double value) {

@@ -52,6 +52,7 @@ class TrainingRun {
   void finish(const std::function<bool()>& stop);
   void write_sample(int64_t step);
   void save(int64_t step);
+  void try_to_save(int64_t step);
   [[noreturn]] void fail_not_finite(int64_t step, const char* what, double value);
 
   RunOptions options_;
@@ -63,6 +64,7 @@ class TrainingRun {
   std::unique_ptr<Tokenizer> tokenizer_;
   Split data_;
   uint64_t data_fingerprint_ = 0;
+  std::optional<uint64_t> initial_weights_;          // their hash, if the run began from weights
   std::optional<std::filesystem::path> checkpoint_;  // resumed from, then the last one written
   int64_t first_step_ = 0, last_saved_ = -1;
   std::optional<RunDirectory> directory_;
