@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -61,6 +62,17 @@ size_t edits(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
+
+std::vector<std::string> command_words(int argc, const char* const* argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  const std::set<std::string_view> of_paths{"train", "eval", "tokenize"};
+  if (words.empty() || !of_paths.contains(words.front())) return words;
+  for (std::string& word : words) {
+    const size_t value = word.starts_with("--") ? word.find('=') + 1 : 0;  // --data=[a,b]
+    if (word.ends_with(']') && word[value] == '[') word.insert(value, "./");
+  }
+  return words;
+}
 
 void check_whole_numbers(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {

@@ -10,6 +10,10 @@
 
 namespace spool {
 
+// The words of a command line after the program's name.  CLI11 would read a path such as [a,b] as a
+// list: the commands that take several paths get ./[a,b] instead, which is the same file.
+std::vector<std::string> command_words(int argc, const char* const* argv);
+
 // Gives every option of the command that takes whole numbers a check of how they are written.
 void check_whole_numbers(CLI::App& command);
 

@@ -7,6 +7,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -130,8 +131,11 @@ int main(int argc, char** argv) {
   add("calibrate", "Measure the kernels of a training step, from which its time is foretold",
       add_calibrate);
   add("convert", "Convert a model to the format of transformers or of llm.c", add_convert);
+  add("info", "Say what a run, checkpoint, model, plan, shard or other file is", add_info);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words = command_words(argc, argv);
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(std::move(words));
   } catch (const CLI::ParseError& e) {
     return print_usage_error(app, e, argc > 1 ? argv[1] : "");
   }

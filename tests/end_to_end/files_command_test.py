@@ -29,6 +29,18 @@ class Train(Files):
             self.done("train", *SHAPE, *words, "--steps", 5, "--log", logs[i])
         self.assertEqual(self.losses(logs[0]), self.losses(logs[1]))
 
+    def test_brackets_and_commas_belong_to_a_path(self):
+        shard = self.folder / "[s,t].bin"
+        for name in ["[a,b]", "[[c],d]"]:
+            (self.folder / name).write_text(PROSE)
+            for words in [["--data", name], [f"--data={name}"], ["--data", self.text, name]]:
+                self.done("train", *SHAPE, *words, "--dry-run", "--out", self.out, cwd=self.folder)
+            self.tokenize("--out", shard, self.folder / name)
+            self.done("tokenize", "--tokenizer", "bytes", name, self.text, "--out", shard, cwd=self.folder)
+            self.assertEqual(shard.stat().st_size, 1024 + 2 * 2 * len(PROSE))
+        printed = self.done("train", *SHAPE, "--data", shard, "--dry-run", "--out", self.out)
+        self.assertIn(str(shard), printed)
+
     def test_a_checkpoint_has_its_tokenizer(self):
         checkpoint = self.trained()
         self.assertEqual((checkpoint / "merges.txt").read_text(), MERGES)

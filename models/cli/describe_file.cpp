@@ -1,0 +1,312 @@
+#include "spool/models/cli/describe_file.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "spool/models/data/questions.h"
+#include "spool/models/data/token_files.h"
+#include "spool/models/families/model_file.h"
+#include "spool/models/formats/llmc_header.h"
+#include "spool/models/formats/run_directory.h"
+#include "spool/models/formats/safetensors.h"
+#include "spool/models/tokenizers/gpt2_tokenizer.h"
+#include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/models/training/run_checkpoint.h"
+#include "spool/planner/plan_file.h"
+#include "spool/runtime/files/json.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* known_kinds =
+    "a run, a checkpoint, a model, a safetensors file, a plan, a shard of tokens, a tokenizer, "
+    "multiple-choice questions, a log, a report, or text";
+
+std::string bytes_of(const fs::path& file) {
+  const uint64_t size = File::open(file).size();
+  return fmt::format("{} ({} bytes)", format_bytes(size), size);
+}
+
+// Words in lines of at most 56 characters, which end below each other.
+std::string wrapped(const std::vector<std::string>& words) {
+  constexpr size_t width = 56;
+  std::string text;
+  size_t used = 0;
+  for (const std::string& word : words) {
+    const bool breaks = used > 0 && used + 2 + word.size() > width;
+    if (!text.empty()) text += breaks ? ",\n" : ", ";
+    used = breaks ? word.size() : used + 2 + word.size();
+    text += word;
+  }
+  return text;
+}
+
+void describe_tensors(const TensorReader& file, FileDescription& d) {
+  std::map<StoredType, uint64_t> elements;
+  for (const StoredTensor& t : file.tensors()) {
+    elements[t.spec.type] += static_cast<uint64_t>(t.spec.shape.numel());
+  }
+  std::vector<std::string> types;
+  for (const auto& [type, count] : elements)
+    types.push_back(fmt::format("{} {}", count, name(type)));
+  d.details.emplace_back("tensors", std::to_string(file.tensors().size()));
+  d.details.emplace_back("elements", wrapped(types));
+  d.details.emplace_back("size", bytes_of(file.name()));
+}
+
+std::string tokenizer_beside(const fs::path& directory) {
+  try {
+    const TokenizerChoice choice = choose_tokenizer({}, directory);
+    return choice.merges.empty() ? choice.name : choice.name + ", " + choice.merges.string();
+  } catch (const Error&) {
+    return "none beside it";
+  }
+}
+
+void describe_model(const fs::path& path, FileDescription& d) {
+  const ModelFile model(path);
+  const Gpt2Config& c = model.config();
+  d.details.emplace_back("model", fmt::format("GPT-2, {} layers, {} heads, {} channels", c.layers,
+                                              c.heads, c.channels));
+  d.details.emplace_back("context", std::to_string(c.context));
+  d.details.emplace_back("vocabulary", std::to_string(c.vocabulary));
+  d.details.emplace_back("parameters",
+                         fmt::format("{} of {}", c.parameter_count(), name(model.dtype())));
+  d.details.emplace_back("weights", model.name());
+  d.details.emplace_back("size", bytes_of(model.name()));
+  d.details.emplace_back("tokenizer", tokenizer_beside(model.directory()));
+}
+
+// "batch 8", "data [...]": but for what the model's lines say.
+std::vector<std::string> settings_of(const JsonField& configuration) {
+  const std::set<std::string> said{"layers",  "heads", "channels", "context", "vocab",
+                                   "epsilon", "gelu",  "data",     "val-data"};
+  std::vector<std::string> words;
+  for (const JsonField& setting : configuration.members()) {
+    if (said.contains(setting.key())) continue;
+    const nlohmann::json& value = setting.value();
+    words.push_back(setting.key() + " " +
+                    (value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  return words;
+}
+
+std::string data_of(const JsonField& configuration) {
+  std::vector<std::string> words;
+  for (const char* key : {"data", "val-data"}) {
+    const auto patterns = configuration.find(key);
+    if (!patterns) continue;
+    for (const JsonField& pattern : patterns->items()) words.push_back(pattern.string());
+  }
+  return words.empty() ? "Spool's own documents and sources" : wrapped(words);
+}
+
+std::string describe_checkpoint(const fs::path& directory, FileDescription& d) {
+  const fs::path file = directory / "run.json";
+  const StoredRun run = read_run(directory);
+  const JsonField all = read_json(file);
+  const auto steps = run.configuration.member("steps").integer<int64_t>();
+  describe_model(directory, d);
+  d.details.emplace_back("data", data_of(run.configuration));
+  d.details.emplace_back("settings", wrapped(settings_of(run.configuration)));
+  if (const auto by = all.find("spool")) d.details.emplace_back("written by", by->string());
+  return fmt::format("step {} of {}", run.step, steps);
+}
+
+FileDescription describe_run(const fs::path& directory, const fs::path& latest) {
+  FileDescription d;
+  const std::string step = describe_checkpoint(latest, d);
+  std::vector<std::string> checkpoints;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && entry.is_directory()) checkpoints.push_back(name);
+  }
+  std::ranges::sort(checkpoints);
+  d.details.emplace(d.details.begin(), "checkpoints", wrapped(checkpoints));
+  d.what = "a run, at " + step;
+  return d;
+}
+
+FileDescription describe_directory(const fs::path& path) {
+  if (const auto latest = latest_checkpoint(path)) return describe_run(path, *latest);
+  FileDescription d;
+  if (fs::exists(path / "run.json")) {
+    d.what = "a checkpoint of a run, of " + describe_checkpoint(path, d);
+    return d;
+  }
+  d.what = "a model";
+  describe_model(path, d);
+  return d;
+}
+
+std::string count_of(size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+FileDescription describe_plan(const fs::path& path) {
+  const auto [plan, made_for] = load_plan(path);
+  FileDescription d{.what = "a plan"};
+  const auto say = [&](const char* what, const std::string& value) {
+    d.details.emplace_back(what, value);
+  };
+  if (made_for) {
+    say("machine", made_for->machine);
+    say("budget", fmt::format("{} bytes", made_for->budget));
+    say("foretold peak", fmt::format("{} bytes", made_for->peak));
+    if (made_for->loss_rows) say("loss", fmt::format("in chunks of {} rows", made_for->loss_rows));
+    if (made_for->mlp_rows) say("MLPs", fmt::format("in chunks of {} rows", made_for->mlp_rows));
+  }
+  std::array<size_t, enumerator_names<Placement>.size()> values{};
+  for (const Placement p : plan.placement) ++values[static_cast<size_t>(p)];
+  say("recomputed", count_of(values[static_cast<size_t>(Placement::recompute)], "value"));
+  say("offloaded", count_of(values[static_cast<size_t>(Placement::offload)], "value"));
+  const auto in_chunks = static_cast<size_t>(
+      std::ranges::count_if(plan.regions, [](const Region& r) { return r.chunks > 1; }));
+  say("regions", fmt::format("{}, {} of them in chunks", plan.regions.size(), in_chunks));
+  say("optimizer state", name(plan.optimizer_state));
+  if (!plan.fingerprints.empty()) {
+    say("tape", fmt::format("{} nodes, fingerprint {:016x}", plan.fingerprints.size(),
+                            plan.fingerprints.back()));
+  }
+  return d;
+}
+
+FileDescription describe_shard(const fs::path& path, const char* type) {
+  const std::array files{path};
+  const Tokens tokens = open_shards(files, /*vocabulary=*/INT64_MAX);
+  return {.what = "a shard of tokens",
+          .details = {{"tokens", fmt::format("{} of {}", tokens->size(), type)},
+                      {"size", bytes_of(path)}}};
+}
+
+// Files that begin with a number of llm.c's; nothing for others.
+std::optional<FileDescription> describe_llmc(const fs::path& path) {
+  const File file = File::open(path);
+  if (has_llmc_magic(file, llmc_tokens_magic)) return describe_shard(path, "uint16");
+  if (has_llmc_magic(file, llmc_llama_tokens_magic)) return describe_shard(path, "uint32");
+  if (has_llmc_magic(file, llmc_model_magic)) {
+    FileDescription d{.what = "a model of llm.c"};
+    describe_model(path, d);
+    return d;
+  }
+  if (has_llmc_magic(file, llmc_choices_magic)) {
+    const LlmcHeader header(file, "multiple-choice questions");
+    return FileDescription{
+        .what = "multiple-choice questions",
+        .details = {{"questions", std::to_string(header[2])}, {"size", bytes_of(path)}}};
+  }
+  if (!has_llmc_magic(file, llmc_tokenizer_magic)) return {};
+  return FileDescription{.what = "a tokenizer of llm.c, for decoding",
+                         .details = {{"size", bytes_of(path)}}};
+}
+
+FileDescription describe_safetensors(const fs::path& path) {
+  if (path.filename() == "model.safetensors" && fs::exists(path.parent_path() / "config.json")) {
+    FileDescription d{.what = "a model"};
+    describe_model(path, d);
+    return d;
+  }
+  const SafetensorsReader file(path);
+  FileDescription d{.what = "a safetensors file"};
+  describe_tensors(file, d);
+  for (const auto& [key, value] : file.metadata()) d.details.emplace_back(key, value);
+  return d;
+}
+
+// Of a log, a line for each object; the first one says what the file is.
+FileDescription describe_log(const fs::path& path) {
+  std::ifstream in(path);
+  std::string line, loss;
+  int64_t step = 0;
+  while (std::getline(in, line)) {
+    const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!object.is_object() || !object.contains("loss")) continue;
+    step = object.value("step", int64_t{0});
+    loss = object["loss"].dump();
+  }
+  FileDescription d{.what = "the log of a run"};
+  d.details.emplace_back("last step", std::to_string(step));
+  if (!loss.empty()) d.details.emplace_back("its loss", loss);
+  d.details.emplace_back("size", bytes_of(path));
+  return d;
+}
+
+// A file of JSON, by its first line or its members; nothing for others.
+std::optional<FileDescription> describe_json(const fs::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  const auto first = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (first.is_object() && first.contains("format") && first["format"] == "spool-run") {
+    return describe_log(path);
+  }
+  constexpr uint64_t max_bytes = 32'000'000;
+  if (!line.starts_with('{') || File::open(path).size() > max_bytes) return {};
+  const std::string text = read_text_file(path, max_bytes);
+  const auto whole = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  // Says what is wrong with it.
+  if (whole.is_discarded() && path.extension() == ".json") (void)parse_json(text, path.string());
+  if (!whole.is_object()) return {};
+  if (whole.contains("spool_plan")) return describe_plan(path);
+  if (whole.contains("spool_kernels")) {
+    return FileDescription{.what = "a table of measured kernels",
+                           .details = {{"kernels", std::to_string(whole["kernels"].size())},
+                                       {"size", bytes_of(path)}}};
+  }
+  if (whole.contains("format") && whole["format"] == "spool-plan-report") {
+    return FileDescription{.what = "the report of a plan", .details = {{"size", bytes_of(path)}}};
+  }
+  const fs::path folder = fs::absolute(path).parent_path();
+  if (path.filename() == "run.json" || path.filename() == "config.json") {
+    FileDescription d = describe_directory(folder);
+    d.what = fmt::format("a file of {}: {}", folder.string(), d.what);
+    return d;
+  }
+  return {};
+}
+
+// Whether the file's beginning is text; a character may be cut at its end.
+bool begins_as_text(const fs::path& path) {
+  constexpr size_t most = size_t{1} << 16;
+  const File file = File::open(path);
+  std::string begin(std::min<uint64_t>(file.size(), most), '\0');
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  if (begin.find('\0') != std::string::npos) return false;
+  for (int cut = 0; cut < 4 && !begin.empty(); ++cut) {
+    if (is_utf8(begin)) return true;
+    if (file.size() <= most) return false;
+    begin.pop_back();
+  }
+  return false;
+}
+
+}  // namespace
+
+FileDescription describe_file(const fs::path& path) {
+  std::error_code none;
+  check_file(fs::exists(path, none), path, "there is no such file or directory");
+  if (fs::is_directory(path)) return describe_directory(path);
+  if (auto found = describe_llmc(path)) return *std::move(found);
+  if (path.extension() == ".safetensors") return describe_safetensors(path);
+  if (auto found = describe_json(path)) return *std::move(found);
+  if (path.filename() == "merges.txt") {
+    const auto tokenizer = read_gpt2_tokenizer(path);
+    return {
+        .what = "the tokenizer of a GPT-2",
+        .details = {{"tokens", std::to_string(tokenizer->vocabulary())}, {"size", bytes_of(path)}}};
+  }
+  check_file(begins_as_text(path), path, "is none of what this command knows: ", known_kinds);
+  return {.what = "text; with --tokenizer bytes each byte is a token",
+          .details = {{"size", bytes_of(path)}}};
+}
+
+}  // namespace spool

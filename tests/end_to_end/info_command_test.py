@@ -1,0 +1,100 @@
+"""`spool info` on every kind of file that Spool reads or writes.
+
+info_command_test.py PROGRAM [CASE...]
+"""
+
+import struct
+
+from commands import SHAPE, VOCABULARY, Files, main, spool
+
+
+class Info(Files):
+    def info(self, path):
+        """What the file is, and its details by name."""
+        printed = self.done("info", path)
+        first, *rest = printed.splitlines()
+        self.assertTrue(first.startswith(f"{path}: "), first)
+        details, last = {}, None
+        for line in rest:
+            self.assertTrue(line.startswith("  "), line)
+            name, value = line[2:18].strip(), line[19:]
+            last = name or last
+            details[last] = f"{details[last]} {value}" if not name else value
+        return first.removeprefix(f"{path}: "), details
+
+    def test_says_what_a_run_is_and_its_checkpoints(self):
+        log, plan = self.folder / "log.jsonl", self.folder / "plan.json"
+        more = ["--checkpoint-every", 2, "--log", log, "--save-plan", plan, "--memory", "10MB"]
+        checkpoint = self.trained(*more, "--lr", 0.002, steps=5)
+        what, details = self.info(self.out)
+        self.assertEqual(what, "a run, at step 5 of 5")
+        self.assertEqual(details["checkpoints"], "step-000004, step-000005")
+        self.assertEqual(details["model"], "GPT-2, 2 layers, 2 heads, 16 channels")
+        self.assertEqual(details["vocabulary"], str(VOCABULARY))
+        self.assertIn("gpt2, ", details["tokenizer"])
+        self.assertEqual(details["data"], str(self.text))
+        for words in ["lr 0.002", "batch 2", "seq 16", "steps 5", "seed 1"]:
+            self.assertRegex(details["settings"], rf"(^|[ ,]){words}(,|$)")
+        version = self.done("--version").splitlines()
+        self.assertIn(details["written by"].split()[-1], version[1])
+        self.assertEqual(self.info(checkpoint)[0], "a checkpoint of a run, of step 5 of 5")
+        self.assertIn("a checkpoint of a run, of step 5", self.info(checkpoint / "run.json")[0])
+        size = (checkpoint / "model.safetensors").stat().st_size
+        self.assertIn(f"({size} bytes)", self.info(checkpoint / "model.safetensors")[1]["size"])
+        optimizer = self.info(checkpoint / "optimizer.safetensors")
+        self.assertEqual(optimizer[0], "a safetensors file")
+        self.assertEqual(optimizer[1]["tensors"], str(2 * 28))
+        merges = self.info(checkpoint / "merges.txt")
+        self.assertEqual(merges[1]["tokens"], str(VOCABULARY))
+        loss = self.log(log)
+        steps = [line["loss"] for line in loss if "loss" in line]
+        what, details = self.info(log)
+        self.assertEqual((what, details["last step"]), ("the log of a run", "5"))
+        self.assertAlmostEqual(float(details["its loss"]), steps[-1])
+        what, details = self.info(plan)
+        self.assertEqual((what, details["budget"]), ("a plan", "10000000 bytes"))
+        self.assertRegex(details["tape"], r"^\d+ nodes, fingerprint [0-9a-f]{16}$")
+
+    def test_says_what_a_model_is(self):
+        self.trained()
+        for name, what in [("m.bin", "a model of llm.c"), ("folder", "a model")]:
+            path = self.folder / name
+            self.done("convert", self.out, path)
+            found, details = self.info(path)
+            self.assertEqual(found, what)
+            self.assertEqual(details["context"], "32")
+            self.assertRegex(details["parameters"], r"^\d+ of f32$")
+
+    def test_counts_the_tokens_of_a_shard(self):
+        shard = self.folder / "s.bin"
+        self.tokenize(self.text, "--out", shard)
+        count = (shard.stat().st_size - 1024) // 2
+        what, details = self.info(shard)
+        self.assertEqual((what, details["tokens"]), ("a shard of tokens", f"{count} of uint16"))
+        whole = shard.read_bytes()
+        shard.write_bytes(whole[:-1])
+        self.refused(spool("info", shard), 1, "s.bin", "tokens require")
+        shard.write_bytes(struct.pack("<3i", 20240801, 7, 3) + bytes(1012) + struct.pack("<3I", 1, 2, 70000))
+        self.assertEqual(self.info(shard)[1]["tokens"], "3 of uint32")
+
+    def test_says_what_reports_tables_and_texts_are(self):
+        self.assertIn("text", self.info(self.text)[0])
+        report = self.folder / "report.json"
+        self.done("plan", *SHAPE, "--json", report, "--machine", "h200")
+        self.assertEqual(self.info(report)[0], "the report of a plan")
+
+    def test_refuses_what_it_does_not_know(self):
+        unknown = self.folder / "x.bin"
+        unknown.write_bytes(bytes(range(256)) * 9)
+        self.refused(spool("info", unknown), 1, "x.bin", "none of what this command knows")
+        self.refused(spool("info", self.folder / "none"), 1, "there is no such file")
+        self.refused(spool("info", self.folder), 1, "model.safetensors", str(self.folder))
+        self.refused(spool("info", "/dev/null"), 1, "not a regular file")
+        for name in ["plan.json", "model.safetensors", "run.json"]:
+            damaged = self.folder / name
+            damaged.write_text('{"spool_plan": 3, "format_version": 1')
+            self.refused(spool("info", damaged), 1, name)
+
+
+if __name__ == "__main__":
+    main()
