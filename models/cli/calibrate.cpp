@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "spool/models/cli/long_work.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/training/run_calibration.h"
 #include "spool/runtime/units.h"
@@ -33,14 +34,23 @@ std::string kernel_table(const Calibration& found) {
   return table;
 }
 
+Calibration calibrate_with_display(CalibrationRequest request) {
+  CommandWork work("measuring kernels");
+  request.say = [&](const std::string& text) {
+    work.hide();
+    fmt::print("{}\n", text);
+    work.show();
+  };
+  return calibrate(request);
+}
+
 int calibrate_and_print(const CalibrationFlags& flags, const CLI::App& command) {
   RunOptions options = resolve_training(flags.training, command);
   options.device = device_of(flags.training.device);
   options.training.validate();
   CalibrationRequest request = calibration_of(options);
   request.renewal = flags.afresh ? Renewal::replace : Renewal::lower;
-  request.say = [](const std::string& text) { fmt::print("{}\n", text); };
-  const Calibration found = calibrate(request);
+  const Calibration found = calibrate_with_display(request);
   const Machine& m = found.machine;
   fmt::print(
       "{}: products {:.1f} GFLOP/s, memory {:.1f} GB/s, to the host {:.1f} GB/s, from the "

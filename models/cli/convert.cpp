@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/long_work.h"
 #include "spool/models/inference/convert_model.h"
 
 namespace spool {
@@ -19,7 +20,10 @@ std::function<int()> add_convert(CLI::App& app) {
   return [a] {
     const ModelFile model(a->in);
     const DType dtype = a->dtype.empty() ? model.dtype() : *parse<DType>(a->dtype);
-    convert_model(model, a->out, dtype);
+    {
+      CommandWork work("converting");
+      convert_model(model, a->out, dtype, work.loading());
+    }
     std::printf("%.2f M parameters, %s, in %s\n",
                 static_cast<double>(model.config().parameter_count()) / 1e6, name(dtype),
                 a->out.c_str());

@@ -7,7 +7,7 @@
 
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
-#include "spool/models/cli/progress_bar.h"
+#include "spool/models/cli/long_work.h"
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/questions.h"
@@ -54,6 +54,11 @@ void tell_plan(const LoadedModel& model) {
              format_seconds(foretold.seconds), in_chunks(rows.loss), in_chunks(rows.mlp));
 }
 
+LoadedModel load(const ModelFile& file, const LoadedModel::Options& options) {
+  CommandWork work("preparing the model");
+  return LoadedModel(file, options, work.loading());
+}
+
 void measure_loss(const EvalArguments& a, const ModelFile& file,
                   std::span<const std::filesystem::path> data) {
   const bool shards = std::ranges::all_of(data, is_shard);
@@ -73,7 +78,7 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
   check(options.seq > 0, "--seq must be above 0, not ", options.seq);
   const ValidationRows rows(tokens, options.seq, a.limit);
   options.batch = std::min(options.batch, rows.rows());
-  LoadedModel evaluation(file, options);
+  LoadedModel evaluation = load(file, options);
   tell_plan(evaluation);
   const double loss = evaluation.evaluator().mean_loss(rows, [&](int64_t done) {
     measuring(static_cast<size_t>(done), static_cast<size_t>(rows.rows()));
@@ -96,7 +101,7 @@ void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem
   check(longest <= options.seq && longest <= file.config().context, path.string(),
         ": its longest question with an answer is ", longest, " tokens, beyond the ",
         std::min(options.seq, file.config().context), " of a row");
-  LoadedModel evaluation(file, options);
+  LoadedModel evaluation = load(file, options);
   tell_plan(evaluation);
   ProgressBar measuring("answering", "questions");
   const ChoiceResult r =

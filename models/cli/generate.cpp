@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/long_work.h"
 #include "spool/models/cli/terminal_text.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
@@ -50,9 +51,10 @@ class Writer {
       Generator generator(model, stream);
       a.interactive ? generator.rehearse() : generator.rehearse(given, a.tokens);
     };
+    CommandWork work("preparing the model");
     stream_ = open_stream_for(rehearsal, device_of(a.device), a.threads);
     model_.emplace(file.config(), dtype, *stream_);
-    file.load(*model_);
+    file.load(*model_, work.loading());
     generator_.emplace(*model_, *stream_);
     sampling_ = a.sampling;
     sampling_.vocabulary = tokenizer.vocabulary();

@@ -4,7 +4,9 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "spool/models/cli/long_work.h"
 #include "spool/models/cli/plan_table.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/training/budget.h"
@@ -37,6 +39,7 @@ Place place_of(const PlanFlags& flags, const RunOptions& o, const std::optional<
           " both say where the run is planned for; give one of them");
     return {*named_machine(flags.machine), *memory_of_named_machine(flags.machine)};
   }
+  const CommandWork work("measuring kernels");
   return {calibrate(calibration_of(o, given)).machine, free_memory(o.device)};
 }
 
@@ -75,18 +78,21 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   request.sample = sample_length(*tokenizer);
   request.limit = MemoryLimit{.budget = o.memory, .free = place.memory};
   if (flags.machine == here) request.limit->device = o.device;
+  auto planning = std::make_optional<CommandWork>("planning");
   RunSearch search(o.training, request, place.machine);
   PlannedRun run = o.memory ? search.plan(o.memory) : search.keep_all_or_plan(place.memory);
   if (o.memory) run.budget = o.memory;
   run.refusal = refuse(run, request, place.machine);
   nlohmann::json report = plan_report(run, place.machine);
   if (run.refusal) {
+    planning.reset();
     print_report(flags.json, report);
     throw Error(*run.refusal);
   }
   std::vector<PlannedRun> frontier;
   if (flags.frontier) report["frontier"] = frontier_report(frontier = find_frontier(search));
   if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, place.machine);
+  planning.reset();
   print_report(flags.json, report);
   if (flags.json == "-") return 0;
   o.training = run.config;

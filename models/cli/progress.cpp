@@ -26,17 +26,6 @@ size_t terminal_width() {
 
 RunPrinter::RunPrinter() : terminal_(::isatty(STDOUT_FILENO)) {}
 
-void RunPrinter::encoding(size_t done, size_t total) {
-  if (!bar_) bar_.emplace("encoding");
-  (*bar_)(done, total);
-}
-
-void RunPrinter::evaluating(size_t done, size_t total) {
-  if (!bar_) bar_.emplace("evaluating", "rows");
-  (*bar_)(done, total);
-  if (done == total) bar_.reset();
-}
-
 void RunPrinter::planned(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   steps_ = o.training.steps;
   say(plan_table(o, machine, run));
@@ -79,9 +68,10 @@ void RunPrinter::print(const std::string& text) {
 }
 
 void RunPrinter::say(const std::string& text) {
-  bar_.reset();
+  work_.hide();
   print((open_ ? "\r\033[K" : "") + (terminal_ ? printable(text) : text) + "\n");
   open_ = false;
+  work_.show();
 }
 
 void RunPrinter::stopped(int64_t step) {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "spool/models/cli/progress_bar.h"
+#include "spool/models/cli/long_work.h"
 #include "spool/models/training/run_listener.h"
 
 namespace spool {
@@ -17,8 +17,7 @@ class RunPrinter final : public RunListener {
   RunPrinter();
   ~RunPrinter() override { end_line(); }
 
-  void encoding(size_t done, size_t total) override;
-  void evaluating(size_t done, size_t total) override;
+  void progress(const Progress& p) override { work_(p); }
   void planned(const RunOptions&, const Machine&, const PlannedRun&) override;
   void step(const StepNumbers&) override;
   void finished() override { end_line(); }
@@ -38,7 +37,7 @@ class RunPrinter final : public RunListener {
   bool open_ = false;  // the last line on the terminal is not ended yet
   std::optional<double> seconds_per_step_;
   Clock::time_point last_{};
-  std::optional<ProgressBar> bar_;  // of what goes on
+  WorkDisplay work_;
 };
 
 }  // namespace spool

@@ -38,4 +38,31 @@ void ProgressBar::operator()(size_t done, size_t total) {
   std::fflush(stderr);
 }
 
+ElapsedTime::ElapsedTime(std::string what, Clock::time_point start)
+    : what_(std::move(what)), start_(start), thread_([this] { show(); }) {}
+
+ElapsedTime::~ElapsedTime() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void ElapsedTime::show() {
+  const bool terminal = ::isatty(STDERR_FILENO);
+  const auto every = terminal ? std::chrono::seconds(1) : std::chrono::seconds(5);
+  bool open = false;  // the last line on the terminal is not ended yet
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, every, [this] { return ended_; })) {
+    const std::chrono::duration<double> taken = Clock::now() - start_;
+    const std::string line = fmt::format("{} for {:.0f} s", what_, taken.count());
+    std::fputs((terminal ? "\r\033[K" + line : line + "\n").c_str(), stderr);
+    std::fflush(stderr);
+    open = terminal;
+  }
+  if (open) std::fputs("\r\033[K", stderr);
+}
+
 }  // namespace spool

@@ -1,14 +1,18 @@
 #pragma once
 
-// Shows the progress of work whose total is known, on standard error: on a terminal a bar that is
-// rewritten in place, elsewhere a line every few seconds.  Short work shows nothing.
+// Shows the progress of work, on standard error: on a terminal a line that is rewritten in place,
+// elsewhere a line every few seconds.  Short work shows nothing.
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace spool {
 
+// Of work whose total is known.
 class ProgressBar {
  public:
   static constexpr const char* bytes = "bytes";
@@ -31,6 +35,27 @@ class ProgressBar {
   bool terminal_;
   bool open_ = false;  // the last line on the terminal is not ended yet
   Clock::time_point start_ = Clock::now(), last_ = start_;
+};
+
+// Of work whose total is not known: the time that it has taken, until this is destroyed.
+class ElapsedTime {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  ElapsedTime(std::string what, Clock::time_point start);
+  ~ElapsedTime();
+  ElapsedTime(const ElapsedTime&) = delete;
+  ElapsedTime& operator=(const ElapsedTime&) = delete;
+
+ private:
+  void show();
+
+  std::string what_;
+  Clock::time_point start_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  std::thread thread_;
 };
 
 }  // namespace spool

@@ -24,6 +24,7 @@ class TokenRange : public TokenSource {
           " to ", begin + count, " do not exist: there are ", size_);
     whole_->read(begin_ + begin, out);
   }
+  std::vector<std::string> changed_files() const override { return whole_->changed_files(); }
 
  private:
   Tokens whole_;
@@ -62,12 +63,11 @@ void check_rows(Range rows, const char* data) {
 void read_row(const TokenSource& source, int64_t begin, int64_t count, int64_t row,
               TokenBatch& batch) {
   if (count == 0) return;
-  const auto at = static_cast<size_t>(row * batch.T), length = static_cast<size_t>(count);
-  const auto tokens = std::span(batch.tokens).subspan(at, length);
-  const auto targets = std::span(batch.targets).subspan(at, length);
-  source.read(begin, tokens);
-  std::ranges::copy(tokens.subspan(1), targets.begin());
-  source.read(begin + count, targets.last(1));
+  const auto length = static_cast<size_t>(count);
+  std::vector<int32_t> all(length + 1);
+  source.read(begin, all);
+  std::ranges::copy(std::span(all).first(length), batch.tokens.begin() + row * batch.T);
+  std::ranges::copy(std::span(all).last(length), batch.targets.begin() + row * batch.T);
   batch.valid += count;
 }
 

@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "spool/models/data/batch.h"
 #include "spool/runtime/random.h"
@@ -29,6 +30,8 @@ class TokenSource {
   virtual int64_t size() const = 0;
   // Reads tokens [begin, begin + out.size()); throws unless all exist.
   virtual void read(int64_t begin, std::span<int32_t> out) const = 0;
+  // Names of the files that were written to since they were opened.
+  virtual std::vector<std::string> changed_files() const { return {}; }
 };
 
 using Tokens = std::shared_ptr<const TokenSource>;

@@ -1,11 +1,12 @@
 #include "spool/models/data/data_reader.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "spool/models/data/token_files.h"
 #include "spool/models/tokenizers/parallel_encode.h"
 #include "spool/runtime/check.h"
-#include "spool/runtime/files/mapped_file.h"
+#include "spool/runtime/files/input_file.h"
 
 namespace spool {
 
@@ -23,24 +24,24 @@ Tokens DataReader::open(std::span<const fs::path> files) const {
 }
 
 Tokens DataReader::encode(std::span<const fs::path> files) const {
-  size_t total = 0, before = 0;
+  uint64_t total = 0, before = 0;
   for (const fs::path& path : files) total += File::open(path).size();
   File shard = File::temporary();
   ShardWriter writer(shard);
   for (const fs::path& path : files) {
-    const MappedFile text(File::open(path));
-    check_file(!text.text().empty(), path, "is empty");
-    encode_text(tokenizer, text.text(), threads, [&](std::span<const int32_t> tokens, size_t done) {
+    const InputFile text(path);
+    check_file(text.size() > 0, path, "is empty");
+    encode_text(tokenizer, text, threads, [&](std::span<const int32_t> tokens, uint64_t done) {
       writer.append(tokens);
-      text.forget(done);
       if (progress) progress(before + done, total);
     });
-    before += text.text().size();
+    before += text.size();
   }
   writer.finish();
   const size_t others = files.size() - 1;
   const std::string first = files[0].string();
-  return open_shard(shard, others ? sentence(first, " and ", others, " more") : first, vocabulary);
+  return open_shard(std::move(shard), others ? sentence(first, " and ", others, " more") : first,
+                    vocabulary);
 }
 
 }  // namespace spool

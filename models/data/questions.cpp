@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "spool/models/formats/llmc_header.h"
-#include "spool/runtime/files/mapped_file.h"
+#include "spool/runtime/files/file.h"
 
 namespace spool {
 namespace {
@@ -67,6 +67,17 @@ class QuestionParser {
   std::span<const uint16_t> words_;
 };
 
+// All words after the header.
+std::vector<uint16_t> read_words(const File& file, int32_t questions) {
+  const uint64_t bytes = file.size() - LlmcHeader::bytes;
+  check_file(bytes % sizeof(uint16_t) == 0, file.name(), "has an odd number of bytes");
+  check_file(bytes / UINT16_MAX <= static_cast<uint64_t>(questions), file.name(), "has ", bytes,
+             " bytes after its header, more than its ", questions, " questions can have");
+  std::vector<uint16_t> words(bytes / sizeof(uint16_t));
+  file.read(LlmcHeader::bytes, std::as_writable_bytes(std::span(words)));
+  return words;
+}
+
 }  // namespace
 
 bool has_questions(const std::filesystem::path& path) {
@@ -80,11 +91,8 @@ std::vector<Question> read_questions(const std::filesystem::path& path, int64_t 
   header.expect(header[1] == 1, 1, "version", "only 1 can be read");
   header.expect(header[2] > 0 && header[2] <= UINT16_MAX, 2, "questions",
                 "it must be between 1 and 65535");
-  const MappedFile mapping(file);
-  const auto bytes = mapping.bytes().subspan(LlmcHeader::bytes);
-  check_file(bytes.size() % sizeof(uint16_t) == 0, file.name(), "has an odd number of bytes");
-  std::span<const uint16_t> words(reinterpret_cast<const uint16_t*>(bytes.data()),
-                                  bytes.size() / sizeof(uint16_t));
+  const std::vector<uint16_t> all = read_words(file, /*questions=*/header[2]);
+  std::span<const uint16_t> words(all);
   std::vector<Question> questions;
   size_t longest = 0;
   for (size_t i = 0; i < static_cast<size_t>(header[2]); ++i) {

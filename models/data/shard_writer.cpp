@@ -8,7 +8,7 @@
 #include "spool/models/data/token_files.h"
 #include "spool/models/tokenizers/parallel_encode.h"
 #include "spool/runtime/check.h"
-#include "spool/runtime/files/mapped_file.h"
+#include "spool/runtime/files/input_file.h"
 
 namespace spool {
 
@@ -104,19 +104,18 @@ TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> te
   TokenizeResult result;
   ShardSequence shards(options);
   for (const fs::path& path : texts) {
-    const MappedFile text(File::open(path));
+    const InputFile text(path);
     const auto append = [&](std::span<const int32_t> tokens) {
       shards.append(tokens);
       result.tokens += static_cast<int64_t>(tokens.size());
     };
     if (options.separate) append(std::vector<int32_t>{*tokenizer.end_of_text()});
-    encode_text(tokenizer, text.text(), options.threads,
-                [&](std::span<const int32_t> tokens, size_t done) {
+    encode_text(tokenizer, text, options.threads,
+                [&](std::span<const int32_t> tokens, uint64_t done) {
                   append(tokens);
-                  text.forget(done);
                   if (options.progress) options.progress(result.bytes + done, total);
                 });
-    result.bytes += text.text().size();
+    result.bytes += text.size();
   }
   result.shards = shards.take();
   return result;

@@ -1,10 +1,13 @@
 #include "spool/models/data/token_files.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "spool/models/formats/llmc_header.h"
-#include "spool/runtime/files/mapped_file.h"
+#include "spool/runtime/files/input_file.h"
 
 namespace spool {
 
@@ -35,48 +38,56 @@ TokenLayout shard_layout(const File& file) {
 // One file of a sequence.
 class TokenFile {
  public:
-  TokenFile(const File& file, const std::string& name, const TokenLayout& layout,
-            int64_t vocabulary)
-      : name_(name), mapping_(file), layout_(layout), vocabulary_(vocabulary) {
-    check_file(size() > 0, name_, "is empty");
+  TokenFile(InputFile file, const TokenLayout& layout, int64_t vocabulary)
+      : file_(std::move(file)), layout_(layout), vocabulary_(vocabulary) {
+    check_file(size() > 0, name(), "is empty");
   }
 
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return file_.name(); }
+  bool has_changed() const { return file_.has_changed(); }
   int64_t size() const {
-    return static_cast<int64_t>((mapping_.bytes().size() - layout_.header) / layout_.width);
+    return static_cast<int64_t>((file_.size() - layout_.header) / layout_.width);
   }
 
+  // The file's bytes come into the end of `out`, and are widened from its beginning on.
   void read(int64_t begin, std::span<int32_t> out) const {
-    const std::byte* from =
-        mapping_.bytes().data() + layout_.header + static_cast<size_t>(begin) * layout_.width;
-    if (layout_.width == 1) return widen<uint8_t>(from, begin, out);
-    if (layout_.width == 2) return widen<uint16_t>(from, begin, out);
-    widen<uint32_t>(from, begin, out);
-  }
-
- private:
-  template <class T>
-  void widen(const std::byte* from, int64_t begin, std::span<int32_t> out) const {
-    const auto* tokens = reinterpret_cast<const T*>(from);
-    T largest = 0;
-    for (size_t i = 0; i < out.size(); ++i) {
-      out[i] = static_cast<int32_t>(tokens[i]);
-      largest = std::max(largest, tokens[i]);
-    }
+    const auto bytes = std::as_writable_bytes(out).last(out.size() * layout_.width);
+    file_.read(layout_.header + static_cast<uint64_t>(begin) * layout_.width, bytes);
+    const uint32_t largest = layout_.width == 1   ? widen<uint8_t>(bytes, out)
+                             : layout_.width == 2 ? widen<uint16_t>(bytes, out)
+                                                  : widen<uint32_t>(bytes, out);
     if (largest < vocabulary_) return;
-    const auto at = std::find(tokens, tokens + out.size(), largest) - tokens;
-    check_file_setting(false, name_, {"merges", "vocab"}, "token ", begin + at, " is ", largest,
-                       ", which is not in the vocabulary, 0 to ", vocabulary_ - 1,
+    const auto at = std::ranges::find(out, static_cast<int32_t>(largest)) - out.begin();
+    check_file_setting(/*ok=*/false, name(), {"merges", "vocab"}, "token ", begin + at, " is ",
+                       largest, ", which is not in the vocabulary, 0 to ", vocabulary_ - 1,
                        "; tokens of another tokenizer need its vocabulary, or its size");
   }
 
-  std::string name_;
-  MappedFile mapping_;
+ private:
+  // Returns the largest.
+  template <class T>
+  static uint32_t widen(std::span<const std::byte> from, std::span<int32_t> out) {
+    T largest = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      T token;
+      std::memcpy(&token, &from[i * sizeof(T)], sizeof(T));
+      out[i] = static_cast<int32_t>(token);
+      largest = std::max(largest, token);
+    }
+    return largest;
+  }
+
+  InputFile file_;
   TokenLayout layout_;
   int64_t vocabulary_;
 };
 
 using TokenFiles = std::vector<std::unique_ptr<const TokenFile>>;
+
+std::unique_ptr<const TokenFile> open_file(File file, const std::string& name, int64_t vocabulary) {
+  const TokenLayout layout = shard_layout(file);
+  return std::make_unique<const TokenFile>(InputFile(std::move(file), name), layout, vocabulary);
+}
 
 class FileSequence : public TokenSource {
  public:
@@ -91,6 +102,13 @@ class FileSequence : public TokenSource {
     return others ? sentence(first, " and ", others, " more") : first;
   }
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  std::vector<std::string> changed_files() const override {
+    std::vector<std::string> changed;
+    for (const auto& file : files_) {
+      if (file->has_changed()) changed.push_back(file->name());
+    }
+    return changed;
+  }
 
   void read(int64_t begin, std::span<int32_t> out) const override {
     const auto count = static_cast<int64_t>(out.size());
@@ -113,31 +131,40 @@ class FileSequence : public TokenSource {
   std::vector<int64_t> ends_;  // of each file, in the sequence
 };
 
+// Files stay open, so that one that is replaced, or removed, is still read.
+void allow_open_files(size_t count) {
+  constexpr ::rlim_t others = 64;
+  ::rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  check(limit.rlim_max >= count + others, "the data has ", count, " files, and a program may have ",
+        limit.rlim_max, " open; join them into fewer");
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 Tokens open_texts(std::span<const fs::path> files) {
   constexpr int64_t bytes = 256;
+  allow_open_files(files.size());
   TokenFiles opened;
   for (const fs::path& path : files) {
-    opened.push_back(
-        std::make_unique<const TokenFile>(File::open(path), path.string(), TokenLayout{}, bytes));
+    opened.push_back(std::make_unique<const TokenFile>(InputFile(path), TokenLayout{}, bytes));
   }
   return std::make_shared<FileSequence>(std::move(opened));
 }
 
 Tokens open_shards(std::span<const fs::path> files, int64_t vocabulary) {
+  allow_open_files(files.size());
   TokenFiles opened;
-  for (const fs::path& path : files) {
-    const File file = File::open(path);
-    opened.push_back(
-        std::make_unique<const TokenFile>(file, file.name(), shard_layout(file), vocabulary));
-  }
+  for (const fs::path& path : files)
+    opened.push_back(open_file(File::open(path), path.string(), vocabulary));
   return std::make_shared<FileSequence>(std::move(opened));
 }
 
-Tokens open_shard(const File& file, const std::string& name, int64_t vocabulary) {
+Tokens open_shard(File file, const std::string& name, int64_t vocabulary) {
   TokenFiles opened;
-  opened.push_back(std::make_unique<const TokenFile>(file, name, shard_layout(file), vocabulary));
+  opened.push_back(open_file(std::move(file), name, vocabulary));
   return std::make_shared<FileSequence>(std::move(opened));
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Opens files as training data: text whose tokens are bytes, or shards of tokens in llm.c's format.
-// Files are mapped into memory, so data may be larger than memory.
+// Tokens are read from the files when they are asked for, so data may be larger than memory.
 //
 // A shard is 256 x int32 [20240520, 1, count] and `count` uint16, or [20240801, 7, count] and
 // `count` uint32 (the format for Llama 3), and nothing else.
@@ -24,7 +24,7 @@ Tokens open_texts(std::span<const std::filesystem::path> files);
 // error with its position.
 Tokens open_shards(std::span<const std::filesystem::path> files, int64_t vocabulary);
 // An open shard; `name` is for messages.
-Tokens open_shard(const File&, const std::string& name, int64_t vocabulary);
+Tokens open_shard(File, const std::string& name, int64_t vocabulary);
 
 // Whether the file's extension is .bin.
 bool is_shard(const std::filesystem::path&);

@@ -83,14 +83,15 @@ DType ModelFile::dtype() const {
   return DType::f32;
 }
 
-void ModelFile::load(Gpt2& model) const {
+void ModelFile::load(Gpt2& model, const FileProgress& progress) const {
   std::vector<Tensor> data;
   for (const Parameter* p : model.parameters()) data.push_back(p->data);
   model.clear_padding();
-  load(model, data);
+  load(model, data, progress);
 }
 
-void ModelFile::load(Gpt2& model, const std::vector<Tensor>& parallel) const {
+void ModelFile::load(Gpt2& model, const std::vector<Tensor>& parallel,
+                     const FileProgress& progress) const {
   check(model.config() == config_, name(), ": the model has another configuration");
   constexpr std::string_view with_prefix = "transformer.";
   const std::string wte = std::string(with_prefix) + "wte.weight";
@@ -99,8 +100,9 @@ void ModelFile::load(Gpt2& model, const std::vector<Tensor>& parallel) const {
   const StoredTensor* embedding = tensors_->find(std::string(prefix) + "wte.weight");
   check_file(!head || (embedding && same_bytes(*tensors_, *head, *embedding)), name(), "tensor \"",
              head_name, "\" differs from the token embedding, which is a GPT-2's head");
-  load_tensors(*tensors_, stored(model, parallel, {.prefix = prefix, .conv1d = conv1d_}),
-               [](std::string_view t) { return t == head_name || is_mask(t); });
+  load_tensors(
+      *tensors_, stored(model, parallel, {.prefix = prefix, .conv1d = conv1d_}),
+      [](std::string_view t) { return t == head_name || is_mask(t); }, progress);
 }
 
 void save_model(const fs::path& directory, Gpt2& model, std::optional<int32_t> end_of_text,

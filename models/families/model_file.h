@@ -34,9 +34,9 @@ class ModelFile {
 
   // Sets all parameters of a model of this configuration.  Throws, before any is changed, if a
   // tensor is missing, surplus, or of another shape.
-  void load(Gpt2&) const;
+  void load(Gpt2&, const FileProgress& = {}) const;
   // The same for tensors parallel to its parameters, such as masters of another type.
-  void load(Gpt2&, const std::vector<Tensor>& parallel) const;
+  void load(Gpt2&, const std::vector<Tensor>& parallel, const FileProgress& = {}) const;
 
  private:
   std::shared_ptr<const TensorReader> tensors_;

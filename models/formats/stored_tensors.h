@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -75,6 +76,9 @@ struct TensorFileStart {
   uint64_t data_begin = 0;
   std::vector<StoredTensor> tensors = {};
 };
+
+// Is told how much of a file is read or written, in bytes of the total.
+using FileProgress = std::function<void(size_t done, size_t total)>;
 
 class TensorReader {
  public:

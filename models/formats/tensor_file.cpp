@@ -140,13 +140,14 @@ uint64_t hash_of(std::span<const NamedTensor> tensors) {
 }
 
 void load_tensors(const TensorReader& file, std::span<const NamedTensor> tensors,
-                  const std::function<bool(std::string_view)>& ignored) {
+                  const std::function<bool(std::string_view)>& ignored,
+                  const FileProgress& progress) {
   std::vector<TensorLoad> loads;
   for (const NamedTensor& t : tensors) {
     loads.push_back({.from = &find_loadable(file, t), .to = t.tensor, .transposed = t.transposed});
   }
   check_no_surplus(file, tensors, ignored);
-  load_in_pieces(file, loads);
+  load_in_pieces(file, loads, progress);
 }
 
 }  // namespace spool

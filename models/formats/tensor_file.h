@@ -32,6 +32,7 @@ uint64_t hash_of(std::span<const NamedTensor>);
 // is missing or has another shape, or if the file has a tensor that is not listed and not
 // `ignored`.
 void load_tensors(const TensorReader&, std::span<const NamedTensor>,
-                  const std::function<bool(std::string_view name)>& ignored = {});
+                  const std::function<bool(std::string_view name)>& ignored = {},
+                  const FileProgress& = {});
 
 }  // namespace spool

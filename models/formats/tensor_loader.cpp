@@ -30,24 +30,35 @@ struct ThreadBuffers {
 
 class Loader {
  public:
-  explicit Loader(const TensorReader& file)
+  Loader(const TensorReader& file, std::span<const TensorLoad> loads, const FileProgress& progress)
       : file_(file),
+        progress_(progress),
         pool_(static_cast<int>(
             std::clamp(std::thread::hardware_concurrency(), 1u, /*max threads=*/4u))),
-        buffers_(static_cast<size_t>(pool_.threads())) {}
+        buffers_(static_cast<size_t>(pool_.threads())) {
+    for (const TensorLoad& load : loads) total_ += load.from->spec.nbytes();
+  }
 
   void load(const TensorLoad& load) {
     const size_t to_size = size_of(load.to.dtype()), all = load.to.nbytes();
+    const size_t from_size = size_of(load.from->spec.type);
     if (load.transposed) {
-      return write_bytes(load.to, 0, all, [&](Bytes to) { fill_transposed(load, to); });
+      write_bytes(load.to, 0, all, [&](Bytes to) { fill_transposed(load, to); });
+      return tell(all / to_size * from_size);
     }
     for (size_t begin = 0; begin < all; begin += band_bytes) {
-      write_bytes(load.to, begin, std::min(band_bytes, all - begin),
-                  [&](Bytes to) { fill(load, begin / to_size, to); });
+      const size_t bytes = std::min(band_bytes, all - begin);
+      write_bytes(load.to, begin, bytes, [&](Bytes to) { fill(load, begin / to_size, to); });
+      tell(bytes / to_size * from_size);
     }
   }
 
  private:
+  void tell(size_t bytes) {
+    done_ += bytes;
+    if (progress_) progress_(done_, total_);
+  }
+
   static bool converts(const TensorLoad& load) {
     return loaded(load.from->spec.type) != load.to.dtype();
   }
@@ -103,14 +114,17 @@ class Loader {
   }
 
   const TensorReader& file_;
+  const FileProgress& progress_;
+  size_t done_ = 0, total_ = 0;  // bytes of the file
   ThreadPool pool_;
   std::vector<ThreadBuffers> buffers_;
 };
 
 }  // namespace
 
-void load_in_pieces(const TensorReader& file, std::span<const TensorLoad> loads) {
-  Loader loader(file);
+void load_in_pieces(const TensorReader& file, std::span<const TensorLoad> loads,
+                    const FileProgress& progress) {
+  Loader loader(file, loads, progress);
   for (const TensorLoad& load : loads) loader.load(load);
 }
 

@@ -17,6 +17,6 @@ struct TensorLoad {
   bool transposed = false;  // a matrix that is (out, in) in memory and (in, out) in the file
 };
 
-void load_in_pieces(const TensorReader&, std::span<const TensorLoad>);
+void load_in_pieces(const TensorReader&, std::span<const TensorLoad>, const FileProgress& = {});
 
 }  // namespace spool

@@ -32,7 +32,8 @@ void write_directory(const ModelFile& in, Gpt2& model, const fs::path& directory
 
 }  // namespace
 
-void convert_model(const ModelFile& in, const fs::path& out, DType dtype) {
+void convert_model(const ModelFile& in, const fs::path& out, DType dtype,
+                   const FileProgress& progress) {
   check_setting(dtype == DType::f32 || dtype == DType::bf16, {"dtype"}, in.name(),
                 ": a model file cannot have weights of ", name(dtype), "; choose f32 or bf16");
   const fs::path target = out.has_filename() ? out : out.parent_path();  // without a last slash
@@ -41,7 +42,7 @@ void convert_model(const ModelFile& in, const fs::path& out, DType dtype) {
   const auto stream = open_stream_for([&](Stream& s) { make_model(s); }, Device{});
   Gpt2 model = make_model(*stream);
   AtomicWrite output(target);
-  in.load(model);
+  in.load(model, progress);
   if (target.extension() == ".bin") {
     LlmcModelWriter writer(output.path(), model.config(), dtype);
     save_tensors(writer, stored_parameters(model, {.conv1d = false}));

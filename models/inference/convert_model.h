@@ -11,6 +11,7 @@ namespace spool {
 // Writes the model with weights of f32 or bf16.  An `out` that ends in .bin is a model file of
 // llm.c; any other name is a directory in the format of transformers, with the tokenizer's files if
 // the model has some.  Throws if `out` exists; an error leaves nothing there.
-void convert_model(const ModelFile& in, const std::filesystem::path& out, DType);
+void convert_model(const ModelFile& in, const std::filesystem::path& out, DType,
+                   const FileProgress& loading = {});
 
 }  // namespace spool

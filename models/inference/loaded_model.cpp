@@ -45,7 +45,7 @@ PlannedEvaluation plan_within_budget(const EvaluationShape& shape, const LoadedM
 
 }  // namespace
 
-LoadedModel::LoadedModel(const ModelFile& file, const Options& options)
+LoadedModel::LoadedModel(const ModelFile& file, const Options& options, const FileProgress& loading)
     : options_(checked_options(file.config(), options)) {
   const EvaluationShape shape = shape_of(file.config(), options_);
   if (options_.memory > 0) {
@@ -58,7 +58,7 @@ LoadedModel::LoadedModel(const ModelFile& file, const Options& options)
                               options_.device, options_.threads);
   }
   work_ = std::make_unique<Evaluation>(shape, plan_, *stream_);
-  file.load(work_->model);
+  file.load(work_->model, loading);
 }
 
 }  // namespace spool

@@ -24,7 +24,7 @@ class LoadedModel {
 
   // Throws if the options or the file's tensors do not suit the model, or memory does not suffice,
   // whatever the chunks.
-  LoadedModel(const ModelFile&, const Options&);
+  LoadedModel(const ModelFile&, const Options&, const FileProgress& loading = {});
 
   Evaluator& evaluator() { return work_->evaluator; }
   int64_t batch() const { return options_.batch; }

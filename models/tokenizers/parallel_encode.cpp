@@ -1,6 +1,7 @@
 #include "spool/models/tokenizers/parallel_encode.h"
 
 #include <algorithm>
+#include <string_view>
 #include <thread>
 
 #include "spool/runtime/cpu/thread_pool.h"
@@ -11,23 +12,42 @@ namespace {
 // Large enough that no word fills a block and that the cost of cutting is negligible.
 constexpr size_t block_bytes = size_t{1} << 20;
 
-// Removes up to `count` blocks from the front of the text.
-std::vector<std::string_view> take_blocks(const Tokenizer& tokenizer, std::string_view& text,
-                                          size_t count) {
-  std::vector<std::string_view> blocks;
-  while (blocks.size() < count && !text.empty()) {
-    const size_t size =
-        text.size() > block_bytes ? tokenizer.boundary(text.substr(0, block_bytes)) : text.size();
-    blocks.push_back(text.substr(0, size));
-    text.remove_prefix(size);
+// Cuts a file into blocks, of which a few are in memory at a time.
+class TextBlocks {
+ public:
+  TextBlocks(const Tokenizer& tokenizer, const InputFile& file, size_t at_once)
+      : tokenizer_(tokenizer), file_(file), at_once_(at_once) {}
+
+  // The next blocks, `at_once` of them as long as there are; they live until the next call.
+  std::vector<std::string_view> take() {
+    const size_t size = std::min<uint64_t>(at_once_ * block_bytes, file_.size() - begin_);
+    buffer_.resize(size);
+    file_.read(begin_, std::as_writable_bytes(std::span(buffer_)));
+    const bool is_end = begin_ + size == file_.size();
+    std::string_view text(buffer_.data(), size);
+    std::vector<std::string_view> blocks;
+    while (blocks.size() < at_once_ && !text.empty()) {
+      const bool cuts = text.size() > block_bytes || !is_end;
+      const size_t bytes = cuts ? tokenizer_.boundary(text.substr(0, block_bytes)) : text.size();
+      blocks.push_back(text.substr(0, bytes));
+      text.remove_prefix(bytes);
+      begin_ += bytes;
+    }
+    return blocks;
   }
-  return blocks;
-}
+
+ private:
+  const Tokenizer& tokenizer_;
+  const InputFile& file_;
+  size_t at_once_;
+  uint64_t begin_ = 0;  // of the next block
+  std::vector<char> buffer_;
+};
 
 }  // namespace
 
-void encode_text(const Tokenizer& tokenizer, std::string_view text, int threads,
-                 const std::function<void(std::span<const int32_t>, size_t)>& write) {
+void encode_text(const Tokenizer& tokenizer, const InputFile& text, int threads,
+                 const std::function<void(std::span<const int32_t>, uint64_t)>& write) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   ThreadPool pool(threads > 0 ? threads : cores);
   struct Round {
@@ -37,9 +57,9 @@ void encode_text(const Tokenizer& tokenizer, std::string_view text, int threads,
   };
   Round round{.tokenizer = tokenizer, .tokens = {}};
   round.tokens.resize(static_cast<size_t>(pool.threads()) * 2);
-  size_t done = 0;
-  while (!text.empty()) {
-    round.blocks = take_blocks(tokenizer, text, round.tokens.size());
+  TextBlocks blocks(tokenizer, text, round.tokens.size());
+  uint64_t done = 0;
+  while (!(round.blocks = blocks.take()).empty()) {
     const auto encode = [](void* context, int64_t piece, int) {
       auto& r = *static_cast<Round*>(context);
       const auto i = static_cast<size_t>(piece);

@@ -1,19 +1,19 @@
 #pragma once
 
-// Encodes text on several threads; the memory it needs does not grow with the text.
+// Encodes files of text on several threads; the memory it needs does not grow with the text.
 
 #include <functional>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "spool/models/tokenizers/tokenizer.h"
+#include "spool/runtime/files/input_file.h"
 
 namespace spool {
 
 // Calls write() with the tokens of each part of the text, in order, and the bytes encoded so far.
 // The parts do not depend on the number of threads (0: one per core).
-void encode_text(const Tokenizer&, std::string_view text, int threads,
-                 const std::function<void(std::span<const int32_t> tokens, size_t done)>& write);
+void encode_text(const Tokenizer&, const InputFile& text, int threads,
+                 const std::function<void(std::span<const int32_t> tokens, uint64_t done)>& write);
 
 }  // namespace spool

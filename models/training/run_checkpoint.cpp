@@ -193,14 +193,14 @@ void write_checkpoint(RunDirectory& directory, const RunState& state) {
   }
 }
 
-void load_checkpoint(const fs::path& directory, Trainer& trainer) {
+void load_checkpoint(const fs::path& directory, Trainer& trainer, const FileProgress& progress) {
   const ModelFile model(directory);
   check_file(model.config() == trainer.model().config(), directory / "config.json",
              "describes another model than the configuration in ", run_file, remedy);
-  model.load(trainer.model());
+  model.load(trainer.model(), progress);
   trainer.optimizer().initialise();  // for the padding, which is in no file
   const SafetensorsReader optimizer(directory / optimizer_file);
-  load_tensors(optimizer, optimizer_tensors(trainer));
+  load_tensors(optimizer, optimizer_tensors(trainer), /*ignored=*/{}, progress);
 }
 
 StoredRun read_run(const fs::path& directory) {

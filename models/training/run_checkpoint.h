@@ -62,7 +62,7 @@ void save_checkpoint(const std::filesystem::path& directory, const RunState&);
 // takes, if that is more than is free, and which checkpoint is the latest.
 void write_checkpoint(RunDirectory&, const RunState&);
 
-void load_checkpoint(const std::filesystem::path& directory, Trainer&);
+void load_checkpoint(const std::filesystem::path& directory, Trainer&, const FileProgress& = {});
 
 // Reads run.json; throws if a field is missing or wrong, or if a file of the checkpoint does not
 // belong to it.

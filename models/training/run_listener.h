@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "spool/models/training/planned_run.h"
 
@@ -23,14 +24,20 @@ struct StepNumbers {
   int64_t tokens = 0;  // that the run has trained on
 };
 
+// Units done, of the total.  Work whose extent is not known is one unit, without a name.
+struct Progress {
+  std::string what = {};  // such as "encoding"
+  size_t done = 0, total = 1;
+  std::string unit = {};  // such as "bytes"
+};
+
 class RunListener {
  public:
   virtual ~RunListener() = default;
 
-  // Text is being encoded: bytes done, of total bytes.
-  virtual void encoding(size_t done, size_t total) = 0;
-  // The model is being evaluated: rows done, of total rows.
-  virtual void evaluating(size_t done, size_t total) = 0;
+  // How far work is that may take long; it has ended when all is done.  Work whose extent is known
+  // may go on within work whose extent is not.
+  virtual void progress(const Progress&) = 0;
   // The run is planned.  If it does not fit, it is refused after this call.
   virtual void planned(const RunOptions&, const Machine&, const PlannedRun&) = 0;
   virtual void step(const StepNumbers&) = 0;
@@ -40,6 +47,21 @@ class RunListener {
   virtual void stopped(int64_t step) = 0;
   // Any other message, of one or more lines.
   virtual void say(const std::string& text) = 0;
+};
+
+// Work whose extent is not known: it goes on as long as this lives.
+class LongWork {
+ public:
+  LongWork(RunListener& listener, std::string what) : listener_(listener), what_(std::move(what)) {
+    listener_.progress({.what = what_});
+  }
+  ~LongWork() { listener_.progress({.what = what_, .done = 1}); }
+  LongWork(const LongWork&) = delete;
+  LongWork& operator=(const LongWork&) = delete;
+
+ private:
+  RunListener& listener_;
+  std::string what_;
 };
 
 }  // namespace spool

@@ -25,10 +25,10 @@ void Trainer::initialise() {
   optimizer().initialise();
 }
 
-void Trainer::initialise_from(const ModelFile& file) {
-  file.load(model());
+void Trainer::initialise_from(const ModelFile& file, const FileProgress& progress) {
+  file.load(model(), progress);
   optimizer().initialise();
-  if (!optimizer().masters().empty()) file.load(model(), optimizer().masters());
+  if (!optimizer().masters().empty()) file.load(model(), optimizer().masters(), progress);
 }
 
 double Trainer::learning_rate(int64_t step) const {

@@ -44,7 +44,7 @@ class Trainer {
   void initialise();
   // Loads the weights of a file of this configuration.  The f32 masters of bf16 weights are as
   // exact as the file.
-  void initialise_from(const ModelFile&);
+  void initialise_from(const ModelFile&, const FileProgress& = {});
 
   // See StepRunner::prepare().  Call it after initialise().
   void prepare() { runner_.prepare(learning_rate(0)); }

@@ -3,59 +3,16 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cmath>
-#include <map>
 
-#include "spool/models/data/data_reader.h"
-#include "spool/models/data/find_files.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
 #include "spool/models/training/budget.h"
 #include "spool/models/training/run_calibration.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/models/training/run_tokenizer.h"
-#include "spool/runtime/hash.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
-namespace {
-
-// A hash of the number of tokens and of the tokens themselves or, of very many, of evenly spread
-// blocks.  A run that resumes compares it to notice other data.
-uint64_t fingerprint(const TokenSource& tokens) {
-  constexpr int64_t block = 4096, max_hashed = int64_t{1} << 27;
-  const int64_t stride = block * (1 + tokens.size() / max_hashed);
-  Fnv1a hash;
-  hash.add(static_cast<uint64_t>(tokens.size()));
-  std::vector<int32_t> some;
-  for (int64_t begin = 0; begin < tokens.size(); begin += stride) {
-    some.resize(static_cast<size_t>(std::min(block, tokens.size() - begin)));
-    tokens.read(begin, some);
-    for (const int32_t token : some) hash.add(static_cast<uint64_t>(token));
-  }
-  return hash.state();
-}
-
-// Also of a link to a file that is not there yet.
-std::filesystem::path resolved(const std::filesystem::path& name) {
-  std::error_code none;
-  const std::filesystem::path target = std::filesystem::read_symlink(name, none);
-  return std::filesystem::weakly_canonical(none ? name : name.parent_path() / target, none);
-}
-
-// Each of the files that a run writes has a name of its own.
-void check_names_differ(const RunOptions& o) {
-  std::map<std::filesystem::path, const char*> keys;
-  const std::pair<const char*, const std::string&> files[] = {
-      {"out", o.out}, {"log", o.log}, {"trace", o.trace}, {"save-plan", o.save_plan}};
-  for (const auto& [key, name] : files) {
-    if (name.empty()) continue;
-    const auto [at, is_new] = keys.emplace(resolved(name), key);
-    check_setting(is_new, {at->second, key}, name,
-                  " is the name of two outputs; give each a name of its own");
-  }
-}
-
-}  // namespace
 
 TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
     : options_(std::move(options)), listener_(listener) {
@@ -80,8 +37,8 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   options_.training.validate();
   open_data();
   if (options_.resume) {
-    check_file(stored->data_fingerprint == data_fingerprint_, *checkpoint_ / "run.json",
-               "the run was trained on other data than ", data_.training->name(),
+    check_file(stored->data_fingerprint == data_->fingerprint(), *checkpoint_ / "run.json",
+               "the run was trained on other data than ", data_->training()->name(),
                "; resume with the same data, or start a new run");
     first_step_ = last_saved_ = stored->step;
     initial_weights_ = stored->initial_weights;
@@ -105,20 +62,25 @@ void TrainingRun::check_files() {
 }
 
 void TrainingRun::set_up_trainer() {
+  const LongWork preparing(listener_, "preparing the model");
+  const auto tell = [&](size_t done, size_t total) {
+    listener_.progress({.what = "loading", .done = done, .total = total, .unit = "bytes"});
+  };
   trainer_.emplace(options_.training, planned_.plans, *stream_);
   if (checkpoint_) {
-    load_checkpoint(*checkpoint_, *trainer_);
+    load_checkpoint(*checkpoint_, *trainer_, tell);
     listener_.say(fmt::format("resuming at step {} from {}", first_step_, checkpoint_->string()));
     say_if_longer();
   } else if (has_weights(options_.model)) {
     const ModelFile file(options_.model);
-    trainer_->initialise_from(file);
+    trainer_->initialise_from(file, tell);
     initial_weights_ = hash_of_weights(*trainer_);
     listener_.say(fmt::format("starting from the weights of {}", file.name()));
   } else {
     trainer_->initialise();
   }
   trainer_->prepare();
+  stream_->synchronize();  // so that this is not a part of the first step
 }
 
 void TrainingRun::say_if_longer() {
@@ -139,31 +101,11 @@ void TrainingRun::open_log() {
 
 TrainingRun::~TrainingRun() = default;
 
-Tokens TrainingRun::open_tokens(const std::vector<std::string>& patterns) const {
-  const auto files =
-      patterns.empty() ? default_texts(options_.default_texts) : find_files(patterns);
-  return DataReader{
-      .tokenizer = *tokenizer_,
-      .vocabulary = options_.training.model.vocabulary,
-      .threads = options_.threads,
-      .progress = [this](size_t done, size_t total) { listener_.encoding(done, total); }}
-      .open(files);
-}
-
 void TrainingRun::open_data() {
   const TrainingConfig& t = options_.training;
-  try {
-    const Tokens all = open_tokens(options_.data);
-    data_ =
-        split_validation(all, options_.val_data.empty() ? nullptr : open_tokens(options_.val_data));
-  } catch (const Error& e) {
-    if (!options_.resume || e.kind() != ErrorKind::file) throw;
-    throw Error(ErrorKind::file, sentence(e.what(), "; if the data has moved, say where it is"),
-                {.file = e.fields().file, .settings = {"data", "val-data"}});
-  }
-  data_fingerprint_ = fingerprint(*data_.training) * 31 + fingerprint(*data_.validation);
-  batches_.emplace(data_.training, t.seq, t.seed);
-  ValidationRows(data_.validation, t.seq);
+  data_.emplace(options_, *tokenizer_, listener_);
+  batches_.emplace(data_->training(), t.seq, t.seed);
+  ValidationRows(data_->validation(), t.seq);
 }
 
 RunRequest TrainingRun::request(const Machine& machine) const {
@@ -179,16 +121,22 @@ RunRequest TrainingRun::request(const Machine& machine) const {
 void TrainingRun::plan() {
   CalibrationRequest calibration = calibration_of(options_, given_plan_);
   calibration.say = [&](const std::string& text) { listener_.say(text); };
-  machine_ = calibrate(calibration).machine;
-  planned_ = plan_run(options_.training, request(machine_), machine_);
+  {
+    const LongWork measuring(listener_, "measuring kernels");
+    machine_ = calibrate(calibration).machine;
+  }
+  {
+    const LongWork planning(listener_, "planning");
+    planned_ = plan_run(options_.training, request(machine_), machine_);
+  }
   options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
     save_step_plan(options_.save_plan, planned_, machine_);
     listener_.say(fmt::format("the plan is in {}", options_.save_plan));
   }
   listener_.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
-                            data_.training->size(), data_.validation->size(),
-                            data_.training->name()));
+                            data_->training()->size(), data_->validation()->size(),
+                            data_->training()->name()));
   listener_.planned(options_, machine_, planned_);
   if (options_.policy.offload != Offloading::none && !offloads(planned_.plans.step)) {
     listener_.say(
@@ -212,13 +160,13 @@ void TrainingRun::run(const std::function<bool()>& stop) {
     train_step(step);
     after_step(step + 1, stop);
     if (!stop()) continue;
-    save(step + 1);
+    checkpoint(step + 1);
     if (trace_) listener_.say("no trace was written: the run stopped before the traced step");
     listener_.stopped(step + 1);
     return;
   }
   listener_.finished();
-  save(steps);
+  checkpoint(steps);
   finish(stop);
 }
 
@@ -227,14 +175,15 @@ void TrainingRun::finish(const std::function<bool()>& stop) {
   const int64_t steps = options_.training.steps;
   const auto& batches = options_.final_eval_batches;
   if (batches != 0) {
-    const ValidationRows rows = batches ? validation_rows(*batches)
-                                        : ValidationRows(data_.validation, options_.training.seq);
+    const ValidationRows rows = batches
+                                    ? validation_rows(*batches)
+                                    : ValidationRows(data_->validation(), options_.training.seq);
     const std::optional<double> loss = evaluate(rows, steps, stop);
     if (!loss) {
       return listener_.say(fmt::format("stopped in the final evaluation; the model is in {}",
                                        checkpoint_->string()));
     }
-    const int64_t all = data_.validation->size() - 1;
+    const int64_t all = data_->validation()->size() - 1;
     listener_.say(fmt::format("validation loss {:.4f} nats a token, over {} targets", *loss,
                               rows.targets() == all
                                   ? fmt::format("all {}", all)
@@ -250,10 +199,21 @@ void TrainingRun::finish(const std::function<bool()>& stop) {
   listener_.say(fmt::format("the model is in {}", checkpoint_->string()));
 }
 
-void TrainingRun::enqueue_step(int64_t step) {
-  const int64_t rows = options_.training.rows_per_step();
-  batches_->fill({step * rows, (step + 1) * rows}, batch_);
-  trainer_->step(step, batch_);
+// If the data cannot be read any more, the run ends, and what was trained in `done` steps is saved.
+template <class Read>
+void TrainingRun::read_data(int64_t done, const Read& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::file || (done == first_step_ && !checkpoint_)) throw;
+    checkpoint(done);
+    ErrorFields fields = error.fields();
+    fields.settings.emplace_back("resume");
+    throw Error(error.kind(),
+                sentence(error.what(), "; the run is saved after step ", done, ", in ",
+                         checkpoint_->string(), ", and can be resumed with the data as it was"),
+                fields);
+  }
 }
 
 // In the next step, for look_for_a_faster_plan(); on a cpu it costs nothing.
@@ -266,7 +226,9 @@ void TrainingRun::train_step(int64_t step) {
   const bool traced = trace_ && step == std::min(first_step_ + 1, options_.training.steps - 1);
   const auto start = std::chrono::steady_clock::now();
   clock_->begin();
-  const auto enqueue = [&] { enqueue_step(step); };
+  const int64_t rows = options_.training.rows_per_step();
+  read_data(step, [&] { batches_->fill({step * rows, (step + 1) * rows}, batch_); });
+  const auto enqueue = [&] { trainer_->step(step, batch_); };
   if (traced) {
     trace_->measure(*stream_, enqueue);
   } else if (times_kernels()) {
@@ -305,6 +267,7 @@ void TrainingRun::correct(int64_t step, double seconds) {
 }
 
 void TrainingRun::look_for_a_faster_plan() {
+  const LongWork planning(listener_, "planning");
   const Machine corrected = corrected_machine(
       machine_, clock_->factor(), kernel_times_.kernels(planned_.config, planned_.plans, machine_));
   const auto faster = find_faster_plan(planned_, request(machine_), corrected);
@@ -324,11 +287,11 @@ void TrainingRun::after_step(int64_t done, const std::function<bool()>& stop) {
     val_loss_ = evaluate(validation_rows(options_.eval_batches), done, stop);
   }
   if (due(options_.sample_every)) write_sample(done);
-  if (due(options_.checkpoint_every)) try_to_save(done);
+  if (due(options_.checkpoint_every)) try_checkpoint(done);
 }
 
 ValidationRows TrainingRun::validation_rows(int64_t batches) const {
-  return {data_.validation, options_.training.seq, batches * options_.training.batch};
+  return {data_->validation(), options_.training.seq, batches * options_.training.batch};
 }
 
 std::optional<double> TrainingRun::evaluate(const ValidationRows& rows, int64_t step,
@@ -336,9 +299,14 @@ std::optional<double> TrainingRun::evaluate(const ValidationRows& rows, int64_t 
   struct Stopped {};
   double loss = 0;
   try {
-    loss = trainer_->evaluator().mean_loss(rows, [&](int64_t done) {
-      listener_.evaluating(static_cast<size_t>(done), static_cast<size_t>(rows.rows()));
-      if (stop()) throw Stopped();
+    read_data(step, [&] {
+      loss = trainer_->evaluator().mean_loss(rows, [&](int64_t done) {
+        listener_.progress({.what = "evaluating",
+                            .done = static_cast<size_t>(done),
+                            .total = static_cast<size_t>(rows.rows()),
+                            .unit = "rows"});
+        if (stop()) throw Stopped();
+      });
     });
   } catch (const Stopped&) {
     return {};
@@ -346,11 +314,12 @@ std::optional<double> TrainingRun::evaluate(const ValidationRows& rows, int64_t 
   log_.write(EvaluationNumbers{.step = step,
                                .loss = loss,
                                .targets = rows.targets(),
-                               .whole = rows.targets() + 1 == data_.validation->size()});
+                               .whole = rows.targets() + 1 == data_->validation()->size()});
   return loss;
 }
 
 void TrainingRun::write_sample(int64_t step) {
+  const LongWork writing(listener_, "writing a sample");
   std::vector<int32_t> tokens = start_of_text(*tokenizer_);
   const size_t given = tokens.size();
   Random random(options_.training.seed, static_cast<uint64_t>(step));
@@ -361,30 +330,39 @@ void TrainingRun::write_sample(int64_t step) {
                             tokenizer_->decode(std::span(tokens).subspan(given))));
 }
 
-void TrainingRun::save(int64_t step) {
-  if (step == last_saved_) return;
-  const double loss = trainer_->evaluator().mean_loss(validation_rows(/*batches=*/1));
-  if (!std::isfinite(loss)) fail_not_finite(step, "the loss of the updated weights is", loss);
-  write_checkpoint(*directory_, {.trainer = *trainer_,
-                                 .tokenizer = *tokenizer_,
-                                 .options = options_,
-                                 .step = step,
-                                 .data_fingerprint = data_fingerprint_,
-                                 .initial_weights = initial_weights_});
-  last_saved_ = step;
-  checkpoint_ = directory_->latest();
+void TrainingRun::checkpoint(int64_t step) {
+  {
+    const LongWork saving(listener_, "saving");
+    save(step);
+  }
+  if (const auto changes = data_->describe_changes()) listener_.say(*changes);
 }
 
 // What cannot be written now may be when the next checkpoint is due.
-void TrainingRun::try_to_save(int64_t step) {
+void TrainingRun::try_checkpoint(int64_t step) {
   try {
-    save(step);
+    checkpoint(step);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
     listener_.say(fmt::format(
         "no checkpoint of step {}: {}; training goes on, and the next is tried at step {}", step,
         e.what(), std::min(step + options_.checkpoint_every, options_.training.steps)));
   }
+}
+
+void TrainingRun::save(int64_t step) {
+  if (step == last_saved_) return;
+  const TrainingConfig& t = options_.training;
+  const double loss = trainer_->evaluator().mean_loss({tokens_of(batch_), t.seq, t.batch});
+  if (!std::isfinite(loss)) fail_not_finite(step, "the loss of the updated weights is", loss);
+  write_checkpoint(*directory_, {.trainer = *trainer_,
+                                 .tokenizer = *tokenizer_,
+                                 .options = options_,
+                                 .step = step,
+                                 .data_fingerprint = data_->fingerprint(),
+                                 .initial_weights = initial_weights_});
+  last_saved_ = step;
+  checkpoint_ = directory_->latest();
 }
 
 void TrainingRun::fail_not_finite(int64_t step, const char* what, double value) {

@@ -5,10 +5,10 @@
 
 #include <optional>
 
-#include "spool/models/data/batches.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/models/training/faster_plan.h"
+#include "spool/models/training/run_data.h"
 #include "spool/models/training/run_listener.h"
 #include "spool/models/training/run_log.h"
 #include "spool/models/training/run_options.h"
@@ -27,11 +27,11 @@ class TrainingRun {
 
   // Trains to the last step, or until stop() is true after a step, and writes a checkpoint of the
   // step it reached; a dry run does nothing.  A stop that comes later cuts the final evaluation
-  // short.  Throws Error (numeric) if the loss or a gradient is not finite.
+  // short.  Throws Error (numeric) if the loss or a gradient is not finite, and Error (file) if the
+  // data cannot be read any more, after a checkpoint of what was trained.
   void run(const std::function<bool()>& stop);
 
  private:
-  Tokens open_tokens(const std::vector<std::string>& patterns) const;
   void check_files();
   void open_data();
   RunRequest request(const Machine&) const;
@@ -39,7 +39,6 @@ class TrainingRun {
   void set_up_trainer();
   void say_if_longer();
   void open_log();
-  void enqueue_step(int64_t step);
   bool times_kernels() const;
   void train_step(int64_t step);
   void correct(int64_t step, double seconds);
@@ -50,9 +49,12 @@ class TrainingRun {
   std::optional<double> evaluate(const ValidationRows&, int64_t step,
                                  const std::function<bool()>& stop);
   void finish(const std::function<bool()>& stop);
+  template <class Read>
+  void read_data(int64_t done, const Read&);
+  void checkpoint(int64_t step);
+  void try_checkpoint(int64_t step);
   void write_sample(int64_t step);
   void save(int64_t step);
-  void try_to_save(int64_t step);
   [[noreturn]] void fail_not_finite(int64_t step, const char* what, double value);
 
   RunOptions options_;
@@ -62,8 +64,7 @@ class TrainingRun {
   Machine machine_;
   StepKernelTimes kernel_times_;  // of the steps that correct the clock, if the plan was searched
   std::unique_ptr<Tokenizer> tokenizer_;
-  Split data_;
-  uint64_t data_fingerprint_ = 0;
+  std::optional<RunData> data_;
   std::optional<uint64_t> initial_weights_;          // their hash, if the run began from weights
   std::optional<std::filesystem::path> checkpoint_;  // resumed from, then the last one written
   int64_t first_step_ = 0, last_saved_ = -1;

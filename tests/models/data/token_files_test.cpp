@@ -2,6 +2,8 @@
 
 #include "spool/models/data/token_files.h"
 
+#include <sys/resource.h>
+
 #include <cstring>
 
 #include "spool/models/data/data_reader.h"
@@ -104,6 +106,49 @@ TEST(ShardWriter, WritesTokensOf16BitsAndAHeaderAtTheEnd) {
   expect_error(ErrorKind::file, {"a.bin: header field 0"}, [&] { open_shards(files, 65536); });
   writer.finish();
   EXPECT_EQ(testing::content_of(files[0]), shard({20240520, 1, 3}, U16{1, 2, 65535}));
+}
+
+TEST(Shards, SayWhichHasBecomeShorterOrWasWrittenTo) {
+  const TemporaryDirectory d;
+  const std::vector files = {d.file("a.bin", shard({20240520, 1, 3}, U16{1, 2, 3})),
+                             d.file("b.bin", shard({20240801, 7, 2}, U32{4, 5}))};
+  const fs::path text = d.file("t.txt", "abc");
+  const auto before = fs::last_write_time(text) - std::chrono::hours(1);
+  for (const fs::path& path : {files[0], files[1], text}) fs::last_write_time(path, before);
+  const Tokens shards = open_shards(files, 10), texts = open_texts(std::vector{text});
+  EXPECT_EQ(shards->changed_files(), std::vector<std::string>{});
+  fs::resize_file(files[1], 1024 + 4);
+  fs::resize_file(text, 2);
+  int32_t some[3];
+  shards->read(1, some);  // as far as there is something
+  EXPECT_EQ(some[2], 4);
+  expect_error(ErrorKind::file, {"b.bin: had 1032 bytes when it was opened, and has 1028 now"},
+               [&] { shards->read(2, some); });
+  expect_error(ErrorKind::file, {"t.txt: had 3 bytes when it was opened, and has 2 now"},
+               [&] { texts->read(0, some); });
+  EXPECT_EQ(shards->changed_files(), std::vector{files[1].string()});
+  EXPECT_EQ(texts->changed_files(), std::vector{text.string()});
+  EXPECT_EQ(split_validation(shards, nullptr).training->changed_files(), shards->changed_files());
+}
+
+TEST(Texts, MayBeMoreThanAProgramMayHaveOpenAtFirst) {
+  struct Limit {
+    ::rlimit before = {};
+    Limit() {
+      ::getrlimit(RLIMIT_NOFILE, &before);
+      set(64);
+    }
+    ~Limit() { set(before.rlim_cur); }
+    void set(::rlim_t files) {
+      const ::rlimit limit{.rlim_cur = files, .rlim_max = before.rlim_max};
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
+  } limit;
+  if (limit.before.rlim_max < 400) GTEST_SKIP() << "too few files may be open";
+  const TemporaryDirectory d;
+  std::vector<fs::path> files;
+  for (int i = 0; i < 100; ++i) files.push_back(d.file(std::to_string(i), "a"));
+  EXPECT_EQ(open_texts(files)->size(), 100);
 }
 
 TEST(DataReader, OpensShardsOrTextOfEitherTokenizer) {

@@ -64,6 +64,22 @@ TEST_F(TensorFile, HashesNamesSpecsAndEveryByte) {
   }
 }
 
+TEST_F(TensorFile, TellsHowMuchOfItIsLoaded) {
+  const Shape shape{3000, 1451};
+  save({{"x", counting(shape, DType::bf16)}, {"y", counting(shape, DType::f32)}});
+  std::vector<size_t> told, totals;
+  load_tensors(SafetensorsReader(path_),
+               std::vector<NamedTensor>{{"y", blank({1451, 3000}, DType::f32), /*transposed=*/true},
+                                        {"x", blank(shape, DType::f32)}},
+               /*ignored=*/{}, [&](size_t done, size_t total) {
+                 told.push_back(done);
+                 totals.push_back(total);
+               });
+  const size_t elements = 3000 * 1451;
+  EXPECT_EQ(told, (std::vector<size_t>{4 * elements, 6 * elements}));
+  EXPECT_EQ(totals, (std::vector<size_t>{6 * elements, 6 * elements}));
+}
+
 TEST_F(TensorFile, ReadsBackWhatWasWritten) {
   for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
     // The last is larger than one buffer.

@@ -155,14 +155,16 @@ TEST(Gpt2Tokenizer, GivesTheSameTokensForTextCutAtItsBoundaries) {
 TEST(Gpt2Tokenizer, GivesTheSameTokensForAnyNumberOfThreads) {
   const auto tokenizer = small_tokenizer();
   std::mt19937 random(4);
-  const size_t half = nightly() ? 3 << 20 : 5 << 18;
+  const size_t half = nightly() ? 9 << 20 : 5 << 20;  // more than one thread has at a time
   const std::string text =
       random_bytes(random, half) + std::string(half, 'a') + random_bytes(random, 1000);
   const std::vector<int32_t> whole = encode(*tokenizer, text);
-  for (const int threads : {1, 3}) {
+  const TemporaryDirectory d;
+  const InputFile file(d.file("text", text));
+  for (const int threads : {1, 2, 3}) {
     std::vector<int32_t> parts;
-    size_t last = 0;
-    encode_text(*tokenizer, text, threads, [&](std::span<const int32_t> some, size_t done) {
+    uint64_t last = 0;
+    encode_text(*tokenizer, file, threads, [&](std::span<const int32_t> some, uint64_t done) {
       parts.insert(parts.end(), some.begin(), some.end());
       EXPECT_GT(done, last);
       last = done;
@@ -175,6 +177,23 @@ TEST(Gpt2Tokenizer, GivesTheSameTokensForAnyNumberOfThreads) {
 
 // The ids, and the hash of the first 10,000 of tiny Shakespeare, are those of tiktoken 0.14.0 with
 // the published merges; see reference/make_tokenizer_reference.py.
+TEST(Gpt2Tokenizer, GivesTheSameTokensForTextThatEndsWithABlock) {
+  const auto tokenizer = small_tokenizer();
+  const size_t block = size_t{1} << 20;
+  const TemporaryDirectory d;
+  for (const size_t size : {block - 1, block, block + 1, 2 * block, 2 * block + 1, 4 * block}) {
+    std::string text;
+    while (text.size() < size) text += "the then hat ";
+    text.resize(size);
+    std::vector<int32_t> parts;
+    encode_text(*tokenizer, InputFile(d.file("text", text)), /*threads=*/1,
+                [&](std::span<const int32_t> some, uint64_t) {
+                  parts.insert(parts.end(), some.begin(), some.end());
+                });
+    ASSERT_TRUE(parts == encode(*tokenizer, text)) << size;
+  }
+}
+
 TEST(Gpt2Tokenizer, GivesTheTokensOfThePublishedOne) {
   if (!fs::exists(published) || !fs::exists(shakespeare)) GTEST_SKIP() << "no merges at hand";
   const auto tokenizer = read_gpt2_tokenizer(published);

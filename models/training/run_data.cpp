@@ -1,0 +1,115 @@
+#include "spool/models/training/run_data.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+#include "spool/models/data/data_reader.h"
+#include "spool/models/data/find_files.h"
+#include "spool/runtime/hash.h"
+
+namespace spool {
+namespace {
+
+constexpr int64_t hashed_block = 4096;  // tokens
+
+// From one hashed block to the next.
+int64_t stride_of(const TokenSource& tokens) {
+  constexpr int64_t max_hashed = int64_t{1} << 27;
+  return hashed_block * (1 + tokens.size() / max_hashed);
+}
+
+int64_t hashed_tokens(const TokenSource& tokens) {
+  const int64_t stride = stride_of(tokens), last = tokens.size() % stride;
+  return tokens.size() / stride * hashed_block + std::min(last, hashed_block);
+}
+
+uint64_t fingerprint_of(const Split& split, RunListener& listener) {
+  const int64_t total = hashed_tokens(*split.training) + hashed_tokens(*split.validation);
+  int64_t before = 0;
+  const auto tell = [&](int64_t hashed) {
+    listener.progress({.what = "reading the data",
+                       .done = static_cast<size_t>(before + hashed),
+                       .total = static_cast<size_t>(total),
+                       .unit = "tokens"});
+  };
+  const uint64_t training = fingerprint(*split.training, tell);
+  before = hashed_tokens(*split.training);
+  const uint64_t validation = fingerprint(*split.validation, tell);
+  return training * 31 + validation;
+}
+
+class TokenList : public TokenSource {
+ public:
+  explicit TokenList(std::vector<int32_t> all) : all_(std::move(all)) {}
+  std::string name() const override { return "a batch"; }
+  int64_t size() const override { return std::ssize(all_); }
+  void read(int64_t begin, std::span<int32_t> out) const override {
+    std::ranges::copy(std::span(all_).subspan(static_cast<size_t>(begin), out.size()), out.begin());
+  }
+
+ private:
+  std::vector<int32_t> all_;
+};
+
+}  // namespace
+
+RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListener& listener) {
+  const DataReader reader{
+      .tokenizer = tokenizer,
+      .vocabulary = options.training.model.vocabulary,
+      .threads = options.threads,
+      .progress = [&](size_t done, size_t total) {
+        listener.progress({.what = "encoding", .done = done, .total = total, .unit = "bytes"});
+      }};
+  try {
+    const Tokens all = reader.open(options.data.empty() ? default_texts(options.default_texts)
+                                                        : find_files(options.data));
+    split_ = split_validation(
+        all, options.val_data.empty() ? nullptr : reader.open(find_files(options.val_data)));
+  } catch (const Error& e) {
+    if (!options.resume || e.kind() != ErrorKind::file) throw;
+    throw Error(ErrorKind::file, sentence(e.what(), "; if the data has moved, say where it is"),
+                {.file = e.fields().file, .settings = {"data", "val-data"}});
+  }
+  fingerprint_ = fingerprint_of(split_, listener);
+}
+
+std::optional<std::string> RunData::describe_changes() {
+  std::vector<std::string> changed = split_.training->changed_files();
+  for (std::string& file : split_.validation->changed_files()) changed.push_back(std::move(file));
+  std::erase_if(changed, [&](const std::string& file) { return !described_.insert(file).second; });
+  if (changed.empty()) return {};
+  const size_t others = changed.size() - 1;
+  return fmt::format(
+      "{} changed since the run began: steps read what is there now, and resuming needs the data "
+      "as it was",
+      others ? fmt::format("{} and {} more files have", changed[0], others) : changed[0] + " has");
+}
+
+uint64_t fingerprint(const TokenSource& tokens,
+                     const std::function<void(int64_t hashed)>& progress) {
+  constexpr int64_t max_blocks = 64;  // to read at a time
+  const int64_t stride = stride_of(tokens);
+  const int64_t each = stride == hashed_block ? max_blocks * hashed_block : hashed_block;
+  Fnv1a hash;
+  hash.add(static_cast<uint64_t>(tokens.size()));
+  std::vector<int32_t> some;
+  int64_t hashed = 0;
+  for (int64_t begin = 0; begin < tokens.size(); begin += std::max(stride, each)) {
+    some.resize(static_cast<size_t>(std::min(each, tokens.size() - begin)));
+    tokens.read(begin, some);
+    for (const int32_t token : some) hash.add(static_cast<uint64_t>(token));
+    hashed += std::ssize(some);
+    if (progress) progress(hashed);
+  }
+  return hash.state();
+}
+
+Tokens tokens_of(const TokenBatch& batch) {
+  std::vector<int32_t> all = batch.tokens;
+  all.push_back(all.at(0));  // the last target
+  return std::make_shared<TokenList>(std::move(all));
+}
+
+}  // namespace spool
