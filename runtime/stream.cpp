@@ -1,26 +1,17 @@
 #include "spool/runtime/stream.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
-#include <limits>
 
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/stream.h"
+#include "spool/runtime/memory/host_memory.h"
 #include "spool/runtime/memory/repetition.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
 namespace {
-
-size_t control_group_limit() {
-  std::ifstream file("/sys/fs/cgroup/memory.max");
-  size_t limit = 0;
-  return file >> limit ? limit : std::numeric_limits<size_t>::max();
-}
 
 // GPU memory for kernels and libraries once they are loaded: an allowance, not a measurement.
 [[maybe_unused]] constexpr size_t cuda_library_bytes = size_t{512} << 20;
@@ -70,8 +61,7 @@ size_t device_memory(Device device) {
   }
 #endif
   check(device.type == DeviceType::cpu, "device ", name(device.type), ": its memory is unknown");
-  const auto pages = static_cast<size_t>(::sysconf(_SC_PHYS_PAGES));
-  return std::min(pages * static_cast<size_t>(::sysconf(_SC_PAGESIZE)), control_group_limit());
+  return host_memory();
 }
 
 Device default_device() {

@@ -14,6 +14,8 @@
 #include "spool/models/data/token_files.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
+#include "spool/models/training/budget.h"
+#include "spool/runtime/log.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -32,7 +34,13 @@ LoadedModel::Options resolve(const EvalArguments& a) {
   LoadedModel::Options options = a.options;
   options.dtype = *parse<DType>(a.dtype);
   options.device = device_of(a.device);
-  if (!a.memory.empty()) options.memory = parse_bytes(a.memory);
+  if (!a.memory.empty()) {
+    const size_t asked = parse_bytes(a.memory);
+    const MemoryLimit limit{.device = options.device, .most = device_memory(options.device)};
+    options.memory = std::min(asked, limit.most);
+    const std::string words = lowered_budget(asked, limit);
+    if (!words.empty()) logger().warn("{}", words);
+  }
   return options;
 }
 

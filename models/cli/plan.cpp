@@ -15,6 +15,7 @@
 #include "spool/models/training/run_search.h"
 #include "spool/models/training/run_tokenizer.h"
 #include "spool/planner/machine.h"
+#include "spool/runtime/log.h"
 
 namespace spool {
 namespace {
@@ -56,6 +57,11 @@ std::vector<PlannedRun> find_frontier(RunSearch& search) {
   return frontier;
 }
 
+MemoryLimit limit_of(const PlanFlags& flags, const RunOptions& o, const Place& place) {
+  if (flags.machine == here) return memory_limit(o.device, o.memory, place.machine);
+  return {.budget = std::min(o.memory, place.memory), .free = place.memory, .most = place.memory};
+}
+
 void print_report(const std::string& to, const nlohmann::json& report) {
   if (to == "-") {
     fmt::print("{}\n", report.dump(/*indent=*/2));
@@ -76,12 +82,13 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   if (flags.machine != here && !o.host_memory) o.host_memory = 2 * place.memory;
   RunRequest request = request_of(o, place.machine, given_plan);
   request.sample = sample_length(*tokenizer);
-  request.limit = MemoryLimit{.budget = o.memory, .free = place.memory};
-  if (flags.machine == here) request.limit->device = o.device;
+  const MemoryLimit limit = limit_of(flags, o, place);
+  request.limit = limit;
   auto planning = std::make_optional<CommandWork>("planning");
   RunSearch search(o.training, request, place.machine);
-  PlannedRun run = o.memory ? search.plan(o.memory) : search.keep_all_or_plan(place.memory);
-  if (o.memory) run.budget = o.memory;
+  PlannedRun run = o.memory ? search.plan(limit.budget) : search.keep_all_or_plan(limit.free);
+  if (o.memory) run.budget = limit.budget;
+  run.besides = limit.besides;
   run.refusal = refuse(run, request, place.machine);
   nlohmann::json report = plan_report(run, place.machine);
   if (run.refusal) {
@@ -94,6 +101,9 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, place.machine);
   planning.reset();
   print_report(flags.json, report);
+  for (const std::string& words : {lowered_budget(o.memory, limit), warn_of_memory(run, limit)}) {
+    if (!words.empty()) logger().warn("{}", words);
+  }
   if (flags.json == "-") return 0;
   o.training = run.config;
   fmt::print("{}\n", plan_table(o, place.machine, run));

@@ -127,6 +127,8 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
          (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") +
          (is_free ? row("free memory", format_bytes(run.limit))
                   : row("budget", format_bytes(run.budget))) +
+         (run.besides ? row("the program itself", format_bytes(run.besides), "besides, about")
+                      : "") +
          (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
          (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "");
 }

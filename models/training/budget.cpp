@@ -1,9 +1,9 @@
 #include "spool/models/training/budget.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "spool/models/training/run_search.h"
+#include "spool/runtime/memory/host_memory.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -199,9 +199,9 @@ void check_search(const PlannedRun& run, const RunRequest& request, const Machin
                .settings = advice.settings});
 }
 
-void check_host(const Report& foretold, const Device& device) {
-  const bool shared = device.type == DeviceType::cpu;  // the device's memory is the host's
-  const size_t available = device_memory({DeviceType::cpu});
+void check_host(const Report& foretold, const MemoryLimit& limit) {
+  const bool shared = limit.device->type == DeviceType::cpu;  // the device's memory is the host's
+  const size_t available = shared ? limit.most : host_memory();
   const size_t needed = foretold.host.peak + (shared ? foretold.memory.peak : 0);
   if (foretold.host.peak == 0 || needed <= available) return;
   fail_memory({.what = shared ? "this run, with what is offloaded," : "what is offloaded",
@@ -233,18 +233,8 @@ void check_fits(const PlannedRun& run, const RunRequest& request, const Machine&
   };
   check_limit("in the budget", run.budget);
   if (!limit.device) return;
-  check_limit("on the device", device_memory(*limit.device));
-  check_host(run.foretold, *limit.device);
-}
-
-// Bytes that programs can be given without swapping; nothing if the system does not say.
-std::optional<size_t> available_on_host() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  for (size_t kibibytes = 0; file >> key >> kibibytes; file.ignore(/*count=*/100, '\n')) {
-    if (key == "MemAvailable:") return kibibytes << 10;
-  }
-  return {};
+  check_limit("on the device", limit.most);
+  check_host(run.foretold, limit);
 }
 
 }  // namespace
@@ -252,7 +242,42 @@ std::optional<size_t> available_on_host() {
 size_t free_memory(Device device) {
   const size_t all = device_memory(device);
   if (device.type != DeviceType::cpu) return all;
-  return std::min(all, available_on_host().value_or(all)) / 10 * 9;
+  return std::min(all, available_host_memory()) / 10 * 9;
+}
+
+size_t expected_besides(const Machine& machine) {
+  constexpr size_t of_libraries = size_t{20} << 20, of_a_thread = size_t{3} << 20;
+  const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
+  if (!cpu) return 0;
+  return resident_memory() + of_libraries + of_a_thread * static_cast<size_t>(cpu->threads);
+}
+
+MemoryLimit memory_limit(Device device, size_t budget, const Machine& machine) {
+  const size_t besides = expected_besides(machine), all = device_memory(device);
+  const size_t most = all - std::min(all, besides);
+  return {.device = device,
+          .budget = std::min(budget, most),
+          .free = std::min(free_memory(device), most),
+          .most = most,
+          .besides = besides};
+}
+
+std::string lowered_budget(size_t asked, const MemoryLimit& limit) {
+  if (asked <= limit.most) return {};
+  return sentence("the budget of ", format_bytes(asked), " is more than the ",
+                  format_bytes(limit.most), " that the ", limit.device ? "device" : "machine",
+                  " has for it, and becomes that");
+}
+
+std::string warn_of_memory(const PlannedRun& run, const MemoryLimit& limit) {
+  if (!limit.device || limit.device->type != DeviceType::cpu) return {};
+  const Report& foretold = run.foretold;
+  const size_t expected = foretold.memory.peak + foretold.host.peak + limit.besides;
+  const size_t available = available_host_memory();
+  if (run.refusal || expected <= available) return {};
+  return sentence("this run is expected to take ", format_bytes(expected),
+                  " of memory in all, and ", format_bytes(available),
+                  " is available now: other programs may be swapped out, or one be killed");
 }
 
 std::optional<Error> refuse(const PlannedRun& run, const RunRequest& request,

@@ -72,8 +72,7 @@ bool is_plan(const std::filesystem::path& file) {
 PlannedRun search_plan(const TrainingConfig& config, const RunRequest& request,
                        const Machine& machine) {
   const MemoryLimit& limit = *request.limit;
-  size_t bytes = limit.budget ? limit.budget : limit.free;
-  if (limit.device) bytes = std::min(bytes, device_memory(*limit.device));
+  const size_t bytes = std::min(limit.budget ? limit.budget : limit.free, limit.most);
   PlannedRun run = RunSearch(config, request, machine).plan(bytes);
   if (limit.budget) run.budget = limit.budget;
   return run;
@@ -154,7 +153,9 @@ PlannedRun plan_run(const TrainingConfig& any_config, const RunRequest& request,
     }
     if (request.limit && request.limit->budget) run.budget = request.limit->budget;
   }
-  if (request.limit) run.refusal = refuse(run, request, machine);
+  if (!request.limit) return run;
+  run.besides = request.limit->besides;
+  run.refusal = refuse(run, request, machine);
   return run;
 }
 

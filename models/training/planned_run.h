@@ -46,6 +46,8 @@ struct MemoryLimit {
   // Bytes that a run without a budget may take; if the plan as set by hand takes more, another one
   // is searched for.
   size_t free = MetaStream::unlimited;
+  size_t most = MetaStream::unlimited;  // that there are for the arena
+  size_t besides = 0;  // that the program is expected to take of the same memory; 0: of another
   bool batch_is_fixed = false;  // as that of a run that resumes is, and its chunks
 };
 
@@ -81,6 +83,7 @@ struct PlannedRun {
   // If the plan was searched for: what was found, and the most bytes that it might take.
   std::optional<SearchResult> search = {};
   size_t limit = 0;
+  size_t besides = 0;  // as in MemoryLimit
   // Why the run cannot begin, if it does not fit into the limit: an Error (memory) that says where
   // its peak is and what would fit.
   std::optional<Error> refusal = {};

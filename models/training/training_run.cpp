@@ -111,10 +111,8 @@ void TrainingRun::open_data() {
 RunRequest TrainingRun::request(const Machine& machine) const {
   RunRequest request = request_of(options_, machine, given_plan_);
   request.sample = sample_length(*tokenizer_);
-  request.limit = MemoryLimit{.device = options_.device,
-                              .budget = options_.memory,
-                              .free = free_memory(options_.device),
-                              .batch_is_fixed = options_.resume};
+  request.limit = memory_limit(options_.device, options_.memory, machine);
+  request.limit->batch_is_fixed = options_.resume;
   return request;
 }
 
@@ -125,9 +123,10 @@ void TrainingRun::plan() {
     const LongWork measuring(listener_, "measuring kernels");
     machine_ = calibrate(calibration).machine;
   }
+  const RunRequest request = this->request(machine_);
   {
     const LongWork planning(listener_, "planning");
-    planned_ = plan_run(options_.training, request(machine_), machine_);
+    planned_ = plan_run(options_.training, request, machine_);
   }
   options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
@@ -138,6 +137,10 @@ void TrainingRun::plan() {
                             data_->training()->size(), data_->validation()->size(),
                             data_->training()->name()));
   listener_.planned(options_, machine_, planned_);
+  for (const std::string& words : {lowered_budget(options_.memory, *request.limit),
+                                   warn_of_memory(planned_, *request.limit)}) {
+    if (!words.empty()) listener_.say("  " + words);
+  }
   if (options_.policy.offload != Offloading::none && !offloads(planned_.plans.step)) {
     listener_.say(
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");

@@ -236,6 +236,19 @@ class Reports(Planned):
         self.assertRegex(printed, r"\n  layers .*recompute .*ln_1")
         self.assertRegex(printed, r"\n    lower bound ")
 
+    def test_a_budget_above_the_memory_becomes_the_memory(self):
+        report = self.plan("--memory", "1000TB", "--machine", "h200")
+        self.assertEqual(report["budget_bytes"], 141_000_000_000)
+        self.assertIn("becomes that", self.errors)
+        report = self.plan("--memory", "1000TB")
+        physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self.assertLess(report["budget_bytes"], physical)
+        self.assertIn("becomes that", self.errors)
+        words = ["--data", self.text, "--dry-run", "--memory", "1000TB", "--out", self.out]
+        printed = spool("train", *SHAPE, *words)[1]
+        self.assertIn("becomes that", printed)
+        self.assertRegex(printed, r"\n  the program itself +[\d.]+ MiB ")
+
     def test_what_leaves_a_gpu_stays_within_the_hosts_memory(self):
         words = "--model gpt2-1558m --batch 16 --machine rtx4090 --memory 22GiB".split()
         printed = self.table(*words)

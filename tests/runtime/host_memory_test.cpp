@@ -1,0 +1,76 @@
+// What Linux says of memory, and the limits of control groups of both versions.
+
+#include "spool/runtime/memory/host_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/temporary_directory.h"
+
+namespace spool::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(HostMemory, IsWhatLinuxSays) {
+  EXPECT_LE(available_host_memory(), host_memory());
+  EXPECT_GT(available_host_memory(), 0u);
+  const size_t before = resident_memory();
+  EXPECT_LT(before, host_memory());
+  const std::vector<char> more(size_t{64} << 20, 'a');
+  EXPECT_GE(resident_memory(), before + more.size() / 2);
+}
+
+class ControlGroups : public ::testing::Test {
+ protected:
+  void write(const fs::path& name, const std::string& text) const {
+    fs::create_directories((mounted_ / name).parent_path());
+    std::ofstream(mounted_ / name) << text;
+  }
+  ControlGroupMemory of(const std::string& groups) const {
+    std::ofstream(folder_.path() / "cgroup") << groups;
+    return control_group_memory(folder_.path() / "cgroup", mounted_);
+  }
+
+  TemporaryDirectory folder_;
+  fs::path mounted_ = folder_.path() / "mounted";
+};
+
+TEST_F(ControlGroups, WithoutALimitAreUnlimited) {
+  write("memory.max", "max\n");
+  for (const char* groups : {"", "0::/\n", "0::/absent/group\n", "nonsense\n", "1:cpu:/\n"}) {
+    EXPECT_EQ(of(groups).limit, ControlGroupMemory::unlimited) << groups;
+    EXPECT_EQ(of(groups).available, ControlGroupMemory::unlimited) << groups;
+  }
+}
+
+TEST_F(ControlGroups, OfTheSecondVersionHoldForThoseWithin) {
+  write("memory.max", "9000");
+  write("memory.current", "7000");
+  write("user/memory.max", "5000");
+  write("user/memory.current", "4500");
+  write("user/memory.stat", "anon 4000\ninactive_file 500\n");
+  write("user/job/memory.max", "max");
+  EXPECT_EQ(of("0::/user/job\n").limit, 5000u);
+  EXPECT_EQ(of("0::/user/job\n").available, 1000u);
+  EXPECT_EQ(of("0::/\n").limit, 9000u);
+  EXPECT_EQ(of("0::/\n").available, 2000u);
+  write("user/memory.current", "6000");
+  EXPECT_EQ(of("0::/user/job\n").available, 0u);
+}
+
+TEST_F(ControlGroups, OfTheFirstVersionAreThoseOfTheMemoryController) {
+  write("memory/batch/memory.limit_in_bytes", "3000");
+  write("memory/batch/memory.usage_in_bytes", "1000");
+  write("memory/batch/memory.stat", "inactive_file 1\ntotal_inactive_file 400\n");
+  const ControlGroupMemory found = of("5:cpu,cpuacct:/batch\n4:memory:/batch\n0::/\n");
+  EXPECT_EQ(found.limit, 3000u);
+  EXPECT_EQ(found.available, 2400u);
+  EXPECT_EQ(of("4:cpu:/batch\n").limit, ControlGroupMemory::unlimited);
+}
+
+}  // namespace
+}  // namespace spool::testing
