@@ -34,6 +34,13 @@ if(SPOOL_CUDA_KIND STREQUAL toolkit)
     set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
   endif()
   include(cmake/cudnn.cmake)
+  # cuBLASLt is found at run time: the system's, else the one beside the runtime of this toolkit.
+  get_target_property(cudart CUDA::cudart_static IMPORTED_LOCATION)
+  cmake_path(GET cudart PARENT_PATH cudart_folder)
+  set(cublas_lt libcublasLt.so.${CUDAToolkit_VERSION_MAJOR})
+  set_source_files_properties(
+    runtime/cuda/cublas_lt.cpp PROPERTIES COMPILE_DEFINITIONS
+    "SPOOL_CUBLASLT_FILES=\"${cublas_lt}\"$<COMMA>\"${cudart_folder}/${cublas_lt}\"")
 elseif(SPOOL_CUDA_KIND STREQUAL emulator)
   add_subdirectory(tests/emulator)
   set_source_files_properties(runtime/cuda/cudnn.cpp PROPERTIES

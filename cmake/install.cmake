@@ -1,6 +1,7 @@
-# Installs the command, the library, its headers and a CMake package, for research code that says
+# Installs the command, the library, its headers, documents and examples, and a CMake package, for
+# research code that says
 #   find_package(spool)  target_link_libraries(mine spool::spool)  #include "spool/runtime/tensor.h"
-include(GNUInstallDirs)
+# The package names no place but its own, so that an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/spool)
@@ -9,6 +10,9 @@ install(TARGETS spool_library EXPORT spool-targets)
 install(EXPORT spool-targets NAMESPACE spool:: DESTINATION ${package})
 if(TARGET spool)
   install(TARGETS spool)
+endif()
+if(SPOOL_CUDA_KIND STREQUAL toolkit AND NOT BUILD_SHARED_LIBS)
+  install(FILES ${cudart} DESTINATION ${CMAKE_INSTALL_LIBDIR}/spool RENAME libcudart_static.a)
 endif()
 
 # The command line's headers are private to it.
@@ -24,6 +28,11 @@ configure_package_config_file(cmake/spool-config.cmake.in spool-config.cmake
                               INSTALL_DESTINATION ${package})
 write_basic_package_version_file(spool-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/spool-config.cmake
-              ${PROJECT_SOURCE_DIR}/cmake/FindPCRE2.cmake
-              ${PROJECT_SOURCE_DIR}/cmake/Findliburing.cmake
               ${PROJECT_BINARY_DIR}/spool-config-version.cmake DESTINATION ${package})
+if(NOT BUILD_SHARED_LIBS)
+  install(FILES cmake/FindGomp.cmake cmake/FindPCRE2.cmake cmake/Findliburing.cmake
+          DESTINATION ${package})
+endif()
+
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -8,7 +8,7 @@
 
 namespace spool {
 
-// "oneDNN 2.6.0", "cuBLASLt 130000, cuDNN 91800"; "none" if there are none.
+// "oneDNN 2.6.0", "cuBLASLt 130000, cuDNN 91800", "no cuBLASLt"; "none" if there are none.
 std::string library_versions(DeviceType);
 
 // Those of the cuda device, in a build that has it.

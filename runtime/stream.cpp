@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/device.h"
 #include "spool/runtime/cuda/stream.h"
@@ -17,6 +18,11 @@ namespace {
 [[maybe_unused]] constexpr size_t cuda_library_bytes = size_t{512} << 20;
 
 }  // namespace
+
+Stream::Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena)
+    : device_(device), architecture_(architecture), arena_(std::move(arena)) {
+  check_processor();
+}
 
 void Stream::trace(std::shared_ptr<Trace> to, TraceLane lane) {
   trace_ = std::move(to);

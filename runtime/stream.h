@@ -111,8 +111,7 @@ class Stream {
   virtual void replay(const Graph&);
 
  protected:
-  Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena)
-      : device_(device), architecture_(architecture), arena_(std::move(arena)) {}
+  Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena);
   struct SideStream {};  // a second stream on the same device and memory
   Stream(SideStream, const Stream& s)
       : device_(s.device_), architecture_(s.architecture_), arena_(s.arena_) {}

@@ -1,13 +1,12 @@
 #include "spool/kernels/matmul.h"
 
-#include <cublasLt.h>
-
 #include <algorithm>
 #include <array>
 #include <compare>
 #include <map>
 #include <memory>
 
+#include "spool/kernels/cuda/cublas_lt.cuh"
 #include "spool/kernels/cuda/library.cuh"
 #include "spool/kernels/cuda/map.cuh"
 
@@ -75,44 +74,46 @@ template <class... Parts>
 void check_cublas(cublasStatus_t status, const Parts&... parts) {
   if (status == CUBLAS_STATUS_SUCCESS) [[likely]]
     return;
-  fail(ErrorKind::device, "cuBLASLt: ", parts..., ": ", cublasLtGetStatusString(status));
+  fail(ErrorKind::device, "cuBLASLt: ", parts..., ": ", cublas_lt().GetStatusString(status));
 }
 
 template <auto destroy>
 struct Destroy {
   template <class T>
   void operator()(T* object) const {
-    (void)destroy(object);
+    (void)(cublas_lt().*destroy)(object);
   }
 };
 template <class Pointer, auto destroy>
 using Owned = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroy<destroy>>;
-using Lt = Owned<cublasLtHandle_t, cublasLtDestroy>;
-using Description = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
-using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
-using Preference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
+using Lt = Owned<cublasLtHandle_t, &CublasLt::Destroy>;
+using Description = Owned<cublasLtMatmulDesc_t, &CublasLt::MatmulDescDestroy>;
+using Layout = Owned<cublasLtMatrixLayout_t, &CublasLt::MatrixLayoutDestroy>;
+using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::MatmulPreferenceDestroy>;
 
 cudaDataType_t data_type(DType t) { return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
 // The layout of a row-major matrix (rows, columns).
 Layout make_layout(DType type, int64_t rows, int64_t columns) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check_cublas(cublasLtMatrixLayoutCreate(&layout, data_type(type), static_cast<uint64_t>(columns),
-                                          static_cast<uint64_t>(rows), columns),
-               "a layout");
+  check_cublas(
+      cublas_lt().MatrixLayoutCreate(&layout, data_type(type), static_cast<uint64_t>(columns),
+                                     static_cast<uint64_t>(rows), columns),
+      "a layout");
   return Layout(layout);
 }
 
 template <class T>
 void set(const Description& d, cublasLtMatmulDescAttributes_t attribute, const T& value) {
-  check_cublas(cublasLtMatmulDescSetAttribute(d.get(), attribute, &value, sizeof value),
+  check_cublas(cublas_lt().MatmulDescSetAttribute(d.get(), attribute, &value, sizeof value),
                "an attribute of a product");
 }
 
 // The factors swap places, as the product is of transposes.
 Description describe(const Form& f, const void* bias) {
   cublasLtMatmulDesc_t made = nullptr;
-  check_cublas(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "a description");
+  check_cublas(cublas_lt().MatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+               "a description");
   Description d(made);
   const auto operation = [](bool transposed) -> cublasOperation_t {
     return transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -128,13 +129,13 @@ Description describe(const Form& f, const void* bias) {
 
 template <class T>
 void set(const Preference& p, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) {
-  check_cublas(cublasLtMatmulPreferenceSetAttribute(p.get(), attribute, &value, sizeof value),
+  check_cublas(cublas_lt().MatmulPreferenceSetAttribute(p.get(), attribute, &value, sizeof value),
                "a preference");
 }
 
 Preference prefer(const Form& f) {
   cublasLtMatmulPreference_t made = nullptr;
-  check_cublas(cublasLtMatmulPreferenceCreate(&made), "preferences");
+  check_cublas(cublas_lt().MatmulPreferenceCreate(&made), "preferences");
   Preference p(made);
   set(p, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{f.workspace});
   set(p, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
@@ -161,9 +162,9 @@ class Product {
     const void* bias = k.bias.data();
     if (f.bias) set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     void* c = k.c.view.data();
-    return cublasLtMatmul(lt, description_.get(), &one, k.b.data(), b_.get(), k.a.data(), a_.get(),
-                          &before, c, c_.get(), c, c_.get(), &algorithm_, k.workspace.data(),
-                          k.workspace.nbytes(), stream);
+    return cublas_lt().Matmul(lt, description_.get(), &one, k.b.data(), b_.get(), k.a.data(),
+                              a_.get(), &before, c, c_.get(), c, c_.get(), &algorithm_,
+                              k.workspace.data(), k.workspace.nbytes(), stream);
   }
 
  private:
@@ -171,7 +172,7 @@ class Product {
     std::array<cublasLtMatmulHeuristicResult_t, 8> found = {};
     int count = 0;
     const Preference preference = prefer(f);
-    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+    const cublasStatus_t status = cublas_lt().MatmulAlgoGetHeuristic(
         lt, description_.get(), b_.get(), a_.get(), c_.get(), c_.get(), preference.get(),
         static_cast<int>(found.size()), found.data(), &count);
     const auto end = found.begin() + (status == CUBLAS_STATUS_SUCCESS ? count : 0);
@@ -195,7 +196,7 @@ class Products {
   explicit Products(CudaStream& stream) {
     check_not_capturing(stream, "cuBLASLt");
     cublasLtHandle_t made = nullptr;
-    check_cublas(cublasLtCreate(&made), "cublasLtCreate");
+    check_cublas(cublas_lt().Create(&made), "its start");
     lt_.reset(made);
   }
 

@@ -16,6 +16,7 @@
 #include "spool/kernels/libraries.h"
 #include "spool/models/cli/command_line.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/stream.h"
@@ -148,4 +149,11 @@ int main(int argc, char** argv) {
 }  // namespace
 }  // namespace spool
 
-int main(int argc, char** argv) { return spool::main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    spool::check_processor();
+  } catch (const spool::Error& e) {
+    return spool::print_error(e.what(), 1);
+  }
+  return spool::main(argc, argv);
+}

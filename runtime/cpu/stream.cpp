@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/memory/poison.h"
 
@@ -54,6 +55,7 @@ int64_t max_delay() {
 }
 
 std::shared_ptr<Arena> reserve(size_t bytes) {
+  check_processor();  // before the first of the stream's own code
   auto owner = std::make_shared<OwningArena>(bytes);
   return {owner, &owner->arena};
 }

@@ -1,14 +1,23 @@
-"""A program outside the tree builds against an installed Spool and runs: install.py BUILD CMAKE
-COMPILER. The headers of the command line are not installed."""
+"""Programs outside the tree build against an installed Spool and run: install.py BUILD CMAKE
+COMPILER. They are an executable, a plugin that is loaded twice, an example and, where there is nvcc,
+a CUDA source; they set no language standard, and the installed tree was moved before. It names no
+path of this machine, needs no CUDA toolkit, and has documents and examples, but not the headers of
+the command line. Nightly, the same of a shared library.
+"""
 
+import os
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
 
 from tree import COMMAND_LINE, ROOT, verdict
 
-build, cmake, compiler = sys.argv[1:]
+BUILD, CMAKE, COMPILER = sys.argv[1:]
+DOCUMENTS = ["README.md", "CHANGELOG.md", "LICENSE", "docs/tour.md", "examples/custom_op.cpp"]
+ABSOLUTE = re.compile(r'[";\s>:(=](/[A-Za-z][^";\s)]*)')
 
 
 def run(*command):
@@ -19,19 +28,72 @@ def run(*command):
     return done.stdout
 
 
-with tempfile.TemporaryDirectory() as folder:
-    prefix, mine = pathlib.Path(folder, "prefix"), pathlib.Path(folder, "mine")
-    run(cmake, "--install", build, "--prefix", prefix)
-    if (prefix / "include" / "spool" / COMMAND_LINE).exists():
-        verdict([f"the headers of {COMMAND_LINE} are installed"], "")
+def configure(source, build, *settings):
     run(
-        *[cmake, "-S", ROOT / "tests" / "install", "-B", mine],
-        *["-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}"],
+        *[CMAKE, "-S", source, "-B", build, "-G", "Ninja"],
+        *[f"-DCMAKE_CXX_COMPILER={COMPILER}", *settings],
     )
-    run(cmake, "--build", mine)
+
+
+def faults(prefix):
+    """What is wrong with the files of an installed tree."""
+    if (prefix / "include" / "spool" / COMMAND_LINE).exists():
+        yield f"the headers of {COMMAND_LINE} are installed"
+    for document in DOCUMENTS:
+        if not (prefix / "share" / "doc" / "spool" / document).is_file():
+            yield f"{document} is not installed"
+    packages = [file for file in prefix.rglob("*.cmake") if file.is_file()]
+    if not packages:
+        yield "no CMake package is installed"
+    for file in packages:
+        for line in file.read_text().splitlines():
+            found = ABSOLUTE.search(line)
+            if found and not line.lstrip().startswith("#"):
+                yield f"{file.name} names a path of this machine: {found[1]}"
+
+
+def nvcc():
+    return shutil.which("nvcc", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
+
+
+def check_installed(build, folder):
+    """Installs a build, moves what is installed, and builds and runs programs against it. Returns
+    what the first of them says."""
+    first, prefix = folder / "first", folder / "moved"
+    run(CMAKE, "--install", build, "--prefix", first)
+    first.rename(prefix)
+    errors = list(faults(prefix))
+    if errors:
+        verdict(errors, "")
+    mine = folder / "mine"
+    settings = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"]
+    with_cuda = [f"-DCMAKE_CUDA_COMPILER={nvcc()}", "-DRESEARCH_CUDA=ON"] if nvcc() else []
+    configure(ROOT / "tests" / "install", mine, *settings, *with_cuda)
+    run(CMAKE, "--build", mine)
     said = run(mine / "research")
+    run(mine / "host", mine / "libplugin.so")
+    if with_cuda:
+        run(mine / "research_cuda")
+    examples = folder / "examples"
+    configure(prefix / "share" / "doc" / "spool" / "examples", examples, *settings)
+    run(CMAKE, "--build", examples, "--target", "example_annotated_net")
+    run(examples / "annotated_net")
     command = prefix / "bin" / "spool"
     if command.exists():
         run(command, "--help")
+    return said.strip()
 
-verdict([], f"a program built against the installed library says: {said.strip()}")
+
+with tempfile.TemporaryDirectory() as name:
+    folder = pathlib.Path(name)
+    said = check_installed(BUILD, folder)
+    if os.environ.get("SPOOL_NIGHTLY"):
+        shared = folder / "shared"
+        unwanted = [f"-DSPOOL_{what}=OFF" for what in ["TESTS", "BENCHMARKS", "EXAMPLES"]]
+        configure(
+            *[ROOT, shared / "build", "-DBUILD_SHARED_LIBS=ON", "-DSPOOL_CUDA=off", *unwanted]
+        )
+        run(CMAKE, "--build", shared / "build")
+        check_installed(shared / "build", shared)
+
+verdict([], f"a program built against the installed library says: {said}")

@@ -10,6 +10,8 @@
 
 #include "cuda_runtime.h"
 
+#define SPOOL_CUBLASLT_EMULATED 1  // is linked, not loaded
+
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,
   CUBLAS_STATUS_NOT_INITIALIZED = 1,

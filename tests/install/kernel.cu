@@ -1,0 +1,20 @@
+// A CUDA source of research code: nvcc compiles Spool's headers beside a kernel.
+
+#include <iostream>
+
+#include "spool/autograd/ops.h"
+#include "spool/runtime/cpu/stream.h"
+
+__global__ void double_each(float* x, int n) {
+  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  if (i < n) x[i] *= 2;
+}
+
+int main() {
+  using namespace spool;
+  CpuStream stream(16 << 20, 1);
+  const std::vector<float> row = {1, 2, 3};
+  const Tensor x = make_tensor<float>({1, 3}, row, stream);
+  if (read<float>(x) != row) double_each<<<1, 3>>>(nullptr, 0);
+  std::cout << x.spec() << " of a CUDA source\n";
+}
