@@ -8,6 +8,7 @@
 #include "spool/models/data/token_files.h"
 #include "spool/models/tokenizers/parallel_encode.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/files/file.h"
 #include "spool/runtime/files/input_file.h"
 
 namespace spool {
@@ -32,7 +33,7 @@ class ShardSequence {
         max_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::max_tokens) {
     // A pattern that names the new shards would also name old ones.
     if (options.shard_tokens == 0) return;
-    check_file(!fs::exists(name()), name(), "exists already; remove it and the shards after it");
+    check_file(!path_exists(name()), name(), "exists already; remove it and the shards after it");
   }
   // Removes finished shards after an error: a part of the text is of no use.
   ~ShardSequence() {

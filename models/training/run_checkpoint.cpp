@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/families/model_file.h"
+#include "spool/models/formats/finite_tensors.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/runtime/version.h"
@@ -47,6 +48,11 @@ void load_checkpoint(const std::filesystem::path& directory, Trainer& trainer,
   trainer.optimizer().initialise();  // for the padding, which is in no file
   const SafetensorsReader optimizer(directory / "optimizer.safetensors");
   load_tensors(optimizer, optimizer_tensors(trainer), /*ignored=*/{}, progress);
+}
+
+void check_finite_checkpoint(const std::filesystem::path& directory) {
+  check_finite(ModelFile(directory).tensors());
+  check_finite(SafetensorsReader(directory / "optimizer.safetensors"));
 }
 
 StoredRun read_run(const std::filesystem::path& directory) {

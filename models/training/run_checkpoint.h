@@ -34,6 +34,9 @@ struct RunState {
 void save_checkpoint(const std::filesystem::path& directory, const RunState&);
 void load_checkpoint(const std::filesystem::path& directory, Trainer&, const FileProgress& = {});
 
+// Throws if a file has a value that is not finite; for when the numbers of a run are not.
+void check_finite_checkpoint(const std::filesystem::path& directory);
+
 // Reads run.json; throws if a field is missing or wrong.
 StoredRun read_run(const std::filesystem::path& directory);
 StoredRun parse_run(const JsonField& run);
