@@ -6,7 +6,6 @@
 #include "spool/models/families/llmc_model.h"
 #include "spool/models/formats/llmc_header.h"
 #include "spool/models/formats/run_directory.h"
-#include "spool/models/formats/safetensors.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
 
@@ -107,8 +106,10 @@ void ModelFile::load(Gpt2& model, const std::vector<Tensor>& parallel,
       [](std::string_view t) { return t == head_name || is_mask(t); }, progress);
 }
 
-void save_model(const fs::path& directory, Gpt2& model, std::optional<int32_t> end_of_text) {
-  save_tensors(directory / weights_name, stored_parameters(model), {{"format", "pt"}});
+void save_model(const fs::path& directory, Gpt2& model, std::optional<int32_t> end_of_text,
+                Metadata metadata) {
+  metadata["format"] = "pt";
+  save_tensors(directory / weights_name, stored_parameters(model), metadata);
   write_text_file_atomically(directory / config_name, format_config(model.config(), end_of_text));
 }
 

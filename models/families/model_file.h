@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "spool/models/families/gpt2.h"
-#include "spool/models/formats/stored_tensors.h"
+#include "spool/models/formats/safetensors.h"
 
 namespace spool {
 
@@ -49,7 +49,9 @@ class ModelFile {
 };
 
 // Writes model.safetensors and config.json into a directory, as transformers does.  transformers
-// stops generating at `end_of_text`.
-void save_model(const std::filesystem::path& directory, Gpt2&, std::optional<int32_t> end_of_text);
+// stops generating at `end_of_text`.  The metadata of model.safetensors says, as transformers
+// demands, how it is written, and what is given here.
+void save_model(const std::filesystem::path& directory, Gpt2&, std::optional<int32_t> end_of_text,
+                Metadata = {});
 
 }  // namespace spool

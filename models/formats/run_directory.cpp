@@ -135,6 +135,7 @@ void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)
   check(step >= 0, "a checkpoint's step must not be negative, and this is ", step);
   const std::string name = checkpoint_name(step);
   const fs::path partial = path_ / partial_name(name);
+  std::error_code ignored;
   remove_path(partial);
   try {
     make_directory(partial);
@@ -142,13 +143,15 @@ void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)
     File::create(partial / marker).close();
     sync_tree(partial);
     publish(partial, path_ / name);
+    point_latest_to(name);
+    remove_old();
+  } catch (const fs::filesystem_error& e) {
+    fs::remove_all(partial, ignored);
+    fail_file(e.path1().string(), "written", e.code().value());
   } catch (...) {
-    std::error_code ignored;
     fs::remove_all(partial, ignored);
     throw;
   }
-  point_latest_to(name);
-  remove_old();
 }
 
 // The directory may have a checkpoint of that step already, if the run was resumed from an earlier

@@ -7,6 +7,7 @@
 
 #include "spool/models/formats/convert_elements.h"
 #include "spool/models/formats/tensor_loader.h"
+#include "spool/runtime/bulk_hash.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/json.h"
 
@@ -54,13 +55,20 @@ void save_transposed(TensorWriter& file, const StoredTensor& stored, const Tenso
   });
 }
 
-void save_untransposed(TensorWriter& file, const StoredTensor& stored, const Tensor& t) {
+// work(first byte, bytes).
+template <class Work>
+void for_each_piece(const Tensor& t, const Work& work) {
   Buffer buffer(std::min(buffer_bytes, t.nbytes()));
   for (size_t begin = 0; begin < t.nbytes(); begin += buffer.size()) {
     const auto bytes = std::span(buffer).first(std::min(buffer.size(), t.nbytes() - begin));
     read_bytes(t, begin, bytes);
-    file.write(stored, begin, bytes);
+    work(begin, std::span<const std::byte>(bytes));
   }
+}
+
+void save_untransposed(TensorWriter& file, const StoredTensor& stored, const Tensor& t) {
+  for_each_piece(
+      t, [&](size_t begin, std::span<const std::byte> bytes) { file.write(stored, begin, bytes); });
 }
 
 Shape stored_shape(const NamedTensor& named) {
@@ -119,6 +127,16 @@ void save_tensors(const std::filesystem::path& path, std::span<const NamedTensor
   for (const NamedTensor& t : tensors) entries.push_back({t.name, stored_spec(t)});
   SafetensorsWriter file(path, std::move(entries), metadata);
   save_tensors(file, tensors);
+}
+
+uint64_t hash_of(std::span<const NamedTensor> tensors) {
+  BulkHash hash;
+  for (const NamedTensor& t : tensors) {
+    const std::string what = sentence(t.name, ' ', stored_spec(t));
+    hash.add(std::as_bytes(std::span(what)));
+    for_each_piece(t.tensor, [&](size_t, std::span<const std::byte> piece) { hash.add(piece); });
+  }
+  return hash.state();
 }
 
 void load_tensors(const TensorReader& file, std::span<const NamedTensor> tensors,

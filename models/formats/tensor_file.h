@@ -2,6 +2,7 @@
 
 // Saves and loads a device's tensors by name, through a few MiB of host memory whatever their size.
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -23,6 +24,9 @@ struct NamedTensor {
 void save_tensors(TensorWriter&, std::span<const NamedTensor>);
 // Writes a safetensors file.
 void save_tensors(const std::filesystem::path&, std::span<const NamedTensor>, const Metadata& = {});
+
+// A hash of the names, types, shapes and values, the same wherever the tensors are.
+uint64_t hash_of(std::span<const NamedTensor>);
 
 // Fills the tensors, converting from other floating types.  Throws, before any is changed, if one
 // is missing or has another shape, or if the file has a tensor that is not listed and not

@@ -246,7 +246,7 @@ size_t free_memory(Device device) {
 }
 
 size_t expected_besides(const Machine& machine) {
-  constexpr size_t of_libraries = size_t{20} << 20, of_a_thread = size_t{3} << 20;
+  constexpr size_t of_libraries = size_t{24} << 20, of_a_thread = size_t{2} << 20;
   const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
   if (!cpu) return 0;
   return resident_memory() + of_libraries + of_a_thread * static_cast<size_t>(cpu->threads);

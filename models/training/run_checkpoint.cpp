@@ -1,17 +1,32 @@
 #include "spool/models/training/run_checkpoint.h"
 
+#include <spdlog/fmt/fmt.h>
+
+#include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/runtime/bulk_hash.h"
+#include "spool/runtime/hash.h"
+#include "spool/runtime/units.h"
 #include "spool/runtime/version.h"
 
 namespace spool {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
 namespace {
 
 constexpr int format_version = 1;
+constexpr const char *model_file = "model.safetensors", *optimizer_file = "optimizer.safetensors",
+                     *run_file = "run.json", *merges_file = "merges.txt",
+                     *vocabulary_file = "vocab.json";
+constexpr const char *step_key = "spool_step", *run_key = "spool_run";  // of the metadata
 
 std::vector<NamedTensor> optimizer_tensors(Trainer& trainer) {
   std::vector<NamedTensor> all;
@@ -27,36 +42,183 @@ std::vector<NamedTensor> optimizer_tensors(Trainer& trainer) {
   return all;
 }
 
-}  // namespace
+std::string hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
-void save_checkpoint(const std::filesystem::path& directory, const RunState& state) {
-  save_model(directory, state.trainer.model(), state.tokenizer.end_of_text());
-  save_tokenizer(directory, state.tokenizer);
-  save_tensors(directory / "optimizer.safetensors", optimizer_tensors(state.trainer));
-  const nlohmann::json run{{"format_version", format_version},
-                           {"spool", sentence(version(), " ", commit())},
-                           {"step", state.step},
-                           {"configuration", configuration(state.options)},
-                           {"data_fingerprint", state.data_fingerprint},
-                           {"tokenizer", state.tokenizer.name()}};
-  write_text_file_atomically(directory / "run.json", run.dump(2) + "\n");
+std::optional<uint64_t> parse_hex(const JsonField& field) {
+  const std::string text = field.string();
+  uint64_t hash = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
+  field.expect(error == std::errc() && hex(hash) == text, excerpt(field.value()),
+               " is not a hash of 16 hexadecimal digits");
+  return hash;
 }
 
-void load_checkpoint(const std::filesystem::path& directory, Trainer& trainer,
-                     const FileProgress& progress) {
-  ModelFile(directory).load(trainer.model(), progress);
+// See the header.
+std::string hash_of_run(json settings, uint64_t data, std::optional<uint64_t> initial_weights) {
+  for (const char* path : {"model", "data", "val-data"}) settings.erase(path);
+  Hash hash;
+  hash.add(settings.dump());
+  hash.add(data);
+  if (initial_weights) hash.add(*initial_weights);
+  return hex(hash.state());
+}
+
+CheckpointMark mark_of(const RunState& s) {
+  return {.step = s.step,
+          .run = hash_of_run(configuration(s.options), s.data_fingerprint, s.initial_weights)};
+}
+
+std::optional<CheckpointMark> mark_of(const SafetensorsReader& file) {
+  const auto run = file.metadata().find(run_key), step = file.metadata().find(step_key);
+  const auto none = file.metadata().end();
+  if (run == none && step == none) return {};
+  CheckpointMark mark;
+  bool whole = run != none && step != none;
+  if (whole) {
+    mark.run = run->second;
+    const std::string& digits = step->second;
+    std::from_chars(digits.data(), digits.data() + digits.size(), mark.step);
+    whole = std::to_string(mark.step) == digits;
+  }
+  check_file(whole, file.name(), "its metadata does not name a run and a step");
+  return mark;
+}
+
+std::string hash_of_file(const fs::path& file) {
+  constexpr uint64_t max_bytes = uint64_t{1} << 28;
+  const std::string text = read_text_file(file, max_bytes);
+  BulkHash hash;
+  hash.add(std::as_bytes(std::span(text)));
+  return hex(hash.state());
+}
+
+std::map<std::string, std::string> hashes_of_vocabulary(const fs::path& directory) {
+  std::map<std::string, std::string> hashes;
+  for (const char* name : {merges_file, vocabulary_file}) {
+    if (path_exists(directory / name)) hashes[name] = hash_of_file(directory / name);
+  }
+  return hashes;
+}
+
+// Of the tensors; the rest of a checkpoint is small.
+size_t bytes_of_checkpoint(Trainer& trainer) {
+  size_t bytes = 0;
+  for (const NamedTensor& t : stored_parameters(trainer.model())) bytes += t.tensor.nbytes();
+  for (const NamedTensor& t : optimizer_tensors(trainer)) bytes += t.tensor.nbytes();
+  return bytes;
+}
+
+struct MarkedFile {
+  fs::path path;
+  std::optional<CheckpointMark> mark;
+};
+
+std::string in_words(const std::optional<CheckpointMark>& mark) {
+  return mark ? sentence("of step ", mark->step) : std::string("of no step, as of older versions");
+}
+
+constexpr const char* remedy =
+    "; copy the checkpoint's own file back, or let the link `latest` name another checkpoint";
+
+// Names the file that differs from both others.
+void check_belong_together(const fs::path& directory, const std::array<MarkedFile, 3>& files) {
+  std::string all;
+  for (size_t i = 0; i < files.size(); ++i) {
+    const auto& [path, mark] = files[i];
+    const auto &other = files[(i + 1) % 3].mark, &third = files[(i + 2) % 3].mark;
+    const bool another_run = mark && other && mark->run != other->run;
+    check_file(mark == other || other != third, path, "is ", in_words(mark),
+               another_run ? " of another run" : "", ", and the other files of the checkpoint are ",
+               in_words(other), remedy);
+    all += sentence(all.empty() ? "" : ", ", path.filename().string(), ' ', in_words(mark));
+  }
+  check_file(files[0].mark == files[1].mark, directory, "its files are of three checkpoints: ", all,
+             remedy);
+}
+
+// A run may also be resumed with a vocabulary that is not in the checkpoint.
+void check_vocabulary(const fs::path& directory, const StoredRun& run) {
+  if (!path_exists(directory / merges_file)) return;
+  for (const auto& [name, hash] : run.vocabulary) {
+    check_file(name == merges_file || name == vocabulary_file, directory / run_file,
+               "field vocabulary: ", excerpt(name), " is no file of a vocabulary");
+    check_file(hash_of_file(directory / name) == hash, directory / name,
+               "is not the file that the checkpoint was written with", remedy);
+  }
+}
+
+}  // namespace
+
+uint64_t hash_of_weights(Trainer& trainer) {
+  const std::vector<Tensor> masters = trainer.optimizer().masters();
+  return hash_of(masters.empty() ? stored_parameters(trainer.model())
+                                 : stored(trainer.model(), masters));
+}
+
+void save_checkpoint(const fs::path& directory, const RunState& state) {
+  const CheckpointMark mark = mark_of(state);
+  const Metadata metadata{{step_key, std::to_string(mark.step)}, {run_key, mark.run}};
+  save_model(directory, state.trainer.model(), state.tokenizer.end_of_text(), metadata);
+  save_tokenizer(directory, state.tokenizer);
+  save_tensors(directory / optimizer_file, optimizer_tensors(state.trainer), metadata);
+  json run{{"format_version", format_version},
+           {"spool", sentence(version(), " ", commit())},
+           {"step", state.step},
+           {"configuration", configuration(state.options)},
+           {"data_fingerprint", state.data_fingerprint},
+           {"tokenizer", state.tokenizer.name()},
+           {"run", mark.run}};
+  if (state.initial_weights) run["initial_weights"] = hex(*state.initial_weights);
+  const auto vocabulary = hashes_of_vocabulary(directory);
+  if (!vocabulary.empty()) run["vocabulary"] = vocabulary;
+  write_text_file_atomically(directory / run_file, run.dump(2) + "\n");
+}
+
+void write_checkpoint(RunDirectory& directory, const RunState& state) {
+  try {
+    directory.write(state.step, [&](const fs::path& p) { save_checkpoint(p, state); });
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::file) throw;
+    std::string why = e.what();
+    const size_t needed = bytes_of_checkpoint(state.trainer);
+    std::error_code error;
+    const fs::space_info disk = fs::space(directory.path(), error);
+    if (!error && disk.available < needed) {
+      why += sentence("; a checkpoint takes ", format_bytes(needed), ", and ",
+                      format_bytes(disk.available), " are free there");
+    }
+    const fs::path latest = fs::read_symlink(directory.path() / "latest", error);
+    why += error ? std::string("; the run has no checkpoint yet")
+                 : sentence("; the latest checkpoint is ", (directory.path() / latest).string());
+    throw Error(ErrorKind::file, why, e.fields());
+  }
+}
+
+void load_checkpoint(const fs::path& directory, Trainer& trainer, const FileProgress& progress) {
+  const ModelFile model(directory);
+  check_file(model.config() == trainer.model().config(), directory / "config.json",
+             "describes another model than the configuration in ", run_file, remedy);
+  model.load(trainer.model(), progress);
   trainer.optimizer().initialise();  // for the padding, which is in no file
-  const SafetensorsReader optimizer(directory / "optimizer.safetensors");
+  const SafetensorsReader optimizer(directory / optimizer_file);
   load_tensors(optimizer, optimizer_tensors(trainer), /*ignored=*/{}, progress);
 }
 
-void check_finite_checkpoint(const std::filesystem::path& directory) {
+void check_finite_checkpoint(const fs::path& directory) {
   check_finite(ModelFile(directory).tensors());
-  check_finite(SafetensorsReader(directory / "optimizer.safetensors"));
+  check_finite(SafetensorsReader(directory / optimizer_file));
 }
 
-StoredRun read_run(const std::filesystem::path& directory) {
-  return parse_run(read_json(directory / "run.json"));
+StoredRun read_run(const fs::path& directory) {
+  const StoredRun run = parse_run(read_json(directory / run_file));
+  const auto marked = [&](const char* name) -> MarkedFile {
+    const SafetensorsReader file(directory / name);
+    return {directory / name, mark_of(file)};
+  };
+  check_belong_together(directory, {MarkedFile{directory / run_file, run.mark}, marked(model_file),
+                                    marked(optimizer_file)});
+  check_vocabulary(directory, run);
+  return run;
 }
 
 StoredRun parse_run(const JsonField& run) {
@@ -64,9 +226,26 @@ StoredRun parse_run(const JsonField& run) {
   const JsonField version = run.member("format_version");
   version.expect(version.value() == format_version, excerpt(version.value()),
                  " cannot be read; this program reads ", format_version);
-  return {.step = run.member("step").integer<int64_t>(0, max_steps - 1),
-          .data_fingerprint = run.member("data_fingerprint").integer<uint64_t>(),
-          .configuration = run.member("configuration")};
+  StoredRun stored{.step = run.member("step").integer<int64_t>(0, max_steps - 1),
+                   .data_fingerprint = run.member("data_fingerprint").integer<uint64_t>(),
+                   .configuration = run.member("configuration")};
+  if (const auto weights = run.find("initial_weights"))
+    stored.initial_weights = parse_hex(*weights);
+  if (const auto files = run.find("vocabulary")) {
+    for (const JsonField& hash : files->members()) stored.vocabulary[hash.key()] = hash.string();
+  }
+  const auto hash = run.find("run");
+  if (!hash) return stored;
+  const json& settings = stored.configuration.value();
+  stored.configuration.expect(settings.is_object(), "is not an object");
+  stored.mark = {.step = stored.step, .run = hash->string()};
+  check_file_setting(
+      stored.mark->run == hash_of_run(settings, stored.data_fingerprint, stored.initial_weights),
+      run.file(), {"model"},
+      "its configuration, data_fingerprint or initial_weights were changed after the run wrote "
+      "them; change them back, or begin a new run from the checkpoint's weights, which takes other "
+      "settings");
+  return stored;
 }
 
 }  // namespace spool

@@ -5,9 +5,19 @@
 //   optimizer.safetensors            m.NAME, v.NAME, and master.NAME if there are masters
 //   merges.txt, vocab.json, ...      the tokenizer, if it has a vocabulary
 //   run.json                         the step, and the configuration for resuming
+//
+// They belong together.  run.json and the metadata of both safetensors files hold the step and a
+// hash of what determines the run's numbers: its configuration without the paths in it, the
+// fingerprint of its data, and a hash of the weights that it began from, if it did.  Not its paths,
+// device, policy or threads: runs that compute the same write the same.  run.json also has the
+// hashes of the vocabulary's files.  Checkpoints of earlier versions have none of this.
 
 #include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
 
+#include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
@@ -15,11 +25,22 @@
 
 namespace spool {
 
+// Which checkpoint a file is of.
+struct CheckpointMark {
+  int64_t step = 0;
+  std::string run;  // the hash, in hexadecimal digits
+
+  friend bool operator==(const CheckpointMark&, const CheckpointMark&) = default;
+};
+
 // The contents of run.json.
 struct StoredRun {
   int64_t step = 0;
   uint64_t data_fingerprint = 0;
+  std::optional<uint64_t> initial_weights = {};  // their hash, if the run began from weights
   JsonField configuration;
+  std::optional<CheckpointMark> mark = {};
+  std::map<std::string, std::string> vocabulary = {};  // hashes of its files, by name
 };
 
 // What a checkpoint is made of.
@@ -29,15 +50,25 @@ struct RunState {
   const RunOptions& options;
   int64_t step = 0;  // steps done
   uint64_t data_fingerprint = 0;
+  std::optional<uint64_t> initial_weights = {};
 };
 
+// A hash of the weights that a run begins from, as exact as the trainer keeps them: the same for
+// any form of the file that they were loaded from.
+uint64_t hash_of_weights(Trainer&);
+
 void save_checkpoint(const std::filesystem::path& directory, const RunState&);
+// Writes a checkpoint of a run.  One that cannot be written leaves nothing; the error says what it
+// takes, if that is more than is free, and which checkpoint is the latest.
+void write_checkpoint(RunDirectory&, const RunState&);
+
 void load_checkpoint(const std::filesystem::path& directory, Trainer&, const FileProgress& = {});
 
 // Throws if a file has a value that is not finite; for when the numbers of a run are not.
 void check_finite_checkpoint(const std::filesystem::path& directory);
 
-// Reads run.json; throws if a field is missing or wrong.
+// Reads run.json; throws if a field is missing or wrong, or if a file of the checkpoint does not
+// belong to it.
 StoredRun read_run(const std::filesystem::path& directory);
 StoredRun parse_run(const JsonField& run);
 

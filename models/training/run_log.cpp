@@ -7,6 +7,8 @@
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
@@ -70,8 +72,9 @@ void check_log_file(const std::string& path, bool resumes) {
                              : "exists already; choose another name");
 }
 
-RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<int64_t> resume_at)
-    : foretold_peak_(foretold_peak), path_(options.log) {
+RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<int64_t> resume_at,
+               RunListener& listener)
+    : foretold_peak_(foretold_peak), path_(options.log), listener_(&listener) {
   check_log_file(path_, resume_at.has_value());
   std::string kept;
   if (has_lines(path_)) {
@@ -81,11 +84,12 @@ RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<in
   file_.open(path_, kept.empty() ? std::ios::trunc : std::ios::app);
   if (!file_) fail_file(path_, "written", errno);
   if (!kept.empty()) return;
-  write_line({{"format", "spool-run"},
-              {"format_version", 1},
-              {"spool", sentence(version(), " ", commit())},
-              {"configuration", configuration(options)},
-              {"foretold_peak_bytes", foretold_peak}});
+  const int error = append({{"format", "spool-run"},
+                            {"format_version", 1},
+                            {"spool", sentence(version(), " ", commit())},
+                            {"configuration", configuration(options)},
+                            {"foretold_peak_bytes", foretold_peak}});
+  if (error != 0) fail_file(path_, "written", error);
 }
 
 void RunLog::write(const StepNumbers& n) {
@@ -113,10 +117,34 @@ void RunLog::write(const CorrectedTime& t) {
 
 void RunLog::write_line(const nlohmann::json& object) {
   if (path_.empty()) return;
-  nlohmann::json line = object;
-  line["time"] = now();
-  file_ << line.dump() << '\n' << std::flush;
-  if (!file_) fail_file(path_, "written", errno);
+  std::error_code none;
+  const uintmax_t whole = std::filesystem::file_size(path_, none);
+  const int error = append(object);
+  if (error == 0) return;
+  cut_back(whole);
+  if (std::exchange(lacks_lines_, true)) return;
+  listener_->say(fmt::format(
+      "{}: cannot be written: {}; training goes on, and the log lacks the lines until it can be",
+      path_, std::generic_category().message(error)));
+}
+
+// Returns what errno was if the line could not be written, else 0.
+int RunLog::append(nlohmann::json object) {
+  object["time"] = now();
+  errno = 0;
+  file_ << object.dump() << '\n' << std::flush;
+  return file_ ? 0 : errno != 0 ? errno : EIO;
+}
+
+// Removes what was written of a line: readers take a log up to its first broken one.
+void RunLog::cut_back(uintmax_t bytes) {
+  file_.close();
+  file_.clear();
+  std::error_code none;
+  if (std::filesystem::is_regular_file(path_, none)) {
+    std::filesystem::resize_file(path_, bytes, none);
+  }
+  file_.open(path_, std::ios::app);
 }
 
 }  // namespace spool

@@ -38,20 +38,24 @@ class RunLog {
   RunLog() = default;
   // Starts a log with the configuration and the foretold peak, in bytes.  A run that resumes, with
   // `resume_at` as its next step, keeps the lines of the steps before, so that each step is logged
-  // once.  Throws as check_log_file() does.
-  RunLog(const RunOptions&, size_t foretold_peak, std::optional<int64_t> resume_at);
+  // once.  Throws as check_log_file() does.  The listener outlives the log.
+  RunLog(const RunOptions&, size_t foretold_peak, std::optional<int64_t> resume_at, RunListener&);
 
-  // They throw if the line cannot be written.
+  // A line that cannot be written is left out, which the listener is told of the first.
   void write(const StepNumbers&);
   void write(const EvaluationNumbers&);
   void write(const CorrectedTime&);
 
  private:
   void write_line(const nlohmann::json& object);
+  int append(nlohmann::json object);
+  void cut_back(uintmax_t bytes);
 
   size_t foretold_peak_ = 0;
   std::string path_;
   std::ofstream file_;
+  RunListener* listener_ = nullptr;
+  bool lacks_lines_ = false;
 };
 
 }  // namespace spool

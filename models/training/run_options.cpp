@@ -1,6 +1,7 @@
 #include "spool/models/training/run_options.h"
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "spool/models/families/model_file.h"
@@ -152,6 +153,13 @@ void adopt_chunks(RunOptions& o, const PlannedFor& made_for) {
   adopt_chunk("chunk-mlp", o.training.mlp_chunk, made_for.mlp_rows);
 }
 
+// Also of a link to a file that is not there yet.
+std::filesystem::path resolved(const std::filesystem::path& name) {
+  std::error_code none;
+  const std::filesystem::path target = std::filesystem::read_symlink(name, none);
+  return std::filesystem::weakly_canonical(none ? name : name.parent_path() / target, none);
+}
+
 }  // namespace
 
 bool has_weights(const std::string& model) { return !gpt2_preset(model).has_value(); }
@@ -223,6 +231,18 @@ void adopt(RunOptions& o, const JsonField& stored) {
     setting = {};
     from_setting(field, setting);
   });
+}
+
+void check_names_differ(const RunOptions& o) {
+  std::map<std::filesystem::path, const char*> keys;
+  const std::pair<const char*, const std::string&> files[] = {
+      {"out", o.out}, {"log", o.log}, {"trace", o.trace}, {"save-plan", o.save_plan}};
+  for (const auto& [key, name] : files) {
+    if (name.empty()) continue;
+    const auto [at, is_new] = keys.emplace(resolved(name), key);
+    check_setting(is_new, {at->second, key}, name,
+                  " is the name of two outputs; give each a name of its own");
+  }
 }
 
 void check_can_be_stored(const RunOptions& o) {

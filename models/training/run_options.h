@@ -76,6 +76,9 @@ nlohmann::json configuration(const RunOptions&);
 // its data may have moved, which its fingerprint tells.
 void adopt(RunOptions&, const JsonField& stored);
 
+// Throws unless each of the files that the run writes has a name of its own.
+void check_names_differ(const RunOptions&);
+
 // Throws if a setting, such as a path, cannot be stored.
 void check_can_be_stored(const RunOptions&);
 

@@ -3,7 +3,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cmath>
-#include <map>
 
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/finite_tensors.h"
@@ -15,29 +14,6 @@
 #include "spool/runtime/units.h"
 
 namespace spool {
-namespace {
-
-// Also of a link to a file that is not there yet.
-std::filesystem::path resolved(const std::filesystem::path& name) {
-  std::error_code none;
-  const std::filesystem::path target = std::filesystem::read_symlink(name, none);
-  return std::filesystem::weakly_canonical(none ? name : name.parent_path() / target, none);
-}
-
-// Each of the files that a run writes has a name of its own.
-void check_names_differ(const RunOptions& o) {
-  std::map<std::filesystem::path, const char*> keys;
-  const std::pair<const char*, const std::string&> files[] = {
-      {"out", o.out}, {"log", o.log}, {"trace", o.trace}, {"save-plan", o.save_plan}};
-  for (const auto& [key, name] : files) {
-    if (name.empty()) continue;
-    const auto [at, is_new] = keys.emplace(resolved(name), key);
-    check_setting(is_new, {at->second, key}, name,
-                  " is the name of two outputs; give each a name of its own");
-  }
-}
-
-}  // namespace
 
 TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
     : options_(std::move(options)), listener_(listener) {
@@ -66,6 +42,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
                "the run was trained on other data than ", data_->training()->name(),
                "; resume with the same data, or start a new run");
     first_step_ = last_saved_ = stored->step;
+    initial_weights_ = stored->initial_weights;
   }
   plan();
   if (options_.dry_run) return;
@@ -98,6 +75,7 @@ void TrainingRun::set_up_trainer() {
   } else if (has_weights(options_.model)) {
     const ModelFile file(options_.model);
     trainer_->initialise_from(file, tell);
+    initial_weights_ = hash_of_weights(*trainer_);
     listener_.say(fmt::format("starting from the weights of {}", file.name()));
   } else {
     trainer_->initialise();
@@ -119,7 +97,7 @@ void TrainingRun::say_if_longer() {
 void TrainingRun::open_log() {
   if (options_.log.empty()) return;
   log_ = RunLog(options_, planned_.foretold.memory.peak,
-                checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt);
+                checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt, listener_);
 }
 
 TrainingRun::~TrainingRun() = default;
@@ -313,7 +291,7 @@ void TrainingRun::after_step(int64_t done, const std::function<bool()>& stop) {
     val_loss_ = evaluate(validation_rows(options_.eval_batches), done, stop);
   }
   if (due(options_.sample_every)) write_sample(done);
-  if (due(options_.checkpoint_every)) checkpoint(done);
+  if (due(options_.checkpoint_every)) try_checkpoint(done);
 }
 
 ValidationRows TrainingRun::validation_rows(int64_t batches) const {
@@ -364,18 +342,29 @@ void TrainingRun::checkpoint(int64_t step) {
   if (const auto changes = data_->describe_changes()) listener_.say(*changes);
 }
 
+// What cannot be written now may be when the next checkpoint is due.
+void TrainingRun::try_checkpoint(int64_t step) {
+  try {
+    checkpoint(step);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::file) throw;
+    listener_.say(fmt::format(
+        "no checkpoint of step {}: {}; training goes on, and the next is tried at step {}", step,
+        e.what(), std::min(step + options_.checkpoint_every, options_.training.steps)));
+  }
+}
+
 void TrainingRun::save(int64_t step) {
   if (step == last_saved_) return;
   const TrainingConfig& t = options_.training;
   const double loss = trainer_->evaluator().mean_loss({tokens_of(batch_), t.seq, t.batch});
   if (!std::isfinite(loss)) fail_not_finite(step, "the loss of the updated weights is", loss);
-  directory_->write(step, [&](const std::filesystem::path& partial) {
-    save_checkpoint(partial, {.trainer = *trainer_,
-                              .tokenizer = *tokenizer_,
-                              .options = options_,
-                              .step = step,
-                              .data_fingerprint = data_->fingerprint()});
-  });
+  write_checkpoint(*directory_, {.trainer = *trainer_,
+                                 .tokenizer = *tokenizer_,
+                                 .options = options_,
+                                 .step = step,
+                                 .data_fingerprint = data_->fingerprint(),
+                                 .initial_weights = initial_weights_});
   last_saved_ = step;
   checkpoint_ = directory_->latest();
 }

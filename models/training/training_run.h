@@ -52,6 +52,7 @@ class TrainingRun {
   template <class Read>
   void read_data(int64_t done, const Read&);
   void checkpoint(int64_t step);
+  void try_checkpoint(int64_t step);
   void write_sample(int64_t step);
   void save(int64_t step);
   [[noreturn]] void fail_not_finite(int64_t step, const char* what, double value);
@@ -64,6 +65,7 @@ class TrainingRun {
   StepKernelTimes kernel_times_;  // of the steps that correct the clock, if the plan was searched
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<RunData> data_;
+  std::optional<uint64_t> initial_weights_;          // their hash, if the run began from weights
   std::optional<std::filesystem::path> checkpoint_;  // resumed from, then the last one written
   int64_t first_step_ = 0, last_saved_ = -1;
   std::optional<RunDirectory> directory_;

@@ -40,6 +40,34 @@ def last_step(log):
     return int(steps[-1]) if steps else 0
 
 
+def metadata(file):
+    """That of a safetensors file."""
+    whole = file.read_bytes()
+    end = 8 + int.from_bytes(whole[:8], "little")
+    return json.loads(whole[8:end]).get("__metadata__", {})
+
+
+def set_metadata(file, metadata):
+    whole = file.read_bytes()
+    end = 8 + int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8:end]) | {"__metadata__": metadata}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write_bytes(len(text).to_bytes(8, "little") + text + whole[end:])
+
+
+def as_of_an_earlier_version(checkpoint):
+    """Makes the files of a checkpoint forget that they belong together; returns its run.json."""
+    for name in ["model.safetensors", "optimizer.safetensors"]:
+        set_metadata(checkpoint / name, {"format": "pt"} if name.startswith("model") else {})
+    file = checkpoint / "run.json"
+    run = json.loads(file.read_text())
+    for key in ["run", "initial_weights", "vocabulary"]:
+        run.pop(key, None)
+    file.write_text(json.dumps(run))
+    return file
+
+
 class Folder(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="spool-"))

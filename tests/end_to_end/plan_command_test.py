@@ -7,7 +7,7 @@ import json
 import os
 import re
 
-from commands import Folder, main, spool
+from commands import Folder, as_of_an_earlier_version, main, spool
 
 # Activations are most of the memory, and the loss can be cut into chunks of 128 rows.
 SHAPE = (
@@ -121,7 +121,7 @@ class Training(Planned):
         self.plan("--save-plan", plan, "--chunk-loss", configuration["chunk-loss"])
         other = spool("train", *out, "--resume", "--plan", plan)
         self.refused(other, 1, "chosen for a budget", "--plan")
-        stored = self.folder / "chunks" / "latest" / "run.json"
+        stored = as_of_an_earlier_version(self.folder / "chunks" / "latest")
         for damage in [[[1, 10]], [[1, 10, 99]], [["a", 1, 2]], 7]:
             run = json.loads(stored.read_text())
             run["configuration"]["nodes-in-chunks"] = damage

@@ -12,7 +12,7 @@ import subprocess
 import termios
 import time
 
-from commands import PROGRAM, PROSE, SHAPE, Folder, last_step, main, spool
+from commands import PROGRAM, PROSE, SHAPE, Folder, as_of_an_earlier_version, last_step, main, spool
 
 
 class Signals(Folder):
@@ -114,7 +114,7 @@ class Resuming(Folder):
         self.assertEqual(sorted(self.losses(log)), [4, 5, 6, 7])
         self.assertEqual(self.log(log)[0]["configuration"]["steps"], 7)
         self.assertIn("its 7 steps are done", spool(*resume)[1])
-        stored = self.out / "latest" / "run.json"
+        stored = as_of_an_earlier_version(self.out / "latest")
         stored.write_text(stored.read_text().replace('"step": 7', '"step": 8'))
         self.refused(spool(*resume), 1, "run.json", "beyond the 7 steps")
 
@@ -161,7 +161,7 @@ class Resuming(Folder):
 
     def test_a_setting_that_an_older_run_lacks_has_its_default(self):
         self.assertEqual(self.train()[0], 0)
-        stored = self.out / "latest" / "run.json"
+        stored = as_of_an_earlier_version(self.out / "latest")
         run = json.loads(stored.read_text())
         for key in ["rounding", "chunk-loss", "dropout"]:
             del run["configuration"][key]
@@ -175,7 +175,7 @@ class Resuming(Folder):
 
     def test_resumes_a_run_from_before_mlps_had_chunks(self):
         self.assertEqual(self.train()[0], 0)
-        stored = self.out / "latest" / "run.json"
+        stored = as_of_an_earlier_version(self.out / "latest")
         run = json.loads(stored.read_text())
         self.assertEqual(run["configuration"].pop("chunk-mlp"), 0)
         stored.write_text(json.dumps(run))

@@ -91,6 +91,16 @@ TEST_F(ModelFileOfTransformers, MayHaveAHeadThatIsTheEmbedding) {
   }
 }
 
+TEST_F(ModelFileOfTransformers, IsWrittenWithTheMetadataThatTransformersDemands) {
+  const auto metadata = [&] {
+    return SafetensorsReader(d_.path() / "model.safetensors").metadata();
+  };
+  save_model(d_.path(), *make(small), {});
+  EXPECT_EQ(metadata(), (Metadata{{"format", "pt"}}));
+  save_model(d_.path(), *make(small), {}, {{"by", "a test"}});
+  EXPECT_EQ(metadata(), (Metadata{{"format", "pt"}, {"by", "a test"}}));
+}
+
 TEST_F(ModelFileOfTransformers, HasTheTokenThatEndsAText) {
   save_model(d_.path(), *make(small), 7);
   EXPECT_EQ(ModelFile(d_.path()).end_of_text(), 7);

@@ -78,6 +78,15 @@ TEST(RunDirectory, LeavesNothingOfACheckpointThatFails) {
   EXPECT_EQ(content_of(d.path() / "latest" / "state"), "whole");
 }
 
+TEST(RunDirectory, TellsErrorsOfTheFileSystemByTheirFile) {
+  const TemporaryDirectory d;
+  RunDirectory run(d.path());
+  expect_error(ErrorKind::file, {"absent: cannot be written: No such file or directory"}, [&] {
+    run.write(1, [](const fs::path& p) { fs::rename(p / "absent", p / "present"); });
+  });
+  EXPECT_EQ(names_in(d.path()), Names{".lock"});
+}
+
 TEST(RunDirectory, RemovesPartialCheckpointsOfACrash) {
   const TemporaryDirectory d;
   d.file(".step-000007.partial/model", "half");

@@ -46,6 +46,24 @@ class TensorFile : public ::testing::Test {
   CpuStream stream_{size_t{256} << 20, 1};
 };
 
+TEST_F(TensorFile, HashesNamesSpecsAndEveryByte) {
+  const Tensor a = counting({3000, 1451}, DType::f32), b = counting({7}, DType::f32);
+  const uint64_t hash = hash_of(std::vector<NamedTensor>{{"a", a}, {"b", b}});
+  const auto differs = [&](const std::vector<NamedTensor>& others) {
+    EXPECT_NE(hash_of(others), hash) << others[0].name;
+  };
+  EXPECT_EQ(hash_of(std::vector<NamedTensor>{{"a", a}, {"b", counting({7}, DType::f32)}}), hash);
+  differs({{"b", b}, {"a", a}});
+  differs({{"a", a}, {"c", b}});
+  differs({{"a", a}, {"b", b, /*transposed=*/false}, {"c", b}});
+  differs({{"a", counting({1451, 3000}, DType::f32)}, {"b", b}});
+  for (const size_t byte : {size_t{0}, size_t{8} << 20, a.nbytes() - 1}) {
+    const Tensor other = counting({3000, 1451}, DType::f32);
+    write_bytes(other, byte, std::vector<std::byte>{std::byte{0xFF}});
+    differs({{"a", other}, {"b", b}});
+  }
+}
+
 TEST_F(TensorFile, TellsHowMuchOfItIsLoaded) {
   const Shape shape{3000, 1451};
   save({{"x", counting(shape, DType::bf16)}, {"y", counting(shape, DType::f32)}});
