@@ -6,6 +6,7 @@ SPOOL_HOSTILE_SEED=N repeats the cases of a run, SPOOL_HOSTILE_CASE=17 one of th
 SPOOL_HOSTILE_SECONDS=N sets how long each kind of case is tried.
 """
 
+import collections
 import os
 import pathlib
 import random
@@ -56,7 +57,7 @@ class Hostile(unittest.TestCase):
 
     def judged(self, kind, make):
         """Runs cases; counts those that do what no command may."""
-        wrong = total = 0
+        wrong, total, codes = 0, 0, collections.Counter()
         copy_given(self.whole, self.folder)
         for number, dice in self.numbered_dice(kind):
             case = make(dice)
@@ -64,13 +65,14 @@ class Hostile(unittest.TestCase):
             o = outcome(case, self.folder, CASE_SECONDS)
             after = contents(self.folder)
             total += 1
+            codes[o.code if o else None] += 1
             if found := faults(case, o, before, after):
                 wrong += 1
                 where = f"SPOOL_HOSTILE_SEED={SEED} SPOOL_HOSTILE_CASE={number} {self.id()}"
                 report(where, case, o, found, self.keep())
             if kind == "files" or found or before != after:
                 copy_given(self.whole, self.folder)
-        print(f"{total} cases", end=" ", flush=True)
+        print(f"{total} cases, exit codes {dict(codes)}", end=" ", flush=True)
         self.assertEqual(wrong, 0, f"of {total} cases")
 
     def test_odd_flags(self):

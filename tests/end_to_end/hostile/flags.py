@@ -20,7 +20,8 @@ def valid(dice, command):
             words += ["--vocab", "256"]
         return words + (["--dry-run"] if dice.random() < 0.8 else [])
     if command == "eval":
-        return ["--model", model, "--data", dice.choice([*DATA, "questions.bin"]), "--limit", "8"]
+        asked = dice.choice([["questions.bin"], [data, "--limit", "8"]])
+        return ["--model", model, "--data", *asked]
     return {
         "plan": [*SHAPE],
         "calibrate": [*SHAPE],
@@ -34,7 +35,9 @@ def valid(dice, command):
 class Flags:
     def __init__(self, given):
         self.flags = {command: flags_of(command) for command in COMMANDS}
-        self.given = [*given, *MODELS, "run/latest", "model/config.json", "run/latest/optimizer.safetensors"]
+        more = ["run/latest", "model/config.json", "run/latest/optimizer.safetensors"]
+        more += ["words/merges.txt", "words/vocab.json", "words/tokenizer.bin"]
+        self.given = [*given, *MODELS, *more]
 
     def with_odd_value(self, dice, command, words):
         flag = dice.choice(self.flags[command])
@@ -83,4 +86,5 @@ class Flags:
             more=self.environment(dice),
             stdin=dice.choice([b"", b"The \n\nmore\n", b"\xff\x00\n", b"x" * 100000]),
             stdout="/dev/full" if dice.random() < 0.03 else "",
+            file_bytes=int(2 ** dice.uniform(0, 17)) if dice.random() < 0.05 else 0,
         )

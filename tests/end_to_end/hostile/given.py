@@ -39,17 +39,19 @@ def make_given(folder):
 
     folder.mkdir()
     (folder / "text.txt").write_text(PROSE)
-    (folder / "merges.txt").write_text(MERGES)
+    (folder / "words").mkdir()  # beside a model it would be the model's
+    (folder / "words" / "merges.txt").write_text(MERGES)
     run = ["train", *SHAPE, "--data", "text.txt", "--checkpoint-every", 1]
     done(*run, "--steps", 2, "--out", "run", "--log", "log", "--trace", "trace.json")
-    done(*run, "--steps", 2, "--out", "run2", "--merges", "merges.txt", "--dtype", "bf16")
+    done(*run, "--steps", 2, "--out", "run2", "--merges", "words/merges.txt", "--dtype", "bf16")
     done(*run, "--steps", 2, "--out", "x", "--save-plan", "plan.json", "--recompute", "norms", "--dry-run")
     shutil.copytree(folder / "run" / "latest", folder / "model")
     done("convert", "model", "model.bin")
     done("tokenize", "text.txt", "--out", "shard.bin")
     done("plan", *SHAPE, "--json", "report.json")
     questions(folder / "questions.bin")
-    llmc_tokenizer(folder / "tokenizer.bin")
+    shutil.copy(folder / "run2/latest/vocab.json", folder / "words")
+    llmc_tokenizer(folder / "words" / "tokenizer.bin")
     shutil.copytree(CACHE, folder / "cache")
     (folder / "folder").mkdir()
     (folder / "folder" / "more.txt").write_text("More. " * 300)

@@ -61,6 +61,8 @@ class Outcome:
 
 
 def limits(case):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_DFL)  # a shell's background jobs ignore some
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if case.file_bytes:
@@ -112,7 +114,7 @@ def contents(folder):
 def values_of(words, flags):
     """The values of these flags, and the words without a flag, as paths from the folder."""
     words = [str(word) for word in words]
-    named = [b for a, b in zip(words, words[1:]) if a in flags]
+    named = [b for a, b in zip(words, words[1:]) if a.removesuffix("=") in flags]
     named += [word.split("=", 1)[1] for word in words if word.split("=", 1)[0] in flags and "=" in word]
     return [os.path.normpath(name) for name in named if name]
 
@@ -149,6 +151,7 @@ def file_faults(case, o, before, after):
     outputs = values_of(case.words, OUTPUTS)
     if case.words[:1] == ["convert"]:
         outputs += [os.path.normpath(str(word)) for word in case.words[1:]]
+    outputs += [os.path.normpath(before[path][2]) for path in outputs if path in before and before[path][2]]
     runs = values_of(case.words, {"--out"}) if case.words[:1] == ["train"] else []
     runs += ["runs"] if case.words[:1] == ["train"] else []
     for path in sorted(before.keys() | after.keys()):

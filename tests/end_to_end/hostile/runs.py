@@ -10,6 +10,8 @@ from commands import PROSE, SHAPE, last_step
 from hostile.oracle import Case, PATIENCE, sentence_faults, Outcome, pasted, start
 
 STEPS = 40
+# The values between blocks have 1 MiB each, so they are offloaded.
+WIDE = "--layers 2 --heads 2 --channels 64 --context 128 --seq 128 --batch 32".split()
 GRACEFUL = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
@@ -21,11 +23,12 @@ def settings(dice):
     words += ["--chunk-mlp", dice.choice([0, 0, 7, 16])]
     if dtype == "bf16" and dice.random() < 0.5:
         words += ["--rounding", "stochastic"]
-    return [*SHAPE, "--data", "text.txt", "--steps", STEPS, *words]
+    shape, steps = (WIDE, STEPS // 4) if dice.random() < 0.2 else (SHAPE, STEPS)
+    return [*shape, "--data", "text.txt", "--steps", steps, *words]
 
 
-def policy(dice):
-    """How a run executes, which changes none of its numbers."""
+def policy(dice, tight):
+    """How a run executes, which changes none of its numbers; `tight` are budgets."""
     words = ["--threads", dice.choice([1, 2, 3])]
     chance = dice.random()
     if chance < 0.5:
@@ -35,7 +38,7 @@ def policy(dice):
         if words[-3] != "none" and dice.random() < 0.5:
             words += ["--offload-to", "disk:."]
     elif chance < 0.8:
-        words += ["--memory", dice.choice(["2MiB", "800kB", "1GiB"])]
+        words += ["--memory", dice.choice(tight)]
     words += ["--checkpoint-every", dice.choice([0, 1, 3, 10]), "--keep-checkpoints", dice.choice([1, 2, 9])]
     words += ["--eval-every", dice.choice([0, 4, 100]), "--sample-every", dice.choice([0, 0, 9])]
     return words
@@ -51,7 +54,8 @@ class Runs:
         self.out, self.log = folder / "run", folder / "killed.jsonl"
         (folder / "text.txt").write_text(PROSE)
         self.settings, self.said = settings(dice), []
-        self.words = ["train", *self.settings, *policy(dice)]
+        self.budgets = ["64MiB", "1GiB"] if "64" in self.settings else ["800kB", "2MiB", "1GiB"]
+        self.words = ["train", *self.settings, *policy(dice, self.budgets)]
         begun = time.monotonic()
         self.run(Case([*self.words, "--out", "whole", "--log", "whole.jsonl"]), {0})
         self.seconds = time.monotonic() - begun
@@ -90,7 +94,7 @@ class Runs:
         """The command that goes on with the run, or begins it again."""
         more = ["--out", "run", "--log", "killed.jsonl"]
         if self.latest() is not None:
-            return ["train", "--resume", *policy(self.dice), *more]
+            return ["train", "--resume", *policy(self.dice, self.budgets), *more]
         self.log.unlink(missing_ok=True)
         return [*self.words, *more]
 
