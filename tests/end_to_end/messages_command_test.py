@@ -58,6 +58,12 @@ class Messages(Folder):
             (spool("info", odd), 1),
         ]:
             self.refused(result, code, "two lines \ufffd[31m\ufffd")
+        header = json.dumps({"__metadata__": {"\x1b[2J": "\x07\x1b[31m"}}).encode()
+        (self.folder / "a.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+        status, printed, errors = spool("info", self.folder / "a.safetensors")
+        self.assertEqual(status, 0, errors)
+        self.assertIn("\ufffd[2J", printed)
+        self.assertNotRegex(printed, "[\x1b\x07]")
         repeated = self.train("--tokenizer", odd, "--tokenizer", "bytes\x1b")
         self.assertEqual(len(repeated[2].splitlines()), 2, repeated[2])
         self.assertNotIn("\x1b", repeated[2])
