@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "spool/planner/chunks.h"
@@ -283,18 +284,34 @@ class Measurement {
             .forward_need = static_cast<int64_t>(costs.most_in_forward - costs.live_before)};
   }
 
+  // Of the forward of what the region computes inside, if none of it ran in chunks.
+  double seconds_again(const Segment& segment, const SegmentRegion& region) const {
+    const std::set<NodeId> nodes = nodes_run_again(all_.program, segment, region);
+    double seconds = 0;
+    for (const SurveyedWork& work : all_.keep_all.works) {
+      const bool counts = work.phase == Phase::forward && work.micro_batch == 0;
+      if (counts && nodes.contains(work.node)) seconds += work.seconds;
+    }
+    return seconds;
+  }
+
   void collect() {
     for (size_t kind = 0; kind < kinds(); ++kind) {
       const bool has_rows = chunkable_rows(all_.program, sample(kind)) > 0;
       std::vector<std::vector<MeasuredOption>> by_rows(has_rows ? all_.rows.size() : 1);
-      double least_of_regions = std::numeric_limits<double>::infinity();
+      double least_of_regions = std::numeric_limits<double>::infinity(), gain_of_regions = 0;
       for (size_t o = 0; o < listed_[kind].size(); ++o) {
         const size_t row_choice = o / (listed_[kind].size() / by_rows.size());
         MeasuredOption& option = by_rows[row_choice].emplace_back(measured(kind, o));
-        if (!option.option.region) continue;
+        const auto& region = option.option.region;
+        if (!region) continue;
         least_of_regions = std::min(least_of_regions, option.extra_seconds);
+        if (!option.option.recomputed.empty()) continue;
+        const double whole = seconds_again(sample(kind), *region);
+        gain_of_regions = std::max(gain_of_regions, whole - option.extra_seconds);
       }
       all_.least_of_regions.push_back(least_of_regions);
+      all_.gain_of_regions.push_back(gain_of_regions);
       for (auto& options : by_rows) options = undominated(std::move(options));
       all_.options.push_back(std::move(by_rows));
     }
@@ -355,24 +372,6 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
                     [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
   if (rows > 0) plan.chunks = chunk_rows(program, rows).chunks;
   return plan;
-}
-
-// Between two shares the seconds are on the line through those below or on that through those
-// above, whichever is higher: copies are hidden by the update of what stays, up to some share.
-double streaming_seconds(const MeasuredState& state, double bytes) {
-  const auto& all = state.shares;
-  if (bytes <= 0 || all.empty()) return 0;
-  const auto after = static_cast<size_t>(
-      std::ranges::lower_bound(all, bytes, {}, &MeasuredState::Share::bytes) - all.begin());
-  if (after == 0) return all.front().seconds;
-  if (after == all.size()) return all.back().seconds;
-  const auto line = [&](size_t second) {
-    const MeasuredState::Share &a = all[second - 1], &b = all[second];
-    return a.seconds + (bytes - a.bytes) / (b.bytes - a.bytes) * (b.seconds - a.seconds);
-  };
-  const double below = after > 1 ? line(after - 1) : all[0].seconds;
-  const double above = after + 1 < all.size() ? line(after + 1) : line(after);
-  return std::min(std::max(below, above), line(after));
 }
 
 size_t MeasuredSegments::sendable_bytes(size_t segment, const MeasuredOption& option) const {

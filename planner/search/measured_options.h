@@ -11,10 +11,10 @@
 //
 // Options that another one beats in all of them are left out.
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "spool/planner/search/measured_state.h"
 #include "spool/planner/search/options.h"
 #include "spool/planner/search/search.h"
 
@@ -34,27 +34,6 @@ struct SendableValue {
   size_t bytes = 0;
 };
 
-// Sending the optimizer's state to the host and streaming it through the device.
-struct MeasuredState {
-  size_t bytes = 0;  // that the device has less of if all state is on the host
-  // So many of these bytes on the host, rising to all of them, and the seconds they cost.
-  struct Share {
-    double bytes = 0, seconds = 0;
-  };
-  std::vector<Share> shares = {};
-  // The first bytes are copied while the device updates the rest, at no cost; then each has this.
-  double last_seconds_per_byte = 0, free_bytes = 0;
-  size_t least = 0;  // as MeasuredSegments::least, if all state is on the host
-};
-
-// The least seconds that so many bytes of state on the host cost.
-inline double least_seconds(const MeasuredState& state, double bytes) {
-  return state.last_seconds_per_byte * std::max(bytes - state.free_bytes, 0.0);
-}
-
-// The seconds that they cost, between those of the shares that were measured.
-double streaming_seconds(const MeasuredState&, double bytes);
-
 struct MeasuredSegments {
   Program program = {};
   std::vector<Segment> segments = {};
@@ -65,9 +44,11 @@ struct MeasuredSegments {
   std::vector<int64_t> rows = {0};
   std::vector<double> seconds_of_rows = {};
   std::vector<IdTable<NodeId, int64_t>> live_of_rows = {};
-  // Of each kind: the least that an option with a region in chunks costs, in seconds beyond keeping
-  // all; infinite if there is none.
-  std::vector<double> least_of_regions = {};
+  // Of each kind, in seconds of a micro-batch: the least that an option with a region in chunks
+  // costs beyond keeping all, infinite if there is none; and the most that such a region takes less
+  // than to run again, whole, what it computes.  By the sums of a roofline it takes no less, but
+  // kernels of fewer rows can be measured to be faster.
+  std::vector<double> least_of_regions = {}, gain_of_regions = {};
   // Of keeping all with the first choice of rows.
   Survey keep_all = {};
   std::vector<size_t> needs = {};  // bytes of each segment, in backward

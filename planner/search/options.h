@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "spool/planner/chunks.h"
@@ -47,6 +48,9 @@ std::vector<SegmentOption> recompute_options(const Program&, const Segment&,
 // that saves a good part of what the segment does, in a few numbers of chunks, with every subset of
 // the candidates outside of it.
 std::vector<SegmentOption> region_options(const Program&, const Segment&);
+
+// What a recomputation of the values inside of the region runs, of the segment's nodes.
+std::set<NodeId> nodes_run_again(const Program&, const Segment&, const SegmentRegion&);
 
 // The chunks that a node can be cut into; 1: none.
 int64_t max_chunks(const Program&, NodeId);

@@ -114,6 +114,9 @@ StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
                        .seconds_before = end_before - costs.begin,
                        .seconds_after = costs.end - begin_after};
   };
+  for (const Segment& s : measured.segments) {
+    gain_of_regions_ += measured.gain_of_regions[static_cast<size_t>(s.kind)];
+  }
   const Program& program = measured.program;
   const auto& seconds = costs.forward_seconds;
   for (const NodeId n : instants(fixed_bytes(program, costs.live_in_backward))) {
@@ -181,7 +184,7 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
     }
     extra = std::max(extra, seconds);
   }
-  return extra + measured_.seconds_of_rows[row_choice];
+  return extra + measured_.seconds_of_rows[row_choice] - gain_of_regions_;
 }
 
 // Of a step.  Each byte of state on the host costs seconds and frees a byte; the sum is convex, so
@@ -201,7 +204,7 @@ double StepBound::seconds_within(size_t bytes, const std::vector<bool>& rows_all
   double least = std::numeric_limits<double>::infinity();
   const auto limit = static_cast<double>(bytes);
   for (size_t choice = 0; choice < measured_.rows.size(); ++choice) {
-    const double chunks = micro_batches_ * measured_.seconds_of_rows[choice];
+    const double chunks = micro_batches_ * (measured_.seconds_of_rows[choice] - gain_of_regions_);
     if (!rows_allowed[choice] || measured_.seconds + chunks >= least) continue;
     const double kept = bytes >= measured_.least ? micro_batches_ * extra_seconds(limit, choice)
                                                  : std::numeric_limits<double>::infinity();

@@ -46,6 +46,7 @@ class StepBound {
 
   const MeasuredSegments& measured_;
   double micro_batches_, bytes_per_second_;
+  double gain_of_regions_ = 0;  // of all segments
   std::vector<Instant> instants_;
 };
 

@@ -1,0 +1,69 @@
+// runs: numbers
+// Searches by a table of kernels that were measured badly, as on a machine that is busy: chunks may
+// take less than the whole, and a kernel several times what it should.
+
+#include <gtest/gtest.h>
+
+#include "spool/models/steps/step_kernels.h"
+#include "spool/models/steps/step_search.h"
+#include "spool/planner/machine.h"
+#include "spool/runtime/random.h"
+#include "tests/models/steps/transformer_testing.h"
+
+namespace spool::testing {
+namespace {
+
+constexpr TransformerSizes sizes{.layers = 4, .channels = 64, .batch = 8, .tokens = 48};
+
+// Of the plans of some budgets, each once.
+std::vector<KernelTime> kernels_of_plans(const StepDescription& step, const Levers& levers) {
+  const Machine machine = cpu_machine();
+  Search search(searched_step(step, machine), levers);
+  const size_t least = search.smallest_budget(), most = search.keep_all_peak();
+  std::vector<KernelTime> kernels;
+  for (size_t i = 0; i <= 4; ++i) {
+    const FoundPlan found = search.plan(least + (most - least) * i / 4).found;
+    const auto more = rehearse_kernels(step, {.step = found.plan}, machine).launches;
+    kernels.insert(kernels.end(), more.begin(), more.end());
+  }
+  return distinct(std::move(kernels));
+}
+
+// Each kernel takes between a third of its time and three times that.
+Machine noisy_machine(std::vector<KernelTime> kernels, uint64_t seed) {
+  Random random(seed, /*stream=*/0);
+  for (KernelTime& k : kernels) k.seconds *= std::exp2(3.17 * (random.uniform() - 0.5));
+  Machine machine = cpu_machine();
+  machine.kernels = std::make_shared<KernelTimes>(std::move(kernels));
+  return machine;
+}
+
+void expect_bounds_to_hold(const Levers& levers, uint64_t seeds) {
+  const StepDescription step = describe(sizes);
+  const std::vector<KernelTime> kernels = kernels_of_plans(step, levers);
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    Search search(searched_step(step, noisy_machine(kernels, seed)), levers);
+    const size_t least = search.smallest_budget(), most = search.keep_all_peak();
+    double before = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i <= 8; ++i) {
+      SCOPED_TRACE(sentence("seed ", seed, ", budget ", i));
+      const size_t budget = least + (most - least) * i / 8;
+      const SearchResult result = search.plan(budget);
+      ASSERT_TRUE(result.fits);
+      EXPECT_LE(result.found.peak, budget);
+      EXPECT_LE(result.lower_bound, result.found.seconds * (1 + 1e-9));
+      EXPECT_LE(result.found.seconds, before);
+      before = result.found.seconds;
+    }
+  }
+}
+
+TEST(NoisyKernels, NoPlanTakesLessThanItsBoundOrMoreThanThatOfASmallerBudget) {
+  expect_bounds_to_hold({}, 6);
+  expect_bounds_to_hold({.regions = true}, 12);
+  const Levers all{.regions = true, .state_share = true, .send_to = OffloadTarget::host};
+  expect_bounds_to_hold(all, 3);
+}
+
+}  // namespace
+}  // namespace spool::testing
