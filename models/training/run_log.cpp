@@ -27,8 +27,7 @@ std::string lines_before(const std::string& path, int64_t step) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object()) break;
     const auto at = object.value("step", nlohmann::json(0));
-    const bool rewritten = at >= step || object.value("whole", nlohmann::json()) == true;
-    if (!at.is_number_integer() || (!first && rewritten)) break;
+    if (!at.is_number_integer() || (!first && at >= step)) break;
     kept += line + "\n";
     first = false;
   }
