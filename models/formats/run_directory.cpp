@@ -121,6 +121,8 @@ void check_run_directory(const fs::path& path) {
   while (!is_there(nearest) && nearest.has_relative_path()) nearest = nearest.parent_path();
   check_file_setting(path_is_directory(nearest), nearest.string(), {"out"},
                      "is not a directory; choose another one for the run");
+  check_file_setting(!path_exists(path / marker), path.string(), {"out"},
+                     "is a checkpoint, which is removed when it is old; choose another directory");
   check_file_setting(::access(nearest.c_str(), W_OK | X_OK) == 0, path.string(), {"out"},
                      "cannot be the directory of a run: ", nearest.string(), " is not writable");
 }

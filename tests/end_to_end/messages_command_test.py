@@ -87,6 +87,8 @@ class Messages(Folder):
             self.refused(self.train(out=out), 1, "is not a directory", "(--out)")
         self.refused(spool("train", "--resume", "--out", self.text), 1, "is not a directory")
         self.refused(self.train("--data", ""), 1, "the name of a file is empty", "(--data)")
+        self.assertEqual(self.train()[0], 0)
+        self.refused(self.train(out=self.out / "latest"), 1, "latest: is a checkpoint", "(--out)")
 
     def test_a_configuration_is_blamed_by_its_field(self):
         self.assertEqual(self.train()[0], 0)

@@ -165,7 +165,7 @@ def file_faults(case, o, before, after):
                 may = may or path.startswith(tuple(re.sub(r"\.bin$", "", p) for p in outputs))
             if not may:
                 yield f"{path} was written"
-        elif o.code != 0 and not o.interrupted and not is_log(path, case):
+        elif o.code != 0 and not o.interrupted and not case.stdout and not is_log(path, case):
             yield f"{path} was {'changed' if path in after else 'removed'} by a command that failed"
         elif not is_at(path, outputs + runs):
             yield f"{path} was {'changed' if path in after else 'removed'}"

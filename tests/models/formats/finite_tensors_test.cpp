@@ -20,7 +20,7 @@ template <class T>
 SafetensorsReader file_of(const TemporaryDirectory& d, StoredType type, const std::vector<T>& x) {
   const auto path = d.path() / "x.safetensors";
   SafetensorsWriter writer(path, {{.name = "good", .spec = {Shape{1}, StoredType::F32}},
-                                  {.name = "x", .spec = {Shape{size_of(x)}, type}}});
+                                  {.name = "x", .spec = {Shape{std::ssize(x)}, type}}});
   const float zero = 0;
   writer.write(writer.tensors()[0], 0, std::as_bytes(std::span(&zero, 1)));
   writer.write(writer.tensors()[1], 0, std::as_bytes(std::span(x)));
