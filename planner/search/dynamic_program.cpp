@@ -154,7 +154,7 @@ int most_frequent_kind(const MeasuredSegments& m) {
 }
 
 const MeasuredOption& keeping_all(const MeasuredSegments& m, size_t segment, size_t rows) {
-  return *std::ranges::min_element(m.options_of(segment, rows), {}, &MeasuredOption::extra_seconds);
+  return m.options_of(segment, rows).front();
 }
 
 Choice uniform_choice(const MeasuredSegments& m, int kind, size_t option, size_t rows) {
@@ -169,6 +169,10 @@ Choice uniform_choice(const MeasuredSegments& m, int kind, size_t option, size_t
 }
 
 }  // namespace
+
+Choice keep_all_choice(const MeasuredSegments& m) {
+  return uniform_choice(m, most_frequent_kind(m), /*option=*/0, /*rows=*/0);
+}
 
 Choice of_first_segments(const MeasuredSegments& m, Choice uniform, size_t count) {
   for (size_t s = count; s < m.segments.size(); ++s) {

@@ -93,6 +93,9 @@ class FastestChoices {
 std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
                                      const std::vector<bool>& rows_allowed);
 
+// Keeps all, with the first choice of rows.
+Choice keep_all_choice(const MeasuredSegments&);
+
 // The choices that give all segments of the most frequent kind one option, and keep all in the
 // others, the fastest first.
 std::vector<Choice> uniform_choices(const MeasuredSegments&);

@@ -37,13 +37,13 @@ std::vector<int64_t> row_choices(int64_t rows) {
   return choices;
 }
 
-// Drops what another option beats or equals in all costs.
+// Drops what another option beats or equals in all costs, but for the first, which keeps all.
 std::vector<MeasuredOption> undominated(std::vector<MeasuredOption> all) {
   const auto beats = [](const MeasuredOption& a, const MeasuredOption& b) {
     return a.extra_seconds <= b.extra_seconds && a.extra_kept <= b.extra_kept &&
            a.extra_need <= b.extra_need && a.forward_need <= b.forward_need;
   };
-  std::ranges::stable_sort(all, {}, &MeasuredOption::extra_seconds);
+  std::ranges::stable_sort(all.begin() + 1, all.end(), {}, &MeasuredOption::extra_seconds);
   std::vector<MeasuredOption> left;
   for (MeasuredOption& option : all) {
     const auto is_beaten = [&](const MeasuredOption& by) { return beats(by, option); };

@@ -37,7 +37,8 @@ struct SendableValue {
 struct MeasuredSegments {
   Program program = {};
   std::vector<Segment> segments = {};
-  // By kind, then by choice of rows (as `rows`; of a kind that cannot be cut into chunks, one).
+  // By kind, then by choice of rows (as `rows`; of a kind that cannot be cut into chunks, one); the
+  // first option keeps all.
   std::vector<std::vector<std::vector<MeasuredOption>>> options = {};
   // The choices of rows of a chunk (0: all), what each costs beyond the first if all is kept, and
   // the most bytes that are live in each node that it cuts, less those of the first.

@@ -59,13 +59,7 @@ struct Search::State {
         bound(measured, step.micro_batches, proposer.link_rate()),
         trials(step, measured, proposer),
         uniform(proposer.uniform()),
-        keep_all(trials.plan_of(keep_all_proposal(), MetaStream::unlimited)) {}
-
-  Proposal keep_all_proposal() const {
-    std::vector<bool> first_rows(measured.rows.size());
-    first_rows.front() = true;
-    return {.choice = *fastest_choice(measured, MetaStream::unlimited, first_rows)};
-  }
+        keep_all(trials.plan_of({.choice = keep_all_choice(measured)}, MetaStream::unlimited)) {}
 
   // The seconds of the fastest choice within the level; infinite if there is none.
   double optimum(int level) {

@@ -281,7 +281,7 @@ class Disks(Checkpoints):
         self.wait_for_a_checkpoint_after(run, before)
         _, errors, status = self.stop(run)
         self.assertEqual(status, 130, errors)
-        self.assertEqual(errors, "")
+        self.assertEqual(self.said(errors), [])
         self.assertGreater(self.run_json()["step"], 10)
 
     def test_the_last_that_does_not_fit_ends_the_run(self):

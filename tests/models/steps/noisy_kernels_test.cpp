@@ -7,6 +7,7 @@
 #include "spool/models/steps/step_kernels.h"
 #include "spool/models/steps/step_search.h"
 #include "spool/planner/machine.h"
+#include "spool/planner/report/plan_diff.h"
 #include "spool/runtime/random.h"
 #include "tests/models/steps/transformer_testing.h"
 
@@ -44,6 +45,7 @@ void expect_bounds_to_hold(const Levers& levers, uint64_t seeds) {
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     Search search(searched_step(step, noisy_machine(kernels, seed)), levers);
     const size_t least = search.smallest_budget(), most = search.keep_all_peak();
+    EXPECT_EQ(diff(Plan{}, search.keep_all_or_plan(most).found.plan), "");
     double before = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i <= 8; ++i) {
       SCOPED_TRACE(sentence("seed ", seed, ", budget ", i));
