@@ -1,4 +1,5 @@
-"""Random hostile command lines, damaged files, kills and full disks, each judged alike: see hostile/oracle.py.
+"""Random hostile command lines, damaged files, kills and full disks, each judged alike by
+hostile/oracle.py.
 
 hostile_command_test.py PROGRAM [CASE...]
 

@@ -32,7 +32,8 @@ def run_of(name):
 READERS = {
     "model/model.safetensors": MODEL,
     "model/config.json": MODEL,
-    "model.bin": [[*c[:-1], "model.bin"] if c[-1] == "model" else ["convert", "model.bin", "new"] for c in MODEL[:5]],
+    "model.bin": [[*EVAL, "model.bin"], [*GENERATE, "model.bin"], [*TUNE, "model.bin"]]
+    + [["convert", "model.bin", "new"], ["info", "model.bin"]],
     "run/latest/run.json": run_of("run"),
     "run/latest/model.safetensors": run_of("run"),
     "run/latest/optimizer.safetensors": run_of("run"),
@@ -44,8 +45,8 @@ READERS = {
     + [["tokenize", "--decode", "shard.bin"], ["info", "shard.bin"]]
     + [["tokenize", "text.txt", "--out", "shard.bin"]],
     "questions.bin": [["eval", "--model", "model", "--data", "questions.bin"], ["info", "questions.bin"]],
-    "words/merges.txt": [[*MERGES, "words/merges.txt"], [*TRAIN, "text.txt", "--merges", "words/merges.txt", "--vocab", "300"]]
-    + [["info", "words/merges.txt"]],
+    "words/merges.txt": [[*MERGES, "words/merges.txt"], ["info", "words/merges.txt"]]
+    + [[*TRAIN, "text.txt", "--merges", "words/merges.txt", "--vocab", "300"]],
     "words/tokenizer.bin": [[*MERGES, "words/tokenizer.bin"], ["info", "words/tokenizer.bin"]],
     "words/vocab.json": [[*MERGES, "words/merges.txt"], ["info", "words/vocab.json"]],
     "plan.json": [[*TRAIN, "text.txt", "--plan", "plan.json"], ["plan", *SHAPE, "--plan", "plan.json"]]
@@ -74,7 +75,8 @@ def damage_json(dice, value):
     """Changes one member or item; returns the text."""
     places = [node for node in nodes(value) if node]
     if not places or dice.random() < 0.04:
-        return dice.choice(["", "{}", "[]", "null", "1", '"x"', "[" * 5000, '{"a":' * 5000, "{,}", "nul", "\ufeff{}"])
+        deep = dice.choice(["[" * 5000, '{"a":' * 5000])
+        return dice.choice(["", "{}", "[]", "null", "1", '"x"', deep, "{,}", "nul", "\ufeff{}"])
     node = dice.choice(places)
     keys = list(node) if isinstance(node, dict) else range(len(node))
     key, chance = dice.choice(list(keys)), dice.random()
@@ -193,7 +195,8 @@ class Files:
         name = dice.choice(sorted(READERS))
         words, more = list(dice.choice(READERS[name])), {}
         if name == "cache":
-            name = sorted(str(p.relative_to(self.folder)) for p in self.folder.glob("cache/spool/*.json"))[0]
+            table = sorted(self.folder.glob("cache/spool/*.json"))[0]
+            name = str(table.relative_to(self.folder))
             more = {"XDG_CACHE_HOME": str(self.folder / "cache")}
         path = self.folder / name
         for _ in range(dice.choice([1, 1, 1, 2, 5])):

@@ -151,7 +151,8 @@ def file_faults(case, o, before, after):
     outputs = values_of(case.words, OUTPUTS)
     if case.words[:1] == ["convert"]:
         outputs += [os.path.normpath(str(word)) for word in case.words[1:]]
-    outputs += [os.path.normpath(before[path][2]) for path in outputs if path in before and before[path][2]]
+    links = [before[path][2] for path in outputs if path in before]
+    outputs += [os.path.normpath(link) for link in links if link]
     runs = values_of(case.words, {"--out"}) if case.words[:1] == ["train"] else []
     runs += ["runs"] if case.words[:1] == ["train"] else []
     for path in sorted(before.keys() | after.keys()):
@@ -161,8 +162,9 @@ def file_faults(case, o, before, after):
             may = is_at(path, outputs + runs) if o.code != 2 else False
             if o.code == 1 and case.words[:1] != ["train"] and not case.stdout:
                 may = False
-            if o.code == 0 and case.words[:1] == ["tokenize"]:
-                may = may or path.startswith(tuple(re.sub(r"\.bin$", "", p) for p in outputs))
+            if o.code in (0, -signal.SIGINT) and case.words[:1] == ["tokenize"]:
+                stems = tuple(re.sub(r"\.bin$", "", p) for p in outputs)
+                may = may or path.removeprefix(".").startswith(stems)
             if not may:
                 yield f"{path} was written"
         elif o.code != 0 and not o.interrupted and not case.stdout and not is_log(path, case):

@@ -1,4 +1,4 @@
-"""Runs that are interrupted, killed, or on a disk that is full, and then go on: they end as a whole run does."""
+"""Runs that are interrupted, killed, or on a full disk, and then go on: they end as a whole run does."""
 
 import json
 import os
@@ -126,8 +126,8 @@ class Runs:
     def end(self):
         self.run(Case(self.next_words()), {0})
         self.expect(self.losses("killed.jsonl") == self.losses("whole.jsonl"), "the losses differ")
-        weights = [(self.folder / run / "latest/model.safetensors").read_bytes() for run in ("run", "whole")]
-        self.expect(weights[0] == weights[1], "the weights differ")
+        ours, whole = (self.folder / run / "latest" / "model.safetensors" for run in ("run", "whole"))
+        self.expect(ours.read_bytes() == whole.read_bytes(), "the weights differ")
 
     def losses(self, name):
         lines = map(json.loads, (self.folder / name).read_text().splitlines())
