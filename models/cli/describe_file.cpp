@@ -19,6 +19,7 @@
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/planner/plan_file.h"
+#include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
 #include "spool/runtime/units.h"
 
@@ -139,7 +140,7 @@ FileDescription describe_run(const fs::path& directory, const fs::path& latest) 
 FileDescription describe_directory(const fs::path& path) {
   if (const auto latest = latest_checkpoint(path)) return describe_run(path, *latest);
   FileDescription d;
-  if (fs::exists(path / "run.json")) {
+  if (path_exists(path / "run.json")) {
     d.what = "a checkpoint of a run, of " + describe_checkpoint(path, d);
     return d;
   }
@@ -210,7 +211,7 @@ std::optional<FileDescription> describe_llmc(const fs::path& path) {
 }
 
 FileDescription describe_safetensors(const fs::path& path) {
-  if (path.filename() == "model.safetensors" && fs::exists(path.parent_path() / "config.json")) {
+  if (path.filename() == "model.safetensors" && path_exists(path.parent_path() / "config.json")) {
     FileDescription d{.what = "a model"};
     describe_model(path, d);
     return d;
@@ -226,15 +227,15 @@ FileDescription describe_safetensors(const fs::path& path) {
 FileDescription describe_log(const fs::path& path) {
   std::ifstream in(path);
   std::string line, loss;
-  int64_t step = 0;
+  nlohmann::json step = 0;
   while (std::getline(in, line)) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object() || !object.contains("loss")) continue;
-    step = object.value("step", int64_t{0});
+    step = object.value("step", nlohmann::json());
     loss = object["loss"].dump();
   }
   FileDescription d{.what = "the log of a run"};
-  d.details.emplace_back("last step", std::to_string(step));
+  d.details.emplace_back("last step", step.dump());
   if (!loss.empty()) d.details.emplace_back("its loss", loss);
   d.details.emplace_back("size", bytes_of(path));
   return d;
@@ -258,9 +259,10 @@ std::optional<FileDescription> describe_json(const fs::path& path) {
   if (!whole.is_object()) return {};
   if (whole.contains("spool_plan")) return describe_plan(path);
   if (whole.contains("spool_kernels")) {
-    return FileDescription{.what = "a table of measured kernels",
-                           .details = {{"kernels", std::to_string(whole["kernels"].size())},
-                                       {"size", bytes_of(path)}}};
+    return FileDescription{
+        .what = "a table of measured kernels",
+        .details = {{"kernels", std::to_string(whole.value("kernels", nlohmann::json()).size())},
+                    {"size", bytes_of(path)}}};
   }
   if (whole.contains("format") && whole["format"] == "spool-plan-report") {
     return FileDescription{.what = "the report of a plan", .details = {{"size", bytes_of(path)}}};
@@ -292,9 +294,8 @@ bool begins_as_text(const fs::path& path) {
 }  // namespace
 
 FileDescription describe_file(const fs::path& path) {
-  std::error_code none;
-  check_file(fs::exists(path, none), path, "there is no such file or directory");
-  if (fs::is_directory(path)) return describe_directory(path);
+  check_file(path_exists(path), path, "there is no such file or directory");
+  if (path_is_directory(path)) return describe_directory(path);
   if (auto found = describe_llmc(path)) return *std::move(found);
   if (path.extension() == ".safetensors") return describe_safetensors(path);
   if (auto found = describe_json(path)) return *std::move(found);

@@ -12,6 +12,7 @@
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/questions.h"
 #include "spool/models/data/token_files.h"
+#include "spool/models/formats/finite_tensors.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
 #include "spool/models/training/budget.h"
@@ -46,8 +47,9 @@ LoadedModel::Options resolve(const EvalArguments& a) {
 
 void check_finite(double loss, const ModelFile& file) {
   if (std::isfinite(loss)) return;
+  check_finite(file.tensors());
   fail(ErrorKind::numeric, file.name(), ": the loss is ", loss,
-       "; some weights are not finite, or too large for --dtype");
+       "; some weights are too large for --dtype");
 }
 
 // On standard error: the result alone is on standard output.

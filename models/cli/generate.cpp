@@ -8,6 +8,7 @@
 #include "spool/models/cli/long_work.h"
 #include "spool/models/cli/terminal_text.h"
 #include "spool/models/families/model_file.h"
+#include "spool/models/formats/finite_tensors.h"
 #include "spool/models/inference/generator.h"
 #include "spool/planner/rehearsal.h"
 
@@ -130,12 +131,17 @@ int generate(const GenerateArguments& a) {
              tokenizer->vocabulary());
   Writer writer(a, file, *tokenizer);
   catch_interrupts();
-  if (a.interactive) {
-    converse(writer, a.prompt);
-  } else {
-    writer.begin(a.prompt);
-    writer.show(a.prompt);
-    writer.write();
+  try {
+    if (a.interactive) {
+      converse(writer, a.prompt);
+    } else {
+      writer.begin(a.prompt);
+      writer.show(a.prompt);
+      writer.write();
+    }
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::numeric) check_finite(file.tensors());
+    throw;
   }
   return interrupted() ? stopped_by_a_signal : 0;
 }

@@ -4,17 +4,21 @@
 #include "spool/models/cli/commands.h"
 
 #include <fcntl.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
+#include <mutex>
 #include <new>
+#include <system_error>
 
 #include "spool/kernels/libraries.h"
 #include "spool/models/cli/command_line.h"
+#include "spool/models/cli/terminal_text.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/files/file.h"
@@ -26,10 +30,18 @@ namespace spool {
 
 namespace {
 
-int print_error(const char* sentence, int code) {
-  std::fprintf(stderr, "spool: %s\n", sentence);
+int print_error(const std::string& sentence, int code) {
+  std::fprintf(stderr, "spool: %s\n", one_line(sentence).c_str());
   return code;
 }
+
+// A warning may have a path or a word as it was given.
+class WarningSink : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    print_error({message.payload.data(), message.payload.size()}, 0);
+  }
+  void flush_() override { std::fflush(stderr); }
+};
 
 int print_usage_error(const CLI::App& app, const CLI::ParseError& e,
                       const std::string& first_word) {
@@ -39,7 +51,7 @@ int print_usage_error(const CLI::App& app, const CLI::ParseError& e,
   if (text.empty()) text = e.what();
   std::string help = "spool ";
   for (const CLI::App* command : app.get_subcommands()) help += command->get_name() + " ";
-  return print_error((text + separator + help + "--help").c_str(), 2);
+  return print_error(text + separator + help + "--help", 2);
 }
 
 // Writing the last of the output may fail, for example because a disk is full.
@@ -93,21 +105,22 @@ int run_command(const Commands& commands) {
   } catch (const Interrupted&) {
     return stopped_by_a_signal;
   } catch (const Error& e) {
-    return print_error((e.what() + flags_of(e, commands)).c_str(), 1);
+    return print_error(e.what() + flags_of(e, commands), 1);
   } catch (const std::bad_alloc&) {
     return print_error("the program itself is out of memory", 1);
+  } catch (const std::filesystem::filesystem_error& e) {
+    return print_error(sentence(e.path1().string(), ": ", e.code().message()), 1);
+  } catch (const std::system_error& e) {  // of a thread
+    return print_error("the system refuses what the program needs: " + e.code().message(), 1);
   } catch (const std::exception& e) {
-    return print_error(e.what(), 1);
+    return print_error(sentence("a fault of the program itself: ", e.what()), 1);
   }
 }
 
 int main(int argc, char** argv) {
   open_standard_files();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error like others
-  auto logger =
-      std::make_shared<spdlog::logger>("spool", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  logger->set_pattern("spool: %v");
-  set_logger(logger);
+  set_logger(std::make_shared<spdlog::logger>("spool", std::make_shared<WarningSink>()));
 
   CLI::App app("Spool trains transformers inside a byte budget.");
   app.name("spool");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/runtime/check.h"
 #include "spool/runtime/files/json.h"
 
 namespace spool {
@@ -59,6 +60,17 @@ std::string printable(std::string_view text) {
   TerminalText terminal;
   const std::string shown = terminal(text);
   return shown + terminal.rest();
+}
+
+std::string one_line(std::string_view text) {
+  constexpr size_t max_bytes = 8000;  // more than the longest path
+  const bool is_short = text.size() <= max_bytes;
+  std::string line = is_short ? printable(text)
+                              : sentence(printable(text.substr(0, max_bytes / 2)), "...",
+                                         printable(text.substr(text.size() - max_bytes / 2)));
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\t'; }, ' ');
+  return line;
 }
 
 }  // namespace spool

@@ -23,5 +23,7 @@ class TerminalText {
 
 // The same for a whole text.
 std::string printable(std::string_view text);
+// The same for a message: without newlines and tabs, and shortened if it is very long.
+std::string one_line(std::string_view text);
 
 }  // namespace spool

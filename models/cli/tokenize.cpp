@@ -69,6 +69,9 @@ void decode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
     check_file(!std::filesystem::equivalent(shard, a.options.out, absent), shard,
                "is also an input; choose another --out");
   }
+  std::error_code absent;
+  const auto size = std::filesystem::file_size(a.options.out, absent);
+  check_file(absent || size == 0, a.options.out, "exists already; choose another --out");
   AtomicWrite partial(a.options.out);
   File out = File::create(partial.path());
   uint64_t written = 0;

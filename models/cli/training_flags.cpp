@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "spool/models/families/model_file.h"
+#include "spool/runtime/files/file.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -59,6 +60,7 @@ std::optional<int64_t> final_eval_batches(const std::string& flag) {
 }  // namespace
 
 std::string absolute_path(const std::string& path) {
+  if (path.empty()) return path;
   const auto whole = std::filesystem::absolute(path).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
 }
@@ -67,7 +69,7 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   RunOptions o = g.options;
   const TrainingConfig flags = o.training;
   TrainingConfig& t = o.training;
-  if (has_weights(o.model) && std::filesystem::exists(o.model)) {
+  if (has_weights(o.model) && path_exists(o.model)) {
     refuse_shape_flags(command);
     o.model = absolute_path(o.model);
   }

@@ -34,11 +34,12 @@ bool has_content(const fs::path& path) {
 }
 
 std::vector<fs::path> files_named(const std::string& pattern) {
+  check_setting(!pattern.empty(), {"data"}, "the name of a file is empty; give one");
   std::error_code error;
   const bool is_path = fs::exists(fs::path(pattern), error);
   if (error) fail_file(pattern, "read", error.value());
   if (is_path) {
-    check_file(!fs::is_directory(pattern), pattern, "is a directory; name the files in it, as in ",
+    check_file(!path_is_directory(pattern), pattern, "is a directory; name the files in it, as in ",
                (fs::path(pattern) / "*.txt").string());
     return {pattern};
   }

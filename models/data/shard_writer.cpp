@@ -8,6 +8,7 @@
 #include "spool/models/data/token_files.h"
 #include "spool/models/tokenizers/parallel_encode.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/files/file.h"
 #include "spool/runtime/files/input_file.h"
 
 namespace spool {
@@ -27,12 +28,13 @@ struct OpenShard {
 // Writes tokens to one shard after the other.
 class ShardSequence {
  public:
-  explicit ShardSequence(const TokenizeOptions& options)
+  ShardSequence(const TokenizeOptions& options, size_t text_bytes)
       : options_(options),
+        text_bytes_(text_bytes),
         max_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::max_tokens) {
     // A pattern that names the new shards would also name old ones.
     if (options.shard_tokens == 0) return;
-    check_file(!fs::exists(name()), name(), "exists already; remove it and the shards after it");
+    check_file(!path_exists(name()), name(), "exists already; remove it and the shards after it");
   }
   // Removes finished shards after an error: a part of the text is of no use.
   ~ShardSequence() {
@@ -56,6 +58,12 @@ class ShardSequence {
     }
   }
 
+  // So much of the text is encoded.  It is told again after every shard, as each takes a while.
+  void tell(size_t done) {
+    done_bytes_ = done;
+    if (options_.progress) options_.progress(done_bytes_, text_bytes_);
+  }
+
   std::vector<fs::path> take() {
     if (shard_) finish();
     return std::move(done_);
@@ -75,9 +83,11 @@ class ShardSequence {
     shard_->partial.commit();
     shard_.reset();
     done_.push_back(name());
+    tell(done_bytes_);
   }
 
   const TokenizeOptions& options_;
+  size_t text_bytes_, done_bytes_ = 0;
   int64_t max_;
   std::optional<OpenShard> shard_;
   std::vector<fs::path> done_;
@@ -102,7 +112,7 @@ TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> te
   }
   check(total > 0, "the text to tokenize is empty");
   TokenizeResult result;
-  ShardSequence shards(options);
+  ShardSequence shards(options, total);
   for (const fs::path& path : texts) {
     const InputFile text(path);
     const auto append = [&](std::span<const int32_t> tokens) {
@@ -113,7 +123,7 @@ TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> te
     encode_text(tokenizer, text, options.threads,
                 [&](std::span<const int32_t> tokens, uint64_t done) {
                   append(tokens);
-                  if (options.progress) options.progress(result.bytes + done, total);
+                  shards.tell(result.bytes + done);
                 });
     result.bytes += text.size();
   }

@@ -6,6 +6,7 @@
 #include "spool/models/families/llmc_model.h"
 #include "spool/models/formats/llmc_header.h"
 #include "spool/models/formats/run_directory.h"
+#include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
 
 namespace spool {
@@ -22,11 +23,11 @@ constexpr std::string_view head_name = "lm_head.weight";
 fs::path weights_in(const fs::path& directory) {
   if (const auto latest = latest_checkpoint(directory)) return *latest / weights_name;
   const fs::path weights = directory / weights_name;
-  const bool found = fs::exists(weights);
-  check_file(found || !fs::exists(directory / "model.safetensors.index.json"), directory,
+  const bool found = path_exists(weights);
+  check_file(found || !path_exists(directory / "model.safetensors.index.json"), directory,
              "its model is in several files; save it again as one, with "
              "save_pretrained(max_shard_size=\"100GB\")");
-  check_file(found || !fs::exists(directory / "pytorch_model.bin"), directory,
+  check_file(found || !path_exists(directory / "pytorch_model.bin"), directory,
              "its model is a pytorch_model.bin; save it again with "
              "save_pretrained(safe_serialization=True)");
   check_file(found, directory, "has neither model.safetensors nor a link `latest` to a checkpoint");
@@ -54,8 +55,8 @@ bool same_bytes(const TensorReader& file, const StoredTensor& a, const StoredTen
 }  // namespace
 
 ModelFile::ModelFile(const fs::path& model) {
-  check_file(fs::exists(model), model, "there is no such file or directory");
-  const fs::path file = fs::is_directory(model) ? weights_in(model) : model;
+  check_file(path_exists(model), model, "there is no such file or directory");
+  const fs::path file = path_is_directory(model) ? weights_in(model) : model;
   if (has_llmc_magic(File::open(file), llmc_model_magic)) {
     const auto reader = std::make_shared<const LlmcModelReader>(file);
     config_ = reader->config();
@@ -68,7 +69,7 @@ ModelFile::ModelFile(const fs::path& model) {
              "is not a model file of llm.c, which begins with the int32 ", llmc_model_magic);
   tensors_ = std::make_shared<const SafetensorsReader>(file);
   const fs::path config_file = file.parent_path() / config_name;
-  check_file(fs::exists(config_file), file, "the model's config.json is missing beside it");
+  check_file(path_exists(config_file), file, "the model's config.json is missing beside it");
   const JsonField config = read_json(config_file);
   config_ = gpt2_config(config);
   end_of_text_ = end_of_text_of(config, config_.vocabulary);

@@ -32,6 +32,9 @@ class ModelFile {
   // The token that ends a text, if the model's files name one.
   std::optional<int32_t> end_of_text() const { return end_of_text_; }
 
+  // The tensors, whatever their format.
+  const TensorReader& tensors() const { return *tensors_; }
+
   // Sets all parameters of a model of this configuration.  Throws, before any is changed, if a
   // tensor is missing, surplus, or of another shape.
   void load(Gpt2&, const FileProgress& = {}) const;

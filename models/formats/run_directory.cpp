@@ -52,7 +52,7 @@ bool exchange_paths(const fs::path& a, const fs::path& b) {
 }
 
 bool is_own_checkpoint(const fs::path& path) {
-  return fs::symlink_status(path).type() == fs::file_type::directory && fs::exists(path / marker);
+  return fs::symlink_status(path).type() == fs::file_type::directory && path_exists(path / marker);
 }
 
 void remove_path(const fs::path& path) {
@@ -103,19 +103,26 @@ std::optional<fs::path> latest_checkpoint(const fs::path& run) {
   std::error_code error;
   const fs::path target = fs::read_symlink(link, error);
   if (error == std::errc::no_such_file_or_directory) return {};
+  check_file_setting(path_is_directory(run), run.string(), {"out"},
+                     "is not a directory, and so not the directory of a run");
   check_file(!error, link.string(), "is not a link to a checkpoint: ", error.message());
-  check_file(step_of(target.string()) && fs::is_directory(run / target), link.string(), "names ",
+  check_file(step_of(target.string()) && path_is_directory(run / target), link.string(), "names ",
              target.string(), ", and there is no such checkpoint");
   return run / target;
 }
 
 void check_run_directory(const fs::path& path) {
+  check_setting(!path.empty(), {"out"}, "the run's directory has no name; give it one");
+  std::error_code none;
+  const auto is_there = [&](const fs::path& p) {
+    return fs::exists(p, none) || fs::is_symlink(p, none);
+  };
   fs::path nearest = fs::absolute(path);
-  for (std::error_code none; !fs::exists(nearest, none) && nearest.has_relative_path();) {
-    nearest = nearest.parent_path();
-  }
-  check_file_setting(fs::is_directory(nearest), nearest.string(), {"out"},
+  while (!is_there(nearest) && nearest.has_relative_path()) nearest = nearest.parent_path();
+  check_file_setting(path_is_directory(nearest), nearest.string(), {"out"},
                      "is not a directory; choose another one for the run");
+  check_file_setting(!path_exists(path / marker), path.string(), {"out"},
+                     "is a checkpoint, which is removed when it is old; choose another directory");
   check_file_setting(::access(nearest.c_str(), W_OK | X_OK) == 0, path.string(), {"out"},
                      "cannot be the directory of a run: ", nearest.string(), " is not writable");
 }

@@ -3,6 +3,7 @@
 #include "spool/models/families/llmc_model.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/planner/rehearsal.h"
+#include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
 
 namespace spool {
@@ -23,7 +24,9 @@ std::unique_ptr<Tokenizer> tokenizer_of(const ModelFile& file) {
 }
 
 void write_directory(const ModelFile& in, Gpt2& model, const fs::path& directory) {
-  if (!fs::create_directory(directory)) fail_file(directory, "made", EEXIST);
+  std::error_code error;
+  const bool is_made = fs::create_directory(directory, error);
+  if (!is_made) fail_file(directory, "made", error ? error.value() : EEXIST);
   const auto tokenizer = tokenizer_of(in);
   save_model(directory, model, tokenizer ? tokenizer->end_of_text() : in.end_of_text());
   if (tokenizer) save_tokenizer(directory, *tokenizer);
@@ -37,7 +40,7 @@ void convert_model(const ModelFile& in, const fs::path& out, DType dtype,
   check_setting(dtype == DType::f32 || dtype == DType::bf16, {"dtype"}, in.name(),
                 ": a model file cannot have weights of ", name(dtype), "; choose f32 or bf16");
   const fs::path target = out.has_filename() ? out : out.parent_path();  // without a last slash
-  check_file(!fs::exists(target), target, "is there already; choose another name");
+  check_file(!path_exists(target), target, "is there already; choose another name");
   const auto make_model = [&](Stream& stream) { return Gpt2(in.config(), dtype, stream); };
   const auto stream = open_stream_for([&](Stream& s) { make_model(s); }, Device{});
   Gpt2 model = make_model(*stream);

@@ -90,7 +90,7 @@ int32_t sample(std::span<const float> logits, const SamplingOptions& options, Ra
   const float* const all = logits.data();
   const int64_t count = size_of(logits);
   const float zero = cpu::sum<float>(count, [=](int64_t i) { return 0 * all[i]; });
-  check(zero == 0, "sample: the model's logits are not finite");
+  if (zero != 0) fail(ErrorKind::numeric, "the model's logits are not finite");
   const float largest = cpu::largest<float>(count, [=](int64_t i) { return all[i]; });
   if (options.temperature <= 0) {
     return static_cast<int32_t>(std::ranges::find(logits, largest) - logits.begin());

@@ -81,7 +81,7 @@ std::unique_ptr<Gpt2Tokenizer> read_gpt2_tokenizer(const std::filesystem::path& 
   }
   BytePairEncoding encoding = read_merges(path);
   const std::filesystem::path ids = path.parent_path() / "vocab.json";
-  if (!std::filesystem::exists(ids)) return std::make_unique<Gpt2Tokenizer>(std::move(encoding));
+  if (!path_exists(ids)) return std::make_unique<Gpt2Tokenizer>(std::move(encoding));
   const TokenIds read = read_token_ids(ids, encoding);
   return std::make_unique<Gpt2Tokenizer>(std::move(encoding), read);
 }

@@ -2,6 +2,7 @@
 
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
 
 namespace spool {
@@ -21,7 +22,7 @@ void check_name(const std::string& name) {
 // The tokenizer that a checkpoint's run.json names; empty if there is no run.json.
 std::string name_in_run(const fs::path& directory) {
   const fs::path file = directory / "run.json";
-  if (!fs::exists(file)) return {};
+  if (!path_exists(file)) return {};
   const JsonField field = read_json(file).member("tokenizer");
   const std::string name = field.string();
   field.expect(name == bytewise || name == gpt2, excerpt(name),
@@ -43,7 +44,7 @@ TokenizerChoice complete(TokenizerChoice choice) {
 
 std::optional<fs::path> vocabulary_in(const fs::path& directory) {
   for (const char* name : {"merges.txt", "gpt2_tokenizer.bin"}) {
-    if (fs::exists(directory / name)) return directory / name;
+    if (path_exists(directory / name)) return directory / name;
   }
   return {};
 }

@@ -73,7 +73,7 @@ json refusal(const PlannedRun& run) {
 bool is_report(const std::filesystem::path& path) {
   std::ifstream in(path);
   const json found = json::parse(in, nullptr, /*allow_exceptions=*/false);
-  return found.is_object() && found.value("format", "") == format;
+  return found.is_object() && found.contains("format") && found["format"] == format;
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ json frontier_report(const std::vector<PlannedRun>& frontier) {
 
 void check_report_file(const std::filesystem::path& path) {
   check_writable(path, {"json"});
-  check_file_setting(!std::filesystem::exists(path) || is_report(path), path, {"json"},
+  check_file_setting(!path_exists(path) || is_report(path), path, {"json"},
                      "exists already and is not a report of a plan; choose another name");
 }
 

@@ -177,7 +177,7 @@ std::vector<LayerGroup> explain(const PlannedRun& run) {
 
 void check_plan_file(const std::filesystem::path& file) {
   check_writable(file, {"save-plan"});
-  check_file_setting(!std::filesystem::exists(file) || is_plan(file), file, {"save-plan"},
+  check_file_setting(!path_exists(file) || is_plan(file), file, {"save-plan"},
                      "exists already and is not a plan; choose another name");
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/families/model_file.h"
+#include "spool/models/formats/finite_tensors.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/runtime/bulk_hash.h"
@@ -94,7 +95,7 @@ std::string hash_of_file(const fs::path& file) {
 std::map<std::string, std::string> hashes_of_vocabulary(const fs::path& directory) {
   std::map<std::string, std::string> hashes;
   for (const char* name : {merges_file, vocabulary_file}) {
-    if (fs::exists(directory / name)) hashes[name] = hash_of_file(directory / name);
+    if (path_exists(directory / name)) hashes[name] = hash_of_file(directory / name);
   }
   return hashes;
 }
@@ -137,7 +138,7 @@ void check_belong_together(const fs::path& directory, const std::array<MarkedFil
 
 // A run may also be resumed with a vocabulary that is not in the checkpoint.
 void check_vocabulary(const fs::path& directory, const StoredRun& run) {
-  if (!fs::exists(directory / merges_file)) return;
+  if (!path_exists(directory / merges_file)) return;
   for (const auto& [name, hash] : run.vocabulary) {
     check_file(name == merges_file || name == vocabulary_file, directory / run_file,
                "field vocabulary: ", excerpt(name), " is no file of a vocabulary");
@@ -201,6 +202,11 @@ void load_checkpoint(const fs::path& directory, Trainer& trainer, const FileProg
   trainer.optimizer().initialise();  // for the padding, which is in no file
   const SafetensorsReader optimizer(directory / optimizer_file);
   load_tensors(optimizer, optimizer_tensors(trainer), /*ignored=*/{}, progress);
+}
+
+void check_finite_checkpoint(const fs::path& directory) {
+  check_finite(ModelFile(directory).tensors());
+  check_finite(SafetensorsReader(directory / optimizer_file));
 }
 
 StoredRun read_run(const fs::path& directory) {

@@ -64,6 +64,9 @@ void write_checkpoint(RunDirectory&, const RunState&);
 
 void load_checkpoint(const std::filesystem::path& directory, Trainer&, const FileProgress& = {});
 
+// Throws if a file has a value that is not finite; for when the numbers of a run are not.
+void check_finite_checkpoint(const std::filesystem::path& directory);
+
 // Reads run.json; throws if a field is missing or wrong, or if a file of the checkpoint does not
 // belong to it.
 StoredRun read_run(const std::filesystem::path& directory);

@@ -26,8 +26,8 @@ std::string lines_before(const std::string& path, int64_t step) {
   while (std::getline(in, line)) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object()) break;
-    const bool rewritten = object.value("step", int64_t{0}) >= step || object.value("whole", false);
-    if (!first && rewritten) break;
+    const auto at = object.value("step", nlohmann::json(0));
+    if (!at.is_number_integer() || (!first && at >= step)) break;
     kept += line + "\n";
     first = false;
   }
@@ -36,7 +36,7 @@ std::string lines_before(const std::string& path, int64_t step) {
 
 bool has_lines(const std::string& path) {
   std::error_code none;
-  return std::filesystem::is_regular_file(path) && std::filesystem::file_size(path, none) > 0;
+  return std::filesystem::is_regular_file(path, none) && std::filesystem::file_size(path, none) > 0;
 }
 
 // The time of day, in UTC: 2026-01-31T23:59:59Z.
@@ -47,7 +47,7 @@ bool begins_a_log(const std::string& path) {
   std::string line;
   std::getline(in, line);
   const auto head = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  return head.is_object() && head.value("format", "") == "spool-run";
+  return head.is_object() && head.contains("format") && head["format"] == "spool-run";
 }
 
 // To open one waits for its reader.  Those of the process's own descriptors are open already.
@@ -78,7 +78,7 @@ RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<in
   std::string kept;
   if (has_lines(path_)) {
     kept = lines_before(path_, *resume_at);
-    write_text_file_atomically(std::filesystem::canonical(path_), kept);
+    write_text_file_atomically(path_, kept);
   }
   file_.open(path_, kept.empty() ? std::ios::trunc : std::ios::app);
   if (!file_) fail_file(path_, "written", errno);

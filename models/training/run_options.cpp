@@ -6,6 +6,7 @@
 
 #include "spool/models/families/model_file.h"
 #include "spool/planner/plan_file.h"
+#include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
 
 namespace spool {
@@ -175,7 +176,7 @@ TrainingConfig training_preset(const std::string& model) {
       config.lr = model == "gpt2-355m" ? 3e-4 : model == "gpt2-774m" ? 2.5e-4 : 2e-4;
     }
   } else {
-    check_setting(std::filesystem::exists(model), {"model"}, "the model '", model,
+    check_setting(path_exists(model), {"model"}, "the model '", model,
                   "' is neither a file or directory nor a preset; the presets are ",
                   list_of_presets());
     config.model = ModelFile(model).config();

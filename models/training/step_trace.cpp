@@ -16,7 +16,7 @@ std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * frac
 
 StepTrace::StepTrace(fs::path path) : path_(std::move(path)) {
   check_writable(path_, {"trace"});
-  check_file_setting(!fs::exists(path_) || is_trace(path_), path_, {"trace"},
+  check_file_setting(!path_exists(path_) || is_trace(path_), path_, {"trace"},
                      "exists already and is not a trace; choose another name");
 }
 

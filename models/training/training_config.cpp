@@ -37,8 +37,8 @@ void validate_batch(const TrainingConfig& c) {
 void validate_optimizer(const TrainingConfig& c) {
   check_setting(c.warmup >= 0 && c.warmup <= c.steps, {"warmup"}, "a warm-up of ", c.warmup,
                 " steps is not between 0 and the ", c.steps, " steps of the run");
-  check_setting(std::isfinite(c.lr) && c.lr > 0, {"lr"}, "the learning rate must be above 0, not ",
-                c.lr);
+  check_setting(std::isfinite(c.lr) && c.lr > 0, {"lr"},
+                "the learning rate must be a finite number above 0, not ", c.lr);
   check_setting(c.min_lr >= 0 && c.min_lr <= c.lr, {"min-lr"},
                 "the last learning rate must be between 0 and the highest, ", c.lr, ", not ",
                 c.min_lr);
@@ -46,9 +46,11 @@ void validate_optimizer(const TrainingConfig& c) {
                 "the probability of dropout must be in [0, 1), not ", c.dropout);
   check_setting(c.optimizer.beta2 >= 0 && c.optimizer.beta2 < 1, {"beta2"},
                 "AdamW's beta2 must be in [0, 1), not ", c.optimizer.beta2);
-  check_setting(c.optimizer.decay >= 0 && c.optimizer.decay < 1 / c.lr, {"weight-decay"},
-                "the weight decay must be at least 0 and below 1 / learning rate, not ",
-                c.optimizer.decay);
+  check_setting(std::isfinite(c.optimizer.decay) && c.optimizer.decay >= 0, {"weight-decay"},
+                "the weight decay must be a finite number from 0 on, not ", c.optimizer.decay);
+  check_setting(c.lr * c.optimizer.decay < 1, {"lr", "weight-decay"}, "a learning rate of ", c.lr,
+                " with a weight decay of ", c.optimizer.decay,
+                " is too large: their product must be below 1");
   check_setting(std::isfinite(c.optimizer.clip) && c.optimizer.clip >= 0, {"clip"},
                 "the maximum norm of the gradients must be 0 (no limit) or more, not ",
                 c.optimizer.clip);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "spool/models/families/model_file.h"
+#include "spool/models/formats/finite_tensors.h"
 #include "spool/models/inference/generator.h"
 #include "spool/models/training/budget.h"
 #include "spool/models/training/run_calibration.h"
@@ -369,6 +370,12 @@ void TrainingRun::save(int64_t step) {
 }
 
 void TrainingRun::fail_not_finite(int64_t step, const char* what, double value) {
+  if (last_saved_ <= first_step_) {  // what the run began with may be at fault
+    if (checkpoint_)
+      check_finite_checkpoint(*checkpoint_);
+    else if (has_weights(options_.model))
+      check_finite(ModelFile(options_.model).tensors());
+  }
   const std::string kept = checkpoint_
                                ? sentence("the last good checkpoint is ", checkpoint_->string())
                                : std::string("no checkpoint had been written yet");

@@ -23,12 +23,23 @@ struct stat status_of(const File& file) {
   return status;
 }
 
+fs::file_type type_of(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (type == fs::file_type::none) fail_file(path.string(), "read", error.value());
+  return type;
+}
+
 }  // namespace
 
 void fail_file(const std::string& file, const char* done, int error) {
   const std::string reason = std::generic_category().message(error);
   throw Error(ErrorKind::file, sentence(file, ": cannot be ", done, ": ", reason), {.file = file});
 }
+
+bool path_exists(const fs::path& path) { return type_of(path) != fs::file_type::not_found; }
+
+bool path_is_directory(const fs::path& path) { return type_of(path) == fs::file_type::directory; }
 
 File File::open(const fs::path& path) {
   // O_NONBLOCK: opening a pipe must not wait for its writer.
@@ -48,7 +59,9 @@ File File::create(const fs::path& path) {
 }
 
 File File::temporary() {
-  const fs::path folder = fs::temp_directory_path();
+  std::error_code error;
+  const fs::path folder = fs::temp_directory_path(error);
+  if (error) fail_file("the folder for temporary files, TMPDIR", "used", error.value());
   const int descriptor = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
   if (descriptor >= 0) return File("a temporary file in " + folder.string(), descriptor);
   // Not every file system supports O_TMPFILE.
@@ -124,8 +137,10 @@ void sync_tree(const fs::path& root) {
 }
 
 AtomicWrite::AtomicWrite(const fs::path& path) : path_(path) {
-  std::error_code ignored;
-  if (fs::is_symlink(path, ignored)) path_ = fs::weakly_canonical(path);  // writes its target
+  std::error_code ignored, error;
+  if (fs::is_symlink(path, ignored))
+    path_ = fs::weakly_canonical(path, error);  // writes its target
+  if (error) fail_file(path.string(), "written", error.value());
   check_file(!fs::is_directory(path_, ignored), path, "is a directory; choose another name");
   check_file(!fs::exists(path_, ignored) || fs::is_regular_file(path_, ignored), path,
              "exists and is not a regular file; choose another name");

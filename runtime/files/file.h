@@ -45,6 +45,11 @@ class File {
 // Throws "FILE: cannot be DONE: No space left on device", with the text of errno's value `error`.
 [[noreturn]] void fail_file(const std::string& file, const char* done, int error);
 
+// Whether the name, or what it links to, is there, and whether it is a directory.  They throw where
+// the system does not tell, as of a loop of links.
+bool path_exists(const std::filesystem::path&);
+bool path_is_directory(const std::filesystem::path&);
+
 // Reads a file of at most `max_bytes`.
 std::string read_text_file(const std::filesystem::path&, uint64_t max_bytes);
 

@@ -17,10 +17,34 @@ namespace {
 constexpr uint64_t max_json_bytes = 1'000'000;
 constexpr int64_t max_values = 1'000'000;
 
+// "line 3, column 5": the character that ends the first `read` bytes.
+std::string place_in(std::string_view text, size_t read) {
+  const std::string_view before =
+      text.substr(0, std::min(std::max<size_t>(read, 1) - 1, text.size()));
+  const size_t newline = before.rfind('\n');
+  const size_t begin = newline == std::string_view::npos ? 0 : newline + 1;
+  return sentence("line ", 1 + std::ranges::count(before, '\n'), ", column ",
+                  1 + before.size() - begin);
+}
+
+// The parser's own words without its name, its context and the text that it read last.
+std::string reason_of(const nlohmann::detail::exception& e) {
+  std::string reason = e.what();
+  if (reason.find("number overflow") != std::string::npos) return "the number is too large";
+  if (const size_t at = reason.find(" - "); at != std::string::npos) reason.erase(0, at + 3);
+  const size_t excerpt = reason.find("; last read: "), expected = reason.rfind("; expected ");
+  if (excerpt != std::string::npos) {
+    const bool is_after = expected != std::string::npos && expected > excerpt;
+    reason.erase(excerpt, is_after ? expected - excerpt : std::string::npos);
+  }
+  return reason;
+}
+
 // Checks each event of the parser.  The functions' names are the base class's.
 class JsonLimits : public nlohmann::json_sax<json> {
  public:
-  JsonLimits(const std::string& file, int max_depth) : file_(file), max_depth_(max_depth) {}
+  JsonLimits(std::string_view text, const std::string& file, int max_depth)
+      : text_(text), file_(file), max_depth_(max_depth) {}
 
   bool null() override { return count(); }
   bool boolean(bool) override { return count(); }
@@ -41,8 +65,8 @@ class JsonLimits : public nlohmann::json_sax<json> {
     return true;
   }
 
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& e) override {
-    check_file(false, file_, "is not JSON: ", excerpt(std::string(e.what())));
+  bool parse_error(size_t read, const std::string&, const nlohmann::detail::exception& e) override {
+    check_file(false, file_, "is not JSON: ", place_in(text_, read), ": ", reason_of(e));
     return false;
   }
 
@@ -64,6 +88,7 @@ class JsonLimits : public nlohmann::json_sax<json> {
     return true;
   }
 
+  std::string_view text_;
   const std::string& file_;
   int max_depth_;
   int64_t values_ = 0;
@@ -216,7 +241,7 @@ bool is_utf8(std::string_view text) {
 }
 
 JsonField parse_json(std::string_view text, const std::string& file, int max_depth) {
-  JsonLimits limits(file, max_depth);
+  JsonLimits limits(text, file, max_depth);
   json::sax_parse(text.begin(), text.end(), &limits);
   return {json::parse(text.begin(), text.end()), file};
 }

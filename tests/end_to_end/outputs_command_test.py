@@ -21,6 +21,17 @@ class Outputs(Folder):
             self.assertEqual(other.read_bytes(), content)
         self.assertEqual(shard.read_bytes(), tokens)
 
+    def test_text_of_shards_replaces_nothing(self):
+        shard, out = self.folder / "a.bin", self.folder / "out.txt"
+        self.assertEqual(spool("tokenize", self.text, "--out", shard)[0], 0)
+        words = ["tokenize", "--decode", shard, "--out", out]
+        out.touch()
+        self.assertEqual(spool(*words)[0], 0)
+        self.assertEqual(out.read_bytes(), self.text.read_bytes())
+        out.write_text("precious")
+        self.refused(spool(*words), 1, "out.txt: exists already", "--out")
+        self.assertEqual(out.read_text(), "precious")
+
     def test_files_of_a_run_have_names_of_their_own(self):
         one, link = self.folder / "one", self.folder / "link"
         link.symlink_to("one")

@@ -118,6 +118,23 @@ class Resuming(Folder):
         stored.write_text(stored.read_text().replace('"step": 7', '"step": 8'))
         self.refused(spool(*resume), 1, "run.json", "beyond the 7 steps")
 
+    def test_a_log_keeps_what_was_done_before_a_run_resumes(self):
+        log = self.folder / "log"
+
+        def entries():
+            return [(e["step"], "loss" in e) for e in self.log(log) if "loss" in e or "val_loss" in e]
+
+        words = ["--eval-every", 2, "--eval-batches", 999]  # all of the validation data
+        self.assertEqual(self.train("--log", log, *words, steps=5)[0], 0)
+        before = entries()
+        self.assertEqual(len(before), 8)
+        self.assertTrue(any(e.get("whole") and e["step"] == 2 for e in self.log(log)))
+        resume = ["train", "--out", self.out, "--resume", "--log", log]
+        self.assertEqual(spool(*resume)[0], 0)
+        self.assertEqual(entries(), before)
+        self.assertEqual(spool(*resume, "--steps", 6)[0], 0)
+        self.assertEqual(entries(), [*before, (6, True), (6, False)])
+
     def test_resumes_with_data_that_moved(self):
         words = ["--checkpoint-every", 2, "--keep-checkpoints", 9]
         self.assertEqual(self.train(*words, steps=4)[0], 0)

@@ -22,6 +22,7 @@ class Tokenize(Files):
                 self.done("tokenize", text, "--out", tokens, *words)
                 self.done("tokenize", "--decode", tokens, "--out", back, *words)
                 self.assertEqual(back.read_bytes(), text.read_bytes())
+                back.unlink()
                 shown = subprocess.run(
                     [PROGRAM, "tokenize", "--decode", tokens, *words], capture_output=True
                 )
@@ -63,6 +64,15 @@ class Tokenize(Files):
             peaks.append(peak_memory(*words))
         self.assertGreater(long.stat().st_size, 30 << 20)
         self.assertLess(peaks[1] - peaks[0], 10 << 20)
+
+    def test_an_interrupt_between_shards_leaves_none(self):
+        words = ["tokenize", self.text, "--out", self.folder / "t.bin", "--shard-tokens", 1]
+        run = subprocess.Popen([PROGRAM, *map(str, words)], stdout=subprocess.DEVNULL)
+        while run.poll() is None and not (self.folder / "t_000003.bin").exists():
+            time.sleep(0.002)
+        run.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(timeout=100), 130)
+        self.assertEqual(list(self.folder.glob("*t_*")), [])
 
     def test_refuses_outputs_that_are_no_files(self):
         shard, pipe = self.folder / "t.bin", self.folder / "pipe"

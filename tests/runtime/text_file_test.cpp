@@ -38,14 +38,33 @@ TEST(Json, RefusesOtherTextRepeatedKeysAndDeepNesting) {
     expect_error(ErrorKind::file, {"/x.json: ", words}, [&] { open(text); });
   };
   open("{\"a\": [1, {\"a\": 2}]}");
-  refused("", "is not JSON");
+  refused("", "is not JSON: line 1, column 1: unexpected end of input");
   refused("{\"a\": ", "is not JSON");
+  refused("{\"a\":\n [1,}", "is not JSON: line 2, column 5: unexpected '}'; expected '['");
+  refused("[nul]", "line 1, column 5: invalid literal");
+  refused("[1e999]", "column 6: the number is too large");
   refused("{\"a\": \"\xff\"}", "is not JSON");
   refused("{} {}", "is not JSON");
   refused("{\"a\": 1, \"a\": 2}", "twice");
   open(std::string(16, '[') + std::string(16, ']'));
   refused(std::string(17, '[') + std::string(17, ']'), "nested");
   refused(std::string(900'000, '['), "nested");
+}
+
+TEST(Path, OfALoopOfLinksIsAnError) {
+  const TemporaryDirectory d;
+  const auto loop = d.path() / "loop";
+  std::filesystem::create_symlink("loop", loop);
+  const auto refused = [&](auto ask) {
+    expect_error(ErrorKind::file, {"/loop", ": cannot be", "symbolic links"}, ask);
+  };
+  refused([&] { path_exists(loop); });
+  refused([&] { path_is_directory(loop); });
+  refused([&] { path_exists(loop / "below"); });
+  refused([&] { write_text_file_atomically(loop, "x"); });
+  EXPECT_FALSE(path_exists(d.path() / "none") || path_is_directory(d.path() / "none"));
+  EXPECT_FALSE(path_exists(d.file("file", "x") / "below"));
+  EXPECT_TRUE(path_exists(d.path() / "file") && path_is_directory(d.path()));
 }
 
 TEST(Json, ReportsWhyAFileCannotBeRead) {

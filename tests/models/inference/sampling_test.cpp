@@ -105,7 +105,7 @@ TEST(Sampling, RefusesNoLogitsAndThoseThatAreNotFinite) {
     EXPECT_NO_THROW(draw({1, 2}));
     expect_error(ErrorKind::invalid, {"no logits"}, [&] { draw({}); });
     for (const float bad : {NAN, INFINITY, -INFINITY})
-      expect_error(ErrorKind::invalid, {"not finite"}, [&] { draw({1, bad, 2}); });
+      expect_error(ErrorKind::numeric, {"not finite"}, [&] { draw({1, bad, 2}); });
   }
 }
 

@@ -129,6 +129,9 @@ TEST(Trainer, RefusesNumbersThatMakeNoRun) {
   refused({"batch", "0"}, [](auto& c) { c.batch = 0; });
   refused({"steps", "-1"}, [](auto& c) { c.steps = -1; });
   refused({"learning rate", "nan"}, [](auto& c) { c.lr = NAN; });
+  refused({"learning rate", "inf"}, [](auto& c) { c.lr = INFINITY; });
+  refused({"learning rate of 10", "weight decay of 0.1"}, [](auto& c) { c.lr = 10; });
+  refused({"weight decay", "inf"}, [](auto& c) { c.optimizer.decay = INFINITY; });
   refused({"dropout", "1"}, [](auto& c) { c.dropout = 1; });
   refused({"too many"}, [](auto& c) { c.batch = int64_t{1} << 30; });
   refused({"rounding", "bf16"}, [](auto& c) { c.optimizer.rounding = Rounding::stochastic; });
