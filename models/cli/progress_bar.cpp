@@ -29,10 +29,12 @@ void ProgressBar::operator()(size_t done, size_t total) {
   const double fraction = static_cast<double>(done) / static_cast<double>(total);
   const double rate = static_cast<double>(done) / all.count();
   const std::string bar(static_cast<size_t>(fraction * width), '#');
-  const std::string line =
-      fmt::format("{} [{:<{}}] {:.0f} % of {}, {}/s, left {}", what_, bar, width, 100 * fraction,
-                  amount(static_cast<double>(total)), amount(rate),
-                  format_seconds(static_cast<double>(total - done) / rate));
+  std::string line = fmt::format("{} [{:<{}}] {:.0f} % of {}", what_, bar, width, 100 * fraction,
+                                 amount(static_cast<double>(total)));
+  if (done > 0) {
+    line += fmt::format(", {}/s, left {}", amount(rate),
+                        format_seconds(static_cast<double>(total - done) / rate));
+  }
   std::fputs((terminal_ ? "\r\033[K" + line : line + "\n").c_str(), stderr);
   open_ = terminal_;
   std::fflush(stderr);

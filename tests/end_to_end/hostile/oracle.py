@@ -136,6 +136,8 @@ def sentence_faults(o):
             yield f"a line that does not begin with spool: {line[:200]!r}"
         if match := FOREIGN.search(line) or CONTROL.search(line):
             yield f"{match[0]!r} in the error"
+        if re.search(r"left (-|inf|nan)", line):
+            yield "a time that no clock shows"
         if len(line) > 12000:
             yield f"an error of {len(line)} characters"
     if o.errors and not o.errors.endswith("\n"):
