@@ -6,7 +6,7 @@ namespace spool::cuda {
 namespace {
 
 #if SPOOL_CUBLASLT_EMULATED  // which is linked
-#define SPOOL_FIND(function) .function = &cublasLt##function
+#define SPOOL_FIND(function) .function = (&cublasLt##function)
 CublasLt find_functions() {
 #else
 #define SPOOL_FIND(function)                                   \
