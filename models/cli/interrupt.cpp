@@ -35,10 +35,7 @@ void catch_interrupts() {
   if (!is_ignored(SIGHUP)) ::sigaction(SIGHUP, &action, nullptr);
 }
 
-void outlive_failed_writes() {
-  ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);
-}
+void outlive_readers() { ::signal(SIGPIPE, SIG_IGN); }
 
 bool interrupted() { return seen; }
 void clear_interrupt() { seen = false; }

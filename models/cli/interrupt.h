@@ -10,9 +10,8 @@ inline constexpr int stopped_by_a_signal = 130;
 // program.  SIGHUP only does the first, as often as it comes, since a terminal that goes away may
 // send several; where it is ignored already, as under nohup, it stays so.
 void catch_interrupts();
-// A reader of the output that goes away no longer ends the program, nor does a file that reaches
-// the largest size that the process may write: the write fails.
-void outlive_failed_writes();
+// A reader of the output that goes away no longer ends the program.
+void outlive_readers();
 bool interrupted();
 // Makes interrupted() false again.
 void clear_interrupt();

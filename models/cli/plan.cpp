@@ -28,20 +28,23 @@ struct PlanFlags {
   bool frontier = false;
 };
 
-// Where a run is planned for, and the bytes that it has there.
+// Where a run is planned for, and what it has to fit into there.
 struct Place {
   Machine machine;
-  size_t memory = 0;
+  MemoryLimit limit;
 };
 
 Place place_of(const PlanFlags& flags, const RunOptions& o, const std::optional<Plan>& given) {
   if (flags.machine != here) {
     check(!o.given.contains("device"), "--device and --machine ", flags.machine,
           " both say where the run is planned for; give one of them");
-    return {*named_machine(flags.machine), *memory_of_named_machine(flags.machine)};
+    const size_t memory = *memory_of_named_machine(flags.machine);
+    return {*named_machine(flags.machine),
+            {.budget = std::min(o.memory, memory), .free = memory, .most = memory}};
   }
   const CommandWork work("measuring kernels");
-  return {calibrate(calibration_of(o, given)).machine, free_memory(o.device)};
+  const Machine machine = calibrate(calibration_of(o, given)).machine;
+  return {machine, memory_limit(o.device, o.memory, machine)};
 }
 
 // Plans from the smallest budget to that of keeping everything, evenly spread.
@@ -55,11 +58,6 @@ std::vector<PlannedRun> find_frontier(RunSearch& search) {
     frontier.push_back(search.plan(i == steps ? most : budget));
   }
   return frontier;
-}
-
-MemoryLimit limit_of(const PlanFlags& flags, const RunOptions& o, const Place& place) {
-  if (flags.machine == here) return memory_limit(o.device, o.memory, place.machine);
-  return {.budget = std::min(o.memory, place.memory), .free = place.memory, .most = place.memory};
 }
 
 void print_report(const std::string& to, const nlohmann::json& report) {
@@ -78,19 +76,18 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   const auto tokenizer = open_run_tokenizer(o);
   o.training.validate();
   if (flags.machine == here) o.device = device_of(flags.training.device);
-  const Place place = place_of(flags, o, given_plan);
-  if (flags.machine != here && !o.host_memory) o.host_memory = 2 * place.memory;
-  RunRequest request = request_of(o, place.machine, given_plan);
+  const auto [machine, limit] = place_of(flags, o, given_plan);
+  if (flags.machine != here && !o.host_memory) o.host_memory = 2 * limit.most;
+  RunRequest request = request_of(o, machine, given_plan);
   request.sample = sample_length(*tokenizer);
-  const MemoryLimit limit = limit_of(flags, o, place);
   request.limit = limit;
   auto planning = std::make_optional<CommandWork>("planning");
-  RunSearch search(o.training, request, place.machine);
+  RunSearch search(o.training, request, machine);
   PlannedRun run = o.memory ? search.plan(limit.budget) : search.keep_all_or_plan(limit.free);
   if (o.memory) run.budget = limit.budget;
   run.besides = limit.besides;
-  run.refusal = refuse(run, request, place.machine);
-  nlohmann::json report = plan_report(run, place.machine);
+  run.refusal = refuse(run, request, machine);
+  nlohmann::json report = plan_report(run, machine);
   if (run.refusal) {
     planning.reset();
     print_report(flags.json, report);
@@ -98,7 +95,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   }
   std::vector<PlannedRun> frontier;
   if (flags.frontier) report["frontier"] = frontier_report(frontier = find_frontier(search));
-  if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, place.machine);
+  if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, machine);
   planning.reset();
   print_report(flags.json, report);
   for (const std::string& words : {lowered_budget(o.memory, limit), warn_of_memory(run, limit)}) {
@@ -106,7 +103,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   }
   if (flags.json == "-") return 0;
   o.training = run.config;
-  fmt::print("{}\n", plan_table(o, place.machine, run));
+  fmt::print("{}\n", plan_table(o, machine, run));
   if (flags.frontier) fmt::print("{}\n", frontier_table(frontier));
   if (!o.save_plan.empty()) fmt::print("the plan is in {}\n", o.save_plan);
   return 0;

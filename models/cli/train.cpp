@@ -95,7 +95,7 @@ std::function<int()> add_train(CLI::App& app) {
   add_run_flags(app, *given);
   app.footer(preset_table());
   return [given, &app] {
-    outlive_failed_writes();
+    outlive_readers();
     RunPrinter printer;
     TrainingRun run(resolve(*given, app), printer);
     catch_interrupts();
