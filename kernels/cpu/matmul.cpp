@@ -161,8 +161,9 @@ Tiling tiling(const Matmul& k) {
 }
 
 bool is_small(const Matmul& k) {
-  constexpr int64_t max_products = 32 * 32 * 32;
-  return k.M() * k.N() * k.K() <= max_products;
+  constexpr int64_t max_extent = 64, max_products = 32 * 32 * 32;
+  const int64_t M = k.M(), N = k.N(), K = k.K();
+  return std::max({M, N, K}) <= max_extent && M * N * K <= max_products;
 }
 
 // What oneDNN 2 keeps for a tile, at most, on any processor: copies of the tile's rows of a and of
@@ -200,7 +201,7 @@ void run(const Matmul& k, CpuStream& stream) {
   if (k.M() == 0 || k.N() == 0) return;
   if (cpu::has_few_rows(k)) return cpu::multiply_few_rows(k, stream);
   const cpu::Tiling t = cpu::tiling(k);
-  if (!cpu::is_small(k) && cpu::multiply_onednn(k, t, stream)) return;
+  if (k.K() > 0 && !cpu::is_small(k) && cpu::multiply_onednn(k, t, stream)) return;
   cpu::multiply_plain(k, t, stream);
 }
 
