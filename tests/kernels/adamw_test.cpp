@@ -2,6 +2,7 @@
 
 #include "spool/kernels/adamw.h"
 
+#include "spool/kernels/clip_factor.h"
 #include "tests/kernels/adamw_testing.h"
 
 namespace spool::testing {
