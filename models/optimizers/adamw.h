@@ -1,7 +1,7 @@
 #pragma once
 
 // The AdamW optimizer over all parameters of a model, with gradients clipped by their global norm.
-// The arithmetic (update, rounding, clipping) is in kernels/adamw.h; this file has the state.  For
+// The arithmetic is in kernels/adamw.h; this file has the state.  For
 // the order of a step see optimizer.h, for its failures clipped_optimizer.h, and for the learning
 // rate and decay of each parameter parameter_groups.h.
 //
