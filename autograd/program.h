@@ -52,7 +52,7 @@ struct TapeRegion {
 // A scope is ops that belong together, such as a layer.  Plans and reports may refer to it, and the
 // caller may decide by hand what becomes of its values.
 struct ScopeOptions {
-  const char* name = "segment";  // never freed: a literal, or intern(text)
+  Name name = "segment";
   bool recompute = false;        // recompute what is computed in it; see checkpoint()
   bool offload_inputs = false;   // offload what is computed before it, or an input, and saved in it
   bool offload_inside = false;   // offload what is computed in it and saved

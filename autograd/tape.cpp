@@ -67,7 +67,7 @@ ValueId Tape::resolve(const Operand& operand) {
   if (operand.var) return id_of(*operand.var);
   Parameter* p = operand.parameter;
   check(bool(p->data), "parameter ", p->name, " has no data");
-  check_stream(p->data, p->name);
+  check_stream(p->data, p->name.c_str());
   const auto [at, fresh] = parameters_.try_emplace(p);
   if (fresh) {
     at->second = program_.values.add(
@@ -179,7 +179,7 @@ void Tape::restore(const Before& before) {
 }
 
 void Tape::enter_scope(const ScopeOptions& options) {
-  check_not_applying(options.name);
+  check_not_applying(options.name.c_str());
   // All of a region in chunks is recomputed anyway.
   const bool opens_region = options.recompute && options_.recording && regions_.open_chunked() < 0;
   const NodeId next = program_.nodes.next_id();

@@ -91,7 +91,7 @@ void launch(const Kernel& kernel, Stream& stream) {
         ceil_div(workspace_bytes(kernel, stream.architecture()), sizeof(float)));
     if (floats > 0) {
       const Tensor memory({Shape{floats}, DType::f32}, stream,
-                          {.name = Kernel::name, .purpose = Purpose::workspace});
+                          {.name = Name::never_freed(Kernel::name), .purpose = Purpose::workspace});
       Kernel with = kernel;
       with.workspace = memory;
       return dispatch(with, stream);

@@ -27,7 +27,7 @@ Gpt2::Gpt2(const Gpt2Config& config, DType dtype, Stream& stream)
   config.validate();
   const int64_t C = config.channels;
   const auto make = [&](const std::string& name, const Shape& shape) {
-    const char* interned = intern(name);
+    const Name interned = name;
     const Label label{.name = interned, .purpose = Purpose::parameter};
     return Parameter{.name = interned, .data = Tensor({shape, dtype}, stream, label)};
   };

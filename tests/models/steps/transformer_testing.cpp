@@ -34,7 +34,7 @@ Transformer::Transformer(const TransformerSizes& sizes, Stream& stream)
   targets_ = Tensor(ids, stream, {.name = "targets", .purpose = Purpose::input});
 }
 
-Parameter& Transformer::add(const char* name, const Shape& shape) {
+Parameter& Transformer::add(Name name, const Shape& shape) {
   const Label label{.name = name, .purpose = Purpose::parameter};
   return parameters_.emplace_back(
       Parameter{.name = name, .data = Tensor({shape, sizes_.dtype}, stream_, label)});

@@ -43,7 +43,7 @@ class Transformer final : public StepModel {
   struct Layer {
     Parameter *norm_1, *norm_bias_1, *attention, *projection, *norm_2, *norm_bias_2, *up, *down;
   };
-  Parameter& add(const char* name, const Shape&);
+  Parameter& add(Name name, const Shape&);
   Var layer(Var x, const Layer&) const;
 
   TransformerSizes sizes_;
