@@ -192,10 +192,14 @@ void Tape::enter_scope(const ScopeOptions& options) {
 }
 
 void Tape::leave_scope() {
-  TapeScope& scope = program_.scopes[program_.open_scopes.back()];
+  const ScopeId id = program_.open_scopes.back();
+  TapeScope& scope = program_.scopes[id];
   program_.open_scopes.pop_back();
   scope.last = program_.nodes.next_id() - 1;
-  if (scope.region >= 0) regions_.close_by_hand(scope.region);
+  if (scope.region < 0) return;
+  scope.frees_nothing = !regions_.recomputes_within(scope.region);
+  if (scope.frees_nothing && idle_checkpoint_ < 0) idle_checkpoint_ = id;
+  regions_.close_by_hand(scope.region);
 }
 
 }  // namespace spool
