@@ -53,7 +53,7 @@ StepExecutor::StepExecutor(StepModel& model, const StepConfig& config, const Ste
       offloader_(make_offloader(plans, link_.get())),
       optimizer_(make_optimizer(model.parameters(), config.optimizer, stream,
                                 optimizer_memory(plans.step, link_.get()))) {
-  const auto make = [&](const char* name, const Shape& shape, DType type) {
+  const auto make = [&](Name name, const Shape& shape, DType type) {
     return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
   };
   loss_ = make("loss", {1}, accumulator(config.dtype));
