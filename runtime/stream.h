@@ -17,6 +17,7 @@
 
 #include "spool/runtime/device.h"
 #include "spool/runtime/memory/arena.h"
+#include "spool/runtime/memory/disposal.h"
 #include "spool/runtime/trace.h"
 
 namespace spool {
@@ -64,6 +65,13 @@ class Stream {
   // throws.
   using Poison = void (*)(const void* data, size_t bytes);
   virtual void enqueue_poison(Poison, const std::byte* /*data*/, size_t /*bytes*/) {}
+
+  // Destroys an object on the thread that calls the stream, once all work enqueued so far is done:
+  // at once if it is, else in a later call of the stream, synchronize() or read() at the latest, or
+  // in its destructor.  Never throws.
+  virtual void destroy_after_work(std::shared_ptr<void> object) = 0;
+  // What other threads hand in, to be destroyed in the same calls.
+  const std::shared_ptr<Disposal>& disposal() const { return disposal_; }
 
   // Copies within the device.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
@@ -122,6 +130,7 @@ class Stream {
   Device device_;
   Architecture architecture_;
   std::shared_ptr<Arena> arena_;
+  std::shared_ptr<Disposal> disposal_ = std::make_shared<Disposal>();
   uint64_t launches_ = 0;
   std::shared_ptr<Trace> trace_ = nullptr;
   TraceLane lane_ = TraceLane::compute;

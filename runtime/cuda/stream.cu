@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <optional>
 #include <string_view>
 
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
+#include "spool/runtime/cuda/finishing.cuh"
 #include "spool/runtime/cuda/handles.cuh"
+#include "spool/runtime/cuda/host_work.cuh"
 #include "spool/runtime/cuda/staging.cuh"
 #include "spool/runtime/memory/poison.h"
 #include "spool/runtime/units.h"
@@ -22,6 +21,8 @@ namespace spool {
 namespace {
 
 using cuda::check_call;
+using cuda::HostFailure;
+using cuda::HostWork;
 
 struct OwningArena {
   cuda::DeviceMemory memory;
@@ -78,40 +79,6 @@ class RecentKernels {
   size_t count_ = 0;
 };
 
-// The first error of work on the host.
-struct HostFailure {
-  std::mutex mutex;
-  std::exception_ptr error;
-  std::atomic<bool> failed = false;
-
-  void keep(std::exception_ptr thrown) {
-    const std::lock_guard lock(mutex);
-    if (!error) error = std::move(thrown);
-    failed = true;
-  }
-  void rethrow() {
-    if (!failed) return;
-    const std::lock_guard lock(mutex);
-    std::rethrow_exception(error);
-  }
-};
-
-struct HostWork {
-  std::function<void()> work;
-  std::shared_ptr<HostFailure> failure;
-
-  // Called by CUDA, which accepts no error.
-  static void run(void* self) {
-    const std::unique_ptr<HostWork> owner(static_cast<HostWork*>(self));
-    if (owner->failure->failed) return;
-    try {
-      owner->work();
-    } catch (...) {
-      owner->failure->keep(std::current_exception());
-    }
-  }
-};
-
 // An event with its host timestamp, late by the latency of one synchronize.
 struct Origin {
   cuda::EventHandle event;
@@ -144,6 +111,7 @@ struct CudaStream::State {
   RecentKernels recent = {};
   std::optional<Error> error = {};
   std::shared_ptr<HostFailure> host_failure = std::make_shared<HostFailure>();
+  cuda::Finishing finishing = {};
   bool synchronous = waits_for_every_kernel(), capturing = false;
 
   explicit State(int device) : index(device) {}
@@ -159,6 +127,8 @@ CudaStream::CudaStream(CudaStream& first)
 CudaStream::~CudaStream() {
   (void)cudaStreamSynchronize(state_->stream.get());
   (void)cudaGetLastError();
+  state_->finishing.destroy_all();
+  disposal()->destroy();
 }
 
 std::string CudaStream::description() const {
@@ -239,6 +209,18 @@ void CudaStream::enqueue_poison([[maybe_unused]] Poison apply,
 #if !defined(__CUDACC__)  // the emulator's device, whose memory is the host's
   emulator::enqueue(state_->stream.get(), [=] { apply(data, bytes); });
 #endif
+}
+
+void CudaStream::destroy_after_work(std::shared_ptr<void> object) {
+  (void)cudaSetDevice(state_->index);
+  if (is_captured()) return state_->finishing.keep(std::move(object));
+  destroy_finished();
+  state_->finishing.add(state_->stream.get(), std::move(object));
+}
+
+void CudaStream::destroy_finished() {
+  state_->finishing.destroy_done();
+  disposal()->destroy();
 }
 
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
@@ -358,6 +340,7 @@ void CudaStream::synchronize() {
   begin_call();
   check_enqueued(status, "waiting for the device");
   state_->recent.clear();
+  destroy_finished();
 }
 
 bool CudaStream::captures() const { return !state_->synchronous; }
