@@ -93,8 +93,8 @@ TEST(Float16, HasSubnormals) {
   EXPECT_EQ(bits_of(3 * 0x1p-25f), 0x0002) << "a tie";
   EXPECT_EQ(bits_of(-0x1p-24f), 0x8001);
   EXPECT_EQ(bits_of(-0.0f), 0x8000);
-  EXPECT_EQ(bits_of(0x1.ffcp-15f), 0x03ff);
-  EXPECT_EQ(bits_of(0x1.ffep-15f), 0x0400) << "rounds to a normal number";
+  EXPECT_EQ(bits_of(0x1.ff8p-15f), 0x03ff);
+  EXPECT_EQ(bits_of(0x1.ffcp-15f), 0x0400) << "a tie, which rounds to a normal number";
 }
 
 TEST(Float16, EveryValueComesBackFromF32) {
