@@ -117,7 +117,6 @@ Machine cuda_machine() {
 void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream& stream) {
   constexpr int in_a_row = 4, warm_up = 3;
   const TokenBatch batch = benchmarks::random_batch(training(c));
-  int64_t done = 0;
   const auto step = [&] { trainer.step(done++, batch); };
   for (int i = 0; i < warm_up; ++i) step();
   stream.synchronize();
@@ -176,11 +175,10 @@ void optimizer_on_cuda(benchmark::State& state, const Case& c) {
     gradients.emplace_back(p->data.spec(), *stream);
     launch(Fill{.out = gradients.back(), .value = 0.01f}, *stream);
   }
-  int64_t done = 0;
   const auto step = [&] {
     size_t i = 0;
     for (Parameter* p : model.parameters()) p->grad = gradients[i++];
-    optimizer.step(++done, /*lr=*/1e-4);
+    optimizer.step(/*learning_rate=*/1e-4);
   };
   std::vector<double> all, host;
   for (auto _ : state) {

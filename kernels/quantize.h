@@ -7,7 +7,8 @@
 // q[n, c]  = x[n, c] / scale[n], to the nearest integer     Quantize
 // x[n, c]  = scale[n] * q[n, c]                             Dequantize
 //
-// The error is at most half of scale[n].  A row with NaN or infinity comes back as NaN.
+// No argument shares memory with another.  The error is at most half of scale[n].  A row with NaN
+// or infinity comes back as NaN.
 
 #include "spool/kernels/launch.h"
 
@@ -18,6 +19,7 @@ struct Quantize {
   View q;      // (N.., C), i8
   View scale;  // (N..), f32: an element for each row
   View x;      // (N.., C), any type that is computed in
+  void check_arguments() const;
   Cost cost() const { return {2.0 * static_cast<double>(x.numel()), bytes(q, scale, x)}; }
 };
 
@@ -26,6 +28,7 @@ struct Dequantize {
   View x;      // (N.., C), any type that is computed in
   View q;      // (N.., C), i8
   View scale;  // (N..), f32
+  void check_arguments() const;
   Cost cost() const { return {static_cast<double>(x.numel()), bytes(q, scale, x)}; }
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #if SPOOL_DLPACK
@@ -101,19 +100,17 @@ void check_on(const Stream& stream, const DLDevice& d) {
 struct Lent {
   Tensor tensor;
   std::weak_ptr<Disposal> disposal;
-  std::thread::id thread;  // that calls the stream
   int64_t extents[Shape::max_rank] = {}, strides[Shape::max_rank] = {};
   DLManagedTensor managed = {};
 
-  explicit Lent(const Tensor& t)
-      : tensor(t), disposal(t.stream().disposal()), thread(std::this_thread::get_id()) {}
+  explicit Lent(const Tensor& t) : tensor(t), disposal(t.stream().disposal()) {}
 
   static void give_back(DLManagedTensor* managed) {
     std::unique_ptr<Lent> lent(static_cast<Lent*>(managed->manager_ctx));
     const std::shared_ptr<Disposal> disposal = lent->disposal.lock();
     if (!disposal) {  // the stream is gone, and with it the memory
       static_cast<void>(lent.release());
-    } else if (std::this_thread::get_id() != lent->thread) {
+    } else if (!lent->tensor.stream().is_called_here()) {
       disposal->add(std::shared_ptr<Lent>(std::move(lent)));
     }
   }

@@ -5,7 +5,9 @@
 namespace spool {
 
 Storage::Storage(const Spec& spec, Stream& stream, const Label& label)
-    : stream_(stream), block_(stream.arena().allocate(spec, label)), bytes_(spec.nbytes()) {
+    : stream_((stream.check_thread(label.name.c_str()), stream)),
+      block_(stream.arena().allocate(spec, label)),
+      bytes_(spec.nbytes()) {
   if constexpr (bounds_are_checked) stream_.enqueue_poison(unpoison, data(), bytes_);
 }
 
@@ -19,6 +21,7 @@ Storage::Storage(std::byte* external, size_t bytes, Stream& stream, std::shared_
 }
 
 Storage::~Storage() {
+  stream_.check_freeing_thread();
   if (external_) {
     stream_.arena().count_external_freed(bytes_);
     if (owner_) stream_.destroy_after_work(std::move(owner_));
@@ -39,6 +42,7 @@ View View::slice(Range rows) const {
 
 Tensor Tensor::over(void* data, const Spec& spec, Stream& stream, std::shared_ptr<void> owner,
                     const Label& label) {
+  stream.check_thread(label.name.c_str());
   // An address that is not null, for tensors that are present and have no memory.
   alignas(Arena::granule) static std::byte nothing[Arena::granule];
   auto* address = static_cast<std::byte*>(data);

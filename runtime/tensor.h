@@ -13,7 +13,8 @@
 namespace spool {
 
 // An allocation on a device, freed with its last tensor; or memory of someone else, whose owner is
-// destroyed after the stream's work.  It must not outlive its stream.
+// destroyed after the stream's work.  It must not outlive its stream, and is freed on the thread
+// that calls the stream.
 class Storage {
  public:
   Storage(const Spec& spec, Stream& stream, const Label& label);

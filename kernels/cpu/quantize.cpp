@@ -1,6 +1,7 @@
 #include "spool/kernels/quantize.h"
 
 #include "spool/kernels/cpu/loops.h"
+#include "spool/kernels/cpu/nearest.h"
 
 namespace spool {
 namespace cpu {

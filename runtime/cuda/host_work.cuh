@@ -1,7 +1,7 @@
 #pragma once
 
-// Work of a stream that a thread of the host does, and its errors, which the stream's next call
-// rethrows.
+// Work that a CUDA stream does on a thread of the host, in order with its kernels.  CUDA accepts no
+// error from it, so the first is kept, work after it does nothing, and the stream rethrows it.
 
 #include <atomic>
 #include <exception>

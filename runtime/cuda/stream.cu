@@ -21,8 +21,6 @@ namespace spool {
 namespace {
 
 using cuda::check_call;
-using cuda::HostFailure;
-using cuda::HostWork;
 
 struct OwningArena {
   cuda::DeviceMemory memory;
@@ -110,7 +108,7 @@ struct CudaStream::State {
   cuda::Staging staging{stream.get()};
   RecentKernels recent = {};
   std::optional<Error> error = {};
-  std::shared_ptr<HostFailure> host_failure = std::make_shared<HostFailure>();
+  std::shared_ptr<cuda::HostFailure> host_failure = std::make_shared<cuda::HostFailure>();
   cuda::Finishing finishing = {};
   bool synchronous = waits_for_every_kernel(), capturing = false;
 
@@ -128,7 +126,7 @@ CudaStream::~CudaStream() {
   (void)cudaStreamSynchronize(state_->stream.get());
   (void)cudaGetLastError();
   state_->finishing.destroy_all();
-  disposal()->destroy();
+  destroy_last();
 }
 
 std::string CudaStream::description() const {
@@ -139,7 +137,8 @@ std::string CudaStream::description() const {
 
 void* CudaStream::native() const { return state_->stream.get(); }
 
-void CudaStream::begin_call() const {
+void CudaStream::begin_call(const char* name) const {
+  check_thread(name);
   if (state_->error) throw Error(*state_->error);
   state_->host_failure->rethrow();
   (void)cudaSetDevice(state_->index);
@@ -224,7 +223,7 @@ void CudaStream::destroy_finished() {
 }
 
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
-  begin_call();
+  begin_call("copy");
   traced("copy", Activity::copy, bytes, [&] {
     check_enqueued(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_->stream.get()),
                    "a copy within the device");
@@ -242,7 +241,7 @@ void CudaStream::upload(void* to, const void* host, size_t bytes) {
 }
 
 void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
-  begin_call();
+  begin_call("upload");
   check(!state_->capturing, "cuda: an upload cannot be part of a graph");
   if (bytes == 0) return;
   const bool fits = bytes <= cuda::Staging::half;
@@ -258,7 +257,7 @@ void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
 }
 
 void CudaStream::download(void* host, const void* from, size_t bytes) {
-  begin_call();
+  begin_call("download");
   check(!state_->capturing, "cuda: the host cannot read while a graph is captured");
   if (bytes == 0) return synchronize();
   check_enqueued(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
@@ -267,7 +266,7 @@ void CudaStream::download(void* host, const void* from, size_t bytes) {
 }
 
 std::shared_ptr<std::byte> CudaStream::host_memory(size_t bytes) {
-  begin_call();
+  begin_call("host_memory()");
   try {
     const auto memory = std::make_shared<cuda::PinnedMemory>(std::max<size_t>(bytes, 1));
     return {memory, memory->data()};
@@ -279,7 +278,7 @@ std::shared_ptr<std::byte> CudaStream::host_memory(size_t bytes) {
 }
 
 void CudaStream::copy_out(void* host, const void* from, size_t bytes) {
-  begin_call();
+  begin_call("copy out");
   if (bytes == 0) return;
   traced("copy out", Activity::copy, bytes, [&] {
     check_enqueued(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
@@ -288,7 +287,7 @@ void CudaStream::copy_out(void* host, const void* from, size_t bytes) {
 }
 
 void CudaStream::copy_in(void* to, const void* host, size_t bytes) {
-  begin_call();
+  begin_call("copy in");
   if (bytes == 0) return;
   traced("copy in", Activity::copy, bytes, [&] {
     check_enqueued(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
@@ -304,28 +303,32 @@ bool CudaStream::is_captured() const {
 }
 
 void CudaStream::host_work(const char* name, double, std::function<void()> work) {
-  begin_call();
+  begin_call(name);
   check(!is_captured(), "cuda: ", name, " runs on the host, and cannot be part of a graph");
-  auto owner = std::make_unique<HostWork>(HostWork{std::move(work), state_->host_failure});
+  auto owner =
+      std::make_unique<cuda::HostWork>(cuda::HostWork{std::move(work), state_->host_failure});
   traced(name, Activity::host, /*bytes=*/0, [&] {
-    check_enqueued(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
+    check_enqueued(cudaLaunchHostFunc(state_->stream.get(), &cuda::HostWork::run, owner.get()),
+                   name);
     static_cast<void>(owner.release());  // HostWork::run() owns it now
   });
 }
 
 std::unique_ptr<Stream> CudaStream::on_host(std::shared_ptr<Arena> memory) {
-  return std::make_unique<CpuStream>(std::move(memory));
+  auto host = std::make_unique<CpuStream>(std::move(memory));
+  host->follow_thread_of(*this);
+  return host;
 }
 
 Event CudaStream::record() {
-  begin_call();
+  begin_call("record()");
   auto event = std::make_shared<cuda::EventHandle>(cuda::make_event());
   check_call(cudaEventRecord(event->get(), state_->stream.get()), "cudaEventRecord");
   return {.handle = event};
 }
 
 void CudaStream::wait(const Event& event) {
-  begin_call();
+  begin_call("wait()");
   if (!event.handle) return;
   const auto& handle = *static_cast<cuda::EventHandle*>(event.handle.get());
   traced("wait", Activity::wait, /*bytes=*/0, [&] {
@@ -337,7 +340,7 @@ void CudaStream::synchronize() {
   (void)cudaSetDevice(state_->index);
   check(!is_captured(), "cuda: the host cannot wait while a graph is captured");
   const cudaError_t status = cudaStreamSynchronize(state_->stream.get());
-  begin_call();
+  begin_call("synchronize()");
   check_enqueued(status, "waiting for the device");
   state_->recent.clear();
   destroy_finished();
@@ -347,7 +350,7 @@ bool CudaStream::captures() const { return !state_->synchronous; }
 
 Graph CudaStream::capture(const std::function<void()>& work) {
   State& s = *state_;
-  begin_call();
+  begin_call("capture()");
   check(!s.capturing, "cuda: a graph is being captured already");
   check_call(cudaStreamBeginCapture(s.stream.get(), cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
@@ -371,7 +374,7 @@ Graph CudaStream::capture(const std::function<void()>& work) {
 }
 
 void CudaStream::replay(const Graph& graph) {
-  begin_call();
+  begin_call("replay()");
   check(bool(graph), "cuda: there is no graph to replay");
   const auto& executable = *static_cast<cuda::GraphExecHandle*>(graph.handle.get());
   state_->recent.add("of a graph");

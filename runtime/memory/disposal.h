@@ -16,6 +16,10 @@ class Disposal {
     const std::lock_guard lock(mutex_);
     objects_.push_back(std::move(object));
   }
+  bool is_empty() {
+    const std::lock_guard lock(mutex_);
+    return objects_.empty();
+  }
   // Destroys what is there.  Their destructors may hand in more, which stays.
   void destroy() {
     std::vector<std::shared_ptr<void>> objects;  // outlives the lock

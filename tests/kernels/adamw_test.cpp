@@ -2,6 +2,7 @@
 
 #include "spool/kernels/adamw.h"
 
+#include "spool/kernels/clip_factor.h"
 #include "tests/kernels/adamw_testing.h"
 
 namespace spool::testing {
@@ -189,8 +190,65 @@ TEST(AdamW, SlicesHaveTheBitsOfTheWhole) {
 TEST(AdamW, RefusesASliceThatDoesNotBeginAtAGranule) {
   CpuStream stream(64 << 20, 1);
   const AdamWTensors tensors({.numels = {10'000}}, stream);
-  launch(in_slices(tensors.kernel(), 1000), stream);
-  expect_error(ErrorKind::invalid, {"slice", "element 1000"}, [&] { stream.synchronize(); });
+  expect_error(ErrorKind::invalid, {"slice", "element 1000"}, [&] {
+    launch(in_slices(tensors.kernel(), 1000), stream);
+    stream.synchronize();
+  });
+}
+
+TEST(AdamW, RefusesSizesThatDoNotFit) {
+  CpuStream stream(1 << 20, 1);
+  const Tensor wide = normal({8}, DType::f32, stream, 1),
+               small = normal({7}, DType::f32, stream, 1);
+  const Tensor narrow = normal({8}, DType::bf16, stream, 1), three = floats({1, 1, 1}, stream);
+  const AdamW fits{.tensors = {{.parameter = wide, .m = wide, .v = wide, .grad = wide}},
+                   .schedule = three,
+                   .clip = three};
+  fits.check_arguments();
+  const auto refused = [&](std::string_view words, const AdamW& k) {
+    expect_error(ErrorKind::invalid, {"adamw", words}, [&] { k.check_arguments(); });
+  };
+  const auto with = [&](const AdamW::Entry& entry) {
+    AdamW k = fits;
+    k.tensors = {entry};
+    return k;
+  };
+  refused("a gradient of 7 elements",
+          with({.parameter = wide, .m = wide, .v = wide, .grad = small}));
+  refused("a state of 7", with({.parameter = wide, .m = small, .v = wide, .grad = wide}));
+  refused("a state of 7", with({.parameter = wide, .m = wide, .v = small, .grad = wide}));
+  refused("has no m", with({.parameter = wide, .m = wide, .v = {}, .grad = wide}));
+  refused("state must be f32", with({.parameter = wide, .m = narrow, .v = wide, .grad = wide}));
+  refused("a master of 7",
+          with({.parameter = narrow, .master = small, .m = wide, .v = wide, .grad = wide}));
+  AdamW k = fits;
+  k.schedule = wide;
+  refused("schedule must be f32 (3)", k);
+  k = fits;
+  k.clip = {};
+  refused("clip is absent", k);
+}
+
+// A rate multiplies the learning rate: by a power of two, to the bit.
+TEST(AdamW, ARateScalesTheLearningRate) {
+  for (AdamWCase c : adamw_cases) {
+    c.numels = {40001, 5};
+    CpuStream stream(64 << 20, 2);
+    const AdamWTensors scaled(c, stream), plain(c, stream);
+    AdamW k = scaled.kernel();
+    const AdamW all = k;
+    k.tensors = {};
+    for (AdamW::Entry t : all.tensors) {
+      t.rate = 0.25f;
+      k.tensors.add(t);
+    }
+    launch(k, stream);
+    AdamW slower = plain.kernel();
+    const Tensor schedule = floats({0.1f * 0.25f, 0.1f, 0.05f}, stream);
+    slower.schedule = schedule;
+    launch(slower, stream);
+    EXPECT_EQ(scaled.everything(), plain.everything());
+  }
 }
 
 }  // namespace

@@ -109,12 +109,10 @@ TEST(Elementwise, CastsToI8RoundAndSaturate) {
 
 TEST(Elementwise, RefusesToComputeInTypesThatAreOnlyStored) {
   for (const DType type : {DType::f16, DType::i8}) {
-    CpuStream stream(1 << 20, 1);
+    MetaStream stream(Machine{});
     const Tensor x({Shape{4}, type}, stream);
-    expect_error(ErrorKind::invalid, {"f32, bf16 or f64", name(type), "convert it first"}, [&] {
-      launch(Add{.out = x, .a = x}, stream);
-      stream.synchronize();
-    });
+    expect_error(ErrorKind::invalid, {"add: a is", name(type), "convert it first"},
+                 [&] { launch(Add{.out = x, .a = x}, stream); });
   }
 }
 

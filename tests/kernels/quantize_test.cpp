@@ -53,6 +53,18 @@ TEST(Quantize, RowsOfZerosAndRowsThatAreNotFinite) {
   EXPECT_EQ(Numbers(back.begin() + 9, back.end()), (Numbers{127, 64, -127}));
 }
 
+TEST(Quantize, RefusesArgumentsThatDoNotFit) {
+  CpuStream stream(1 << 20, 1);
+  const Tensor x({Shape{2, 3}}, stream), q({Shape{2, 3}, DType::i8}, stream);
+  const Tensor scale({Shape{2}}, stream), longer({Shape{3}}, stream);
+  expect_error(ErrorKind::invalid, {"quantize: q is f32 (2, 3)", "i8 (2, 3)"},
+               [&] { launch(Quantize{.q = x, .scale = scale, .x = x}, stream); });
+  expect_error(ErrorKind::invalid, {"quantize: scale is f32 (3)", "f32 (2)"},
+               [&] { launch(Quantize{.q = q, .scale = longer, .x = x}, stream); });
+  expect_error(ErrorKind::invalid, {"dequantize: x is i8 (2, 3)", "convert it first"},
+               [&] { launch(Dequantize{.x = q, .q = q, .scale = scale}, stream); });
+}
+
 TEST(Quantize, TakesNoRowsAndEmptyRows) {
   CpuStream stream(1 << 20, 1);
   for (const Shape& shape : {Shape{0, 3}, Shape{3, 0}}) {

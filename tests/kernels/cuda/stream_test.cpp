@@ -130,9 +130,8 @@ TEST_F(CudaStreams, MemoryOfSomeoneElseOutlivesAGraphThatReadsIt) {
     CudaStream stream(0, on_both);
     const Tensor y({Shape{100}}, stream);
     launch(Fill{.out = y}, stream);
-    const Graph graph = stream.capture([&] {
-      launch(Add{.out = add_to(y), .a = foreign.lend(stream)}, stream);
-    });
+    const Graph graph =
+        stream.capture([&] { launch(Add{.out = add_to(y), .a = foreign.lend(stream)}, stream); });
     stream.replay(graph);
     stream.replay(graph);
     EXPECT_EQ(values(y), Numbers(100, 6.0));

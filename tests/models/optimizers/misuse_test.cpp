@@ -8,10 +8,6 @@ namespace {
 
 const std::vector<int64_t> numels{5000, 70001, 3};
 
-std::unique_ptr<HostLink> ample_link(Stream& stream) {
-  return std::make_unique<HostLink>(stream, OptimizerRun::host_bytes);
-}
-
 TEST(OptimizerMisuse, AStepBelowOneIsRefused) {
   for (const OptimizerState state : optimizer_states) {
     OptimizerRun run(numels, {}, state);
@@ -36,22 +32,6 @@ TEST(OptimizerMisuse, AnUpdateBeforePrepareIsRefused) {
     run.step(1);
     run.make_gradients(2);
     expect_error(ErrorKind::invalid, {"prepare()", "before each update()"}, update);
-  }
-}
-
-TEST(OptimizerMisuse, AStepBeforeInitialiseIsRefused) {
-  for (const OptimizerState state : optimizer_states) {
-    OptimizerRun run(numels, {}, state, ample_link);
-    run.make_gradients(1);
-    expect_error(ErrorKind::invalid, {"not initialised", "initialise()", "parameters"},
-                 [&] { run.step(1); });
-    EXPECT_TRUE(run.parameters[0].grad);
-    run.optimizer->initialise();
-    run.step(1);
-    OptimizerRun wanted(numels, {}, state);
-    wanted.make_gradients(1);
-    wanted.step(1);
-    EXPECT_TRUE(run.bytes() == wanted.bytes());
   }
 }
 

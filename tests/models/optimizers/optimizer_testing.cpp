@@ -15,7 +15,7 @@ void append_bytes(Bytes& to, const Tensor& from) {
 
 }  // namespace
 
-Bytes state_bytes(const std::vector<Parameter*>& parameters, const AdamWOptimizer& optimizer) {
+Bytes state_bytes(const std::vector<Parameter*>& parameters, AdamWOptimizer& optimizer) {
   Bytes all;
   for (const Parameter* p : parameters) append_bytes(all, p->data);
   for (const auto& tensors :
