@@ -194,6 +194,10 @@ class Tape {
   ScopeId idle_checkpoint_ = -1;  // the first that may free nothing
 };
 
+// The value of a Var of one element, such as a loss, after all work enqueued before.  Throws for
+// other values, and on meta, which has none.
+inline double item(const Var& v) { return item(v.tensor()); }
+
 // The ops that the body applies to the tape are recomputed in backward, as far as it reads what
 // they compute; until then only what they read from outside is saved.  Returns what the body
 // returns.  (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".)  Checkpoints nest:

@@ -24,7 +24,8 @@ void Arguments::fail(const Wanted& w) const {
   if (w.rank == 2) fits += sentence(" (", more, w.rows, ", ", w.columns, ")");
   const std::string found = w.found ? sentence(w.found.spec()) : "absent";
   spool::fail(ErrorKind::invalid, kernel_, ": ", w.what, " is ", found, ", and ", fits,
-              " would fit", w.rank > 0 ? " the other arguments" : "");
+              " would fit", w.rank > 0 ? " the other arguments" : "",
+              w.found && is_only_stored(w.found.dtype()) ? "; convert it first" : "");
 }
 
 void Arguments::fail_overlap(const Named& out, const Named& other, bool may_be_same) const {

@@ -36,6 +36,8 @@ class Types {
 };
 
 constexpr Types floating = Types(DType::f64) | DType::f32 | DType::bf16;
+// Also those that are only stored and converted.
+constexpr Types convertible = floating | DType::f16 | DType::i8;
 
 // The types of a gradient of values of this type: theirs, or that of their sums.
 constexpr Types gradient_of(DType t) { return Types(t) | accumulator(t); }

@@ -29,8 +29,8 @@ void Scale::check_arguments() const {
 
 void Cast::check_arguments() const {
   const Arguments all(name);
-  all.present("in", in, floating);
-  all.elements("out", out, floating, in.numel());
+  all.present("in", in, convertible);
+  all.elements("out", out, convertible, in.numel());
   all.same_or_apart("out", out, "in", in);
 }
 

@@ -9,6 +9,8 @@ Report rehearse(const Machine& machine, const std::function<void(MetaStream&)>& 
   work(stream);
   check(stream.memory().live == 0, "rehearsal: ", stream.memory().live,
         " bytes are still live when it ends");
+  check(stream.memory().external == 0, "rehearsal: tensors over ", stream.memory().external,
+        " bytes of other memory are still live when it ends");
   return {.memory = stream.memory(), .seconds = stream.now()};
 }
 

@@ -22,6 +22,7 @@
 
 #include "spool/runtime/device.h"
 #include "spool/runtime/memory/arena.h"
+#include "spool/runtime/memory/disposal.h"
 #include "spool/runtime/stream_thread.h"
 #include "spool/runtime/trace.h"
 
@@ -69,6 +70,8 @@ class Stream {
     if (!thread_->is_calling()) [[unlikely]]
       claim_freeing_thread();
   }
+  // Whether the calling thread is the one that calls this stream.
+  bool is_called_here() const { return thread_->is_calling(); }
   // The thread that calls the other stream calls this one.
   void follow_thread_of(const Stream& other) { thread_ = other.thread_; }
 
@@ -89,6 +92,13 @@ class Stream {
   // throws.
   using Poison = void (*)(const void* data, size_t bytes);
   virtual void enqueue_poison(Poison, const std::byte* /*data*/, size_t /*bytes*/) {}
+
+  // Destroys an object on the thread that calls the stream, once all work enqueued so far is done:
+  // at once if it is, else in a later call of the stream, synchronize() or read() at the latest, or
+  // in its destructor.  Never throws.
+  virtual void destroy_after_work(std::shared_ptr<void> object) = 0;
+  // What other threads hand in, to be destroyed in the same calls.
+  const std::shared_ptr<Disposal>& disposal() const { return disposal_; }
 
   // Copies within the device.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
@@ -140,6 +150,11 @@ class Stream {
   struct SideStream {};  // a second stream on the same device and memory
   Stream(SideStream, const Stream& s)
       : device_(s.device_), architecture_(s.architecture_), arena_(s.arena_), thread_(s.thread_) {}
+  // For destructors, which nothing else on the stream can follow: on whatever thread.
+  void destroy_last() {
+    if (!disposal_->is_empty()) adopt();
+    disposal_->destroy();
+  }
   // The span of work that is about to be enqueued.  Needs a trace.
   TraceSpan span(const char* name, Activity, size_t bytes = 0) const;
 
@@ -150,6 +165,7 @@ class Stream {
   Device device_;
   Architecture architecture_;
   std::shared_ptr<Arena> arena_;
+  std::shared_ptr<Disposal> disposal_ = std::make_shared<Disposal>();
   std::shared_ptr<StreamThread> thread_ = std::make_shared<StreamThread>();
   uint64_t launches_ = 0;
   std::shared_ptr<Trace> trace_ = nullptr;

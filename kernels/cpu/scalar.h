@@ -34,8 +34,16 @@ template <class F>
 void dispatch(DType t, F&& f) {
   if (t == DType::f32) return f(float{});
   if (t == DType::bf16) return f(bf16{});
-  check(t == DType::f64, "a kernel on the cpu takes f32, bf16 or f64, not ", name(t));
+  check(t == DType::f64, "a kernel on the cpu takes f32, bf16 or f64, not ", name(t),
+        is_only_stored(t) ? "; convert it first" : "");
   f(double{});
+}
+// The same with the types that are only stored.
+template <class F>
+void dispatch_stored(DType t, F&& f) {
+  if (t == DType::f16) return f(f16{});
+  if (t == DType::i8) return f(int8_t{});
+  dispatch(t, f);
 }
 
 // Calls f with a value of the type of a gradient, which is T or its accumulator type.

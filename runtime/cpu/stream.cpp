@@ -112,10 +112,17 @@ struct ChangePoison {
   void operator()() const { apply(data, bytes); }
 };
 
+// Hands an object to the thread that calls the stream.
+struct HandBack {
+  std::shared_ptr<Disposal> to;
+  mutable std::shared_ptr<void> object;
+  void operator()() const { to->add(std::move(object)); }
+};
+
 // Whether work runs even after its stream has failed.  Other streams go on, in the same order as
 // without the failure: none waits forever, none runs ahead, and what they use is not poisoned.
 bool runs_after_failure(const std::function<void()>& work) {
-  if (work.target<RaiseFlag>() || work.target<AwaitFlag>()) return true;
+  if (work.target<RaiseFlag>() || work.target<AwaitFlag>() || work.target<HandBack>()) return true;
   const auto* const change = work.target<ChangePoison>();
   return change && change->apply == unpoison;
 }
@@ -146,13 +153,15 @@ void CpuStream::start() {
 }
 
 CpuStream::~CpuStream() {
-  if (!worker_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+  if (worker_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    ready_.notify_one();
+    worker_.join();
   }
-  ready_.notify_one();
-  worker_.join();
+  destroy_last();
 }
 
 std::string CpuStream::description() const {
@@ -214,12 +223,23 @@ void CpuStream::synchronize() {
     std::unique_lock lock(mutex_);
     idle_.wait(lock, [this] { return queue_.empty() && !working_; });
   }
+  disposal()->destroy();
   rethrow();
 }
 
 void CpuStream::enqueue_poison(Poison apply, const std::byte* data, size_t bytes) {
   if (inline_) return apply(data, bytes);
   push(ChangePoison{apply, data, bytes});
+}
+
+void CpuStream::destroy_after_work(std::shared_ptr<void> object) {
+  disposal()->destroy();
+  bool idle = true;
+  if (!inline_) {
+    const std::lock_guard lock(mutex_);
+    idle = queue_.empty() && !working_;
+  }
+  if (!idle) push(HandBack{disposal(), std::move(object)});
 }
 
 void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work) {

@@ -10,6 +10,7 @@
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
+#include "spool/runtime/cuda/finishing.cuh"
 #include "spool/runtime/cuda/handles.cuh"
 #include "spool/runtime/cuda/host_work.cuh"
 #include "spool/runtime/cuda/staging.cuh"
@@ -108,6 +109,7 @@ struct CudaStream::State {
   RecentKernels recent = {};
   std::optional<Error> error = {};
   std::shared_ptr<cuda::HostFailure> host_failure = std::make_shared<cuda::HostFailure>();
+  cuda::Finishing finishing = {};
   bool synchronous = waits_for_every_kernel(), capturing = false;
 
   explicit State(int device) : index(device) {}
@@ -123,6 +125,8 @@ CudaStream::CudaStream(CudaStream& first)
 CudaStream::~CudaStream() {
   (void)cudaStreamSynchronize(state_->stream.get());
   (void)cudaGetLastError();
+  state_->finishing.destroy_all();
+  destroy_last();
 }
 
 std::string CudaStream::description() const {
@@ -204,6 +208,18 @@ void CudaStream::enqueue_poison([[maybe_unused]] Poison apply,
 #if !defined(__CUDACC__)  // the emulator's device, whose memory is the host's
   emulator::enqueue(state_->stream.get(), [=] { apply(data, bytes); });
 #endif
+}
+
+void CudaStream::destroy_after_work(std::shared_ptr<void> object) {
+  (void)cudaSetDevice(state_->index);
+  if (is_captured()) return state_->finishing.keep(std::move(object));
+  destroy_finished();
+  state_->finishing.add(state_->stream.get(), std::move(object));
+}
+
+void CudaStream::destroy_finished() {
+  state_->finishing.destroy_done();
+  disposal()->destroy();
 }
 
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
@@ -327,6 +343,7 @@ void CudaStream::synchronize() {
   begin_call("synchronize()");
   check_enqueued(status, "waiting for the device");
   state_->recent.clear();
+  destroy_finished();
 }
 
 bool CudaStream::captures() const { return !state_->synchronous; }

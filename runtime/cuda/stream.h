@@ -51,6 +51,7 @@ class CudaStream final : public Stream {
 
   std::string description() const override;
   void enqueue_poison(Poison, const std::byte* data, size_t bytes) override;
+  void destroy_after_work(std::shared_ptr<void> object) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -80,6 +81,7 @@ class CudaStream final : public Stream {
   // one.
   void begin_call(const char* name) const;
   bool is_captured() const;
+  void destroy_finished();
   void check_launch(const char* name);
   // Checks a call that may report errors of earlier work.
   void check_enqueued(int status, const char* what);

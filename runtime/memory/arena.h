@@ -13,6 +13,7 @@
 //
 // Repeated work can have its allocations placed in advance instead (layout.h).
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,6 +39,8 @@ struct MemoryStats {
   EnumArray<Purpose, size_t> live_by = {};
   EnumArray<Purpose, size_t> at_peak_by = {};  // live_by when the peak was reached
   uint64_t live_hash = 0;                      // of the offsets and sizes of the live blocks
+  // Bytes of tensors over memory that is not the arena's (Tensor::over): no budget has them.
+  size_t external = 0, external_peak = 0;
 };
 
 class Arena {
@@ -56,6 +59,13 @@ class Arena {
   Block* allocate(const Spec&, const Label&);
   void free(Block*);
   std::byte* address(const Block*) const;
+
+  // Counts memory that is not the arena's.
+  void count_external(size_t bytes) {
+    stats_.external += bytes;
+    stats_.external_peak = std::max(stats_.external_peak, stats_.external);
+  }
+  void count_external_freed(size_t bytes) { stats_.external -= bytes; }
 
   // Tells the LifetimeRecorder and the PlacedStep, if any, that a phase of the work begins.
   void begin_phase(size_t phase);

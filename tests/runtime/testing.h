@@ -21,7 +21,7 @@ namespace spool::testing {
 // A tensor of normal numbers times `deviation`, any floating dtype.
 Tensor normal(const Shape& shape, DType dtype, Stream& stream, uint64_t seed, double deviation = 1);
 
-// The values of a tensor of any floating dtype.
+// The values of a tensor of any floating dtype, or i8.
 std::vector<double> values(const Tensor& t);
 
 // max |a - b| / max |b|; NaN if any value is NaN.
