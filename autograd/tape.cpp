@@ -67,7 +67,7 @@ ValueId Tape::resolve(const Operand& operand) {
   if (operand.var) return id_of(*operand.var);
   Parameter* p = operand.parameter;
   check(bool(p->data), "parameter ", p->name, " has no data");
-  check_stream(p->data, p->name);
+  check_stream(p->data, p->name.c_str());
   const auto [at, fresh] = parameters_.try_emplace(p);
   if (fresh) {
     at->second = program_.values.add(
@@ -179,7 +179,7 @@ void Tape::restore(const Before& before) {
 }
 
 void Tape::enter_scope(const ScopeOptions& options) {
-  check_not_applying(options.name);
+  check_not_applying(options.name.c_str());
   // All of a region in chunks is recomputed anyway.
   const bool opens_region = options.recompute && options_.recording && regions_.open_chunked() < 0;
   const NodeId next = program_.nodes.next_id();
@@ -192,10 +192,14 @@ void Tape::enter_scope(const ScopeOptions& options) {
 }
 
 void Tape::leave_scope() {
-  TapeScope& scope = program_.scopes[program_.open_scopes.back()];
+  const ScopeId id = program_.open_scopes.back();
+  TapeScope& scope = program_.scopes[id];
   program_.open_scopes.pop_back();
   scope.last = program_.nodes.next_id() - 1;
-  if (scope.region >= 0) regions_.close_by_hand(scope.region);
+  if (scope.region < 0) return;
+  scope.frees_nothing = !regions_.recomputes_within(scope.region);
+  if (scope.frees_nothing && idle_checkpoint_ < 0) idle_checkpoint_ = id;
+  regions_.close_by_hand(scope.region);
 }
 
 }  // namespace spool

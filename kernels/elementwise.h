@@ -5,6 +5,8 @@
 // out[i] (+)= factor * by[0] * a[i]          Scale; without `by`: factor * a
 // out[i] = in[i], to the type of out         Cast
 // All floating types; the sum of a and b is formed in f32 (f64 for f64).
+//
+// `out` may be a, or b, of the same type; otherwise it shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
 
@@ -14,6 +16,7 @@ struct Fill {
   static constexpr const char* name = "fill";
   View out;
   float value = 0;
+  void check_arguments() const;
   Cost cost() const { return {0, bytes(out)}; }
 };
 
@@ -22,6 +25,7 @@ struct Add {
   Grad out;     // type of a, or f32
   View a;       // same number of elements
   View b = {};  // same number of elements, type of a
+  void check_arguments() const;
   Cost cost() const {
     return {2.0 * static_cast<double>(a.numel()), bytes(out, a, b), accumulator(a.dtype())};
   }
@@ -33,6 +37,7 @@ struct Scale {
   View a;
   double factor = 1;
   View by = {};  // (1), f32, or f64 where a is
+  void check_arguments() const;
   Cost cost() const {
     return {2.0 * static_cast<double>(a.numel()), bytes(out, a), accumulator(a.dtype())};
   }
@@ -40,7 +45,8 @@ struct Scale {
 
 struct Cast {
   static constexpr const char* name = "cast";
-  View out, in;
+  View out, in;  // same number of elements
+  void check_arguments() const;
   Cost cost() const { return {0, bytes(out, in)}; }
 };
 

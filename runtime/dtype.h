@@ -33,9 +33,14 @@ struct bf16 {
  private:
   // Selects before it shifts: compilers vectorise this order best.
   static constexpr uint16_t round(uint32_t u) {
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__  // the compiler takes x != x for false
+    const bool is_nan = (u & 0x7fffffff) > 0x7f800000;
+#else
     const float x = std::bit_cast<float>(u);
+    const bool is_nan = x != x;
+#endif
     const uint32_t rounded = u + 0x7fff + ((u >> 16) & 1);
-    return static_cast<uint16_t>((x != x ? u | 0x400000 : rounded) >> 16);
+    return static_cast<uint16_t>((is_nan ? u | 0x400000 : rounded) >> 16);
   }
 };
 

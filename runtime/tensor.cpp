@@ -5,11 +5,14 @@
 namespace spool {
 
 Storage::Storage(const Spec& spec, Stream& stream, const Label& label)
-    : stream_(stream), block_(stream.arena().allocate(spec, label)), bytes_(spec.nbytes()) {
+    : stream_((stream.check_thread(label.name.c_str()), stream)),
+      block_(stream.arena().allocate(spec, label)),
+      bytes_(spec.nbytes()) {
   if constexpr (bounds_are_checked) stream_.enqueue_poison(unpoison, data(), bytes_);
 }
 
 Storage::~Storage() {
+  stream_.check_freeing_thread();
   if constexpr (bounds_are_checked) stream_.enqueue_poison(poison, data(), bytes_);
   stream_.arena().free(block_);
 }

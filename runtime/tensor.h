@@ -11,7 +11,8 @@
 
 namespace spool {
 
-// An allocation on a device, freed with its last tensor.  It must not outlive its stream.
+// An allocation on a device, freed with its last tensor.  It must not outlive its stream, and is
+// freed on the thread that calls the stream.
 class Storage {
  public:
   Storage(const Spec& spec, Stream& stream, const Label& label);

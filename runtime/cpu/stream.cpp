@@ -209,6 +209,7 @@ void CpuStream::rethrow() {
 }
 
 void CpuStream::synchronize() {
+  check_thread("synchronize()");
   if (!inline_) {
     std::unique_lock lock(mutex_);
     idle_.wait(lock, [this] { return queue_.empty() && !working_; });
@@ -232,12 +233,14 @@ void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work
 
 void CpuStream::enqueue_timed(const char* name, Activity activity, size_t bytes,
                               std::function<void()> work) {
+  check_thread(name);
   if (trace()) return enqueue_traced(span(name, activity, bytes), std::move(work));
   enqueue(std::move(work));
 }
 
 // Runs on the calling thread, after all earlier work.
 void CpuStream::run_now(const char* name, size_t bytes, const std::function<void()>& work) {
+  check_thread(name);
   synchronize();
   const double begin = trace() ? host_clock() : 0;
   work();
@@ -269,6 +272,7 @@ void CpuStream::upload(void* to, size_t bytes, const Fill& fill) {
 }
 
 void CpuStream::download(void* host, const void* from, size_t bytes) {
+  check_thread("download");
   synchronize();
   if (bytes) std::memcpy(host, from, bytes);
 }
@@ -291,12 +295,14 @@ void CpuStream::host_work(const char* name, double, std::function<void()> work) 
 }
 
 Event CpuStream::record() {
+  check_thread("record()");
   auto flag = std::make_shared<Flag>();
   enqueue(RaiseFlag{flag});
   return {.handle = flag};
 }
 
 void CpuStream::wait(const Event& event) {
+  check_thread("wait()");
   if (!event.handle) return;
   const auto pending = trace() ? trace()->open(span("wait", Activity::wait)) : nullptr;
   enqueue(AwaitFlag{pending, std::static_pointer_cast<Flag>(event.handle)});

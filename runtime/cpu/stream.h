@@ -37,6 +37,7 @@ class CpuStream final : public Stream {
   // Runs work() after all earlier work.  It must own everything it uses except arena memory.
   template <class Work>
   void enqueue(Work&& work) {
+    check_thread("work");
     rethrow();
     if (inline_) {
       attempt(work);
@@ -49,6 +50,7 @@ class CpuStream final : public Stream {
   // The same; the work has this name in a trace.
   template <class Work>
   void enqueue(const char* name, Work&& work) {
+    check_thread(name);
     if (trace()) [[unlikely]] {
       return enqueue_traced(span(name, Activity::kernel), std::forward<Work>(work));
     }
@@ -94,7 +96,9 @@ class CpuStream final : public Stream {
   }
   void host_work(const char* name, double seconds, std::function<void()> work) override;
   std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override {
-    return std::make_unique<CpuStream>(std::move(memory), threads());
+    auto host = std::make_unique<CpuStream>(std::move(memory), threads());
+    host->follow_thread_of(*this);
+    return host;
   }
   Event record() override;
   void wait(const Event&) override;

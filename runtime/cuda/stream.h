@@ -30,7 +30,7 @@ class CudaStream final : public Stream {
   // Calls work(), which enqueues a kernel of this name on native().
   template <class Work>
   void enqueue(const char* name, const Work& work) {
-    begin_call();
+    begin_call(name);
     const Timer timer = trace() ? start_timer() : nullptr;
     work();
     check_launch(name);
@@ -76,8 +76,9 @@ class CudaStream final : public Stream {
   void traced(const char* name, Activity activity, size_t bytes, const Work& work);
   Timer start_timer();
   void stop_timer(const Timer&, const char* name, Activity, size_t bytes = 0);
-  // Rethrows errors of earlier work, and makes the device the thread's current one.
-  void begin_call() const;
+  // Checks the thread, rethrows errors of earlier work, and makes the device the thread's current
+  // one.
+  void begin_call(const char* name) const;
   bool is_captured() const;
   void check_launch(const char* name);
   // Checks a call that may report errors of earlier work.

@@ -13,32 +13,18 @@
 //
 // Repeated work can have its allocations placed in advance instead (layout.h).
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "spool/runtime/names.h"
+#include "spool/runtime/memory/label.h"
 #include "spool/runtime/shape.h"
 
 namespace spool {
-
-// The purpose of an allocation; the memory table and errors group bytes by it.
-enum class Purpose : uint8_t { parameter, gradient, optimizer, activation, workspace, input };
-template <>
-inline constexpr std::array enumerator_names<Purpose>{"parameters",  "gradients", "optimizer",
-                                                      "activations", "workspace", "inputs"};
-
-// The name and purpose of an allocation.  The name is never freed: a literal, or intern(text).
-struct Label {
-  const char* name = "tensor";
-  Purpose purpose = Purpose::activation;
-};
-const char* intern(std::string_view text);
 
 class LifetimeRecorder;
 class PlacedStep;
@@ -97,7 +83,7 @@ class Arena {
   Block* place(Slab&, size_t offset, size_t bytes);
   void remove_placed(Block*);
   static const Block* overlapping(const Slab&, size_t offset, size_t bytes);
-  static const char* name_of_live(const Slab&);
+  static std::optional<Name> name_of_live(const Slab&);
 
   Block* fit(size_t bytes, const Spec&, const Label&);
   Block* take_free(size_t bytes);

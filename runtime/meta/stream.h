@@ -54,6 +54,7 @@ class MetaStream final : public Stream {
 
  private:
   void advance(const char* name, Activity activity, double seconds, const Cost& cost = {}) {
+    check_thread(name);
     const double begin = now_;
     now_ += seconds;
     if (activity != Activity::wait) busy_ += seconds;

@@ -42,7 +42,7 @@ TEST(Gpt2Padding, StaysZero) {
     tape.backward(model.loss(tape.input(tokens), tape.input(tokens)));
     optimizer.step(0.1);
   }
-  const Tensor padding = model.parameters().front()->data.slice({61, 64});
+  const Tensor padding = model.parameters()[0]->data.slice({61, 64});
   EXPECT_EQ(values(padding), std::vector<double>(3 * 24, 0.0));
 }
 
