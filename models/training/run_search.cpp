@@ -72,8 +72,7 @@ RunSearch::RunSearch(const TrainingConfig& any_config, RunRequest request, const
   const auto others = [&parts = *parts_](int64_t loss_rows, const Plan& step) {
     return parts.other_peak(loss_rows, step);
   };
-  parts_->search =
-      std::make_unique<StepSearch>(describe_step(config), of_steps, machine, others);
+  parts_->search = std::make_unique<StepSearch>(describe_step(config), of_steps, machine, others);
 }
 
 RunSearch::~RunSearch() = default;
