@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "spool/autograd/attributes.h"
+#include "spool/autograd/checks/gradient_check.h"
 #include "spool/autograd/few.h"
-#include "spool/autograd/gradient_check.h"
 #include "spool/autograd/plan.h"
 #include "spool/kernels/launch.h"
 
@@ -213,6 +213,10 @@ class Op {
 
   // Whether output i has a gradient.  Outputs that exist only for backward have none.
   virtual bool differentiable(int output) const { return output == 0; }
+
+  // Whether it reads inputs of the types that are only stored, f16 and i8, and converts them
+  // itself; a tape refuses to apply other ops to them.
+  virtual bool reads_stored_types() const { return false; }
 
   // Whether forward() can run again with the same result and no other effect.
   virtual bool recomputable() const { return true; }

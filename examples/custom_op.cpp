@@ -115,12 +115,11 @@ struct Net {
 void train(Stream& stream, int steps, bool report) {
   Net net(stream);
   AdamWOptimizer optimizer({&net.up, &net.down}, {}, stream);
-  optimizer.initialise();
   for (int step = 1; step <= steps; ++step) {
     Tape tape(stream, {.backward_follows = true});
     const Var loss = net.loss(tape);
     tape.backward(loss);
-    optimizer.step(step, /*lr=*/1e-2);
+    optimizer.step(/*learning_rate=*/1e-2);
     if (report && step % 10 == 0) {
       std::printf("step %d: loss %.4f\n", step, static_cast<double>(read<float>(loss.tensor())[0]));
     }

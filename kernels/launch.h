@@ -8,6 +8,11 @@
 // of device, a function `size_t workspace_bytes(const CpuArchitecture&) const` that depends only on
 // shapes and types.  launch() allocates the workspace, on meta as on the device.
 
+//
+// A kernel says which arguments fit each other in a member `void check_arguments() const`, which
+// throws if they do not (arguments.h).  It is called at every launch, on meta too, before anything
+// is allocated or enqueued.
+
 #include <type_traits>
 
 #include "spool/runtime/cpu/stream.h"
@@ -46,6 +51,17 @@ double bytes_of(const T& t) {
 template <class... Arguments>
 double bytes(const Arguments&... all) {
   return (0.0 + ... + bytes_of(all));
+}
+
+template <class Kernel>
+concept ChecksArguments = requires(const Kernel& k) {
+  k.check_arguments();
+};
+
+// Throws if the kernel's arguments do not fit each other.
+template <class Kernel>
+void check_arguments(const Kernel& kernel) {
+  if constexpr (ChecksArguments<Kernel>) kernel.check_arguments();
 }
 
 template <class Kernel>
@@ -94,13 +110,14 @@ void dispatch(const Kernel& kernel, Stream& stream) {
 
 template <class Kernel>
 void launch(const Kernel& kernel, Stream& stream) {
+  check_arguments(kernel);
   stream.count_launch();
   if constexpr (NeedsWorkspace<Kernel>) {
     const auto floats = static_cast<int64_t>(
         ceil_div(workspace_bytes(kernel, stream.architecture()), sizeof(float)));
     if (floats > 0) {
       const Tensor memory({Shape{floats}, DType::f32}, stream,
-                          {.name = Kernel::name, .purpose = Purpose::workspace});
+                          {.name = Name::never_freed(Kernel::name), .purpose = Purpose::workspace});
       Kernel with = kernel;
       with.workspace = memory;
       return dispatch(with, stream);
@@ -114,6 +131,7 @@ void launch(const Kernel& kernel, Stream& stream) {
 template <class Kernel>
 void launch_on_host(const Kernel& kernel, Stream& host, Stream& queue) {
   static_assert(!NeedsWorkspace<Kernel>);
+  check_arguments(kernel);
   if (host.device().type == DeviceType::meta) {
     const Machine& machine = static_cast<MetaStream&>(host).machine();
     return queue.host_work(Kernel::name, kernel_seconds(machine, Kernel::name, kernel.cost()), {});

@@ -56,6 +56,8 @@ void add_live(std::ostream& out, const std::vector<LiveAtPeak>& all, size_t most
 Report report_of(const MetaStream& stream) {
   check(stream.memory().live == 0, "rehearsal: ", stream.memory().live,
         " bytes are still live when it ends");
+  check(stream.memory().external == 0, "rehearsal: tensors over ", stream.memory().external,
+        " bytes of other memory are still live when it ends");
   return {.memory = stream.memory(),
           .seconds = stream.now(),
           .missing = {stream.missing().begin(), stream.missing().end()}};

@@ -28,7 +28,9 @@ struct LiveAtPeak {
 };
 
 struct Report {
-  MemoryStats memory;  // of the device; memory.peak is the budget that suffices
+  // Of the device; memory.peak is the budget that suffices, and memory.external_peak the bytes
+  // beside it that tensors over other memory have.
+  MemoryStats memory;
   double seconds = 0;  // by the machine's roofline
   // Host memory and a file, if the work fills them in; their peaks suffice.
   MemoryStats host = {}, disk = {};

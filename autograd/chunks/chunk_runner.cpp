@@ -27,6 +27,8 @@ const ChunkedRegion& ChunkRunner::prepare(RegionId id, NodeId last) {
   return regions_[id] = std::move(r);
 }
 
+const ChunkedRegion& ChunkRunner::region(RegionId r) const { return regions_.at(r); }
+
 void ChunkRunner::check_chunks(const ChunkedRegion& r) const {
   const auto refuse = [&](const auto&... why) {
     fail(ErrorKind::invalid, "plan: the region of nodes ", r.first, " to ", r.last,
@@ -92,7 +94,7 @@ Tensors ChunkRunner::compute(RegionId id, const std::vector<ValueId>& leaves, co
   for (const ValueId v : leaves) {
     Spec spec = program_.values[v].spec;
     if (is_sum(v)) spec.dtype = accumulator(spec.dtype);
-    out[v] = Tensor(spec, stream_, {.name = program_.producer_name(v)});
+    out[v] = Tensor(spec, stream_, {.name = Name::never_freed(program_.producer_name(v))});
     if (is_sum(v)) launch(Fill{.out = out[v]}, stream_);
   }
   run(r, in_forward, [&](const ChunkOfTape& rows) {

@@ -3,12 +3,20 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <exception>
+#include <mutex>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "spool/runtime/cpu/processor.h"
+#include "spool/runtime/cpu/thread_pool.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/memory/poison.h"
 
@@ -112,47 +120,80 @@ struct ChangePoison {
   void operator()() const { apply(data, bytes); }
 };
 
+// Hands an object to the thread that calls the stream.
+struct HandBack {
+  std::shared_ptr<Disposal> to;
+  mutable std::shared_ptr<void> object;
+  void operator()() const { to->add(std::move(object)); }
+};
+
 // Whether work runs even after its stream has failed.  Other streams go on, in the same order as
 // without the failure: none waits forever, none runs ahead, and what they use is not poisoned.
 bool runs_after_failure(const std::function<void()>& work) {
-  if (work.target<RaiseFlag>() || work.target<AwaitFlag>()) return true;
+  if (work.target<RaiseFlag>() || work.target<AwaitFlag>() || work.target<HandBack>()) return true;
   const auto* const change = work.target<ChangePoison>();
   return change && change->apply == unpoison;
 }
 
 }  // namespace
 
+struct CpuStream::Worker {
+  explicit Worker(int threads) : pool(threads), max_delay(spool::max_delay()) {}
+
+  // Delays a quarter of the work, by random times, so that orders differ widely.
+  void delay() {
+    const uint64_t draw =
+        mix_bits(std::hash<const void*>{}(this) + golden_ratio_bits * ++delays) >> 16;
+    if (draw % 4 != 0) return;
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(static_cast<int64_t>(draw >> 2) % max_delay));
+  }
+
+  ThreadPool pool;
+  int64_t max_delay;  // microseconds
+  uint64_t delays = 0;
+  std::mutex mutex;
+  std::condition_variable ready, idle;
+  std::deque<std::function<void()>> queue;
+  bool working = false, stopping = false;
+  std::atomic<bool> failed = false;
+  std::exception_ptr error;
+  std::thread thread;
+};
+
 CpuStream::CpuStream(size_t budget, int threads) : CpuStream(reserve(budget), threads) {}
 
 CpuStream::CpuStream(std::shared_ptr<Arena> memory, int threads)
     : Stream({DeviceType::cpu}, CpuArchitecture{.threads = thread_count(threads)},
              std::move(memory)),
-      pool_(thread_count(threads)),
+      threads_(thread_count(threads)),
       inline_(run_inline()),
-      max_delay_(max_delay()) {
+      worker_(std::make_unique<Worker>(threads_)) {
   start();
 }
 
 CpuStream::CpuStream(CpuStream& first)
     : Stream(SideStream{}, first),
-      pool_(/*threads=*/1),
+      threads_(1),
       inline_(first.inline_),
-      max_delay_(first.max_delay_) {
+      worker_(std::make_unique<Worker>(threads_)) {
   start();
 }
 
 void CpuStream::start() {
-  if (!inline_) worker_ = start_thread([this] { run_worker(); });
+  if (!inline_) worker_->thread = start_thread([this] { run_worker(); });
 }
 
 CpuStream::~CpuStream() {
-  if (!worker_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
+  if (worker_->thread.joinable()) {
+    {
+      const std::lock_guard lock(worker_->mutex);
+      worker_->stopping = true;
+    }
+    worker_->ready.notify_one();
+    worker_->thread.join();
   }
-  ready_.notify_one();
-  worker_.join();
+  destroy_last();
 }
 
 std::string CpuStream::description() const {
@@ -160,65 +201,79 @@ std::string CpuStream::description() const {
 }
 
 double CpuStream::processor_clock() {
-  const double own = inline_ ? thread_processor_seconds() : processor_seconds(worker_);
-  return (own + pool_.processor_seconds()) / threads();
+  const double own = inline_ ? thread_processor_seconds() : processor_seconds(worker_->thread);
+  return (own + worker_->pool.processor_seconds()) / threads();
+}
+
+void CpuStream::run_pieces(int64_t pieces, ThreadPool::Work run, void* context) {
+  worker_->pool.run(pieces, run, context);
 }
 
 void CpuStream::push(std::function<void()> work) {
   bool wake = false;
   {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(work));
-    wake = !working_;
+    const std::lock_guard lock(worker_->mutex);
+    worker_->queue.push_back(std::move(work));
+    wake = !worker_->working;
   }
-  if (wake) ready_.notify_one();
+  if (wake) worker_->ready.notify_one();
 }
 
 void CpuStream::run_worker() {
-  std::unique_lock lock(mutex_);
+  Worker& w = *worker_;
+  std::unique_lock lock(w.mutex);
   while (true) {
-    working_ = false;
-    if (queue_.empty()) idle_.notify_all();
-    ready_.wait(lock, [this] { return !queue_.empty() || stopping_; });
-    if (queue_.empty()) return;
-    working_ = true;
-    while (!queue_.empty()) {
-      const auto work = std::move(queue_.front());
-      queue_.pop_front();
+    w.working = false;
+    if (w.queue.empty()) w.idle.notify_all();
+    w.ready.wait(lock, [&w] { return !w.queue.empty() || w.stopping; });
+    if (w.queue.empty()) return;
+    w.working = true;
+    while (!w.queue.empty()) {
+      const auto work = std::move(w.queue.front());
+      w.queue.pop_front();
       lock.unlock();
-      if (max_delay_ > 0) delay();
-      if (!failed_ || runs_after_failure(work)) attempt(work);
+      if (w.max_delay > 0) w.delay();
+      if (!w.failed || runs_after_failure(work)) attempt(work);
       lock.lock();
     }
   }
 }
 
-// Delays a quarter of the work, by random times, so that orders differ widely.
-void CpuStream::delay() {
-  const uint64_t draw =
-      mix_bits(std::hash<const void*>{}(this) + golden_ratio_bits * ++delays_) >> 16;
-  if (draw % 4 != 0) return;
-  std::this_thread::sleep_for(
-      std::chrono::microseconds(static_cast<int64_t>(draw >> 2) % max_delay_));
+void CpuStream::keep_error() {
+  const std::lock_guard lock(worker_->mutex);
+  if (!worker_->error) worker_->error = std::current_exception();
+  worker_->failed = true;
 }
 
 void CpuStream::rethrow() {
-  if (!failed_) return;
-  const std::lock_guard lock(mutex_);
-  std::rethrow_exception(error_);
+  if (!worker_->failed) return;
+  const std::lock_guard lock(worker_->mutex);
+  std::rethrow_exception(worker_->error);
 }
 
 void CpuStream::synchronize() {
+  check_thread("synchronize()");
   if (!inline_) {
-    std::unique_lock lock(mutex_);
-    idle_.wait(lock, [this] { return queue_.empty() && !working_; });
+    std::unique_lock lock(worker_->mutex);
+    worker_->idle.wait(lock, [this] { return worker_->queue.empty() && !worker_->working; });
   }
+  disposal()->destroy();
   rethrow();
 }
 
 void CpuStream::enqueue_poison(Poison apply, const std::byte* data, size_t bytes) {
   if (inline_) return apply(data, bytes);
   push(ChangePoison{apply, data, bytes});
+}
+
+void CpuStream::destroy_after_work(std::shared_ptr<void> object) {
+  disposal()->destroy();
+  bool idle = true;
+  if (!inline_) {
+    const std::lock_guard lock(mutex_);
+    idle = queue_.empty() && !working_;
+  }
+  if (!idle) push(HandBack{disposal(), std::move(object)});
 }
 
 void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work) {
@@ -232,12 +287,14 @@ void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work
 
 void CpuStream::enqueue_timed(const char* name, Activity activity, size_t bytes,
                               std::function<void()> work) {
+  check_thread(name);
   if (trace()) return enqueue_traced(span(name, activity, bytes), std::move(work));
   enqueue(std::move(work));
 }
 
 // Runs on the calling thread, after all earlier work.
 void CpuStream::run_now(const char* name, size_t bytes, const std::function<void()>& work) {
+  check_thread(name);
   synchronize();
   const double begin = trace() ? host_clock() : 0;
   work();
@@ -269,6 +326,7 @@ void CpuStream::upload(void* to, size_t bytes, const Fill& fill) {
 }
 
 void CpuStream::download(void* host, const void* from, size_t bytes) {
+  check_thread("download");
   synchronize();
   if (bytes) std::memcpy(host, from, bytes);
 }
@@ -291,12 +349,14 @@ void CpuStream::host_work(const char* name, double, std::function<void()> work) 
 }
 
 Event CpuStream::record() {
+  check_thread("record()");
   auto flag = std::make_shared<Flag>();
   enqueue(RaiseFlag{flag});
   return {.handle = flag};
 }
 
 void CpuStream::wait(const Event& event) {
+  check_thread("wait()");
   if (!event.handle) return;
   const auto pending = trace() ? trace()->open(span("wait", Activity::wait)) : nullptr;
   enqueue(AwaitFlag{pending, std::static_pointer_cast<Flag>(event.handle)});

@@ -7,17 +7,10 @@
 // order each time.
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <type_traits>
 
-#include "spool/runtime/cpu/thread_pool.h"
 #include "spool/runtime/integer.h"
 #include "spool/runtime/stream.h"
 
@@ -37,6 +30,7 @@ class CpuStream final : public Stream {
   // Runs work() after all earlier work.  It must own everything it uses except arena memory.
   template <class Work>
   void enqueue(Work&& work) {
+    check_thread("work");
     rethrow();
     if (inline_) {
       attempt(work);
@@ -49,6 +43,7 @@ class CpuStream final : public Stream {
   // The same; the work has this name in a trace.
   template <class Work>
   void enqueue(const char* name, Work&& work) {
+    check_thread(name);
     if (trace()) [[unlikely]] {
       return enqueue_traced(span(name, Activity::kernel), std::forward<Work>(work));
     }
@@ -72,14 +67,15 @@ class CpuStream final : public Stream {
         l.body(begin, end);
       }
     };
-    pool_.run(ceil_div(n, loop.grain), run_piece, &loop);
+    run_pieces(ceil_div(n, loop.grain), run_piece, &loop);
   }
-  int threads() const { return pool_.threads(); }
+  int threads() const { return threads_; }
   // Seconds that processors have worked so far for its threads, divided by their number.
   double processor_clock();
 
   std::string description() const override;
   void enqueue_poison(Poison, const std::byte* data, size_t bytes) override;
+  void destroy_after_work(std::shared_ptr<void> object) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -94,14 +90,20 @@ class CpuStream final : public Stream {
   }
   void host_work(const char* name, double seconds, std::function<void()> work) override;
   std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override {
-    return std::make_unique<CpuStream>(std::move(memory), threads());
+    auto host = std::make_unique<CpuStream>(std::move(memory), threads());
+    host->follow_thread_of(*this);
+    return host;
   }
   Event record() override;
   void wait(const Event&) override;
   void synchronize() override;
 
  private:
+  struct Worker;  // its threads, and the queue of work
+
   void start();
+  void run_pieces(int64_t pieces, void (*run)(void* context, int64_t piece, int lane),
+                  void* context);
   double now(TraceClock clock) {
     return clock == TraceClock::wall ? host_clock() : processor_clock();
   }
@@ -111,30 +113,20 @@ class CpuStream final : public Stream {
   void enqueue_copy(const char* name, void* to, const void* from, size_t bytes);
   void push(std::function<void()> work);
   void run_worker();
-  void delay();
   template <class Work>
   void attempt(Work& work) {
     try {
       work();
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-      failed_ = true;
+      keep_error();
     }
   }
+  void keep_error();  // the one that is being handled
   void rethrow();
 
-  ThreadPool pool_;
+  int threads_;
   bool inline_;
-  int64_t max_delay_;  // microseconds
-  uint64_t delays_ = 0;
-  std::mutex mutex_;
-  std::condition_variable ready_, idle_;
-  std::deque<std::function<void()>> queue_;
-  bool working_ = false, stopping_ = false;
-  std::atomic<bool> failed_ = false;
-  std::exception_ptr error_;
-  std::thread worker_;
+  std::unique_ptr<Worker> worker_;
 };
 
 }  // namespace spool

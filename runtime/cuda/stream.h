@@ -12,7 +12,8 @@
 
 #include <memory>
 #include <typeindex>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "spool/runtime/stream.h"
 
@@ -30,7 +31,7 @@ class CudaStream final : public Stream {
   // Calls work(), which enqueues a kernel of this name on native().
   template <class Work>
   void enqueue(const char* name, const Work& work) {
-    begin_call();
+    begin_call(name);
     const Timer timer = trace() ? start_timer() : nullptr;
     work();
     check_launch(name);
@@ -44,13 +45,17 @@ class CudaStream final : public Stream {
   // The state of a library for this stream, created at its first use and destroyed with the stream.
   template <class Library>
   Library& library() {
-    std::shared_ptr<void>& entry = libraries_[typeid(Library)];
-    if (!entry) entry = std::make_shared<Library>(*this);
-    return *static_cast<Library*>(entry.get());
+    for (const auto& [type, library] : libraries_) {
+      if (type == typeid(Library)) return *static_cast<Library*>(library.get());
+    }
+    auto created = std::make_shared<Library>(*this);
+    libraries_.emplace_back(typeid(Library), created);
+    return *created;
   }
 
   std::string description() const override;
   void enqueue_poison(Poison, const std::byte* data, size_t bytes) override;
+  void destroy_after_work(std::shared_ptr<void> object) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -76,16 +81,18 @@ class CudaStream final : public Stream {
   void traced(const char* name, Activity activity, size_t bytes, const Work& work);
   Timer start_timer();
   void stop_timer(const Timer&, const char* name, Activity, size_t bytes = 0);
-  // Rethrows errors of earlier work, and makes the device the thread's current one.
-  void begin_call() const;
+  // Checks the thread, rethrows errors of earlier work, and makes the device the thread's current
+  // one.
+  void begin_call(const char* name) const;
   bool is_captured() const;
+  void destroy_finished();
   void check_launch(const char* name);
   // Checks a call that may report errors of earlier work.
   void check_enqueued(int status, const char* what);
   [[noreturn]] void fail_with(int status, const std::string& what);
 
   std::unique_ptr<State> state_;
-  std::unordered_map<std::type_index, std::shared_ptr<void>> libraries_;
+  std::vector<std::pair<std::type_index, std::shared_ptr<void>>> libraries_;
 };
 
 }  // namespace spool

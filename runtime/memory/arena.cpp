@@ -1,8 +1,6 @@
 #include "spool/runtime/memory/arena.h"
 
 #include <algorithm>
-#include <mutex>
-#include <unordered_set>
 
 #include "spool/runtime/hash.h"
 #include "spool/runtime/integer.h"
@@ -25,13 +23,6 @@ uint64_t hash_of(uint64_t offset, uint64_t bytes) {
 }
 
 }  // namespace
-
-const char* intern(std::string_view text) {
-  static std::mutex mutex;
-  static std::unordered_set<std::string> names;
-  const std::lock_guard lock(mutex);
-  return names.emplace(text).first->c_str();
-}
 
 Arena::Arena(std::byte* base, size_t capacity, std::string device, size_t multiple)
     : base_(base), device_(std::move(device)), granule_(multiple) {
@@ -200,7 +191,7 @@ void Arena::fail_to_fit(size_t bytes, const Spec& spec, const Label& label) cons
                .available = stats_.capacity,
                .advice = sentence("the largest free block has ", format_bytes(largest_free),
                                   "; live: ", live.empty() ? "nothing" : live, largest_live),
-               .op = label.name});
+               .op = label.name.c_str()});
 }
 
 }  // namespace spool

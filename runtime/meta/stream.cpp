@@ -90,7 +90,9 @@ std::unique_ptr<Stream> MetaStream::on_host(std::shared_ptr<Arena> memory) {
   host.bytes_per_second = machine_.host_memory_bytes_per_second;
   const bool is_host = std::holds_alternative<CpuArchitecture>(machine_.architecture);
   if (!is_host) host.kernels.reset();
-  return std::make_unique<MetaStream>(host, std::move(memory));
+  auto stream = std::make_unique<MetaStream>(host, std::move(memory));
+  stream->follow_thread_of(*this);
+  return stream;
 }
 
 }  // namespace spool

@@ -37,6 +37,7 @@ class MetaStream final : public Stream {
   const Machine& machine() const { return machine_; }
 
   std::string description() const override { return "meta, as " + machine_.name; }
+  void destroy_after_work(std::shared_ptr<void>) override {}
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -59,6 +60,7 @@ class MetaStream final : public Stream {
 
  private:
   void advance(const char* name, Activity activity, double seconds, const Cost& cost = {}) {
+    check_thread(name);
     const double begin = now_;
     now_ += seconds;
     if (activity != Activity::wait) busy_ += seconds;

@@ -14,7 +14,7 @@ std::pair<double, double> survey_step(const StepForm& form, Survey& survey) {
   MetaStream stream{Machine{}};
   CallCounter calls;
   SmallModel model(stream, calls);
-  StepRunner runner(model, form.config, form.plans, stream);
+  StepExecutor runner(model, form.config, form.plans, stream);
   runner.survey(&survey);
   const auto trace = std::make_shared<Trace>();
   const Traced traced(stream, trace);

@@ -1,4 +1,4 @@
-#include "spool/autograd/gradient_check.h"
+#include "spool/autograd/checks/gradient_check.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,12 +7,15 @@
 namespace spool {
 namespace {
 
+thread_local int scopes = 0;  // that live, of WithGradientChecks
+
 // Quiet NaNs with low bits of the fraction set: arithmetic on other numbers yields only NaNs whose
 // fraction is its highest bit.
 template <class Visit>
 void with_mark(DType type, const Visit& visit) {
   switch (type) {
     case DType::bf16:
+    case DType::f16:
       return visit(uint16_t{0x7fd5});
     case DType::f64:
       return visit(uint64_t{0x7ff8'5900'd590'0d55});
@@ -43,8 +46,12 @@ bool GradientCheck::covers(const Stream& stream) {
     const char* const setting = std::getenv("SPOOL_CHECK");
     return setting && std::string_view(setting) == "1";
   }();
-  return wanted && stream.device().type == DeviceType::cpu;
+  return (wanted || scopes > 0) && stream.device().type == DeviceType::cpu;
 }
+
+WithGradientChecks::WithGradientChecks() { ++scopes; }
+
+WithGradientChecks::~WithGradientChecks() { --scopes; }
 
 void GradientCheck::share(int input) {
   check(!handed_out(input), op_, ": it asks twice for the gradient of input ", input,
