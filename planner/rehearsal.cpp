@@ -18,7 +18,7 @@ std::vector<LiveAtPeak> largest_first(const std::vector<PeakAllocation>& recorde
   all.reserve(recorded.size());
   for (const PeakAllocation& a : recorded) {
     const bool is_of_node = a.work.node >= 0;
-    all.push_back({.name = a.label.name,
+    all.push_back({.name = a.label.name.c_str(),
                    .purpose = a.label.purpose,
                    .bytes = a.bytes,
                    .spec = a.spec,
