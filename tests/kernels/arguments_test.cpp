@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "spool/kernels/adamw.h"
 #include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
+#include "spool/kernels/clip_factor.h"
 #include "spool/kernels/cross_entropy.h"
 #include "spool/kernels/dropout.h"
 #include "spool/kernels/elementwise.h"
@@ -19,6 +21,7 @@
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
 #include "spool/kernels/reduce.h"
+#include "spool/kernels/sgd.h"
 #include "spool/runtime/meta/stream.h"
 #include "tests/runtime/testing.h"
 
@@ -29,6 +32,7 @@ enum class Freedom : uint8_t {
   none,
   may_be_absent,
   sets_size,  // no other argument says how large it is
+  any_rows,   // nor how many rows it has
   any_float,  // nor of which of the floating types
 };
 
@@ -68,7 +72,7 @@ Launch entry(std::vector<Argument> arguments, Make make) {
 }
 
 constexpr auto absent = Freedom::may_be_absent, sets_size = Freedom::sets_size,
-               any_float = Freedom::any_float;
+               any_rows = Freedom::any_rows, any_float = Freedom::any_float;
 constexpr DType f64 = DType::f64, f32 = DType::f32, bf16 = DType::bf16, i32 = DType::i32;
 
 std::vector<Launch> elementwise_kernels() {
@@ -102,7 +106,7 @@ std::vector<Launch> kernels_of_sums() {
             [](const Given& g) { return SumAll{.out = g["out"], .x = g["x"], .by = g["by"]}; }),
       entry({{"out", {1}, f64}, {"x", {6}, bf16, {sets_size, any_float}}},
             [](const Given& g) { return SquaredNorm{.out = g["out"], .x = {g["x"]}}; }),
-      entry({{"dbias", {3}}, {"dy", {2, 2, 3}}},
+      entry({{"dbias", {3}}, {"dy", {2, 2, 3}, bf16, {any_rows}}},
             [](const Given& g) { return BiasBackward{.dbias = g["dbias"], .dy = g["dy"]}; }),
       entry({{"scale", {1}, f32, {any_float}}, {"targets", {6}, i32, {sets_size}}},
             [](const Given& g) {
@@ -166,7 +170,7 @@ std::vector<Launch> kernels_of_embedding() {
   return {
       entry({{"y", {2, 3, 5}},
              {"tokens", {2, 3}, i32},
-             {"weight", {7, 5}},
+             {"weight", {7, 5}, bf16, {any_rows}},
              {"positions", {5, 5}, bf16, {absent}}},
             [](const Given& g) {
               return EmbeddingForward{.y = g["y"],
@@ -175,7 +179,7 @@ std::vector<Launch> kernels_of_embedding() {
                                       .positions = g["positions"],
                                       .first_position = 2};
             }),
-      entry({{"dweight", {7, 5}, bf16, {absent}},
+      entry({{"dweight", {7, 5}, bf16, {absent, any_rows}},
              {"dpositions", {3, 5}, bf16, {absent}},
              {"dy", {2, 3, 5}},
              {"tokens", {2, 3}, i32}},
@@ -240,10 +244,49 @@ std::vector<Launch> kernels_of_attention() {
   };
 }
 
+// With an entry for one parameter.
+std::vector<Launch> kernels_of_optimizers() {
+  return {
+      entry({{"clip", {3}, f32}, {"squared", {1}, f64}},
+            [](const Given& g) { return ClipFactor{.clip = g["clip"], .squared = g["squared"]}; }),
+      entry({{"parameter", {6}},
+             {"master", {6}, f32},
+             {"m", {6}, f32},
+             {"v", {6}, f32},
+             {"grad", {6}},
+             {"schedule", {3}, f32},
+             {"clip", {3}, f32}},
+            [](const Given& g) {
+              return AdamW{.tensors = {{.parameter = g["parameter"],
+                                        .master = g["master"],
+                                        .m = g["m"],
+                                        .v = g["v"],
+                                        .grad = g["grad"]}},
+                           .schedule = g["schedule"],
+                           .clip = g["clip"]};
+            }),
+      entry({{"parameter", {6}},
+             {"master", {6}, f32},
+             {"momentum", {6}, f32},
+             {"grad", {6}},
+             {"schedule", {1}, f32},
+             {"clip", {3}, f32}},
+            [](const Given& g) {
+              return Sgd{.tensors = {{.parameter = g["parameter"],
+                                      .master = g["master"],
+                                      .momentum = g["momentum"],
+                                      .grad = g["grad"]}},
+                         .schedule = g["schedule"],
+                         .clip = g["clip"],
+                         .momentum = 0.9f};
+            }),
+  };
+}
+
 std::vector<Launch> all_kernels() {
   std::vector<Launch> all = elementwise_kernels();
   for (const auto& more : {kernels_of_sums(), kernels_of_layer_norm(), kernels_of_embedding(),
-                           kernels_of_attention()}) {
+                           kernels_of_attention(), kernels_of_optimizers()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   for (const bool a : {false, true}) {
@@ -292,11 +335,7 @@ TEST_F(KernelArguments, ThatAreShorterAreRefused) {
   for (const Launch& l : all_kernels()) {
     for (const Argument& a : l.arguments) {
       if (a.has(sets_size)) continue;
-      for (int i = 0; i < a.shape.rank(); ++i) {
-        // Rows of an embedding and of its positions are used as far as there are any.
-        const bool any_rows = i == 0 && (a.name == "weight" || a.name == "dweight") &&
-                              l.kernel.starts_with("embedding");
-        if (any_rows) continue;
+      for (int i = a.has(any_rows) ? a.shape.rank() - 1 : 0; i < a.shape.rank(); ++i) {
         expect_refused(l, a, tensor(a.shape.with(i, a.shape[i] - 1), a.type));
       }
     }
