@@ -1,0 +1,255 @@
+#include "tests/kernels/kernel_samples.h"
+
+#include "spool/kernels/adamw.h"
+#include "spool/kernels/attention.h"
+#include "spool/kernels/bias.h"
+#include "spool/kernels/cached_attention.h"
+#include "spool/kernels/clip_factor.h"
+#include "spool/kernels/cross_entropy.h"
+#include "spool/kernels/dropout.h"
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/embedding.h"
+#include "spool/kernels/gelu.h"
+#include "spool/kernels/layer_norm.h"
+#include "spool/kernels/matmul.h"
+#include "spool/kernels/normal.h"
+#include "spool/kernels/reduce.h"
+#include "spool/kernels/sgd.h"
+
+namespace spool::testing {
+namespace {
+
+template <class Make>
+Launch entry(std::vector<Argument> arguments, Make make) {
+  using Kernel = decltype(make(std::declval<const Given&>()));
+  return {Kernel::name, std::move(arguments),
+          [=](const Given& g, Stream& stream) { launch(make(g), stream); }};
+}
+
+constexpr auto absent = Freedom::may_be_absent, sets_size = Freedom::sets_size,
+               any_rows = Freedom::any_rows, any_float = Freedom::any_float;
+constexpr DType f64 = DType::f64, f32 = DType::f32, bf16 = DType::bf16, i32 = DType::i32;
+
+std::vector<Launch> elementwise_kernels() {
+  return {
+      entry({{"out", {6}, bf16, {sets_size, any_float}}},
+            [](const Given& g) { return Fill{.out = g["out"]}; }),
+      entry({{"out", {2, 3}}, {"a", {6}}, {"b", {3, 2}, bf16, {absent}}},
+            [](const Given& g) { return Add{.out = g["out"], .a = g["a"], .b = g["b"]}; }),
+      entry({{"out", {6}}, {"a", {6}}, {"by", {1}, f32, {absent}}},
+            [](const Given& g) { return Scale{.out = g["out"], .a = g["a"], .by = g["by"]}; }),
+      entry({{"out", {6}, f32, {any_float}}, {"in", {6}, bf16, {any_float}}},
+            [](const Given& g) { return Cast{.out = g["out"], .in = g["in"]}; }),
+      entry({{"y", {6}}, {"x", {6}}},
+            [](const Given& g) { return GeluForward{.y = g["y"], .x = g["x"]}; }),
+      entry({{"dx", {6}}, {"dy", {6}}, {"x", {6}}},
+            [](const Given& g) { return GeluBackward{.dx = g["dx"], .dy = g["dy"], .x = g["x"]}; }),
+      entry({{"y", {6}}, {"x", {6}}, {"random", {4}, i32}},
+            [](const Given& g) {
+              return Dropout{.y = g["y"], .x = g["x"], .random = g["random"], .p = 0.5f};
+            }),
+      entry({{"out", {6}, bf16, {sets_size, any_float}}},
+            [](const Given& g) { return NormalFill{.out = g["out"]}; }),
+  };
+}
+
+std::vector<Launch> kernels_of_sums() {
+  return {
+      entry({{"out", {1}, f32, {any_float}},
+             {"x", {6}, bf16, {sets_size, any_float}},
+             {"by", {1}, f32, {absent, any_float}}},
+            [](const Given& g) { return SumAll{.out = g["out"], .x = g["x"], .by = g["by"]}; }),
+      entry({{"out", {1}, f64}, {"x", {6}, bf16, {sets_size, any_float}}},
+            [](const Given& g) { return SquaredNorm{.out = g["out"], .x = {g["x"]}}; }),
+      entry({{"dbias", {3}}, {"dy", {2, 2, 3}, bf16, {any_rows}}},
+            [](const Given& g) { return BiasBackward{.dbias = g["dbias"], .dy = g["dy"]}; }),
+      entry({{"scale", {1}, f32, {any_float}}, {"targets", {6}, i32, {sets_size}}},
+            [](const Given& g) {
+              return CountTargets{.scale = g["scale"], .targets = g["targets"]};
+            }),
+      entry({{"logits", {4, 5}},
+             {"targets", {4}, i32},
+             {"losses", {4}, f32, {absent}},
+             {"scale", {1}, f32, {absent}},
+             {"upstream", {4}, f32, {absent}}},
+            [](const Given& g) {
+              return CrossEntropy{.logits = g["logits"],
+                                  .targets = g["targets"],
+                                  .losses = g["losses"],
+                                  .gradient = true,
+                                  .scale = g["scale"],
+                                  .upstream = g["upstream"],
+                                  .options = {.vocabulary = 5}};
+            }),
+  };
+}
+
+std::vector<Launch> kernels_of_layer_norm() {
+  return {
+      entry({{"y", {2, 3, 5}},
+             {"mean", {6}, f32},
+             {"rstd", {6}, f32},
+             {"x", {2, 3, 5}},
+             {"weight", {5}},
+             {"bias", {5}, bf16, {absent}}},
+            [](const Given& g) {
+              return LayerNormForward{.y = g["y"],
+                                      .mean = g["mean"],
+                                      .rstd = g["rstd"],
+                                      .x = g["x"],
+                                      .weight = g["weight"],
+                                      .bias = g["bias"]};
+            }),
+      entry({{"dx", {2, 3, 5}, bf16, {absent}},
+             {"dweight", {5}, bf16, {absent}},
+             {"dbias", {5}, bf16, {absent}},
+             {"dy", {2, 3, 5}},
+             {"x", {2, 3, 5}},
+             {"weight", {5}},
+             {"mean", {6}, f32},
+             {"rstd", {6}, f32}},
+            [](const Given& g) {
+              return LayerNormBackward{.dx = g["dx"],
+                                       .dweight = g["dweight"],
+                                       .dbias = g["dbias"],
+                                       .dy = g["dy"],
+                                       .x = g["x"],
+                                       .weight = g["weight"],
+                                       .mean = g["mean"],
+                                       .rstd = g["rstd"]};
+            }),
+  };
+}
+
+std::vector<Launch> kernels_of_embedding() {
+  return {
+      entry({{"y", {2, 3, 5}},
+             {"tokens", {2, 3}, i32},
+             {"weight", {7, 5}, bf16, {any_rows}},
+             {"positions", {5, 5}, bf16, {absent}}},
+            [](const Given& g) {
+              return EmbeddingForward{.y = g["y"],
+                                      .tokens = g["tokens"],
+                                      .weight = g["weight"],
+                                      .positions = g["positions"],
+                                      .first_position = 2};
+            }),
+      entry({{"dweight", {7, 5}, bf16, {absent, any_rows}},
+             {"dpositions", {3, 5}, bf16, {absent}},
+             {"dy", {2, 3, 5}},
+             {"tokens", {2, 3}, i32}},
+            [](const Given& g) {
+              return EmbeddingBackward{.dweight = g["dweight"],
+                                       .dpositions = g["dpositions"],
+                                       .dy = g["dy"],
+                                       .tokens = g["tokens"]};
+            }),
+  };
+}
+
+Launch product(bool a_transposed, bool b_transposed) {
+  return entry({{"c", {2, 3, 5}},
+                {"a", a_transposed ? Shape{4, 6} : Shape{2, 3, 4}},
+                {"b", b_transposed ? Shape{5, 4} : Shape{4, 5}},
+                {"bias", {5}, bf16, {absent}}},
+               [=](const Given& g) {
+                 return Matmul{.c = g["c"],
+                               .a = g["a"],
+                               .b = g["b"],
+                               .bias = g["bias"],
+                               .a_transposed = a_transposed,
+                               .b_transposed = b_transposed};
+               });
+}
+
+// B = 2, T = 3, H = 4, Hkv = 2, D = 8.
+std::vector<Launch> kernels_of_attention() {
+  constexpr Heads heads{.query = 4, .key = 2};
+  return {
+      entry({{"y", {2, 3, 32}}, {"lse", {2, 4, 3}, f32}, {"qkv", {2, 3, 64}}},
+            [=](const Given& g) {
+              return AttentionForward{
+                  .y = g["y"], .lse = g["lse"], .qkv = g["qkv"], .heads = heads};
+            }),
+      entry({{"dqkv", {2, 3, 64}, bf16, {absent}},
+             {"dy", {2, 3, 32}},
+             {"qkv", {2, 3, 64}},
+             {"y", {2, 3, 32}},
+             {"lse", {2, 4, 3}, f32}},
+            [=](const Given& g) {
+              return AttentionBackward{.dqkv = g["dqkv"],
+                                       .dy = g["dy"],
+                                       .qkv = g["qkv"],
+                                       .y = g["y"],
+                                       .lse = g["lse"],
+                                       .heads = heads};
+            }),
+      entry({{"y", {2, 3, 32}},
+             {"keys", {2, 2, 9, 8}},
+             {"values", {2, 2, 9, 8}},
+             {"qkv", {2, 3, 64}}},
+            [=](const Given& g) {
+              return CachedAttention{.y = g["y"],
+                                     .keys = g["keys"],
+                                     .values = g["values"],
+                                     .qkv = g["qkv"],
+                                     .heads = heads,
+                                     .position = 6};
+            }),
+  };
+}
+
+// With an entry for one parameter.
+std::vector<Launch> kernels_of_optimizers() {
+  return {
+      entry({{"clip", {3}, f32}, {"squared", {1}, f64}},
+            [](const Given& g) { return ClipFactor{.clip = g["clip"], .squared = g["squared"]}; }),
+      entry({{"parameter", {6}},
+             {"master", {6}, f32},
+             {"m", {6}, f32},
+             {"v", {6}, f32},
+             {"grad", {6}},
+             {"schedule", {3}, f32},
+             {"clip", {3}, f32}},
+            [](const Given& g) {
+              return AdamW{.tensors = {{.parameter = g["parameter"],
+                                        .master = g["master"],
+                                        .m = g["m"],
+                                        .v = g["v"],
+                                        .grad = g["grad"]}},
+                           .schedule = g["schedule"],
+                           .clip = g["clip"]};
+            }),
+      entry({{"parameter", {6}},
+             {"master", {6}, f32},
+             {"momentum", {6}, f32},
+             {"grad", {6}},
+             {"schedule", {1}, f32},
+             {"clip", {3}, f32}},
+            [](const Given& g) {
+              return Sgd{.tensors = {{.parameter = g["parameter"],
+                                      .master = g["master"],
+                                      .momentum = g["momentum"],
+                                      .grad = g["grad"]}},
+                         .schedule = g["schedule"],
+                         .clip = g["clip"],
+                         .momentum = 0.9f};
+            }),
+  };
+}
+
+}  // namespace
+
+std::vector<Launch> all_kernels() {
+  std::vector<Launch> all = elementwise_kernels();
+  for (const auto& more : {kernels_of_sums(), kernels_of_layer_norm(), kernels_of_embedding(),
+                           kernels_of_attention(), kernels_of_optimizers()}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  for (const bool a : {false, true}) {
+    for (const bool b : {false, true}) all.push_back(product(a, b));
+  }
+  return all;
+}
+
+}  // namespace spool::testing
