@@ -218,7 +218,7 @@ class Offloader::Handle final : public SavedTensor {
 
 Offloader::Offloader(HostLink& link) : link_(link), disk_(nullptr, 0, "disk") {}
 
-Offloader::Offloader(HostLink& link, const std::filesystem::path& directory, size_t bytes)
+Offloader::Offloader(HostLink& link, const std::string& directory, size_t bytes)
     : link_(link),
       file_(is_meta(link.compute()) || bytes == 0 ? nullptr
                                                   : std::make_shared<SpillFile>(directory, bytes)),

@@ -20,8 +20,8 @@
 // wrong gradients are never used.
 
 #include <deque>
-#include <filesystem>
 #include <map>
+#include <string>
 
 #include "spool/autograd/plan.h"
 #include "spool/autograd/saved_tensor.h"
@@ -37,7 +37,7 @@ class Offloader {
   explicit Offloader(HostLink& link);
   // Offloads also to an unnamed file of this size in the directory.  Throws if the disk has no
   // room for it.
-  Offloader(HostLink& link, const std::filesystem::path& directory, size_t bytes);
+  Offloader(HostLink& link, const std::string& directory, size_t bytes);
   ~Offloader();
   Offloader(const Offloader&) = delete;
   Offloader& operator=(const Offloader&) = delete;

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include "spool/autograd/attributes.h"
+#include "spool/autograd/checks/gradient_check.h"
 #include "spool/autograd/few.h"
-#include "spool/autograd/gradient_check.h"
 #include "spool/autograd/plan.h"
 #include "spool/kernels/launch.h"
 

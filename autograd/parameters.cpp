@@ -11,7 +11,7 @@ Parameter& Parameters::add(std::string_view name, const Shape& shape,
 }
 
 Parameter& Parameters::add(std::string_view name, const Spec& spec, const InitialValues& initial) {
-  const Label label{.name = intern(name), .purpose = Purpose::parameter};
+  const Label label{.name = name, .purpose = Purpose::parameter};
   return insert(name, Tensor(spec, stream_, label), &initial);
 }
 
@@ -21,11 +21,11 @@ Parameter& Parameters::add(std::string_view name, Tensor values) {
 }
 
 Parameter& Parameters::insert(std::string_view name, Tensor data, const InitialValues* initial) {
-  const char* const interned = intern(name);
-  const bool is_new = by_name_.emplace(interned, all_.size()).second;
+  const Name lasting = name;
+  const bool is_new = by_name_.emplace(lasting, all_.size()).second;
   check(is_new, "parameters: there is a parameter ", name,
         " already; files tell parameters apart by their names, so give each one its own");
-  all_.push_back(&owned_.emplace_back(Parameter{.name = interned, .data = std::move(data)}));
+  all_.push_back(&owned_.emplace_back(Parameter{.name = lasting, .data = std::move(data)}));
   initial_.push_back(initial ? *initial : InitialValues{});
   drawn_.push_back(initial != nullptr);
   return *all_.back();

@@ -117,6 +117,7 @@ Machine cuda_machine() {
 void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream& stream) {
   constexpr int in_a_row = 4, warm_up = 3;
   const TokenBatch batch = benchmarks::random_batch(training(c));
+  int64_t done = 0;
   const auto step = [&] { trainer.step(done++, batch); };
   for (int i = 0; i < warm_up; ++i) step();
   stream.synchronize();

@@ -134,7 +134,8 @@ int main() {
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
   const Report foretold =
       rehearse(machine, [](MetaStream& stream) { train(stream, /*steps=*/1, /*report=*/false); });
-  std::printf("foretold peak: %zu bytes\n", foretold.memory.peak);
+  std::printf("foretold peak: %zu bytes\n%s", foretold.memory.peak,
+              in_words(foretold, /*most=*/5).c_str());
   CpuStream stream(foretold.memory.peak, threads);
   train(stream, /*steps=*/50, /*report=*/true);
   std::printf("reached peak:  %zu bytes\n", stream.memory().peak);

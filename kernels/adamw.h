@@ -33,7 +33,10 @@ struct AdamW {
   Cost cost() const { return cost_of_update(*this, /*update_flops=*/12); }
   void check_arguments() const {
     check_weights(*this, /*scheduled=*/3);
-    for (const Entry& t : tensors) check(t.m && t.v, "adamw: a parameter has no m, or no v");
+    for (const Entry& t : tensors) {
+      check(t.m && t.v, "adamw: a parameter has no m, or no v");
+      Arguments(name).apart("m", t.m, {{"v", t.v}});
+    }
   }
 };
 

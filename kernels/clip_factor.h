@@ -1,8 +1,9 @@
 #pragma once
 
 // ClipFactor: norm = sqrt(squared[0]); clip = {min(1, limit / norm), norm, isfinite(norm)}; with
-// limit 0 the factor is 1.
+// limit 0 the factor is 1.  clip and squared do not overlap.
 
+#include "spool/kernels/arguments.h"
 #include "spool/kernels/launch.h"
 
 namespace spool {
@@ -13,10 +14,10 @@ struct ClipFactor {
   float limit = 0;
   Cost cost() const { return {4, bytes(clip, squared)}; }
   void check_arguments() const {
-    check(clip.dtype() == DType::f32 && clip.numel() == 3,
-          "clip_factor: clip must be f32 (3), not ", clip.spec());
-    check(squared.dtype() == DType::f64 && squared.numel() == 1,
-          "clip_factor: squared must be f64 (1), not ", squared.spec());
+    const Arguments a(name);
+    a.elements("clip", clip, DType::f32, 3);
+    a.elements("squared", squared, DType::f64, 1);
+    a.apart("clip", clip, {{"squared", squared}});
   }
 };
 

@@ -76,12 +76,21 @@ size_t workspace_bytes(const Kernel& kernel, const Architecture& architecture) {
   return std::visit([&](const auto& a) { return kernel.workspace_bytes(a); }, architecture);
 }
 
+// Whether the kernel has a run() for streams of this type, here or in another build.
+template <class Kernel, class DeviceStream>
+concept RunsOn = requires(const Kernel& kernel, DeviceStream& stream) {
+  run(kernel, stream);
+};
+
 template <class Kernel>
 void dispatch(const Kernel& kernel, Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>, "queued work holds views, never tensors");
   switch (stream.device().type) {
-    case DeviceType::meta:
-      return static_cast<MetaStream&>(stream).charge(Kernel::name, kernel.cost());
+    case DeviceType::meta: {
+      auto& meta = static_cast<MetaStream&>(stream);
+      if constexpr (!RunsOn<Kernel, CudaStream>) meta.add_missing(DeviceType::cuda, Kernel::name);
+      return meta.charge(Kernel::name, kernel.cost());
+    }
     case DeviceType::cpu: {
       auto& cpu = static_cast<CpuStream&>(stream);
       return cpu.enqueue(Kernel::name, [kernel, &cpu] { run(kernel, cpu); });
@@ -89,7 +98,7 @@ void dispatch(const Kernel& kernel, Stream& stream) {
     case DeviceType::cuda: {
 #if SPOOL_CUDA
       auto& cuda = static_cast<CudaStream&>(stream);
-      if constexpr (requires { run(kernel, cuda); }) {
+      if constexpr (RunsOn<Kernel, CudaStream>) {
         return cuda.enqueue(Kernel::name, [&] { run(kernel, cuda); });
       }
 #endif

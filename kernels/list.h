@@ -31,7 +31,7 @@ class List {
   const T* end() const { return at_ + size_; }
 
  private:
-  T at_[max_size] = {};
+  T at_[static_cast<size_t>(max_size)] = {};
   int size_ = 0;
 };
 

@@ -24,7 +24,7 @@ void Matmul::check_arguments() const {
 }
 
 size_t Matmul::workspace_bytes(const CpuArchitecture& architecture) const {
-  if (cpu::has_few_rows(*this)) return 0;
+  if (cpu::has_few_rows(*this) || cpu::is_small(*this)) return 0;
   const cpu::Tiling t = cpu::tiling(*this);
   return static_cast<size_t>(std::min<int64_t>(architecture.threads, t.tiles())) *
          cpu::tile_scratch(*this, t);

@@ -21,8 +21,10 @@
 // independent, and their random bits depend on their position in the whole tensor, so updating a
 // tensor in slices gives the same bits as updating it whole.
 //
-// What a launch writes (parameters, masters, state) overlaps nothing else of that launch.
+// What a launch writes (parameters, masters, state) overlaps nothing else of that launch, which is
+// checked within each entry.
 
+#include "spool/kernels/arguments.h"
 #include "spool/kernels/launch.h"
 #include "spool/kernels/list.h"
 
@@ -30,49 +32,41 @@ namespace spool {
 
 constexpr int64_t weights_granule = 2048;  // elements that share their random words
 
-// Throws unless the view is a row of `count` values of the type.
-template <class Kernel>
-void check_scalars(const char* what, const View& view, DType type, int64_t count) {
-  check(bool(view), Kernel::name, ": ", what, " is absent");
-  check(view.dtype() == type && view.numel() == count, Kernel::name, ": ", what, " must be ",
-        name(type), " (", count, "), not ", view.spec());
-}
-
-// Throws if the types or sizes of an entry, or where its slice begins, are not supported.
+// Throws if the types or sizes of an entry, or where its slice begins, are not supported, or if
+// what is written overlaps anything else of the entry.
 template <class Kernel>
 void check_entry(const Kernel& k, const typename Kernel::Entry& t) {
-  const char* who = Kernel::name;
+  const Arguments a(Kernel::name);
+  a.present("a parameter", t.parameter, Types(DType::f32) | DType::bf16);
   const DType type = t.parameter.dtype();
+  const int64_t n = t.parameter.numel();
   const bool alone = !t.master && !k.random, either = bool(t.master) != bool(k.random);
-  check(type == DType::f32 ? alone : type == DType::bf16 && either, who, ": a parameter of type ",
-        name(type), t.master ? " with" : " without", " a master, rounded ",
+  check(type == DType::f32 ? alone : either, Kernel::name, ": a parameter of type ", name(type),
+        t.master ? " with" : " without", " a master, rounded ",
         k.random ? "stochastically" : "to nearest", ", is not supported; f32 has no master, and ",
         "bf16 either has a master or is rounded stochastically");
-  check(t.grad.dtype() == DType::f32 || t.grad.dtype() == type, who, ": the gradient of a ",
-        name(type), " parameter must be ", name(type), " or f32, not ", name(t.grad.dtype()));
-  const auto check_size = [&](const char* what, const View& view) {
-    check(view.numel() == t.parameter.numel(), who, ": a ", what, " of ", view.numel(),
-          " elements does not fit its parameter, which has ", t.parameter.numel());
-  };
-  check_size("gradient", t.grad);
-  if (t.master) check_size("master", t.master);
+  a.elements("the gradient of a parameter", t.grad, Types(DType::f32) | type, n);
+  a.apart("a parameter", t.parameter, {{"its gradient", t.grad}, {"its master", t.master}});
+  if (t.master) a.elements("a master", t.master, DType::f32, n);
+  a.apart("a master", t.master, {{"the gradient", t.grad}});
   for (const View& row : t.state()) {
     if (!row) continue;
-    check(row.dtype() == DType::f32, who, ": state must be f32, not ", name(row.dtype()));
-    check_size("state", row);
+    a.elements("a parameter's state", row, DType::f32, n);
+    a.apart("a parameter's state", row,
+            {{"the parameter", t.parameter}, {"its master", t.master}, {"its gradient", t.grad}});
   }
-  check(!t.master || t.master.dtype() == DType::f32, who, ": a master must be f32, not ",
-        name(t.master.dtype()));
-  check(t.first >= 0 && t.first % weights_granule == 0, who, ": a slice begins at element ",
-        t.first, "; it must begin at a multiple of ", weights_granule);
+  check(t.first >= 0 && t.first % weights_granule == 0, Kernel::name,
+        ": a slice begins at element ", t.first, "; it must begin at a multiple of ",
+        weights_granule);
 }
 
 // Throws if any argument does not fit; `scheduled` values change from step to step.
 template <class Kernel>
 void check_weights(const Kernel& k, int64_t scheduled) {
-  check_scalars<Kernel>("schedule", k.schedule, DType::f32, scheduled);
-  check_scalars<Kernel>("clip", k.clip, DType::f32, 3);
-  if (k.random) check_scalars<Kernel>("random", k.random, DType::i32, 4);
+  const Arguments a(Kernel::name);
+  a.elements("schedule", k.schedule, DType::f32, scheduled);
+  a.elements("clip", k.clip, DType::f32, 3);
+  if (k.random) a.elements("random", k.random, DType::i32, 4);
   for (const auto& t : k.tensors) {
     check_entry(k, t);
     check(t.parameter.dtype() == k.tensors[0].parameter.dtype(), Kernel::name,

@@ -192,7 +192,7 @@ std::vector<std::string> machine_names() {
   return names;
 }
 
-double measure_disk(const std::filesystem::path& directory) {
+double measure_disk(const std::string& directory) {
   constexpr size_t bytes = size_t{16} << 20;
   SpillFile file(directory, bytes);
   const auto memory = std::make_unique<std::byte[]>(bytes + SpillFile::alignment);

@@ -5,7 +5,6 @@
 // cost of a launch.  Each is the least of repeats until it stands.  Takes about a quarter of a
 // second, and meanwhile 64 MiB of memory on a cpu, or 1 GiB of a GPU and 64 MiB of its host.
 
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,7 +28,7 @@ Machine measure_machine(Device, DType of_products, int threads = 0);
 
 // Bytes per second of writing a 16 MiB file in this directory and reading it back.  Throws if no
 // file can be created there.
-double measure_disk(const std::filesystem::path& directory);
+double measure_disk(const std::string& directory);
 
 // A machine to rehearse for without having it, from its data sheet; nothing for any name but one of
 // machine_names().

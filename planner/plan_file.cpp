@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "spool/planner/plan_json.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
 
@@ -76,17 +77,16 @@ std::string format_plan(const StoredPlan& plan) {
 
 }  // namespace
 
-void save_plan(const std::filesystem::path& path, const StoredPlan& plan) {
+void save_plan(const std::string& path, const StoredPlan& plan) {
   const std::string text = format_plan(plan);
-  const std::string file = path.string();
-  check_file(text.size() <= max_plan_bytes && plan_from_json(parse_json(text, file)) == plan, file,
+  check_file(text.size() <= max_plan_bytes && plan_from_json(parse_json(text, path)) == plan, path,
              "the plan could not be read again: it is too large, or its machine has a name that is "
              "not UTF-8");
   write_text_file_atomically(path, text);
 }
 
-StoredPlan load_plan(const std::filesystem::path& path) {
-  return plan_from_json(parse_json(read_text_file(path, max_plan_bytes), path.string()));
+StoredPlan load_plan(const std::string& path) {
+  return plan_from_json(parse_json(read_text_file(path, max_plan_bytes), path));
 }
 
 }  // namespace spool

@@ -26,30 +26,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
-#include <optional>
-#include <string>
 #include <vector>
 
-#include "spool/autograd/plan.h"
 #include "spool/planner/chunks.h"
+#include "spool/planner/plan_file.h"
 
 namespace spool {
 
 class JsonField;
-
-// The run that a plan was made for.
-struct PlannedFor {
-  int64_t loss_rows = 0, mlp_rows = 0;  // of a chunk of the loss, and of an MLP; 0: all
-  size_t budget = 0, peak = 0;          // bytes of the device; the peak is foretold
-  std::string machine = {};             // its name
-  bool operator==(const PlannedFor&) const = default;
-};
-
-struct StoredPlan {
-  Plan plan = {};
-  std::optional<PlannedFor> made_for = {};  // none: not known
-  bool operator==(const StoredPlan&) const = default;
-};
 
 inline constexpr int newest_plan_version = 3;
 // Maximum number of nodes, and of values: a hundred times what gpt2-1558m has.

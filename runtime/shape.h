@@ -24,10 +24,10 @@ class Shape {
   Shape() = default;
 
   int rank() const { return rank_; }
-  int64_t operator[](int i) const { return extents_[i < 0 ? i + rank_ : i]; }
+  int64_t operator[](int i) const { return extents_[static_cast<size_t>(i < 0 ? i + rank_ : i)]; }
   int64_t numel() const {
     int64_t n = 1;
-    for (int i = 0; i < rank_; ++i) n *= extents_[i];
+    for (int i = 0; i < rank_; ++i) n *= (*this)[i];
     return n;
   }
   int64_t row() const { return rank_ ? (*this)[-1] : 1; }  // length of the last dimension

@@ -12,12 +12,10 @@
 // Spans are in program order, and those of one lane do not overlap.  Work that fails has no span.
 
 #include <concepts>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -72,7 +70,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
  public:
   using Interval = std::pair<double, double>;  // begin and end, seconds of the stream's clock
 
-  explicit Trace(TraceClock clock = TraceClock::wall) : clock_(clock) {}
+  explicit Trace(TraceClock clock = TraceClock::wall);
+  ~Trace();
   TraceClock clock() const { return clock_; }
 
   // Called by streams.  They add a span whose times are known now, are given to
@@ -106,8 +105,8 @@ class Trace : public std::enable_shared_from_this<Trace> {
   void close(size_t entry, State, Interval);
 
   TraceClock clock_;
-  std::mutex mutex_;
-  std::condition_variable closed_;
+  struct Lock;
+  std::unique_ptr<Lock> lock_;
   std::vector<Entry> entries_;
   size_t open_ = 0;
   TraceContext context_ = {};

@@ -27,6 +27,8 @@ const ChunkedRegion& ChunkRunner::prepare(RegionId id, NodeId last) {
   return regions_[id] = std::move(r);
 }
 
+const ChunkedRegion& ChunkRunner::region(RegionId r) const { return regions_.at(r); }
+
 void ChunkRunner::check_chunks(const ChunkedRegion& r) const {
   const auto refuse = [&](const auto&... why) {
     fail(ErrorKind::invalid, "plan: the region of nodes ", r.first, " to ", r.last,

@@ -37,7 +37,7 @@ class ChunkRunner {
 
   // Prepares to run the region, which ends with this node.  Throws if it cannot be cut into chunks.
   const ChunkedRegion& prepare(RegionId, NodeId last);
-  const ChunkedRegion& region(RegionId r) const { return regions_.at(r); }
+  const ChunkedRegion& region(RegionId) const;
 
   // What is read, parameters aside, to compute these leaves.
   std::vector<ValueId> inputs_of(RegionId, const std::vector<ValueId>& leaves) const;

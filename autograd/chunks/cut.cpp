@@ -1,5 +1,6 @@
 #include "spool/autograd/chunks/cut.h"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_set>
 
@@ -186,6 +187,10 @@ class Index {
 };
 
 }  // namespace
+
+bool Cut::carries(ValueId v) const { return std::ranges::binary_search(carried, v); }
+
+bool Cut::has(NodeId n) const { return std::ranges::binary_search(nodes, n); }
 
 Cut cut(const Program& program, NodeId first, NodeId last) {
   check(0 <= first && first <= last && last < program.nodes.next_id(), "cut: nodes ", first, " to ",

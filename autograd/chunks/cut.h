@@ -10,7 +10,6 @@
 // is divided in proportion.  Values that lack it are used whole; where an op sums it away, its
 // output is a sum over all parts.  Nodes that read nothing that carries it are computed once.
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -27,8 +26,8 @@ struct Cut {
   std::string obstacle = {};          // why the nodes cannot be cut; empty: they can
 
   explicit operator bool() const { return obstacle.empty(); }
-  bool carries(ValueId v) const { return std::ranges::binary_search(carried, v); }
-  bool has(NodeId n) const { return std::ranges::binary_search(nodes, n); }
+  bool carries(ValueId) const;
+  bool has(NodeId) const;
 };
 
 // Of several indices along which nodes `first` to `last` can be cut, the one that most of the

@@ -9,6 +9,29 @@
 
 namespace spool {
 
+void Deferred::hold(const Few<ValueId>& ids, const Few<Tensor>& in) {
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (in[i] && held_.try_emplace(ids[i], in[i]).second) order_.push_back(ids[i]);
+  }
+}
+
+std::shared_ptr<const DeferredTensor> Deferred::promise(ValueId v, const Spec& spec) {
+  return promises_[v] = std::make_shared<DeferredTensor>(DeferredTensor{.spec = spec});
+}
+
+void Deferred::keep_promise(ValueId v, const Tensor& t) { promises_.at(v)->tensor = t; }
+
+void Deferred::clear() {
+  held_.clear();
+  order_.clear();
+  promises_.clear();
+}
+
+void Deferred::restore(size_t mark, ValueId next_value) {
+  for (; order_.size() > mark; order_.pop_back()) held_.erase(order_.back());
+  std::erase_if(promises_, [&](const auto& promise) { return promise.first >= next_value; });
+}
+
 const Tensor& Var::tensor() const {
   Tape& t = tape();
   t.observe(id_);

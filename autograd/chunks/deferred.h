@@ -25,30 +25,17 @@ struct DeferredTensor {
 class Deferred {
  public:
   // The inputs of an op that exist.
-  void hold(const Few<ValueId>& ids, const Few<Tensor>& in) {
-    for (size_t i = 0; i < in.size(); ++i) {
-      if (in[i] && held_.try_emplace(ids[i], in[i]).second) order_.push_back(ids[i]);
-    }
-  }
-  std::shared_ptr<const DeferredTensor> promise(ValueId v, const Spec& spec) {
-    return promises_[v] = std::make_shared<DeferredTensor>(DeferredTensor{.spec = spec});
-  }
+  void hold(const Few<ValueId>& ids, const Few<Tensor>& in);
+  std::shared_ptr<const DeferredTensor> promise(ValueId, const Spec&);
 
   const Tensors& held() const { return held_; }
-  void keep_promise(ValueId v, const Tensor& t) { promises_.at(v)->tensor = t; }
+  void keep_promise(ValueId, const Tensor&);
   // The region has ended.
-  void clear() {
-    held_.clear();
-    order_.clear();
-    promises_.clear();
-  }
+  void clear();
 
   // An op that fails can be undone.
   size_t mark() const { return order_.size(); }
-  void restore(size_t mark, ValueId next_value) {
-    for (; order_.size() > mark; order_.pop_back()) held_.erase(order_.back());
-    std::erase_if(promises_, [&](const auto& promise) { return promise.first >= next_value; });
-  }
+  void restore(size_t mark, ValueId next_value);
 
  private:
   Tensors held_;

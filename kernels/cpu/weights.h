@@ -79,7 +79,6 @@ void update_any(const Kernel& k, const typename Kernel::Entry& t, Range range) {
 // One step of all tensors.
 template <class Rule, class Kernel>
 void update_weights(const Kernel& k, CpuStream& stream) {
-  k.check_arguments();
   Pieces<decltype(k.tensors)::capacity> pieces(piece_elements);
   for (const auto& t : k.tensors) pieces.add(t.parameter.numel());
   const bool finite = k.clip.template as<float>()[2] != 0;

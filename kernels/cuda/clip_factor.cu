@@ -21,7 +21,6 @@ __global__ void clip_factor_kernel(float* clip, const double* squared, float lim
 }  // namespace cuda
 
 void run(const ClipFactor& k, CudaStream& stream) {
-  k.check_arguments();
   cuda::launch_kernel(stream, cuda::clip_factor_kernel, {.grid = dim3(1), .block = dim3(1)},
                       k.clip.as<float>(), k.squared.as<double>(), k.limit);
 }

@@ -234,7 +234,6 @@ template <class Rule, class Kernel>
 void update(const Kernel& k, const Rule& rule, CudaStream& stream) {
   static_assert(Rule::capacity == decltype(k.tensors)::capacity);
   static_assert(sizeof(Arguments<Rule>) <= max_parameter_bytes);
-  k.check_arguments();
   Arguments<Rule> all{.tensors = {},
                       .clip = k.clip.template as<float>(),
                       .random = k.random.template as<uint32_t>(),

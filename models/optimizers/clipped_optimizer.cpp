@@ -77,6 +77,10 @@ void ClippedOptimizer::check_update() const {
   check(std::ranges::any_of(parameters_, [](const Parameter* p) { return bool(p->grad); }), who_,
         ": no parameter has a gradient; run backward of a loss that depends on them before ",
         "each update, which frees the gradients");
+  for (const Parameter* p : parameters_) {
+    check(!p->grad || p->grad.numel() == p->data.numel(), who_, ": the gradient of ", p->name,
+          " is ", p->grad.spec(), ", and the parameter is ", p->data.spec());
+  }
 }
 
 void ClippedOptimizer::update(const Tensor& random) {

@@ -32,7 +32,8 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
   double seconds = 0;
   MemoryStats host, disk;
   const auto trace = asked.trace ? std::make_shared<Trace>() : nullptr;
-  rehearsed.report = rehearse(machine, [&](MetaStream& stream) {
+  const auto rehearse_it = asked.at_peak ? rehearse : rehearse_totals;
+  rehearsed.report = rehearse_it(machine, [&](MetaStream& stream) {
     const std::unique_ptr<StepModel> model = step.make_model(stream);
     StepExecutor executor(*model, step.config, plans, stream);
     executor.optimizer().initialise();

@@ -28,15 +28,15 @@ constexpr const char *model_file = "model.safetensors", *optimizer_file = "optim
 
 std::vector<NamedTensor> optimizer_tensors(Trainer& trainer) {
   std::vector<NamedTensor> all;
-  const auto append = [&](const std::vector<Tensor>& tensors, const char* prefix) {
+  const auto append = [&](const std::vector<Tensor>& tensors, const std::string& prefix) {
     if (tensors.empty()) return;
     for (NamedTensor& t : stored(trainer.model(), tensors, {.prefix = prefix})) {
       all.push_back(std::move(t));
     }
   };
-  append(trainer.optimizer().first_moments(), "m.");
-  append(trainer.optimizer().second_moments(), "v.");
-  append(trainer.optimizer().masters(), "master.");
+  for (const StateTensors& row : trainer.optimizer().state()) {
+    append(row.tensors, std::string(row.name) + ".");
+  }
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "spool/planner/report/timeline_json.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
 
@@ -156,11 +157,11 @@ json trace_json(const std::vector<NamedTrace>& traces) {
   return file;
 }
 
-void write_trace(const std::filesystem::path& path, const std::vector<NamedTrace>& traces) {
+void write_trace(const std::string& path, const std::vector<NamedTrace>& traces) {
   write_text_file_atomically(path, trace_json(traces).dump());
 }
 
-bool is_trace(const std::filesystem::path& path) {
+bool is_trace(const std::string& path) {
   // How the text of trace_json() begins; its keys are sorted.
   constexpr std::string_view beginning = R"({"displayTimeUnit":"ms","otherData":{)";
   const File file = File::open(path);

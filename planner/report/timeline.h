@@ -4,8 +4,6 @@
 // for each trace, with a thread for each lane and counters of live bytes.  On a lane, the spans of
 // an op lie below a span with the op's name.
 
-#include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -21,11 +19,9 @@ struct NamedTrace {
 // The fraction of the trace's time in which compute waited for copies, between 0 and 1.
 double exposed_copies(const std::vector<TraceSpan>&);
 
-nlohmann::json trace_json(const std::vector<NamedTrace>&);
-
 // Writes the traces to a file, whole or not at all.
-void write_trace(const std::filesystem::path&, const std::vector<NamedTrace>&);
+void write_trace(const std::string& file, const std::vector<NamedTrace>&);
 // Whether the file was written by write_trace(), or is empty.
-bool is_trace(const std::filesystem::path&);
+bool is_trace(const std::string& file);
 
 }  // namespace spool

@@ -3,12 +3,20 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <exception>
+#include <mutex>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "spool/runtime/cpu/processor.h"
+#include "spool/runtime/cpu/thread_pool.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/memory/poison.h"
 
@@ -129,37 +137,61 @@ bool runs_after_failure(const std::function<void()>& work) {
 
 }  // namespace
 
+struct CpuStream::Worker {
+  explicit Worker(int threads) : pool(threads), max_delay(spool::max_delay()) {}
+
+  // Delays a quarter of the work, by random times, so that orders differ widely.
+  void delay() {
+    const uint64_t draw =
+        mix_bits(std::hash<const void*>{}(this) + golden_ratio_bits * ++delays) >> 16;
+    if (draw % 4 != 0) return;
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(static_cast<int64_t>(draw >> 2) % max_delay));
+  }
+
+  ThreadPool pool;
+  int64_t max_delay;  // microseconds
+  uint64_t delays = 0;
+  std::mutex mutex;
+  std::condition_variable ready, idle;
+  std::deque<std::function<void()>> queue;
+  bool working = false, stopping = false;
+  std::atomic<bool> failed = false;
+  std::exception_ptr error;
+  std::thread thread;
+};
+
 CpuStream::CpuStream(size_t budget, int threads) : CpuStream(reserve(budget), threads) {}
 
 CpuStream::CpuStream(std::shared_ptr<Arena> memory, int threads)
     : Stream({DeviceType::cpu}, CpuArchitecture{.threads = thread_count(threads)},
              std::move(memory)),
-      pool_(thread_count(threads)),
+      threads_(thread_count(threads)),
       inline_(run_inline()),
-      max_delay_(max_delay()) {
+      worker_(std::make_unique<Worker>(threads_)) {
   start();
 }
 
 CpuStream::CpuStream(CpuStream& first)
     : Stream(SideStream{}, first),
-      pool_(/*threads=*/1),
+      threads_(1),
       inline_(first.inline_),
-      max_delay_(first.max_delay_) {
+      worker_(std::make_unique<Worker>(threads_)) {
   start();
 }
 
 void CpuStream::start() {
-  if (!inline_) worker_ = start_thread([this] { run_worker(); });
+  if (!inline_) worker_->thread = start_thread([this] { run_worker(); });
 }
 
 CpuStream::~CpuStream() {
-  if (worker_.joinable()) {
+  if (worker_->thread.joinable()) {
     {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
+      const std::lock_guard lock(worker_->mutex);
+      worker_->stopping = true;
     }
-    ready_.notify_one();
-    worker_.join();
+    worker_->ready.notify_one();
+    worker_->thread.join();
   }
   destroy_last();
 }
@@ -169,59 +201,61 @@ std::string CpuStream::description() const {
 }
 
 double CpuStream::processor_clock() {
-  const double own = inline_ ? thread_processor_seconds() : processor_seconds(worker_);
-  return (own + pool_.processor_seconds()) / threads();
+  const double own = inline_ ? thread_processor_seconds() : processor_seconds(worker_->thread);
+  return (own + worker_->pool.processor_seconds()) / threads();
+}
+
+void CpuStream::run_pieces(int64_t pieces, ThreadPool::Work run, void* context) {
+  worker_->pool.run(pieces, run, context);
 }
 
 void CpuStream::push(std::function<void()> work) {
   bool wake = false;
   {
-    const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(work));
-    wake = !working_;
+    const std::lock_guard lock(worker_->mutex);
+    worker_->queue.push_back(std::move(work));
+    wake = !worker_->working;
   }
-  if (wake) ready_.notify_one();
+  if (wake) worker_->ready.notify_one();
 }
 
 void CpuStream::run_worker() {
-  std::unique_lock lock(mutex_);
+  Worker& w = *worker_;
+  std::unique_lock lock(w.mutex);
   while (true) {
-    working_ = false;
-    if (queue_.empty()) idle_.notify_all();
-    ready_.wait(lock, [this] { return !queue_.empty() || stopping_; });
-    if (queue_.empty()) return;
-    working_ = true;
-    while (!queue_.empty()) {
-      const auto work = std::move(queue_.front());
-      queue_.pop_front();
+    w.working = false;
+    if (w.queue.empty()) w.idle.notify_all();
+    w.ready.wait(lock, [&w] { return !w.queue.empty() || w.stopping; });
+    if (w.queue.empty()) return;
+    w.working = true;
+    while (!w.queue.empty()) {
+      const auto work = std::move(w.queue.front());
+      w.queue.pop_front();
       lock.unlock();
-      if (max_delay_ > 0) delay();
-      if (!failed_ || runs_after_failure(work)) attempt(work);
+      if (w.max_delay > 0) w.delay();
+      if (!w.failed || runs_after_failure(work)) attempt(work);
       lock.lock();
     }
   }
 }
 
-// Delays a quarter of the work, by random times, so that orders differ widely.
-void CpuStream::delay() {
-  const uint64_t draw =
-      mix_bits(std::hash<const void*>{}(this) + golden_ratio_bits * ++delays_) >> 16;
-  if (draw % 4 != 0) return;
-  std::this_thread::sleep_for(
-      std::chrono::microseconds(static_cast<int64_t>(draw >> 2) % max_delay_));
+void CpuStream::keep_error() {
+  const std::lock_guard lock(worker_->mutex);
+  if (!worker_->error) worker_->error = std::current_exception();
+  worker_->failed = true;
 }
 
 void CpuStream::rethrow() {
-  if (!failed_) return;
-  const std::lock_guard lock(mutex_);
-  std::rethrow_exception(error_);
+  if (!worker_->failed) return;
+  const std::lock_guard lock(worker_->mutex);
+  std::rethrow_exception(worker_->error);
 }
 
 void CpuStream::synchronize() {
   check_thread("synchronize()");
   if (!inline_) {
-    std::unique_lock lock(mutex_);
-    idle_.wait(lock, [this] { return queue_.empty() && !working_; });
+    std::unique_lock lock(worker_->mutex);
+    worker_->idle.wait(lock, [this] { return worker_->queue.empty() && !worker_->working; });
   }
   disposal()->destroy();
   rethrow();

@@ -7,17 +7,10 @@
 // order each time.
 
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <thread>
 #include <type_traits>
 
-#include "spool/runtime/cpu/thread_pool.h"
 #include "spool/runtime/integer.h"
 #include "spool/runtime/stream.h"
 
@@ -74,9 +67,9 @@ class CpuStream final : public Stream {
         l.body(begin, end);
       }
     };
-    pool_.run(ceil_div(n, loop.grain), run_piece, &loop);
+    run_pieces(ceil_div(n, loop.grain), run_piece, &loop);
   }
-  int threads() const { return pool_.threads(); }
+  int threads() const { return threads_; }
   // Seconds that processors have worked so far for its threads, divided by their number.
   double processor_clock();
 
@@ -106,7 +99,11 @@ class CpuStream final : public Stream {
   void synchronize() override;
 
  private:
+  struct Worker;  // its threads, and the queue of work
+
   void start();
+  void run_pieces(int64_t pieces, void (*run)(void* context, int64_t piece, int lane),
+                  void* context);
   double now(TraceClock clock) {
     return clock == TraceClock::wall ? host_clock() : processor_clock();
   }
@@ -116,30 +113,20 @@ class CpuStream final : public Stream {
   void enqueue_copy(const char* name, void* to, const void* from, size_t bytes);
   void push(std::function<void()> work);
   void run_worker();
-  void delay();
   template <class Work>
   void attempt(Work& work) {
     try {
       work();
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (!error_) error_ = std::current_exception();
-      failed_ = true;
+      keep_error();
     }
   }
+  void keep_error();  // the one that is being handled
   void rethrow();
 
-  ThreadPool pool_;
+  int threads_;
   bool inline_;
-  int64_t max_delay_;  // microseconds
-  uint64_t delays_ = 0;
-  std::mutex mutex_;
-  std::condition_variable ready_, idle_;
-  std::deque<std::function<void()>> queue_;
-  bool working_ = false, stopping_ = false;
-  std::atomic<bool> failed_ = false;
-  std::exception_ptr error_;
-  std::thread worker_;
+  std::unique_ptr<Worker> worker_;
 };
 
 }  // namespace spool

@@ -12,7 +12,8 @@
 
 #include <memory>
 #include <typeindex>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "spool/runtime/stream.h"
 
@@ -44,9 +45,12 @@ class CudaStream final : public Stream {
   // The state of a library for this stream, created at its first use and destroyed with the stream.
   template <class Library>
   Library& library() {
-    std::shared_ptr<void>& entry = libraries_[typeid(Library)];
-    if (!entry) entry = std::make_shared<Library>(*this);
-    return *static_cast<Library*>(entry.get());
+    for (const auto& [type, library] : libraries_) {
+      if (type == typeid(Library)) return *static_cast<Library*>(library.get());
+    }
+    auto created = std::make_shared<Library>(*this);
+    libraries_.emplace_back(typeid(Library), created);
+    return *created;
   }
 
   std::string description() const override;
@@ -88,7 +92,7 @@ class CudaStream final : public Stream {
   [[noreturn]] void fail_with(int status, const std::string& what);
 
   std::unique_ptr<State> state_;
-  std::unordered_map<std::type_index, std::shared_ptr<void>> libraries_;
+  std::vector<std::pair<std::type_index, std::shared_ptr<void>>> libraries_;
 };
 
 }  // namespace spool

@@ -6,6 +6,7 @@
 #include "spool/runtime/integer.h"
 #include "spool/runtime/memory/arena_block.h"
 #include "spool/runtime/memory/layout.h"
+#include "spool/runtime/memory/peak_recorder.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -149,10 +150,12 @@ void Arena::count_live(const Block& block) {
   max_live_ = std::max(max_live_, stats_.live);
   stats_.live_hash ^= hash_of(block.offset, block.bytes);
   stats_.live_by[block.label.purpose] += block.bytes;
+  if (peak_recorder_) peak_recorder_->record_birth(&block, block.bytes, block.spec, block.label);
   update_peak();
 }
 
 void Arena::count_freed(const Block& block) {
+  if (peak_recorder_) peak_recorder_->record_death(&block);
   stats_.live -= block.bytes;
   stats_.live_hash ^= hash_of(block.offset, block.bytes);
   stats_.live_by[block.label.purpose] -= block.bytes;
@@ -164,6 +167,7 @@ void Arena::update_peak() {
   stats_.peak = end_;
   stats_.at_peak_by = stats_.live_by;
   live_at_peak_ = stats_.live;
+  if (peak_recorder_) peak_recorder_->record_peak();
 }
 
 void Arena::fail_to_fit(size_t bytes, const Spec& spec, const Label& label) const {

@@ -28,6 +28,7 @@
 namespace spool {
 
 class LifetimeRecorder;
+class PeakRecorder;
 class PlacedStep;
 class Repetition;
 
@@ -70,12 +71,16 @@ class Arena {
   // Tells the LifetimeRecorder and the PlacedStep, if any, that a phase of the work begins.
   void begin_phase(size_t phase);
 
+  // Null if nobody asks what is live at the peak.
+  PeakRecorder* peak_recorder() const { return peak_recorder_; }
+
   const MemoryStats& stats() const { return stats_; }
   // Most bytes live at a time since the last call.
   size_t take_max_live() { return std::exchange(max_live_, stats_.live); }
 
  private:
   friend class LifetimeRecorder;
+  friend class PeakRecorder;
   friend class PlacedStep;
   friend class Repetition;
 
@@ -122,6 +127,7 @@ class Arena {
   std::vector<Block*> unused_;
   std::vector<std::unique_ptr<Slab>> slabs_;
   LifetimeRecorder* recorder_ = nullptr;
+  PeakRecorder* peak_recorder_ = nullptr;
   PlacedStep* placed_step_ = nullptr;
 };
 

@@ -1,5 +1,7 @@
-// cached_attention() on a tape: the shapes it takes, and that it is for inference only.
+// cached_attention() on a tape: the shapes it takes, that it is for inference only, and that its
+// index notation is true.
 
+#include "spool/autograd/checks/op_check.h"
 #include "spool/autograd/ops.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/runtime/testing.h"
@@ -49,6 +51,36 @@ TEST(CachedAttentionOp, NeedsATapeThatDoesNotRecord) {
                [&] { cached_attention(recording.input(qkv), layer, {}); });
   Tape other(stream, {.recording = false});
   EXPECT_EQ(cached_attention(other.input(qkv), layer, {}).shape(), (Shape{1, 4, 8}));
+}
+
+// It has no backward, and writes to its caches in forward, so only its forward is covered here.
+op_checks::AppliedOp applied_cached_attention() {
+  constexpr int64_t B = 3, new_tokens = 2, D = 4, positions = 6;
+  constexpr Heads heads{.query = 4, .key = 2};
+  CpuStream stream(op_checks::op_memory, 1);
+  const auto numbers = [&](const Shape& shape, uint64_t seed) {
+    const Tensor t = normal(shape, DType::f64, stream, seed);
+    return op_checks::HostTensor{t.spec(), values(t)};
+  };
+  op_checks::AppliedOp applied{
+      .inputs = {numbers({B, new_tokens, (heads.query + 2 * heads.key) * D}, 1),
+                 numbers({B, heads.key, positions, D}, 2),
+                 numbers({B, heads.key, positions, D}, 3)},
+      .operands = {0, 1, 2},
+      .recording = false};
+  const auto tensor = [&](size_t i) { return Tensor(applied.inputs[i].spec, stream); };
+  Tape tape(stream, {.recording = false});
+  const KeyValueLayer layer{.keys = tensor(1), .values = tensor(2), .position = 3};
+  cached_attention(tape.input(tensor(0)), layer, heads);
+  Program program = tape.take_program();
+  applied.op = std::move(program.nodes.front().op);
+  return op_checks::claiming(applied, applied.op->indices());
+}
+
+TEST(CachedAttentionOp, HasATrueNotation) {
+  op_checks::Findings findings({.name = "cached_attention"}, {DeviceType::cpu});
+  check_notation(findings, applied_cached_attention());
+  for (const std::string& failure : findings.all()) ADD_FAILURE() << failure;
 }
 
 }  // namespace

@@ -1,12 +1,22 @@
 // The tests of op notations find those that are false.
 
+#include "spool/autograd/checks/applied_op.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
-#include "tests/autograd/notation_testing.h"
+#include "tests/autograd/op_samples.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
 namespace {
+
+using op_checks::applied_op;
+using op_checks::AppliedOp;
+using op_checks::ChunkForm;
+using op_checks::claiming;
+using op_checks::difference_of_chunks;
+using op_checks::find_influences;
+using op_checks::leading_indices;
+using op_checks::other_separable_indices;
 
 AppliedOp sample_of(const std::string& name, bool backward_follows = false) {
   for (const OpSample& sample : op_samples()) {

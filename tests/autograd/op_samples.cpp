@@ -15,9 +15,9 @@ SampleInput value(const Shape& shape) { return {.shape = shape}; }
 
 OpSample loss_sample(const std::string& name, const LossOptions& options, int64_t columns = 11) {
   return {.name = "linear_cross_entropy_" + name,
-          .inputs = {value({2, 5, 6}),
-                     weight({columns, 6}),
-                     {.shape = {2, 5}, .below = 11, .ignored_every = 4}},
+          .inputs = {{.shape = {2, 5, 6}, .large = {600, 300}},
+                     {.shape = {columns, 6}, .parameter = true, .large = {400, 300}},
+                     {.shape = {2, 5}, .below = 11, .ignored_every = 4, .large = {600}}},
           .apply =
               [=](const Operands& x) {
                 return std::vector{linear_cross_entropy(var(x[0]), x[1], var(x[2]), options)};
@@ -37,9 +37,9 @@ void add_losses(std::vector<OpSample>& all) {
 
 void add_elementwise(std::vector<OpSample>& all) {
   const auto one = [&](const std::string& name, auto apply) {
-    all.push_back({.name = name, .inputs = {value({3, 2, 7})}, .apply = [=](const Operands& x) {
-                     return std::vector{apply(var(x[0]))};
-                   }});
+    all.push_back({.name = name,
+                   .inputs = {{.shape = {3, 2, 7}, .large = {600, 300}}},
+                   .apply = [=](const Operands& x) { return std::vector{apply(var(x[0]))}; }});
   };
   one("gelu", [](const Var& x) { return gelu(x); });
   one("gelu_exact", [](const Var& x) { return gelu(x, GeluForm::exact); });
@@ -57,11 +57,12 @@ void add_elementwise(std::vector<OpSample>& all) {
 
 void add_attention(std::vector<OpSample>& all) {
   const auto sample = [&](const std::string& name, int64_t T, Heads heads, int64_t D) {
-    const int64_t packed = (heads.query + 2 * heads.key) * D;
+    const int64_t groups = heads.query + 2 * heads.key;
+    const Shape large = heads.query == heads.key ? Shape() : Shape{2, 200, groups * 64};
     all.push_back(
-        {.name = name, .inputs = {value({2, T, packed})}, .apply = [=](const Operands& x) {
-           return std::vector{attention(var(x[0]), heads)};
-         }});
+        {.name = name,
+         .inputs = {{.shape = {2, T, groups * D}, .large = large}},
+         .apply = [=](const Operands& x) { return std::vector{attention(var(x[0]), heads)}; }});
   };
   sample("attention", 9, {.query = 2, .key = 2}, 4);
   sample("attention_one_token", 1, {.query = 1, .key = 1}, 3);
@@ -71,8 +72,11 @@ void add_attention(std::vector<OpSample>& all) {
 void add_layers(std::vector<OpSample>& all) {
   all.push_back(
       {.name = "linear",
-       .inputs = {value({2, 3, 5}), weight({4, 5}), weight({4})},
-       .apply = [](const Operands& x) { return std::vector{linear(var(x[0]), x[1], x[2])}; }});
+       .inputs = {{.shape = {2, 3, 5}, .large = {600, 300}},
+                  {.shape = {4, 5}, .parameter = true, .large = {400, 300}},
+                  {.shape = {4}, .parameter = true, .large = {400}}},
+       .apply = [](const Operands& x) { return std::vector{linear(var(x[0]), x[1], x[2])}; },
+       .not_cut = "k"});
   all.push_back({.name = "linear_without_bias",
                  .inputs = {value({6, 5}), weight({4, 5})},
                  .apply = [](const Operands& x) { return std::vector{linear(var(x[0]), x[1])}; }});
@@ -81,7 +85,9 @@ void add_layers(std::vector<OpSample>& all) {
                  .apply = [](const Operands& x) { return std::vector{linear(var(x[0]), x[1])}; }});
   all.push_back(
       {.name = "layer_norm",
-       .inputs = {value({2, 3, 8}), weight({8}), weight({8})},
+       .inputs = {{.shape = {2, 3, 8}, .large = {600, 300}},
+                  {.shape = {8}, .parameter = true, .large = {300}},
+                  {.shape = {8}, .parameter = true, .large = {300}}},
        .apply = [](const Operands& x) { return std::vector{layer_norm(var(x[0]), x[1], x[2])}; }});
   all.push_back(
       {.name = "embedding",
@@ -89,7 +95,8 @@ void add_layers(std::vector<OpSample>& all) {
        .apply = [](const Operands& x) { return std::vector{embedding(var(x[0]), x[1], x[2])}; }});
   all.push_back(
       {.name = "embedding_without_positions",
-       .inputs = {tokens({3, 4}, 5), weight({5, 6})},
+       .inputs = {{.shape = {3, 4}, .below = 5, .large = {2, 300}},
+                  {.shape = {5, 6}, .parameter = true, .large = {400, 300}}},
        .apply = [](const Operands& x) { return std::vector{embedding(var(x[0]), x[1])}; }});
 }
 

@@ -21,7 +21,7 @@ TEST_F(ParametersTest, KeepsAddressesAndOrderAsItGrows) {
   for (int i = 0; i < 100; ++i) all.add("p." + std::to_string(i), {2, 2});
   EXPECT_EQ(all[0], address);
   EXPECT_EQ(&all.named("first"), address);
-  EXPECT_STREQ(all[100]->name, "p.99");
+  EXPECT_EQ(all[100]->name, "p.99");
   EXPECT_EQ(all.size(), 101u);
   EXPECT_EQ(all.numel(), 3 + 100 * 4);
 }
@@ -37,7 +37,7 @@ TEST_F(ParametersTest, DrawsWhatEachBeginsWith) {
   Parameters all(stream_);
   all.add("zero", {5});
   all.add("one", {5}, ones());
-  all.add("normal", {100, 100}, normal(0.5f));
+  all.add("normal", {100, 100}, spool::normal(0.5f));
   all.add("given", make_tensor<float>({2}, std::vector<float>{7, 8}, stream_));
   all.initialise(/*seed=*/1);
   EXPECT_EQ(read<float>(all[0]->data), std::vector<float>(5, 0.0f));

@@ -6,7 +6,6 @@
 
 #include "tests/autograd/op_samples.h"
 #include "tests/autograd/plan_testing.h"
-#include "tests/autograd/sample_run.h"
 #include "tests/end_to_end/gpt2_step.h"
 
 namespace spool::testing {

@@ -1,6 +1,6 @@
 // The trace file of a training step: both processes, their lanes and counters, kernels inside ops.
 
-#include "spool/planner/report/timeline.h"
+#include "spool/planner/report/timeline_json.h"
 
 #include <algorithm>
 #include <cmath>

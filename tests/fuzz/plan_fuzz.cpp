@@ -3,6 +3,7 @@
 
 #include "fuzz.h"
 #include "spool/planner/plan_file.h"
+#include "spool/planner/plan_json.h"
 #include "spool/planner/report/plan_diff.h"
 #include "spool/runtime/files/json.h"
 

@@ -112,24 +112,25 @@ TEST(Sgd, BitsDoNotDependOnTheNumberOfThreads) {
 
 TEST(Sgd, RefusesArgumentsThatDoNotFit) {
   CpuStream stream(1 << 20, 1);
-  const Tensor wide = normal({8}, DType::f32, stream, 1),
-               small = normal({7}, DType::f32, stream, 1);
-  const Tensor one = normal({1}, DType::f32, stream, 1), three = normal({3}, DType::f32, stream, 1);
-  const auto refused = [&](std::string_view words, const Sgd& k) {
-    expect_error(ErrorKind::invalid, {"sgd", words}, [&] { k.check_arguments(); });
-  };
+  const auto make = [&](int64_t n) { return normal({n}, DType::f32, stream, 1); };
+  const Tensor w = make(8), b = make(8), g = make(8), small = make(7), one = make(1),
+               three = make(3);
   const auto kernel = [&](const Sgd::Entry& entry, float momentum, const Tensor& schedule) {
     return Sgd{.tensors = {entry}, .schedule = schedule, .clip = three, .momentum = momentum};
   };
-  const Sgd::Entry plain{.parameter = wide, .grad = wide};
+  const auto refused = [&](std::string_view words, const Sgd& k) {
+    expect_error(ErrorKind::invalid, {"sgd", words}, [&] { k.check_arguments(); });
+  };
+  const Sgd::Entry plain{.parameter = w, .grad = g}, with{.parameter = w, .momentum = b, .grad = g};
   kernel(plain, 0, one).check_arguments();
-  refused("schedule must be f32 (1)", kernel(plain, 0, three));
+  kernel(with, 0.9f, one).check_arguments();
+  refused("schedule is f32 (3), and f32 (1) would fit", kernel(plain, 0, three));
   refused("must have a momentum buffer", kernel(plain, 0.9f, one));
-  const Sgd::Entry with{.parameter = wide, .momentum = wide, .grad = wide};
   refused("must have no momentum buffer", kernel(with, 0, one));
-  refused("a gradient of 7 elements", kernel({.parameter = wide, .grad = small}, 0, one));
-  refused("a state of 7 elements",
-          kernel({.parameter = wide, .momentum = small, .grad = wide}, 0.9f, one));
+  refused("gradient of a parameter is f32 (7)", kernel({.parameter = w, .grad = small}, 0, one));
+  refused("state is f32 (7)", kernel({.parameter = w, .momentum = small, .grad = g}, 0.9f, one));
+  refused("overlaps the memory of its gradient",
+          kernel({.parameter = w, .momentum = g, .grad = g}, 0.9f, one));
 }
 
 }  // namespace

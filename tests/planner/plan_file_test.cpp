@@ -1,6 +1,7 @@
 // Plans as files: a saved plan is loaded unchanged, and every error names the file and the field.
 
 #include "spool/planner/plan_file.h"
+#include "spool/planner/plan_json.h"
 
 #include <nlohmann/json.hpp>
 

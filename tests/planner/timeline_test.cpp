@@ -1,6 +1,6 @@
 // The trace file of a stream that offloads.
 
-#include "spool/planner/report/timeline.h"
+#include "spool/planner/report/timeline_json.h"
 
 #include <nlohmann/json.hpp>
 

@@ -12,20 +12,16 @@
 #include <vector>
 
 #include "spool/runtime/check.h"
+#include "spool/runtime/numbers.h"
 #include "spool/runtime/random.h"
 #include "spool/runtime/tensor.h"
 #include "spool/runtime/units.h"
 
 namespace spool::testing {
 
-// A tensor of normal numbers times `deviation`, any floating dtype.
-Tensor normal(const Shape& shape, DType dtype, Stream& stream, uint64_t seed, double deviation = 1);
-
-// The values of a tensor of any floating dtype, or i8.
-std::vector<double> values(const Tensor& t);
-
-// max |a - b| / max |b|; NaN if any value is NaN.
-double difference(const std::vector<double>& a, const std::vector<double>& b);
+using numbers::difference;
+using numbers::normal;
+using numbers::values;
 
 // Expects that work() throws an Error of this kind, and that its sentence has each of the words.
 // Returns the error's fields.

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "spool/autograd/ops.h"
+#include "tests/autograd/op_samples.h"
 #include "tests/autograd/plan_testing.h"
-#include "tests/autograd/sample_run.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {

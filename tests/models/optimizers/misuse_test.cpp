@@ -35,6 +35,22 @@ TEST(OptimizerMisuse, AnUpdateBeforePrepareIsRefused) {
   }
 }
 
+TEST(OptimizerMisuse, AGradientOfAnotherSizeIsRefused) {
+  for (const OptimizerState state : optimizer_states) {
+    OptimizerRun run(numels, {}, state);
+    const Bytes before = run.bytes();
+    run.make_gradients(1);
+    const Tensor fits = run.parameters[1].grad;
+    run.parameters[1].grad = normal({7}, DType::f32, run.stream, 1);
+    expect_error(ErrorKind::invalid, {"adamw: the gradient of", "f32 (7)", "f32 (70001, 1)"},
+                 [&] { run.step(1); });
+    EXPECT_TRUE(run.bytes() == before);
+    run.parameters[1].grad = fits;
+    run.step(1);
+    EXPECT_FALSE(run.bytes() == before);
+  }
+}
+
 TEST(OptimizerMisuse, AnUpdateWithoutGradientsIsRefused) {
   for (const OptimizerState state : optimizer_states) {
     OptimizerRun run(numels, {}, state);

@@ -1,7 +1,9 @@
 // runs: threads
 // An optimizer starts initialised, and counts its steps.
 
+#include "spool/kernels/elementwise.h"
 #include "spool/models/optimizers/optimizer_choice.h"
+#include "spool/runtime/meta/stream.h"
 #include "tests/models/optimizers/optimizer_testing.h"
 #include "tests/runtime/testing.h"
 
@@ -127,6 +129,47 @@ TEST(OptimizerSteps, ResumeFromTheStateAndTheCount) {
         EXPECT_EQ(values(resumed.parameters[i].data), values(whole.parameters[i].data));
       }
     }
+  }
+}
+
+// The peaks of device and host of two steps, the first of which initialises the state.
+std::pair<size_t, size_t> peaks_of_two_steps(Stream& stream, const OptimizerForm& form,
+                                             const OptimizerSettings& settings,
+                                             const StatePlace& place) {
+  std::vector<Parameter> parameters(numels.size());
+  std::vector<Parameter*> pointers;
+  for (size_t i = 0; i < numels.size(); ++i) {
+    parameters[i].data = Tensor({Shape{numels[i]}, form.type}, stream);
+    launch(Fill{.out = parameters[i].data, .value = 1}, stream);
+    pointers.push_back(&parameters[i]);
+  }
+  HostLink link(stream, OptimizerRun::host_bytes);
+  const auto optimizer = make_optimizer(
+      pointers, settings, stream,
+      {.state = place.state, .link = &link, .bytes_on_device = place.bytes_on_device});
+  for (int t = 1; t <= 2; ++t) {
+    for (Parameter& p : parameters) {
+      p.grad = Tensor(p.data.spec(), stream);
+      launch(Fill{.out = p.grad, .value = 1}, stream);
+    }
+    optimizer->step(0.1);
+  }
+  optimizer->synchronize();
+  return {stream.memory().peak, link.memory().peak};
+}
+
+TEST(OptimizerSteps, ReachTheForetoldPeak) {
+  const auto expect = [](const OptimizerForm& form, const OptimizerSettings& settings,
+                         const StatePlace& place) {
+    CpuStream stream(OptimizerRun::plenty, 2);
+    MetaStream rehearsal({.architecture = CpuArchitecture{.threads = 2}});
+    EXPECT_EQ(peaks_of_two_steps(rehearsal, form, settings, place),
+              peaks_of_two_steps(stream, form, settings, place));
+  };
+  for (const OptimizerForm& form : forms) {
+    expect(form, SgdSettings{}, OptimizerState::device);
+    expect(form, SgdSettings{.momentum = 0.9}, OptimizerState::device);
+    for (const OptimizerState state : optimizer_states) expect(form, AdamWSettings{}, state);
   }
 }
 

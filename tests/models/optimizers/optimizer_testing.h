@@ -18,7 +18,7 @@ constexpr OptimizerState optimizer_states[] = {OptimizerState::device, Optimizer
                                                OptimizerState::cpu};
 
 // The bytes of the parameters, then of first moments, second moments and masters.
-Bytes state_bytes(const std::vector<Parameter*>&, AdamWOptimizer&);
+Bytes state_bytes(const std::vector<Parameter*>&, Optimizer&);
 
 // Where an optimizer's state is.
 struct StatePlace {

@@ -40,10 +40,12 @@ struct Net {
 
 TEST(ParameterGroups, TheFirstThatHasAParameterCounts) {
   const Net net;
-  const auto rates = net.rates(
-      {{.has = named("b"), .rate = 2},
-       {.has = [](const Parameter& p) { return p.name[0] == 'b'; }, .rate = 0.5, .decay = 0.125},
-       {.has = named("a"), .decay = 0}});
+  const auto rates =
+      net.rates({{.has = named("b"), .rate = 2},
+                 {.has = [](const Parameter& p) { return std::string_view(p.name)[0] == 'b'; },
+                  .rate = 0.5,
+                  .decay = 0.125},
+                 {.has = named("a"), .decay = 0}});
   const auto expect = [&](size_t i, float rate, float decay) {
     EXPECT_EQ(rates[i].rate, rate) << i;
     EXPECT_EQ(rates[i].decay, decay) << i;

@@ -1,19 +1,22 @@
 #pragma once
 
-// Runs an op sample forward and backward.
+// Runs an op sample forward and backward, for check_op().
 
+#include <memory>
 #include <vector>
 
-#include "tests/autograd/op_samples.h"
-#include "tests/runtime/testing.h"
+#include "spool/autograd/checks/op_sample.h"
 
-namespace spool::testing {
+namespace spool::op_checks {
+
+using Numbers = std::vector<double>;
 
 struct SampleOptions {
   DType dtype = DType::f64;
   TapeOptions tape = {};
   int without_gradient = -1;  // the input that needs no gradient
   bool through_gelu = false;  // a gelu behind the op saves its outputs
+  bool large = false;         // its inputs have their large shapes
 };
 
 // The inputs are the same on every device and for every dtype, up to rounding.
@@ -27,14 +30,15 @@ class SampleRun {
 
   Tape& tape() { return *tape_; }
   const std::vector<Var>& outputs() const { return outputs_; }
-  std::vector<std::vector<double>> output_values() const;
+  std::vector<Numbers> output_values() const;
   // Gradients by input; absent or empty where it has none.
   std::vector<Tensor> gradient_tensors() const;
-  std::vector<std::vector<double>> gradients() const;
+  std::vector<Numbers> gradients() const;
   // sum_i w[i] y[i], with the weights of backward().
   double weighted_sum() const;
-  // The inputs, which finite differences change.
   const std::vector<Tensor>& inputs() const { return tensors_; }
+  // Changes an input of a floating type.  The numbers are rounded to it.
+  void set_input(size_t input, const Numbers&) const;
   // Which input of the sample this value of the tape is.
   size_t position_of(ValueId) const;
   // Begins a new tape with the same tensors.
@@ -43,6 +47,8 @@ class SampleRun {
  private:
   Tensor make(const SampleInput&, size_t index);
   std::vector<Tensor> weights() const;
+
+  bool has_gradient(size_t input) const;
 
   const OpSample& sample_;
   Stream& stream_;
@@ -57,9 +63,9 @@ class SampleRun {
 
 // The results of a sample.
 struct SampleValues {
-  std::vector<std::vector<double>> outputs, gradients;  // gradients by input
+  std::vector<Numbers> outputs, gradients;  // gradients by input
   bool operator==(const SampleValues&) const = default;
 };
 SampleValues run_sample(const OpSample&, Stream&, const SampleOptions& = {});
 
-}  // namespace spool::testing
+}  // namespace spool::op_checks

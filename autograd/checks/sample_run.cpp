@@ -1,8 +1,13 @@
-#include "tests/autograd/sample_run.h"
+#include "spool/autograd/checks/sample_run.h"
 
 #include "spool/autograd/ops.h"
+#include "spool/runtime/numbers.h"
+#include "spool/runtime/random.h"
 
-namespace spool::testing {
+namespace spool::op_checks {
+
+using numbers::normal;
+using numbers::values;
 
 SampleRun::SampleRun(const OpSample& sample, Stream& stream, const SampleOptions& options)
     : sample_(sample), stream_(stream), options_(options) {
@@ -18,18 +23,19 @@ SampleRun::SampleRun(const OpSample& sample, Stream& stream, const SampleOptions
 }
 
 Tensor SampleRun::make(const SampleInput& input, size_t index) {
+  const Shape& shape = options_.large && input.large.rank() > 0 ? input.large : input.shape;
   if (input.below == 0) {
-    return normal(input.shape, options_.dtype, stream_, 100 + index, input.deviation);
+    return normal(shape, options_.dtype, stream_, 100 + index, input.deviation);
   }
   Random random(100 + index);
-  std::vector<int32_t> ids(static_cast<size_t>(input.shape.numel()));
+  std::vector<int32_t> ids(static_cast<size_t>(shape.numel()));
   for (size_t i = 0; i < ids.size(); ++i) {
     ids[i] = static_cast<int32_t>(random.next() % static_cast<uint32_t>(input.below));
     const bool ignored =
         input.ignored_every > 0 && i % static_cast<size_t>(input.ignored_every) == 1;
     if (ignored) ids[i] = -100;
   }
-  return make_tensor<int32_t>(input.shape, ids, stream_);
+  return make_tensor<int32_t>(shape, ids, stream_);
 }
 
 void SampleRun::rewind() {
@@ -39,9 +45,23 @@ void SampleRun::rewind() {
   tape.random = random_;
   tape_ = std::make_unique<Tape>(stream_, tape);
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    const bool needs_grad =
-        sample_.inputs[i].below == 0 && static_cast<int>(i) != options_.without_gradient;
-    vars_.push_back(tape_->input(tensors_[i], needs_grad));
+    vars_.push_back(tape_->input(tensors_[i], has_gradient(i)));
+  }
+}
+
+bool SampleRun::has_gradient(size_t input) const {
+  return sample_.inputs[input].below == 0 && static_cast<int>(input) != options_.without_gradient;
+}
+
+void SampleRun::set_input(size_t input, const Numbers& to) const {
+  const Tensor& t = tensors_[input];
+  const std::vector<float> narrow(to.begin(), to.end());
+  if (t.dtype() == DType::f64) {
+    write<double>(t, to);
+  } else if (t.dtype() == DType::f32) {
+    write<float>(t, narrow);
+  } else {
+    write<bf16>(t, std::vector<bf16>(narrow.begin(), narrow.end()));
   }
 }
 
@@ -88,8 +108,8 @@ double SampleRun::weighted_sum() const {
   return sum;
 }
 
-std::vector<std::vector<double>> SampleRun::output_values() const {
-  std::vector<std::vector<double>> all;
+std::vector<Numbers> SampleRun::output_values() const {
+  std::vector<Numbers> all;
   for (const Var& y : outputs_) all.push_back(values(y.tensor()));
   return all;
 }
@@ -102,9 +122,9 @@ std::vector<Tensor> SampleRun::gradient_tensors() const {
   return all;
 }
 
-std::vector<std::vector<double>> SampleRun::gradients() const {
-  std::vector<std::vector<double>> all;
-  for (const Tensor& t : gradient_tensors()) all.push_back(t ? values(t) : std::vector<double>());
+std::vector<Numbers> SampleRun::gradients() const {
+  std::vector<Numbers> all;
+  for (const Tensor& t : gradient_tensors()) all.push_back(t ? values(t) : Numbers());
   return all;
 }
 
@@ -117,4 +137,4 @@ SampleValues run_sample(const OpSample& sample, Stream& stream, const SampleOpti
   return found;
 }
 
-}  // namespace spool::testing
+}  // namespace spool::op_checks

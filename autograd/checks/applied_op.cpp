@@ -1,12 +1,15 @@
-#include "tests/autograd/notation_testing.h"
+#include "spool/autograd/checks/applied_op.h"
 
 #include <algorithm>
 
+#include "spool/autograd/checks/sample_run.h"
 #include "spool/runtime/cpu/stream.h"
-#include "tests/autograd/sample_run.h"
+#include "spool/runtime/numbers.h"
 
-namespace spool::testing {
+namespace spool::op_checks {
 namespace {
+
+using numbers::values;
 
 // An op that something else owns.
 struct Borrowed final : Op {
@@ -23,6 +26,7 @@ struct Borrowed final : Op {
   void backward(Backward& b) const override { op.backward(b); }
   bool differentiable(int output) const override { return op.differentiable(output); }
   bool recomputable() const override { return op.recomputable(); }
+  bool needs_loss_scale() const override { return op.needs_loss_scale(); }
   int64_t max_chunks(const Specs& in) const override { return op.max_chunks(in); }
 };
 
@@ -95,9 +99,11 @@ std::vector<Spec> AppliedOp::output_specs() const {
 AppliedOp applied_op(const OpSample& sample, bool backward_follows) {
   CpuStream stream(op_memory, 1);
   AppliedOp applied{.backward_follows = backward_follows};
-  SampleRun probe(sample, stream, {.tape = {.backward_follows = backward_follows}});
+  SampleRun probe(sample, stream,
+                  {.dtype = sample.types.front(), .tape = {.backward_follows = backward_follows}});
   probe.forward();
-  check(probe.tape().nodes().size() == 1, "the sample ", sample.name, " is not one op");
+  check(probe.tape().nodes().size() == 1, sample.name, ": the sample applies ",
+        probe.tape().nodes().size(), " ops, and is to apply one");
   for (const ValueId v : probe.tape().nodes().front().inputs) {
     applied.operands.push_back(probe.position_of(v));
   }
@@ -194,4 +200,4 @@ std::string other_separable_indices(const Notation& notation) {
   return separable_indices(notation, false);
 }
 
-}  // namespace spool::testing
+}  // namespace spool::op_checks

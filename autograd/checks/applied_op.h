@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "spool/autograd/checks/op_sample.h"
 #include "spool/autograd/notation.h"
-#include "tests/autograd/op_samples.h"
 
-namespace spool::testing {
+namespace spool::op_checks {
 
 // A tensor's numbers on the host.
 struct HostTensor {
@@ -100,4 +100,4 @@ struct Influences {
 };
 Influences find_influences(const AppliedOp&);
 
-}  // namespace spool::testing
+}  // namespace spool::op_checks

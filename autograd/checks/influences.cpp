@@ -5,11 +5,11 @@
 #include <numeric>
 #include <sstream>
 
+#include "spool/autograd/checks/applied_op.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/random.h"
-#include "tests/autograd/notation_testing.h"
 
-namespace spool::testing {
+namespace spool::op_checks {
 namespace {
 
 // The place of an element of a tensor along the index.
@@ -115,4 +115,4 @@ class Influencing {
 
 Influences find_influences(const AppliedOp& applied) { return Influencing(applied).find(); }
 
-}  // namespace spool::testing
+}  // namespace spool::op_checks

@@ -3,7 +3,8 @@
 // Finds ops that do not write the gradients that they ask for.  With SPOOL_CHECK=1 in the
 // environment, memory that an op on the cpu is given for a gradient is filled with a NaN whose bits
 // no arithmetic yields, and must be overwritten when the op is done.  Memory that a gradient is
-// added to, or that it shares with another, is left alone.
+// added to, or that it shares with another, is left alone.  WithGradientChecks does the same for
+// the tapes of one thread, without the environment.
 
 #include <cstdint>
 
@@ -39,6 +40,15 @@ class GradientCheck {
   const char* op_;
   uint32_t inputs_ = 0;  // handed out
   Few<Filled> filled_ = {};
+};
+
+// While it lives, ops of the tapes that this thread makes are checked.
+class WithGradientChecks {
+ public:
+  WithGradientChecks();
+  ~WithGradientChecks();
+  WithGradientChecks(const WithGradientChecks&) = delete;
+  WithGradientChecks& operator=(const WithGradientChecks&) = delete;
 };
 
 }  // namespace spool

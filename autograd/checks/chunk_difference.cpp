@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "spool/autograd/checks/applied_op.h"
 #include "spool/runtime/cpu/stream.h"
-#include "tests/autograd/notation_testing.h"
-#include "tests/runtime/testing.h"
+#include "spool/runtime/numbers.h"
+#include "spool/runtime/random.h"
 
-namespace spool::testing {
+namespace spool::op_checks {
 namespace {
 
 Shape shape_of(const std::vector<int64_t>& extents) {
@@ -139,7 +140,7 @@ void clear(std::vector<HostTensor>& all) {
 double difference(const std::vector<HostTensor>& a, const std::vector<HostTensor>& b) {
   double worst = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    const double d = testing::difference(a[i].numbers, b[i].numbers);
+    const double d = numbers::difference(a[i].numbers, b[i].numbers);
     if (std::isnan(d)) return d;
     worst = std::max(worst, d);
   }
@@ -170,4 +171,4 @@ ChunkDifference difference_of_chunks(const AppliedOp& applied, const Chunking& h
           .gradients = difference(joined.gradients, whole.gradients)};
 }
 
-}  // namespace spool::testing
+}  // namespace spool::op_checks

@@ -1,4 +1,4 @@
-#include "spool/autograd/gradient_check.h"
+#include "spool/autograd/checks/gradient_check.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,6 +6,8 @@
 
 namespace spool {
 namespace {
+
+thread_local int scopes = 0;  // that live, of WithGradientChecks
 
 // Quiet NaNs with low bits of the fraction set: arithmetic on other numbers yields only NaNs whose
 // fraction is its highest bit.
@@ -44,8 +46,12 @@ bool GradientCheck::covers(const Stream& stream) {
     const char* const setting = std::getenv("SPOOL_CHECK");
     return setting && std::string_view(setting) == "1";
   }();
-  return wanted && stream.device().type == DeviceType::cpu;
+  return (wanted || scopes > 0) && stream.device().type == DeviceType::cpu;
 }
+
+WithGradientChecks::WithGradientChecks() { ++scopes; }
+
+WithGradientChecks::~WithGradientChecks() { --scopes; }
 
 void GradientCheck::share(int input) {
   check(!handed_out(input), op_, ": it asks twice for the gradient of input ", input,
