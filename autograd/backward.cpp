@@ -1,10 +1,14 @@
 // Backward along the tape, node by node from the last to the first.
 
 #include <algorithm>
+#include <mutex>
+#include <set>
+#include <tuple>
 
 #include "spool/autograd/fingerprint.h"
 #include "spool/autograd/survey.h"
 #include "spool/autograd/tape.h"
+#include "spool/runtime/log.h"
 
 namespace spool {
 
@@ -15,6 +19,8 @@ void Tape::backward(const std::vector<Root>& roots) {
   check_complete(options_.plan, program_);
   regions_.check_ends();
   backward_began_ = true;
+  if (idle_checkpoint_ >= 0) [[unlikely]]
+    log_idle_checkpoints();
   try {
     for (const Root& root : roots) begin_at(root);
     walk_backward();
@@ -23,6 +29,26 @@ void Tape::backward(const std::vector<Root>& roots) {
     gradients_.free_all();
     throw;
   }
+}
+
+// Once for all tapes that look alike, as the steps of a run do.
+void Tape::log_idle_checkpoints() const {
+  static std::mutex mutex;
+  static std::set<std::tuple<size_t, size_t, NodeId, NodeId, const char*>> seen;
+  const TapeScope& first = program_.scopes[idle_checkpoint_];
+  if (first.last < first.first) return;
+  {
+    const std::lock_guard lock(mutex);
+    const char* const op = program_.nodes[first.first].op->name();
+    const bool is_new =
+        seen.emplace(program_.nodes.size(), program_.scopes.size(), first.first, first.last, op)
+            .second;
+    if (!is_new) return;
+  }
+  const std::vector<std::string> all = idle_checkpoints(program_);
+  if (all.empty()) return;
+  const size_t more = all.size() - 1;
+  logger().warn("{}{}", all.front(), more ? sentence("; so do ", more, " more checkpoints") : "");
 }
 
 void Tape::begin_at(const Root& root) {

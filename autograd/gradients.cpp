@@ -60,7 +60,8 @@ Grad Gradients::contribute(ValueId id) {
   }
   Gradient& gradient = at(id);
   if (value.parameter) return contribute_to(*value.parameter, gradient.contributions);
-  const Label label{.name = program_.producer_name(id), .purpose = Purpose::gradient};
+  const Label label{.name = Name::never_freed(program_.producer_name(id)),
+                    .purpose = Purpose::gradient};
   const bool accumulate = bool(gradient.tensor);
   if (!accumulate) {
     gradient.tensor = Tensor(value.spec, stream_, label);

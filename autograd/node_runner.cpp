@@ -42,7 +42,8 @@ Few<Tensor> NodeRunner::run(NodeId id, const Few<Tensor>& in, const char* task) 
   for (const ValueId v : n.outputs) {
     const bool is_placed = places_.contains(v) && places_[v];
     out.push_back(is_placed ? places_[v]
-                            : Tensor(program_.values[v].spec, stream, {.name = n.op->name()}));
+                            : Tensor(program_.values[v].spec, stream,
+                                     {.name = Name::never_freed(n.op->name())}));
   }
   if (!checks_gradients_) {
     Forward forward(context_, id, in, out);

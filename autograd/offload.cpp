@@ -23,7 +23,7 @@ double disk_seconds(Stream& stream, size_t bytes) {
 // Part of the file, freed by the destructor.
 class FileSlot {
  public:
-  FileSlot(Arena& arena, size_t bytes, const char* name)
+  FileSlot(Arena& arena, size_t bytes, Name name)
       : arena_(arena),
         block_(arena.allocate({Shape{static_cast<int64_t>(whole_pages(bytes) / 4)}},
                               {.name = name})) {}
@@ -57,7 +57,7 @@ void enqueue_whole(Stream& queue, const Work& work) {
 // A tensor that is copied out, or its first rows.
 class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Transfer> {
  public:
-  Transfer(Offloader& owner, const Tensor& t, const char* name, const Offload& how, int64_t rows);
+  Transfer(Offloader& owner, const Tensor& t, Name name, const Offload& how, int64_t rows);
   ~Transfer();
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
@@ -77,7 +77,7 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
   void send();
 
   Offloader& owner_;
-  const char* name_;
+  Name name_;
   Spec spec_;
   Offload how_;
   Range resident_;  // the rows that stay on the device
@@ -94,8 +94,8 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
   bool waited_ = false;  // the compute stream, for copied_in_
 };
 
-Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, const char* name,
-                              const Offload& how, int64_t rows)
+Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, Name name, const Offload& how,
+                              int64_t rows)
     : owner_(owner),
       name_(name),
       spec_(t.spec()),
@@ -117,7 +117,7 @@ Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, const char* nam
 }
 
 void Offloader::Transfer::send() {
-  const TraceScope scope(compute().trace(), name_, number_);
+  const TraceScope scope(compute().trace(), name_.c_str(), number_);
   Stream& out = owner_.link_.begin_out();
   enqueue_whole(out, [&] {
     out.copy_out(slot_.data(), original_.view().data(), bytes_);
@@ -173,7 +173,7 @@ void Offloader::Transfer::release() {
 
 void Offloader::Transfer::fetch() {
   if (original_ || fetched_) return;
-  const TraceScope scope(compute().trace(), name_, number_);
+  const TraceScope scope(compute().trace(), name_.c_str(), number_);
   const Tensor back(spec_, compute(), {.name = name_});
   if (file_) slot_ = HostSlot(owner_.link_, bytes_, name_);
   Stream& in = owner_.link_.begin_in();
@@ -251,7 +251,8 @@ std::unique_ptr<SavedTensor> Offloader::pack(const Tensor& t, const SavedInfo& i
         ") are to be offloaded, but it has ", extent);
   std::shared_ptr<Transfer> transfer = find(t, how);
   if (!transfer) {
-    transfer = std::make_shared<Transfer>(*this, t, info.op, how, how.rows < 0 ? extent : how.rows);
+    transfer = std::make_shared<Transfer>(*this, t, Name::never_freed(info.op), how,
+                                          how.rows < 0 ? extent : how.rows);
     if (how.release < 0) limit_unreleased(transfer.get());
   }
   return std::make_unique<Handle>(std::move(transfer));

@@ -65,7 +65,8 @@ void Forward::check_outputs(size_t asked_for) const {
 }
 
 Tensor Forward::scratch(const Spec& spec) {
-  return {spec, stream(), {.name = node_.op->name(), .purpose = Purpose::workspace}};
+  return {
+      spec, stream(), {.name = Name::never_freed(node_.op->name()), .purpose = Purpose::workspace}};
 }
 
 Grad Forward::grad_input(int i) {
@@ -92,7 +93,8 @@ View Backward::random() const { return context_.options.random; }
 View Backward::loss_scale() const { return context_.options.loss_scale; }
 
 Tensor Backward::scratch(const Spec& spec) {
-  return {spec, stream(), {.name = node_.op->name(), .purpose = Purpose::workspace}};
+  return {
+      spec, stream(), {.name = Name::never_freed(node_.op->name()), .purpose = Purpose::workspace}};
 }
 
 bool Backward::needs_grad(int i) const {

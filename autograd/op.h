@@ -214,6 +214,10 @@ class Op {
   // Whether output i has a gradient.  Outputs that exist only for backward have none.
   virtual bool differentiable(int output) const { return output == 0; }
 
+  // Whether it reads inputs of the types that are only stored, f16 and i8, and converts them
+  // itself; a tape refuses to apply other ops to them.
+  virtual bool reads_stored_types() const { return false; }
+
   // Whether forward() can run again with the same result and no other effect.
   virtual bool recomputable() const { return true; }
 

@@ -6,7 +6,7 @@ namespace spool {
 
 // A tensor that training changes.  Its address must not change while a tape knows it.
 struct Parameter {
-  const char* name = "parameter";  // interned
+  Name name = "parameter";
   Tensor data = {};
   // Absent until backward first writes it, then added to, until the optimizer frees it.  f32 where
   // it receives more than one contribution a step (micro-batches, ties, chunks), else of the type

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "spool/autograd/few.h"
@@ -52,10 +53,10 @@ struct TapeRegion {
 // A scope is ops that belong together, such as a layer.  Plans and reports may refer to it, and the
 // caller may decide by hand what becomes of its values.
 struct ScopeOptions {
-  const char* name = "segment";  // never freed: a literal, or intern(text)
-  bool recompute = false;        // recompute what is computed in it; see checkpoint()
-  bool offload_inputs = false;   // offload what is computed before it, or an input, and saved in it
-  bool offload_inside = false;   // offload what is computed in it and saved
+  Name name = "segment";
+  bool recompute = false;       // recompute what is computed in it; see checkpoint()
+  bool offload_inputs = false;  // offload what is computed before it, or an input, and saved in it
+  bool offload_inside = false;  // offload what is computed in it and saved
 };
 
 // A scope, with its place on the tape.
@@ -64,6 +65,9 @@ struct TapeScope {
   NodeId first = 0, last = -1;  // last is known once it is closed
   ScopeId parent = -1;
   RegionId region = -1;  // the one it opened
+  // A checkpoint of whose values backward recomputes none: those that it reads are computed before
+  // the checkpoint, or saved by an op after it.
+  bool frees_nothing = false;
 
   // Outermost scopes are the blocks of a model.
   bool is_block() const { return parent < 0 && last >= first; }
@@ -104,5 +108,9 @@ struct Program {
     return producer < 0 ? "input" : nodes[producer].op->name();
   }
 };
+
+// Of each checkpoint that frees nothing though backward needs its ops, a sentence that says which,
+// and why.
+std::vector<std::string> idle_checkpoints(const Program&);
 
 }  // namespace spool

@@ -40,6 +40,13 @@ void Regions::close_by_hand(RegionId by_hand) {
   close_at(program_.nodes.next_id() - 1);  // those around it that end with it
 }
 
+bool Regions::recomputes_within(RegionId r) const {
+  for (; r < program_.regions.next_id(); ++r) {
+    if (!states_[r].uses.empty()) return true;
+  }
+  return false;
+}
+
 void Regions::open(TapeRegion region, NodeId planned_last) {
   region.parent = open_.empty() ? -1 : open_.back();
   open_.push_back(program_.regions.add(region));

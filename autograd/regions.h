@@ -38,6 +38,8 @@ class Regions {
   // In forward.  Opens a region by hand at the next node; it ends with the last node so far.
   RegionId open_by_hand();
   void close_by_hand(RegionId);
+  // Whether something computed in the region, or in one within it, was left to be recomputed.
+  bool recomputes_within(RegionId) const;
   // Opens the regions of the plan that begin at this node, the last so far.  Throws if regions do
   // not nest, or the node's op cannot be recomputed and is in one.
   void open_at(NodeId);

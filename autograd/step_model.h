@@ -1,11 +1,11 @@
 #pragma once
 
-// What a training step asks of a model: its parameters, and the loss of the batch that stands in
-// its inputs.  An implementation keeps both at fixed addresses, so that a step can be captured and
-// replayed.
+// A model as training steps see it: its parameters, and the loss of the batch that stands in its
+// inputs.  An implementation keeps both at fixed addresses, so that a step can be captured and
+// replayed: it allocates its inputs once, as tensors of purpose `input`, and writes each batch into
+// them.
 
-#include <vector>
-
+#include "spool/autograd/parameters.h"
 #include "spool/autograd/tape.h"
 
 namespace spool {
@@ -17,14 +17,17 @@ class StepModel {
   StepModel(const StepModel&) = delete;
   StepModel& operator=(const StepModel&) = delete;
 
-  // The same, in the same order, every time.
-  virtual std::vector<Parameter*> parameters() = 0;
+  virtual Parameters& parameters() = 0;
+  // Sets the parameters to what training begins with.
+  virtual void initialise(uint64_t seed) { parameters().initialise(seed); }
 
-  // Runs the model on the tape: the mean loss over the valid targets of the inputs, one element.
+  // Runs the model on the tape: the loss of the inputs, one element.  The losses of a step's
+  // micro-batches add up, so a mean is over the valid targets of all of them, which
+  // TapeOptions::loss_scale says; linear_cross_entropy() reads it by itself.
   virtual Var loss(Tape&) = 0;
 
   // Uploads a valid batch of no meaning into the inputs, by the same copies as a real one: for
-  // rehearsals, and for what runs before the first step.
+  // rehearsals, and for what runs before the first step.  Without it, they run on what is there.
   virtual void upload_placeholder() {}
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "spool/runtime/memory/peak_recorder.h"
+
 namespace spool {
 
 const SurveyedWork* Survey::peak() const {
@@ -112,6 +114,10 @@ std::string description(const SurveyedWork& work) {
 }
 
 void SurveyScope::begin(Stream& stream, Phase phase, NodeId node, const char* op) {
+  if (recorder_) {
+    before_ = recorder_->enter({.task = name(phase), .op = op, .node = node});
+  }
+  if (!survey_) return;
   stream_ = static_cast<MetaStream*>(&stream);
   survey_->account(*stream_);
   outer_ = survey_->current_;
@@ -128,6 +134,8 @@ void SurveyScope::begin(Stream& stream, Phase phase, NodeId node, const char* op
 }
 
 void SurveyScope::end() {
+  if (recorder_) recorder_->enter(before_);
+  if (!survey_) return;
   survey_->account(*stream_);
   survey_->current_ = outer_;
 }

@@ -49,6 +49,8 @@ Var Tape::input(const Tensor& t, bool needs_grad) {
   check(bool(t), "input: the tensor is absent");
   check_stream(t, "input");
   const bool has_grad = needs_grad && options_.recording;
+  check(!has_grad || !is_only_stored(t.dtype()), "input: ", t.spec(), " is of a type that is only ",
+        "stored, and cannot have a gradient; convert it first (Cast)");
   return {*this, program_.values.add({.spec = t.spec(), .needs_grad = has_grad}), t};
 }
 
@@ -67,7 +69,11 @@ ValueId Tape::resolve(const Operand& operand) {
   if (operand.var) return id_of(*operand.var);
   Parameter* p = operand.parameter;
   check(bool(p->data), "parameter ", p->name, " has no data");
-  check_stream(p->data, p->name);
+  check_stream(p->data, p->name.c_str());
+  check(!needs_grad(operand) || !is_only_stored(p->data.dtype()), "parameter ", p->name, ", ",
+        p->data.spec(),
+        ", is of a type that is only stored, and cannot be trained; convert it first "
+        "(Cast), or set trainable to false");
   const auto [at, fresh] = parameters_.try_emplace(p);
   if (fresh) {
     at->second = program_.values.add(
@@ -130,11 +136,30 @@ Few<Tensor> Tape::add_inputs(NodeId id, std::span<const Operand> operands) {
   return in;
 }
 
+namespace {
+
+void check_computable(const Op& op, const Specs& inputs) {
+  if (op.reads_stored_types()) return;
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    check(!is_only_stored(inputs[k].dtype), op.name(), ": input ", k, ", ", inputs[k],
+          ", is of a type that is only stored; convert it first (Cast), to f32 or bf16");
+  }
+}
+
+void check_gradient_type(const Op& op, const Spec& output) {
+  check(
+      !is_only_stored(output.dtype), op.name(), ": its output, ", output,
+      ", is of a type that is only stored, and cannot have a gradient; say so in differentiable()");
+}
+
+}  // namespace
+
 void Tape::add_outputs(NodeId id) {
   Node& n = program_.nodes[id];
   const Needs needs = program_.needs(id);
   Specs specs;
   for (const ValueId v : n.inputs) specs.push_back(program_.values[v].spec);
+  check_computable(*n.op, specs);
   if (n.chunks > 1) {
     const int64_t max = n.op->max_chunks(specs);
     check(n.chunks <= max || options_.chunk, "plan: ", n.chunks, " chunks for node ", id, " (",
@@ -147,6 +172,7 @@ void Tape::add_outputs(NodeId id) {
   }
   for (size_t k = 0; k < outputs.size(); ++k) {
     const bool has_grad = needs.any() && n.op->differentiable(static_cast<int>(k));
+    if (has_grad) check_gradient_type(*n.op, outputs[k]);
     n.outputs.push_back(
         program_.values.add({.spec = outputs[k], .producer = id, .needs_grad = has_grad}));
   }
@@ -179,7 +205,7 @@ void Tape::restore(const Before& before) {
 }
 
 void Tape::enter_scope(const ScopeOptions& options) {
-  check_not_applying(options.name);
+  check_not_applying(options.name.c_str());
   // All of a region in chunks is recomputed anyway.
   const bool opens_region = options.recompute && options_.recording && regions_.open_chunked() < 0;
   const NodeId next = program_.nodes.next_id();
@@ -192,10 +218,14 @@ void Tape::enter_scope(const ScopeOptions& options) {
 }
 
 void Tape::leave_scope() {
-  TapeScope& scope = program_.scopes[program_.open_scopes.back()];
+  const ScopeId id = program_.open_scopes.back();
+  TapeScope& scope = program_.scopes[id];
   program_.open_scopes.pop_back();
   scope.last = program_.nodes.next_id() - 1;
-  if (scope.region >= 0) regions_.close_by_hand(scope.region);
+  if (scope.region < 0) return;
+  scope.frees_nothing = !regions_.recomputes_within(scope.region);
+  if (scope.frees_nothing && idle_checkpoint_ < 0) idle_checkpoint_ = id;
+  regions_.close_by_hand(scope.region);
 }
 
 }  // namespace spool

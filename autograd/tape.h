@@ -175,6 +175,7 @@ class Tape {
 
   void begin_at(const Root&);
   void walk_backward();
+  void log_idle_checkpoints() const;
   void differentiate(NodeId);
   void differentiate_chunks(RegionId);
 
@@ -189,13 +190,22 @@ class Tape {
   Deferred deferred_;
   std::unordered_map<Parameter*, ValueId> parameters_;
   bool backward_began_ = false;
-  bool applying_ = false;  // an op runs in forward, or is saved
+  bool applying_ = false;         // an op runs in forward, or is saved
+  ScopeId idle_checkpoint_ = -1;  // the first that may free nothing
 };
+
+// The value of a Var of one element, such as a loss, after all work enqueued before.  Throws for
+// other values, and on meta, which has none.
+inline double item(const Var& v) { return item(v.tensor()); }
 
 // The ops that the body applies to the tape are recomputed in backward, as far as it reads what
 // they compute; until then only what they read from outside is saved.  Returns what the body
 // returns.  (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".)  Checkpoints nest:
 // an op at depth d runs at most d + 1 times.
+//
+// What the body computes and an op after it saves, is saved.  If that is all that backward reads of
+// it, as with a body of one linear between two others, the checkpoint frees nothing; backward()
+// says so in the log (runtime/log.h), and idle_checkpoints() of the program does.
 template <class Body>
 decltype(auto) checkpoint(Tape& tape, Body&& body, ScopeOptions options = {}) {
   options.recompute = true;

@@ -49,7 +49,7 @@ struct Mlp {
 
   explicit Mlp(Stream& on) : stream(on) {
     uint32_t number = 0;
-    const auto make = [&](const char* name, const Shape& shape) {
+    const auto make = [&](Name name, const Shape& shape) {
       parameters.push_back({.name = name, .data = Tensor({shape, DType::f32}, stream)});
       launch(NormalFill{.out = parameters.back().data, .deviation = 0.02f, .tensor = number++},
              stream);

@@ -32,6 +32,7 @@
 #include "spool/kernels/layer_norm.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/reduce.h"
+#include "spool/kernels/sgd.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -239,6 +240,15 @@ void add_optimizer(Bench& b, DType t, const std::string& suffix) {
       return stochastic;
     });
   }
+  b.add("sgd/momentum" + suffix, [=](Arguments& a) {
+    return Sgd{.tensors = {{.parameter = a.make(W, t),
+                            .master = t == DType::bf16 ? a.make(W, DType::f32) : View(),
+                            .momentum = a.make(W, DType::f32),
+                            .grad = a.make(W, t)}},
+               .schedule = a.with_values({1e-4f}),
+               .clip = a.with_values({1, 1, 1}),
+               .momentum = 0.9f};
+  });
   b.add("squared_norm" + suffix, [=](Arguments& a) {
     return SquaredNorm{.out = a.make({1}, DType::f64), .x = {a.make(W, t)}};
   });

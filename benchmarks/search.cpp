@@ -12,7 +12,7 @@
 
 #include <benchmark/benchmark.h>
 
-#include <deque>
+#include <string>
 
 #include "spool/autograd/ops.h"
 #include "spool/models/steps/step_search.h"
@@ -26,31 +26,28 @@ namespace {
 // A chain of linear maps and activations, of random widths.
 class WideChain final : public StepModel {
  public:
-  WideChain(int64_t ops, Stream& stream) : x_({Shape{rows, 256}}, stream) {
+  WideChain(int64_t ops, Stream& stream) : parameters_(stream), x_({Shape{rows, 256}}, stream) {
     Random random(1);
     int64_t width = 256;
     for (int64_t i = 0; i < ops; i += 2) {
       const int64_t next = i + 2 < ops ? 64 * (1 + random.next() % 16) : 1;
-      weights_.push_back({.name = "weight", .data = Tensor({Shape{next, width}}, stream)});
+      parameters_.add("weight." + std::to_string(i / 2), {next, width});
       width = next;
     }
     targets_ = Tensor({Shape{rows}, DType::i32}, stream);
   }
-  std::vector<Parameter*> parameters() override {
-    std::vector<Parameter*> all;
-    for (Parameter& p : weights_) all.push_back(&p);
-    return all;
-  }
+  Parameters& parameters() override { return parameters_; }
   Var loss(Tape& tape) override {
     Var x = tape.input(x_);
-    for (size_t i = 0; i + 1 < weights_.size(); ++i) x = gelu(linear(x, weights_[i]));
-    return linear_cross_entropy(x, weights_.back(), tape.input(targets_));
+    const size_t last = parameters_.size() - 1;
+    for (size_t i = 0; i < last; ++i) x = gelu(linear(x, *parameters_[i]));
+    return linear_cross_entropy(x, *parameters_[last], tape.input(targets_));
   }
 
  private:
   static constexpr int64_t rows = 4096;
+  Parameters parameters_;
   Tensor x_, targets_;
-  std::deque<Parameter> weights_;
 };
 
 StepDescription describe_chain(int64_t ops) {

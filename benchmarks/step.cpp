@@ -176,11 +176,10 @@ void optimizer_on_cuda(benchmark::State& state, const Case& c) {
     gradients.emplace_back(p->data.spec(), *stream);
     launch(Fill{.out = gradients.back(), .value = 0.01f}, *stream);
   }
-  int64_t done = 0;
   const auto step = [&] {
     size_t i = 0;
     for (Parameter* p : model.parameters()) p->grad = gradients[i++];
-    optimizer.step(++done, /*lr=*/1e-4);
+    optimizer.step(/*learning_rate=*/1e-4);
   };
   std::vector<double> all, host;
   for (auto _ : state) {

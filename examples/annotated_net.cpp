@@ -80,7 +80,7 @@ struct Net {
     h = segment(tape, {.offload_inside = true}, [&] { return step(4, h); });
     // A checkpoint recomputes what backward needs of the values computed in it.  Here that is
     // nothing: out5 is saved by linear6, outside the checkpoint, like any other value.  linear5
-    // would be recomputed if linear6 were in the checkpoint as well.
+    // would be recomputed if linear6 were in the checkpoint as well.  The library's log says so.
     h = checkpoint(tape, [&] { return step(5, h); }, {.offload_inputs = true});
     return step(6, h);
   }

@@ -122,12 +122,11 @@ struct Net {
 void train(Stream& stream, int steps, bool report) {
   Net net(stream);
   AdamWOptimizer optimizer({&net.up, &net.down}, {}, stream);
-  optimizer.initialise();
   for (int step = 1; step <= steps; ++step) {
     Tape tape(stream, {.backward_follows = true});
     const Var loss = net.loss(tape);
     tape.backward(loss);
-    optimizer.step(step, /*lr=*/1e-2);
+    optimizer.step(/*learning_rate=*/1e-2);
     if (report && step % 10 == 0) {
       std::printf("step %d: loss %.4f\n", step, static_cast<double>(read<float>(loss.tensor())[0]));
     }
@@ -145,7 +144,8 @@ int main() {
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
   const Report foretold =
       rehearse(machine, [](MetaStream& stream) { train(stream, /*steps=*/1, /*report=*/false); });
-  std::printf("foretold peak: %zu bytes\n", foretold.memory.peak);
+  std::printf("foretold peak: %zu bytes\n%s", foretold.memory.peak,
+              in_words(foretold, /*most=*/5).c_str());
   CpuStream stream(foretold.memory.peak, threads);
   train(stream, /*steps=*/50, /*report=*/true);
   std::printf("reached peak:  %zu bytes\n", stream.memory().peak);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/kernels/arguments.h"
 #include "spool/kernels/attention_sizes.h"
 #include "spool/kernels/cpu/attention_workspace.h"
 #include "spool/kernels/cpu/scalar.h"
@@ -30,6 +31,29 @@ AttentionExtents::AttentionExtents(const View& qkv, const View& y, Heads heads)
   check(qkv.shape() == Shape{B, T, packed() * D} && y.shape() == Shape{B, T, H * D},
         "attention: qkv ", qkv.shape(), " with ", H, " query heads and ", Hkv,
         " key heads does not fit y ", y.shape());
+}
+
+void AttentionForward::check_arguments() const {
+  const Arguments all(name);
+  all.present("qkv", qkv, floating);
+  all.present("y", y, qkv.dtype());
+  const AttentionExtents e(qkv, y, heads);
+  all.elements("lse", lse, accumulator(qkv.dtype()), e.B * e.H * e.T);
+  all.apart("y", y, {{"qkv", qkv}, {"lse", lse}});
+  all.apart("lse", lse, {{"qkv", qkv}});
+}
+
+void AttentionBackward::check_arguments() const {
+  const Arguments all(name);
+  all.present("qkv", qkv, floating);
+  const DType type = qkv.dtype();
+  all.present("y", y, type);
+  const AttentionExtents e(qkv, y, heads);
+  all.rows("dy", dy, type, e.B * e.T, e.H * e.D);
+  all.elements("lse", lse, accumulator(type), e.B * e.H * e.T);
+  if (!dqkv) return;
+  all.rows("dqkv", dqkv.view, gradient_of(type), e.B * e.T, e.packed() * e.D);
+  all.apart("dqkv", dqkv.view, {{"dy", dy}, {"qkv", qkv}, {"y", y}, {"lse", lse}});
 }
 
 Cost AttentionForward::cost() const {

@@ -11,6 +11,7 @@
 //   dv[j,d] = sum_i p[i,j] dy[i,d]           ds[i,j] = p[i,j] (sum_d dy[i,d] v[j,d] - delta[i])
 //   dq[i,d] = scale sum_j ds[i,j] k[j,d]     dk[j,d] = scale sum_i ds[i,j] q[i,d]
 // summed over the query heads that share a key head.  Sums are formed in f32 (f64 for f64).
+// What is written shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
 
@@ -44,6 +45,7 @@ struct AttentionForward {
   double scale = 1;  // usually 1 / sqrt(D)
   View workspace = {};
 
+  void check_arguments() const;
   Cost cost() const;
   size_t workspace_bytes(const CpuArchitecture&) const;
   size_t workspace_bytes(const CudaArchitecture&) const;
@@ -51,12 +53,13 @@ struct AttentionForward {
 
 struct AttentionBackward {
   static constexpr const char* name = "attention_backward";
-  Grad dqkv;             // (B, T, (H + 2 Hkv) D)
+  Grad dqkv;             // (B, T, (H + 2 Hkv) D), type of qkv or f32
   View dy, qkv, y, lse;  // as in forward
   Heads heads = {};
   double scale = 1;
   View workspace = {};
 
+  void check_arguments() const;
   Cost cost() const;
   size_t workspace_bytes(const CpuArchitecture&) const;
   size_t workspace_bytes(const CudaArchitecture&) const;

@@ -1,9 +1,17 @@
 #include "spool/kernels/bias.h"
 
+#include "spool/kernels/arguments.h"
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/row_groups.h"
 
 namespace spool {
+
+void BiasBackward::check_arguments() const {
+  const Arguments all(name);
+  all.present("dy", dy, floating);
+  all.elements("dbias", dbias.view, gradient_of(dy.dtype()), dy.shape().row());
+  all.apart("dbias", dbias.view, {{"dy", dy}});
+}
 
 size_t BiasBackward::workspace_bytes(const CpuArchitecture&) const {
   const int64_t C = dy.shape().row();

@@ -1,6 +1,7 @@
 #pragma once
 
-// dbias[c] (+)= sum_n dy[n,c].  (The forward sum is part of Matmul.)
+// dbias[c] (+)= sum_n dy[n,c].  (The forward sum is part of Matmul.)  dbias shares no memory with
+// dy.
 
 #include "spool/kernels/launch.h"
 
@@ -11,6 +12,7 @@ struct BiasBackward {
   Grad dbias;  // (C), of the type of dy, or f32
   View dy;     // (N, C)
   View workspace = {};
+  void check_arguments() const;
 
   Cost cost() const {
     return {1.0 * static_cast<double>(dy.numel()), bytes(dbias, dy), accumulator(dy.dtype())};

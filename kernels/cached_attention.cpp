@@ -1,5 +1,6 @@
 #include "spool/kernels/cached_attention.h"
 
+#include "spool/kernels/arguments.h"
 #include "spool/kernels/cached_attention_sizes.h"
 #include "spool/kernels/cpu/cached_attention.h"
 #include "spool/kernels/cpu/scalar.h"
@@ -14,6 +15,18 @@ CachedExtents::CachedExtents(const CachedAttention& k)
         " and values ", k.values.spec());
   check(k.position >= 0 && k.position + T <= P, "cached attention: ", T, " tokens from position ",
         k.position, " on do not fit a cache of ", P, " rows");
+}
+
+void CachedAttention::check_arguments() const {
+  const Arguments all(name);
+  all.present("qkv", qkv, floating);
+  all.present("y", y, qkv.dtype());
+  all.present("keys", keys, qkv.dtype());
+  all.present("values", values, qkv.dtype());
+  (void)CachedExtents(*this);
+  all.apart("y", y, {{"keys", keys}, {"values", values}, {"qkv", qkv}});
+  all.apart("keys", keys, {{"values", values}, {"qkv", qkv}});
+  all.apart("values", values, {{"qkv", qkv}});
 }
 
 Cost CachedAttention::cost() const {

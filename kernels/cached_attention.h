@@ -8,6 +8,7 @@
 // of the cache.  For new query i, per b and h:
 //   s[j] = scale * sum_d q[i,d] keys[j,d]     for j <= position + i
 //   y[i,d] = sum_j exp(s[j]) values[j,d] / sum_j exp(s[j])
+// What is written shares no memory with other arguments.
 
 #include "spool/kernels/attention.h"
 
@@ -23,6 +24,7 @@ struct CachedAttention {
   double scale = 1;      // usually 1 / sqrt(D)
   View workspace = {};
 
+  void check_arguments() const;
   Cost cost() const;
   // Depends on P, not on the position, so every step of a text needs the same.
   size_t workspace_bytes(const CpuArchitecture&) const;

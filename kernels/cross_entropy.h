@@ -11,6 +11,8 @@
 //   g[n] = scale[0] * (upstream[n or 0] - upstream_known)
 // The gradient is formed in f32 (f64 for f64) and rounded once.
 //
+// What is written shares no memory with other arguments.
+//
 // CountTargets: scale[0] = 1 / max(1, number of targets that are not ignore_index).
 
 #include "spool/kernels/launch.h"
@@ -36,6 +38,7 @@ struct CrossEntropy {
   float upstream_known = 0;  // the part of it that earlier gradients include
   CrossEntropyOptions options = {};
 
+  void check_arguments() const;
   int64_t vocabulary() const {  // V
     const int64_t columns = logits.shape().row();
     const int64_t V = options.vocabulary > 0 ? options.vocabulary : columns;
@@ -54,6 +57,7 @@ struct CountTargets {
   static constexpr const char* name = "count_targets";
   View scale, targets;  // (1), f32 or f64; i32 (N)
   int32_t ignore_index = -100;
+  void check_arguments() const;
   Cost cost() const { return {0, bytes(targets)}; }
 };
 

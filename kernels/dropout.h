@@ -6,7 +6,7 @@
 //   key      random[0], random[1]                              (the seed)
 //   counter  (first + i) / 4 mod 2^32, node, random[2], random[3]       (.., .., step, micro-batch)
 // so it depends on the element's position, not on earlier draws.  Backward is the same kernel from
-// dy to dx.
+// dy to dx.  y may be x, of the same type; otherwise it shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
 
@@ -14,12 +14,13 @@ namespace spool {
 
 struct Dropout {
   static constexpr const char* name = "dropout";
-  Grad y;
-  View x;
+  Grad y;             // type of x, or f32; same number of elements
+  View x;             // any floating type
   View random;        // i32 (4)
   uint32_t node = 0;  // number of this dropout within the step
   int64_t first = 0;  // index of x[0] in the tensor that x is a part of
   float p = 0;        // in [0, 1)
+  void check_arguments() const;
   Cost cost() const {
     return {25.0 * static_cast<double>(x.numel()), bytes(y, x), accumulator(x.dtype())};
   }

@@ -4,7 +4,12 @@
 // out[i] (+)= a[i] + b[i]                    Add; without b: out (+)= a
 // out[i] (+)= factor * by[0] * a[i]          Scale; without `by`: factor * a
 // out[i] = in[i], to the type of out         Cast
-// All floating types; the sum of a and b is formed in f32 (f64 for f64).
+// All types that are computed in; the sum of a and b is formed in f32 (f64 for f64).
+//
+// Cast also converts from and to f16 and i8, which are only stored.  It rounds to nearest, ties to
+// even, f64 through f32; i8 saturates at -128 and 127, and NaN becomes 0.
+//
+// `out` may be a, or b, of the same type; otherwise it shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
 
@@ -14,6 +19,7 @@ struct Fill {
   static constexpr const char* name = "fill";
   View out;
   float value = 0;
+  void check_arguments() const;
   Cost cost() const { return {0, bytes(out)}; }
 };
 
@@ -22,6 +28,7 @@ struct Add {
   Grad out;     // type of a, or f32
   View a;       // same number of elements
   View b = {};  // same number of elements, type of a
+  void check_arguments() const;
   Cost cost() const {
     return {2.0 * static_cast<double>(a.numel()), bytes(out, a, b), accumulator(a.dtype())};
   }
@@ -33,6 +40,7 @@ struct Scale {
   View a;
   double factor = 1;
   View by = {};  // (1), f32, or f64 where a is
+  void check_arguments() const;
   Cost cost() const {
     return {2.0 * static_cast<double>(a.numel()), bytes(out, a), accumulator(a.dtype())};
   }
@@ -40,7 +48,8 @@ struct Scale {
 
 struct Cast {
   static constexpr const char* name = "cast";
-  View out, in;
+  View out, in;  // same number of elements
+  void check_arguments() const;
   Cost cost() const { return {0, bytes(out, in)}; }
 };
 

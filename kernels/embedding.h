@@ -5,7 +5,8 @@
 // dpositions[t,c] (+)= sum_b dy[b,t,c]
 // Rows of a gradient whose token does not occur are set to zero, or left unchanged when
 // accumulating.  A token outside [0, V) is an error on the cpu.  On cuda, where the host does not
-// read tokens, its row of y is NaN, and it adds to no gradient.
+// read tokens, its row of y is NaN, and it adds to no gradient.  What is written shares no memory
+// with other arguments.
 
 #include "spool/kernels/launch.h"
 
@@ -15,8 +16,9 @@ struct EmbeddingForward {
   static constexpr const char* name = "embedding_forward";
   View y;               // (B, T, C)
   View tokens, weight;  // i32 (B, T), each in [0, V); (V, C)
-  View positions = {};  // (at least T, C), or absent
+  View positions = {};  // (at least first_position + T, C), or absent
   int64_t first_position = 0;
+  void check_arguments() const;
   Cost cost() const { return {1.0 * static_cast<double>(y.numel()), 2 * bytes(y)}; }
 };
 
@@ -26,6 +28,7 @@ struct EmbeddingBackward {
   Grad dpositions;  // (at least T, C), type of dy or f32; may be absent
   View dy, tokens;  // (B, T, C), i32 (B, T)
   View workspace = {};
+  void check_arguments() const;
   Cost cost() const {
     return {2.0 * static_cast<double>(dy.numel()),
             bytes(dpositions, dy, dy) + (dweight.accumulate ? bytes(dy) : bytes(dweight))};

@@ -4,6 +4,8 @@
 //   tanh form:  y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
 //   exact:      y = x/2 (1 + erf(x / sqrt 2))
 // dx (+)= dy * y'(x)
+// y may be x, and dx may be dy or x, of the same type; otherwise what is written shares no memory
+// with other arguments.
 
 #include "spool/kernels/launch.h"
 #include "spool/runtime/names.h"
@@ -16,8 +18,9 @@ inline constexpr std::array enumerator_names<GeluForm>{"tanh", "exact"};
 
 struct GeluForward {
   static constexpr const char* name = "gelu_forward";
-  View y, x;
+  View y, x;  // same number of elements and type
   GeluForm form = GeluForm::tanh;
+  void check_arguments() const;
   Cost cost() const {
     return {20.0 * static_cast<double>(x.numel()), bytes(y, x), accumulator(x.dtype())};
   }
@@ -25,9 +28,10 @@ struct GeluForward {
 
 struct GeluBackward {
   static constexpr const char* name = "gelu_backward";
-  Grad dx;
-  View dy, x;
+  Grad dx;     // type of x, or f32
+  View dy, x;  // same number of elements and type
   GeluForm form = GeluForm::tanh;
+  void check_arguments() const;
   Cost cost() const {
     return {28.0 * static_cast<double>(x.numel()), bytes(dx, dy, x), accumulator(x.dtype())};
   }

@@ -8,6 +8,11 @@
 // of device, a function `size_t workspace_bytes(const CpuArchitecture&) const` that depends only on
 // shapes and types.  launch() allocates the workspace, on meta as on the device.
 
+//
+// A kernel says which arguments fit each other in a member `void check_arguments() const`, which
+// throws if they do not (arguments.h).  It is called at every launch, on meta too, before anything
+// is allocated or enqueued.
+
 #include <type_traits>
 
 #include "spool/runtime/cpu/stream.h"
@@ -49,6 +54,17 @@ double bytes(const Arguments&... all) {
 }
 
 template <class Kernel>
+concept ChecksArguments = requires(const Kernel& k) {
+  k.check_arguments();
+};
+
+// Throws if the kernel's arguments do not fit each other.
+template <class Kernel>
+void check_arguments(const Kernel& kernel) {
+  if constexpr (ChecksArguments<Kernel>) kernel.check_arguments();
+}
+
+template <class Kernel>
 concept NeedsWorkspace = requires(const Kernel& k, const CpuArchitecture& a) {
   k.workspace;
   k.workspace_bytes(a);
@@ -60,12 +76,21 @@ size_t workspace_bytes(const Kernel& kernel, const Architecture& architecture) {
   return std::visit([&](const auto& a) { return kernel.workspace_bytes(a); }, architecture);
 }
 
+// Whether the kernel has a run() for streams of this type, here or in another build.
+template <class Kernel, class DeviceStream>
+concept RunsOn = requires(const Kernel& kernel, DeviceStream& stream) {
+  run(kernel, stream);
+};
+
 template <class Kernel>
 void dispatch(const Kernel& kernel, Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>, "queued work holds views, never tensors");
   switch (stream.device().type) {
-    case DeviceType::meta:
-      return static_cast<MetaStream&>(stream).charge(Kernel::name, kernel.cost());
+    case DeviceType::meta: {
+      auto& meta = static_cast<MetaStream&>(stream);
+      if constexpr (!RunsOn<Kernel, CudaStream>) meta.add_missing(DeviceType::cuda, Kernel::name);
+      return meta.charge(Kernel::name, kernel.cost());
+    }
     case DeviceType::cpu: {
       auto& cpu = static_cast<CpuStream&>(stream);
       return cpu.enqueue(Kernel::name, [kernel, &cpu] { run(kernel, cpu); });
@@ -73,7 +98,7 @@ void dispatch(const Kernel& kernel, Stream& stream) {
     case DeviceType::cuda: {
 #if SPOOL_CUDA
       auto& cuda = static_cast<CudaStream&>(stream);
-      if constexpr (requires { run(kernel, cuda); }) {
+      if constexpr (RunsOn<Kernel, CudaStream>) {
         return cuda.enqueue(Kernel::name, [&] { run(kernel, cuda); });
       }
 #endif
@@ -85,13 +110,14 @@ void dispatch(const Kernel& kernel, Stream& stream) {
 
 template <class Kernel>
 void launch(const Kernel& kernel, Stream& stream) {
+  check_arguments(kernel);
   stream.count_launch();
   if constexpr (NeedsWorkspace<Kernel>) {
     const auto floats = static_cast<int64_t>(
         ceil_div(workspace_bytes(kernel, stream.architecture()), sizeof(float)));
     if (floats > 0) {
       const Tensor memory({Shape{floats}, DType::f32}, stream,
-                          {.name = Kernel::name, .purpose = Purpose::workspace});
+                          {.name = Name::never_freed(Kernel::name), .purpose = Purpose::workspace});
       Kernel with = kernel;
       with.workspace = memory;
       return dispatch(with, stream);
@@ -105,6 +131,7 @@ void launch(const Kernel& kernel, Stream& stream) {
 template <class Kernel>
 void launch_on_host(const Kernel& kernel, Stream& host, Stream& queue) {
   static_assert(!NeedsWorkspace<Kernel>);
+  check_arguments(kernel);
   if (host.device().type == DeviceType::meta) {
     const Machine& machine = static_cast<MetaStream&>(host).machine();
     return queue.host_work(Kernel::name, kernel_seconds(machine, Kernel::name, kernel.cost()), {});

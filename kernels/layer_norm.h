@@ -6,6 +6,7 @@
 // Backward, with g[n,c] = dy[n,c] * weight[c]:
 //   dx[n,c] (+)= rstd[n] * (g[n,c] - 1/C sum_c g[n,c] - h[n,c] * 1/C sum_c g[n,c] h[n,c])
 //   dweight[c] (+)= sum_n dy[n,c] h[n,c]       dbias[c] (+)= sum_n dy[n,c]
+// dx may be dy; otherwise what is written shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
 
@@ -17,6 +18,7 @@ struct LayerNormForward {
   View mean, rstd;       // (N), f32 (f64 where x is)
   View x, weight, bias;  // (N, C), (C), (C), of one type; an absent bias is 0
   double eps = 1e-5;
+  void check_arguments() const;
   Cost cost() const {
     return {8.0 * static_cast<double>(x.numel()), bytes(y, mean, rstd, x, weight, bias),
             accumulator(x.dtype())};
@@ -28,8 +30,9 @@ struct LayerNormBackward {
   Grad dx;              // (N, C), type of x
   Grad dweight, dbias;  // (C), type of x or f32; each of dx, dweight and dbias may be absent
   View dy, x, weight;   // (N, C), (N, C), (C)
-  View mean, rstd;      // (N)
+  View mean, rstd;      // (N), as in forward
   View workspace = {};
+  void check_arguments() const;
   Cost cost() const {
     return {14.0 * static_cast<double>(x.numel()), bytes(dx, dweight, dbias, dy, x, weight),
             accumulator(x.dtype())};

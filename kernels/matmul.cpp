@@ -2,14 +2,29 @@
 
 #include <algorithm>
 
+#include "spool/kernels/arguments.h"
 #include "spool/kernels/cpu/matmul.h"
 #include "spool/kernels/cpu/matmul_rows.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
 
+void Matmul::check_arguments() const {
+  const Arguments all(name);
+  all.present("a", a, floating);
+  const DType type = a.dtype();
+  all.present("c", c.view, gradient_of(type));
+  const int64_t m = M(), n = N(), k = K();
+  all.rows(a_transposed ? "a (transposed)" : "a", a, type, a_transposed ? k : m,
+           a_transposed ? m : k);
+  all.rows(b_transposed ? "b (transposed)" : "b", b, type, b_transposed ? n : k,
+           b_transposed ? k : n);
+  if (bias) all.elements("bias", bias, type, n);
+  all.apart("c", c.view, {{"a", a}, {"b", b}, {"bias", bias}});
+}
+
 size_t Matmul::workspace_bytes(const CpuArchitecture& architecture) const {
-  if (cpu::has_few_rows(*this)) return 0;
+  if (cpu::has_few_rows(*this) || cpu::is_small(*this)) return 0;
   const cpu::Tiling t = cpu::tiling(*this);
   return static_cast<size_t>(std::min<int64_t>(architecture.threads, t.tiles())) *
          cpu::tile_scratch(*this, t);

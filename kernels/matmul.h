@@ -2,7 +2,8 @@
 
 // c[m,n] (+)= sum_k a[m,k] * b[k,n] + bias[n]; either factor may be stored transposed.
 // Types: a and b have one type; c has it too, or is f32 if they are bf16.  Sums are formed in f32
-// (f64 for f64).  All dimensions of a and c but the last count as rows; b has two dimensions.
+// (f64 for f64).  All dimensions but the last count as rows.  c shares no memory with other
+// arguments.
 
 #include "spool/kernels/launch.h"
 
@@ -16,6 +17,7 @@ struct Matmul {
   bool a_transposed = false, b_transposed = false;
   View workspace = {};
 
+  void check_arguments() const;
   int64_t M() const { return c.view.shape().rows(); }
   int64_t N() const { return c.view.shape().row(); }
   int64_t K() const { return a_transposed ? a.shape().rows() : a.shape().row(); }

@@ -17,6 +17,7 @@ struct NormalFill {
   float deviation = 1;
   uint64_t seed = 0;
   uint32_t tensor = 0;
+  void check_arguments() const;
   Cost cost() const { return {40.0 * static_cast<double>(out.numel()), bytes(out)}; }
 };
 

@@ -2,7 +2,8 @@
 
 // SumAll:      out[0] (+)= factor * by[0] * sum_i x[i]       `by` absent: 1
 // SquaredNorm: out[0] (+)= sum_j sum_i x[j][i]^2             for many tensors at once
-// Both sum in f64, in an order that depends only on the numbers of elements.
+// Both sum in f64, in an order that depends only on the numbers of elements.  `out` may be `by`;
+// otherwise it shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
 #include "spool/kernels/list.h"
@@ -16,6 +17,7 @@ struct SumAll {
   double factor = 1;
   View by = {};  // (1), f32 or f64
   View workspace = {};
+  void check_arguments() const;
   Cost cost() const { return {1.0 * static_cast<double>(x.numel()), bytes(x)}; }
   size_t workspace_bytes(const CpuArchitecture&) const;
   size_t workspace_bytes(const CudaArchitecture&) const;
@@ -26,6 +28,7 @@ struct SquaredNorm {
   Grad out;  // (1), f64
   List<View, 160> x = {};
   View workspace = {};
+  void check_arguments() const;
   Cost cost() const {
     Cost sum;
     for (const View& one : x) {

@@ -311,4 +311,22 @@ StoredPlan plan_from_json(const JsonField& root) {
   return stored;
 }
 
+json to_json(const std::vector<NodesInChunks>& all) {
+  json list = json::array();
+  for (const auto& [first, last, chunks] : all) list.push_back({first, last, chunks});
+  return list;
+}
+
+std::vector<NodesInChunks> nodes_in_chunks_from_json(const JsonField& list) {
+  std::vector<NodesInChunks> all;
+  for (const JsonField& item : list.items()) {
+    const auto numbers = item.items();
+    item.expect(numbers.size() == 3, "a first and a last node and a number of chunks");
+    all.push_back({.first = numbers[0].integer<NodeId>(),
+                   .last = numbers[1].integer<NodeId>(),
+                   .chunks = numbers[2].integer<int>()});
+  }
+  return all;
+}
+
 }  // namespace spool

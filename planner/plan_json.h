@@ -26,7 +26,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <vector>
 
+#include "spool/planner/chunks.h"
 #include "spool/planner/plan_file.h"
 
 namespace spool {
@@ -43,5 +45,9 @@ inline constexpr size_t max_machine_name = 200;
 nlohmann::json to_json(const StoredPlan&);
 // Throws, naming the file and the field, if it is no plan or one that check_plan() refuses.
 StoredPlan plan_from_json(const JsonField&);
+
+// Nodes in chunks as a list of [first, last, chunks].
+nlohmann::json to_json(const std::vector<NodesInChunks>&);
+std::vector<NodesInChunks> nodes_in_chunks_from_json(const JsonField& list);
 
 }  // namespace spool

@@ -1,22 +1,110 @@
 #include "spool/planner/rehearsal.h"
 
+#include <algorithm>
+#include <functional>
+#include <iomanip>
+#include <numeric>
+#include <span>
+#include <sstream>
+
+#include "spool/runtime/memory/peak_recorder.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
+namespace {
+
+std::vector<LiveAtPeak> largest_first(const std::vector<PeakAllocation>& recorded) {
+  std::vector<LiveAtPeak> all;
+  all.reserve(recorded.size());
+  for (const PeakAllocation& a : recorded) {
+    const bool is_of_node = a.work.node >= 0;
+    all.push_back({.name = a.label.name,
+                   .purpose = a.label.purpose,
+                   .bytes = a.bytes,
+                   .spec = a.spec,
+                   .phase = a.work ? a.work.task : "",
+                   .op = is_of_node ? a.work.op : "",
+                   .node = static_cast<NodeId>(a.work.node)});
+  }
+  std::ranges::stable_sort(all, std::ranges::greater{}, &LiveAtPeak::bytes);
+  return all;
+}
+
+std::string work_of(const LiveAtPeak& a) {
+  if (a.op.empty()) return a.phase;
+  return sentence(a.phase, " of ", a.op, " (node ", a.node, ")");
+}
+
+void add_row(std::ostream& out, size_t bytes, std::string_view what) {
+  out << std::right << std::setw(12) << format_bytes(bytes) << "  " << what << '\n';
+}
+
+void add_live(std::ostream& out, const std::vector<LiveAtPeak>& all, size_t most) {
+  if (all.empty() || most == 0) return;
+  out << "live at the peak, the largest first\n";
+  const size_t shown = std::min(most, all.size());
+  for (const LiveAtPeak& a : std::span(all).first(shown)) {
+    const std::string work = work_of(a);
+    add_row(out, a.bytes, sentence(a.name, ", ", a.spec, work.empty() ? "" : "; ", work));
+  }
+  const auto add = [](size_t sum, const LiveAtPeak& a) { return sum + a.bytes; };
+  const size_t rest =
+      std::accumulate(all.begin() + static_cast<std::ptrdiff_t>(shown), all.end(), size_t{0}, add);
+  if (rest > 0) add_row(out, rest, sentence(all.size() - shown, " more"));
+}
+
+Report report_of(const MetaStream& stream) {
+  check(stream.memory().live == 0, "rehearsal: ", stream.memory().live,
+        " bytes are still live when it ends");
+  check(stream.memory().external == 0, "rehearsal: tensors over ", stream.memory().external,
+        " bytes of other memory are still live when it ends");
+  return {.memory = stream.memory(),
+          .seconds = stream.now(),
+          .missing = {stream.missing().begin(), stream.missing().end()}};
+}
+
+}  // namespace
+
+Report rehearse_totals(const Machine& machine, const std::function<void(MetaStream&)>& work) {
+  MetaStream stream(machine);
+  work(stream);
+  return report_of(stream);
+}
 
 Report rehearse(const Machine& machine, const std::function<void(MetaStream&)>& work) {
   MetaStream stream(machine);
+  const PeakRecorder recorder(stream.arena());
   work(stream);
-  check(stream.memory().live == 0, "rehearsal: ", stream.memory().live,
-        " bytes are still live when it ends");
-  return {.memory = stream.memory(), .seconds = stream.now()};
+  Report report = report_of(stream);
+  report.at_peak = largest_first(recorder.at_peak());
+  return report;
+}
+
+std::string in_words(const Report& report, size_t most) {
+  std::ostringstream out;
+  out << "peak " << format_bytes(report.memory.peak) << ", " << format_seconds(report.seconds)
+      << '\n';
+  size_t live = 0;
+  for (const Purpose p : enumerators<Purpose>()) {
+    const size_t bytes = report.memory.at_peak_by[p];
+    if (bytes > 0) add_row(out, bytes, name(p));
+    live += bytes;
+  }
+  if (report.memory.peak > live) add_row(out, report.memory.peak - live, "holes between them");
+  add_live(out, report.at_peak, most);
+  if (!report.missing.empty()) {
+    out << "kernels without a form for this kind of device:";
+    for (const std::string& kernel : report.missing) out << ' ' << kernel;
+    out << '\n';
+  }
+  return out.str();
 }
 
 std::unique_ptr<Stream> open_stream_for(const std::function<void(Stream&)>& work, Device device,
                                         int threads) {
   const auto probe = open_stream(device, Arena::granule, threads);
   const Machine machine{.architecture = probe->architecture()};
-  const size_t peak = rehearse(machine, work).memory.peak, capacity = device_memory(device);
+  const size_t peak = rehearse_totals(machine, work).memory.peak, capacity = device_memory(device);
   if (peak > capacity) {
     fail_memory({.what = "this",
                  .needed = peak,

@@ -23,6 +23,8 @@ std::vector<double> values(const Tensor& t) {
   const auto as_double = [](const auto& v) { return std::vector<double>(v.begin(), v.end()); };
   if (t.dtype() == DType::f64) return read<double>(t);
   if (t.dtype() == DType::f32) return as_double(read<float>(t));
+  if (t.dtype() == DType::f16) return as_double(read<f16>(t));
+  if (t.dtype() == DType::i8) return as_double(read<int8_t>(t));
   return as_double(read<bf16>(t));
 }
 

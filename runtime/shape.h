@@ -30,8 +30,12 @@ class Shape {
     for (int i = 0; i < rank_; ++i) n *= (*this)[i];
     return n;
   }
-  int64_t row() const { return rank_ ? (*this)[-1] : 1; }       // length of the last dimension
-  int64_t rows() const { return row() ? numel() / row() : 0; }  // number of rows of that length
+  int64_t row() const { return rank_ ? (*this)[-1] : 1; }  // length of the last dimension
+  int64_t rows() const {                                   // number of rows of that length
+    int64_t n = row() ? 1 : 0;
+    for (int i = 0; i + 1 < rank_; ++i) n *= extents_[i];
+    return n;
+  }
   // The shape with one extent replaced.
   Shape with(int i, int64_t extent) const;
   bool operator==(const Shape&) const = default;

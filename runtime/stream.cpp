@@ -1,6 +1,7 @@
 #include "spool/runtime/stream.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 
 #include "spool/runtime/cpu/processor.h"
@@ -22,6 +23,23 @@ namespace {
 Stream::Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena)
     : device_(device), architecture_(architecture), arena_(std::move(arena)) {
   check_processor();
+}
+
+void Stream::claim_thread(const char* call) const {
+  if (thread_->claim()) return;
+  fail(ErrorKind::invalid, description(), ": ", call,
+       " was called for on a second thread; let one thread call a stream, make one for each "
+       "thread, or call adopt() on this thread when the first does not use the stream any more");
+}
+
+void Stream::claim_freeing_thread() const noexcept {
+  if (thread_->claim()) return;
+  std::fprintf(stderr,
+               "spool: a tensor of the stream %s was freed on a second thread, which would corrupt "
+               "its memory; free it on the thread that calls the stream, or call adopt() there "
+               "when the first does not use the stream any more\n",
+               device_.type == DeviceType::cuda ? "of a GPU" : name(device_.type));
+  std::abort();
 }
 
 void Stream::trace(std::shared_ptr<Trace> to, TraceLane lane) {

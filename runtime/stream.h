@@ -7,7 +7,12 @@
 // Memory is stream-ordered: allocating and freeing happen at once, on the calling thread, in
 // program order, and freed memory is reused only by work that is enqueued later.  Queued work
 // therefore has raw pointers and needs no owner.  Work that throws makes the stream fail: the next
-// call rethrows the error, and so does every later one.  Only one thread may call a stream.
+// call rethrows the error, and so does every later one.
+//
+// One thread calls a stream, the first that does: arenas are not locked, and the order of the work
+// would be left to chance.  A call from a second thread throws Error (invalid); a tensor that a
+// second thread frees, where nothing can be thrown, ends the program with a sentence.  When the
+// first thread has ended, or another calls adopt(), the stream is the other's.
 
 #include <cstdint>
 #include <functional>
@@ -17,6 +22,8 @@
 
 #include "spool/runtime/device.h"
 #include "spool/runtime/memory/arena.h"
+#include "spool/runtime/memory/disposal.h"
+#include "spool/runtime/stream_thread.h"
 #include "spool/runtime/trace.h"
 
 namespace spool {
@@ -47,6 +54,27 @@ class Stream {
   Arena& arena() { return *arena_; }
   const MemoryStats& memory() const { return arena_->stats(); }
 
+  // Makes the calling thread the one that calls this stream, its side streams and its streams on
+  // the host, and frees their tensors.  The thread that did so far must not do so any more, until
+  // it adopts the stream again; something must order the two threads, such as a mutex or a join.
+  // Work in the queue goes on.
+  void adopt() { thread_->adopt(); }
+  // For implementations.  Throws unless the calling thread may call this stream; `call` says what
+  // it called for.
+  void check_thread(const char* call) const {
+    if (!thread_->is_calling()) [[unlikely]]
+      claim_thread(call);
+  }
+  // As check_thread(), for destructors: ends the program.
+  void check_freeing_thread() const noexcept {
+    if (!thread_->is_calling()) [[unlikely]]
+      claim_freeing_thread();
+  }
+  // Whether the calling thread is the one that calls this stream.
+  bool is_called_here() const { return thread_->is_calling(); }
+  // The thread that calls the other stream calls this one.
+  void follow_thread_of(const Stream& other) { thread_ = other.thread_; }
+
   // Number of kernels launched so far.
   uint64_t launches() const { return launches_; }
   void count_launch(uint64_t times = 1) { launches_ += times; }
@@ -64,6 +92,13 @@ class Stream {
   // throws.
   using Poison = void (*)(const void* data, size_t bytes);
   virtual void enqueue_poison(Poison, const std::byte* /*data*/, size_t /*bytes*/) {}
+
+  // Destroys an object on the thread that calls the stream, once all work enqueued so far is done:
+  // at once if it is, else in a later call of the stream, synchronize() or read() at the latest, or
+  // in its destructor.  Never throws.
+  virtual void destroy_after_work(std::shared_ptr<void> object) = 0;
+  // What other threads hand in, to be destroyed in the same calls.
+  const std::shared_ptr<Disposal>& disposal() const { return disposal_; }
 
   // Copies within the device.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
@@ -114,14 +149,24 @@ class Stream {
   Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena);
   struct SideStream {};  // a second stream on the same device and memory
   Stream(SideStream, const Stream& s)
-      : device_(s.device_), architecture_(s.architecture_), arena_(s.arena_) {}
+      : device_(s.device_), architecture_(s.architecture_), arena_(s.arena_), thread_(s.thread_) {}
+  // For destructors, which nothing else on the stream can follow: on whatever thread.
+  void destroy_last() {
+    if (!disposal_->is_empty()) adopt();
+    disposal_->destroy();
+  }
   // The span of work that is about to be enqueued.  Needs a trace.
   TraceSpan span(const char* name, Activity, size_t bytes = 0) const;
 
  private:
+  void claim_thread(const char* call) const;
+  void claim_freeing_thread() const noexcept;
+
   Device device_;
   Architecture architecture_;
   std::shared_ptr<Arena> arena_;
+  std::shared_ptr<Disposal> disposal_ = std::make_shared<Disposal>();
+  std::shared_ptr<StreamThread> thread_ = std::make_shared<StreamThread>();
   uint64_t launches_ = 0;
   std::shared_ptr<Trace> trace_ = nullptr;
   TraceLane lane_ = TraceLane::compute;

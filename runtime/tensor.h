@@ -1,7 +1,8 @@
 #pragma once
 
-// A Tensor is a contiguous range of a stream's memory with a shape and a type, and shares ownership
-// of it.  A View is the same without ownership, trivially copyable; kernels take views.
+// A Tensor is a contiguous range of memory with a shape and a type, and shares ownership of it: of
+// a stream's memory, or of memory that someone else has allocated (Tensor::over).  A View is the
+// same without ownership, trivially copyable; kernels take views.
 
 #include <memory>
 #include <span>
@@ -11,21 +12,27 @@
 
 namespace spool {
 
-// An allocation on a device, freed with its last tensor.  It must not outlive its stream.
+// An allocation on a device, freed with its last tensor; or memory of someone else, whose owner is
+// destroyed after the stream's work.  It must not outlive its stream, and is freed on the thread
+// that calls the stream.
 class Storage {
  public:
   Storage(const Spec& spec, Stream& stream, const Label& label);
+  Storage(std::byte* external, size_t bytes, Stream& stream, std::shared_ptr<void> owner);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
   Stream& stream() const { return stream_; }
-  std::byte* data() const { return stream_.arena().address(block_); }
+  std::byte* data() const { return external_ ? external_ : stream_.arena().address(block_); }
+  bool is_external() const { return external_ != nullptr; }
 
  private:
   Stream& stream_;
-  Arena::Block* block_;
+  Arena::Block* block_;  // null for memory of someone else
   size_t bytes_;
+  std::byte* external_ = nullptr;
+  std::shared_ptr<void> owner_ = nullptr;
 };
 
 // A range of memory that a tensor keeps alive.  A default-constructed view is absent, and false.
@@ -62,6 +69,17 @@ class Tensor {
   Tensor(const Spec& spec, Stream& stream, const Label& label = {})
       : storage_(std::make_shared<Storage>(spec, stream, label)), view_(storage_->data(), spec) {}
 
+  // A tensor over memory that someone else has allocated: contiguous, on the stream's device, at an
+  // address that is a multiple of an element's size.  On meta the address is not used and may be
+  // null.  The bytes are outside the budget; MemoryStats::external counts them.
+  //
+  // `owner` is destroyed after the last tensor and the work that was enqueued before (see
+  // Stream::destroy_after_work); without one the memory must stay until that work is done.  No op
+  // writes over the memory; write(), an optimizer and backward do if it is given to them as the
+  // destination, or as a parameter or its gradient.
+  static Tensor over(void* data, const Spec& spec, Stream& stream,
+                     std::shared_ptr<void> owner = nullptr, const Label& label = {});
+
   explicit operator bool() const { return storage_ != nullptr; }
   operator View() const { return view_; }
   const View& view() const { return view_; }
@@ -72,7 +90,9 @@ class Tensor {
   int64_t numel() const { return view_.numel(); }
   Stream& stream() const { return storage_->stream(); }
 
-  bool sole_owner() const { return storage_.use_count() == 1; }
+  // Whether nothing else refers to the memory, so that it may be written over.
+  bool sole_owner() const { return storage_.use_count() == 1 && !is_external(); }
+  bool is_external() const { return storage_ && storage_->is_external(); }
   bool same_memory(const Tensor& t) const {
     return storage_ == t.storage_ && view_.data() == t.view_.data();
   }
@@ -110,6 +130,10 @@ std::vector<T> read(const Tensor& t) {
   read_bytes(t, 0, std::as_writable_bytes(std::span(out)));
   return out;
 }
+
+// The value of a tensor of one element, of a floating type, after all work enqueued before.  Throws
+// for other tensors, and on meta, which has no values.
+double item(const Tensor& t);
 
 template <class T>
 void write(const Tensor& t, std::span<const T> in) {

@@ -15,6 +15,7 @@ template <class Visit>
 void with_mark(DType type, const Visit& visit) {
   switch (type) {
     case DType::bf16:
+    case DType::f16:
       return visit(uint16_t{0x7fd5});
     case DType::f64:
       return visit(uint64_t{0x7ff8'5900'd590'0d55});

@@ -94,7 +94,7 @@ Tensors ChunkRunner::compute(RegionId id, const std::vector<ValueId>& leaves, co
   for (const ValueId v : leaves) {
     Spec spec = program_.values[v].spec;
     if (is_sum(v)) spec.dtype = accumulator(spec.dtype);
-    out[v] = Tensor(spec, stream_, {.name = program_.producer_name(v)});
+    out[v] = Tensor(spec, stream_, {.name = Name::never_freed(program_.producer_name(v))});
     if (is_sum(v)) launch(Fill{.out = out[v]}, stream_);
   }
   run(r, in_forward, [&](const ChunkOfTape& rows) {

@@ -1,6 +1,7 @@
 #include "spool/kernels/elementwise.h"
 
 #include "spool/kernels/cpu/loops.h"
+#include "spool/kernels/cpu/nearest.h"
 
 namespace spool {
 
@@ -38,12 +39,19 @@ void run(const Scale& k, CpuStream& stream) {
 }
 
 void run(const Cast& k, CpuStream& stream) {
-  cpu::dispatch(k.in.dtype(), [&](auto from) {
+  cpu::dispatch_stored(k.in.dtype(), [&](auto from) {
     using T = decltype(from);
+    using A = cpu::accumulator_t<T>;
     const T* in = k.in.as<T>();
-    cpu::dispatch(k.out.dtype(), [&](auto to) {
-      const auto out = cpu::plain<decltype(to)>(k.out);
-      cpu::map(stream, k.in.numel(), out, [=](int64_t i) { return cpu::accumulator_t<T>(in[i]); });
+    cpu::dispatch_stored(k.out.dtype(), [&](auto to) {
+      using Out = decltype(to);
+      const auto out = cpu::plain<Out>(k.out);
+      const int64_t n = k.in.numel();
+      if constexpr (std::is_same_v<Out, int8_t>) {
+        cpu::map(stream, n, out, [=](int64_t i) { return cpu::nearest_i8(A(in[i])); });
+      } else {
+        cpu::map(stream, n, out, [=](int64_t i) { return A(in[i]); });
+      }
     });
   });
 }

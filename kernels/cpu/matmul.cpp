@@ -23,11 +23,21 @@ int64_t part_extent(int64_t extent, const Cut& cut) {
   return std::min(round_up<int64_t>(wanted, 16), std::max<int64_t>(extent, 1));
 }
 
+// The extent of parts that are all about as long, if the last one would be narrow: oneDNN computes
+// narrow tiles of f32 with other kernels, which take 25 ms to compile.
+int64_t without_narrow_rest(int64_t extent, int64_t part) {
+  constexpr int64_t narrow = 64;
+  const int64_t rest = part > 0 ? extent % part : 0;
+  if (extent < part || rest == 0 || rest > narrow) return part;
+  return round_up<int64_t>(ceil_div(extent, ceil_div(extent, part)), 16);
+}
+
 // A part of a tile of c, and copies of parts of the factors in contiguous memory.
 template <class S>
 struct Parts {
   static constexpr int64_t rows = 96, columns = 64, terms = 64;
-  alignas(vector_bytes) S a[rows * terms] = {}, b[terms * columns] = {}, c[rows * columns] = {};
+  // As much as is read is written first.
+  alignas(vector_bytes) S a[rows * terms], b[terms * columns], c[rows * columns];
 };
 
 struct Strides {
@@ -45,23 +55,37 @@ void copy(const T* from, int64_t from_row, S* to, Strides at, int64_t rows, int6
   }
 }
 
+template <class S>
+void fill_zeros(S* to, Strides at, Range rows, Range columns) {
+  for (int64_t i = rows.begin; i < rows.end; ++i) {
+    for (int64_t j = columns.begin; j < columns.end; ++j) to[i * at.row + j * at.column] = 0;
+  }
+}
+
+// Rows are filled up to a whole block.
 template <class T>
 LeftTile<accumulator_t<T>> pack_a(const Matmul& k, Range m, Range terms,
                                   Parts<accumulator_t<T>>& to) {
   using P = Parts<accumulator_t<T>>;
   const T* a = k.a.as<T>();
+  const Range rest{m.size(), round_up(m.size(), block_rows)}, all{0, terms.size()};
   if (k.a_transposed) {
+    fill_zeros(to.a, {P::rows, 1}, all, rest);
     copy(a + terms.begin * k.M() + m.begin, k.M(), to.a, {P::rows, 1}, terms.size(), m.size());
     return {to.a, 1, P::rows};
   }
+  fill_zeros(to.a, {P::terms, 1}, rest, all);
   copy(a + m.begin * k.K() + terms.begin, k.K(), to.a, {P::terms, 1}, m.size(), terms.size());
   return {to.a, P::terms, 1};
 }
 
+// Columns are filled up to whole vectors.
 template <class T>
 Tile<accumulator_t<T>> pack_b(const Matmul& k, Range terms, Range n, Parts<accumulator_t<T>>& to) {
   using P = Parts<accumulator_t<T>>;
   const T* b = k.b.as<T>();
+  const Range rest{n.size(), round_up(n.size(), Vector<accumulator_t<T>>::lanes)};
+  fill_zeros(to.b, {P::columns, 1}, {0, terms.size()}, rest);
   if (k.b_transposed) {
     copy(b + n.begin * k.K() + terms.begin, k.K(), to.b, {1, P::columns}, n.size(), terms.size());
   } else {
@@ -130,9 +154,16 @@ Tiling tiling(const Matmul& k) {
     t.rows = part_extent(k.M(), {.max_extent = 512});
     t.columns = part_extent(k.N(), {.wanted_parts = 8, .min_extent = 192, .max_extent = 1024});
   }
+  t.columns = without_narrow_rest(k.N(), t.columns);
   t.row_tiles = ceil_div(k.M(), t.rows);
   t.column_tiles = ceil_div(k.N(), t.columns);
   return t;
+}
+
+bool is_small(const Matmul& k) {
+  constexpr int64_t max_extent = 64, max_products = 32 * 32 * 32;
+  const int64_t M = k.M(), N = k.N(), K = k.K();
+  return std::max({M, N, K}) <= max_extent && M * N * K <= max_products;
 }
 
 // What oneDNN 2 keeps for a tile, at most, on any processor: copies of the tile's rows of a and of
@@ -170,7 +201,7 @@ void run(const Matmul& k, CpuStream& stream) {
   if (k.M() == 0 || k.N() == 0) return;
   if (cpu::has_few_rows(k)) return cpu::multiply_few_rows(k, stream);
   const cpu::Tiling t = cpu::tiling(k);
-  if (k.K() > 0 && cpu::multiply_onednn(k, t, stream)) return;
+  if (k.K() > 0 && !cpu::is_small(k) && cpu::multiply_onednn(k, t, stream)) return;
   cpu::multiply_plain(k, t, stream);
 }
 

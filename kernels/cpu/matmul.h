@@ -16,6 +16,10 @@ struct Tiling {
 
 Tiling tiling(const Matmul&);
 
+// Whether plain loops are as fast as a call of oneDNN.  They compute such a product, so a program
+// without larger ones does not wait until oneDNN has compiled its kernels.
+bool is_small(const Matmul&);
+
 // Bytes of workspace of a thread while it computes a tile: about those of the tile's operands, and
 // at most 1 MiB more than those of a bf16 tile's sums.
 size_t tile_scratch(const Matmul&, const Tiling&);

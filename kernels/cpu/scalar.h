@@ -2,6 +2,10 @@
 
 // Shared by the cpu kernels: dispatch on the type of scalars, accumulator types, and exponentials
 // that a compiler can vectorise.
+//
+// The exponentials depend on the order of their operations and on NaN and infinity, which flags
+// such as -ffast-math give up.  A file compiled with such flags calls functions of the library
+// instead, which give the same bits, though one value at a time; there std::exp is faster.
 
 #include <bit>
 #include <cmath>
@@ -30,8 +34,16 @@ template <class F>
 void dispatch(DType t, F&& f) {
   if (t == DType::f32) return f(float{});
   if (t == DType::bf16) return f(bf16{});
-  check(t == DType::f64, "a kernel on the cpu takes f32, bf16 or f64, not ", name(t));
+  check(t == DType::f64, "a kernel on the cpu takes f32, bf16 or f64, not ", name(t),
+        is_only_stored(t) ? "; convert it first" : "");
   f(double{});
+}
+// The same with the types that are only stored.
+template <class F>
+void dispatch_stored(DType t, F&& f) {
+  if (t == DType::f16) return f(f16{});
+  if (t == DType::i8) return f(int8_t{});
+  dispatch(t, f);
 }
 
 // Calls f with a value of the type of a gradient, which is T or its accumulator type.
@@ -43,9 +55,32 @@ void dispatch_gradient(DType t, F&& f) {
   f(accumulator_t<T>{});
 }
 
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#define SPOOL_FAST_MATH 1
+#else
+#define SPOOL_FAST_MATH 0
+#endif
+
+// exp() and tanh() below, compiled with the library.
+namespace compiled {
+float exp(float x);
+float tanh(float x);
+}  // namespace compiled
+
+#if SPOOL_FAST_MATH
+inline namespace fast_math {
+inline float exp(float x) { return compiled::exp(x); }
+inline float tanh(float x) { return compiled::tanh(x); }
+}  // namespace fast_math
+#else
+
 // e^x within 1 ulp for normal results: 2^n times a polynomial on [-ln2/2, ln2/2], minimax in the
 // relative error.  0 below -87.33654, infinity above 88.72283, NaN for NaN.
 [[gnu::always_inline]] inline float exp(float x) {
+#if defined(__clang__)
+#pragma clang fp reassociate(off)  // for -funsafe-math-optimizations, which defines no macro
+#endif
   constexpr float log2e = 1.44269504088896341f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
   constexpr float lowest = -87.33654f, highest = 88.72283f;
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the lowest bits of the sum.
@@ -65,11 +100,13 @@ void dispatch_gradient(DType t, F&& f) {
   const float high = x <= highest ? y : x * std::numeric_limits<float>::infinity();
   return x < lowest ? 0.0f : high;
 }
-inline double exp(double x) { return std::exp(x); }
 
 // tanh within 3 ulp; odd, +-1 for large x.  Near 0, where the quotient of exponentials loses
 // digits, a polynomial (Cephes tanhf).
 [[gnu::always_inline]] inline float tanh(float x) {
+#if defined(__clang__)
+#pragma clang fp reassociate(off)
+#endif
   const float magnitude = std::fabs(x), s = x * x;
   const float large = 1.0f - 2.0f / (exp(2 * magnitude) + 1.0f);
   float p = -5.70498872745e-3f;
@@ -80,6 +117,9 @@ inline double exp(double x) { return std::exp(x); }
   const float small = p * s * magnitude + magnitude;
   return std::copysign(magnitude < 0.625f ? small : large, x);
 }
+#endif
+
+inline double exp(double x) { return std::exp(x); }
 inline double tanh(double x) { return std::tanh(x); }
 
 }  // namespace spool::cpu

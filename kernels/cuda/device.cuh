@@ -10,6 +10,7 @@
 // shared memory; blocks do not wait for each other.
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -70,8 +71,16 @@ void launch_kernel(const CudaStream& stream, void (*kernel)(P...), const LaunchS
 template <class F>
 void dispatch(DType t, F&& f) {
   if (t == DType::f32) return f(float{});
-  check(t == DType::bf16, "a kernel on cuda takes f32 or bf16, not ", name(t));
+  check(t == DType::bf16, "a kernel on cuda takes f32 or bf16, not ", name(t),
+        is_only_stored(t) ? "; convert it first" : "");
   f(__nv_bfloat16{});
+}
+// The same with the types that are only stored.
+template <class F>
+void dispatch_stored(DType t, F&& f) {
+  if (t == DType::f16) return f(__half{});
+  if (t == DType::i8) return f(int8_t{});
+  dispatch(t, f);
 }
 
 // Calls f with a value of the type of a gradient, which is T, the type of the values, or f32.
@@ -86,6 +95,8 @@ void dispatch_gradient(DType t, F&& f) {
 
 __device__ __forceinline__ float to_float(float x) { return x; }
 __device__ __forceinline__ float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float to_float(__half x) { return __half2float(x); }
+__device__ __forceinline__ float to_float(int8_t x) { return static_cast<float>(x); }
 
 template <class T>
 __device__ __forceinline__ T from_float(float x);
@@ -96,6 +107,16 @@ __device__ __forceinline__ float from_float<float>(float x) {
 template <>
 __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
+}
+template <>
+__device__ __forceinline__ __half from_float<__half>(float x) {
+  return __float2half_rn(x);
+}
+// To the nearest, or the end of the range; 0 for NaN.
+template <>
+__device__ __forceinline__ int8_t from_float<int8_t>(float x) {
+  const float nearest = rintf(fminf(fmaxf(x, -128.0f), 127.0f));
+  return static_cast<int8_t>(x == x ? static_cast<int>(nearest) : 0);
 }
 
 // 16 bytes of T, the largest access of a thread.

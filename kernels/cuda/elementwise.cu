@@ -106,8 +106,8 @@ void run(const Scale& k, CudaStream& stream) {
 }
 
 void run(const Cast& k, CudaStream& stream) {
-  cuda::dispatch(k.in.dtype(), [&](auto x) {
-    cuda::dispatch(k.out.dtype(), [&](auto y) {
+  cuda::dispatch_stored(k.in.dtype(), [&](auto x) {
+    cuda::dispatch_stored(k.out.dtype(), [&](auto y) {
       using In = decltype(x);
       using Out = decltype(y);
       cuda::map(stream, k.in.numel(), cuda::CastEach<In, Out>{k.out.as<Out>(), k.in.as<In>()},

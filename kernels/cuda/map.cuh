@@ -1,7 +1,7 @@
 #pragma once
 
 // Element-wise kernels: a functor computes n elements from i on, for n = 8, which move as 16-byte
-// accesses, and for n = 1, for unaligned memory and at the end.
+// accesses (8-byte ones for i8), and for n = 1, for unaligned memory and at the end.
 
 #include "spool/kernels/cuda/device.cuh"
 #include "spool/kernels/launch.h"
@@ -21,6 +21,12 @@ __device__ __forceinline__ Floats<n> load(const T* from) {
   Floats<n> x;
   if constexpr (n == 1) {
     x.at[0] = to_float(*from);
+  } else if constexpr (n * sizeof(T) == sizeof(uint2)) {
+    const uint2 bits = __ldcs(reinterpret_cast<const uint2*>(from));
+    T all[n];
+    memcpy(all, &bits, sizeof bits);
+#pragma unroll
+    for (int k = 0; k < n; ++k) x.at[k] = to_float(all[k]);
   } else {
     static_assert(n % Pack<T>::size == 0);
 #pragma unroll
@@ -37,6 +43,13 @@ template <int n, class T>
 __device__ __forceinline__ void store(T* to, const Floats<n>& x) {
   if constexpr (n == 1) {
     *to = from_float<T>(x.at[0]);
+  } else if constexpr (n * sizeof(T) == sizeof(uint2)) {
+    T all[n];
+#pragma unroll
+    for (int k = 0; k < n; ++k) all[k] = from_float<T>(x.at[k]);
+    uint2 bits;
+    memcpy(&bits, all, sizeof bits);
+    __stcs(reinterpret_cast<uint2*>(to), bits);
   } else {
 #pragma unroll
     for (int p = 0; p < n; p += Pack<T>::size) {

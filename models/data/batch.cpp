@@ -5,7 +5,7 @@
 namespace spool {
 namespace {
 
-Tensor make_input(const char* name, int64_t batch, int64_t seq, Stream& stream) {
+Tensor make_input(Name name, int64_t batch, int64_t seq, Stream& stream) {
   return Tensor({{batch, seq}, DType::i32}, stream, {.name = name, .purpose = Purpose::input});
 }
 

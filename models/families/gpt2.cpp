@@ -3,10 +3,11 @@
 #include <cmath>
 
 #include "spool/kernels/elementwise.h"
-#include "spool/kernels/normal.h"
 
 namespace spool {
 namespace {
+
+constexpr float deviation = 0.02f;  // of initial matrices
 
 // The matrices that transformers stores as Conv1D does: (in, out).
 bool is_conv1d(std::string_view name) {
@@ -14,79 +15,57 @@ bool is_conv1d(std::string_view name) {
          name.ends_with("c_fc.weight");
 }
 
+const Gpt2Config& validated(const Gpt2Config& config) {
+  config.validate();
+  return config;
+}
+
 }  // namespace
 
-std::vector<Parameter*> Gpt2::Block::parameters() {
-  return {&ln_1_weight,       &ln_1_bias,       &attention_weight,     &attention_bias,
-          &projection_weight, &projection_bias, &ln_2_weight,          &ln_2_bias,
-          &fc_weight,         &fc_bias,         &fc_projection_weight, &fc_projection_bias};
-}
-
 Gpt2::Gpt2(const Gpt2Config& config, DType dtype, Stream& stream)
-    : config_(config), dtype_(dtype), stream_(stream) {
-  config.validate();
-  const int64_t C = config.channels;
-  const auto make = [&](const std::string& name, const Shape& shape) {
-    const char* interned = intern(name);
-    const Label label{.name = interned, .purpose = Purpose::parameter};
-    return Parameter{.name = interned, .data = Tensor({shape, dtype}, stream, label)};
-  };
-  wte_ = make("wte.weight", {config.padded_vocabulary(), C});
-  wpe_ = make("wpe.weight", {config.context, C});
-  for (int64_t i = 0; i < config.layers; ++i) {
-    const std::string h = "h." + std::to_string(i) + ".";
-    blocks_.push_back({.ln_1_weight = make(h + "ln_1.weight", {C}),
-                       .ln_1_bias = make(h + "ln_1.bias", {C}),
-                       .attention_weight = make(h + "attn.c_attn.weight", {3 * C, C}),
-                       .attention_bias = make(h + "attn.c_attn.bias", {3 * C}),
-                       .projection_weight = make(h + "attn.c_proj.weight", {C, C}),
-                       .projection_bias = make(h + "attn.c_proj.bias", {C}),
-                       .ln_2_weight = make(h + "ln_2.weight", {C}),
-                       .ln_2_bias = make(h + "ln_2.bias", {C}),
-                       .fc_weight = make(h + "mlp.c_fc.weight", {4 * C, C}),
-                       .fc_bias = make(h + "mlp.c_fc.bias", {4 * C}),
-                       .fc_projection_weight = make(h + "mlp.c_proj.weight", {C, 4 * C}),
-                       .fc_projection_bias = make(h + "mlp.c_proj.bias", {C})});
-  }
-  ln_f_weight_ = make("ln_f.weight", {C});
-  ln_f_bias_ = make("ln_f.bias", {C});
+    : config_(validated(config)),
+      parameters_(stream, dtype),
+      wte_(parameters_.add("wte.weight", {config.padded_vocabulary(), config.channels},
+                           normal(deviation))),
+      wpe_(parameters_.add("wpe.weight", {config.context, config.channels}, normal(deviation))) {
+  for (int64_t i = 0; i < config.layers; ++i) add_block("h." + std::to_string(i) + ".");
+  ln_f_weight_ = &parameters_.add("ln_f.weight", {config.channels}, ones());
+  ln_f_bias_ = &parameters_.add("ln_f.bias", {config.channels}, zeros());
 }
 
-std::vector<Parameter*> Gpt2::parameters() {
-  std::vector<Parameter*> all{&wte_, &wpe_};
-  for (Block& b : blocks_) {
-    for (Parameter* p : b.parameters()) all.push_back(p);
-  }
-  all.insert(all.end(), {&ln_f_weight_, &ln_f_bias_});
-  return all;
+void Gpt2::add_block(const std::string& prefix) {
+  const int64_t C = config_.channels;
+  const InitialValues onto_residual =
+      normal(deviation / std::sqrt(2 * static_cast<float>(config_.layers)));
+  const auto add = [&](const char* name, const Shape& shape,
+                       const InitialValues& initial) -> Parameter& {
+    return parameters_.add(prefix + name, shape, initial);
+  };
+  blocks_.push_back({.ln_1_weight = add("ln_1.weight", {C}, ones()),
+                     .ln_1_bias = add("ln_1.bias", {C}, zeros()),
+                     .attention_weight = add("attn.c_attn.weight", {3 * C, C}, normal(deviation)),
+                     .attention_bias = add("attn.c_attn.bias", {3 * C}, zeros()),
+                     .projection_weight = add("attn.c_proj.weight", {C, C}, onto_residual),
+                     .projection_bias = add("attn.c_proj.bias", {C}, zeros()),
+                     .ln_2_weight = add("ln_2.weight", {C}, ones()),
+                     .ln_2_bias = add("ln_2.bias", {C}, zeros()),
+                     .fc_weight = add("mlp.c_fc.weight", {4 * C, C}, normal(deviation)),
+                     .fc_bias = add("mlp.c_fc.bias", {4 * C}, zeros()),
+                     .fc_projection_weight = add("mlp.c_proj.weight", {C, 4 * C}, onto_residual),
+                     .fc_projection_bias = add("mlp.c_proj.bias", {C}, zeros())});
 }
 
 void Gpt2::initialise(uint64_t seed) {
-  constexpr float deviation = 0.02f;
-  const float residual = deviation / std::sqrt(2 * static_cast<float>(config_.layers));
-  uint32_t number = 0;
-  for (Parameter* p : parameters()) {
-    const std::string_view name = p->name;
-    if (p->data.shape().rank() == 2) {
-      launch(NormalFill{.out = p->data,
-                        .deviation = name.ends_with("c_proj.weight") ? residual : deviation,
-                        .seed = seed,
-                        .tensor = number},
-             stream_);
-    } else {
-      launch(Fill{.out = p->data, .value = name.ends_with("weight") ? 1.0f : 0.0f}, stream_);
-    }
-    ++number;
-  }
+  parameters_.initialise(seed);
   clear_padding();
 }
 
 void Gpt2::clear_padding() {
   const Range padding{config_.vocabulary, config_.padded_vocabulary()};
-  if (padding.size() > 0) launch(Fill{.out = wte_.data.slice(padding)}, stream_);
+  if (padding.size() > 0) launch(Fill{.out = wte_.data.slice(padding)}, parameters_.stream());
 }
 
-Var Gpt2::block(Var x, Block& b, float p, const KeyValueLayer* cache) {
+Var Gpt2::block(Var x, const Block& b, float p, const KeyValueLayer* cache) {
   const Tape::Scope scope(x.tape(), {.name = "block"});
   const Heads heads{.query = config_.heads, .key = config_.heads};
   Var h = layer_norm(x, b.ln_1_weight, b.ln_1_bias, config_.epsilon);
@@ -106,7 +85,7 @@ Var Gpt2::block(Var x, Block& b, float p, const KeyValueLayer* cache) {
 Var Gpt2::hidden(const Var& tokens, float p) {
   Var x = embedding(tokens, wte_, wpe_);
   x = dropout(x, p);
-  for (Block& b : blocks_) x = block(std::move(x), b, p);
+  for (const Block& b : blocks_) x = block(std::move(x), b, p);
   return last_norm(x);
 }
 
@@ -122,12 +101,12 @@ Var Gpt2::hidden(const Var& tokens, KeyValueCache& cache) {
 }
 
 Var Gpt2::last_norm(const Var& x) {
-  return layer_norm(x, ln_f_weight_, ln_f_bias_, config_.epsilon);
+  return layer_norm(x, *ln_f_weight_, *ln_f_bias_, config_.epsilon);
 }
 
 KeyValueCache Gpt2::make_cache(int64_t B) const {
   const Shape each{B, config_.heads, config_.context, config_.channels / config_.heads};
-  return {config_.layers, each, dtype_, stream_};
+  return {config_.layers, each, dtype(), parameters_.stream()};
 }
 
 Var Gpt2::loss(const Var& tokens, const Var& targets, float p, Reduction reduction) {
@@ -140,7 +119,7 @@ Var Gpt2::logits(const Var& hidden) { return linear(hidden, wte_); }
 
 std::vector<NamedTensor> stored(Gpt2& model, const std::vector<Tensor>& parallel,
                                 const StoredAs& as) {
-  const std::vector<Parameter*> parameters = model.parameters();
+  const Parameters& parameters = model.parameters();
   check(parallel.size() == parameters.size(), "stored: ", parallel.size(), " tensors for ",
         parameters.size(), " parameters");
   std::vector<NamedTensor> all;

@@ -7,10 +7,12 @@
 // The token embedding has V rows and padding up to a multiple of 64.  The padding is zero, has no
 // probability and no gradient, and is in no file.
 
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "spool/autograd/ops.h"
+#include "spool/autograd/parameters.h"
 #include "spool/models/families/gpt2_config.h"
 #include "spool/models/families/key_value_cache.h"
 #include "spool/models/formats/tensor_file.h"
@@ -31,7 +33,7 @@ class Gpt2 {
   void clear_padding();
 
   const Gpt2Config& config() const { return config_; }
-  DType dtype() const { return dtype_; }
+  DType dtype() const { return parameters_.dtype(); }
 
   // tokens i32 (B, T), T at most the context: (B, T, C), after the last layer norm.
   Var hidden(const Var& tokens, float dropout = 0);
@@ -46,24 +48,23 @@ class Gpt2 {
   // Rows of hidden()'s result (N, C): (N, padded V).
   Var logits(const Var& hidden);
 
-  std::vector<Parameter*> parameters();
+  Parameters& parameters() { return parameters_; }
 
  private:
   struct Block {
-    Parameter ln_1_weight, ln_1_bias, attention_weight, attention_bias, projection_weight,
-        projection_bias, ln_2_weight, ln_2_bias, fc_weight, fc_bias, fc_projection_weight,
-        fc_projection_bias;
-    std::vector<Parameter*> parameters();
+    Parameter &ln_1_weight, &ln_1_bias, &attention_weight, &attention_bias, &projection_weight,
+        &projection_bias, &ln_2_weight, &ln_2_bias, &fc_weight, &fc_bias, &fc_projection_weight,
+        &fc_projection_bias;
   };
+  void add_block(const std::string& prefix);
   Var last_norm(const Var& x);
-  Var block(Var x, Block&, float dropout, const KeyValueLayer* cache = nullptr);
+  Var block(Var x, const Block&, float dropout, const KeyValueLayer* cache = nullptr);
 
   Gpt2Config config_;
-  DType dtype_;
-  Stream& stream_;
-  Parameter wte_, wpe_;
+  Parameters parameters_;
+  Parameter &wte_, &wpe_;
   std::vector<Block> blocks_;
-  Parameter ln_f_weight_, ln_f_bias_;
+  Parameter *ln_f_weight_, *ln_f_bias_;  // added after the blocks
 };
 
 // How a file stores a model's tensors.

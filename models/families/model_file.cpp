@@ -79,7 +79,9 @@ fs::path ModelFile::directory() const { return fs::absolute(name()).parent_path(
 
 DType ModelFile::dtype() const {
   for (const StoredTensor& t : tensors_->tensors()) {
-    if (t.name.ends_with("wte.weight")) return loaded(t.spec.type).value_or(DType::f32);
+    if (!t.name.ends_with("wte.weight")) continue;
+    const DType type = loaded(t.spec.type).value_or(DType::f32);
+    return is_only_stored(type) ? DType::f32 : type;
   }
   return DType::f32;
 }

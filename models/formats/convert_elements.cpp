@@ -1,28 +1,12 @@
 #include "spool/models/formats/convert_elements.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "spool/runtime/dtype.h"
 
 namespace spool {
 namespace {
-
-// IEEE 754 binary16, which occurs only in files.
-struct F16 {
-  uint16_t bits = 0;
-
-  operator float() const {
-    const uint32_t sign = uint32_t{bits & 0x8000u} << 16, magnitude = bits & 0x7fffu;
-    // After the shift the exponent is 112 too small; multiplying also normalises subnormals.
-    constexpr float scale = 0x1p112f;
-    constexpr uint32_t infinite = 0x7c00, all_ones = 0x7f800000;
-    const float value = std::bit_cast<float>(magnitude << 13) * scale;
-    const uint32_t special = magnitude >= infinite ? all_ones : 0;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | special | sign);
-  }
-};
 
 template <class To, class From>
 void convert(std::span<const std::byte> from, std::byte* to) {
@@ -39,7 +23,7 @@ void convert_to(std::span<const std::byte> in, StoredType from, std::byte* out) 
     case StoredType::F32:
       return convert<To, float>(in, out);
     case StoredType::F16:
-      return convert<To, F16>(in, out);
+      return convert<To, f16>(in, out);
     default:
       return convert<To, bf16>(in, out);
   }
@@ -78,6 +62,7 @@ bool is_floating(StoredType t) {
 void convert_elements(std::span<const std::byte> in, StoredType from, DType to, std::byte* out) {
   if (to == DType::f64) return convert_to<double>(in, from, out);
   if (to == DType::f32) return convert_to<float>(in, from, out);
+  if (to == DType::f16) return convert_to<f16>(in, from, out);
   convert_to<bf16>(in, from, out);
 }
 

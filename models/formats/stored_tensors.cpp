@@ -13,11 +13,11 @@ namespace {
 static_assert(enumerator_names<StoredType>.size() ==
               size_t{1} + static_cast<size_t>(StoredType::F8_E5M2));
 
-constexpr std::pair<DType, StoredType> engine_types[] = {{DType::f64, StoredType::F64},
-                                                         {DType::f32, StoredType::F32},
-                                                         {DType::bf16, StoredType::BF16},
-                                                         {DType::i32, StoredType::I32},
-                                                         {DType::u16, StoredType::U16}};
+constexpr std::pair<DType, StoredType> engine_types[] = {
+    {DType::f64, StoredType::F64}, {DType::f32, StoredType::F32}, {DType::bf16, StoredType::BF16},
+    {DType::i32, StoredType::I32}, {DType::u16, StoredType::U16}, {DType::f16, StoredType::F16},
+    {DType::i8, StoredType::I8}};
+static_assert(std::size(engine_types) == enumerator_names<DType>.size());
 
 }  // namespace
 

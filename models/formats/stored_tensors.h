@@ -21,8 +21,8 @@
 
 namespace spool {
 
-// Types in files, named as in safetensors.  The engine lacks some: F16 is converted on reading, and
-// tensors of the others cannot be loaded.
+// Types in files, named as in safetensors.  Tensors of those that the engine lacks cannot be
+// loaded.
 enum class StoredType : uint8_t {
   F64,
   F32,

@@ -43,7 +43,7 @@ OffloadedAdamW::OffloadedAdamW(std::vector<Parameter*> parameters, bool masters,
   }
 }
 
-Tensor OffloadedAdamW::host_row(DType type, const char* name) {
+Tensor OffloadedAdamW::host_row(DType type, Name name) {
   return Tensor({Shape{buckets_.elements()}, type}, *host_,
                 {.name = name, .purpose = Purpose::optimizer});
 }

@@ -60,7 +60,7 @@ class OffloadedAdamW {
   // `on_device`: of each parameter, the first elements whose state is not on the host.
   OffloadedAdamW(std::vector<Parameter*>, bool masters, HostLink&,
                  const std::vector<int64_t>& on_device);
-  Tensor host_row(DType, const char* name);
+  Tensor host_row(DType, Name name);
   // Calls enqueue().  If it throws, waits for the copies that it has begun: the memory that they
   // use is about to be freed, and the compute stream has not waited for them.
   template <class Enqueue>

@@ -38,4 +38,19 @@ std::vector<int64_t> elements_on_device(const std::vector<int64_t>& numels, size
   return elements;
 }
 
+std::vector<int64_t> numels_of(const std::vector<Parameter*>& parameters) {
+  std::vector<int64_t> numels;
+  for (const Parameter* p : parameters) numels.push_back(p->data.numel());
+  return numels;
+}
+
+OptimizerState place_of_rows(const std::vector<Parameter*>& parameters, size_t rows,
+                             const OptimizerMemory& memory) {
+  if (rows == 0) return OptimizerState::device;
+  if (memory.state != OptimizerState::streamed || parameters.empty()) return memory.state;
+  const std::vector<int64_t> numels = numels_of(parameters);
+  const bool all = elements_on_device(numels, rows, memory.bytes_on_device) == numels;
+  return all ? OptimizerState::device : OptimizerState::streamed;
+}
+
 }  // namespace spool

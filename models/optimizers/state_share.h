@@ -9,11 +9,21 @@
 #include <cstdint>
 #include <vector>
 
+#include "spool/autograd/parameter.h"
+#include "spool/models/optimizers/optimizer.h"
+
 namespace spool {
 
 // Of each parameter, the number of its first elements whose state is on the device, where it takes
-// at most `bytes`.  `rows`: m, v, and the masters where there are any, each f32.
+// at most `bytes`.  `rows`, at least one: of AdamW m, v, and the masters where there are any, each
+// f32.
 std::vector<int64_t> elements_on_device(const std::vector<int64_t>& numels, size_t rows,
                                         size_t bytes);
+
+std::vector<int64_t> numels_of(const std::vector<Parameter*>&);
+
+// Where that many rows are: on the device if there are none, or if they are streamed and their
+// share is all.
+OptimizerState place_of_rows(const std::vector<Parameter*>&, size_t rows, const OptimizerMemory&);
 
 }  // namespace spool

@@ -44,24 +44,25 @@ class CalibratedStep {
   CalibratedStep(const StepDescription& described, const StepPlans& plans, Stream& stream)
       : stream_(stream),
         model_(described.make_model(stream)),
-        runner_(*model_, with_micro_batches(described, different).config, plans, stream) {
-    runner_.optimizer().initialise();
-    runner_.prepare(/*learning_rate=*/0);
+        executor_(*model_, with_micro_batches(described, different).config, plans, stream) {
+    model_->initialise(described.config.seed);
+    executor_.optimizer().initialise();
+    executor_.prepare(/*learning_rate=*/0);
     stream_.synchronize();
   }
 
   // The learning rate is 0, so parameters stay what they are.
   void run(int64_t number, const std::shared_ptr<Trace>& trace) {
     const Traced traced(stream_, trace);
-    runner_.run(Step{.number = number}, [&](int64_t) { model_->upload_placeholder(); });
+    executor_.run(Step{.number = number}, [&](int64_t) { model_->upload_placeholder(); });
     stream_.synchronize();
   }
-  const StepRunner& runner() const { return runner_; }
+  const StepExecutor& executor() const { return executor_; }
 
  private:
   Stream& stream_;
   std::unique_ptr<StepModel> model_;
-  StepRunner runner_;
+  StepExecutor executor_;
 };
 
 }  // namespace
@@ -75,8 +76,8 @@ StepKernels rehearse_kernels(const StepDescription& step, const StepPlans& plans
     const double start = stream.now();
     rehearsed.run(/*number=*/0, trace);
     kernels.seconds = stream.now() - start;
-    kernels.host_peak = rehearsed.runner().host_memory().peak;
-    kernels.disk_peak = rehearsed.runner().disk().peak;
+    kernels.host_peak = rehearsed.executor().host_memory().peak;
+    kernels.disk_peak = rehearsed.executor().disk().peak;
   });
   kernels.peak = report.memory.peak;
   for (const TraceSpan& span : kernel_spans(trace->spans())) {

@@ -32,26 +32,40 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
   double seconds = 0;
   MemoryStats host, disk;
   const auto trace = asked.trace ? std::make_shared<Trace>() : nullptr;
-  rehearsed.report = rehearse(machine, [&](MetaStream& stream) {
+  const auto rehearse_it = asked.at_peak ? rehearse : rehearse_totals;
+  rehearsed.report = rehearse_it(machine, [&](MetaStream& stream) {
     const std::unique_ptr<StepModel> model = step.make_model(stream);
-    StepRunner runner(*model, step.config, plans, stream);
-    runner.optimizer().initialise();
-    if (asked.survey) runner.survey(&rehearsed.survey);
+    StepExecutor executor(*model, step.config, plans, stream);
+    executor.optimizer().initialise();
+    if (asked.survey) executor.survey(&rehearsed.survey);
     const Traced traced(stream, trace);
     std::optional<LifetimeRecorder> recorder;
     if (asked.lifetimes) recorder.emplace(stream.arena());
     const double begin = stream.now();
-    runner.run(Step{}, [&](int64_t) { model->upload_placeholder(); });
+    executor.run(Step{}, [&](int64_t) { model->upload_placeholder(); });
     seconds = stream.now() - begin;
     if (recorder) rehearsed.lifetimes = recorder->finish();
-    host = runner.host_memory();
-    disk = runner.disk();
+    host = executor.host_memory();
+    disk = executor.disk();
   });
   rehearsed.report.seconds = seconds;
   rehearsed.report.host = host;
   rehearsed.report.disk = disk;
   if (trace) rehearsed.trace = trace->spans();
   return rehearsed;
+}
+
+Report foretell_step(const StepDescription& step, const StepPlans& plans, const Machine& machine) {
+  const int64_t rehearsed = std::min(step.config.accumulate, distinct_micro_batches);
+  const int64_t left_out = step.config.accumulate - rehearsed;
+  const auto report_of = [&](int64_t micro_batches) {
+    return rehearse_step(with_micro_batches(step, micro_batches), plans, machine).report;
+  };
+  Report report = report_of(rehearsed);
+  if (left_out == 0) return report;
+  const double of_one = report.seconds - report_of(rehearsed - 1).seconds;
+  report.seconds += static_cast<double>(left_out) * of_one;
+  return report;
 }
 
 Plan plan_step(const StepDescription& step, const Policy& policy, const Machine& machine) {

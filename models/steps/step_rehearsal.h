@@ -7,13 +7,13 @@
 #include <memory>
 #include <vector>
 
-#include "spool/models/steps/step_runner.h"
+#include "spool/models/steps/step_executor.h"
 #include "spool/planner/policy.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
 
-// Makes the model on a stream; a rehearsal makes it on meta.
+// Makes the model on a stream, without setting its parameters; a rehearsal makes it on meta.
 using MakeStepModel = std::function<std::unique_ptr<StepModel>(Stream&)>;
 
 // A step of some model, before there is a stream to run it on.
@@ -38,6 +38,10 @@ std::vector<uint64_t> step_fingerprints(const StepDescription&);
 // are the step's alone.
 RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Machine&,
                             const AskedOfRehearsal& = {});
+
+// Foretells a whole step: peaks, and the time.  Micro-batches beyond the distinct ones repeat the
+// middle one.
+Report foretell_step(const StepDescription&, const StepPlans&, const Machine&);
 
 // Birth and death of each allocation of a step, of at most `distinct_micro_batches`.
 Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);

@@ -1,167 +1,91 @@
 #include "spool/models/steps/step_runner.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <limits>
-
-#include "spool/kernels/elementwise.h"
+#include "spool/models/steps/step_calibration.h"
+#include "spool/models/steps/step_checkpoint.h"
+#include "spool/planner/calibration/device_identity.h"
 
 namespace spool {
 namespace {
 
-OptimizerMemory optimizer_memory(const Plan& plan, HostLink* link = nullptr) {
-  return {
-      .state = plan.optimizer_state, .link = link, .bytes_on_device = plan.state_bytes_on_device};
+Machine machine_of(const StepPlace& place, const StepDescription& step,
+                   const StepRequest& request) {
+  if (place.machine) return *place.machine;
+  CalibrationRequest calibration{.device = place.device,
+                                 .threads = place.threads,
+                                 .memory = request.budget,
+                                 .step = step,
+                                 .plans = calibration_plans(step, request.given_policy()),
+                                 .disk = request.spill_directory,
+                                 .folder = cache_folder()};
+  if (request.plan) {
+    calibration.plans.insert(calibration.plans.begin(), StepPlans{.step = *request.plan});
+  }
+  for (StepPlans& plans : calibration.plans) plans.spill_directory = request.spill_directory;
+  return calibrate(calibration).machine;
 }
 
-std::unique_ptr<HostLink> make_link(StepModel& model, const AdamWSettings& settings,
-                                    const StepPlans& plans, Stream& stream) {
-  const OptimizerState state =
-      place_of_state(model.parameters(), settings, optimizer_memory(plans.step));
-  const bool all_on_device = state == OptimizerState::device && !offloads(plans.step);
-  return all_on_device ? nullptr : std::make_unique<HostLink>(stream, plans.host_bytes);
-}
-
-std::unique_ptr<Offloader> make_offloader(const StepPlans& plans, HostLink* link) {
-  if (!offloads(plans.step)) return nullptr;
-  if (!offloads_to_disk(plans.step)) return std::make_unique<Offloader>(*link);
-  return std::make_unique<Offloader>(*link, plans.spill_directory, plans.disk_bytes);
+DType dtype_of_model(const StepDescription& step) {
+  MetaStream stream{Machine{}};
+  return step.make_model(stream)->parameters().dtype();
 }
 
 }  // namespace
 
-Program run_micro_batch(StepModel& model, Stream& stream, TapeOptions options,
-                        const Tensor& loss_sum) {
-  options.backward_follows = true;
-  Tape tape(stream, std::move(options));
-  {
-    const Var loss = model.loss(tape);
-    launch(Add{.out = add_to(loss_sum), .a = loss.tensor()}, stream);
-    tape.backward(loss);
+StepRunner::StepRunner(StepDescription description, const StepRequest& given,
+                       const StepPlace& place, const std::optional<std::filesystem::path>& resume)
+    : description_(std::move(description)) {
+  description_.config.dtype = dtype_of_model(description_);
+  std::optional<StepCheckpoint> checkpoint;
+  if (resume) checkpoint = find_checkpoint(*resume, description_);
+  const StepRequest request = checkpoint ? with_chunks_of(*checkpoint, given) : given;
+  const Machine machine = machine_of(place, description_, request);
+  planned_ = plan_steps(description_, request, machine);
+  if (checkpoint) check_chunks(*checkpoint, planned_.plans.step);
+  own_stream_ = open_stream(place.device, planned_.budget, place.threads);
+  make_executor(*own_stream_);
+  initialise();
+  if (checkpoint) {
+    load_checkpoint(*checkpoint, *model_, optimizer());
+    steps_ = checkpoint->step;
   }
-  return tape.take_program();
 }
 
-StepRunner::StepRunner(StepModel& model, const StepConfig& config, const StepPlans& plans,
-                       Stream& stream)
-    : model_(model),
-      config_(config),
-      plans_(plans),
-      stream_(stream),
-      link_(make_link(model, config.optimizer, plans, stream)),
-      offloader_(make_offloader(plans, link_.get())),
-      optimizer_(model.parameters(), config.optimizer, stream,
-                 optimizer_memory(plans.step, link_.get())) {
-  const auto make = [&](const char* name, const Shape& shape, DType type) {
-    return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});
-  };
-  loss_ = make("loss", {1}, accumulator(config.dtype));
-  loss_scale_ = make("loss scale", {1}, accumulator(config.dtype));
-  random_ = make("random state", {4}, DType::i32);
+StepRunner::StepRunner(StepDescription description, const StepPlans& plans, Stream& stream)
+    : description_(std::move(description)), planned_{.plans = plans} {
+  make_executor(stream);
 }
 
-void StepRunner::prepare(double learning_rate) {
-  if (prepared_ || !stream_.captures()) return;
-  try {
-    run_placeholder(learning_rate);
-  } catch (...) {
-    free_gradients();
-    throw;
-  }
-  prepared_ = true;
+void StepRunner::make_executor(Stream& stream) {
+  stream_ = &stream;
+  model_ = description_.make_model(stream);
+  executor_ = std::make_unique<StepExecutor>(*model_, description_.config, planned_.plans, stream);
 }
 
-void StepRunner::run_placeholder(double learning_rate) {
-  free_gradients();  // of other work
-  model_.upload_placeholder();
-  set_random(/*step=*/0, /*micro=*/0);
-  // NaN gradients: the optimizer skips the step.
-  launch(Fill{.out = loss_scale_, .value = std::numeric_limits<float>::quiet_NaN()}, stream_);
-  optimizer_.prepare(/*t=*/1, learning_rate);
-  PlacedStep memory(stream_.arena(), plans_.layout);
-  const int64_t count = std::min<int64_t>(config_.accumulate, 2);
-  for (int64_t micro = 0; micro < count; ++micro) run_micro_step(step_phase(micro, count));
-  optimizer_.update(random_);
-  memory.finish();
-  stream_.synchronize();
+void StepRunner::initialise() {
+  model_->initialise(description_.config.seed);
+  optimizer().initialise();
+}
+
+StepResult StepRunner::step(double learning_rate, int64_t targets, const Upload& upload) {
+  run({.number = steps_, .learning_rate = learning_rate, .targets = targets}, upload);
+  return result();
 }
 
 void StepRunner::run(const Step& step, const Upload& upload) {
-  prepare(step.learning_rate);
-  free_gradients();  // of other work, which the step's would be added to
-  try {
-    run_micro_steps(step, upload);
-  } catch (...) {
-    survey_ = nullptr;
-    free_gradients();
-    graphs_.discard();
-    throw;
+  executor_->run(step, upload);
+  steps_ = step.number + 1;
+}
+
+void StepRunner::save(const std::filesystem::path& directory) {
+  if (!directory_ || directory_->path() != directory) {
+    directory_.reset();
+    directory_ = std::make_unique<RunDirectory>(directory);
   }
-}
-
-void StepRunner::free_gradients() {
-  for (Parameter* p : model_.parameters()) p->grad = {};
-}
-
-void StepRunner::run_micro_steps(const Step& step, const Upload& upload) {
-  if (survey_) survey_->start(stream_);
-  const float scale = 1 / static_cast<float>(std::max<int64_t>(step.targets, 1));
-  write<float>(loss_scale_, std::span(&scale, 1));
-  optimizer_.prepare(step.number + 1, step.learning_rate);
-  launch(Fill{.out = loss_}, stream_);
-  graphs_.begin_step(stream_);
-  PlacedStep memory(stream_.arena(), plans_.layout);
-  for (int64_t micro = 0; micro < config_.accumulate; ++micro) {
-    upload(micro);
-    set_random(step.number, micro);
-    enqueue_micro_step(micro);
-  }
-  memory.finish();
-  survey_ = nullptr;
-}
-
-// A replayed graph cannot take arguments: what differs between micro-steps is in device memory
-// before each begins.
-void StepRunner::set_random(int64_t step, int64_t micro) {
-  const std::array<int32_t, 4> random{static_cast<int32_t>(config_.seed),
-                                      static_cast<int32_t>(config_.seed >> 32),
-                                      static_cast<int32_t>(step), static_cast<int32_t>(micro)};
-  write<int32_t>(random_, random);
-}
-
-void StepRunner::enqueue_micro_step(int64_t micro) {
-  const bool first = micro == 0, last = micro + 1 == config_.accumulate;
-  const auto work = [&] {
-    run_micro_step(step_phase(micro, config_.accumulate));
-    if (!last) return;
-    const SurveyScope surveyed(survey_, stream_, Phase::optimizer);
-    optimizer_.update(random_);
-  };
-  const bool host_works =
-      plans_.step.optimizer_state == OptimizerState::cpu || offloads_to_disk(plans_.step);
-  const bool captures = plans_.graph && !host_works && !stream_.trace() && stream_.captures();
-  if (!captures) return work();
-  graphs_.enqueue(first, last, work, stream_);
-}
-
-void StepRunner::run_micro_step(size_t phase) {
-  stream_.arena().begin_phase(phase);
-  run_micro_batch(model_, stream_,
-                  {.plan = plans_.step,
-                   .micro_batches = static_cast<int>(config_.accumulate),
-                   .loss_scale = loss_scale_,
-                   .random = random_,
-                   .offloader = offloader_.get(),
-                   .survey = survey_},
-                  loss_);
-}
-
-StepResult StepRunner::result() const {
-  optimizer_.synchronize();
-  const float loss = read<float>(loss_).front();
-  const std::vector<float> clip = read<float>(optimizer_.clip());
-  return {.loss = loss, .grad_norm = clip[1], .finite = std::isfinite(loss) && clip[2] > 0};
+  stream_->synchronize();
+  const StepCheckpoint checkpoint = describe_checkpoint(steps_, description_, planned_);
+  directory_->write(steps_, [&](const std::filesystem::path& partial) {
+    save_checkpoint(partial, checkpoint, *model_, optimizer());
+  });
 }
 
 }  // namespace spool

@@ -1,117 +1,105 @@
 #pragma once
 
-// Runs training steps of any model on one stream: forward and backward of each micro-batch, then
-// the optimizer.  On a MetaStream the same calls rehearse a step.
+// Trains any model in a budget of bytes: plans its steps, foretells what they take, opens the
+// device with exactly that memory, and runs them; writes checkpoints, and goes on from them with
+// the same bits.
+//
+//   struct Net final : StepModel {          // its inputs at fixed addresses
+//     explicit Net(Stream&);
+//     Parameters& parameters() override;
+//     Var loss(Tape&) override;
+//   };
+//   StepRunner runner({.make_model = make<Net>}, {.budget = size_t{64} << 20});
+//   runner.planned().foretold;              // the peak and the time of a step
+//   while (runner.steps() < 1000) {
+//     runner.step(1e-3, targets, [&](int64_t micro) { ... write a micro-batch ... });
+//   }
 
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
-#include <optional>
 
-#include "spool/autograd/step_model.h"
-#include "spool/autograd/survey.h"
-#include "spool/models/optimizers/adamw.h"
-#include "spool/models/steps/step_graphs.h"
-#include "spool/runtime/memory/layout.h"
-#include "spool/runtime/meta/stream.h"
+#include "spool/models/formats/run_directory.h"
+#include "spool/models/steps/planned_steps.h"
 
 namespace spool {
 
-// What a step computes, besides the model.
-struct StepConfig {
-  DType dtype = DType::f32;  // of the parameters
-  int64_t accumulate = 1;    // micro-batches of a step
-  uint64_t seed = 1;         // of dropout and of stochastic rounding
-  AdamWSettings optimizer = {};
-};
-
-// How steps run.  Nothing here changes a result, except the plan's chunks, which change the order
-// of sums.
-struct StepPlans {
-  Plan step = {};     // for the tape of a micro-batch
-  bool graph = true;  // capture a step and replay it, where the device can
-  // Bytes of host memory, and of a file in spill_directory, for what is not kept on the device.  A
-  // rehearsal that needs more throws.
-  size_t host_bytes = MetaStream::unlimited, disk_bytes = MetaStream::unlimited;
-  std::filesystem::path spill_directory = {};
-  std::optional<Layout> layout = {};  // of a step's memory (step_rehearsal.h); none: best fit
-};
-
-// One step.
-struct Step {
-  int64_t number = 0;  // counted from 0
-  double learning_rate = 0;
-  int64_t targets = 1;  // valid ones in all micro-batches
-};
-
-struct StepResult {
-  float loss = 0;       // mean over the step's targets, nats
-  float grad_norm = 0;  // before clipping
-  bool finite = false;  // whether loss and gradients are; if not, no parameter was changed
-};
-
-// Micro-steps are of three kinds, which a layout and its phases tell apart: 0 the first, which
-// allocates the gradients, 1 those in the middle, 2 the last, which ends in the optimizer.  A step
-// of one micro-batch has phase 0 alone.
-constexpr size_t step_phase(int64_t micro, int64_t accumulate) {
-  if (micro == 0) return 0;
-  return micro + 1 < accumulate ? 1 : 2;
+// make_model for a model that is made from a stream alone.
+template <class Model>
+std::unique_ptr<StepModel> make(Stream& stream) {
+  return std::make_unique<Model>(stream);
 }
 
-// Runs the micro-batch in the model's inputs, forward and backward on a tape with these options,
-// and adds its loss to `loss_sum` (1).  Returns what the tape has recorded.
-Program run_micro_batch(StepModel&, Stream&, TapeOptions, const Tensor& loss_sum);
+// Where steps run.
+struct StepPlace {
+  Device device = {};
+  int threads = 0;  // of a cpu; 0: one per core
+  // By whose clock steps are planned; none: this device's, whose kernels are measured if the table
+  // in the user's cache lacks them (step_calibration.h).
+  std::optional<Machine> machine = {};
+};
 
 class StepRunner {
  public:
   // Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate.
-  using Upload = std::function<void(int64_t micro)>;
+  using Upload = StepExecutor::Upload;
 
-  // Allocates everything that lives between steps, without initialising it.  The model and the
-  // stream must outlive the runner.
-  StepRunner(StepModel&, const StepConfig&, const StepPlans&, Stream&);
+  // Plans the steps, opens the device, and sets the parameters to their initial values.  With
+  // `resume`, the directory of a run that save() has written to, all is as after its latest
+  // checkpoint, and the chunks of the plan are those of the run, as they change the order of sums.
+  // Throws Error (memory) if the steps do not fit, and Error (file) if there is no checkpoint, or
+  // one of another model.
+  StepRunner(StepDescription, const StepRequest&, const StepPlace& = {},
+             const std::optional<std::filesystem::path>& resume = {});
+  // By plans that are made, on a stream that outlives the runner: allocates everything that lives
+  // between steps, without setting it.
+  StepRunner(StepDescription, const StepPlans&, Stream&);
 
-  AdamWOptimizer& optimizer() { return optimizer_; }
+  // What was planned; by the second constructor, its plans alone.
+  const PlannedSteps& planned() const { return planned_; }
+  Stream& stream() { return *stream_; }
+  // The model, of the type that make_model made.
+  template <class Model = StepModel>
+  Model& model() {
+    return static_cast<Model&>(*model_);
+  }
+  Optimizer& optimizer() { return executor_->optimizer(); }
 
-  // Has the next run() fill the survey, and only that one; on a MetaStream.
-  void survey(Survey* survey) { survey_ = survey; }
+  // Sets the parameters to their initial values and the optimizer's state to its own.
+  void initialise();
+  // See StepExecutor.
+  void prepare(double learning_rate) { executor_->prepare(learning_rate); }
+  void survey(Survey* survey) { executor_->survey(survey); }
 
-  // On a device that captures steps, runs one that changes nothing, so that libraries choose their
-  // algorithms, or fail, before the first real step.  Call it after the parameters and the
-  // optimizer are initialised; otherwise the first run() does.
-  void prepare(double learning_rate);
-
-  // Enqueues a step.  If run() or prepare() throws, what it has allocated is freed, and what it has
-  // captured is dropped; if it lacked memory, or model or upload threw, nothing has changed, and it
-  // may be called again.  For what the optimizer may leave, see AdamWOptimizer.
+  // Number of steps done.
+  int64_t steps() const { return steps_; }
+  // Runs the next step and waits for its result.  `targets`: the valid ones in all micro-batches,
+  // by which a mean loss divides (StepModel::loss()); of a loss that does not read
+  // TapeOptions::loss_scale, any.
+  StepResult step(double learning_rate, int64_t targets, const Upload&);
+  // Enqueues a step of any number; result() waits for it.
   void run(const Step&, const Upload&);
-  // Result of the last step; waits for it.
-  StepResult result() const;
+  StepResult result() const { return executor_->result(); }
+
+  // Writes a checkpoint of the steps done into a run's directory, which is made if it is missing
+  // and locked from then on (formats/run_directory.h): parameters.safetensors,
+  // optimizer.safetensors and step.json.
+  void save(const std::filesystem::path& directory);
 
   // Host memory and disk in use; nothing where everything is kept on the device.
-  MemoryStats host_memory() const { return link_ ? link_->memory() : MemoryStats{}; }
-  MemoryStats disk() const { return offloader_ ? offloader_->disk() : MemoryStats{}; }
+  MemoryStats host_memory() const { return executor_->host_memory(); }
+  MemoryStats disk() const { return executor_->disk(); }
 
  private:
-  void run_placeholder(double learning_rate);
-  void run_micro_steps(const Step&, const Upload&);
-  void free_gradients();
-  void set_random(int64_t step, int64_t micro);
-  void enqueue_micro_step(int64_t micro);
-  void run_micro_step(size_t phase);
+  void make_executor(Stream&);
 
-  StepModel& model_;
-  StepConfig config_;
-  StepPlans plans_;
-  Stream& stream_;
-  std::unique_ptr<HostLink> link_;        // if anything is not kept on the device
-  std::unique_ptr<Offloader> offloader_;  // if the plan offloads saved values
-  AdamWOptimizer optimizer_;
-  Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
-  StepGraphs graphs_;
-  bool prepared_ = false;
-  Survey* survey_ = nullptr;
+  StepDescription description_;
+  PlannedSteps planned_;
+  std::unique_ptr<Stream> own_stream_;
+  Stream* stream_ = nullptr;
+  std::unique_ptr<StepModel> model_;
+  std::unique_ptr<StepExecutor> executor_;
+  std::unique_ptr<RunDirectory> directory_;  // of the last save()
+  int64_t steps_ = 0;
 };
 
 }  // namespace spool

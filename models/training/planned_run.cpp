@@ -97,22 +97,37 @@ TrainingConfig with_nodes_in_chunks(TrainingConfig config, const RunRequest& req
   return config;
 }
 
-StepDescription describe_step(const TrainingConfig& config) {
+StepDescription describe_step(const TrainingConfig& config, const Plan& evaluation) {
   return {.make_model =
-              [config](Stream& stream) {
-                auto model = std::make_unique<TrainedGpt2>(config, Plan{}, stream);
-                model->gpt2().initialise(config.seed);
-                return model;
+              [config, evaluation](Stream& stream) {
+                return std::make_unique<TrainedGpt2>(config, evaluation, stream);
               },
           .config = config.step()};
 }
 
-TrainingPlans make_plans(const TrainingConfig& config, Policy policy, const Machine& machine) {
+Policy with_chunks_of(const TrainingConfig& config, Policy policy) {
   policy.loss_chunk = config.loss_chunk;
   policy.mlp_chunk = config.mlp_chunk;
   policy.in_chunks = config.in_chunks;
+  return policy;
+}
+
+StepRequest step_request(const TrainingConfig& config, const RunRequest& request) {
+  StepRequest of_steps{.policy = with_chunks_of(config, request.policy),
+                       .plan = request.plan,
+                       .choose = request.choose,
+                       .graph = request.graph,
+                       .spill_directory = request.spill_directory};
+  if (request.limit) {
+    of_steps.budget = request.limit->budget;
+    of_steps.free = request.limit->free;
+  }
+  return of_steps;
+}
+
+TrainingPlans make_plans(const TrainingConfig& config, Policy policy, const Machine& machine) {
   TrainingPlans plans;
-  plans.step = plan_step(describe_step(config), policy, machine);
+  plans.step = plan_step(describe_step(config), with_chunks_of(config, std::move(policy)), machine);
   plans.evaluation = plan_evaluation(config.model, config.dtype, config.batch, config.seq,
                                      config.evaluation_rows());
   return plans;
@@ -141,8 +156,7 @@ PlannedRun plan_run(const TrainingConfig& any_config, const RunRequest& request,
                     const Machine& machine) {
   const TrainingConfig config = with_nodes_in_chunks(any_config, request);
   const auto& choose = request.choose;
-  const bool may_search = request.limit && !request.plan &&
-                          (choose.placement || choose.loss_chunk || choose.state_share);
+  const bool may_search = request.limit && !request.plan && choose.any();
   PlannedRun run;
   if (may_search && request.limit->budget) {
     run = search_plan(config, request, machine);
@@ -196,42 +210,20 @@ void save_step_plan(const std::filesystem::path& file, const PlannedRun& run,
 
 Report rehearse_training(const TrainingConfig& config, const TrainingPlans& plans,
                          const Machine& machine, const SampleLength& sample) {
-  // Further micro-batches repeat the middle one.  Its time is the difference from a rehearsal with
-  // one micro-batch fewer.
-  const int64_t rehearsed = std::min(config.accumulate, distinct_micro_batches);
-  const int64_t left_out = config.accumulate - rehearsed;
-  double seconds[2] = {};
-  Report report;
-  MemoryStats host, disk;
-  for (const int64_t fewer : {1, 0}) {
-    if (fewer && !left_out) continue;
-    TrainingConfig some = config;
-    some.accumulate = rehearsed - fewer;
-    report = rehearse(machine, [&](MetaStream& stream) {
-      Trainer trainer(some, plans, stream);
-      trainer.initialise();
-      const double start = stream.now();
-      trainer.rehearse_step();
-      seconds[fewer] = stream.now() - start;
-      rehearse_evaluation_and_sample(trainer, stream, sample);
-      host = trainer.host_memory();
-      disk = trainer.disk();
-    });
-  }
-  report.host = host;
-  report.disk = disk;
-  report.seconds = seconds[0] + static_cast<double>(left_out) * (seconds[0] - seconds[1]);
+  Report report = foretell_step(describe_step(config), plans, machine);
+  const MemoryStats others = rehearse_others(config, plans, machine, sample);
+  if (others.peak > report.memory.peak) report.memory = others;
   return report;
 }
 
-size_t rehearse_others(const TrainingConfig& config, const TrainingPlans& plans,
-                       const Machine& machine, const SampleLength& sample) {
+MemoryStats rehearse_others(const TrainingConfig& config, const TrainingPlans& plans,
+                            const Machine& machine, const SampleLength& sample) {
   const Report report = rehearse(machine, [&](MetaStream& stream) {
     Trainer trainer(config, plans, stream);
     trainer.initialise();
     rehearse_evaluation_and_sample(trainer, stream, sample);
   });
-  return report.memory.peak;
+  return report.memory;
 }
 
 }  // namespace spool

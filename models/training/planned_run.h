@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "spool/models/steps/step_rehearsal.h"
+#include "spool/models/steps/step_request.h"
 #include "spool/models/training/training_config.h"
 #include "spool/planner/report/explanation.h"
 #include "spool/planner/search/search.h"
@@ -24,9 +25,12 @@ struct TrainingPlans : StepPlans {
 // The plans that a policy makes; the machine decides when values are offloaded.
 TrainingPlans make_plans(const TrainingConfig&, Policy = {}, const Machine& = {});
 
-// A training step of GPT-2 by this configuration, for steps/step_rehearsal.h.
-StepDescription describe_step(const TrainingConfig&);
+// A training step of GPT-2 by this configuration, for steps/step_rehearsal.h; the plan is for
+// evaluations.
+StepDescription describe_step(const TrainingConfig&, const Plan& evaluation = {});
 
+// The policy with the chunks of the configuration.
+Policy with_chunks_of(const TrainingConfig&, Policy);
 // The functions of step_rehearsal.h for the step of this configuration.
 std::vector<uint64_t> step_fingerprints(const TrainingConfig&);
 Lifetimes record_step(const TrainingConfig&, const StepPlans&, const Machine&);
@@ -51,18 +55,6 @@ struct MemoryLimit {
   bool batch_is_fixed = false;  // as that of a run that resumes is, and its chunks
 };
 
-// What was not set by hand, and so is chosen for the memory that there is, if no plan is given.
-struct Choices {
-  bool placement = false;  // what is recomputed
-  bool loss_chunk = false;
-  bool regions = false;  // which nodes run in chunks, if `placement` is chosen
-  // Whether a share of the optimizer's state may be on the host; where saved values may be sent, if
-  // `placement` is chosen; and the bytes of the host for both.
-  bool state_share = false;
-  std::optional<OffloadTarget> send_to = {};
-  size_t host_bytes = MetaStream::unlimited;
-};
-
 // How a run of some configuration is to execute.
 struct RunRequest {
   Policy policy = {};
@@ -73,6 +65,9 @@ struct RunRequest {
   SampleLength sample = {};
   std::optional<MemoryLimit> limit = {};  // none: any
 };
+
+// Its part for the steps of this configuration.
+StepRequest step_request(const TrainingConfig&, const RunRequest&);
 
 // A planned run; it does not change afterwards.
 struct PlannedRun {
@@ -117,8 +112,8 @@ void save_step_plan(const std::filesystem::path&, const PlannedRun&, const Machi
 // Rehearses a run: its peak over a step, an evaluation and a text sample, and the time of one step.
 Report rehearse_training(const TrainingConfig&, const TrainingPlans&, const Machine&,
                          const SampleLength& = {});
-// Rehearses the evaluation and the text sample alone: their peak.
-size_t rehearse_others(const TrainingConfig&, const TrainingPlans&, const Machine&,
-                       const SampleLength&);
+// Rehearses the evaluation and the text sample alone.
+MemoryStats rehearse_others(const TrainingConfig&, const TrainingPlans&, const Machine&,
+                            const SampleLength&);
 
 }  // namespace spool

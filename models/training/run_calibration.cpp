@@ -13,11 +13,7 @@ CalibrationRequest calibration_of(const RunOptions& options, const std::optional
                              .step = describe_step(options.training),
                              .disk = options.spill_directory,
                              .folder = cache_folder()};
-  Policy policy = options.policy;
-  policy.loss_chunk = options.training.loss_chunk;
-  policy.mlp_chunk = options.training.mlp_chunk;
-  policy.in_chunks = options.training.in_chunks;
-  request.plans = calibration_plans(request.step, policy);
+  request.plans = calibration_plans(request.step, with_chunks_of(options.training, options.policy));
   if (given) request.plans.insert(request.plans.begin(), StepPlans{.step = *given});
   for (StepPlans& plans : request.plans) plans.spill_directory = options.spill_directory;
   return request;

@@ -2,7 +2,6 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -26,29 +25,26 @@ constexpr int format_version = 1;
 constexpr const char *model_file = "model.safetensors", *optimizer_file = "optimizer.safetensors",
                      *run_file = "run.json", *merges_file = "merges.txt",
                      *vocabulary_file = "vocab.json";
-constexpr const char *step_key = "spool_step", *run_key = "spool_run";  // of the metadata
 
 std::vector<NamedTensor> optimizer_tensors(Trainer& trainer) {
   std::vector<NamedTensor> all;
-  const auto append = [&](const std::vector<Tensor>& tensors, const char* prefix) {
+  const auto append = [&](const std::vector<Tensor>& tensors, const std::string& prefix) {
     if (tensors.empty()) return;
     for (NamedTensor& t : stored(trainer.model(), tensors, {.prefix = prefix})) {
       all.push_back(std::move(t));
     }
   };
-  append(trainer.optimizer().first_moments(), "m.");
-  append(trainer.optimizer().second_moments(), "v.");
-  append(trainer.optimizer().masters(), "master.");
+  for (const StateTensors& row : trainer.optimizer().state()) {
+    append(row.tensors, std::string(row.name) + ".");
+  }
   return all;
 }
-
-std::string hex(uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 std::optional<uint64_t> parse_hex(const JsonField& field) {
   const std::string text = field.string();
   uint64_t hash = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
-  field.expect(error == std::errc() && hex(hash) == text, excerpt(field.value()),
+  field.expect(error == std::errc() && hash_in_words(hash) == text, excerpt(field.value()),
                " is not a hash of 16 hexadecimal digits");
   return hash;
 }
@@ -60,7 +56,7 @@ std::string hash_of_run(json settings, uint64_t data, std::optional<uint64_t> in
   hash.add(settings.dump());
   hash.add(data);
   if (initial_weights) hash.add(*initial_weights);
-  return hex(hash.state());
+  return hash_in_words(hash.state());
 }
 
 CheckpointMark mark_of(const RunState& s) {
@@ -68,28 +64,12 @@ CheckpointMark mark_of(const RunState& s) {
           .run = hash_of_run(configuration(s.options), s.data_fingerprint, s.initial_weights)};
 }
 
-std::optional<CheckpointMark> mark_of(const SafetensorsReader& file) {
-  const auto run = file.metadata().find(run_key), step = file.metadata().find(step_key);
-  const auto none = file.metadata().end();
-  if (run == none && step == none) return {};
-  CheckpointMark mark;
-  bool whole = run != none && step != none;
-  if (whole) {
-    mark.run = run->second;
-    const std::string& digits = step->second;
-    std::from_chars(digits.data(), digits.data() + digits.size(), mark.step);
-    whole = std::to_string(mark.step) == digits;
-  }
-  check_file(whole, file.name(), "its metadata does not name a run and a step");
-  return mark;
-}
-
 std::string hash_of_file(const fs::path& file) {
   constexpr uint64_t max_bytes = uint64_t{1} << 28;
   const std::string text = read_text_file(file, max_bytes);
   BulkHash hash;
   hash.add(std::as_bytes(std::span(text)));
-  return hex(hash.state());
+  return hash_in_words(hash.state());
 }
 
 std::map<std::string, std::string> hashes_of_vocabulary(const fs::path& directory) {
@@ -108,34 +88,6 @@ size_t bytes_of_checkpoint(Trainer& trainer) {
   return bytes;
 }
 
-struct MarkedFile {
-  fs::path path;
-  std::optional<CheckpointMark> mark;
-};
-
-std::string in_words(const std::optional<CheckpointMark>& mark) {
-  return mark ? sentence("of step ", mark->step) : std::string("of no step, as of older versions");
-}
-
-constexpr const char* remedy =
-    "; copy the checkpoint's own file back, or let the link `latest` name another checkpoint";
-
-// Names the file that differs from both others.
-void check_belong_together(const fs::path& directory, const std::array<MarkedFile, 3>& files) {
-  std::string all;
-  for (size_t i = 0; i < files.size(); ++i) {
-    const auto& [path, mark] = files[i];
-    const auto &other = files[(i + 1) % 3].mark, &third = files[(i + 2) % 3].mark;
-    const bool another_run = mark && other && mark->run != other->run;
-    check_file(mark == other || other != third, path, "is ", in_words(mark),
-               another_run ? " of another run" : "", ", and the other files of the checkpoint are ",
-               in_words(other), remedy);
-    all += sentence(all.empty() ? "" : ", ", path.filename().string(), ' ', in_words(mark));
-  }
-  check_file(files[0].mark == files[1].mark, directory, "its files are of three checkpoints: ", all,
-             remedy);
-}
-
 // A run may also be resumed with a vocabulary that is not in the checkpoint.
 void check_vocabulary(const fs::path& directory, const StoredRun& run) {
   if (!path_exists(directory / merges_file)) return;
@@ -143,7 +95,7 @@ void check_vocabulary(const fs::path& directory, const StoredRun& run) {
     check_file(name == merges_file || name == vocabulary_file, directory / run_file,
                "field vocabulary: ", excerpt(name), " is no file of a vocabulary");
     check_file(hash_of_file(directory / name) == hash, directory / name,
-               "is not the file that the checkpoint was written with", remedy);
+               "is not the file that the checkpoint was written with", remedy_of_mixed_checkpoint);
   }
 }
 
@@ -157,7 +109,7 @@ uint64_t hash_of_weights(Trainer& trainer) {
 
 void save_checkpoint(const fs::path& directory, const RunState& state) {
   const CheckpointMark mark = mark_of(state);
-  const Metadata metadata{{step_key, std::to_string(mark.step)}, {run_key, mark.run}};
+  const Metadata metadata = metadata_of(mark);
   save_model(directory, state.trainer.model(), state.tokenizer.end_of_text(), metadata);
   save_tokenizer(directory, state.tokenizer);
   save_tensors(directory / optimizer_file, optimizer_tensors(state.trainer), metadata);
@@ -168,7 +120,7 @@ void save_checkpoint(const fs::path& directory, const RunState& state) {
            {"data_fingerprint", state.data_fingerprint},
            {"tokenizer", state.tokenizer.name()},
            {"run", mark.run}};
-  if (state.initial_weights) run["initial_weights"] = hex(*state.initial_weights);
+  if (state.initial_weights) run["initial_weights"] = hash_in_words(*state.initial_weights);
   const auto vocabulary = hashes_of_vocabulary(directory);
   if (!vocabulary.empty()) run["vocabulary"] = vocabulary;
   write_text_file_atomically(directory / run_file, run.dump(2) + "\n");
@@ -197,7 +149,8 @@ void write_checkpoint(RunDirectory& directory, const RunState& state) {
 void load_checkpoint(const fs::path& directory, Trainer& trainer, const FileProgress& progress) {
   const ModelFile model(directory);
   check_file(model.config() == trainer.model().config(), directory / "config.json",
-             "describes another model than the configuration in ", run_file, remedy);
+             "describes another model than the configuration in ", run_file,
+             remedy_of_mixed_checkpoint);
   model.load(trainer.model(), progress);
   trainer.optimizer().initialise();  // for the padding, which is in no file
   const SafetensorsReader optimizer(directory / optimizer_file);
@@ -211,12 +164,9 @@ void check_finite_checkpoint(const fs::path& directory) {
 
 StoredRun read_run(const fs::path& directory) {
   const StoredRun run = parse_run(read_json(directory / run_file));
-  const auto marked = [&](const char* name) -> MarkedFile {
-    const SafetensorsReader file(directory / name);
-    return {directory / name, mark_of(file)};
-  };
-  check_belong_together(directory, {MarkedFile{directory / run_file, run.mark}, marked(model_file),
-                                    marked(optimizer_file)});
+  check_belong_together(
+      directory, {MarkedFile{directory / run_file, run.mark}, marked_file(directory / model_file),
+                  marked_file(directory / optimizer_file)});
   check_vocabulary(directory, run);
   return run;
 }

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "spool/models/formats/checkpoint_mark.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/models/training/run_options.h"
@@ -24,14 +25,6 @@
 #include "spool/runtime/files/json.h"
 
 namespace spool {
-
-// Which checkpoint a file is of.
-struct CheckpointMark {
-  int64_t step = 0;
-  std::string run;  // the hash, in hexadecimal digits
-
-  friend bool operator==(const CheckpointMark&, const CheckpointMark&) = default;
-};
 
 // The contents of run.json.
 struct StoredRun {

@@ -58,26 +58,12 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("tokenizer", o.tokenizer.name);
 }
 
-std::vector<NodesInChunks> read_nodes_in_chunks(const JsonField& list) {
-  std::vector<NodesInChunks> all;
-  for (const JsonField& item : list.items()) {
-    const auto numbers = item.items();
-    item.expect(numbers.size() == 3, "a first and a last node and a number of chunks");
-    all.push_back({.first = numbers[0].integer<NodeId>(),
-                   .last = numbers[1].integer<NodeId>(),
-                   .chunks = numbers[2].integer<int>()});
-  }
-  return all;
-}
-
 template <class T>
 json to_setting(const T& setting) {
   if constexpr (std::is_enum_v<T>) {
     return name(setting);
   } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
-    json list = json::array();
-    for (const auto& [first, last, chunks] : setting) list.push_back({first, last, chunks});
-    return list;
+    return to_json(setting);
   } else {
     return setting;
   }
@@ -94,7 +80,7 @@ void from_setting(const JsonField& stored, T& setting) {
   } else if constexpr (std::is_same_v<T, std::string>) {
     setting = stored.string();
   } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
-    setting = read_nodes_in_chunks(stored);
+    setting = nodes_in_chunks_from_json(stored);
   } else {
     setting.clear();
     for (const JsonField& item : stored.items()) setting.push_back(item.string());

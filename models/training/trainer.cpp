@@ -17,13 +17,10 @@ void TrainedGpt2::upload_placeholder() { input_.upload_placeholder(); }
 
 Trainer::Trainer(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream)
     : config_(config),
-      model_(config, plans.evaluation, stream),
-      runner_(model_, config.step(), plans, stream) {}
+      runner_(describe_step(config, plans.evaluation), plans, stream),
+      model_(runner_.model<TrainedGpt2>()) {}
 
-void Trainer::initialise() {
-  model().initialise(config_.seed);
-  optimizer().initialise();
-}
+void Trainer::initialise() { runner_.initialise(); }
 
 void Trainer::initialise_from(const ModelFile& file, const FileProgress& progress) {
   file.load(model(), progress);

@@ -7,6 +7,7 @@
 
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/evaluator.h"
+#include "spool/models/steps/step_runner.h"
 #include "spool/models/training/planned_run.h"
 
 namespace spool {
@@ -21,7 +22,8 @@ class TrainedGpt2 final : public StepModel {
   BatchInput& input() { return input_; }
   Evaluator& evaluator() { return evaluator_; }
 
-  std::vector<Parameter*> parameters() override { return model_.parameters(); }
+  Parameters& parameters() override { return model_.parameters(); }
+  void initialise(uint64_t seed) override { model_.initialise(seed); }
   Var loss(Tape&) override;
   void upload_placeholder() override;
 
@@ -39,7 +41,7 @@ class Trainer {
   Trainer(const TrainingConfig&, const TrainingPlans&, Stream&);
 
   Gpt2& model() { return model_.gpt2(); }
-  AdamWOptimizer& optimizer() { return runner_.optimizer(); }
+  AdamWOptimizer& optimizer() { return static_cast<AdamWOptimizer&>(runner_.optimizer()); }
   // Draws random weights.
   void initialise();
   // Loads the weights of a file of this configuration.  The f32 masters of bf16 weights are as
@@ -67,8 +69,8 @@ class Trainer {
 
  private:
   TrainingConfig config_;
-  TrainedGpt2 model_;
   StepRunner runner_;
+  TrainedGpt2& model_;  // the runner's
 };
 
 }  // namespace spool

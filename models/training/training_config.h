@@ -7,7 +7,7 @@
 
 #include "spool/models/families/gpt2.h"
 #include "spool/models/inference/evaluator.h"
-#include "spool/models/steps/step_runner.h"
+#include "spool/models/steps/step_executor.h"
 #include "spool/planner/chunks.h"
 
 namespace spool {
@@ -32,7 +32,7 @@ struct TrainingConfig {
 
   int64_t rows_per_step() const { return batch * accumulate; }
   int64_t tokens_per_step() const { return rows_per_step() * seq; }
-  // The part that a StepRunner needs.
+  // The part that a StepExecutor needs.
   StepConfig step() const;
   // What is live at a time of an evaluation: of the MLPs, as little as of a step's nodes.
   ChunkRows evaluation_rows() const;

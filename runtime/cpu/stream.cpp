@@ -120,10 +120,17 @@ struct ChangePoison {
   void operator()() const { apply(data, bytes); }
 };
 
+// Hands an object to the thread that calls the stream.
+struct HandBack {
+  std::shared_ptr<Disposal> to;
+  mutable std::shared_ptr<void> object;
+  void operator()() const { to->add(std::move(object)); }
+};
+
 // Whether work runs even after its stream has failed.  Other streams go on, in the same order as
 // without the failure: none waits forever, none runs ahead, and what they use is not poisoned.
 bool runs_after_failure(const std::function<void()>& work) {
-  if (work.target<RaiseFlag>() || work.target<AwaitFlag>()) return true;
+  if (work.target<RaiseFlag>() || work.target<AwaitFlag>() || work.target<HandBack>()) return true;
   const auto* const change = work.target<ChangePoison>();
   return change && change->apply == unpoison;
 }
@@ -178,13 +185,15 @@ void CpuStream::start() {
 }
 
 CpuStream::~CpuStream() {
-  if (!worker_->thread.joinable()) return;
-  {
-    const std::lock_guard lock(worker_->mutex);
-    worker_->stopping = true;
+  if (worker_->thread.joinable()) {
+    {
+      const std::lock_guard lock(worker_->mutex);
+      worker_->stopping = true;
+    }
+    worker_->ready.notify_one();
+    worker_->thread.join();
   }
-  worker_->ready.notify_one();
-  worker_->thread.join();
+  destroy_last();
 }
 
 std::string CpuStream::description() const {
@@ -243,16 +252,28 @@ void CpuStream::rethrow() {
 }
 
 void CpuStream::synchronize() {
+  check_thread("synchronize()");
   if (!inline_) {
     std::unique_lock lock(worker_->mutex);
     worker_->idle.wait(lock, [this] { return worker_->queue.empty() && !worker_->working; });
   }
+  disposal()->destroy();
   rethrow();
 }
 
 void CpuStream::enqueue_poison(Poison apply, const std::byte* data, size_t bytes) {
   if (inline_) return apply(data, bytes);
   push(ChangePoison{apply, data, bytes});
+}
+
+void CpuStream::destroy_after_work(std::shared_ptr<void> object) {
+  disposal()->destroy();
+  bool idle = true;
+  if (!inline_) {
+    const std::lock_guard lock(mutex_);
+    idle = queue_.empty() && !working_;
+  }
+  if (!idle) push(HandBack{disposal(), std::move(object)});
 }
 
 void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work) {
@@ -266,12 +287,14 @@ void CpuStream::enqueue_traced(const TraceSpan& span, std::function<void()> work
 
 void CpuStream::enqueue_timed(const char* name, Activity activity, size_t bytes,
                               std::function<void()> work) {
+  check_thread(name);
   if (trace()) return enqueue_traced(span(name, activity, bytes), std::move(work));
   enqueue(std::move(work));
 }
 
 // Runs on the calling thread, after all earlier work.
 void CpuStream::run_now(const char* name, size_t bytes, const std::function<void()>& work) {
+  check_thread(name);
   synchronize();
   const double begin = trace() ? host_clock() : 0;
   work();
@@ -303,6 +326,7 @@ void CpuStream::upload(void* to, size_t bytes, const Fill& fill) {
 }
 
 void CpuStream::download(void* host, const void* from, size_t bytes) {
+  check_thread("download");
   synchronize();
   if (bytes) std::memcpy(host, from, bytes);
 }
@@ -325,12 +349,14 @@ void CpuStream::host_work(const char* name, double, std::function<void()> work) 
 }
 
 Event CpuStream::record() {
+  check_thread("record()");
   auto flag = std::make_shared<Flag>();
   enqueue(RaiseFlag{flag});
   return {.handle = flag};
 }
 
 void CpuStream::wait(const Event& event) {
+  check_thread("wait()");
   if (!event.handle) return;
   const auto pending = trace() ? trace()->open(span("wait", Activity::wait)) : nullptr;
   enqueue(AwaitFlag{pending, std::static_pointer_cast<Flag>(event.handle)});

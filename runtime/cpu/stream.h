@@ -30,6 +30,7 @@ class CpuStream final : public Stream {
   // Runs work() after all earlier work.  It must own everything it uses except arena memory.
   template <class Work>
   void enqueue(Work&& work) {
+    check_thread("work");
     rethrow();
     if (inline_) {
       attempt(work);
@@ -42,6 +43,7 @@ class CpuStream final : public Stream {
   // The same; the work has this name in a trace.
   template <class Work>
   void enqueue(const char* name, Work&& work) {
+    check_thread(name);
     if (trace()) [[unlikely]] {
       return enqueue_traced(span(name, Activity::kernel), std::forward<Work>(work));
     }
@@ -73,6 +75,7 @@ class CpuStream final : public Stream {
 
   std::string description() const override;
   void enqueue_poison(Poison, const std::byte* data, size_t bytes) override;
+  void destroy_after_work(std::shared_ptr<void> object) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -87,7 +90,9 @@ class CpuStream final : public Stream {
   }
   void host_work(const char* name, double seconds, std::function<void()> work) override;
   std::unique_ptr<Stream> on_host(std::shared_ptr<Arena> memory) override {
-    return std::make_unique<CpuStream>(std::move(memory), threads());
+    auto host = std::make_unique<CpuStream>(std::move(memory), threads());
+    host->follow_thread_of(*this);
+    return host;
   }
   Event record() override;
   void wait(const Event&) override;

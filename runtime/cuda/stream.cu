@@ -2,18 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
-#include <mutex>
 #include <optional>
 #include <string_view>
 
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cuda/cudnn.h"
 #include "spool/runtime/cuda/device.h"
+#include "spool/runtime/cuda/finishing.cuh"
 #include "spool/runtime/cuda/handles.cuh"
+#include "spool/runtime/cuda/host_work.cuh"
 #include "spool/runtime/cuda/staging.cuh"
 #include "spool/runtime/memory/poison.h"
 #include "spool/runtime/units.h"
@@ -78,40 +77,6 @@ class RecentKernels {
   size_t count_ = 0;
 };
 
-// The first error of work on the host.
-struct HostFailure {
-  std::mutex mutex;
-  std::exception_ptr error;
-  std::atomic<bool> failed = false;
-
-  void keep(std::exception_ptr thrown) {
-    const std::lock_guard lock(mutex);
-    if (!error) error = std::move(thrown);
-    failed = true;
-  }
-  void rethrow() {
-    if (!failed) return;
-    const std::lock_guard lock(mutex);
-    std::rethrow_exception(error);
-  }
-};
-
-struct HostWork {
-  std::function<void()> work;
-  std::shared_ptr<HostFailure> failure;
-
-  // Called by CUDA, which accepts no error.
-  static void run(void* self) {
-    const std::unique_ptr<HostWork> owner(static_cast<HostWork*>(self));
-    if (owner->failure->failed) return;
-    try {
-      owner->work();
-    } catch (...) {
-      owner->failure->keep(std::current_exception());
-    }
-  }
-};
-
 // An event with its host timestamp, late by the latency of one synchronize.
 struct Origin {
   cuda::EventHandle event;
@@ -143,7 +108,8 @@ struct CudaStream::State {
   cuda::Staging staging{stream.get()};
   RecentKernels recent = {};
   std::optional<Error> error = {};
-  std::shared_ptr<HostFailure> host_failure = std::make_shared<HostFailure>();
+  std::shared_ptr<cuda::HostFailure> host_failure = std::make_shared<cuda::HostFailure>();
+  cuda::Finishing finishing = {};
   bool synchronous = waits_for_every_kernel(), capturing = false;
 
   explicit State(int device) : index(device) {}
@@ -159,6 +125,8 @@ CudaStream::CudaStream(CudaStream& first)
 CudaStream::~CudaStream() {
   (void)cudaStreamSynchronize(state_->stream.get());
   (void)cudaGetLastError();
+  state_->finishing.destroy_all();
+  destroy_last();
 }
 
 std::string CudaStream::description() const {
@@ -169,7 +137,8 @@ std::string CudaStream::description() const {
 
 void* CudaStream::native() const { return state_->stream.get(); }
 
-void CudaStream::begin_call() const {
+void CudaStream::begin_call(const char* name) const {
+  check_thread(name);
   if (state_->error) throw Error(*state_->error);
   state_->host_failure->rethrow();
   (void)cudaSetDevice(state_->index);
@@ -241,8 +210,20 @@ void CudaStream::enqueue_poison([[maybe_unused]] Poison apply,
 #endif
 }
 
+void CudaStream::destroy_after_work(std::shared_ptr<void> object) {
+  (void)cudaSetDevice(state_->index);
+  if (is_captured()) return state_->finishing.keep(std::move(object));
+  destroy_finished();
+  state_->finishing.add(state_->stream.get(), std::move(object));
+}
+
+void CudaStream::destroy_finished() {
+  state_->finishing.destroy_done();
+  disposal()->destroy();
+}
+
 void CudaStream::copy(void* to, const void* from, size_t bytes) {
-  begin_call();
+  begin_call("copy");
   traced("copy", Activity::copy, bytes, [&] {
     check_enqueued(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, state_->stream.get()),
                    "a copy within the device");
@@ -260,7 +241,7 @@ void CudaStream::upload(void* to, const void* host, size_t bytes) {
 }
 
 void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
-  begin_call();
+  begin_call("upload");
   check(!state_->capturing, "cuda: an upload cannot be part of a graph");
   if (bytes == 0) return;
   const bool fits = bytes <= cuda::Staging::half;
@@ -276,7 +257,7 @@ void CudaStream::upload(void* to, size_t bytes, const Fill& fill) {
 }
 
 void CudaStream::download(void* host, const void* from, size_t bytes) {
-  begin_call();
+  begin_call("download");
   check(!state_->capturing, "cuda: the host cannot read while a graph is captured");
   if (bytes == 0) return synchronize();
   check_enqueued(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
@@ -285,7 +266,7 @@ void CudaStream::download(void* host, const void* from, size_t bytes) {
 }
 
 std::shared_ptr<std::byte> CudaStream::host_memory(size_t bytes) {
-  begin_call();
+  begin_call("host_memory()");
   try {
     const auto memory = std::make_shared<cuda::PinnedMemory>(std::max<size_t>(bytes, 1));
     return {memory, memory->data()};
@@ -297,7 +278,7 @@ std::shared_ptr<std::byte> CudaStream::host_memory(size_t bytes) {
 }
 
 void CudaStream::copy_out(void* host, const void* from, size_t bytes) {
-  begin_call();
+  begin_call("copy out");
   if (bytes == 0) return;
   traced("copy out", Activity::copy, bytes, [&] {
     check_enqueued(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, state_->stream.get()),
@@ -306,7 +287,7 @@ void CudaStream::copy_out(void* host, const void* from, size_t bytes) {
 }
 
 void CudaStream::copy_in(void* to, const void* host, size_t bytes) {
-  begin_call();
+  begin_call("copy in");
   if (bytes == 0) return;
   traced("copy in", Activity::copy, bytes, [&] {
     check_enqueued(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, state_->stream.get()),
@@ -322,28 +303,32 @@ bool CudaStream::is_captured() const {
 }
 
 void CudaStream::host_work(const char* name, double, std::function<void()> work) {
-  begin_call();
+  begin_call(name);
   check(!is_captured(), "cuda: ", name, " runs on the host, and cannot be part of a graph");
-  auto owner = std::make_unique<HostWork>(HostWork{std::move(work), state_->host_failure});
+  auto owner =
+      std::make_unique<cuda::HostWork>(cuda::HostWork{std::move(work), state_->host_failure});
   traced(name, Activity::host, /*bytes=*/0, [&] {
-    check_enqueued(cudaLaunchHostFunc(state_->stream.get(), &HostWork::run, owner.get()), name);
+    check_enqueued(cudaLaunchHostFunc(state_->stream.get(), &cuda::HostWork::run, owner.get()),
+                   name);
     static_cast<void>(owner.release());  // HostWork::run() owns it now
   });
 }
 
 std::unique_ptr<Stream> CudaStream::on_host(std::shared_ptr<Arena> memory) {
-  return std::make_unique<CpuStream>(std::move(memory));
+  auto host = std::make_unique<CpuStream>(std::move(memory));
+  host->follow_thread_of(*this);
+  return host;
 }
 
 Event CudaStream::record() {
-  begin_call();
+  begin_call("record()");
   auto event = std::make_shared<cuda::EventHandle>(cuda::make_event());
   check_call(cudaEventRecord(event->get(), state_->stream.get()), "cudaEventRecord");
   return {.handle = event};
 }
 
 void CudaStream::wait(const Event& event) {
-  begin_call();
+  begin_call("wait()");
   if (!event.handle) return;
   const auto& handle = *static_cast<cuda::EventHandle*>(event.handle.get());
   traced("wait", Activity::wait, /*bytes=*/0, [&] {
@@ -355,16 +340,17 @@ void CudaStream::synchronize() {
   (void)cudaSetDevice(state_->index);
   check(!is_captured(), "cuda: the host cannot wait while a graph is captured");
   const cudaError_t status = cudaStreamSynchronize(state_->stream.get());
-  begin_call();
+  begin_call("synchronize()");
   check_enqueued(status, "waiting for the device");
   state_->recent.clear();
+  destroy_finished();
 }
 
 bool CudaStream::captures() const { return !state_->synchronous; }
 
 Graph CudaStream::capture(const std::function<void()>& work) {
   State& s = *state_;
-  begin_call();
+  begin_call("capture()");
   check(!s.capturing, "cuda: a graph is being captured already");
   check_call(cudaStreamBeginCapture(s.stream.get(), cudaStreamCaptureModeThreadLocal),
              "cudaStreamBeginCapture");
@@ -388,7 +374,7 @@ Graph CudaStream::capture(const std::function<void()>& work) {
 }
 
 void CudaStream::replay(const Graph& graph) {
-  begin_call();
+  begin_call("replay()");
   check(bool(graph), "cuda: there is no graph to replay");
   const auto& executable = *static_cast<cuda::GraphExecHandle*>(graph.handle.get());
   state_->recent.add("of a graph");

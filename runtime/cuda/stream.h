@@ -31,7 +31,7 @@ class CudaStream final : public Stream {
   // Calls work(), which enqueues a kernel of this name on native().
   template <class Work>
   void enqueue(const char* name, const Work& work) {
-    begin_call();
+    begin_call(name);
     const Timer timer = trace() ? start_timer() : nullptr;
     work();
     check_launch(name);
@@ -55,6 +55,7 @@ class CudaStream final : public Stream {
 
   std::string description() const override;
   void enqueue_poison(Poison, const std::byte* data, size_t bytes) override;
+  void destroy_after_work(std::shared_ptr<void> object) override;
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -80,9 +81,11 @@ class CudaStream final : public Stream {
   void traced(const char* name, Activity activity, size_t bytes, const Work& work);
   Timer start_timer();
   void stop_timer(const Timer&, const char* name, Activity, size_t bytes = 0);
-  // Rethrows errors of earlier work, and makes the device the thread's current one.
-  void begin_call() const;
+  // Checks the thread, rethrows errors of earlier work, and makes the device the thread's current
+  // one.
+  void begin_call(const char* name) const;
   bool is_captured() const;
+  void destroy_finished();
   void check_launch(const char* name);
   // Checks a call that may report errors of earlier work.
   void check_enqueued(int status, const char* what);

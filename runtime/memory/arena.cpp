@@ -1,13 +1,12 @@
 #include "spool/runtime/memory/arena.h"
 
 #include <algorithm>
-#include <mutex>
-#include <unordered_set>
 
 #include "spool/runtime/hash.h"
 #include "spool/runtime/integer.h"
 #include "spool/runtime/memory/arena_block.h"
 #include "spool/runtime/memory/layout.h"
+#include "spool/runtime/memory/peak_recorder.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -24,13 +23,6 @@ uint64_t hash_of(uint64_t offset, uint64_t bytes) {
 }
 
 }  // namespace
-
-const char* intern(std::string_view text) {
-  static std::mutex mutex;
-  static std::unordered_set<std::string> names;
-  const std::lock_guard lock(mutex);
-  return names.emplace(text).first->c_str();
-}
 
 Arena::Arena(std::byte* base, size_t capacity, std::string device, size_t multiple)
     : base_(base), device_(std::move(device)), granule_(multiple) {
@@ -158,10 +150,12 @@ void Arena::count_live(const Block& block) {
   max_live_ = std::max(max_live_, stats_.live);
   stats_.live_hash ^= hash_of(block.offset, block.bytes);
   stats_.live_by[block.label.purpose] += block.bytes;
+  if (peak_recorder_) peak_recorder_->record_birth(&block, block.bytes, block.spec, block.label);
   update_peak();
 }
 
 void Arena::count_freed(const Block& block) {
+  if (peak_recorder_) peak_recorder_->record_death(&block);
   stats_.live -= block.bytes;
   stats_.live_hash ^= hash_of(block.offset, block.bytes);
   stats_.live_by[block.label.purpose] -= block.bytes;
@@ -173,6 +167,7 @@ void Arena::update_peak() {
   stats_.peak = end_;
   stats_.at_peak_by = stats_.live_by;
   live_at_peak_ = stats_.live;
+  if (peak_recorder_) peak_recorder_->record_peak();
 }
 
 void Arena::fail_to_fit(size_t bytes, const Spec& spec, const Label& label) const {
@@ -196,7 +191,7 @@ void Arena::fail_to_fit(size_t bytes, const Spec& spec, const Label& label) cons
                .available = stats_.capacity,
                .advice = sentence("the largest free block has ", format_bytes(largest_free),
                                   "; live: ", live.empty() ? "nothing" : live, largest_live),
-               .op = label.name});
+               .op = label.name.c_str()});
 }
 
 }  // namespace spool

@@ -13,34 +13,22 @@
 //
 // Repeated work can have its allocations placed in advance instead (layout.h).
 
-#include <array>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "spool/runtime/names.h"
+#include "spool/runtime/memory/label.h"
 #include "spool/runtime/shape.h"
 
 namespace spool {
 
-// The purpose of an allocation; the memory table and errors group bytes by it.
-enum class Purpose : uint8_t { parameter, gradient, optimizer, activation, workspace, input };
-template <>
-inline constexpr std::array enumerator_names<Purpose>{"parameters",  "gradients", "optimizer",
-                                                      "activations", "workspace", "inputs"};
-
-// The name and purpose of an allocation.  The name is never freed: a literal, or intern(text).
-struct Label {
-  const char* name = "tensor";
-  Purpose purpose = Purpose::activation;
-};
-const char* intern(std::string_view text);
-
 class LifetimeRecorder;
+class PeakRecorder;
 class PlacedStep;
 class Repetition;
 
@@ -52,6 +40,8 @@ struct MemoryStats {
   EnumArray<Purpose, size_t> live_by = {};
   EnumArray<Purpose, size_t> at_peak_by = {};  // live_by when the peak was reached
   uint64_t live_hash = 0;                      // of the offsets and sizes of the live blocks
+  // Bytes of tensors over memory that is not the arena's (Tensor::over): no budget has them.
+  size_t external = 0, external_peak = 0;
 };
 
 class Arena {
@@ -71,8 +61,18 @@ class Arena {
   void free(Block*);
   std::byte* address(const Block*) const;
 
+  // Counts memory that is not the arena's.
+  void count_external(size_t bytes) {
+    stats_.external += bytes;
+    stats_.external_peak = std::max(stats_.external_peak, stats_.external);
+  }
+  void count_external_freed(size_t bytes) { stats_.external -= bytes; }
+
   // Tells the LifetimeRecorder and the PlacedStep, if any, that a phase of the work begins.
   void begin_phase(size_t phase);
+
+  // Null if nobody asks what is live at the peak.
+  PeakRecorder* peak_recorder() const { return peak_recorder_; }
 
   const MemoryStats& stats() const { return stats_; }
   // Most bytes live at a time since the last call.
@@ -80,6 +80,7 @@ class Arena {
 
  private:
   friend class LifetimeRecorder;
+  friend class PeakRecorder;
   friend class PlacedStep;
   friend class Repetition;
 
@@ -97,7 +98,7 @@ class Arena {
   Block* place(Slab&, size_t offset, size_t bytes);
   void remove_placed(Block*);
   static const Block* overlapping(const Slab&, size_t offset, size_t bytes);
-  static const char* name_of_live(const Slab&);
+  static std::optional<Name> name_of_live(const Slab&);
 
   Block* fit(size_t bytes, const Spec&, const Label&);
   Block* take_free(size_t bytes);
@@ -126,6 +127,7 @@ class Arena {
   std::vector<Block*> unused_;
   std::vector<std::unique_ptr<Slab>> slabs_;
   LifetimeRecorder* recorder_ = nullptr;
+  PeakRecorder* peak_recorder_ = nullptr;
   PlacedStep* placed_step_ = nullptr;
 };
 

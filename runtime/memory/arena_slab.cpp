@@ -66,8 +66,9 @@ const Arena::Block* Arena::overlapping(const Slab& slab, size_t offset, size_t b
   return before->offset + before->bytes > offset ? before : nullptr;
 }
 
-const char* Arena::name_of_live(const Slab& slab) {
-  return slab.placed.empty() ? nullptr : slab.placed.front()->label.name;
+std::optional<Name> Arena::name_of_live(const Slab& slab) {
+  if (slab.placed.empty()) return {};
+  return slab.placed.front()->label.name;
 }
 
 }  // namespace spool

@@ -71,7 +71,7 @@ void HostLink::synchronize() {
   synchronize_all(both);
 }
 
-Arena::Block* HostLink::allocate(size_t bytes, const char* name) {
+Arena::Block* HostLink::allocate(size_t bytes, Name name) {
   trace_live_bytes();
   const auto pages = static_cast<int64_t>(ceil_div(bytes, alignment));
   Arena::Block* block = slab_->allocate({Shape{pages, alignment / sizeof(float)}}, {.name = name});
@@ -85,7 +85,7 @@ void HostLink::free(Arena::Block* block) {
   trace_live_bytes();
 }
 
-HostSlot::HostSlot(HostLink& link, size_t bytes, const char* name)
+HostSlot::HostSlot(HostLink& link, size_t bytes, Name name)
     : link_(&link), block_(link.allocate(bytes, name)), bytes_(bytes) {}
 
 HostSlot::~HostSlot() {

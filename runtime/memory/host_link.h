@@ -26,7 +26,7 @@ void synchronize_all(std::span<Stream* const>);
 class HostSlot {
  public:
   HostSlot() = default;
-  HostSlot(HostLink& link, size_t bytes, const char* name);
+  HostSlot(HostLink& link, size_t bytes, Name name);
   HostSlot(HostSlot&& from) noexcept
       : link_(std::exchange(from.link_, nullptr)), block_(from.block_), bytes_(from.bytes_) {}
   HostSlot& operator=(HostSlot&& from) noexcept {
@@ -78,7 +78,7 @@ class HostLink {
 
  private:
   friend class HostSlot;
-  Arena::Block* allocate(size_t bytes, const char* name);
+  Arena::Block* allocate(size_t bytes, Name name);
   void free(Arena::Block*);
   void trace_live_bytes() {
     if (Trace* trace = compute_.trace()) [[unlikely]]

@@ -1,6 +1,5 @@
 #include "spool/runtime/memory/layout.h"
 
-#include <cstring>
 #include <utility>
 
 namespace spool {
@@ -9,9 +8,7 @@ namespace {
 constexpr const char* advice =
     "; a step must allocate as its rehearsal did: rehearse the same work and place it anew";
 
-bool same(const Label& a, const Label& b) {
-  return a.purpose == b.purpose && (a.name == b.name || std::strcmp(a.name, b.name) == 0);
-}
+bool same(const Label& a, const Label& b) { return a.purpose == b.purpose && a.name == b.name; }
 
 std::string describe(const Lifetime& l) {
   return sentence(l.label.name, " (", name(l.label.purpose), "), ", l.bytes, " bytes");
@@ -36,8 +33,8 @@ PlacedStep::~PlacedStep() {
 void PlacedStep::finish() {
   if (!slab_) return;
   check_complete();
-  if (const char* live = Arena::name_of_live(*slab_)) {
-    fail(ErrorKind::invalid, "layout: ", live, " is still live when the step ends", advice);
+  if (const std::optional<Name> live = Arena::name_of_live(*slab_)) {
+    fail(ErrorKind::invalid, "layout: ", *live, " is still live when the step ends", advice);
   }
   arena_.placed_step_ = nullptr;
   arena_.close(std::exchange(slab_, nullptr));
@@ -62,7 +59,7 @@ void PlacedStep::check_complete() const {
        ", when it was rehearsed, and the phase ends without it", advice);
 }
 
-void PlacedStep::fail_overlap(const char* placed, const Spec& spec, const char* live,
+void PlacedStep::fail_overlap(Name placed, const Spec& spec, Name live,
                               const Spec& live_spec) const {
   fail(ErrorKind::invalid, position(), ", ", placed, " (", spec, "), overlaps ", live, " (",
        live_spec, "), which the rehearsal had freed by then", advice);

@@ -48,8 +48,7 @@ class PlacedStep {
   // The offset of the next allocation; throws unless this is the one that was rehearsed.
   size_t offset(size_t bytes, const Spec&, const Label&);
   void advance() { ++next_; }
-  [[noreturn]] void fail_overlap(const char* placed, const Spec&, const char* live,
-                                 const Spec& live_spec) const;
+  [[noreturn]] void fail_overlap(Name placed, const Spec&, Name live, const Spec& live_spec) const;
   std::string position() const;
   void check_complete() const;
 

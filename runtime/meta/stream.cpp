@@ -1,5 +1,8 @@
 #include "spool/runtime/meta/stream.h"
 
+#include <algorithm>
+#include <string_view>
+
 #include "spool/runtime/memory/repetition.h"
 
 namespace spool {
@@ -21,6 +24,14 @@ void MetaStream::add_span(const char* name, Activity activity, const Cost& cost,
   TraceSpan added = span(name, activity, copies ? static_cast<size_t>(cost.bytes) : 0);
   if (!copies) added.cost = cost;
   trace()->add(added, {begin, now_});
+}
+
+void MetaStream::add_missing(DeviceType type, const char* kernel) {
+  const bool is_cpu = std::holds_alternative<CpuArchitecture>(machine_.architecture);
+  if (type != (is_cpu ? DeviceType::cpu : DeviceType::cuda)) return;
+  const bool is_known = std::ranges::any_of(
+      missing_, [&](const char* known) { return std::string_view(known) == kernel; });
+  if (!is_known) missing_.push_back(kernel);
 }
 
 void MetaStream::copy(void*, const void*, size_t bytes) {
@@ -79,7 +90,9 @@ std::unique_ptr<Stream> MetaStream::on_host(std::shared_ptr<Arena> memory) {
   host.bytes_per_second = machine_.host_memory_bytes_per_second;
   const bool is_host = std::holds_alternative<CpuArchitecture>(machine_.architecture);
   if (!is_host) host.kernels.reset();
-  return std::make_unique<MetaStream>(host, std::move(memory));
+  auto stream = std::make_unique<MetaStream>(host, std::move(memory));
+  stream->follow_thread_of(*this);
+  return stream;
 }
 
 }  // namespace spool

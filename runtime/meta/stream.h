@@ -5,6 +5,7 @@
 // it predicts peak memory and duration.
 
 #include <limits>
+#include <vector>
 
 #include "spool/runtime/meta/kernel_times.h"
 #include "spool/runtime/stream.h"
@@ -27,11 +28,16 @@ class MetaStream final : public Stream {
   void charge(const char* name, const Cost& cost) {
     advance(name, Activity::kernel, kernel_seconds(machine_, name, cost), cost);
   }
+  // A kernel has no form for devices of this kind; launch() tells, as far as it knows.
+  void add_missing(DeviceType, const char* kernel);
+  // The kernels launched so far that have no form for the machine's kind of device, each once.
+  const std::vector<const char*>& missing() const { return missing_; }
   double now() const { return now_; }    // seconds since the start
   double busy() const { return busy_; }  // seconds since the start, without waits
   const Machine& machine() const { return machine_; }
 
   std::string description() const override { return "meta, as " + machine_.name; }
+  void destroy_after_work(std::shared_ptr<void>) override {}
   void copy(void* to, const void* from, size_t bytes) override;
   void upload(void* to, const void* host, size_t bytes) override;
   void upload(void* to, size_t bytes, const Fill& fill) override;
@@ -54,6 +60,7 @@ class MetaStream final : public Stream {
 
  private:
   void advance(const char* name, Activity activity, double seconds, const Cost& cost = {}) {
+    check_thread(name);
     const double begin = now_;
     now_ += seconds;
     if (activity != Activity::wait) busy_ += seconds;
@@ -65,6 +72,7 @@ class MetaStream final : public Stream {
 
   Machine machine_;
   double now_ = 0, busy_ = 0;
+  std::vector<const char*> missing_;
 };
 
 }  // namespace spool

@@ -82,23 +82,25 @@ class WatchedTensor final : public SavedTensor {
   Faults& faults_;
 };
 
-// The bytes, in memory of the process.
-class Downloaded final : public SavedTensor {
- public:
-  explicit Downloaded(const Tensor& t) : stream_(t.stream()), spec_(t.spec()), bytes_(t.nbytes()) {
-    read_bytes(t, 0, bytes_);
-  }
-  Tensor unpack() override {
-    const Tensor t(spec_, stream_, {.name = "downloaded"});
-    write_bytes(t, 0, bytes_);
-    return t;
-  }
-
- private:
-  Stream& stream_;
-  Spec spec_;
-  std::vector<std::byte> bytes_;
-};
+// Hooks that store the bytes in memory of the process.
+auto downloads() {
+  struct Downloaded {
+    Stream* stream;
+    Spec spec;
+    std::vector<std::byte> bytes;
+  };
+  return hooks_from(
+      [](const Tensor& t, const SavedInfo&) {
+        Downloaded all{&t.stream(), t.spec(), std::vector<std::byte>(t.nbytes())};
+        read_bytes(t, 0, all.bytes);
+        return all;
+      },
+      [](const Downloaded& all) {
+        const Tensor t(all.spec, *all.stream, {.name = "downloaded"});
+        write_bytes(t, 0, all.bytes);
+        return t;
+      });
+}
 
 Tensor copy_of(const Tensor& t) {
   const Tensor copy(t.spec(), t.stream(), {.name = "a hook's copy"});
@@ -139,7 +141,7 @@ struct FilledHost {
   // After the compute stream's work so far, as every use of a slot.
   explicit FilledHost(HostLink& link) {
     while (link.memory().live < link.memory().peak) {
-      all.emplace_back(link, HostLink::alignment, "free memory");
+      all.push_back(HostSlot(link, HostLink::alignment, "free memory"));
     }
     link.begin_out().host_work("fill", 0, [places = places()] {
       for (std::byte* at : places) std::fill_n(at, HostLink::alignment, pattern);
@@ -216,7 +218,7 @@ std::unique_ptr<SavedTensor> WatchedHooks::pack_as_kind(const Tensor& t, const S
     case HookKind::copy:
       return spool::keep(copy_of(t));
     case HookKind::download:
-      return std::make_unique<Downloaded>(t);
+      return downloads().pack(t, info);
     case HookKind::offload:
       return offloader_->pack(t, info, {.value = info.value});
     case HookKind::offload_to_disk:

@@ -93,6 +93,47 @@ TEST_F(Misuse, AnOpThatAsksForWhatIsNotThere) {
   EXPECT_EQ(gradient(Mistaken::none).size(), 16u);
 }
 
+// Reads i8 and writes f64, or the other way round.
+struct Converter final : Op {
+  DType to;
+  bool reads, differentiates;
+  Converter(DType t, bool r, bool d = false) : to(t), reads(r), differentiates(d) {}
+  const char* name() const override { return "converter"; }
+  const char* indices() const override { return "nc->nc"; }
+  Specs infer(const Specs& in) const override { return {{in[0].shape, to}}; }
+  void forward(Forward& f) const override {
+    f.launch(Cast{.out = f.outputs<1>()[0], .in = f.inputs<1>()[0]});
+  }
+  Slots saves(const Needs&) const override { return {in(0)}; }
+  void backward(Backward&) const override {}
+  bool differentiable(int) const override { return differentiates; }
+  bool reads_stored_types() const override { return reads; }
+};
+
+TEST_F(Misuse, ATypeThatIsOnlyStored) {
+  const Tensor narrow({x.shape(), DType::i8}, stream), half({x.shape(), DType::f16}, stream);
+  Parameter stored{.name = "stored", .data = half};
+  Tape tape(stream);
+  const Var in = tape.input(narrow), wide = tape.input(x, true);
+  expect_refused({"gelu: input 0, i8 (4, 4)", "only stored", "convert it first"},
+                 [&] { gelu(in); });
+  expect_refused({"parameter stored, f16 (4, 4)", "cannot be trained", "trainable"},
+                 [&] { linear(wide, stored); });
+  expect_refused({"input: f16 (4, 4)", "cannot have a gradient"}, [&] { tape.input(half, true); });
+  expect_refused({"converter: its output, i8 (4, 4)", "differentiable()"}, [&] {
+    apply<Converter>(tape, {wide}, DType::i8, /*reads=*/false, /*differentiates=*/true);
+  });
+  EXPECT_EQ(tape.nodes().size(), 0u);
+  stored.trainable = false;
+  Tape frozen(stream);
+  expect_refused({"linear: input 1, f16 (4, 4)", "convert it first"},
+                 [&] { linear(frozen.input(x), stored); });
+  const Var back = apply<Converter>(frozen, {frozen.input(narrow)}, DType::f64, /*reads=*/true);
+  EXPECT_EQ(back.spec(), x.spec());
+  const Var i8 = apply<Converter>(frozen, {frozen.input(x, true)}, DType::i8, /*reads=*/false);
+  EXPECT_EQ(i8.spec(), narrow.spec());
+}
+
 TEST_F(Misuse, ATensorOfAnotherStream) {
   CpuStream other(size_t{16} << 20, 1);
   const Tensor foreign = normal({4, 4}, DType::f64, other, 1);

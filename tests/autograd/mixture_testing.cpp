@@ -127,7 +127,7 @@ Plan Mixture::kept() const {
 }
 
 Enactment::Enactment(const Mixture& mixture, bool with_nests, Faults& faults, Offloader* offloader,
-                     std::vector<Parameter>& parameters)
+                     Parameters& parameters)
     : mixture_(mixture),
       with_nests_(with_nests),
       faults_(faults),
@@ -185,7 +185,7 @@ void Enactment::apply(NodeId id) {
   std::vector<Operand> operands;
   for (const ValueId v : node.inputs) {
     Parameter* const parameter = program.tape->values()[v].parameter;
-    operands.push_back(parameter ? Operand(parameters_[program.index_of(parameter)])
+    operands.push_back(parameter ? Operand(*parameters_[program.index_of(parameter)])
                                  : Operand(vars_[static_cast<size_t>(v)]));
   }
   const Few<Var> outputs = apply_again_if_it_fails(node, operands);
@@ -213,14 +213,12 @@ Few<Var> Enactment::apply_again_if_it_fails(const Node& node,
   }
 }
 
-std::vector<Parameter> make_parameters(const Program& program, Stream& stream) {
-  std::vector<Parameter> all;
+void add_parameters(Parameters& all, const Program& program) {
   for (const Parameter& p : program.parameters) {
-    all.push_back({.name = p.name,
-                   .data = normal(p.data.shape(), DType::f32, stream, 100 + all.size(), 0.5),
-                   .trainable = p.trainable});
+    const size_t number = all.size();
+    const Tensor values = normal(p.data.shape(), DType::f32, all.stream(), 100 + number, 0.5);
+    all.add("weight." + std::to_string(number), values).trainable = p.trainable;
   }
-  return all;
 }
 
 std::vector<Tensor> make_inputs(const Program& program, Stream& stream) {
@@ -240,8 +238,8 @@ void write_inputs(const std::vector<Tensor>& inputs, int64_t micro) {
   }
 }
 
-MixtureRun::MixtureRun(Mixture& mixture)
-    : mixture_(mixture), parameters_(make_parameters(mixture.program, stream)) {
+MixtureRun::MixtureRun(Mixture& mixture) : mixture_(mixture) {
+  add_parameters(parameters_, mixture.program);
   mixture.program.at_place = [this](const char* place) { faults.pass(place); };
   for (int64_t micro = 0; micro < mixture.micro_batches; ++micro) {
     inputs_.push_back(make_inputs(mixture.program, stream));
@@ -265,7 +263,7 @@ Bytes MixtureRun::step(bool mixed) {
   live_after_forward_.clear();
   std::vector<Tensor> results;
   const auto drop_gradients = [&] {
-    for (Parameter& p : parameters_) p.grad = {};
+    for (Parameter* p : parameters_) p->grad = {};
   };
   try {
     for (int64_t micro = 0; micro < mixture_.micro_batches; ++micro) {
@@ -275,8 +273,8 @@ Bytes MixtureRun::step(bool mixed) {
     drop_gradients();
     throw;
   }
-  for (const Parameter& p : parameters_) {
-    if (p.grad) results.push_back(p.grad);
+  for (const Parameter* p : parameters_) {
+    if (p->grad) results.push_back(p->grad);
   }
   drop_gradients();
   Bytes bits;
@@ -301,7 +299,7 @@ void MixtureRun::run_tape(bool mixed, int64_t micro, std::vector<Tensor>& result
   }
   faults.in_backward = true;
   std::vector<bool> had_grad;
-  for (const Parameter& p : parameters_) had_grad.push_back(bool(p.grad));
+  for (const Parameter* p : parameters_) had_grad.push_back(bool(p->grad));
   try {
     tape->backward(loss);
   } catch (...) {
@@ -309,7 +307,7 @@ void MixtureRun::run_tape(bool mixed, int64_t micro, std::vector<Tensor>& result
     enactment.drop_vars();
     expect_tape_holds_nothing(tape);
     for (size_t i = 0; i < parameters_.size(); ++i) {
-      EXPECT_TRUE(had_grad[i] || !parameters_[i].grad) << "a gradient that backward had begun";
+      EXPECT_TRUE(had_grad[i] || !parameters_[i]->grad) << "a gradient that backward had begun";
     }
     throw;
   }

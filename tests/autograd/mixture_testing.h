@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "spool/autograd/parameters.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/autograd/failure_testing.h"
 #include "tests/autograd/random_program.h"
@@ -61,7 +62,7 @@ struct Mixture {
 class Enactment {
  public:
   // Without nests, the plan alone decides.  `offloader` is for hooks.
-  Enactment(const Mixture&, bool with_nests, Faults&, Offloader*, std::vector<Parameter>&);
+  Enactment(const Mixture&, bool with_nests, Faults&, Offloader*, Parameters&);
   Var run(Tape&, const std::vector<Tensor>& inputs);
 
   const Var& input() const { return input_; }  // the f32 one
@@ -77,15 +78,15 @@ class Enactment {
   bool with_nests_;
   Faults& faults_;
   Offloader* offloader_;
-  std::vector<Parameter>& parameters_;
+  Parameters& parameters_;
   Tape* tape_ = nullptr;
   std::vector<NodeId> last_use_;  // by value
   std::vector<Var> vars_ = {};    // by value
   Var input_ = {};
 };
 
-// The parameters of a program, with values.
-std::vector<Parameter> make_parameters(const Program&, Stream&);
+// Adds the parameters of a program, with values.
+void add_parameters(Parameters&, const Program&);
 // The inputs of a program, and the values of a micro-batch for them.
 std::vector<Tensor> make_inputs(const Program&, Stream&);
 void write_inputs(const std::vector<Tensor>&, int64_t micro);
@@ -118,7 +119,7 @@ class MixtureRun {
 
   const Mixture& mixture_;
   TemporaryDirectory directory_;
-  std::vector<Parameter> parameters_;
+  Parameters parameters_{stream};
   std::vector<std::vector<Tensor>> inputs_;  // by micro-batch
   Tensor random_, loss_scale_;
   size_t live_before_ = 0;

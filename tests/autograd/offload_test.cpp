@@ -85,6 +85,27 @@ TEST_F(OffloadedTensors, TensorsOfAnySizeComeBackUnchanged) {
   }
 }
 
+TEST_F(OffloadedTensors, TypesThatAreOnlyStoredComeBackUnchanged) {
+  const TemporaryDirectory directory;
+  Offloader to_disk(link, directory.path(), size_t{1} << 20);
+  std::vector<int8_t> bytes(5 * 1000);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<int8_t>(i * 37);
+  std::vector<f16> halves(bytes.begin(), bytes.end());
+  const Tensor narrow = make_tensor<int8_t>({5, 1000}, bytes, stream);
+  const Tensor half = make_tensor<f16>({5, 1000}, halves, stream);
+  for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
+    for (const Tensor& t : {narrow, half}) {
+      to_disk.before_forward(0);
+      auto saved = to_disk.pack(t, {.op = "input", .value = 0}, {.value = 0, .target = target});
+      to_disk.begin_backward(1);
+      const Tensor back = saved->unpack();
+      EXPECT_EQ(values(back), values(t));
+      saved.reset();
+      to_disk.end_backward();
+    }
+  }
+}
+
 TEST_F(OffloadedTensors, ATooSmallHostIsReportedAndLeaksNothing) {
   const Bits expected = gradients_of_chain({});
   const size_t live = stream.memory().live;

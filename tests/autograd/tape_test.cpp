@@ -13,7 +13,7 @@ namespace {
 class TapeTest : public ::testing::Test {
  protected:
   CpuStream stream{size_t{64} << 20, 2};
-  Parameter make(const char* name, const Shape& shape, uint64_t seed, DType type = DType::f64) {
+  Parameter make(Name name, const Shape& shape, uint64_t seed, DType type = DType::f64) {
     return {.name = name, .data = normal(shape, type, stream, seed)};
   }
   std::vector<double> gradient(const Parameter& p) { return values(p.grad); }

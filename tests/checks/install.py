@@ -1,6 +1,6 @@
 """Programs outside the tree build against an installed Spool and run: install.py BUILD CMAKE
-COMPILER. They are an executable, a plugin that is loaded twice, an example and, where there is nvcc,
-a CUDA source; they set no language standard, and the installed tree was moved before. It names no
+COMPILER. They are an executable, a plugin that is loaded twice, one with -ffast-math, an example and,
+where there is nvcc, a CUDA source; they set no language standard, and the installed tree was moved before. It names no
 path of this machine, needs no CUDA toolkit, and has documents and examples, but not the headers of
 the command line. Nightly, the same of a shared library.
 """
@@ -28,10 +28,10 @@ def run(*command):
     return done.stdout
 
 
-def configure(source, build, *settings):
+def configure(source, build, *settings, compiler=COMPILER):
     run(
         *[CMAKE, "-S", source, "-B", build, "-G", "Ninja"],
-        *[f"-DCMAKE_CXX_COMPILER={COMPILER}", *settings],
+        *[f"-DCMAKE_CXX_COMPILER={compiler}", *settings],
     )
 
 
@@ -59,6 +59,17 @@ def nvcc():
     return shutil.which("nvcc", path=f"{os.environ.get('PATH', '')}:/usr/local/cuda/bin")
 
 
+def check_fast_math(folder, settings):
+    """Programs with flags such as -ffast-math compute what the headers say, with any compiler."""
+    flags = ["fast-math", "unsafe-math-optimizations"]
+    for compiler in dict.fromkeys([COMPILER, *filter(shutil.which, ["g++", "clang++"])]):
+        build = folder / pathlib.Path(compiler).name
+        configure(ROOT / "tests" / "install", build, *settings, compiler=compiler)
+        run(CMAKE, "--build", build, "--target", *flags)
+        for flag in flags:
+            run(build / flag)
+
+
 def check_installed(build, folder):
     """Installs a build, moves what is installed, and builds and runs programs against it. Returns
     what the first of them says."""
@@ -77,6 +88,7 @@ def check_installed(build, folder):
     run(mine / "host", mine / "libplugin.so")
     if with_cuda:
         run(mine / "research_cuda")
+    check_fast_math(folder, settings)
     examples = folder / "examples"
     configure(prefix / "share" / "doc" / "spool" / "examples", examples, *settings)
     run(CMAKE, "--build", examples, "--target", "example_annotated_net")

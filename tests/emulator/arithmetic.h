@@ -1,6 +1,7 @@
 #pragma once
 
-// CUDA's arithmetic functions: fast approximations, bit operations and bfloat16 conversions.
+// CUDA's arithmetic functions: fast approximations, bit operations, and conversions of bfloat16 and
+// half.
 
 #include <algorithm>
 #include <bit>
@@ -66,5 +67,24 @@ inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
 inline float2 __bfloat1622float2(__nv_bfloat162 v) {
   return {__bfloat162float(v.x), __bfloat162float(v.y)};
 }
+
+// Counts the units of the last place, of which a number in [2^e, 2^(e+1)) has 1024 to 2047.
+inline __half __float2half_rn(float x) {
+  if (std::isnan(x)) return {0x7fff};
+  const auto sign = static_cast<uint16_t>(std::signbit(x) ? 0x8000 : 0);
+  const float magnitude = std::fabs(x);
+  if (magnitude >= 65520.0f) return {static_cast<uint16_t>(sign | 0x7c00)};
+  const int exponent = magnitude < 0x1p-14f ? -14 : std::ilogb(magnitude);
+  const auto units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  return {static_cast<uint16_t>(sign | ((exponent + 14) * 1024 + units))};
+}
+inline float __half2float(__half x) {
+  const int exponent = x.bits >> 10 & 31, fraction = x.bits & 1023;
+  float value = std::ldexp(static_cast<float>(exponent ? 1024 + fraction : fraction),
+                           std::max(exponent, 1) - 25);
+  if (exponent == 31) value = fraction ? NAN : INFINITY;
+  return x.bits & 0x8000 ? -value : value;
+}
+
 inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) { return {bits}; }
 inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) { return x.bits; }

@@ -52,8 +52,12 @@ struct __nv_bfloat16 {
 struct alignas(4) __nv_bfloat162 {
   __nv_bfloat16 x, y;
 };
+struct __half {
+  uint16_t bits;
+};
 using nv_bfloat16 = __nv_bfloat16;
 using nv_bfloat162 = __nv_bfloat162;
+using half = __half;
 
 inline constexpr int warpSize = 32;
 extern uint3 threadIdx, blockIdx;

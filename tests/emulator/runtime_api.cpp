@@ -167,6 +167,8 @@ const char* cudaGetErrorString(cudaError_t status) {
       return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorNotReady:
+      return "device not ready";
     case cudaErrorLaunchFailure:
       return last_fault.c_str();
     case cudaErrorStreamCaptureUnsupported:
@@ -279,6 +281,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   }
   *event = {stream->queue, stream->queue->enqueued, stream->capture, event->time};
   return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->captured()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (!event->queue) return cudaSuccess;
+  return event->queue->done < event->position ? failed(cudaErrorNotReady) : state_of(*event->queue);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->captured()) return failed(cudaErrorStreamCaptureUnsupported);

@@ -94,7 +94,7 @@ TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
   plans.layout = lay_out(record_step(config, plans, cpu(2)));
   CpuStream stream(rehearse_training(config, plans, cpu(2)).memory.peak, 2);
   TrainedGpt2 model(config, plans.evaluation, stream);
-  StepRunner runner(model, config.step(), plans, stream);
+  StepExecutor runner(model, config.step(), plans, stream);
   model.gpt2().initialise(config.seed);
   runner.optimizer().initialise();
   const TokenBatch batch = batch_of(config, 0);

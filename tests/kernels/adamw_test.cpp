@@ -2,6 +2,7 @@
 
 #include "spool/kernels/adamw.h"
 
+#include "spool/kernels/clip_factor.h"
 #include "tests/kernels/adamw_testing.h"
 
 namespace spool::testing {
@@ -123,33 +124,84 @@ TEST(AdamW, ChangesNothingIfTheGradientsAreNotFinite) {
   }
 }
 
+// A step of eight elements whose arguments fit.
+struct Fitting {
+  CpuStream stream{1 << 20, 1};
+  Tensor three = floats({1, 1, 1}, stream), small = floats({1, 2, 3, 4, 5, 6, 7}, stream);
+  Tensor random = make_tensor<int32_t>({4}, std::vector<int32_t>{1, 2, 3, 4}, stream);
+  AdamW::Entry wide, narrow;  // f32, and bf16 with a master
+  std::vector<Tensor> all;
+
+  Fitting() {
+    wide = {.parameter = make(DType::f32),
+            .m = make(DType::f32),
+            .v = make(DType::f32),
+            .grad = make(DType::f32)};
+    narrow = {.parameter = make(DType::bf16),
+              .master = make(DType::f32),
+              .m = make(DType::f32),
+              .v = make(DType::f32),
+              .grad = make(DType::bf16)};
+  }
+  View make(DType type) { return all.emplace_back(normal({8}, type, stream, all.size())); }
+  AdamW kernel(const AdamW::Entry& entry, bool stochastic = false) const {
+    return {.tensors = {entry},
+            .random = stochastic ? View(random) : View(),
+            .schedule = three,
+            .clip = three};
+  }
+};
+
+void expect_refused(std::string_view words, const AdamW& k) {
+  expect_error(ErrorKind::invalid, {"adamw", words}, [&] { k.check_arguments(); });
+}
+
 TEST(AdamW, RefusesWrongTypes) {
-  CpuStream stream(1 << 20, 1);
-  const Tensor narrow = normal({8}, DType::bf16, stream, 1),
-               wide = normal({8}, DType::f32, stream, 1);
-  const Tensor three = floats({1, 1, 1}, stream);
-  stream.synchronize();  // other streams read them
-  const auto step = [&](const AdamW::Entry& entry, const View& random) {
-    CpuStream own(1 << 20, 1);
-    launch(AdamW{.tensors = {entry}, .random = random, .schedule = three, .clip = three}, own);
-    own.synchronize();
+  Fitting f;
+  const auto with = [](AdamW::Entry entry, View AdamW::Entry::*member, const View& other) {
+    entry.*member = other;
+    return entry;
   };
-  const auto expect_refused = [&](std::string_view words, const AdamW::Entry& entry,
-                                  const View& random) {
-    expect_error(ErrorKind::invalid, {"adamw", words}, [&] { step(entry, random); });
+  using Entry = AdamW::Entry;
+  const Entry alone = with(f.narrow, &Entry::master, {}),
+              wide_grad = with(f.narrow, &Entry::grad, f.wide.grad);
+  for (const AdamW& k : {f.kernel(f.wide), f.kernel(f.narrow), f.kernel(wide_grad),
+                         f.kernel(alone, /*stochastic=*/true)}) {
+    launch(k, f.stream);
+  }
+  expect_refused("bf16 without a master, rounded to nearest", f.kernel(alone));
+  expect_refused("bf16 with a master, rounded stochastically", f.kernel(f.narrow, true));
+  expect_refused("f32 without a master, rounded stochastically", f.kernel(f.wide, true));
+  expect_refused("f32 with a master, rounded to nearest",
+                 f.kernel(with(f.wide, &Entry::master, f.narrow.master)));
+  expect_refused("the gradient of a parameter is bf16 (8)",
+                 f.kernel(with(f.wide, &Entry::grad, f.narrow.grad)));
+  expect_refused("state is bf16 (8)", f.kernel(with(f.wide, &Entry::m, f.narrow.grad)));
+  expect_refused("a parameter is i32", f.kernel(with(f.wide, &Entry::parameter, f.random)));
+}
+
+TEST(AdamW, RefusesSizesThatDoNotFit) {
+  Fitting f;
+  const auto refused = [&](std::string_view words, View AdamW::Entry::*member, const View& other) {
+    AdamW::Entry entry = f.narrow;
+    entry.*member = other;
+    expect_refused(words, f.kernel(entry));
   };
-  const auto entry = [&](const View& parameter, const View& master, const View& grad) {
-    return AdamW::Entry{
-        .parameter = parameter, .master = master, .m = wide, .v = wide, .grad = grad};
-  };
-  step(entry(narrow, wide, narrow), {});
-  step(entry(narrow, {}, wide), three);
-  step(entry(wide, {}, wide), {});
-  expect_refused("bf16 without a master, rounded to nearest", entry(narrow, {}, narrow), {});
-  expect_refused("bf16 with a master, rounded stochastically", entry(narrow, wide, narrow), three);
-  expect_refused("f32 without a master, rounded stochastically", entry(wide, {}, wide), three);
-  expect_refused("f32 with a master, rounded to nearest", entry(wide, wide, wide), {});
-  expect_refused("gradient of a f32 parameter", entry(wide, {}, narrow), {});
+  using Entry = AdamW::Entry;
+  refused("the gradient of a parameter is f32 (7)", &Entry::grad, f.small);
+  refused("state is f32 (7)", &Entry::m, f.small);
+  refused("state is f32 (7)", &Entry::v, f.small);
+  refused("a master is f32 (7)", &Entry::master, f.small);
+  refused("has no m, or no v", &Entry::v, {});
+  refused("m f32 (8) overlaps the memory of v", &Entry::v, f.narrow.m);
+  refused("overlaps the memory of its master", &Entry::m, f.narrow.master);
+  refused("overlaps the memory of its gradient", &Entry::parameter, f.narrow.grad);
+  AdamW k = f.kernel(f.wide);
+  k.schedule = f.small;
+  expect_refused("schedule is f32 (7), and f32 (3) would fit", k);
+  k = f.kernel(f.wide);
+  k.clip = {};
+  expect_refused("clip is absent", k);
 }
 
 TEST(AdamW, ManyTensorsTogetherHaveTheBitsOfOneByOne) {
@@ -189,8 +241,32 @@ TEST(AdamW, SlicesHaveTheBitsOfTheWhole) {
 TEST(AdamW, RefusesASliceThatDoesNotBeginAtAGranule) {
   CpuStream stream(64 << 20, 1);
   const AdamWTensors tensors({.numels = {10'000}}, stream);
-  launch(in_slices(tensors.kernel(), 1000), stream);
-  expect_error(ErrorKind::invalid, {"slice", "element 1000"}, [&] { stream.synchronize(); });
+  expect_error(ErrorKind::invalid, {"slice", "element 1000"}, [&] {
+    launch(in_slices(tensors.kernel(), 1000), stream);
+    stream.synchronize();
+  });
+}
+
+// A rate multiplies the learning rate: by a power of two, to the bit.
+TEST(AdamW, ARateScalesTheLearningRate) {
+  for (AdamWCase c : adamw_cases) {
+    c.numels = {40001, 5};
+    CpuStream stream(64 << 20, 2);
+    const AdamWTensors scaled(c, stream), plain(c, stream);
+    AdamW k = scaled.kernel();
+    const AdamW all = k;
+    k.tensors = {};
+    for (AdamW::Entry t : all.tensors) {
+      t.rate = 0.25f;
+      k.tensors.add(t);
+    }
+    launch(k, stream);
+    AdamW slower = plain.kernel();
+    const Tensor schedule = floats({0.1f * 0.25f, 0.1f, 0.05f}, stream);
+    slower.schedule = schedule;
+    launch(slower, stream);
+    EXPECT_EQ(scaled.everything(), plain.everything());
+  }
 }
 
 }  // namespace

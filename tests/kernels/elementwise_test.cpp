@@ -67,6 +67,55 @@ TEST(Elementwise, CastsToTheNearest) {
   }
 }
 
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+Tensor made(const Numbers& numbers, Stream& stream) {
+  return make_tensor<double>({std::ssize(numbers)}, numbers, stream);
+}
+
+Tensor cast(const Tensor& in, DType to, Stream& stream) {
+  const Tensor out({in.shape(), to}, stream);
+  launch(Cast{.out = out, .in = in}, stream);
+  return out;
+}
+
+TEST(Elementwise, CastsToF16AndBack) {
+  CpuStream stream(64 << 20, 2);
+  for (const DType from : floating) {
+    const Tensor in = normal({40001}, from, stream, 1, 3), out = cast(in, DType::f16, stream);
+    Numbers wanted = values(in);
+    for (double& x : wanted) x = f16(static_cast<float>(x));
+    EXPECT_EQ(values(out), wanted);
+    for (const DType to : {DType::f64, DType::f32, DType::f16}) {
+      EXPECT_EQ(values(cast(out, to, stream)), wanted);
+    }
+  }
+}
+
+TEST(Elementwise, CastsToI8RoundAndSaturate) {
+  CpuStream stream(64 << 20, 2);
+  const Numbers wanted{0, 2, 2, -2, 127, -128, 127, -128, 127, -128, 0};
+  const Tensor in =
+      made({0.5, 1.5, 2.5, -2.5, 127, -128, 127.5, -129, infinity, -infinity, nan}, stream);
+  for (const DType from : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+    const Tensor out = cast(cast(in, from, stream), DType::i8, stream);
+    EXPECT_EQ(values(out), wanted) << name(from);
+    for (const DType to : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i8}) {
+      EXPECT_EQ(values(cast(out, to, stream)), wanted) << name(to);
+    }
+  }
+}
+
+TEST(Elementwise, RefusesToComputeInTypesThatAreOnlyStored) {
+  for (const DType type : {DType::f16, DType::i8}) {
+    MetaStream stream(Machine{});
+    const Tensor x({Shape{4}, type}, stream);
+    expect_error(ErrorKind::invalid, {"add: a is", name(type), "convert it first"},
+                 [&] { launch(Add{.out = x, .a = x}, stream); });
+  }
+}
+
 TEST(Elementwise, BitsDoNotDependOnTheNumberOfThreads) {
   for (const DType t : floating) {
     expect_same_for_any_threads([&](Stream& stream) {

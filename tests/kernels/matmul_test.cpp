@@ -124,6 +124,19 @@ TEST(Matmul, WorkspaceFollowsTheSizeOfTheProduct) {
   }
 }
 
+TEST(Matmul, NeedsNoWorkspaceForSmallProducts) {
+  for (const MatmulTypes& t : all_matmul_types) {
+    for (int i = 0; i < 16; ++i) {
+      EXPECT_EQ(workspace_of({32, 32, 32}, matmul_form(i), t, 8), 0u);
+      EXPECT_EQ(workspace_of({8, 64, 64}, matmul_form(i), t, 8), 0u);
+      for (const MatmulExtent& e : {MatmulExtent{33, 32, 32}, {65, 8, 8}, {8, 65, 8}, {8, 8, 65}}) {
+        EXPECT_EQ(workspace_of(e, matmul_form(i), t, 8) == 0, t.in == DType::f64)
+            << describe(e, {}, t);
+      }
+    }
+  }
+}
+
 TEST(Matmul, WorkspaceGrowsWithTheThreadsUpToTheTiles) {
   for (const MatmulTypes& t : all_matmul_types) {
     for (int i = 0; i < 16; ++i) {
@@ -153,6 +166,19 @@ TEST(Matmul, CutsLargeProductsIntoTiles) {
   EXPECT_GT(weights.row_tiles, 1);
   EXPECT_NE(1030 % forward.rows, 0);
   EXPECT_NE(1300 % forward.columns, 0);
+}
+
+TEST(Matmul, CutsEvenlyRatherThanLeaveANarrowTile) {
+  CpuStream stream(matmul_budget, 1);
+  const auto columns = [&](int64_t N) {
+    const Tensor a({Shape{64, 8}}, stream), b({Shape{8, N}}, stream), c({Shape{64, N}}, stream);
+    return cpu::tiling({.c = c, .a = a, .b = b}).columns;
+  };
+  EXPECT_EQ(columns(64), 64);
+  EXPECT_EQ(columns(256), 128);   // instead of 192 and 64
+  EXPECT_EQ(columns(257), 192);   // and 65
+  EXPECT_EQ(columns(768), 192);   // four times
+  EXPECT_EQ(columns(1024), 176);  // five times and 144
 }
 
 // Whether oneDNN computes this product (of zeros).
@@ -197,7 +223,9 @@ TEST(Matmul, OneDnnComputesProductsOfAllSizesSlow) {
       const MatmulExtent e{extent(), extent(), extent()};
       const MatmulForm f = matmul_form(i);
       const bool large = type == DType::f32 && f.bias && f.accumulate && e.M * e.N > 100'000;
-      if (large) continue;
+      // Of which it computes none.
+      const bool is_small = std::max({e.M, e.N, e.K}) <= 64 && e.M * e.N * e.K <= 32 * 32 * 32;
+      if (large || is_small) continue;
       EXPECT_TRUE(by_onednn(e, f, type)) << describe(e, f, {type, type});
     }
   }

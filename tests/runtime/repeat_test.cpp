@@ -139,7 +139,7 @@ TEST(Repeat, LifetimesHaveTheMiddleOnce) {
        {record(all, [&] { on_all.run_all(); }), record(cpu, [&] { on_cpu.run(); })}) {
     ASSERT_EQ(found.all.size(), wanted.all.size());
     for (size_t i = 0; i < wanted.all.size(); ++i) {
-      EXPECT_STREQ(found.all[i].label.name, wanted.all[i].label.name) << i;
+      EXPECT_EQ(found.all[i].label.name, wanted.all[i].label.name) << i;
       EXPECT_EQ(found.all[i].bytes, wanted.all[i].bytes) << i;
       EXPECT_EQ(found.all[i].birth, wanted.all[i].birth) << i;
       EXPECT_EQ(found.all[i].death, wanted.all[i].death) << i;

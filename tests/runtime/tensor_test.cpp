@@ -72,5 +72,50 @@ TEST(BFloat16, RoundsToNearestEven) {
   EXPECT_TRUE(std::isinf(float(bf16(3.4e38f))));
 }
 
+uint16_t bits_of(float x) { return f16(x).bits; }
+
+TEST(Float16, RoundsToNearestEven) {
+  EXPECT_EQ(bits_of(1), 0x3c00);
+  EXPECT_EQ(bits_of(-2), 0xc000);
+  EXPECT_EQ(bits_of(1 + 0x1p-11f), 0x3c00);
+  EXPECT_EQ(bits_of(1 + 3 * 0x1p-11f), 0x3c02);
+  EXPECT_EQ(bits_of(1 + 0x1.002p-11f), 0x3c01);
+  EXPECT_EQ(bits_of(65504), 0x7bff);
+  EXPECT_EQ(bits_of(65519), 0x7bff);
+  EXPECT_EQ(bits_of(65520), 0x7c00) << "infinity";
+  EXPECT_EQ(bits_of(3e38f), 0x7c00);
+}
+
+TEST(Float16, HasSubnormals) {
+  EXPECT_EQ(bits_of(0x1p-14f), 0x0400);
+  EXPECT_EQ(bits_of(0x1p-24f), 0x0001);
+  EXPECT_EQ(bits_of(0x1p-25f), 0x0000) << "a tie";
+  EXPECT_EQ(bits_of(3 * 0x1p-25f), 0x0002) << "a tie";
+  EXPECT_EQ(bits_of(-0x1p-24f), 0x8001);
+  EXPECT_EQ(bits_of(-0.0f), 0x8000);
+  EXPECT_EQ(bits_of(0x1.ff8p-15f), 0x03ff);
+  EXPECT_EQ(bits_of(0x1.ffcp-15f), 0x0400) << "a tie, which rounds to a normal number";
+}
+
+TEST(Float16, EveryValueComesBackFromF32) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    f16 x;
+    x.bits = static_cast<uint16_t>(bits);
+    const float wide = x;
+    if ((bits & 0x7fff) > 0x7c00) {
+      ASSERT_TRUE(std::isnan(wide) && std::isnan(float(f16(wide)))) << bits;
+    } else {
+      ASSERT_EQ(bits_of(wide), bits);
+    }
+  }
+  f16 x;
+  x.bits = 0x7bff;
+  EXPECT_EQ(float(x), 65504);
+  x.bits = 0x83ff;
+  EXPECT_EQ(float(x), -1023 * 0x1p-24f);
+  x.bits = 0xfc00;
+  EXPECT_EQ(float(x), -INFINITY);
+}
+
 }  // namespace
 }  // namespace spool::testing

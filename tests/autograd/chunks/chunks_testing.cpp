@@ -30,7 +30,7 @@ Tensor state_of_random_numbers(Stream& stream) {
 Net::Net(Stream& s, const NetOptions& options) : stream(s), of(options) {
   const int64_t C = of.C;
   uint64_t seed = 1;
-  const auto make = [&](const char* name, const Shape& shape) {
+  const auto make = [&](Name name, const Shape& shape) {
     const double deviation = shape.rank() > 1 ? 1 / std::sqrt(static_cast<double>(shape[-1])) : 1;
     return Parameter{.name = name, .data = normal(shape, of.dtype, stream, seed++, deviation)};
   };

@@ -1,5 +1,6 @@
 // AdamW and ClipFactor on cuda.
 
+#include "spool/kernels/clip_factor.h"
 #include "tests/kernels/adamw_testing.h"
 #include "tests/kernels/cuda_testing.h"
 

@@ -76,6 +76,58 @@ TEST_F(CudaElementwise, CastAndFillMatchTheCpu) {
   });
 }
 
+TEST_F(CudaElementwise, CastsFromAndToStoredTypesMatchTheCpu) {
+  for_every_window([](int64_t skip, int64_t n, DType type) {
+    for (const DType stored : {DType::f16, DType::i8}) {
+      expect_as_on_cpu(
+          [=](Stream& stream) {
+            const Tensor in = window(skip, n, type, stream, 1), back = unset({n}, type, stream);
+            launch(Scale{.out = in, .a = in, .factor = 50}, stream);
+            const Tensor all({Shape{skip + n, 1}, stored}, stream);
+            const Tensor narrow = all.slice({skip, skip + n});
+            launch(Cast{.out = narrow, .in = in}, stream);
+            launch(Cast{.out = back, .in = narrow}, stream);
+            Numbers found = values(narrow);
+            append(found, back);
+            return found;
+          },
+          1e-15);
+    }
+  });
+}
+
+// Every f16, and f32 beside each: ties, subnormals, infinity.
+TEST_F(CudaElementwise, F16MatchesTheCpu) {
+  expect_as_on_cpu(
+      [](Stream& stream) {
+        std::vector<f16> every(0x7c00);
+        std::vector<float> between;
+        for (size_t i = 0; i < every.size(); ++i) {
+          every[i].bits = static_cast<uint16_t>(i);
+          const float x = every[i];
+          for (const float y : {x, std::nextafter(x, 1e9f), x * 1.0004883f}) between.push_back(y);
+        }
+        const Shape shape{std::ssize(between)};
+        const Tensor narrow = make_tensor<f16>({0x7c00}, every, stream);
+        const Tensor wide = make_tensor<float>(shape, between, stream);
+        const Tensor to_f32 = unset({0x7c00}, DType::f32, stream),
+                     to_f16({shape, DType::f16}, stream);
+        launch(Cast{.out = to_f32, .in = narrow}, stream);
+        launch(Cast{.out = to_f16, .in = wide}, stream);
+        Numbers all = values(to_f32);
+        for (const f16 x : read<f16>(to_f16)) all.push_back(x.bits);
+        return all;
+      },
+      1e-15);
+}
+
+TEST_F(CudaElementwise, RefusesToComputeInTypesThatAreOnlyStored) {
+  const auto stream = cuda_stream();
+  const Tensor x({Shape{4}, DType::f16}, *stream);
+  expect_error(ErrorKind::invalid, {"f16", "convert it first"},
+               [&] { launch(Add{.out = x, .a = x}, *stream); });
+}
+
 TEST_F(CudaElementwise, RefusesF64) {
   const auto stream = cuda_stream();
   const Tensor x({Shape{4}, DType::f64}, *stream);

@@ -3,6 +3,7 @@
 
 #include <numeric>
 
+#include "spool/runtime/dlpack.h"
 #include "tests/kernels/cuda_testing.h"
 
 namespace spool::testing {
@@ -91,6 +92,67 @@ TEST_F(CudaStreams, AReplayRepeatsTheCapturedWork) {
   }
   EXPECT_EQ(values(x), first);
   EXPECT_EQ(values(y), sum);
+}
+
+// Memory of another program on the same device, here of another stream, and whether it was freed.
+struct Foreign {
+  CudaStream stream{0, size_t{1} << 20};
+  Tensor memory = Tensor({Shape{100}}, stream);
+  bool freed = false;
+
+  explicit Foreign(float value) {
+    launch(Fill{.out = memory, .value = value}, stream);
+    stream.synchronize();
+  }
+  Tensor lend(Stream& to) {
+    const std::shared_ptr<void> owner(&freed, [](bool* f) { *f = true; });
+    return Tensor::over(memory.view().data(), memory.spec(), to, owner);
+  }
+};
+
+TEST_F(CudaStreams, MemoryOfSomeoneElseOutlivesTheWorkOnIt) {
+  Foreign foreign(3);
+  CudaStream stream(0, on_both);
+  const Tensor y({Shape{100}}, stream);
+  launch(Add{.out = y, .a = foreign.lend(stream)}, stream);
+#if SPOOL_CUDA_EMULATED  // whose work waits until someone waits for it
+  EXPECT_FALSE(foreign.freed);
+#endif
+  EXPECT_EQ(values(y), Numbers(100, 3.0));
+  EXPECT_TRUE(foreign.freed);
+  EXPECT_EQ(stream.memory().external, 0u);
+  EXPECT_EQ(stream.memory().external_peak, 400u);
+}
+
+TEST_F(CudaStreams, MemoryOfSomeoneElseOutlivesAGraphThatReadsIt) {
+  Foreign foreign(3);
+  {
+    CudaStream stream(0, on_both);
+    const Tensor y({Shape{100}}, stream);
+    launch(Fill{.out = y}, stream);
+    const Graph graph =
+        stream.capture([&] { launch(Add{.out = add_to(y), .a = foreign.lend(stream)}, stream); });
+    stream.replay(graph);
+    stream.replay(graph);
+    EXPECT_EQ(values(y), Numbers(100, 6.0));
+    EXPECT_FALSE(foreign.freed);
+  }
+  EXPECT_TRUE(foreign.freed);
+}
+
+TEST_F(CudaStreams, ATensorIsLentAndTakenBack) {
+  CudaStream stream(0, on_both);
+  CpuStream cpu(on_both, 1);
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    const Tensor t({Shape{10, 3}, type}, stream);
+    DLManagedTensor* const lent = to_dlpack(t);
+    expect_error(ErrorKind::invalid, {"on cuda:0", "on the cpu"}, [&] { from_dlpack(lent, cpu); });
+    const Tensor back = from_dlpack(lent, stream);
+    EXPECT_EQ(back.spec(), t.spec());
+    EXPECT_EQ(back.view().data(), t.view().data());
+  }
+  stream.synchronize();
+  EXPECT_EQ(stream.memory().live, 0u);
 }
 
 TEST_F(CudaStreams, ACaptureRefusesUploadsReadsAndWaits) {

@@ -38,7 +38,7 @@ TEST_F(LlmcModel, IsLaidOutAsDocumented) {
     std::memcpy(&x, file.data() + 1024 + 4 * at, 4);
     return x;
   };
-  const auto parameters = model->parameters();
+  const Parameters& parameters = model->parameters();
   const auto wte = read<float>(parameters[0]->data), wpe = read<float>(parameters[1]->data);
   EXPECT_EQ(number(269 * 8 + 7), wte[269 * 8 + 7]);
   for (size_t i = 270 * 8; i < 384 * 8; ++i) ASSERT_EQ(number(i), 0);

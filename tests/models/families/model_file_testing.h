@@ -42,7 +42,7 @@ class ModelFileTest : public ::testing::Test {
   }
 
   static void expect_equal(Gpt2& a, Gpt2& b) {
-    const auto left = a.parameters(), right = b.parameters();
+    const Parameters &left = a.parameters(), &right = b.parameters();
     ASSERT_EQ(left.size(), right.size());
     for (size_t i = 0; i < left.size(); ++i) {
       EXPECT_EQ(values(left[i]->data), values(right[i]->data)) << left[i]->name;

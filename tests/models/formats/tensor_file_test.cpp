@@ -141,6 +141,36 @@ TEST_F(TensorFile, ConvertsBetweenFloatingTypes) {
   EXPECT_EQ(values(rounded)[0], static_cast<float>(bf16(1.0f / 3)));
 }
 
+TEST_F(TensorFile, StoresF16AndI8) {
+  const std::vector<f16> halves{f16(1), f16(-0x1p-24f), f16(65504), f16(0.1f), f16(3), f16(4)};
+  const std::vector<int8_t> bytes{-128, -1, 0, 1, 2, 127};
+  const Shape shape{2, 3};
+  for (const bool transposed : {false, true}) {
+    const Tensor half = make_tensor<f16>(shape, halves, stream_);
+    const Tensor byte = make_tensor<int8_t>(shape, bytes, stream_);
+    save({{"half", half, transposed}, {"byte", byte, transposed}});
+    const SafetensorsReader file(path_);
+    EXPECT_EQ(file.find("half")->spec.type, StoredType::F16);
+    EXPECT_EQ(file.find("byte")->spec.type, StoredType::I8);
+    const Tensor half_back = blank(shape, DType::f16), byte_back = blank(shape, DType::i8);
+    load({{"half", half_back, transposed}, {"byte", byte_back, transposed}});
+    EXPECT_EQ(values(half_back), values(half));
+    EXPECT_EQ(values(byte_back), values(byte));
+    for (const DType to : {DType::f64, DType::f32}) {
+      const Tensor wide = blank(shape, to);
+      load({{"half", wide, transposed}, {"byte", byte_back, transposed}});
+      EXPECT_EQ(values(wide), values(half));
+    }
+    expect_error(ErrorKind::file, {"\"byte\" is I8", "cannot become f32"}, [&] {
+      load({{"half", half_back, transposed}, {"byte", blank(shape, DType::f32), transposed}});
+    });
+  }
+  save({{"x", make_tensor<float>({3}, std::vector<float>{1 + 0x1p-11f, 1e6f, 0.1f}, stream_)}});
+  const Tensor rounded = blank({3}, DType::f16);
+  load({{"x", rounded}});
+  EXPECT_EQ(values(rounded), (std::vector<double>{1, INFINITY, f16(0.1f)}));
+}
+
 TEST_F(TensorFile, RefusesOtherNamesShapesAndTypesBeforeLoadingAny) {
   const Tensor a = counting({2, 3}, DType::f32), b = counting({4}, DType::f32);
   save({{"a", a}, {"b", b}});

@@ -85,7 +85,7 @@ struct FailingRun {
             numels, form, place, [this](Stream& on) { return failing_link(on, budget, calls); },
             budget) {
     for (const Parameter* p : run.pointers) tensors.push_back(p->data);
-    const AdamWOptimizer& o = *run.optimizer;
+    AdamWOptimizer& o = *run.optimizer;
     for (const auto* all : {&o.first_moments(), &o.second_moments(), &o.masters()}) {
       tensors.insert(tensors.end(), all->begin(), all->end());
     }
@@ -255,9 +255,7 @@ TEST(FailedInitialise, LeavesNoCopyThatReadsFreedMemoryAndCanBeRepeated) {
       f.expect_no_copy_of_freed_memory(zero, bits[0]);
       if (::testing::Test::HasFatalFailure()) return;
       if (!failed) return;
-      expect_error(ErrorKind::invalid, {"initialise()"}, [&] { f.step(1); });
-      f.run.optimizer->initialise();
-      for (const int64_t t : {1, 2, 3}) f.step(t);
+      for (const int64_t t : {1, 2, 3}) f.step(t);  // the first initialises again
       EXPECT_TRUE(f.run.bytes() == bits[3]);
     }
   });

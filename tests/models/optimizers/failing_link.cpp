@@ -9,6 +9,9 @@ class FailingStream final : public Stream {
       : Stream(SideStream{}, compute), queue_(compute.side_stream()), calls_(calls) {}
 
   std::string description() const override { return queue_->description(); }
+  void destroy_after_work(std::shared_ptr<void> object) override {
+    queue_->destroy_after_work(std::move(object));
+  }
   void copy(void* to, const void* from, size_t bytes) override { queue_->copy(to, from, bytes); }
   void upload(void* to, const void* host, size_t bytes) override {
     queue_->upload(to, host, bytes);

@@ -15,12 +15,11 @@ void append_bytes(Bytes& to, const Tensor& from) {
 
 }  // namespace
 
-Bytes state_bytes(const std::vector<Parameter*>& parameters, const AdamWOptimizer& optimizer) {
+Bytes state_bytes(const std::vector<Parameter*>& parameters, Optimizer& optimizer) {
   Bytes all;
   for (const Parameter* p : parameters) append_bytes(all, p->data);
-  for (const auto& tensors :
-       {optimizer.first_moments(), optimizer.second_moments(), optimizer.masters()}) {
-    for (const Tensor& t : tensors) append_bytes(all, t);
+  for (const StateTensors& row : optimizer.state()) {
+    for (const Tensor& t : row.tensors) append_bytes(all, t);
   }
   return all;
 }

@@ -18,7 +18,7 @@ constexpr OptimizerState optimizer_states[] = {OptimizerState::device, Optimizer
                                                OptimizerState::cpu};
 
 // The bytes of the parameters, then of first moments, second moments and masters.
-Bytes state_bytes(const std::vector<Parameter*>&, const AdamWOptimizer&);
+Bytes state_bytes(const std::vector<Parameter*>&, Optimizer&);
 
 // Where an optimizer's state is.
 struct StatePlace {
@@ -51,7 +51,7 @@ struct OptimizerRun {
   std::optional<AdamWOptimizer> optimizer;
   Tensor random;
 
-  // The optimizer is not initialised.
+  // The optimizer is not initialised until it is used.
   OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm&, const StatePlace&,
                const MakeLink&, size_t budget = plenty);
   // With a link to plenty of memory; the optimizer is initialised.
@@ -59,8 +59,11 @@ struct OptimizerRun {
 
   // Every third parameter, in turn, has no gradient.
   void make_gradients(int64_t t);
-  void step(int64_t t) { optimizer->step(t, 0.01, random); }
-  Bytes bytes() const { return state_bytes(pointers, *optimizer); }
+  void step(int64_t t) {
+    optimizer->prepare(t, 0.01);
+    optimizer->update(random);
+  }
+  Bytes bytes() { return state_bytes(pointers, *optimizer); }
 };
 
 }  // namespace spool::testing

@@ -138,7 +138,7 @@ TEST(StateShare, IsReadAndWrittenByParameter) {
         run.make_gradients(t);
         run.step(t);
         if (t == 2) kept = run.optimizer->first_moments();
-        const AdamWOptimizer& o = *run.optimizer;
+        AdamWOptimizer& o = *run.optimizer;
         for (const auto* all : {&o.first_moments(), &o.second_moments()}) {
           for (const Tensor& tensor : *all) {
             std::vector<float> values = read<float>(tensor);

@@ -106,10 +106,9 @@ TEST(StochasticRounding, RefusesAStepWithoutRandomState) {
   CpuStream stream(plenty, 1);
   Parameter p{.name = "w", .data = normal({8, 8}, DType::bf16, stream, 1)};
   AdamWOptimizer optimizer({&p}, {.rounding = Rounding::stochastic}, stream);
-  optimizer.initialise();
   EXPECT_TRUE(optimizer.masters().empty());
   p.grad = normal({8, 8}, DType::bf16, stream, 2);
-  expect_error(ErrorKind::invalid, {"random"}, [&] { optimizer.step(1, 0.1); });
+  expect_error(ErrorKind::invalid, {"random"}, [&] { optimizer.step(0.1); });
 }
 
 }  // namespace

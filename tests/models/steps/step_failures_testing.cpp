@@ -6,13 +6,9 @@ MixedModel::MixedModel(Mixture& mixture, bool mixed, Stream& stream, Faults& fau
     : mixture_(mixture),
       mixed_(mixed),
       faults_(faults),
-      parameters_(make_parameters(mixture.program, stream)),
-      inputs_(make_inputs(mixture.program, stream)) {}
-
-std::vector<Parameter*> MixedModel::parameters() {
-  std::vector<Parameter*> all;
-  for (Parameter& p : parameters_) all.push_back(&p);
-  return all;
+      parameters_(stream),
+      inputs_(make_inputs(mixture.program, stream)) {
+  add_parameters(parameters_, mixture.program);
 }
 
 Var MixedModel::loss(Tape& tape) {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "spool/models/steps/step_runner.h"
+#include "spool/models/steps/step_executor.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/autograd/mixture_testing.h"
 #include "tests/models/optimizers/optimizer_testing.h"
@@ -18,7 +18,7 @@ inline MixtureOptions options_of_steps() { return {.hooks_offload = false, .plan
 class MixedModel final : public StepModel {
  public:
   MixedModel(Mixture&, bool mixed, Stream&, Faults&);
-  std::vector<Parameter*> parameters() override;
+  Parameters& parameters() override { return parameters_; }
   Var loss(Tape&) override;
   void upload(int64_t micro) { write_inputs(inputs_, micro); }
 
@@ -26,7 +26,7 @@ class MixedModel final : public StepModel {
   const Mixture& mixture_;
   bool mixed_;
   Faults& faults_;
-  std::vector<Parameter> parameters_;
+  Parameters parameters_;
   std::vector<Tensor> inputs_;
 };
 
@@ -55,7 +55,7 @@ class MixedSteps {
   const Mixture& mixture_;
   TemporaryDirectory directory_;
   MixedModel model_;
-  StepRunner runner_;
+  StepExecutor runner_;
   size_t live_before_ = 0, host_live_before_ = 0;
 };
 

@@ -14,7 +14,7 @@ std::pair<double, double> survey_step(const StepForm& form, Survey& survey) {
   MetaStream stream{Machine{}};
   CallCounter calls;
   SmallModel model(stream, calls);
-  StepRunner runner(model, form.config, form.plans, stream);
+  StepExecutor runner(model, form.config, form.plans, stream);
   runner.survey(&survey);
   const auto trace = std::make_shared<Trace>();
   const Traced traced(stream, trace);
@@ -63,8 +63,24 @@ TEST(StepSurvey, IsHandedBackWhenARehearsalIsAskedForIt) {
   EXPECT_FALSE(asked.trace.empty());
   EXPECT_EQ(asked.report.memory.peak, plain.report.memory.peak);
   EXPECT_EQ(asked.report.seconds, plain.report.seconds);
+  EXPECT_TRUE(asked.report.at_peak.empty());
   ASSERT_TRUE(asked.survey.peak());
   EXPECT_LE(asked.survey.peak()->live, asked.report.memory.peak);
+}
+
+TEST(StepSurvey, HasWhatIsLiveAtThePeakOfEveryFormOfAStep) {
+  for (const StepForm& form : step_forms(Machine{}.architecture)) {
+    SCOPED_TRACE(form.name);
+    CallCounter calls;
+    const StepDescription step{
+        .make_model = [&](Stream& stream) { return std::make_unique<SmallModel>(stream, calls); },
+        .config = form.config};
+    const Report report = rehearse_step(step, form.plans, Machine{}, {.at_peak = true}).report;
+    EnumArray<Purpose, size_t> by = {};
+    for (const LiveAtPeak& live : report.at_peak) by[live.purpose] += live.bytes;
+    EXPECT_EQ(by, report.memory.at_peak_by);
+    EXPECT_FALSE(report.at_peak.empty());
+  }
 }
 
 }  // namespace

@@ -38,12 +38,11 @@ Var tripwire(const Var& x, CallCounter& calls) { return apply<Tripwire>(x.tape()
 
 SmallModel::SmallModel(Stream& stream, CallCounter& calls)
     : calls_(calls),
+      parameters_(stream),
+      up_(parameters_.add("up", {4 * channels, channels})),
+      down_(parameters_.add("down", {classes, 4 * channels})),
       x_({Shape{rows, channels}}, stream, {.name = "x", .purpose = Purpose::input}),
-      targets_({Shape{rows}, DType::i32}, stream, {.name = "targets", .purpose = Purpose::input}) {
-  const Label label{.name = "weight", .purpose = Purpose::parameter};
-  up_.data = Tensor({Shape{4 * channels, channels}}, stream, label);
-  down_.data = Tensor({Shape{classes, 4 * channels}}, stream, label);
-}
+      targets_({Shape{rows}, DType::i32}, stream, {.name = "targets", .purpose = Purpose::input}) {}
 
 Var SmallModel::loss(Tape& tape) {
   const Var h = tripwire(linear(tripwire(tape.input(x_), calls_), up_), calls_);

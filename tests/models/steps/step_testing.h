@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "spool/models/steps/step_runner.h"
+#include "spool/models/steps/step_executor.h"
 #include "tests/models/optimizers/failing_link.h"
 #include "tests/models/optimizers/optimizer_testing.h"
 
@@ -17,7 +17,7 @@ class SmallModel final : public StepModel {
  public:
   SmallModel(Stream&, CallCounter&);
 
-  std::vector<Parameter*> parameters() override { return {&up_, &down_}; }
+  Parameters& parameters() override { return parameters_; }
   Var loss(Tape&) override;
   void upload_placeholder() override;
   void upload(int64_t micro);
@@ -32,7 +32,8 @@ class SmallModel final : public StepModel {
 
  private:
   CallCounter& calls_;
-  Parameter up_{.name = "up"}, down_{.name = "down"};
+  Parameters parameters_;
+  Parameter &up_, &down_;
   Tensor x_, targets_;
   int64_t placeholders_ = 0;
 };
@@ -42,7 +43,7 @@ struct SmallRun {
   Stream& stream;
   CallCounter calls;
   SmallModel model;
-  StepRunner runner;
+  StepExecutor runner;
 
   SmallRun(Stream&, const StepConfig&, const StepPlans&);
 

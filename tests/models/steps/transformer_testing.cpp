@@ -13,37 +13,31 @@ constexpr int threads = 2;
 }  // namespace
 
 Transformer::Transformer(const TransformerSizes& sizes, Stream& stream)
-    : sizes_(sizes), stream_(stream) {
+    : sizes_(sizes), parameters_(stream, sizes.dtype) {
   const int64_t C = sizes.channels;
-  embedding_ = &add("embedding.weight", {sizes.vocabulary, C});
-  positions_ = &add("positions.weight", {sizes.tokens, C});
+  std::string prefix;
+  const auto add = [&](const char* name, const Shape& shape) {
+    return &parameters_.add(prefix + name, shape);
+  };
+  embedding_ = add("embedding.weight", {sizes.vocabulary, C});
+  positions_ = add("positions.weight", {sizes.tokens, C});
   for (int64_t l = 0; l < sizes.layers; ++l) {
-    layers_.push_back({.norm_1 = &add("norm_1.weight", {C}),
-                       .norm_bias_1 = &add("norm_1.bias", {C}),
-                       .attention = &add("attention.weight", {3 * C, C}),
-                       .projection = &add("projection.weight", {C, C}),
-                       .norm_2 = &add("norm_2.weight", {C}),
-                       .norm_bias_2 = &add("norm_2.bias", {C}),
-                       .up = &add("up.weight", {4 * C, C}),
-                       .down = &add("down.weight", {C, 4 * C})});
+    prefix = std::to_string(l) + ".";
+    layers_.push_back({.norm_1 = add("norm_1.weight", {C}),
+                       .norm_bias_1 = add("norm_1.bias", {C}),
+                       .attention = add("attention.weight", {3 * C, C}),
+                       .projection = add("projection.weight", {C, C}),
+                       .norm_2 = add("norm_2.weight", {C}),
+                       .norm_bias_2 = add("norm_2.bias", {C}),
+                       .up = add("up.weight", {4 * C, C}),
+                       .down = add("down.weight", {C, 4 * C})});
   }
-  last_norm_ = &add("last_norm.weight", {C});
-  last_norm_bias_ = &add("last_norm.bias", {C});
+  prefix.clear();
+  last_norm_ = add("last_norm.weight", {C});
+  last_norm_bias_ = add("last_norm.bias", {C});
   const Spec ids{Shape{sizes.batch, sizes.tokens}, DType::i32};
   tokens_ = Tensor(ids, stream, {.name = "tokens", .purpose = Purpose::input});
   targets_ = Tensor(ids, stream, {.name = "targets", .purpose = Purpose::input});
-}
-
-Parameter& Transformer::add(const char* name, const Shape& shape) {
-  const Label label{.name = name, .purpose = Purpose::parameter};
-  return parameters_.emplace_back(
-      Parameter{.name = name, .data = Tensor({shape, sizes_.dtype}, stream_, label)});
-}
-
-std::vector<Parameter*> Transformer::parameters() {
-  std::vector<Parameter*> all;
-  for (Parameter& p : parameters_) all.push_back(&p);
-  return all;
 }
 
 Var Transformer::layer(Var x, const Layer& l) const {
@@ -53,13 +47,13 @@ Var Transformer::layer(Var x, const Layer& l) const {
   h = attention(h, {.query = sizes_.heads, .key = sizes_.heads});
   h = linear(h, *l.projection);
   h = dropout(h, sizes_.dropout);
-  x = spool::add(x, h);
+  x = add(x, h);
   h = layer_norm(x, *l.norm_2, *l.norm_bias_2);
   h = linear(h, *l.up);
   h = gelu(h);
   h = linear(h, *l.down);
   h = dropout(h, sizes_.dropout);
-  return spool::add(x, h);
+  return add(x, h);
 }
 
 Var Transformer::loss(Tape& tape) {
@@ -81,13 +75,12 @@ void Transformer::upload(int64_t micro) {
 
 void Transformer::initialise() {
   uint64_t seed = 100;
-  for (const Parameter& p : parameters_) {
+  for (const Parameter* p : parameters_) {
     Random random(++seed);
-    const bool is_norm =
-        p.data.shape().rank() == 1 && p.name[std::string_view(p.name).size() - 1] == 't';
-    std::vector<float> numbers(static_cast<size_t>(p.data.numel()));
+    const bool is_norm = p->data.shape().rank() == 1 && std::string_view(p->name).ends_with('t');
+    std::vector<float> numbers(static_cast<size_t>(p->data.numel()));
     for (float& x : numbers) x = (is_norm ? 1.0f : 0.0f) + 0.1f * random.normal();
-    write<float>(p.data, numbers);
+    write<float>(p->data, numbers);
   }
 }
 
@@ -103,7 +96,7 @@ TransformerRun run_transformer(const TransformerSizes& sizes, const StepConfig& 
   TransformerRun run;
   {
     Transformer model(sizes, stream);
-    StepRunner runner(model, config, plans, stream);
+    StepExecutor runner(model, config, plans, stream);
     model.initialise();
     runner.optimizer().initialise();
     const int64_t targets = config.accumulate * sizes.batch * sizes.tokens;

@@ -2,7 +2,6 @@
 
 // A transformer like GPT-2, of any size, as a step's model.
 
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -32,7 +31,7 @@ class Transformer final : public StepModel {
  public:
   Transformer(const TransformerSizes&, Stream&);
 
-  std::vector<Parameter*> parameters() override;
+  Parameters& parameters() override { return parameters_; }
   Var loss(Tape&) override;
   void upload_placeholder() override { upload(0); }
   void upload(int64_t micro);
@@ -43,12 +42,10 @@ class Transformer final : public StepModel {
   struct Layer {
     Parameter *norm_1, *norm_bias_1, *attention, *projection, *norm_2, *norm_bias_2, *up, *down;
   };
-  Parameter& add(const char* name, const Shape&);
   Var layer(Var x, const Layer&) const;
 
   TransformerSizes sizes_;
-  Stream& stream_;
-  std::deque<Parameter> parameters_;
+  Parameters parameters_;
   std::vector<Layer> layers_;
   Parameter *embedding_, *positions_, *last_norm_, *last_norm_bias_;
   Tensor tokens_, targets_;

@@ -1,0 +1,62 @@
+#include "spool/autograd/parameters.h"
+
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/normal.h"
+
+namespace spool {
+
+Parameter& Parameters::add(std::string_view name, const Shape& shape,
+                           const InitialValues& initial) {
+  return add(name, Spec{shape, dtype_}, initial);
+}
+
+Parameter& Parameters::add(std::string_view name, const Spec& spec, const InitialValues& initial) {
+  const Label label{.name = name, .purpose = Purpose::parameter};
+  return insert(name, Tensor(spec, stream_, label), &initial);
+}
+
+Parameter& Parameters::add(std::string_view name, Tensor values) {
+  check(bool(values), "parameters: ", name, " has no tensor; give it one, or a shape");
+  return insert(name, std::move(values), nullptr);
+}
+
+Parameter& Parameters::insert(std::string_view name, Tensor data, const InitialValues* initial) {
+  const Name lasting = name;
+  const bool is_new = by_name_.emplace(lasting, all_.size()).second;
+  check(is_new, "parameters: there is a parameter ", name,
+        " already; files tell parameters apart by their names, so give each one its own");
+  all_.push_back(&owned_.emplace_back(Parameter{.name = lasting, .data = std::move(data)}));
+  initial_.push_back(initial ? *initial : InitialValues{});
+  drawn_.push_back(initial != nullptr);
+  return *all_.back();
+}
+
+void Parameters::initialise(uint64_t seed) {
+  for (size_t i = 0; i < all_.size(); ++i) {
+    if (!drawn_[i]) continue;
+    const Tensor& data = all_[i]->data;
+    const auto [constant, deviation] = initial_[i];
+    if (deviation == 0) {
+      launch(Fill{.out = data, .value = constant}, stream_);
+    } else {
+      const auto number = static_cast<uint32_t>(i);
+      launch(NormalFill{.out = data, .deviation = deviation, .seed = seed, .tensor = number},
+             stream_);
+    }
+  }
+}
+
+Parameter& Parameters::named(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  check(found != by_name_.end(), "parameters: there is no parameter ", name, " among the ",
+        all_.size(), " of the model");
+  return *all_[found->second];
+}
+
+int64_t Parameters::numel() const {
+  int64_t sum = 0;
+  for (const Parameter* p : all_) sum += p->data.numel();
+  return sum;
+}
+
+}  // namespace spool

@@ -1,0 +1,69 @@
+#pragma once
+
+// The parameters of a model: owns them, at addresses that do not change, with their names and the
+// values that they begin with.  In the order in which they were added, which is also the order of
+// an optimizer's state and of the numbers that values are drawn by.
+
+#include <cstdint>
+#include <deque>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "spool/autograd/parameter.h"
+
+namespace spool {
+
+// What a parameter begins with: normal numbers around zero if they have a deviation, which depend
+// on the seed, the parameter's place in the order and the element alone (kernels/normal.h); else
+// the constant.
+struct InitialValues {
+  float constant = 0;
+  float deviation = 0;
+};
+constexpr InitialValues zeros() { return {}; }
+constexpr InitialValues ones() { return {.constant = 1}; }
+constexpr InitialValues normal(float deviation) { return {.deviation = deviation}; }
+
+class Parameters {
+ public:
+  // Of this type unless a parameter has its own.  The stream outlives the parameters.
+  explicit Parameters(Stream& stream, DType dtype = DType::f32) : stream_(stream), dtype_(dtype) {}
+  Parameters(const Parameters&) = delete;
+  Parameters& operator=(const Parameters&) = delete;
+
+  // Allocates a parameter without setting it; initialise() does.  Throws if the name is taken.
+  Parameter& add(std::string_view name, const Shape&, const InitialValues& = {});
+  Parameter& add(std::string_view name, const Spec&, const InitialValues& = {});
+  // Adds one that begins with the values that it has now, which initialise() leaves alone.
+  Parameter& add(std::string_view name, Tensor values);
+
+  // Draws all initial values on the device.
+  void initialise(uint64_t seed);
+
+  Stream& stream() const { return stream_; }
+  DType dtype() const { return dtype_; }
+  const std::vector<Parameter*>& all() const { return all_; }
+  operator const std::vector<Parameter*>&() const { return all_; }
+  auto begin() const { return all_.begin(); }
+  auto end() const { return all_.end(); }
+  size_t size() const { return all_.size(); }
+  Parameter* operator[](size_t i) const { return all_[i]; }
+  // Throws if there is none of this name.
+  Parameter& named(std::string_view name) const;
+  // Elements of all parameters.
+  int64_t numel() const;
+
+ private:
+  Parameter& insert(std::string_view name, Tensor, const InitialValues*);
+
+  Stream& stream_;
+  DType dtype_;
+  std::deque<Parameter> owned_;
+  std::vector<Parameter*> all_;
+  std::vector<InitialValues> initial_;  // parallel to all_; of those with values, not read
+  std::vector<bool> drawn_;             // whether initialise() sets them
+  std::unordered_map<std::string_view, size_t> by_name_;
+};
+
+}  // namespace spool

@@ -1,0 +1,23 @@
+#pragma once
+
+// Plans the training steps of any model before they run: their plan, by hand or chosen for a
+// budget, the layout of their memory, and the memory and time that they take.
+
+#include "spool/models/steps/step_search.h"
+
+namespace spool {
+
+struct PlannedSteps {
+  StepPlans plans = {};
+  int64_t loss_rows = 0;  // of a chunk of the loss; 0: all
+  Report foretold = {};   // of a step, with the model and the optimizer's state
+  size_t budget = 0;      // bytes of the device's arena
+  // If the plan was searched for: what was found.
+  std::optional<SearchResult> search = {};
+};
+
+// Throws Error (memory) if the steps do not fit into the request's budget: it says what the
+// smallest peak is, and where.
+PlannedSteps plan_steps(const StepDescription&, const StepRequest&, const Machine&);
+
+}  // namespace spool

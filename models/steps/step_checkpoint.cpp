@@ -1,0 +1,159 @@
+#include "spool/models/steps/step_checkpoint.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "spool/models/formats/checkpoint_mark.h"
+#include "spool/models/formats/parameter_file.h"
+#include "spool/models/formats/run_directory.h"
+#include "spool/planner/plan_json.h"
+#include "spool/runtime/files/json.h"
+#include "spool/runtime/hash.h"
+#include "spool/runtime/version.h"
+
+namespace spool {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr int format_version = 1;
+constexpr const char *parameter_file = "parameters.safetensors",
+                     *optimizer_file = "optimizer.safetensors", *step_file = "step.json";
+
+// The tape that the steps were of, and the chunks of its ops.
+StoredPlan plan_of(const StepCheckpoint& checkpoint) {
+  StoredPlan stored{.made_for = PlannedFor{.loss_rows = checkpoint.loss_rows}};
+  stored.plan.chunks = checkpoint.chunks;
+  stored.plan.fingerprints = checkpoint.fingerprints;
+  return stored;
+}
+
+// All but the step.
+json determining(const StepCheckpoint& checkpoint) {
+  return {{"seed", checkpoint.seed},
+          {"accumulate", checkpoint.accumulate},
+          {"nodes_in_chunks", to_json(checkpoint.in_chunks)},
+          {"tape", to_json(plan_of(checkpoint))}};
+}
+
+CheckpointMark mark_of(const StepCheckpoint& checkpoint) {
+  Hash hash;
+  hash.add(determining(checkpoint).dump());
+  return {.step = checkpoint.step, .run = hash_in_words(hash.state())};
+}
+
+std::vector<NamedTensor> optimizer_tensors(const Parameters& parameters, Optimizer& optimizer) {
+  std::vector<NamedTensor> all;
+  for (const StateTensors& row : optimizer.state()) {
+    const std::string prefix = std::string(row.name) + ".";
+    for (NamedTensor& t : named_tensors(parameters, row.tensors, prefix)) {
+      all.push_back(std::move(t));
+    }
+  }
+  return all;
+}
+
+StepCheckpoint parse(const JsonField& file) {
+  const JsonField version = file.member("format_version");
+  version.expect(version.value() == format_version, excerpt(version.value()),
+                 " cannot be read; this library reads ", format_version);
+  const StoredPlan tape = plan_from_json(file.member("tape"));
+  StepCheckpoint checkpoint{.step = file.member("step").integer<int64_t>(0),
+                            .seed = file.member("seed").integer<uint64_t>(),
+                            .accumulate = file.member("accumulate").integer<int64_t>(1),
+                            .loss_rows = tape.made_for ? tape.made_for->loss_rows : 0,
+                            .chunks = tape.plan.chunks,
+                            .in_chunks = nodes_in_chunks_from_json(file.member("nodes_in_chunks")),
+                            .fingerprints = tape.plan.fingerprints};
+  const JsonField run = file.member("run");
+  run.expect(run.string() == mark_of(checkpoint).run,
+             "does not belong to the other fields; one was changed after the run wrote it");
+  return checkpoint;
+}
+
+void check_same_tape(const StepCheckpoint& checkpoint, const StepDescription& step) {
+  const std::vector<uint64_t> own = step_fingerprints(step);
+  const auto differ = std::ranges::mismatch(own, checkpoint.fingerprints).in1;
+  check_file(own == checkpoint.fingerprints, checkpoint.directory / step_file,
+             "is of another model, or of batches of another shape: the tapes differ at node ",
+             differ - own.begin(), ", and have ", checkpoint.fingerprints.size(), " and ",
+             own.size(), " nodes; make the model as the run did, or begin a new run from ",
+             parameter_file);
+}
+
+}  // namespace
+
+StepCheckpoint describe_checkpoint(int64_t step, const StepDescription& described,
+                                   const PlannedSteps& planned) {
+  return {.step = step,
+          .seed = described.config.seed,
+          .accumulate = described.config.accumulate,
+          .loss_rows = planned.loss_rows,
+          .chunks = planned.plans.step.chunks,
+          .in_chunks = nodes_in_chunks(planned.plans.step),
+          .fingerprints = step_fingerprints(described)};
+}
+
+void save_checkpoint(const fs::path& directory, const StepCheckpoint& checkpoint, StepModel& model,
+                     Optimizer& optimizer) {
+  const CheckpointMark mark = mark_of(checkpoint);
+  save_parameters(directory / parameter_file, model.parameters(), metadata_of(mark));
+  save_tensors(directory / optimizer_file, optimizer_tensors(model.parameters(), optimizer),
+               metadata_of(mark));
+  json file = determining(checkpoint);
+  file["format_version"] = format_version;
+  file["spool"] = sentence(version(), " ", commit());
+  file["step"] = checkpoint.step;
+  file["run"] = mark.run;
+  write_text_file_atomically(directory / step_file, file.dump(2) + "\n");
+}
+
+StepCheckpoint find_checkpoint(const fs::path& run, const StepDescription& step) {
+  const std::optional<fs::path> latest = latest_checkpoint(run);
+  check_file(latest.has_value(), run, "has no checkpoint to go on from; begin a run instead");
+  const fs::path file = *latest / step_file;
+  check_file(path_exists(file), *latest, "is no checkpoint of a StepRunner: it has no ", step_file);
+  StepCheckpoint checkpoint = parse(read_json(file));
+  checkpoint.directory = *latest;
+  check_belong_together(
+      *latest, {MarkedFile{file, mark_of(checkpoint)}, marked_file(*latest / parameter_file),
+                marked_file(*latest / optimizer_file)});
+  check_same_tape(checkpoint, step);
+  const StepConfig& config = step.config;
+  check_file(checkpoint.accumulate == config.accumulate && checkpoint.seed == config.seed, file,
+             "is of a run of ", checkpoint.accumulate, " micro-batches a step and seed ",
+             checkpoint.seed, ", not of ", config.accumulate, " and ", config.seed,
+             "; go on with those of the run");
+  return checkpoint;
+}
+
+StepRequest with_chunks_of(const StepCheckpoint& checkpoint, StepRequest request) {
+  if (request.plan) return request;
+  Choices choose = request.choices();
+  choose.loss_chunk = choose.regions = false;
+  request.choose = choose;
+  Policy policy = request.given_policy();
+  policy.loss_chunk = checkpoint.loss_rows;
+  policy.mlp_chunk = 0;
+  policy.in_chunks = checkpoint.in_chunks;
+  request.policy = policy;
+  return request;
+}
+
+void check_chunks(const StepCheckpoint& checkpoint, const Plan& plan) {
+  check_file(plan.chunks == checkpoint.chunks && nodes_in_chunks(plan) == checkpoint.in_chunks,
+             checkpoint.directory / step_file,
+             "is of a run whose ops run in other chunks than by this plan, which changes the "
+             "order of sums; give the plan that the run began with, or none");
+}
+
+void load_checkpoint(const StepCheckpoint& checkpoint, StepModel& model, Optimizer& optimizer) {
+  load_parameters(checkpoint.directory / parameter_file, model.parameters());
+  optimizer.initialise();
+  load_tensors(SafetensorsReader(checkpoint.directory / optimizer_file),
+               optimizer_tensors(model.parameters(), optimizer));
+  optimizer.set_steps(checkpoint.step);
+}
+
+}  // namespace spool

@@ -1,0 +1,44 @@
+#pragma once
+
+// The files of a StepRunner's checkpoint, of any model:
+//   parameters.safetensors   each under its name
+//   optimizer.safetensors    m.NAME, v.NAME, ... as Optimizer::state() names its rows
+//   step.json                the step, and what determines the numbers of the steps that follow
+//
+// They belong together, and each says of which step and run it is (formats/checkpoint_mark.h).
+
+#include <filesystem>
+
+#include "spool/models/steps/planned_steps.h"
+
+namespace spool {
+
+// The contents of step.json.  A run goes on with the same numbers only if all of it but the step is
+// what it was.
+struct StepCheckpoint {
+  int64_t step = 0;  // steps done
+  uint64_t seed = 0;
+  int64_t accumulate = 1;
+  int64_t loss_rows = 0;                        // of a chunk of the loss; 0: all
+  IdTable<NodeId, int> chunks = {};             // of each node
+  std::vector<NodesInChunks> in_chunks = {};    // of the plan's regions
+  IdTable<NodeId, uint64_t> fingerprints = {};  // of the tape of a micro-batch
+  std::filesystem::path directory = {};         // that it was read from
+};
+
+StepCheckpoint describe_checkpoint(int64_t step, const StepDescription&, const PlannedSteps&);
+
+void save_checkpoint(const std::filesystem::path& directory, const StepCheckpoint&, StepModel&,
+                     Optimizer&);
+
+// Reads the latest checkpoint of a run's directory.  Throws if there is none, or if it is of steps
+// other than these.
+StepCheckpoint find_checkpoint(const std::filesystem::path& run, const StepDescription&);
+// The request with the chunks of a checkpoint, for what is not in a plan of its own.
+StepRequest with_chunks_of(const StepCheckpoint&, StepRequest);
+// Throws if the plan has other chunks.
+void check_chunks(const StepCheckpoint&, const Plan&);
+// Sets the parameters and the optimizer's state, which was initialised.
+void load_checkpoint(const StepCheckpoint&, StepModel&, Optimizer&);
+
+}  // namespace spool

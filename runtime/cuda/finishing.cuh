@@ -1,0 +1,61 @@
+#pragma once
+
+// Objects that are destroyed once the work enqueued before on a stream is done.
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "spool/runtime/cuda/handles.cuh"
+
+namespace spool::cuda {
+
+class Finishing {
+ public:
+  // If the device has failed it may be destroyed at once.
+  void add(cudaStream_t stream, std::shared_ptr<void> object) {
+    EventHandle event;
+    const bool recorded =
+        cudaEventCreateWithFlags(event.out(), cudaEventDisableTiming) == cudaSuccess &&
+        cudaEventRecord(event.get(), stream) == cudaSuccess;
+    if (!recorded) (void)cudaStreamSynchronize(stream);
+    if (recorded && !is_done(event)) objects_.push_back({std::move(event), std::move(object)});
+  }
+  // A graph that is being captured may read it each time it runs: kept until all are destroyed.
+  void keep(std::shared_ptr<void> object) { kept_.push_back(std::move(object)); }
+
+  // Destroys those whose work is done.
+  void destroy_done() {
+    std::vector<Object> done;
+    for (size_t i = 0; i < objects_.size();) {
+      if (is_done(objects_[i].event)) {
+        done.push_back(std::move(objects_[i]));
+        objects_[i] = std::move(objects_.back());
+        objects_.pop_back();
+      } else {
+        ++i;
+      }
+    }
+  }
+  // All work is done.
+  void destroy_all() {
+    const auto objects = std::exchange(objects_, {});
+    const auto kept = std::exchange(kept_, {});
+  }
+
+ private:
+  struct Object {
+    EventHandle event;
+    std::shared_ptr<void> object;
+  };
+  static bool is_done(const EventHandle& event) {
+    if (cudaEventQuery(event.get()) != cudaErrorNotReady) return true;
+    (void)cudaGetLastError();  // or the next launch would report it
+    return false;
+  }
+
+  std::vector<Object> objects_;
+  std::vector<std::shared_ptr<void>> kept_;
+};
+
+}  // namespace spool::cuda

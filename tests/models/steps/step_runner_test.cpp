@@ -1,0 +1,226 @@
+// runs: numbers
+// A StepRunner trains any model as it was planned: within its budget, at the foretold peak, with
+// the same bits whatever the plan, and from a checkpoint as if it had never stopped.
+
+#include "spool/models/steps/step_runner.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "tests/models/steps/transformer_testing.h"
+#include "tests/runtime/temporary_directory.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr TransformerSizes sizes{.layers = 3, .dropout = 0.1f};
+constexpr size_t plenty = size_t{64} << 20;
+
+class DrawnTransformer final : public StepModel {
+ public:
+  DrawnTransformer(const TransformerSizes& s, Stream& stream) : net_(s, stream) {}
+  Parameters& parameters() override { return net_.parameters(); }
+  void initialise(uint64_t) override { net_.initialise(); }
+  Var loss(Tape& tape) override { return net_.loss(tape); }
+  void upload_placeholder() override { net_.upload_placeholder(); }
+  void upload(int64_t number) { net_.upload(number); }
+
+ private:
+  Transformer net_;
+};
+
+StepDescription drawn(const StepConfig& config = {.accumulate = 2},
+                      const TransformerSizes& s = sizes) {
+  return {
+      .make_model = [s](Stream& stream) { return std::make_unique<DrawnTransformer>(s, stream); },
+      .config = config};
+}
+
+const StepPlace here{.device = {DeviceType::cpu}, .threads = 2, .machine = cpu_machine()};
+
+std::vector<float> train(StepRunner& runner, int64_t last) {
+  std::vector<float> numbers;
+  const int64_t micro_batches = 2;
+  while (runner.steps() < last) {
+    const int64_t first = runner.steps() * micro_batches;
+    const StepResult result =
+        runner.step(/*learning_rate=*/0.01, micro_batches * sizes.batch * sizes.tokens,
+                    [&](int64_t micro) { runner.model<DrawnTransformer>().upload(first + micro); });
+    EXPECT_TRUE(result.finite);
+    numbers.insert(numbers.end(), {result.loss, result.grad_norm});
+  }
+  return numbers;
+}
+
+std::vector<std::vector<double>> state_of(StepRunner& runner) {
+  std::vector<std::vector<double>> all;
+  for (const Parameter* p : runner.model().parameters()) all.push_back(values(p->data));
+  for (const StateTensors& row : runner.optimizer().state()) {
+    for (const Tensor& t : row.tensors) all.push_back(values(t));
+  }
+  return all;
+}
+
+size_t keep_all_peak() {
+  return plan_steps(drawn(), {.policy = Policy{}}, *here.machine).foretold.memory.peak;
+}
+
+TEST(StepRunner, ReachesTheForetoldPeakWithTheBitsOfKeepingAll) {
+  StepRunner kept(drawn(), {.policy = Policy{}}, here);
+  const std::vector<float> numbers = train(kept, 3);
+  const auto state = state_of(kept);
+  EXPECT_EQ(kept.stream().memory().peak, kept.planned().foretold.memory.peak);
+
+  const TemporaryDirectory spill;
+  Policy all_recomputed{.norms = true, .activations = true, .attention = true, .block = true};
+  Policy offloaded{.offload = Offloading::all, .min_offload_bytes = 1};
+  Policy to_disk = offloaded, streamed = all_recomputed, on_host = all_recomputed;
+  to_disk.target = OffloadTarget::disk;
+  streamed.optimizer_state = OptimizerState::streamed;
+  on_host.optimizer_state = OptimizerState::cpu;
+  const Choices placement{.placement = true};
+  std::vector<StepRequest> requests;
+  for (const Policy& p : {all_recomputed, offloaded, to_disk, streamed, on_host}) {
+    requests.push_back({.policy = p, .spill_directory = spill.path()});
+  }
+  requests.push_back({.choose = placement, .budget = keep_all_peak() * 4 / 5});
+  requests.push_back({.plan = plan_step(drawn(), all_recomputed, *here.machine)});
+  for (const StepRequest& request : requests) {
+    StepRunner runner(drawn(), request, here);
+    EXPECT_EQ(train(runner, 3), numbers);
+    EXPECT_EQ(state_of(runner), state);
+    EXPECT_EQ(runner.stream().memory().peak, runner.planned().foretold.memory.peak);
+    EXPECT_EQ(runner.host_memory().peak, runner.planned().foretold.host.peak);
+    EXPECT_EQ(runner.disk().peak, runner.planned().foretold.disk.peak);
+  }
+}
+
+TEST(StepRunner, PlansForItsBudget) {
+  const size_t all = keep_all_peak();
+  for (const size_t budget : {all, all * 9 / 10, all * 3 / 4}) {
+    StepRunner runner(drawn(), {.budget = budget}, here);
+    EXPECT_LE(runner.planned().foretold.memory.peak, budget);
+    EXPECT_EQ(runner.stream().memory().capacity, budget);
+    train(runner, 2);
+    EXPECT_EQ(runner.stream().memory().peak, runner.planned().foretold.memory.peak);
+  }
+}
+
+TEST(StepRunner, SaysWhatWouldFit) {
+  const size_t least = StepSearch(drawn(), StepRequest{}, *here.machine).smallest_budget();
+  expect_error(ErrorKind::memory,
+               {"the smallest plan of these steps", std::to_string(least), "micro-batch"},
+               [&] { StepRunner(drawn(), {.budget = least - 512}, here); });
+  EXPECT_NO_THROW(StepRunner(drawn(), {.budget = least}, here));
+  expect_error(ErrorKind::memory, {"a step by this plan", "one is chosen"}, [&] {
+    StepRunner(drawn(), {.policy = Policy{}, .budget = keep_all_peak() - 512}, here);
+  });
+  expect_error(ErrorKind::invalid, {"both a policy and a plan"},
+               [&] { StepRunner(drawn(), {.policy = Policy{}, .plan = Plan{}}, here); });
+}
+
+// With plans that differ in all but their chunks.
+TEST(StepRunner, GoesOnFromACheckpointWithTheSameBits) {
+  const size_t budget = keep_all_peak() * 3 / 4;
+  StepRunner whole(drawn(), {.budget = budget}, here);
+  const std::vector<float> numbers = train(whole, 5);
+  const TemporaryDirectory d;
+  const fs::path run = d.path() / "run";
+  {
+    StepRunner first(drawn(), {.budget = budget}, here);
+    train(first, 2);
+    first.save(run);
+    train(first, 3);
+    first.save(run);
+  }
+  Policy streamed;
+  streamed.optimizer_state = OptimizerState::streamed;
+  for (const StepRequest& request :
+       {StepRequest{.budget = budget}, StepRequest{}, StepRequest{.policy = streamed}}) {
+    StepRunner second(drawn(), request, here, run);
+    EXPECT_EQ(second.steps(), 3);
+    EXPECT_EQ(second.optimizer().steps(), 3);
+    EXPECT_EQ(train(second, 5), std::vector<float>(numbers.begin() + 6, numbers.end()));
+    EXPECT_EQ(state_of(second), state_of(whole));
+  }
+}
+
+class StepRunnerCheckpoint : public ::testing::Test {
+ protected:
+  StepRunnerCheckpoint() {
+    StepRunner runner(drawn(), {.policy = chunked()}, here);
+    train(runner, 1);
+    runner.save(run_);
+  }
+  static Policy chunked() { return {.loss_chunk = 16}; }
+  void expect_refused(std::initializer_list<std::string_view> words, const StepDescription& step,
+                      const StepRequest& request = {}) {
+    expect_error(ErrorKind::file, words, [&] { StepRunner(step, request, here, run_); });
+  }
+  fs::path file(const char* name) const { return *latest_checkpoint(run_) / name; }
+
+  TemporaryDirectory d_;
+  fs::path run_ = d_.path() / "run";
+};
+
+TEST_F(StepRunnerCheckpoint, IsOfOneModelAndOneRun) {
+  TransformerSizes larger = sizes;
+  larger.layers = 4;
+  expect_refused({"step.json", "another model", "differ at node"},
+                 drawn({.accumulate = 2}, larger));
+  expect_refused({"2 micro-batches a step and seed 1, not of 4 and 1"}, drawn({.accumulate = 4}));
+  expect_refused({"seed 1, not of 2 and 9"}, drawn({.accumulate = 2, .seed = 9}));
+  expect_refused({"other chunks"}, drawn(), {.plan = plan_step(drawn(), Policy{}, *here.machine)});
+  EXPECT_NO_THROW(
+      StepRunner(drawn(), {.plan = plan_step(drawn(), chunked(), *here.machine)}, here, run_));
+}
+
+TEST_F(StepRunnerCheckpoint, KeepsTheChunksOfItsRun) {
+  StepRunner runner(drawn(), {}, here, run_);
+  const Plan own = plan_step(drawn(), chunked(), *here.machine);
+  EXPECT_EQ(runner.planned().plans.step.chunks, own.chunks);
+}
+
+TEST_F(StepRunnerCheckpoint, IsRefusedIfAFileIsOfAnotherOrChanged) {
+  const fs::path parameters = file("parameters.safetensors");
+  const fs::path aside = d_.path() / "aside";
+  fs::copy_file(parameters, aside);
+  {
+    StepRunner runner(drawn(), {}, here, run_);
+    train(runner, 2);
+    runner.save(run_);
+  }
+  fs::copy_file(aside, file("parameters.safetensors"), fs::copy_options::overwrite_existing);
+  expect_refused({"parameters.safetensors", "of step 1", "of step 2"}, drawn());
+}
+
+TEST_F(StepRunnerCheckpoint, IsRefusedIfStepJsonIsDamaged) {
+  std::string text;
+  std::getline(std::ifstream(file("step.json")), text, '\0');
+  const auto write_json = [&](const std::string& changed) {
+    std::ofstream(file("step.json")) << changed;
+  };
+  std::string seed = text;
+  seed.replace(seed.find("\"seed\": 1"), 9, "\"seed\": 2");
+  write_json(seed);
+  expect_refused({"step.json", "changed after the run wrote it"},
+                 drawn({.accumulate = 2, .seed = 2}));
+  for (size_t length = 0; length + 2 < text.size(); length += 97) {
+    write_json(text.substr(0, length));
+    expect_refused({"step.json"}, drawn());
+  }
+  fs::remove(file("step.json"));
+  expect_refused({"no checkpoint of a StepRunner"}, drawn());
+}
+
+TEST(StepRunner, NeedsACheckpointToResume) {
+  const TemporaryDirectory d;
+  expect_error(ErrorKind::file, {"no checkpoint to go on from"},
+               [&] { StepRunner(drawn(), {}, here, d.path()); });
+}
+
+}  // namespace
+}  // namespace spool::testing
