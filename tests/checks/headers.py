@@ -3,7 +3,8 @@ its room has: headers.py INCLUDE COMPILER, where INCLUDE/<room> has the headers 
 
 Headers that a source of their room includes first, which the build itself compiles, are not compiled
 again. spool.h and testing.h have no warnings that users may ask for, by any compiler that is found
-here; what they include is what docs/public-headers.md lists.
+here; what they include is what docs/public-headers.md lists, and the first line of any other header
+says that it is none of those.
 """
 
 import concurrent.futures
@@ -14,11 +15,12 @@ import shutil
 import subprocess
 import sys
 
-from tree import FRONT_ROOM, LIBRARY, ROOT, room_of, rooms, sources, spelled, verdict
+from tree import COMMAND_LINE, FRONT_ROOM, HEADERS, LIBRARY, ROOT, room_of, rooms, sources, spelled, verdict
 
 FLAGS = ["-std=c++20", "-fopenmp-simd", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
 USERS_FLAGS = ["-Wconversion", "-Wsign-conversion"]
 PAGE = "docs/public-headers.md"
+INTERNAL = f"// Internal: not one of the public headers ({PAGE})."
 ROOMS = rooms()
 include, compiler = pathlib.Path(sys.argv[1]), sys.argv[2]
 
@@ -50,6 +52,14 @@ def faults_of_page(front):
         yield f"{PAGE}: does not list {header}, which research code includes"
     for header in sorted(set(listed) - included):
         yield f"{PAGE}: lists {header}, which neither spool/spool.h nor spool/testing.h includes"
+    for header in sources(LIBRARY, HEADERS):
+        if header in front or header.is_relative_to(COMMAND_LINE):
+            continue
+        says_internal = (ROOT / header).read_text().startswith(INTERNAL + "\n")
+        if says_internal and str(header) in listed:
+            yield f"{header}: says that it is internal, and {PAGE} lists it"
+        elif not says_internal and str(header) not in listed:
+            yield f"{header}: {PAGE} does not list it, so its first line is '{INTERNAL}'"
 
 
 def first_include(source):
