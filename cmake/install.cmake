@@ -1,6 +1,6 @@
 # Installs the command, the library, its headers, documents and examples, and a CMake package, for
 # research code that says
-#   find_package(spool)  target_link_libraries(mine spool::spool)  #include "spool/runtime/tensor.h"
+#   find_package(spool)  target_link_libraries(mine spool::spool)  #include "spool/spool.h"
 # The package names no place but its own, so that an installed tree can be moved.
 include(CMakePackageConfigHelpers)
 
@@ -23,6 +23,7 @@ foreach(room ${SPOOL_ROOMS})
             FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
   endif()
 endforeach()
+install(DIRECTORY ${SPOOL_FRONT_ROOM}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/spool)
 
 configure_package_config_file(cmake/spool-config.cmake.in spool-config.cmake
                               INSTALL_DESTINATION ${package})

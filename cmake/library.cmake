@@ -16,6 +16,8 @@ foreach(room ${SPOOL_ROOMS})
     target_include_directories(spool_library INTERFACE $<BUILD_INTERFACE:${SPOOL_INCLUDE}/${name}>)
   endif()
 endforeach()
+room_name(front ${SPOOL_FRONT_ROOM})
+target_include_directories(spool_library INTERFACE $<BUILD_INTERFACE:${SPOOL_INCLUDE}/${front}>)
 
 # What only this library calls.  Users of a shared one need not have it.
 function(link_private)

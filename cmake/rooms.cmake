@@ -25,15 +25,28 @@ function(link_folder folder link)
   file(CREATE_LINK ${folder} ${link} SYMBOLIC)
 endfunction()
 
-function(room path)
+# Adds the headers in a folder, which are included as <found_as>/<name>.h.
+function(room_headers path found_as)
   room_name(name ${path})
   add_library(spool_${name}_headers INTERFACE)
-  link_folder(${PROJECT_SOURCE_DIR}/${path} ${SPOOL_INCLUDE}/${name}/spool/${path})
+  link_folder(${PROJECT_SOURCE_DIR}/${path} ${SPOOL_INCLUDE}/${name}/${found_as})
   target_include_directories(spool_${name}_headers INTERFACE ${SPOOL_INCLUDE}/${name})
   foreach(seen ${ARGN})
     room_name(seen ${seen})
     target_link_libraries(spool_${name}_headers INTERFACE spool_${seen}_headers)
   endforeach()
+endfunction()
+
+# The room of the headers that include other rooms' for research code.  It has no sources, and its
+# headers are found as spool/<name>.h.
+function(front_room path)
+  room_headers(${path} spool ${ARGN})
+  set(SPOOL_FRONT_ROOM ${path} PARENT_SCOPE)
+endfunction()
+
+function(room path)
+  room_name(name ${path})
+  room_headers(${path} spool/${path} ${ARGN})
 
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${path}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")

@@ -1,15 +1,13 @@
-// A new op, from its kernels to training.  The program defines the squared ReLU and a small model
-// that uses it, rehearses a training step to learn its peak memory, and then trains in exactly that
-// many bytes.  It needs only Spool's public headers and library.
+// A new op, from its kernels to training.  The program defines the squared ReLU, checks it, and
+// defines a small model that uses it; it rehearses a training step to learn its peak memory, and
+// then trains in exactly that many bytes.  It needs only Spool's public headers and library.
 
 #include <cstdio>
+#include <string>
 #include <vector>
 
-#include "spool/autograd/ops.h"
-#include "spool/models/optimizers/adamw.h"
-#include "spool/planner/rehearsal.h"
-#include "spool/runtime/cpu/stream.h"
-#include "spool/runtime/random.h"
+#include "spool/spool.h"
+#include "spool/testing.h"
 
 namespace research {
 
@@ -77,6 +75,15 @@ struct SquaredRelu final : Op {
 
 Var squared_relu(const Var& x) { return apply<SquaredRelu>(x.tape(), {x}); }
 
+// What is wrong with the op, in sentences: its gradient, memory, notation and more.
+std::vector<std::string> check_squared_relu() {
+  return check_op(
+      {.name = "squared_relu",
+       .inputs = {{.shape = {3, 4, 5}, .large = {400, 100}}},
+       .apply = [](const std::vector<Operand>& x) { return std::vector{squared_relu(*x[0].var)}; },
+       .types = {DType::f32}});
+}
+
 constexpr int64_t N = 256, C = 32, classes = 4;
 
 // Two layers that learn which quarter of a row has the largest mean.
@@ -130,6 +137,9 @@ void train(Stream& stream, int steps, bool report) {
 
 int main() {
   using namespace research;
+  const std::vector<std::string> failures = check_squared_relu();
+  for (const std::string& failure : failures) std::printf("%s\n", failure.c_str());
+  if (!failures.empty()) return 1;
   constexpr int threads = 2;
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
   const Report foretold =

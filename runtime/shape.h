@@ -33,7 +33,7 @@ class Shape {
   int64_t row() const { return rank_ ? (*this)[-1] : 1; }  // length of the last dimension
   int64_t rows() const {                                   // number of rows of that length
     int64_t n = row() ? 1 : 0;
-    for (int i = 0; i + 1 < rank_; ++i) n *= extents_[i];
+    for (int i = 0; i + 1 < rank_; ++i) n *= extents_[static_cast<size_t>(i)];
     return n;
   }
   // The shape with one extent replaced.

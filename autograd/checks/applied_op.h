@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "spool/autograd/checks/op_sample.h"
-#include "spool/autograd/notation.h"
+#include "spool/autograd/chunks/notation.h"
 
 namespace spool::op_checks {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "spool/autograd/notation.h"
+#include "spool/autograd/chunks/notation.h"
 
 namespace spool {
 namespace {

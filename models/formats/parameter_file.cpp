@@ -9,7 +9,8 @@ std::vector<NamedTensor> named_tensors(const Parameters& parameters,
         parameters.size(), " parameters");
   std::vector<NamedTensor> all;
   for (size_t i = 0; i < parallel.size(); ++i) {
-    all.push_back({.name = std::string(prefix).append(std::string_view(parameters[i]->name)), .tensor = parallel[i]});
+    all.push_back({.name = std::string(prefix).append(std::string_view(parameters[i]->name)),
+                   .tensor = parallel[i]});
   }
   return all;
 }

@@ -2,19 +2,25 @@
 its room has: headers.py INCLUDE COMPILER, where INCLUDE/<room> has the headers of one room.
 
 Headers that a source of their room includes first, which the build itself compiles, are not compiled
-again.
+again. spool.h and testing.h have no warnings that users may ask for, by any compiler that is found
+here; what they include is what docs/public-headers.md lists, and the first line of any other header
+says that it is none of those.
 """
 
 import concurrent.futures
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
-from tree import LIBRARY, ROOT, room_of, rooms, sources, verdict
+from tree import COMMAND_LINE, FRONT_ROOM, HEADERS, LIBRARY, ROOT, room_of, rooms, sources, spelled, verdict
 
 FLAGS = ["-std=c++20", "-fopenmp-simd", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
+USERS_FLAGS = ["-Wconversion", "-Wsign-conversion"]
+PAGE = "docs/public-headers.md"
+INTERNAL = f"// Internal: not one of the public headers ({PAGE})."
 ROOMS = rooms()
 include, compiler = pathlib.Path(sys.argv[1]), sys.argv[2]
 
@@ -24,16 +30,36 @@ def include_path(room):
     return include / room.replace("/", "_")
 
 
-def fault(header):
+def fault(header, compiler=compiler, flags=()):
     """The compiler's errors for a program that is one header alone; empty if there are none."""
     paths = [f"-I{include_path(room)}" for room in sorted(ROOMS[room_of(header, ROOMS)])]
     done = subprocess.run(
-        [compiler, *paths, *FLAGS, "-fsyntax-only", "-x", "c++", "-"],
-        input=f'#include "spool/{header}"\n',
+        [compiler, *paths, *FLAGS, *flags, "-fsyntax-only", "-x", "c++", "-"],
+        input=f'#include "{spelled(header)}"\n',
         capture_output=True,
         text=True,
     )
     return f"{header} does not compile by itself:\n{done.stderr}" if done.returncode else ""
+
+
+def faults_of_page(front):
+    """Where the page of public headers and the headers that include them differ."""
+    listed = re.findall(r"^\| `([^`]+\.h)`", (ROOT / PAGE).read_text(), re.MULTILINE)
+    included = set()
+    for header in front:
+        included |= set(re.findall(r'^#include "spool/(.*)"', (ROOT / header).read_text(), re.MULTILINE))
+    for header in sorted(included - set(listed)):
+        yield f"{PAGE}: does not list {header}, which research code includes"
+    for header in sorted(set(listed) - included):
+        yield f"{PAGE}: lists {header}, which neither spool/spool.h nor spool/testing.h includes"
+    for header in sources(LIBRARY, HEADERS):
+        if header in front or header.is_relative_to(COMMAND_LINE):
+            continue
+        says_internal = (ROOT / header).read_text().startswith(INTERNAL + "\n")
+        if says_internal and str(header) in listed:
+            yield f"{header}: says that it is internal, and {PAGE} lists it"
+        elif not says_internal and str(header) not in listed:
+            yield f"{header}: {PAGE} does not list it, so its first line is '{INTERNAL}'"
 
 
 def first_include(source):
@@ -50,9 +76,14 @@ errors += [f"{header}: stands in no room" for header in headers if not room_of(h
 if errors:
     verdict(errors, "")
 
-alone = [h for h in headers if (room_of(h, ROOMS), f'"spool/{h}"') not in built]
+front = [h for h in headers if h.is_relative_to(FRONT_ROOM)]
+alone = [h for h in headers if h not in front and (room_of(h, ROOMS), f'"{spelled(h)}"') not in built]
 with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     errors = [error for error in pool.map(fault, alone) if error]
+found = [compiler, *filter(None, map(shutil.which, ["g++", "clang++"]))]
+compilers = {os.path.realpath(path) for path in found}
+errors += [error for c in compilers for h in front if (error := fault(h, c, USERS_FLAGS))]
+errors += faults_of_page(front)
 
 built_first = len(headers) - len(alone)
 verdict(errors, f"{len(alone)} headers compile by themselves; sources begin with the other {built_first}")

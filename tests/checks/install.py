@@ -42,6 +42,9 @@ def faults(prefix):
     for document in DOCUMENTS:
         if not (prefix / "share" / "doc" / "spool" / document).is_file():
             yield f"{document} is not installed"
+    for header in ["spool.h", "testing.h"]:
+        if not (prefix / "include" / "spool" / header).is_file():
+            yield f"spool/{header} is not installed"
     packages = [file for file in prefix.rglob("*.cmake") if file.is_file()]
     if not packages:
         yield "no CMake package is installed"

@@ -9,7 +9,7 @@ their first comment or their header's, which JSON they read or write.
 import os
 import re
 
-from tree import COMMAND_LINE, HEADERS, LIBRARY, PROGRAMS, ROOT
+from tree import COMMAND_LINE, FRONT_ROOM, HEADERS, LIBRARY, PROGRAMS, ROOT
 from tree import in_command_line, line_of, room_of, rooms, sources, verdict
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -42,7 +42,10 @@ def seen_by(file):
 def fault_of_room(file, header):
     """What is wrong with including spool/<room>/... or the helper tests/<room>/..., or None."""
     top, target = header.split("/", 1)
-    place = ROOT / target if top == "spool" else ROOT / header
+    if top == "spool":
+        place = ROOT / target if "/" in target else ROOT / FRONT_ROOM / target
+    else:
+        place = ROOT / header
     if not place.is_file() or ".." in header:
         return "there is no such file"
     room = room_of(place.relative_to(ROOT if top == "spool" else ROOT / top), ROOMS)

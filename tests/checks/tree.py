@@ -7,12 +7,13 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LIBRARY = ["runtime", "kernels", "autograd", "planner", "models"]
 PROGRAMS = ["tests", "benchmarks", "examples"]
+FRONT_ROOM = "models/research"  # its headers are included as spool/<name>.h
 COMMAND_LINE = "models/cli"  # the one room that parses arguments, names flags and prints
 HEADERS = {".h", ".cuh"}
 CPP = HEADERS | {".cpp", ".cu"}
 SKIPPED = 77  # the exit status by which CTest knows a skipped test
 
-ROOM = re.compile(r"^room\(([^)]*)\)", re.MULTILINE)
+ROOM = re.compile(r"^(?:front_)?room\(([^)]*)\)", re.MULTILINE)
 
 
 def rooms():
@@ -33,6 +34,11 @@ def rooms():
 def room_of(path, known):
     """The innermost of these rooms that a path stands in, or None."""
     return next((str(p) for p in path.parents if str(p) in known), None)
+
+
+def spelled(header):
+    """A header of the library, as it is included."""
+    return f"spool/{header.name if header.is_relative_to(FRONT_ROOM) else header}"
 
 
 def sources(folders, suffixes=CPP):

@@ -1,9 +1,10 @@
-// The smallest program outside the tree: the gradient of a product, y = x weight^T.
+// The smallest program outside the tree: the gradient of a product, y = x weight^T, and a check of
+// an op.
 
 #include <iostream>
 
-#include "spool/autograd/ops.h"
-#include "spool/runtime/cpu/stream.h"
+#include "spool/spool.h"
+#include "spool/testing.h"
 
 int main() {
   using namespace spool;
@@ -15,5 +16,10 @@ int main() {
   tape.backward({Root{y, make_tensor<float>({2, 1}, ones, stream)}});
   std::cout << "a gradient of " << weight.grad.spec() << " took " << stream.memory().peak
             << " bytes\n";
+  const OpSample doubled{
+      .name = "scale", .inputs = {{.shape = {3, 4}}}, .apply = [](const std::vector<Operand>& x) {
+        return std::vector{scale(*x[0].var, 2)};
+      }};
+  expect_op(doubled);
   return read<float>(weight.grad) == sums ? 0 : 1;
 }

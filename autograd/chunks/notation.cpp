@@ -1,4 +1,4 @@
-#include "spool/autograd/notation.h"
+#include "spool/autograd/chunks/notation.h"
 
 #include "spool/runtime/check.h"
 

@@ -1,6 +1,6 @@
 // The parser of the index notation.
 
-#include "spool/autograd/notation.h"
+#include "spool/autograd/chunks/notation.h"
 
 #include "tests/runtime/testing.h"
 
