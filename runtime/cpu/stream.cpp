@@ -270,8 +270,8 @@ void CpuStream::destroy_after_work(std::shared_ptr<void> object) {
   disposal()->destroy();
   bool idle = true;
   if (!inline_) {
-    const std::lock_guard lock(mutex_);
-    idle = queue_.empty() && !working_;
+    const std::lock_guard lock(worker_->mutex);
+    idle = worker_->queue.empty() && !worker_->working;
   }
   if (!idle) push(HandBack{disposal(), std::move(object)});
 }
