@@ -31,7 +31,7 @@ class FreeMemory {
       device_.emplace_back(Spec{Shape{static_cast<int64_t>(bytes / sizeof(float))}}, run.stream);
     });
     as_much_as_fits(HostLink::alignment,
-                    [&](size_t bytes) { host_.emplace_back(*run.link, bytes, "free"); });
+                    [&](size_t bytes) { host_.emplace_back(*run.link, bytes, Name("free")); });
     for (const Tensor& t : device_) launch(Fill{.out = t, .value = pattern}, run.stream);
     Stream& out = run.link->begin_out();
     const Tensor& from = device_.front();
