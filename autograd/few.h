@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A short list without an allocation, such as an op's inputs or outputs.  A tape makes several for

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A fingerprint is a 64-bit hash of everything about a tape that a plan for it depends on: the op

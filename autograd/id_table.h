@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A list indexed by the ids of what it holds: the node with NodeId 7 is nodes[7].  It is a vector

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Causal multi-head attention over a packed tensor.  No T x T matrix is formed: keys are visited

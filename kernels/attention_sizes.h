@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Decides which attention cuDNN computes on cuda, and how its backward is cut into parts.

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // dbias[c] (+)= sum_n dy[n,c].  (The forward sum is part of Matmul.)  dbias shares no memory with

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Causal multi-head attention of n new tokens, the first at `position` of its text, over a cache of

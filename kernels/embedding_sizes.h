@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The sort of embedding backward's tokens on cuda, and the layout of its workspace.

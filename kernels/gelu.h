@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Gaussian error linear unit (Hendrycks, Gimpel 2016).

@@ -38,8 +38,7 @@ void LayerNormBackward::check_arguments() const {
   if (dbias) all.elements("dbias", dbias.view, gradient_of(type), C);
   all.same_or_apart("dx", dx.view, "dy", dy);
   all.apart("dx", dx.view, {{"x", x}, {"weight", weight}, {"mean", mean}, {"rstd", rstd}});
-  all.apart("dweight", dweight.view,
-            {{"dx", dx.view}, {"dbias", dbias.view}, {"dy", dy}, {"x", x}, {"weight", weight}});
+  all.apart("dweight", dweight.view, {{"dx", dx.view}, {"dy", dy}, {"x", x}, {"weight", weight}});
   all.apart("dbias", dbias.view, {{"dx", dx.view}, {"dy", dy}, {"x", x}, {"weight", weight}});
 }
 

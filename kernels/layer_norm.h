@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Layer normalisation (Ba, Kiros, Hinton 2016) of each row:

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Rows in eight bits with a scale each, for values that are stored and read back later, such as

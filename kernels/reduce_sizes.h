@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Division of sums over all elements: each piece of a tensor has a partial sum in the workspace,

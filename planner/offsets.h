@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Lays out the memory of a step whose allocations' lifetimes are all known: allocations that are

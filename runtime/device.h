@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Device: the kind and index of a device.  Architecture: its properties that kernels' workspaces

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Names of enumerators, and tables with an entry for each.  An enumeration lists its names in

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The thread that may call a stream: the first that does, until it ends or another adopts the

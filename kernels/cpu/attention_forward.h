@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A piece of attention forward: a tile of queries of one head against its keys, tile by tile.

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The loops of the cpu kernels.  The pieces of a loop depend only on its extents, so results do not

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The tiles of a product, and the two ways to compute them.  Tiles depend only on shapes, and one

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A loop over the elements of many tensors, in pieces of `grain` elements of one tensor each.

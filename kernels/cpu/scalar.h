@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shared by the cpu kernels: dispatch on the type of scalars, accumulator types, and exponentials

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Spool's own attention kernels, without tensor cores: for f32, and for bf16 where cuDNN is not

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Attention forward: each query against its own and all earlier keys, for a whole text or, over a

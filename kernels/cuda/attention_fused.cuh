@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Attention by a library that fuses it: cuDNN (attention_cudnn.cu), or plain loops in the emulator

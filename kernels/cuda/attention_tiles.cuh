@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shared by attention forward and backward on cuda: the rows of heads in a tensor, tiles of them as

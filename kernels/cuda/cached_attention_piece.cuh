@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Attention of few queries, limited by the speed of memory.  A block reads a piece of the keys and

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The one header that a kernel file includes for CUDA: it includes CUDA's own headers under nvcc,

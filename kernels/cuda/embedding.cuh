@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shared by the embedding kernels: a warp for each row, or for each row and tile of columns.

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Sorts the positions of tokens by token, as kernels/embedding_sizes.h describes.

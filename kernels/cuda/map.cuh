@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Element-wise kernels: a functor computes n elements from i on, for n = 8, which move as 16-byte

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Training data is one long sequence of tokens (token_files.h opens one); Batches and

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Opens files as training data: text whose tokens are bytes, or shards of tokens in llm.c's format.

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Finds values that are not finite in a file of tensors: one of them makes all that is computed

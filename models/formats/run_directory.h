@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A run's directory has its checkpoints, step-000100/ and so on, and `latest`, a relative link that

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Tensors in a file of any format: names, types, shapes, and the offsets of their bytes.  Reading

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Saves and loads a device's tensors by name, through a few MiB of host memory whatever their size.

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Buckets bound the memory of work on many tensors.  The tensors' elements, or a part of each, are

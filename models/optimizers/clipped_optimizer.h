@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What AdamW and SGD share: gradients are clipped by their global norm, and a step whose norm is

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // AdamW whose state is on the host and updated by the host: each bucket of gradients is copied to

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // AdamW whose state is in host memory: a row each of m, v and the masters, in the order of the

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Groups of parameters that an optimizer treats differently: another learning rate, another weight

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The share of the optimizer's state that stays on the device while the rest is streamed: whole

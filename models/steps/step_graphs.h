@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The graphs of a training step.  Micro-steps are of four kinds: the first, which allocates the

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Rehearses a training step of any model before it runs: for the plan that a policy makes, the

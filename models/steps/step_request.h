@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // How the steps of a model are to run: what is set by hand, and what is chosen for a budget.

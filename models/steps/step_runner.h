@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Trains any model in a budget of bytes: plans its steps, foretells what they take, opens the

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The search for a plan (planner/search/search.h) of a training step of any model.

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Byte-pair encoding (Sennrich et al. 2016) over bytes (Radford et al. 2019).  A piece of text

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Plans a run before it starts: a plan for each of its tapes, the layout of a step's memory, and

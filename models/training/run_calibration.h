@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Measures the kernels of a run's step (models/steps/step_calibration.h).

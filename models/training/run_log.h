@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A run's log: one JSON object per line.  The first has the format's version and the configuration;

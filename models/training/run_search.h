@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Searches the plan of a training run (planner/search/search.h): of its step, with room for the

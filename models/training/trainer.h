@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Trains a GPT-2 on one stream: all the work of a run that uses the device, and nothing else.  On a

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The settings that define what a training run computes: model, batches, schedule, optimizer.

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A training run of GPT-2 from the first step to the last: data, budget, checkpoints, log,

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The JSON that write_trace() writes (timeline.h says what is in it).

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The fastest choice of an option for each segment, exactly, under a limit on live bytes.

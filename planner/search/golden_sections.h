@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The least of a convex function of one number by golden sections (Kiefer, Sequential minimax

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What the options of each segment cost, measured by rehearsals: segments of one kind try different

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What it costs to have a share of the optimizer's state on the host, measured by rehearsals.

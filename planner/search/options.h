@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The options of a segment: which of its values are recomputed, into chunks of how many rows its

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Proposes plans within a limit on live bytes, by what was measured: recomputation and the loss's

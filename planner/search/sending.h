@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What may be sent to the host: beginnings of a choice, whose segments send.

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Plans by simple rules, for any program with layers: what people set by hand, and what other

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A lower bound on the seconds of a whole step within a budget, by the bounds of a few of its

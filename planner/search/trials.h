@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Rehearses and lays out proposals, each once.  What comes of a proposal depends on it alone, so

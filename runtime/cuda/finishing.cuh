@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Objects that are destroyed once the work enqueued before on a stream is done.

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Work that a CUDA stream does on a thread of the host, in order with its kernels.  CUDA accepts no

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Reads JSON files that may be malformed or malicious.  One pass over the text checks its nesting,

@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Objects that one thread is to destroy, and that any thread may hand in: the owners of memory that

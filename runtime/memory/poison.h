@@ -1,3 +1,4 @@
+// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // In builds with AddressSanitizer, the bytes of an arena that belong to no tensor are poisoned:
