@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A model as training steps see it: its parameters, and the loss of the batch that stands in its

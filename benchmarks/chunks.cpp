@@ -36,6 +36,7 @@
 #include "spool/planner/machine.h"
 #include "spool/planner/offsets.h"
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/cpu/thread_pool.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {

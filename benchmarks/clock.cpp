@@ -23,6 +23,7 @@
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/cpu/thread_pool.h"
 
 namespace spool {
 namespace {

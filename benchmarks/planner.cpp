@@ -21,6 +21,7 @@
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machine.h"
 #include "spool/planner/offsets.h"
+#include "spool/runtime/cpu/thread_pool.h"
 
 namespace spool {
 namespace {

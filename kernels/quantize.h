@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Rows in eight bits with a scale each, for values that are stored and read back later, such as

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What an optimizer is to a training step: it turns the gradients of its parameters into new

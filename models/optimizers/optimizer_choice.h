@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // An optimizer chosen by its settings: make_optimizer(parameters, SgdSettings{.momentum = 0.9},

@@ -1,7 +1,8 @@
 #pragma once
 
 // The runtime, as research code includes it: streams and tensors, the tape and its ops, ops and
-// kernels of one's own, hooks and offload, plans and rehearsals, optimizers. docs/public-headers.md
+// kernels of one's own, hooks and offload, plans and rehearsals,
+// optimizers, and a runner of the steps of any model. docs/public-headers.md
 // says what is in each.  Check ops of your own with spool/testing.h.
 
 #include "spool/autograd/offload.h"
@@ -12,12 +13,22 @@
 #include "spool/autograd/plan.h"
 #include "spool/autograd/program.h"
 #include "spool/autograd/saved_tensor.h"
+#include "spool/autograd/step_model.h"
 #include "spool/autograd/survey.h"
 #include "spool/autograd/tape.h"
 #include "spool/kernels/arguments.h"
+#include "spool/kernels/elementwise.h"
 #include "spool/kernels/launch.h"
+#include "spool/kernels/quantize.h"
+#include "spool/models/formats/parameter_file.h"
 #include "spool/models/optimizers/adamw.h"
+#include "spool/models/optimizers/optimizer.h"
+#include "spool/models/optimizers/optimizer_choice.h"
 #include "spool/models/optimizers/sgd.h"
+#include "spool/models/steps/planned_steps.h"
+#include "spool/models/steps/step.h"
+#include "spool/models/steps/step_request.h"
+#include "spool/models/steps/step_runner.h"
 #include "spool/planner/annotations.h"
 #include "spool/planner/chunks.h"
 #include "spool/planner/machine.h"

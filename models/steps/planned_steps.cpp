@@ -1,5 +1,7 @@
 #include "spool/models/steps/planned_steps.h"
 
+#include "spool/models/steps/step_search.h"
+
 namespace spool {
 namespace {
 

@@ -1,10 +1,12 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Plans the training steps of any model before they run: their plan, by hand or chosen for a
 // budget, the layout of their memory, and the memory and time that they take.
 
-#include "spool/models/steps/step_search.h"
+#include "spool/models/steps/step.h"
+#include "spool/models/steps/step_request.h"
+#include "spool/planner/rehearsal.h"
+#include "spool/planner/search/search.h"
 
 namespace spool {
 

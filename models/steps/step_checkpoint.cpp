@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/formats/checkpoint_mark.h"
+#include "spool/models/formats/named_parameters.h"
 #include "spool/models/formats/parameter_file.h"
 #include "spool/models/formats/run_directory.h"
+#include "spool/models/steps/step_rehearsal.h"
 #include "spool/planner/plan_json.h"
 #include "spool/runtime/files/json.h"
 #include "spool/runtime/hash.h"

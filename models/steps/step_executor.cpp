@@ -89,7 +89,7 @@ void StepExecutor::run_placeholder(double learning_rate) {
   stream_.synchronize();
 }
 
-void StepExecutor::run(const Step& step, const Upload& upload) {
+void StepExecutor::run(const Step& step, const UploadBatch& upload) {
   prepare(step.learning_rate);
   free_gradients();  // of other work, which the step's would be added to
   try {
@@ -106,7 +106,7 @@ void StepExecutor::free_gradients() {
   for (Parameter* p : model_.parameters()) p->grad = {};
 }
 
-void StepExecutor::run_micro_steps(const Step& step, const Upload& upload) {
+void StepExecutor::run_micro_steps(const Step& step, const UploadBatch& upload) {
   if (survey_) survey_->start(stream_);
   const float scale = 1 / static_cast<float>(std::max<int64_t>(step.targets, 1));
   write<float>(loss_scale_, std::span(&scale, 1));

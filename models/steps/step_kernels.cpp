@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/models/steps/step_executor.h"
 #include "spool/planner/machine.h"
 
 namespace spool {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "spool/autograd/fingerprint.h"
+#include "spool/models/steps/step_executor.h"
 #include "spool/planner/offsets.h"
 
 namespace spool {

@@ -4,24 +4,13 @@
 // Rehearses a training step of any model before it runs: for the plan that a policy makes, the
 // layout of the step's memory, and its timeline.
 
-#include <functional>
-#include <memory>
 #include <vector>
 
-#include "spool/models/steps/step_executor.h"
+#include "spool/models/steps/step.h"
 #include "spool/planner/policy.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
-
-// Makes the model on a stream, without setting its parameters; a rehearsal makes it on meta.
-using MakeStepModel = std::function<std::unique_ptr<StepModel>(Stream&)>;
-
-// A step of some model, before there is a stream to run it on.
-struct StepDescription {
-  MakeStepModel make_model;
-  StepConfig config = {};
-};
 
 // Three micro-batches cover every case: first, middle, last.
 constexpr int64_t distinct_micro_batches = 3;

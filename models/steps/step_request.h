@@ -1,12 +1,11 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // How the steps of a model are to run: what is set by hand, and what is chosen for a budget.
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "spool/planner/policy.h"
 
@@ -37,8 +36,8 @@ struct StepRequest {
   // Bytes that steps without a budget may take; if they take more as set by hand, what may be
   // chosen is.
   size_t free = MetaStream::unlimited;
-  bool graph = true;                           // capture a step and replay it, where the device can
-  std::filesystem::path spill_directory = {};  // for what is offloaded to a disk
+  bool graph = true;                 // capture a step and replay it, where the device can
+  std::string spill_directory = {};  // for what is offloaded to a disk
 
   Policy given_policy() const { return policy.value_or(Policy{}); }
   Choices choices() const {

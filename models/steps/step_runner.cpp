@@ -1,7 +1,9 @@
 #include "spool/models/steps/step_runner.h"
 
+#include "spool/models/formats/run_directory.h"
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_checkpoint.h"
+#include "spool/models/steps/step_executor.h"
 #include "spool/planner/calibration/device_identity.h"
 
 namespace spool {
@@ -32,11 +34,11 @@ DType dtype_of_model(const StepDescription& step) {
 }  // namespace
 
 StepRunner::StepRunner(StepDescription description, const StepRequest& given,
-                       const StepPlace& place, const std::optional<std::filesystem::path>& resume)
+                       const StepPlace& place, const std::string& resume)
     : description_(std::move(description)) {
   description_.config.dtype = dtype_of_model(description_);
   std::optional<StepCheckpoint> checkpoint;
-  if (resume) checkpoint = find_checkpoint(*resume, description_);
+  if (!resume.empty()) checkpoint = find_checkpoint(resume, description_);
   const StepRequest request = checkpoint ? with_chunks_of(*checkpoint, given) : given;
   const Machine machine = machine_of(place, description_, request);
   planned_ = plan_steps(description_, request, machine);
@@ -55,6 +57,14 @@ StepRunner::StepRunner(StepDescription description, const StepPlans& plans, Stre
   make_executor(stream);
 }
 
+StepRunner::~StepRunner() = default;
+
+Optimizer& StepRunner::optimizer() { return executor_->optimizer(); }
+void StepRunner::prepare(double learning_rate) { executor_->prepare(learning_rate); }
+StepResult StepRunner::result() const { return executor_->result(); }
+MemoryStats StepRunner::host_memory() const { return executor_->host_memory(); }
+MemoryStats StepRunner::disk() const { return executor_->disk(); }
+
 void StepRunner::make_executor(Stream& stream) {
   stream_ = &stream;
   model_ = description_.make_model(stream);
@@ -66,17 +76,17 @@ void StepRunner::initialise() {
   optimizer().initialise();
 }
 
-StepResult StepRunner::step(double learning_rate, int64_t targets, const Upload& upload) {
+StepResult StepRunner::step(double learning_rate, int64_t targets, const UploadBatch& upload) {
   run({.number = steps_, .learning_rate = learning_rate, .targets = targets}, upload);
   return result();
 }
 
-void StepRunner::run(const Step& step, const Upload& upload) {
+void StepRunner::run(const Step& step, const UploadBatch& upload) {
   executor_->run(step, upload);
   steps_ = step.number + 1;
 }
 
-void StepRunner::save(const std::filesystem::path& directory) {
+void StepRunner::save(const std::string& directory) {
   if (!directory_ || directory_->path() != directory) {
     directory_.reset();
     directory_ = std::make_unique<RunDirectory>(directory);

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Trains any model in a budget of bytes: plans its steps, foretells what they take, opens the
@@ -16,13 +15,16 @@
 //     runner.step(1e-3, targets, [&](int64_t micro) { ... write a micro-batch ... });
 //   }
 
-#include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
 
-#include "spool/models/formats/run_directory.h"
 #include "spool/models/steps/planned_steps.h"
 
 namespace spool {
+
+class RunDirectory;
+class StepExecutor;
 
 // make_model for a model that is made from a stream alone.
 template <class Model>
@@ -41,19 +43,17 @@ struct StepPlace {
 
 class StepRunner {
  public:
-  // Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate.
-  using Upload = StepExecutor::Upload;
-
   // Plans the steps, opens the device, and sets the parameters to their initial values.  With
   // `resume`, the directory of a run that save() has written to, all is as after its latest
   // checkpoint, and the chunks of the plan are those of the run, as they change the order of sums.
   // Throws Error (memory) if the steps do not fit, and Error (file) if there is no checkpoint, or
   // one of another model.
   StepRunner(StepDescription, const StepRequest&, const StepPlace& = {},
-             const std::optional<std::filesystem::path>& resume = {});
+             const std::string& resume = {});
   // By plans that are made, on a stream that outlives the runner: allocates everything that lives
   // between steps, without setting it.
   StepRunner(StepDescription, const StepPlans&, Stream&);
+  ~StepRunner();
 
   // What was planned; by the second constructor, its plans alone.
   const PlannedSteps& planned() const { return planned_; }
@@ -63,32 +63,32 @@ class StepRunner {
   Model& model() {
     return static_cast<Model&>(*model_);
   }
-  Optimizer& optimizer() { return executor_->optimizer(); }
+  Optimizer& optimizer();
 
   // Sets the parameters to their initial values and the optimizer's state to its own.
   void initialise();
-  // See StepExecutor.
-  void prepare(double learning_rate) { executor_->prepare(learning_rate); }
-  void survey(Survey* survey) { executor_->survey(survey); }
+  // On a device that captures steps, runs one that changes nothing, so that libraries choose their
+  // algorithms, or fail, before the first real step; otherwise that does.
+  void prepare(double learning_rate);
 
   // Number of steps done.
   int64_t steps() const { return steps_; }
   // Runs the next step and waits for its result.  `targets`: the valid ones in all micro-batches,
   // by which a mean loss divides (StepModel::loss()); of a loss that does not read
   // TapeOptions::loss_scale, any.
-  StepResult step(double learning_rate, int64_t targets, const Upload&);
+  StepResult step(double learning_rate, int64_t targets, const UploadBatch&);
   // Enqueues a step of any number; result() waits for it.
-  void run(const Step&, const Upload&);
-  StepResult result() const { return executor_->result(); }
+  void run(const Step&, const UploadBatch&);
+  StepResult result() const;
 
   // Writes a checkpoint of the steps done into a run's directory, which is made if it is missing
   // and locked from then on (formats/run_directory.h): parameters.safetensors,
   // optimizer.safetensors and step.json.
-  void save(const std::filesystem::path& directory);
+  void save(const std::string& directory);
 
   // Host memory and disk in use; nothing where everything is kept on the device.
-  MemoryStats host_memory() const { return executor_->host_memory(); }
-  MemoryStats disk() const { return executor_->disk(); }
+  MemoryStats host_memory() const;
+  MemoryStats disk() const;
 
  private:
   void make_executor(Stream&);

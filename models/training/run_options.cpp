@@ -6,6 +6,7 @@
 
 #include "spool/models/families/model_file.h"
 #include "spool/planner/plan_file.h"
+#include "spool/planner/plan_json.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
 

@@ -1,8 +1,8 @@
 """Programs outside the tree build against an installed Spool and run: install.py BUILD CMAKE
-COMPILER. They are an executable, a plugin that is loaded twice, one with -ffast-math, an example and,
-where there is nvcc, a CUDA source; they set no language standard, and the installed tree was moved before. It names no
-path of this machine, needs no CUDA toolkit, and has documents and examples, but not the headers of
-the command line. Nightly, the same of a shared library.
+COMPILER. They are programs as research code writes them, a plugin that is loaded twice, one with
+-ffast-math, the examples and, where there is nvcc, a CUDA source; they set no language standard, and
+the installed tree was moved before. It names no path of this machine, needs no CUDA toolkit, and has
+documents and examples, but not the headers of the command line. Nightly, the same of a shared library.
 """
 
 import os
@@ -84,15 +84,18 @@ def check_installed(build, folder):
     with_cuda = [f"-DCMAKE_CUDA_COMPILER={nvcc()}", "-DRESEARCH_CUDA=ON"] if nvcc() else []
     configure(ROOT / "tests" / "install", mine, *settings, *with_cuda)
     run(CMAKE, "--build", mine)
-    said = run(mine / "research")
+    said = run(mine / "main")
+    for program in ["regression", "large_rehearsal", "chunks"]:
+        run(mine / program)
     run(mine / "host", mine / "libplugin.so")
     if with_cuda:
         run(mine / "research_cuda")
     check_fast_math(folder, settings)
     examples = folder / "examples"
     configure(prefix / "share" / "doc" / "spool" / "examples", examples, *settings)
-    run(CMAKE, "--build", examples, "--target", "example_annotated_net")
-    run(examples / "annotated_net")
+    run(CMAKE, "--build", examples)
+    for example in (ROOT / "examples").glob("*.cpp"):
+        run(examples / example.stem)
     command = prefix / "bin" / "spool"
     if command.exists():
         run(command, "--help")

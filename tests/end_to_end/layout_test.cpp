@@ -1,6 +1,7 @@
 // runs: numbers
 // Layouts of training steps: little is wasted, runs have the same bits, and deviations are refused.
 
+#include "spool/models/steps/step_executor.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/planner/offsets.h"
 #include "spool/runtime/cpu/stream.h"

@@ -48,7 +48,7 @@ TEST_F(LlmcModel, IsLaidOutAsDocumented) {
   const auto second = read<float>(parameters[2 + 12 + 2]->data);
   EXPECT_EQ(parameters[2 + 12 + 2]->name, std::string("h.1.attn.c_attn.weight"));
   for (size_t i = 0; i < 192; ++i) ASSERT_EQ(number(qkvw + 192 + i), second[i]);
-  const auto last = read<float>(parameters.back()->data);
+  const auto last = read<float>(parameters[parameters.size() - 1]->data);
   EXPECT_EQ(number((file.size() - 1024) / 4 - 1), last.back());
 }
 

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "spool/models/formats/run_directory.h"
+#include "spool/models/steps/step_search.h"
 #include "tests/models/steps/transformer_testing.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
@@ -16,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr TransformerSizes sizes{.layers = 3, .dropout = 0.1f};
+constexpr TransformerSizes sizes{.layers = 3, .tokens = 64, .dropout = 0.1f};
 constexpr size_t plenty = size_t{64} << 20;
 
 class DrawnTransformer final : public StepModel {
@@ -68,6 +70,12 @@ size_t keep_all_peak() {
   return plan_steps(drawn(), {.policy = Policy{}}, *here.machine).foretold.memory.peak;
 }
 
+// A budget a part of the way from the smallest to that of keeping all.
+size_t budget_at(double part, const StepRequest& request = {}) {
+  const size_t least = StepSearch(drawn(), request, *here.machine).smallest_budget();
+  return least + static_cast<size_t>(part * static_cast<double>(keep_all_peak() - least));
+}
+
 TEST(StepRunner, ReachesTheForetoldPeakWithTheBitsOfKeepingAll) {
   StepRunner kept(drawn(), {.policy = Policy{}}, here);
   const std::vector<float> numbers = train(kept, 3);
@@ -86,7 +94,7 @@ TEST(StepRunner, ReachesTheForetoldPeakWithTheBitsOfKeepingAll) {
   for (const Policy& p : {all_recomputed, offloaded, to_disk, streamed, on_host}) {
     requests.push_back({.policy = p, .spill_directory = spill.path()});
   }
-  requests.push_back({.choose = placement, .budget = keep_all_peak() * 4 / 5});
+  requests.push_back({.choose = placement, .budget = budget_at(0.3, {.choose = placement})});
   requests.push_back({.plan = plan_step(drawn(), all_recomputed, *here.machine)});
   for (const StepRequest& request : requests) {
     StepRunner runner(drawn(), request, here);
@@ -99,8 +107,8 @@ TEST(StepRunner, ReachesTheForetoldPeakWithTheBitsOfKeepingAll) {
 }
 
 TEST(StepRunner, PlansForItsBudget) {
-  const size_t all = keep_all_peak();
-  for (const size_t budget : {all, all * 9 / 10, all * 3 / 4}) {
+  for (const double part : {0.0, 0.2, 0.7, 1.0}) {
+    const size_t budget = budget_at(part);
     StepRunner runner(drawn(), {.budget = budget}, here);
     EXPECT_LE(runner.planned().foretold.memory.peak, budget);
     EXPECT_EQ(runner.stream().memory().capacity, budget);
@@ -124,7 +132,7 @@ TEST(StepRunner, SaysWhatWouldFit) {
 
 // With plans that differ in all but their chunks.
 TEST(StepRunner, GoesOnFromACheckpointWithTheSameBits) {
-  const size_t budget = keep_all_peak() * 3 / 4;
+  const size_t budget = budget_at(0.2);
   StepRunner whole(drawn(), {.budget = budget}, here);
   const std::vector<float> numbers = train(whole, 5);
   const TemporaryDirectory d;

@@ -2,6 +2,7 @@
 
 #include "spool/autograd/ops.h"
 #include "spool/kernels/elementwise.h"
+#include "spool/models/steps/step_executor.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/runtime/testing.h"
 

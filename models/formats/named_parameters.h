@@ -1,0 +1,20 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// A model's parameters, or what is parallel to them, as tensors of a file (tensor_file.h).
+
+#include <string_view>
+#include <vector>
+
+#include "spool/autograd/parameters.h"
+#include "spool/models/formats/tensor_file.h"
+
+namespace spool {
+
+// Tensors parallel to the parameters (their data, or a row of an optimizer's state), each under the
+// parameter's name behind a prefix.
+std::vector<NamedTensor> named_tensors(const Parameters&, const std::vector<Tensor>& parallel,
+                                       std::string_view prefix = {});
+std::vector<NamedTensor> named_tensors(const Parameters&);
+
+}  // namespace spool

@@ -1,0 +1,64 @@
+#pragma once
+
+// What a training step of any model is: the model and what else determines its numbers, how it
+// runs, and what it returns.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "spool/autograd/step_model.h"
+#include "spool/models/optimizers/optimizer_choice.h"
+#include "spool/runtime/memory/layout.h"
+#include "spool/runtime/meta/stream.h"
+
+namespace spool {
+
+// What a step computes, besides the model.
+struct StepConfig {
+  DType dtype = DType::f32;  // of the parameters
+  int64_t accumulate = 1;    // micro-batches of a step
+  uint64_t seed = 1;         // of dropout and of stochastic rounding
+  OptimizerSettings optimizer = AdamWSettings{};
+};
+
+// How steps run.  Nothing here changes a result, except the plan's chunks, which change the order
+// of sums.
+struct StepPlans {
+  Plan step = {};     // for the tape of a micro-batch
+  bool graph = true;  // capture a step and replay it, where the device can
+  // Bytes of host memory, and of a file in spill_directory, for what is not kept on the device.  A
+  // rehearsal that needs more throws.
+  size_t host_bytes = MetaStream::unlimited, disk_bytes = MetaStream::unlimited;
+  std::string spill_directory = {};
+  std::optional<Layout> layout = {};  // of a step's memory (step_rehearsal.h); none: best fit
+};
+
+// One step.
+struct Step {
+  int64_t number = 0;  // counted from 0
+  double learning_rate = 0;
+  int64_t targets = 1;  // valid ones in all micro-batches
+};
+
+struct StepResult {
+  float loss = 0;       // mean over the step's targets, nats
+  float grad_norm = 0;  // before clipping
+  bool finite = false;  // whether loss and gradients are; if not, no parameter was changed
+};
+
+// Makes the model on a stream, without setting its parameters; a rehearsal makes it on meta.
+using MakeStepModel = std::function<std::unique_ptr<StepModel>(Stream&)>;
+
+// A step of some model, before there is a stream to run it on.
+struct StepDescription {
+  MakeStepModel make_model;
+  StepConfig config = {};
+};
+
+// Uploads a micro-batch into the model's inputs, 0 <= micro < accumulate.
+using UploadBatch = std::function<void(int64_t micro)>;
+
+}  // namespace spool
