@@ -1,8 +1,6 @@
 #include "spool/runtime/stream.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 
 #include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/cpu/stream.h"
@@ -32,14 +30,13 @@ void Stream::claim_thread(const char* call) const {
        "thread, or call adopt() on this thread when the first does not use the stream any more");
 }
 
+// What is thrown out of a noexcept function ends the program, which says why.
 void Stream::claim_freeing_thread() const noexcept {
   if (thread_->claim()) return;
-  std::fprintf(stderr,
-               "spool: a tensor of the stream %s was freed on a second thread, which would corrupt "
-               "its memory; free it on the thread that calls the stream, or call adopt() there "
-               "when the first does not use the stream any more\n",
-               device_.type == DeviceType::cuda ? "of a GPU" : name(device_.type));
-  std::abort();
+  fail(ErrorKind::invalid, "a tensor of the stream ",
+       device_.type == DeviceType::cuda ? "of a GPU" : name(device_.type),
+       " was freed on a second thread, which would corrupt its memory; free it on the thread that "
+       "calls the stream, or call adopt() there when the first does not use the stream any more");
 }
 
 void Stream::trace(std::shared_ptr<Trace> to, TraceLane lane) {

@@ -2,9 +2,9 @@
 its room has: headers.py INCLUDE COMPILER, where INCLUDE/<room> has the headers of one room.
 
 Headers that a source of their room includes first, which the build itself compiles, are not compiled
-again. spool.h and testing.h have no warnings that users may ask for, by any compiler that is found
-here; what they include is what docs/public-headers.md lists, and the first line of any other header
-says that it is none of those.
+again. The two headers of research code have no warnings that users may ask for, by any compiler that
+is found here; what they include is what the page of public headers lists, and the first line of any
+other header says that it is none of those.
 """
 
 import concurrent.futures
