@@ -117,8 +117,7 @@ int main() {
               budget);
   StepRunner runner(net_steps, {.budget = budget}, place);
   const Report& foretold = runner.planned().foretold;
-  std::printf("foretold: %zu bytes, and %.1f ms a step\n", foretold.memory.peak,
-              1e3 * foretold.seconds);
+  std::printf("foretold: %s", in_words(foretold, /*most=*/5).c_str());
   train(runner, steps);
   bool good = report(runner.stream().memory().peak == foretold.memory.peak,
                      "the peak reached is the one foretold");

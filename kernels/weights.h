@@ -38,6 +38,8 @@ constexpr int64_t weights_granule = 2048;  // elements that share their random w
 template <class Kernel>
 void check_entry(const Kernel& k, const typename Kernel::Entry& t) {
   const Arguments a(Kernel::name);
+  // nvcc drops the braces around what depends on the template's argument.
+  const View &parameter = t.parameter, &master = t.master, &grad = t.grad;
   a.present("a parameter", t.parameter, Types(DType::f32) | DType::bf16);
   const DType type = t.parameter.dtype();
   const int64_t n = t.parameter.numel();
@@ -47,14 +49,14 @@ void check_entry(const Kernel& k, const typename Kernel::Entry& t) {
         k.random ? "stochastically" : "to nearest", ", is not supported; f32 has no master, and ",
         "bf16 either has a master or is rounded stochastically");
   a.elements("the gradient of a parameter", t.grad, Types(DType::f32) | type, n);
-  a.apart("a parameter", t.parameter, {{"its gradient", t.grad}, {"its master", t.master}});
+  a.apart("a parameter", parameter, {{"its gradient", grad}, {"its master", master}});
   if (t.master) a.elements("a master", t.master, DType::f32, n);
-  a.apart("a master", t.master, {{"the gradient", t.grad}});
+  a.apart("a master", master, {{"the gradient", grad}});
   for (const View& row : t.state()) {
     if (!row) continue;
     a.elements("a parameter's state", row, DType::f32, n);
     a.apart("a parameter's state", row,
-            {{"the parameter", t.parameter}, {"its master", t.master}, {"its gradient", t.grad}});
+            {{"the parameter", parameter}, {"its master", master}, {"its gradient", grad}});
   }
   check(t.first >= 0 && t.first % weights_granule == 0, Kernel::name,
         ": a slice begins at element ", t.first, "; it must begin at a multiple of ",

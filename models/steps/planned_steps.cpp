@@ -7,7 +7,7 @@ namespace {
 
 // With what is foretold of the plans.
 PlannedSteps foretold(const StepDescription& step, PlannedSteps planned, const Machine& machine) {
-  planned.foretold = foretell_step(step, planned.plans, machine);
+  planned.foretold = foretell_step(step, planned.plans, machine, {.at_peak = true});
   planned.plans.host_bytes = planned.foretold.host.peak;
   planned.plans.disk_bytes = planned.foretold.disk.peak;
   planned.budget = planned.foretold.memory.peak;

@@ -13,7 +13,9 @@ namespace spool {
 struct PlannedSteps {
   StepPlans plans = {};
   int64_t loss_rows = 0;  // of a chunk of the loss; 0: all
-  Report foretold = {};   // of a step, with the model and the optimizer's state
+  // Of a step, with the model and the optimizer's state: also what is live at the peak, and the
+  // kernels that the machine could not run.
+  Report foretold = {};
   size_t budget = 0;      // bytes of the device's arena
   // If the plan was searched for: what was found.
   std::optional<SearchResult> search = {};

@@ -56,11 +56,12 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
   return rehearsed;
 }
 
-Report foretell_step(const StepDescription& step, const StepPlans& plans, const Machine& machine) {
+Report foretell_step(const StepDescription& step, const StepPlans& plans, const Machine& machine,
+                     const AskedOfRehearsal& asked) {
   const int64_t rehearsed = std::min(step.config.accumulate, distinct_micro_batches);
   const int64_t left_out = step.config.accumulate - rehearsed;
   const auto report_of = [&](int64_t micro_batches) {
-    return rehearse_step(with_micro_batches(step, micro_batches), plans, machine).report;
+    return rehearse_step(with_micro_batches(step, micro_batches), plans, machine, asked).report;
   };
   Report report = report_of(rehearsed);
   if (left_out == 0) return report;

@@ -30,8 +30,9 @@ RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Mach
                             const AskedOfRehearsal& = {});
 
 // Foretells a whole step: peaks, and the time.  Micro-batches beyond the distinct ones repeat the
-// middle one.
-Report foretell_step(const StepDescription&, const StepPlans&, const Machine&);
+// middle one.  Of what can be asked for, the report has what is live at the peak.
+Report foretell_step(const StepDescription&, const StepPlans&, const Machine&,
+                     const AskedOfRehearsal& = {});
 
 // Birth and death of each allocation of a step, of at most `distinct_micro_batches`.
 Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);

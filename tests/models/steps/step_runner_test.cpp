@@ -117,6 +117,20 @@ TEST(StepRunner, PlansForItsBudget) {
   }
 }
 
+TEST(StepRunner, ListsWhatIsLiveAtThePeak) {
+  const Report report = plan_steps(drawn(), {.policy = Policy{}}, *here.machine).foretold;
+  size_t sum = 0;
+  bool has_embedding = false;
+  for (const LiveAtPeak& live : report.at_peak) {
+    sum += live.bytes;
+    has_embedding |= live.name == "embedding.weight" && live.purpose == Purpose::parameter;
+  }
+  EXPECT_LE(sum, report.memory.peak);
+  EXPECT_GT(sum, report.memory.peak / 2);
+  EXPECT_TRUE(has_embedding);
+  EXPECT_TRUE(report.missing.empty());
+}
+
 TEST(StepRunner, SaysWhatWouldFit) {
   const size_t least = StepSearch(drawn(), StepRequest{}, *here.machine).smallest_budget();
   expect_error(ErrorKind::memory,
