@@ -141,7 +141,7 @@ struct FilledHost {
   // After the compute stream's work so far, as every use of a slot.
   explicit FilledHost(HostLink& link) {
     while (link.memory().live < link.memory().peak) {
-      all.push_back(HostSlot(link, HostLink::alignment, "free memory"));
+      all.emplace_back(link, HostLink::alignment, Name("free memory"));
     }
     link.begin_out().host_work("fill", 0, [places = places()] {
       for (std::byte* at : places) std::fill_n(at, HostLink::alignment, pattern);

@@ -19,26 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr TransformerSizes sizes{.layers = 3, .tokens = 64, .dropout = 0.1f};
-constexpr size_t plenty = size_t{64} << 20;
-
-class DrawnTransformer final : public StepModel {
- public:
-  DrawnTransformer(const TransformerSizes& s, Stream& stream) : net_(s, stream) {}
-  Parameters& parameters() override { return net_.parameters(); }
-  void initialise(uint64_t) override { net_.initialise(); }
-  Var loss(Tape& tape) override { return net_.loss(tape); }
-  void upload_placeholder() override { net_.upload_placeholder(); }
-  void upload(int64_t number) { net_.upload(number); }
-
- private:
-  Transformer net_;
-};
 
 StepDescription drawn(const StepConfig& config = {.accumulate = 2},
                       const TransformerSizes& s = sizes) {
-  return {
-      .make_model = [s](Stream& stream) { return std::make_unique<DrawnTransformer>(s, stream); },
-      .config = config};
+  return describe(s, config);
 }
 
 const StepPlace here{.device = {DeviceType::cpu}, .threads = 2, .machine = cpu_machine()};
@@ -50,7 +34,7 @@ std::vector<float> train(StepRunner& runner, int64_t last) {
     const int64_t first = runner.steps() * micro_batches;
     const StepResult result =
         runner.step(/*learning_rate=*/0.01, micro_batches * sizes.batch * sizes.tokens,
-                    [&](int64_t micro) { runner.model<DrawnTransformer>().upload(first + micro); });
+                    [&](int64_t micro) { runner.model<Transformer>().upload(first + micro); });
     EXPECT_TRUE(result.finite);
     numbers.insert(numbers.end(), {result.loss, result.grad_norm});
   }

@@ -74,8 +74,7 @@ void Transformer::upload(int64_t micro) {
   }
 }
 
-void Transformer::initialise() {
-  uint64_t seed = 100;
+void Transformer::initialise(uint64_t seed) {
   for (const Parameter* p : parameters_) {
     Random random(++seed);
     const bool is_norm = p->data.shape().rank() == 1 && std::string_view(p->name).ends_with('t');

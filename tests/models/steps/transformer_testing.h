@@ -36,7 +36,7 @@ class Transformer final : public StepModel {
   void upload_placeholder() override { upload(0); }
   void upload(int64_t micro);
   // Small random numbers; the same each time.
-  void initialise();
+  void initialise(uint64_t seed = 100) override;
 
  private:
   struct Layer {
