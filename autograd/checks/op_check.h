@@ -18,7 +18,9 @@ constexpr size_t plenty = size_t{64} << 20;  // bytes of an arena that any sampl
 // What is wrong with one sample on one device.
 class Findings {
  public:
+  // The sample outlives this.
   Findings(const OpSample& of, Device on) : sample(of), device(on) {}
+  Findings(OpSample&&, Device) = delete;
 
   const OpSample& sample;
   const Device device;

@@ -78,7 +78,8 @@ op_checks::AppliedOp applied_cached_attention() {
 }
 
 TEST(CachedAttentionOp, HasATrueNotation) {
-  op_checks::Findings findings({.name = "cached_attention"}, {DeviceType::cpu});
+  const OpSample sample{.name = "cached_attention"};
+  op_checks::Findings findings(sample, {DeviceType::cpu});
   check_notation(findings, applied_cached_attention());
   for (const std::string& failure : findings.all()) ADD_FAILURE() << failure;
 }
