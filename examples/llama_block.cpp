@@ -9,10 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "spool/autograd/ops.h"
 #include "spool/kernels/cpu/scalar.h"
-#include "spool/models/steps/step_runner.h"
-#include "spool/runtime/random.h"
+#include "spool/spool.h"
+#include "spool/testing.h"
 
 namespace research {
 
@@ -283,6 +282,29 @@ Var rms_norm(const Var& x, const Operand& weight, double eps = 1e-5) {
 Var rope(const Var& qkv, const Heads& heads) { return apply<Rope>(qkv.tape(), {qkv}, heads); }
 Var swiglu(const Var& x) { return apply<Swiglu>(x.tape(), {x}); }
 
+// What is wrong with the ops, in sentences.
+std::vector<std::string> check_ops() {
+  static constexpr Heads few{.query = 2, .key = 1};
+  const std::vector<DType> types = {DType::f64, DType::f32};
+  std::vector<std::string> faults;
+  for (const OpSample& sample :
+       {OpSample{.name = "rms_norm",
+       .inputs = {{.shape = {5, 6}}, {.shape = {6}}},
+       .apply = [](const auto& x) { return std::vector{rms_norm(*x[0].var, x[1])}; },
+       .types = types},
+        OpSample{.name = "rope",
+        .inputs = {{.shape = {2, 3, 16}}},
+        .apply = [](const auto& x) { return std::vector{rope(*x[0].var, few)}; },
+        .types = types},
+        OpSample{.name = "swiglu",
+        .inputs = {{.shape = {5, 6}}},
+        .apply = [](const auto& x) { return std::vector{swiglu(*x[0].var)}; },
+        .types = types}}) {
+    for (std::string& fault : check_op(sample)) faults.push_back(std::move(fault));
+  }
+  return faults;
+}
+
 constexpr int64_t B = 4, T = 64, C = 64, V = 256, layers = 4;
 constexpr Heads heads{.query = 4, .key = 2};
 
@@ -371,6 +393,10 @@ int main() {
   std::printf("keeping everything: %zu bytes, loss %.4f, then %.4f\n", kept.stream().memory().peak,
               static_cast<double>(bits[0].front()), static_cast<double>(bits[0].back()));
   bool good = bits[0].back() < bits[0].front();
+  for (const std::string& fault : check_ops()) {
+    std::printf("WRONG: %s\n", fault.c_str());
+    good = false;
+  }
 
   const size_t budget = kept.stream().memory().peak / 4 * 3;
   const std::vector<std::pair<const char*, StepRequest>> ways = {

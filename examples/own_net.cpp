@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "spool/autograd/ops.h"
-#include "spool/models/steps/step_runner.h"
-#include "spool/runtime/random.h"
+#include "spool/spool.h"
 
 namespace research {
 

@@ -14,6 +14,7 @@ void Matmul::check_arguments() const {
   all.present("a", a, floating);
   const DType type = a.dtype();
   all.present("c", c.view, gradient_of(type));
+  if (c.view.numel() == 0) return;  // nothing is computed, and shapes do not tell the extents
   const int64_t m = M(), n = N(), k = K();
   all.rows(a_transposed ? "a (transposed)" : "a", a, type, a_transposed ? k : m,
            a_transposed ? m : k);
