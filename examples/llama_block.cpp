@@ -45,7 +45,6 @@ T inverse_rms(const T* x, int64_t C, double eps) {
   return static_cast<T>(1 / std::sqrt(sum / static_cast<double>(C) + eps));
 }
 
-// Writes to a gradient, or adds to it.
 template <class T>
 void put(T& to, T value, bool add) {
   to = add ? to + value : value;
@@ -72,47 +71,31 @@ void run(const RmsNormForward& k, CpuStream& stream) {
   });
 }
 
-template <class T>
-void rms_norm_dx(const RmsNormBackward& k, CpuStream& stream) {
-  const int64_t C = k.weight.numel(), N = k.x.numel() / C;
-  stream.parallel_for(N, rows_at_a_time, [=](int64_t begin, int64_t end) {
+// On one thread: the sums over the rows are formed in their order.
+void run(const RmsNormBackward& k, CpuStream&) {
+  for_type(k.x.dtype(), [&]<class T>(T) {
+    const int64_t C = k.weight.numel(), N = k.x.numel() / C;
     const T* const w = k.weight.as<T>();
-    for (int64_t n = begin; n < end; ++n) {
+    std::vector<double> dweight(static_cast<size_t>(C));
+    for (int64_t n = 0; n < N; ++n) {
       const T *x = k.x.as<T>() + n * C, *dy = k.dy.as<T>() + n * C;
-      T* const dx = k.dx.view.as<T>() + n * C;
       const T r = inverse_rms(x, C, k.eps);
       double sum = 0;
-      for (int64_t c = 0; c < C; ++c) sum += double{w[c]} * double{dy[c]} * double{x[c]};
-      const T common = r * r * static_cast<T>(sum / static_cast<double>(C));
-      for (int64_t c = 0; c < C; ++c)
-        put(dx[c], r * (w[c] * dy[c] - x[c] * common), k.dx.accumulate);
-    }
-  });
-}
-
-// Each thread sums columns of its own, so the order of a sum does not depend on the threads.
-template <class T>
-void rms_norm_dweight(const RmsNormBackward& k, CpuStream& stream) {
-  const int64_t C = k.weight.numel(), N = k.x.numel() / C;
-  std::vector<T> r(static_cast<size_t>(N));
-  for (int64_t n = 0; n < N; ++n)
-    r[static_cast<size_t>(n)] = inverse_rms(k.x.as<T>() + n * C, C, k.eps);
-  stream.parallel_for(C, rows_at_a_time, [=, &r](int64_t begin, int64_t end) {
-    for (int64_t c = begin; c < end; ++c) {
-      double sum = 0;
-      for (int64_t n = 0; n < N; ++n) {
-        sum += double{k.dy.as<T>()[n * C + c]} * double{k.x.as<T>()[n * C + c]} *
-               double{r[static_cast<size_t>(n)]};
+      for (int64_t c = 0; c < C; ++c) {
+        dweight[static_cast<size_t>(c)] += double{dy[c]} * double{x[c]} * double{r};
+        sum += double{w[c]} * double{dy[c]} * double{x[c]};
       }
-      put(k.dweight.view.as<T>()[c], static_cast<T>(sum), k.dweight.accumulate);
+      if (!k.dx) continue;
+      T* const dx = k.dx.view.as<T>() + n * C;
+      const T common = r * r * static_cast<T>(sum / static_cast<double>(C));
+      for (int64_t c = 0; c < C; ++c) {
+        put(dx[c], r * (w[c] * dy[c] - x[c] * common), k.dx.accumulate);
+      }
     }
-  });
-}
-
-void run(const RmsNormBackward& k, CpuStream& stream) {
-  for_type(k.x.dtype(), [&]<class T>(T) {
-    if (k.dweight) rms_norm_dweight<T>(k, stream);
-    if (k.dx) rms_norm_dx<T>(k, stream);
+    for (int64_t c = 0; k.dweight && c < C; ++c) {
+      const T sum = static_cast<T>(dweight[static_cast<size_t>(c)]);
+      put(k.dweight.view.as<T>()[c], sum, k.dweight.accumulate);
+    }
   });
 }
 
@@ -138,7 +121,6 @@ struct RmsNorm final : Op {
   void backward(Backward& b) const override {
     const auto [x, weight] = b.saved<2>();
     const auto [dy] = b.grad_outputs<1>();
-    // The sums of dweight read dy before dx is written, and dx reads its row before it writes it.
     const Grad dx = b.needs_grad(0) ? b.grad_input(0) : Grad{};
     const Grad dweight = b.grad_input(1);
     b.launch(RmsNormBackward{
@@ -285,7 +267,7 @@ Var swiglu(const Var& x) { return apply<Swiglu>(x.tape(), {x}); }
 // What is wrong with the ops, in sentences.
 std::vector<std::string> check_ops() {
   static constexpr Heads few{.query = 2, .key = 1};
-  const std::vector<DType> types = {DType::f64, DType::f32};
+  const std::vector types = {DType::f64, DType::f32};
   std::vector<std::string> faults;
   for (const OpSample& sample :
        {OpSample{.name = "rms_norm",

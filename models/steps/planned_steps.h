@@ -16,7 +16,7 @@ struct PlannedSteps {
   // Of a step, with the model and the optimizer's state: also what is live at the peak, and the
   // kernels that the machine could not run.
   Report foretold = {};
-  size_t budget = 0;      // bytes of the device's arena
+  size_t budget = 0;  // bytes of the device's arena
   // If the plan was searched for: what was found.
   std::optional<SearchResult> search = {};
 };
