@@ -47,11 +47,7 @@ OptimizerState place_of_state(const std::vector<Parameter*>& parameters,
 
 AdamWOptimizer::AdamWOptimizer(std::vector<Parameter*> all, const AdamWSettings& settings,
                                Stream& stream, const OptimizerMemory& memory)
-    : ClippedOptimizer("adamw", std::move(all),
-                       {.decay = settings.decay,
-                        .clip = settings.clip,
-                        .rounding = settings.rounding,
-                        .groups = settings.groups},
+    : ClippedOptimizer("adamw", std::move(all), clipped_settings(settings),
                        /*scheduled=*/3, stream),
       settings_(settings) {
   check_numbers(settings);

@@ -28,6 +28,12 @@ struct ClippedSettings {
   const std::vector<ParameterGroup>& groups;
 };
 
+// Those of AdamWSettings or SgdSettings, which must outlive them.
+template <class Settings>
+ClippedSettings clipped_settings(const Settings& s) {
+  return {.decay = s.decay, .clip = s.clip, .rounding = s.rounding, .groups = s.groups};
+}
+
 // Whether the parameters, all of one type, have f32 masters.
 inline bool has_masters(const std::vector<Parameter*>& parameters, Rounding rounding) {
   return !parameters.empty() && parameters.front()->data.dtype() == DType::bf16 &&

@@ -26,11 +26,7 @@ OptimizerState place_of_state(const std::vector<Parameter*>& parameters, const S
 
 SgdOptimizer::SgdOptimizer(std::vector<Parameter*> all, const SgdSettings& settings, Stream& stream,
                            const OptimizerMemory& memory)
-    : ClippedOptimizer("sgd", std::move(all),
-                       {.decay = settings.decay,
-                        .clip = settings.clip,
-                        .rounding = settings.rounding,
-                        .groups = settings.groups},
+    : ClippedOptimizer("sgd", std::move(all), clipped_settings(settings),
                        /*scheduled=*/1, stream),
       settings_(settings) {
   check_numbers(settings);

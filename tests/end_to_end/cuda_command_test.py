@@ -25,9 +25,11 @@ class OnCuda(Folder):
         self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
         self.assertRegex(printed, r"f32 on cuda:0 \(.+\): 2 rows of 16 tokens\n")
         self.done("--memory", peak, out=self.folder / "exact")
-        tight = self.train(*CUDA, *BY_HAND, "--memory", peak - 1, out=self.folder / "tight")
+        kept = [*BY_HAND, "--optimizer-state", "device"]  # a GPU's state could be streamed
+        tight = self.train(*CUDA, *kept, "--memory", peak - 1, out=self.folder / "tight")
         self.refused(tight, 1, str(peak), "a batch of 1 would fit")
-        self.refused(self.train(*CUDA, "--memory", "900TiB", out=self.folder / "much"), 1, "free")
+        lowered = self.done("--memory", "900TiB", out=self.folder / "much")
+        self.assertRegex(lowered, r"the budget of 900 TiB is more than the .+, and becomes that")
 
     def test_a_graph_changes_no_loss_and_no_weight(self):
         runs = []
