@@ -33,18 +33,25 @@ TraceContext NodeRunner::trace_context(NodeId id, const char* task) const {
           .chunk = chunk ? chunk->number : -1};
 }
 
+// Where the node's outputs go: to their places, to memory of their own, or the first to an input's.
+Few<Tensor> NodeRunner::outputs(const Node& n, const Few<Tensor>& in) {
+  Few<Tensor> out;
+  for (const ValueId v : n.outputs) {
+    const Spec& spec = program_.values[v].spec;
+    Tensor t = places_.contains(v) ? places_[v] : Tensor();
+    if (!t && out.empty() && !in.empty()) t = n.op->view(in[0], spec);
+    if (!t) t = Tensor(spec, context_.stream, {.name = Name::never_freed(n.op->name())});
+    out.push_back(std::move(t));
+  }
+  return out;
+}
+
 Few<Tensor> NodeRunner::run(NodeId id, const Few<Tensor>& in, const char* task) {
   Node& n = program_.nodes[id];
   Stream& stream = context_.stream;
   ++n.runs;
   const TraceScope scope(stream.trace(), [&] { return trace_context(id, task); });
-  Few<Tensor> out;
-  for (const ValueId v : n.outputs) {
-    const bool is_placed = places_.contains(v) && places_[v];
-    out.push_back(is_placed ? places_[v]
-                            : Tensor(program_.values[v].spec, stream,
-                                     {.name = Name::never_freed(n.op->name())}));
-  }
+  const Few<Tensor> out = outputs(n, in);
   if (!checks_gradients_) {
     Forward forward(context_, id, in, out);
     n.op->forward(forward);

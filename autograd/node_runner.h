@@ -22,6 +22,7 @@ class NodeRunner {
   void place(ValueId, const Tensor& destination);
 
  private:
+  Few<Tensor> outputs(const Node&, const Few<Tensor>& in);
   Few<Tensor> run(NodeId, const Few<Tensor>& in, const char* task);
   TraceContext trace_context(NodeId, const char* task) const;
   void check_all_asked_for(NodeId, const GradientCheck&) const;

@@ -133,12 +133,13 @@ Grad Backward::grad_input_over(int input, int output) {
   return gradient;
 }
 
-void Backward::receive(int input, const Tensor& gradient, bool is_one) {
+void Backward::receive(int input, const Tensor& given, bool is_one) {
   const ValueId id = node_.inputs[input];
   const Value& x = context_.program.values[id];
   if (!x.needs_grad) return;
-  check(gradient.spec().shape == x.spec.shape, node_.op->name(), ": a gradient of ",
-        gradient.spec(), " was passed to an input that is ", x.spec);
+  check(given.numel() == x.spec.shape.numel(), node_.op->name(), ": a gradient of ", given.spec(),
+        " was passed to an input that is ", x.spec);
+  const Tensor gradient = given.reshape(x.spec.shape);
   if (context_.gradients.share(id, gradient, is_one)) {
     if (check_) check_->share(input);
   } else {
@@ -149,6 +150,10 @@ void Backward::receive(int input, const Tensor& gradient, bool is_one) {
 void Backward::pass(int input, int output) {
   const ValueId y = node_.outputs[output];
   receive(input, context_.gradients.of(y), context_.gradients.is_one(y));
+}
+
+void Backward::pass_rows(int input, int output, Range rows) {
+  receive(input, context_.gradients.of(node_.outputs[output]).slice(rows));
 }
 
 void Backward::pass_saved(int input, int saved) { receive(input, saved_tensor(saved)); }

@@ -145,8 +145,11 @@ class Backward {
   // for kernels that read element i before they write it.  Ask for it before other gradients.
   Grad grad_input_over(int input, int output);
 
-  // Makes the output's gradient that of the input.  Shares memory if possible.
+  // Makes the output's gradient, in the input's shape, that of the input.  Shares memory if
+  // possible; what is shared is copied before it is written to.
   void pass(int input, int output = 0);
+  // The same with some rows of the output's gradient.
+  void pass_rows(int input, int output, Range rows);
   // Makes that saved tensor the gradient of the input.
   void pass_saved(int input, int saved);
   // Whether the output's gradient is known to be 1: it is a root of backward() without a gradient
@@ -205,6 +208,14 @@ class Op {
   virtual Specs infer(const Specs& in) const = 0;
 
   virtual void forward(Forward&) const = 0;
+
+  // If present, output 0, which is then no memory of its own but a view of input 0, in the shape of
+  // its spec.  The view is not made where the output has a place already, as in a chunk: forward()
+  // copies if its output is not where the view would be.
+  virtual Tensor view(const Tensor& input, const Spec& output) const {
+    (void)input, (void)output;
+    return {};
+  }
 
   // The inputs and outputs that backward reads, given which inputs need a gradient.
   virtual Slots saves(const Needs&) const = 0;

@@ -11,11 +11,25 @@
 
 namespace spool {
 
-// a + b, of the same shape.
-Var add(const Var& a, const Var& b);
+// Element by element, of one type.  One operand has the shape of the result; the other has it too,
+// or is broadcast: a row (C), as long as the last dimension; a number for each row (N.., 1); or one
+// number (1).
+Var add(const Operand& a, const Operand& b);
+Var sub(const Operand& a, const Operand& b);
+Var mul(const Operand& a, const Operand& b);
+Var div(const Operand& a, const Operand& b);
 
 // factor * x.
 Var scale(const Var& x, double factor);
+
+// Element by element.  map() (autograd/map.h) makes more of them.
+Var relu(const Operand& x);
+Var silu(const Operand& x);  // x sigmoid(x)
+Var sigmoid(const Operand& x);
+Var tanh(const Operand& x);
+Var exp(const Operand& x);
+Var log(const Operand& x);
+Var square(const Operand& x);
 
 // x (N.., K) times weight (O, K) transposed, plus bias (O): (N.., O).
 Var linear(const Var& x, const Operand& weight);
@@ -38,8 +52,9 @@ Var gelu(const Var& x, GeluForm form = GeluForm::tanh);
 // itself on a tape that does not train, and for p = 0.
 Var dropout(const Var& x, float p);
 
-// Causal attention of packed qkv (B, T, (H + 2 Hkv) D): (B, T, H D), scaled by 1/sqrt(D).
-Var attention(const Var& qkv, Heads heads);
+// Attention of packed qkv (B, T, (H + 2 Hkv) D): (B, T, H D), scaled by 1/sqrt(D).  A query sees
+// the keys of its own token and those before it, or with Mask::none those of all T tokens.
+Var attention(const Var& qkv, Heads heads, Mask mask = Mask::causal);
 
 // The cache of an attention layer: keys and values (B, Hkv, P, D) of the tokens before `position`,
 // with room for P tokens.
@@ -51,6 +66,42 @@ struct KeyValueLayer {
 // attention() of tokens that follow those in the cache; adds their keys and values to it.  Only on
 // a tape that does not record: backward cannot read memory that changes.
 Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads);
+
+// The sum and the mean of all elements, f32 (1), f64 of f64; or over the last dimension of x
+// (N.., C), of the type of x: (N..), (1) of a row.  The same bits for any number of threads.
+enum class Over { all, last };
+Var sum(const Operand& x, Over over = Over::all);
+Var mean(const Operand& x, Over over = Over::all);
+
+// exp(x) over its sum along the last dimension.
+Var softmax(const Operand& x);
+
+// a (B.., M, K) times b (B.., K, N), or times b (K, N) for all of B..: (B.., M, N).  A transposed
+// factor is stored as (B.., K, M) or (B.., N, K).
+struct Transposed {
+  bool a = false, b = false;
+};
+Var matmul(const Operand& a, const Operand& b, Transposed transposed = {});
+
+// The same elements in another shape of as many.  A view: it shares the memory of x, and gradients
+// pass through it without a copy.
+Var reshape(const Operand& x, const Shape& shape);
+
+// Elements range.begin to range.end - 1 along a dimension; -1 is the last.  A view along the first
+// dimension, else a copy.
+Var slice(const Operand& x, int dim, Range range);
+
+// Up to 8 operands, one after another along a dimension; the others are equal.
+Var concat(std::initializer_list<Operand> all, int dim);
+Var concat(std::span<const Operand> all, int dim);
+
+// x with two dimensions exchanged, or with its dimensions in this order: result dimension i is
+// dimension order[i] of x.  A copy, or a view if the elements stay in order.
+Var transpose(const Operand& x, int dim, int other);
+Var permute(const Operand& x, std::span<const int> order);
+inline Var permute(const Operand& x, std::initializer_list<int> order) {
+  return permute(x, std::span(order.begin(), order.size()));
+}
 
 enum class Reduction { mean, sum, none };
 template <>
@@ -67,5 +118,12 @@ struct LossOptions {
 // targets; sum: f32 (1); none: f32 (N..).
 Var linear_cross_entropy(const Var& x, const Operand& weight, const Var& targets,
                          const LossOptions& = {});
+
+// Cross entropy of logits (N.., V), as above.  It holds all logits, and their gradient.
+Var cross_entropy(const Var& logits, const Var& targets, const LossOptions& = {});
+
+// The mean over each row's elements of (x - y)^2, of x and y (N.., C), reduced over the rows as by
+// linear_cross_entropy.
+Var mse(const Var& x, const Var& y, Reduction = Reduction::mean);
 
 }  // namespace spool

@@ -54,6 +54,20 @@ Var Tape::input(const Tensor& t, bool needs_grad) {
   return {*this, program_.values.add({.spec = t.spec(), .needs_grad = has_grad}), t};
 }
 
+Var Tape::input(Parameter& p) {
+  check_not_applying("input");
+  const ValueId v = resolve(p);
+  return {*this, v, p.data};
+}
+
+Tape& tape_of(const char* op, std::span<const Operand> operands) {
+  for (const Operand& operand : operands) {
+    if (operand.var) return operand.var->tape();
+  }
+  fail(ErrorKind::invalid, op, ": of its operands none is a value of a tape, so it does not know ",
+       "on which tape to be; give it tape.input(parameter)");
+}
+
 bool Tape::needs_grad(const Operand& operand) const {
   if (!options_.recording) return false;
   if (operand.parameter) return operand.parameter->trainable;

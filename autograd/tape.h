@@ -69,9 +69,14 @@ class Operand {
  public:
   Operand(const Var& v) : var(&v) {}
   Operand(Parameter& p) : parameter(&p) {}
+  const Spec& spec() const { return var ? var->spec() : parameter->data.spec(); }
+  const Shape& shape() const { return spec().shape; }
   const Var* var = nullptr;
   Parameter* parameter = nullptr;
 };
+
+// The tape of the values among an op's operands.  Throws if all are parameters.
+Tape& tape_of(const char* op, std::span<const Operand> operands);
 
 // A value to differentiate, and its gradient.  Without a gradient: 1, and y has one element.
 struct Root {
@@ -87,6 +92,8 @@ class Tape {
 
   // A value for the caller's tensor.
   Var input(const Tensor& t, bool needs_grad = false);
+  // A parameter as a value, for ops of which it is the only operand.
+  Var input(Parameter& p);
 
   // Runs the op and appends it; returns its outputs.  If it throws, the tape is as before, except
   // for what the op has added to gradients that already existed; a scope that the error leaves
@@ -229,6 +236,18 @@ Var apply(Tape& tape, std::span<const Operand> inputs, Attributes&&... attribute
 template <class O, class... Attributes>
 Var apply(Tape& tape, std::initializer_list<Operand> inputs, Attributes&&... attributes) {
   return apply<O>(tape, std::span(inputs.begin(), inputs.size()),
+                  std::forward<Attributes>(attributes)...);
+}
+// On the tape of the operands.
+template <class O, class... Attributes>
+Var apply(std::span<const Operand> operands, Attributes&&... attributes) {
+  auto op = std::make_shared<const O>(std::forward<Attributes>(attributes)...);
+  Tape& tape = tape_of(op->name(), operands);
+  return tape.apply(std::move(op), operands).front();
+}
+template <class O, class... Attributes>
+Var apply(std::initializer_list<Operand> operands, Attributes&&... attributes) {
+  return apply<O>(std::span(operands.begin(), operands.size()),
                   std::forward<Attributes>(attributes)...);
 }
 

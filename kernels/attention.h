@@ -15,6 +15,7 @@
 // What is written shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
+#include "spool/runtime/names.h"
 
 namespace spool {
 
@@ -23,6 +24,11 @@ struct Heads {
   int64_t query = 1;  // H
   int64_t key = 1;    // Hkv, a divisor of H
 };
+
+// Which keys a query sees: those of its own token and of earlier ones, or all.
+enum class Mask : uint8_t { causal, none };
+template <>
+inline constexpr std::array enumerator_names<Mask>{"causal", "none"};
 
 // The extents of packed q, k and v and of y; throws if they do not fit each other.
 struct AttentionExtents {

@@ -82,13 +82,21 @@ concept RunsOn = requires(const Kernel& kernel, DeviceStream& stream) {
   run(kernel, stream);
 };
 
+// Whether it runs on cuda.  Of a kernel whose form for cuda another source may bring or not, its
+// has_cuda_form() says so.
+template <class Kernel>
+bool runs_on_cuda() {
+  if constexpr (requires { Kernel::has_cuda_form(); }) return Kernel::has_cuda_form();
+  return RunsOn<Kernel, CudaStream>;
+}
+
 template <class Kernel>
 void dispatch(const Kernel& kernel, Stream& stream) {
   static_assert(std::is_trivially_copyable_v<Kernel>, "queued work holds views, never tensors");
   switch (stream.device().type) {
     case DeviceType::meta: {
       auto& meta = static_cast<MetaStream&>(stream);
-      if constexpr (!RunsOn<Kernel, CudaStream>) meta.add_missing(DeviceType::cuda, Kernel::name);
+      if (!runs_on_cuda<Kernel>()) meta.add_missing(DeviceType::cuda, Kernel::name);
       return meta.charge(Kernel::name, kernel.cost());
     }
     case DeviceType::cpu: {
@@ -99,7 +107,7 @@ void dispatch(const Kernel& kernel, Stream& stream) {
 #if SPOOL_CUDA
       auto& cuda = static_cast<CudaStream&>(stream);
       if constexpr (RunsOn<Kernel, CudaStream>) {
-        return cuda.enqueue(Kernel::name, [&] { run(kernel, cuda); });
+        if (runs_on_cuda<Kernel>()) return cuda.enqueue(Kernel::name, [&] { run(kernel, cuda); });
       }
 #endif
       fail(ErrorKind::device, "the kernel ", Kernel::name,

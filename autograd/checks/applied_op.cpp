@@ -22,6 +22,9 @@ struct Borrowed final : Op {
   const char* indices() const override { return op.indices(); }
   Specs infer(const Specs& in) const override { return op.infer(in); }
   void forward(Forward& f) const override { op.forward(f); }
+  Tensor view(const Tensor& input, const Spec& output) const override {
+    return op.view(input, output);
+  }
   Slots saves(const Needs& needs) const override { return op.saves(needs); }
   void backward(Backward& b) const override { op.backward(b); }
   bool differentiable(int output) const override { return op.differentiable(output); }

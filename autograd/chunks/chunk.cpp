@@ -53,9 +53,20 @@ void Tape::Chunk::add_nodes(const Program& whole) {
     const NodeId id = tape_.program_.nodes.add(
         {.op = node.op, .inputs = inputs, .chunks = static_cast<int>(chunks), .region = all});
     tape_.add_outputs(id);
+    set_shapes(node, tape_.program_.nodes[id].outputs, whole);
     if (tape_.options_.recording) tape_.regions_.note_saves(id);
   }
   tape_.regions_.close_all();
+}
+
+// Of the outputs that carry the index; of a part of its input an op such as reshape cannot tell.
+void Tape::Chunk::set_shapes(const Node& node, const Few<ValueId>& own, const Program& whole) {
+  for (size_t k = 0; k < own.size(); ++k) {
+    const ValueId v = node.outputs[k];
+    if (!region_.cut.carries(v)) continue;
+    Spec& spec = tape_.program_.values[own[k]].spec;
+    spec.shape = part(whole.values[v].spec.shape, region_.cut.extent, place_.rows.size());
+  }
 }
 
 void Tape::Chunk::want(ValueId leaf, const Tensor& whole) {

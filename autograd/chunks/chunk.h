@@ -36,6 +36,7 @@ class Tape::Chunk {
   ValueId local(ValueId v) const { return region_.local_id.at(v); }
   void add_inputs(const Program& whole, const Tensors& inputs);
   void add_nodes(const Program& whole);
+  void set_shapes(const Node&, const Few<ValueId>& own, const Program& whole);
 
   const ChunkedRegion& region_;
   const ChunkOfTape& place_;
