@@ -29,6 +29,6 @@ struct AddOp final : Op {
 
 }  // namespace
 
-Var add(const Var& a, const Var& b) { return apply<AddOp>(a.tape(), {a, b}); }
+Var add(const Operand& a, const Operand& b) { return apply<AddOp>({a, b}); }
 
 }  // namespace spool

@@ -61,6 +61,9 @@ struct Attention final : Op {
 
 }  // namespace
 
-Var attention(const Var& qkv, Heads heads) { return apply<Attention>(qkv.tape(), {qkv}, heads); }
+Var attention(const Var& qkv, Heads heads, Mask mask) {
+  check(mask == Mask::causal, "attention: it has only the causal mask");
+  return apply<Attention>(qkv.tape(), {qkv}, heads);
+}
 
 }  // namespace spool
