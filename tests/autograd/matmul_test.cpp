@@ -1,8 +1,9 @@
 // runs: numbers
-// What matmul saves, and what it refuses.
+// What matmul saves, what it refuses, and forms of it that the table of samples does not have.
 
 #include <set>
 
+#include "spool/autograd/checks/check_op.h"
 #include "spool/autograd/fingerprint.h"
 #include "spool/autograd/ops.h"
 #include "spool/runtime/cpu/stream.h"
@@ -61,6 +62,28 @@ TEST_F(MatmulOp, SavesAFactorOnlyForTheGradientOfTheOther) {
       EXPECT_EQ(inputs.contains(1), a_needs);
     }
   }
+}
+
+TEST_F(MatmulOp, TransposesBothMatrices) {
+  const OpSample sample{.name = "matmul_transposed_a_transposed_b",
+                        .inputs = {{.shape = {5, 3}}, {.shape = {4, 5}}},
+                        .apply = [](const std::vector<Operand>& x) {
+                          return std::vector{matmul(x[0], x[1], {.a = true, .b = true})};
+                        }};
+  for (const std::string& failure : check_op(sample)) ADD_FAILURE() << failure;
+}
+
+// The gradient of an operand that is both factors is the sum of theirs.
+TEST_F(MatmulOp, TakesTheSameOperandTwice) {
+  const Tensor x = tensor({2, 3, 4}, DType::f64), dy = normal({2, 3, 3}, DType::f64, stream_, 2);
+  Tape once(stream_), twice(stream_);
+  const Var both = once.input(x, true), a = twice.input(x, true), b = twice.input(x, true);
+  once.backward({{matmul(both, both, {.b = true}), dy}});
+  twice.backward({{matmul(a, b, {.b = true}), dy}});
+  std::vector<double> sum = values(twice.grad(a));
+  const std::vector<double> other = values(twice.grad(b));
+  for (size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+  EXPECT_LT(difference(values(once.grad(both)), sum), 1e-14);
 }
 
 TEST_F(MatmulOp, MayBeEmpty) {

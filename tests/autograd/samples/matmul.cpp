@@ -43,18 +43,14 @@ void add_matmul_samples(std::vector<OpSample>& all) {
   const Extents two{{}, 3, 4, 5}, batch{{3}, 4, 2, 5}, shared{{3}, 4, 2, 5, true};
   for (const bool a : {false, true}) {
     for (const bool b : {false, true}) {
-      all.push_back(sample("matmul", two, {a, b}));
+      // With both transposed no index leads every term that has it; see matmul_test.cpp.
+      if (!a || !b) all.push_back(sample("matmul", two, {a, b}));
       all.push_back(sample("matmul_batched", batch, {a, b}, {{5}, 150, 70, 80}));
       all.push_back(sample("matmul_shared", shared, {a, b}, {{5}, 150, 70, 80, true}));
     }
   }
   all.push_back(sample("matmul_of_four_dimensions", {{2, 3}, 4, 2, 5}, {}, {{50, 8}, 9, 16, 12}));
   all.push_back(sample("matmul_of_four_dimensions_shared", {{2, 3}, 4, 2, 5, true}, {true, false}));
-  all.push_back({.name = "matmul_with_itself",
-                 .inputs = {{.shape = {2, 3, 3}}},
-                 .apply = [](const std::vector<Operand>& x) {
-                   return std::vector{matmul(x[0], x[0], {.b = true})};
-                 }});
   all.push_back(
       {.name = "matmul_of_a_parameter",
        .inputs = {{.shape = {4, 3}, .parameter = true}, {.shape = {3, 5}}},

@@ -1,6 +1,6 @@
 #pragma once
 
-// Groups of the samples of op_samples.h.
+// The samples of op_samples.h, by what the ops do.
 
 #include <vector>
 
@@ -9,6 +9,8 @@
 namespace spool::testing {
 
 void add_attention_samples(std::vector<OpSample>& all);
+void add_map_samples(std::vector<OpSample>& all);
 void add_matmul_samples(std::vector<OpSample>& all);
+void add_view_samples(std::vector<OpSample>& all);
 
 }  // namespace spool::testing

@@ -1,0 +1,173 @@
+#include "spool/kernels/copy.h"
+
+#include "spool/kernels/copy_loops.h"
+#include "spool/kernels/cuda/map.cuh"
+
+namespace spool {
+namespace cuda {
+namespace {
+
+// A block of 32 x 8 threads copies a tile of 32 x 32.
+constexpr int tile = 32, tile_rows = 8, tile_block = tile * tile_rows;
+
+// a / b, by a division of 32 bits where these suffice.
+__device__ __forceinline__ int64_t quotient(int64_t a, int64_t b) {
+  if (((a | b) >> 32) != 0) return a / b;
+  return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
+}
+
+struct Loop {
+  int64_t extent, out, in;
+  explicit Loop(const CopyLoops::Loop& l) : extent(l.extent), out(l.out), in(l.in) {}
+};
+
+// Where a row begins in both tensors.
+struct Row {
+  int64_t out = 0, in = 0;
+  // Of the next outer loop: takes its part from the row's number.
+  __device__ __forceinline__ void add(const Loop& loop, int64_t& number) {
+    if (loop.extent == 1) return;
+    const int64_t rest = quotient(number, loop.extent), at = number - rest * loop.extent;
+    out += at * loop.out;
+    in += at * loop.in;
+    number = rest;
+  }
+};
+
+template <class T, class Out>
+struct Rows {
+  Sink<Out> out;
+  const T* in;
+  Loop outer, middle, inner;
+  int64_t units, count;  // in a row, and in all: n elements each
+};
+
+template <class T, class Out, int n>
+__global__ void __launch_bounds__(map_block) copy_rows(Rows<T, Out> k) {
+  const int64_t unit = int64_t{blockIdx.x} * map_block + threadIdx.x;
+  if (unit >= k.count) return;
+  int64_t number = quotient(unit, k.units);
+  const int64_t column = (unit - number * k.units) * n;
+  Row row;
+  row.add(k.inner, number);
+  row.add(k.middle, number);
+  row.add(k.outer, number);
+  k.out.template put<n>(row.out + column, load<n>(k.in + row.in + column));
+}
+
+template <class T, class Out>
+struct Tiles {
+  Sink<Out> out;
+  const T* in;
+  Loop of_in, of_out;  // over neighbours in `in`, and in `out`
+  Loop outer, inner;   // the other two
+  int64_t bands, spans;
+};
+
+template <class T, class Out>
+__global__ void __launch_bounds__(tile_block) copy_tiles(Tiles<T, Out> k) {
+  SPOOL_SHARED_2D(T, shared, tile, tile + 1);
+  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  int64_t number = quotient(blockIdx.x, k.spans);
+  const int64_t to = (blockIdx.x - number * k.spans) * tile;  // along of_out
+  const int64_t bands = quotient(number, k.bands);
+  const int64_t from = (number - bands * k.bands) * tile;  // along of_in
+  number = bands;
+  Row row;
+  row.add(k.inner, number);
+  row.add(k.outer, number);
+#pragma unroll
+  for (int j = y; j < tile; j += tile_rows) {
+    if (to + j < k.of_out.extent && from + x < k.of_in.extent) {
+      shared[j][x] = k.in[row.in + (to + j) * k.of_out.in + from + x];
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = y; i < tile; i += tile_rows) {
+    if (to + x < k.of_out.extent && from + i < k.of_in.extent) {
+      Floats<1> value;
+      value.at[0] = to_float(shared[x][i]);
+      k.out.template put<1>(row.out + (from + i) * k.of_in.out + to + x, value);
+    }
+  }
+}
+
+dim3 grid_of(int64_t blocks) {
+  check(blocks < int64_t{1} << 31, "a copy on cuda: ", blocks, " blocks are more than 2^31 - 1");
+  return dim3(unsigned(blocks));
+}
+
+template <class T, class Out>
+void launch_rows(CudaStream& stream, const CopyLoops& loops, const Sink<Out>& out, const T* in) {
+  const auto& l = loops.loops;
+  bool wide = (reinterpret_cast<uintptr_t>(in) | reinterpret_cast<uintptr_t>(out.data)) % 16 == 0 &&
+              loops.last().extent % map_width == 0;
+  for (size_t i = 0; i < 3; ++i) {
+    wide = wide && (l[i].extent == 1 || (l[i].out % map_width == 0 && l[i].in % map_width == 0));
+  }
+  const int64_t units = wide ? l[3].extent / map_width : l[3].extent;
+  const Rows<T, Out> all{.out = out,
+                         .in = in,
+                         .outer = Loop(l[0]),
+                         .middle = Loop(l[1]),
+                         .inner = Loop(l[2]),
+                         .units = units,
+                         .count = loops.rows() * units};
+  const auto kernel = wide ? copy_rows<T, Out, map_width> : copy_rows<T, Out, 1>;
+  launch_kernel(
+      stream, kernel,
+      {.grid = grid_of(ceil_div<int64_t>(all.count, map_block)), .block = dim3(map_block)}, all);
+}
+
+template <class T, class Out>
+void launch_tiles(CudaStream& stream, const CopyLoops& loops, const Sink<Out>& out, const T* in) {
+  const size_t neighbours = loops.neighbours();
+  const Loop of_in(loops.loops[neighbours]), of_out(loops.last());
+  const Tiles<T, Out> all{.out = out,
+                          .in = in,
+                          .of_in = of_in,
+                          .of_out = of_out,
+                          .outer = Loop(loops.loops[neighbours == 0 ? 1 : 0]),
+                          .inner = Loop(loops.loops[neighbours == 2 ? 1 : 2]),
+                          .bands = ceil_div<int64_t>(of_in.extent, tile),
+                          .spans = ceil_div<int64_t>(of_out.extent, tile)};
+  const int64_t blocks = all.outer.extent * all.inner.extent * all.bands * all.spans;
+  launch_kernel(stream, copy_tiles<T, Out>,
+                {.grid = grid_of(blocks), .block = dim3(tile, tile_rows)}, all);
+}
+
+template <class T, class Out>
+void copy(CudaStream& stream, const CopyLoops& loops, Sink<Out> out, int64_t out_first,
+          const T* in) {
+  out.data += out_first;
+  if (loops.keeps_rows()) return launch_rows(stream, loops, out, in);
+  launch_tiles(stream, loops, out, in);
+}
+
+void copy(CudaStream& stream, const CopyLoops& loops, const Grad& out, int64_t out_first,
+          const View& in, int64_t in_first) {
+  if (loops.elements() == 0) return;
+  if (in.dtype() == DType::i32) {  // moved as f32, in which nothing is computed
+    return copy(stream, loops, Sink<float>(out), out_first, in.as<const float>() + in_first);
+  }
+  dispatch(in.dtype(), [&](auto x) {
+    using T = decltype(x);
+    dispatch_gradient<T>(out.view.dtype(), [&](auto y) {
+      copy<T>(stream, loops, Sink<decltype(y)>(out), out_first, in.as<T>() + in_first);
+    });
+  });
+}
+
+}  // namespace
+}  // namespace cuda
+
+void run(const StridedCopy& k, CudaStream& stream) {
+  cuda::copy(stream, CopyLoops(k), k.out, k.out_first, k.in, k.in_first);
+}
+
+void run(const Permute& k, CudaStream& stream) {
+  cuda::copy(stream, CopyLoops(k), k.out, 0, k.in, 0);
+}
+
+}  // namespace spool
