@@ -12,9 +12,9 @@ namespace spool {
 namespace {
 
 // Number of (query, key it sees, head) triples.
-double count_pairs(const View& lse) {
+double count_pairs(const View& lse, Mask mask) {
   const auto T = static_cast<double>(lse.shape().row()), all = static_cast<double>(lse.numel());
-  return all * (T + 1) / 2;
+  return mask == Mask::causal ? all * (T + 1) / 2 : all * T;
 }
 
 double head_size(const View& y, const Heads& heads) {
@@ -57,12 +57,12 @@ void AttentionBackward::check_arguments() const {
 }
 
 Cost AttentionForward::cost() const {
-  return {count_pairs(lse) * (4 * head_size(y, heads) + exponential_flops), bytes(y, lse, qkv),
-          qkv.dtype()};
+  return {count_pairs(lse, mask) * (4 * head_size(y, heads) + exponential_flops),
+          bytes(y, lse, qkv), qkv.dtype()};
 }
 
 Cost AttentionBackward::cost() const {
-  return {count_pairs(lse) * (10 * head_size(y, heads) + exponential_flops),
+  return {count_pairs(lse, mask) * (10 * head_size(y, heads) + exponential_flops),
           bytes(dqkv, dy, qkv, y, lse), qkv.dtype()};
 }
 

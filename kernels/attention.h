@@ -1,12 +1,13 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// Causal multi-head attention over a packed tensor.  No T x T matrix is formed: keys are visited
-// tile by tile under a running maximum (Milakov, Gimelshein 2018; Dao et al. 2022).
+// Multi-head attention over a packed tensor, causal or of all tokens.  No T x T matrix is formed:
+// keys are visited tile by tile under a running maximum (Milakov, Gimelshein 2018; Dao et al.
+// 2022).
 //
 // qkv (B, T, (H + 2 Hkv) D) has, for each token, H query heads, then Hkv key heads, then Hkv value
 // heads, of D numbers each; query head h reads key and value head h / (H / Hkv).  Per b and h:
-//   s[i,j] = scale * sum_d q[i,d] k[j,d]     for j <= i
+//   s[i,j] = scale * sum_d q[i,d] k[j,d]     for j <= i, or with Mask::none for all j
 //   lse[i] = log sum_j exp(s[i,j])           y[i,d] = sum_j exp(s[i,j] - lse[i]) v[j,d]
 // Backward, with p = exp(s - lse) and delta[i] = sum_d dy[i,d] y[i,d]:
 //   dv[j,d] = sum_i p[i,j] dy[i,d]           ds[i,j] = p[i,j] (sum_d dy[i,d] v[j,d] - delta[i])
@@ -50,6 +51,7 @@ struct AttentionForward {
   View qkv;     // (B, T, (H + 2 Hkv) D)
   Heads heads = {};
   double scale = 1;  // usually 1 / sqrt(D)
+  Mask mask = Mask::causal;
   View workspace = {};
 
   void check_arguments() const;
@@ -64,6 +66,7 @@ struct AttentionBackward {
   View dy, qkv, y, lse;  // as in forward
   Heads heads = {};
   double scale = 1;
+  Mask mask = Mask::causal;
   View workspace = {};
 
   void check_arguments() const;

@@ -5,6 +5,7 @@
 #include "spool/kernels/arguments.h"
 #include "spool/kernels/cpu/matmul.h"
 #include "spool/kernels/cpu/matmul_rows.h"
+#include "spool/kernels/matmul_batch.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -25,19 +26,20 @@ void Matmul::check_arguments() const {
 }
 
 size_t Matmul::workspace_bytes(const CpuArchitecture& architecture) const {
-  if (cpu::has_few_rows(*this) || cpu::is_small(*this)) return 0;
-  const cpu::Tiling t = cpu::tiling(*this);
-  return static_cast<size_t>(std::min<int64_t>(architecture.threads, t.tiles())) *
-         cpu::tile_scratch(*this, t);
+  return cpu::has_few_rows(*this) ? 0 : cpu::tiles_workspace(*this, architecture);
 }
 
-// Workspace for cuBLASLt: algorithms that divide the terms of a sum among blocks store the partial
-// sums of whole tiles there, in f32.  A few parts are enough to keep a device busy; NVIDIA
-// recommends 32 MiB for sm_90.
 size_t Matmul::workspace_bytes(const CudaArchitecture&) const {
+  return cublas_workspace_bytes(*this);
+}
+
+// Algorithms that divide the terms of a sum among blocks store the partial sums of whole tiles, in
+// f32.  A few parts are enough to keep a device busy; NVIDIA recommends 32 MiB for sm_90.
+size_t cublas_workspace_bytes(const MatmulBatch& all) {
   constexpr int64_t tile = 64, part_terms = 64, max_parts = 8, max_bytes = int64_t{32} << 20;
-  const int64_t parts = std::min(ceil_div(K(), part_terms), max_parts);
-  const int64_t sums = ceil_div(M(), tile) * ceil_div(N(), tile) * tile * tile;
+  const int64_t parts = std::min(ceil_div(all.first.K(), part_terms), max_parts);
+  const int64_t sums =
+      all.count * ceil_div(all.first.M(), tile) * ceil_div(all.first.N(), tile) * tile * tile;
   return static_cast<size_t>(
       std::min(parts * sums * static_cast<int64_t>(sizeof(float)), max_bytes));
 }

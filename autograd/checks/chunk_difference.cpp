@@ -12,8 +12,10 @@ namespace spool::op_checks {
 namespace {
 
 Shape shape_of(const std::vector<int64_t>& extents) {
-  check(extents.size() == 2 || extents.size() == 1, "rows of a tensor of rank ", extents.size());
-  return extents.size() == 1 ? Shape{extents[0]} : Shape{extents[0], extents[1]};
+  check(extents.size() >= 1 && extents.size() <= 3, "rows of a tensor of rank ", extents.size());
+  if (extents.size() == 1) return {extents[0]};
+  if (extents.size() == 2) return {extents[0], extents[1]};
+  return {extents[0], extents[1], extents[2]};
 }
 
 // Calls visit(begin in the whole, begin in the part, count) for each run of elements of the part.

@@ -9,12 +9,14 @@ namespace {
 
 struct Attention final : Op {
   Heads heads;
-  explicit Attention(Heads h) : heads(h) {}
+  Mask mask;
+  Attention(Heads h, Mask m) : heads(h), mask(m) {}
 
   const char* name() const override { return "attention"; }
   OpKind kind() const override { return OpKind::attention; }
   std::string attributes() const override {
-    return in_words({{"query heads", heads.query}, {"key heads", heads.key}});
+    const std::string words = in_words({{"query heads", heads.query}, {"key heads", heads.key}});
+    return mask == Mask::causal ? words : words + ", mask " + spool::name(mask);
   }
   const char* indices() const override { return "bTP->bTQ,bHT"; }
 
@@ -35,8 +37,8 @@ struct Attention final : Op {
   void forward(Forward& f) const override {
     auto [qkv] = f.inputs<1>();
     auto [y, lse] = f.outputs<2>();
-    f.launch(
-        AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = heads, .scale = scale_of(y)});
+    f.launch(AttentionForward{
+        .y = y, .lse = lse, .qkv = qkv, .heads = heads, .scale = scale_of(y), .mask = mask});
   }
 
   Slots saves(const Needs&) const override { return {in(0), out(0), out(1)}; }
@@ -50,7 +52,8 @@ struct Attention final : Op {
                                .y = y,
                                .lse = lse,
                                .heads = heads,
-                               .scale = scale_of(y)});
+                               .scale = scale_of(y),
+                               .mask = mask});
   }
 
  private:
@@ -62,8 +65,7 @@ struct Attention final : Op {
 }  // namespace
 
 Var attention(const Var& qkv, Heads heads, Mask mask) {
-  check(mask == Mask::causal, "attention: it has only the causal mask");
-  return apply<Attention>(qkv.tape(), {qkv}, heads);
+  return apply<Attention>(qkv.tape(), {qkv}, heads, mask);
 }
 
 }  // namespace spool

@@ -44,7 +44,7 @@ class BackwardPiece {
     fill(lane_.dkeys, keys_.size(), S(0));
     fill(lane_.dvalues, keys_.size(), S(0));
     for (int64_t g = 0; g < extents_.group(); ++g) {
-      for (int64_t i = tiles_of(extents_.T) - 1; i >= tile_; --i) {
+      for (int64_t i = tiles_of(extents_.T) - 1; i >= (causal() ? tile_ : 0); --i) {
         attend(head_ * extents_.group() + g, i);
       }
     }
@@ -54,15 +54,16 @@ class BackwardPiece {
 
  private:
   int64_t D() const { return extents_.D; }
+  bool causal() const { return kernel_.mask == Mask::causal; }
   Range range_of(int64_t tile) const {
     return {tile * tile_rows, std::min((tile + 1) * tile_rows, extents_.T)};
   }
 
-  // Adds the terms of one tile of queries of head h.  On the diagonal query i sees keys 0 to i, in
-  // later tiles it sees all.
+  // Adds the terms of one tile of queries of head h.  On the diagonal of a causal mask query i sees
+  // keys 0 to i, elsewhere it sees all.
   void attend(int64_t h, int64_t tile) {
     const Range queries = range_of(tile);
-    const bool diagonal = tile == tile_;
+    const bool diagonal = causal() && tile == tile_;
     pack(lane_.queries, HeadRows<const T>(kernel_.qkv, b_, h, D()), queries, D(),
          static_cast<S>(kernel_.scale));
     pack(lane_.dy, HeadRows<const T>(kernel_.dy, b_, h, D()), queries, D());
@@ -141,7 +142,8 @@ class BackwardPiece {
 
   void add_dquery(int64_t h, int64_t t, const S* part) {
     const auto scale = static_cast<S>(kernel_.scale);
-    const bool first = tile_ == 0, last = tile_ == t / tile_rows;
+    const int64_t last_tile = causal() ? t / tile_rows : tiles_of(extents_.T) - 1;
+    const bool first = tile_ == 0, last = tile_ == last_tile;
     G* const dq = HeadRows<G>(kernel_.dqkv.view, b_, h, D()).at(t);
     if constexpr (separate) {
       S* const sum = shared_.dqueries + ((b_ * extents_.H + h) * extents_.T + t) * D();

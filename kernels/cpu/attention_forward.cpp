@@ -24,7 +24,9 @@ void run(const AttentionForward& k, CpuStream& stream) {
                                      .y = {k.y, b, h, e.D},
                                      .lse = k.lse.as<cpu::accumulator_t<T>>() + place * e.T,
                                      .D = e.D,
-                                     .scale = k.scale};
+                                     .past = k.mask == Mask::none ? e.T : 0,
+                                     .scale = k.scale,
+                                     .mask = k.mask};
       const int64_t query = tile * cpu::tile_rows;
       cpu::ForwardPiece<T>(head, lane, {query, std::min(query + cpu::tile_rows, e.T)}).run();
     };

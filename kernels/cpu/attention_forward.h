@@ -15,7 +15,8 @@
 
 namespace spool::cpu {
 
-// One head.  Query i belongs to token past + i and sees the keys up to its own.
+// One head.  Query i belongs to token past + i and sees the keys up to its own or, without a mask,
+// the first `past` keys.
 template <class T>
 struct ForwardHead {
   HeadRows<const T> queries, keys, values;
@@ -23,6 +24,7 @@ struct ForwardHead {
   accumulator_t<T>* lse = nullptr;  // may be absent
   int64_t D = 0, past = 0;
   double scale = 1;
+  Mask mask = Mask::causal;
 };
 
 // A tile of queries against tiles of keys.  One tile of keys ends with the past; after the past,
@@ -44,7 +46,7 @@ class ForwardPiece {
     std::fill(lane_.largest, lane_.largest + width_, -std::numeric_limits<S>::infinity());
     std::fill(lane_.total, lane_.total + width_, S(0));
     attend_all({0, head_.past});
-    attend_all({head_.past, head_.past + queries_.end});
+    if (head_.mask == Mask::causal) attend_all({head_.past, head_.past + queries_.end});
     write();
   }
 

@@ -141,6 +141,12 @@ void plain_tile(const Matmul& k, Range rows, Range columns) {
   }
 }
 
+// Tiles of small products that a thread computes at once, as each is done in no time.
+int64_t tiles_together(const Matmul& k) {
+  constexpr int64_t products = 128 * 1024;
+  return is_small(k) ? products / std::max<int64_t>(k.M() * k.N() * k.K(), 512) : 1;
+}
+
 }  // namespace
 
 // Cuts the factor that is read in strides: the columns of b or, if a is transposed, as for the
@@ -184,15 +190,35 @@ size_t tile_scratch(const Matmul& k, const Tiling& t) {
   return static_cast<size_t>(std::min(bytes, max_bytes) + sums);
 }
 
-void multiply_plain(const Matmul& k, const Tiling& t, CpuStream& stream) {
-  dispatch(k.a.dtype(), [&]<class T>(T) {
-    dispatch_gradient<T>(k.c.view.dtype(), [&]<class C>(C) {
-      stream.parallel_for(t.tiles(), 1, [&](int64_t tile, int64_t) {
-        const int64_t m = tile / t.column_tiles * t.rows, n = tile % t.column_tiles * t.columns;
-        plain_tile<T, C>(k, {m, std::min(m + t.rows, k.M())}, {n, std::min(n + t.columns, k.N())});
-      });
+size_t tiles_workspace(const MatmulBatch& all, const CpuArchitecture& architecture) {
+  if (is_small(all.first)) return 0;
+  const Tiling t = tiling(all.first);
+  return static_cast<size_t>(std::min<int64_t>(architecture.threads, all.count * t.tiles())) *
+         tile_scratch(all.first, t);
+}
+
+void multiply_plain(const MatmulBatch& all, const Tiling& t, CpuStream& stream) {
+  const Matmul& one = all.first;
+  dispatch(one.a.dtype(), [&]<class T>(T) {
+    dispatch_gradient<T>(one.c.view.dtype(), [&]<class C>(C) {
+      const auto body = [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const Matmul k = all.at(i / t.tiles());
+          const int64_t tile = i % t.tiles();
+          const int64_t m = tile / t.column_tiles * t.rows, n = tile % t.column_tiles * t.columns;
+          plain_tile<T, C>(k, {m, std::min(m + t.rows, k.M())},
+                           {n, std::min(n + t.columns, k.N())});
+        }
+      };
+      stream.parallel_for(all.count * t.tiles(), tiles_together(one), body);
     });
   });
+}
+
+void multiply(const MatmulBatch& all, CpuStream& stream) {
+  const Tiling t = tiling(all.first);
+  if (all.first.K() > 0 && !is_small(all.first) && multiply_onednn(all, t, stream)) return;
+  multiply_plain(all, t, stream);
 }
 
 }  // namespace cpu
@@ -200,9 +226,7 @@ void multiply_plain(const Matmul& k, const Tiling& t, CpuStream& stream) {
 void run(const Matmul& k, CpuStream& stream) {
   if (k.M() == 0 || k.N() == 0) return;
   if (cpu::has_few_rows(k)) return cpu::multiply_few_rows(k, stream);
-  const cpu::Tiling t = cpu::tiling(k);
-  if (k.K() > 0 && !cpu::is_small(k) && cpu::multiply_onednn(k, t, stream)) return;
-  cpu::multiply_plain(k, t, stream);
+  cpu::multiply(k, stream);
 }
 
 }  // namespace spool

@@ -1,11 +1,11 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// The tiles of a product, and the two ways to compute them.  Tiles depend only on shapes, and one
+// The tiles of products, and the two ways to compute them.  Tiles depend only on shapes, and one
 // thread computes each in a fixed order, so the result has the same bits for any number of threads.
 // The inner dimension is never cut.
 
-#include "spool/kernels/matmul.h"
+#include "spool/kernels/matmul_batch.h"
 
 namespace spool::cpu {
 
@@ -25,11 +25,17 @@ bool is_small(const Matmul&);
 // at most 1 MiB more than those of a bf16 tile's sums.
 size_t tile_scratch(const Matmul&, const Tiling&);
 
+// Bytes of workspace for multiply().
+size_t tiles_workspace(const MatmulBatch&, const CpuArchitecture&);
+
+// Computes all tiles, of products with elements, by one of the two ways.
+void multiply(const MatmulBatch&, CpuStream&);
+
 // Computes all tiles with oneDNN.  Returns false and does nothing if oneDNN is not in the build, or
 // does not support these types on this processor within the scratch.
-bool multiply_onednn(const Matmul&, const Tiling&, CpuStream&);
+bool multiply_onednn(const MatmulBatch&, const Tiling&, CpuStream&);
 
 // Computes all tiles with plain loops; any floating type.
-void multiply_plain(const Matmul&, const Tiling&, CpuStream&);
+void multiply_plain(const MatmulBatch&, const Tiling&, CpuStream&);
 
 }  // namespace spool::cpu

@@ -159,7 +159,8 @@ Operands operands(const Matmul& k, int64_t m, int64_t n) {
 
 }  // namespace
 
-bool multiply_onednn(const Matmul& k, const Tiling& t, CpuStream& stream) {
+bool multiply_onednn(const MatmulBatch& all, const Tiling& t, CpuStream& stream) {
+  const Matmul& k = all.first;
   if (k.a.dtype() == DType::f64) return false;
   const size_t scratch = tile_scratch(k, t);
   const int64_t last_m = k.M() - (t.row_tiles - 1) * t.rows;
@@ -171,10 +172,12 @@ bool multiply_onednn(const Matmul& k, const Tiling& t, CpuStream& stream) {
       if (!by_size[i][j]) return false;
     }
   }
-  stream.parallel_for(t.tiles(), 1, [&](int64_t tile, int64_t, int lane) {
+  const int64_t tiles = all.count * t.tiles();
+  stream.parallel_for(tiles, 1, [&](int64_t number, int64_t, int lane) {
+    const int64_t tile = number % t.tiles();
     const int64_t i = tile / t.column_tiles, j = tile % t.column_tiles;
-    Operands at = operands(k, i * t.rows, j * t.columns);
-    const int64_t place = t.tiles() < stream.threads() ? tile : lane;
+    Operands at = operands(all.at(number / t.tiles()), i * t.rows, j * t.columns);
+    const int64_t place = tiles < stream.threads() ? number : lane;
     at.scratch = k.workspace.data() + static_cast<size_t>(place) * scratch;
     execute(*by_size[i == t.row_tiles - 1][j == t.column_tiles - 1], at);
   });
@@ -186,7 +189,7 @@ bool multiply_onednn(const Matmul& k, const Tiling& t, CpuStream& stream) {
 #else
 
 namespace spool::cpu {
-bool multiply_onednn(const Matmul&, const Tiling&, CpuStream&) { return false; }
+bool multiply_onednn(const MatmulBatch&, const Tiling&, CpuStream&) { return false; }
 }  // namespace spool::cpu
 
 #endif

@@ -13,11 +13,13 @@ struct BackwardHeads {
   HeadArray<G> dqueries, dkeys, dvalues;
   const float *lse, *delta;  // (B, H, length)
   int64_t B, H, Hkv, length;
+  int64_t common;  // the first keys, which every query sees beside those up to its own
   int D;
   bool fours, fours_out, accumulate;
   float scale;
 
   __device__ int64_t group() const { return H / Hkv; }
+  __device__ int64_t last_key(int64_t query) const { return max(query, common - 1); }
   __device__ int whole() const { return ceil_div(D, 4) * 4; }  // D and the zeros that pad a row
   __device__ int count(int64_t begin, int max_rows) const {
     return static_cast<int>(min(int64_t{max_rows}, length - begin));
@@ -103,7 +105,7 @@ struct QueryTile {
 #pragma unroll
       for (int j = 0; j < S::C; ++j) {
         const int64_t key = first + thread_column() + j * side;
-        differentiate(s[i][j], ds[i][j], rows[i], key <= query(i));
+        differentiate(s[i][j], ds[i][j], rows[i], key <= all.last_key(query(i)));
       }
     }
     store_weights<S>(weights, ds);
@@ -125,7 +127,7 @@ template <class S, class T, class G>
 __global__ void __launch_bounds__(tile_block, 2) dqueries_kernel(BackwardHeads<T, G> all) {
   SPOOL_SHARED_DYNAMIC(float, memory);
   QueryTile<S, T, G> tile(all, memory);
-  const int64_t end = min(tile.begin + S::rows, all.length);
+  const int64_t end = max(min(tile.begin + S::rows, all.length), all.common);
   for (int64_t first = 0; first < end; first += S::columns) tile.add_keys(first);
   tile.write();
 }
@@ -170,10 +172,11 @@ struct KeyTile {
     for (int j = 0; j < S::C; ++j) {
       const int64_t query = first + thread_column() + j * side;
       const QueryRow row = query_row(all, b * all.H + h, query);
+      const int64_t last = all.last_key(query);
 #pragma unroll
       for (int i = 0; i < S::R; ++i) {
         const int64_t key = begin + thread_row() * S::R + i;
-        differentiate(s[i][j], ds[i][j], row, key <= query);
+        differentiate(s[i][j], ds[i][j], row, key <= last);
       }
     }
     store_weights<S>(weights, s);
@@ -194,8 +197,9 @@ __global__ void __launch_bounds__(tile_block, 2) dkeys_kernel(BackwardHeads<T, G
   static_assert(S::rows % S::columns == 0);
   SPOOL_SHARED_DYNAMIC(float, memory);
   KeyTile<S, T, G> tile(all, memory);
+  const int64_t first_query = tile.begin < all.common ? 0 : tile.begin;
   for (int64_t g = 0; g < all.group(); ++g) {
-    for (int64_t first = tile.begin; first < all.length; first += S::columns) {
+    for (int64_t first = first_query; first < all.length; first += S::columns) {
       tile.add_queries(tile.kv * all.group() + g, first);
     }
   }
@@ -267,6 +271,7 @@ BackwardHeads<T, G> heads_for(const AttentionBackward& k, const AttentionExtents
           .H = e.H,
           .Hkv = e.Hkv,
           .length = e.T,
+          .common = k.mask == Mask::none ? e.T : 0,
           .D = static_cast<int>(e.D),
           .fours = by_fours<T>(k.qkv, e.D) && by_fours<T>(k.dy, e.D),
           .fours_out = by_fours<G>(out, e.D),

@@ -131,11 +131,13 @@ std::shared_ptr<fe::graph::Graph> make_graph() {
   return graph;
 }
 
-// A query sees the keys up to its own: nothing to the right of the diagonal from the top left.
+// With a causal mask a query sees the keys up to its own: nothing to the right of the diagonal from
+// the top left.
 template <class Options>
-void make_causal(Options& options, float scale) {
-  options.set_attn_scale(scale)
-      .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+void set_scores(Options& options, const FusedShape& s) {
+  options.set_attn_scale(s.scale);
+  if (s.mask == Mask::none) return;
+  options.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
       .set_diagonal_band_right_bound(0);
 }
 
@@ -145,7 +147,7 @@ std::shared_ptr<fe::graph::Graph> forward_graph(const FusedShape& s) {
   const Tensors tensors{*graph, s};
   auto options = fe::graph::SDPA_attributes().set_name("attention_forward");
   options.set_generate_stats(true);
-  make_causal(options, s.scale);
+  set_scores(options, s);
   auto [y, lse] =
       graph->sdpa(tensors.input_packed(id_q, s.part.H), tensors.input_packed(id_k, s.part.Hkv),
                   tensors.input_packed(id_v, s.part.Hkv), options);
@@ -159,7 +161,7 @@ std::shared_ptr<fe::graph::Graph> backward_graph(const FusedShape& s) {
   const Tensors tensors{*graph, s};
   auto options = fe::graph::SDPA_backward_attributes().set_name("attention_backward");
   options.set_deterministic_algorithm(true);
-  make_causal(options, s.scale);
+  set_scores(options, s);
   auto [dq, dk, dv] = graph->sdpa_backward(
       tensors.input_packed(id_q, s.part.H), tensors.input_packed(id_k, s.part.Hkv),
       tensors.input_packed(id_v, s.part.Hkv), tensors.input_unpacked(id_y),

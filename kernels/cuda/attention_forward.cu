@@ -23,11 +23,12 @@ struct ForwardTile {
     }
   }
 
-  // Turns scores into weights.  Row r of the tile sees the columns up to r + last.
-  __device__ void weigh(float (&s)[S::R][S::C], int64_t last) {
+  // Turns scores into weights.  Row r of the tile sees the columns up to r + own, and the first
+  // `common` ones.
+  __device__ void weigh(float (&s)[S::R][S::C], int own, int common) {
 #pragma unroll
     for (int i = 0; i < S::R; ++i) {
-      const int64_t seen = thread_row() * S::R + i + last;
+      const int seen = max(thread_row() * S::R + i + own, common - 1);
       float next = largest[i];
 #pragma unroll
       for (int j = 0; j < S::C; ++j) {
@@ -68,6 +69,12 @@ template <class S>
 constexpr size_t forward_shared = (S::row_tile + 2 * S::column_tile + S::weights_tile) *
                                   sizeof(float);
 
+// A column of a tile, or beyond its end, in fewer bits.
+template <class S>
+__device__ int clamp_column(int64_t column) {
+  return static_cast<int>(min(column, int64_t{S::columns}));
+}
+
 template <class S, class T>
 __global__ void __launch_bounds__(tile_block, 2) attention_forward_kernel(ForwardHeads<T> all) {
   SPOOL_SHARED_DYNAMIC(float, queries);
@@ -78,7 +85,7 @@ __global__ void __launch_bounds__(tile_block, 2) attention_forward_kernel(Forwar
   const int64_t b = place / all.H, h = place % all.H, kv = h / all.group;
   const int64_t tile = gridDim.x / heads - 1 - blockIdx.x / heads, begin = tile * S::rows;
   const int count = static_cast<int>(min(int64_t{S::rows}, all.length - begin));
-  const int64_t seen = all.past + begin + count;
+  const int64_t seen = max(all.past + begin + count, all.common);
   const int D = all.D, whole = ceil_div(D, 4) * 4;
 
   load_tile<S::rows, S::stride>(queries, all.queries.rows(b, h), begin,
@@ -94,7 +101,7 @@ __global__ void __launch_bounds__(tile_block, 2) attention_forward_kernel(Forwar
     __syncthreads();
     float s[S::R][S::C];
     multiply<S>(s, queries, keys, whole);
-    rows.weigh(s, all.past + begin - first);
+    rows.weigh(s, clamp_column<S>(all.past + begin - first), clamp_column<S>(all.common - first));
     store_weights<S>(weights, s);
     __syncwarp();
     add_weighted<S>(rows.y, weights, values);
@@ -150,6 +157,7 @@ void attention_forward(const AttentionForward& k, CudaStream& stream) {
                        .H = e.H,
                        .group = e.group(),
                        .length = e.T,
+                       .common = k.mask == Mask::none ? e.T : 0,
                        .D = static_cast<int>(e.D),
                        .fours = by_fours<T>(k.qkv, e.D) && by_fours<T>(k.y, e.D),
                        .scale = static_cast<float>(k.scale)},

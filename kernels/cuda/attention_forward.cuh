@@ -1,8 +1,8 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// Attention forward: each query against its own and all earlier keys, for a whole text or, over a
-// cache, for its last part.
+// Attention forward: each query against its own and all earlier keys, or against all keys, for a
+// whole text; or, over a cache, for its last part.
 
 #include "spool/kernels/cuda/attention_tiles.cuh"
 
@@ -15,6 +15,7 @@ struct ForwardHeads {
   float* lse = nullptr;             // (B, H, length); may be absent
   int64_t B = 0, H = 0, group = 1;  // `group` query heads share a key head
   int64_t length = 0, past = 0;     // query i < length belongs to the token of key past + i
+  int64_t common = 0;  // the first keys, which every query sees beside those up to its own
   int D = 0;
   bool fours = false;
   float scale = 1;

@@ -30,22 +30,24 @@ struct Place {
   }
 };
 
-Place place(const AttentionShape& whole, const AttentionPart& p, double scale) {
+template <class Kernel>
+Place place(const Kernel& k, const AttentionShape& whole, const AttentionPart& p) {
   const AttentionShape part{.B = p.texts.size(),
                             .T = whole.T,
                             .H = p.key_heads.size() * (whole.H / whole.Hkv),
                             .Hkv = p.key_heads.size(),
                             .D = whole.D};
-  return {.shape = {.part = part, .whole = whole, .scale = static_cast<float>(scale)},
-          .text = p.texts.begin,
-          .key_head = p.key_heads.begin};
+  return {
+      .shape = {.part = part, .whole = whole, .scale = static_cast<float>(k.scale), .mask = k.mask},
+      .text = p.texts.begin,
+      .key_head = p.key_heads.begin};
 }
 
 }  // namespace
 
 void fused_forward(const AttentionForward& k, CudaStream& stream) {
   const AttentionShape all = attention_shape(k.qkv, k.y, k.heads);
-  const Place at = place(all, {{0, all.B}, {0, all.Hkv}}, k.scale);
+  const Place at = place(k, all, {{0, all.B}, {0, all.Hkv}});
   stream.library<FusedAttention>().forward({.shape = at.shape,
                                             .q = at.q(k.qkv),
                                             .k = at.k(k.qkv),
@@ -58,7 +60,7 @@ void fused_forward(const AttentionForward& k, CudaStream& stream) {
 void fused_backward(const AttentionBackward& k, const AttentionCut& cut, CudaStream& stream) {
   const AttentionShape all = attention_shape(k.qkv, k.y, k.heads);
   cut.for_each_part(all, [&](const AttentionPart& part) {
-    const Place at = place(all, part, k.scale);
+    const Place at = place(k, all, part);
     stream.library<FusedAttention>().backward({.shape = at.shape,
                                                .q = at.q(k.qkv),
                                                .k = at.k(k.qkv),

@@ -15,6 +15,7 @@ namespace spool::cuda {
 struct FusedShape {
   AttentionShape part, whole;
   float scale = 1;
+  Mask mask = Mask::causal;
   auto operator<=>(const FusedShape&) const = default;
 
   // Strides from one text to the next and from one token to the next, in elements.

@@ -24,6 +24,7 @@ CublasLt find_functions() {
           SPOOL_FIND(MatmulDescSetAttribute),
           SPOOL_FIND(MatrixLayoutCreate),
           SPOOL_FIND(MatrixLayoutDestroy),
+          SPOOL_FIND(MatrixLayoutSetAttribute),
           SPOOL_FIND(MatmulPreferenceCreate),
           SPOOL_FIND(MatmulPreferenceDestroy),
           SPOOL_FIND(MatmulPreferenceSetAttribute),

@@ -1,8 +1,9 @@
-#include "spool/kernels/matmul.h"
+#include "spool/kernels/cuda/matmul.cuh"
 
 #include <algorithm>
 #include <array>
 #include <compare>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -26,6 +27,7 @@ namespace {
 // Everything that decides how cuBLASLt computes a product.
 struct Form {
   int64_t M, N, K;
+  int64_t count, a_step, b_step;
   DType in, out;
   bool a_transposed, b_transposed, bias, accumulate;
   unsigned a_alignment, b_alignment, c_alignment;  // bytes
@@ -33,11 +35,12 @@ struct Form {
   auto operator<=>(const Form&) const = default;
 };
 
-// The alignment of a tensor, up to 16 bytes.  No algorithm needs more, as no instruction moves
-// more; so the choice, and the bits, do not depend on the address beyond that.
-unsigned alignment(const View& v) {
+// The alignment of matrices `step` elements apart, up to 16 bytes.  No algorithm needs more, as no
+// instruction moves more; so the choice, and the bits, do not depend on the address beyond that.
+unsigned alignment(const View& first, int64_t step) {
   constexpr uintptr_t max_alignment = 16;
-  const uintptr_t address = reinterpret_cast<uintptr_t>(v.data()) | max_alignment;
+  const uintptr_t bytes = static_cast<uintptr_t>(step) * size_of(first.dtype());
+  const uintptr_t address = reinterpret_cast<uintptr_t>(first.data()) | bytes | max_alignment;
   return static_cast<unsigned>(address & -address);
 }
 
@@ -47,23 +50,28 @@ bool in_epilogue(const Matmul& k) {
   return k.bias && k.bias.dtype() == k.c.view.dtype() && is_aligned(k.bias);
 }
 
-Form form(const Matmul& k) {
+Form form(const MatmulBatch& all) {
+  const Matmul& k = all.first;
   return {.M = k.M(),
           .N = k.N(),
           .K = k.K(),
+          .count = all.count,
+          .a_step = all.a_step,
+          .b_step = all.b_step,
           .in = k.a.dtype(),
           .out = k.c.view.dtype(),
           .a_transposed = k.a_transposed,
           .b_transposed = k.b_transposed,
           .bias = in_epilogue(k),
           .accumulate = k.c.accumulate,
-          .a_alignment = alignment(k.a),
-          .b_alignment = alignment(k.b),
-          .c_alignment = alignment(k.c.view),
+          .a_alignment = alignment(k.a, all.a_step),
+          .b_alignment = alignment(k.b, all.b_step),
+          .c_alignment = alignment(k.c.view, all.c_step),
           .workspace = k.workspace.nbytes()};
 }
 
 std::ostream& operator<<(std::ostream& out, const Form& f) {
+  if (f.count > 1) out << f.count << " times ";
   return out << "a product of (" << f.M << ", " << f.K << ")"
              << (f.a_transposed ? " transposed" : "") << " and (" << f.K << ", " << f.N << ")"
              << (f.b_transposed ? " transposed" : "") << ", " << name(f.in) << " into "
@@ -93,14 +101,31 @@ using Preference = Owned<cublasLtMatmulPreference_t, &CublasLt::MatmulPreference
 
 cudaDataType_t data_type(DType t) { return t == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-// The layout of a row-major matrix (rows, columns).
-Layout make_layout(DType type, int64_t rows, int64_t columns) {
-  cublasLtMatrixLayout_t layout = nullptr;
+struct Steps {
+  int64_t count, step;
+};
+
+template <class T>
+void set(const Layout& l, cublasLtMatrixLayoutAttribute_t attribute, const T& value) {
+  check_cublas(cublas_lt().MatrixLayoutSetAttribute(l.get(), attribute, &value, sizeof value),
+               "an attribute of a layout");
+}
+
+// The layout of row-major matrices (rows, columns).
+Layout make_layout(DType type, int64_t rows, int64_t columns, const Steps& matrices) {
+  cublasLtMatrixLayout_t made = nullptr;
   check_cublas(
-      cublas_lt().MatrixLayoutCreate(&layout, data_type(type), static_cast<uint64_t>(columns),
+      cublas_lt().MatrixLayoutCreate(&made, data_type(type), static_cast<uint64_t>(columns),
                                      static_cast<uint64_t>(rows), columns),
       "a layout");
-  return Layout(layout);
+  Layout layout(made);
+  if (matrices.count > 1) {
+    check(matrices.count <= std::numeric_limits<int32_t>::max(), "cuBLASLt: ", matrices.count,
+          " products at once are too many");
+    set(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, static_cast<int32_t>(matrices.count));
+    set(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, matrices.step);
+  }
+  return layout;
 }
 
 template <class T>
@@ -152,9 +177,11 @@ class Product {
  public:
   Product(cublasLtHandle_t lt, const Form& f, const Matmul& k)
       : description_(describe(f, k.bias.data())),
-        a_(f.a_transposed ? make_layout(f.in, f.K, f.M) : make_layout(f.in, f.M, f.K)),
-        b_(f.b_transposed ? make_layout(f.in, f.N, f.K) : make_layout(f.in, f.K, f.N)),
-        c_(make_layout(f.out, f.M, f.N)),
+        a_(f.a_transposed ? make_layout(f.in, f.K, f.M, {f.count, f.a_step})
+                          : make_layout(f.in, f.M, f.K, {f.count, f.a_step})),
+        b_(f.b_transposed ? make_layout(f.in, f.N, f.K, {f.count, f.b_step})
+                          : make_layout(f.in, f.K, f.N, {f.count, f.b_step})),
+        c_(make_layout(f.out, f.M, f.N, {f.count, f.M * f.N})),
         algorithm_(choose(lt, f)) {}
 
   cublasStatus_t run(cublasLtHandle_t lt, const Form& f, const Matmul& k, cudaStream_t stream) {
@@ -200,8 +227,9 @@ class Products {
     lt_.reset(made);
   }
 
-  void run(const Matmul& k, CudaStream& stream) {
-    const Form f = form(k);
+  void run(const MatmulBatch& all, CudaStream& stream) {
+    const Form f = form(all);
+    const Matmul& k = all.first;
     auto place = products_.find(f);
     if (place == products_.end()) place = products_.try_emplace(f, lt_.get(), f, k).first;
     check_cublas(place->second.run(lt_.get(), f, k, static_cast<cudaStream_t>(stream.native())), f);
@@ -212,7 +240,7 @@ class Products {
   std::map<Form, Product> products_;
 };
 
-// c[m,n] (+)= bias[n], or 0 without bias.
+// c[m,n] (+)= bias[n], or 0 without bias, in all products.
 template <class T, class C>
 struct SpreadEach {
   Sink<C> c;
@@ -231,12 +259,14 @@ struct SpreadEach {
   }
 };
 
-void spread_bias(const Matmul& k, CudaStream& stream) {
+void spread_bias(const MatmulBatch& all, CudaStream& stream) {
+  const Matmul& k = all.first;
   dispatch(k.a.dtype(), [&](auto x) {
     using T = decltype(x);
     dispatch_gradient<T>(k.c.view.dtype(), [&](auto y) {
       using C = decltype(y);
-      map(stream, k.M() * k.N(), SpreadEach<T, C>{Sink<C>(k.c), k.bias.as<T>(), k.N()}, k.c.view);
+      map(stream, all.count * k.M() * k.N(), SpreadEach<T, C>{Sink<C>(k.c), k.bias.as<T>(), k.N()},
+          k.c.view);
     });
   });
 }
@@ -247,18 +277,23 @@ void check_types(const Matmul& k) {
 }
 
 }  // namespace
+
+void multiply(const MatmulBatch& all, CudaStream& stream) {
+  const Matmul& k = all.first;
+  check_types(k);
+  MatmulBatch rest = all;
+  if (k.K() == 0 || (k.bias && !in_epilogue(k))) {
+    spread_bias(all, stream);
+    rest.first.bias = {};
+    rest.first.c.accumulate = true;
+  }
+  if (k.K() > 0) stream.library<Products>().run(rest, stream);
+}
+
 }  // namespace cuda
 
 void run(const Matmul& k, CudaStream& stream) {
-  if (k.M() == 0 || k.N() == 0) return;
-  cuda::check_types(k);
-  Matmul rest = k;
-  if (k.K() == 0 || (k.bias && !cuda::in_epilogue(k))) {
-    cuda::spread_bias(k, stream);
-    rest.bias = {};
-    rest.c.accumulate = true;
-  }
-  if (k.K() > 0) stream.library<cuda::Products>().run(rest, stream);
+  if (k.M() > 0 && k.N() > 0) cuda::multiply(k, stream);
 }
 
 }  // namespace spool

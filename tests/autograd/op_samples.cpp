@@ -110,8 +110,10 @@ const std::vector<OpSample>& op_samples() {
     add_layers(all);
     add_attention(all);
     add_losses(all);
+    add_attention_samples(all);
     add_map_samples(all);
     add_view_samples(all);
+    add_matmul_samples(all);
     return all;
   }();
   return samples;

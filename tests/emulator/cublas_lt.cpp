@@ -13,6 +13,8 @@ struct cublasLtMatmulDescOpaque_t {
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType_t type;
   int64_t rows, columns, leading;
+  int32_t count = 1;   // of matrices
+  int64_t offset = 0;  // elements from one matrix to the next
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   uint64_t workspace = 0;
@@ -35,6 +37,9 @@ struct Matrix {
   Layout layout;
   void* data;
 
+  // Matrix i of the batch.
+  Matrix at(int64_t i) const { return {layout, static_cast<std::byte*>(data) + i * step()}; }
+  int64_t step() const { return layout.offset * (layout.type == CUDA_R_32F ? 4 : 2); }
   float get(int64_t i, int64_t j) const {
     const int64_t at = i + j * layout.leading;
     return layout.type == CUDA_R_32F
@@ -71,6 +76,14 @@ struct Product {
 
   void run() const {
     std::memset(workspace, 0xff, workspace_bytes);
+    for (int64_t i = 0; i < d.layout.count; ++i) {
+      Product one = *this;
+      one.a = a.at(i), one.b = b.at(i), one.c = c.at(i), one.d = d.at(i);
+      one.multiply();
+    }
+  }
+
+  void multiply() const {
     const int64_t K = a_transposed ? a.layout.rows : a.layout.columns;
     const std::vector<float> left = a.rows(a_transposed), right = b.rows(!b_transposed);
     for (int64_t i = 0; i < d.layout.rows; ++i) {
@@ -91,6 +104,10 @@ struct Product {
 bool aligned(const void* data, uint32_t bytes) {
   return reinterpret_cast<uintptr_t>(data) % bytes == 0;
 }
+// All matrices of a batch.
+bool aligned(const Matrix& m, uint32_t bytes) {
+  return aligned(m.data, bytes) && (m.layout.count == 1 || m.step() % bytes == 0);
+}
 
 bool fits(const Layout& l) { return l.rows > 0 && l.columns > 0 && l.leading >= l.rows; }
 
@@ -104,7 +121,8 @@ bool consistent(const cublasLtMatmulDescOpaque_t& p, const Layout& a, const Layo
                        c.columns == d.columns;
   const bool types =
       a.type == b.type && c.type == d.type && (a.type != CUDA_R_32F || c.type == a.type);
-  return extents && types && fits(a) && fits(b) && fits(c) && fits(d);
+  const bool counts = a.count == d.count && b.count == d.count && c.count == d.count;
+  return extents && types && counts && fits(a) && fits(b) && fits(c) && fits(d);
 }
 
 template <class T>
@@ -177,6 +195,17 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* l, cudaDataTyp
   return make(l, type, static_cast<int64_t>(rows), static_cast<int64_t>(columns), leading);
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) { return destroy(l); }
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void* value, size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+      return take(l->count, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+      return take(l->offset, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* p) { return make(p); }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) { return destroy(p); }
@@ -228,21 +257,23 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lt, cublasLtMatmulDesc_t descript
                               void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   Algorithm chosen;
   std::memcpy(&chosen, algo, sizeof chosen);
+  const Matrix left{*a_layout, const_cast<void*>(a)}, right{*b_layout, const_cast<void*>(b)};
+  const Matrix before{*c_layout, const_cast<void*>(c)}, result{*d_layout, d};
   if (!lt || !consistent(*description, *a_layout, *b_layout, *c_layout, *d_layout) ||
-      chosen.workspace > workspace_bytes || !aligned(workspace, 16) || !aligned(a, chosen.a) ||
-      !aligned(b, chosen.b) || !aligned(c, chosen.c) || !aligned(d, chosen.d)) {
+      chosen.workspace > workspace_bytes || !aligned(workspace, 16) || !aligned(left, chosen.a) ||
+      !aligned(right, chosen.b) || !aligned(before, chosen.c) || !aligned(result, chosen.d)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const bool biased = description->epilogue == CUBLASLT_EPILOGUE_BIAS;
-  if (biased && (!description->bias || !aligned(description->bias, 16))) {
+  if (biased && (!description->bias || !aligned(description->bias, 16) || d_layout->count > 1)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const Layout bias_layout{d_layout->type, d_layout->rows, 1, d_layout->rows};
   const Product product{
-      .a = {*a_layout, const_cast<void*>(a)},
-      .b = {*b_layout, const_cast<void*>(b)},
-      .c = {*c_layout, const_cast<void*>(c)},
-      .d = {*d_layout, d},
+      .a = left,
+      .b = right,
+      .c = before,
+      .d = result,
       .bias = {bias_layout, biased ? const_cast<void*>(description->bias) : nullptr},
       .a_transposed = description->a == CUBLAS_OP_T,
       .b_transposed = description->b == CUBLAS_OP_T,

@@ -34,14 +34,14 @@ class ReferenceHead {
     for (int64_t i = 0; i < c_.T; ++i) {
       Values s;
       double largest = -std::numeric_limits<double>::infinity(), total = 0;
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < c_.seen(i); ++j) {
         s.push_back(score(qkv, i, j));
         largest = std::max(largest, s.back());
       }
       for (double x : s) total += std::exp(x - largest);
       const double lse = largest + std::log(total);
       out.lse[at_lse(i)] = lse;
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < c_.seen(i); ++j) {
         for (int64_t d = 0; d < c_.D; ++d) {
           out.y[at_y(i, d)] += std::exp(s[static_cast<size_t>(j)] - lse) * qkv[value(j, d)];
         }
@@ -53,7 +53,7 @@ class ReferenceHead {
     for (int64_t i = 0; i < c_.T; ++i) {
       double delta = 0;
       for (int64_t d = 0; d < c_.D; ++d) delta += dy[at_y(i, d)] * out.y[at_y(i, d)];
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < c_.seen(i); ++j) {
         const double p = std::exp(score(qkv, i, j) - out.lse[at_lse(i)]);
         double dp = 0;
         for (int64_t d = 0; d < c_.D; ++d) dp += dy[at_y(i, d)] * qkv[value(j, d)];
@@ -104,14 +104,17 @@ Reference reference(const AttentionCase& c, double scale, const Values& qkv, con
 
 void expect_reference(DType dtype, double tolerance) {
   CpuStream stream(attention_budget, 2);
-  for (const AttentionCase& c : cases) {
-    const AttentionPass pass(c, dtype, stream);
-    pass.forward(c, c.scale());
-    pass.backward(c, c.scale(), pass.dqkv);
-    const Reference expected = reference(c, c.scale(), values(pass.qkv), values(pass.dy));
-    EXPECT_LE(difference(values(pass.y), expected.y), tolerance) << c;
-    EXPECT_LE(difference(values(pass.lse), expected.lse), tolerance) << c;
-    EXPECT_LE(difference(values(pass.dqkv), expected.dqkv), tolerance) << c;
+  for (const AttentionCase& each : cases) {
+    for (const Mask mask : enumerators<Mask>()) {
+      const AttentionCase c = each.with(mask);
+      const AttentionPass pass(c, dtype, stream);
+      pass.forward(c, c.scale());
+      pass.backward(c, c.scale(), pass.dqkv);
+      const Reference expected = reference(c, c.scale(), values(pass.qkv), values(pass.dy));
+      EXPECT_LE(difference(values(pass.y), expected.y), tolerance) << c;
+      EXPECT_LE(difference(values(pass.lse), expected.lse), tolerance) << c;
+      EXPECT_LE(difference(values(pass.dqkv), expected.dqkv), tolerance) << c;
+    }
   }
 }
 
@@ -126,16 +129,18 @@ Values operator+(Values a, const Values& b) {
 
 TEST(Attention, AddsToAGradientThatSaysSo) {
   CpuStream stream(attention_budget, 2);
-  const AttentionCase c = {2, 200, 4, 2, 24};
-  for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
-    const AttentionPass pass(c, dtype, stream);
-    pass.forward(c, c.scale());
-    pass.backward(c, c.scale(), pass.dqkv);
-    for (DType type : {dtype, accumulator(dtype)}) {
-      const Tensor sum = normal(c.qkv(), type, stream, 3);
-      const Values expected = values(sum) + values(pass.dqkv);
-      pass.backward(c, c.scale(), {sum, true});
-      EXPECT_LE(difference(values(sum), expected), dtype == DType::bf16 ? 5e-3 : 1e-6);
+  for (const Mask mask : enumerators<Mask>()) {
+    const AttentionCase c = {2, 200, 4, 2, 24, mask};
+    for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
+      const AttentionPass pass(c, dtype, stream);
+      pass.forward(c, c.scale());
+      pass.backward(c, c.scale(), pass.dqkv);
+      for (DType type : {dtype, accumulator(dtype)}) {
+        const Tensor sum = normal(c.qkv(), type, stream, 3);
+        const Values expected = values(sum) + values(pass.dqkv);
+        pass.backward(c, c.scale(), {sum, true});
+        EXPECT_LE(difference(values(sum), expected), dtype == DType::bf16 ? 5e-3 : 1e-6) << c;
+      }
     }
   }
 }
@@ -242,22 +247,24 @@ TEST(Attention, PassesOnNaNAndInfinity) {
   }
 }
 
-TEST(Attention, CountsTheCausalHalf) {
+TEST(Attention, CountsThePairsThatItsMaskLeaves) {
   MetaStream stream(Machine{});
   const Tensor qkv({{2, 100, 3 * 64}}, stream), y({{2, 100, 64}}, stream),
       lse({{2, 4, 100}}, stream);
   const Heads heads = {.query = 4, .key = 4};
-  const Cost forward = AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = heads}.cost();
-  const Cost backward =
-      AttentionBackward{.dqkv = qkv, .dy = y, .qkv = qkv, .y = y, .lse = lse, .heads = heads}
-          .cost();
-  const double pairs = 2 * 4 * 100 * 101 / 2;
-  EXPECT_GE(forward.flops, pairs * 4 * 16);
-  EXPECT_LE(forward.flops, pairs * (4 * 16 + 32));
-  EXPECT_GE(backward.flops, pairs * 10 * 16);
-  EXPECT_LE(backward.flops, pairs * (10 * 16 + 32));
-  EXPECT_EQ(forward.bytes, static_cast<double>(y.nbytes() + lse.nbytes() + qkv.nbytes()));
-  EXPECT_EQ(backward.bytes, static_cast<double>(2 * y.nbytes() + lse.nbytes() + 2 * qkv.nbytes()));
+  AttentionForward forward{.y = y, .lse = lse, .qkv = qkv, .heads = heads};
+  AttentionBackward backward{.dqkv = qkv, .dy = y, .qkv = qkv, .y = y, .lse = lse, .heads = heads};
+  for (const Mask mask : enumerators<Mask>()) {
+    forward.mask = backward.mask = mask;
+    const Cost ahead = forward.cost(), back = backward.cost();
+    const double pairs = mask == Mask::causal ? 2 * 4 * 100 * 101 / 2 : 2 * 4 * 100 * 100;
+    EXPECT_GE(ahead.flops, pairs * 4 * 16);
+    EXPECT_LE(ahead.flops, pairs * (4 * 16 + 32));
+    EXPECT_GE(back.flops, pairs * 10 * 16);
+    EXPECT_LE(back.flops, pairs * (10 * 16 + 32));
+    EXPECT_EQ(ahead.bytes, static_cast<double>(y.nbytes() + lse.nbytes() + qkv.nbytes()));
+    EXPECT_EQ(back.bytes, static_cast<double>(2 * y.nbytes() + lse.nbytes() + 2 * qkv.nbytes()));
+  }
 }
 
 TEST(Attention, RefusesHeadsThatDoNotFitItsTensors) {

@@ -15,14 +15,19 @@ constexpr size_t attention_budget = size_t{64} << 20;
 
 struct AttentionCase {
   int64_t B, T, H, Hkv, D;
+  Mask mask = Mask::causal;
 
+  AttentionCase with(Mask m) const { return {B, T, H, Hkv, D, m}; }
+  // The number of keys that query i sees.
+  int64_t seen(int64_t i) const { return mask == Mask::causal ? i + 1 : T; }
   Heads heads() const { return {.query = H, .key = Hkv}; }
   int64_t row() const { return (H + 2 * Hkv) * D; }
   Shape qkv() const { return {B, T, row()}; }
   Shape y() const { return {B, T, H * D}; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(D)); }
   friend std::ostream& operator<<(std::ostream& out, const AttentionCase& c) {
-    return out << "B " << c.B << " T " << c.T << " H " << c.H << " Hkv " << c.Hkv << " D " << c.D;
+    return out << "B " << c.B << " T " << c.T << " H " << c.H << " Hkv " << c.Hkv << " D " << c.D
+               << " mask " << name(c.mask);
   }
 };
 
@@ -31,8 +36,10 @@ struct AttentionTensors {
   Tensor qkv, dy, y, lse, dqkv;
 
   void forward(const AttentionCase& c, double scale) const {
-    launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = c.heads(), .scale = scale},
-           qkv.stream());
+    launch(
+        AttentionForward{
+            .y = y, .lse = lse, .qkv = qkv, .heads = c.heads(), .scale = scale, .mask = c.mask},
+        qkv.stream());
   }
   void backward(const AttentionCase& c, double scale, const Grad& to) const {
     launch(AttentionBackward{.dqkv = to,
@@ -41,7 +48,8 @@ struct AttentionTensors {
                              .y = y,
                              .lse = lse,
                              .heads = c.heads(),
-                             .scale = scale},
+                             .scale = scale,
+                             .mask = c.mask},
            qkv.stream());
   }
 };

@@ -10,8 +10,10 @@ using Values = std::vector<double>;
 
 TEST(AttentionThreads, BitsDoNotDependOnTheNumberOfThreads) {
   for (DType dtype : {DType::f64, DType::f32, DType::bf16}) {
-    for (const AttentionCase& c : {AttentionCase{1, 500, 4, 2, 16}, AttentionCase{3, 230, 3, 3, 8},
-                                   AttentionCase{1, 700, 1, 1, 8}}) {
+    for (const AttentionCase& c :
+         {AttentionCase{1, 500, 4, 2, 16}, AttentionCase{3, 230, 3, 3, 8},
+          AttentionCase{1, 700, 1, 1, 8}, AttentionCase{1, 500, 4, 2, 16, Mask::none},
+          AttentionCase{3, 230, 3, 3, 8, Mask::none}}) {
       std::vector<Values> all;
       for (int threads : {1, 2, 3, 5, 5, 5}) {
         CpuStream stream(attention_budget, threads);

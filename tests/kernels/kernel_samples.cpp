@@ -2,6 +2,7 @@
 
 #include "spool/kernels/adamw.h"
 #include "spool/kernels/attention.h"
+#include "spool/kernels/batched_matmul.h"
 #include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
 #include "spool/kernels/clip_factor.h"
@@ -162,6 +163,17 @@ Launch product(bool a_transposed, bool b_transposed) {
                });
 }
 
+// With one matrix for a or for b, or with neither.
+Launch batched_product(const Shape& a, const Shape& b, bool transposed) {
+  return entry({{"c", {2, 3, 5}}, {"a", a}, {"b", b}}, [=](const Given& g) {
+    return BatchedMatmul{.c = g["c"],
+                         .a = g["a"],
+                         .b = g["b"],
+                         .a_transposed = transposed,
+                         .b_transposed = transposed};
+  });
+}
+
 // B = 2, T = 3, H = 4, Hkv = 2, D = 8.
 std::vector<Launch> kernels_of_attention() {
   constexpr Heads heads{.query = 4, .key = 2};
@@ -249,6 +261,9 @@ std::vector<Launch> all_kernels() {
   for (const bool a : {false, true}) {
     for (const bool b : {false, true}) all.push_back(product(a, b));
   }
+  all.push_back(batched_product({2, 3, 4}, {2, 4, 5}, false));
+  all.push_back(batched_product({4, 3}, {2, 5, 4}, true));
+  all.push_back(batched_product({2, 4, 3}, {5, 4}, true));
   return all;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
 
 // The part of cuBLASLt that Spool's host code calls, with its names and constants; plain loops on
-// the emulated stream compute the products.  Column-major, one batch, sums in f32.  It refuses what
-// cuBLASLt may refuse: types that do not match, less alignment than declared, less workspace than
-// the algorithm was chosen with.
+// the emulated stream compute the products.  Column-major, batches of matrices at equal steps, sums
+// in f32.  It refuses what cuBLASLt may refuse: types that do not match, less alignment than
+// declared, less workspace than the algorithm was chosen with.
 
 #include <cstddef>
 #include <cstdint>
@@ -34,6 +34,10 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_TRANSB = 4,
   CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
   CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+};
+enum cublasLtMatrixLayoutAttribute_t {
+  CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT = 5,
+  CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET = 6,
 };
 enum cublasLtMatmulPreferenceAttributes_t {
   CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
@@ -87,6 +91,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatm
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t*, cudaDataType_t, uint64_t rows,
                                           uint64_t columns, int64_t leading);
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t);
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t,
+                                                cublasLtMatrixLayoutAttribute_t, const void* value,
+                                                size_t bytes);
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t*);
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t);
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t,

@@ -69,13 +69,15 @@ struct Head {
   int64_t D() const { return shape.part.D; }
   int64_t key_head() const { return h / (shape.part.H / shape.part.Hkv); }
   float score(int64_t i, int64_t j) const { return shape.scale * dot(q, i, k, j, D()); }
+  // The number of keys that query i sees.
+  int64_t seen(int64_t i) const { return shape.mask == Mask::causal ? i + 1 : T(); }
 
   void forward(const FusedForward& call) const {
     const Rows y = unpacked(shape, call.y, b, h);
     for (int64_t i = 0; i < T(); ++i) {
       std::vector<float> p;
       float largest = -std::numeric_limits<float>::infinity(), total = 0;
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < seen(i); ++j) {
         p.push_back(score(i, j));
         largest = std::max(largest, p.back());
       }
@@ -83,7 +85,7 @@ struct Head {
       const_cast<float*>(lse)[i] = largest + std::log(total);
       for (int64_t d = 0; d < D(); ++d) {
         float sum = 0;
-        for (int64_t j = 0; j <= i; ++j) sum += p[index(j)] * v.get(j, d);
+        for (int64_t j = 0; j < seen(i); ++j) sum += p[index(j)] * v.get(j, d);
         y.put(i, d, sum / total);
       }
     }
@@ -96,7 +98,7 @@ struct Head {
     for (int64_t i = 0; i < T(); ++i) {
       std::vector<float> sums(index(D()));
       const float delta = dot(dy, i, y, i, D());
-      for (int64_t j = 0; j <= i; ++j) {
+      for (int64_t j = 0; j < seen(i); ++j) {
         const float p = std::exp(score(i, j) - lse[i]);
         const float ds = shape.scale * p * (dot(dy, i, v, j, D()) - delta);
         for (int64_t d = 0; d < D(); ++d) {

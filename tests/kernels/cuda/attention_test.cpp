@@ -32,22 +32,26 @@ struct Pass : AttentionTensors {
                          .dqkv = unset(c.qkv(), gradient, stream)} {}
 };
 
+void expect_forward(const AttentionCase& c, DType t) {
+  SCOPED_TRACE(sentence(c, ", ", name(t)));
+  const auto y = [=](Stream& stream) {
+    const Pass pass(c, t, t, stream);
+    pass.forward(c, c.scale());
+    return values(pass.y);
+  };
+  const auto lse = [=](Stream& stream) {
+    const Pass pass(c, t, t, stream);
+    pass.forward(c, c.scale());
+    return values(pass.lse);
+  };
+  expect_as_on_cpu(y, tolerance(t));
+  expect_as_on_cpu(lse, 1e-5);
+}
+
 TEST_F(CudaAttention, ForwardMatchesTheCpu) {
   for (const AttentionCase& c : cases) {
-    for (const DType t : cuda_types) {
-      SCOPED_TRACE(sentence(c, ", ", name(t)));
-      const auto y = [=](Stream& stream) {
-        const Pass pass(c, t, t, stream);
-        pass.forward(c, c.scale());
-        return values(pass.y);
-      };
-      const auto lse = [=](Stream& stream) {
-        const Pass pass(c, t, t, stream);
-        pass.forward(c, c.scale());
-        return values(pass.lse);
-      };
-      expect_as_on_cpu(y, tolerance(t));
-      expect_as_on_cpu(lse, 1e-5);
+    for (const Mask mask : enumerators<Mask>()) {
+      for (const DType t : cuda_types) expect_forward(c.with(mask), t);
     }
   }
 }
@@ -70,12 +74,15 @@ void expect_backward(const AttentionCase& c, DType t, DType gradient, bool accum
 
 TEST_F(CudaAttention, BackwardMatchesTheCpu) {
   for (const AttentionCase& c : cases) {
-    for (const DType t : cuda_types) expect_backward(c, t, t, /*accumulate=*/false);
+    for (const Mask mask : enumerators<Mask>()) {
+      for (const DType t : cuda_types) expect_backward(c.with(mask), t, t, /*accumulate=*/false);
+    }
   }
 }
 
 TEST_F(CudaAttention, BackwardAddsToAGradientOfEitherType) {
-  for (const AttentionCase& c : {AttentionCase{1, 37, 4, 2, 8}, AttentionCase{1, 37, 2, 2, 7}}) {
+  for (const AttentionCase& c : {AttentionCase{1, 37, 4, 2, 8}, AttentionCase{1, 37, 2, 2, 7},
+                                 AttentionCase{1, 37, 4, 2, 8, Mask::none}}) {
     expect_backward(c, DType::f32, DType::f32, /*accumulate=*/true);
     expect_backward(c, DType::bf16, DType::bf16, /*accumulate=*/true);
     expect_backward(c, DType::bf16, DType::f32, /*accumulate=*/true);
@@ -115,6 +122,25 @@ TEST_F(CudaAttention, LargeScoresDoNotOverflow) {
     return values(pass.y);
   };
   expect_as_on_cpu(work, 1e-5);
+}
+
+// Where the last tile of keys is not full, its missing keys have no part in the sums, however small
+// the scores of the others are.
+TEST_F(CudaAttention, WithoutAMaskTheMissingKeysOfATileHaveNoWeight) {
+  const AttentionCase c{1, 65, 1, 1, 8, Mask::none};
+  const auto work = [=](Stream& stream) {
+    const Pass pass(c, DType::f32, DType::f32, stream);
+    const Numbers some = values(pass.qkv);
+    std::vector<float> all(some.begin(), some.end());
+    for (size_t i = 0; i < all.size(); i += 24) all[i] = 100, all[i + 8] = -100;
+    write<float>(pass.qkv, all);
+    pass.forward(c, c.scale());
+    pass.backward(c, c.scale(), pass.dqkv);
+    Numbers numbers = values(pass.y);
+    append(numbers, pass.dqkv);
+    return numbers;
+  };
+  expect_as_on_cpu(work, 1e-3);
 }
 
 TEST_F(CudaAttention, RefusesLongHeadsAndWrongHeadCounts) {

@@ -134,8 +134,9 @@ class CudaFusedAttention : public OnCuda {};
 
 struct Tensors {
   Tensor qkv, dy, y, lse, dqkv;
+  Mask mask;
 
-  Tensors(const AttentionShape& s, Stream& stream) {
+  Tensors(const AttentionShape& s, Stream& stream, Mask m = Mask::causal) : mask(m) {
     const Shape packed{s.B, s.T, (s.H + 2 * s.Hkv) * s.D}, values{s.B, s.T, s.H * s.D};
     qkv = normal(packed, DType::bf16, stream, 1);
     dy = normal(values, DType::bf16, stream, 2);
@@ -148,12 +149,19 @@ struct Tensors {
             .lse = lse,
             .qkv = qkv,
             .heads = {.query = s.H, .key = s.Hkv},
-            .scale = 1 / std::sqrt(static_cast<double>(s.D))};
+            .scale = 1 / std::sqrt(static_cast<double>(s.D)),
+            .mask = mask};
   }
   AttentionBackward backward(const AttentionShape& s) const {
     const AttentionForward f = forward(s);
-    return {
-        .dqkv = dqkv, .dy = dy, .qkv = qkv, .y = y, .lse = lse, .heads = f.heads, .scale = f.scale};
+    return {.dqkv = dqkv,
+            .dy = dy,
+            .qkv = qkv,
+            .y = y,
+            .lse = lse,
+            .heads = f.heads,
+            .scale = f.scale,
+            .mask = mask};
   }
   Numbers all() const {
     Numbers numbers = values(y);
@@ -168,8 +176,8 @@ Tensor workspace(size_t bytes, Stream& stream) {
 }
 
 // Attention by cuDNN (by the kernels on the cpu), its backward cut as given.
-Numbers by_parts(const AttentionShape& s, const AttentionCut& cut, Stream& stream) {
-  const Tensors t(s, stream);
+Numbers by_parts(const AttentionShape& s, Mask mask, const AttentionCut& cut, Stream& stream) {
+  const Tensors t(s, stream, mask);
   auto forward = t.forward(s);
   auto backward = t.backward(s);
   if (stream.device().type == DeviceType::cpu) {
@@ -192,6 +200,15 @@ bool there_is_cudnn() {
   return std::get<CudaArchitecture>(stream->architecture()).fused_attention;
 }
 
+// A stream's plans are found by their shape, the mask included.
+TEST(FusedAttention, ShapesWithDifferentMasksDiffer) {
+  const cuda::FusedShape causal{.part = gpt2, .whole = gpt2};
+  cuda::FusedShape all = causal;
+  EXPECT_EQ(all, causal);
+  all.mask = Mask::none;
+  EXPECT_NE(all, causal);
+}
+
 TEST_F(CudaFusedAttention, MatchesTheCpuHoweverItIsCut) {
   if (!there_is_cudnn()) GTEST_SKIP() << "there is no cuDNN here";
   for (const AttentionShape& s : {AttentionShape{.B = 1, .T = 4, .H = 1, .Hkv = 1, .D = 8},
@@ -204,7 +221,9 @@ TEST_F(CudaFusedAttention, MatchesTheCpuHoweverItIsCut) {
                                     {.texts = 1, .key_heads = 1}}) {
       SCOPED_TRACE(sentence(s.B, " by ", s.T, ", ", s.H, " and ", s.Hkv, " heads, cut to ",
                             cut.texts, " by ", cut.key_heads));
-      expect_as_on_cpu([&](Stream& stream) { return by_parts(s, cut, stream); }, 1e-2);
+      for (const Mask mask : enumerators<Mask>()) {
+        expect_as_on_cpu([&](Stream& stream) { return by_parts(s, mask, cut, stream); }, 1e-2);
+      }
     }
   }
 }

@@ -1,0 +1,11 @@
+#include "spool/kernels/batched_matmul.h"
+
+#include "spool/kernels/cpu/matmul.h"
+
+namespace spool {
+
+void run(const BatchedMatmul& k, CpuStream& stream) {
+  if (k.c.view.numel() > 0) cpu::multiply(MatmulBatch(k), stream);
+}
+
+}  // namespace spool
