@@ -25,10 +25,10 @@ struct SquaredErrorForward {
 
 struct SquaredErrorBackward {
   static constexpr const char* name = "squared_error_backward";
-  Grad dx, dy;      // (N, C), type of x or of its sums; absent: not computed
-  View x, y;        // (N, C), of one type
-  View upstream;    // (1) or (N), type of losses
-  View scale = {};  // (1), type of losses; absent: 1
+  Grad dx = {}, dy = {};  // (N, C), type of x or of its sums; absent: not computed
+  View x, y;              // (N, C), of one type
+  View upstream;          // (1) or (N), type of losses
+  View scale = {};        // (1), type of losses; absent: 1
   double factor = 1;
   void check_arguments() const;
   Cost cost() const {
