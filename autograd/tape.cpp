@@ -60,6 +60,12 @@ Var Tape::input(Parameter& p) {
   return {*this, v, p.data};
 }
 
+const Spec& Operand::spec() const {
+  if (var) return (void)var->tape(), var->spec();
+  check(bool(parameter->data), "parameter ", parameter->name, " has no data");
+  return parameter->data.spec();
+}
+
 Tape& tape_of(const char* op, std::span<const Operand> operands) {
   for (const Operand& operand : operands) {
     if (operand.var) return operand.var->tape();

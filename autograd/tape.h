@@ -69,7 +69,8 @@ class Operand {
  public:
   Operand(const Var& v) : var(&v) {}
   Operand(Parameter& p) : parameter(&p) {}
-  const Spec& spec() const { return var ? var->spec() : parameter->data.spec(); }
+  // Throws if it is absent, or a parameter without data.
+  const Spec& spec() const;
   const Shape& shape() const { return spec().shape; }
   const Var* var = nullptr;
   Parameter* parameter = nullptr;

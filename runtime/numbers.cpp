@@ -8,10 +8,11 @@
 
 namespace spool::numbers {
 
-Tensor normal(const Shape& shape, DType dtype, Stream& stream, uint64_t seed, double deviation) {
+Tensor normal(const Shape& shape, DType dtype, Stream& stream, uint64_t seed, double deviation,
+              double mean) {
   Random random(seed);
   std::vector<double> f64(static_cast<size_t>(shape.numel()));
-  for (double& x : f64) x = deviation * random.normal();
+  for (double& x : f64) x = mean + deviation * random.normal();
   const std::vector<float> f32(f64.begin(), f64.end());
   const std::vector<bf16> half(f32.begin(), f32.end());
   if (dtype == DType::f64) return make_tensor<double>(shape, f64, stream);

@@ -11,9 +11,10 @@
 
 namespace spool::numbers {
 
-// A tensor of normal numbers times `deviation`, of any floating dtype.  The same seed gives the
-// same numbers in each, up to rounding.
-Tensor normal(const Shape& shape, DType dtype, Stream& stream, uint64_t seed, double deviation = 1);
+// A tensor of normal numbers of this deviation and mean, of any floating dtype.  The same seed
+// gives the same numbers in each, up to rounding.
+Tensor normal(const Shape& shape, DType dtype, Stream& stream, uint64_t seed, double deviation = 1,
+              double mean = 0);
 
 // The numbers of a tensor of any floating dtype.
 std::vector<double> values(const Tensor& t);

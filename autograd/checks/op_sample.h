@@ -17,6 +17,7 @@ struct SampleInput {
   int32_t below = 0;          // above 0: i32, uniform in [0, below), and no gradient
   bool parameter = false;     // given to the op as a Parameter, not as a Var
   double deviation = 1;       // standard, of its normal numbers
+  double mean = 0;            // of these
   int32_t ignored_every = 0;  // above 0: every ignored_every-th integer is -100
   // Not empty: the shape in a second check of threads, large enough that each loop of the kernels
   // has several pieces.  An input without one has `shape` there too.

@@ -25,7 +25,7 @@ SampleRun::SampleRun(const OpSample& sample, Stream& stream, const SampleOptions
 Tensor SampleRun::make(const SampleInput& input, size_t index) {
   const Shape& shape = options_.large && input.large.rank() > 0 ? input.large : input.shape;
   if (input.below == 0) {
-    return normal(shape, options_.dtype, stream_, 100 + index, input.deviation);
+    return normal(shape, options_.dtype, stream_, 100 + index, input.deviation, input.mean);
   }
   Random random(100 + index);
   std::vector<int32_t> ids(static_cast<size_t>(shape.numel()));

@@ -10,5 +10,6 @@ namespace spool::cpu::compiled {
 
 float exp(float x) { return cpu::exp(x); }
 float tanh(float x) { return cpu::tanh(x); }
+float log(float x) { return cpu::log(x); }
 
 }  // namespace spool::cpu::compiled

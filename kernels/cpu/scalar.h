@@ -63,16 +63,18 @@ void dispatch_gradient(DType t, F&& f) {
 #define SPOOL_FAST_MATH 0
 #endif
 
-// exp() and tanh() below, compiled with the library.
+// exp(), tanh() and log() below, compiled with the library.
 namespace compiled {
 float exp(float x);
 float tanh(float x);
+float log(float x);
 }  // namespace compiled
 
 #if SPOOL_FAST_MATH
 inline namespace fast_math {
 inline float exp(float x) { return compiled::exp(x); }
 inline float tanh(float x) { return compiled::tanh(x); }
+inline float log(float x) { return compiled::log(x); }
 }  // namespace fast_math
 #else
 
@@ -118,9 +120,39 @@ inline float tanh(float x) { return compiled::tanh(x); }
   const float small = p * s * magnitude + magnitude;
   return std::copysign(magnitude < 0.625f ? small : large, x);
 }
+
+// log x within 2 ulp: x is 2^n m with m in [sqrt(1/2), sqrt(2)), and log m a polynomial (Cephes
+// logf).  -infinity for 0, NaN below.
+[[gnu::always_inline]] inline float log(float x) {
+#if defined(__clang__)
+#pragma clang fp reassociate(off)
+#endif
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  constexpr uint32_t root_half = 0x3f3504f3;  // the bits of sqrt(1/2)
+  const bool is_subnormal = x < std::numeric_limits<float>::min();
+  const auto bits = std::bit_cast<uint32_t>(is_subnormal ? x * 0x1p23f : x);
+  const int32_t shift = static_cast<int32_t>(bits - root_half) >> 23;
+  const float m = std::bit_cast<float>(bits - (static_cast<uint32_t>(shift) << 23));
+  const float n = static_cast<float>(shift) - (is_subnormal ? 23.0f : 0.0f);
+  const float f = m - 1.0f, s = f * f;
+  float p = 7.0376836292e-2f;
+  p = p * f - 1.1514610310e-1f;
+  p = p * f + 1.1676998740e-1f;
+  p = p * f - 1.2420140846e-1f;
+  p = p * f + 1.4249322787e-1f;
+  p = p * f - 1.6668057665e-1f;
+  p = p * f + 2.0000714765e-1f;
+  p = p * f - 2.4999993993e-1f;
+  p = p * f + 3.3333331174e-1f;
+  const float low = p * f * s - 2.12194440e-4f * n - 0.5f * s;
+  const float y = (f + low) + 0.693359375f * n;
+  const float positive = x < infinity ? y : x;
+  return x > 0 ? positive : (x == 0 ? -infinity : std::numeric_limits<float>::quiet_NaN());
+}
 #endif
 
 inline double exp(double x) { return std::exp(x); }
 inline double tanh(double x) { return std::tanh(x); }
+inline double log(double x) { return std::log(x); }
 
 }  // namespace spool::cpu

@@ -65,9 +65,10 @@ __device__ __forceinline__ void store(T* to, const Floats<n>& x) {
 // Destination of a gradient: elements are stored or added to what is there.
 template <class T>
 struct Sink {
-  T* data;
-  bool accumulate;
+  T* data = nullptr;
+  bool accumulate = false;
 
+  Sink() = default;
   explicit Sink(const Grad& g) : data(g.view.as<T>()), accumulate(g.accumulate) {}
 
   template <int n>
@@ -96,13 +97,18 @@ __global__ void __launch_bounds__(map_block) map_kernel(F f, int64_t count, bool
 inline bool is_aligned(const View& v) { return reinterpret_cast<uintptr_t>(v.data()) % 16 == 0; }
 
 // Calls f.apply<n>(i) for all elements [0, count); `views` are the tensors it reads and writes.
+// `wide` is whether 8 elements may be accessed at once, as far as others are concerned.
 template <class F, class... Views>
-void map(CudaStream& stream, int64_t count, const F& f, const Views&... views) {
+void map(CudaStream& stream, int64_t count, const F& f, bool wide, const Views&... views) {
   if (count == 0) return;
-  const bool aligned = (is_aligned(views) && ...);
+  const bool aligned = wide && (is_aligned(views) && ...);
   const int64_t blocks = ceil_div<int64_t>(count, int64_t{map_block} * map_width);
   launch_kernel(stream, map_kernel<F>, {.grid = dim3(unsigned(blocks)), .block = dim3(map_block)},
                 f, count, aligned);
+}
+template <class F, class... Views>
+void map(CudaStream& stream, int64_t count, const F& f, const View& view, const Views&... views) {
+  map(stream, count, f, /*wide=*/true, view, views...);
 }
 
 }  // namespace spool::cuda

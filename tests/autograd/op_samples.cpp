@@ -1,6 +1,7 @@
 #include "tests/autograd/op_samples.h"
 
 #include "spool/autograd/ops.h"
+#include "tests/autograd/samples/samples.h"
 
 namespace spool::testing {
 namespace {
@@ -109,6 +110,8 @@ const std::vector<OpSample>& op_samples() {
     add_layers(all);
     add_attention(all);
     add_losses(all);
+    add_map_samples(all);
+    add_reductions_samples(all);
     return all;
   }();
   return samples;

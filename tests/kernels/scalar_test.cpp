@@ -70,5 +70,28 @@ TEST(Scalar, TanhIsWithinFourUlpsAndOdd) {
   EXPECT_TRUE(std::isnan(cpu::tanh(std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST(Scalar, LogIsWithinTwoUlps) {
+  double worst = 0;
+  for_floats(std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::max(),
+             [&](float x) {
+               if (x < 0) return;
+               worst = std::max(worst, ulps(cpu::log(x), std::log(static_cast<double>(x))));
+             });
+  for_floats(0.5f, 2.0f, [&](float x) {
+    if (x > 0) worst = std::max(worst, ulps(cpu::log(x), std::log(static_cast<double>(x))));
+  });
+  EXPECT_LE(worst, 2);
+  EXPECT_GT(worst, 0.4);
+}
+
+TEST(Scalar, LogOfZeroInfinityAndNegativeNumbers) {
+  EXPECT_EQ(cpu::log(1.0f), 0);
+  EXPECT_EQ(cpu::log(0.0f), -infinity);
+  EXPECT_EQ(cpu::log(infinity), infinity);
+  EXPECT_TRUE(std::isnan(cpu::log(-1.0f)));
+  EXPECT_TRUE(std::isnan(cpu::log(-infinity)));
+  EXPECT_TRUE(std::isnan(cpu::log(std::bit_cast<float>(0x7fc00155u))));
+}
+
 }  // namespace
 }  // namespace spool

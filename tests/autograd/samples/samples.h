@@ -1,6 +1,6 @@
 #pragma once
 
-// Samples of ops, each file's its own; op_samples.cpp puts them together.
+// The samples of op_samples.h, by what the ops do.
 
 #include <vector>
 
@@ -8,6 +8,8 @@
 
 namespace spool::testing {
 
+void add_map_samples(std::vector<OpSample>& all);
+void add_view_samples(std::vector<OpSample>& all);
 void add_reductions_samples(std::vector<OpSample>& all);
 
 }  // namespace spool::testing

@@ -1,0 +1,127 @@
+#include "spool/autograd/map.h"
+
+#include <algorithm>
+#include <sstream>
+
+namespace spool::map_details {
+namespace {
+
+// Index notation of an input that lies so along a result "nc".
+const char* term_of(Spread spread) {
+  switch (spread) {
+    case Spread::row:
+      return "c";
+    case Spread::column:
+      return "nK";
+    case Spread::number:
+      return "";
+    default:
+      return "nc";
+  }
+}
+
+bool lies_along(const Shape& x, const Shape& y) {
+  Spread spread;
+  return fits(x, y, spread);
+}
+
+// The operand along whose shape all others lie; -1: there is none.
+int find_whole(std::span<const Operand> operands) {
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const auto fits = [&](const Operand& x) { return lies_along(x.shape(), operands[i].shape()); };
+    if (std::ranges::all_of(operands, fits)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+std::string list_of(std::span<const Operand> operands) {
+  std::ostringstream list;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    list << (i == 0 ? "" : i + 1 < operands.size() ? ", " : " and ") << operands[i].spec();
+  }
+  return list.str();
+}
+
+// The operand with the most dimensions and, of these, elements.
+const Shape& largest(std::span<const Operand> operands) {
+  const auto size = [](const Operand& x) { return std::pair(x.shape().rank(), x.shape().numel()); };
+  return std::ranges::max_element(operands, {}, size)->shape();
+}
+
+void check_types(const char* name, std::span<const Operand> operands) {
+  const DType type = operands.front().spec().dtype;
+  for (const Operand& x : operands) {
+    check(x.spec().dtype == type, name, ": ", list_of(operands),
+          " are of several types; convert them to one (Cast)");
+  }
+  check(type == DType::f32 || type == DType::bf16 || type == DType::f64, name, ": ",
+        operands.front().spec(), " is not of a type that is computed in: f32, bf16 or f64");
+}
+
+}  // namespace
+
+MapBase::MapBase(const char* name, std::span<const Operand> operands)
+    : inputs_(static_cast<int>(operands.size())) {
+  check_types(name, operands);
+  whole_ = find_whole(operands);
+  if (whole_ < 0) {
+    const Shape& y = largest(operands);
+    const Shape column = y.rank() ? y.with(-1, 1) : y;
+    fail(ErrorKind::invalid, name, ": ", list_of(operands), " do not broadcast; beside ", y,
+         " an operand can be ", y, ", a row ", Shape{y.row()}, ", a number for each row ", column,
+         ", or one number (1); see reshape");
+  }
+  const Shape& y = operands[static_cast<size_t>(whole_)].shape();
+  for (size_t i = 0; i < operands.size(); ++i) {
+    fits(operands[i].shape(), y, spreads_[i]);
+    if (i > 0) notation_ += ',';
+    notation_ += term_of(spreads_[i]);
+  }
+  notation_ += "->nc";
+}
+
+Specs MapBase::infer(const Specs& in) const { return {in[whole_]}; }
+
+Slots MapBase::saves(const Needs& needs, std::span<const uint32_t> reads) const {
+  uint32_t read = 0;
+  for (int k = 0; k < inputs_; ++k) {
+    if (needs[k]) read |= reads[static_cast<size_t>(k)];
+  }
+  Slots slots;
+  for (int s = 0; s <= inputs_; ++s) {
+    if (read >> s & 1) slots.push_back(s < inputs_ ? in(s) : out(0));
+  }
+  return slots;
+}
+
+MapBase::Parts MapBase::parts(Backward& b, std::span<const uint32_t> reads, uint32_t passes) const {
+  Parts all{.spreads = spreads_};
+  Needs needs;
+  for (int k = 0; k < inputs_; ++k) {
+    if (b.needs_grad(k)) needs.set(k);
+  }
+  int next = 0;
+  for (const Slot slot : saves(needs, reads)) {
+    all.slots[static_cast<size_t>(slot.output ? inputs_ : slot.index)] = b.saved_at(next++);
+  }
+  // First what is passed: then dy's memory is not free to take over.
+  const auto is_passed = [&](int k) {
+    return (passes >> k & 1) && spreads_[static_cast<size_t>(k)] == Spread::whole;
+  };
+  for (int k = 0; k < inputs_; ++k) {
+    if (needs[k] && is_passed(k)) b.pass(k);
+  }
+  all.dy = b.grad_output(0);
+  bool has_taken_over = false;
+  for (int k = 0; k < inputs_; ++k) {
+    if (!needs[k] || is_passed(k)) continue;
+    const bool is_whole = spreads_[static_cast<size_t>(k)] == Spread::whole;
+    const bool over = is_whole && !has_taken_over;
+    has_taken_over |= over;
+    all.dx[static_cast<size_t>(k)] = over ? b.grad_input_over(k, 0) : b.grad_input(k);
+    all.any = true;
+  }
+  return all;
+}
+
+}  // namespace spool::map_details

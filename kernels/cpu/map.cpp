@@ -1,0 +1,307 @@
+// The kernels of map.h for any functor: they are given loops over contiguous elements of f32 or
+// f64, and bring the elements there, a block at a time: from other types, broadcast, or as they
+// are.  So a functor's own code is a few small loops.
+
+#include "spool/kernels/map.h"
+
+#include "spool/kernels/cpu/loops.h"
+#include "spool/kernels/map_sizes.h"
+
+namespace spool::map_details {
+namespace {
+
+constexpr int64_t block_elements = 512;
+constexpr size_t max_slots = max_inputs + 1;
+
+// An argument of a functor, as elements of A in the order of y's.
+template <class A>
+class Source {
+ public:
+  Source() = default;
+  Source(const View& view, Spread spread, int64_t columns)
+      : data_(view.data()), type_(view.dtype()), spread_(spread), columns_(columns) {
+    if (spread == Spread::number) std::fill_n(block_, block_elements, load(0));
+  }
+
+  // Elements [first, first + count) of y.
+  const A* block(int64_t first, int64_t count) {
+    if (spread_ == Spread::number) return block_;
+    if (spread_ == Spread::whole) return range(first, count, block_);
+    for (int64_t done = 0; done < count;) {
+      const int64_t row = (first + done) / columns_, column = (first + done) % columns_;
+      const int64_t size = std::min(columns_ - column, count - done);
+      if (spread_ == Spread::column) {
+        std::fill_n(block_ + done, size, load(row));
+      } else {
+        const A* const from = range(column, size, block_ + done);
+        if (size == count) return from;
+        if (from != block_ + done) std::copy_n(from, size, block_ + done);
+      }
+      done += size;
+    }
+    return block_;
+  }
+
+ private:
+  A load(int64_t i) const {
+    if constexpr (std::is_same_v<A, float>) {
+      if (type_ == DType::bf16) return static_cast<float>(reinterpret_cast<const bf16*>(data_)[i]);
+    }
+    return reinterpret_cast<const A*>(data_)[i];
+  }
+  // In place, or converted to `to`.
+  const A* range(int64_t first, int64_t count, A* to) const {
+    if constexpr (std::is_same_v<A, float>) {
+      if (type_ == DType::bf16) {
+        const auto* const from = reinterpret_cast<const bf16*>(data_) + first;
+        cpu::put_all(count, cpu::Sink<float, false>{to},
+                     [=](int64_t i) { return static_cast<float>(from[i]); });
+        return to;
+      }
+    }
+    return reinterpret_cast<const A*>(data_) + first;
+  }
+
+  const std::byte* data_ = nullptr;
+  DType type_ = DType::f32;
+  Spread spread_ = Spread::whole;
+  int64_t columns_ = 1;
+  alignas(64) A block_[block_elements];
+};
+
+// Where results of A go; they may first be written to `block`.
+template <class A>
+struct Destination {
+  const Grad* grad = nullptr;
+  alignas(64) A block[block_elements];
+
+  // Memory for elements [first, ...).
+  A* begin(int64_t first) {
+    const bool is_direct = !grad->accumulate && grad->view.dtype() == dtype_of<A>();
+    return is_direct ? grad->view.as<A>() + first : block;
+  }
+  void end(int64_t first, int64_t count) const {
+    if (!grad->accumulate && grad->view.dtype() == dtype_of<A>()) return;
+    const A* const from = block;
+    const auto put = [&](auto out) {
+      cpu::put_all(count, out.at(first), [=](int64_t i) { return from[i]; });
+    };
+    if constexpr (std::is_same_v<A, float>) {
+      if (grad->view.dtype() == DType::bf16) return cpu::dispatch_sink<bf16>(*grad, put);
+    }
+    cpu::dispatch_sink<A>(*grad, put);
+  }
+};
+
+template <class F>
+void for_blocks(int64_t begin, int64_t end, const F& f) {
+  for (int64_t first = begin; first < end; first += block_elements) {
+    f(first, std::min(block_elements, end - first));
+  }
+}
+
+template <class A>
+void forward(CpuStream& stream, const View& y, std::span<const View> x, const void* f,
+             ValueLoop loop) {
+  const Grad out(y);
+  stream.parallel_for(y.numel(), cpu::piece_elements, [&](int64_t begin, int64_t end) {
+    std::array<Source<A>, max_inputs> sources;
+    for (size_t i = 0; i < x.size(); ++i) {
+      std::construct_at(&sources[i], x[i], spread_of("map", x[i].shape(), y.shape()),
+                        y.shape().row());
+    }
+    Destination<A> to;
+    to.grad = &out;
+    for_blocks(begin, end, [&](int64_t first, int64_t count) {
+      std::array<const void*, max_inputs> in{};
+      for (size_t i = 0; i < x.size(); ++i) in[i] = sources[i].block(first, count);
+      loop(f, count, to.begin(first), in.data());
+      to.end(first, count);
+    });
+  });
+}
+
+// The terms of the gradients of some inputs, dy times a derivative.
+template <class A>
+class Terms {
+ public:
+  Terms(const BackwardArguments& k, std::span<const DerivativeLoop> loops, uint32_t wanted)
+      : k_(k), loops_(loops), dy_(k.dy, Spread::whole, 1) {
+    for (size_t i = 0; i < loops.size(); ++i) {
+      if (wanted >> i & 1) reads_ |= k.reads[i];
+    }
+    for (size_t s = 0; s < k.slots.size(); ++s) {
+      if (!(reads_ >> s & 1)) continue;
+      const Spread spread = s < k.spreads.size() ? k.spreads[s] : Spread::whole;
+      std::construct_at(&sources_[s], k.slots[s], spread, k.dy.shape().row());
+    }
+  }
+  void begin(int64_t first, int64_t count) {
+    count_ = count;
+    dy_block_ = dy_.block(first, count);
+    for (size_t s = 0; s < k_.slots.size(); ++s) {
+      slots_[s] = reads_ >> s & 1 ? sources_[s].block(first, count) : nullptr;
+    }
+  }
+  void find(size_t input, A* to) const {
+    loops_[input](k_.f, count_, to, dy_block_, slots_.data());
+  }
+
+ private:
+  const BackwardArguments& k_;
+  std::span<const DerivativeLoop> loops_;
+  uint32_t reads_ = 0;
+  Source<A> dy_;
+  std::array<Source<A>, max_slots> sources_;
+  std::array<const void*, max_slots> slots_{};
+  const A* dy_block_ = nullptr;
+  int64_t count_ = 0;
+};
+
+// Sums the gradient of a broadcast input.
+template <class A>
+class Reduction {
+ public:
+  Reduction(const BackwardArguments& k, std::span<const DerivativeLoop> loops, size_t input,
+            double* partials)
+      : k_(k), loops_(loops), input_(input), pieces_(k.dy.shape()), partials_(partials) {}
+
+  void run(CpuStream& stream) const {
+    stream.parallel_for(pieces_.N, pieces_.rows, [&](int64_t begin, int64_t end) {
+      Terms<A> terms(k_, loops_, 1u << input_);
+      const int64_t sums = pieces_.sums(spread());
+      double* const partial = partials_ + begin / pieces_.rows * sums;
+      std::fill_n(partial, sums, 0.0);
+      Carry carry;
+      alignas(64) A block[block_elements];
+      for_blocks(begin * pieces_.C, end * pieces_.C, [&](int64_t first, int64_t count) {
+        terms.begin(first, count);
+        terms.find(input_, block);
+        add(block, first, count, partial, carry);
+      });
+    });
+    if (pieces_.C == 0) return put_all_zero();
+    if (spread() == Spread::column) return;
+    add_up(stream);
+  }
+
+ private:
+  struct Carry {
+    double sum = 0;  // of the row so far
+  };
+  Spread spread() const { return k_.spreads[input_]; }
+
+  // Adds a block of terms to the partial sums, or finishes rows of a column.
+  void add(const A* block, int64_t first, int64_t count, double* partial, Carry& carry) const {
+    if (spread() == Spread::number) {
+      partial[0] += cpu::sum<double>(count, [=](int64_t i) { return double{block[i]}; });
+      return;
+    }
+    for (int64_t done = 0; done < count;) {
+      const int64_t row = (first + done) / pieces_.C, column = (first + done) % pieces_.C;
+      const int64_t size = std::min(pieces_.C - column, count - done);
+      const A* const from = block + done;
+      if (spread() == Spread::row) {
+        cpu::put_all(size, cpu::Sink<double, true>{partial + column},
+                     [=](int64_t i) { return double{from[i]}; });
+      } else {
+        carry.sum += cpu::sum<double>(size, [=](int64_t i) { return double{from[i]}; });
+        if (column + size == pieces_.C) put(row, std::exchange(carry.sum, 0));
+      }
+      done += size;
+    }
+  }
+
+  void put(int64_t i, double sum) const {
+    with_sink([&](auto out) { out.put(i, static_cast<A>(sum)); });
+  }
+  void put_all_zero() const {
+    const int64_t n = k_.dx[input_].view.numel();
+    with_sink([&](auto out) { cpu::put_all(n, out, [](int64_t) { return A{0}; }); });
+  }
+  template <class F>
+  void with_sink(const F& f) const {
+    const Grad& to = k_.dx[input_];
+    if (k_.dy.dtype() == DType::bf16) return cpu::dispatch_sink<bf16>(to, f);
+    cpu::dispatch_sink<A>(to, f);
+  }
+
+  void add_up(CpuStream& stream) const {
+    const int64_t size = pieces_.sums(spread()), count = pieces_.count;
+    const double* const partials = partials_;
+    const auto total = [=](int64_t i) {
+      double sum = 0;
+      for (int64_t piece = 0; piece < count; ++piece) sum += partials[piece * size + i];
+      return static_cast<A>(sum);
+    };
+    with_sink([&](auto out) {
+      stream.parallel_for(size, cpu::piece_rows(count), [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) out.put(i, total(i));
+      });
+    });
+  }
+
+  const BackwardArguments& k_;
+  std::span<const DerivativeLoop> loops_;
+  size_t input_;
+  SumPieces pieces_;
+  double* partials_;
+};
+
+// Of the inputs that are whole; one that shares the memory of dy comes last.
+std::vector<size_t> whole_inputs(const BackwardArguments& k) {
+  std::vector<size_t> inputs, last;
+  for (size_t i = 0; i < k.dx.size(); ++i) {
+    if (!k.dx[i] || k.spreads[i] != Spread::whole) continue;
+    (k.dx[i].view.data() == k.dy.data() ? last : inputs).push_back(i);
+  }
+  inputs.insert(inputs.end(), last.begin(), last.end());
+  return inputs;
+}
+
+template <class A>
+void backward(CpuStream& stream, const BackwardArguments& k,
+              std::span<const DerivativeLoop> loops) {
+  std::byte* workspace = k.workspace.data();
+  for (size_t i = 0; i < k.dx.size(); ++i) {
+    if (!k.dx[i] || k.spreads[i] == Spread::whole) continue;
+    Reduction<A>(k, loops, i, reinterpret_cast<double*>(workspace)).run(stream);
+    if (workspace) workspace += SumPieces(k.dy.shape()).bytes(k.spreads[i]);
+  }
+  const std::vector<size_t> inputs = whole_inputs(k);
+  if (inputs.empty()) return;
+  uint32_t wanted = 0;
+  for (const size_t i : inputs) wanted |= 1u << i;
+  stream.parallel_for(k.dy.numel(), cpu::piece_elements, [&](int64_t begin, int64_t end) {
+    Terms<A> terms(k, loops, wanted);
+    Destination<A> to;
+    for_blocks(begin, end, [&](int64_t first, int64_t count) {
+      terms.begin(first, count);
+      for (const size_t i : inputs) {
+        to.grad = &k.dx[i];
+        terms.find(i, to.begin(first));
+        to.end(first, count);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void run_forward(CpuStream& stream, const View& y, std::span<const View> x, const void* f,
+                 const ValueLoops& loops) {
+  if (y.dtype() == DType::f64) return forward<double>(stream, y, x, f, loops.f64);
+  forward<float>(stream, y, x, f, loops.f32);
+}
+
+void run_backward(CpuStream& stream, const BackwardArguments& k,
+                  std::span<const DerivativeLoops> loops) {
+  std::array<DerivativeLoop, max_inputs> some{};
+  const bool is_f64 = k.dy.dtype() == DType::f64;
+  for (size_t i = 0; i < loops.size(); ++i) some[i] = is_f64 ? loops[i].f64 : loops[i].f32;
+  const std::span<const DerivativeLoop> all(some.data(), loops.size());
+  if (is_f64) return backward<double>(stream, k, all);
+  backward<float>(stream, k, all);
+}
+
+}  // namespace spool::map_details

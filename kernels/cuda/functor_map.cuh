@@ -1,0 +1,321 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// The kernels of kernels/map.h on cuda, for one functor.
+
+#include "spool/kernels/cuda/column_sums.cuh"
+#include "spool/kernels/map.h"
+#include "spool/kernels/map_sizes.h"
+
+namespace spool::cuda {
+
+// An argument of a functor, and how it lies along y.
+template <class T>
+struct Source {
+  const T* data = nullptr;
+  Spread spread = Spread::whole;
+
+  // Elements [i, i + n) of y, which lie in row r, from column c on.
+  template <int n>
+  __device__ __forceinline__ Floats<n> get(int64_t i, int64_t r, int64_t c) const {
+    if (spread == Spread::whole) return load<n>(data + i);
+    if (spread == Spread::row) return load<n>(data + c);
+    const float one = to_float(data[spread == Spread::column ? r : 0]);
+    Floats<n> all;
+#pragma unroll
+    for (int k = 0; k < n; ++k) all.at[k] = one;
+    return all;
+  }
+};
+
+// Where element i lies in y, if anything is broadcast.
+struct Place {
+  int64_t row = 0, column = 0;
+  __device__ __forceinline__ Place(int64_t i, int64_t columns) {
+    if (columns == 0) return;
+    if (i >> 32 == 0 && columns >> 32 == 0) {  // a division of 64 bits is much slower
+      row = static_cast<uint32_t>(i) / static_cast<uint32_t>(columns);
+    } else {
+      row = i / columns;
+    }
+    column = i - row * columns;
+  }
+};
+
+// y = f(x...); `columns` is 0 if nothing is broadcast.
+template <class F, int inputs, class T>
+struct ValueEach {
+  T* y;
+  Source<T> x[inputs];
+  int64_t columns;
+  F f;
+
+  template <int n>
+  __device__ void apply(int64_t i) const {
+    const Place place(i, columns);
+    Floats<n> in[inputs], out;
+#pragma unroll
+    for (int k = 0; k < inputs; ++k) {
+      if constexpr (inputs == 1) {
+        in[k] = load<n>(x[k].data + i);
+      } else {
+        in[k] = x[k].template get<n>(i, place.row, place.column);
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      out.at[k] = value([&](auto input) { return in[decltype(input)::value].at[k]; },
+                        std::make_index_sequence<inputs>());
+    }
+    store<n>(y + i, out);
+  }
+  template <class Get, size_t... k>
+  __device__ __forceinline__ float value(const Get& get, std::index_sequence<k...>) const {
+    return f.value(get(std::integral_constant<size_t, k>())...);
+  }
+};
+
+// The terms of gradients, dy f'.
+template <class F, int inputs, class T>
+struct Terms {
+  const T* dy;
+  Source<T> slots[inputs + 1];
+  int64_t columns;
+  F f;
+
+  // By input k, for n elements from i on.
+  template <int k, int n>
+  __device__ __forceinline__ Floats<n> by(int64_t i, const Place& place) const {
+    using Derivative = map_details::DerivativeOf<F, inputs, k>;
+    Floats<n> in[inputs + 1] = {}, out = load<n>(dy + i);
+    read<Derivative, n>(in, i, place, std::make_index_sequence<inputs + 1>());
+#pragma unroll
+    for (int j = 0; j < n; ++j) {
+      out.at[j] *= Derivative::template call<float>(
+          f, [&](auto slot) { return in[decltype(slot)::value].at[j]; },
+          std::make_index_sequence<Derivative::parameters>());
+    }
+    return out;
+  }
+  template <class Derivative, int n, size_t... s>
+  __device__ __forceinline__ void read(Floats<n>* in, int64_t i, const Place& place,
+                                       std::index_sequence<s...>) const {
+    (read_one<Derivative::template reads<s>, static_cast<int>(s), n>(in[s], i, place), ...);
+  }
+  template <bool reads, int s, int n>
+  __device__ __forceinline__ void read_one(Floats<n>& in, int64_t i, const Place& place) const {
+    if constexpr (reads) {
+      if constexpr (inputs == 1 || s == inputs) {
+        in = load<n>(slots[s].data + i);
+      } else {
+        in = slots[s].template get<n>(i, place.row, place.column);
+      }
+    }
+  }
+};
+
+// dx[k] (+)= dy f'(by k) for the inputs that are whole, in order; the one that shares the memory of
+// dy is among them, and dy is read before it is written.
+template <class F, int inputs, class T, class Out>
+struct WholeEach {
+  Terms<F, inputs, T> terms;
+  Sink<Out> dx[inputs];
+
+  template <int n>
+  __device__ void apply(int64_t i) const {
+    put_all<n>(i, Place(i, terms.columns), std::make_index_sequence<inputs>());
+  }
+  template <int n, size_t... k>
+  __device__ __forceinline__ void put_all(int64_t i, const Place& place,
+                                          std::index_sequence<k...>) const {
+    const Floats<n> all[inputs] = {find<static_cast<int>(k), n>(i, place)...};
+    (put<n>(dx[k], i, all[k]), ...);
+  }
+  template <int k, int n>
+  __device__ __forceinline__ Floats<n> find(int64_t i, const Place& place) const {
+    if (dx[k].data) return terms.template by<k, n>(i, place);
+    return {};
+  }
+  template <int n>
+  __device__ __forceinline__ static void put(const Sink<Out>& to, int64_t i, const Floats<n>& x) {
+    if (to.data) to.put(i, x);
+  }
+};
+
+// For sum_rows(): the terms by input k at row n, column c.
+template <class F, int inputs, int k, class T>
+struct TermAt {
+  Terms<F, inputs, T> terms;
+  template <int width>
+  __device__ Floats<width> at(int64_t n, int64_t c) const {
+    Place place(0, 0);
+    place.row = n;
+    place.column = c;
+    return terms.template by<k, width>(n * terms.columns + c, place);
+  }
+};
+
+constexpr int term_block = 256;
+
+// Of the terms by input k: block r's sum over row r.
+template <class F, int inputs, int k, class T, class Out>
+__global__ void __launch_bounds__(term_block)
+    sum_of_row(TermAt<F, inputs, k, T> term, Sink<Out> dx) {
+  SPOOL_SHARED(double, scratch, warp_lanes);
+  double mine = 0;
+  for (int64_t c = threadIdx.x; c < term.terms.columns; c += term_block) {
+    mine += term.template at<1>(blockIdx.x, c).at[0];
+  }
+  const double sum = block_sum(mine, scratch);
+  if (threadIdx.x == 0) dx.put(blockIdx.x, Floats<1>{{static_cast<float>(sum)}});
+}
+
+// Block b's sum over piece b of all elements.
+template <class F, int inputs, int k, class T>
+__global__ void __launch_bounds__(term_block)
+    sum_of_piece(Terms<F, inputs, T> terms, int64_t count, double* partials) {
+  SPOOL_SHARED(double, scratch, warp_lanes);
+  const int64_t begin = int64_t{blockIdx.x} * map_details::number_piece;
+  const int64_t rest = count - begin;
+  const int64_t end = begin + (rest < map_details::number_piece ? rest : map_details::number_piece);
+  double mine = 0;
+  for (int64_t i = begin + threadIdx.x; i < end; i += term_block) {
+    mine += terms.template by<k, 1>(i, Place(i, terms.columns)).at[0];
+  }
+  const double sum = block_sum(mine, scratch);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+template <class Out>
+__global__ void __launch_bounds__(term_block)
+    sum_of_pieces(const double* partials, int64_t count, Sink<Out> dx) {
+  SPOOL_SHARED(double, scratch, warp_lanes);
+  double mine = 0;
+  for (int64_t i = threadIdx.x; i < count; i += term_block) mine += partials[i];
+  const double sum = block_sum(mine, scratch);
+  if (threadIdx.x == 0) dx.put(0, Floats<1>{{static_cast<float>(sum)}});
+}
+
+template <class F, int inputs, class T>
+class MapBackwardOnCuda {
+ public:
+  using Kernel = MapBackward<F, inputs>;
+  MapBackwardOnCuda(const Kernel& k, CudaStream& stream)
+      : k_(k), stream_(stream), terms_{k.dy.template as<T>(), {}, 0, k.f} {
+    bool broadcast = false;
+    for (int s = 0; s <= inputs; ++s) {
+      const Spread spread = s < inputs ? k.spreads[static_cast<size_t>(s)] : Spread::whole;
+      terms_.slots[s] = {k.slots[static_cast<size_t>(s)].template as<T>(), spread};
+      broadcast |= spread != Spread::whole;
+    }
+    terms_.columns = broadcast ? k.dy.shape().row() : 0;
+  }
+
+  template <size_t... k>
+  void run(std::index_sequence<k...>) {
+    workspace_ = k_.workspace.data();
+    (reduce<static_cast<int>(k)>(), ...);
+    // That of a parameter may be f32; one that shares the memory of dy is of its type.
+    if constexpr (!std::is_same_v<T, float>) whole<float>(DType::f32);
+    whole<T>(k_.dy.dtype());
+  }
+
+ private:
+  const Grad& dx(int k) const { return k_.dx[static_cast<size_t>(k)]; }
+  Spread spread(int k) const { return k_.spreads[static_cast<size_t>(k)]; }
+
+  template <int k>
+  void reduce() {
+    if constexpr (inputs > 1) {
+      if (!dx(k) || spread(k) == Spread::whole) return;
+      std::byte* const partials = workspace_;
+      workspace_ += map_details::cuda_sum_bytes(spread(k), k_.dy.shape());
+      const TermAt<F, inputs, k, T> term{terms_};
+      const int64_t N = map_details::count_rows(k_.dy.shape()), C = k_.dy.shape().row();
+      if (spread(k) == Spread::row) return sum_to_row(term, N, C, dx(k), partials);
+      dispatch_gradient<T>(dx(k).view.dtype(), [&](auto out) {
+        using Out = decltype(out);
+        const Sink<Out> to(dx(k));
+        if (spread(k) == Spread::number) return sum_to_number<k>(to, partials);
+        if (N == 0) return;
+        launch_kernel(stream_, sum_of_row<F, inputs, k, T, Out>,
+                      {.grid = dim3(unsigned(N)), .block = dim3(term_block)}, term, to);
+      });
+    }
+  }
+
+  template <class Term>
+  void sum_to_row(const Term& term, int64_t N, int64_t C, const Grad& to, std::byte* memory) {
+    if (C == 0) return;
+    auto* const partials = reinterpret_cast<float*>(memory);
+    const RowGroups groups(N, C);
+    if (groups.count > 0) {
+      const dim3 grid(unsigned(groups.count), unsigned(ceil_div<int64_t>(C, warp_lanes)));
+      launch_kernel(stream_, sum_rows<1, Term>,
+                    {.grid = grid, .block = dim3(sum_warps * warp_lanes)}, term, N, C, groups.rows,
+                    partials);
+    }
+    add_up<T>(stream_, to, partials, C, groups.count);
+  }
+
+  template <int k, class Out>
+  void sum_to_number(const Sink<Out>& to, std::byte* memory) {
+    auto* const partials = reinterpret_cast<double*>(memory);
+    const int64_t count = k_.dy.numel(), pieces = ceil_div(count, map_details::number_piece);
+    if (pieces > 0) {
+      launch_kernel(stream_, sum_of_piece<F, inputs, k, T>,
+                    {.grid = dim3(unsigned(pieces)), .block = dim3(term_block)}, terms_, count,
+                    partials);
+    }
+    launch_kernel(stream_, sum_of_pieces<Out>, {.grid = dim3(1), .block = dim3(term_block)},
+                  partials, pieces, to);
+  }
+
+  // Gradients of this type.
+  template <class Out>
+  void whole(DType type) {
+    WholeEach<F, inputs, T, Out> each{terms_, {}};
+    bool any = false, aligned = true;
+    for (int k = 0; k < inputs; ++k) {
+      if (!dx(k) || spread(k) != Spread::whole || dx(k).view.dtype() != type) continue;
+      each.dx[k] = Sink<Out>(dx(k));
+      aligned = aligned && is_aligned(dx(k).view);
+      any = true;
+    }
+    if (!any) return;
+    for (const View& slot : k_.slots) aligned = aligned && is_aligned(slot);
+    const bool by_eights = terms_.columns % map_width == 0;
+    map(stream_, k_.dy.numel(), each, aligned && by_eights, k_.dy);
+  }
+
+  const Kernel& k_;
+  CudaStream& stream_;
+  Terms<F, inputs, T> terms_;
+  std::byte* workspace_ = nullptr;
+};
+
+template <class F, int inputs>
+void run_map(const MapForward<F, inputs>& k, CudaStream& stream) {
+  dispatch(k.y.dtype(), [&](auto scalar) {
+    using T = decltype(scalar);
+    ValueEach<F, inputs, T> each{k.y.template as<T>(), {}, 0, k.f};
+    bool aligned = true;
+    for (size_t i = 0; i < inputs; ++i) {
+      const Spread spread = spread_of("map", k.x[i].shape(), k.y.shape());
+      each.x[i] = {k.x[i].template as<T>(), spread};
+      if (spread != Spread::whole) each.columns = k.y.shape().row();
+      aligned = aligned && is_aligned(k.x[i]);
+    }
+    map(stream, k.y.numel(), each, aligned && each.columns % map_width == 0, k.y);
+  });
+}
+
+template <class F, int inputs>
+void run_map(const MapBackward<F, inputs>& k, CudaStream& stream) {
+  dispatch(k.dy.dtype(), [&](auto scalar) {
+    MapBackwardOnCuda<F, inputs, decltype(scalar)>(k, stream).run(
+        std::make_index_sequence<inputs>());
+  });
+}
+
+}  // namespace spool::cuda

@@ -1,0 +1,90 @@
+#include "spool/kernels/map.h"
+
+#include "spool/kernels/arguments.h"
+#include "spool/kernels/map_sizes.h"
+
+namespace spool {
+
+namespace map_details {
+
+bool fits(const Shape& x, const Shape& y, Spread& spread) {
+  const int64_t n = x.numel();
+  if (x == y) {
+    spread = Spread::whole;
+  } else if (n == 1) {
+    spread = Spread::number;
+  } else if (n == y.row() && x.row() == n) {
+    spread = Spread::row;
+  } else if (x.rank() == y.rank() && x.row() == 1 && n == count_rows(y)) {
+    spread = Spread::column;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void check_forward(const char* name, const View& y, std::span<const View> x) {
+  const Arguments all(name);
+  all.present("y", y, floating);
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (!x[i] || x[i].dtype() != y.dtype()) [[unlikely]]
+      all.present(sentence("x", i).c_str(), x[i], y.dtype());
+    if (x[i].shape() != y.shape()) spread_of(name, x[i].shape(), y.shape());
+    all.same_or_apart("y", y, "x", x[i]);
+  }
+}
+
+void check_backward(const char* name, std::span<const Grad> dx, const View& dy,
+                    std::span<const View> slots, std::span<const uint32_t> reads,
+                    std::span<const Spread> spreads) {
+  const Arguments all(name);
+  all.present("dy", dy, floating);
+  const DType type = dy.dtype();
+  uint32_t read = 0;
+  for (size_t k = 0; k < dx.size(); ++k) {
+    if (!dx[k]) continue;
+    read |= reads[k];
+    all.elements("dx", dx[k].view, gradient_of(type), elements(spreads[k], dy.shape()));
+    if (spreads[k] == Spread::whole) {
+      all.same_or_apart("dx", dx[k].view, "dy", dy);
+    } else {
+      all.apart("dx", dx[k].view, {{"dy", dy}});
+    }
+    for (const View& slot : slots) all.apart("dx", dx[k].view, {{"x", slot}});
+  }
+  for (size_t s = 0; s < slots.size(); ++s) {
+    if (!(read >> s & 1)) continue;
+    const Spread spread = s < spreads.size() ? spreads[s] : Spread::whole;
+    all.elements(s < spreads.size() ? "x" : "y", slots[s], type, elements(spread, dy.shape()));
+  }
+}
+
+size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Spread> spreads,
+                 const CpuArchitecture&) {
+  size_t bytes = 0;
+  for (size_t k = 0; k < dx.size(); ++k) {
+    if (dx[k]) bytes += SumPieces(dy.shape()).bytes(spreads[k]);
+  }
+  return bytes;
+}
+
+size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Spread> spreads,
+                 const CudaArchitecture&) {
+  size_t bytes = 0;
+  for (size_t k = 0; k < dx.size(); ++k) {
+    if (dx[k]) bytes += cuda_sum_bytes(spreads[k], dy.shape());
+  }
+  return bytes;
+}
+
+}  // namespace map_details
+
+Spread spread_of(const char* name, const Shape& x, const Shape& y) {
+  Spread spread = Spread::whole;
+  if (map_details::fits(x, y, spread)) return spread;
+  const Shape column = y.rank() ? y.with(-1, 1) : y;
+  fail(ErrorKind::invalid, name, ": ", x, " does not broadcast to ", y, "; ", y, ", a row ",
+       Shape{y.row()}, ", a number for each row ", column, " or one number (1) would; see reshape");
+}
+
+}  // namespace spool

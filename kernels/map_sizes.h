@@ -1,0 +1,74 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// How the gradient of a broadcast input of map() is summed: over pieces, which depend on shapes
+// alone, and whose partial sums are then added up in order.
+
+#include <algorithm>
+#include <cstdint>
+
+#include "spool/kernels/map.h"
+#include "spool/kernels/row_groups.h"
+#include "spool/runtime/integer.h"
+
+namespace spool::map_details {
+
+// Rows, also of no elements.
+inline int64_t count_rows(const Shape& y) {
+  int64_t n = 1;
+  for (int i = 0; i + 1 < y.rank(); ++i) n *= y[i];
+  return n;
+}
+
+// Of an input that lies so along y.
+inline int64_t elements(Spread spread, const Shape& y) {
+  switch (spread) {
+    case Spread::row:
+      return y.row();
+    case Spread::column:
+      return count_rows(y);
+    case Spread::number:
+      return 1;
+    default:
+      return y.numel();
+  }
+}
+
+inline size_t aligned_bytes(int64_t numbers, size_t each) {
+  return round_up(static_cast<size_t>(numbers) * each, size_t{64});
+}
+
+// On the cpu: pieces of whole rows.
+struct SumPieces {
+  static constexpr int64_t max_pieces = 32, min_elements = 16384;
+  int64_t N, C, rows, count;
+
+  explicit SumPieces(const Shape& y)
+      : N(count_rows(y)),
+        C(y.row()),
+        rows(std::max(ceil_div(N, max_pieces), ceil_div(min_elements, std::max<int64_t>(C, 1)))),
+        count(ceil_div(N, rows)) {}
+
+  // Partial sums, f64, of a piece.
+  int64_t sums(Spread spread) const {
+    if (spread == Spread::row) return C;
+    return spread == Spread::number ? 1 : 0;
+  }
+  size_t bytes(Spread spread) const { return aligned_bytes(count * sums(spread), sizeof(double)); }
+};
+
+// On cuda, elements of a piece of a sum to one number.
+constexpr int64_t number_piece = 16384;
+
+// On cuda, partial sums: f32 of a row, f64 of a number.
+inline size_t cuda_sum_bytes(Spread spread, const Shape& y) {
+  if (spread == Spread::row) {
+    return aligned_bytes(cuda::RowGroups(count_rows(y), y.row()).count * y.row(), sizeof(float));
+  }
+  if (spread == Spread::number) {
+    return aligned_bytes(ceil_div(y.numel(), number_piece), sizeof(double));
+  }
+  return 0;
+}
+
+}  // namespace spool::map_details
