@@ -6,9 +6,11 @@
 namespace spool {
 namespace {
 
+// A mean over rows divides by their number, which is fixed when the op is applied: a chunk has some
+// of them.  x and y (C) are one row, so their mean is that over all elements.
 struct Mse final : Op {
   Reduction reduction;
-  int64_t rows;  // of the whole, of which a chunk has some
+  int64_t rows;  // that a mean divides by
   Mse(Reduction r, const Shape& x)
       : reduction(r), rows(r == Reduction::mean ? std::max<int64_t>(x.rows(), 1) : 1) {}
 

@@ -11,22 +11,23 @@ using Operands = std::vector<Operand>;
 const Var& var(const Operand& operand) { return *operand.var; }
 
 template <class Apply>
-OpSample of_one(const std::string& name, const Shape& shape, const Shape& large, Apply apply) {
+OpSample of_one(const std::string& name, const Shape& shape, const Shape& large, Apply apply,
+                double mean = 0) {
   return {.name = name,
-          .inputs = {{.shape = shape, .large = large}},
+          .inputs = {{.shape = shape, .mean = mean, .large = large}},
           .apply = [=](const Operands& x) { return std::vector{apply(x[0])}; }};
 }
 
+// Of numbers whose sum is not all cancellation.
 void add_sums(std::vector<OpSample>& all) {
-  const Shape shape{3, 2, 7}, large{600, 300};
-  all.push_back(of_one("sum", shape, large, [](const Operand& x) { return sum(x); }));
-  all.push_back(of_one("mean", shape, large, [](const Operand& x) { return mean(x); }));
-  all.push_back(
-      of_one("sum_last", shape, large, [](const Operand& x) { return sum(x, Over::last); }));
-  all.push_back(
-      of_one("mean_last", shape, large, [](const Operand& x) { return mean(x, Over::last); }));
-  all.push_back(
-      of_one("mean_of_a_row", {7}, {}, [](const Operand& x) { return mean(x, Over::last); }));
+  const auto add = [&](const std::string& name, const Shape& shape, auto apply) {
+    all.push_back(of_one(name, shape, {600, 300}, apply, /*mean=*/1));
+  };
+  add("sum", {3, 2, 7}, [](const Operand& x) { return sum(x); });
+  add("mean", {3, 2, 7}, [](const Operand& x) { return mean(x); });
+  add("sum_last", {3, 2, 7}, [](const Operand& x) { return sum(x, Over::last); });
+  add("mean_last", {3, 2, 7}, [](const Operand& x) { return mean(x, Over::last); });
+  add("mean_of_a_row", {7}, [](const Operand& x) { return mean(x, Over::last); });
 }
 
 void add_softmax(std::vector<OpSample>& all) {
