@@ -1,4 +1,5 @@
 #include "spool/autograd/ops.h"
+#include "spool/autograd/ops/dimensions.h"
 #include "spool/kernels/copy.h"
 
 namespace spool {
@@ -61,13 +62,6 @@ struct PermuteOp final : Op {
   }
 };
 
-// The dimension that `dim` names, which counts from the end if it is negative.
-int dimension(const char* op, int dim, const Spec& x) {
-  const int rank = x.shape.rank(), d = dim < 0 ? dim + rank : dim;
-  check(d >= 0 && d < rank, op, ": dimension ", dim, " is not one of the ", rank, " of ", x);
-  return d;
-}
-
 // Of an order of all of x's dimensions.
 Var applied(const Operand& x, const Order& order) {
   const Shape& shape = x.shape();
@@ -79,7 +73,7 @@ Var applied(const Operand& x, const Order& order) {
 
 Var transpose(const Operand& x, int dim, int other) {
   Order order{0, 1, 2, 3};
-  const int a = dimension("transpose", dim, x.spec()), b = dimension("transpose", other, x.spec());
+  const int a = dimension("transpose", x.spec(), dim), b = dimension("transpose", x.spec(), other);
   std::swap(order[static_cast<size_t>(a)], order[static_cast<size_t>(b)]);
   return applied(x, order);
 }
@@ -91,7 +85,7 @@ Var permute(const Operand& x, std::span<const int> dims) {
   Order order{};
   unsigned seen = 0;
   for (size_t d = 0; d < dims.size(); ++d) {
-    order[d] = dimension("permute", dims[d], x.spec());
+    order[d] = dimension("permute", x.spec(), dims[d]);
     check((seen >> order[d] & 1) == 0, "permute: dimension ", order[d], " of ", x.spec(),
           " is in the order twice");
     seen |= 1u << order[d];

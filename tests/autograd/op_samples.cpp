@@ -111,6 +111,7 @@ const std::vector<OpSample>& op_samples() {
     add_attention(all);
     add_losses(all);
     add_map_samples(all);
+    add_view_samples(all);
     add_reductions_samples(all);
     return all;
   }();

@@ -135,15 +135,11 @@ TEST_F(Reductions, MseIsTheMeanOverAllElements) {
 }
 
 TEST_F(Reductions, PermuteMovesTheFirstDimensionToo) {
-  const auto expect_sound = [](const std::string& name, const Shape& shape, auto apply) {
-    const OpSample sample{
-        .name = name, .inputs = {{.shape = shape}}, .apply = [=](const std::vector<Operand>& x) {
-          return std::vector{apply(x[0])};
-        }};
-    for (const std::string& failure : check_op(sample)) ADD_FAILURE() << failure;
-  };
-  expect_sound("matrix", {3, 5}, [](const Operand& x) { return transpose(x, 0, 1); });
-  expect_sound("circle", {3, 5, 2}, [](const Operand& x) { return permute(x, {2, 0, 1}); });
+  const OpSample circle{
+      .name = "circle", .inputs = {{.shape = {3, 5, 2}}}, .apply = [](const auto& x) {
+        return std::vector{permute(x[0], {2, 0, 1})};
+      }};
+  for (const std::string& failure : check_op(circle)) ADD_FAILURE() << failure;
   const Var x = tape.input(make_tensor<double>({2, 3}, Numbers{1, 2, 3, 4, 5, 6}, stream));
   EXPECT_EQ(of(transpose(x, -2, -1)), (Numbers{1, 4, 2, 5, 3, 6}));
 }
@@ -159,9 +155,10 @@ TEST_F(Reductions, PermuteIsAViewIfElementsStayInOrder) {
 
 TEST_F(Reductions, PermuteRefusesWhatIsNoOrder) {
   const Var x = input({2, 3});
-  expect_refused("transpose: dimension 2 is not one of the 2 of f64 (2, 3)",
-                 [&] { transpose(x, 0, 2); });
-  expect_refused("transpose: dimension -3 is not one of the 2", [&] { transpose(x, -3, 0); });
+  expect_refused(
+      "transpose: dimension 2 of f64 (2, 3), which has 2 dimensions; 0 is the first and -1",
+      [&] { transpose(x, 0, 2); });
+  expect_refused("transpose: dimension -3 of f64", [&] { transpose(x, -3, 0); });
   expect_refused("permute: an order of 1 dimensions does not fit the 2 of f64 (2, 3)",
                  [&] { permute(x, {0}); });
   expect_refused("permute: dimension 1 of f64 (2, 3) is in the order twice", [&] {

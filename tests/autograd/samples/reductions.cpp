@@ -39,7 +39,9 @@ void add_softmax(std::vector<OpSample>& all) {
 void add_permutations(std::vector<OpSample>& all) {
   all.push_back(of_one("transpose", {3, 5, 4}, {4, 300, 200},
                        [](const Operand& x) { return transpose(x, -1, 1); }));
-  all.push_back(of_one("permute_rows", {2, 5, 3, 4}, {4, 90, 80, 8}, [](const Operand& x) {
+  all.push_back(of_one("transpose_first", {3, 5}, {600, 300},
+                       [](const Operand& x) { return transpose(x, 0, 1); }));
+  all.push_back(of_one("permute_heads", {2, 5, 3, 4}, {4, 90, 80, 8}, [](const Operand& x) {
     return permute(x, {0, 2, 1, 3});
   }));
   all.push_back(of_one("permute_in_a_circle", {2, 5, 3, 4}, {}, [](const Operand& x) {
