@@ -39,7 +39,7 @@ class MapBase : public Op {
     std::array<Grad, max_inputs> dx = {};
     View dy = {};
     std::array<View, max_inputs + 1> slots = {};
-    std::array<Spread, max_inputs> spreads = {};
+    std::array<Broadcast, max_inputs> broadcasts = {};
     bool any = false;  // of dx
   };
   Slots saves(const Needs&, std::span<const uint32_t> reads) const;
@@ -47,7 +47,7 @@ class MapBase : public Op {
 
  private:
   std::string notation_;
-  std::array<Spread, max_inputs> spreads_ = {};
+  std::array<Broadcast, max_inputs> broadcasts_ = {};
   int inputs_, whole_ = 0;  // whole_: the input whose shape is the result's
 };
 
@@ -81,10 +81,10 @@ class MapOp final : public MapBase {
   void backward(Backward& b) const override {
     const Parts all = parts(b, Kernel::reads, passes());
     if (!all.any) return;
-    Kernel k{.dx = {}, .dy = all.dy, .slots = {}, .spreads = {}, .f = f_, .workspace = {}};
+    Kernel k{.dx = {}, .dy = all.dy, .slots = {}, .broadcasts = {}, .f = f_, .workspace = {}};
     std::copy_n(all.dx.begin(), n, k.dx.begin());
     std::copy_n(all.slots.begin(), n + 1, k.slots.begin());
-    std::copy_n(all.spreads.begin(), n, k.spreads.begin());
+    std::copy_n(all.broadcasts.begin(), n, k.broadcasts.begin());
     b.launch(k);
   }
 
