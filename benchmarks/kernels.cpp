@@ -205,8 +205,9 @@ void add_elementwise(Bench& b, DType t, const std::string& suffix) {
   b.add("softmax_backward" + suffix, [=](Arguments& a) {
     return SoftmaxBackward{.dx = a.make(X, t), .dy = a.make(X, t), .y = a.make(X, t)};
   });
-  b.add("sum_rows" + suffix,
-        [=](Arguments& a) { return SumRows{.y = a.make({X[0]}, t), .x = a.make(X, t)}; });
+  b.add("sum_rows" + suffix, [=](Arguments& a) {
+    return SumRows{.y = a.make({X[0]}, t), .x = a.make(X, t), .C = X[1]};
+  });
   b.add("transpose" + suffix, [=](Arguments& a) {
     return Permute{.out = a.make({X[1], X[0]}, t), .in = a.make(X, t), .order = {1, 0}};
   });

@@ -64,7 +64,7 @@ size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Broad
                  const CpuArchitecture&) {
   size_t bytes = 0;
   for (size_t k = 0; k < dx.size(); ++k) {
-    if (dx[k]) bytes += SumPieces(dy.shape()).bytes(broadcasts[k]);
+    if (dx[k]) bytes += SumPieces(dy.shape()).bytes(broadcasts[k], accumulator(dy.dtype()));
   }
   return bytes;
 }

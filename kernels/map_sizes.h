@@ -49,13 +49,10 @@ struct SumPieces {
         rows(std::max(ceil_div(N, max_pieces), ceil_div(min_elements, std::max<int64_t>(C, 1)))),
         count(ceil_div(N, rows)) {}
 
-  // Partial sums, f64, of a piece.
-  int64_t sums(Broadcast broadcast) const {
-    if (broadcast == Broadcast::row) return C;
-    return broadcast == Broadcast::number ? 1 : 0;
-  }
-  size_t bytes(Broadcast broadcast) const {
-    return aligned_bytes(count * sums(broadcast), sizeof(double));
+  // Bytes of the partial sums: for a row, of each column, in `type`; for a number, one, in f64.
+  size_t bytes(Broadcast broadcast, DType type) const {
+    if (broadcast == Broadcast::row) return aligned_bytes(count * C, size_of(type));
+    return broadcast == Broadcast::number ? aligned_bytes(count, sizeof(double)) : 0;
   }
 };
 
