@@ -73,7 +73,7 @@ MapBase::MapBase(const char* name, std::span<const Operand> operands)
 
 Specs MapBase::infer(const Specs& in) const { return {in[whole_]}; }
 
-Slots MapBase::saves(const Needs& needs, std::span<const uint32_t> reads) const {
+Slots MapBase::read_slots(const Needs& needs, std::span<const uint32_t> reads) const {
   uint32_t read = 0;
   for (int k = 0; k < inputs_; ++k) {
     if (needs[k]) read |= reads[static_cast<size_t>(k)];
@@ -92,7 +92,7 @@ MapBase::Parts MapBase::parts(Backward& b, std::span<const uint32_t> reads, uint
     if (b.needs_grad(k)) needs.set(k);
   }
   int next = 0;
-  for (const Slot slot : saves(needs, reads)) {
+  for (const Slot slot : read_slots(needs, reads)) {
     all.slots[static_cast<size_t>(slot.output ? inputs_ : slot.index)] = b.saved_at(next++);
   }
   // First what is passed: then dy's memory is not free to take over.

@@ -15,7 +15,7 @@
 #include "spool/autograd/tape.h"
 #include "spool/kernels/map.h"
 
-#if defined(__CUDACC__) || defined(SPOOL_CUDA_SOURCE)
+#if SPOOL_CUDA && (defined(__CUDACC__) || defined(SPOOL_CUDA_SOURCE))
 #define SPOOL_IS_CUDA_SOURCE 1
 #include "spool/kernels/cuda/functor_map.cuh"
 #else
@@ -42,7 +42,7 @@ class MapBase : public Op {
     std::array<Broadcast, max_inputs> broadcasts = {};
     bool any = false;  // of dx
   };
-  Slots saves(const Needs&, std::span<const uint32_t> reads) const;
+  Slots read_slots(const Needs&, std::span<const uint32_t> reads) const;
   Parts parts(Backward&, std::span<const uint32_t> reads, uint32_t passes) const;
 
  private:
@@ -77,7 +77,7 @@ class MapOp final : public MapBase {
     const auto [y] = f.outputs<1>();
     f.launch(MapForward<F, n>{y, f.inputs<n>(), f_});
   }
-  Slots saves(const Needs& needs) const override { return MapBase::saves(needs, Kernel::reads); }
+  Slots saves(const Needs& needs) const override { return read_slots(needs, Kernel::reads); }
   void backward(Backward& b) const override {
     const Parts all = parts(b, Kernel::reads, passes());
     if (!all.any) return;
