@@ -13,14 +13,14 @@ template <class List>
 class Recycled : public List {
  public:
   Recycled() {
-    if (!is_gone) List::operator=(std::move(spare.list));
+    if (!is_gone) List::operator=(std::move(spare().list));
   }
   Recycled(Recycled&&) noexcept = default;
   Recycled& operator=(Recycled&&) noexcept = default;
   ~Recycled() {
     List::clear();
-    if (is_gone || spare.list.capacity() >= List::capacity()) return;
-    spare.list = std::move(static_cast<List&>(*this));
+    if (is_gone || spare().list.capacity() >= List::capacity()) return;
+    spare().list = std::move(static_cast<List&>(*this));
   }
 
  private:
@@ -29,7 +29,11 @@ class Recycled : public List {
     ~Spare() { is_gone = true; }
   };
   static inline thread_local bool is_gone = false;  // lists of static storage outlive the spare
-  static inline thread_local Spare spare;
+  // A static member would be simpler; g++ 12 fails on one, in a class with a tape as a member.
+  static Spare& spare() {
+    thread_local Spare of_thread;
+    return of_thread;
+  }
 };
 
 }  // namespace spool
