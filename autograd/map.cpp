@@ -1,7 +1,6 @@
 #include "spool/autograd/map.h"
 
 #include <algorithm>
-#include <sstream>
 
 namespace spool::map_details {
 namespace {
@@ -34,14 +33,6 @@ int find_whole(std::span<const Operand> operands) {
   return -1;
 }
 
-std::string list_of(std::span<const Operand> operands) {
-  std::ostringstream list;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    list << (i == 0 ? "" : i + 1 < operands.size() ? ", " : " and ") << operands[i].spec();
-  }
-  return list.str();
-}
-
 // The operand with the most dimensions and, of these, elements.
 const Shape& largest(std::span<const Operand> operands) {
   const auto size = [](const Operand& x) { return std::pair(x.shape().rank(), x.shape().numel()); };
@@ -51,7 +42,7 @@ const Shape& largest(std::span<const Operand> operands) {
 void check_types(const char* name, std::span<const Operand> operands) {
   const DType type = operands.front().spec().dtype;
   for (const Operand& x : operands) {
-    check(x.spec().dtype == type, name, ": ", list_of(operands),
+    check(x.spec().dtype == type, name, ": ", in_words(operands),
           " are of several types; convert them to one (Cast)");
   }
   check(type == DType::f32 || type == DType::bf16 || type == DType::f64, name, ": ",
@@ -67,7 +58,7 @@ MapBase::MapBase(const char* name, std::span<const Operand> operands)
   if (whole_ < 0) {
     const Shape& y = largest(operands);
     const Shape column = y.rank() ? y.with(-1, 1) : y;
-    fail(ErrorKind::invalid, name, ": ", list_of(operands), " do not broadcast; beside ", y,
+    fail(ErrorKind::invalid, name, ": ", in_words(operands), " do not broadcast; beside ", y,
          " an operand can be ", y, ", a row ", Shape{y.row()}, ", a number for each row ", column,
          ", or one number (1); see reshape");
   }

@@ -152,8 +152,9 @@ void Backward::pass(int input, int output) {
   receive(input, context_.gradients.of(y), context_.gradients.is_one(y));
 }
 
-void Backward::pass_rows(int input, int output, Range rows) {
-  receive(input, context_.gradients.of(node_.outputs[output]).slice(rows));
+void Backward::pass_part(int input, int output, Range elements) {
+  const Tensor& gradient = context_.gradients.of(node_.outputs[output]);
+  receive(input, gradient.reshape({gradient.numel()}).slice(elements));
 }
 
 void Backward::pass_saved(int input, int saved) { receive(input, saved_tensor(saved)); }

@@ -148,8 +148,8 @@ class Backward {
   // Makes the output's gradient, in the input's shape, that of the input.  Shares memory if
   // possible; what is shared is copied before it is written to.
   void pass(int input, int output = 0);
-  // The same with some rows of the output's gradient.
-  void pass_rows(int input, int output, Range rows);
+  // The same with some consecutive elements of the output's gradient.
+  void pass_part(int input, int output, Range elements);
   // Makes that saved tensor the gradient of the input.
   void pass_saved(int input, int saved);
   // Whether the output's gradient is known to be 1: it is a root of backward() without a gradient

@@ -74,6 +74,15 @@ Tape& tape_of(const char* op, std::span<const Operand> operands) {
        "on which tape to be; give it tape.input(parameter)");
 }
 
+std::string in_words(std::span<const Operand> operands) {
+  std::string list;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (i > 0) list += i + 1 < operands.size() ? ", " : " and ";
+    list += sentence(operands[i].spec());
+  }
+  return list;
+}
+
 bool Tape::needs_grad(const Operand& operand) const {
   if (!options_.recording) return false;
   if (operand.parameter) return operand.parameter->trainable;

@@ -79,6 +79,9 @@ class Operand {
 // The tape of the values among an op's operands.  Throws if all are parameters.
 Tape& tape_of(const char* op, std::span<const Operand> operands);
 
+// "f32 (4, 3) and f32 (3)"
+std::string in_words(std::span<const Operand> operands);
+
 // A value to differentiate, and its gradient.  Without a gradient: 1, and y has one element.
 struct Root {
   Var y;

@@ -11,16 +11,29 @@ namespace {
 
 using numbers::values;
 
-// An op that something else owns.
+// An op that something else owns, applied to the whole or to a part, whose outputs have these
+// shapes as far as they have a gradient.
 struct Borrowed final : Op {
   const Op& op;
-  explicit Borrowed(const Op& lent) : op(lent) {}
+  const std::vector<HostTensor>& gradients;  // of the outputs; empty ones are absent
+  Borrowed(const Op& lent, const std::vector<HostTensor>& of_outputs)
+      : op(lent), gradients(of_outputs) {}
 
   const char* name() const override { return op.name(); }
   OpKind kind() const override { return op.kind(); }
   std::string attributes() const override { return op.attributes(); }
   const char* indices() const override { return op.indices(); }
-  Specs infer(const Specs& in) const override { return op.infer(in); }
+  // As the tape of a chunk, it sets the shapes of outputs that are parts.
+  Specs infer(const Specs& in) const override {
+    Specs all = op.infer(in);
+    for (size_t i = 0; i < std::min(all.size(), gradients.size()); ++i) {
+      const Shape& shape = gradients[i].spec.shape;
+      if (!gradients[i].numbers.empty() && shape.numel() == all[i].shape.numel()) {
+        all[i].shape = shape;
+      }
+    }
+    return all;
+  }
   void forward(Forward& f) const override { op.forward(f); }
   Tensor view(const Tensor& input, const Spec& output) const override {
     return op.view(input, output);
@@ -149,7 +162,8 @@ OpResults run(const AppliedOp& applied, const OpArguments& arguments, Stream& st
   }
   std::vector<Operand> operands;
   for (const size_t i : applied.operands) operands.emplace_back(vars[i]);
-  const Few<Var> made = tape.apply(std::make_unique<Borrowed>(*applied.op), operands);
+  const Few<Var> made =
+      tape.apply(std::make_unique<Borrowed>(*applied.op, arguments.upstream), operands);
   std::vector<Root> roots;
   for (const Var& y : made) {
     const size_t i = outputs.size();

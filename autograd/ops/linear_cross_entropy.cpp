@@ -1,18 +1,13 @@
 #include <optional>
 
-#include "spool/autograd/ops.h"
+#include "spool/autograd/ops/rows.h"
+#include "spool/autograd/ops/target_loss.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/reduce.h"
 
 namespace spool {
 namespace {
-
-View flat(const View& t) {
-  return {t.data(), {Shape{t.shape().rows(), t.shape().row()}, t.dtype()}};
-}
-
-View rows_of(const View& t) { return {t.data(), {Shape{t.numel()}, t.dtype()}}; }
 
 // One chunk of logits after another: computed, turned into losses or their gradient, and freed.
 template <class Pass>
@@ -59,40 +54,31 @@ struct Chunks {
 // belongs.  If the loss's own gradient turns out not to be 1, backward scales x's gradient, and
 // computes what the weight's lacks.
 struct LinearCrossEntropy final : Op {
-  LossOptions loss;
+  TargetLoss loss;
   bool early;
-  LinearCrossEntropy(const LossOptions& l, bool e) : loss(l), early(e) {}
+  LinearCrossEntropy(const LossOptions& l, bool e) : loss{l}, early(e) {}
 
   const char* name() const override { return "linear_cross_entropy"; }
   OpKind kind() const override { return OpKind::product; }
   const char* indices() const override {
-    if (loss.reduction == Reduction::none) return "nC,VC,n->n";
+    if (!loss.is_reduced()) return "nC,VC,n->n";
     return early ? "nC,VC,n->,nC" : "nC,VC,n->";
   }
   std::string attributes() const override {
-    return in_words({{"reduction", spool::name(loss.reduction)},
-                     {"ignored target", loss.options.ignore_index},
-                     {"vocabulary", loss.options.vocabulary},
-                     {"label smoothing", loss.options.label_smoothing},
-                     {"z loss", loss.options.z_loss},
-                     {"soft cap", loss.options.soft_cap},
-                     {"gradient in forward", early}});
+    return loss.attributes() + ", " + in_words({{"gradient in forward", early}});
   }
   bool recomputable() const override { return !early; }
-  bool needs_loss_scale() const override { return loss.reduction == Reduction::mean; }
+  bool needs_loss_scale() const override { return loss.is_mean(); }
 
   Specs infer(const Specs& in) const override {
     const Spec &x = in[0], &weight = in[1], &targets = in[2];
     const bool fits = weight.shape.rank() == 2 && weight.shape.row() == x.shape.row();
     check(fits && weight.dtype == x.dtype, name(), ": ", x, " by ", weight);
-    check(targets.dtype == DType::i32 && targets.shape.numel() == x.shape.rows(), name(),
-          ": targets must be i32, one for each row of ", x, ", not ", targets);
-    check(loss.options.vocabulary <= weight.shape[0], name(), ": a vocabulary of ",
-          loss.options.vocabulary, " is more than the rows of ", weight);
-    const DType type = accumulator(x.dtype);
-    if (loss.reduction == Reduction::none) return {{targets.shape, type}};
-    const Spec sum{Shape{1}, type};
-    return early ? Specs{sum, x} : Specs{sum};
+    const Spec y = loss.infer(name(), x, targets);
+    const int64_t vocabulary = loss.options.options.vocabulary;
+    check(vocabulary <= weight.shape[0], name(), ": a vocabulary of ", vocabulary,
+          " is more than the rows of ", weight);
+    return early ? Specs{y, x} : Specs{y};
   }
 
   int64_t max_chunks(const Specs& in) const override {
@@ -103,13 +89,13 @@ struct LinearCrossEntropy final : Op {
     auto [x, weight, targets] = f.inputs<3>();
     auto [y] = f.outputs<1>();
     Tensor sum;
-    const View scale = scale_for(f, targets, sum);
-    Chunks<Forward> chunks{f, flat(x), weight, rows_of(targets), scale, loss.options};
-    if (loss.reduction == Reduction::none) return chunks.run({.losses = rows_of(y)});
+    const View scale = loss.scale(f, targets, y.dtype(), sum);
+    Chunks<Forward> chunks{f, as_rows(x), weight, as_numbers(targets), scale, loss.options.options};
+    if (!loss.is_reduced()) return chunks.run({.losses = as_numbers(y)});
     const Tensor losses = f.scratch({Shape{x.shape().rows()}, y.dtype()});
     if (early) {
       const View dx = f.outputs<2>()[1];
-      chunks.run({.losses = losses, .dx = flat(dx), .dweight = f.grad_input(1)});
+      chunks.run({.losses = losses, .dx = as_rows(dx), .dweight = f.grad_input(1)});
     } else {
       chunks.run({.losses = losses});
     }
@@ -126,31 +112,18 @@ struct LinearCrossEntropy final : Op {
     const View early_dx = early ? b.saved_at(3) : View();
     auto [dloss] = b.grad_outputs<1>();
     Tensor sum;
-    const View scale = scale_for(b, targets, sum);
-    Chunks<Backward> chunks{b, flat(x), weight, rows_of(targets), scale, loss.options};
+    const View scale = loss.scale(b, targets, dloss.dtype(), sum);
+    Chunks<Backward> chunks{b,     as_rows(x),          weight, as_numbers(targets),
+                            scale, loss.options.options};
     const Grad dx = b.grad_input(0), dweight = b.grad_input(1);
     if (early) {
       if (dx) b.launch(Scale{.out = dx, .a = early_dx, .by = dloss});
       return chunks.run({.dweight = dweight, .upstream = dloss, .upstream_known = 1});
     }
-    chunks.run({.dx = dx ? Grad(flat(dx.view), dx.accumulate) : Grad(),
+    chunks.run({.dx = dx ? Grad(as_rows(dx.view), dx.accumulate) : Grad(),
                 .dweight = dweight,
-                .upstream = rows_of(dloss)});
+                .upstream = as_numbers(dloss)});
   }
-
- private:
-  template <class Pass>
-  View scale_for(Pass& pass, const View& targets, Tensor& memory) const {
-    if (loss.reduction != Reduction::mean) return {};
-    if (const View given = pass.loss_scale()) return given;
-    memory = pass.scratch({Shape{1}, accumulator_of(pass)});
-    pass.launch(CountTargets{
-        .scale = memory, .targets = targets, .ignore_index = loss.options.ignore_index});
-    return memory;
-  }
-
-  static DType accumulator_of(Forward& f) { return f.outputs<1>()[0].dtype(); }
-  static DType accumulator_of(Backward& b) { return b.grad_output(0).dtype(); }
 };
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace spool {
 namespace cuda {
 namespace {
 
-// A block of 32 x 8 threads copies a tile of 32 x 32.
+// A block of 8 warps copies a tile of 32 x 32, four elements by each thread.
 constexpr int tile = 32, tile_rows = 8, tile_block = tile * tile_rows;
 
 // a / b, by a division of 32 bits where these suffice.
@@ -67,7 +67,7 @@ struct Tiles {
 template <class T, class Out>
 __global__ void __launch_bounds__(tile_block) copy_tiles(Tiles<T, Out> k) {
   SPOOL_SHARED_2D(T, shared, tile, tile + 1);
-  const int x = static_cast<int>(threadIdx.x), y = static_cast<int>(threadIdx.y);
+  const int x = static_cast<int>(threadIdx.x) % tile, y = static_cast<int>(threadIdx.x) / tile;
   int64_t number = quotient(blockIdx.x, k.spans);
   const int64_t to = (blockIdx.x - number * k.spans) * tile;  // along of_out
   const int64_t bands = quotient(number, k.bands);
@@ -133,8 +133,8 @@ void launch_tiles(CudaStream& stream, const CopyLoops& loops, const Sink<Out>& o
                           .bands = ceil_div<int64_t>(of_in.extent, tile),
                           .spans = ceil_div<int64_t>(of_out.extent, tile)};
   const int64_t blocks = all.outer.extent * all.inner.extent * all.bands * all.spans;
-  launch_kernel(stream, copy_tiles<T, Out>,
-                {.grid = grid_of(blocks), .block = dim3(tile, tile_rows)}, all);
+  launch_kernel(stream, copy_tiles<T, Out>, {.grid = grid_of(blocks), .block = dim3(tile_block)},
+                all);
 }
 
 template <class T, class Out>

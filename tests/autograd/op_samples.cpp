@@ -112,7 +112,9 @@ const std::vector<OpSample>& op_samples() {
     add_losses(all);
     add_attention_samples(all);
     add_map_samples(all);
+    add_view_samples(all);
     add_matmul_samples(all);
+    add_reductions_samples(all);
     return all;
   }();
   return samples;

@@ -6,6 +6,7 @@
 #include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
 #include "spool/kernels/clip_factor.h"
+#include "spool/kernels/copy.h"
 #include "spool/kernels/cross_entropy.h"
 #include "spool/kernels/dropout.h"
 #include "spool/kernels/elementwise.h"
@@ -16,6 +17,9 @@
 #include "spool/kernels/normal.h"
 #include "spool/kernels/reduce.h"
 #include "spool/kernels/sgd.h"
+#include "spool/kernels/softmax.h"
+#include "spool/kernels/squared_error.h"
+#include "spool/kernels/sum_rows.h"
 
 namespace spool::testing {
 namespace {
@@ -81,6 +85,59 @@ std::vector<Launch> kernels_of_sums() {
                                   .scale = g["scale"],
                                   .upstream = g["upstream"],
                                   .options = {.vocabulary = 5}};
+            }),
+  };
+}
+
+std::vector<Launch> kernels_of_copies() {
+  return {
+      entry({{"out", {3, 4}}, {"in", {3, 5}}},
+            [](const Given& g) {
+              return StridedCopy{.out = g["out"],
+                                 .in = g["in"],
+                                 .rows = 3,
+                                 .width = 2,
+                                 .out_stride = 4,
+                                 .in_stride = 5,
+                                 .out_first = 2,
+                                 .in_first = 3};
+            }),
+      entry({{"out", {5, 2, 3}}, {"in", {2, 3, 5}}},
+            [](const Given& g) {
+              return Permute{.out = g["out"], .in = g["in"], .order = {2, 0, 1}};
+            }),
+  };
+}
+
+std::vector<Launch> kernels_of_rows() {
+  return {
+      entry({{"y", {2, 3}}, {"x", {6, 5}}},
+            [](const Given& g) { return SumRows{.y = g["y"], .x = g["x"], .C = 5}; }),
+      entry({{"dx", {21}}, {"dy", {3}}},
+            [](const Given& g) { return Spread{.dx = g["dx"], .dy = g["dy"]}; }),
+      entry({{"y", {2, 3, 5}}, {"x", {6, 5}}},
+            [](const Given& g) { return SoftmaxForward{.y = g["y"], .x = g["x"]}; }),
+      entry({{"dx", {2, 3, 5}}, {"dy", {6, 5}}, {"y", {6, 5}}},
+            [](const Given& g) {
+              return SoftmaxBackward{.dx = g["dx"], .dy = g["dy"], .y = g["y"]};
+            }),
+      entry({{"losses", {6}, f32}, {"x", {2, 3, 5}}, {"y", {6, 5}}},
+            [](const Given& g) {
+              return SquaredErrorForward{.losses = g["losses"], .x = g["x"], .y = g["y"]};
+            }),
+      entry({{"dx", {6, 5}, bf16, {absent}},
+             {"dy", {6, 5}, bf16, {absent}},
+             {"x", {2, 3, 5}},
+             {"y", {6, 5}},
+             {"upstream", {6}, f32},
+             {"scale", {1}, f32, {absent}}},
+            [](const Given& g) {
+              return SquaredErrorBackward{.dx = g["dx"],
+                                          .dy = g["dy"],
+                                          .x = g["x"],
+                                          .y = g["y"],
+                                          .upstream = g["upstream"],
+                                          .scale = g["scale"]};
             }),
   };
 }
@@ -254,8 +311,9 @@ std::vector<Launch> kernels_of_optimizers() {
 
 std::vector<Launch> all_kernels() {
   std::vector<Launch> all = elementwise_kernels();
-  for (const auto& more : {kernels_of_sums(), kernels_of_layer_norm(), kernels_of_embedding(),
-                           kernels_of_attention(), kernels_of_optimizers()}) {
+  for (const auto& more :
+       {kernels_of_sums(), kernels_of_copies(), kernels_of_rows(), kernels_of_layer_norm(),
+        kernels_of_embedding(), kernels_of_attention(), kernels_of_optimizers()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   for (const bool a : {false, true}) {

@@ -12,5 +12,6 @@ void add_attention_samples(std::vector<OpSample>& all);
 void add_map_samples(std::vector<OpSample>& all);
 void add_matmul_samples(std::vector<OpSample>& all);
 void add_view_samples(std::vector<OpSample>& all);
+void add_reductions_samples(std::vector<OpSample>& all);
 
 }  // namespace spool::testing

@@ -1,0 +1,26 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// Shared by the ops that move elements along a dimension: where it is, and the index notation of
+// operands that are whole along it.
+
+#include <string>
+
+#include "spool/autograd/op.h"
+
+namespace spool {
+
+// The dimension, counted from 0; -1 and so on count from the end.  Throws if there is none such.
+int dimension(const char* op, const Spec& x, int dim);
+
+// The term of a tensor of this rank of which an op needs dimension `dim` whole; that one is called
+// `letter`, a capital one.
+std::string term_along(int rank, int dim, char letter);
+
+// x seen as rows x (extent of dim) x width: the products of the dimensions before and after it.
+struct Along {
+  int64_t rows = 1, extent = 1, width = 1;
+  Along(const Shape& x, int dim);
+};
+
+}  // namespace spool

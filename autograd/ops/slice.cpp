@@ -1,0 +1,94 @@
+#include "spool/autograd/ops.h"
+#include "spool/autograd/ops/dimensions.h"
+#include "spool/kernels/copy.h"
+#include "spool/kernels/elementwise.h"
+
+namespace spool {
+namespace {
+
+// Where nothing comes before the dimension, the slice is contiguous, and a view of x; else its rows
+// are copied.
+struct Slice final : Op {
+  int from_end;  // the dimension, counted from the end: a chunk may have fewer dimensions
+  Range range;
+  std::string notation;
+
+  Slice(int rank, int dim, Range r)
+      : from_end(dim - rank),
+        range(r),
+        notation(term_along(rank, dim, 'N') + "->" + term_along(rank, dim, 'M')) {}
+
+  const char* name() const override { return "slice"; }
+  const char* indices() const override { return notation.c_str(); }
+  std::string attributes() const override {
+    return in_words(
+        {{"dimension from the end", from_end}, {"from", range.begin}, {"to", range.end}});
+  }
+  Specs infer(const Specs& in) const override {
+    return {{in[0].shape.with(dim(in[0].shape), range.size()), in[0].dtype}};
+  }
+  Tensor view(const Tensor& x, const Spec& y) const override {
+    const Along all = along(x.shape());
+    if (all.rows != 1) return {};
+    const Range elements{range.begin * all.width, range.end * all.width};
+    return x.reshape({x.numel()}).slice(elements).reshape(y.shape);
+  }
+
+  void forward(Forward& f) const override {
+    const auto [x] = f.inputs<1>();
+    const auto [y] = f.outputs<1>();
+    const Along all = along(x.shape());
+    const auto begin = static_cast<size_t>(range.begin * all.width) * size_of(x.dtype());
+    if (all.rows == 1 && y.data() == x.data() + begin) return;
+    f.launch(StridedCopy{.out = y,
+                         .in = x,
+                         .rows = all.rows,
+                         .width = range.size() * all.width,
+                         .out_stride = range.size() * all.width,
+                         .in_stride = all.extent * all.width,
+                         .in_first = range.begin * all.width});
+  }
+  Slots saves(const Needs&) const override { return {}; }
+
+  void backward(Backward& b) const override {
+    const auto [dy] = b.grad_outputs<1>();
+    const Grad dx = b.grad_input(0);
+    const Along all = along(dx.view.shape());
+    if (!dx.accumulate) clear_others(b, dx.view, all);
+    b.launch(StridedCopy{.out = dx,
+                         .in = dy,
+                         .rows = all.rows,
+                         .width = range.size() * all.width,
+                         .out_stride = all.extent * all.width,
+                         .in_stride = range.size() * all.width,
+                         .out_first = range.begin * all.width});
+  }
+
+ private:
+  int dim(const Shape& x) const { return x.rank() + from_end; }
+  Along along(const Shape& x) const { return {x, dim(x)}; }
+
+  // The gradient of what is not in the slice is zero.
+  void clear_others(Backward& b, const View& dx, const Along& all) const {
+    if (all.rows > 1) return b.launch(Fill{.out = dx});
+    const View flat(dx.data(), {Shape{dx.numel()}, dx.dtype()});
+    const int64_t begin = range.begin * all.width, end = range.end * all.width;
+    if (begin > 0) b.launch(Fill{.out = flat.slice({0, begin})});
+    if (end < dx.numel()) b.launch(Fill{.out = flat.slice({end, dx.numel()})});
+  }
+};
+
+}  // namespace
+
+Var slice(const Operand& x, int dim, Range range) {
+  const Spec& from = x.spec();
+  const int d = dimension("slice", from, dim);
+  const int64_t extent = from.shape[d];
+  check(0 <= range.begin && range.begin <= range.end && range.end <= extent, "slice: elements ",
+        range.begin, " to ", range.end, " of dimension ", d, " of ", from,
+        "; a slice begins at 0 or later, and ends at ", extent, " or before");
+  if (range.size() == extent) return reshape(x, from.shape);
+  return apply<Slice>({x}, from.shape.rank(), d, range);
+}
+
+}  // namespace spool

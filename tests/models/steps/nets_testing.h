@@ -1,0 +1,36 @@
+#pragma once
+
+// Three small nets that are written from ops.h alone: a classifier of pictures, a Llama, and a
+// mixture of two experts.
+
+#include <memory>
+#include <vector>
+
+#include "spool/autograd/step_model.h"
+
+namespace spool::testing {
+
+class SmallNet : public StepModel {
+ public:
+  Parameters& parameters() override { return parameters_; }
+  void initialise(uint64_t seed) override;
+  void upload_placeholder() override { upload(0); }
+  virtual void upload(int64_t micro) = 0;
+
+ protected:
+  SmallNet(DType dtype, Stream& stream) : parameters_(stream, dtype) {}
+  Parameter& add(const std::string& name, const Shape& shape) {
+    return parameters_.add(name, shape, normal(0.3f));
+  }
+  Tensor input(const Spec&);
+  void draw(const Tensor& ids, int32_t below, int64_t micro);
+  void draw(const Tensor& numbers, int64_t micro);
+
+  Parameters parameters_;
+};
+
+enum class NetKind { classifier, llama, experts };
+inline constexpr NetKind net_kinds[] = {NetKind::classifier, NetKind::llama, NetKind::experts};
+std::unique_ptr<SmallNet> make_net(NetKind, DType, Stream&);
+
+}  // namespace spool::testing
