@@ -22,7 +22,7 @@ Var div(const Operand& a, const Operand& b);
 // factor * x.
 Var scale(const Var& x, double factor);
 
-// Element by element.  map() (autograd/map.h) makes more of them.
+// Element by element.  map() (autograd/ops/map.h) makes more of them.
 Var relu(const Operand& x);
 Var silu(const Operand& x);  // x sigmoid(x)
 Var sigmoid(const Operand& x);

@@ -24,15 +24,19 @@
 #include "spool/kernels/attention.h"
 #include "spool/kernels/bias.h"
 #include "spool/kernels/cached_attention.h"
+#include "spool/kernels/copy.h"
 #include "spool/kernels/cross_entropy.h"
 #include "spool/kernels/dropout.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/embedding.h"
+#include "spool/kernels/functors.h"
 #include "spool/kernels/gelu.h"
 #include "spool/kernels/layer_norm.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/reduce.h"
 #include "spool/kernels/sgd.h"
+#include "spool/kernels/softmax.h"
+#include "spool/kernels/sum_rows.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -175,6 +179,37 @@ void add_elementwise(Bench& b, DType t, const std::string& suffix) {
         [=](Arguments& a) { return GeluForward{.y = a.make(X, t), .x = a.make(X, t)}; });
   b.add("gelu_backward" + suffix, [=](Arguments& a) {
     return GeluBackward{.dx = a.make(X, t), .dy = a.make(X, t), .x = a.make(X, t)};
+  });
+  using Silu = functors::Silu;
+  b.add("silu_forward" + suffix,
+        [=](Arguments& a) { return MapForward<Silu, 1>{.y = a.make(X, t), .x = {a.make(X, t)}}; });
+  b.add("silu_backward" + suffix, [=](Arguments& a) {
+    const View dx = a.make(X, t), dy = a.make(X, t), x = a.make(X, t);
+    return MapBackward<Silu, 1>{.dx = {dx}, .dy = dy, .slots = {x}};
+  });
+  using Mul = functors::Mul;
+  b.add("mul_forward" + suffix, [=](Arguments& a) {
+    return MapForward<Mul, 2>{.y = a.make(X, t), .x = {a.make(X, t), a.make(X, t)}};
+  });
+  b.add("mul_row_forward" + suffix, [=](Arguments& a) {
+    return MapForward<Mul, 2>{.y = a.make(X, t), .x = {a.make(X, t), a.make({4 * C}, t)}};
+  });
+  b.add("mul_row_backward" + suffix, [=](Arguments& a) {
+    const View dx = a.make(X, t), dw = a.make({4 * C}, t);
+    const View dy = a.make(X, t), x = a.make(X, t), w = a.make({4 * C}, t);
+    return MapBackward<Mul, 2>{
+        .dx = {dx, dw}, .dy = dy, .slots = {x, w}, .broadcasts = {Broadcast::none, Broadcast::row}};
+  });
+  b.add("softmax_forward" + suffix,
+        [=](Arguments& a) { return SoftmaxForward{.y = a.make(X, t), .x = a.make(X, t)}; });
+  b.add("softmax_backward" + suffix, [=](Arguments& a) {
+    return SoftmaxBackward{.dx = a.make(X, t), .dy = a.make(X, t), .y = a.make(X, t)};
+  });
+  b.add("sum_rows" + suffix, [=](Arguments& a) {
+    return SumRows{.y = a.make({X[0]}, t), .x = a.make(X, t), .C = X[1]};
+  });
+  b.add("transpose" + suffix, [=](Arguments& a) {
+    return Permute{.out = a.make({X[1], X[0]}, t), .in = a.make(X, t), .order = {1, 0}};
   });
   b.add("add" + suffix, [=](Arguments& a) {
     return Add{.out = a.make(X, t), .a = a.make(X, t), .b = a.make(X, t)};

@@ -75,6 +75,15 @@ function(unite variable folder)
   set(${variable} ${united} PARENT_SCOPE)
 endfunction()
 
+# Compiles CUDA sources for the build's device, which the toolkit's do by themselves.
+function(compile_for_cuda sources)
+  if(SPOOL_CUDA_KIND STREQUAL emulator AND sources)
+    set_source_files_properties(
+      ${sources} PROPERTIES LANGUAGE CXX SKIP_PRECOMPILE_HEADERS ON COMPILE_DEFINITIONS
+      SPOOL_CUDA_SOURCE=1 COMPILE_OPTIONS "-xc++;-fno-strict-aliasing;-Wno-unknown-pragmas")
+  endif()
+endfunction()
+
 # Adds a folder's CUDA sources to its library, if the build has a cuda device.
 function(add_cuda_sources target folder)
   if(SPOOL_CUDA_KIND STREQUAL off)
@@ -85,9 +94,8 @@ function(add_cuda_sources target folder)
     unite(sources ${folder})
   endif()
   target_sources(${target} PRIVATE ${sources})
+  compile_for_cuda("${sources}")
   if(SPOOL_CUDA_KIND STREQUAL emulator)
-    set_source_files_properties(${sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
-                                "-xc++;-fno-strict-aliasing;-Wno-unknown-pragmas")
     target_include_directories(${target} SYSTEM PRIVATE
                                ${PROJECT_SOURCE_DIR}/tests/emulator/include)
   endif()

@@ -1,6 +1,7 @@
-// A new op, from its kernels to training.  The program defines the squared ReLU, checks it, and
-// defines a small model that uses it; it rehearses a training step to learn its peak memory, and
-// then trains in exactly that many bytes.  It needs only Spool's public headers and library.
+// A new op, from its formula to training.  The program defines the squared ReLU by map(), checks
+// it, and defines a small model that uses it; it rehearses a training step to learn its peak
+// memory, and then trains in exactly that many bytes.  It needs only Spool's public headers and
+// library.
 
 #include <cstdio>
 #include <string>
@@ -13,75 +14,29 @@ namespace research {
 
 using namespace spool;
 
-// A kernel is a struct of its arguments.  cost() gives its flops and bytes, by which a rehearsal
-// estimates time.
-//
-//   y[i] = max(x[i], 0)^2        dx[i] (+)= dy[i] * 2 max(x[i], 0)        (So et al. 2021)
-struct SquaredReluForward {
-  static constexpr const char* name = "squared_relu_forward";
-  View y, x;  // f32
-  Cost cost() const { return {2.0 * static_cast<double>(x.numel()), bytes(y, x)}; }
-};
-
-struct SquaredReluBackward {
-  static constexpr const char* name = "squared_relu_backward";
-  Grad dx;
-  View dy, x;
-  Cost cost() const { return {3.0 * static_cast<double>(x.numel()), bytes(dx, dy, x)}; }
-};
-
-// run() does a kernel's work on the CPU.  An overload for CudaStream would do it on a GPU.
-void run(const SquaredReluForward& k, CpuStream& stream) {
-  const float* x = k.x.as<float>();
-  float* y = k.y.as<float>();
-  stream.parallel_for(k.x.numel(), 1 << 14, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) y[i] = x[i] > 0 ? x[i] * x[i] : 0;
-  });
-}
-
-void run(const SquaredReluBackward& k, CpuStream& stream) {
-  const float *x = k.x.as<float>(), *dy = k.dy.as<float>();
-  float* dx = k.dx.view.as<float>();
-  const bool add = k.dx.accumulate;  // to a gradient that another op has begun
-  stream.parallel_for(k.x.numel(), 1 << 14, [=](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const float g = x[i] > 0 ? 2 * x[i] * dy[i] : 0;
-      dx[i] = add ? dx[i] + g : g;
-    }
-  });
-}
-
-// An op says which kernels run forward and backward, and what backward needs from forward.
-struct SquaredRelu final : Op {
-  const char* name() const override { return "squared_relu"; }
-  // Lower-case indices: the op can be cut into chunks along either.
-  const char* indices() const override { return "nc->nc"; }
-  Specs infer(const Specs& in) const override { return {in[0]}; }
-  void forward(Forward& f) const override {
-    auto [x] = f.inputs<1>();
-    auto [y] = f.outputs<1>();
-    f.launch(SquaredReluForward{.y = y, .x = x});
+// The squared ReLU, max(x, 0)^2 (So et al. 2021): its value and its derivative, for one element.
+// map() makes an op of it, which saves x for backward, as its derivative reads it.  In a CUDA
+// source the same lines are an op for the cpu and for GPUs.
+struct SquaredRelu {
+  static constexpr const char* name = "squared_relu";
+  template <class T>
+  SPOOL_HOST_DEVICE T value(T x) const {
+    return x > 0 ? x * x : 0;
   }
-  // The first input is saved for backward.
-  Slots saves(const Needs&) const override { return {in(0)}; }
-  void backward(Backward& b) const override {
-    auto [x] = b.saved<1>();
-    auto [dy] = b.grad_outputs<1>();
-    // The kernel reads dy[i] before it writes dx[i], so both may share memory.
-    const Grad dx = b.grad_input_over(/*input=*/0, /*output=*/0);
-    b.launch(SquaredReluBackward{.dx = dx, .dy = dy, .x = x});
+  template <class T>
+  SPOOL_HOST_DEVICE T derivative(T x) const {
+    return x > 0 ? 2 * x : 0;
   }
 };
 
-Var squared_relu(const Var& x) { return apply<SquaredRelu>(x.tape(), {x}); }
+Var squared_relu(const Operand& x) { return map(SquaredRelu(), x); }
 
 // What is wrong with the op, in sentences: its gradient, memory, notation and more.
 std::vector<std::string> check_squared_relu() {
   return check_op(
       {.name = "squared_relu",
        .inputs = {{.shape = {3, 4, 5}, .large = {400, 100}}},
-       .apply = [](const std::vector<Operand>& x) { return std::vector{squared_relu(*x[0].var)}; },
-       .types = {DType::f32}});
+       .apply = [](const std::vector<Operand>& x) { return std::vector{squared_relu(x[0])}; }});
 }
 
 constexpr int64_t N = 256, C = 32, classes = 4;

@@ -7,16 +7,16 @@ namespace spool {
 
 namespace map_details {
 
-bool fits(const Shape& x, const Shape& y, Spread& spread) {
+bool fits(const Shape& x, const Shape& y, Broadcast& broadcast) {
   const int64_t n = x.numel();
   if (x == y) {
-    spread = Spread::whole;
+    broadcast = Broadcast::none;
   } else if (n == 1) {
-    spread = Spread::number;
+    broadcast = Broadcast::number;
   } else if (n == y.row() && x.row() == n) {
-    spread = Spread::row;
+    broadcast = Broadcast::row;
   } else if (x.rank() == y.rank() && x.row() == 1 && n == count_rows(y)) {
-    spread = Spread::column;
+    broadcast = Broadcast::column;
   } else {
     return false;
   }
@@ -29,14 +29,14 @@ void check_forward(const char* name, const View& y, std::span<const View> x) {
   for (size_t i = 0; i < x.size(); ++i) {
     if (!x[i] || x[i].dtype() != y.dtype()) [[unlikely]]
       all.present(sentence("x", i).c_str(), x[i], y.dtype());
-    if (x[i].shape() != y.shape()) spread_of(name, x[i].shape(), y.shape());
+    if (x[i].shape() != y.shape()) broadcast_of(name, x[i].shape(), y.shape());
     all.same_or_apart("y", y, "x", x[i]);
   }
 }
 
 void check_backward(const char* name, std::span<const Grad> dx, const View& dy,
                     std::span<const View> slots, std::span<const uint32_t> reads,
-                    std::span<const Spread> spreads) {
+                    std::span<const Broadcast> broadcasts) {
   const Arguments all(name);
   all.present("dy", dy, floating);
   const DType type = dy.dtype();
@@ -44,8 +44,8 @@ void check_backward(const char* name, std::span<const Grad> dx, const View& dy,
   for (size_t k = 0; k < dx.size(); ++k) {
     if (!dx[k]) continue;
     read |= reads[k];
-    all.elements("dx", dx[k].view, gradient_of(type), elements(spreads[k], dy.shape()));
-    if (spreads[k] == Spread::whole) {
+    all.elements("dx", dx[k].view, gradient_of(type), elements(broadcasts[k], dy.shape()));
+    if (broadcasts[k] == Broadcast::none) {
       all.same_or_apart("dx", dx[k].view, "dy", dy);
     } else {
       all.apart("dx", dx[k].view, {{"dy", dy}});
@@ -54,34 +54,35 @@ void check_backward(const char* name, std::span<const Grad> dx, const View& dy,
   }
   for (size_t s = 0; s < slots.size(); ++s) {
     if (!(read >> s & 1)) continue;
-    const Spread spread = s < spreads.size() ? spreads[s] : Spread::whole;
-    all.elements(s < spreads.size() ? "x" : "y", slots[s], type, elements(spread, dy.shape()));
+    const Broadcast broadcast = s < broadcasts.size() ? broadcasts[s] : Broadcast::none;
+    all.elements(s < broadcasts.size() ? "x" : "y", slots[s], type,
+                 elements(broadcast, dy.shape()));
   }
 }
 
-size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Spread> spreads,
+size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Broadcast> broadcasts,
                  const CpuArchitecture&) {
   size_t bytes = 0;
   for (size_t k = 0; k < dx.size(); ++k) {
-    if (dx[k]) bytes += SumPieces(dy.shape()).bytes(spreads[k]);
+    if (dx[k]) bytes += SumPieces(dy.shape()).bytes(broadcasts[k], accumulator(dy.dtype()));
   }
   return bytes;
 }
 
-size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Spread> spreads,
+size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Broadcast> broadcasts,
                  const CudaArchitecture&) {
   size_t bytes = 0;
   for (size_t k = 0; k < dx.size(); ++k) {
-    if (dx[k]) bytes += cuda_sum_bytes(spreads[k], dy.shape());
+    if (dx[k]) bytes += cuda_sum_bytes(broadcasts[k], dy.shape());
   }
   return bytes;
 }
 
 }  // namespace map_details
 
-Spread spread_of(const char* name, const Shape& x, const Shape& y) {
-  Spread spread = Spread::whole;
-  if (map_details::fits(x, y, spread)) return spread;
+Broadcast broadcast_of(const char* name, const Shape& x, const Shape& y) {
+  Broadcast broadcast = Broadcast::none;
+  if (map_details::fits(x, y, broadcast)) return broadcast;
   const Shape column = y.rank() ? y.with(-1, 1) : y;
   fail(ErrorKind::invalid, name, ": ", x, " does not broadcast to ", y, "; ", y, ", a row ",
        Shape{y.row()}, ", a number for each row ", column, " or one number (1) would; see reshape");

@@ -35,9 +35,9 @@
 //   static constexpr uint32_t passes              bit k: the derivative by input k is 1
 //   std::string attributes() const                its members in words; a functor with members must
 //
-// autograd/map.h makes an op of it.  The kernels run on the cpu, and on cuda if a CUDA source of
-// the program applies the op or its kernels.  Shapes: y is whole; an input has as many elements, or
-// is a row (C) as long as y's last dimension, a number for each row (N.., 1), or one number.  Its
+// autograd/ops/map.h makes an op of it.  The kernels run on the cpu, and on cuda if a CUDA source
+// of the program applies the op or its kernels.  Shapes: y is whole; an input has as many elements,
+// or is a row (C) as long as y's last dimension, a number for each row (N.., 1), or one number. Its
 // gradient is summed over what it is broadcast to, in an order that depends on the shapes alone.
 
 #include <array>
@@ -65,7 +65,7 @@ template <int k>
 struct By {};
 
 // How an input lies along y.
-enum class Spread : uint8_t { whole, row, column, number };
+enum class Broadcast : uint8_t { none, row, column, number };
 
 namespace map_details {
 
@@ -170,15 +170,15 @@ constexpr double flops() {
 }
 
 // Whether a shape lies along y, and how.
-bool fits(const Shape& x, const Shape& y, Spread& spread);
+bool fits(const Shape& x, const Shape& y, Broadcast& broadcast);
 
 void check_forward(const char* name, const View& y, std::span<const View> x);
 void check_backward(const char* name, std::span<const Grad> dx, const View& dy,
                     std::span<const View> slots, std::span<const uint32_t> reads,
-                    std::span<const Spread> spreads);
-size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Spread>,
+                    std::span<const Broadcast> broadcasts);
+size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Broadcast>,
                  const CpuArchitecture&);
-size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Spread>,
+size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Broadcast>,
                  const CudaArchitecture&);
 
 // y[j] = f(x[0][j], x[1][j], ...) and dx[j] = dy[j] f'(slots...) for j < count, all of one type.
@@ -231,7 +231,7 @@ void derivative_loop(const void* f, int64_t count, void* dx, const void* dy,
 }  // namespace map_details
 
 // How an input of this shape lies along y; throws if it does not.
-Spread spread_of(const char* name, const Shape& x, const Shape& y);
+Broadcast broadcast_of(const char* name, const Shape& x, const Shape& y);
 
 // y = f(x...)
 template <class F, int n>
@@ -265,12 +265,14 @@ struct MapBackward {
   std::array<Grad, static_cast<size_t>(n)> dx;
   View dy;
   std::array<View, static_cast<size_t>(n) + 1> slots;
-  std::array<Spread, static_cast<size_t>(n)> spreads = {};
+  std::array<Broadcast, static_cast<size_t>(n)> broadcasts = {};
   F f = {};
   View workspace = {};
 
   static bool has_cuda_form() { return MapForward<F, n>::has_cuda_form(); }
-  void check_arguments() const { map_details::check_backward(name, dx, dy, slots, reads, spreads); }
+  void check_arguments() const {
+    map_details::check_backward(name, dx, dy, slots, reads, broadcasts);
+  }
   Cost cost() const {
     double moved = bytes(dy), wanted = 0;
     for (const View& one : slots) moved += bytes(one);
@@ -281,10 +283,10 @@ struct MapBackward {
     return {wanted * static_cast<double>(dy.numel()), moved, accumulator(dy.dtype())};
   }
   size_t workspace_bytes(const CpuArchitecture& a) const {
-    return map_details::workspace(dx, dy, spreads, a);
+    return map_details::workspace(dx, dy, broadcasts, a);
   }
   size_t workspace_bytes(const CudaArchitecture& a) const {
-    return map_details::workspace(dx, dy, spreads, a);
+    return map_details::workspace(dx, dy, broadcasts, a);
   }
 };
 
@@ -297,7 +299,7 @@ struct BackwardArguments {
   View dy;
   std::span<const View> slots;
   std::span<const uint32_t> reads;
-  std::span<const Spread> spreads;
+  std::span<const Broadcast> broadcasts;
   View workspace;
   const void* f;
 };
@@ -325,7 +327,7 @@ void run_on_cpu(const MapBackward<F, n>& k, CpuStream& stream, std::index_sequen
   const std::array<DerivativeLoops, static_cast<size_t>(n)> loops{
       DerivativeLoops{derivative_loop<F, n, static_cast<int>(i), float>,
                       derivative_loop<F, n, static_cast<int>(i), double>}...};
-  run_backward(stream, {k.dx, k.dy, k.slots, k.reads, k.spreads, k.workspace, &k.f}, loops);
+  run_backward(stream, {k.dx, k.dy, k.slots, k.reads, k.broadcasts, k.workspace, &k.f}, loops);
 }
 
 }  // namespace map_details

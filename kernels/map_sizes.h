@@ -21,13 +21,13 @@ inline int64_t count_rows(const Shape& y) {
 }
 
 // Of an input that lies so along y.
-inline int64_t elements(Spread spread, const Shape& y) {
-  switch (spread) {
-    case Spread::row:
+inline int64_t elements(Broadcast broadcast, const Shape& y) {
+  switch (broadcast) {
+    case Broadcast::row:
       return y.row();
-    case Spread::column:
+    case Broadcast::column:
       return count_rows(y);
-    case Spread::number:
+    case Broadcast::number:
       return 1;
     default:
       return y.numel();
@@ -49,23 +49,22 @@ struct SumPieces {
         rows(std::max(ceil_div(N, max_pieces), ceil_div(min_elements, std::max<int64_t>(C, 1)))),
         count(ceil_div(N, rows)) {}
 
-  // Partial sums, f64, of a piece.
-  int64_t sums(Spread spread) const {
-    if (spread == Spread::row) return C;
-    return spread == Spread::number ? 1 : 0;
+  // Bytes of the partial sums: for a row, of each column, in `type`; for a number, one, in f64.
+  size_t bytes(Broadcast broadcast, DType type) const {
+    if (broadcast == Broadcast::row) return aligned_bytes(count * C, size_of(type));
+    return broadcast == Broadcast::number ? aligned_bytes(count, sizeof(double)) : 0;
   }
-  size_t bytes(Spread spread) const { return aligned_bytes(count * sums(spread), sizeof(double)); }
 };
 
 // On cuda, elements of a piece of a sum to one number.
 constexpr int64_t number_piece = 16384;
 
 // On cuda, partial sums: f32 of a row, f64 of a number.
-inline size_t cuda_sum_bytes(Spread spread, const Shape& y) {
-  if (spread == Spread::row) {
+inline size_t cuda_sum_bytes(Broadcast broadcast, const Shape& y) {
+  if (broadcast == Broadcast::row) {
     return aligned_bytes(cuda::RowGroups(count_rows(y), y.row()).count * y.row(), sizeof(float));
   }
-  if (spread == Spread::number) {
+  if (broadcast == Broadcast::number) {
     return aligned_bytes(ceil_div(y.numel(), number_piece), sizeof(double));
   }
   return 0;

@@ -1,4 +1,4 @@
-#include "spool/autograd/map.h"
+#include "spool/autograd/ops/map.h"
 #include "spool/autograd/ops.h"
 #include "spool/kernels/functors.h"
 

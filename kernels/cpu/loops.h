@@ -60,7 +60,7 @@ void dispatch_sink(const Grad& g, F&& f) {
 template <class Out, class F>
 void put_range(int64_t begin, int64_t end, Out out, F f) {
   // clang warns about the library's functions in f64, which it cannot vectorise.
-  constexpr bool vectorise = !std::is_same_v<decltype(f(begin)), double>;
+  [[maybe_unused]] constexpr bool vectorise = !std::is_same_v<decltype(f(begin)), double>;
 #pragma omp simd if (vectorise)
   for (int64_t i = begin; i < end; ++i) out.put(i, f(i));
 }

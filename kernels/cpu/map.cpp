@@ -18,19 +18,19 @@ template <class A>
 class Source {
  public:
   Source() = default;
-  Source(const View& view, Spread spread, int64_t columns)
-      : data_(view.data()), type_(view.dtype()), spread_(spread), columns_(columns) {
-    if (spread == Spread::number) std::fill_n(block_, block_elements, load(0));
+  Source(const View& view, Broadcast broadcast, int64_t columns)
+      : data_(view.data()), type_(view.dtype()), broadcast_(broadcast), columns_(columns) {
+    if (broadcast == Broadcast::number) std::fill_n(block_, block_elements, load(0));
   }
 
   // Elements [first, first + count) of y.
   const A* block(int64_t first, int64_t count) {
-    if (spread_ == Spread::number) return block_;
-    if (spread_ == Spread::whole) return range(first, count, block_);
+    if (broadcast_ == Broadcast::number) return block_;
+    if (broadcast_ == Broadcast::none) return range(first, count, block_);
     for (int64_t done = 0; done < count;) {
       const int64_t row = (first + done) / columns_, column = (first + done) % columns_;
       const int64_t size = std::min(columns_ - column, count - done);
-      if (spread_ == Spread::column) {
+      if (broadcast_ == Broadcast::column) {
         std::fill_n(block_ + done, size, load(row));
       } else {
         const A* const from = range(column, size, block_ + done);
@@ -64,7 +64,7 @@ class Source {
 
   const std::byte* data_ = nullptr;
   DType type_ = DType::f32;
-  Spread spread_ = Spread::whole;
+  Broadcast broadcast_ = Broadcast::none;
   int64_t columns_ = 1;
   alignas(64) A block_[block_elements];
 };
@@ -107,7 +107,7 @@ void forward(CpuStream& stream, const View& y, std::span<const View> x, const vo
   stream.parallel_for(y.numel(), cpu::piece_elements, [&](int64_t begin, int64_t end) {
     std::array<Source<A>, max_inputs> sources;
     for (size_t i = 0; i < x.size(); ++i) {
-      std::construct_at(&sources[i], x[i], spread_of("map", x[i].shape(), y.shape()),
+      std::construct_at(&sources[i], x[i], broadcast_of("map", x[i].shape(), y.shape()),
                         y.shape().row());
     }
     Destination<A> to;
@@ -126,14 +126,14 @@ template <class A>
 class Terms {
  public:
   Terms(const BackwardArguments& k, std::span<const DerivativeLoop> loops, uint32_t wanted)
-      : k_(k), loops_(loops), dy_(k.dy, Spread::whole, 1) {
+      : k_(k), loops_(loops), dy_(k.dy, Broadcast::none, 1) {
     for (size_t i = 0; i < loops.size(); ++i) {
       if (wanted >> i & 1) reads_ |= k.reads[i];
     }
     for (size_t s = 0; s < k.slots.size(); ++s) {
       if (!(reads_ >> s & 1)) continue;
-      const Spread spread = s < k.spreads.size() ? k.spreads[s] : Spread::whole;
-      std::construct_at(&sources_[s], k.slots[s], spread, k.dy.shape().row());
+      const Broadcast broadcast = s < k.broadcasts.size() ? k.broadcasts[s] : Broadcast::none;
+      std::construct_at(&sources_[s], k.slots[s], broadcast, k.dy.shape().row());
     }
   }
   void begin(int64_t first, int64_t count) {
@@ -158,66 +158,88 @@ class Terms {
   int64_t count_ = 0;
 };
 
-// Sums the gradient of a broadcast input.
+// Sums the gradient of a broadcast input: over a piece of y's rows, then over pieces.
 template <class A>
 class Reduction {
  public:
   Reduction(const BackwardArguments& k, std::span<const DerivativeLoop> loops, size_t input,
-            double* partials)
+            std::byte* partials)
       : k_(k), loops_(loops), input_(input), pieces_(k.dy.shape()), partials_(partials) {}
 
   void run(CpuStream& stream) const {
     stream.parallel_for(pieces_.N, pieces_.rows, [&](int64_t begin, int64_t end) {
       Terms<A> terms(k_, loops_, 1u << input_);
-      const int64_t sums = pieces_.sums(spread());
-      double* const partial = partials_ + begin / pieces_.rows * sums;
-      std::fill_n(partial, sums, 0.0);
-      Carry carry;
+      Sums sums = sums_of(begin / pieces_.rows);
       alignas(64) A block[block_elements];
       for_blocks(begin * pieces_.C, end * pieces_.C, [&](int64_t first, int64_t count) {
         terms.begin(first, count);
         terms.find(input_, block);
-        add(block, first, count, partial, carry);
+        add(block, first, count, sums);
       });
+      if (broadcast() == Broadcast::number) numbers()[begin / pieces_.rows] = sums.number;
     });
-    if (pieces_.C == 0) return put_all_zero();
-    if (spread() == Spread::column) return;
+    if (pieces_.C == 0 && broadcast() == Broadcast::column) {
+      return put_all(stream, k_.dx[input_].view.numel(), [](int64_t) { return A{0}; });
+    }
     add_up(stream);
   }
 
  private:
-  struct Carry {
-    double sum = 0;  // of the row so far
+  // Of a piece, or of the current row for a column.
+  struct Sums {
+    A* row = nullptr;
+    double number = 0;
   };
-  Spread spread() const { return k_.spreads[input_]; }
+  Broadcast broadcast() const { return k_.broadcasts[input_]; }
+  A* rows() const { return reinterpret_cast<A*>(partials_); }
+  double* numbers() const { return reinterpret_cast<double*>(partials_); }
 
-  // Adds a block of terms to the partial sums, or finishes rows of a column.
-  void add(const A* block, int64_t first, int64_t count, double* partial, Carry& carry) const {
-    if (spread() == Spread::number) {
-      partial[0] += cpu::sum<double>(count, [=](int64_t i) { return double{block[i]}; });
+  Sums sums_of(int64_t piece) const {
+    if (broadcast() != Broadcast::row) return {};
+    A* const row = rows() + piece * pieces_.C;
+    std::fill_n(row, pieces_.C, A{0});
+    return {.row = row};
+  }
+
+  void add(const A* block, int64_t first, int64_t count, Sums& sums) const {
+    const auto sum = [](const A* from, int64_t n) {
+      return cpu::sum<double>(n, [=](int64_t i) { return double{from[i]}; });
+    };
+    if (broadcast() == Broadcast::number) {
+      sums.number += sum(block, count);
       return;
     }
     for (int64_t done = 0; done < count;) {
       const int64_t row = (first + done) / pieces_.C, column = (first + done) % pieces_.C;
       const int64_t size = std::min(pieces_.C - column, count - done);
       const A* const from = block + done;
-      if (spread() == Spread::row) {
-        cpu::put_all(size, cpu::Sink<double, true>{partial + column},
-                     [=](int64_t i) { return double{from[i]}; });
-      } else {
-        carry.sum += cpu::sum<double>(size, [=](int64_t i) { return double{from[i]}; });
-        if (column + size == pieces_.C) put(row, std::exchange(carry.sum, 0));
-      }
       done += size;
+      if (broadcast() == Broadcast::row) {
+        cpu::put_all(size, cpu::Sink<A, true>{sums.row + column},
+                     [=](int64_t i) { return from[i]; });
+        continue;
+      }
+      sums.number += sum(from, size);
+      if (column + size < pieces_.C) continue;
+      const A total = static_cast<A>(std::exchange(sums.number, 0));
+      with_sink([&](auto out) { out.put(row, total); });
     }
   }
 
-  void put(int64_t i, double sum) const {
-    with_sink([&](auto out) { out.put(i, static_cast<A>(sum)); });
+  void add_up(CpuStream& stream) const {
+    const int64_t C = pieces_.C, count = pieces_.count;
+    if (broadcast() == Broadcast::row) {
+      return with_sink([&](auto out) { cpu::add_pieces(stream, rows(), C, count, C, out); });
+    }
+    if (broadcast() != Broadcast::number) return;
+    double total = 0;
+    for (int64_t piece = 0; piece < count; ++piece) total += numbers()[piece];
+    put_all(stream, 1, [=](int64_t) { return static_cast<A>(total); });
   }
-  void put_all_zero() const {
-    const int64_t n = k_.dx[input_].view.numel();
-    with_sink([&](auto out) { cpu::put_all(n, out, [](int64_t) { return A{0}; }); });
+
+  template <class F>
+  void put_all(CpuStream& stream, int64_t n, const F& f) const {
+    with_sink([&](auto out) { cpu::map(stream, n, out, f); });
   }
   template <class F>
   void with_sink(const F& f) const {
@@ -226,33 +248,18 @@ class Reduction {
     cpu::dispatch_sink<A>(to, f);
   }
 
-  void add_up(CpuStream& stream) const {
-    const int64_t size = pieces_.sums(spread()), count = pieces_.count;
-    const double* const partials = partials_;
-    const auto total = [=](int64_t i) {
-      double sum = 0;
-      for (int64_t piece = 0; piece < count; ++piece) sum += partials[piece * size + i];
-      return static_cast<A>(sum);
-    };
-    with_sink([&](auto out) {
-      stream.parallel_for(size, cpu::piece_rows(count), [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) out.put(i, total(i));
-      });
-    });
-  }
-
   const BackwardArguments& k_;
   std::span<const DerivativeLoop> loops_;
   size_t input_;
   SumPieces pieces_;
-  double* partials_;
+  std::byte* partials_;
 };
 
 // Of the inputs that are whole; one that shares the memory of dy comes last.
 std::vector<size_t> whole_inputs(const BackwardArguments& k) {
   std::vector<size_t> inputs, last;
   for (size_t i = 0; i < k.dx.size(); ++i) {
-    if (!k.dx[i] || k.spreads[i] != Spread::whole) continue;
+    if (!k.dx[i] || k.broadcasts[i] != Broadcast::none) continue;
     (k.dx[i].view.data() == k.dy.data() ? last : inputs).push_back(i);
   }
   inputs.insert(inputs.end(), last.begin(), last.end());
@@ -264,9 +271,9 @@ void backward(CpuStream& stream, const BackwardArguments& k,
               std::span<const DerivativeLoop> loops) {
   std::byte* workspace = k.workspace.data();
   for (size_t i = 0; i < k.dx.size(); ++i) {
-    if (!k.dx[i] || k.spreads[i] == Spread::whole) continue;
-    Reduction<A>(k, loops, i, reinterpret_cast<double*>(workspace)).run(stream);
-    if (workspace) workspace += SumPieces(k.dy.shape()).bytes(k.spreads[i]);
+    if (!k.dx[i] || k.broadcasts[i] == Broadcast::none) continue;
+    Reduction<A>(k, loops, i, workspace).run(stream);
+    if (workspace) workspace += SumPieces(k.dy.shape()).bytes(k.broadcasts[i], dtype_of<A>());
   }
   const std::vector<size_t> inputs = whole_inputs(k);
   if (inputs.empty()) return;

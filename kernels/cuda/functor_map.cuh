@@ -13,14 +13,14 @@ namespace spool::cuda {
 template <class T>
 struct Source {
   const T* data = nullptr;
-  Spread spread = Spread::whole;
+  Broadcast broadcast = Broadcast::none;
 
   // Elements [i, i + n) of y, which lie in row r, from column c on.
   template <int n>
   __device__ __forceinline__ Floats<n> get(int64_t i, int64_t r, int64_t c) const {
-    if (spread == Spread::whole) return load<n>(data + i);
-    if (spread == Spread::row) return load<n>(data + c);
-    const float one = to_float(data[spread == Spread::column ? r : 0]);
+    if (broadcast == Broadcast::none) return load<n>(data + i);
+    if (broadcast == Broadcast::row) return load<n>(data + c);
+    const float one = to_float(data[broadcast == Broadcast::column ? r : 0]);
     Floats<n> all;
 #pragma unroll
     for (int k = 0; k < n; ++k) all.at[k] = one;
@@ -202,13 +202,14 @@ class MapBackwardOnCuda {
   using Kernel = MapBackward<F, inputs>;
   MapBackwardOnCuda(const Kernel& k, CudaStream& stream)
       : k_(k), stream_(stream), terms_{k.dy.template as<T>(), {}, 0, k.f} {
-    bool broadcast = false;
+    bool any = false;
     for (int s = 0; s <= inputs; ++s) {
-      const Spread spread = s < inputs ? k.spreads[static_cast<size_t>(s)] : Spread::whole;
-      terms_.slots[s] = {k.slots[static_cast<size_t>(s)].template as<T>(), spread};
-      broadcast |= spread != Spread::whole;
+      const Broadcast broadcast =
+          s < inputs ? k.broadcasts[static_cast<size_t>(s)] : Broadcast::none;
+      terms_.slots[s] = {k.slots[static_cast<size_t>(s)].template as<T>(), broadcast};
+      any |= broadcast != Broadcast::none;
     }
-    terms_.columns = broadcast ? k.dy.shape().row() : 0;
+    terms_.columns = any ? k.dy.shape().row() : 0;
   }
 
   template <size_t... k>
@@ -222,21 +223,21 @@ class MapBackwardOnCuda {
 
  private:
   const Grad& dx(int k) const { return k_.dx[static_cast<size_t>(k)]; }
-  Spread spread(int k) const { return k_.spreads[static_cast<size_t>(k)]; }
+  Broadcast broadcast(int k) const { return k_.broadcasts[static_cast<size_t>(k)]; }
 
   template <int k>
   void reduce() {
     if constexpr (inputs > 1) {
-      if (!dx(k) || spread(k) == Spread::whole) return;
+      if (!dx(k) || broadcast(k) == Broadcast::none) return;
       std::byte* const partials = workspace_;
-      workspace_ += map_details::cuda_sum_bytes(spread(k), k_.dy.shape());
+      workspace_ += map_details::cuda_sum_bytes(broadcast(k), k_.dy.shape());
       const TermAt<F, inputs, k, T> term{terms_};
       const int64_t N = map_details::count_rows(k_.dy.shape()), C = k_.dy.shape().row();
-      if (spread(k) == Spread::row) return sum_to_row(term, N, C, dx(k), partials);
+      if (broadcast(k) == Broadcast::row) return sum_to_row(term, N, C, dx(k), partials);
       dispatch_gradient<T>(dx(k).view.dtype(), [&](auto out) {
         using Out = decltype(out);
         const Sink<Out> to(dx(k));
-        if (spread(k) == Spread::number) return sum_to_number<k>(to, partials);
+        if (broadcast(k) == Broadcast::number) return sum_to_number<k>(to, partials);
         if (N == 0) return;
         launch_kernel(stream_, sum_of_row<F, inputs, k, T, Out>,
                       {.grid = dim3(unsigned(N)), .block = dim3(term_block)}, term, to);
@@ -277,7 +278,7 @@ class MapBackwardOnCuda {
     WholeEach<F, inputs, T, Out> each{terms_, {}};
     bool any = false, aligned = true;
     for (int k = 0; k < inputs; ++k) {
-      if (!dx(k) || spread(k) != Spread::whole || dx(k).view.dtype() != type) continue;
+      if (!dx(k) || broadcast(k) != Broadcast::none || dx(k).view.dtype() != type) continue;
       each.dx[k] = Sink<Out>(dx(k));
       aligned = aligned && is_aligned(dx(k).view);
       any = true;
@@ -301,9 +302,9 @@ void run_map(const MapForward<F, inputs>& k, CudaStream& stream) {
     ValueEach<F, inputs, T> each{k.y.template as<T>(), {}, 0, k.f};
     bool aligned = true;
     for (size_t i = 0; i < inputs; ++i) {
-      const Spread spread = spread_of("map", k.x[i].shape(), k.y.shape());
-      each.x[i] = {k.x[i].template as<T>(), spread};
-      if (spread != Spread::whole) each.columns = k.y.shape().row();
+      const Broadcast broadcast = broadcast_of("map", k.x[i].shape(), k.y.shape());
+      each.x[i] = {k.x[i].template as<T>(), broadcast};
+      if (broadcast != Broadcast::none) each.columns = k.y.shape().row();
       aligned = aligned && is_aligned(k.x[i]);
     }
     map(stream, k.y.numel(), each, aligned && each.columns % map_width == 0, k.y);

@@ -1,13 +1,14 @@
 #pragma once
 
 // The runtime, as research code includes it: streams and tensors, the tape and its ops, ops and
-// kernels of one's own, hooks and offload, plans and rehearsals,
-// optimizers, and a runner of the steps of any model. docs/public-headers.md
-// says what is in each.  Check ops of your own with spool/testing.h.
+// kernels of one's own, hooks and offload, plans and rehearsals, optimizers, and a runner of the
+// steps of any model.  docs/public-headers.md says what is in each.  Check ops of your own with
+// spool/testing.h.
 
 #include "spool/autograd/offload.h"
 #include "spool/autograd/op.h"
 #include "spool/autograd/ops.h"
+#include "spool/autograd/ops/map.h"
 #include "spool/autograd/parameter.h"
 #include "spool/autograd/parameters.h"
 #include "spool/autograd/plan.h"
@@ -18,7 +19,9 @@
 #include "spool/autograd/tape.h"
 #include "spool/kernels/arguments.h"
 #include "spool/kernels/elementwise.h"
+#include "spool/kernels/functions.h"
 #include "spool/kernels/launch.h"
+#include "spool/kernels/map.h"
 #include "spool/kernels/quantize.h"
 #include "spool/models/formats/parameter_file.h"
 #include "spool/models/optimizers/adamw.h"

@@ -15,7 +15,7 @@
 #include "spool/autograd/tape.h"
 #include "spool/kernels/map.h"
 
-#if defined(__CUDACC__) || defined(SPOOL_CUDA_SOURCE)
+#if SPOOL_CUDA && (defined(__CUDACC__) || defined(SPOOL_CUDA_SOURCE))
 #define SPOOL_IS_CUDA_SOURCE 1
 #include "spool/kernels/cuda/functor_map.cuh"
 #else
@@ -39,15 +39,15 @@ class MapBase : public Op {
     std::array<Grad, max_inputs> dx = {};
     View dy = {};
     std::array<View, max_inputs + 1> slots = {};
-    std::array<Spread, max_inputs> spreads = {};
+    std::array<Broadcast, max_inputs> broadcasts = {};
     bool any = false;  // of dx
   };
-  Slots saves(const Needs&, std::span<const uint32_t> reads) const;
+  Slots read_slots(const Needs&, std::span<const uint32_t> reads) const;
   Parts parts(Backward&, std::span<const uint32_t> reads, uint32_t passes) const;
 
  private:
   std::string notation_;
-  std::array<Spread, max_inputs> spreads_ = {};
+  std::array<Broadcast, max_inputs> broadcasts_ = {};
   int inputs_, whole_ = 0;  // whole_: the input whose shape is the result's
 };
 
@@ -77,14 +77,14 @@ class MapOp final : public MapBase {
     const auto [y] = f.outputs<1>();
     f.launch(MapForward<F, n>{y, f.inputs<n>(), f_});
   }
-  Slots saves(const Needs& needs) const override { return MapBase::saves(needs, Kernel::reads); }
+  Slots saves(const Needs& needs) const override { return read_slots(needs, Kernel::reads); }
   void backward(Backward& b) const override {
     const Parts all = parts(b, Kernel::reads, passes());
     if (!all.any) return;
-    Kernel k{.dx = {}, .dy = all.dy, .slots = {}, .spreads = {}, .f = f_, .workspace = {}};
+    Kernel k{.dx = {}, .dy = all.dy, .slots = {}, .broadcasts = {}, .f = f_, .workspace = {}};
     std::copy_n(all.dx.begin(), n, k.dx.begin());
     std::copy_n(all.slots.begin(), n + 1, k.slots.begin());
-    std::copy_n(all.spreads.begin(), n, k.spreads.begin());
+    std::copy_n(all.broadcasts.begin(), n, k.broadcasts.begin());
     b.launch(k);
   }
 

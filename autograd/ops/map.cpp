@@ -1,4 +1,4 @@
-#include "spool/autograd/map.h"
+#include "spool/autograd/ops/map.h"
 
 #include <algorithm>
 
@@ -6,13 +6,13 @@ namespace spool::map_details {
 namespace {
 
 // Index notation of an input that lies so along a result "nc".
-const char* term_of(Spread spread) {
-  switch (spread) {
-    case Spread::row:
+const char* term_of(Broadcast broadcast) {
+  switch (broadcast) {
+    case Broadcast::row:
       return "c";
-    case Spread::column:
+    case Broadcast::column:
       return "nK";
-    case Spread::number:
+    case Broadcast::number:
       return "";
     default:
       return "nc";
@@ -20,8 +20,8 @@ const char* term_of(Spread spread) {
 }
 
 bool lies_along(const Shape& x, const Shape& y) {
-  Spread spread;
-  return fits(x, y, spread);
+  Broadcast broadcast;
+  return fits(x, y, broadcast);
 }
 
 // The operand along whose shape all others lie; -1: there is none.
@@ -64,16 +64,16 @@ MapBase::MapBase(const char* name, std::span<const Operand> operands)
   }
   const Shape& y = operands[static_cast<size_t>(whole_)].shape();
   for (size_t i = 0; i < operands.size(); ++i) {
-    fits(operands[i].shape(), y, spreads_[i]);
+    fits(operands[i].shape(), y, broadcasts_[i]);
     if (i > 0) notation_ += ',';
-    notation_ += term_of(spreads_[i]);
+    notation_ += term_of(broadcasts_[i]);
   }
   notation_ += "->nc";
 }
 
 Specs MapBase::infer(const Specs& in) const { return {in[whole_]}; }
 
-Slots MapBase::saves(const Needs& needs, std::span<const uint32_t> reads) const {
+Slots MapBase::read_slots(const Needs& needs, std::span<const uint32_t> reads) const {
   uint32_t read = 0;
   for (int k = 0; k < inputs_; ++k) {
     if (needs[k]) read |= reads[static_cast<size_t>(k)];
@@ -86,18 +86,18 @@ Slots MapBase::saves(const Needs& needs, std::span<const uint32_t> reads) const 
 }
 
 MapBase::Parts MapBase::parts(Backward& b, std::span<const uint32_t> reads, uint32_t passes) const {
-  Parts all{.spreads = spreads_};
+  Parts all{.broadcasts = broadcasts_};
   Needs needs;
   for (int k = 0; k < inputs_; ++k) {
     if (b.needs_grad(k)) needs.set(k);
   }
   int next = 0;
-  for (const Slot slot : saves(needs, reads)) {
+  for (const Slot slot : read_slots(needs, reads)) {
     all.slots[static_cast<size_t>(slot.output ? inputs_ : slot.index)] = b.saved_at(next++);
   }
   // First what is passed: then dy's memory is not free to take over.
   const auto is_passed = [&](int k) {
-    return (passes >> k & 1) && spreads_[static_cast<size_t>(k)] == Spread::whole;
+    return (passes >> k & 1) && broadcasts_[static_cast<size_t>(k)] == Broadcast::none;
   };
   for (int k = 0; k < inputs_; ++k) {
     if (needs[k] && is_passed(k)) b.pass(k);
@@ -106,7 +106,7 @@ MapBase::Parts MapBase::parts(Backward& b, std::span<const uint32_t> reads, uint
   bool has_taken_over = false;
   for (int k = 0; k < inputs_; ++k) {
     if (!needs[k] || is_passed(k)) continue;
-    const bool is_whole = spreads_[static_cast<size_t>(k)] == Spread::whole;
+    const bool is_whole = broadcasts_[static_cast<size_t>(k)] == Broadcast::none;
     const bool over = is_whole && !has_taken_over;
     has_taken_over |= over;
     all.dx[static_cast<size_t>(k)] = over ? b.grad_input_over(k, 0) : b.grad_input(k);
