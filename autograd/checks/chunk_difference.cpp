@@ -12,7 +12,7 @@ namespace spool::op_checks {
 namespace {
 
 Shape shape_of(const std::vector<int64_t>& extents) {
-  check(extents.size() >= 1 && extents.size() <= 3, "rows of a tensor of rank ", extents.size());
+  check(!extents.empty() && extents.size() <= 3, "rows of a tensor of rank ", extents.size());
   if (extents.size() == 1) return {extents[0]};
   if (extents.size() == 2) return {extents[0], extents[1]};
   return {extents[0], extents[1], extents[2]};

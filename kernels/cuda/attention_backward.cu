@@ -19,7 +19,6 @@ struct BackwardHeads {
   float scale;
 
   __device__ int64_t group() const { return H / Hkv; }
-  __device__ int64_t last_key(int64_t query) const { return max(query, common - 1); }
   __device__ int whole() const { return ceil_div(D, 4) * 4; }  // D and the zeros that pad a row
   __device__ int count(int64_t begin, int max_rows) const {
     return static_cast<int>(min(int64_t{max_rows}, length - begin));
@@ -100,12 +99,14 @@ struct QueryTile {
     float s[S::R][S::C], ds[S::R][S::C];
     multiply<S>(s, queries, keys, all.whole());
     multiply<S>(ds, dy, values, all.whole());
+    const int own = place_in<S::columns>(begin - first),
+              common = place_in<S::columns>(all.common - first);
 #pragma unroll
     for (int i = 0; i < S::R; ++i) {
+      const int last = max(thread_row() * S::R + i + own, common - 1);
 #pragma unroll
       for (int j = 0; j < S::C; ++j) {
-        const int64_t key = first + thread_column() + j * side;
-        differentiate(s[i][j], ds[i][j], rows[i], key <= all.last_key(query(i)));
+        differentiate(s[i][j], ds[i][j], rows[i], thread_column() + j * side <= last);
       }
     }
     store_weights<S>(weights, ds);
@@ -168,15 +169,16 @@ struct KeyTile {
     float s[S::R][S::C], ds[S::R][S::C];
     multiply<S>(s, keys, queries, all.whole());
     multiply<S>(ds, values, dy, all.whole());
+    const int own = place_in<S::rows>(first - begin),
+              common = place_in<S::rows>(all.common - begin);
 #pragma unroll
     for (int j = 0; j < S::C; ++j) {
-      const int64_t query = first + thread_column() + j * side;
-      const QueryRow row = query_row(all, b * all.H + h, query);
-      const int64_t last = all.last_key(query);
+      const int column = thread_column() + j * side;
+      const QueryRow row = query_row(all, b * all.H + h, first + column);
+      const int last = max(column + own, common - 1);
 #pragma unroll
       for (int i = 0; i < S::R; ++i) {
-        const int64_t key = begin + thread_row() * S::R + i;
-        differentiate(s[i][j], ds[i][j], row, key <= last);
+        differentiate(s[i][j], ds[i][j], row, thread_row() * S::R + i <= last);
       }
     }
     store_weights<S>(weights, s);

@@ -69,12 +69,6 @@ template <class S>
 constexpr size_t forward_shared = (S::row_tile + 2 * S::column_tile + S::weights_tile) *
                                   sizeof(float);
 
-// A column of a tile, or beyond its end, in fewer bits.
-template <class S>
-__device__ int clamp_column(int64_t column) {
-  return static_cast<int>(min(column, int64_t{S::columns}));
-}
-
 template <class S, class T>
 __global__ void __launch_bounds__(tile_block, 2) attention_forward_kernel(ForwardHeads<T> all) {
   SPOOL_SHARED_DYNAMIC(float, queries);
@@ -101,7 +95,8 @@ __global__ void __launch_bounds__(tile_block, 2) attention_forward_kernel(Forwar
     __syncthreads();
     float s[S::R][S::C];
     multiply<S>(s, queries, keys, whole);
-    rows.weigh(s, clamp_column<S>(all.past + begin - first), clamp_column<S>(all.common - first));
+    rows.weigh(s, place_in<S::columns>(all.past + begin - first),
+               place_in<S::columns>(all.common - first));
     store_weights<S>(weights, s);
     __syncwarp();
     add_weighted<S>(rows.y, weights, values);

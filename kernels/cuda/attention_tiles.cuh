@@ -31,6 +31,13 @@ struct Tiling {
 __device__ __forceinline__ int thread_row() { return static_cast<int>(threadIdx.x) / side; }
 __device__ __forceinline__ int thread_column() { return static_cast<int>(threadIdx.x) % side; }
 
+// A row or a column of a tile of n, counted from its first one, in 32 bits.  Beyond the tile all
+// are the same.
+template <int n>
+__device__ __forceinline__ int place_in(int64_t place) {
+  return static_cast<int>(min(place, int64_t{n}));
+}
+
 struct alignas(16) Four {
   float at[4];
 };
