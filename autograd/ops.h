@@ -73,7 +73,7 @@ enum class Over { all, last };
 Var sum(const Operand& x, Over over = Over::all);
 Var mean(const Operand& x, Over over = Over::all);
 
-// exp(x) over its sum along the last dimension.
+// exp(x) over its sum along the last dimension.  A row of -infinity alone is NaN.
 Var softmax(const Operand& x);
 
 // a (B.., M, K) times b (B.., K, N), or times b (K, N) for all of B..: (B.., M, N).  A transposed
@@ -123,7 +123,7 @@ Var linear_cross_entropy(const Var& x, const Operand& weight, const Var& targets
 Var cross_entropy(const Var& logits, const Var& targets, const LossOptions& = {});
 
 // The mean over each row's elements of (x - y)^2, of x and y (N.., C), reduced over the rows as by
-// linear_cross_entropy.
+// linear_cross_entropy.  x and y (C) are one row.
 Var mse(const Var& x, const Var& y, Reduction = Reduction::mean);
 
 }  // namespace spool

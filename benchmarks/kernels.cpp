@@ -173,13 +173,8 @@ void add_norms(Bench& b, DType t, const std::string& suffix) {
   });
 }
 
-void add_elementwise(Bench& b, DType t, const std::string& suffix) {
+void add_maps(Bench& b, DType t, const std::string& suffix) {
   const Shape X{b.N, 4 * C};
-  b.add("gelu_forward" + suffix,
-        [=](Arguments& a) { return GeluForward{.y = a.make(X, t), .x = a.make(X, t)}; });
-  b.add("gelu_backward" + suffix, [=](Arguments& a) {
-    return GeluBackward{.dx = a.make(X, t), .dy = a.make(X, t), .x = a.make(X, t)};
-  });
   using Silu = functors::Silu;
   b.add("silu_forward" + suffix,
         [=](Arguments& a) { return MapForward<Silu, 1>{.y = a.make(X, t), .x = {a.make(X, t)}}; });
@@ -210,6 +205,15 @@ void add_elementwise(Bench& b, DType t, const std::string& suffix) {
   });
   b.add("transpose" + suffix, [=](Arguments& a) {
     return Permute{.out = a.make({X[1], X[0]}, t), .in = a.make(X, t), .order = {1, 0}};
+  });
+}
+
+void add_elementwise(Bench& b, DType t, const std::string& suffix) {
+  const Shape X{b.N, 4 * C};
+  b.add("gelu_forward" + suffix,
+        [=](Arguments& a) { return GeluForward{.y = a.make(X, t), .x = a.make(X, t)}; });
+  b.add("gelu_backward" + suffix, [=](Arguments& a) {
+    return GeluBackward{.dx = a.make(X, t), .dy = a.make(X, t), .x = a.make(X, t)};
   });
   b.add("add" + suffix, [=](Arguments& a) {
     return Add{.out = a.make(X, t), .a = a.make(X, t), .b = a.make(X, t)};
@@ -299,6 +303,7 @@ void add_all(Bench& b) {
     add_generation(b, t, suffix);
     add_norms(b, t, suffix);
     add_elementwise(b, t, suffix);
+    add_maps(b, t, suffix);
     add_embedding_and_loss(b, t, suffix);
     add_optimizer(b, t, suffix);
   }

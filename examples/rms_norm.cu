@@ -19,7 +19,6 @@ using namespace spool;
 // dx[n,c] (+)= rstd (weight dy - x rstd^2 mean_c(weight dy x))
 // dweight[c] (+)= sum_n dy x rstd
 // What is written shares no memory with other arguments.
-
 struct RmsNormForward {
   static constexpr const char* name = "rms_norm_forward";
   View y, rstd;  // (N.., C), of the type of x; (N), f32 (f64 of f64)
@@ -59,8 +58,7 @@ struct RmsNormBackward {
   }
 };
 
-// On the cpu: T is a type of values, A the type that they are computed in.
-
+// On the cpu.  T is a type of values, A the type that they are computed in.
 void run(const RmsNormForward& k, CpuStream& stream) {
   const int64_t N = k.x.shape().rows(), C = k.x.shape().row();
   cpu::dispatch(k.x.dtype(), [&](auto scalar) {
@@ -116,8 +114,7 @@ void run(const RmsNormBackward& k, CpuStream& stream) {
   });
 }
 
-// On a GPU: a block computes a row.  The sum over rows is that of column_sums.cuh.
-
+// On a GPU a block computes a row; the sum over rows is that of column_sums.cuh.
 constexpr int block = 256;
 
 template <class T>

@@ -26,12 +26,17 @@ bool fits(const Shape& x, const Shape& y, Broadcast& broadcast) {
 void check_forward(const char* name, const View& y, std::span<const View> x) {
   const Arguments all(name);
   all.present("y", y, floating);
+  bool any_whole = false;
   for (size_t i = 0; i < x.size(); ++i) {
     if (!x[i] || x[i].dtype() != y.dtype()) [[unlikely]]
-      all.present(sentence("x", i).c_str(), x[i], y.dtype());
-    if (x[i].shape() != y.shape()) broadcast_of(name, x[i].shape(), y.shape());
+      all.present(sentence('x', i).c_str(), x[i], y.dtype());
+    Broadcast broadcast;
+    if (!fits(x[i].shape(), y.shape(), broadcast)) [[unlikely]]
+      broadcast_of(sentence(name, ": x", i).c_str(), x[i].shape(), y.shape());
+    any_whole |= x[i].shape() == y.shape();
     all.same_or_apart("y", y, "x", x[i]);
   }
+  check(any_whole, name, ": y is ", y.spec(), ", and one of the inputs must have its shape");
 }
 
 void check_backward(const char* name, std::span<const Grad> dx, const View& dy,
@@ -40,11 +45,17 @@ void check_backward(const char* name, std::span<const Grad> dx, const View& dy,
   const Arguments all(name);
   all.present("dy", dy, floating);
   const DType type = dy.dtype();
+  const auto check_elements = [&](const char* letter, size_t i, const View& v, Types types,
+                                  Broadcast broadcast) {
+    const int64_t count = elements(broadcast, dy.shape());
+    if (v && types.has(v.dtype()) && v.numel() == count) return;
+    all.elements(sentence(letter, i).c_str(), v, types, count);
+  };
   uint32_t read = 0;
   for (size_t k = 0; k < dx.size(); ++k) {
     if (!dx[k]) continue;
     read |= reads[k];
-    all.elements("dx", dx[k].view, gradient_of(type), elements(broadcasts[k], dy.shape()));
+    check_elements("dx", k, dx[k].view, gradient_of(type), broadcasts[k]);
     if (broadcasts[k] == Broadcast::none) {
       all.same_or_apart("dx", dx[k].view, "dy", dy);
     } else {
@@ -52,12 +63,11 @@ void check_backward(const char* name, std::span<const Grad> dx, const View& dy,
     }
     for (const View& slot : slots) all.apart("dx", dx[k].view, {{"x", slot}});
   }
-  for (size_t s = 0; s < slots.size(); ++s) {
-    if (!(read >> s & 1)) continue;
-    const Broadcast broadcast = s < broadcasts.size() ? broadcasts[s] : Broadcast::none;
-    all.elements(s < broadcasts.size() ? "x" : "y", slots[s], type,
-                 elements(broadcast, dy.shape()));
+  const size_t inputs = dx.size();
+  for (size_t s = 0; s < inputs; ++s) {
+    if (read >> s & 1) check_elements("x", s, slots[s], type, broadcasts[s]);
   }
+  if (read >> inputs & 1) all.elements("y", slots[inputs], type, dy.numel());
 }
 
 size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Broadcast> broadcasts,

@@ -154,8 +154,24 @@ class Index {
     has_extent_ = true;
   }
 
+  bool all_divide(int64_t extent) const {
+    return std::ranges::all_of(led_, [&](ValueId v) {
+      return divides(extent, program_.values[v].spec.shape);
+    });
+  }
+  // The least first dimension of all values, if they divide into as many parts; else the extent.
+  int64_t rows_of_all() const {
+    int64_t rows = cut_.extent;
+    for (const ValueId v : led_) {
+      const Shape& shape = program_.values[v].spec.shape;
+      if (shape.rank() > 0) rows = std::min(rows, shape[0]);
+    }
+    return rows > 1 && all_divide(rows) ? rows : cut_.extent;
+  }
+
   void check_extent() {
     if (!is_legal()) return;
+    if (cut_.extent > 1 && !all_divide(cut_.extent)) cut_.extent = rows_of_all();
     if (cut_.extent < 2) {
       cut_.obstacle = sentence("its index has an extent of ", cut_.extent);
       return;

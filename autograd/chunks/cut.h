@@ -7,9 +7,11 @@
 //
 // The index leads every value that carries it.  A first index stands for all leading dimensions
 // that it covers, B * T of a (B, T, C), so the extent of the cut is the least that an op of the
-// span gives it: with an op inside that looks along T, it is B.  Each value that carries the index
-// is divided in proportion.  Values that lack it are used whole; where an op sums it away, its
-// output is a sum over all parts.  Nodes that read nothing that carries it are computed once.
+// span gives it: with an op inside that looks along T, it is B.  Where a value does not divide into
+// so many parts, as one that is reshaped may not, it is the least first dimension.  Each value that
+// carries the index is divided in proportion.  Values that lack it are used whole; where an op sums
+// it away, its output is a sum over all parts.  Nodes that read nothing that carries it are
+// computed once.
 
 #include <string>
 #include <vector>

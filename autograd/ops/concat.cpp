@@ -39,7 +39,7 @@ struct Concat final : Op {
 
   void forward(Forward& f) const override {
     const std::array<View, max_operands> in = f.inputs<max_operands>();
-    const auto [y] = f.outputs<1>();
+    const View y = f.outputs<1>()[0];
     const Along whole = along(y);
     for_each(whole, [&](int i, int64_t first, int64_t width) {
       const View& x = in[static_cast<size_t>(i)];
@@ -55,8 +55,7 @@ struct Concat final : Op {
   Slots saves(const Needs&) const override { return {}; }
 
   void backward(Backward& b) const override {
-    const auto [dy] = b.grad_outputs<1>();
-    const View gradient = dy;
+    const View gradient = b.grad_output(0);
     const Along whole = along(gradient);
     for_each(whole, [&](int i, int64_t first, int64_t width) {
       if (!b.needs_grad(i)) return;

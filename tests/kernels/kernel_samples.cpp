@@ -11,6 +11,7 @@
 #include "spool/kernels/dropout.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/embedding.h"
+#include "spool/kernels/functors.h"
 #include "spool/kernels/gelu.h"
 #include "spool/kernels/layer_norm.h"
 #include "spool/kernels/matmul.h"
@@ -55,6 +56,30 @@ std::vector<Launch> elementwise_kernels() {
             }),
       entry({{"out", {6}, bf16, {sets_size, any_float}}},
             [](const Given& g) { return NormalFill{.out = g["out"]}; }),
+  };
+}
+
+std::vector<Launch> kernels_of_maps() {
+  using functors::Div, functors::Silu;
+  return {
+      entry({{"y", {2, 3}}, {"x0", {2, 3}}},
+            [](const Given& g) { return MapForward<Silu, 1>{.y = g["y"], .x = {g["x0"]}}; }),
+      entry({{"y", {2, 3}}, {"x0", {2, 3}}, {"x1", {3}}},
+            [](const Given& g) {
+              return MapForward<Div, 2>{.y = g["y"], .x = {g["x0"], g["x1"]}};
+            }),
+      entry({{"dx0", {2, 3}, bf16, {absent}},
+             {"dx1", {3}, bf16, {absent}},
+             {"dy", {2, 3}},
+             {"x1", {3}},
+             {"y", {2, 3}}},
+            [](const Given& g) {
+              const View x1 = g["x1"], y = g["y"];
+              return MapBackward<Div, 2>{.dx = {g["dx0"], g["dx1"]},
+                                         .dy = g["dy"],
+                                         .slots = {View(), x1, y},
+                                         .broadcasts = {Broadcast::none, Broadcast::row}};
+            }),
   };
 }
 
@@ -311,9 +336,9 @@ std::vector<Launch> kernels_of_optimizers() {
 
 std::vector<Launch> all_kernels() {
   std::vector<Launch> all = elementwise_kernels();
-  for (const auto& more :
-       {kernels_of_sums(), kernels_of_copies(), kernels_of_rows(), kernels_of_layer_norm(),
-        kernels_of_embedding(), kernels_of_attention(), kernels_of_optimizers()}) {
+  for (const auto& more : {kernels_of_maps(), kernels_of_sums(), kernels_of_copies(),
+                           kernels_of_rows(), kernels_of_layer_norm(), kernels_of_embedding(),
+                           kernels_of_attention(), kernels_of_optimizers()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   for (const bool a : {false, true}) {

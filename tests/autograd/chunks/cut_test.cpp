@@ -166,9 +166,9 @@ TEST_F(ChunkCut, OpsWithoutAnIndexAreAnObstacle) {
 
 TEST_F(ChunkCut, ExtentsThatDoNotDivideAreAnObstacle) {
   expect_obstacle(record([](Net& n, const Var& x) {
-                    gelu(noted(linear(x, n.square), "nc->nc", {4, 8}));
+                    gelu(noted(linear(x, n.square), "nc->nc", {3, 8}));
                   }),
-                  {"does not divide into the 4"});
+                  {"does not divide into the 3"});
 }
 
 TEST_F(ChunkCut, RefusesNodesThatTheProgramLacks) {
