@@ -155,9 +155,8 @@ class Index {
   }
 
   bool all_divide(int64_t extent) const {
-    return std::ranges::all_of(led_, [&](ValueId v) {
-      return divides(extent, program_.values[v].spec.shape);
-    });
+    return std::ranges::all_of(
+        led_, [&](ValueId v) { return divides(extent, program_.values[v].spec.shape); });
   }
   // The least first dimension of all values, if they divide into as many parts; else the extent.
   int64_t rows_of_all() const {

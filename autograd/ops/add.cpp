@@ -1,5 +1,5 @@
-#include "spool/autograd/ops/map.h"
 #include "spool/autograd/ops.h"
+#include "spool/autograd/ops/map.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/functors.h"
 

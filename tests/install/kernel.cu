@@ -1,4 +1,5 @@
-// A CUDA source of research code: nvcc compiles Spool's headers beside a kernel, and an op of map().
+// A CUDA source of research code: nvcc compiles Spool's headers beside a kernel, and an op of
+// map().
 
 #include <iostream>
 

@@ -79,9 +79,8 @@ std::vector<float> train(StepRunner& runner) {
   std::vector<float> numbers;
   while (runner.steps() < 3) {
     const StepResult result =
-        runner.step(/*learning_rate=*/0.01, /*targets=*/24, [&](int64_t micro) {
-          runner.model<SmallNet>().upload(micro);
-        });
+        runner.step(/*learning_rate=*/0.01, /*targets=*/24,
+                    [&](int64_t micro) { runner.model<SmallNet>().upload(micro); });
     EXPECT_TRUE(result.finite);
     numbers.insert(numbers.end(), {result.loss, result.grad_norm});
   }
