@@ -70,6 +70,8 @@ enum class Broadcast : uint8_t { none, row, column, number };
 namespace map_details {
 
 constexpr int max_inputs = 4;
+template <int n>
+using Indices = std::make_index_sequence<static_cast<size_t>(n)>;
 
 // In the place of an argument, fits parameters of type Unread only.
 struct Nothing {};
@@ -112,7 +114,7 @@ struct DerivativeOf {
       return PlainDerivative<k, tagged, F, std::conditional_t<i == nothing, Nothing, float>...>;
     }
   }
-  static constexpr bool has_y = fits<size_t{n} + 1>(std::make_index_sequence<n + 1>());
+  static constexpr bool has_y = fits<size_t{n} + 1>(Indices<n + 1>());
   static constexpr size_t parameters = n + (has_y ? 1 : 0);
   static_assert(
       fits<size_t{n} + 1>(std::make_index_sequence<parameters>()),
@@ -145,7 +147,7 @@ constexpr uint32_t slots_read(std::index_sequence<s...>) {
 }
 template <class F, int n, size_t... k>
 constexpr std::array<uint32_t, static_cast<size_t>(n)> reads_of(std::index_sequence<k...>) {
-  return {slots_read<F, n, static_cast<int>(k)>(std::make_index_sequence<n + 1>())...};
+  return {slots_read<F, n, static_cast<int>(k)>(Indices<n + 1>())...};
 }
 
 // The functor's name and more.
@@ -206,8 +208,7 @@ void value_loop(const F f, int64_t count, T* y, const void* const* x, std::index
 }
 template <class F, int n, class T>
 void value_loop(const void* f, int64_t count, void* y, const void* const* x) {
-  value_loop(*static_cast<const F*>(f), count, static_cast<T*>(y), x,
-             std::make_index_sequence<n>());
+  value_loop(*static_cast<const F*>(f), count, static_cast<T*>(y), x, Indices<n>());
 }
 
 template <class F, int n, int k, class T, size_t... s>
@@ -260,7 +261,7 @@ struct MapBackward {
   static constexpr const char* name = map_details::backward_name<F>.data();
   // Bit s of reads[k]: the derivative by input k reads slot s.
   static constexpr std::array<uint32_t, static_cast<size_t>(n)> reads =
-      map_details::reads_of<F, n>(std::make_index_sequence<n>());
+      map_details::reads_of<F, n>(map_details::Indices<n>());
 
   std::array<Grad, static_cast<size_t>(n)> dx;
   View dy;
@@ -338,7 +339,7 @@ void run(const MapForward<F, n>& k, CpuStream& stream) {
 }
 template <class F, int n>
 void run(const MapBackward<F, n>& k, CpuStream& stream) {
-  map_details::run_on_cpu(k, stream, std::make_index_sequence<n>());
+  map_details::run_on_cpu(k, stream, map_details::Indices<n>());
 }
 template <class F, int n>
 void run(const MapForward<F, n>& k, CudaStream& stream) {
