@@ -125,7 +125,7 @@ struct DerivativeOf {
   template <size_t s>
   static constexpr bool reads = s < parameters && !fits<s>(std::make_index_sequence<parameters>());
 
-  // get.template operator()<s>() is the value of slot s.
+  // get(std::integral_constant<size_t, s>()) is the value of slot s.
   template <class T, class Get, size_t... s>
   SPOOL_HOST_DEVICE static T call(const F& f, const Get& get, std::index_sequence<s...>) {
     return derivative<k, tagged, T>(f, argument<s>(get)...);
@@ -211,14 +211,24 @@ void value_loop(const void* f, int64_t count, void* y, const void* const* x) {
   value_loop(*static_cast<const F*>(f), count, static_cast<T*>(y), x, Indices<n>());
 }
 
+// Element j of slot s.  A lambda would be the host's alone.
+template <class T>
+struct ElementOf {
+  const T* const* slots;
+  int64_t j;
+  template <class Slot>
+  SPOOL_HOST_DEVICE T operator()(Slot) const {
+    return slots[Slot::value][j];
+  }
+};
+
 template <class F, int n, int k, class T, size_t... s>
 void derivative_loop(const F f, int64_t count, T* dx, const T* dy, const void* const* slots,
                      std::index_sequence<s...> parameters) {
-  const std::array<const T*, sizeof...(s)> in{static_cast<const T*>(slots[s])...};
+  const T* const in[] = {static_cast<const T*>(slots[s])...};
   SPOOL_LOOP_OF_ELEMENTS
   for (int64_t j = 0; j < count; ++j) {
-    dx[j] = dy[j] * DerivativeOf<F, n, k>::template call<T>(
-                        f, [&](auto slot) { return in[decltype(slot)::value][j]; }, parameters);
+    dx[j] = dy[j] * DerivativeOf<F, n, k>::template call<T>(f, ElementOf<T>{in, j}, parameters);
   }
 }
 template <class F, int n, int k, class T>

@@ -42,6 +42,17 @@ struct Place {
   }
 };
 
+// Element j of slot s.
+template <int n>
+struct ElementOf {
+  const Floats<n>* slots;
+  int j;
+  template <class Slot>
+  __host__ __device__ __forceinline__ float operator()(Slot) const {
+    return slots[Slot::value].at[j];
+  }
+};
+
 // y = f(x...); `columns` is 0 if nothing is broadcast.
 template <class F, int inputs, class T>
 struct ValueEach {
@@ -64,8 +75,7 @@ struct ValueEach {
     }
 #pragma unroll
     for (int k = 0; k < n; ++k) {
-      out.at[k] = value([&](auto input) { return in[decltype(input)::value].at[k]; },
-                        std::make_index_sequence<inputs>());
+      out.at[k] = value(ElementOf<n>{in, k}, std::make_index_sequence<inputs>());
     }
     store<n>(y + i, out);
   }
@@ -92,8 +102,7 @@ struct Terms {
 #pragma unroll
     for (int j = 0; j < n; ++j) {
       out.at[j] *= Derivative::template call<float>(
-          f, [&](auto slot) { return in[decltype(slot)::value].at[j]; },
-          std::make_index_sequence<Derivative::parameters>());
+          f, ElementOf<n>{in, j}, std::make_index_sequence<Derivative::parameters>());
     }
     return out;
   }
