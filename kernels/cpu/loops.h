@@ -61,7 +61,9 @@ template <class Out, class F>
 void put_range(int64_t begin, int64_t end, Out out, F f) {
   // clang warns about the library's functions in f64, which it cannot vectorise.
   [[maybe_unused]] constexpr bool vectorise = !std::is_same_v<decltype(f(begin)), double>;
+#if !defined(__CUDACC__)  // nvcc has no such flag for the host's compiler, which would warn
 #pragma omp simd if (vectorise)
+#endif
   for (int64_t i = begin; i < end; ++i) out.put(i, f(i));
 }
 template <class Out, class F>
