@@ -88,7 +88,7 @@ Var matmul(const Operand& a, const Operand& b, Transposed transposed = {});
 Var reshape(const Operand& x, const Shape& shape);
 
 // Elements range.begin to range.end - 1 along a dimension; -1 is the last.  A view along the first
-// dimension, else a copy.
+// dimension, if it begins at a multiple of 16 bytes, else a copy.
 Var slice(const Operand& x, int dim, Range range);
 
 // Up to 8 operands, one after another along a dimension; the others are equal.
@@ -120,10 +120,10 @@ Var linear_cross_entropy(const Var& x, const Operand& weight, const Var& targets
                          const LossOptions& = {});
 
 // Cross entropy of logits (N.., V), as above.  It holds all logits, and their gradient.
-Var cross_entropy(const Var& logits, const Var& targets, const LossOptions& = {});
+Var cross_entropy(const Operand& logits, const Operand& targets, const LossOptions& = {});
 
 // The mean over each row's elements of (x - y)^2, of x and y (N.., C), reduced over the rows as by
 // linear_cross_entropy.  x and y (C) are one row.
-Var mse(const Var& x, const Var& y, Reduction = Reduction::mean);
+Var mse(const Operand& x, const Operand& y, Reduction = Reduction::mean);
 
 }  // namespace spool

@@ -110,7 +110,10 @@ class Tape {
   void backward(const Var& loss) { backward(std::vector<Root>{{loss}}); }
   void backward(const std::vector<Root>& roots);
   // Gradient of an input, after backward; absent if no root depends on it.
-  Tensor grad(const Var& v) const { return gradients_.of(id_of(v)); }
+  Tensor grad(const Var& v) const {
+    const Parameter* const p = program_.values[id_of(v)].parameter;
+    return p ? p->grad : gradients_.of(id_of(v));
+  }
 
   Stream& stream() { return stream_; }
   const TapeOptions& options() const { return options_; }

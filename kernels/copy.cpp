@@ -1,5 +1,6 @@
 #include "spool/kernels/copy.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "spool/kernels/arguments.h"
@@ -84,7 +85,7 @@ CopyLoops::CopyLoops(const Permute& k) {
     strides[static_cast<size_t>(d)] = std::exchange(stride, stride * shape[static_cast<int>(d)]);
   }
   int64_t out = shape.numel();
-  loops[3] = {.extent = 1, .out = out, .in = out};
+  loops[3] = {.extent = std::min<int64_t>(out, 1), .out = out, .in = out};
   for (int d = 0; d < shape.rank() && out > 0; ++d) {
     const int from = k.order[static_cast<size_t>(d)];
     if (shape[from] == 1) continue;

@@ -12,6 +12,7 @@
 // negligible; the others are CUDA's functions of full precision.
 
 #include <cmath>
+#include <type_traits>
 
 #if defined(__CUDACC__)
 #define SPOOL_HOST_DEVICE __host__ __device__ __forceinline__
@@ -47,11 +48,11 @@ SPOOL_HOST_DEVICE double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 #endif
 
 template <class T>
-SPOOL_HOST_DEVICE T max(T a, T b) {
+SPOOL_HOST_DEVICE T max(T a, std::type_identity_t<T> b) {
   return a < b ? b : a;
 }
 template <class T>
-SPOOL_HOST_DEVICE T min(T a, T b) {
+SPOOL_HOST_DEVICE T min(T a, std::type_identity_t<T> b) {
   return b < a ? b : a;
 }
 template <class T>
@@ -75,7 +76,7 @@ SPOOL_HOST_DEVICE T erf(T x) {
   return std::erf(x);
 }
 template <class T>
-SPOOL_HOST_DEVICE T pow(T x, T y) {
+SPOOL_HOST_DEVICE T pow(T x, std::type_identity_t<T> y) {
   return std::pow(x, y);
 }
 

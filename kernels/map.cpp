@@ -15,7 +15,7 @@ bool fits(const Shape& x, const Shape& y, Broadcast& broadcast) {
     broadcast = Broadcast::number;
   } else if (n == y.row() && x.row() == n) {
     broadcast = Broadcast::row;
-  } else if (x.rank() == y.rank() && x.row() == 1 && n == count_rows(y)) {
+  } else if (y.rank() > 0 && x == y.with(-1, 1)) {
     broadcast = Broadcast::column;
   } else {
     return false;
@@ -74,7 +74,7 @@ size_t workspace(std::span<const Grad> dx, const View& dy, std::span<const Broad
                  const CpuArchitecture&) {
   size_t bytes = 0;
   for (size_t k = 0; k < dx.size(); ++k) {
-    if (dx[k]) bytes += SumPieces(dy.shape()).bytes(broadcasts[k], accumulator(dy.dtype()));
+    if (dx[k]) bytes += SumPieces::bytes(dy.shape(), broadcasts[k], accumulator(dy.dtype()));
   }
   return bytes;
 }

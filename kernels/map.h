@@ -36,7 +36,7 @@
 //   std::string attributes() const                its members in words; a functor with members must
 //
 // autograd/ops/map.h makes an op of it.  The kernels run on the cpu, and on cuda if a CUDA source
-// of the program applies the op or its kernels.  Shapes: y is whole; an input has as many elements,
+// of the program applies the op.  Shapes: y is whole; an input has as many elements,
 // or is a row (C) as long as y's last dimension, a number for each row (N.., 1), or one number. Its
 // gradient is summed over what it is broadcast to, in an order that depends on the shapes alone.
 

@@ -38,19 +38,20 @@ inline size_t aligned_bytes(int64_t numbers, size_t each) {
   return round_up(static_cast<size_t>(numbers) * each, size_t{64});
 }
 
-// On the cpu: pieces of whole rows.
+// On the cpu: pieces of whole rows; of a sum to one number, of elements.
 struct SumPieces {
   static constexpr int64_t max_pieces = 32, min_elements = 16384;
   int64_t N, C, rows, count;
 
-  explicit SumPieces(const Shape& y)
-      : N(count_rows(y)),
-        C(y.row()),
+  SumPieces(const Shape& y, Broadcast broadcast)
+      : N(broadcast == Broadcast::number ? y.numel() : count_rows(y)),
+        C(broadcast == Broadcast::number ? 1 : y.row()),
         rows(std::max(ceil_div(N, max_pieces), ceil_div(min_elements, std::max<int64_t>(C, 1)))),
         count(ceil_div(N, rows)) {}
 
   // Bytes of the partial sums: for a row, of each column, in `type`; for a number, one, in f64.
-  size_t bytes(Broadcast broadcast, DType type) const {
+  static size_t bytes(const Shape& y, Broadcast broadcast, DType type) {
+    const auto [N, C, rows, count] = SumPieces(y, broadcast);
     if (broadcast == Broadcast::row) return aligned_bytes(count * C, size_of(type));
     return broadcast == Broadcast::number ? aligned_bytes(count, sizeof(double)) : 0;
   }

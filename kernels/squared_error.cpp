@@ -24,8 +24,7 @@ void SquaredErrorBackward::check_arguments() const {
   if (scale) all.elements("scale", scale, sums, 1);
   if (dx) all.rows("dx", dx.view, gradient_of(x.dtype()), N, C);
   if (dy) all.rows("dy", dy.view, gradient_of(x.dtype()), N, C);
-  all.apart("dx", dx.view,
-            {{"x", x}, {"y", y}, {"upstream", upstream}, {"scale", scale}, {"dy", dy.view}});
+  all.apart("dx", dx.view, {{"x", x}, {"y", y}, {"upstream", upstream}, {"scale", scale}});
   all.apart("dy", dy.view, {{"x", x}, {"y", y}, {"upstream", upstream}, {"scale", scale}});
 }
 

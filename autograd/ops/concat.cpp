@@ -59,7 +59,9 @@ struct Concat final : Op {
     const Along whole = along(gradient);
     for_each(whole, [&](int i, int64_t first, int64_t width) {
       if (!b.needs_grad(i)) return;
-      if (whole.rows == 1) return b.pass_part(i, 0, {first, first + width});
+      if (whole.rows == 1 && is_aligned(first, gradient.dtype())) {
+        return b.pass_part(i, 0, {first, first + width});
+      }
       b.launch(StridedCopy{.out = b.grad_input(i),
                            .in = gradient,
                            .rows = whole.rows,

@@ -63,7 +63,7 @@ struct CrossEntropyOp final : Op {
 
 }  // namespace
 
-Var cross_entropy(const Var& logits, const Var& targets, const LossOptions& loss) {
+Var cross_entropy(const Operand& logits, const Operand& targets, const LossOptions& loss) {
   return apply<CrossEntropyOp>({logits, targets}, loss);
 }
 

@@ -17,6 +17,12 @@ int dimension(const char* op, const Spec& x, int dim);
 // `letter`, a capital one.
 std::string term_along(int rank, int dim, char letter);
 
+// Whether a view that begins with this element is as aligned as the fastest kernels ask for, 16
+// bytes; others are copied.
+inline bool is_aligned(int64_t element, DType type) {
+  return element * static_cast<int64_t>(size_of(type)) % 16 == 0;
+}
+
 // x seen as rows x (extent of dim) x width: the products of the dimensions before and after it.
 struct Along {
   int64_t rows = 1, extent = 1, width = 1;

@@ -1,6 +1,7 @@
 #include "spool/kernels/layer_norm.h"
 
 #include "spool/autograd/ops.h"
+#include "spool/kernels/elementwise.h"
 
 namespace spool {
 namespace {
@@ -34,8 +35,11 @@ struct LayerNorm final : Op {
   void backward(Backward& b) const override {
     auto [x, weight, mean, rstd] = b.saved<4>();
     auto [dy] = b.grad_outputs<1>();
-    auto [dx, dweight, dbias] = b.grad_inputs<3>();
-    b.launch(LayerNormBackward{.dx = dx,
+    const auto [gradient, dweight, dbias] = b.grad_inputs<3>();
+    // A parameter's gradient may be of another type than x.
+    const bool converts = gradient && gradient.view.dtype() != x.dtype();
+    const Tensor own = converts ? b.scratch(x.spec()) : Tensor();
+    b.launch(LayerNormBackward{.dx = converts ? Grad(own) : gradient,
                                .dweight = dweight,
                                .dbias = dbias,
                                .dy = dy,
@@ -43,6 +47,7 @@ struct LayerNorm final : Op {
                                .weight = weight,
                                .mean = mean,
                                .rstd = rstd});
+    if (converts) b.launch(Add{.out = gradient, .a = own});
   }
 };
 

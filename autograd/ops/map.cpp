@@ -5,8 +5,9 @@
 namespace spool::map_details {
 namespace {
 
-// Index notation of an input that lies so along a result "nc".
-const char* term_of(Broadcast broadcast) {
+// Index notation of an input that lies so along a result of this rank.
+const char* term_of(Broadcast broadcast, int rank) {
+  if (rank < 2) return broadcast == Broadcast::number ? "" : "n";
   switch (broadcast) {
     case Broadcast::row:
       return "c";
@@ -24,13 +25,18 @@ bool lies_along(const Shape& x, const Shape& y) {
   return fits(x, y, broadcast);
 }
 
-// The operand along whose shape all others lie; -1: there is none.
+// The operand along whose shape all others lie, of several the one with the most dimensions; -1:
+// there is none.
 int find_whole(std::span<const Operand> operands) {
+  int whole = -1, rank = -1;
   for (size_t i = 0; i < operands.size(); ++i) {
-    const auto fits = [&](const Operand& x) { return lies_along(x.shape(), operands[i].shape()); };
-    if (std::ranges::all_of(operands, fits)) return static_cast<int>(i);
+    const Shape& y = operands[i].shape();
+    const auto fits = [&](const Operand& x) { return lies_along(x.shape(), y); };
+    if (y.rank() <= rank || !std::ranges::all_of(operands, fits)) continue;
+    whole = static_cast<int>(i);
+    rank = y.rank();
   }
-  return -1;
+  return whole;
 }
 
 // The operand with the most dimensions and, of these, elements.
@@ -66,9 +72,10 @@ MapBase::MapBase(const char* name, std::span<const Operand> operands)
   for (size_t i = 0; i < operands.size(); ++i) {
     fits(operands[i].shape(), y, broadcasts_[i]);
     if (i > 0) notation_ += ',';
-    notation_ += term_of(broadcasts_[i]);
+    notation_ += term_of(broadcasts_[i], y.rank());
   }
-  notation_ += "->nc";
+  notation_ += "->";
+  notation_ += term_of(Broadcast::none, y.rank());
 }
 
 Specs MapBase::infer(const Specs& in) const { return {in[whole_]}; }

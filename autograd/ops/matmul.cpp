@@ -15,11 +15,12 @@ Pairs pairs_of(const Shape& a, const Shape& b) {
   return b.rank() == 2 ? Pairs::shared : Pairs::each;
 }
 
-// By Pairs; whether a is transposed; whether b is.
+// By Pairs; whether a is transposed; whether b is.  With one b for all, m is the rows of all
+// matrices of an a that is not transposed.
 constexpr const char* notations[3][2][2] = {
     {{"mk,kn->mn", "mk,nk->mn"}, {"km,kn->mn", "km,nk->mn"}},
     {{"bmk,bkn->bmn", "bmk,bnk->bmn"}, {"bkm,bkn->bmn", "bkm,bnk->bmn"}},
-    {{"bmk,kn->bmn", "bmk,nk->bmn"}, {"bkm,kn->bmn", "bkm,nk->bmn"}}};
+    {{"mk,kn->mn", "mk,nk->mn"}, {"bkm,kn->bmn", "bkm,nk->bmn"}}};
 
 // Factors as they are stored, and whether they are transposed.
 struct Factors {

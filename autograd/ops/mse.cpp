@@ -25,7 +25,8 @@ struct Mse final : Op {
   Specs infer(const Specs& in) const override {
     const Spec& x = in[0];
     check(x == in[1], name(), ": x ", x, " and y ", in[1], " must have the same shape and type");
-    check(x.shape.row() > 0, name(), ": a row of ", x, " has no elements, and so no mean");
+    check(x.shape.row() > 0, name(), ": a row of ", x,
+          " has no elements, and so no mean; it needs one or more");
     const DType type = accumulator(x.dtype);
     return {{reduction == Reduction::none ? without_rows(x.shape) : Shape{1}, type}};
   }
@@ -68,7 +69,9 @@ struct Mse final : Op {
 
 }  // namespace
 
-Var mse(const Var& x, const Var& y, Reduction reduction) {
+Var mse(const Operand& x, const Operand& y, Reduction reduction) {
+  check(reduction != Reduction::mean || x.shape().row() == 0 || x.shape().numel() > 0,
+        "mse: there is no mean over no elements, of ", x.spec());
   return apply<Mse>({x, y}, reduction, x.shape());
 }
 

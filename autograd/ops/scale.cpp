@@ -23,7 +23,13 @@ struct ScaleOp final : Op {
 
   void backward(Backward& b) const override {
     auto [dy] = b.grad_outputs<1>();
-    b.launch(Scale{.out = b.grad_input_over(0, 0), .a = dy, .factor = factor});
+    const Grad dx = b.grad_input_over(0, 0);
+    if (dx.view.dtype() == dy.dtype()) {
+      return b.launch(Scale{.out = dx, .a = dy, .factor = factor});
+    }
+    const Tensor own = b.scratch(dy.spec());  // dx is a parameter's, of another type
+    b.launch(Scale{.out = own, .a = dy, .factor = factor});
+    b.launch(Add{.out = dx, .a = own});
   }
 };
 

@@ -29,8 +29,8 @@ struct Slice final : Op {
   }
   Tensor view(const Tensor& x, const Spec& y) const override {
     const Along all = along(x.shape());
-    if (all.rows != 1) return {};
     const Range elements{range.begin * all.width, range.end * all.width};
+    if (all.rows != 1 || !is_aligned(elements.begin, x.dtype())) return {};
     return x.reshape({x.numel()}).slice(elements).reshape(y.shape);
   }
 

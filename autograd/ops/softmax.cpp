@@ -11,7 +11,8 @@ struct Softmax final : Op {
   const char* indices() const override { return "nC->nC"; }
 
   Specs infer(const Specs& in) const override {
-    check(in[0].shape.row() > 0, name(), ": a row of ", in[0], " has no elements");
+    check(in[0].shape.row() > 0, name(), ": a row of ", in[0],
+          " has no elements; it needs one or more");
     return {in[0]};
   }
 

@@ -47,7 +47,8 @@ Var sum(const Operand& x, Over over) { return apply<Sum>({x}, "sum", over, 1.0);
 
 Var mean(const Operand& x, Over over) {
   const int64_t count = over == Over::all ? x.shape().numel() : x.shape().row();
-  check(count > 0, "mean: there is no mean over no elements, of ", x.spec());
+  check(count > 0, "mean: there is no mean over no elements, of ", x.spec(),
+        "; it needs one or more");
   return apply<Sum>({x}, "mean", over, 1 / static_cast<double>(count));
 }
 

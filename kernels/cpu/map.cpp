@@ -164,7 +164,11 @@ class Reduction {
  public:
   Reduction(const BackwardArguments& k, std::span<const DerivativeLoop> loops, size_t input,
             std::byte* partials)
-      : k_(k), loops_(loops), input_(input), pieces_(k.dy.shape()), partials_(partials) {}
+      : k_(k),
+        loops_(loops),
+        input_(input),
+        pieces_(k.dy.shape(), k.broadcasts[input]),
+        partials_(partials) {}
 
   void run(CpuStream& stream) const {
     stream.parallel_for(pieces_.N, pieces_.rows, [&](int64_t begin, int64_t end) {
@@ -273,7 +277,7 @@ void backward(CpuStream& stream, const BackwardArguments& k,
   for (size_t i = 0; i < k.dx.size(); ++i) {
     if (!k.dx[i] || k.broadcasts[i] == Broadcast::none) continue;
     Reduction<A>(k, loops, i, workspace).run(stream);
-    if (workspace) workspace += SumPieces(k.dy.shape()).bytes(k.broadcasts[i], dtype_of<A>());
+    if (workspace) workspace += SumPieces::bytes(k.dy.shape(), k.broadcasts[i], dtype_of<A>());
   }
   const std::vector<size_t> inputs = whole_inputs(k);
   if (inputs.empty()) return;

@@ -12,15 +12,15 @@ namespace spool::cuda {
 
 constexpr int sum_warps = 8, add_warps = 16;
 
-// Block (g, tile): partials[g, c] = sum of f(n, c) over the rows n of group g.
+// Block (tile, g): partials[g, c] = sum of f(n, c) over the rows n of group g.
 template <int width, class F>
 __global__ void __launch_bounds__(sum_warps* warp_lanes)
     sum_rows(F f, int64_t N, int64_t C, int64_t rows, float* partials) {
   SPOOL_SHARED_2D(float, side, sum_warps, warp_lanes* width);
   const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
   const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
-  const int64_t first = int64_t{blockIdx.y} * warp_lanes * width;
-  const int64_t c = first + lane * width, begin = blockIdx.x * rows;
+  const int64_t first = int64_t{blockIdx.x} * warp_lanes * width;
+  const int64_t c = first + lane * width, begin = blockIdx.y * rows;
   const int64_t end = begin + rows < N ? begin + rows : N;
   Floats<width> sum = {};
   if (c < C) {
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(sum_warps* warp_lanes)
   float total = 0;
 #pragma unroll
   for (int w = 0; w < sum_warps; ++w) total += side[w][place];
-  partials[blockIdx.x * C + column] = total;
+  partials[blockIdx.y * C + column] = total;
 }
 
 // out[c] (+)= sum over g of partials[g * stride + c].
@@ -87,7 +87,7 @@ void sum_columns(CudaStream& stream, const F& f, int64_t N, const Grad& gradient
   if (C == 0) return;
   const RowGroups groups(N, C);
   const auto launch_width = [&](auto kernel, int width) {
-    const dim3 grid(unsigned(groups.count), unsigned(ceil_div<int64_t>(C, warp_lanes * width)));
+    const dim3 grid(unsigned(ceil_div<int64_t>(C, warp_lanes * width)), unsigned(groups.count));
     launch_kernel(stream, kernel, {.grid = grid, .block = dim3(sum_warps * warp_lanes)}, f, N, C,
                   groups.rows, partials);
   };

@@ -247,6 +247,8 @@ class MapBackwardOnCuda {
         using Out = decltype(out);
         const Sink<Out> to(dx(k));
         if (broadcast(k) == Broadcast::number) return sum_to_number<k>(to, partials);
+        check(N >> 31 == 0, Kernel::name, ": a number for each of ", N,
+              " rows is more than the 2147483647 that a GPU sums at once; cut the batch");
         if (N == 0) return;
         launch_kernel(stream_, sum_of_row<F, inputs, k, T, Out>,
                       {.grid = dim3(unsigned(N)), .block = dim3(term_block)}, term, to);
@@ -254,13 +256,14 @@ class MapBackwardOnCuda {
     }
   }
 
+  // sum_columns() without its form for packs, for which each functor would be compiled again.
   template <class Term>
   void sum_to_row(const Term& term, int64_t N, int64_t C, const Grad& to, std::byte* memory) {
     if (C == 0) return;
     auto* const partials = reinterpret_cast<float*>(memory);
     const RowGroups groups(N, C);
     if (groups.count > 0) {
-      const dim3 grid(unsigned(groups.count), unsigned(ceil_div<int64_t>(C, warp_lanes)));
+      const dim3 grid(unsigned(ceil_div<int64_t>(C, warp_lanes)), unsigned(groups.count));
       launch_kernel(stream_, sum_rows<1, Term>,
                     {.grid = grid, .block = dim3(sum_warps * warp_lanes)}, term, N, C, groups.rows,
                     partials);

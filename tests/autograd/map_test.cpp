@@ -85,6 +85,11 @@ TEST_F(Maps, OfRowsWithoutElementsHaveGradientsOfZero) {
   EXPECT_EQ(values(tape.grad(number)), Numbers{0});
 }
 
+TEST_F(Maps, HaveTheShapeOfMoreDimensions) {
+  EXPECT_EQ(add(input({4}), input({1, 4})).shape(), (Shape{1, 4}));
+  EXPECT_EQ(add(input({1, 4}), input({4})).shape(), (Shape{1, 4}));
+}
+
 TEST_F(Maps, ReluKeepsNaN) {
   const Var y = relu(numbers({3}, {std::nan(""), -1, 2}));
   EXPECT_TRUE(std::isnan(values(y.tensor())[0]));
@@ -98,10 +103,35 @@ TEST_F(Maps, TakeParametersWhereverValues) {
                {"mul: of its operands none is a value", "tape.input(parameter)"},
                [&] { mul(a, b); });
   expect_error(ErrorKind::invalid, {"exp: of its operands none"}, [&] { exp(a); });
-  const Var y = mul(a, tape.input(b));
+  const Var in = tape.input(b), y = mul(a, in);
   tape.backward({Root{y, normal({3, 4}, DType::f64, stream, 3)}});
   EXPECT_EQ(values(a.grad).size(), 12U);
   EXPECT_EQ(values(b.grad).size(), 4U);
+  EXPECT_EQ(values(tape.grad(in)), values(b.grad));
+}
+
+TEST_F(Maps, BeginBackwardAtNoParameter) {
+  Parameter p{.name = "p", .data = normal({1}, DType::f64, stream, 1)};
+  const Var in = tape.input(p);
+  expect_error(ErrorKind::invalid, {"backward: a root is a parameter"}, [&] { tape.backward(in); });
+}
+
+// Whose gradient is f32 where its values are bf16.
+TEST_F(Maps, AndOtherOpsTakeAParameterInTheFirstPlace) {
+  const auto make = [&](const Shape& shape) {
+    return Parameter{.name = "p", .data = normal(shape, DType::bf16, stream, ++seed)};
+  };
+  Parameter p = make({4, 8}), weight = make({8}), bias = make({8}), up = make({8, 8});
+  Tape own(stream, {.micro_batches = 2});
+  const Var in = own.input(p);
+  Var x = layer_norm(in, weight, bias);
+  for (const Var& y : {gelu(in), scale(in, 2), softmax(in), linear(in, up), silu(in),
+                       reshape(in, {4, 8}), concat({slice(in, 0, {2, 4}), slice(in, 0, {0, 2})}, 0),
+                       transpose(transpose(in, 0, 1), 0, 1), matmul(in, up)}) {
+    x = add(x, y);
+  }
+  own.backward({Root{x, normal({4, 8}, DType::bf16, stream, ++seed)}});
+  EXPECT_EQ(p.grad.dtype(), DType::f32);
 }
 
 TEST_F(Maps, OfShapesThatDoNotBroadcastAreRefused) {
@@ -119,6 +149,10 @@ TEST_F(Maps, OfShapesThatDoNotBroadcastAreRefused) {
   });
   expect_error(ErrorKind::invalid, {"sub: f64 (2, 1) and f64 (3)"}, [&] {
     sub(input({2, 1}), input({3}));
+  });
+  // As many rows, but others.
+  expect_error(ErrorKind::invalid, {"mul: f64 (2, 3, 4) and f64 (3, 2, 1)"}, [&] {
+    mul(input({2, 3, 4}), input({3, 2, 1}));
   });
 }
 

@@ -38,6 +38,14 @@ TEST_F(Reductions, AddUpAllElementsOrRows) {
   EXPECT_EQ(sum(x, Over::last).shape(), (Shape{2, 1}));
 }
 
+TEST_F(Reductions, OfAValueAndItselfAreZero) {
+  const Var x = input({2, 3});
+  const Var loss = mse(x, x);
+  EXPECT_EQ(of(loss), Numbers{0});
+  tape.backward(loss);
+  EXPECT_EQ(values(tape.grad(x)), Numbers(6));
+}
+
 TEST_F(Reductions, HaveTheTypeOfSumsOrOfRows) {
   for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
     const Var x = input({2, 3, 4, 5}, type), row = input({5}, type);

@@ -69,6 +69,10 @@ TEST_F(Views, OfTheFirstDimensionAreSlices) {
   const Var one = input({1, 6, 2});  // nothing before the dimension
   EXPECT_EQ(address(slice(one, 1, {2, 4}).tensor()), address(one.tensor()) + 4 * sizeof(double));
   EXPECT_EQ(address(slice(x, 1, {0, 4}).tensor()), address(x.tensor()));
+  // One that is less aligned than 16 bytes is a copy, and so is its gradient in a concat.
+  const Var odd = input({5, 3});
+  EXPECT_EQ(launches([&] { slice(odd, 0, {1, 3}); }), 1U);
+  EXPECT_EQ(launches([&] { slice(odd, 0, {2, 3}); }), 0U);
 }
 
 TEST_F(Views, OfOtherDimensionsAreCopies) {
@@ -91,7 +95,7 @@ TEST_F(Views, OfPartsAddUpToTheGradientOfTheWhole) {
 }
 
 TEST_F(Views, OfRowsPassPartsOfTheGradient) {
-  const Var a = input({2, 3}), b = input({4, 3});
+  const Var a = input({2, 3}), b = input({4, 3});  // 48 bytes, and 96
   const Var y = concat({a, b}, 0);
   EXPECT_EQ(part(y.tensor(), 0, 6), values(a.tensor()));
   EXPECT_EQ(part(y.tensor(), 6, 18), values(b.tensor()));
