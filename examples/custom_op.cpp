@@ -19,14 +19,8 @@ using namespace spool;
 // source the same lines are an op for the cpu and for GPUs.
 struct SquaredRelu {
   static constexpr const char* name = "squared_relu";
-  template <class T>
-  SPOOL_HOST_DEVICE T value(T x) const {
-    return x > 0 ? x * x : 0;
-  }
-  template <class T>
-  SPOOL_HOST_DEVICE T derivative(T x) const {
-    return x > 0 ? 2 * x : 0;
-  }
+  SPOOL_HOST_DEVICE auto value(auto x) const { return x > 0 ? x * x : 0; }
+  SPOOL_HOST_DEVICE auto derivative(auto x) const { return x > 0 ? 2 * x : 0; }
 };
 
 Var squared_relu(const Operand& x) { return map(SquaredRelu(), x); }

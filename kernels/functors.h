@@ -73,27 +73,17 @@ struct Relu {
   using OfSpool = void;
   static constexpr const char* name = "relu";
   static constexpr double flops = 1;
-  template <class T>
-  SPOOL_HOST_DEVICE T value(T x) const {
-    return x < 0 ? 0 : x;  // NaN stays
-  }
-  template <class T>
-  SPOOL_HOST_DEVICE T derivative(Unread, T y) const {
-    return y > 0 ? 1 : 0;
-  }
+  SPOOL_HOST_DEVICE auto value(auto x) const { return x < 0 ? 0 : x; }  // NaN stays
+  SPOOL_HOST_DEVICE int derivative(Unread, auto y) const { return y > 0 ? 1 : 0; }
 };
 
 struct Silu {
   using OfSpool = void;
   static constexpr const char* name = "silu";
   static constexpr double flops = 20;
-  template <class T>
-  SPOOL_HOST_DEVICE T value(T x) const {
-    return x * math::sigmoid(x);
-  }
-  template <class T>
-  SPOOL_HOST_DEVICE T derivative(T x) const {
-    const T s = math::sigmoid(x);
+  SPOOL_HOST_DEVICE auto value(auto x) const { return x * math::sigmoid(x); }
+  SPOOL_HOST_DEVICE auto derivative(auto x) const {
+    const auto s = math::sigmoid(x);
     return s * (1 + x * (1 - s));
   }
 };
@@ -102,70 +92,40 @@ struct Sigmoid {
   using OfSpool = void;
   static constexpr const char* name = "sigmoid";
   static constexpr double flops = 20;
-  template <class T>
-  SPOOL_HOST_DEVICE T value(T x) const {
-    return math::sigmoid(x);
-  }
-  template <class T>
-  SPOOL_HOST_DEVICE T derivative(Unread, T y) const {
-    return y * (1 - y);
-  }
+  SPOOL_HOST_DEVICE auto value(auto x) const { return math::sigmoid(x); }
+  SPOOL_HOST_DEVICE auto derivative(Unread, auto y) const { return y * (1 - y); }
 };
 
 struct Tanh {
   using OfSpool = void;
   static constexpr const char* name = "tanh";
   static constexpr double flops = 20;
-  template <class T>
-  SPOOL_HOST_DEVICE T value(T x) const {
-    return math::tanh(x);
-  }
-  template <class T>
-  SPOOL_HOST_DEVICE T derivative(Unread, T y) const {
-    return 1 - y * y;
-  }
+  SPOOL_HOST_DEVICE auto value(auto x) const { return math::tanh(x); }
+  SPOOL_HOST_DEVICE auto derivative(Unread, auto y) const { return 1 - y * y; }
 };
 
 struct Exp {
   using OfSpool = void;
   static constexpr const char* name = "exp";
   static constexpr double flops = 20;
-  template <class T>
-  SPOOL_HOST_DEVICE T value(T x) const {
-    return math::exp(x);
-  }
-  template <class T>
-  SPOOL_HOST_DEVICE T derivative(Unread, T y) const {
-    return y;
-  }
+  SPOOL_HOST_DEVICE auto value(auto x) const { return math::exp(x); }
+  SPOOL_HOST_DEVICE auto derivative(Unread, auto y) const { return y; }
 };
 
 struct Log {
   using OfSpool = void;
   static constexpr const char* name = "log";
   static constexpr double flops = 20;
-  template <class T>
-  SPOOL_HOST_DEVICE T value(T x) const {
-    return math::log(x);
-  }
-  template <class T>
-  SPOOL_HOST_DEVICE T derivative(T x) const {
-    return 1 / x;
-  }
+  SPOOL_HOST_DEVICE auto value(auto x) const { return math::log(x); }
+  SPOOL_HOST_DEVICE auto derivative(auto x) const { return 1 / x; }
 };
 
 struct Square {
   using OfSpool = void;
   static constexpr const char* name = "square";
   static constexpr double flops = 1;
-  template <class T>
-  SPOOL_HOST_DEVICE T value(T x) const {
-    return x * x;
-  }
-  template <class T>
-  SPOOL_HOST_DEVICE T derivative(T x) const {
-    return 2 * x;
-  }
+  SPOOL_HOST_DEVICE auto value(auto x) const { return x * x; }
+  SPOOL_HOST_DEVICE auto derivative(auto x) const { return 2 * x; }
 };
 
 }  // namespace spool::functors

@@ -5,19 +5,17 @@
 //
 //   struct Silu {
 //     static constexpr const char* name = "silu";
-//     template <class T>
-//     SPOOL_HOST_DEVICE T value(T x) const { return x * math::sigmoid(x); }
-//     template <class T>
-//     SPOOL_HOST_DEVICE T derivative(T x) const {
-//       const T s = math::sigmoid(x);
+//     SPOOL_HOST_DEVICE auto value(auto x) const { return x * math::sigmoid(x); }
+//     SPOOL_HOST_DEVICE auto derivative(auto x) const {
+//       const auto s = math::sigmoid(x);
 //       return s * (1 + x * (1 - s));
 //     }
 //   };
 //
-// T is float or double.  A derivative's parameters are the inputs and, if it has one more, the
+// x is float or double.  A derivative's parameters are the inputs and, if it has one more, the
 // value y; those of type Unread it does not read, and backward does not keep.  So the derivative of
-// exp is derivative(Unread, T y) { return y; }.  Of several inputs there is a derivative by each,
-// which begins with By<0>, By<1>, ...:
+// exp is derivative(Unread, auto y) { return y; }.  One that reads several has one type T for them.
+// Of several inputs there is a derivative by each, which begins with By<0>, By<1>, ...:
 //
 //   struct Div {
 //     static constexpr const char* name = "div";
