@@ -26,10 +26,11 @@ void add_of_one(std::vector<OpSample>& all) {
 
 // One of each kind of broadcast, by ops that save both operands, one or none.
 void add_of_two(std::vector<OpSample>& all) {
-  const auto two = [&](const std::string& name, SampleInput a, SampleInput b, auto apply) {
-    all.push_back({.name = name,
-                   .inputs = {std::move(a), std::move(b)},
-                   .apply = [=](const Operands& x) { return std::vector{apply(x[0], x[1])}; }});
+  const auto two = [&](const std::string& name, const SampleInput& a, const SampleInput& b,
+                       auto apply) {
+    all.push_back({.name = name, .inputs = {a, b}, .apply = [=](const Operands& x) {
+                     return std::vector{apply(x[0], x[1])};
+                   }});
   };
   const auto times = [](const Operand& a, const Operand& b) { return mul(a, b); };
   const auto less = [](const Operand& a, const Operand& b) { return sub(a, b); };
