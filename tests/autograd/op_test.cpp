@@ -1,6 +1,8 @@
 // runs: threads
 // Every op, on every sample of the table, is as check_op() says that ops are.
 
+#include <algorithm>
+
 #include "spool/autograd/checks/applied_op.h"
 #include "spool/autograd/checks/check_op.h"
 #include "tests/autograd/op_samples.h"
@@ -9,8 +11,26 @@
 namespace spool::testing {
 namespace {
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define FINDS_RACES 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define FINDS_RACES 1
+#endif
+
+// Under ThreadSanitizer those whose loops have several pieces, which threads share.
+std::vector<OpSample> samples() {
+  std::vector<OpSample> all = op_samples();
+#if FINDS_RACES
+  const auto is_small = [](const SampleInput& x) { return x.large.rank() == 0; };
+  std::erase_if(all, [&](const OpSample& s) { return std::ranges::all_of(s.inputs, is_small); });
+#endif
+  return all;
+}
+
 class EveryOp : public ::testing::TestWithParam<OpSample> {};
-INSTANTIATE_TEST_SUITE_P(Op, EveryOp, ::testing::ValuesIn(op_samples()),
+INSTANTIATE_TEST_SUITE_P(Op, EveryOp, ::testing::ValuesIn(samples()),
                          [](const auto& sample) { return sample.param.name; });
 
 TEST_P(EveryOp, HasWhatCheckOpChecks) {
