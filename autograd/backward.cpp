@@ -56,8 +56,7 @@ void Tape::begin_at(const Root& root) {
   const Value& y = program_.values[id];
   observe(id);
   check(!y.parameter, "backward: a root is a parameter, ", y.spec,
-        ", whose gradient is known; begin at "
-        "what an op computes of it");
+        "; begin at what an op computes of it");
   if (!root.y.is_readable()) fail_deferred(id, "backward: a root");
   check(y.needs_grad, "backward: root ", y.spec, " (", program_.producer_name(id),
         ") depends on nothing that needs a gradient; make a parameter trainable, or an input one "

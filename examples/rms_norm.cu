@@ -44,6 +44,16 @@ struct RmsNormBackward {
 
   int64_t N() const { return x.shape().rows(); }
   int64_t C() const { return x.shape().row(); }
+  void check_arguments() const {
+    const Arguments all(name);
+    all.present("x", x, floating);
+    const DType type = x.dtype();
+    all.rows("dy", dy, type, N(), C());
+    all.elements("weight", weight, type, C());
+    all.elements("rstd", rstd, accumulator(type), N());
+    if (dx) all.rows("dx", dx.view, gradient_of(type), N(), C());
+    if (dweight) all.elements("dweight", dweight.view, gradient_of(type), C());
+  }
   Cost cost() const {
     return {10.0 * static_cast<double>(x.numel()), bytes(dx, dweight, dy, x, weight, rstd)};
   }

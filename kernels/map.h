@@ -34,9 +34,10 @@
 //   std::string attributes() const                its members in words; a functor with members must
 //
 // autograd/ops/map.h makes an op of it.  The kernels run on the cpu, and on cuda if a CUDA source
-// of the program applies the op.  Shapes: y is whole; an input has as many elements,
-// or is a row (C) as long as y's last dimension, a number for each row (N.., 1), or one number. Its
-// gradient is summed over what it is broadcast to, in an order that depends on the shapes alone.
+// of the program applies the op.  One input at least has the shape of y; the others have it too, or
+// are broadcast: a row (C) as long as y's last dimension, a number for each row (N.., 1), or one
+// number.  Their gradients are summed over what they are broadcast to, in an order that depends on
+// the shapes alone.
 
 #include <array>
 #include <concepts>
@@ -262,8 +263,8 @@ struct MapForward {
 };
 
 // dx[k] (+)= dy f'(by k), summed over what x[k] is broadcast to.  Absent gradients are not
-// computed. slots: the inputs, and then y; those that no wanted derivative reads may be absent.  A
-// dx that is not broadcast may share the memory of dy; two of one value are added up.
+// computed.  The slots are the inputs and then y; those that no wanted derivative reads may be
+// absent.  A dx that is not broadcast may share the memory of dy; two of one value are added up.
 template <class F, int n>
 struct MapBackward {
   static constexpr const char* name = map_details::backward_name<F>.data();

@@ -4,9 +4,9 @@
 // How the gradient of a broadcast input of map() is summed: over pieces, which depend on shapes
 // alone, and whose partial sums are then added up in order.
 
-#include <algorithm>
 #include <cstdint>
 
+#include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/map.h"
 #include "spool/kernels/row_groups.h"
 #include "spool/runtime/integer.h"
@@ -40,20 +40,20 @@ inline size_t aligned_bytes(int64_t numbers, size_t each) {
 
 // On the cpu: pieces of whole rows; of a sum to one number, of elements.
 struct SumPieces {
-  static constexpr int64_t max_pieces = 32, min_elements = 16384;
-  int64_t N, C, rows, count;
+  int64_t N, C;
+  cpu::RowPieces pieces;
 
   SumPieces(const Shape& y, Broadcast broadcast)
       : N(broadcast == Broadcast::number ? y.numel() : count_rows(y)),
         C(broadcast == Broadcast::number ? 1 : y.row()),
-        rows(std::max(ceil_div(N, max_pieces), ceil_div(min_elements, std::max<int64_t>(C, 1)))),
-        count(ceil_div(N, rows)) {}
+        pieces(N, C) {}
 
   // Bytes of the partial sums: for a row, of each column, in `type`; for a number, one, in f64.
   static size_t bytes(const Shape& y, Broadcast broadcast, DType type) {
-    const auto [N, C, rows, count] = SumPieces(y, broadcast);
-    if (broadcast == Broadcast::row) return aligned_bytes(count * C, size_of(type));
-    return broadcast == Broadcast::number ? aligned_bytes(count, sizeof(double)) : 0;
+    const SumPieces sums(y, broadcast);
+    if (broadcast == Broadcast::row)
+      return aligned_bytes(sums.pieces.count * sums.C, size_of(type));
+    return broadcast == Broadcast::number ? aligned_bytes(sums.pieces.count, sizeof(double)) : 0;
   }
 };
 

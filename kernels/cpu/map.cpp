@@ -167,22 +167,22 @@ class Reduction {
       : k_(k),
         loops_(loops),
         input_(input),
-        pieces_(k.dy.shape(), k.broadcasts[input]),
+        sums_(k.dy.shape(), k.broadcasts[input]),
         partials_(partials) {}
 
   void run(CpuStream& stream) const {
-    stream.parallel_for(pieces_.N, pieces_.rows, [&](int64_t begin, int64_t end) {
+    stream.parallel_for(sums_.N, sums_.pieces.rows, [&](int64_t begin, int64_t end) {
       Terms<A> terms(k_, loops_, 1u << input_);
-      Sums sums = sums_of(begin / pieces_.rows);
+      Sums sums = sums_of(begin / sums_.pieces.rows);
       alignas(64) A block[block_elements];
-      for_blocks(begin * pieces_.C, end * pieces_.C, [&](int64_t first, int64_t count) {
+      for_blocks(begin * sums_.C, end * sums_.C, [&](int64_t first, int64_t count) {
         terms.begin(first, count);
         terms.find(input_, block);
         add(block, first, count, sums);
       });
-      if (broadcast() == Broadcast::number) numbers()[begin / pieces_.rows] = sums.number;
+      if (broadcast() == Broadcast::number) numbers()[begin / sums_.pieces.rows] = sums.number;
     });
-    if (pieces_.C == 0 && broadcast() == Broadcast::column) {
+    if (sums_.C == 0 && broadcast() == Broadcast::column) {
       return put_all(stream, k_.dx[input_].view.numel(), [](int64_t) { return A{0}; });
     }
     add_up(stream);
@@ -200,8 +200,8 @@ class Reduction {
 
   Sums sums_of(int64_t piece) const {
     if (broadcast() != Broadcast::row) return {};
-    A* const row = rows() + piece * pieces_.C;
-    std::fill_n(row, pieces_.C, A{0});
+    A* const row = rows() + piece * sums_.C;
+    std::fill_n(row, sums_.C, A{0});
     return {.row = row};
   }
 
@@ -214,8 +214,8 @@ class Reduction {
       return;
     }
     for (int64_t done = 0; done < count;) {
-      const int64_t row = (first + done) / pieces_.C, column = (first + done) % pieces_.C;
-      const int64_t size = std::min(pieces_.C - column, count - done);
+      const int64_t row = (first + done) / sums_.C, column = (first + done) % sums_.C;
+      const int64_t size = std::min(sums_.C - column, count - done);
       const A* const from = block + done;
       done += size;
       if (broadcast() == Broadcast::row) {
@@ -224,14 +224,14 @@ class Reduction {
         continue;
       }
       sums.number += sum(from, size);
-      if (column + size < pieces_.C) continue;
+      if (column + size < sums_.C) continue;
       const A total = static_cast<A>(std::exchange(sums.number, 0));
       with_sink([&](auto out) { out.put(row, total); });
     }
   }
 
   void add_up(CpuStream& stream) const {
-    const int64_t C = pieces_.C, count = pieces_.count;
+    const int64_t C = sums_.C, count = sums_.pieces.count;
     if (broadcast() == Broadcast::row) {
       return with_sink([&](auto out) { cpu::add_pieces(stream, rows(), C, count, C, out); });
     }
@@ -255,7 +255,7 @@ class Reduction {
   const BackwardArguments& k_;
   std::span<const DerivativeLoop> loops_;
   size_t input_;
-  SumPieces pieces_;
+  SumPieces sums_;
   std::byte* partials_;
 };
 

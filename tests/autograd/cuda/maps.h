@@ -1,6 +1,7 @@
 #pragma once
 
-// What maps.cu defines: map() of a functor, in a CUDA source.
+// What maps.cu defines: map() of functors in a CUDA source, by which the samples that apply them in
+// other sources run on cuda, too.
 
 #include "spool/autograd/tape.h"
 

@@ -30,17 +30,17 @@ class Classifier final : public SmallNet {
       : SmallNet(dtype, stream),
         pictures_(input({Shape{B, P, K}, dtype})),
         labels_(input({Shape{B}, DType::i32})) {
-    add("in", {C, K});
+    add_parameter("in", {C, K});
     for (int64_t l = 0; l < layers; ++l) {
       const std::string prefix = std::to_string(l) + ".";
-      for (const char* name : {"patches_up", "patches_down"}) add(prefix + name, {P, P});
-      add(prefix + "gain", {C});
-      add(prefix + "up", {2 * C, C});
-      add(prefix + "bias", {2 * C});
-      add(prefix + "down", {C, 2 * C});
+      for (const char* name : {"patches_up", "patches_down"}) add_parameter(prefix + name, {P, P});
+      add_parameter(prefix + "gain", {C});
+      add_parameter(prefix + "up", {2 * C, C});
+      add_parameter(prefix + "bias", {2 * C});
+      add_parameter(prefix + "down", {C, 2 * C});
     }
-    add("temperature", {1});
-    add("out", {classes, C});
+    add_parameter("temperature", {1});
+    add_parameter("out", {classes, C});
   }
 
   Var loss(Tape& tape) override {
@@ -68,9 +68,6 @@ class Classifier final : public SmallNet {
 
  private:
   Parameter& parameter(const std::string& name) { return parameters_.named(name); }
-  // base members hide: add() of ops.h
-  using SmallNet::add;
-  static Var add(const Operand& a, const Operand& b) { return spool::add(a, b); }
 
   Tensor pictures_, labels_;
 };
@@ -88,11 +85,11 @@ class Llama final : public SmallNet {
         epsilon_(input({Shape{1}, dtype})),
         cosines_(input({Shape{T * D / 2}, dtype})),
         sines_(input({Shape{T * D / 2}, dtype})) {
-    SmallNet::add("embedding", {V, C});
+    add_parameter("embedding", {V, C});
     for (int64_t l = 0; l < layers; ++l) {
       const std::string prefix = std::to_string(l) + ".";
       const auto layer = [&](const char* name, const Shape& shape) {
-        SmallNet::add(prefix + name, shape);
+        add_parameter(prefix + name, shape);
       };
       layer("norm_1", {C});
       layer("queries", {C, C});
@@ -104,7 +101,7 @@ class Llama final : public SmallNet {
       layer("up", {F, C});
       layer("down", {C, F});
     }
-    SmallNet::add("norm", {C});
+    add_parameter("norm", {C});
     set_constants();
   }
 
@@ -131,16 +128,16 @@ class Llama final : public SmallNet {
     const Var k = rotated(linear(h, weight("keys")), Hkv);
     const Var v = linear(h, weight("values"));
     h = attention(concat({q, k, v}, -1), {.query = H, .key = Hkv});
-    const Var x = spool::add(in, linear(h, weight("projection")));
+    const Var x = add(in, linear(h, weight("projection")));
     h = rms_norm(x, weight("norm_2"));
     h = mul(silu(linear(h, weight("gate"))), linear(h, weight("up")));
-    return spool::add(x, linear(h, weight("down")));
+    return add(x, linear(h, weight("down")));
   }
 
   // x / sqrt(mean x^2 + epsilon) times the weight.
   Var rms_norm(const Var& x, Parameter& weight) {
     const Var squares = reshape(mean(square(x), Over::last), {B, T, 1});
-    const Var logs = log(spool::add(squares, x.tape().input(epsilon_)));
+    const Var logs = log(add(squares, x.tape().input(epsilon_)));
     return mul(mul(x, exp(scale(logs, -0.5))), weight);
   }
 
@@ -154,7 +151,7 @@ class Llama final : public SmallNet {
     const Var cosines = x.tape().input(cosines_), sines = x.tape().input(sines_);
     const Shape shape{B, heads, T, D / 2};
     const Var left = reshape(sub(mul(a, cosines), mul(b, sines)), shape);
-    const Var right = reshape(spool::add(mul(b, cosines), mul(a, sines)), shape);
+    const Var right = reshape(add(mul(b, cosines), mul(a, sines)), shape);
     return reshape(permute(concat({left, right}, -1), {0, 2, 1, 3}), {B, T, heads * D});
   }
 
@@ -183,13 +180,13 @@ class Experts final : public SmallNet {
 
   Experts(DType dtype, Stream& stream)
       : SmallNet(dtype, stream), x_(input({Shape{N, K}, dtype})), y_(input({Shape{N, C}, dtype})) {
-    SmallNet::add("in", {C, K});
+    add_parameter("in", {C, K});
     for (int64_t l = 0; l < layers; ++l) {
       const std::string prefix = std::to_string(l) + ".";
-      SmallNet::add(prefix + "gate", {2, C});
+      add_parameter(prefix + "gate", {2, C});
       for (const char* expert : {"0", "1"}) {
-        SmallNet::add(prefix + "up_" + expert, {F, C});
-        SmallNet::add(prefix + "down_" + expert, {C, F});
+        add_parameter(prefix + "up_" + expert, {F, C});
+        add_parameter(prefix + "down_" + expert, {C, F});
       }
     }
   }
@@ -205,7 +202,7 @@ class Experts final : public SmallNet {
       // (2, N, C) by a number for each expert and row
       const Var weights = reshape(transpose(gates, 0, 1), {2 * N, 1});
       const Var weighed = mul(concat({experts[0], experts[1]}, 0), weights);
-      x = spool::add(x, sum(permute(reshape(weighed, {2, N, C}), {1, 2, 0}), Over::last));
+      x = add(x, sum(permute(reshape(weighed, {2, N, C}), {1, 2, 0}), Over::last));
     }
     return mse(sigmoid(x), tape.input(y_));
   }

@@ -19,7 +19,7 @@ class SmallNet : public StepModel {
 
  protected:
   SmallNet(DType dtype, Stream& stream) : parameters_(stream, dtype) {}
-  Parameter& add(const std::string& name, const Shape& shape) {
+  Parameter& add_parameter(const std::string& name, const Shape& shape) {
     return parameters_.add(name, shape, normal(0.3f));
   }
   Tensor input(const Spec&);
