@@ -218,10 +218,21 @@ class Offloader::Handle final : public SavedTensor {
 
 Offloader::Offloader(HostLink& link) : link_(link), disk_(nullptr, 0, "disk") {}
 
+// The file is tried with the link's memory, which on cuda is pinned, if that has a page to spare.
+std::shared_ptr<SpillFile> Offloader::make_file(HostLink& link, const std::string& directory,
+                                                size_t bytes) {
+  const MemoryStats& memory = link.memory();
+  HostSlot page;
+  if (memory.capacity - memory.live >= SpillFile::alignment) {
+    page = HostSlot(link, SpillFile::alignment, Name::never_freed("trial of the disk"));
+  }
+  if (is_meta(link.compute()) || bytes == 0) return nullptr;
+  return std::make_shared<SpillFile>(directory, bytes, page ? page.data() : nullptr);
+}
+
 Offloader::Offloader(HostLink& link, const std::string& directory, size_t bytes)
     : link_(link),
-      file_(is_meta(link.compute()) || bytes == 0 ? nullptr
-                                                  : std::make_shared<SpillFile>(directory, bytes)),
+      file_(make_file(link, directory, bytes)),
       has_disk_(true),
       disk_(nullptr, bytes, "disk") {}
 

@@ -78,6 +78,8 @@ class Offloader {
   // By node, and by number at the same node.
   using Schedule = std::map<std::pair<NodeId, uint64_t>, Transfer*>;
 
+  static std::shared_ptr<SpillFile> make_file(HostLink&, const std::string& directory,
+                                              size_t bytes);
   std::shared_ptr<Transfer> find(const Tensor&, const Offload&) const;
   void release_up_to(NodeId);
   void limit_unreleased(Transfer* latest);

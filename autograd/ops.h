@@ -46,15 +46,41 @@ Var embedding(const Var& tokens, const Operand& weight, const Operand& positions
 // Each row of x (N.., C) normalised, times weight (C), plus bias (C); see kernels/layer_norm.h.
 Var layer_norm(const Var& x, const Operand& weight, const Operand& bias, double eps = 1e-5);
 
+// Each row of x (N.., C) divided by its root mean square, times weight (C); see kernels/rms_norm.h.
+Var rms_norm(const Var& x, const Operand& weight, double eps = 1e-5);
+
+// rms_norm() of each query and key head of packed qkv (N.., (H + 2 Hkv) D), times the weight of
+// queries and that of keys, (D) each; values are copied.
+Var head_norm(const Var& qkv, const Operand& query, const Operand& key, Heads heads,
+              double eps = 1e-6);
+
+// silu(g) u of rows (N.., 2 I), of which g is the first half and u the second: (N.., I).
+Var swiglu(const Var& gate_up);
+
+// GELU of each element of x (N.., C), or of x + bias (C): the bias of a linear() before it costs
+// least here.  See kernels/gelu.h.
 Var gelu(const Var& x, GeluForm form = GeluForm::tanh);
+Var gelu(const Var& x, const Operand& bias, GeluForm form = GeluForm::tanh);
 
 // Sets each element to zero with probability p and multiplies the others by 1/(1-p).  Returns x
 // itself on a tape that does not train, and for p = 0.
 Var dropout(const Var& x, float p);
 
+// Rotary position embedding of the queries and keys of packed qkv (B, T, (H + 2 Hkv) D); values are
+// copied.  The table, f32 (f64 of f64) (rows, D), is that of kernels/rope_table.h, and gets no
+// gradient.  Token t of a row has position first_position + t; or, where positions i32 (B, T) are
+// present, its own, which must be below the table's rows.
+Var rope(const Var& qkv, const Var& table, Heads heads, int64_t first_position = 0);
+Var rope(const Var& qkv, const Var& table, Heads heads, const Var& positions);
+
 // Attention of packed qkv (B, T, (H + 2 Hkv) D): (B, T, H D), scaled by 1/sqrt(D).  A query sees
-// the keys of its own token and those before it, or with Mask::none those of all T tokens.
-Var attention(const Var& qkv, Heads heads, Mask mask = Mask::causal);
+// the keys of its own token and those before it, or with Mask::none those of all T tokens.  With
+// SumOrder::any its gradient may have other bits each time, on cuda.
+Var attention(const Var& qkv, Heads heads, Mask mask = Mask::causal,
+              SumOrder order = SumOrder::fixed);
+// Causal, for texts packed into one row: the query of token t of row b sees the keys from
+// first[b,t], i32 (B, T), to its own.  0 <= first[b,t] <= t is up to the caller.
+Var attention(const Var& qkv, Heads heads, const Var& first, SumOrder order = SumOrder::fixed);
 
 // The cache of an attention layer: keys and values (B, Hkv, P, D) of the tokens before `position`,
 // with room for P tokens.
@@ -65,7 +91,10 @@ struct KeyValueLayer {
 
 // attention() of tokens that follow those in the cache; adds their keys and values to it.  Only on
 // a tape that does not record: backward cannot read memory that changes.
-Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads);
+// Row b begins at token first[b], i32 (B), if that is present: queries see no keys before it, and
+// queries before it their own alone.
+Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads,
+                     const Var& first = {});
 
 // The sum and the mean of all elements, f32 (1), f64 of f64; or over the last dimension of x
 // (N.., C), of the type of x: (N..), (1) of a row.  The same bits for any number of threads.

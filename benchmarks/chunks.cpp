@@ -31,6 +31,7 @@
 #include "spool/autograd/ops.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/normal.h"
+#include "spool/models/families/gpt2.h"
 #include "spool/models/inference/evaluation_plan.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/planner/machine.h"
@@ -140,7 +141,7 @@ RehearsedChunks rehearse_in_chunks(const TrainingConfig& config) {
   const RehearsedStep step = rehearse_step(config, plans, h200, {});
   const MemoryStats& memory = step.report.memory;
   const int64_t inputs =
-      config.model.layers * config.batch * config.seq * config.model.channels * 2;
+      config.model.shape().layers * config.batch * config.seq * config.model.shape().channels * 2;
   return {.peak = static_cast<double>(memory.peak),
           .seconds = step.report.seconds,
           .block_bytes = static_cast<double>(memory.at_peak_by[Purpose::activation] +

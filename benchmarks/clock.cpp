@@ -19,6 +19,7 @@
 #include "shared/device.h"
 #include "shared/token_batch.h"
 #include "spool/kernels/matmul.h"
+#include "spool/models/families/gpt2.h"
 #include "spool/models/steps/step_kernels.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machine.h"

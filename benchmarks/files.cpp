@@ -14,6 +14,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "spool/models/families/gpt2.h"
 #include "spool/models/families/llmc_model.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
@@ -36,8 +37,8 @@ class Files {
     CpuStream stream(model_memory, 0);
     Gpt2 model(Gpt2Config{}, DType::f32, stream);
     model.initialise(/*seed=*/1);
-    save_model(directory_, model, {});
-    LlmcModelWriter writer(llmc(), model.config(), DType::f32);
+    save_model(directory_, model);
+    LlmcModelWriter writer(llmc(), Gpt2Config{}, DType::f32);
     save_tensors(writer, stored_parameters(model, {.conv1d = false}));
   }
   ~Files() { fs::remove_all(directory_); }
@@ -73,8 +74,8 @@ void load_file(benchmark::State& state, const fs::path& path, DType dtype) {
     const auto start = std::chrono::steady_clock::now();
     CpuStream stream(model_memory, 0);
     const ModelFile file(path);
-    Gpt2 model(file.config(), dtype, stream);
-    file.load(model);
+    const auto model = file.config().make(dtype, stream);
+    file.load(*model);
     stream.synchronize();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     seconds += took.count();

@@ -1,18 +1,27 @@
-// Generation with GPT-2 124M (random parameters), compared with reading its parameters once.  A
-// token must read all parameters but the position embedding.  Both run on all threads, in turn, so
-// that they see the same machine.  Times are medians.
+// Generation with models of random parameters, compared with reading these once.  A token must read
+// all parameters but the position embedding.  Both run on all threads, in turn, so that they see
+// the same machine.  Times are medians.
 //
 //   position      tokens of the text before the first that is timed
 //   tokens_per_s  rate of generation
 //   share         of the rate at which the parameters can be read; 1 is the best possible
 //   gb_per_s      rate of reading the parameters
+//
+// `batch` continues 1 and 8 prompts of 32 tokens by 64, in turn:
+//
+//   tokens_per_s  of all texts together, without the time of reading the prompts
+//   times_one     as many times the rate of one prompt
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <optional>
 
 #include "shared/device.h"
+#include "spool/models/families/families.h"
+#include "spool/models/inference/batch_generator.h"
 #include "spool/models/inference/generator.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/stream.h"
@@ -26,7 +35,7 @@ using benchmarks::seconds_of;
 // Reads a model's parameters, and does as little else as possible.
 class Reader {
  public:
-  Reader(Gpt2& model, CpuStream& stream) : stream_(stream) {
+  Reader(Model& model, CpuStream& stream) : stream_(stream) {
     for (const Parameter* p : model.parameters()) {
       if (std::string_view(p->name) == "wpe.weight") continue;
       const auto words = static_cast<int64_t>(p->data.nbytes() / sizeof(uint64_t));
@@ -74,27 +83,29 @@ class Reader {
 };
 
 struct Case {
+  ModelConfig model;
   DType dtype;
   int64_t position;
 };
 
 void generate(benchmark::State& state, const Case& c) {
-  const Gpt2Config config = *gpt2_preset("gpt2-124m");
+  const int64_t longest = 1024;
   const auto probe = open_stream({DeviceType::cpu}, Arena::granule);
   const Report foretold =
       rehearse({.architecture = probe->architecture()}, [&](MetaStream& stream) {
-        Gpt2 model(config, c.dtype, stream);
-        Generator(model, stream).rehearse();
+        const auto model = c.model.make(c.dtype, stream, longest);
+        Generator(*model, stream).rehearse();
       });
   CpuStream stream(foretold.memory.peak);
-  Gpt2 model(config, c.dtype, stream);
-  model.initialise(/*seed=*/1);
-  Reader reader(model, stream);
+  const auto model = c.model.make(c.dtype, stream, longest);
+  model->initialise(/*seed=*/1);
+  Reader reader(*model, stream);
   reader.read();
-  Generator generator(model, stream);
+  Generator generator(*model, stream);
   Random random(1);
   std::vector<int32_t> text(static_cast<size_t>(c.position));
-  for (int32_t& token : text) token = static_cast<int32_t>(random.next() % 50257);
+  const auto V = static_cast<uint32_t>(c.model.shape().vocabulary);
+  for (int32_t& token : text) token = static_cast<int32_t>(random.next() % V);
   generator.read(text);
   generator.next({}, random);
   std::vector<double> tokens, readings;
@@ -108,20 +119,64 @@ void generate(benchmark::State& state, const Case& c) {
   state.counters["gb_per_s"] = reader.bytes() / median(readings) / 1e9;
 }
 
+constexpr int64_t prompt_tokens = 32, added_tokens = 64;
+
+// Seconds from the first token drawn to the last.
+double seconds_of_batch(BatchGenerator& generator, int64_t rows) {
+  std::vector<BatchGenerator::Row> texts;
+  for (int64_t i = 0; i < rows; ++i) {
+    texts.push_back({.tokens = std::vector<int32_t>(prompt_tokens, 1),
+                     .random = Random(1, static_cast<uint64_t>(i))});
+  }
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> first;
+  generator.extend(texts, added_tokens, {}, [&](size_t, int32_t) {
+    if (!first) first = Clock::now();
+    return true;
+  });
+  return std::chrono::duration<double>(Clock::now() - *first).count();
+}
+
+void batch(benchmark::State& state, const Case& c) {
+  constexpr int64_t rows = 8, longest = prompt_tokens + added_tokens;
+  CpuStream stream(size_t{3} << 30);
+  const auto model = c.model.make(c.dtype, stream, longest);
+  model->initialise(/*seed=*/1);
+  BatchGenerator generator(*model, stream, rows, longest);
+  seconds_of_batch(generator, rows);
+  std::vector<double> one, many;
+  for (auto _ : state) {
+    one.push_back(seconds_of_batch(generator, 1));
+    many.push_back(seconds_of_batch(generator, rows));
+    state.SetIterationTime(many.back());
+  }
+  state.counters["tokens_per_s"] = static_cast<double>(rows * added_tokens) / median(many);
+  state.counters["times_one"] = rows * median(one) / median(many);
+}
+
+template <class Work>
+void add(const std::string& title, int iterations, const Case& c, Work work) {
+  benchmark::RegisterBenchmark(title.c_str(), work, c)
+      ->UseManualTime()
+      ->Iterations(iterations)
+      ->Unit(benchmark::kMillisecond);
+}
+
 }  // namespace
 }  // namespace spool
 
 int main(int argc, char** argv) {
-  using spool::DType;
+  using namespace spool;
   benchmark::Initialize(&argc, argv);
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const int64_t position : {64, 512, 1000}) {
-      const std::string title =
-          spool::sentence("generate/gpt2-124m/", spool::name(dtype), "/position:", position);
-      benchmark::RegisterBenchmark(title.c_str(), spool::generate, spool::Case{dtype, position})
-          ->UseManualTime()
-          ->Iterations(20)
-          ->Unit(benchmark::kMillisecond);
+  for (const std::string name : {"gpt2-124m", "smollm2-135m"}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const std::string kind = sentence(name, '/', spool::name(dtype));
+      const ModelConfig model = model_preset(name)->config;
+      for (const int64_t position : {64, 512, 1000}) {
+        add(sentence("generate/", kind, "/position:", position), 20, {model, dtype, position},
+            generate);
+      }
+      add(sentence("batch/", kind), 5, {model, dtype, 0}, batch);
     }
   }
   benchmark::RunSpecifiedBenchmarks();

@@ -18,6 +18,8 @@
 #include <array>
 
 #include "shared/device.h"
+#include "spool/models/families/families.h"
+#include "spool/models/families/model.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machine.h"
 #include "spool/planner/offsets.h"
@@ -27,7 +29,7 @@ namespace spool {
 namespace {
 
 void rehearse_step(benchmark::State& state, const std::string& model) {
-  TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4};
+  TrainingConfig config{.model = model_preset(model)->config, .dtype = DType::bf16, .batch = 4};
   config.loss_chunk = 1024;
   const TrainingPlans plans = make_plans(config);
   for (auto _ : state) {
@@ -39,7 +41,7 @@ void rehearse_step(benchmark::State& state, const std::string& model) {
 }
 
 void survey_step(benchmark::State& state, const std::string& model) {
-  TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4};
+  TrainingConfig config{.model = model_preset(model)->config, .dtype = DType::bf16, .batch = 4};
   config.loss_chunk = 1024;
   const TrainingPlans plans = make_plans(config);
   std::array<double, 2> least{1e9, 1e9};  // without a survey, and with one
@@ -57,18 +59,17 @@ void survey_step(benchmark::State& state, const std::string& model) {
 }
 
 void visit_nodes(benchmark::State& state, const std::string& model) {
-  const Gpt2Config config = *gpt2_preset(model);
   MetaStream stream(Machine{});
-  Gpt2 gpt2(config, DType::bf16, stream);
+  const auto built = model_preset(model)->config.make(DType::bf16, stream);
   const Spec ids{Shape{4, 1024}, DType::i32};
   const Tensor tokens(ids, stream), targets(ids, stream);
   size_t visits = 0;
   for (auto _ : state) {
     Tape tape(stream, {.backward_follows = true});
-    tape.backward(gpt2.loss(tape.input(tokens), tape.input(targets)));
+    tape.backward(built->loss(tape.input(tokens), tape.input(targets)));
     visits = 2 * tape.nodes().size();
     state.PauseTiming();
-    for (Parameter* p : gpt2.parameters()) p->grad = {};
+    for (Parameter* p : built->parameters()) p->grad = {};
     state.ResumeTiming();
   }
   state.counters["visits"] = static_cast<double>(visits);
@@ -105,13 +106,13 @@ void place_step(benchmark::State& state, const TrainingConfig& config, const Tra
 
 void place_accumulating_step(benchmark::State& state, const std::string& model) {
   const TrainingConfig config{
-      .model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4, .accumulate = 3};
+      .model = model_preset(model)->config, .dtype = DType::bf16, .batch = 4, .accumulate = 3};
   place_step(state, config, make_plans(config));
 }
 
 // The first third of the layers keeps only its sums, the second attention too, the last products.
 void place_mixed_step(benchmark::State& state, const std::string& model) {
-  TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 8};
+  TrainingConfig config{.model = model_preset(model)->config, .dtype = DType::bf16, .batch = 8};
   config.loss_chunk = 1024;
   TrainingPlans plans = make_plans(config);
   const Program program = rehearse_tape(describe_step(config), plans.step, Machine{}).program;
@@ -130,14 +131,14 @@ void place_mixed_step(benchmark::State& state, const std::string& model) {
 
 void place_offloading_step(benchmark::State& state, const std::string& model) {
   const TrainingConfig config{
-      .model = *gpt2_preset(model), .dtype = DType::bf16, .batch = 4, .seq = 512};
+      .model = model_preset(model)->config, .dtype = DType::bf16, .batch = 4, .seq = 512};
   place_step(state, config,
              make_plans(config, {.norms = true, .activations = true, .offload = Offloading::all},
                         *named_machine("h200")));
 }
 
 void register_all() {
-  for (const char* model : {"gpt2-124m", "gpt2-1558m"}) {
+  for (const char* model : {"gpt2-124m", "gpt2-1558m", "llama-3.1-8b"}) {
     const std::string name = model;
     benchmark::RegisterBenchmark(("rehearsal/" + name).c_str(), [name](benchmark::State& s) {
       rehearse_step(s, name);

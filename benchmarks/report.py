@@ -73,8 +73,13 @@ def report_kernels():
         table(["kernel", "us", "GB/s", "of a copy", "TFLOP/s", "share", "host us"], rows)
 
 
+def name_of_peer(run):
+    """The name of a run in peers.json, of PyTorch or of llm.c."""
+    return run["name"] if run["name"].startswith("llm.c") else f"PyTorch {run['name']}"
+
+
 def report_steps():
-    """Prints a row for each of Spool's steps, then for each of PyTorch's."""
+    """Prints a row for each of Spool's steps, then for each of the peers'."""
     rows = []
     for name, run in runs("step.json"):
         milliseconds = run.get("step_ms", run.get("optimizer_ms"))
@@ -91,16 +96,17 @@ def report_steps():
         )
     for run in (load("peers.json") or {}).get("runs", []):
         if "error" in run:
-            print(f"\nPyTorch {run['name']}: {run['error']}")
+            print(f"\n{name_of_peer(run)}: {run['error']}")
             continue
+        peak = run.get("peak_allocated_bytes")
         rows.append(
             [
-                f"PyTorch {run['name']}",
+                name_of_peer(run),
                 number(run["step_ms"], 2),
-                number(run["host_ms"], 2),
+                number(run.get("host_ms"), 2),
                 number(run["tokens_per_s"], 0),
-                number(run["mfu"], 3),
-                f"{run['peak_allocated_bytes']} ({run['peak_reserved_bytes']} reserved)",
+                number(run.get("mfu"), 3),
+                "" if peak is None else f"{peak} ({run['peak_reserved_bytes']} reserved)",
                 "",
             ]
         )

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "spool/autograd/ops.h"
+#include "spool/models/families/gpt2.h"
 #include "spool/models/steps/step_search.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machine.h"
@@ -148,8 +149,7 @@ Machine roofline(double flops, double bytes, const Architecture& architecture) {
 
 std::vector<KnownBudget> sac_milp() {
   TrainingConfig config{.model = *gpt2_preset("gpt2-124m"), .batch = 8, .dropout = 0.1f};
-  config.model.layers = 4;
-  config.model.vocabulary = 8192;
+  config.model = config.model.with("layers", 4).with("vocab", 8192);
   Machine a100 = roofline(29.24e12, 1935e9, CudaArchitecture{.major = 8, .minor = 0});
   a100.launch_seconds = 0;
   a100.to_host_bytes_per_second = a100.from_host_bytes_per_second = 25e9;

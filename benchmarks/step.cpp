@@ -1,4 +1,4 @@
-// One optimizer step of GPT-2.
+// One optimizer step of a model.
 //
 // On the CPU (the default) it is compared with the matrix products of its linear layers alone,
 // forward and backward, by the same oneDNN in the same process, if the build has oneDNN:
@@ -32,9 +32,11 @@
 #include "shared/device.h"
 #if SPOOL_ONEDNN
 #include "shared/products.h"
-#include "shared/token_batch.h"
 #endif
+#include "shared/token_batch.h"
 #include "spool/kernels/elementwise.h"
+#include "spool/models/families/families.h"
+#include "spool/models/families/model.h"
 #include "spool/models/training/trainer.h"
 
 namespace spool {
@@ -44,7 +46,7 @@ using benchmarks::median;
 using benchmarks::seconds_of;
 
 struct Case {
-  Gpt2Config model = {};
+  ModelConfig model = {};
   DType dtype = DType::f32;
   int64_t B = 1, T = 1024;
   int64_t loss_chunk = 1024;
@@ -92,11 +94,12 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   state.counters["peak_bytes"] = static_cast<double>(stream->memory().peak);
 }
 
-// Flops of a step's products: those of the weights, forward and two in backward, and those of
+// Flops of a step's products: those of a GPT-2's weights, forward and two in backward, and those of
 // attention, counted without the mask.
 double step_flops(const Case& c) {
-  const auto L = static_cast<double>(c.model.layers), C = static_cast<double>(c.model.channels),
-             V = static_cast<double>(c.model.padded_vocabulary()), T = static_cast<double>(c.T);
+  const ModelShape shape = c.model.shape();
+  const auto L = static_cast<double>(shape.layers), C = static_cast<double>(shape.channels),
+             V = static_cast<double>(shape.padded_vocabulary()), T = static_cast<double>(c.T);
   const double tokens = static_cast<double>(c.B) * T;
   return tokens * (6 * (12 * L * C * C + V * C) + 12 * L * C * T);
 }
@@ -167,18 +170,18 @@ void optimizer_on_cuda(benchmark::State& state, const Case& c) {
   const auto count = static_cast<double>(c.model.parameter_count());
   const auto stream =
       open_stream({DeviceType::cuda}, static_cast<size_t>(count * 20) + (size_t{64} << 20));
-  Gpt2 model(c.model, c.dtype, *stream);
-  model.initialise(/*seed=*/1);
-  AdamWOptimizer optimizer(model.parameters(), {}, *stream);
+  const auto model = c.model.make(c.dtype, *stream);
+  model->initialise(/*seed=*/1);
+  AdamWOptimizer optimizer(model->parameters(), {}, *stream);
   optimizer.initialise();
   std::vector<Tensor> gradients;
-  for (const Parameter* p : model.parameters()) {
+  for (const Parameter* p : model->parameters()) {
     gradients.emplace_back(p->data.spec(), *stream);
     launch(Fill{.out = gradients.back(), .value = 0.01f}, *stream);
   }
   const auto step = [&] {
     size_t i = 0;
-    for (Parameter* p : model.parameters()) p->grad = gradients[i++];
+    for (Parameter* p : model->parameters()) p->grad = gradients[i++];
     optimizer.step(/*learning_rate=*/1e-4);
   };
   std::vector<double> all, host;
@@ -195,7 +198,7 @@ void optimizer_on_cuda(benchmark::State& state, const Case& c) {
 using Work = void (*)(benchmark::State&, const Case&);
 
 void register_case(const std::string& what, const std::string& model, Case c, Work work) {
-  c.model = *gpt2_preset(model);
+  c.model = model_preset(model)->config;
   std::string title = sentence(what, "/", model, "/", name(c.dtype), "/B:", c.B, "/T:", c.T);
   if (work == step_on_cuda) {
     title += sentence("/chunk:", c.loss_chunk, c.graph ? "/graph" : "/kernel_by_kernel");
@@ -220,6 +223,9 @@ void register_cpu_cases() {
     }
   }
   register_case("step", "gpt2-tiny", {.B = 16, .T = 128}, step_on_cpu);
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    register_case("step", "smollm2-135m", {.dtype = dtype, .T = 512}, step_on_cpu);
+  }
 }
 
 void register_cuda_cases() {

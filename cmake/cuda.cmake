@@ -75,9 +75,13 @@ function(unite variable folder)
   set(${variable} ${united} PARENT_SCOPE)
 endfunction()
 
-# Compiles CUDA sources for the build's device, which the toolkit's do by themselves.
+# Compiles CUDA sources for the build's device, which the toolkit's do by themselves.  Without one,
+# they are C++ like any other: only a test's may be.
 function(compile_for_cuda sources)
-  if(SPOOL_CUDA_KIND STREQUAL emulator AND sources)
+  if(SPOOL_CUDA_KIND STREQUAL off AND sources)
+    set_source_files_properties(${sources} PROPERTIES LANGUAGE CXX SKIP_PRECOMPILE_HEADERS ON
+                                                      COMPILE_OPTIONS -xc++)
+  elseif(SPOOL_CUDA_KIND STREQUAL emulator AND sources)
     set_source_files_properties(
       ${sources} PROPERTIES LANGUAGE CXX SKIP_PRECOMPILE_HEADERS ON COMPILE_DEFINITIONS
       SPOOL_CUDA_SOURCE=1 COMPILE_OPTIONS "-xc++;-fno-strict-aliasing;-Wno-unknown-pragmas")

@@ -32,6 +32,7 @@ install(FILES ${PROJECT_BINARY_DIR}/spool-config.cmake
               ${PROJECT_BINARY_DIR}/spool-config-version.cmake DESTINATION ${package})
 if(NOT BUILD_SHARED_LIBS)
   install(FILES cmake/FindGomp.cmake cmake/FindPCRE2.cmake cmake/Findliburing.cmake
+                cmake/Findutf8proc.cmake
           DESTINATION ${package})
 endif()
 

@@ -29,7 +29,7 @@ endfunction()
 
 target_link_libraries(spool_library PUBLIC Threads::Threads spdlog::spdlog
                                            nlohmann_json::nlohmann_json)
-link_private(PCRE2::8bit ${CMAKE_DL_LIBS})
+link_private(PCRE2::8bit utf8proc::utf8proc ${CMAKE_DL_LIBS})
 if(liburing_FOUND)
   link_private(liburing::liburing)
 endif()

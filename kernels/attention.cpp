@@ -21,6 +21,12 @@ double head_size(const View& y, const Heads& heads) {
   return static_cast<double>(y.shape().row() / heads.query);
 }
 
+void check_first(const Arguments& all, const View& first, Mask mask, const AttentionExtents& e) {
+  if (!first) return;
+  all.rows("first", first, DType::i32, e.B, e.T);
+  check(mask == Mask::causal, "attention: first is for a causal mask only");
+}
+
 }  // namespace
 
 AttentionExtents::AttentionExtents(const View& qkv, const View& y, Heads heads)
@@ -39,8 +45,9 @@ void AttentionForward::check_arguments() const {
   all.present("y", y, qkv.dtype());
   const AttentionExtents e(qkv, y, heads);
   all.elements("lse", lse, accumulator(qkv.dtype()), e.B * e.H * e.T);
-  all.apart("y", y, {{"qkv", qkv}, {"lse", lse}});
-  all.apart("lse", lse, {{"qkv", qkv}});
+  check_first(all, first, mask, e);
+  all.apart("y", y, {{"qkv", qkv}, {"lse", lse}, {"first", first}});
+  all.apart("lse", lse, {{"qkv", qkv}, {"first", first}});
 }
 
 void AttentionBackward::check_arguments() const {
@@ -51,19 +58,39 @@ void AttentionBackward::check_arguments() const {
   const AttentionExtents e(qkv, y, heads);
   all.rows("dy", dy, type, e.B * e.T, e.H * e.D);
   all.elements("lse", lse, accumulator(type), e.B * e.H * e.T);
+  check_first(all, first, mask, e);
   if (!dqkv) return;
   all.rows("dqkv", dqkv.view, gradient_of(type), e.B * e.T, e.packed() * e.D);
-  all.apart("dqkv", dqkv.view, {{"dy", dy}, {"qkv", qkv}, {"y", y}, {"lse", lse}});
+  all.apart("dqkv", dqkv.view,
+            {{"dy", dy}, {"qkv", qkv}, {"y", y}, {"lse", lse}, {"first", first}});
 }
 
 Cost AttentionForward::cost() const {
   return {count_pairs(lse, mask) * (4 * head_size(y, heads) + exponential_flops),
-          bytes(y, lse, qkv), qkv.dtype()};
+          bytes(y, lse, qkv, first), qkv.dtype()};
 }
 
 Cost AttentionBackward::cost() const {
   return {count_pairs(lse, mask) * (10 * head_size(y, heads) + exponential_flops),
-          bytes(dqkv, dy, qkv, y, lse), qkv.dtype()};
+          bytes(dqkv, dy, qkv, y, lse, first), qkv.dtype()};
+}
+
+namespace {
+
+// Products on the cuda cores are of f32 numbers, whatever the type of the values.
+Cost with_rate_of(const AttentionChoice& choice, Cost cost) {
+  if (choice.method == AttentionMethod::plain) cost.dtype = DType::f32;
+  return cost;
+}
+
+}  // namespace
+
+Cost AttentionForward::cost(const CudaArchitecture& architecture) const {
+  return with_rate_of(choose_attention(*this, architecture), cost());
+}
+
+Cost AttentionBackward::cost(const CudaArchitecture& architecture) const {
+  return with_rate_of(choose_attention(*this, architecture), cost());
 }
 
 size_t AttentionForward::workspace_bytes(const CpuArchitecture& architecture) const {
@@ -90,87 +117,18 @@ size_t AttentionBackward::workspace_bytes(const CpuArchitecture& architecture) c
 }
 
 size_t AttentionForward::workspace_bytes(const CudaArchitecture& architecture) const {
-  if (!cuda::is_fused(*this, architecture)) return 0;
+  if (choose_attention(*this, architecture).method != AttentionMethod::cudnn) return 0;
   return cuda::fused_forward_bytes(cuda::attention_shape(qkv, y, heads));
 }
 
-// Without cuDNN: delta, f32 (B, H, T).
+// Of Spool's own kernels: delta, f32 (B, H, T).
 size_t AttentionBackward::workspace_bytes(const CudaArchitecture& architecture) const {
-  if (!cuda::is_fused(*this, architecture)) {
+  if (choose_attention(*this, architecture).method != AttentionMethod::cudnn) {
     return dqkv ? static_cast<size_t>(lse.numel()) * sizeof(float) : 0;
   }
   const cuda::AttentionShape all = cuda::attention_shape(qkv, y, heads);
-  return cuda::fused_backward_bytes(all, cuda::cut_backward(all));
+  const cuda::FusedBackwardKind kind = cuda::kind_of(*this, architecture);
+  return cuda::fused_backward_bytes(all, kind, cuda::cut_backward(all, kind));
 }
 
 }  // namespace spool
-
-namespace spool::cuda {
-namespace {
-
-AttentionShape shape_of_part(const AttentionShape& all, const AttentionCut& cut) {
-  return {.B = cut.texts,
-          .T = all.T,
-          .H = cut.key_heads * (all.H / all.Hkv),
-          .Hkv = cut.key_heads,
-          .D = all.D};
-}
-
-bool fits(const AttentionShape& all, const AttentionCut& cut, size_t max_bytes) {
-  return fused_backward_bytes(all, cut) <= max_bytes;
-}
-
-// The same number of parts as parts of at most `max_size` need, but of nearly equal size.
-int64_t even_size(int64_t extent, int64_t max_size) {
-  return ceil_div(extent, ceil_div(extent, max_size));
-}
-
-// Whether cuDNN supports the shape and type, forward and backward.  Rows of lse begin at multiples
-// of 16 bytes, in the part and in the whole.
-bool is_supported(const AttentionShape& s, DType type, const CudaArchitecture& architecture) {
-  return architecture.fused_attention && type == DType::bf16 && s.D % 8 == 0 && s.D <= 128 &&
-         s.T % 4 == 0 && s.B > 0 && s.T > 0;
-}
-
-}  // namespace
-
-AttentionShape attention_shape(const View& qkv, const View& y, const Heads& heads) {
-  const AttentionExtents e(qkv, y, heads);
-  return {.B = e.B, .T = e.T, .H = e.H, .Hkv = e.Hkv, .D = e.D};
-}
-
-size_t fused_forward_bytes(const AttentionShape&) { return size_t{1} << 20; }
-
-// cuDNN 9.19 keeps delta, dq in f32, dk and dv of every query head where key heads are shared, and
-// the derivatives of the scores, all in whole tiles.  A sixteenth is added for other versions.
-size_t fused_backward_bytes(const AttentionShape& s) {
-  constexpr int64_t tile = 128, whole = 64, spare = int64_t{1} << 20;
-  const int64_t T = round_up(s.T, tile), rows = s.B * s.H * T;
-  const int64_t values = rows * round_up(s.D, whole);
-  const int64_t shared = s.H == s.Hkv ? 0 : 2 * 2 * values;
-  const int64_t known = 4 * rows + 4 * values + shared + 2 * rows * T;
-  return static_cast<size_t>(known + known / 16 + spare);
-}
-
-size_t fused_backward_bytes(const AttentionShape& all, const AttentionCut& cut) {
-  return fused_backward_bytes(shape_of_part(all, cut));
-}
-
-AttentionCut cut_backward(const AttentionShape& all, size_t max_bytes) {
-  AttentionCut cut{.texts = all.B, .key_heads = all.Hkv};
-  while (cut.texts > 1 && !fits(all, cut, max_bytes)) --cut.texts;
-  while (cut.key_heads > 1 && !fits(all, cut, max_bytes)) --cut.key_heads;
-  return {.texts = even_size(all.B, cut.texts), .key_heads = even_size(all.Hkv, cut.key_heads)};
-}
-
-bool is_fused(const AttentionForward& k, const CudaArchitecture& architecture) {
-  return is_supported(attention_shape(k.qkv, k.y, k.heads), k.qkv.dtype(), architecture);
-}
-
-bool is_fused(const AttentionBackward& k, const CudaArchitecture& architecture) {
-  const AttentionShape all = attention_shape(k.qkv, k.y, k.heads);
-  return is_supported(all, k.qkv.dtype(), architecture) && k.dqkv.view.dtype() == DType::bf16 &&
-         !k.dqkv.accumulate && fits(all, cut_backward(all), max_attention_bytes);
-}
-
-}  // namespace spool::cuda

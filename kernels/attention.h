@@ -7,12 +7,15 @@
 //
 // qkv (B, T, (H + 2 Hkv) D) has, for each token, H query heads, then Hkv key heads, then Hkv value
 // heads, of D numbers each; query head h reads key and value head h / (H / Hkv).  Per b and h:
-//   s[i,j] = scale * sum_d q[i,d] k[j,d]     for j <= i, or with Mask::none for all j
+//   s[i,j] = scale * sum_d q[i,d] k[j,d]     for first[b,i] <= j <= i, or with Mask::none all j
 //   lse[i] = log sum_j exp(s[i,j])           y[i,d] = sum_j exp(s[i,j] - lse[i]) v[j,d]
 // Backward, with p = exp(s - lse) and delta[i] = sum_d dy[i,d] y[i,d]:
 //   dv[j,d] = sum_i p[i,j] dy[i,d]           ds[i,j] = p[i,j] (sum_d dy[i,d] v[j,d] - delta[i])
 //   dq[i,d] = scale sum_j ds[i,j] k[j,d]     dk[j,d] = scale sum_i ds[i,j] q[i,d]
 // summed over the query heads that share a key head.  Sums are formed in f32 (f64 for f64).
+//
+// `first` is where the keys begin that a query sees, for texts packed into one row.  It may be
+// absent, and is 0 then.  The caller sees to it that 0 <= first[b,i] <= i.
 // What is written shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
@@ -24,12 +27,19 @@ namespace spool {
 struct Heads {
   int64_t query = 1;  // H
   int64_t key = 1;    // Hkv, a divisor of H
+  bool operator==(const Heads&) const = default;
 };
 
 // Which keys a query sees: those of its own token and of earlier ones, or all.
 enum class Mask : uint8_t { causal, none };
 template <>
 inline constexpr std::array enumerator_names<Mask>{"causal", "none"};
+
+// The order of backward's sums: always the same, for the same bits every time; or any, which on
+// cuda takes less memory, on most GPUs, where cuDNN computes it (kernels/attention_sizes.h).
+enum class SumOrder : uint8_t { fixed, any };
+template <>
+inline constexpr std::array enumerator_names<SumOrder>{"fixed", "any"};
 
 // The extents of packed q, k and v and of y; throws if they do not fit each other.
 struct AttentionExtents {
@@ -52,10 +62,12 @@ struct AttentionForward {
   Heads heads = {};
   double scale = 1;  // usually 1 / sqrt(D)
   Mask mask = Mask::causal;
+  View first = {};  // i32 (B, T), or absent; with Mask::causal
   View workspace = {};
 
   void check_arguments() const;
   Cost cost() const;
+  Cost cost(const CudaArchitecture&) const;
   size_t workspace_bytes(const CpuArchitecture&) const;
   size_t workspace_bytes(const CudaArchitecture&) const;
 };
@@ -67,10 +79,13 @@ struct AttentionBackward {
   Heads heads = {};
   double scale = 1;
   Mask mask = Mask::causal;
+  View first = {};  // as in forward
+  SumOrder order = SumOrder::fixed;
   View workspace = {};
 
   void check_arguments() const;
   Cost cost() const;
+  Cost cost(const CudaArchitecture&) const;
   size_t workspace_bytes(const CpuArchitecture&) const;
   size_t workspace_bytes(const CudaArchitecture&) const;
 };

@@ -1,18 +1,44 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// Decides which attention cuDNN computes on cuda, and how its backward is cut into parts.
+// Chooses what computes attention on cuda, and how cuDNN's backward is cut into parts.
 //
-// To give the same bits every run, cuDNN's backward stores the derivative of every score, which is
-// 2 B H T^2 bytes.  So it runs in parts: some texts each or, if one text is too large, some of its
-// heads, so that no part needs more than 256 MiB.  All of this depends only on shapes and types, so
-// a rehearsal without cuDNN predicts it.
+//   cudnn         bf16, a gradient that is written, heads of multiples of 8, tokens of 4
+//   tensor_cores  Spool's kernels on tensor cores: bf16, heads of multiples of 16 up to 128; also
+//                 for texts packed into one row, and for a gradient that is f32 or is added to
+//   plain         Spool's kernels without tensor cores, for the rest
+//
+// The first that can is taken.  To give the same bits every run, cuDNN's backward stores the
+// derivative of every score, which is 2 B H T^2 bytes, on devices but those of compute capability
+// 10.  So it runs in parts: some texts each or, if one text is too large, some of its heads, so
+// that no part needs more than 256 MiB; where even one key head does, it is not taken.  All of this
+// depends only on shapes, types and the architecture, so a rehearsal without a GPU predicts it.
 
 #include <algorithm>
 #include <compare>
 #include <cstddef>
+#include <string>
 
 #include "spool/kernels/attention.h"
+
+namespace spool {
+
+enum class AttentionMethod : uint8_t { cudnn, tensor_cores, plain };
+template <>
+inline constexpr std::array enumerator_names<AttentionMethod>{"cuDNN", "tensor cores", "plain"};
+
+// What computes it, and what speaks against those before it; null if nothing does.
+struct AttentionChoice {
+  AttentionMethod method = AttentionMethod::cudnn;
+  const char *against_cudnn = nullptr, *against_tensor_cores = nullptr;
+
+  // "rows hold several texts"; empty for cuDNN.
+  std::string why() const;
+};
+AttentionChoice choose_attention(const AttentionForward&, const CudaArchitecture&);
+AttentionChoice choose_attention(const AttentionBackward&, const CudaArchitecture&);
+
+}  // namespace spool
 
 namespace spool::cuda {
 
@@ -44,18 +70,22 @@ struct AttentionCut {
 
 constexpr size_t max_attention_bytes = size_t{256} << 20;
 
+// How cuDNN computes a backward.
+struct FusedBackwardKind {
+  SumOrder order = SumOrder::fixed;
+  int major = 9;  // compute capability
+};
+FusedBackwardKind kind_of(const AttentionBackward&, const CudaArchitecture&);
+
 // Workspace for a call of cuDNN, in bytes: its known needs and a margin.
 size_t fused_forward_bytes(const AttentionShape&);
-size_t fused_backward_bytes(const AttentionShape& part);
+size_t fused_backward_bytes(const AttentionShape& part, FusedBackwardKind);
 
 // The fewest parts of at most max_bytes each, of nearly equal size.  Parts have one text and one
 // key head if even those need more.
-AttentionCut cut_backward(const AttentionShape&, size_t max_bytes = max_attention_bytes);
+AttentionCut cut_backward(const AttentionShape&, FusedBackwardKind,
+                          size_t max_bytes = max_attention_bytes);
 // Workspace of the largest part, in bytes.
-size_t fused_backward_bytes(const AttentionShape&, const AttentionCut&);
-
-// Whether cuDNN computes it; false without cuDNN.
-bool is_fused(const AttentionForward&, const CudaArchitecture&);
-bool is_fused(const AttentionBackward&, const CudaArchitecture&);
+size_t fused_backward_bytes(const AttentionShape&, FusedBackwardKind, const AttentionCut&);
 
 }  // namespace spool::cuda

@@ -23,10 +23,11 @@ void CachedAttention::check_arguments() const {
   all.present("y", y, qkv.dtype());
   all.present("keys", keys, qkv.dtype());
   all.present("values", values, qkv.dtype());
-  (void)CachedExtents(*this);
-  all.apart("y", y, {{"keys", keys}, {"values", values}, {"qkv", qkv}});
-  all.apart("keys", keys, {{"values", values}, {"qkv", qkv}});
-  all.apart("values", values, {{"qkv", qkv}});
+  const CachedExtents e(*this);
+  if (first) all.elements("first", first, DType::i32, e.B);
+  all.apart("y", y, {{"keys", keys}, {"values", values}, {"qkv", qkv}, {"first", first}});
+  all.apart("keys", keys, {{"values", values}, {"qkv", qkv}, {"first", first}});
+  all.apart("values", values, {{"qkv", qkv}, {"first", first}});
 }
 
 Cost CachedAttention::cost() const {

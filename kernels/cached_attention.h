@@ -7,9 +7,12 @@
 //
 // Packed q, k and v, heads and formulas are those of kernels/attention.h; keys and values are rows
 // of the cache.  For new query i, per b and h:
-//   s[j] = scale * sum_d q[i,d] keys[j,d]     for j <= position + i
+//   s[j] = scale * sum_d q[i,d] keys[j,d]     for min(first[b], position + i) <= j <= position + i
 //   y[i,d] = sum_j exp(s[j]) values[j,d] / sum_j exp(s[j])
-// What is written shares no memory with other arguments.
+// `first` is where the text of row b begins, after padding at the left; absent, it is 0.  A query
+// of the padding sees its own key alone, so what is computed of it is finite; so must be the
+// cache's rows of the padding, which may be read.  A negative one is an error on the cpu, and 0 on
+// cuda. What is written shares no memory with other arguments.
 
 #include "spool/kernels/attention.h"
 
@@ -23,6 +26,7 @@ struct CachedAttention {
   Heads heads = {};
   int64_t position = 0;  // position + n <= P
   double scale = 1;      // usually 1 / sqrt(D)
+  View first = {};       // i32 (B), or absent
   View workspace = {};
 
   void check_arguments() const;

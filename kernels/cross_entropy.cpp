@@ -1,5 +1,7 @@
 #include "spool/kernels/cross_entropy.h"
 
+#include <algorithm>
+
 #include "spool/kernels/arguments.h"
 
 namespace spool {
@@ -21,6 +23,35 @@ void CrossEntropy::check_arguments() const {
             {{"logits", logits}, {"targets", targets}, {"scale", scale}, {"upstream", upstream}});
   if (!gradient) return;
   all.apart("logits", logits, {{"targets", targets}, {"scale", scale}, {"upstream", upstream}});
+}
+
+namespace {
+
+constexpr int64_t pack_bytes = 16;
+
+// Dynamic shared memory that a block may have, in bytes, beside 1 KiB of its own.
+int64_t shared_bytes(const CudaArchitecture& a) {
+  const bool little = a.major >= 12 || (a.major == 8 && (a.minor == 6 || a.minor == 9));
+  const int64_t kibibytes = little ? 99 : a.major == 8 ? 163 : 227;
+  return (kibibytes - 1) * 1024;
+}
+
+}  // namespace
+
+int64_t CrossEntropy::packs() const {
+  const auto size = pack_bytes / static_cast<int64_t>(size_of(logits.dtype()));
+  return ceil_div(logits.shape().row() + size - 1, size);
+}
+
+int64_t CrossEntropy::kept_packs(const CudaArchitecture& architecture) const {
+  return gradient ? std::min(packs(), shared_bytes(architecture) / pack_bytes) : 0;
+}
+
+Cost CrossEntropy::cost(const CudaArchitecture& architecture) const {
+  if (!gradient) return cost();
+  const auto all = static_cast<double>(packs()),
+             kept = static_cast<double>(kept_packs(architecture));
+  return cost_of(3 - kept / all);
 }
 
 void CountTargets::check_arguments() const {

@@ -47,8 +47,16 @@ struct CrossEntropy {
           " columns of the logits");
     return V;
   }
-  Cost cost() const {
-    const double passes = gradient ? 3 : 1;
+  Cost cost() const { return cost_of(gradient ? 3 : 1); }
+  // What a block keeps of a row it does not read again for the gradient.
+  Cost cost(const CudaArchitecture&) const;
+  // Packs of 16 bytes that a row of logits lies in, wherever it begins, and how many of them a
+  // block keeps in shared memory.
+  int64_t packs() const;
+  int64_t kept_packs(const CudaArchitecture&) const;
+
+ private:
+  Cost cost_of(double passes) const {
     return {(gradient ? 24.0 : 20.0) * static_cast<double>(logits.numel()), passes * bytes(logits),
             accumulator(logits.dtype())};
   }

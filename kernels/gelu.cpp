@@ -1,6 +1,8 @@
 #include "spool/kernels/gelu.h"
 
 #include "spool/kernels/arguments.h"
+#include "spool/kernels/cpu/loops.h"
+#include "spool/kernels/row_groups.h"
 
 namespace spool {
 
@@ -9,6 +11,10 @@ void GeluForward::check_arguments() const {
   all.present("x", x, floating);
   all.elements("y", y, x.dtype(), x.numel());
   all.same_or_apart("y", y, "x", x);
+  if (bias) {
+    all.elements("bias", bias, x.dtype(), x.shape().row());
+    all.apart("y", y, {{"bias", bias}});
+  }
 }
 
 void GeluBackward::check_arguments() const {
@@ -16,9 +22,29 @@ void GeluBackward::check_arguments() const {
   all.present("x", x, floating);
   const int64_t n = x.numel();
   all.elements("dy", dy, x.dtype(), n);
-  all.elements("dx", dx.view, gradient_of(x.dtype()), n);
+  if (dx || !bias) all.elements("dx", dx.view, gradient_of(x.dtype()), n);
   all.same_or_apart("dx", dx.view, "dy", dy);
   all.same_or_apart("dx", dx.view, "x", x);
+  if (!bias && !dbias) return;
+  const int64_t C = x.shape().row();
+  all.elements("bias", bias, x.dtype(), C);
+  all.apart("dx", dx.view, {{"bias", bias}, {"dbias", dbias.view}});
+  if (!dbias) return;
+  all.elements("dbias", dbias.view, gradient_of(x.dtype()), C);
+  all.apart("dbias", dbias.view, {{"dy", dy}, {"x", x}, {"bias", bias}});
+}
+
+// The sums of dbias over pieces, or groups, of rows.
+size_t GeluBackward::workspace_bytes(const CpuArchitecture&) const {
+  if (!dbias) return 0;
+  const int64_t C = x.shape().row();
+  const cpu::RowPieces pieces(x.shape().rows(), C);
+  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(x.dtype()));
+}
+size_t GeluBackward::workspace_bytes(const CudaArchitecture&) const {
+  if (!dbias) return 0;
+  const int64_t C = x.shape().row();
+  return static_cast<size_t>(cuda::RowGroups(x.shape().rows(), C).count * C) * sizeof(float);
 }
 
 }  // namespace spool

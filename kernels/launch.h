@@ -7,7 +7,9 @@
 // A kernel that needs memory besides its arguments has a member `View workspace` and, for each kind
 // of device, a function `size_t workspace_bytes(const CpuArchitecture&) const` that depends only on
 // shapes and types.  launch() allocates the workspace, on meta as on the device.
-
+//
+// A kernel whose work depends on the device has a member `Cost cost(const CudaArchitecture&) const`
+// besides, or one for CpuArchitecture; see cost_on().
 //
 // A kernel says which arguments fit each other in a member `void check_arguments() const`, which
 // throws if they do not (arguments.h).  It is called at every launch, on meta too, before anything
@@ -76,6 +78,23 @@ size_t workspace_bytes(const Kernel& kernel, const Architecture& architecture) {
   return std::visit([&](const auto& a) { return kernel.workspace_bytes(a); }, architecture);
 }
 
+template <class Kernel, class SomeArchitecture>
+concept CostDependsOn = requires(const Kernel& k, const SomeArchitecture& a) {
+  k.cost(a);
+};
+
+// The kernel's work on a device of this architecture.
+template <class Kernel>
+Cost cost_on(const Kernel& kernel, const Architecture& architecture) {
+  if constexpr (CostDependsOn<Kernel, CpuArchitecture>) {
+    if (const auto* cpu = std::get_if<CpuArchitecture>(&architecture)) return kernel.cost(*cpu);
+  }
+  if constexpr (CostDependsOn<Kernel, CudaArchitecture>) {
+    if (const auto* cuda = std::get_if<CudaArchitecture>(&architecture)) return kernel.cost(*cuda);
+  }
+  return kernel.cost();
+}
+
 // Whether the kernel has a run() for streams of this type, here or in another build.
 template <class Kernel, class DeviceStream>
 concept RunsOn = requires(const Kernel& kernel, DeviceStream& stream) {
@@ -97,7 +116,7 @@ void dispatch(const Kernel& kernel, Stream& stream) {
     case DeviceType::meta: {
       auto& meta = static_cast<MetaStream&>(stream);
       if (!runs_on_cuda<Kernel>()) meta.add_missing(DeviceType::cuda, Kernel::name);
-      return meta.charge(Kernel::name, kernel.cost());
+      return meta.charge(Kernel::name, cost_on(kernel, meta.architecture()));
     }
     case DeviceType::cpu: {
       auto& cpu = static_cast<CpuStream&>(stream);

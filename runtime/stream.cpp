@@ -11,12 +11,6 @@
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
-namespace {
-
-// GPU memory for kernels and libraries once they are loaded: an allowance, not a measurement.
-[[maybe_unused]] constexpr size_t cuda_library_bytes = size_t{512} << 20;
-
-}  // namespace
 
 Stream::Stream(Device device, const Architecture& architecture, std::shared_ptr<Arena> arena)
     : device_(device), architecture_(architecture), arena_(std::move(arena)) {
@@ -77,8 +71,7 @@ void Stream::replay(const Graph&) {
 size_t device_memory(Device device) {
 #if SPOOL_CUDA
   if (device.type == DeviceType::cuda) {
-    const size_t free = cuda_device(device.index).free_bytes;
-    return free - std::min(free, cuda_library_bytes);
+    return cuda_device(device.index).bytes_for_an_arena();
   }
 #endif
   check(device.type == DeviceType::cpu, "device ", name(device.type), ": its memory is unknown");

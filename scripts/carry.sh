@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 to=.carry
-packages=(libspdlog-dev libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev liburing-dev libdlpack-dev
+packages=(libspdlog-dev libfmt-dev nlohmann-json3-dev libcli11-dev libpcre2-dev libutf8proc-dev liburing-dev libdlpack-dev
   libgtest-dev libbenchmark-dev)
 
 case ${1:-} in

@@ -5,6 +5,7 @@ directly or not, one a line, as paths from the root.
     scripts/changed.py            differences from the commit named by SPOOL_BASE, or else from 20
                                   commits back; every file if the history does not reach so far
     scripts/changed.py COMMIT     differences from this commit
+    scripts/changed.py --near     of the users of each header that differs, the one nearest to it
 """
 
 import os
@@ -30,7 +31,8 @@ def git(*arguments):
 
 def base():
     """The commit to compare with, or None."""
-    named = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("SPOOL_BASE")
+    commits = [word for word in sys.argv[1:] if word != "--near"]
+    named = commits[0] if commits else os.environ.get("SPOOL_BASE")
     for commit in filter(None, [named, f"HEAD~{COMMITS}"]):
         if found := git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"):
             return found[0]
@@ -52,12 +54,29 @@ def included(file, text):
         yield from (pathlib.Path(os.path.normpath(p)) for p in places if p.is_file())
 
 
-def with_users(changed, files):
-    """These files, and all that include one of them, directly or not."""
+def users_of_headers(files):
+    """For each header, the files that include it directly."""
     users = {}
     for file in files:
         for header in included(file, file.read_text()):
             users.setdefault(header, set()).add(file)
+    return users
+
+
+def with_nearest(changed, files):
+    """These files, and of each header a source: its own, else one of its folder, else any."""
+    users = users_of_headers(files)
+    found = set(changed)
+    for header in changed:
+        near = [user for user in users.get(header, ()) if user.suffix in {".cpp", ".cu"}]
+        near.sort(key=lambda f: (f.stem != header.stem, f.parent != header.parent, f))
+        found |= set(near[:1])
+    return found
+
+
+def with_users(changed, files):
+    """These files, and all that include one of them, directly or not."""
+    users = users_of_headers(files)
     found, new = set(), set(changed)
     while new:
         found |= new
@@ -71,7 +90,8 @@ def main():
     if commit:
         names = git("diff", "--name-only", commit) or []
         names += git("ls-files", "--others", "--exclude-standard") or []
-        found = with_users({ROOT / name for name in names}, files) & files
+        closure = with_nearest if "--near" in sys.argv[1:] else with_users
+        found = closure({ROOT / name for name in names}, files) & files
     print("\n".join(sorted(str(path.relative_to(ROOT)) for path in found)))
 
 

@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
 # Builds Spool for the GPU of this machine, runs its tests and benchmarks on it, and writes the results
 # to $OUT (build/gpu/results by default), in at most eight files:
-#   device.json       the GPU, its driver, the compilers
+#   device.json       the GPU, its driver, the compilers; each second's clocks, power and throttling
 #   log.txt           the output of every stage
 #   cuda_tests.xml    results of the tests that need the GPU, in JUnit's format
 #   tests.xml         results of the others
 #   kernels.json      results of the kernels' benchmarks, in Google Benchmark's format
 #   step.json         results of the benchmarks of steps, chunks, and plans over budgets
-#   peers.json        times of PyTorch on the same model
+#   peers.json        times of PyTorch, and of llm.c, on the same model
 #   summary.txt       the table that is printed last
 # Needs g++, nvcc, cmake, ninja and python3, and no network: libraries that the machine lacks are taken
-# from .carry/, which scripts/carry.sh fills.
+# from .carry/, which scripts/carry.sh fills.  SPOOL_LLMC may name a train_gpt2cu of llm.c, to be
+# timed with the peers.
 #   scripts/gpu.sh                runs all stages, in at most ten minutes, or SPOOL_GPU_SECONDS
 #   scripts/gpu.sh STAGE...       runs some stages
+#   scripts/gpu.sh tune           times the algorithms of matrix products, for `spool train`'s table, with
+#                                 the existing build; not part of a run of all stages
 #   scripts/gpu.sh --dry-run      lists the stages
 # Exits with 0 if all passed, 1 if not, 2 for a wrong command line, 3 if there is no GPU.
 set -uo pipefail
+[ -z "${SPOOL_LLMC:-}" ] || SPOOL_LLMC=$(realpath "$SPOOL_LLMC") && export SPOOL_LLMC
 cd "$(dirname "$0")/.." || exit 1
 
 usual=570
@@ -32,16 +36,18 @@ stages=(
   "build 280 all programs, for this GPU"
   "cuda_tests 150 tests that need the GPU"
   "kernels 100 every kernel against the limits of the device"
-  "step 90 a training step of GPT-2, and the optimizer"
-  "plans 90 steps under the planner's plans and simple policies, and chunks"
-  "peers 150 PyTorch on the same model"
+  "step 80 a training step of GPT-2, the optimizer, and the trainer's own loop"
+  "peers 140 PyTorch and llm.c on the same model"
+  "step_again 40 the step once more, as clocks may have changed"
+  "plans 80 steps under the planner's plans and simple policies, and chunks"
   "memcheck 120 the kernels' tests under compute-sanitizer: memory"
   "racecheck 120 the kernels' tests under compute-sanitizer: races"
   "tests 120 all other tests"
 )
+by_name="tune 200 algorithms of matrix products, into the user's cache"
 
 known=()
-for line in "${stages[@]}"; do known+=("${line%% *}"); done
+for line in "${stages[@]}" "$by_name"; do known+=("${line%% *}"); done
 
 wanted=()
 for argument in "$@"; do
@@ -59,7 +65,11 @@ for argument in "$@"; do
   fi
   wanted+=("$argument")
 done
-[ ${#wanted[@]} -gt 0 ] || wanted=("${known[@]}")
+if [ ${#wanted[@]} -gt 0 ]; then
+  stages+=("$by_name")
+else
+  wanted=("${known[@]}")
+fi
 
 if ! gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null) || [ -z "$gpu" ]; then
   echo "gpu: nvidia-smi finds no CUDA GPU here; nothing was built or run" >&2
@@ -107,6 +117,12 @@ json.dump(facts, open(sys.argv[1], "w"), indent=2)
 print(json.dumps(facts, indent=2))
 print(rows.splitlines()[0] if rows else "nvidia-smi does not describe the GPU")
 PYTHON
+}
+
+# Prints the clocks in MHz, the power in W, and why the GPU is throttled, if it is, each second.
+watch_clocks() {
+  exec nvidia-smi --loop=1 --format=csv,noheader,nounits \
+    --query-gpu=timestamp,clocks.sm,clocks.mem,power.draw,temperature.gpu,clocks_throttle_reasons.active
 }
 
 # Compute capability as CMake writes it: 90 for 9.0.
@@ -193,7 +209,60 @@ benchmarks() {
     echo "$(grep --count '"real_time"' "$report") benchmarks"
 }
 
-# Adds its results to step.json, to keep the number of files small.
+# Writes the table to the user's cache, which `spool train` reads, and to $OUT.
+tune() {
+  local model status=1
+  for model in gpt2-124m "gpt2-355m --chunk-loss=4096" "gpt2-1558m --batch=8 --chunk-loss=4096"; do
+    # A model that is too large for this GPU leaves the others.
+    # shellcheck disable=SC2086
+    "$build/benchmarks/tune" --model=$model "--copy=$OUT/matmul.json" && status=0
+  done
+  return $status
+}
+
+# Adds the benchmarks of a file to step.json, with a word before their names, to keep the number of
+# files small.
+add_to_steps() {
+  python3 - "$OUT/step.json" "$1" "$2" <<'PYTHON' && rm -f "$1"
+import json, os, sys
+
+target, file, word = sys.argv[1:]
+steps, more = (json.load(open(path)) if os.path.exists(path) else {} for path in (target, file))
+for benchmark in more.get("benchmarks", []):
+    steps.setdefault("benchmarks", []).append({**benchmark, "name": word + benchmark["name"]})
+json.dump(steps, open(target, "w"), indent=2)
+PYTHON
+}
+
+# The step that the peers are compared with.
+step_again() {
+  "$build/benchmarks/step" --device=cuda --benchmark_filter='^step/gpt2-124m/' \
+    "--benchmark_out=$build/again.json" --benchmark_out_format=json &&
+    add_to_steps "$build/again.json" "again: "
+}
+
+# The trainer's own loop on random tokens: what a user sees, beside the benchmark's.
+trainer() {
+  local data=$build/random.txt
+  python3 -c 'import random, sys
+random.seed(1)
+sys.stdout.write("".join(random.choice("abcdefghij klmnop\n") for _ in range(4_000_000)))' >"$data"
+  rm -rf "$build/run" "$build/run.log"
+  "$build/spool" train --device cuda --model gpt2-124m --dtype bf16 --batch 32 --seq 1024 --steps 24 \
+    --data "$data" --out "$build/run" --log "$build/run.log" --final-eval none \
+    --eval-every 0 >/dev/null || return 1
+  python3 - "$build/run.log" "$build/trainer.json" <<'PYTHON'
+import json, statistics, sys
+
+steps = [json.loads(line) for line in open(sys.argv[1])]
+milliseconds = statistics.median([step["step_ms"] for step in steps if "loss" in step][8:])
+json.dump({"benchmarks": [{"name": "spool train/gpt2-124m/B:32/T:1024", "real_time": milliseconds,
+                           "step_ms": milliseconds, "tokens_per_s": 32e3 * 1024 / milliseconds}]},
+          open(sys.argv[2], "w"))
+PYTHON
+}
+
+# Adds its results to step.json.
 plans() {
   local status=0
   benchmarks chunks || return 1
@@ -212,11 +281,35 @@ PYTHON
 }
 
 peers() {
-  if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-    echo "python3 has no PyTorch that sees the GPU" && return $skipped
-  fi
+  local status=0
   rm -f "$OUT/peers.json"
-  python3 benchmarks/peers/gpt2.py --model gpt2-124m --batch 32 --seq 1024 --out "$OUT/peers.json"
+  if [ -n "${SPOOL_LLMC:-}" ]; then
+    python3 benchmarks/peers/llmc.py "$SPOOL_LLMC" --out "$build/llmc.json" || status=1
+  fi
+  if ! python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
+    [ ! -f "$build/llmc.json" ] || mv "$build/llmc.json" "$OUT/peers.json"
+    echo "python3 has no PyTorch that sees the GPU"
+    [ -n "${SPOOL_LLMC:-}" ] && return $status
+    return $skipped
+  fi
+  # The nearest to Spool's step first, next to its own.
+  python3 benchmarks/peers/gpt2.py --model gpt2-124m --batch 32 --seq 1024 --out "$OUT/peers.json" \
+    --ways compiled-bf16,eager-bf16,compiled,eager || status=1
+  if [ -f "$build/llmc.json" ]; then
+    python3 - "$OUT/peers.json" "$build/llmc.json" <<'PYTHON' && rm -f "$build/llmc.json"
+import json, sys
+
+peers, llmc = (json.load(open(path)) for path in sys.argv[1:])
+peers["runs"] += llmc["runs"]
+json.dump(peers, open(sys.argv[1], "w"), indent=2)
+PYTHON
+  fi
+  return $status
+}
+
+step() {
+  benchmarks step || return 1
+  trainer && add_to_steps "$build/trainer.json" ""
 }
 
 stage() {
@@ -227,8 +320,10 @@ stage() {
     tests) other_tests ;;
     memcheck | racecheck) sanitize "$1" ;;
     kernels) benchmarks kernels --benchmark_filter='/bf16|^launch' ;;
-    step) benchmarks step ;;
+    step) step ;;
+    step_again) step_again ;;
     plans) plans ;;
+    tune) tune ;;
     peers) peers ;;
   esac
 }
@@ -237,12 +332,18 @@ export OUT build cores skipped
 mapfile -t functions <<<"$(declare -F | cut --delimiter=' ' --fields=3)"
 export -f "${functions[@]}"
 
+clock_rows=$(mktemp) stage_times=$(mktemp)
+watch_clocks >"$clock_rows" 2>/dev/null &
+watcher=$!
+trap 'kill "$watcher" 2>/dev/null; rm -f "$clock_rows" "$stage_times"' EXIT
+
 results=() passed=true
 for line in "${stages[@]}"; do
   read -r name seconds _ <<<"$line"
   seconds=$((seconds * limit / usual))
   printf '%s\n' "${wanted[@]}" | grep --quiet --line-regexp "$name" || continue
   left=$((limit - SECONDS)) started=$SECONDS
+  echo "$(date +%s.%N) $name" >>"$stage_times"
   export seconds=$((left < seconds ? left : seconds))
   printf '\n== %s\n' "$name" >>"$log"
   if [ "$left" -lt 20 ]; then
@@ -265,7 +366,12 @@ for line in "${stages[@]}"; do
   printf '%s\n' "$gpu" "${results[@]}" >"$OUT/summary.txt"
 done
 
-python3 benchmarks/report.py "$OUT" >>"$OUT/summary.txt" 2>>"$log"
+kill "$watcher" 2>/dev/null
+{
+  printf '\nclocks of the multiprocessors, and power:\n'
+  python3 scripts/gpu-clocks.py "$OUT/device.json" "$clock_rows" "$stage_times"
+  python3 benchmarks/report.py "$OUT"
+} >>"$OUT/summary.txt" 2>>"$log"
 tail --bytes=15M "$log" >"$log.end" && mv "$log.end" "$log"
 printf '\n%s\n' "results are in $OUT:" && cat "$OUT/summary.txt"
 $passed || exit 1

@@ -6,7 +6,7 @@ set -euo pipefail
 
 # oneDNN's CMake package looks for OpenCL, which libdnnl-dev only recommends.
 build=(g++ cmake ninja-build ccache libdnnl-dev ocl-icd-opencl-dev libspdlog-dev libfmt-dev libcli11-dev
-  nlohmann-json3-dev libpcre2-dev liburing-dev libdlpack-dev)
+  nlohmann-json3-dev libpcre2-dev libutf8proc-dev liburing-dev libdlpack-dev)
 check=(libgtest-dev libbenchmark-dev coinor-cbc python3 clang-format-14 clang-tidy-14 clang-14 libclang-rt-14-dev lld)
 
 case ${1:-all} in
@@ -18,6 +18,9 @@ esac
 # A build with CUDA uses cuDNN for attention if it has the headers of its frontend.
 if command -v nvcc >/dev/null || [ -x /usr/local/cuda/bin/nvcc ]; then
   "$(dirname "$0")/cudnn-frontend.sh" || echo "setup: attention on cuda will be slower" >&2
+  # Only tests need it.
+  [ "${1:-all}" = build ] || "$(dirname "$0")/cuobjdump.sh" ||
+    echo "setup: the machine code of kernels will not be checked" >&2
 fi
 
 if ! command -v dpkg-query apt-get >/dev/null; then

@@ -2,9 +2,9 @@
 # Runs clang-tidy with the checks of .clang-tidy, on all cores.
 #   scripts/tidy.sh             every source but *_test.cpp, most of which is GoogleTest; CUDA sources
 #                               and the emulator are checked as C++, as the emulated device has them
-#   scripts/tidy.sh --recent    those of them that scripts/changed.py lists: sources that differ from
-#                               the commit named by SPOOL_BASE, or else from 20 commits back, and
-#                               users of headers that do
+#   scripts/tidy.sh --recent    those of them that scripts/changed.py --near lists: sources that differ
+#                               from the commit named by SPOOL_BASE, or else from 20 commits back,
+#                               and the nearest user of each header that does
 #   scripts/tidy.sh FILE...     these sources
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,7 +29,7 @@ if [ $# -eq 0 ]; then
     sources asan | grep --extended-regexp "$emulated" | grep --invert-match --extended-regexp "$others"
   )
   if $recent; then
-    changed=$(python3 scripts/changed.py | sed "s#^#$PWD/#")
+    changed=$(python3 scripts/changed.py --near | sed "s#^#$PWD/#")
     mapfile -t files < <(printf '%s\n' "${files[@]}" | grep --line-regexp --fixed-strings "$changed")
     [ ${#files[@]} -gt 0 ] || { echo "tidy: no source differs" && exit 0; }
   fi

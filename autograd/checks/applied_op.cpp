@@ -123,7 +123,10 @@ AppliedOp applied_op(const OpSample& sample, bool backward_follows) {
   for (const ValueId v : probe.tape().nodes().front().inputs) {
     applied.operands.push_back(probe.position_of(v));
   }
-  for (const Tensor& t : probe.inputs()) applied.inputs.push_back(to_host(t));
+  for (const Tensor& t : probe.inputs()) {
+    applied.inputs.push_back(to_host(t));
+    applied.inputs.back().constant = sample.inputs[applied.inputs.size() - 1].constant;
+  }
   Program program = probe.tape().take_program();
   applied.op = std::move(program.nodes.front().op);
   applied.notation = parse_notation(applied.op->indices());
@@ -137,7 +140,7 @@ AppliedOp claiming(AppliedOp applied, std::string_view notation) {
 
 AppliedOp in_type(AppliedOp applied, DType type) {
   for (HostTensor& t : applied.inputs) {
-    if (t.spec.dtype != DType::i32) t.spec.dtype = type;
+    if (t.spec.dtype != DType::i32) t.spec.dtype = t.constant ? accumulator(type) : type;
   }
   return applied;
 }
@@ -158,7 +161,7 @@ OpResults run(const AppliedOp& applied, const OpArguments& arguments, Stream& st
   std::vector<Var> vars;
   for (const HostTensor& t : arguments.inputs) {
     inputs.push_back(to_device(t, stream));
-    vars.push_back(tape.input(inputs.back(), t.spec.dtype != DType::i32));
+    vars.push_back(tape.input(inputs.back(), !t.constant && t.spec.dtype != DType::i32));
   }
   std::vector<Operand> operands;
   for (const size_t i : applied.operands) operands.emplace_back(vars[i]);

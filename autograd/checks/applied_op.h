@@ -17,12 +17,13 @@ namespace spool::op_checks {
 struct HostTensor {
   Spec spec = {};
   std::vector<double> numbers = {};
+  bool constant = false;  // as in op_sample.h
 };
 
 // An op, what it is applied to, and the notation it is held to.
 struct AppliedOp {
   std::shared_ptr<const Op> op = {};
-  std::vector<HostTensor> inputs = {};  // all but those of i32 have a gradient
+  std::vector<HostTensor> inputs = {};  // all but those of i32 and constants have a gradient
   std::vector<size_t> operands = {};    // for each operand of the op, which input it is
   Notation notation = {};
   bool recording = true, backward_follows = false;

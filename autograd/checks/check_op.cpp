@@ -19,7 +19,7 @@ void check_sample(const OpSample& sample) {
   const auto floating = [](DType t) { return is_wide(t) || t == DType::bf16; };
   check(std::ranges::all_of(sample.types, floating), sample.name,
         ": the sample's types are f64, f32 and bf16; integers are inputs with a `below`");
-  const auto has_gradient = [](const SampleInput& input) { return input.below == 0; };
+  const auto has_gradient = [](const SampleInput& input) { return input.has_gradient(); };
   check(std::ranges::any_of(sample.inputs, has_gradient), sample.name,
         ": no input of the sample has a gradient");
 }

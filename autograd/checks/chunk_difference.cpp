@@ -90,7 +90,8 @@ class ChunkedOp {
 
   HostTensor cut(const HostTensor& whole, const std::string& term, Range range) const {
     if (whole.numbers.empty() || !carries(term, how_.index)) return whole;
-    HostTensor part{{shape_of_part(whole.spec.shape, term, range), whole.spec.dtype}, {}};
+    HostTensor part{
+        {shape_of_part(whole.spec.shape, term, range), whole.spec.dtype}, {}, whole.constant};
     for_each_run(around(how_.index, term, whole.spec.shape), range,
                  [&](int64_t begin, int64_t, int64_t count) {
                    const auto from = whole.numbers.begin() + begin;

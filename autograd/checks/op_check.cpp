@@ -11,7 +11,7 @@ namespace {
 
 std::string in(DType type) { return sentence(" (", name(type), ")"); }
 
-bool has_gradient(const SampleInput& input) { return input.below == 0; }
+bool has_gradient(const SampleInput& input) { return input.has_gradient(); }
 
 // "" or the text with the type behind it.
 std::string with_type(const std::string& text, DType type) {

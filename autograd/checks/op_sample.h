@@ -16,12 +16,15 @@ struct SampleInput {
   Shape shape = {};
   int32_t below = 0;          // above 0: i32, uniform in [0, below), and no gradient
   bool parameter = false;     // given to the op as a Parameter, not as a Var
+  bool constant = false;      // no gradient, and f32 beside bf16, as a table of angles is
   double deviation = 1;       // standard, of its normal numbers
   double mean = 0;            // of these
   int32_t ignored_every = 0;  // above 0: every ignored_every-th integer is -100
   // Not empty: the shape in a second check of threads, large enough that each loop of the kernels
   // has several pieces.  An input without one has `shape` there too.
   Shape large = {};
+
+  bool has_gradient() const { return below == 0 && !constant; }
 };
 
 // How far numbers of a type may be apart, relative to the largest one of their tensor.

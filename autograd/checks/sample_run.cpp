@@ -25,7 +25,8 @@ SampleRun::SampleRun(const OpSample& sample, Stream& stream, const SampleOptions
 Tensor SampleRun::make(const SampleInput& input, size_t index) {
   const Shape& shape = options_.large && input.large.rank() > 0 ? input.large : input.shape;
   if (input.below == 0) {
-    return normal(shape, options_.dtype, stream_, 100 + index, input.deviation, input.mean);
+    const DType type = input.constant ? accumulator(options_.dtype) : options_.dtype;
+    return normal(shape, type, stream_, 100 + index, input.deviation, input.mean);
   }
   Random random(100 + index);
   std::vector<int32_t> ids(static_cast<size_t>(shape.numel()));
@@ -50,7 +51,8 @@ void SampleRun::rewind() {
 }
 
 bool SampleRun::has_gradient(size_t input) const {
-  return sample_.inputs[input].below == 0 && static_cast<int>(input) != options_.without_gradient;
+  return sample_.inputs[input].has_gradient() &&
+         static_cast<int>(input) != options_.without_gradient;
 }
 
 void SampleRun::set_input(size_t input, const Numbers& to) const {

@@ -10,15 +10,20 @@ namespace {
 struct Attention final : Op {
   Heads heads;
   Mask mask;
-  Attention(Heads h, Mask m) : heads(h), mask(m) {}
+  SumOrder order;
+  bool has_first;
+  Attention(Heads h, Mask m, SumOrder o, bool first)
+      : heads(h), mask(m), order(o), has_first(first) {}
 
   const char* name() const override { return "attention"; }
   OpKind kind() const override { return OpKind::attention; }
   std::string attributes() const override {
-    const std::string words = in_words({{"query heads", heads.query}, {"key heads", heads.key}});
-    return mask == Mask::causal ? words : words + ", mask " + spool::name(mask);
+    std::string words = in_words({{"query heads", heads.query}, {"key heads", heads.key}});
+    if (mask != Mask::causal) words += sentence(", mask ", spool::name(mask));
+    if (order != SumOrder::fixed) words += sentence(", sum order ", spool::name(order));
+    return words;
   }
-  const char* indices() const override { return "bTP->bTQ,bHT"; }
+  const char* indices() const override { return "bTP,bT->bTQ,bHT"; }
 
   Specs infer(const Specs& in) const override {
     const Spec& qkv = in[0];
@@ -30,18 +35,30 @@ struct Attention final : Op {
     const int64_t B = qkv.shape[0], T = qkv.shape[1], packed = H + 2 * Hkv;
     check(qkv.shape[2] % packed == 0, "attention: ", qkv, " does not divide into ", packed,
           " heads");
+    if (has_first) {
+      check(in[1] == Spec{Shape{B, T}, DType::i32}, "attention: first keys of ", in[1], " for ",
+            qkv, "; they must be ", Spec{Shape{B, T}, DType::i32});
+    }
     return {{Shape{B, T, qkv.shape[2] / packed * H}, qkv.dtype},
             {Shape{B, H, T}, accumulator(qkv.dtype)}};
   }
 
   void forward(Forward& f) const override {
-    auto [qkv] = f.inputs<1>();
+    auto [qkv, first] = f.inputs<2>();
     auto [y, lse] = f.outputs<2>();
-    f.launch(AttentionForward{
-        .y = y, .lse = lse, .qkv = qkv, .heads = heads, .scale = scale_of(y), .mask = mask});
+    f.launch(AttentionForward{.y = y,
+                              .lse = lse,
+                              .qkv = qkv,
+                              .heads = heads,
+                              .scale = scale_of(y),
+                              .mask = mask,
+                              .first = first});
   }
 
-  Slots saves(const Needs&) const override { return {in(0), out(0), out(1)}; }
+  Slots saves(const Needs&) const override {
+    if (has_first) return {in(0), out(0), out(1), in(1)};
+    return {in(0), out(0), out(1)};
+  }
 
   void backward(Backward& b) const override {
     auto [qkv, y, lse] = b.saved<3>();
@@ -53,7 +70,9 @@ struct Attention final : Op {
                                .lse = lse,
                                .heads = heads,
                                .scale = scale_of(y),
-                               .mask = mask});
+                               .mask = mask,
+                               .first = has_first ? b.saved_at(3) : View{},
+                               .order = order});
   }
 
  private:
@@ -64,8 +83,13 @@ struct Attention final : Op {
 
 }  // namespace
 
-Var attention(const Var& qkv, Heads heads, Mask mask) {
-  return apply<Attention>(qkv.tape(), {qkv}, heads, mask);
+Var attention(const Var& qkv, Heads heads, Mask mask, SumOrder order) {
+  return apply<Attention>(qkv.tape(), {qkv}, heads, mask, order, /*first=*/false);
+}
+
+Var attention(const Var& qkv, Heads heads, const Var& first, SumOrder order) {
+  if (!first) return attention(qkv, heads, Mask::causal, order);
+  return apply<Attention>(qkv.tape(), {qkv, first}, heads, Mask::causal, order, /*first=*/true);
 }
 
 }  // namespace spool

@@ -18,7 +18,7 @@ struct CachedAttentionOp final : Op {
     return in_words(
         {{"query heads", heads.query}, {"key heads", heads.key}, {"position", position}});
   }
-  const char* indices() const override { return "bTP,bKSD,bKSD->bTQ"; }
+  const char* indices() const override { return "bTP,bKSD,bKSD,b->bTQ"; }
 
   Specs infer(const Specs& in) const override {
     const Spec &qkv = in[0], &keys = in[1], &values = in[2];
@@ -35,11 +35,15 @@ struct CachedAttentionOp final : Op {
           keys, " and values of ", values);
     check(position >= 0 && position + n <= P, "cached_attention: ", n, " tokens from position ",
           position, " on do not fit into a cache of ", P);
+    if (in.size() > 3) {
+      check(in[3] == Spec{Shape{B}, DType::i32}, "cached_attention: first tokens of ", in[3],
+            " for ", qkv, "; they must be ", Spec{Shape{B}, DType::i32});
+    }
     return {{Shape{B, n, H * D}, qkv.dtype}};
   }
 
   void forward(Forward& f) const override {
-    auto [qkv, keys, values] = f.inputs<3>();
+    auto [qkv, keys, values, first] = f.inputs<4>();
     auto [y] = f.outputs<1>();
     f.launch(CachedAttention{.y = y,
                              .keys = keys,
@@ -47,7 +51,8 @@ struct CachedAttentionOp final : Op {
                              .qkv = qkv,
                              .heads = heads,
                              .position = position,
-                             .scale = 1 / std::sqrt(static_cast<double>(keys.shape().row()))});
+                             .scale = 1 / std::sqrt(static_cast<double>(keys.shape().row())),
+                             .first = first});
   }
 
   Slots saves(const Needs&) const override { return {}; }
@@ -60,13 +65,16 @@ struct CachedAttentionOp final : Op {
 
 }  // namespace
 
-Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads) {
+Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads, const Var& first) {
   Tape& tape = qkv.tape();
   check(
       !tape.options().recording,
       "cached_attention: a cache is for a tape that does not record; use attention() on this one");
   const Var keys = tape.input(cache.keys), values = tape.input(cache.values);
-  return apply<CachedAttentionOp>(tape, {qkv, keys, values}, heads, cache.position);
+  if (!first) {
+    return apply<CachedAttentionOp>(tape, {qkv, keys, values}, heads, cache.position);
+  }
+  return apply<CachedAttentionOp>(tape, {qkv, keys, values, first}, heads, cache.position);
 }
 
 }  // namespace spool

@@ -94,7 +94,7 @@ struct Bench {
                     times);
       state.SetIterationTime(all.back());
     }
-    set_counters(state, kernels.front().cost(), median(all));
+    set_counters(state, cost_on(kernels.front(), stream->architecture()), median(all));
   }
 
   void set_counters(benchmark::State&, const Cost&, double seconds) const;

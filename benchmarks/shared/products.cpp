@@ -1,8 +1,12 @@
 #include "products.h"
 
 #include <dnnl.hpp>
+#include <map>
 #include <thread>
 #include <vector>
+
+#include "spool/models/families/model.h"
+#include "spool/planner/rehearsal.h"
 
 extern "C" void omp_set_num_threads(int);
 
@@ -14,8 +18,24 @@ using dnnl::memory;
 // A weight is (out, in).  y = x w^T, dx = dy w, dw (+)= dy^T x.
 struct Layer {
   int64_t in, out;
-  int64_t count;
 };
+
+// The matrices of a model that are not tables of embeddings, and its head, which may be one.
+std::vector<Layer> linear_layers(const ModelConfig& config) {
+  std::vector<Layer> layers;
+  rehearse({}, [&](MetaStream& stream) {
+    const auto model = config.make(DType::f32, stream);
+    const Parameter* head = &model->head();
+    for (const Parameter* p : model->parameters()) {
+      const std::string_view name = p->name;
+      const bool table = name.find("wte") != name.npos || name.find("wpe") != name.npos ||
+                         name.find("embed_tokens") != name.npos;
+      const Shape& shape = p->data.shape();
+      if (p == head || (shape.rank() == 2 && !table)) layers.push_back({shape[1], shape[0]});
+    }
+  });
+  return layers;
+}
 
 struct Product {
   dnnl::matmul multiply;
@@ -57,22 +77,19 @@ struct Products::Shared {
   }
 };
 
-Products::Products(const Gpt2Config& config, DType dtype, int64_t n)
+Products::Products(const ModelConfig& config, DType dtype, int64_t n)
     : shared_(std::make_unique<Shared>()) {
   omp_set_num_threads(static_cast<int>(std::thread::hardware_concurrency()));
   if (dtype == DType::bf16) shared_->type = memory::data_type::bf16;
-  const int64_t C = config.channels, L = config.layers;
-  const Layer layers[] = {
-      {C, 3 * C, L}, {C, C, L}, {C, 4 * C, L}, {4 * C, C, L}, {C, config.padded_vocabulary(), 1}};
   Shared& s = *shared_;
-  for (const auto& [in, out, count] : layers) {
-    const memory x = s.matrix(n, in), y = s.matrix(n, out);
-    for (int64_t i = 0; i < count; ++i) {
-      const memory weight = s.matrix(out, in), dweight = s.matrix(out, in);
-      s.add(x, s.transposed(weight), y);
-      s.add(y, weight, x);
-      s.add(s.transposed(y), x, dweight);
-    }
+  std::map<std::pair<int64_t, int64_t>, std::pair<memory, memory>> activations;
+  for (const auto& [in, out] : linear_layers(config)) {
+    auto& [x, y] = activations[{in, out}];
+    if (!x) std::tie(x, y) = std::pair(s.matrix(n, in), s.matrix(n, out));
+    const memory weight = s.matrix(out, in), dweight = s.matrix(out, in);
+    s.add(x, s.transposed(weight), y);
+    s.add(y, weight, x);
+    s.add(s.transposed(y), x, dweight);
   }
 }
 

@@ -1,16 +1,16 @@
 #pragma once
 
-// The matrix products of a GPT-2's linear layers, forward and backward, by oneDNN itself.
+// The matrix products of a model's linear layers, forward and backward, by oneDNN itself.
 
 #include <memory>
 
-#include "spool/models/families/gpt2.h"
+#include "spool/models/families/model_config.h"
 
 namespace spool::benchmarks {
 
 class Products {
  public:
-  Products(const Gpt2Config&, DType, int64_t tokens);
+  Products(const ModelConfig&, DType, int64_t tokens);
   ~Products();
 
   // Runs all products of one step, one after the other, on all threads.

@@ -9,7 +9,8 @@ TokenBatch random_batch(const TrainingConfig& config) {
   batch.clear(config.rows_per_step(), config.seq);
   Random random(1);
   for (int32_t& t : batch.tokens) {
-    t = static_cast<int32_t>(random.next() % static_cast<uint64_t>(config.model.vocabulary));
+    t = static_cast<int32_t>(random.next() %
+                             static_cast<uint64_t>(config.model.shape().vocabulary));
   }
   batch.targets = batch.tokens;
   batch.valid = config.tokens_per_step();

@@ -55,6 +55,9 @@ class BackwardPiece {
  private:
   int64_t D() const { return extents_.D; }
   bool causal() const { return kernel_.mask == Mask::causal; }
+  int64_t first_of(int64_t query) const {
+    return kernel_.first ? kernel_.first.as<int32_t>()[b_ * extents_.T + query] : 0;
+  }
   Range range_of(int64_t tile) const {
     return {tile * tile_rows, std::min((tile + 1) * tile_rows, extents_.T)};
   }
@@ -125,6 +128,10 @@ class BackwardPiece {
       const int64_t end = std::min(seen + block_rows, lane_.scores.row);
       std::fill(s + seen, s + end, S(0));
       std::fill(ds + seen, ds + end, S(0));
+      const int64_t hidden =
+          std::clamp<int64_t>(first_of(queries.begin + i) - keys_.begin, 0, seen);
+      std::fill(s, s + hidden, S(0));
+      std::fill(ds, ds + hidden, S(0));
     }
   }
 

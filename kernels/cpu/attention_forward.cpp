@@ -26,7 +26,8 @@ void run(const AttentionForward& k, CpuStream& stream) {
                                      .D = e.D,
                                      .past = k.mask == Mask::none ? e.T : 0,
                                      .scale = k.scale,
-                                     .mask = k.mask};
+                                     .mask = k.mask,
+                                     .first = k.first ? k.first.as<int32_t>() + b * e.T : nullptr};
       const int64_t query = tile * cpu::tile_rows;
       cpu::ForwardPiece<T>(head, lane, {query, std::min(query + cpu::tile_rows, e.T)}).run();
     };

@@ -16,7 +16,7 @@
 namespace spool::cpu {
 
 // One head.  Query i belongs to token past + i and sees the keys up to its own or, without a mask,
-// the first `past` keys.
+// the first `past` keys.  Those before its `first` are hidden from it; there is no past then.
 template <class T>
 struct ForwardHead {
   HeadRows<const T> queries, keys, values;
@@ -25,6 +25,7 @@ struct ForwardHead {
   int64_t D = 0, past = 0;
   double scale = 1;
   Mask mask = Mask::causal;
+  const int32_t* first = nullptr;  // of each query; may be absent
 };
 
 // A tile of queries against tiles of keys.  One tile of keys ends with the past; after the past,
@@ -43,15 +44,24 @@ class ForwardPiece {
     pack(lane_.values, head_.queries, queries_, D(), static_cast<S>(head_.scale));
     transpose(lane_.queries, lane_.values, queries_.size(), D());
     fill(lane_.sums, queries_.size(), S(0));
-    std::fill(lane_.largest, lane_.largest + width_, -std::numeric_limits<S>::infinity());
+    // Finite, so that the weights of a tile that a query does not see are 0.
+    std::fill(lane_.largest, lane_.largest + width_, std::numeric_limits<S>::lowest());
     std::fill(lane_.total, lane_.total + width_, S(0));
     attend_all({0, head_.past});
-    if (head_.mask == Mask::causal) attend_all({head_.past, head_.past + queries_.end});
+    if (head_.mask == Mask::causal) attend_all({first_tile(), head_.past + queries_.end});
     write();
   }
 
  private:
   int64_t D() const { return head_.D; }
+
+  // The first key of the first tile of which a query sees something.
+  int64_t first_tile() const {
+    if (!head_.first) return head_.past;
+    const int64_t least =
+        *std::min_element(head_.first + queries_.begin, head_.first + queries_.end);
+    return least / tile_rows * tile_rows;
+  }
 
   void attend_all(Range keys) {
     for (int64_t first = keys.begin; first < keys.end; first += tile_rows) {
@@ -69,6 +79,7 @@ class ForwardPiece {
           return BlockPart{{0, D()}, {first_column(j, diagonal), width_}};
         });
     if (diagonal) mask(keys.size());
+    if (head_.first) hide_before_first(keys);
     rescale(keys.size(), diagonal);
     weigh(keys.size(), diagonal);
     multiply<S>({.c = lane_.sums,
@@ -86,6 +97,15 @@ class ForwardPiece {
     for (int64_t j = 0; j < keys; ++j) {
       S* row = lane_.scores.data + j * lane_.scores.row;
       std::fill(row, row + j, -std::numeric_limits<S>::infinity());
+    }
+  }
+
+  void hide_before_first(Range keys) {
+    for (int64_t j = keys.begin; j < keys.end; ++j) {
+      S* row = lane_.scores.data + (j - keys.begin) * lane_.scores.row;
+      for (int64_t i = 0; i < queries_.size(); ++i) {
+        if (j < head_.first[queries_.begin + i]) row[i] = -std::numeric_limits<S>::infinity();
+      }
     }
   }
 

@@ -20,16 +20,40 @@ void store(const CachedAttention& k, const CachedExtents& e, CpuStream& stream) 
   stream.parallel_for(e.B * e.Hkv * e.T, piece_rows(2 * e.D), body);
 }
 
+// The queries of row b before its text's first token.
+int64_t padding_of(const CachedAttention& k, const CachedExtents& e, int64_t b) {
+  if (!k.first) return 0;
+  const int64_t first = k.first.as<int32_t>()[b];
+  check(first >= 0, "cached attention: the first token of row ", b, " is ", first);
+  return std::clamp<int64_t>(first - k.position, 0, e.T);
+}
+
+// Head h of row b from its text's first token on: queries after the padding, with the keys that
+// they see.
 template <class T>
 ForwardHead<T> head_of(const CachedAttention& k, const CachedExtents& e, int64_t b, int64_t h) {
-  const int64_t first = e.row(b, h / e.group(), 0);
-  return {.queries = {k.qkv, b, h, e.D},
-          .keys = {k.keys.as<T>() + first, e.D},
-          .values = {k.values.as<T>() + first, e.D},
-          .y = {k.y, b, h, e.D},
-          .D = e.D,
-          .past = k.position,
-          .scale = k.scale};
+  const int64_t padding = padding_of(k, e, b);
+  const int64_t hidden =
+      k.first ? std::min<int64_t>(k.first.as<int32_t>()[b], k.position + padding) : 0;
+  const int64_t first = e.row(b, h / e.group(), hidden);
+  ForwardHead<T> head{.queries = {k.qkv, b, h, e.D},
+                      .keys = {k.keys.as<T>() + first, e.D},
+                      .values = {k.values.as<T>() + first, e.D},
+                      .y = {k.y, b, h, e.D},
+                      .D = e.D,
+                      .past = k.position + padding - hidden,
+                      .scale = k.scale};
+  head.queries.data = head.queries.at(padding);
+  head.y.data = head.y.at(padding);
+  return head;
+}
+
+// A query that sees one key gets its value.
+template <class T>
+void copy_padding(const CachedAttention& k, const CachedExtents& e, int64_t b, int64_t h) {
+  const HeadRows<const T> values(k.qkv, b, e.value(h / e.group()), e.D);
+  const HeadRows<T> y(k.y, b, h, e.D);
+  for (int64_t i = 0; i < padding_of(k, e, b); ++i) std::copy_n(values.at(i), e.D, y.at(i));
 }
 
 // s[j] = sum_d q[d] keys[j,d]
@@ -69,16 +93,18 @@ void attend(const CachedAttention& k, const CachedExtents& e, CpuStream& stream)
   const size_t each = cached_lane_bytes<S>(e);
   const int64_t heads = e.B * e.H, tiles = has_few_queries(e) ? 1 : tiles_of(e.T);
   stream.parallel_for(heads * tiles, 1, [&](int64_t piece, int64_t, int number) {
-    const int64_t place = piece % heads, tile = tiles - 1 - piece / heads;
-    const ForwardHead<T> head = head_of<T>(k, e, place / e.H, place % e.H);
+    const int64_t b = piece % heads / e.H, h = piece % e.H, tile = tiles - 1 - piece / heads;
+    const ForwardHead<T> head = head_of<T>(k, e, b, h);
+    const int64_t queries = e.T - padding_of(k, e, b);
+    if (tile == 0) copy_padding<T>(k, e, b, h);
     Carver memory(k.workspace.data() + each * static_cast<size_t>(number));
     if (has_few_queries(e)) {
       S* const s = memory.take<S>(e.P);
-      for (int64_t i = 0; i < e.T; ++i) attend_row(head, i, s);
-    } else {
+      for (int64_t i = 0; i < queries; ++i) attend_row(head, i, s);
+    } else if (tile * tile_rows < queries) {
       const ForwardLane<S> lane(memory, e.D);
       const int64_t first = tile * tile_rows;
-      ForwardPiece<T>(head, lane, {first, std::min(first + tile_rows, e.T)}).run();
+      ForwardPiece<T>(head, lane, {first, std::min(first + tile_rows, queries)}).run();
     }
   });
 }

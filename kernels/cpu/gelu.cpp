@@ -48,23 +48,95 @@ struct Exact {
   }
 };
 
+// y'(x)
+template <class Form, class A>
+[[gnu::always_inline]] inline A slope(A x) {
+  const A cdf = Form::cdf(x);
+  return cdf + x * Form::density(x, cdf);
+}
+
 template <class Form, class T>
 void forward(const GeluForward& k, CpuStream& stream) {
   using A = cpu::accumulator_t<T>;
   const T* x = k.x.as<T>();
-  cpu::map(stream, k.x.numel(), cpu::plain<T>(k.y),
-           [=](int64_t i) { return A(x[i]) * Form::cdf(A(x[i])); });
+  const cpu::Sink<T, false> y = cpu::plain<T>(k.y);
+  if (!k.bias) {
+    return cpu::map(stream, k.x.numel(), y,
+                    [=](int64_t i) { return A(x[i]) * Form::cdf(A(x[i])); });
+  }
+  const T* bias = k.bias.as<T>();
+  const int64_t C = k.x.shape().row();
+  stream.parallel_for(k.x.shape().rows(), cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
+    for (int64_t n = begin; n < end; ++n) {
+      const T* row = x + n * C;
+      cpu::put_all(C, y.at(n * C), [=](int64_t c) {
+        const A at = A(row[c]) + A(bias[c]);
+        return at * Form::cdf(at);
+      });
+    }
+  });
+}
+
+// Backward with a bias, of some rows.
+template <class Form, class T, class Dx>
+struct BackwardRows {
+  using A = cpu::accumulator_t<T>;
+  const T *x, *dy, *bias;
+  Dx dx;  // to nowhere if absent
+  int64_t C;
+
+  static constexpr int64_t at_once = 512;  // columns, which stay in the cache
+
+  // Adds to the sum of each column, if there is one.
+  void run(int64_t begin, int64_t end, A* sum) const {
+    for (int64_t n = begin; n < end; ++n) {
+      for (int64_t c = 0; c < C; c += at_once) {
+        part(n * C + c, c, std::min(at_once, C - c), sum);
+      }
+    }
+  }
+  void part(int64_t place, int64_t column, int64_t count, A* sum) const {
+    A gradient[at_once];
+    const T *from = x + place, *out = dy + place, *more = bias + column;
+    cpu::put_all(count, cpu::Sink<A, false>{gradient},
+                 [=](int64_t i) { return A(out[i]) * slope<Form>(A(from[i]) + A(more[i])); });
+    const A* const all = gradient;
+    if (dx.to) cpu::put_all(count, dx.at(place), [=](int64_t i) { return all[i]; });
+    if (!sum) return;
+    cpu::put_all(count, cpu::Sink<A, true>{sum + column}, [=](int64_t i) { return all[i]; });
+  }
+};
+
+template <class Form, class T, class Dx>
+void backward_rows(const GeluBackward& k, const Dx& dx, CpuStream& stream) {
+  using A = cpu::accumulator_t<T>;
+  const int64_t N = k.x.shape().rows(), C = k.x.shape().row();
+  const BackwardRows<Form, T, Dx> all{
+      .x = k.x.as<T>(), .dy = k.dy.as<T>(), .bias = k.bias.as<T>(), .dx = dx, .C = C};
+  if (!k.dbias) {
+    return stream.parallel_for(N, cpu::piece_rows(C), [&](int64_t begin, int64_t end) {
+      all.run(begin, end, /*sum=*/nullptr);
+    });
+  }
+  const cpu::RowPieces pieces(N, C);
+  A* const partials = k.workspace.as<A>();
+  stream.parallel_for(N, pieces.rows, [&](int64_t begin, int64_t end) {
+    A* const sum = partials + begin / pieces.rows * C;
+    std::fill_n(sum, C, A{0});
+    all.run(begin, end, sum);
+  });
+  cpu::dispatch_sink<T>(
+      k.dbias, [&](auto dbias) { cpu::add_pieces(stream, partials, C, pieces.count, C, dbias); });
 }
 
 template <class Form, class T>
 void backward(const GeluBackward& k, CpuStream& stream) {
   using A = cpu::accumulator_t<T>;
+  if (!k.dx) return backward_rows<Form, T>(k, cpu::Sink<T, false>{}, stream);
   const T *x = k.x.as<T>(), *dy = k.dy.as<T>();
   cpu::dispatch_sink<T>(k.dx, [&](auto dx) {
-    cpu::map(stream, k.x.numel(), dx, [=](int64_t i) {
-      const A at = x[i], cdf = Form::cdf(at);
-      return A(dy[i]) * (cdf + at * Form::density(at, cdf));
-    });
+    if (k.bias) return backward_rows<Form, T>(k, dx, stream);
+    cpu::map(stream, k.x.numel(), dx, [=](int64_t i) { return A(dy[i]) * slope<Form>(A(x[i])); });
   });
 }
 

@@ -41,6 +41,22 @@ struct Sink {
   Sink at(int64_t offset) const { return {to + offset}; }
 };
 
+// Two results of one i, and where each goes.
+template <class A>
+struct Two {
+  A first, second;
+};
+template <class Out>
+struct TwoSinks {
+  Out first, second;
+
+  template <class A>
+  [[gnu::always_inline]] void put(int64_t i, Two<A> value) const {
+    first.put(i, value.first);
+    second.put(i, value.second);
+  }
+};
+
 template <class T>
 Sink<T, false> plain(const View& v) {
   return {v.as<T>()};
@@ -60,7 +76,9 @@ void dispatch_sink(const Grad& g, F&& f) {
 template <class Out, class F>
 void put_range(int64_t begin, int64_t end, Out out, F f) {
   // clang warns about the library's functions in f64, which it cannot vectorise.
-  [[maybe_unused]] constexpr bool vectorise = !std::is_same_v<decltype(f(begin)), double>;
+  using Result = decltype(f(begin));
+  [[maybe_unused]] constexpr bool vectorise =
+      !std::is_same_v<Result, double> && !std::is_same_v<Result, Two<double>>;
 #if !defined(__CUDACC__)  // nvcc has no such flag for the host's compiler, which would warn
 #pragma omp simd if (vectorise)
 #endif

@@ -1,6 +1,8 @@
 #include "spool/kernels/cpu/matmul.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 
 #include "spool/kernels/cpu/matmul_rows.h"
 #include "spool/kernels/cpu/scalar.h"
@@ -11,16 +13,36 @@ namespace spool {
 namespace cpu {
 namespace {
 
+constexpr int64_t cache_line = 16;  // elements of f32
+
+// The extent of the fewest parts that are about as long, and none longer than max.
+int64_t few_parts(int64_t extent, int64_t max) {
+  const int64_t parts = std::max<int64_t>(ceil_div(extent, max), 1);
+  return std::max<int64_t>(std::min(round_up(ceil_div(extent, parts), cache_line), extent), 1);
+}
+
 struct Cut {
   int64_t wanted_parts = 1;
   int64_t min_extent = 1, max_extent = 1;  // of a part
 };
 
-// The extent of a part, in whole cache lines.
-int64_t part_extent(int64_t extent, const Cut& cut) {
-  const int64_t wanted =
-      std::clamp(ceil_div(extent, cut.wanted_parts), cut.min_extent, cut.max_extent);
-  return std::min(round_up<int64_t>(wanted, 16), std::max<int64_t>(extent, 1));
+// The extent of parts, in whole cache lines, of which there are `others` times as many tiles.  Of
+// the numbers of parts that keep the limits it is the one with which four threads would be done
+// first, and of several such the one nearest to the wanted one.
+int64_t part_extent(int64_t extent, const Cut& cut, int64_t others = 1) {
+  constexpr int64_t block = 48, tried = 16;  // a kernel of oneDNN works on whole blocks
+  const int64_t fewest = std::max<int64_t>(ceil_div(extent, cut.max_extent), 1);
+  const int64_t most = std::min(std::max(fewest, extent / cut.min_extent), fewest + tried);
+  int64_t best = extent, distance = 0, least = std::numeric_limits<int64_t>::max();
+  for (int64_t parts = fewest; parts <= most; ++parts) {
+    const int64_t part = round_up(ceil_div(extent, parts), cache_line);
+    const int64_t tiles = ceil_div(extent, part) * others;
+    const int64_t time = round_up<int64_t>(tiles, 4) * round_up(part, block);
+    const int64_t off = std::abs(parts - cut.wanted_parts);
+    if (time > least || (time == least && off >= distance)) continue;
+    least = time, distance = off, best = part;
+  }
+  return std::max<int64_t>(std::min(best, extent), 1);
 }
 
 // The extent of parts that are all about as long, if the last one would be narrow: oneDNN computes
@@ -155,10 +177,11 @@ Tiling tiling(const Matmul& k) {
   Tiling t;
   if (k.a_transposed) {
     t.rows = part_extent(k.M(), {.wanted_parts = 16, .min_extent = 96, .max_extent = 1024});
-    t.columns = part_extent(k.N(), {.max_extent = 4096});
+    t.columns = few_parts(k.N(), 4096);
   } else {
-    t.rows = part_extent(k.M(), {.max_extent = 512});
-    t.columns = part_extent(k.N(), {.wanted_parts = 8, .min_extent = 192, .max_extent = 1024});
+    t.rows = few_parts(k.M(), 512);
+    t.columns = part_extent(k.N(), {.wanted_parts = 8, .min_extent = 128, .max_extent = 1024},
+                            ceil_div(k.M(), t.rows));
   }
   t.columns = without_narrow_rest(k.N(), t.columns);
   t.row_tiles = ceil_div(k.M(), t.rows);

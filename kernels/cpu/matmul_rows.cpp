@@ -10,7 +10,7 @@ namespace spool::cpu {
 namespace {
 
 // With more rows oneDNN is faster.
-constexpr int64_t max_rows = 4;
+constexpr int64_t max_rows = 8;
 // Pieces are long, as a processor takes a while to detect that memory is read in order.
 constexpr int64_t wanted_pieces = 16, min_bytes = 64 * 1024, max_bytes = 256 * 1024;
 
@@ -40,11 +40,15 @@ void multiply_piece(const Matmul& k, int64_t begin, int64_t end, const Out& out)
 // Calls f with M as a constant.
 template <class F>
 void with_constant(int64_t M, const F& f) {
-  static_assert(max_rows == 4);
+  static_assert(max_rows == 8);
   if (M == 1) return f(std::integral_constant<int, 1>());
   if (M == 2) return f(std::integral_constant<int, 2>());
   if (M == 3) return f(std::integral_constant<int, 3>());
-  f(std::integral_constant<int, 4>());
+  if (M == 4) return f(std::integral_constant<int, 4>());
+  if (M == 5) return f(std::integral_constant<int, 5>());
+  if (M == 6) return f(std::integral_constant<int, 6>());
+  if (M == 7) return f(std::integral_constant<int, 7>());
+  f(std::integral_constant<int, 8>());
 }
 
 }  // namespace

@@ -8,6 +8,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
 
 #include "spool/kernels/cpu/scalar.h"
 #include "spool/kernels/cpu/vector.h"
@@ -71,7 +76,8 @@ template <class T, int few>
 [[gnu::always_inline]] inline void multiply_row(const T* a, int64_t a_row, const T* b, int64_t K,
                                                 typename Chunk<T>::V (&sums)[few]) {
   using C = Chunk<T>;
-  constexpr int side = 4 / C::parts;
+  constexpr int vectors = few > 4 ? 2 : 4;  // of sums of a row, as far as there are registers
+  constexpr int side = std::max(1, vectors / C::parts);
   typename C::V partial[side][C::parts][few] = {};
   const auto add = [&](int s, int64_t k, auto... count) SPOOL_INLINE {
     const C right = C::load(b + k, count...);
@@ -94,6 +100,30 @@ template <class T, int few>
   });
 }
 
+#if defined(__AVX512BF16__)
+// Many rows wait for arithmetic rather than for memory: two products an instruction and lane.
+template <int few>
+[[gnu::always_inline]] inline void multiply_row_in_pairs(
+    const bf16* a, int64_t a_row, const bf16* b, int64_t K,
+    typename Vector<float>::type (&sums)[few]) {
+  constexpr int64_t size = Chunk<bf16>::size;
+  __m512 partial[few] = {};
+  const auto add = [&](int64_t k, int64_t count) SPOOL_INLINE {
+    const auto mask = static_cast<__mmask32>(count < size ? (uint32_t{1} << count) - 1 : ~0u);
+    const auto load = [&](const bf16* from)
+                          SPOOL_INLINE { return (__m512bh)(_mm512_maskz_loadu_epi16(mask, from)); };
+    const __m512bh right = load(b + k);
+    unrolled<few>([&](int m) SPOOL_INLINE {
+      partial[m] = _mm512_dpbf16_ps(partial[m], load(a + m * a_row + k), right);
+    });
+  };
+  int64_t k = 0;
+  for (; k + size <= K; k += size) add(k, size);
+  if (k < K) add(k, K - k);
+  unrolled<few>([&](int m) SPOOL_INLINE { std::memcpy(&sums[m], &partial[m], sizeof sums[m]); });
+}
+#endif
+
 // Products of `few` rows of a with `rows` rows of b, a power of two.  The first `rows` lanes of the
 // vector in out(m, sums) are the products of row m.
 template <class T, int few, int rows, class Out>
@@ -104,7 +134,12 @@ template <class T, int few, int rows, class Out>
   V sums[few][rows];
   for (int r = 0; r < rows; ++r) {
     V one[few];
-    multiply_row<T, few>(a, a_row, b + r * b_row, K, one);
+#if defined(__AVX512BF16__)
+    if constexpr (std::is_same_v<T, bf16> && (few > 4)) {
+      multiply_row_in_pairs<few>(a, a_row, b + r * b_row, K, one);
+    } else
+#endif
+      multiply_row<T, few>(a, a_row, b + r * b_row, K, one);
     unrolled<few>([&](int m) SPOOL_INLINE { sums[m][r] = one[m]; });
   }
   unrolled<few>([&](int m) SPOOL_INLINE { out(m, sum_lanes<S, rows>(sums[m])); });

@@ -3,6 +3,7 @@
 // and loops over the tiles of the other side; blocks with the most tiles go first.
 
 #include "spool/kernels/cuda/attention_tiles.cuh"
+#include "spool/kernels/functions.h"
 
 namespace spool::cuda {
 namespace {
@@ -13,11 +14,13 @@ struct BackwardHeads {
   HeadArray<G> dqueries, dkeys, dvalues;
   const float *lse, *delta;  // (B, H, length)
   int64_t B, H, Hkv, length;
-  int64_t common;  // the first keys, which every query sees beside those up to its own
+  int64_t common;    // the first keys, which every query sees beside those up to its own
+  const int* first;  // (B, length): the first key that a query sees; or null
   int D;
   bool fours, fours_out, accumulate;
   float scale;
 
+  __device__ const int* firsts(int64_t b) const { return first ? first + b * length : nullptr; }
   __device__ int64_t group() const { return H / Hkv; }
   __device__ int whole() const { return ceil_div(D, 4) * 4; }  // D and the zeros that pad a row
   __device__ int count(int64_t begin, int max_rows) const {
@@ -55,7 +58,7 @@ __device__ QueryRow query_row(const BackwardHeads<T, G>& all, int64_t head, int6
 // Turns the score s into p, and ds, which is dy times value, into the derivative of the score.
 __device__ __forceinline__ void differentiate(float& s, float& ds, const QueryRow& query,
                                               bool seen) {
-  s = seen ? __expf(s - query.lse) : 0;
+  s = seen ? math::fast_exp(s - query.lse) : 0;
   ds = seen ? s * (ds - query.delta) : 0;
 }
 
@@ -64,17 +67,19 @@ template <class S, class T, class G>
 struct QueryTile {
   const BackwardHeads<T, G>& all;
   float *queries, *dy, *keys, *values, *weights;
+  const int* firsts;  // of the queries
   int64_t place, b, h, begin;
   QueryRow rows[S::R];
   Accumulator<S> dqueries;
 
-  __device__ QueryTile(const BackwardHeads<T, G>& heads, float* memory)
+  __device__ QueryTile(const BackwardHeads<T, G>& heads, float* memory, int* own_firsts)
       : all(heads),
         queries(memory),
         dy(queries + S::row_tile),
         keys(dy + S::row_tile),
         values(keys + S::column_tile),
         weights(values + S::column_tile),
+        firsts(own_firsts),
         place(blockIdx.x % (all.B * all.H)),
         b(place / all.H),
         h(place % all.H),
@@ -85,6 +90,7 @@ struct QueryTile {
     load_tile<S::rows, S::stride>(dy, all.dy.rows(b, h), begin, all.load(begin, S::rows, 1));
 #pragma unroll
     for (int i = 0; i < S::R; ++i) rows[i] = query_row(all, place, query(i));
+    if (all.first) load_firsts<S::rows>(own_firsts, all.firsts(b), begin, all.length);
   }
   __device__ int64_t query(int i) const { return begin + thread_row() * S::R + i; }
 
@@ -99,6 +105,7 @@ struct QueryTile {
     float s[S::R][S::C], ds[S::R][S::C];
     multiply<S>(s, queries, keys, all.whole());
     multiply<S>(ds, dy, values, all.whole());
+    if (all.first) hide(s, first);
     const int own = place_in<S::columns>(begin - first),
               common = place_in<S::columns>(all.common - first);
 #pragma unroll
@@ -114,6 +121,18 @@ struct QueryTile {
     add_weighted<S>(dqueries, weights, keys);
   }
 
+  // Hides the keys before the first of each query; keys of the tile begin at `key`.
+  __device__ void hide(float (&s)[S::R][S::C], int64_t key) const {
+#pragma unroll
+    for (int i = 0; i < S::R; ++i) {
+      const int from = place_in<S::columns>(firsts[thread_row() * S::R + i] - key);
+#pragma unroll
+      for (int j = 0; j < S::C; ++j) {
+        if (thread_column() + j * side < from) s[i][j] = -INFINITY;
+      }
+    }
+  }
+
   __device__ void write() {
 #pragma unroll
     for (int i = 0; i < S::R; ++i) {
@@ -127,9 +146,12 @@ struct QueryTile {
 template <class S, class T, class G>
 __global__ void __launch_bounds__(tile_block, 2) dqueries_kernel(BackwardHeads<T, G> all) {
   SPOOL_SHARED_DYNAMIC(float, memory);
-  QueryTile<S, T, G> tile(all, memory);
+  SPOOL_SHARED(int, firsts, S::rows);
+  QueryTile<S, T, G> tile(all, memory, firsts);
   const int64_t end = max(min(tile.begin + S::rows, all.length), all.common);
-  for (int64_t first = 0; first < end; first += S::columns) tile.add_keys(first);
+  const int64_t from =
+      least_first(all.firsts(tile.b), tile.begin, min(tile.begin + S::rows, all.length));
+  for (int64_t first = from; first < end; first += S::columns) tile.add_keys(first);
   tile.write();
 }
 
@@ -138,10 +160,11 @@ template <class S, class T, class G>
 struct KeyTile {
   const BackwardHeads<T, G>& all;
   float *keys, *values, *queries, *dy, *weights, *dweights;
-  int64_t b, kv, begin;
+  int* firsts;  // of the tile of queries
+  int b, kv, begin;
   Accumulator<S> dkeys, dvalues;
 
-  __device__ KeyTile(const BackwardHeads<T, G>& heads, float* memory)
+  __device__ KeyTile(const BackwardHeads<T, G>& heads, float* memory, int* their_firsts)
       : all(heads),
         keys(memory),
         values(keys + S::row_tile),
@@ -149,9 +172,10 @@ struct KeyTile {
         dy(queries + S::column_tile),
         weights(dy + S::column_tile),
         dweights(weights + S::weights_tile),
-        b(blockIdx.x / all.Hkv % all.B),
-        kv(blockIdx.x % all.Hkv),
-        begin(blockIdx.x / (all.Hkv * all.B) * S::rows) {
+        firsts(their_firsts),
+        b(static_cast<int>(blockIdx.x / all.Hkv % all.B)),
+        kv(static_cast<int>(blockIdx.x % all.Hkv)),
+        begin(static_cast<int>(blockIdx.x / (all.Hkv * all.B)) * S::rows) {
     clear<S>(dkeys);
     clear<S>(dvalues);
     const TileLoad load = all.load(begin, S::rows, 1);
@@ -160,21 +184,23 @@ struct KeyTile {
   }
 
   // Adds the terms of the tile of queries of head h from `first` on.
-  __device__ void add_queries(int64_t h, int64_t first) {
+  __device__ void add_queries(int h, int first) {
     __syncthreads();
     load_tile<S::columns, S::stride>(queries, all.queries.rows(b, h), first,
                                      all.load(first, S::columns, all.scale));
     load_tile<S::columns, S::stride>(dy, all.dy.rows(b, h), first, all.load(first, S::columns, 1));
+    if (all.first) load_firsts<S::columns>(firsts, all.firsts(b), first, all.length);
     __syncthreads();
     float s[S::R][S::C], ds[S::R][S::C];
     multiply<S>(s, keys, queries, all.whole());
     multiply<S>(ds, values, dy, all.whole());
+    if (all.first) hide(s);
     const int own = place_in<S::rows>(first - begin),
               common = place_in<S::rows>(all.common - begin);
 #pragma unroll
     for (int j = 0; j < S::C; ++j) {
       const int column = thread_column() + j * side;
-      const QueryRow row = query_row(all, b * all.H + h, first + column);
+      const QueryRow row = query_row(all, int64_t{b} * all.H + h, first + column);
       const int last = max(column + own, common - 1);
 #pragma unroll
       for (int i = 0; i < S::R; ++i) {
@@ -188,6 +214,24 @@ struct KeyTile {
     add_weighted<S>(dkeys, dweights, queries);
   }
 
+  // One past the last query that sees some of the keys.
+  __device__ int end_query() const {
+    if (!all.first) return static_cast<int>(all.length);
+    return end_of_queries<tile_block>(all.firsts(b), begin, begin + S::rows, all.length);
+  }
+
+  // Hides the keys before the first of each query.
+  __device__ void hide(float (&s)[S::R][S::C]) const {
+#pragma unroll
+    for (int j = 0; j < S::C; ++j) {
+      const int from = place_in<S::rows>(firsts[thread_column() + j * side] - begin);
+#pragma unroll
+      for (int i = 0; i < S::R; ++i) {
+        if (thread_row() * S::R + i < from) s[i][j] = -INFINITY;
+      }
+    }
+  }
+
   __device__ void write() const {
     store_tile<S>(all.dkeys.rows(b, kv), begin, dkeys, all.store(begin, S::rows));
     store_tile<S>(all.dvalues.rows(b, kv), begin, dvalues, all.store(begin, S::rows));
@@ -198,11 +242,14 @@ template <class S, class T, class G>
 __global__ void __launch_bounds__(tile_block, 2) dkeys_kernel(BackwardHeads<T, G> all) {
   static_assert(S::rows % S::columns == 0);
   SPOOL_SHARED_DYNAMIC(float, memory);
-  KeyTile<S, T, G> tile(all, memory);
-  const int64_t first_query = tile.begin < all.common ? 0 : tile.begin;
-  for (int64_t g = 0; g < all.group(); ++g) {
-    for (int64_t first = first_query; first < all.length; first += S::columns) {
-      tile.add_queries(tile.kv * all.group() + g, first);
+  SPOOL_SHARED(int, firsts, S::columns);
+  KeyTile<S, T, G> tile(all, memory, firsts);
+  const int first_query = tile.begin < all.common ? 0 : tile.begin;
+  const int end_query = tile.end_query();
+  const int group = static_cast<int>(all.group());
+  for (int h = tile.kv * group; h < (tile.kv + 1) * group; ++h) {
+    for (int first = first_query; first < end_query; first += S::columns) {
+      tile.add_queries(h, first);
     }
   }
   tile.write();
@@ -274,6 +321,7 @@ BackwardHeads<T, G> heads_for(const AttentionBackward& k, const AttentionExtents
           .Hkv = e.Hkv,
           .length = e.T,
           .common = k.mask == Mask::none ? e.T : 0,
+          .first = k.first ? k.first.as<int32_t>() : nullptr,
           .D = static_cast<int>(e.D),
           .fours = by_fours<T>(k.qkv, e.D) && by_fours<T>(k.dy, e.D),
           .fours_out = by_fours<G>(out, e.D),
@@ -283,7 +331,6 @@ BackwardHeads<T, G> heads_for(const AttentionBackward& k, const AttentionExtents
 
 template <class T, class G>
 void backward(const AttentionBackward& k, const AttentionExtents& e, const CudaStream& stream) {
-  launch_delta<T>(k, e, stream);
   const BackwardHeads<T, G> all = heads_for<T, G>(k, e);
   dispatch_head(e.D, [&](auto head) {
     using S = BackwardTiling<decltype(head)::value>;
@@ -303,10 +350,16 @@ void backward(const AttentionBackward& k, const AttentionExtents& e, const CudaS
 
 }  // namespace
 
+void attention_delta(const AttentionBackward& k, CudaStream& stream) {
+  const AttentionExtents e(k.qkv, k.y, k.heads);
+  dispatch(k.qkv.dtype(), [&](auto x) { launch_delta<decltype(x)>(k, e, stream); });
+}
+
 void attention_backward(const AttentionBackward& k, CudaStream& stream) {
   if (!k.dqkv) return;
   const AttentionExtents e(k.qkv, k.y, k.heads);
   if (e.B * e.T == 0) return;
+  attention_delta(k, stream);
   dispatch(k.qkv.dtype(), [&](auto x) {
     using T = decltype(x);
     dispatch_gradient<T>(k.dqkv.view.dtype(),

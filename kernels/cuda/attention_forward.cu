@@ -2,6 +2,7 @@
 // under a running maximum.  Tiles that see the most keys go first.
 
 #include "spool/kernels/cuda/attention_forward.cuh"
+#include "spool/kernels/functions.h"
 
 namespace spool::cuda {
 namespace {
@@ -16,7 +17,7 @@ struct ForwardTile {
   __device__ ForwardTile() {
 #pragma unroll
     for (int i = 0; i < S::R; ++i) {
-      largest[i] = -INFINITY;
+      largest[i] = -3e38f;  // finite, so that keys that a query does not see weigh 0 from the start
       sum[i] = 0;
 #pragma unroll
       for (int d = 0; d < S::D / side; ++d) y[i][d] = 0;
@@ -39,13 +40,25 @@ struct ForwardTile {
       for (int lanes = side / 2; lanes > 0; lanes /= 2) {
         next = fmaxf(next, __shfl_xor_sync(all_lanes, next, lanes));
       }
-      const float correction = __expf(largest[i] - next);
+      const float correction = math::fast_exp(largest[i] - next);
       largest[i] = next;
       sum[i] *= correction;
 #pragma unroll
-      for (int j = 0; j < S::C; ++j) sum[i] += s[i][j] = __expf(s[i][j] - next);
+      for (int j = 0; j < S::C; ++j) sum[i] += s[i][j] = math::fast_exp(s[i][j] - next);
 #pragma unroll
       for (int d = 0; d < S::D / side; ++d) y[i][d] *= correction;
+    }
+  }
+
+  // Hides the keys before the first of each row; keys of the tile begin at `key`.
+  __device__ void hide(float (&s)[S::R][S::C], const int* firsts, int64_t key) const {
+#pragma unroll
+    for (int i = 0; i < S::R; ++i) {
+      const int from = place_in<S::columns>(firsts[thread_row() * S::R + i] - key);
+#pragma unroll
+      for (int j = 0; j < S::C; ++j) {
+        if (thread_column() + j * side < from) s[i][j] = -INFINITY;
+      }
     }
   }
 
@@ -69,6 +82,21 @@ template <class S>
 constexpr size_t forward_shared = (S::row_tile + 2 * S::column_tile + S::weights_tile) *
                                   sizeof(float);
 
+// The first key that a tile of queries sees.  Those of each query are copied to shared memory.
+template <class S, class T>
+__device__ int64_t first_key(const ForwardHeads<T>& all, int64_t b, int64_t begin, int* firsts) {
+  if (all.text_first) {
+    const int own = static_cast<int>(all.past + begin), first = max(__ldg(all.text_first + b), 0);
+    const int r = static_cast<int>(threadIdx.x);
+    if (r < S::rows) firsts[r] = min(first, own + r);
+    return min(first, own);
+  }
+  if (!all.first) return 0;
+  const int* const of_text = all.first + b * all.length;
+  load_firsts<S::rows>(firsts, of_text, begin, all.length);
+  return least_first(of_text, begin, min(begin + S::rows, all.length));
+}
+
 template <class S, class T>
 __global__ void __launch_bounds__(tile_block, 2) attention_forward_kernel(ForwardHeads<T> all) {
   SPOOL_SHARED_DYNAMIC(float, queries);
@@ -85,7 +113,9 @@ __global__ void __launch_bounds__(tile_block, 2) attention_forward_kernel(Forwar
   load_tile<S::rows, S::stride>(queries, all.queries.rows(b, h), begin,
                                 {.count = count, .D = D, .fours = all.fours, .factor = all.scale});
   ForwardTile<S> rows;
-  for (int64_t first = 0; first < seen; first += S::columns) {
+  SPOOL_SHARED(int, firsts, S::rows);
+  const int64_t from = first_key<S>(all, b, begin, firsts);
+  for (int64_t first = from; first < seen; first += S::columns) {
     const TileLoad load{.count = static_cast<int>(min(int64_t{S::columns}, seen - first)),
                         .D = D,
                         .fours = all.fours};
@@ -95,6 +125,7 @@ __global__ void __launch_bounds__(tile_block, 2) attention_forward_kernel(Forwar
     __syncthreads();
     float s[S::R][S::C];
     multiply<S>(s, queries, keys, whole);
+    if (all.first || all.text_first) rows.hide(s, firsts, first);
     rows.weigh(s, place_in<S::columns>(all.past + begin - first),
                place_in<S::columns>(all.common - first));
     store_weights<S>(weights, s);
@@ -153,6 +184,7 @@ void attention_forward(const AttentionForward& k, CudaStream& stream) {
                        .group = e.group(),
                        .length = e.T,
                        .common = k.mask == Mask::none ? e.T : 0,
+                       .first = k.first ? k.first.as<int32_t>() : nullptr,
                        .D = static_cast<int>(e.D),
                        .fours = by_fours<T>(k.qkv, e.D) && by_fours<T>(k.y, e.D),
                        .scale = static_cast<float>(k.scale)},

@@ -15,7 +15,10 @@ struct ForwardHeads {
   float* lse = nullptr;             // (B, H, length); may be absent
   int64_t B = 0, H = 0, group = 1;  // `group` query heads share a key head
   int64_t length = 0, past = 0;     // query i < length belongs to the token of key past + i
-  int64_t common = 0;  // the first keys, which every query sees beside those up to its own
+  int64_t common = 0;          // the first keys, which every query sees beside those up to its own
+  const int* first = nullptr;  // (B, length): the first key that a query sees; may be absent
+  const int* text_first = nullptr;  // (B): the same of all queries but those before it, which see
+                                    // their own key alone; may be absent
   int D = 0;
   bool fours = false;
   float scale = 1;

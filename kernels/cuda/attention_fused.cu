@@ -60,7 +60,8 @@ void fused_forward(const AttentionForward& k, CudaStream& stream) {
 void fused_backward(const AttentionBackward& k, const AttentionCut& cut, CudaStream& stream) {
   const AttentionShape all = attention_shape(k.qkv, k.y, k.heads);
   cut.for_each_part(all, [&](const AttentionPart& part) {
-    const Place at = place(k, all, part);
+    Place at = place(k, all, part);
+    at.shape.order = k.order;
     stream.library<FusedAttention>().backward({.shape = at.shape,
                                                .q = at.q(k.qkv),
                                                .k = at.k(k.qkv),

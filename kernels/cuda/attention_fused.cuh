@@ -16,6 +16,7 @@ struct FusedShape {
   AttentionShape part, whole;
   float scale = 1;
   Mask mask = Mask::causal;
+  SumOrder order = SumOrder::fixed;  // of backward
   auto operator<=>(const FusedShape&) const = default;
 
   // Strides from one text to the next and from one token to the next, in elements.
@@ -26,7 +27,8 @@ struct FusedShape {
   int64_t lse_text() const { return whole.H * whole.T; }  // the stride of heads is whole.T
 };
 
-// Pointers to the first head of the part's first text.  Values are bf16, lse is f32.
+// Pointers to the first head of the part's first text.  Values are bf16, lse is f32.  The workspace
+// is that of the part, by kernels/attention_sizes.h, or larger.
 struct FusedForward {
   FusedShape shape;
   const void *q, *k, *v;
@@ -40,8 +42,9 @@ struct FusedBackward {
   View workspace;
 };
 
-// A stream's instance of the library, with a plan for every shape in use.  Both are created in the
-// first step that runs, which must not be captured in a graph.
+// A stream's instance of the library, and the plans for every shape in use, which the process's
+// streams of a device share.  They are created in the first step that runs, which must not be
+// captured in a graph.
 class FusedAttention {
  public:
   explicit FusedAttention(CudaStream&);

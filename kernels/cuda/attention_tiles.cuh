@@ -100,6 +100,43 @@ bool by_fours(const View& t, int64_t D) {
   return reinterpret_cast<uintptr_t>(t.data()) % (4 * sizeof(T)) == 0 && D % 4 == 0;
 }
 
+// The least of the first visible keys of queries [begin, end) of a text, in every lane; 0 without
+// `firsts`.
+__device__ __forceinline__ int least_first(const int* firsts, int64_t begin, int64_t end) {
+  if (!firsts) return 0;
+  int least = INT32_MAX;
+  for (int64_t i = begin + static_cast<int>(threadIdx.x) % warp_lanes; i < end; i += warp_lanes) {
+    least = min(least, __ldg(firsts + i));
+  }
+  return __reduce_min_sync(all_lanes, least);
+}
+
+// Copies the first visible keys of queries [begin, begin + n) of a text to shared memory, where
+// they take no registers; those of queries beyond the last are its own.
+template <int n>
+__device__ __forceinline__ void load_firsts(int* to, const int* firsts, int64_t begin,
+                                            int64_t length) {
+  const int i = static_cast<int>(threadIdx.x);
+  if (i < n) to[i] = __ldg(firsts + min(begin + i, length - 1));
+}
+
+// One past the last query of a text, from `begin` on, that sees a key before `end_key`.  All
+// threads of the block get it.
+template <int threads>
+__device__ int end_of_queries(const int* firsts, int64_t begin, int64_t end_key, int64_t length) {
+  SPOOL_SHARED(int, ends, threads / warp_lanes);
+  int end = 0;
+  for (int64_t i = begin + static_cast<int>(threadIdx.x); i < length; i += threads) {
+    if (__ldg(firsts + i) < end_key) end = static_cast<int>(i) + 1;
+  }
+  end = __reduce_max_sync(all_lanes, end);
+  if (threadIdx.x % warp_lanes == 0) ends[threadIdx.x / warp_lanes] = end;
+  __syncthreads();
+#pragma unroll
+  for (int w = 0; w < threads / warp_lanes; ++w) end = max(end, ends[w]);
+  return end;
+}
+
 // Which part of a head to read, and how.
 struct TileLoad {
   int count;  // rows to read; the rest of the tile is zeros

@@ -50,6 +50,7 @@ struct Cached {
   CachePart<T> part(const View& cached, int64_t first) const {
     return {heads_of<const T>(k.qkv, first, e.D), cache(cached)};
   }
+  const int32_t* first() const { return k.first ? k.first.as<int32_t>() : nullptr; }
   template <class F>
   bool all(const F& moves) const {
     return moves(k.qkv) && moves(k.y) && moves(k.keys) && moves(k.values);
@@ -79,6 +80,7 @@ void Cached<T>::attend_many() const {
                      .group = e.group(),
                      .length = e.T,
                      .past = k.position,
+                     .text_first = first(),
                      .D = static_cast<int>(e.D),
                      .fours = all([&](const View& v) { return by_fours<T>(v, e.D); }),
                      .scale = static_cast<float>(k.scale)},
@@ -95,6 +97,7 @@ void Cached<T>::launch_pieces() const {
       .queries = heads_of<const T>(k.qkv, 0, e.D),
       .y = heads_of<T>(k.y, 0, e.D),
       .parts = k.workspace.as<float>(),
+      .first = first(),
       .Hkv = e.Hkv,
       .group = e.group(),
       .n = e.T,

@@ -9,6 +9,7 @@
 
 #include "spool/kernels/cached_attention_sizes.h"
 #include "spool/kernels/cuda/attention_tiles.cuh"
+#include "spool/kernels/functions.h"
 
 namespace spool::cuda {
 
@@ -28,7 +29,8 @@ struct PieceArguments {
   CachePart<T> keys, values;
   HeadArray<const T> queries;
   HeadArray<T> y;
-  float* parts;  // (B, H, n, pieces, 2 + D), if there is more than one piece
+  float* parts;          // (B, H, n, pieces, 2 + D), if there is more than one piece
+  const int32_t* first;  // (B): where the text of each row begins; may be absent
   int64_t Hkv, group, n, position, keys_each, pieces, part_floats;
   int D;
   bool packed;
@@ -41,33 +43,46 @@ struct PieceArguments {
 template <class T>
 struct Columns {
   static constexpr int size = Pack<T>::size;
-  Pack<T> packs[lane_width / size];
+  uint4 bits[lane_width / size];
 
   __device__ __forceinline__ float at(int k) const {
-    return to_float(packs[k / size].at[k % size]);
+    return to_float(pack_of<T>(bits[k / size]).at[k % size]);
   }
 
-  // Loads elements from `first` on; zeros from D on.
-  __device__ __forceinline__ void load(const T* row, int first, int D, bool packed) {
+  // Loads elements from `first` on; zeros from D on, and all zeros unless `there`.
+  __device__ __forceinline__ void load(const T* row, int first, int D, bool packed,
+                                       bool there = true) {
+    if (packed) {
+      load_packs(row, first, D, there);
+    } else {
+      load_each(row, first, D, there);
+    }
+  }
+  __device__ __forceinline__ void load_packs(const T* row, int first, int D, bool there) {
 #pragma unroll
     for (int k = 0; k < lane_width; k += size) {
-      if (packed) {
-        packs[k / size] = first + k < D ? load_pack(row + first + k) : Pack<T>{};
-      } else {
+      bits[k / size] = load_bits(row + first + k, there && first + k < D);
+    }
+  }
+  __device__ __forceinline__ void load_each(const T* row, int first, int D, bool there) {
 #pragma unroll
-        for (int i = 0; i < size; ++i) {
-          packs[k / size].at[i] = first + k + i < D ? row[first + k + i] : from_float<T>(0);
-        }
+    for (int k = 0; k < lane_width; k += size) {
+      Pack<T> pack;
+#pragma unroll
+      for (int i = 0; i < size; ++i) {
+        pack.at[i] = there && first + k + i < D ? row[first + k + i] : from_float<T>(0);
       }
+      bits[k / size] = bits_of(pack);
     }
   }
   __device__ __forceinline__ void store(T* row, int first, int D, bool packed) const {
 #pragma unroll
     for (int k = 0; k < lane_width; k += size) {
-      if (packed && first + k < D) store_pack(row + first + k, packs[k / size]);
+      const Pack<T> pack = pack_of<T>(bits[k / size]);
+      if (packed && first + k < D) store_pack(row + first + k, pack);
 #pragma unroll
       for (int i = 0; i < size; ++i) {
-        if (!packed && first + k + i < D) row[first + k + i] = packs[k / size].at[i];
+        if (!packed && first + k + i < D) row[first + k + i] = pack.at[i];
       }
     }
   }
@@ -86,7 +101,8 @@ struct Piece {
   float (*scores)[max_keys];
   float (*sums)[R][lanes * lane_width];  // of each warp
   int64_t b, kv, piece, first_row, begin;
-  int count;  // of keys
+  int count;           // of keys
+  int64_t text_first;  // the first key that queries from it on see; those before it see their own
 
   static constexpr int at_once = piece_block / lanes;
   __device__ static int column() { return static_cast<int>(threadIdx.x) % lanes * lane_width; }
@@ -107,11 +123,18 @@ struct Piece {
   // The keys of this thread in the batch from `step` on.
   __device__ static int key_of(int step, int i) { return step + i * at_once + first_key(); }
   __device__ void load(Batch<T>& batch, const CachePart<T>& part, int step) const {
+    if (all.packed) {
 #pragma unroll
-    for (int i = 0; i < batch_rows; ++i) {
-      batch[i] = {};
-      const int key = key_of(step, i);
-      if (key < count) batch[i].load(row_of(part, key), column(), all.D, all.packed);
+      for (int i = 0; i < batch_rows; ++i) {
+        const int key = key_of(step, i);
+        batch[i].load_packs(row_of(part, key), column(), all.D, key < count);
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < batch_rows; ++i) {
+        const int key = key_of(step, i);
+        batch[i].load_each(row_of(part, key), column(), all.D, key < count);
+      }
     }
   }
 
@@ -153,7 +176,8 @@ struct Piece {
       for (int other = lanes / 2; other > 0; other /= 2) {
         s += __shfl_xor_sync(all_lanes, s, other);
       }
-      const bool seen = there(r) && begin + key <= all.position + query(r);
+      const int64_t token = all.position + query(r);
+      const bool seen = there(r) && begin + key <= token && begin + key >= min(text_first, token);
       if (column() == 0 && key < count) scores[r][key] = seen ? s : -INFINITY;
     }
   }
@@ -166,7 +190,7 @@ struct Piece {
     for (int j = lane(); j < count; j += warp_lanes) largest = fmaxf(largest, scores[r][j]);
     largest = warp_max(largest);
     for (int j = lane(); j < count; j += warp_lanes) {
-      sum += scores[r][j] = __expf(scores[r][j] - largest);
+      sum += scores[r][j] = math::fast_exp(scores[r][j] - largest);
     }
     return {largest, warp_sum(sum)};
   }
@@ -242,7 +266,8 @@ __global__ void __launch_bounds__(piece_block) piece_kernel(PieceArguments<T> al
                                 .piece = piece,
                                 .first_row = int64_t{blockIdx.y} * R,
                                 .begin = begin,
-                                .count = static_cast<int>(min(all.keys_each, end - begin))};
+                                .count = static_cast<int>(min(all.keys_each, end - begin)),
+                                .text_first = all.first ? __ldg(all.first + place / all.Hkv) : 0};
   Batch<T> values;
   mine.load(values, all.values, 0);
   mine.score();
@@ -276,7 +301,7 @@ __global__ void __launch_bounds__(merge_block)
   for (int64_t i = lane; i < pieces; i += warp_lanes) largest = fmaxf(largest, parts[i * each]);
   largest = warp_max(largest);
   for (int64_t i = lane; i < pieces; i += warp_lanes) {
-    sum += parts[i * each + 1] * __expf(parts[i * each] - largest);
+    sum += parts[i * each + 1] * math::fast_exp(parts[i * each] - largest);
   }
   const float factor = 1 / warp_sum(sum);
   T* const row = y.rows(b, h).at(t);
@@ -284,7 +309,7 @@ __global__ void __launch_bounds__(merge_block)
     float weighted = 0;
 #pragma unroll 8
     for (int64_t i = 0; i < pieces; ++i) {
-      weighted += parts[i * each + 2 + d] * __expf(parts[i * each] - largest);
+      weighted += parts[i * each + 2 + d] * math::fast_exp(parts[i * each] - largest);
     }
     row[d] = from_float<T>(weighted * factor);
   }

@@ -5,6 +5,9 @@
 // functor's f.at<width>(n, c) gives `width` columns; the order of a column's sum does not depend on
 // width.
 
+#include <initializer_list>
+#include <type_traits>
+
 #include "spool/kernels/cuda/map.cuh"
 #include "spool/kernels/row_groups.h"
 
@@ -12,15 +15,32 @@ namespace spool::cuda {
 
 constexpr int sum_warps = 8, add_warps = 16;
 
+// Adds the sums of a block's warps, in their order, of 32 * width columns from those of `tile` on.
+template <int width>
+__device__ __forceinline__ void put_partials(const Floats<width>& sum, int64_t tile, int64_t C,
+                                             float* partials) {
+  SPOOL_SHARED_2D(float, side, sum_warps, warp_lanes* width);
+  const int lane = lane_of_warp();
+  const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
+#pragma unroll
+  for (int k = 0; k < width; ++k) side[warp][k * warp_lanes + lane] = sum.at[k];
+  __syncthreads();
+  const int place = static_cast<int>(threadIdx.x);
+  const int64_t column = (tile * warp_lanes + lane) * width + warp;
+  if (place >= warp_lanes * width || column >= C) return;
+  float total = 0;
+#pragma unroll
+  for (int w = 0; w < sum_warps; ++w) total += side[w][place];
+  partials[column] = total;
+}
+
 // Block (tile, g): partials[g, c] = sum of f(n, c) over the rows n of group g.
 template <int width, class F>
 __global__ void __launch_bounds__(sum_warps* warp_lanes)
     sum_rows(F f, int64_t N, int64_t C, int64_t rows, float* partials) {
-  SPOOL_SHARED_2D(float, side, sum_warps, warp_lanes* width);
-  const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+  const int lane = lane_of_warp();
   const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
-  const int64_t first = int64_t{blockIdx.x} * warp_lanes * width;
-  const int64_t c = first + lane * width, begin = blockIdx.y * rows;
+  const int64_t c = (int64_t{blockIdx.x} * warp_lanes + lane) * width, begin = blockIdx.y * rows;
   const int64_t end = begin + rows < N ? begin + rows : N;
   Floats<width> sum = {};
   if (c < C) {
@@ -31,52 +51,80 @@ __global__ void __launch_bounds__(sum_warps* warp_lanes)
       for (int k = 0; k < width; ++k) sum.at[k] += x.at[k];
     }
   }
-#pragma unroll
-  for (int k = 0; k < width; ++k) side[warp][k * warp_lanes + lane] = sum.at[k];
-  __syncthreads();
-  const int place = static_cast<int>(threadIdx.x);
-  const int64_t column = first + lane * width + warp;
-  if (place >= warp_lanes * width || column >= C) return;
-  float total = 0;
-#pragma unroll
-  for (int w = 0; w < sum_warps; ++w) total += side[w][place];
-  partials[blockIdx.y * C + column] = total;
+  put_partials<width>(sum, blockIdx.x, C, partials + blockIdx.y * C);
 }
 
-// out[c] (+)= sum over g of partials[g * stride + c].
-template <class Out>
-__global__ void __launch_bounds__(add_warps* warp_lanes)
-    add_groups(Sink<Out> out, const float* partials, int64_t stride, int64_t groups, int64_t C) {
+// Partial sums of C columns, `stride` from group to group, and their gradient, of T or f32.
+template <class T>
+struct PartialSums {
+  Sink<T> out;
+  Sink<float> out_f32;  // one of both is null
+  const float* partials = nullptr;
+
+  PartialSums() = default;
+  PartialSums(const Grad& gradient, const float* first) : partials(first) {
+    dispatch_gradient<T>(gradient.view.dtype(), [&](auto scalar) {
+      if constexpr (std::is_same_v<decltype(scalar), T>) {
+        out = Sink<T>(gradient);
+      } else {
+        out_f32 = Sink<float>(gradient);
+      }
+    });
+  }
+};
+
+template <class T>
+struct TwoPartialSums {
+  PartialSums<T> at[2];
+  int64_t C, stride, groups;
+};
+
+// Block (tile, i): the i-th gradient[c] (+)= sum over g of its partials[g * stride + c].
+template <class T>
+__global__ void __launch_bounds__(add_warps* warp_lanes) add_groups(TwoPartialSums<T> all) {
   SPOOL_SHARED_2D(float, side, add_warps, warp_lanes);
-  const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+  const PartialSums<T> mine = blockIdx.y == 0 ? all.at[0] : all.at[1];
+  const int lane = lane_of_warp();
   const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
   const int64_t c = int64_t{blockIdx.x} * warp_lanes + lane;
+  const bool writes = warp == 0 && c < all.C;
+  const auto before = mine.out.template before<1>(mine.out.data ? c : 0, writes);
+  const auto before_f32 = mine.out_f32.template before<1>(mine.out_f32.data ? c : 0, writes);
   float sum = 0;
-  if (c < C) {
+  if (c < all.C) {
 #pragma unroll 8
-    for (int64_t g = warp; g < groups; g += add_warps) sum += __ldg(partials + g * stride + c);
+    for (int64_t g = warp; g < all.groups; g += add_warps) {
+      sum += __ldg(mine.partials + g * all.stride + c);
+    }
   }
   side[warp][lane] = sum;
   __syncthreads();
-  if (warp > 0 || c >= C) return;
+  if (!writes) return;
   Floats<1> total = {};
 #pragma unroll
   for (int w = 0; w < add_warps; ++w) total.at[0] += side[w][lane];
-  out.put(c, total);
+  if (mine.out.data) return mine.out.put(c, total, before);
+  mine.out_f32.put(c, total, before_f32);
 }
 
-// The second step.  T is the type of the values.
+// The second step of one gradient, or of two of as many columns, whose partial sums follow each
+// other.  T is the type of the values.
 template <class T>
-void add_up(CudaStream& stream, const Grad& gradient, const float* partials, int64_t stride,
-            int64_t groups) {
-  const int64_t C = gradient.view.numel();
-  dispatch_gradient<T>(gradient.view.dtype(), [&](auto scalar) {
-    using Out = decltype(scalar);
-    launch_kernel(stream, add_groups<Out>,
-                  {.grid = dim3(unsigned(ceil_div<int64_t>(C, warp_lanes))),
-                   .block = dim3(add_warps * warp_lanes)},
-                  Sink<Out>(gradient), partials, stride, groups, C);
-  });
+void add_up(CudaStream& stream, std::initializer_list<Grad> gradients, const float* partials,
+            int64_t stride, int64_t groups) {
+  TwoPartialSums<T> all{.at = {}, .C = 0, .stride = stride, .groups = groups};
+  unsigned count = 0;
+  for (const Grad& gradient : gradients) {
+    if (!gradient) continue;
+    all.C = gradient.view.numel();
+    all.at[count] = PartialSums<T>(gradient, partials + count * all.C);
+    ++count;
+  }
+  if (count == 0) return;
+  launch_kernel(stream, add_groups<T>,
+                {.grid = dim3(unsigned(ceil_div<int64_t>(all.C, warp_lanes)), count),
+                 .block = dim3(add_warps * warp_lanes)},
+                all);
 }
 
 // Both steps; partials has room for RowGroups(N, C).count times C.
@@ -93,7 +141,7 @@ void sum_columns(CudaStream& stream, const F& f, int64_t N, const Grad& gradient
   };
   if (groups.count > 0 && wide) launch_width(sum_rows<Pack<T>::size, F>, Pack<T>::size);
   if (groups.count > 0 && !wide) launch_width(sum_rows<1, F>, 1);
-  add_up<T>(stream, gradient, partials, C, groups.count);
+  add_up<T>(stream, {gradient}, partials, C, groups.count);
 }
 
 // f(n, c) = x[n, c] for a matrix of C columns.

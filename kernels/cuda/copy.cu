@@ -52,7 +52,12 @@ __global__ void __launch_bounds__(map_block) copy_rows(Rows<T, Out> k) {
   row.add(k.inner, number);
   row.add(k.middle, number);
   row.add(k.outer, number);
-  k.out.template put<n>(row.out + column, load<n>(k.in + row.in + column));
+  const Raw<n, T> raw = load_raw<n>(k.in + row.in + column);
+  const Raw<n, Out> before = k.out.template before<n>(row.out + column);
+  if constexpr (std::is_same_v<T, Out>) {  // bits, which may be of integers
+    if (!k.out.accumulate) return store_raw<n>(k.out.data + row.out + column, raw);
+  }
+  k.out.put(row.out + column, floats_of(raw), before);
 }
 
 template <class T, class Out>

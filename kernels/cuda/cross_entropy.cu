@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "spool/kernels/cuda/device.cuh"
+#include "spool/kernels/functions.h"
 
 namespace spool {
 namespace cuda {
@@ -34,8 +35,8 @@ struct PackedRow {
   __device__ static int packs(int elements) { return ceil_div(elements, size); }
   __device__ bool whole(int p) const { return p * size >= begin && (p + 1) * size <= end; }
 
-  __device__ Pack<T> load(int p) const {
-    if (whole(p)) return load_pack_written(origin + int64_t{p} * size);
+  // Element by element, with zeros outside of the row.
+  __device__ Pack<T> load_cut(int p) const {
     Pack<T> pack;
 #pragma unroll
     for (int k = 0; k < size; ++k) {
@@ -67,7 +68,7 @@ __device__ RowSums merge(RowSums mine) {
   const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
   const auto merge_warp = [](const RowSums& s) {
     const float largest = warp_max(s.largest);
-    return RowSums{largest, warp_sum(s.exponentials * __expf(s.largest - largest)),
+    return RowSums{largest, warp_sum(s.exponentials * math::fast_exp(s.largest - largest)),
                    warp_sum(s.total)};
   };
   mine = merge_warp(mine);
@@ -95,28 +96,45 @@ struct LogitsRow {
   static constexpr int size = Pack<T>::size;
   const LogitsRows<T>& all;
   PackedRow<T> row;
-  Pack<T>* kept;
+  uint4* kept;
 
   __device__ float squashed(float x) const { return tanhf(x / all.options.soft_cap); }
   __device__ float z(float x) const { return capped ? all.options.soft_cap * squashed(x) : x; }
   __device__ int used() const { return row.begin + all.vocabulary; }
+  // Whether all elements of pack p are of the vocabulary.
+  __device__ bool inside(int p) const { return p * size >= row.begin && (p + 1) * size <= used(); }
 
+  // Packs p, p + step, ... of those inside, `in_flight` of them at a time.
+  __device__ void load_batch(uint4 (&bits)[in_flight], int p, int step) const {
+#pragma unroll
+    for (int k = 0; k < in_flight; ++k) {
+      const int q = p + k * step;
+      bits[k] = load_bits_written(row.origin + int64_t{q} * size, inside(q));
+    }
+  }
+
+  template <bool cut>
+  __device__ bool counts(int i) const {
+    return !cut || (i >= row.begin && i < used());
+  }
+  // The difference comes before the factor of the exponential's base: logits may be near the
+  // largest number.
   template <bool cut>
   __device__ void add(RowSums& sums, const Pack<T>& pack, int p) const {
     float each[size], largest = lowest_logit;
 #pragma unroll
     for (int k = 0; k < size; ++k) {
-      const int i = p * size + k;
-      const bool counts = !cut || (i >= row.begin && i < used());
-      each[k] = z(to_float(pack.at[k]));
-      sums.total += counts ? each[k] : 0;
-      if (!counts) each[k] = -INFINITY;
+      each[k] = counts<cut>(p * size + k) ? z(to_float(pack.at[k])) : -INFINITY;
       largest = fmaxf(largest, each[k]);
     }
-    const float next = fmaxf(sums.largest, largest);
-    float sum = sums.exponentials * __expf(sums.largest - next);
+    if (all.options.label_smoothing != 0) {
 #pragma unroll
-    for (int k = 0; k < size; ++k) sum += __expf(each[k] - next);
+      for (int k = 0; k < size; ++k) sums.total += counts<cut>(p * size + k) ? each[k] : 0;
+    }
+    const float next = fmaxf(sums.largest, largest);
+    float sum = sums.exponentials * math::fast_exp(sums.largest - next);
+#pragma unroll
+    for (int k = 0; k < size; ++k) sum += math::fast_exp(each[k] - next);
     sums.exponentials = sum;
     sums.largest = next;
   }
@@ -125,21 +143,20 @@ struct LogitsRow {
     RowSums sums = RowSums::none();
     const int threads = static_cast<int>(blockDim.x), packs = row.packs(used());
     for (int p = static_cast<int>(threadIdx.x); p < packs; p += in_flight * threads) {
-      Pack<T> in[in_flight];
-#pragma unroll
-      for (int k = 0; k < in_flight; ++k) {
-        if (p + k * threads < packs) in[k] = row.load(p + k * threads);
-      }
+      uint4 bits[in_flight];
+      load_batch(bits, p, threads);
 #pragma unroll
       for (int k = 0; k < in_flight; ++k) {
         const int q = p + k * threads;
         if (q >= packs) break;
-        if (q < all.kept) kept[q] = in[k];
-        if (q * size >= row.begin && (q + 1) * size <= used()) {
-          add<false>(sums, in[k], q);
+        if (inside(q)) {
+          add<false>(sums, pack_of<T>(bits[k]), q);
         } else {
-          add<true>(sums, in[k], q);
+          const Pack<T> cut = row.load_cut(q);
+          bits[k] = bits_of(cut);
+          add<true>(sums, cut, q);
         }
+        if (q < all.kept) kept[q] = bits[k];
       }
     }
     return merge(sums);
@@ -155,38 +172,69 @@ struct LogitsRow {
   }
 
   __device__ void differentiate(const RowSums& sums, int y, float g) const {
-    const float e = all.options.label_smoothing, one = (1 - e) * g;
-    const float spread = e / static_cast<float>(all.vocabulary) * g;
+    const float e = all.options.label_smoothing;
     const float lse = sums.largest + logf(sums.exponentials);
-    const float factor = g * (1 + 2 * all.options.z_loss * lse) / sums.exponentials;
-    const int packs = row.packs(row.end), read = row.packs(used());
-    for (int p = static_cast<int>(threadIdx.x); p < packs; p += static_cast<int>(blockDim.x)) {
-      Pack<T> pack = {};
-      if (p < read) pack = p < all.kept ? kept[p] : row.load(p);
+    const Slope slope{.largest = sums.largest,
+                      .factor = g * (1 + 2 * all.options.z_loss * lse) / sums.exponentials,
+                      .spread = e / static_cast<float>(all.vocabulary) * g,
+                      .one = (1 - e) * g,
+                      .target = row.begin + y};
+    const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+    const int read = row.packs(used()), last_kept = min(all.kept, read);
+    for (int p = thread; p < last_kept; p += threads) write(slope, kept[p], p);
+    for (int p = last_kept + thread; p < read; p += in_flight * threads) {
+      uint4 bits[in_flight];
+      load_batch(bits, p, threads);
 #pragma unroll
-      for (int k = 0; k < size; ++k) {
-        const int v = p * size + k - row.begin;
-        const float t = capped ? squashed(to_float(pack.at[k])) : 0;
-        const float now = capped ? all.options.soft_cap * t : to_float(pack.at[k]);
-        const float dz = __expf(now - sums.largest) * factor - spread - (v == y ? one : 0);
-        pack.at[k] = from_float<T>(v < all.vocabulary ? dz * (1 - t * t) : 0);
+      for (int k = 0; k < in_flight; ++k) {
+        const int q = p + k * threads;
+        if (q >= read) break;
+        write(slope, inside(q) ? bits[k] : bits_of(row.load_cut(q)), q);
       }
-      row.store(p, pack);
     }
+    fill_from(read, 0);
   }
 
-  __device__ void fill(float value) const {
+  // dz[i] = exp(z[i] - largest) factor - spread, less `one` for the target.
+  struct Slope {
+    float largest, factor, spread, one;
+    int target;  // in elements from the first of pack 0
+  };
+  __device__ void write(const Slope& slope, const uint4& bits, int p) const {
+    const bool plain = inside(p) && static_cast<unsigned>(slope.target - p * size) >= size;
+    if (plain) {
+      store_pack(row.origin + int64_t{p} * size, gradient<true>(slope, pack_of<T>(bits), p));
+    } else {
+      row.store(p, gradient<false>(slope, pack_of<T>(bits), p));
+    }
+  }
+  template <bool plain>
+  __device__ Pack<T> gradient(const Slope& slope, Pack<T> pack, int p) const {
+#pragma unroll
+    for (int k = 0; k < size; ++k) {
+      const int i = p * size + k;
+      const float t = capped ? squashed(to_float(pack.at[k])) : 0;
+      const float now = capped ? all.options.soft_cap * t : to_float(pack.at[k]);
+      float dz = fmaf(math::fast_exp(now - slope.largest), slope.factor, -slope.spread);
+      if (!plain) dz = i < used() ? dz - (i == slope.target ? slope.one : 0) : 0;
+      pack.at[k] = from_float<T>(dz * (1 - t * t));
+    }
+    return pack;
+  }
+
+  __device__ void fill(float value) const { fill_from(0, value); }
+  __device__ void fill_from(int begin, float value) const {
     Pack<T> pack;
 #pragma unroll
     for (int k = 0; k < size; ++k) pack.at[k] = from_float<T>(value);
     const int packs = row.packs(row.end), threads = static_cast<int>(blockDim.x);
-    for (int p = static_cast<int>(threadIdx.x); p < packs; p += threads) row.store(p, pack);
+    for (int p = begin + static_cast<int>(threadIdx.x); p < packs; p += threads) row.store(p, pack);
   }
 };
 
 template <class T, bool capped>
 __global__ void __launch_bounds__(row_block, 2) cross_entropy_kernel(LogitsRows<T> all) {
-  SPOOL_SHARED_DYNAMIC(Pack<T>, kept);
+  SPOOL_SHARED_DYNAMIC(uint4, kept);
   const int64_t n = blockIdx.x;
   T* const logits = all.logits + n * all.columns;
   const LogitsRow<T, capped> row{all, PackedRow<T>(logits, all.columns), kept};
@@ -212,23 +260,12 @@ __global__ void __launch_bounds__(row_block, 2) cross_entropy_kernel(LogitsRows<
   if (all.gradient) row.fill(0);
 }
 
-// Dynamic shared memory that a block may have, in bytes.
-int64_t shared_bytes(const CudaArchitecture& a) {
-  const bool little = a.major >= 12 || (a.major == 8 && (a.minor == 6 || a.minor == 9));
-  const int64_t kibibytes = little ? 99 : a.major == 8 ? 163 : 227;
-  return (kibibytes - 1) * 1024;
-}
-
 template <class T>
 void cross_entropy(const CrossEntropy& k, CudaStream& stream) {
-  constexpr int size = Pack<T>::size;
   const int64_t N = k.targets.numel(), columns = k.logits.shape().row();
   check(columns <= int64_t{1} << 30, "cross_entropy on cuda: a row of ", columns,
         " logits is beyond the maximum of 2^30");
-  const int64_t packs = ceil_div<int64_t>(columns + size - 1, size);
-  const int64_t room =
-      shared_bytes(std::get<CudaArchitecture>(stream.architecture())) / int64_t{sizeof(Pack<T>)};
-  const int64_t kept = k.gradient ? std::min(packs, room) : 0;
+  const int64_t kept = k.kept_packs(std::get<CudaArchitecture>(stream.architecture()));
   const LogitsRows<T> all{.logits = k.logits.as<T>(),
                           .targets = k.targets.as<int32_t>(),
                           .losses = k.losses.as<float>(),
@@ -242,7 +279,7 @@ void cross_entropy(const CrossEntropy& k, CudaStream& stream) {
                           .upstream_known = k.upstream_known,
                           .options = k.options};
   if (N == 0) return;
-  const int64_t warps = ceil_div<int64_t>(packs, int64_t{in_flight} * warp_lanes);
+  const int64_t warps = ceil_div<int64_t>(k.packs(), int64_t{in_flight} * warp_lanes);
   const auto threads = unsigned(std::min<int64_t>(warps * warp_lanes, row_block));
   const auto kernel =
       k.options.soft_cap > 0 ? cross_entropy_kernel<T, true> : cross_entropy_kernel<T, false>;

@@ -45,6 +45,10 @@ __host__ __device__ constexpr T ceil_div(T a, T b) {
   return (a + b - 1) / b;
 }
 
+// Lets a kernel have as much dynamic shared memory as a block can on the device; throws if `bytes`
+// are more.  Asks CUDA once for each kernel and device.
+void allow_shared(const CudaStream&, const void* kernel, size_t bytes);
+
 struct LaunchShape {
   dim3 grid = {}, block = {};
   size_t shared = 0;  // bytes of dynamic shared memory
@@ -56,9 +60,7 @@ void launch_kernel(const CudaStream& stream, void (*kernel)(P...), const LaunchS
                    const A&... arguments) {
   constexpr size_t max_default = 24 * 1024;  // half of 48 KiB, as static shared memory counts too
   if (shape.shared > max_default) {
-    (void)cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
-                               cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shape.shared));
+    allow_shared(stream, reinterpret_cast<const void*>(kernel), shape.shared);
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = shape.grid;
@@ -151,6 +153,30 @@ template <class T>
 __device__ __forceinline__ Pack<T> load_pack_written(const T* from) {
   return pack_of<T>(__ldcg(reinterpret_cast<const uint4*>(from)));
 }
+
+// Loads that are zeros unless `there`, as bits.  To unpack what is loaded is to wait for it; as
+// bits, several loads are under way at a time.
+#define SPOOL_LOADS_IF(name, intrinsic)                                \
+  template <class Word>                                                \
+  __device__ __forceinline__ Word name(const Word* from, bool there) { \
+    Word bits = {};                                                    \
+    if (there) bits = intrinsic(from);                                 \
+    return bits;                                                       \
+  }
+SPOOL_LOADS_IF(load_if, __ldg)
+SPOOL_LOADS_IF(load_written_if, __ldcg)
+SPOOL_LOADS_IF(load_streaming_if, __ldcs)
+#undef SPOOL_LOADS_IF
+
+template <class T>
+__device__ __forceinline__ uint4 load_bits(const T* from, bool there) {
+  return load_if(reinterpret_cast<const uint4*>(from), there);
+}
+template <class T>
+__device__ __forceinline__ uint4 load_bits_written(const T* from, bool there) {
+  return load_written_if(reinterpret_cast<const uint4*>(from), there);
+}
+
 template <class T>
 __device__ __forceinline__ void store_pack(T* to, const Pack<T>& pack) {
   __stcg(reinterpret_cast<uint4*>(to), bits_of(pack));
@@ -161,6 +187,9 @@ template <class T>
 bool packs(const void* data, int64_t row) {
   return reinterpret_cast<uintptr_t>(data) % 16 == 0 && row % Pack<T>::size == 0;
 }
+
+// The lane of this thread, in a block of one dimension.
+__device__ __forceinline__ int lane_of_warp() { return static_cast<int>(threadIdx.x) % warp_lanes; }
 
 // The sum over the 32 lanes of a warp, in a fixed order; every lane gets it.
 template <class T>
@@ -184,7 +213,7 @@ __device__ __forceinline__ float warp_max(float x) {
 template <class T>
 __device__ __forceinline__ T block_sum(T x, T* scratch) {
   x = warp_sum(x);
-  const int lane = static_cast<int>(threadIdx.x) % warp_lanes;
+  const int lane = lane_of_warp();
   const int warp = static_cast<int>(threadIdx.x) / warp_lanes;
   if (lane == 0) scratch[warp] = x;
   __syncthreads();

@@ -52,11 +52,13 @@ struct DropEach {
 
   template <int n>
   __device__ void apply(int64_t i) const {
+    const Raw<n, T> raw = load_raw<n>(x + i);
+    const Raw<n, Out> before = y.template before<n>(i);
     const Words<n> words(*this, i);
-    Floats<n> out = load<n>(x + i);
+    Floats<n> out = floats_of(raw);
 #pragma unroll
     for (int k = 0; k < n; ++k) out.at[k] = uniform(words.at[k]) >= p ? out.at[k] * factor : 0.0f;
-    y.put(i, out);
+    y.put(i, out, before);
   }
 };
 

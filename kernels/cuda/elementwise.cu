@@ -12,10 +12,7 @@ struct FillEach {
   float value;
   template <int n>
   __device__ void apply(int64_t i) const {
-    Floats<n> x;
-#pragma unroll
-    for (int k = 0; k < n; ++k) x.at[k] = value;
-    store<n>(out + i, x);
+    store<n>(out + i, repeated<n>(value));
   }
 };
 
@@ -25,13 +22,15 @@ struct AddEach {
   const T *a, *b;
   template <int n>
   __device__ void apply(int64_t i) const {
-    Floats<n> x = load<n>(a + i);
+    const Raw<n, T> raw_a = load_raw<n>(a + i), raw_b = load_raw<n>(b ? b + i : a, b);
+    const Raw<n, Out> before = out.template before<n>(i);
+    Floats<n> x = floats_of(raw_a);
     if (b) {
-      const Floats<n> y = load<n>(b + i);
+      const Floats<n> y = floats_of(raw_b);
 #pragma unroll
       for (int k = 0; k < n; ++k) x.at[k] += y.at[k];
     }
-    out.put(i, x);
+    out.put(i, x, before);
   }
 };
 
@@ -43,11 +42,12 @@ struct ScaleEach {
   const float* by;
   template <int n>
   __device__ void apply(int64_t i) const {
+    const Raw<n, T> raw = load_raw<n>(a + i), before = out.template before<n>(i);
     const float all = by ? factor * *by : factor;
-    Floats<n> x = load<n>(a + i);
+    Floats<n> x = floats_of(raw);
 #pragma unroll
     for (int k = 0; k < n; ++k) x.at[k] *= all;
-    out.put(i, x);
+    out.put(i, x, before);
   }
 };
 

@@ -9,7 +9,6 @@ namespace spool::cuda {
 
 constexpr int row_warps = 8;
 
-__device__ __forceinline__ int lane_of_warp() { return static_cast<int>(threadIdx.x) % warp_lanes; }
 __device__ __forceinline__ int64_t warp_of_grid() {
   return int64_t{blockIdx.x} * row_warps + threadIdx.x / warp_lanes;
 }
@@ -19,50 +18,25 @@ inline LaunchShape warp_a_row(int64_t rows, int64_t tiles) {
           .block = dim3(row_warps * warp_lanes)};
 }
 
-// Loads n elements of memory that this launch does not write and may read again.
+// n elements, one or a pack, of memory that this launch does not write and may read again; zeros
+// unless `there`.
 template <int n, class T>
-__device__ __forceinline__ Floats<n> load_cached(const T* from) {
-  Floats<n> x;
+__device__ __forceinline__ Raw<n, T> load_cached(const T* from, bool there) {
   if constexpr (n == 1) {
-    x.at[0] = to_float(*from);
+    return load_raw<n>(from, there);
   } else {
-#pragma unroll
-    for (int p = 0; p < n; p += Pack<T>::size) {
-      const Pack<T> pack = load_pack(from + p);
-#pragma unroll
-      for (int k = 0; k < Pack<T>::size; ++k) x.at[p + k] = to_float(pack.at[k]);
-    }
+    return Raw<n, T>{{load_bits(from, there)}};
   }
-  return x;
-}
-
-// n elements in their type in memory, so that many loads in flight take few registers.
-template <int n, class T>
-struct alignas(n * sizeof(T)) Raw {
-  static_assert(n == 1 || n == Pack<T>::size);
-  T at[n];
-};
-template <int n, class T>
-__device__ __forceinline__ Raw<n, T> load_raw(const T* from) {
-  Raw<n, T> x;
-  if constexpr (n == 1) {
-    x.at[0] = *from;
-  } else {
-    const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
-    memcpy(&x, &bits, sizeof bits);
-  }
-  return x;
-}
-template <int n, class T>
-__device__ __forceinline__ void add_to(Floats<n>& sum, const Raw<n, T>& x) {
-#pragma unroll
-  for (int k = 0; k < n; ++k) sum.at[k] += to_float(x.at[k]);
 }
 
 template <int n>
 __device__ __forceinline__ void add_to(Floats<n>& sum, const Floats<n>& x) {
 #pragma unroll
   for (int k = 0; k < n; ++k) sum.at[k] += x.at[k];
+}
+template <int n, class T>
+__device__ __forceinline__ void add_to(Floats<n>& sum, const Raw<n, T>& raw) {
+  add_to(sum, floats_of(raw));
 }
 
 }  // namespace spool::cuda

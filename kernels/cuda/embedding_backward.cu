@@ -39,14 +39,19 @@ __device__ __forceinline__ void add_rows(Floats<width>& sum, const GradientRows<
   constexpr int at_once = 4;
   const T* column = rows.dy + column_there<width>(rows.C);
   for (int i = 0; i < count; i += at_once) {
+    int64_t n[at_once];
     Raw<width, T> x[at_once];
 #pragma unroll
+    for (int j = 0; j < at_once; ++j) n[j] = __shfl_sync(all_lanes, row, (i + j) % warp_lanes);
+#pragma unroll
     for (int j = 0; j < at_once; ++j) {
-      const int64_t n = __shfl_sync(all_lanes, row, (i + j) % warp_lanes);
-      x[j] = i + j < count ? load_raw<width>(column + n * rows.C) : Raw<width, T>{};
+      x[j] = load_raw<width>(column + n[j] * rows.C, i + j < count);
     }
 #pragma unroll
-    for (const Raw<width, T>& each : x) add_to(sum, each);
+    for (int j = 0; j < at_once; ++j) {
+      if (i + j >= count) break;
+      add_to(sum, x[j]);
+    }
   }
 }
 
@@ -112,12 +117,23 @@ __global__ void __launch_bounds__(row_warps* warp_lanes)
   const int64_t t = warp_of_grid(), c = column_of_lane<width>();
   if (t >= count || c >= rows.C) return;
   if (t >= sequence && dpositions.accumulate) return;
+  constexpr int at_once = 8;
+  const Raw<width, Out> before = dpositions.template before<width>(t * rows.C + c);
   Floats<width> sum = {};
-#pragma unroll 8
-  for (int64_t n = t < sequence ? t : N; n < N; n += sequence) {
-    add_to(sum, load<width>(rows.dy + n * rows.C + c));
+  for (int64_t first = t < sequence ? t : N; first < N; first += at_once * sequence) {
+    Raw<width, T> x[at_once];
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      const int64_t n = first + j * sequence;
+      x[j] = load_raw<width>(rows.dy + n * rows.C + c, n < N);
+    }
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      if (first + j * sequence >= N) break;
+      add_to(sum, x[j]);
+    }
   }
-  dpositions.put(t * rows.C + c, sum);
+  dpositions.put(t * rows.C + c, sum, before);
 }
 
 template <int width, class T>

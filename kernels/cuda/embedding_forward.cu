@@ -22,17 +22,24 @@ __global__ void __launch_bounds__(row_warps* warp_lanes) embed(EmbedArguments<T>
   const bool known = token >= 0 && token < k.V;
   const T* weight = k.weight + (known ? token : 0) * k.C;
   const T* position = k.positions ? k.positions + n % k.sequence * k.C : nullptr;
-#pragma unroll 4
-  for (int64_t c = lane_of_warp() * width; c < k.C; c += warp_lanes * width) {
-    Floats<width> y;
-    if (known) {
-      y = load_cached<width>(weight + c);
-    } else {
+  constexpr int at_once = 4, step = warp_lanes * width;
+  for (int64_t first = lane_of_warp() * width; first < k.C; first += at_once * step) {
+    Raw<width, T> of_token[at_once], of_position[at_once];
 #pragma unroll
-      for (int j = 0; j < width; ++j) y.at[j] = NAN;
+    for (int j = 0; j < at_once; ++j) {
+      const int64_t c = first + j * step;
+      of_token[j] = load_cached<width>(weight + c, c < k.C);
+      of_position[j] = load_cached<width>(position ? position + c : weight, position && c < k.C);
     }
-    if (position) add_to(y, load_cached<width>(position + c));
-    store<width>(k.y + n * k.C + c, y);
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      const int64_t c = first + j * step;
+      if (c >= k.C) break;
+      Floats<width> y = floats_of(of_token[j]);
+      if (position) add_to(y, of_position[j]);
+      if (!known) y = repeated<width>(NAN);
+      store<width>(k.y + n * k.C + c, y);
+    }
   }
 }
 

@@ -4,43 +4,11 @@
 // The kernels of kernels/map.h on cuda, for one functor.
 
 #include "spool/kernels/cuda/column_sums.cuh"
+#include "spool/kernels/cuda/map_source.cuh"
 #include "spool/kernels/map.h"
 #include "spool/kernels/map_sizes.h"
 
 namespace spool::cuda {
-
-// An argument of a functor, and how it lies along y.
-template <class T>
-struct Source {
-  const T* data = nullptr;
-  Broadcast broadcast = Broadcast::none;
-
-  // Elements [i, i + n) of y, which lie in row r, from column c on.
-  template <int n>
-  __device__ __forceinline__ Floats<n> get(int64_t i, int64_t r, int64_t c) const {
-    if (broadcast == Broadcast::none) return load<n>(data + i);
-    if (broadcast == Broadcast::row) return load<n>(data + c);
-    const float one = to_float(data[broadcast == Broadcast::column ? r : 0]);
-    Floats<n> all;
-#pragma unroll
-    for (int k = 0; k < n; ++k) all.at[k] = one;
-    return all;
-  }
-};
-
-// Where element i lies in y, if anything is broadcast.
-struct Place {
-  int64_t row = 0, column = 0;
-  __device__ __forceinline__ Place(int64_t i, int64_t columns) {
-    if (columns == 0) return;
-    if (i >> 32 == 0 && columns >> 32 == 0) {  // a division of 64 bits is much slower
-      row = static_cast<uint32_t>(i) / static_cast<uint32_t>(columns);
-    } else {
-      row = i / columns;
-    }
-    column = i - row * columns;
-  }
-};
 
 // Element j of slot s.
 template <int n>
@@ -63,16 +31,17 @@ struct ValueEach {
 
   template <int n>
   __device__ void apply(int64_t i) const {
-    const Place place(i, columns);
+    if (inputs == 1 || (n > 1 && columns == 0)) return put<n, true>(i, Place(0, 0));
+    if constexpr (inputs > 1) put<n, false>(i, Place(i, columns));
+  }
+  template <int n, bool whole>
+  __device__ __forceinline__ void put(int64_t i, const Place& place) const {
+    Elements<n, T> loaded[inputs];
     Floats<n> in[inputs], out;
 #pragma unroll
-    for (int k = 0; k < inputs; ++k) {
-      if constexpr (inputs == 1) {
-        in[k] = load<n>(x[k].data + i);
-      } else {
-        in[k] = x[k].template get<n>(i, place.row, place.column);
-      }
-    }
+    for (int k = 0; k < inputs; ++k) loaded[k] = x[k].template load<n, whole>(i, place);
+#pragma unroll
+    for (int k = 0; k < inputs; ++k) in[k] = x[k].template floats<n, whole>(loaded[k]);
 #pragma unroll
     for (int k = 0; k < n; ++k) {
       out.at[k] = value(ElementOf<n>{in, k}, std::make_index_sequence<inputs>());
@@ -85,7 +54,18 @@ struct ValueEach {
   }
 };
 
-// The terms of gradients, dy f'.
+// A bit for each derivative that reads slot s.
+template <class F, int inputs, int s, class = std::make_index_sequence<inputs>>
+struct Readers;
+template <class F, int inputs, int s, size_t... k>
+struct Readers<F, inputs, s, std::index_sequence<k...>> {
+  template <size_t i>
+  using Derivative = map_details::DerivativeOf<F, inputs, static_cast<int>(i)>;
+  static constexpr uint32_t bits =
+      ((Derivative<k>::template reads<s> ? uint32_t{1} << k : uint32_t{0}) | ...);
+};
+
+// The terms of gradients, dy f'.  What is `whole` has no input that is broadcast.
 template <class F, int inputs, class T>
 struct Terms {
   const T* dy;
@@ -93,12 +73,40 @@ struct Terms {
   int64_t columns;
   F f;
 
-  // By input k, for n elements from i on.
-  template <int k, int n>
-  __device__ __forceinline__ Floats<n> by(int64_t i, const Place& place) const {
+  template <int n>
+  struct Loaded {
+    Raw<n, T> dy;
+    Elements<n, T> slots[inputs + 1];
+  };
+
+  // What the wanted derivatives read, a bit for each, of n elements from i on.
+  template <int n, bool whole>
+  __device__ __forceinline__ Loaded<n> load(int64_t i, const Place& place, uint32_t wanted) const {
+    Loaded<n> all;
+    all.dy = load_raw<n>(dy + i);
+    load_slots<n, whole>(all, i, place, wanted, std::make_index_sequence<inputs + 1>());
+    return all;
+  }
+  template <int n, bool whole, size_t... s>
+  __device__ __forceinline__ void load_slots(Loaded<n>& all, int64_t i, const Place& place,
+                                             uint32_t wanted, std::index_sequence<s...>) const {
+    (load_slot < static_cast<int>(s), n, whole || s == inputs > (all, i, place, wanted), ...);
+  }
+  template <int s, int n, bool whole>
+  __device__ __forceinline__ void load_slot(Loaded<n>& all, int64_t i, const Place& place,
+                                            uint32_t wanted) const {
+    constexpr uint32_t readers = Readers<F, inputs, s>::bits;
+    if constexpr (readers != 0) {
+      if (wanted & readers) all.slots[s] = slots[s].template load<n, whole>(i, place);
+    }
+  }
+
+  // By input k.
+  template <int k, int n, bool whole>
+  __device__ __forceinline__ Floats<n> by(const Loaded<n>& all) const {
     using Derivative = map_details::DerivativeOf<F, inputs, k>;
-    Floats<n> in[inputs + 1] = {}, out = load<n>(dy + i);
-    read<Derivative, n>(in, i, place, std::make_index_sequence<inputs + 1>());
+    Floats<n> in[inputs + 1] = {}, out = floats_of(all.dy);
+    read<Derivative, n, whole>(in, all, std::make_index_sequence<inputs + 1>());
 #pragma unroll
     for (int j = 0; j < n; ++j) {
       out.at[j] *= Derivative::template call<float>(
@@ -106,25 +114,25 @@ struct Terms {
     }
     return out;
   }
-  template <class Derivative, int n, size_t... s>
-  __device__ __forceinline__ void read(Floats<n>* in, int64_t i, const Place& place,
-                                       std::index_sequence<s...>) const {
-    (read_one<Derivative::template reads<s>, static_cast<int>(s), n>(in[s], i, place), ...);
+  template <int k, int n>
+  __device__ __forceinline__ Floats<n> by(int64_t i, const Place& place) const {
+    constexpr bool whole = inputs == 1;
+    return by<k, n, whole>(load<n, whole>(i, place, uint32_t{1} << k));
   }
-  template <bool reads, int s, int n>
-  __device__ __forceinline__ void read_one(Floats<n>& in, int64_t i, const Place& place) const {
-    if constexpr (reads) {
-      if constexpr (inputs == 1 || s == inputs) {
-        in = load<n>(slots[s].data + i);
-      } else {
-        in = slots[s].template get<n>(i, place.row, place.column);
-      }
-    }
+  template <class Derivative, int n, bool whole, size_t... s>
+  __device__ __forceinline__ void read(Floats<n>* in, const Loaded<n>& all,
+                                       std::index_sequence<s...>) const {
+    (read_one < Derivative::template reads<s>, static_cast<int>(s), n,
+     whole || s == inputs > (in[s], all), ...);
+  }
+  template <bool reads, int s, int n, bool whole>
+  __device__ __forceinline__ void read_one(Floats<n>& in, const Loaded<n>& all) const {
+    if constexpr (reads) in = slots[s].template floats<n, whole>(all.slots[s]);
   }
 };
 
 // dx[k] (+)= dy f'(by k) for the inputs that are whole, in order; the one that shares the memory of
-// dy is among them, and dy is read before it is written.
+// dy is among them, and all is read before any is written.  Two may be one: of x x, dx.
 template <class F, int inputs, class T, class Out>
 struct WholeEach {
   Terms<F, inputs, T> terms;
@@ -132,22 +140,33 @@ struct WholeEach {
 
   template <int n>
   __device__ void apply(int64_t i) const {
-    put_all<n>(i, Place(i, terms.columns), std::make_index_sequence<inputs>());
+    constexpr auto all = std::make_index_sequence<inputs>();
+    if (inputs == 1 || (n > 1 && terms.columns == 0)) return put_all<n, true>(i, Place(0, 0), all);
+    if constexpr (inputs > 1) put_all<n, false>(i, Place(i, terms.columns), all);
   }
-  template <int n, size_t... k>
+  template <int n, bool whole, size_t... k>
   __device__ __forceinline__ void put_all(int64_t i, const Place& place,
                                           std::index_sequence<k...>) const {
-    const Floats<n> all[inputs] = {find<static_cast<int>(k), n>(i, place)...};
-    (put<n>(dx[k], i, all[k]), ...);
-  }
-  template <int k, int n>
-  __device__ __forceinline__ Floats<n> find(int64_t i, const Place& place) const {
-    if (dx[k].data) return terms.template by<k, n>(i, place);
-    return {};
+    const uint32_t wanted = ((dx[k].data ? uint32_t{1} << k : uint32_t{0}) | ...);
+    const auto loaded = terms.template load<n, whole>(i, place, wanted);
+    const Raw<n, Out> before[inputs] = {before_of<n>(dx[k], i)...};
+    (put<static_cast<int>(k), n, whole>(i, loaded, before[k]), ...);
   }
   template <int n>
-  __device__ __forceinline__ static void put(const Sink<Out>& to, int64_t i, const Floats<n>& x) {
-    if (to.data) to.put(i, x);
+  __device__ __forceinline__ static Raw<n, Out> before_of(const Sink<Out>& to, int64_t i) {
+    if (to.data) return to.template before<n>(i);
+    return {};
+  }
+  template <int k, int n, bool whole>
+  __device__ __forceinline__ void put(int64_t i,
+                                      const typename Terms<F, inputs, T>::template Loaded<n>& all,
+                                      const Raw<n, Out>& before) const {
+    if (!dx[k].data) return;
+    bool again = false;
+    for (int j = 0; j < inputs; ++j) again = again || (j < k && dx[j].data == dx[k].data);
+    const Floats<n> x = terms.template by<k, n, whole>(all);
+    if (again) return dx[k].template put<n>(i, x);  // to what this thread just wrote
+    dx[k].put(i, x, before);
   }
 };
 
@@ -268,7 +287,7 @@ class MapBackwardOnCuda {
                     {.grid = grid, .block = dim3(sum_warps * warp_lanes)}, term, N, C, groups.rows,
                     partials);
     }
-    add_up<T>(stream_, to, partials, C, groups.count);
+    add_up<T>(stream_, {to}, partials, C, groups.count);
   }
 
   template <int k, class Out>

@@ -17,6 +17,14 @@ struct Floats {
   float at[n];
 };
 
+template <int n>
+__device__ __forceinline__ Floats<n> repeated(float one) {
+  Floats<n> all;
+#pragma unroll
+  for (int k = 0; k < n; ++k) all.at[k] = one;
+  return all;
+}
+
 template <int n, class T>
 __device__ __forceinline__ Floats<n> load(const T* from) {
   Floats<n> x;
@@ -36,6 +44,68 @@ __device__ __forceinline__ Floats<n> load(const T* from) {
 #pragma unroll
       for (int k = 0; k < Pack<T>::size; ++k) x.at[p + k] = to_float(pack.at[k]);
     }
+  }
+  return x;
+}
+
+// n elements as they lie in memory: what is loaded stays so until it is used (load_if()).
+template <int n, class T>
+struct Raw {
+  static constexpr size_t bytes = n * sizeof(T);
+  using Word =
+      std::conditional_t<n == 1, T, std::conditional_t<bytes == sizeof(uint2), uint2, uint4>>;
+  static_assert(bytes % sizeof(Word) == 0);
+  static constexpr int words = static_cast<int>(bytes / sizeof(Word));
+  Word at[words];
+};
+
+template <int n, class T>
+__device__ __forceinline__ Raw<n, T> load_raw(const T* from) {
+  using Word = typename Raw<n, T>::Word;
+  Raw<n, T> raw;
+#pragma unroll
+  for (int w = 0; w < Raw<n, T>::words; ++w) {
+    if constexpr (n == 1) {
+      raw.at[w] = *from;
+    } else {
+      raw.at[w] = __ldcs(reinterpret_cast<const Word*>(from) + w);
+    }
+  }
+  return raw;
+}
+// Zeros unless `there`.
+template <int n, class T>
+__device__ __forceinline__ Raw<n, T> load_raw(const T* from, bool there) {
+  using Word = typename Raw<n, T>::Word;
+  Raw<n, T> raw = {};
+#pragma unroll
+  for (int w = 0; w < Raw<n, T>::words; ++w) {
+    if constexpr (n == 1) {
+      if (there) raw.at[w] = *from;
+    } else {
+      raw.at[w] = load_streaming_if(reinterpret_cast<const Word*>(from) + w, there);
+    }
+  }
+  return raw;
+}
+
+template <int n, class T>
+__device__ __forceinline__ Floats<n> floats_of(const Raw<n, T>& raw) {
+  Floats<n> x;
+  if constexpr (n > 1 && std::is_same_v<T, __nv_bfloat16>) {
+    // bf16 are the upper halves of f32: one instruction each.
+    uint32_t pairs[n / 2];
+    memcpy(pairs, raw.at, sizeof pairs);
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      const uint32_t bits = k % 2 == 0 ? pairs[k / 2] << 16 : pairs[k / 2] & 0xffff0000u;
+      memcpy(&x.at[k], &bits, sizeof bits);
+    }
+  } else {
+    T all[n];
+    memcpy(all, raw.at, sizeof all);
+#pragma unroll
+    for (int k = 0; k < n; ++k) x.at[k] = to_float(all[k]);
   }
   return x;
 }
@@ -62,7 +132,21 @@ __device__ __forceinline__ void store(T* to, const Floats<n>& x) {
   }
 }
 
-// Destination of a gradient: elements are stored or added to what is there.
+template <int n, class T>
+__device__ __forceinline__ void store_raw(T* to, const Raw<n, T>& raw) {
+  using Word = typename Raw<n, T>::Word;
+#pragma unroll
+  for (int w = 0; w < Raw<n, T>::words; ++w) {
+    if constexpr (n == 1) {
+      *to = raw.at[w];
+    } else {
+      __stcs(reinterpret_cast<Word*>(to) + w, raw.at[w]);
+    }
+  }
+}
+
+// Destination of a gradient: elements are stored or added to what is there.  A kernel that reads
+// other memory too loads what is there with the rest, by before().
 template <class T>
 struct Sink {
   T* data = nullptr;
@@ -75,6 +159,20 @@ struct Sink {
   __device__ __forceinline__ void put(int64_t i, Floats<n> x) const {
     if (accumulate) {
       const Floats<n> before = load<n>(data + i);
+#pragma unroll
+      for (int k = 0; k < n; ++k) x.at[k] += before.at[k];
+    }
+    store<n>(data + i, x);
+  }
+
+  template <int n>
+  __device__ __forceinline__ Raw<n, T> before(int64_t i, bool there = true) const {
+    return load_raw<n>(data + i, accumulate && there);
+  }
+  template <int n>
+  __device__ __forceinline__ void put(int64_t i, Floats<n> x, const Raw<n, T>& raw) const {
+    if (accumulate) {
+      const Floats<n> before = floats_of(raw);
 #pragma unroll
       for (int k = 0; k < n; ++k) x.at[k] += before.at[k];
     }

@@ -6,19 +6,24 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "spool/kernels/cuda/cublas_lt.cuh"
 #include "spool/kernels/cuda/library.cuh"
 #include "spool/kernels/cuda/map.cuh"
+#include "spool/kernels/matmul_algorithms.h"
+#include "spool/runtime/cuda/device.h"
+#include "spool/runtime/cuda/handles.cuh"
 
 // Products by cuBLASLt.  Its matrices are column-major, so it reads our row-major matrices as their
 // transposes, and computes the transpose of c: the transpose of b times that of a.
 //
 // Results have the same bits every run.  An algorithm is the heuristics' first choice for shapes,
-// types and alignment, never timed.  cuBLAS gives the same bits on devices of one kind as long as
-// its workspace is given ("Results Reproducibility" in its manual), and we pass ours.  Where
-// several blocks compute parts of a sum, the one scheme allowed stores all parts in f32 and adds
-// them in a launch of its own.
+// types and alignment, or the one that a table names (kernels/matmul_algorithms.h).  cuBLAS gives
+// the same bits on devices of one kind as long as its workspace is given ("Results Reproducibility"
+// in its manual), and we pass ours.  Where several blocks compute parts of a sum, the one scheme
+// allowed stores all parts in f32 and adds them in a launch of its own.
 
 namespace spool {
 namespace cuda {
@@ -76,6 +81,13 @@ std::ostream& operator<<(std::ostream& out, const Form& f) {
              << (f.a_transposed ? " transposed" : "") << " and (" << f.K << ", " << f.N << ")"
              << (f.b_transposed ? " transposed" : "") << ", " << name(f.in) << " into "
              << name(f.out) << (f.bias ? ", with bias" : "") << (f.accumulate ? ", added" : "");
+}
+
+// The form in a table: all that decides.
+std::string in_words(const Form& f) {
+  return sentence(f, "; steps ", f.a_step, " and ", f.b_step, ", aligned to ", f.a_alignment, ", ",
+                  f.b_alignment, " and ", f.c_alignment, " bytes, ", f.workspace,
+                  " bytes of workspace");
 }
 
 template <class... Parts>
@@ -172,7 +184,12 @@ Preference prefer(const Form& f) {
   return p;
 }
 
-// A form with its algorithm; it can run any number of times.
+// nvcc fails on vectors of cublasLtMatmulAlgo_t itself, a struct without a name.
+struct Algorithm {
+  cublasLtMatmulAlgo_t lt;
+};
+
+// A form with its algorithms; it can run any number of times.
 class Product {
  public:
   Product(cublasLtHandle_t lt, const Form& f, const Matmul& k)
@@ -182,7 +199,12 @@ class Product {
         b_(f.b_transposed ? make_layout(f.in, f.N, f.K, {f.count, f.b_step})
                           : make_layout(f.in, f.K, f.N, {f.count, f.b_step})),
         c_(make_layout(f.out, f.M, f.N, {f.count, f.M * f.N})),
-        algorithm_(choose(lt, f)) {}
+        algorithms_(find(lt, f)) {}
+
+  int algorithms() const { return static_cast<int>(algorithms_.size()); }
+  int place() const { return place_; }
+  // Takes that algorithm of those the heuristics name; the first if there are fewer.
+  void take(int place) { place_ = place >= 0 && place < algorithms() ? place : 0; }
 
   cublasStatus_t run(cublasLtHandle_t lt, const Form& f, const Matmul& k, cudaStream_t stream) {
     const float one = 1, before = f.accumulate ? 1 : 0;
@@ -190,37 +212,63 @@ class Product {
     if (f.bias) set(description_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     void* c = k.c.view.data();
     return cublas_lt().Matmul(lt, description_.get(), &one, k.b.data(), b_.get(), k.a.data(),
-                              a_.get(), &before, c, c_.get(), c, c_.get(), &algorithm_,
-                              k.workspace.data(), k.workspace.nbytes(), stream);
+                              a_.get(), &before, c, c_.get(), c, c_.get(),
+                              &algorithms_[static_cast<size_t>(place_)].lt, k.workspace.data(),
+                              k.workspace.nbytes(), stream);
   }
 
  private:
-  cublasLtMatmulAlgo_t choose(cublasLtHandle_t lt, const Form& f) const {
-    std::array<cublasLtMatmulHeuristicResult_t, 8> found = {};
+  std::vector<Algorithm> find(cublasLtHandle_t lt, const Form& f) const {
+    std::array<cublasLtMatmulHeuristicResult_t, max_matmul_algorithms> found = {};
     int count = 0;
     const Preference preference = prefer(f);
     const cublasStatus_t status = cublas_lt().MatmulAlgoGetHeuristic(
         lt, description_.get(), b_.get(), a_.get(), c_.get(), c_.get(), preference.get(),
         static_cast<int>(found.size()), found.data(), &count);
-    const auto end = found.begin() + (status == CUBLAS_STATUS_SUCCESS ? count : 0);
-    const auto first = std::find_if(
-        found.begin(), end, [](const auto& each) { return each.state == CUBLAS_STATUS_SUCCESS; });
-    if (first == end) {
+    if (status != CUBLAS_STATUS_SUCCESS) count = 0;
+    std::vector<Algorithm> all;
+    for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+      if (found[i].state == CUBLAS_STATUS_SUCCESS) all.push_back({found[i].algo});
+    }
+    if (all.empty()) {
       fail(ErrorKind::device, "cuBLASLt has no algorithm for ", f, " within ", f.workspace,
            " bytes of workspace");
     }
-    return first->algo;
+    return all;
   }
 
   Description description_;
   Layout a_, b_, c_;
-  cublasLtMatmulAlgo_t algorithm_;
+  std::vector<Algorithm> algorithms_;  // that fit, in the heuristics' order
+  int place_ = 0;
 };
+
+// Seconds of a product, the least of several times.
+double seconds_of(Product& product, cublasLtHandle_t lt, const Form& f, const Matmul& k,
+                  cudaStream_t stream) {
+  constexpr int times = 6;
+  EventHandle begin, end;
+  check_call(cudaEventCreateWithFlags(begin.out(), cudaEventDefault), "cudaEventCreateWithFlags");
+  check_call(cudaEventCreateWithFlags(end.out(), cudaEventDefault), "cudaEventCreateWithFlags");
+  float least = std::numeric_limits<float>::infinity();
+  for (int i = 0; i < times; ++i) {
+    check_call(cudaEventRecord(begin.get(), stream), "cudaEventRecord");
+    if (product.run(lt, f, k, stream) != CUBLAS_STATUS_SUCCESS) return least;
+    check_call(cudaEventRecord(end.get(), stream), "cudaEventRecord");
+    check_call(cudaEventSynchronize(end.get()), "cudaEventSynchronize");
+    float milliseconds = 0;
+    check_call(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
+    if (i > 0) least = std::min(least, milliseconds);  // the first loads the kernel
+  }
+  return static_cast<double>(least) * 1e-3;
+}
 
 // A stream's instance of cuBLASLt, with an algorithm for every form in use.
 class Products {
  public:
-  explicit Products(CudaStream& stream) {
+  explicit Products(CudaStream& stream)
+      : table_{.device = cuda_device(stream.device().index).name,
+               .library = cublas_lt().GetVersion()} {
     check_not_capturing(stream, "cuBLASLt");
     cublasLtHandle_t made = nullptr;
     check_cublas(cublas_lt().Create(&made), "its start");
@@ -231,13 +279,55 @@ class Products {
     const Form f = form(all);
     const Matmul& k = all.first;
     auto place = products_.find(f);
-    if (place == products_.end()) place = products_.try_emplace(f, lt_.get(), f, k).first;
+    if (place == products_.end()) place = add(f, k, stream);
     check_cublas(place->second.run(lt_.get(), f, k, static_cast<cudaStream_t>(stream.native())), f);
   }
 
+  void use(const MatmulAlgorithms& table) {
+    if (table.is_of_device_of(table_)) table_.places = table.places;
+  }
+  void time() {
+    products_.clear();
+    timing_ = true;
+  }
+  MatmulAlgorithms algorithms() const {
+    MatmulAlgorithms all{.device = table_.device, .library = table_.library};
+    for (const auto& [form, product] : products_) all.places[in_words(form)] = product.place();
+    return all;
+  }
+
  private:
+  using Place = std::map<Form, Product>::iterator;
+
+  Place add(const Form& f, const Matmul& k, CudaStream& stream) {
+    const Place place = products_.try_emplace(f, lt_.get(), f, k).first;
+    if (timing_) {
+      take_fastest(*place, k, stream);
+    } else if (const auto known = table_.places.find(in_words(f)); known != table_.places.end()) {
+      place->second.take(known->second);
+    }
+    return place;
+  }
+  void take_fastest(std::pair<const Form, Product>& each, const Matmul& k, CudaStream& stream) {
+    constexpr double worth = 0.98;
+    auto& [f, product] = each;
+    int best = 0;
+    double least = 0;
+    for (int place = 0; place < product.algorithms(); ++place) {
+      product.take(place);
+      const double seconds =
+          seconds_of(product, lt_.get(), f, k, static_cast<cudaStream_t>(stream.native()));
+      if (place > 0 && seconds >= worth * least) continue;
+      best = place;
+      least = seconds;
+    }
+    product.take(best);
+  }
+
   Lt lt_;
   std::map<Form, Product> products_;
+  MatmulAlgorithms table_;
+  bool timing_ = false;
 };
 
 // c[m,n] (+)= bias[n], or 0 without bias, in all products.
@@ -291,6 +381,14 @@ void multiply(const MatmulBatch& all, CudaStream& stream) {
 }
 
 }  // namespace cuda
+
+MatmulAlgorithms matmul_algorithms(CudaStream& stream) {
+  return stream.library<cuda::Products>().algorithms();
+}
+void use_matmul_algorithms(CudaStream& stream, const MatmulAlgorithms& table) {
+  stream.library<cuda::Products>().use(table);
+}
+void time_matmul_algorithms(CudaStream& stream) { stream.library<cuda::Products>().time(); }
 
 void run(const Matmul& k, CudaStream& stream) {
   if (k.M() > 0 && k.N() > 0) cuda::multiply(k, stream);

@@ -8,6 +8,7 @@ namespace cuda {
 namespace {
 
 constexpr int piece_block = 256, last_block = 1024;
+constexpr int packs_at_once = 4;  // packs that a thread loads before it adds the first
 
 struct SumEntry {
   const void* x = nullptr;
@@ -32,11 +33,20 @@ __device__ __forceinline__ double share(const T* x, int n) {
   const int packs = aligned ? n / Pack<T>::size : 0;
   const int thread = static_cast<int>(threadIdx.x);
   double sum = 0;
-#pragma unroll 4
-  for (int i = thread; i < packs; i += piece_block) {
-    const Pack<T> pack = load_pack(x + i * Pack<T>::size);
+  for (int first = thread; first < packs; first += packs_at_once * piece_block) {
+    uint4 bits[packs_at_once];
 #pragma unroll
-    for (int k = 0; k < Pack<T>::size; ++k) sum += F::of(to_float(pack.at[k]));
+    for (int j = 0; j < packs_at_once; ++j) {
+      const int i = first + j * piece_block;
+      bits[j] = load_bits(x + i * Pack<T>::size, i < packs);
+    }
+#pragma unroll
+    for (int j = 0; j < packs_at_once; ++j) {
+      if (first + j * piece_block >= packs) break;
+      const Pack<T> pack = pack_of<T>(bits[j]);
+#pragma unroll
+      for (int k = 0; k < Pack<T>::size; ++k) sum += F::of(to_float(pack.at[k]));
+    }
   }
   for (int i = packs * Pack<T>::size + thread; i < n; i += piece_block) {
     sum += F::of(to_float(x[i]));

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "spool/kernels/cuda/team.cuh"
+#include "spool/kernels/functions.h"
 
 namespace spool {
 namespace cuda {
@@ -28,22 +29,23 @@ __global__ void __launch_bounds__(team_block) softmax_forward(Forward<T> k) {
   const T* x = k.x + row * k.team.C;
   T* y = k.y + row * k.team.C;
   float largest = lowest, sum = 0;
-  k.team.template for_each<n>([&](int64_t c) {
-    const Floats<n> all = load<n>(x + c);
+  const auto load_x = [&](int64_t c, bool there) { return load_raw<n>(x + c, there); };
+  k.team.template for_each<n>(load_x, [&](int64_t, const Raw<n, T>& raw) {
+    const Floats<n> all = floats_of(raw);
     float next = largest;
 #pragma unroll
     for (int i = 0; i < n; ++i) next = fmaxf(next, all.at[i]);
-    sum *= __expf(largest - next);
+    sum *= math::fast_exp(largest - next);
     largest = next;
 #pragma unroll
-    for (int i = 0; i < n; ++i) sum += __expf(all.at[i] - next);
+    for (int i = 0; i < n; ++i) sum += math::fast_exp(all.at[i] - next);
   });
   const float top = k.team.max(largest, scratch[0]);
-  const float inverse = 1 / k.team.sum(sum * __expf(largest - top), scratch[1]);
-  k.team.template for_each<n>([&](int64_t c) {
-    Floats<n> all = load<n>(x + c);
+  const float inverse = 1 / k.team.sum(sum * math::fast_exp(largest - top), scratch[1]);
+  k.team.template for_each<n>(load_x, [&](int64_t c, const Raw<n, T>& raw) {
+    Floats<n> all = floats_of(raw);
 #pragma unroll
-    for (int i = 0; i < n; ++i) all.at[i] = __expf(all.at[i] - top) * inverse;
+    for (int i = 0; i < n; ++i) all.at[i] = math::fast_exp(all.at[i] - top) * inverse;
     store<n>(y + c, all);
   });
 }
@@ -56,23 +58,36 @@ struct Backward {
 };
 
 template <class T, class Out, int n>
+struct LoadedBackward {
+  Both<n, T> both;
+  Raw<n, Out> before;
+};
+
+template <class T, class Out, int n>
 __global__ void __launch_bounds__(team_block) softmax_backward(Backward<T, Out> k) {
   SPOOL_SHARED(float, scratch, warp_lanes);
   const int64_t row = k.team.row(), first = row * k.team.C;
   if (row >= k.team.N) return;
   float mine = 0;
-  k.team.template for_each<n>([&](int64_t c) {
-    const Floats<n> dy = load<n>(k.dy + first + c), y = load<n>(k.y + first + c);
+  const auto load_both = [&](int64_t c, bool there) {
+    return Both<n, T>{load_raw<n>(k.dy + first + c, there), load_raw<n>(k.y + first + c, there)};
+  };
+  k.team.template for_each<n>(load_both, [&](int64_t, const Both<n, T>& raw) {
+    const Floats<n> dy = floats_of(raw.a), y = floats_of(raw.b);
 #pragma unroll
     for (int i = 0; i < n; ++i) mine += dy.at[i] * y.at[i];
   });
   const float mean = k.team.sum(mine, scratch);
-  k.team.template for_each<n>([&](int64_t c) {
-    Floats<n> dy = load<n>(k.dy + first + c);
-    const Floats<n> y = load<n>(k.y + first + c);
+  const auto load_all = [&](int64_t c, bool there) {
+    return LoadedBackward<T, Out, n>{load_both(c, there),
+                                     k.dx.template before<n>(first + c, there)};
+  };
+  k.team.template for_each<n>(load_all, [&](int64_t c, const LoadedBackward<T, Out, n>& raw) {
+    Floats<n> dy = floats_of(raw.both.a);
+    const Floats<n> y = floats_of(raw.both.b);
 #pragma unroll
     for (int i = 0; i < n; ++i) dy.at[i] = y.at[i] * (dy.at[i] - mean);
-    k.dx.template put<n>(first + c, dy);
+    k.dx.put(first + c, dy, raw.before);
   });
 }
 

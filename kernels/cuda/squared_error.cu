@@ -19,8 +19,11 @@ __global__ void __launch_bounds__(team_block) squared_error(Losses<T> k) {
   const int64_t row = k.team.row(), first = row * k.team.C;
   if (row >= k.team.N) return;
   float mine = 0;
-  k.team.template for_each<n>([&](int64_t c) {
-    const Floats<n> x = load<n>(k.x + first + c), y = load<n>(k.y + first + c);
+  const auto load_both = [&](int64_t c, bool there) {
+    return Both<n, T>{load_raw<n>(k.x + first + c, there), load_raw<n>(k.y + first + c, there)};
+  };
+  k.team.template for_each<n>(load_both, [&](int64_t, const Both<n, T>& raw) {
+    const Floats<n> x = floats_of(raw.a), y = floats_of(raw.b);
 #pragma unroll
     for (int i = 0; i < n; ++i) mine += (x.at[i] - y.at[i]) * (x.at[i] - y.at[i]);
   });
@@ -39,15 +42,17 @@ struct DifferenceEach {
   bool together;  // groups of map_width elements have one number of upstream
   template <int n>
   __device__ void apply(int64_t i) const {
-    Floats<n> difference = load<n>(x + i);
-    const Floats<n> from = load<n>(y + i);
+    const Raw<n, T> raw_x = load_raw<n>(x + i), raw_y = load_raw<n>(y + i);
+    const Raw<n, Out> before = out.template before<n>(i);
+    Floats<n> difference = floats_of(raw_x);
+    const Floats<n> from = floats_of(raw_y);
     const float all = scale ? factor * *scale : factor, first = upstream[i / row];
 #pragma unroll
     for (int k = 0; k < n; ++k) {
       const float g = all * (together ? first : upstream[(i + k) / row]);
       difference.at[k] = g * (difference.at[k] - from.at[k]);
     }
-    out.template put<n>(i, difference);
+    out.put(i, difference, before);
   }
 };
 

@@ -21,8 +21,9 @@ __global__ void __launch_bounds__(team_block) sum_rows(RowSums<T, Out> k) {
   if (row >= k.team.N) return;
   const T* x = k.x + row * k.team.C;
   float mine = 0;
-  k.team.template for_each<n>([&](int64_t c) {
-    const Floats<n> all = load<n>(x + c);
+  const auto load_x = [&](int64_t c, bool there) { return load_raw<n>(x + c, there); };
+  k.team.template for_each<n>(load_x, [&](int64_t, const Raw<n, T>& raw) {
+    const Floats<n> all = floats_of(raw);
 #pragma unroll
     for (int i = 0; i < n; ++i) mine += all.at[i];
   });

@@ -32,12 +32,21 @@ struct Team {
   }
   __device__ __forceinline__ int threads() const { return is_block ? team_block : warp_lanes; }
 
-  // Calls f(c) for this thread's columns: the first of n.
-  template <int n, class F>
-  __device__ __forceinline__ void for_each(F f) const {
+  // Calls use(c, load(c, true)) for this thread's columns, of which c is the first of n.  It loads
+  // for several before it uses the first; load(c, false) is for columns that do not exist.
+  template <int n, class Load, class Use>
+  __device__ __forceinline__ void for_each(Load load, Use use) const {
+    constexpr int at_once = 4;
     const int64_t step = int64_t{threads()} * n;
-#pragma unroll 2
-    for (int64_t c = int64_t{member()} * n; c < C; c += step) f(c);
+    for (int64_t first = int64_t{member()} * n; first < C; first += at_once * step) {
+      decltype(load(first, true)) loaded[at_once];
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) loaded[j] = load(first + j * step, first + j * step < C);
+#pragma unroll
+      for (int j = 0; j < at_once; ++j) {
+        if (first + j * step < C) use(first + j * step, loaded[j]);
+      }
+    }
   }
 
   // The sum over the team, in a fixed order; every thread gets it.  `scratch` as of block_sum().
@@ -53,6 +62,12 @@ struct Team {
     for (int i = 1; i < team_block / warp_lanes; ++i) x = fmaxf(x, scratch[i]);
     return x;
   }
+};
+
+// n elements of each of two tensors.
+template <int n, class T>
+struct Both {
+  Raw<n, T> a, b;
 };
 
 // Whether rows of these tensors, all of C columns, move as map_width elements at a time.

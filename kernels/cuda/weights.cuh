@@ -55,21 +55,22 @@ struct alignas(sizeof(T) * width) Packed {
 template <class T>
 using bits_t = std::conditional_t<sizeof(T) == 4, uint4, uint2>;
 
-// The first n elements, then zeros; n is `width` if `whole`.
 template <class T>
-__device__ __forceinline__ Quad load_quad(const T* from, int n, bool whole) {
+__device__ __forceinline__ Quad quad_of(const bits_t<T>& bits) {
+  Packed<T> packed;
+  memcpy(&packed, &bits, sizeof bits);
+  Quad x;
+#pragma unroll
+  for (int k = 0; k < width; ++k) x.at[k] = to_float(packed.at[k]);
+  return x;
+}
+// The first n elements, then zeros.
+template <class T>
+__device__ __forceinline__ Quad load_cut(const T* from, int n) {
   Quad x = {};
-  if (whole) {
-    const bits_t<T> bits = __ldcs(reinterpret_cast<const bits_t<T>*>(from));
-    Packed<T> packed;
-    memcpy(&packed, &bits, sizeof bits);
 #pragma unroll
-    for (int k = 0; k < width; ++k) x.at[k] = to_float(packed.at[k]);
-  } else {
-#pragma unroll
-    for (int k = 0; k < width; ++k) {
-      if (k < n) x.at[k] = to_float(from[k]);
-    }
+  for (int k = 0; k < width; ++k) {
+    if (k < n) x.at[k] = to_float(from[k]);
   }
   return x;
 }
@@ -112,57 +113,78 @@ __device__ __forceinline__ __nv_bfloat16 round_by(float x, uint32_t r) {
 
 enum class Form { f32, bf16_with_master, bf16_rounded_stochastically };
 
-// `n` elements of one tensor from `at` on: loaded, then updated and stored.
+// `n` elements of one tensor from `at` on: loaded, all before the first is used, then updated and
+// stored.
 template <Form form, class G, class Rule>
 struct Quads {
-  static constexpr int rows = Rule::rows;
+  static constexpr int rows = Rule::rows, some_rows = at_least_one(rows);
+  // The type of the weights that are updated.
+  using W = std::conditional_t<form == Form::bf16_rounded_stochastically, __nv_bfloat16, float>;
   const Entry<rows>& t;
   int64_t at;
   int n;
   bool whole;
-  Quad grad, w, state[at_least_one(rows)];
+  bits_t<G> grad;  // and the others, only if `whole`
+  bits_t<W> w;
+  uint4 state[some_rows];
 
   __device__ __forceinline__ Quads(const Entry<rows>& entry, int64_t begin)
       : t(entry),
         at(begin),
         n(t.count - at < width ? static_cast<int>(t.count - at) : width),
         whole(t.aligned && n == width),
-        grad(load_quad(static_cast<const G*>(t.grad) + at, n, whole)),
-        w(load_w()) {
+        grad(load<G>(grads())),
+        w(load<W>(weights())) {
 #pragma unroll
-    for (int row = 0; row < rows; ++row) state[row] = load_quad(t.state[row] + at, n, whole);
+    for (int row = 0; row < rows; ++row) state[row] = load<float>(t.state[row] + at);
   }
 
-  __device__ __forceinline__ Quad load_w() const {
-    if constexpr (form == Form::bf16_with_master) {
-      return load_quad(t.master + at, n, whole);
-    } else if constexpr (form == Form::f32) {
-      return load_quad(static_cast<const float*>(t.parameter) + at, n, whole);
-    } else {
-      return load_quad(static_cast<const __nv_bfloat16*>(t.parameter) + at, n, whole);
-    }
+  __device__ __forceinline__ const G* grads() const { return static_cast<const G*>(t.grad) + at; }
+  __device__ __forceinline__ const W* weights() const {
+    const void* all = form == Form::bf16_with_master ? t.master : t.parameter;
+    return static_cast<const W*>(all) + at;
+  }
+  template <class T>
+  __device__ __forceinline__ bits_t<T> load(const T* from) const {
+    return load_streaming_if(reinterpret_cast<const bits_t<T>*>(from), whole);
+  }
+  template <bool all, class T>
+  __device__ __forceinline__ Quad quad(const bits_t<T>& bits, const T* from) const {
+    return all ? quad_of<T>(bits) : load_cut(from, n);
   }
 
   // Rounding uses the lower 16 bits of `words` >> shift.
   __device__ __forceinline__ void update(const typename Rule::Step& step, const Words& words,
-                                         int shift) {
+                                         int shift) const {
+    if (whole) return update<true>(step, words, shift);
+    update<false>(step, words, shift);
+  }
+  template <bool all>
+  __device__ __forceinline__ void update(const typename Rule::Step& step, const Words& words,
+                                         int shift) const {
+    const Quad g = quad<all, G>(grad, grads());
+    Quad next = quad<all, W>(w, weights()), rows_next[some_rows] = {};
 #pragma unroll
-    for (int k = 0; k < width; ++k) step.take(grad.at[k], w.at[k], state, k);
+    for (int row = 0; row < rows; ++row) {
+      rows_next[row] = quad<all, float>(state[row], t.state[row] + at);
+    }
 #pragma unroll
-    for (int row = 0; row < rows; ++row) store_quad(t.state[row] + at, state[row], n, whole);
+    for (int k = 0; k < width; ++k) step.take(g.at[k], next.at[k], rows_next, k);
+#pragma unroll
+    for (int row = 0; row < rows; ++row) store_quad(t.state[row] + at, rows_next[row], n, all);
     auto* parameter = static_cast<__nv_bfloat16*>(t.parameter) + at;
     if constexpr (form == Form::f32) {
-      store_quad(static_cast<float*>(t.parameter) + at, w, n, whole);
+      store_quad(static_cast<float*>(t.parameter) + at, next, n, all);
     } else if constexpr (form == Form::bf16_with_master) {
-      store_quad(t.master + at, w, n, whole);
-      store_quad(parameter, w, n, whole);
+      store_quad(t.master + at, next, n, all);
+      store_quad(parameter, next, n, all);
     } else {
       Packed<__nv_bfloat16> rounded;
 #pragma unroll
       for (int k = 0; k < width; ++k) {
-        rounded.at[k] = round_by(w.at[k], (words.at[k] >> shift) & 0xffff);
+        rounded.at[k] = round_by(next.at[k], (words.at[k] >> shift) & 0xffff);
       }
-      store_quad(parameter, rounded, n, whole);
+      store_quad(parameter, rounded, n, all);
     }
   }
 };
@@ -189,7 +211,7 @@ __device__ __forceinline__ void update_piece(const Arguments<Rule>& all,
 }
 
 template <Form form, class Rule>
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 4)
     update_kernel(const __grid_constant__ Arguments<Rule> all) {
   const Entry<Rule::rows>& t = all.tensors.of_block(blockIdx.x);
   if (form == Form::f32 || t.grad_is_f32) {

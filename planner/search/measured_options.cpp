@@ -204,14 +204,16 @@ class Measurement {
       state.shares.push_back(half);
     }
     state.shares.push_back({.bytes = all.host_bytes, .seconds = all.extra_seconds});
-    const double bytes = all.host_bytes - half.bytes;
-    const double price = bytes > 0 ? (all.extra_seconds - half.seconds) / bytes : 0;
-    if (price <= 0) return;
-    state.last_seconds_per_byte = price;
     double update = 0;
     for (const SurveyedWork& work : all_.keep_all.works) {
       if (work.phase == Phase::optimizer) update += work.seconds;
     }
+    const auto is_gain = [](const MeasuredState::Share& share) { return share.seconds < 0; };
+    if (std::ranges::any_of(state.shares, is_gain)) state.gain = update;
+    const double bytes = all.host_bytes - half.bytes;
+    const double price = bytes > 0 ? (all.extra_seconds - half.seconds) / bytes : 0;
+    if (price <= 0) return;
+    state.last_seconds_per_byte = price;
     state.free_bytes = std::max(all.host_bytes - all.extra_seconds / price, update / price);
   }
 

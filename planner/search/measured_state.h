@@ -19,6 +19,8 @@ struct MeasuredState {
   std::vector<Share> shares = {};
   // The first bytes are copied while the device updates the rest, at no cost; then each has this.
   double last_seconds_per_byte = 0, free_bytes = 0;
+  // What a step may take less with state on the host: nothing, unless kernels were measured badly.
+  double gain = 0;
   size_t least = 0;  // as MeasuredSegments::least, if all state is on the host
 };
 

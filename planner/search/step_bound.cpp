@@ -192,7 +192,7 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
 double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
   const auto seconds = [&](double on_host) {
     return micro_batches_ * extra_seconds(bytes + on_host, row_choice) +
-           least_seconds(*measured_.state, on_host);
+           least_seconds(*measured_.state, on_host) - measured_.state->gain;
   };
   constexpr int sections = 36;  // to a granule
   const auto all = static_cast<double>(measured_.state->bytes);
@@ -203,9 +203,10 @@ double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
 double StepBound::seconds_within(size_t bytes, const std::vector<bool>& rows_allowed) {
   double least = std::numeric_limits<double>::infinity();
   const auto limit = static_cast<double>(bytes);
+  const double gain = measured_.state ? measured_.state->gain : 0;
   for (size_t choice = 0; choice < measured_.rows.size(); ++choice) {
     const double chunks = micro_batches_ * (measured_.seconds_of_rows[choice] - gain_of_regions_);
-    if (!rows_allowed[choice] || measured_.seconds + chunks >= least) continue;
+    if (!rows_allowed[choice] || measured_.seconds + chunks - gain >= least) continue;
     const double kept = bytes >= measured_.least ? micro_batches_ * extra_seconds(limit, choice)
                                                  : std::numeric_limits<double>::infinity();
     const double shared = measured_.state ? extra_seconds_with_state(limit, choice) : kept;

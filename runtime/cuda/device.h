@@ -8,12 +8,21 @@
 
 namespace spool {
 
+// GPU memory for what CUDA loads after a stream is opened, kernels and the workspaces of libraries
+// that are not in an arena: an allowance, not a measurement.
+constexpr size_t cuda_library_bytes = size_t{512} << 20;
+
 struct CudaDevice {
   std::string name;
   int major = 0, minor = 0;  // compute capability
   int multiprocessors = 0;
   size_t free_bytes = 0, bytes = 0;  // memory, free and total
   int driver = 0, runtime = 0;       // versions, as 1000 major + 10 minor
+
+  // The free memory less the allowance.
+  size_t bytes_for_an_arena() const {
+    return free_bytes < cuda_library_bytes ? 0 : free_bytes - cuda_library_bytes;
+  }
 };
 
 // Number of devices; 0 without a driver.

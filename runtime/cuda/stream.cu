@@ -36,12 +36,17 @@ struct OwningArena {
 std::shared_ptr<Arena> reserve(int index, size_t bytes) {
   const CudaDevice device = cuda_device(index);
   const std::string name = sentence("cuda:", index);
-  if (bytes > device.free_bytes) {
+  // What was free when the budget was chosen may be a little less now.
+  constexpr size_t least_left = cuda_library_bytes / 2;
+  if (bytes > device.free_bytes || device.free_bytes - bytes < least_left) {
     fail_memory({.what = name + ": the budget",
                  .needed = bytes,
-                 .available = device.free_bytes,
+                 .available = device.bytes_for_an_arena(),
                  .advice = sentence("use a smaller memory budget, or end other programs on ",
-                                    device.name, ", which has ", format_bytes(device.bytes)),
+                                    device.name, ", which has ", format_bytes(device.bytes), ", ",
+                                    format_bytes(device.free_bytes), " of it free, of which ",
+                                    format_bytes(cuda_library_bytes),
+                                    " are left for what CUDA loads later"),
                  .settings = {"memory"}});
   }
   auto owner = std::make_shared<OwningArena>(std::max<size_t>(bytes, 1), name);

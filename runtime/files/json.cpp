@@ -15,7 +15,6 @@ using nlohmann::json;
 namespace {
 
 constexpr uint64_t max_json_bytes = 1'000'000;
-constexpr int64_t max_values = 1'000'000;
 
 // "line 3, column 5": the character that ends the first `read` bytes.
 std::string place_in(std::string_view text, size_t read) {
@@ -43,8 +42,8 @@ std::string reason_of(const nlohmann::detail::exception& e) {
 // Checks each event of the parser.  The functions' names are the base class's.
 class JsonLimits : public nlohmann::json_sax<json> {
  public:
-  JsonLimits(std::string_view text, const std::string& file, int max_depth)
-      : text_(text), file_(file), max_depth_(max_depth) {}
+  JsonLimits(std::string_view text, const std::string& file, int max_depth, int64_t max_values)
+      : text_(text), file_(file), max_depth_(max_depth), max_values_(max_values) {}
 
   bool null() override { return count(); }
   bool boolean(bool) override { return count(); }
@@ -72,7 +71,7 @@ class JsonLimits : public nlohmann::json_sax<json> {
 
  private:
   bool count() {
-    check_file(++values_ <= max_values, file_, "its JSON has more than ", max_values, " values");
+    check_file(++values_ <= max_values_, file_, "its JSON has more than ", max_values_, " values");
     return true;
   }
 
@@ -91,7 +90,7 @@ class JsonLimits : public nlohmann::json_sax<json> {
   std::string_view text_;
   const std::string& file_;
   int max_depth_;
-  int64_t values_ = 0;
+  int64_t max_values_, values_ = 0;
   std::vector<std::set<std::string>> open_keys_;  // of each open object; empty for an open list
 };
 
@@ -240,8 +239,9 @@ bool is_utf8(std::string_view text) {
   }
 }
 
-JsonField parse_json(std::string_view text, const std::string& file, int max_depth) {
-  JsonLimits limits(text, file, max_depth);
+JsonField parse_json(std::string_view text, const std::string& file, int max_depth,
+                     int64_t max_values) {
+  JsonLimits limits(text, file, max_depth, max_values);
   json::sax_parse(text.begin(), text.end(), &limits);
   return {json::parse(text.begin(), text.end()), file};
 }

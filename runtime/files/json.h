@@ -110,10 +110,11 @@ class JsonField {
 bool is_utf8(std::string_view text);
 
 inline constexpr int max_json_depth = 16;
+inline constexpr int64_t max_json_values = 1'000'000;
 
 // Throws if the text is not JSON; `file` is its name in errors.
-JsonField parse_json(std::string_view text, const std::string& file,
-                     int max_depth = max_json_depth);
+JsonField parse_json(std::string_view text, const std::string& file, int max_depth = max_json_depth,
+                     int64_t max_values = max_json_values);
 
 // Throws if the file is missing, larger than a megabyte, or not JSON.
 JsonField read_json(const std::filesystem::path&);

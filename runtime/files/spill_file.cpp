@@ -98,7 +98,7 @@ size_t disk_free(const fs::path& directory) {
   return static_cast<size_t>(disk.f_bavail) * disk.f_frsize;
 }
 
-SpillFile::SpillFile(const fs::path& directory, size_t bytes)
+SpillFile::SpillFile(const fs::path& directory, size_t bytes, std::byte* trial)
     : directory_(directory), size_(bytes) {
   check(bytes > 0 && bytes % alignment == 0, "a spill file of ", bytes,
         " bytes: its size must be a positive multiple of ", alignment);
@@ -118,7 +118,8 @@ SpillFile::SpillFile(const fs::path& directory, size_t bytes)
   }
   try {
     reserve();
-    choose_method();
+    alignas(alignment) std::array<std::byte, alignment> own;
+    choose_method(trial ? trial : own.data());
   } catch (...) {
     ::close(descriptor_);
     throw;
@@ -150,12 +151,12 @@ void SpillFile::fail_to_reserve(int error) const {
 }
 
 // Tries each method, as some file systems and kernels do not say what they support.
-void SpillFile::choose_method() {
+void SpillFile::choose_method(std::byte* page) {
   const Io io = io_of_environment();
-  alignas(alignment) std::array<std::byte, alignment> page{};
+  std::fill_n(page, alignment, std::byte{0});
   const int flags = ::fcntl(descriptor_, F_GETFL);
   if (io != Io::cached && ::fcntl(descriptor_, F_SETFL, flags | O_DIRECT) == 0) {
-    direct_ = ::pwrite(descriptor_, page.data(), page.size(), 0) == ssize_t{alignment};
+    direct_ = ::pwrite(descriptor_, page, alignment, 0) == ssize_t{alignment};
     if (!direct_) ::fcntl(descriptor_, F_SETFL, flags);
   }
   if (io != Io::ring) return;
@@ -164,8 +165,8 @@ void SpillFile::choose_method() {
     const bool works = ring && ring->transfer({.direction = direction,
                                                .descriptor = descriptor_,
                                                .offset = 0,
-                                               .memory = page.data(),
-                                               .bytes = page.size()});
+                                               .memory = page,
+                                               .bytes = alignment});
     return works ? std::move(ring) : nullptr;
   };
   writing_.ring = trial(Direction::write);

@@ -31,7 +31,10 @@ class SpillFile {
   static constexpr size_t alignment = 4096;  // of offsets, sizes and memory
 
   // Throws if the directory is missing or cannot be written to, or its disk has too little space.
-  SpillFile(const std::filesystem::path& directory, size_t bytes);
+  // `trial` is a page of the memory that transfers will use, of which the constructor writes one to
+  // see what works: not every file system can bypass the page cache for every kind of memory.
+  // Absent: a page of its own.
+  SpillFile(const std::filesystem::path& directory, size_t bytes, std::byte* trial = nullptr);
   ~SpillFile();
   SpillFile(const SpillFile&) = delete;
   SpillFile& operator=(const SpillFile&) = delete;
@@ -55,7 +58,7 @@ class SpillFile {
 
   void reserve();
   [[noreturn]] void fail_to_reserve(int error) const;
-  void choose_method();
+  void choose_method(std::byte* page);
   void check_bounds(const Transfer&) const;
   void transfer(Channel&, const Transfer&);
   void transfer_without_ring(Transfer) const;

@@ -118,16 +118,17 @@ TEST_F(MatmulOp, TranspositionsAreInTheFingerprint) {
 }
 
 // A causal mask is not named, so that plans made before there was another one stay valid.
-TEST(AttentionOp, SaysItsMaskInTheFingerprintUnlessItIsCausal) {
+TEST(AttentionOp, SaysItsMaskAndOrderInTheFingerprintUnlessTheyAreUsual) {
   CpuStream stream(size_t{64} << 20, 1);
   const Tensor qkv = normal({1, 4, 6}, DType::f32, stream, 1);
-  const auto words = [&](Mask mask) {
+  const auto words = [&](Mask mask, SumOrder order = SumOrder::fixed) {
     Tape tape(stream);
-    attention(tape.input(qkv), {.query = 1, .key = 1}, mask);
+    attention(tape.input(qkv), {.query = 1, .key = 1}, mask, order);
     return tape.nodes().back().op->attributes();
   };
   EXPECT_EQ(words(Mask::causal), "query heads 1, key heads 1");
   EXPECT_EQ(words(Mask::none), "query heads 1, key heads 1, mask none");
+  EXPECT_EQ(words(Mask::causal, SumOrder::any), "query heads 1, key heads 1, sum order any");
 }
 
 }  // namespace

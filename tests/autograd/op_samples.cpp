@@ -44,6 +44,12 @@ void add_elementwise(std::vector<OpSample>& all) {
   };
   one("gelu", [](const Var& x) { return gelu(x); });
   one("gelu_exact", [](const Var& x) { return gelu(x, GeluForm::exact); });
+  all.push_back({.name = "gelu_bias",
+                 .inputs = {{.shape = {3, 2, 7}, .large = {600, 300}},
+                            {.shape = {7}, .parameter = true, .large = {300}}},
+                 .apply = [](const Operands& x) {
+                   return std::vector{gelu(var(x[0]), x[1], GeluForm::exact)};
+                 }});
   one("scale", [](const Var& x) { return scale(x, -2.5); });
   one("dropout", [](const Var& x) { return dropout(x, 0.3f); });
   all.push_back(
@@ -111,6 +117,7 @@ const std::vector<OpSample>& op_samples() {
     add_attention(all);
     add_losses(all);
     add_attention_samples(all);
+    add_llama_samples(all);
     add_map_samples(all);
     add_view_samples(all);
     add_matmul_samples(all);

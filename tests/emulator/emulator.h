@@ -8,3 +8,4 @@
 #include "execution.h"
 #include "intrinsics.h"
 #include "runtime_api.h"
+#include "tensor_cores.h"

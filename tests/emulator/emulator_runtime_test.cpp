@@ -123,7 +123,6 @@ TEST_F(EmulatedRuntime, AGraphRunsAtEachLaunchAndNotAtItsCapture) {
   const StreamHandle stream = cuda::make_stream(), side = cuda::make_stream();
   const DeviceMemory a(bytes), b(bytes);
   ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
-  EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaErrorStreamCaptureUnsupported);
   start(stream, add, integers_of(a), integers_of(a), 1);
   make_wait(side, record_on(stream));  // joins the capture
   start(side, add, integers_of(b), integers_of(a), 10);
@@ -142,6 +141,110 @@ TEST_F(EmulatedRuntime, AGraphRunsAtEachLaunchAndNotAtItsCapture) {
     wait_for(stream);
     EXPECT_EQ(integers_of(b)[count - 1], time + 110);
   }
+}
+
+// What ends a capture on which `body` ran, with a second stream and an event recorded before.
+cudaError_t end_of_capture(
+    const std::function<void(const StreamHandle&, const StreamHandle&, cudaEvent_t)>& body) {
+  const StreamHandle stream = cuda::make_stream(), side = cuda::make_stream();
+  const cuda::EventHandle before = record_on(side);
+  EXPECT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  body(stream, side, before.get());
+  cuda::GraphHandle graph;
+  const cudaError_t status = cudaStreamEndCapture(stream.get(), graph.out());
+  EXPECT_EQ(graph.get() != nullptr, status == cudaSuccess);
+  return status;
+}
+
+TEST_F(EmulatedRuntime, ACaptureMayNotWaitForAnEventOfBefore) {
+  EXPECT_EQ(end_of_capture([](const auto& stream, const auto&, cudaEvent_t before) {
+              EXPECT_EQ(cudaStreamWaitEvent(stream.get(), before, 0),
+                        cudaErrorStreamCaptureIsolation);
+            }),
+            cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_F(EmulatedRuntime, TheHostMayNotWaitForACapture) {
+  EXPECT_EQ(end_of_capture([](const auto& stream, const auto&, cudaEvent_t) {
+              EXPECT_EQ(cudaStreamSynchronize(stream.get()), cudaErrorStreamCaptureUnsupported);
+            }),
+            cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_F(EmulatedRuntime, EveryStreamOfACaptureIsJoined) {
+  const DeviceMemory memory(bytes);
+  const auto forked = [&](bool joins, bool works_after) {
+    return end_of_capture([&](const auto& stream, const auto& side, cudaEvent_t) {
+      start(stream, fill, integers_of(memory), 1);
+      make_wait(side, record_on(stream));
+      start(side, fill, integers_of(memory), 2);
+      if (joins) make_wait(stream, record_on(side));
+      if (works_after) start(side, fill, integers_of(memory), 3);
+    });
+  };
+  EXPECT_EQ(forked(true, false), cudaSuccess);
+  EXPECT_EQ(forked(false, false), cudaErrorStreamCaptureUnjoined);
+  EXPECT_EQ(forked(true, true), cudaErrorStreamCaptureUnjoined);
+}
+
+TEST_F(EmulatedRuntime, TwoCapturesDoNotMeet) {
+  const StreamHandle other = cuda::make_stream();
+  EXPECT_EQ(end_of_capture([&](const auto& stream, const auto&, cudaEvent_t) {
+              ASSERT_EQ(cudaStreamBeginCapture(other.get(), cudaStreamCaptureModeThreadLocal),
+                        cudaSuccess);
+              const cuda::EventHandle event = record_on(other);
+              EXPECT_EQ(cudaStreamWaitEvent(stream.get(), event.get(), 0),
+                        cudaErrorStreamCaptureMerge);
+            }),
+            cudaErrorStreamCaptureInvalidated);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(other.get(), &graph), cudaErrorStreamCaptureInvalidated);
+}
+
+TEST_F(EmulatedRuntime, ACaptureNeitherTakesNorGivesBackMemory) {
+  void *memory = nullptr, *host = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, bytes), cudaSuccess);
+  ASSERT_EQ(cudaMallocHost(&host, bytes), cudaSuccess);
+  void* more = nullptr;
+  const std::function<cudaError_t()> calls[] = {
+      [&] { return cudaMalloc(&more, bytes); }, [&] { return cudaMallocHost(&more, bytes); },
+      [&] { return cudaFree(memory); }, [&] { return cudaFreeHost(host); }};
+  for (const auto& call : calls) {
+    EXPECT_EQ(end_of_capture([&](const auto&, const auto&, cudaEvent_t) {
+                EXPECT_EQ(call(), cudaErrorStreamCaptureUnsupported);
+              }),
+              cudaErrorStreamCaptureInvalidated);
+  }
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(host), cudaSuccess);
+}
+
+// The side stream adds to what the first stream fills; the event in between is what a graph needs.
+TEST_F(EmulatedRuntime, AGraphShowsAnEventThatIsMissing) {
+  const DeviceMemory a(bytes), b(bytes);
+  const auto numbers = [&](bool waits_for_it) {
+    const StreamHandle stream = cuda::make_stream(), side = cuda::make_stream();
+    EXPECT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    make_wait(side, record_on(stream));
+    start(stream, fill, integers_of(a), 7);
+    if (waits_for_it) make_wait(side, record_on(stream));
+    start(side, add, integers_of(b), integers_of(a), 1);
+    make_wait(stream, record_on(side));
+    cuda::GraphHandle graph;
+    EXPECT_EQ(cudaStreamEndCapture(stream.get(), graph.out()), cudaSuccess);
+    cuda::GraphExecHandle executable;
+    EXPECT_EQ(cudaGraphInstantiate(executable.out(), graph.get(), 0), cudaSuccess);
+    std::vector<int> found;
+    for (int launch = 0; launch < 2; ++launch) {
+      start(stream, fill, integers_of(a), 0);
+      EXPECT_EQ(cudaGraphLaunch(executable.get(), stream.get()), cudaSuccess);
+      wait_for(stream);
+      found.push_back(integers_of(b)[0]);
+    }
+    return found;
+  };
+  EXPECT_EQ(numbers(true), (std::vector<int>{8, 8}));
+  EXPECT_EQ(numbers(false), (std::vector<int>{8, 1}));
 }
 
 TEST_F(EmulatedRuntime, RefusesTheLaunchesThatCudaRefuses) {

@@ -132,6 +132,28 @@ Case copy_case() {
   return {.kernel = copy<bug>, .n = 1001, .blocks = 2, .threads = 128, .outputs = 1001};
 }
 
+template <Bug bug>
+Case product_case() {
+  return {.kernel = multiply<bug>, .n = 384, .threads = 32, .outputs = 128};
+}
+template <Bug bug>
+Case reverse_copies_case() {
+  return {.kernel = reverse_copies<bug>,
+          .n = 256,
+          .threads = 64,
+          .shared = 128 * sizeof(float),
+          .outputs = 256};
+}
+
+Numbers the_product() {
+  Numbers all(128);
+  for (int i = 0; i < 128; ++i) {
+    for (int k = 0; k < 16; ++k) {
+      all[static_cast<size_t>(i)] += input(i / 8 * 16 + k) * input(256 + k * 8 + i % 8);
+    }
+  }
+  return all;
+}
 Numbers the_sum() {
   float all = 0;
   for (int i = 0; i < 1001; ++i) all += 3 * input(i);
@@ -170,6 +192,45 @@ TEST(RightKernel, Copy) {
   Numbers wanted(1001);
   for (int i = 0; i < 1001; ++i) wanted[static_cast<size_t>(i)] = input(i);
   expect_right(copy_case<Bug::none>(), wanted);
+}
+
+TEST(RightKernel, Multiply) { expect_right(product_case<Bug::none>(), the_product()); }
+
+TEST(RightKernel, ReverseCopies) { expect_right(reverse_copies_case<Bug::none>(), reversed()); }
+
+TEST(PlantedBug, ProductOfHalf) {
+  expect_reported(product_case<Bug::product_of_half>(), "warp operation");
+}
+
+TEST(PlantedBug, MisalignedMatrix) {
+  expect_reported(product_case<Bug::misaligned_matrix>(), "misaligned");
+}
+
+TEST(PlantedBug, NoBarrierBeforeMatrix) {
+  expect_race(product_case<Bug::no_barrier_before_matrix>(), the_product());
+}
+
+// What has not arrived is NaN.
+TEST(PlantedBug, NoWaitForCopies) {
+  for (const Outcome& o : in_every_order(reverse_copies_case<Bug::no_wait_for_copies>())) {
+    EXPECT_TRUE(watcher || std::isnan(o.out.at(255)));
+    EXPECT_NE(o.out, reversed());
+  }
+}
+
+TEST(PlantedBug, NoWaitForTheLastCopies) {
+  for (const Outcome& o : in_every_order(reverse_copies_case<Bug::no_wait_for_last_copies>())) {
+    EXPECT_TRUE(watcher || std::isnan(o.out.at(128)));
+    EXPECT_NE(o.out, reversed());
+  }
+}
+
+TEST(PlantedBug, NoBarrierAfterCopies) {
+  expect_race(reverse_copies_case<Bug::no_barrier_after_copies>(), reversed());
+}
+
+TEST(PlantedBug, CopiesTooEarly) {
+  expect_race(reverse_copies_case<Bug::copies_too_early>(), reversed());
 }
 
 TEST(PlantedBug, NoBarrierBeforeReading) {

@@ -21,6 +21,9 @@ enum class Operation : uint8_t {
   shuffle_up,
   shuffle_down,
   shuffle_xor,
+  product,  // of matrices, as the two below
+  rows,
+  rows_transposed,
   ballot,
   add,
   min,
@@ -34,6 +37,7 @@ struct WarpCall {
   uint64_t value = 0;
   int argument = 0, width = warpSize;  // for shuffles
   Location where = {};
+  void* operands = nullptr;  // for matrices: the lane's part, which the operation changes
 };
 uint64_t warp_operation(const WarpCall&);
 

@@ -28,6 +28,13 @@ enum class Bug {
   adds_without_atomic,
   vector_past_the_end,
   misaligned_vector,
+  product_of_half,
+  misaligned_matrix,
+  no_barrier_before_matrix,
+  no_wait_for_copies,
+  no_wait_for_last_copies,
+  no_barrier_after_copies,
+  copies_too_early,
 };
 
 inline float sum_of_warp(float x) {
@@ -173,6 +180,47 @@ __global__ void copy(const float* in, float* out, int n) {
   } else {
     for (int k = i; k < n; ++k) out[k] = in[k];
   }
+}
+
+// out (16, 8) = a b for a (16, 16) and b (16, 8), which follow each other in `in`, by one warp.
+template <Bug bug>
+__global__ void multiply(const float* in, float* out, int) {
+  EMULATOR_SHARED(uint4[50], memory);
+  auto* const a = reinterpret_cast<__nv_bfloat16*>(memory);
+  __nv_bfloat16* const b = a + 256;
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int i = lane; i < 384; i += 32) a[i] = __float2bfloat16_rn(in[i]);
+  if constexpr (bug != Bug::no_barrier_before_matrix) __syncwarp();
+  const int off = bug == Bug::misaligned_matrix ? 4 : 0;
+  uint32_t left[4], right[4];
+  load_matrices(left, a + lane % 16 * 16 + lane / 16 * 8 + off, /*transposed=*/false);
+  load_matrices(right, b + lane % 16 * 8, /*transposed=*/true);
+  float c[4] = {};
+  if (bug != Bug::product_of_half || lane < 16) multiply_matrices(c, left, right[0], right[1]);
+  for (int i = 0; i < 4; ++i) out[(lane / 4 + i / 2 * 8) * 8 + lane % 4 * 2 + i % 2] = c[i];
+}
+
+// out[i] = in[n - 1 - i], by one block of n / 4 threads, in two rounds of four bytes and of sixteen
+// through the same shared memory.
+template <Bug bug>
+__global__ void reverse_copies(const float* in, float* out, int n) {
+  auto* all = static_cast<float*>(dynamic_shared());
+  const int thread = static_cast<int>(threadIdx.x), threads = n / 4;
+  for (int i = thread; i < n / 2; i += threads) {
+    copy_async<4>(all + i, in + i, true);
+    end_copies();
+  }
+  if constexpr (bug != Bug::no_wait_for_copies) {
+    wait_for_copies(bug == Bug::no_wait_for_last_copies ? 1 : 0);
+  }
+  if constexpr (bug != Bug::no_barrier_after_copies) __syncthreads();
+  for (int i = 0; i < n / 2; i += threads) out[n / 2 + thread + i] = all[n / 2 - 1 - thread - i];
+  if constexpr (bug != Bug::copies_too_early) __syncthreads();
+  if (thread < threads / 2) copy_async<16>(all + 4 * thread, in + n / 2 + 4 * thread, true);
+  end_copies();
+  wait_for_copies(0);
+  __syncthreads();
+  for (int i = 0; i < n / 2; i += threads) out[thread + i] = all[n / 2 - 1 - thread - i];
 }
 
 }  // namespace emulator::planted

@@ -8,20 +8,20 @@
 #include <deque>
 #include <map>
 #include <utility>
-#include <vector>
 
+#include "capture.h"
 #include "sanitizer.h"
 #include "shared_memory.h"
 #include "watcher.h"
 
-using Work = std::function<void()>;
+using emulator::Capture;
+using emulator::Work;
 
 struct CUgraph_st {
-  std::vector<Work> work;
-  bool recording = true;
+  std::shared_ptr<const emulator::Graph> graph;
 };
 struct CUgraphExec_st {
-  std::shared_ptr<const std::vector<Work>> work;
+  std::shared_ptr<const emulator::Graph> graph;
 };
 
 // A stream's progress; events keep it beyond the stream's life.
@@ -32,18 +32,19 @@ struct Queue {
 };
 struct CUstream_st {
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
-  std::shared_ptr<CUgraph_st> capture;  // the graph that it is or was part of
+  std::shared_ptr<Capture> capture;  // that it is or was part of
 
-  bool captured() const { return capture && capture->recording; }
+  bool captured() const { return capture && capture->recording(); }
 };
 using Clock = std::chrono::steady_clock;
 struct CUevent_st {
   std::shared_ptr<Queue> queue;
   uint64_t position = 0;
-  std::shared_ptr<CUgraph_st> capture;
+  std::shared_ptr<Capture> capture;
+  emulator::Behind order;                   // if captured
   std::shared_ptr<Clock::time_point> time;  // for timing, once its stream has reached it
 
-  bool captured() const { return capture && capture->recording; }
+  bool captured() const { return capture && capture->recording(); }
 };
 
 namespace {
@@ -54,6 +55,18 @@ std::map<const void*, size_t> dynamic_limits;  // by kernel
 std::map<void*, size_t> allocations;           // bytes, by address
 
 cudaError_t failed(cudaError_t status) { return last_error = status; }
+
+// Of a call that breaks a rule of the capture.
+cudaError_t broken(Capture& capture, cudaError_t rule) {
+  capture.invalidate();
+  return failed(rule);
+}
+
+// Whether a capture forbids to take or give back memory.
+bool forbidden() {
+  Capture::invalidate_all();
+  return Capture::any();
+}
 
 cudaError_t state_of(const Queue& queue) {
   if (queue.fault.empty()) return cudaSuccess;
@@ -122,7 +135,7 @@ void fail_if_told() {
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
   if (stream->captured()) {
-    stream->capture->work.push_back(std::move(work));
+    stream->capture->add(stream->queue.get(), std::move(work));
     return cudaSuccess;
   }
   Queue& queue = *stream->queue;
@@ -173,6 +186,16 @@ const char* cudaGetErrorString(cudaError_t status) {
       return last_fault.c_str();
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureMerge:
+      return "operation would result in a merge of separate capture sequences";
+    case cudaErrorStreamCaptureUnmatched:
+      return "capture was not ended in the same stream as it began";
+    case cudaErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
   }
   return "unrecognized error code";
 }
@@ -195,7 +218,9 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrMultiProcessorCount      ? device().multiprocessors
+  *value = attribute == cudaDevAttrMultiProcessorCount ? device().multiprocessors
+           : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin
+               ? int{emulator::SharedMemory::max_bytes}
            : attribute == cudaDevAttrComputeCapabilityMajor ? device().major
                                                             : device().minor;
   return cudaSuccess;
@@ -209,6 +234,10 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   *free = device().bytes - device().used;
   return cudaSuccess;
 }
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  attributes->sharedSizeBytes = 0;
+  return cudaSuccess;
+}
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value) {
   const auto bytes = static_cast<size_t>(value);
   if (value < 0 || bytes > emulator::SharedMemory::max_bytes) return failed(cudaErrorInvalidValue);
@@ -217,12 +246,14 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int valu
 }
 
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  if (forbidden()) return failed(cudaErrorStreamCaptureUnsupported);
   if (bytes > device().bytes - device().used) return failed(cudaErrorMemoryAllocation);
   if (!(*memory = reserve(bytes))) return failed(cudaErrorMemoryAllocation);
   device().used += allocations[*memory] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
+  if (forbidden()) return failed(cudaErrorStreamCaptureUnsupported);
   if (!memory) return cudaSuccess;
   const auto found = allocations.find(memory);
   if (found == allocations.end()) return failed(cudaErrorInvalidValue);
@@ -232,11 +263,13 @@ cudaError_t cudaFree(void* memory) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, size_t bytes) {
+  if (forbidden()) return failed(cudaErrorStreamCaptureUnsupported);
   constexpr size_t page = 4096;  // as CUDA does
   *memory = std::aligned_alloc(page, (bytes + page - 1) / page * page);
   return *memory ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFreeHost(void* memory) {
+  if (forbidden()) return failed(cudaErrorStreamCaptureUnsupported);
   std::free(memory);
   return cudaSuccess;
 }
@@ -262,7 +295,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  if (stream->captured()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (stream->captured()) return broken(*stream->capture, cudaErrorStreamCaptureUnsupported);
   return wait_for(*stream->queue, stream->queue->enqueued);
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -279,16 +312,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     event->time = std::make_shared<Clock::time_point>();
     emulator::enqueue(stream, [time = event->time] { *time = Clock::now(); });
   }
-  *event = {stream->queue, stream->queue->enqueued, stream->capture, event->time};
+  const auto order =
+      stream->captured() ? stream->capture->order_of(stream->queue.get()) : emulator::Behind();
+  *event = {stream->queue, stream->queue->enqueued, stream->capture, order, event->time};
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  if (event->captured()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (event->captured()) return broken(*event->capture, cudaErrorStreamCaptureUnsupported);
   if (!event->queue) return cudaSuccess;
   return event->queue->done < event->position ? failed(cudaErrorNotReady) : state_of(*event->queue);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  if (event->captured()) return failed(cudaErrorStreamCaptureUnsupported);
+  if (event->captured()) return broken(*event->capture, cudaErrorStreamCaptureUnsupported);
   return event->queue ? wait_for(*event->queue, event->position) : cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
@@ -299,8 +334,15 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  if (event->captured()) {  // joins that graph, whose work keeps the order of the calls
+  if (event->captured()) {  // joins that capture
+    if (stream->captured() && stream->capture != event->capture) {
+      stream->capture->invalidate();
+      return broken(*event->capture, cudaErrorStreamCaptureMerge);
+    }
     stream->capture = event->capture;
+    stream->capture->join(stream->queue.get(), event->order);
+  } else if (stream->captured() && event->queue) {
+    return broken(*stream->capture, cudaErrorStreamCaptureIsolation);
   } else if (event->queue && event->queue != stream->queue) {
     return emulator::enqueue(stream, [queue = event->queue, at = event->position] {
       run_until(*queue, at);
@@ -311,8 +353,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  if (stream->captured()) return failed(cudaErrorStreamCaptureUnsupported);
-  stream->capture = std::make_shared<CUgraph_st>();
+  if (stream->captured()) return broken(*stream->capture, cudaErrorStreamCaptureUnsupported);
+  stream->capture = std::make_shared<Capture>(stream->queue.get());
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
@@ -321,18 +363,17 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   if (!stream->captured()) return failed(cudaErrorInvalidValue);
-  stream->capture->recording = false;
-  *graph = new CUgraph_st{.work = std::move(stream->capture->work), .recording = false};
-  return cudaSuccess;
+  cudaError_t why = cudaSuccess;
+  std::shared_ptr<const emulator::Graph> ended = stream->capture->end(stream->queue.get(), why);
+  *graph = ended ? new CUgraph_st{std::move(ended)} : nullptr;
+  return why == cudaSuccess ? why : failed(why);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new CUgraphExec_st{std::make_shared<const std::vector<Work>>(graph->work)};
+  *exec = new CUgraphExec_st{graph->graph};
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  return emulator::enqueue(stream, [work = exec->work] {
-    for (const Work& each : *work) each();
-  });
+  return emulator::enqueue(stream, [graph = exec->graph] { graph->replay(); });
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;

@@ -30,6 +30,11 @@ enum cudaError_t {
   cudaErrorNotReady = 600,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureMerge = 902,
+  cudaErrorStreamCaptureUnmatched = 903,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
@@ -40,11 +45,16 @@ enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
 enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive };
 enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
   cudaDevAttrComputeCapabilityMajor = 75,
   cudaDevAttrComputeCapabilityMinor = 76,
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 constexpr unsigned cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2;
+
+struct cudaFuncAttributes {
+  size_t sharedSizeBytes;  // always 0: what a kernel declares is known when it runs
+};
 
 struct cudaDeviceProp {
   char name[256];
@@ -102,6 +112,7 @@ cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int index);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp*, int index);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void* kernel);
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value);
 
 cudaError_t cudaMalloc(void** memory, size_t bytes);

@@ -101,6 +101,7 @@ void Scheduler::begin_block(dim3 block) {
     warps_[w] = {.exist = exist, .ready = exist, .waiting = 0, .left = 0};
   }
   threads_.clear();
+  for (AsyncCopies& copies : copies_) copies.clear();
   for (int i = 0; i < count_; ++i) {
     threads_.push_back({.index = unravel(static_cast<uint64_t>(i), block),
                         .lane = static_cast<unsigned>(i % warpSize),

@@ -12,6 +12,7 @@
 #include "fiber.h"
 #include "intrinsics.h"
 #include "shared_memory.h"
+#include "tensor_cores.h"
 
 namespace emulator {
 
@@ -27,6 +28,7 @@ class Scheduler {
   [[noreturn]] void fail(const std::string& what);
 
   SharedMemory& shared() { return shared_; }
+  AsyncCopies& copies();  // of the running thread
   // Unique over all blocks of all launches.
   uint64_t block_number() const { return block_number_; }
 
@@ -65,6 +67,7 @@ class Scheduler {
   void check_call(const Warp&, const WarpCall&, unsigned lane, unsigned others);
   void finish(const Warp&, const WarpCall&);
   uint64_t combine(const WarpCall&, const Thread* lanes);
+  void combine_matrices(Operation, const Thread* lanes);
   uint64_t fetch(const WarpCall&, const Thread* lanes, int lane);
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
@@ -87,6 +90,7 @@ class Scheduler {
   void (*kernel_)(void*) = nullptr;
   void* arguments_ = nullptr;
   SharedMemory shared_;
+  std::vector<AsyncCopies> copies_;  // of threads; empty until one copies
   std::string error_;
 };
 

@@ -54,6 +54,7 @@ void Scheduler::check_call(const Warp& warp, const WarpCall& call, unsigned lane
 
 void Scheduler::finish(const Warp& warp, const WarpCall& call) {
   Thread* lanes = &threads_[static_cast<size_t>(&warp - warps_) * warpSize];
+  if (call.operands) return combine_matrices(call.operation, lanes);
   const bool alike = call.operation == Operation::sync || call.operation >= Operation::ballot;
   const uint64_t all = alike ? combine(call, lanes) : 0;
   for (unsigned rest = call.mask; rest; rest &= rest - 1) {

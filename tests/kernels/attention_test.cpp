@@ -34,17 +34,16 @@ class ReferenceHead {
     for (int64_t i = 0; i < c_.T; ++i) {
       Values s;
       double largest = -std::numeric_limits<double>::infinity(), total = 0;
-      for (int64_t j = 0; j < c_.seen(i); ++j) {
+      for (int64_t j = c_.first(b_, i); j < c_.end(i); ++j) {
         s.push_back(score(qkv, i, j));
         largest = std::max(largest, s.back());
       }
       for (double x : s) total += std::exp(x - largest);
       const double lse = largest + std::log(total);
       out.lse[at_lse(i)] = lse;
-      for (int64_t j = 0; j < c_.seen(i); ++j) {
-        for (int64_t d = 0; d < c_.D; ++d) {
-          out.y[at_y(i, d)] += std::exp(s[static_cast<size_t>(j)] - lse) * qkv[value(j, d)];
-        }
+      for (int64_t j = c_.first(b_, i); j < c_.end(i); ++j) {
+        const double p = std::exp(score(qkv, i, j) - lse);
+        for (int64_t d = 0; d < c_.D; ++d) out.y[at_y(i, d)] += p * qkv[value(j, d)];
       }
     }
   }
@@ -53,7 +52,7 @@ class ReferenceHead {
     for (int64_t i = 0; i < c_.T; ++i) {
       double delta = 0;
       for (int64_t d = 0; d < c_.D; ++d) delta += dy[at_y(i, d)] * out.y[at_y(i, d)];
-      for (int64_t j = 0; j < c_.seen(i); ++j) {
+      for (int64_t j = c_.first(b_, i); j < c_.end(i); ++j) {
         const double p = std::exp(score(qkv, i, j) - out.lse[at_lse(i)]);
         double dp = 0;
         for (int64_t d = 0; d < c_.D; ++d) dp += dy[at_y(i, d)] * qkv[value(j, d)];
@@ -102,20 +101,30 @@ Reference reference(const AttentionCase& c, double scale, const Values& qkv, con
   return out;
 }
 
-void expect_reference(DType dtype, double tolerance) {
+// Packed texts of fewer tokens than a tile, of more, and neither.
+const AttentionCase packed_cases[] = {
+    {2, 97, 4, 2, 20, Mask::causal, 11},
+    {2, 400, 2, 1, 16, Mask::causal, 130},
+    {1, 300, 2, 2, 5, Mask::causal, 192},
+    {2, 200, 2, 1, 8, Mask::causal, AttentionCase::any_first},
+};
+
+void expect_reference(const AttentionCase& c, DType dtype, double tolerance) {
   CpuStream stream(attention_budget, 2);
-  for (const AttentionCase& each : cases) {
-    for (const Mask mask : enumerators<Mask>()) {
-      const AttentionCase c = each.with(mask);
-      const AttentionPass pass(c, dtype, stream);
-      pass.forward(c, c.scale());
-      pass.backward(c, c.scale(), pass.dqkv);
-      const Reference expected = reference(c, c.scale(), values(pass.qkv), values(pass.dy));
-      EXPECT_LE(difference(values(pass.y), expected.y), tolerance) << c;
-      EXPECT_LE(difference(values(pass.lse), expected.lse), tolerance) << c;
-      EXPECT_LE(difference(values(pass.dqkv), expected.dqkv), tolerance) << c;
-    }
+  const AttentionPass pass(c, dtype, stream);
+  pass.forward(c, c.scale());
+  pass.backward(c, c.scale(), pass.dqkv);
+  const Reference expected = reference(c, c.scale(), values(pass.qkv), values(pass.dy));
+  EXPECT_LE(difference(values(pass.y), expected.y), tolerance) << c;
+  EXPECT_LE(difference(values(pass.lse), expected.lse), tolerance) << c;
+  EXPECT_LE(difference(values(pass.dqkv), expected.dqkv), tolerance) << c;
+}
+
+void expect_reference(DType dtype, double tolerance) {
+  for (const AttentionCase& c : cases) {
+    for (const Mask mask : enumerators<Mask>()) expect_reference(c.with(mask), dtype, tolerance);
   }
+  for (const AttentionCase& c : packed_cases) expect_reference(c, dtype, tolerance);
 }
 
 TEST(Attention, FollowsItsFormulaInF64) { expect_reference(DType::f64, 1e-12); }
@@ -275,6 +284,27 @@ TEST(Attention, RefusesHeadsThatDoNotFitItsTensors) {
       launch(AttentionForward{.y = y, .lse = lse, .qkv = qkv, .heads = heads}, stream);
     });
   }
+}
+
+TEST(Attention, RefusesAFirstOfAnotherShapeTypeOrMask) {
+  CpuStream stream(attention_budget, 1);
+  const Tensor qkv({{2, 4, 3 * 8}}, stream), y({{2, 4, 8}}, stream), lse({{2, 1, 4}}, stream);
+  const Tensor right({{2, 4}, DType::i32}, stream), wide({{2, 5}, DType::i32}, stream),
+      f32({{2, 4}}, stream), dqkv(qkv.spec(), stream);
+  AttentionForward forward{.y = y, .lse = lse, .qkv = qkv, .first = right};
+  AttentionBackward backward{.dqkv = dqkv, .dy = y, .qkv = qkv, .y = y, .lse = lse, .first = right};
+  const double bytes = forward.cost().bytes;
+  forward.first = {};
+  EXPECT_EQ(bytes, forward.cost().bytes + static_cast<double>(right.nbytes()));
+  const auto expect_refused = [&](const Tensor& first, Mask mask) {
+    forward.first = backward.first = first;
+    forward.mask = backward.mask = mask;
+    expect_error(ErrorKind::invalid, {"attention", "first"}, [&] { forward.check_arguments(); });
+    expect_error(ErrorKind::invalid, {"attention", "first"}, [&] { backward.check_arguments(); });
+  };
+  expect_refused(wide, Mask::causal);
+  expect_refused(f32, Mask::causal);
+  expect_refused(right, Mask::none);
 }
 
 }  // namespace

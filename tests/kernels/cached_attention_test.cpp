@@ -152,6 +152,19 @@ TEST(CachedAttention, LargeScoresDoNotOverflow) {
   }
 }
 
+// In steps in which a text begins within one, before it, and after it; of few tokens and of many.
+TEST(CachedAttention, TextsPaddedAtTheLeftAreWhatTheyAreAlone) {
+  CpuStream stream(plenty, 2);
+  for (const DType t : floating) {
+    PaddedTexts texts({3, 43, 20, 2, 42}, t, stream);
+    for (const std::vector<int64_t>& steps :
+         {std::vector<int64_t>{41, 1, 1}, {5, 30, 8}, {1, 1, 2, 30, 1, 8}, {20, 20, 3}}) {
+      const Numbers alone = texts.read(steps, /*alone=*/true);
+      EXPECT_LE(difference(texts.read(steps, /*alone=*/false), alone), bound(t)) << name(t);
+    }
+  }
+}
+
 // One rehearsal holds for every position.
 TEST(CachedAttention, ItsMemoryDependsOnShapesAlone) {
   for (const int64_t n : {1, 64}) {

@@ -7,6 +7,23 @@
 namespace spool::testing {
 namespace {
 
+// A row of 50304 bf16 fits the shared memory of a block on an H200, and not on an RTX 4090.
+TEST(CrossEntropy, ReadsTwiceOnCudaOnlyWhatABlockCannotKeep) {
+  MetaStream stream{Machine{}};
+  const Tensor logits({Shape{4, 50304}, DType::bf16}, stream),
+      targets({Shape{4}, DType::i32}, stream);
+  const CrossEntropy forward{.logits = logits, .targets = targets};
+  CrossEntropy both = forward;
+  both.gradient = true;
+  const auto row = static_cast<double>(logits.nbytes());
+  const CudaArchitecture h200{.major = 9, .minor = 0}, rtx4090{.major = 8, .minor = 9};
+  EXPECT_EQ(both.cost().bytes, 3 * row);
+  EXPECT_NEAR(both.cost(h200).bytes, 2 * row, 1);
+  EXPECT_GT(both.cost(rtx4090).bytes, 2 * row);
+  EXPECT_LT(both.cost(rtx4090).bytes, 3 * row);
+  EXPECT_EQ(forward.cost(h200).bytes, row);
+}
+
 const std::vector<CrossEntropyOptions> all_options{
     {},
     {.label_smoothing = 0.1f},

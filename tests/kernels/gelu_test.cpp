@@ -23,12 +23,15 @@ Numbers grid(double from, double to) {
   return x;
 }
 
-Tensor tensor_of(const Numbers& all, DType t, Stream& stream) {
-  const Shape shape{static_cast<int64_t>(all.size())};
+Tensor tensor_of(const Numbers& all, DType t, Stream& stream, const Shape& shape) {
   const Tensor exact = make_tensor<double>(shape, all, stream);
   Tensor out({shape, t}, stream);
   launch(Cast{.out = out, .in = exact}, stream);
   return out;
+}
+
+Tensor tensor_of(const Numbers& all, DType t, Stream& stream) {
+  return tensor_of(all, t, stream, {static_cast<int64_t>(all.size())});
 }
 
 TEST(Gelu, ForwardIsPreciseInTheTails) {
@@ -81,6 +84,38 @@ TEST(Gelu, BackwardIsTheSlopeOfForward) {
   }
 }
 
+// x + bias is exact in the numbers chosen, so each part is that of gelu without a bias.
+TEST(Gelu, WithABiasIsThatOfTheSum) {
+  CpuStream stream(64 << 20, 2);
+  const Shape shape{45, 517};
+  for (const GeluForm form : {GeluForm::tanh, GeluForm::exact}) {
+    for (const DType t : floating) {
+      const Tensor dy = normal(shape, t, stream, 2);
+      Numbers x, bias, sums;
+      for (int64_t i = 0; i < shape.numel(); ++i) x.push_back(static_cast<double>(i % 7) - 3);
+      for (int64_t c = 0; c < shape.row(); ++c) bias.push_back(static_cast<double>(c % 5) / 4);
+      for (size_t i = 0; i < x.size(); ++i) sums.push_back(x[i] + bias[i % bias.size()]);
+      const Tensor from = tensor_of(x, t, stream, shape), b = tensor_of(bias, t, stream);
+      const Tensor sum = tensor_of(sums, t, stream, shape);
+      const Tensor y = unset(shape, t, stream), wanted_y = unset(shape, t, stream);
+      launch(GeluForward{.y = y, .x = from, .bias = b, .form = form}, stream);
+      launch(GeluForward{.y = wanted_y, .x = sum, .form = form}, stream);
+      EXPECT_EQ(values(y), values(wanted_y));
+
+      const Tensor dx = unset(shape, t, stream), wanted_dx = unset(shape, t, stream);
+      const Tensor dbias = unset({shape.row()}, accumulator(t), stream);
+      launch(GeluBackward{.dx = dx, .dy = dy, .x = from, .bias = b, .dbias = dbias, .form = form},
+             stream);
+      launch(GeluBackward{.dx = wanted_dx, .dy = dy, .x = sum, .form = form}, stream);
+      EXPECT_EQ(values(dx), values(wanted_dx));
+      const Numbers each = values(wanted_dx);
+      Numbers columns(bias.size());
+      for (size_t i = 0; i < each.size(); ++i) columns[i % columns.size()] += each[i];
+      EXPECT_LT(difference(values(dbias), columns), tolerance(t));
+    }
+  }
+}
+
 TEST(Gelu, IsTheIdentityOrZeroFarFromZero) {
   CpuStream stream(64 << 20, 2);
   for (const GeluForm form : {GeluForm::tanh, GeluForm::exact}) {
@@ -120,11 +155,15 @@ TEST(Gelu, BitsDoNotDependOnTheNumberOfThreads) {
     expect_same_for_any_threads([&](Stream& stream) {
       const Shape shape{301, 517};
       const Tensor a = normal(shape, t, stream, 1), b = normal(shape, t, stream, 2);
+      const Tensor bias = normal({517}, t, stream, 3), dbias = unset({517}, t, stream);
       const Tensor y = unset(shape, t, stream), dx = unset(shape, t, stream);
       launch(GeluForward{.y = y, .x = a}, stream);
       launch(GeluBackward{.dx = dx, .dy = b, .x = a, .form = GeluForm::exact}, stream);
       Numbers all = values(y);
       append(all, dx);
+      launch(GeluForward{.y = y, .x = a, .bias = bias}, stream);
+      launch(GeluBackward{.dx = dx, .dy = b, .x = a, .bias = bias, .dbias = dbias}, stream);
+      for (const Tensor& more : {y, dx, dbias}) append(all, more);
       return all;
     });
   }

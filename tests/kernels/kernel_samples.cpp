@@ -21,20 +21,12 @@
 #include "spool/kernels/softmax.h"
 #include "spool/kernels/squared_error.h"
 #include "spool/kernels/sum_rows.h"
+#include "tests/kernels/kernel_entry.h"
 
 namespace spool::testing {
 namespace {
 
-template <class Make>
-Launch entry(std::vector<Argument> arguments, Make make) {
-  using Kernel = decltype(make(std::declval<const Given&>()));
-  return {Kernel::name, std::move(arguments),
-          [=](const Given& g, Stream& stream) { launch(make(g), stream); }};
-}
-
-constexpr auto absent = Freedom::may_be_absent, sets_size = Freedom::sets_size,
-               any_rows = Freedom::any_rows, any_float = Freedom::any_float;
-constexpr DType f64 = DType::f64, f32 = DType::f32, bf16 = DType::bf16, i32 = DType::i32;
+using namespace entries;
 
 std::vector<Launch> elementwise_kernels() {
   return {
@@ -46,10 +38,21 @@ std::vector<Launch> elementwise_kernels() {
             [](const Given& g) { return Scale{.out = g["out"], .a = g["a"], .by = g["by"]}; }),
       entry({{"out", {6}, f32, {any_float}}, {"in", {6}, bf16, {any_float}}},
             [](const Given& g) { return Cast{.out = g["out"], .in = g["in"]}; }),
-      entry({{"y", {6}}, {"x", {6}}},
-            [](const Given& g) { return GeluForward{.y = g["y"], .x = g["x"]}; }),
+      entry(
+          {{"y", {6}}, {"x", {2, 3}}, {"bias", {3}, bf16, {absent}}},
+          [](const Given& g) { return GeluForward{.y = g["y"], .x = g["x"], .bias = g["bias"]}; }),
       entry({{"dx", {6}}, {"dy", {6}}, {"x", {6}}},
             [](const Given& g) { return GeluBackward{.dx = g["dx"], .dy = g["dy"], .x = g["x"]}; }),
+      entry(
+          {{"dx", {6}, bf16, {absent}},
+           {"dy", {6}},
+           {"x", {2, 3}},
+           {"bias", {3}},
+           {"dbias", {3}, bf16, {absent}}},
+          [](const Given& g) {
+            return GeluBackward{
+                .dx = g["dx"], .dy = g["dy"], .x = g["x"], .bias = g["bias"], .dbias = g["dbias"]};
+          }),
       entry({{"y", {6}}, {"x", {6}}, {"random", {4}, i32}},
             [](const Given& g) {
               return Dropout{.y = g["y"], .x = g["x"], .random = g["random"], .p = 0.5f};
@@ -260,35 +263,43 @@ Launch batched_product(const Shape& a, const Shape& b, bool transposed) {
 std::vector<Launch> kernels_of_attention() {
   constexpr Heads heads{.query = 4, .key = 2};
   return {
-      entry({{"y", {2, 3, 32}}, {"lse", {2, 4, 3}, f32}, {"qkv", {2, 3, 64}}},
-            [=](const Given& g) {
-              return AttentionForward{
-                  .y = g["y"], .lse = g["lse"], .qkv = g["qkv"], .heads = heads};
-            }),
+      entry(
+          {{"y", {2, 3, 32}},
+           {"lse", {2, 4, 3}, f32},
+           {"qkv", {2, 3, 64}},
+           {"first", {2, 3}, i32, {absent}}},
+          [=](const Given& g) {
+            return AttentionForward{
+                .y = g["y"], .lse = g["lse"], .qkv = g["qkv"], .heads = heads, .first = g["first"]};
+          }),
       entry({{"dqkv", {2, 3, 64}, bf16, {absent}},
              {"dy", {2, 3, 32}},
              {"qkv", {2, 3, 64}},
              {"y", {2, 3, 32}},
-             {"lse", {2, 4, 3}, f32}},
+             {"lse", {2, 4, 3}, f32},
+             {"first", {2, 3}, i32, {absent}}},
             [=](const Given& g) {
               return AttentionBackward{.dqkv = g["dqkv"],
                                        .dy = g["dy"],
                                        .qkv = g["qkv"],
                                        .y = g["y"],
                                        .lse = g["lse"],
-                                       .heads = heads};
+                                       .heads = heads,
+                                       .first = g["first"]};
             }),
       entry({{"y", {2, 3, 32}},
              {"keys", {2, 2, 9, 8}},
              {"values", {2, 2, 9, 8}},
-             {"qkv", {2, 3, 64}}},
+             {"qkv", {2, 3, 64}},
+             {"first", {2}, i32, {absent}}},
             [=](const Given& g) {
               return CachedAttention{.y = g["y"],
                                      .keys = g["keys"],
                                      .values = g["values"],
                                      .qkv = g["qkv"],
                                      .heads = heads,
-                                     .position = 6};
+                                     .position = 6,
+                                     .first = g["first"]};
             }),
   };
 }
@@ -336,9 +347,10 @@ std::vector<Launch> kernels_of_optimizers() {
 
 std::vector<Launch> all_kernels() {
   std::vector<Launch> all = elementwise_kernels();
-  for (const auto& more : {kernels_of_maps(), kernels_of_sums(), kernels_of_copies(),
-                           kernels_of_rows(), kernels_of_layer_norm(), kernels_of_embedding(),
-                           kernels_of_attention(), kernels_of_optimizers()}) {
+  for (const auto& more :
+       {kernels_of_maps(), kernels_of_sums(), kernels_of_copies(), kernels_of_rows(),
+        kernels_of_layer_norm(), kernels_of_llama(), kernels_of_embedding(), kernels_of_attention(),
+        kernels_of_optimizers()}) {
     all.insert(all.end(), more.begin(), more.end());
   }
   for (const bool a : {false, true}) {

@@ -49,5 +49,6 @@ struct Launch {
 };
 
 std::vector<Launch> all_kernels();
+std::vector<Launch> kernels_of_llama();  // among these
 
 }  // namespace spool::testing

@@ -75,15 +75,15 @@ TEST(Matmul, FollowsItsFormulaForFewRows) {
 
 TEST(Matmul, NeedsNoWorkspaceForFewRows) {
   CpuStream stream(matmul_budget, 2);
-  const Tensor b({Shape{1300, 300}}, stream), many({Shape{5, 300}}, stream),
-      c({Shape{5, 1300}}, stream);
+  const Tensor b({Shape{1300, 300}}, stream), many({Shape{9, 300}}, stream),
+      c({Shape{9, 1300}}, stream);
   const auto bytes = [&](int64_t M) {
     const Matmul k{
         .c = c.slice({0, M}), .a = many.slice({0, M}), .b = b, .bias = {}, .b_transposed = true};
     return workspace_bytes(k, stream.architecture());
   };
-  for (const int64_t M : {1, 2, 3, 4}) EXPECT_EQ(bytes(M), 0u);
-  EXPECT_GT(bytes(5), 0u);
+  for (int64_t M = 1; M <= 8; ++M) EXPECT_EQ(bytes(M), 0u);
+  EXPECT_GT(bytes(9), 0u);
 }
 
 // The workspace of a product with these factors, on this many threads.
@@ -129,7 +129,7 @@ TEST(Matmul, NeedsNoWorkspaceForSmallProducts) {
     for (int i = 0; i < 16; ++i) {
       EXPECT_EQ(workspace_of({32, 32, 32}, matmul_form(i), t, 8), 0u);
       EXPECT_EQ(workspace_of({8, 64, 64}, matmul_form(i), t, 8), 0u);
-      for (const MatmulExtent& e : {MatmulExtent{33, 32, 32}, {65, 8, 8}, {8, 65, 8}, {8, 8, 65}}) {
+      for (const MatmulExtent& e : {MatmulExtent{33, 32, 32}, {65, 9, 9}, {9, 65, 9}, {9, 9, 65}}) {
         EXPECT_EQ(workspace_of(e, matmul_form(i), t, 8) == 0, t.in == DType::f64)
             << describe(e, {}, t);
       }
@@ -168,17 +168,19 @@ TEST(Matmul, CutsLargeProductsIntoTiles) {
   EXPECT_NE(1300 % forward.columns, 0);
 }
 
-TEST(Matmul, CutsEvenlyRatherThanLeaveANarrowTile) {
+TEST(Matmul, CutsEvenlyForTwoAndFourThreads) {
   CpuStream stream(matmul_budget, 1);
   const auto columns = [&](int64_t N) {
     const Tensor a({Shape{64, 8}}, stream), b({Shape{8, N}}, stream), c({Shape{64, N}}, stream);
     return cpu::tiling({.c = c, .a = a, .b = b}).columns;
   };
   EXPECT_EQ(columns(64), 64);
-  EXPECT_EQ(columns(256), 128);   // instead of 192 and 64
-  EXPECT_EQ(columns(257), 192);   // and 65
+  EXPECT_EQ(columns(256), 128);   // twice
+  EXPECT_EQ(columns(257), 144);   // and 113
+  EXPECT_EQ(columns(576), 144);   // four times: three tiles would leave a thread idle
   EXPECT_EQ(columns(768), 192);   // four times
-  EXPECT_EQ(columns(1024), 176);  // five times and 144
+  EXPECT_EQ(columns(960), 240);   // four times
+  EXPECT_EQ(columns(3072), 384);  // eight times
 }
 
 // Whether oneDNN computes this product (of zeros).

@@ -313,6 +313,16 @@ TEST(SpillFile, DescribesItsInputAndOutput) {
   }
 }
 
+// The trial writes a page of zeros.
+TEST(SpillFile, IsTriedWithTheMemoryThatItIsFor) {
+  const TemporaryDirectory d;
+  const Memory memory(page);
+  memory.fill(/*seed=*/1);
+  const SpillFile file(d.path(), page, memory.data());
+  EXPECT_TRUE(std::all_of(memory.data(), memory.data() + page,
+                          [](std::byte b) { return b == std::byte{0}; }));
+}
+
 TEST(SpillFile, WorksWithoutRings) {
   const TemporaryDirectory d;
   const Limit files(RLIMIT_NOFILE,

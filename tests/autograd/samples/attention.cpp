@@ -18,6 +18,13 @@ void add_attention_samples(std::vector<OpSample>& all) {
   sample("_of_one_token", {2, 1, 0}, {.query = 1, .key = 1}, 3);
   sample("_grouped", {2, 7, 0}, {.query = 4, .key = 2}, 5);
   sample("_in_two_tiles", {1, 101, 0}, {.query = 1, .key = 1}, 1);
+  all.push_back({.name = "attention_from_first",
+                 .inputs = {{.shape = {2, 7, 40}, .large = {2, 200, 8 * 64}},
+                            {.shape = {2, 7}, .below = 1, .large = {2, 200}}},
+                 .apply = [](const std::vector<Operand>& x) {
+                   return std::vector{
+                       attention(*x[0].var, {.query = 4, .key = 2}, /*first=*/*x[1].var)};
+                 }});
 }
 
 }  // namespace spool::testing

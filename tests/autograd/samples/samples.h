@@ -9,6 +9,7 @@
 namespace spool::testing {
 
 void add_attention_samples(std::vector<OpSample>& all);
+void add_llama_samples(std::vector<OpSample>& all);
 void add_map_samples(std::vector<OpSample>& all);
 void add_matmul_samples(std::vector<OpSample>& all);
 void add_view_samples(std::vector<OpSample>& all);

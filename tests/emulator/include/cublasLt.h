@@ -69,10 +69,14 @@ struct cublasLtMatmulHeuristicResult_t {
 
 namespace emulator {
 
-// The number of heuristic queries, and their answer, which tests may change.
+// The number of heuristic queries, and their answer, which tests may change: two algorithms, of
+// which the second takes longer by as many seconds (if negative, the first does), and which one ran
+// last.
 struct CublasLt {
   int heuristics = 0;
   bool knows_algorithms = true;
+  double second_takes_longer = 0;
+  int last_algorithm = -1;
 };
 CublasLt& cublas_lt();
 

@@ -149,10 +149,12 @@ void take_workspace(const Call& call, size_t needed) {
 
 struct FusedAttention::State {
   cudaStream_t stream;
+  int major;  // compute capability
 };
 
 FusedAttention::FusedAttention(CudaStream& stream)
-    : state_(new State{static_cast<cudaStream_t>(stream.native())}) {
+    : state_(new State{.stream = static_cast<cudaStream_t>(stream.native()),
+                       .major = std::get<CudaArchitecture>(stream.architecture()).major}) {
   check_not_capturing(stream, "fused attention");
 }
 FusedAttention::~FusedAttention() = default;
@@ -167,9 +169,10 @@ void FusedAttention::forward(const FusedForward& call) {
 
 void FusedAttention::backward(const FusedBackward& call) {
   ++emulator::fused_attention().backwards;
-  emulator::enqueue(state_->stream, [call] {
+  const FusedBackwardKind kind{.order = call.shape.order, .major = state_->major};
+  emulator::enqueue(state_->stream, [call, kind] {
     const AttentionShape& s = call.shape.part;
-    take_workspace(call, fused_backward_bytes(s));
+    take_workspace(call, fused_backward_bytes(s, kind));
     for (int64_t b = 0; b < s.B; ++b) {
       for (int64_t h = 0; h < s.Hkv; ++h) cuda::backward(call, b, h);
     }

@@ -1,19 +1,19 @@
 // runs: threads
-// AttentionForward and AttentionBackward on cuda, by our own kernels.
+// AttentionForward and AttentionBackward on cuda, by the kernels without tensor cores, called past
+// the choice between kernels.
 
 #include "spool/kernels/attention.h"
 #include "tests/kernels/attention_testing.h"
 #include "tests/kernels/cuda_testing.h"
-#include "tests/runtime/environment.h"
+
+#if SPOOL_CUDA
+#include "spool/kernels/cuda/attention.cuh"
+#endif
 
 namespace spool::testing {
 namespace {
 
-// Without cuDNN, which fused_attention_test.cpp tests.
-class CudaAttention : public OnCuda {
- protected:
-  const EnvironmentVariable without_cudnn_{"SPOOL_CUDNN", "0"};
-};
+class CudaAttention : public OnCuda {};
 
 // Tiles have 16, 32 or 64 rows: on, below and above these.  Heads that are loaded in vectors of
 // four and not, in each of the three sizes that have kernels, alone and in groups.
@@ -29,7 +29,29 @@ struct Pass : AttentionTensors {
                          .dy = normal(c.y(), t, stream, 2),
                          .y = unset(c.y(), t, stream),
                          .lse = unset({c.B, c.H, c.T}, DType::f32, stream),
-                         .dqkv = unset(c.qkv(), gradient, stream)} {}
+                         .dqkv = unset(c.qkv(), gradient, stream)} {
+    if (c.packed) first = integers({c.B, c.T}, c.firsts(), stream);
+  }
+
+#if SPOOL_CUDA
+  void forward(const AttentionCase& c, double scale) const {
+    if (!on_cuda()) return AttentionTensors::forward(c, scale);
+    const AttentionForward k = forward_kernel(c, scale);
+    k.check_arguments();
+    cuda::attention_forward(k, static_cast<CudaStream&>(qkv.stream()));
+  }
+  void backward(const AttentionCase& c, double scale, const Grad& to) const {
+    if (!on_cuda()) return AttentionTensors::backward(c, scale, to);
+    AttentionBackward k = backward_kernel(c, scale, to);
+    k.check_arguments();
+    const Tensor delta = unset(lse.shape(), DType::f32, qkv.stream());
+    k.workspace = delta;
+    cuda::attention_backward(k, static_cast<CudaStream&>(qkv.stream()));
+  }
+
+ private:
+  bool on_cuda() const { return qkv.stream().device().type == DeviceType::cuda; }
+#endif
 };
 
 void expect_forward(const AttentionCase& c, DType t) {
@@ -76,6 +98,17 @@ TEST_F(CudaAttention, BackwardMatchesTheCpu) {
   for (const AttentionCase& c : cases) {
     for (const Mask mask : enumerators<Mask>()) {
       for (const DType t : cuda_types) expect_backward(c.with(mask), t, t, /*accumulate=*/false);
+    }
+  }
+}
+
+TEST_F(CudaAttention, SeesKeysFromTheFirstOn) {
+  for (const AttentionCase& c : {AttentionCase{2, 150, 2, 1, 5, Mask::causal, 11},
+                                 {1, 130, 2, 2, 64, Mask::causal, 64},
+                                 {2, 70, 1, 1, 80, Mask::causal, AttentionCase::any_first}}) {
+    for (const DType t : cuda_types) {
+      expect_forward(c, t);
+      expect_backward(c, t, t, /*accumulate=*/false);
     }
   }
 }

@@ -1,3 +1,4 @@
+// runs: emulator
 // Under AddressSanitizer a kernel that leaves its tensor ends the program.
 
 #include "spool/runtime/memory/poison.h"

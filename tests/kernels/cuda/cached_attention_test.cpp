@@ -104,6 +104,19 @@ TEST_F(CudaCachedAttention, ALongTextIsCutIntoPieces) {
   }
 }
 
+TEST_F(CudaCachedAttention, TextsPaddedAtTheLeftMatchTheCpu) {
+  for (const DType t : cuda_types) {
+    for (const std::vector<int64_t>& steps :
+         {std::vector<int64_t>{41, 1, 1}, {5, 30, 8}, {1, 2, 30, 1, 9}}) {
+      expect_as_on_cpu(
+          [&](Stream& stream) {
+            return PaddedTexts({3, 43, 20, 2}, t, stream).read(steps, /*alone=*/false);
+          },
+          tolerance(t));
+    }
+  }
+}
+
 TEST_F(CudaCachedAttention, LargeScoresDoNotOverflow) {
   const auto work = [](Stream& stream) {
     return attend_at({1, 2, 2, 8, 150}, DType::f32, 149, 1, stream, 100);

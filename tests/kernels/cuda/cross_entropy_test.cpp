@@ -194,6 +194,18 @@ TEST_F(CudaCrossEntropy, LargeLogitsDoNotOverflow) {
       1e-6);
 }
 
+// Their product with log2 e is infinite, their differences are not.
+TEST_F(CudaCrossEntropy, LogitsMayBeNearTheLargestNumber) {
+  const auto stream = cuda_stream();
+  const std::vector<float> row{3e38f, 3e38f, 2.9e38f, 0, -1, -3e38f, 3e38f, 3e38f};
+  const Tensor logits = make_tensor<float>({1, 8}, row, *stream);
+  const Tensor targets = integers({1}, {6}, *stream), losses = unset({1}, DType::f32, *stream);
+  launch(CrossEntropy{.logits = logits, .targets = targets, .losses = losses, .gradient = true},
+         *stream);
+  EXPECT_NEAR(values(losses)[0], std::log(4), 1e-6);
+  EXPECT_LT(difference(values(logits), {0.25, 0.25, 0, 0, 0, 0, -0.75, 0.25}), 1e-6);
+}
+
 // The cpu throws; the cuda device shows it in the result.
 TEST_F(CudaCrossEntropy, ATargetOutsideTheVocabularyMakesItsRowNaN) {
   const auto stream = cuda_stream();

@@ -57,6 +57,82 @@ TEST_F(CudaGelu, BackwardMatchesTheCpu) {
   });
 }
 
+struct BiasCase {
+  int64_t N, C, skip;  // the tensors begin after so many rows of others
+};
+
+void for_every_bias(const std::function<void(const BiasCase&, DType, GeluForm)>& body) {
+  for (const DType type : cuda_types) {
+    for (const GeluForm form : forms) {
+      for (const BiasCase& c :
+           {BiasCase{1, 1, 0}, {5, 7, 1}, {70, 264, 0}, {33, 257, 1}, {0, 8, 1}}) {
+        body(c, type, form);
+      }
+    }
+  }
+}
+
+Tensor rows(const BiasCase& c, DType type, Stream& stream, uint64_t seed) {
+  return normal({c.skip + c.N, c.C}, type, stream, seed, 2).slice({c.skip, c.skip + c.N});
+}
+
+TEST_F(CudaGelu, WithABiasMatchesTheCpu) {
+  for_every_bias([](const BiasCase& c, DType type, GeluForm form) {
+    for (const DType to : {type, DType::f32}) {
+      expect_as_on_cpu(
+          [=](Stream& stream) {
+            const Tensor x = rows(c, type, stream, 1), dy = rows(c, type, stream, 2);
+            const Tensor bias = normal({c.C}, type, stream, 3), y = unset(x.shape(), type, stream);
+            const Tensor dx = unset(x.shape(), to, stream), added = normal({c.C}, to, stream, 4);
+            const Tensor dbias = unset({c.C}, to, stream), more = normal(x.shape(), to, stream, 5);
+            launch(GeluForward{.y = y, .x = x, .bias = bias, .form = form}, stream);
+            GeluBackward k{.dx = dx, .dy = dy, .x = x, .bias = bias, .dbias = dbias, .form = form};
+            launch(k, stream);
+            k.dx = add_to(more), k.dbias = add_to(added);
+            launch(k, stream);
+            Numbers all = values(y);
+            for (const Tensor& t : {dx, dbias, more, added}) append(all, t);
+            return all;
+          },
+          tolerance(type));
+    }
+  });
+}
+
+TEST_F(CudaGelu, EitherGradientMayBeAbsent) {
+  const auto stream = cuda_stream();
+  const Tensor x = normal({37, 24}, DType::bf16, *stream, 1), bias = x.slice({0, 1});
+  const Tensor dy = normal({37, 24}, DType::bf16, *stream, 2);
+  const Tensor dx = unset(x.shape(), DType::bf16, *stream),
+               alone = unset(x.shape(), DType::bf16, *stream);
+  const Tensor dbias = unset({24}, DType::f32, *stream), sum = unset({24}, DType::f32, *stream);
+  launch(GeluBackward{.dx = dx, .dy = dy, .x = x, .bias = bias, .dbias = dbias}, *stream);
+  launch(GeluBackward{.dx = alone, .dy = dy, .x = x, .bias = bias}, *stream);
+  launch(GeluBackward{.dx = {}, .dy = dy, .x = x, .bias = bias, .dbias = sum}, *stream);
+  EXPECT_EQ(values(alone), values(dx));
+  EXPECT_EQ(values(sum), values(dbias));
+}
+
+TEST_F(CudaGelu, WithABiasYMayBeXAndDxMayBeXOrDy) {
+  const auto stream = cuda_stream();
+  const auto rows_of = [&](uint64_t seed) { return normal({37, 24}, DType::bf16, *stream, seed); };
+  const Tensor bias = normal({24}, DType::bf16, *stream, 3), x = rows_of(1), dy = rows_of(2);
+  const Tensor y = unset(x.shape(), DType::bf16, *stream),
+               dx = unset(x.shape(), DType::bf16, *stream);
+  const Tensor dbias = unset({24}, DType::f32, *stream), sum = unset({24}, DType::f32, *stream);
+  launch(GeluForward{.y = y, .x = x, .bias = bias}, *stream);
+  launch(GeluBackward{.dx = dx, .dy = dy, .x = x, .bias = bias, .dbias = dbias}, *stream);
+  const Tensor over_dy = rows_of(2), over_x = rows_of(1), y_over_x = rows_of(1);
+  launch(GeluForward{.y = y_over_x, .x = y_over_x, .bias = bias}, *stream);
+  EXPECT_EQ(values(y_over_x), values(y));
+  launch(GeluBackward{.dx = over_dy, .dy = over_dy, .x = x, .bias = bias, .dbias = sum}, *stream);
+  EXPECT_EQ(values(over_dy), values(dx));
+  EXPECT_EQ(values(sum), values(dbias));
+  launch(GeluBackward{.dx = over_x, .dy = dy, .x = over_x, .bias = bias, .dbias = sum}, *stream);
+  EXPECT_EQ(values(over_x), values(dx));
+  EXPECT_EQ(values(sum), values(dbias));
+}
+
 TEST_F(CudaGelu, DxMayBeWrittenOverDy) {
   const auto stream = cuda_stream();
   const Tensor x = normal({301}, DType::bf16, *stream, 1),

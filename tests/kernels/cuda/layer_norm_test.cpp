@@ -145,6 +145,24 @@ TEST_F(CudaLayerNorm, AbsentGradientsLeaveTheOthersUnchanged) {
   }
 }
 
+// Of layer_norm(x, p, p): both are added to the gradient of p.
+TEST_F(CudaLayerNorm, OneParameterMayBeWeightAndBias) {
+  for (const int64_t C : {264, 8200}) {
+    const auto work = [=](Stream& stream) {
+      const Case c{.N = 40, .C = C, .type = DType::f32, .parameters = DType::f32};
+      const LayerNormInputs in = inputs(c, stream);
+      const LayerNormOutputs out(in, stream);
+      const Tensor both = unset({C}, DType::f32, stream);
+      LayerNormBackward k = layer_norm_backward(in, out);
+      k.dweight = both;
+      k.dbias = Grad(both, /*add=*/true);
+      launch(k, stream);
+      return values(both);
+    };
+    expect_as_on_cpu(work, tolerance(DType::f32));
+  }
+}
+
 TEST_F(CudaLayerNorm, DxMayBeWrittenOverDy) {
   const auto stream = cuda_stream();
   for (const int64_t C : {17, 264, 2056}) {

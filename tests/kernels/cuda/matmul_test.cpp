@@ -1,6 +1,8 @@
 // Matmul on cuda against the cpu.
 
 #include "spool/kernels/matmul.h"
+
+#include "spool/kernels/matmul_algorithms.h"
 #include "tests/kernels/cuda_testing.h"
 
 #if SPOOL_CUDA_EMULATED
@@ -141,6 +143,63 @@ TEST_F(CudaMatmul, AsksForAnAlgorithmOnce) {
   EXPECT_EQ(asked(b.slice({0, 8})), 1);
   EXPECT_EQ(asked(b.slice({0, 8})), 0);
   EXPECT_EQ(asked(b.slice({1, 9})), 0);  // aligned as well
+}
+
+struct Products {
+  std::unique_ptr<Stream> stream = cuda_stream();
+  Tensor a = normal({8, 8}, DType::f32, *stream, 1), b = normal({8, 8}, DType::f32, *stream, 2),
+         c = unset({8, 8}, DType::f32, *stream);
+
+  // The algorithm that computes them.
+  int algorithm() {
+    launch(Matmul{.c = c, .a = a, .b = b}, *stream);
+    stream->synchronize();
+    return emulator::cublas_lt().last_algorithm;
+  }
+  int place() const { return matmul_algorithms(*stream).places.begin()->second; }
+};
+
+TEST_F(CudaMatmul, TakesTheAlgorithmOfATable) {
+  Products first;
+  EXPECT_EQ(first.algorithm(), 0);
+  MatmulAlgorithms table = matmul_algorithms(*first.stream);
+  ASSERT_EQ(table.places.size(), 1u);
+  EXPECT_EQ(table.device, "emulated GPU");
+  EXPECT_EQ(table.places.begin()->second, 0);
+
+  const auto with = [](const MatmulAlgorithms& given) {
+    Products products;
+    use_matmul_algorithms(*products.stream, given);
+    const int algorithm = products.algorithm();
+    EXPECT_EQ(products.place(), algorithm);
+    return algorithm;
+  };
+  table.places.begin()->second = 1;
+  EXPECT_EQ(with(table), 1);
+  table.places.begin()->second = max_matmul_algorithms - 1;  // which these heuristics do not name
+  EXPECT_EQ(with(table), 0);
+  table.places.begin()->second = 1;
+  ++table.library;
+  EXPECT_EQ(with(table), 0);
+  --table.library;
+  table.device = "another GPU";
+  EXPECT_EQ(with(table), 0);
+}
+
+TEST_F(CudaMatmul, TimesAlgorithmsWhenAskedAndTakesTheFastest) {
+  for (const int fastest : {0, 1}) {
+    emulator::cublas_lt().second_takes_longer = fastest == 0 ? 0.005 : -0.005;
+    Products products;
+    time_matmul_algorithms(*products.stream);
+    EXPECT_EQ(products.algorithm(), fastest);
+    EXPECT_EQ(products.place(), fastest);
+    CpuStream cpu(on_both, 1);
+    const Tensor a = normal({8, 8}, DType::f32, cpu, 1), b = normal({8, 8}, DType::f32, cpu, 2);
+    const Tensor c({Shape{8, 8}}, cpu);
+    launch(Matmul{.c = c, .a = a, .b = b}, cpu);
+    EXPECT_LT(difference(values(products.c), values(c)), 1e-5);
+  }
+  emulator::cublas_lt() = {};
 }
 
 TEST_F(CudaMatmul, MustRunOnceBeforeACapture) {

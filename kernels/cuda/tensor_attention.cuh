@@ -1,0 +1,22 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// Attention on tensor cores, by kernels of our own: bf16, head sizes that are multiples of 16 up to
+// 128, any number of tokens, causal (from `first` on) or not.  Products are of bf16 numbers, summed
+// in f32: weights p are rounded to bf16 for the products with v and dy, and ds for those with k and
+// q.  Every sum has one order, and memory is linear in T.
+//
+// qkv, y, dy and dqkv begin at multiples of 16 bytes.
+
+#include "spool/kernels/attention.h"
+
+namespace spool::cuda {
+
+constexpr int64_t max_tensor_head_size = 128;
+
+void tensor_attention_forward(const AttentionForward&, CudaStream&);
+
+// Workspace: delta, f32 (B, H, T).
+void tensor_attention_backward(const AttentionBackward&, CudaStream&);
+
+}  // namespace spool::cuda

@@ -1,0 +1,226 @@
+// A block computes dk and dv of a tile of keys of one key head; it loops over the tiles of queries
+// that see some of them, of each query head that shares the key head in turn.  Scores are
+// transposed, s[j,i], as keys are the rows of a block here.
+
+#include "spool/kernels/cuda/tensor_attention_backward.cuh"
+
+namespace spool::cuda {
+namespace {
+
+// What belongs to a tile of queries beside their numbers: two of these follow the tiles in shared
+// memory.  Zeros for queries that are not there: as their q and dy are zeros too, they add nothing.
+// A lane copies the numbers of one query, and a warp those of one kind.
+template <class S>
+struct QueryNumbers {
+  float lse[S::N], delta[S::N];
+  int first[S::N];
+  static_assert(S::N == warp_lanes && S::warps >= 3);
+
+  __device__ void copy(const TensorBackward& all, unsigned b, unsigned h, int begin) {
+    const int warp = warp_of_block(), lane = lane_of_warp(), query = begin + lane;
+    const int64_t row = int64_t{b * all.in.H + h} * all.in.T, text = int64_t{b} * all.in.T;
+    const bool there = query < all.in.T;
+    if (warp == 0) copy_async<4>(lse + lane, all.lse + row + query, there);
+    if (warp == 1) copy_async<4>(delta + lane, all.delta + row + query, there);
+    if (warp == 2 && all.in.first) {
+      copy_async<4>(first + lane, all.in.first + text + query, there);
+    }
+  }
+};
+
+// The tile of queries that a block comes to: from the first tile to the last, of each query head
+// that shares the key head.
+struct QueryCursor {
+  unsigned h, end_head;
+  int begin, first, end;
+
+  __device__ bool there() const { return h < end_head && begin < end; }
+  __device__ QueryCursor next(int step) const {
+    if (begin + step < end) return {h, end_head, begin + step, first, end};
+    return {h + 1, end_head, first, first, end};
+  }
+};
+
+// A block's tile of keys of one key head, and the queries that see some of them.  Tiles that are
+// seen the most go first.
+template <class S>
+struct KeyPlace {
+  unsigned b, kv;
+  int begin, first_query, end_query;
+
+  __device__ explicit KeyPlace(const TensorHeads& all)
+      : b(blockIdx.x / all.Hkv % all.B),
+        kv(blockIdx.x % all.Hkv),
+        begin(static_cast<int>(blockIdx.x / (all.Hkv * all.B)) * S::rows),
+        first_query(all.causal ? begin : 0),
+        end_query(end_of(all)) {}
+
+  __device__ QueryCursor first(unsigned group) const {
+    return {kv * group, (kv + 1) * group, first_query, first_query, end_query};
+  }
+  // The first of a warp's keys, of the m-th 16.
+  __device__ int row(int m) const { return begin + warp_of_block() * S::warp_rows + 16 * m; }
+
+ private:
+  __device__ int end_of(const TensorHeads& all) const {
+    const int* const firsts = all.firsts(b);
+    if (!firsts) return all.T;
+    return end_of_queries<S::threads>(firsts, begin, begin + S::rows, all.T);
+  }
+};
+
+// The dk and dv of a warp's keys.
+template <class S>
+struct KeyGradients {
+  Results<S::M, S::D> dkeys, dvalues;
+  const TensorHeads& all;
+  int begin;  // the warp's first key
+
+  __device__ KeyGradients(const TensorHeads& heads, int row) : all(heads), begin(row) {
+    set_zero<S::M, S::D>(dkeys);
+    set_zero<S::M, S::D>(dvalues);
+  }
+
+  // Whether queries from `query` on see some of the keys, and all.
+  __device__ bool seen_by_some(int query) const { return !all.causal || query + S::N > begin; }
+  __device__ bool seen_by_all(int query, const QueryNumbers<S>& numbers) const {
+    if (!all.causal) return true;
+    if (query < begin + S::warp_rows - 1) return false;
+    if (!all.first) return true;
+    return __reduce_max_sync(all_lanes, numbers.first[lane_of_warp()]) <= begin;
+  }
+  __device__ void hide(Results<S::M, S::N>& scores, int query,
+                       const QueryNumbers<S>& numbers) const {
+#pragma unroll
+    for (int j = 0; j < S::N / 8; ++j) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int column = 8 * j + k + lane_column();
+        const int from = (all.first ? numbers.first[column] : 0) - begin - lane_row();
+        const int to = query + column - begin - lane_row();
+#pragma unroll
+        for (int m = 0; m < S::M; ++m) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int row = 16 * m + 8 * i;
+            if (row < from || row > to) scores[m][j][2 * i + k] = -INFINITY;
+          }
+        }
+      }
+    }
+  }
+
+  // Adds the terms of a tile of queries.
+  __device__ void add(const OwnRows<S>& keys, const OwnRows<S>& values, const OtherTiles<S>& tiles,
+                      int stage, int query, const QueryNumbers<S>& numbers) {
+    const bf16 *const queries = tiles.of_a(stage), *const dy = tiles.of_b(stage);
+    Results<S::M, S::N> s, ds;
+    multiply_rows<S>(s, keys, queries);
+    if (all.negative) scale_by<S::M, S::N>(s, -1);
+    if (!seen_by_all(query, numbers)) hide(s, query, numbers);
+    multiply_rows<S>(ds, values, dy);
+    differentiate(s, ds, numbers, all.scale);
+    add_weighted_rows<S>(dvalues, s, dy);
+    add_weighted_rows<S>(dkeys, ds, queries);
+  }
+
+  // Turns scores into weights, and dp into the derivative of the scores.
+  __device__ void differentiate(Results<S::M, S::N>& s, Results<S::M, S::N>& dp,
+                                const QueryNumbers<S>& numbers, float scale) const {
+#pragma unroll
+    for (int j = 0; j < S::N / 8; ++j) {
+      const int column = 8 * j + lane_column();
+      const float2 lse = *reinterpret_cast<const float2*>(numbers.lse + column);
+      const float2 delta = *reinterpret_cast<const float2*>(numbers.delta + column);
+      const float logs[2] = {lse.x * log2_of_e, lse.y * log2_of_e}, deltas[2] = {delta.x, delta.y};
+#pragma unroll
+      for (int m = 0; m < S::M; ++m) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+          s[m][j][k] = fast_exp2(s[m][j][k] * scale - logs[k % 2]);
+          dp[m][j][k] = s[m][j][k] * (dp[m][j][k] - deltas[k % 2]);
+        }
+      }
+    }
+  }
+};
+
+// The tiles of queries and dy, and their numbers.
+template <class S>
+struct QueryTiles {
+  const TensorBackward& all;
+  unsigned b;
+  bf16* memory;
+
+  __device__ QueryNumbers<S>* numbers() const {
+    return reinterpret_cast<QueryNumbers<S>*>(memory + 4 * S::other_tile);
+  }
+  __device__ OtherTiles<S> of_head(unsigned h) const {
+    return {.a = all.in.queries.rows(b, h),
+            .b = all.dy.rows(b, h),
+            .memory = memory,
+            .end = all.in.T,
+            .D = all.in.D};
+  }
+  __device__ void copy(const QueryCursor& to, int stage) const {
+    if (to.there()) {
+      of_head(to.h).copy(to.begin, stage);
+      numbers()[stage].copy(all, b, to.h, to.begin);
+    }
+    end_copies();
+  }
+};
+
+template <class S>
+__global__ void __launch_bounds__(S::threads, 2) tensor_dkeys_kernel(TensorBackward all) {
+  SPOOL_SHARED_DYNAMIC(bf16, memory);
+  const TensorHeads& in = all.in;
+  const KeyPlace<S> at(in);
+  bf16* const own_values = memory + S::row_tile;
+  const QueryTiles<S> tiles{all, at.b, own_values + S::row_tile};
+  copy_tile_rows<S, S::rows>(memory, in.keys.rows(at.b, at.kv), at.begin, in.T, in.D);
+  copy_tile_rows<S, S::rows>(own_values, in.values.rows(at.b, at.kv), at.begin, in.T, in.D);
+  QueryCursor now = at.first(in.group());
+  tiles.copy(now, 0);
+  OwnRows<S> keys(memory), values(own_values);
+  KeyGradients<S> rows(in, at.row(0));
+  wait_for_tiles();
+  keys.load();
+  values.load();
+  for (int stage = 0; now.there(); stage ^= 1) {
+    const QueryCursor next = now.next(S::N);
+    tiles.copy(next, stage ^ 1);
+    if (rows.seen_by_some(now.begin)) {
+      rows.add(keys, values, tiles.of_head(now.h), stage, now.begin, tiles.numbers()[stage]);
+    }
+    wait_for_tiles();
+    now = next;
+  }
+  scale_by<S::M, S::D>(rows.dkeys, all.scale);
+  float* const own = reinterpret_cast<float*>(memory) + warp_of_block() * S::written_tile;
+#pragma unroll
+  for (int m = 0; m < S::M; ++m) {
+    all.template write<S>(at.b, in.H + at.kv, at.row(m), rows.dkeys[m], own);
+    all.template write<S>(at.b, in.H + in.Hkv + at.kv, at.row(m), rows.dvalues[m], own);
+  }
+}
+
+template <int D>
+using DkeysTiling = TensorTiling<D, D <= 64 ? 2 : 1, 32, D == 32 || D == 96>;
+
+}  // namespace
+
+void launch_tensor_dkeys(const TensorBackward& all, const CudaStream& stream) {
+  dispatch_tensor_head(all.in.D, [&](auto head) {
+    using S = DkeysTiling<decltype(head)::value>;
+    constexpr size_t shared = gradient_shared<S> + 2 * sizeof(QueryNumbers<S>);
+    static_assert(shared <= max_block_shared);
+    const unsigned tiles = static_cast<unsigned>(ceil_div(all.in.T, S::rows));
+    launch_kernel(
+        stream, tensor_dkeys_kernel<S>,
+        {.grid = dim3(all.in.B * all.in.Hkv * tiles), .block = dim3(S::threads), .shared = shared},
+        all);
+  });
+}
+
+}  // namespace spool::cuda

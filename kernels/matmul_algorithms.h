@@ -1,0 +1,46 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// Which of its algorithms cuBLASLt computes a product by on a GPU.
+//
+// For a form of product (shapes, types, alignment, bias), cuBLASLt's heuristics name several
+// algorithms.  Spool takes the first, or the one that a table names, which was made by timing them
+// on such a device with such a library.  Nothing is timed in a run, so runs have the same bits.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "spool/runtime/stream.h"
+
+namespace spool {
+
+constexpr int max_matmul_algorithms = 8;  // that the heuristics are asked for
+
+struct MatmulAlgorithms {
+  std::string device = {};                 // "NVIDIA H200"; empty: of none
+  uint64_t library = 0;                    // version of cuBLASLt
+  std::map<std::string, int> places = {};  // by form, in words: among those the heuristics name
+
+  bool is_of_device_of(const MatmulAlgorithms& other) const {
+    return device == other.device && library == other.library;
+  }
+};
+
+// The stream's device and library, and all forms that it has computed.  Empty for a device whose
+// products are not cuBLASLt's.
+MatmulAlgorithms matmul_algorithms(Stream&);
+MatmulAlgorithms matmul_algorithms(CudaStream&);
+
+// The stream's products of these forms are computed so from here on; a table of another device or
+// library is ignored.  Call it before the first product.
+void use_matmul_algorithms(Stream&, const MatmulAlgorithms&);
+void use_matmul_algorithms(CudaStream&, const MatmulAlgorithms&);
+
+// From here on the stream times all algorithms for each form, and takes one behind the first if it
+// is at least 2 % faster than those before it.  What products add to is undefined meanwhile, as
+// each is computed many times.
+void time_matmul_algorithms(Stream&);
+void time_matmul_algorithms(CudaStream&);
+
+}  // namespace spool

@@ -1,0 +1,65 @@
+#include "spool/planner/calibration/matmul_table.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <nlohmann/json.hpp>
+
+#include "spool/runtime/files/file.h"
+#include "spool/runtime/hash.h"
+
+namespace spool {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+namespace {
+
+constexpr int matmul_table_version = 1;
+constexpr const char* matmul_table_format = "spool-matmul-algorithms";
+
+}  // namespace
+
+json to_json(const MatmulAlgorithms& table) {
+  return {{"format", matmul_table_format},
+          {"format_version", matmul_table_version},
+          {"device", table.device},
+          {"cublaslt", table.library},
+          {"places", table.places}};
+}
+
+MatmulAlgorithms matmul_algorithms_from_json(const JsonField& field) {
+  const JsonField format = field.member("format"), version = field.member("format_version");
+  format.expect(format.value() == matmul_table_format, excerpt(format.value()), " is not ",
+                matmul_table_format);
+  version.expect(version.value() == matmul_table_version, excerpt(version.value()),
+                 " cannot be read; this program reads ", matmul_table_version);
+  MatmulAlgorithms table{.device = field.member("device").string(),
+                         .library = field.member("cublaslt").integer<uint64_t>()};
+  for (const JsonField& place : field.member("places").members()) {
+    table.places[place.key()] = place.integer<int>(0, max_matmul_algorithms - 1);
+  }
+  return table;
+}
+
+fs::path matmul_table_file(const fs::path& folder, const MatmulAlgorithms& of) {
+  Hash hash;
+  hash.add(of.device);
+  hash.add(of.library);
+  return folder / fmt::format("matmul-{:016x}.json", hash.state());
+}
+
+void save_matmul_table(const fs::path& file, const MatmulAlgorithms& table) {
+  write_text_file_atomically(file, to_json(table).dump(1) + "\n");
+}
+
+MatmulAlgorithms load_matmul_table(const fs::path& folder, const MatmulAlgorithms& of) {
+  if (folder.empty() || of.device.empty()) return {};
+  const fs::path file = matmul_table_file(folder, of);
+  if (!path_exists(file)) return {};
+  MatmulAlgorithms table = matmul_algorithms_from_json(read_json(file));
+  check_file(table.is_of_device_of(of), file,
+             "is the table of another device or library; delete it");
+  return table;
+}
+
+}  // namespace spool

@@ -1,0 +1,29 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// Tables of timed algorithms for matrix products, as JSON:
+//
+//   {"format": "spool-matmul-algorithms", "format_version": 1,
+//    "device": "NVIDIA H200", "cublaslt": 130100, "places": {"a product of (32768, 768) ...": 3}}
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+
+#include "spool/kernels/matmul_algorithms.h"
+#include "spool/runtime/files/json.h"
+
+namespace spool {
+
+nlohmann::json to_json(const MatmulAlgorithms&);
+// Throws if a field is missing or wrong.
+MatmulAlgorithms matmul_algorithms_from_json(const JsonField&);
+
+// The file in the folder for the table of that device and library.
+std::filesystem::path matmul_table_file(const std::filesystem::path& folder,
+                                        const MatmulAlgorithms& of);
+void save_matmul_table(const std::filesystem::path& file, const MatmulAlgorithms&);
+// The table for that device and library, empty if there is none.  Throws if the file is no such
+// table.
+MatmulAlgorithms load_matmul_table(const std::filesystem::path& folder, const MatmulAlgorithms& of);
+
+}  // namespace spool

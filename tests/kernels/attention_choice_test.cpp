@@ -1,0 +1,200 @@
+// What computes attention on cuda, and how cuDNN's backward is cut into parts: both by shapes,
+// types and architecture alone.
+
+#include "spool/kernels/attention_sizes.h"
+#include "tests/kernels/attention_shapes.h"
+
+namespace spool::testing {
+namespace {
+
+using cuda::AttentionCut;
+using cuda::AttentionShape;
+using cuda::FusedBackwardKind;
+
+constexpr CudaArchitecture hopper{.major = 9}, ampere{.major = 8}, blackwell{.major = 10},
+    without{.fused_attention = false};
+constexpr AttentionShape gpt2{.B = 32, .T = 1024, .H = 12, .Hkv = 12, .D = 64};
+constexpr auto cudnn = AttentionMethod::cudnn, tensor_cores = AttentionMethod::tensor_cores,
+               plain = AttentionMethod::plain;
+
+AttentionShape changed(AttentionShape s, int64_t AttentionShape::*what, int64_t to) {
+  s.*what = to;
+  return s;
+}
+
+AttentionMethod forward(const AttentionShape& s, const CudaArchitecture& architecture = hopper) {
+  return choose_attention(forward_of(s), architecture).method;
+}
+
+AttentionMethod backward(const AttentionShape& s, const BackwardOptions& options = {},
+                         const CudaArchitecture& architecture = hopper) {
+  return choose_attention(backward_of(s, options), architecture).method;
+}
+
+TEST(AttentionChoice, IsCudnnForBf16AndHeadsThatItTakes) {
+  EXPECT_EQ(forward(gpt2), cudnn);
+  EXPECT_EQ(choose_attention(forward_of(gpt2, DType::f32), hopper).method, plain);
+  for (const int64_t D : {8, 80, 128, 136, 256}) {
+    EXPECT_EQ(forward(changed(gpt2, &AttentionShape::D, D)), cudnn);
+  }
+  EXPECT_EQ(forward(changed(gpt2, &AttentionShape::T, 1023)), tensor_cores);
+  for (const int64_t D : {4, 65, 264}) {
+    EXPECT_EQ(forward(changed(gpt2, &AttentionShape::D, D)), plain);
+  }
+}
+
+TEST(AttentionChoice, IsCudnnForLargeHeadsBackwardOnlyOnHopper) {
+  const AttentionShape large = changed(gpt2, &AttentionShape::D, 256);
+  EXPECT_EQ(forward(large, ampere), cudnn);
+  EXPECT_EQ(backward(large), cudnn);
+  for (const CudaArchitecture& other : {ampere, blackwell}) {
+    EXPECT_EQ(backward(large, {}, other), plain);
+  }
+}
+
+TEST(AttentionChoice, IsTensorCoresWithoutCudnn) {
+  EXPECT_EQ(forward(gpt2, without), tensor_cores);
+  EXPECT_EQ(backward(gpt2, {}, without), tensor_cores);
+  for (const int64_t D : {8, 24, 144}) {
+    EXPECT_EQ(forward(changed(gpt2, &AttentionShape::D, D), without), plain);
+    EXPECT_EQ(backward(changed(gpt2, &AttentionShape::D, D), {}, without), plain);
+  }
+}
+
+TEST(AttentionChoice, IsTensorCoresForGradientsThatCudnnDoesNotWrite) {
+  EXPECT_EQ(backward(gpt2), cudnn);
+  EXPECT_EQ(backward(gpt2, {.add = true}), tensor_cores);
+  EXPECT_EQ(backward(gpt2, {.gradient = DType::f32}), tensor_cores);
+  EXPECT_EQ(backward(gpt2, {.type = DType::f32, .gradient = DType::f32}), plain);
+  AttentionBackward k = backward_of(gpt2);
+  k.dqkv = {};
+  EXPECT_NE(choose_attention(k, hopper).method, cudnn);
+}
+
+TEST(AttentionChoice, IsTensorCoresForRowsOfSeveralTexts) {
+  AttentionForward f = forward_of(gpt2);
+  AttentionBackward b = backward_of(gpt2);
+  f.first = b.first = without_memory({gpt2.B, gpt2.T}, DType::i32);
+  EXPECT_EQ(choose_attention(f, hopper).method, tensor_cores);
+  EXPECT_EQ(choose_attention(b, hopper).method, tensor_cores);
+}
+
+// Where one key head with its query heads takes more than 256 MiB.
+TEST(AttentionChoice, IsTensorCoresBeyondTheLimit) {
+  const AttentionShape shared{.B = 1, .T = 4096, .H = 32, .Hkv = 8, .D = 128},
+      longer = changed(shared, &AttentionShape::T, 8192);
+  for (const CudaArchitecture& architecture : {hopper, ampere}) {
+    EXPECT_EQ(backward(shared, {}, architecture), cudnn);
+    EXPECT_EQ(backward(longer, {}, architecture), tensor_cores);
+    EXPECT_EQ(forward(longer, architecture), cudnn);
+    EXPECT_EQ(backward(longer, {.order = SumOrder::any}, architecture), cudnn);
+  }
+  EXPECT_EQ(backward(longer, {}, blackwell), cudnn);
+}
+
+TEST(AttentionChoice, SaysWhy) {
+  const auto why = [](const AttentionForward& k, const CudaArchitecture& architecture) {
+    return choose_attention(k, architecture).why();
+  };
+  EXPECT_EQ(why(forward_of(gpt2), hopper), "");
+  EXPECT_EQ(why(forward_of(gpt2), without), "without cuDNN");
+  EXPECT_EQ(why(forward_of(gpt2, DType::f32), hopper), "values are not bf16");
+  EXPECT_EQ(why(forward_of(changed(gpt2, &AttentionShape::D, 8)), without),
+            "without cuDNN; tensor cores take heads of 16 to 128 in steps of 16");
+  const AttentionShape longer = changed(gpt2, &AttentionShape::T, 16384);
+  EXPECT_EQ(choose_attention(backward_of(longer), hopper).why(),
+            "cuDNN would need more than 256 MiB for one key head of a row");
+}
+
+// Products outside the tensor cores are of f32 numbers.
+TEST(AttentionChoice, DecidesTheRateOfFlops) {
+  const AttentionShape odd = changed(gpt2, &AttentionShape::D, 65);
+  for (const CudaArchitecture& architecture : {hopper, without}) {
+    EXPECT_EQ(cost_on(forward_of(gpt2), architecture).dtype, DType::bf16);
+    EXPECT_EQ(cost_on(backward_of(gpt2), architecture).dtype, DType::bf16);
+    EXPECT_EQ(cost_on(forward_of(odd), architecture).dtype, DType::f32);
+    EXPECT_EQ(cost_on(backward_of(odd), architecture).dtype, DType::f32);
+  }
+  EXPECT_EQ(cost_on(forward_of(odd), CpuArchitecture{}).dtype, DType::bf16);
+  EXPECT_EQ(cost_on(forward_of(odd), hopper).flops, forward_of(odd).cost().flops);
+}
+
+TEST(AttentionChoice, DecidesTheWorkspace) {
+  const AttentionShape s = changed(gpt2, &AttentionShape::B, 8);
+  const size_t delta = sizeof(float) * static_cast<size_t>(s.B * s.H * s.T);
+  const auto bytes = [](const auto& k, const CudaArchitecture& a) { return workspace_bytes(k, a); };
+  EXPECT_EQ(bytes(forward_of(s), without), 0U);
+  EXPECT_EQ(bytes(backward_of(s), without), delta);
+  EXPECT_EQ(bytes(backward_of(s, {.add = true}), hopper), delta);
+  EXPECT_GT(bytes(backward_of(s), hopper), 100 * delta);
+  const size_t any = bytes(backward_of(s, {.order = SumOrder::any}), hopper);
+  EXPECT_LT(any, bytes(backward_of(s), hopper) / 2);
+}
+
+// Expects every text and key head in exactly one part, and no part above the cut's sizes.
+void expect_cut(const AttentionShape& s, const AttentionCut& cut) {
+  std::vector<int> seen(static_cast<size_t>(s.B * s.Hkv));
+  cut.for_each_part(s, [&](const cuda::AttentionPart& part) {
+    EXPECT_LE(part.texts.size(), cut.texts);
+    EXPECT_LE(part.key_heads.size(), cut.key_heads);
+    EXPECT_TRUE(cut.texts == 1 || part.key_heads.size() == s.Hkv);
+    for (int64_t b = part.texts.begin; b < part.texts.end; ++b) {
+      for (int64_t h = part.key_heads.begin; h < part.key_heads.end; ++h) {
+        ++seen[static_cast<size_t>(b * s.Hkv + h)];
+      }
+    }
+  });
+  for (const int times : seen) EXPECT_EQ(times, 1);
+}
+
+TEST(AttentionCut, PartsFitTheLimit) {
+  std::vector<AttentionShape> all = shapes_of_models();
+  for (const AttentionShape& s : tested_shapes()) all.push_back(s);
+  for (const AttentionShape& s : all) {
+    for (const CudaArchitecture& architecture : {hopper, ampere, blackwell}) {
+      for (const SumOrder order : enumerators<SumOrder>()) {
+        SCOPED_TRACE(sentence(s.B, " by ", s.T, ", ", s.H, " and ", s.Hkv, " heads, compute ",
+                              architecture.major, ", order ", name(order)));
+        const FusedBackwardKind kind{.order = order, .major = architecture.major};
+        const AttentionCut cut = cut_backward(s, kind);
+        expect_cut(s, cut);
+        if (backward(s, {.order = order}, architecture) != cudnn) continue;
+        EXPECT_LE(fused_backward_bytes(s, kind, cut), cuda::max_attention_bytes);
+      }
+    }
+  }
+}
+
+TEST(AttentionCut, PartsHaveEqualSizes) {
+  const AttentionCut cut = cuda::cut_backward(gpt2, {});
+  EXPECT_EQ(cut.texts, 8);  // of 32, where 9 would fit
+  EXPECT_EQ(cut.key_heads, 12);
+  const AttentionCut of_long_texts =
+      cuda::cut_backward({.B = 3, .T = 8192, .H = 16, .Hkv = 16, .D = 64}, {});
+  EXPECT_EQ(of_long_texts.texts, 1);
+  EXPECT_EQ(of_long_texts.key_heads, 1);
+}
+
+// Sums in any order, and those of compute capability 10, take no scores.
+TEST(AttentionCut, IsOnlyWhereScoresAreStored) {
+  for (const FusedBackwardKind kind :
+       {FusedBackwardKind{.major = 10}, {.order = SumOrder::any}, {SumOrder::any, 8}}) {
+    const AttentionCut cut = cuda::cut_backward(gpt2, kind);
+    EXPECT_EQ(cut.texts, gpt2.B);
+    EXPECT_EQ(cut.key_heads, gpt2.Hkv);
+  }
+}
+
+TEST(AttentionCut, DeclaresTheMemoryThatCudnnIsKnownToNeed) {
+  for (const AttentionShape& s : tested_shapes()) {
+    const double q = 2.0 * static_cast<double>(s.B * s.T * s.H * s.D);
+    const double scores = 2.0 * static_cast<double>(s.B * s.H * s.T * s.T);
+    const double known = (s.H == s.Hkv ? 0.03 : 2.03) * q + scores;
+    const auto declared = static_cast<double>(cuda::fused_backward_bytes(s, {}));
+    EXPECT_GT(declared, known);
+    EXPECT_LT(declared, 1.3 * known + 2e6);
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing

@@ -1,0 +1,36 @@
+// Stands in for CUDA's driver, libcuda.so.1, which cuDNN loads before it tells its plans.  Every
+// function that cuDNN looks for fails with "no device".
+
+#define NO_DEVICE(name) \
+  extern "C" int name() { return 100; }
+
+NO_DEVICE(cuCtxGetCurrent)
+NO_DEVICE(cuCtxGetLimit)
+NO_DEVICE(cuCtxPopCurrent)
+NO_DEVICE(cuCtxPushCurrent)
+NO_DEVICE(cuDeviceGet)
+NO_DEVICE(cuDeviceGetCount)
+NO_DEVICE(cuDriverGetVersion)
+NO_DEVICE(cuGetErrorName)
+NO_DEVICE(cuGetErrorString)
+NO_DEVICE(cuKernelGetAttribute)
+NO_DEVICE(cuKernelGetFunction)
+NO_DEVICE(cuKernelSetAttribute)
+NO_DEVICE(cuLaunchCooperativeKernel)
+NO_DEVICE(cuLaunchKernel)
+NO_DEVICE(cuLaunchKernelEx)
+NO_DEVICE(cuLibraryGetKernel)
+NO_DEVICE(cuLibraryLoadData)
+NO_DEVICE(cuLibraryLoadFromFile)
+NO_DEVICE(cuLibraryUnload)
+NO_DEVICE(cuLinkAddData)
+NO_DEVICE(cuLinkComplete)
+NO_DEVICE(cuLinkCreate)
+NO_DEVICE(cuLinkDestroy)
+NO_DEVICE(cuModuleGetFunction)
+NO_DEVICE(cuModuleLoadData)
+NO_DEVICE(cuModuleUnload)
+NO_DEVICE(cuOccupancyMaxPotentialClusterSize)
+NO_DEVICE(cuStreamGetCtx)
+NO_DEVICE(cuTensorMapEncodeIm2col)
+NO_DEVICE(cuTensorMapEncodeTiled)
