@@ -1,8 +1,7 @@
-// A Llama block whose norm, position embedding and activation are ops of one's own.  Each op is two
-// kernels and some forty lines; nothing in it speaks of memory, and yet its values are kept,
-// recomputed, offloaded and planned like any other's.  The program trains a small Llama under
-// several policies and in a budget: losses and parameters are equal bit for bit, and each peak is
-// the one foretold.
+// A Llama block whose norm, position embedding and activation are ops of one's own, in place of
+// those of autograd/ops.h: each two kernels and some forty lines that do not speak of memory, yet
+// its values are kept, recomputed, offloaded and planned.  Under several policies and in a budget,
+// losses and parameters are equal bit for bit, and peaks as foretold.
 
 #include <cmath>
 #include <cstdio>
@@ -272,15 +271,15 @@ std::vector<std::string> check_ops() {
   for (const OpSample& sample :
        {OpSample{.name = "rms_norm",
        .inputs = {{.shape = {5, 6}}, {.shape = {6}}},
-       .apply = [](const auto& x) { return std::vector{rms_norm(*x[0].var, x[1])}; },
+       .apply = [](const auto& x) { return std::vector{research::rms_norm(*x[0].var, x[1])}; },
        .types = types},
         OpSample{.name = "rope",
         .inputs = {{.shape = {2, 3, 16}}},
-        .apply = [](const auto& x) { return std::vector{rope(*x[0].var, few)}; },
+        .apply = [](const auto& x) { return std::vector{research::rope(*x[0].var, few)}; },
         .types = types},
         OpSample{.name = "swiglu",
         .inputs = {{.shape = {5, 6}}},
-        .apply = [](const auto& x) { return std::vector{swiglu(*x[0].var)}; },
+        .apply = [](const auto& x) { return std::vector{research::swiglu(*x[0].var)}; },
         .types = types}}) {
     for (std::string& fault : check_op(sample)) faults.push_back(std::move(fault));
   }
@@ -321,11 +320,12 @@ class Llama final : public StepModel {
     Var x = embedding(tape.input(tokens_), embedding_);
     for (const Block& b : blocks_) {
       const Tape::Scope scope(tape, {.name = "block"});
-      const Var qkv = rope(linear(rms_norm(x, b.norm_1), b.qkv), heads);
+      const Var qkv = research::rope(linear(research::rms_norm(x, b.norm_1), b.qkv), heads);
       x = add(x, linear(attention(qkv, heads), b.out));
-      x = add(x, linear(swiglu(linear(rms_norm(x, b.norm_2), b.gate_up)), b.down));
+      const Var h = linear(research::rms_norm(x, b.norm_2), b.gate_up);
+      x = add(x, linear(research::swiglu(h), b.down));
     }
-    return linear_cross_entropy(rms_norm(x, norm_), head_, tape.input(targets_));
+    return linear_cross_entropy(research::rms_norm(x, norm_), head_, tape.input(targets_));
   }
   void upload_placeholder() override { upload(0); }
   // Rows that count up, from a start at random.

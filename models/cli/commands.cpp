@@ -44,10 +44,10 @@ CLI::Validator memory_amount_or_none() {
 }
 
 void add_tokenizer_flags(CLI::App& app, TokenizerChoice& choice) {
-  app.add_option(
-      "--tokenizer", choice.name,
-      "Tokenizer: bytes or gpt2; by default the model's own, else gpt2 if --merges is given, else "
-      "bytes");
+  app.add_option("--tokenizer", choice.name,
+                 "Tokenizer: bytes, gpt2, or a tokenizer.json or a folder with one; by default the "
+                 "model's own, "
+                 "else gpt2 if --merges is given, else bytes");
   app.add_option("--merges", choice.merges,
                  "GPT-2's vocabulary: its merges.txt, or llm.c's gpt2_tokenizer.bin");
 }

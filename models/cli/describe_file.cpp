@@ -16,6 +16,7 @@
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
+#include "spool/models/tokenizers/json_tokenizer.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/planner/plan_file.h"
@@ -32,10 +33,11 @@ constexpr const char* known_kinds =
     "a run, a checkpoint, a model, a safetensors file, a plan, a shard of tokens, a tokenizer, "
     "multiple-choice questions, a log, a report, or text";
 
-std::string bytes_of(const fs::path& file) {
-  const uint64_t size = File::open(file).size();
+std::string in_bytes(uint64_t size) {
   return fmt::format("{} ({} bytes)", format_bytes(size), size);
 }
+
+std::string bytes_of(const fs::path& file) { return in_bytes(File::open(file).size()); }
 
 // Words in lines of at most 56 characters, which end below each other.
 std::string wrapped(const std::vector<std::string>& words) {
@@ -61,7 +63,7 @@ void describe_tensors(const TensorReader& file, FileDescription& d) {
     types.push_back(fmt::format("{} {}", count, name(type)));
   d.details.emplace_back("tensors", std::to_string(file.tensors().size()));
   d.details.emplace_back("elements", wrapped(types));
-  d.details.emplace_back("size", bytes_of(file.name()));
+  d.details.emplace_back("size", in_bytes(file.bytes()));
 }
 
 std::string tokenizer_beside(const fs::path& directory) {
@@ -75,22 +77,25 @@ std::string tokenizer_beside(const fs::path& directory) {
 
 void describe_model(const fs::path& path, FileDescription& d) {
   const ModelFile model(path);
-  const Gpt2Config& c = model.config();
-  d.details.emplace_back("model", fmt::format("GPT-2, {} layers, {} heads, {} channels", c.layers,
-                                              c.heads, c.channels));
+  const ModelShape c = model.config().shape();
+  const std::string keys =
+      c.heads.key == c.heads.query ? "" : fmt::format(" ({} of keys)", c.heads.key);
+  d.details.emplace_back(
+      "model", fmt::format("{}, {} layers, {} heads{}, {} channels", model.config().family(),
+                           c.layers, c.heads.query, keys, c.channels));
   d.details.emplace_back("context", std::to_string(c.context));
   d.details.emplace_back("vocabulary", std::to_string(c.vocabulary));
-  d.details.emplace_back("parameters",
-                         fmt::format("{} of {}", c.parameter_count(), name(model.dtype())));
+  d.details.emplace_back(
+      "parameters", fmt::format("{} of {}", model.config().parameter_count(), name(model.dtype())));
   d.details.emplace_back("weights", model.name());
-  d.details.emplace_back("size", bytes_of(model.name()));
+  d.details.emplace_back("size", in_bytes(model.tensors().bytes()));
   d.details.emplace_back("tokenizer", tokenizer_beside(model.directory()));
 }
 
 // "batch 8", "data [...]": but for what the model's lines say.
 std::vector<std::string> settings_of(const JsonField& configuration) {
   const std::set<std::string> said{"layers",  "heads", "channels", "context", "vocab",
-                                   "epsilon", "gelu",  "data",     "val-data"};
+                                   "epsilon", "gelu",  "config",   "data",    "val-data"};
   std::vector<std::string> words;
   for (const JsonField& setting : configuration.members()) {
     if (said.contains(setting.key())) continue;
@@ -291,6 +296,11 @@ bool begins_as_text(const fs::path& path) {
   return false;
 }
 
+FileDescription describe_tokenizer(const fs::path& path, const char* what, const Tokenizer& t) {
+  return {.what = what,
+          .details = {{"tokens", std::to_string(t.vocabulary())}, {"size", bytes_of(path)}}};
+}
+
 }  // namespace
 
 FileDescription describe_file(const fs::path& path) {
@@ -298,12 +308,12 @@ FileDescription describe_file(const fs::path& path) {
   if (path_is_directory(path)) return describe_directory(path);
   if (auto found = describe_llmc(path)) return *std::move(found);
   if (path.extension() == ".safetensors") return describe_safetensors(path);
+  if (path.filename() == JsonTokenizer::kind) {
+    return describe_tokenizer(path, "the tokenizer of a model", *read_tokenizer_json(path));
+  }
   if (auto found = describe_json(path)) return *std::move(found);
   if (path.filename() == "merges.txt") {
-    const auto tokenizer = read_gpt2_tokenizer(path);
-    return {
-        .what = "the tokenizer of a GPT-2",
-        .details = {{"tokens", std::to_string(tokenizer->vocabulary())}, {"size", bytes_of(path)}}};
+    return describe_tokenizer(path, "the tokenizer of a GPT-2", *read_gpt2_tokenizer(path));
   }
   check_file(begins_as_text(path), path, "is none of what this command knows: ", known_kinds);
   return {.what = "text; with --tokenizer bytes each byte is a token",

@@ -12,6 +12,7 @@
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/questions.h"
 #include "spool/models/data/token_files.h"
+#include "spool/models/families/families.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
@@ -77,13 +78,15 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
                                 : open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
   ProgressBar encoding("encoding"), measuring("measuring", "rows");
   const Tokens tokens = DataReader{.tokenizer = *tokenizer,
-                                   .vocabulary = file.config().vocabulary,
+                                   .vocabulary = file.config().shape().vocabulary,
                                    .threads = a.options.threads,
                                    .progress = std::ref(encoding)}
                             .open(data);
   LoadedModel::Options options = resolve(a);
-  if (options.seq == 0) {  // the context, or all of shorter data
-    options.seq = std::min(file.config().context, std::max<int64_t>(tokens->size() - 1, 1));
+  if (options.seq == 0) {  // the context, if it is not very long, or all of shorter data
+    const ModelConfig& model = file.config();
+    options.seq = std::min({model.shape().context, model.defaults().longest_row,
+                            std::max<int64_t>(tokens->size() - 1, 1)});
   }
   check(options.seq > 0, "--seq must be above 0, not ", options.seq);
   const ValidationRows rows(tokens, options.seq, a.limit);
@@ -104,13 +107,13 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
 }
 
 void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem::path& path) {
-  const auto questions = read_questions(path, file.config().vocabulary);
+  const auto questions = read_questions(path, file.config().shape().vocabulary);
   LoadedModel::Options options = resolve(a);
   const int64_t longest = longest_row(questions);
   if (options.seq == 0) options.seq = longest;
-  check(longest <= options.seq && longest <= file.config().context, path.string(),
+  check(longest <= options.seq && longest <= file.config().shape().context, path.string(),
         ": its longest question with an answer is ", longest, " tokens, beyond the ",
-        std::min(options.seq, file.config().context), " of a row");
+        std::min(options.seq, file.config().shape().context), " of a row");
   LoadedModel evaluation = load(file, options);
   tell_plan(evaluation);
   ProgressBar measuring("answering", "questions");
@@ -131,7 +134,7 @@ void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem
 }
 
 void evaluate(const EvalArguments& a) {
-  check(!gpt2_preset(a.model), "--model ", a.model,
+  check(!model_preset(a.model), "--model ", a.model,
         " has no weights to measure; give the directory or the file of a model");
   const ModelFile file(a.model);
   const auto data = find_files(a.data);

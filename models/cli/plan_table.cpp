@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 
+#include "spool/models/training/attention_methods.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/runtime/units.h"
 
@@ -26,10 +27,11 @@ std::string percent(double part) {
 
 std::string head(const RunOptions& o, const Machine& machine) {
   const TrainingConfig& t = o.training;
+  const ModelShape m = t.model.shape();
   return fmt::format(
       "{}: {} layers, {} heads, {} channels, context {}, vocabulary {}; {:.2f} M parameters\n"
       "{} on {}: {} rows of {} tokens{}\n",
-      o.model, t.model.layers, t.model.heads, t.model.channels, t.model.context, t.model.vocabulary,
+      o.model, m.layers, m.heads.query, m.channels, m.context, m.vocabulary,
       static_cast<double>(t.model.parameter_count()) / 1e6, name(t.dtype), machine.name, t.batch,
       t.seq, t.accumulate > 1 ? fmt::format(", {} micro-batches a step", t.accumulate) : "");
 }
@@ -163,6 +165,25 @@ std::string time_rows(const RunOptions& o, const PlannedRun& run) {
              fmt::format("{} rehearsals", s.rehearsals));
 }
 
+// What computes attention, and why it is not cuDNN.
+std::string attention_rows(const RunOptions& o, const Machine& machine) {
+  const auto* architecture = std::get_if<CudaArchitecture>(&machine.architecture);
+  if (!architecture) {
+    constexpr const char* note = "--nondeterministic changes nothing on a cpu";
+    return o.training.nondeterministic ? row("attention", "the cpu's", note) : "";
+  }
+  const auto [forward, backward, parts] = attention_methods(o.training, *architecture);
+  const bool by_cudnn = backward.method == AttentionMethod::cudnn;
+  std::string note = backward.why();
+  if (by_cudnn && parts > 1) note = fmt::format("backward in {} parts", parts);
+  if (by_cudnn && o.training.nondeterministic) {
+    note += note.empty() ? "nondeterministic" : ", nondeterministic";
+  }
+  if (forward.method == backward.method) return row("attention", name(forward.method), note);
+  return row("attention", name(forward.method), forward.why()) +
+         row("  backward", name(backward.method), note);
+}
+
 std::string layers_in_chunks(const PlannedRun& run) {
   const size_t count = nodes_in_chunks(run.plans.step).size();
   return count ? fmt::format("{} layers", count) : "-";
@@ -171,8 +192,8 @@ std::string layers_in_chunks(const PlannedRun& run) {
 }  // namespace
 
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
-  std::string table =
-      head(o, machine) + placement_lines(o, run) + memory_rows(machine, run) + time_rows(o, run);
+  std::string table = head(o, machine) + placement_lines(o, run) + attention_rows(o, machine) +
+                      memory_rows(machine, run) + time_rows(o, run);
   table.pop_back();
   return table;
 }

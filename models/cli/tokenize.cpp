@@ -95,7 +95,8 @@ std::function<int()> add_tokenize(CLI::App& app) {
       "Shard to write, FILE.bin; with --decode, text file to write, by default standard output");
   app.add_flag("--decode", a->decode, "Turn shards back into text, byte for byte");
   app.add_flag("--separate", a->options.separate,
-               "Put the token <|endoftext|> before each file; --decode writes it as text");
+               "Put the token that ends a text, <|endoftext|> of GPT-2, before each file; --decode "
+               "writes it as text");
   app.add_option(
          "--shard-tokens", a->options.shard_tokens,
          "Tokens per shard; writes shards FILE_000000.bin and so on; 0: one shard, FILE.bin")

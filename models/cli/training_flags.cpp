@@ -3,6 +3,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "spool/models/families/families.h"
 #include "spool/models/families/model_file.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/units.h"
@@ -45,6 +46,23 @@ void set_policy(const TrainingFlags& g, RunOptions& o, const CLI::App& command) 
   o.spill_directory = g.offload_to.substr(disk.size());
 }
 
+void set_shape(const TrainingFlags& g, ModelConfig& model) {
+  const std::pair<const char*, const std::optional<int64_t>&> given[] = {{"channels", g.channels},
+                                                                         {"heads", g.heads},
+                                                                         {"layers", g.layers},
+                                                                         {"context", g.context},
+                                                                         {"vocab", g.vocab}};
+  for (const auto& [setting, n] : given) {
+    if (n) model = model.with(setting, *n);
+  }
+}
+
+int64_t warmup_of(const std::string& model, const TrainingConfig& t) {
+  const auto preset = model_preset(model);
+  const double share = preset ? preset->defaults.warmup : t.model.defaults().warmup;
+  return static_cast<int64_t>(share * static_cast<double>(t.steps));
+}
+
 std::optional<int64_t> final_eval_batches(const std::string& flag) {
   if (flag == "all") return {};
   if (flag == "none") return 0;
@@ -74,23 +92,20 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
     o.model = absolute_path(o.model);
   }
   t = training_preset(o.model);
-  t.accumulate = flags.accumulate;
   t.steps = flags.steps;
   t.dropout = flags.dropout;
   t.seed = flags.seed;
+  t.nondeterministic = flags.nondeterministic;
   t.optimizer.clip = flags.optimizer.clip;
-  override_with(g.layers, t.model.layers);
-  override_with(g.heads, t.model.heads);
-  override_with(g.channels, t.model.channels);
-  override_with(g.context, t.model.context);
-  override_with(g.vocab, t.model.vocabulary);
+  set_shape(g, t.model);
   override_with(g.batch, t.batch);
-  t.seq = g.seq.value_or(std::min(t.seq, t.model.context));
+  override_with(g.accumulate, t.accumulate);
+  t.seq = g.seq.value_or(std::min(t.seq, t.model.shape().context));
   override_with(g.lr, t.lr);
   t.min_lr = g.min_lr.value_or(t.lr / 10);
   override_with(g.beta2, t.optimizer.beta2);
   override_with(g.weight_decay, t.optimizer.decay);
-  t.warmup = g.warmup.value_or(t.steps / 20);
+  t.warmup = g.warmup.value_or(warmup_of(o.model, t));
   override_with(g.chunk_loss, t.loss_chunk);
   override_with(g.chunk_mlp, t.mlp_chunk);
   t.dtype = *parse<DType>(g.dtype);
@@ -106,11 +121,9 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
 }
 
 void add_shape_flags(CLI::App& app, TrainingFlags& g) {
-  app.add_option(
-         "--model", g.options.model,
-         "Model: gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m, with random weights; "
-         "or, to start from trained weights, " +
-             std::string(model_forms))
+  app.add_option("--model", g.options.model,
+                 "Model: " + list_of_presets() +
+                     ", with random weights; or, to start from trained weights, " + model_forms)
       ->capture_default_str();
   app.add_option("--layers", g.layers, "Number of layers (blocks)");
   app.add_option("--heads", g.heads, "Number of attention heads; must divide --channels");
@@ -125,13 +138,14 @@ void add_shape_flags(CLI::App& app, TrainingFlags& g) {
 void add_step_flags(CLI::App& app, TrainingFlags& g) {
   TrainingConfig& t = g.options.training;
   app.add_option("--batch", g.batch, "Rows per micro-batch");
-  app.add_option("--seq", g.seq, "Tokens per row; by default --context");
-  app.add_option("--accumulate", t.accumulate, "Micro-batches per step")->capture_default_str();
+  app.add_option("--seq", g.seq,
+                 "Tokens per row; by default --context, or less where that is long");
+  app.add_option("--accumulate", g.accumulate, "Micro-batches per step");
   app.add_option("--steps", t.steps, "Number of optimizer steps")->capture_default_str();
   app.add_option("--lr", g.lr, "Highest learning rate, reached after the warm-up");
   app.add_option("--min-lr", g.min_lr, "Last learning rate; by default a tenth of --lr");
   app.add_option("--warmup", g.warmup,
-                 "Steps of linear warm-up; by default a twentieth of --steps");
+                 "Steps of linear warm-up; by default a part of --steps that depends on the model");
   app.add_option("--beta2", g.beta2, "AdamW's decay of the second moment");
   app.add_option("--weight-decay", g.weight_decay,
                  "AdamW's weight decay, applied to matrices only");
@@ -156,6 +170,11 @@ void add_step_flags(CLI::App& app, TrainingFlags& g) {
       "Maximum number of rows of each block's MLP, from its norm to the end of the "
       "block, in memory at a time; 0: all; by default what --memory needs, layer by layer");
   app.add_option("--seed", t.seed, "Seed of all random numbers")->capture_default_str();
+  app.add_flag("--nondeterministic", t.nondeterministic,
+               "On a GPU, let cuDNN form the sums of attention's backward in any order: it takes "
+               "less memory on most GPUs, and the same run may have other losses in their last "
+               "bits; on a cpu "
+               "nothing changes");
 }
 
 void add_policy_flags(CLI::App& app, TrainingFlags& g) {
@@ -205,11 +224,12 @@ void add_machine_flags(CLI::App& app, TrainingFlags& g, const std::string& memor
 // The defaults that depend on the model.
 std::string preset_table() {
   std::string table = "Defaults that depend on the model:";
-  for (const std::string_view name : gpt2_presets()) {
-    const TrainingConfig t = training_preset(std::string(name));
-    table += sentence("\n  ", name, ": --layers ", t.model.layers, " --heads ", t.model.heads,
-                      " --channels ", t.model.channels, " --context ", t.model.context, " --vocab ",
-                      t.model.vocabulary, " --batch ", t.batch, " --lr ", t.lr, " --beta2 ",
+  for (const ModelPreset& preset : model_presets()) {
+    const TrainingConfig t = training_preset(std::string(preset.name));
+    const ModelShape m = preset.config.shape();
+    table += sentence("\n  ", preset.name, ": --layers ", m.layers, " --heads ", m.heads.query,
+                      " --channels ", m.channels, " --context ", m.context, " --vocab ",
+                      m.vocabulary, " --batch ", t.batch, " --lr ", t.lr, " --beta2 ",
                       t.optimizer.beta2, " --weight-decay ", t.optimizer.decay);
   }
   return table;

@@ -17,6 +17,7 @@ struct TrainingFlags {
       chunk_mlp;
   std::string final_eval = "all";
   std::optional<double> lr, min_lr, beta2, weight_decay;
+  std::optional<int64_t> accumulate = {};
   std::string dtype = "f32", rounding = name(Rounding::nearest), device, memory, host_memory;
   std::string recompute = "none", offload = name(Offloading::none), offload_to = "host",
               optimizer_state = name(OptimizerState::device);

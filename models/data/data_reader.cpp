@@ -27,10 +27,11 @@ Tokens DataReader::encode(std::span<const fs::path> files) const {
   uint64_t total = 0, before = 0;
   for (const fs::path& path : files) total += File::open(path).size();
   File shard = File::temporary();
-  ShardWriter writer(shard);
+  ShardWriter writer(shard, tokenizer.vocabulary());
   for (const fs::path& path : files) {
     const InputFile text(path);
     check_file(text.size() > 0, path, "is empty");
+    writer.append(tokenizer.begin_of_text());
     encode_text(tokenizer, text, threads, [&](std::span<const int32_t> tokens, uint64_t done) {
       writer.append(tokens);
       if (progress) progress(before + done, total);

@@ -21,15 +21,16 @@ struct OpenShard {
   AtomicWrite partial;
   File file;
   ShardWriter writer;
-  explicit OpenShard(const fs::path& path)
-      : partial(path), file(File::create(partial.path())), writer(file) {}
+  OpenShard(const fs::path& path, int64_t vocabulary)
+      : partial(path), file(File::create(partial.path())), writer(file, vocabulary) {}
 };
 
 // Writes tokens to one shard after the other.
 class ShardSequence {
  public:
-  ShardSequence(const TokenizeOptions& options, size_t text_bytes)
+  ShardSequence(const TokenizeOptions& options, int64_t vocabulary, size_t text_bytes)
       : options_(options),
+        vocabulary_(vocabulary),
         text_bytes_(text_bytes),
         max_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::max_tokens) {
     // A pattern that names the new shards would also name old ones.
@@ -44,7 +45,7 @@ class ShardSequence {
 
   void append(std::span<const int32_t> tokens) {
     while (!tokens.empty()) {
-      if (!shard_) shard_.emplace(name());
+      if (!shard_) shard_.emplace(name(), vocabulary_);
       ShardWriter& writer = shard_->writer;
       const auto room = static_cast<size_t>(max_ - writer.size());
       const auto some = tokens.first(std::min(room, tokens.size()));
@@ -87,6 +88,7 @@ class ShardSequence {
   }
 
   const TokenizeOptions& options_;
+  int64_t vocabulary_;
   size_t text_bytes_, done_bytes_ = 0;
   int64_t max_;
   std::optional<OpenShard> shard_;
@@ -112,7 +114,7 @@ TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> te
   }
   check(total > 0, "the text to tokenize is empty");
   TokenizeResult result;
-  ShardSequence shards(options, total);
+  ShardSequence shards(options, tokenizer.vocabulary(), total);
   for (const fs::path& path : texts) {
     const InputFile text(path);
     const auto append = [&](std::span<const int32_t> tokens) {
@@ -139,7 +141,7 @@ void detokenize(const Tokenizer& tokenizer, std::span<const fs::path> shards,
   for (int64_t begin = 0; begin < tokens->size(); begin += block) {
     some.resize(static_cast<size_t>(std::min(block, tokens->size() - begin)));
     tokens->read(begin, some);
-    write(tokenizer.decode(some));
+    write(begin == 0 ? tokenizer.decode(some) : tokenizer.decode_rest(some));
   }
 }
 

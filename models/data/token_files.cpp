@@ -170,24 +170,29 @@ Tokens open_shard(File file, const std::string& name, int64_t vocabulary) {
 
 bool is_shard(const fs::path& path) { return path.extension() == ".bin"; }
 
+ShardWriter::ShardWriter(File& file, int64_t vocabulary) : file_(file), vocabulary_(vocabulary) {}
+
 void ShardWriter::append(std::span<const int32_t> tokens) {
   check_file(static_cast<int64_t>(tokens.size()) <= max_tokens - count_, file_.name(),
              "would have more than the ", max_tokens, " tokens that a shard can have");
-  narrow_.clear();
   for (const int32_t token : tokens) {
-    check(0 <= token && token <= UINT16_MAX, file_.name(), ": token ", token,
-          " does not fit into a shard of uint16");
-    narrow_.push_back(static_cast<uint16_t>(token));
+    check(0 <= token && token < vocabulary_, file_.name(), ": token ", token,
+          " is not in the vocabulary, 0 to ", vocabulary_ - 1);
   }
-  const uint64_t begin = LlmcHeader::bytes + sizeof(uint16_t) * static_cast<uint64_t>(count_);
-  file_.write(begin, std::as_bytes(std::span(narrow_)));
+  narrow_.clear();
+  if (!is_wide()) {
+    for (const int32_t token : tokens) narrow_.push_back(static_cast<uint16_t>(token));
+  }
+  const size_t width = is_wide() ? sizeof(int32_t) : sizeof(uint16_t);
+  file_.write(LlmcHeader::bytes + width * static_cast<uint64_t>(count_),
+              is_wide() ? std::as_bytes(tokens) : std::as_bytes(std::span(narrow_)));
   count_ += static_cast<int64_t>(tokens.size());
 }
 
 void ShardWriter::finish() {
   LlmcHeader header;
-  header[0] = llmc_tokens_magic;
-  header[1] = 1;
+  header[0] = is_wide() ? llmc_llama_tokens_magic : llmc_tokens_magic;
+  header[1] = is_wide() ? 7 : 1;
   header[2] = static_cast<int32_t>(count_);
   header.write(file_);
 }

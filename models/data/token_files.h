@@ -30,21 +30,25 @@ Tokens open_shard(File, const std::string& name, int64_t vocabulary);
 // Whether the file's extension is .bin.
 bool is_shard(const std::filesystem::path&);
 
-// Writes a shard of uint16 into an empty file.
+// Writes a shard into an empty file, of uint16, or of uint32 where the vocabulary has ids from
+// 65536 on.
 class ShardWriter {
  public:
   static constexpr int64_t max_tokens = INT32_MAX;
 
-  explicit ShardWriter(File& file) : file_(file) {}
+  ShardWriter(File& file, int64_t vocabulary);
 
   int64_t size() const { return count_; }
-  // Throws if a token is not below 65536, or there are too many for one shard.
+  // Throws if a token is not in the vocabulary, or there are too many for one shard.
   void append(std::span<const int32_t> tokens);
   // Writes the header; without it readers refuse the file.
   void finish();
 
  private:
+  bool is_wide() const { return vocabulary_ > int64_t{UINT16_MAX} + 1; }
+
   File& file_;
+  int64_t vocabulary_;
   int64_t count_ = 0;
   std::vector<uint16_t> narrow_;
 };

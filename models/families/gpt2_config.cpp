@@ -12,15 +12,13 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Gpt2Config>, 5> presets{{
+constexpr std::array<std::pair<std::string_view, Gpt2Config>, 5> published{{
     {"gpt2-tiny", {.layers = 4, .heads = 4, .channels = 192, .context = 128, .vocabulary = 256}},
     {"gpt2-124m", {}},
     {"gpt2-355m", {.layers = 24, .heads = 16, .channels = 1024}},
     {"gpt2-774m", {.layers = 36, .heads = 20, .channels = 1280}},
     {"gpt2-1558m", {.layers = 48, .heads = 25, .channels = 1600}},
 }};
-
-constexpr int64_t max_layers = 10'000, max_extent = int64_t{1} << 24;
 
 double read_epsilon(const JsonField& config) {
   const auto field = config.find("layer_norm_epsilon");
@@ -55,21 +53,39 @@ void check_fixed_fields(const JsonField& config, int64_t channels) {
 
 }  // namespace
 
-std::vector<std::string_view> gpt2_presets() {
-  std::vector<std::string_view> names;
-  for (const auto& [name, config] : presets) names.push_back(name);
-  return names;
+std::vector<ModelPreset> gpt2_presets() {
+  std::vector<ModelPreset> all;
+  for (const auto& [name, config] : published) {
+    TrainingDefaults defaults{.lr = 2e-4};
+    if (name == "gpt2-tiny") defaults = {.lr = 3e-3, .beta2 = 0.99, .batch = 8};
+    if (name == "gpt2-124m") defaults.lr = 6e-4;
+    if (name == "gpt2-355m") defaults.lr = 3e-4;
+    if (name == "gpt2-774m") defaults.lr = 2.5e-4;
+    all.push_back({name, config, defaults});
+  }
+  return all;
 }
 
 std::optional<Gpt2Config> gpt2_preset(std::string_view wanted) {
-  for (const auto& [name, config] : presets) {
+  for (const auto& [name, config] : published) {
     if (name == wanted) return config;
   }
   return {};
 }
 
+ModelShape Gpt2Config::shape() const {
+  return {.layers = layers,
+          .channels = channels,
+          .context = context,
+          .vocabulary = vocabulary,
+          .heads = {.query = heads, .key = heads},
+          .head = heads > 0 ? channels / heads : 0};
+}
+
+int64_t Gpt2Config::parameters_of_layer() const { return (12 * channels + 13) * channels; }
+
 int64_t Gpt2Config::parameter_count() const {
-  return (vocabulary + context + 2) * channels + layers * (12 * channels + 13) * channels;
+  return (vocabulary + context + 2) * channels + layers * parameters_of_layer();
 }
 
 void Gpt2Config::validate() const {
@@ -88,6 +104,7 @@ void Gpt2Config::validate() const {
   }
   check_setting(channels % heads == 0, {"heads"}, heads, " heads do not divide ", channels,
                 " channels; choose heads that do, for example ", channels % 64 ? 1 : channels / 64);
+  check_number_of_parameters(layers, parameters_of_layer());
 }
 
 Gpt2Config gpt2_config(const JsonField& config) {
@@ -110,32 +127,31 @@ Gpt2Config gpt2_config(const JsonField& config) {
   return c;
 }
 
-json to_json(const Gpt2Config& c) {
-  return {{"model_type", "gpt2"},
-          {"architectures", {"GPT2LMHeadModel"}},
-          {"n_layer", c.layers},
-          {"n_head", c.heads},
-          {"n_embd", c.channels},
-          {"n_positions", c.context},
-          {"n_ctx", c.context},
-          {"vocab_size", c.vocabulary},
-          {"layer_norm_epsilon", c.epsilon},
-          {"activation_function", c.gelu == GeluForm::tanh ? "gelu_new" : "gelu"},
-          {"tie_word_embeddings", true}};
+void Gpt2Config::write(json& to) const {
+  to = {{"model_type", "gpt2"},
+        {"architectures", {"GPT2LMHeadModel"}},
+        {"n_layer", layers},
+        {"n_head", heads},
+        {"n_embd", channels},
+        {"n_positions", context},
+        {"n_ctx", context},
+        {"vocab_size", vocabulary},
+        {"layer_norm_epsilon", epsilon},
+        {"activation_function", gelu == GeluForm::tanh ? "gelu_new" : "gelu"},
+        {"tie_word_embeddings", true}};
 }
 
-std::optional<int32_t> end_of_text_of(const JsonField& config, int64_t vocabulary) {
-  const auto field = config.find("eos_token_id");
-  const bool is_token = field && field->value().is_number_unsigned() && field->value() < vocabulary;
-  return is_token ? std::optional(field->value().get<int32_t>()) : std::nullopt;
-}
-
-std::string format_config(const Gpt2Config& config, std::optional<int32_t> end_of_text) {
-  json j = to_json(config);
-  for (const char* key : {"bos_token_id", "eos_token_id"}) {
-    j[key] = end_of_text ? json(*end_of_text) : json();
+Gpt2Config Gpt2Config::with(std::string_view setting, int64_t n) const {
+  Gpt2Config other = *this;
+  const std::pair<std::string_view, int64_t&> settings[] = {{"layers", other.layers},
+                                                            {"heads", other.heads},
+                                                            {"channels", other.channels},
+                                                            {"context", other.context},
+                                                            {"vocab", other.vocabulary}};
+  for (const auto& [name, value] : settings) {
+    if (name == setting) value = n;
   }
-  return j.dump(2) + "\n";
+  return other;
 }
 
 }  // namespace spool

@@ -8,10 +8,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "spool/kernels/gelu.h"
-#include "spool/runtime/integer.h"
+#include "spool/models/families/model_config.h"
 
 namespace spool {
 
@@ -22,24 +23,25 @@ struct Gpt2Config {
   double epsilon = 1e-5;  // of the layer norms
   GeluForm gelu = GeluForm::tanh;
 
-  int64_t padded_vocabulary() const { return round_up<int64_t>(vocabulary, 64); }
-  int64_t parameter_count() const;  // without padding
-  // Throws if no model can have these numbers.
+  // See ModelConfig.
+  std::string family() const { return "GPT-2"; }
+  ModelShape shape() const;
+  int64_t padded_vocabulary() const { return shape().padded_vocabulary(); }
+  int64_t parameters_of_layer() const, parameter_count() const;
   void validate() const;
+  void write(nlohmann::json&) const;
+  Gpt2Config with(std::string_view setting, int64_t) const;
+  TrainingDefaults defaults() const { return {}; }
+  std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row) const;
   bool operator==(const Gpt2Config&) const = default;
 };
 
 // gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m.
-std::vector<std::string_view> gpt2_presets();
+std::vector<ModelPreset> gpt2_presets();
 std::optional<Gpt2Config> gpt2_preset(std::string_view name);
 
-// Reads every field that changes what the model computes; throws if one is unsupported.
+// Reads every field of config.json that changes what the model computes; throws if one is
+// unsupported.
 Gpt2Config gpt2_config(const JsonField& config);
-nlohmann::json to_json(const Gpt2Config&);
-
-// The token that ends a text: eos_token_id, if the vocabulary has it.
-std::optional<int32_t> end_of_text_of(const JsonField& config, int64_t vocabulary);
-// config.json, which stops generation at `end_of_text` if there is one.
-std::string format_config(const Gpt2Config&, std::optional<int32_t> end_of_text);
 
 }  // namespace spool

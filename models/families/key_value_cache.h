@@ -4,6 +4,7 @@
 // The keys and values of tokens that a model has read, so that it computes those of later tokens
 // only.
 
+#include <span>
 #include <vector>
 
 #include "spool/autograd/ops.h"
@@ -22,11 +23,15 @@ class KeyValueCache {
   KeyValueLayer layer(size_t i) const;
   // Call after every layer has been given the keys and values of `tokens` more.
   void advance(int64_t tokens);
-  void clear() { length_ = 0; }
+  void clear();
+
+  int64_t rows() const { return rows_; }
+  // Goes on with these rows, in ascending order, until it is cleared.
+  void keep_rows(std::span<const int64_t> rows);
 
  private:
   std::vector<KeyValueLayer> layers_;
-  int64_t length_ = 0;
+  int64_t length_ = 0, rows_ = 0;
 };
 
 }  // namespace spool

@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "spool/models/families/gpt2.h"
+#include "spool/models/families/gpt2_config.h"
 #include "spool/models/formats/stored_tensors.h"
 
 namespace spool {

@@ -1,13 +1,14 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// A stored GPT-2, in any form a user may have.
+// A stored model of any family, in any form a user may have; with its config.json, which is JSON.
 
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <vector>
 
-#include "spool/models/families/gpt2.h"
+#include "spool/models/families/model.h"
 #include "spool/models/formats/safetensors.h"
 
 namespace spool {
@@ -15,8 +16,8 @@ namespace spool {
 // The paths that name a model.
 inline constexpr const char* model_forms =
     "the directory of a run (its latest checkpoint), of a checkpoint, or of a model that "
-    "transformers saved; a .safetensors file with its config.json beside it; or a model file of "
-    "llm.c";
+    "transformers saved, as the hub has it; a .safetensors file with its config.json beside it; or "
+    "a model file of llm.c";
 
 class ModelFile {
  public:
@@ -27,32 +28,42 @@ class ModelFile {
   const std::string& name() const { return tensors_->name(); }
   // Its directory, where other files of the model are.
   std::filesystem::path directory() const;
-  const Gpt2Config& config() const { return config_; }
+  const ModelConfig& config() const { return config_; }
   // The type of the stored matrices; f32 if the engine lacks that type.
   DType dtype() const;
-  // The token that ends a text, if the model's files name one.
-  std::optional<int32_t> end_of_text() const { return end_of_text_; }
+  // The tokens that end a text, if the model's files name some: those of generation_config.json, or
+  // else of config.json.
+  const std::vector<int32_t>& stop_tokens() const { return stop_tokens_; }
 
   // The tensors, whatever their format.
   const TensorReader& tensors() const { return *tensors_; }
 
   // Sets all parameters of a model of this configuration.  Throws, before any is changed, if a
   // tensor is missing, surplus, or of another shape.
-  void load(Gpt2&, const FileProgress& = {}) const;
+  void load(Model&, const FileProgress& = {}) const;
   // The same for tensors parallel to its parameters, such as masters of another type.
-  void load(Gpt2&, const std::vector<Tensor>& parallel, const FileProgress& = {}) const;
+  void load(Model&, const std::vector<Tensor>& parallel, const FileProgress& = {}) const;
 
  private:
   std::shared_ptr<const TensorReader> tensors_;
-  Gpt2Config config_;
-  std::optional<int32_t> end_of_text_;
+  ModelConfig config_;
+  std::vector<int32_t> stop_tokens_;
   bool conv1d_ = true;  // see StoredAs
 };
 
-// Writes model.safetensors and config.json into a directory, as transformers does.  transformers
-// stops generating at `end_of_text`.  The metadata of model.safetensors says, as transformers
-// demands, how it is written, and what is given here.
-void save_model(const std::filesystem::path& directory, Gpt2&, std::optional<int32_t> end_of_text,
-                Metadata = {});
+struct SaveModelOptions {
+  std::optional<int32_t> end_of_text = {};  // where transformers stops generating
+  // Of model.safetensors, which says besides, as transformers demands, how it is written.
+  Metadata metadata = {};
+  uint64_t shard_bytes = UINT64_MAX;  // see save_model_tensors()
+};
+
+// Writes the weights and config.json into a directory, as transformers does.  A config.json that
+// was read is written again, with the type of these weights.
+void save_model(const std::filesystem::path& directory, Model&, const SaveModelOptions& = {});
+
+// Copies what a model of transformers has besides weights, configuration and tokenizer:
+// generation_config.json and the template of chats.  Files that are not there are passed over.
+void copy_side_files(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace spool

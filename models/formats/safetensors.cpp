@@ -197,4 +197,9 @@ SafetensorsReader::SafetensorsReader(Parsed p)
 SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
     : SafetensorsReader(Parsed(path)) {}
 
+TensorFileStart open_safetensors(const std::filesystem::path& path) {
+  SafetensorsReader::Parsed p(path);
+  return {std::move(p.file), p.data_begin, std::move(p.header.tensors)};
+}
+
 }  // namespace spool

@@ -37,8 +37,21 @@ class SafetensorsReader : public TensorReader {
  private:
   struct Parsed;
   explicit SafetensorsReader(Parsed);
+  friend TensorFileStart open_safetensors(const std::filesystem::path&);
 
   Metadata metadata_;
+};
+
+// A file, opened and checked as by a reader, for a reader of several.
+TensorFileStart open_safetensors(const std::filesystem::path&);
+
+// A model in several files of a folder, its shards, and an index of them:
+//   {"metadata": {"total_size": BYTES}, "weight_map": {"TENSOR": "SHARD", ...}}
+// The reader takes the index and refuses one that does not list each shard's tensors, or names a
+// file outside its folder.
+class ShardedSafetensorsReader : public TensorReader {
+ public:
+  explicit ShardedSafetensorsReader(const std::filesystem::path& index);
 };
 
 }  // namespace spool

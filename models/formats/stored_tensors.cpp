@@ -55,11 +55,30 @@ std::ostream& operator<<(std::ostream& out, const StoredSpec& spec) {
   return out << name(spec.type) << " " << spec.shape;
 }
 
-TensorReader::TensorReader(TensorFileStart start)
-    : file_(std::move(start.file)),
-      data_begin_(start.data_begin),
-      tensors_(std::move(start.tensors)) {
-  for (size_t i = 0; i < tensors_.size(); ++i) index_[tensors_[i].name] = i;
+uint64_t TensorReader::bytes() const {
+  uint64_t sum = 0;
+  for (const Part& part : parts_) sum += part.file.size();
+  return sum;
+}
+
+TensorReader::TensorReader(TensorFileStart start) : name_(start.file.name()) {
+  add(std::move(start));
+}
+
+TensorReader::TensorReader(std::string name, std::vector<TensorFileStart> files)
+    : name_(std::move(name)) {
+  for (TensorFileStart& start : files) add(std::move(start));
+}
+
+void TensorReader::add(TensorFileStart start) {
+  for (StoredTensor& t : start.tensors) {
+    t.part = parts_.size();
+    const auto [known, is_new] = index_.emplace(t.name, tensors_.size());
+    check_file(is_new, start.file.name(), "tensor \"", t.name, "\" is also in ",
+               is_new ? name_ : parts_[tensors_[known->second].part].file.name());
+    tensors_.push_back(std::move(t));
+  }
+  parts_.push_back({std::move(start.file), start.data_begin});
 }
 
 const StoredTensor* TensorReader::find(std::string_view tensor) const {
@@ -71,7 +90,8 @@ void TensorReader::read(const StoredTensor& t, uint64_t begin, std::span<std::by
   const uint64_t nbytes = t.spec.nbytes();
   check(out.size() <= nbytes && begin <= nbytes - out.size(), name(), ": ", out.size(),
         " bytes from byte ", begin, " are outside tensor \"", t.name, "\", ", t.spec);
-  file_.read(data_begin_ + t.begin + begin, out);
+  const Part& part = parts_[t.part];
+  part.file.read(part.data_begin + t.begin + begin, out);
 }
 
 TensorWriter::TensorWriter(TensorFileStart start)

@@ -1,9 +1,10 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// Tensors in a file of any format: names, types, shapes, and the offsets of their bytes.  Reading
-// and writing work in pieces, so that no tensor needs to be in host memory as a whole.  A reader's
-// constructor checks everything that the file says about itself against the file's size.
+// Tensors in a file of any format, or in several: names, types, shapes, and the offsets of their
+// bytes.  Reading and writing work in pieces, so that no tensor needs to be in host memory as a
+// whole.  A reader's constructor checks everything that the file says about itself against the
+// file's size.
 
 #include <array>
 #include <cstddef>
@@ -69,6 +70,7 @@ struct StoredTensor {
   std::string name;
   StoredSpec spec = {};
   uint64_t begin = 0;  // byte offset in the data; a writer sets it
+  size_t part = 0;     // the file, of a reader of several
 };
 
 // An open file and its tensors, whose offsets count from data_begin.
@@ -83,8 +85,10 @@ using FileProgress = std::function<void(size_t done, size_t total)>;
 
 class TensorReader {
  public:
-  const std::string& name() const { return file_.name(); }
-  // In the order of their bytes.
+  const std::string& name() const { return name_; }
+  // Of all its files.
+  uint64_t bytes() const;
+  // In the order of their bytes, file by file.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // Null if there is none of that name.
   const StoredTensor* find(std::string_view tensor) const;
@@ -93,10 +97,18 @@ class TensorReader {
 
  protected:
   explicit TensorReader(TensorFileStart);
+  // Of several files, in which each tensor occurs once; `name` is for messages.
+  TensorReader(std::string name, std::vector<TensorFileStart>);
 
  private:
-  File file_;
-  uint64_t data_begin_;
+  struct Part {
+    File file;
+    uint64_t data_begin = 0;
+  };
+  void add(TensorFileStart);
+
+  std::string name_;
+  std::vector<Part> parts_;
   std::vector<StoredTensor> tensors_;
   std::map<std::string, size_t, std::less<>> index_;
 };

@@ -1,7 +1,10 @@
 #include "spool/models/formats/tensor_file.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
@@ -107,6 +110,22 @@ void check_no_surplus(const TensorReader& file, std::span<const NamedTensor> ten
   }
 }
 
+// Where each shard of the tensors ends: at least one.
+std::vector<size_t> ends_of_shards(std::span<const NamedTensor> tensors, uint64_t shard_bytes) {
+  std::vector<size_t> ends;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const uint64_t own = tensors[i].tensor.nbytes();
+    if (bytes > 0 && bytes + own > shard_bytes) {
+      ends.push_back(i);
+      bytes = 0;
+    }
+    bytes += own;
+  }
+  ends.push_back(tensors.size());
+  return ends;
+}
+
 }  // namespace
 
 void save_tensors(TensorWriter& file, std::span<const NamedTensor> tensors) {
@@ -127,6 +146,25 @@ void save_tensors(const std::filesystem::path& path, std::span<const NamedTensor
   for (const NamedTensor& t : tensors) entries.push_back({t.name, stored_spec(t)});
   SafetensorsWriter file(path, std::move(entries), metadata);
   save_tensors(file, tensors);
+}
+
+void save_model_tensors(const std::filesystem::path& folder, std::span<const NamedTensor> tensors,
+                        const Metadata& metadata, uint64_t shard_bytes) {
+  const std::vector<size_t> ends = ends_of_shards(tensors, shard_bytes);
+  if (ends.size() == 1) return save_tensors(folder / weights_name, tensors, metadata);
+  nlohmann::json map = nlohmann::json::object();
+  uint64_t total = 0;
+  for (size_t i = 0, first = 0; i < ends.size(); first = ends[i++]) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, ends.size());
+    const auto some = tensors.subspan(first, ends[i] - first);
+    save_tensors(folder / name, some, metadata);
+    for (const NamedTensor& t : some) {
+      map[t.name] = name;
+      total += t.tensor.nbytes();
+    }
+  }
+  const nlohmann::json index{{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  write_text_file_atomically(folder / weights_index_name, index.dump(2) + "\n");
 }
 
 uint64_t hash_of(std::span<const NamedTensor> tensors) {

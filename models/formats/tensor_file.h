@@ -2,6 +2,7 @@
 #pragma once
 
 // Saves and loads a device's tensors by name, through a few MiB of host memory whatever their size.
+// Tensors of a large model are in several files, with an index, which is JSON.
 
 #include <cstdint>
 #include <filesystem>
@@ -25,6 +26,14 @@ struct NamedTensor {
 void save_tensors(TensorWriter&, std::span<const NamedTensor>);
 // Writes a safetensors file.
 void save_tensors(const std::filesystem::path&, std::span<const NamedTensor>, const Metadata& = {});
+
+// Writes model.safetensors into a folder; or, if the tensors have more than `shard_bytes` bytes,
+// shards of at most so many, or of one tensor, and their index (see ShardedSafetensorsReader).
+void save_model_tensors(const std::filesystem::path& folder, std::span<const NamedTensor>,
+                        const Metadata&, uint64_t shard_bytes);
+// The names that this writes.
+inline constexpr const char *weights_name = "model.safetensors",
+                            *weights_index_name = "model.safetensors.index.json";
 
 // A hash of the names, types, shapes and values, the same wherever the tensors are.
 uint64_t hash_of(std::span<const NamedTensor>);

@@ -1,5 +1,6 @@
 #include "spool/models/inference/convert_model.h"
 
+#include "spool/models/families/gpt2_config.h"
 #include "spool/models/families/llmc_model.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/planner/rehearsal.h"
@@ -14,43 +15,56 @@ namespace {
 
 // The tokenizer in the model's directory, if its tokens are in the model's vocabulary.
 std::unique_ptr<Tokenizer> tokenizer_of(const ModelFile& file) {
-  const auto vocabulary = vocabulary_in(file.directory());
-  if (!vocabulary) return nullptr;
-  auto tokenizer = open_tokenizer({.name = "gpt2", .merges = *vocabulary});
-  if (tokenizer->vocabulary() <= file.config().vocabulary) return tokenizer;
+  const auto choice = tokenizer_in(file.directory());
+  if (!choice) return nullptr;
+  auto tokenizer = open_tokenizer(*choice);
+  if (tokenizer->vocabulary() <= file.config().shape().vocabulary) return tokenizer;
   logger().warn("{} is not copied: it has more tokens than the model's vocabulary",
-                vocabulary->string());
+                (choice->merges.empty() ? choice->json : choice->merges).string());
   return nullptr;
 }
 
-void write_directory(const ModelFile& in, Gpt2& model, const fs::path& directory) {
+void write_directory(const ModelFile& in, Model& model, uint64_t shard_bytes,
+                     const fs::path& directory) {
   std::error_code error;
   const bool is_made = fs::create_directory(directory, error);
   if (!is_made) fail_file(directory, "made", error ? error.value() : EEXIST);
   const auto tokenizer = tokenizer_of(in);
-  save_model(directory, model, tokenizer ? tokenizer->end_of_text() : in.end_of_text());
+  std::optional<int32_t> end_of_text;
+  if (tokenizer) {
+    end_of_text = tokenizer->end_of_text();
+  } else if (!in.stop_tokens().empty()) {
+    end_of_text = in.stop_tokens().front();
+  }
+  save_model(directory, model, {.end_of_text = end_of_text, .shard_bytes = shard_bytes});
+  copy_side_files(in.directory(), directory);
   if (tokenizer) save_tokenizer(directory, *tokenizer);
   sync_tree(directory);
 }
 
 }  // namespace
 
-void convert_model(const ModelFile& in, const fs::path& out, DType dtype,
-                   const FileProgress& progress) {
+void convert_model(const ModelFile& in, const fs::path& out, const ConvertOptions& options) {
+  const DType dtype = options.dtype;
   check_setting(dtype == DType::f32 || dtype == DType::bf16, {"dtype"}, in.name(),
                 ": a model file cannot have weights of ", name(dtype), "; choose f32 or bf16");
   const fs::path target = out.has_filename() ? out : out.parent_path();  // without a last slash
   check_file(!path_exists(target), target, "is there already; choose another name");
-  const auto make_model = [&](Stream& stream) { return Gpt2(in.config(), dtype, stream); };
+  const auto* const gpt2 = in.config().as<Gpt2Config>();
+  const bool for_llmc = target.extension() == ".bin";
+  check_file(gpt2 || !for_llmc, target, "llm.c has model files of GPT-2 only, and this is a ",
+             in.config().family(), "; choose a name that does not end in .bin, for a directory");
+  constexpr int64_t one_token = 1;  // it reads no text
+  const auto make_model = [&](Stream& s) { return in.config().make(dtype, s, one_token); };
   const auto stream = open_stream_for([&](Stream& s) { make_model(s); }, Device{});
-  Gpt2 model = make_model(*stream);
+  const std::shared_ptr<Model> model = make_model(*stream);
   AtomicWrite output(target);
-  in.load(model, progress);
-  if (target.extension() == ".bin") {
-    LlmcModelWriter writer(output.path(), model.config(), dtype);
-    save_tensors(writer, stored_parameters(model, {.conv1d = false}));
+  in.load(*model, options.loading);
+  if (for_llmc) {
+    LlmcModelWriter writer(output.path(), *gpt2, dtype);
+    save_tensors(writer, stored_parameters(*model, {.conv1d = false}));
   } else {
-    write_directory(in, model, output.path());
+    write_directory(in, *model, options.shard_bytes, output.path());
   }
   output.commit();
 }

@@ -9,10 +9,15 @@
 
 namespace spool {
 
-// Writes the model with weights of f32 or bf16.  An `out` that ends in .bin is a model file of
-// llm.c; any other name is a directory in the format of transformers, with the tokenizer's files if
-// the model has some.  Throws if `out` exists; an error leaves nothing there.
-void convert_model(const ModelFile& in, const std::filesystem::path& out, DType,
-                   const FileProgress& loading = {});
+struct ConvertOptions {
+  DType dtype = DType::f32;              // of the weights: f32 or bf16
+  uint64_t shard_bytes = 5'000'000'000;  // weights of more are several files
+  FileProgress loading = {};
+};
+
+// An `out` that ends in .bin is a model file of llm.c, for a GPT-2; any other name is a directory
+// in the format of transformers, with the tokenizer's files if the model has some.  Throws if `out`
+// exists; an error leaves nothing there.
+void convert_model(const ModelFile& in, const std::filesystem::path& out, const ConvertOptions&);
 
 }  // namespace spool

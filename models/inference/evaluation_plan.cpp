@@ -47,9 +47,9 @@ bool is_better(const Report& next, const Report& best, size_t limit) {
 }  // namespace
 
 Evaluation::Evaluation(const EvaluationShape& shape, const Plan& plan, Stream& stream)
-    : model(shape.model, shape.dtype, stream),
+    : model(shape.model.make(shape.dtype, stream, shape.seq)),
       input(shape.batch, shape.seq, stream),
-      evaluator(model, input, plan, stream) {}
+      evaluator(*model, input, plan, stream) {}
 
 void rehearse_evaluation(const EvaluationShape& shape, const Plan& plan, Stream& stream) {
   Evaluation evaluation(shape, plan, stream);

@@ -9,7 +9,7 @@ namespace spool {
 
 // What an evaluator computes: batches of rows of tokens, by a model.
 struct EvaluationShape {
-  Gpt2Config model = {};
+  ModelConfig model = {};
   DType dtype = DType::f32;  // of the computation
   int64_t batch = 4;         // rows
   int64_t seq = 0;           // tokens of a row
@@ -17,7 +17,7 @@ struct EvaluationShape {
 
 // A model, its input and an evaluator of both.
 struct Evaluation {
-  Gpt2 model;
+  std::shared_ptr<Model> model;
   BatchInput input;
   Evaluator evaluator;
   // The plan must outlive this.

@@ -8,7 +8,7 @@
 
 namespace spool {
 
-Evaluator::Evaluator(Gpt2& model, BatchInput& input, const Plan& plan, Stream& stream)
+Evaluator::Evaluator(Model& model, BatchInput& input, const Plan& plan, Stream& stream)
     : model_(model),
       input_(input),
       plan_(plan),
@@ -62,12 +62,12 @@ void Evaluator::rehearse_losses() {
   losses_of_input();
 }
 
-Program evaluation_program(const Gpt2Config& config, DType dtype, int64_t batch, int64_t seq) {
+Program evaluation_program(const ModelConfig& config, DType dtype, int64_t batch, int64_t seq) {
   MetaStream stream(Machine{});
-  Gpt2 model(config, dtype, stream);
+  const auto model = config.make(dtype, stream, seq);
   const BatchInput input(batch, seq, stream);
   Tape tape(stream, {.recording = false, .training = false});
-  (void)model.loss(tape.input(input.tokens), tape.input(input.targets)).tensor();
+  (void)model->loss(tape.input(input.tokens), tape.input(input.targets)).tensor();
   return tape.take_program();
 }
 
@@ -78,7 +78,7 @@ Plan plan_evaluation(const Program& program, const ChunkRows& rows) {
   return plan;
 }
 
-Plan plan_evaluation(const Gpt2Config& config, DType dtype, int64_t batch, int64_t seq,
+Plan plan_evaluation(const ModelConfig& config, DType dtype, int64_t batch, int64_t seq,
                      const ChunkRows& rows) {
   if (rows == ChunkRows{}) return {};
   return plan_evaluation(evaluation_program(config, dtype, batch, seq), rows);

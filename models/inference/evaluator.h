@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "spool/models/data/batches.h"
-#include "spool/models/families/gpt2.h"
+#include "spool/models/families/model.h"
 #include "spool/planner/rehearsal.h"
 
 namespace spool {
@@ -14,7 +14,7 @@ namespace spool {
 class Evaluator {
  public:
   // The arguments must outlive the evaluator.  The plan comes from plan_evaluation(), or is empty.
-  Evaluator(Gpt2&, BatchInput&, const Plan&, Stream&);
+  Evaluator(Model&, BatchInput&, const Plan&, Stream&);
 
   // The mean loss over all targets of the rows, which are read and evaluated a batch at a time.
   // on_progress is told how many rows are done.
@@ -34,7 +34,7 @@ class Evaluator {
   void add_losses();
   Tensor losses_of_input();
 
-  Gpt2& model_;
+  Model& model_;
   BatchInput& input_;
   const Plan& plan_;
   Stream& stream_;
@@ -49,9 +49,9 @@ struct ChunkRows {
 };
 
 // What an evaluator's tapes record.
-Program evaluation_program(const Gpt2Config&, DType, int64_t batch, int64_t seq);
+Program evaluation_program(const ModelConfig&, DType, int64_t batch, int64_t seq);
 // The plan of these tapes.
 Plan plan_evaluation(const Program&, const ChunkRows&);
-Plan plan_evaluation(const Gpt2Config&, DType, int64_t batch, int64_t seq, const ChunkRows&);
+Plan plan_evaluation(const ModelConfig&, DType, int64_t batch, int64_t seq, const ChunkRows&);
 
 }  // namespace spool

@@ -1,21 +1,15 @@
 #include "spool/models/inference/generator.h"
 
 #include <algorithm>
-#include <bit>
 #include <set>
 #include <utility>
 
 #include "spool/kernels/elementwise.h"
+#include "spool/models/inference/pass_length.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
-
-// Tokens of the next pass: a power of two up to 128, so that passes have few shapes.
-int64_t pass_length(int64_t tokens) {
-  constexpr int64_t limit = 128;
-  return std::min(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(tokens))), limit);
-}
 
 // Index of the first token in the cache, for a text of this many tokens: 0 while the text fits the
 // context; each time it no longer fits, half a context further.
@@ -26,11 +20,11 @@ int64_t first_cached(int64_t tokens, int64_t context) {
 
 }  // namespace
 
-Generator::Generator(Gpt2& model, Stream& stream)
+Generator::Generator(Model& model, Stream& stream, int64_t tokens)
     : model_(model),
       stream_(stream),
-      cache_(model.make_cache()),
-      logits_({Shape{1, model.config().padded_vocabulary()}}, stream, {.name = "logits"}),
+      cache_(model.make_cache(1, tokens == 0 ? 0 : std::min(tokens, model.longest_row()))),
+      logits_({Shape{1, model.shape().padded_vocabulary()}}, stream, {.name = "logits"}),
       host_(static_cast<size_t>(logits_.numel())) {}
 
 void Generator::begin() {
@@ -39,7 +33,7 @@ void Generator::begin() {
 }
 
 void Generator::read(std::span<const int32_t> tokens) {
-  const int64_t V = model_.config().vocabulary;
+  const int64_t V = model_.shape().vocabulary;
   for (const int32_t token : tokens) {
     check(token >= 0 && token < V, "generate: token ", token, " is not in [0, ", V,
           "), the vocabulary");
@@ -70,16 +64,16 @@ void Generator::pass(std::span<const int32_t> tokens, bool last) {
   const Var ids = tape.input(make_tensor<int32_t>({1, n}, tokens, stream_, label));
   const Tensor hidden = model_.hidden(ids, cache_).tensor();
   if (!last) return;
-  const Tensor row = hidden.reshape({n, model_.config().channels}).slice({n - 1, n});
+  const Tensor row = hidden.reshape({n, model_.shape().channels}).slice({n - 1, n});
   launch(Cast{.out = logits_, .in = model_.logits(tape.input(row)).tensor()}, stream_);
 }
 
 int32_t Generator::next(const SamplingOptions& options, Random& random) {
   read_bytes(logits(), /*begin_byte=*/0, std::as_writable_bytes(std::span(host_)));
-  const int64_t known = model_.config().vocabulary;
+  const int64_t known = model_.shape().vocabulary;
   const int64_t V = options.vocabulary > 0 ? std::min(options.vocabulary, known) : known;
   const std::span<const float> some(host_.data(), static_cast<size_t>(V));
-  text_.push_back(sample(some, options, random));
+  text_.push_back(sample(some, options, random, text_));
   return text_.back();
 }
 
@@ -89,7 +83,7 @@ void Generator::extend(std::vector<int32_t>& tokens, int64_t count, const Sampli
   read(tokens);
   for (int64_t i = 0; i < count; ++i) {
     const int32_t token = next(options, random);
-    if (token == options.end_of_text) return;
+    if (options.stops_at(token)) return;
     tokens.push_back(token);
     if (on_token && !on_token(token)) return;
   }

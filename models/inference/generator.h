@@ -4,23 +4,24 @@
 // Generates text with a model.  A key-value cache has the tokens that the model has read, so each
 // new token costs one pass over the parameters, however long the text is.
 //
-// A text may be longer than the context.  When the cache is full and a token follows, the cache is
-// cleared and the last half of the context is read again.  The distribution of the next token
-// depends on the text alone, not on how many calls appended it.
+// A text may be longer than the cache.  When the cache is full and a token follows, it is cleared
+// and the last half of what it holds is read again.  The distribution of the next token depends on
+// the text alone, not on how many calls appended it.
 
 #include <functional>
 #include <span>
 #include <vector>
 
-#include "spool/models/families/gpt2.h"
+#include "spool/models/families/model.h"
 #include "spool/models/inference/sampling.h"
 
 namespace spool {
 
 class Generator {
  public:
-  // Allocates the cache for the model's context.  The text is empty.
-  Generator(Gpt2& model, Stream& stream);
+  // Allocates a cache for so many tokens; 0, or more than the model's longest row: for that.  The
+  // text is empty.
+  Generator(Model& model, Stream& stream, int64_t tokens = 0);
 
   // Empties the text.
   void begin();
@@ -32,7 +33,7 @@ class Generator {
   const Tensor& logits();
 
   // Starts a new text with `tokens`, and appends up to `count` to them.  on_token is called with
-  // each, and may return false to stop.  The end-of-text token also stops, and is not appended.
+  // each, and may return false to stop.  A stop token also stops, and is not appended.
   void extend(std::vector<int32_t>& tokens, int64_t count, const SamplingOptions&, Random&,
               const std::function<bool(int32_t)>& on_token = {});
 
@@ -45,7 +46,7 @@ class Generator {
  private:
   void pass(std::span<const int32_t> tokens, bool last);
 
-  Gpt2& model_;
+  Model& model_;
   Stream& stream_;
   KeyValueCache cache_;
   Tensor logits_;              // f32 (1, padded V)

@@ -11,14 +11,15 @@ namespace {
 constexpr int64_t loss_chunk = 512;
 
 // The options with the sequence length filled in.
-LoadedModel::Options checked_options(const Gpt2Config& model, LoadedModel::Options o) {
+LoadedModel::Options checked_options(const ModelConfig& model, LoadedModel::Options o) {
+  const int64_t context = model.shape().context;
   constexpr int64_t limit = int64_t{1} << 31;
-  if (o.seq == 0) o.seq = model.context;
+  if (o.seq == 0) o.seq = std::min(context, model.defaults().longest_row);
   check_setting(o.batch > 0 && o.batch < limit, {"batch"}, "a batch of ", o.batch,
                 " rows; it must be between 1 and ", limit - 1);
   check_setting(o.seq > 0, {"seq"}, "sequence length ", o.seq, "; it must be at least 1");
-  check_setting(o.seq <= model.context, {"seq"}, "sequence length ", o.seq,
-                " is beyond the model's context of ", model.context, "; use shorter sequences");
+  check_setting(o.seq <= context, {"seq"}, "sequence length ", o.seq,
+                " is beyond the model's context of ", context, "; use shorter sequences");
   check_setting(o.batch * o.seq < limit, {"batch", "seq"}, "a batch of ", o.batch, " rows of ",
                 o.seq, " tokens is too large; use a smaller one");
   check_setting(o.dtype == DType::f32 || o.dtype == DType::bf16, {"dtype"},
@@ -26,7 +27,7 @@ LoadedModel::Options checked_options(const Gpt2Config& model, LoadedModel::Optio
   return o;
 }
 
-EvaluationShape shape_of(const Gpt2Config& model, const LoadedModel::Options& o) {
+EvaluationShape shape_of(const ModelConfig& model, const LoadedModel::Options& o) {
   return {.model = model, .dtype = o.dtype, .batch = o.batch, .seq = o.seq};
 }
 
@@ -58,7 +59,7 @@ LoadedModel::LoadedModel(const ModelFile& file, const Options& options, const Fi
                               options_.device, options_.threads);
   }
   work_ = std::make_unique<Evaluation>(shape, plan_, *stream_);
-  file.load(work_->model, loading);
+  file.load(*work_->model, loading);
 }
 
 }  // namespace spool

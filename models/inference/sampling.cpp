@@ -83,9 +83,98 @@ std::vector<int32_t> likeliest(std::span<const float> logits, int64_t count) {
   return heap;
 }
 
+// The fewest of the likeliest tokens that have top_p of the probability of all, or of the top_k;
+// without those that have less than min_p of the first one's.
+class Nucleus {
+ public:
+  Nucleus(std::span<const float> logits, float largest, const SamplingOptions& options)
+      : logits_(logits), largest_(largest), options_(options) {}
+
+  // In descending order.  Few tokens have most of the probability, so more are sorted only if these
+  // have not enough.
+  std::vector<int32_t> tokens() const {
+    constexpr int64_t first_tried = 256, times = 8;
+    const int64_t count = size_of(logits_);
+    const bool has_top_k = options_.top_k > 0 && options_.top_k < count;
+    const int64_t most = has_top_k ? options_.top_k : count;
+    for (int64_t n = has_top_k ? most : std::min(most, first_tried);;
+         n = std::min(most, times * n)) {
+      std::vector<int32_t> some = sorted(n);
+      const size_t kept = begin_of(some, has_top_k ? sum_of(some) : sum_of_all());
+      if (kept == some.size() && n < most) continue;
+      some.resize(kept);
+      return some;
+    }
+  }
+
+ private:
+  float logit(int32_t token) const { return logits_[static_cast<size_t>(token)]; }
+  double weight(float logit) const {
+    return std::exp((double{logit} - double{largest_}) / options_.temperature);
+  }
+  double sum_of_all() const {
+    double sum = 0;
+    for (const float x : logits_) sum += weight(x);
+    return sum;
+  }
+  double sum_of(const std::vector<int32_t>& tokens) const {
+    double sum = 0;
+    for (const int32_t token : tokens) sum += weight(logit(token));
+    return sum;
+  }
+
+  std::vector<int32_t> sorted(int64_t n) const {
+    std::vector<int32_t> some = likeliest(logits_, n);
+    std::ranges::sort(some, [&](int32_t a, int32_t b) {
+      return logit(a) != logit(b) ? logit(a) > logit(b) : a < b;
+    });
+    return some;
+  }
+
+  // How many of the first tokens are kept, of all that have this sum of weights.
+  size_t begin_of(const std::vector<int32_t>& some, double all) const {
+    double before = 0;
+    for (size_t kept = 0; kept < some.size(); ++kept) {
+      const double w = weight(logit(some[kept]));
+      if (kept > 0 && (before >= options_.top_p * all || w < options_.min_p)) return kept;
+      before += w;
+    }
+    return some.size();
+  }
+
+  std::span<const float> logits_;
+  float largest_;
+  const SamplingOptions& options_;
+};
+
+int32_t draw_among(const std::vector<int32_t>& some, std::span<const float> logits, float largest,
+                   double temperature, Random& random) {
+  std::vector<float> some_logits;
+  for (const int32_t token : some) some_logits.push_back(logits[static_cast<size_t>(token)]);
+  return some[Weights(some_logits, largest, temperature).draw(random.uniform())];
+}
+
+std::vector<float> penalised(std::span<const float> logits, std::span<const int32_t> text,
+                             double penalty) {
+  std::vector<float> changed(logits.begin(), logits.end());
+  for (const int32_t token : text) {
+    const auto i = static_cast<size_t>(token);
+    if (token < 0 || i >= logits.size()) continue;
+    const double x = double{logits[i]};
+    changed[i] = static_cast<float>(x > 0 ? x / penalty : x * penalty);
+  }
+  return changed;
+}
+
 }  // namespace
 
-int32_t sample(std::span<const float> logits, const SamplingOptions& options, Random& random) {
+int32_t sample(std::span<const float> logits, const SamplingOptions& options, Random& random,
+               std::span<const int32_t> text) {
+  if (options.repetition_penalty != 1 && !text.empty()) {
+    SamplingOptions others = options;
+    others.repetition_penalty = 1;
+    return sample(penalised(logits, text, options.repetition_penalty), others, random);
+  }
   check(!logits.empty(), "sample: no logits were given");
   const float* const all = logits.data();
   const int64_t count = size_of(logits);
@@ -95,14 +184,15 @@ int32_t sample(std::span<const float> logits, const SamplingOptions& options, Ra
   if (options.temperature <= 0) {
     return static_cast<int32_t>(std::ranges::find(logits, largest) - logits.begin());
   }
+  if (options.top_p < 1 || options.min_p > 0) {
+    return draw_among(Nucleus(logits, largest, options).tokens(), logits, largest,
+                      options.temperature, random);
+  }
   if (options.top_k <= 0 || options.top_k >= count) {
     return static_cast<int32_t>(
         Weights(logits, largest, options.temperature).draw(random.uniform()));
   }
-  const std::vector<int32_t> some = likeliest(logits, options.top_k);
-  std::vector<float> some_logits;
-  for (const int32_t token : some) some_logits.push_back(all[token]);
-  return some[Weights(some_logits, largest, options.temperature).draw(random.uniform())];
+  return draw_among(likeliest(logits, options.top_k), logits, largest, options.temperature, random);
 }
 
 }  // namespace spool

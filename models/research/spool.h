@@ -23,6 +23,7 @@
 #include "spool/kernels/launch.h"
 #include "spool/kernels/map.h"
 #include "spool/kernels/quantize.h"
+#include "spool/kernels/rope_table.h"
 #include "spool/models/formats/parameter_file.h"
 #include "spool/models/optimizers/adamw.h"
 #include "spool/models/optimizers/optimizer.h"

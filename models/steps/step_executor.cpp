@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
 
 #include "spool/kernels/elementwise.h"
@@ -59,6 +58,11 @@ StepExecutor::StepExecutor(StepModel& model, const StepConfig& config, const Ste
   loss_ = make("loss", {1}, accumulator(config.dtype));
   loss_scale_ = make("loss scale", {1}, accumulator(config.dtype));
   random_ = make("random state", {4}, DType::i32);
+  if (stream.captures() && !host_works()) results_.emplace(stream);
+}
+
+bool StepExecutor::host_works() const {
+  return plans_.step.optimizer_state == OptimizerState::cpu || offloads_to_disk(plans_.step);
 }
 
 void StepExecutor::prepare(double learning_rate) {
@@ -108,6 +112,7 @@ void StepExecutor::free_gradients() {
 
 void StepExecutor::run_micro_steps(const Step& step, const UploadBatch& upload) {
   if (survey_) survey_->start(stream_);
+  if (results_) results_->forget(step.number);
   const float scale = 1 / static_cast<float>(std::max<int64_t>(step.targets, 1));
   write<float>(loss_scale_, std::span(&scale, 1));
   optimizer_->prepare(step.number + 1, step.learning_rate);
@@ -121,6 +126,7 @@ void StepExecutor::run_micro_steps(const Step& step, const UploadBatch& upload) 
   }
   memory.finish();
   optimizer_->set_steps(step.number + 1);  // a replayed graph has not counted it
+  if (results_ && !stream_.trace()) results_->enqueue(step.number, loss_, optimizer_->clip());
   survey_ = nullptr;
 }
 
@@ -141,9 +147,7 @@ void StepExecutor::enqueue_micro_step(int64_t micro) {
     const SurveyScope surveyed(survey_, stream_, Phase::optimizer);
     optimizer_->update(random_);
   };
-  const bool host_works =
-      plans_.step.optimizer_state == OptimizerState::cpu || offloads_to_disk(plans_.step);
-  const bool captures = plans_.graph && !host_works && !stream_.trace() && stream_.captures();
+  const bool captures = plans_.graph && !host_works() && !stream_.trace() && stream_.captures();
   if (!captures) return work();
   graphs_.enqueue(first, last, work, stream_);
 }
@@ -164,7 +168,16 @@ StepResult StepExecutor::result() const {
   optimizer_->synchronize();
   const float loss = read<float>(loss_).front();
   const std::vector<float> clip = read<float>(optimizer_->clip());
-  return {.loss = loss, .grad_norm = clip[1], .finite = std::isfinite(loss) && clip[2] > 0};
+  return step_result(loss, clip.data());
+}
+
+StepResult StepExecutor::result(int64_t number) {
+  if (results_ && results_->has(number)) return results_->read(number);
+  check(optimizer_->steps() == number + 1, "there is no result of step ", number, " after ",
+        optimizer_->steps(),
+        " steps: only that of the last one, or of the last two where the device "
+        "runs ahead, is kept");
+  return result();
 }
 
 }  // namespace spool

@@ -6,10 +6,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "spool/autograd/survey.h"
 #include "spool/models/steps/step.h"
 #include "spool/models/steps/step_graphs.h"
+#include "spool/models/steps/step_results.h"
 
 namespace spool {
 
@@ -47,6 +49,10 @@ class StepExecutor {
   void run(const Step&, const UploadBatch&);
   // Result of the last step; waits for it.
   StepResult result() const;
+  // Of one of the last two steps.  Waits for no step behind it if runs_ahead().
+  StepResult result(int64_t number);
+  // Whether the host may enqueue a step before it reads the result of the one before.
+  bool runs_ahead() const { return results_.has_value(); }
 
   // Host memory and disk in use; nothing where everything is kept on the device.
   MemoryStats host_memory() const { return link_ ? link_->memory() : MemoryStats{}; }
@@ -59,6 +65,7 @@ class StepExecutor {
   void set_random(int64_t step, int64_t micro);
   void enqueue_micro_step(int64_t micro);
   void run_micro_step(size_t phase);
+  bool host_works() const;
 
   StepModel& model_;
   StepConfig config_;
@@ -69,6 +76,7 @@ class StepExecutor {
   std::unique_ptr<Optimizer> optimizer_;
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
   StepGraphs graphs_;
+  std::optional<StepResults> results_;  // where the device captures, and the host has no work
   bool prepared_ = false;
   Survey* survey_ = nullptr;
 };

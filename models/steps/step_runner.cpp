@@ -62,6 +62,8 @@ StepRunner::~StepRunner() = default;
 Optimizer& StepRunner::optimizer() { return executor_->optimizer(); }
 void StepRunner::prepare(double learning_rate) { executor_->prepare(learning_rate); }
 StepResult StepRunner::result() const { return executor_->result(); }
+StepResult StepRunner::result(int64_t number) { return executor_->result(number); }
+bool StepRunner::runs_ahead() const { return executor_->runs_ahead(); }
 MemoryStats StepRunner::host_memory() const { return executor_->host_memory(); }
 MemoryStats StepRunner::disk() const { return executor_->disk(); }
 

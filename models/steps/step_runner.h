@@ -80,6 +80,10 @@ class StepRunner {
   // Enqueues a step of any number; result() waits for it.
   void run(const Step&, const UploadBatch&);
   StepResult result() const;
+  // Of one of the last two steps: while the device runs the last, where runs_ahead(), which is so
+  // on a device that captures steps, if no plan gives the host work in a step.
+  StepResult result(int64_t number);
+  bool runs_ahead() const;
 
   // Writes a checkpoint of the steps done into a run's directory, which is made if it is missing
   // and locked from then on (formats/run_directory.h): parameters.safetensors,

@@ -54,6 +54,7 @@ void encode_text(const Tokenizer& tokenizer, const InputFile& text, int threads,
     const Tokenizer& tokenizer;
     std::vector<std::string_view> blocks = {};
     std::vector<std::vector<int32_t>> tokens;
+    bool is_first = true;
   };
   Round round{.tokenizer = tokenizer, .tokens = {}};
   round.tokens.resize(static_cast<size_t>(pool.threads()) * 2);
@@ -64,13 +65,18 @@ void encode_text(const Tokenizer& tokenizer, const InputFile& text, int threads,
       auto& r = *static_cast<Round*>(context);
       const auto i = static_cast<size_t>(piece);
       r.tokens[i].clear();
-      r.tokenizer.encode(r.blocks[i], r.tokens[i]);
+      if (i == 0 && r.is_first) {
+        r.tokenizer.encode(r.blocks[i], r.tokens[i]);
+      } else {
+        r.tokenizer.encode_rest(r.blocks[i], r.tokens[i]);
+      }
     };
     pool.run(static_cast<int64_t>(round.blocks.size()), encode, &round);
     for (size_t i = 0; i < round.blocks.size(); ++i) {
       done += round.blocks[i].size();
       write(round.tokens[i], done);
     }
+    round.is_first = false;
   }
 }
 

@@ -1,5 +1,6 @@
 #include "spool/models/tokenizers/tokenizer.h"
 
+#include "spool/models/tokenizers/utf8.h"
 #include "spool/runtime/check.h"
 
 namespace spool {
@@ -32,7 +33,22 @@ class ByteTokenizer : public Tokenizer {
 
 }  // namespace
 
+std::string TextStream::add(int32_t token) {
+  if (is_begun_) {
+    held_ += tokenizer_.decode_rest({&token, 1});
+  } else {
+    begin_.push_back(token);
+    held_ = tokenizer_.decode(begin_);
+    is_begun_ = !held_.empty();
+  }
+  const size_t size = without_incomplete_character(held_).size();
+  std::string text = held_.substr(0, size);
+  held_.erase(0, size);
+  return text;
+}
+
 std::vector<int32_t> start_of_text(const Tokenizer& tokenizer) {
+  if (auto begin = tokenizer.begin_of_text(); !begin.empty()) return begin;
   if (const auto end = tokenizer.end_of_text()) return {*end};
   std::vector<int32_t> tokens;
   tokenizer.encode("\n", tokens);

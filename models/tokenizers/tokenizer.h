@@ -2,7 +2,8 @@
 #pragma once
 
 // A Tokenizer turns bytes of text into token ids and back: decode(encode(text)) is the text,
-// whatever its bytes.  It has no mutable state, so many threads may share one.
+// whatever its bytes, unless the tokenizer of a model's authors changes some (json_tokenizer.h).
+// It has no mutable state, so many threads may share one.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,19 +22,51 @@ class Tokenizer {
   virtual std::string_view name() const = 0;
   // Ids are in [0, vocabulary).
   virtual int64_t vocabulary() const = 0;
-  // Appends to `tokens`.
+  // Appends to `tokens`, of a whole text, or of one that goes on after a boundary().
   virtual void encode(std::string_view text, std::vector<int32_t>& tokens) const = 0;
-  // Throws if a token is not in the vocabulary.
+  virtual void encode_rest(std::string_view text, std::vector<int32_t>& tokens) const {
+    encode(text, tokens);
+  }
+  // The text of all tokens, or what these add after others.  Throws if a token is not in the
+  // vocabulary.
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
+  virtual std::string decode_rest(std::span<const int32_t> tokens) const { return decode(tokens); }
   // The token between documents, if there is one.
   virtual std::optional<int32_t> end_of_text() const = 0;
+  // Tokens that a model expects before each text; encode() does not add them.
+  virtual std::vector<int32_t> begin_of_text() const { return {}; }
+  // Tokens that control a model and are no text of its own, such as <|im_end|>.
+  virtual std::vector<int32_t> special_ids() const { return {}; }
+  // The token that the vocabulary adds under this name, such as "<|im_end|>".
+  virtual std::optional<int32_t> token_id(std::string_view) const { return {}; }
   // A place to cut any text that starts with `text`, such that the tokens of both parts are those
   // of the whole: at most text.size(), and above 0 unless `text` is empty.
   virtual size_t boundary(std::string_view text) const = 0;
 };
 
-// The prompt of a text that starts from nothing: the token between documents, or else a line break.
+// The prompt of a text that starts from nothing: the tokens before each text, or else the token
+// between documents, or else a line break.
 std::vector<int32_t> start_of_text(const Tokenizer&);
+
+// Decodes tokens one by one to parts of the text, each of whole characters.
+class TextStream {
+ public:
+  // The tokens are those of a whole text, or follow others.
+  enum class From { begin, middle };
+  TextStream(const Tokenizer& tokenizer, From from)
+      : tokenizer_(tokenizer), is_begun_(from == From::middle) {}
+
+  // What can be written now: not an incomplete character, whose other bytes the next tokens have.
+  std::string add(int32_t token);
+  // What is left at the end: bytes that are no character.
+  std::string finish() { return std::move(held_); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  bool is_begun_;
+  std::vector<int32_t> begin_;  // tokens so far, until they have text
+  std::string held_;
+};
 
 // Tokens are the 256 bytes; none of them ends a text.
 std::unique_ptr<Tokenizer> make_byte_tokenizer();

@@ -13,8 +13,11 @@
 namespace spool {
 
 struct TokenizerChoice {
-  std::string name;              // bytes or gpt2; empty: not chosen
-  std::filesystem::path merges;  // gpt2's vocabulary, merges.txt or llm.c's; empty: not chosen
+  // bytes, gpt2, tokenizer.json, or the path of such a file or of a folder with one, which becomes
+  // `json`; empty: not chosen.
+  std::string name;
+  std::filesystem::path merges;     // gpt2's vocabulary, merges.txt or llm.c's; empty: not chosen
+  std::filesystem::path json = {};  // a tokenizer.json; empty: not chosen
 };
 
 // For a new model: gpt2 if merges are given, else bytes, unless `asked` names one.  Throws if name
@@ -25,6 +28,10 @@ TokenizerChoice choose_tokenizer(const TokenizerChoice& asked);
 // the choice.  Throws if neither does.
 TokenizerChoice choose_tokenizer(const TokenizerChoice& asked,
                                  const std::filesystem::path& directory);
+
+// The tokenizer whose files are beside a model's weights.  A folder of the hub may have both kinds:
+// merges.txt is read as GPT-2's, for a model that is a GPT-2, and else tokenizer.json.
+std::optional<TokenizerChoice> tokenizer_in(const std::filesystem::path& directory);
 
 // GPT-2's vocabulary beside a model's weights, under transformers' name or llm.c's.
 std::optional<std::filesystem::path> vocabulary_in(const std::filesystem::path& directory);

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "spool/models/training/attention_methods.h"
 #include "spool/runtime/files/file.h"
 
 namespace spool {
@@ -42,6 +43,20 @@ json layers(const PlannedRun& run) {
     all.push_back({{"ranges", group.layers}, {"treatment", group.treatment}});
   }
   return all;
+}
+
+json attention_choice(const AttentionChoice& choice) {
+  return {{"method", name(choice.method)}, {"why", choice.why()}};
+}
+
+// Null on a cpu, which has one.
+json attention(const TrainingConfig& config, const Machine& machine) {
+  const auto* architecture = std::get_if<CudaArchitecture>(&machine.architecture);
+  if (!architecture) return {};
+  const auto [forward, backward, parts] = attention_methods(config, *architecture);
+  return {{"forward", attention_choice(forward)},
+          {"backward", attention_choice(backward)},
+          {"backward_parts", parts}};
 }
 
 size_t state_on_device(const PlannedRun& run) {
@@ -93,6 +108,7 @@ json plan_report(const PlannedRun& run, const Machine& machine) {
                  {"state_bytes_on_device", state_on_device(run)},
                  {"host_bytes", run.foretold.host.peak},
                  {"peak_bytes_by_purpose", by_purpose(run.foretold)},
+                 {"attention", attention(run.config, machine)},
                  {"layers", layers(run)}});
   return report;
 }

@@ -55,7 +55,8 @@ PlannedRun plan_as_given(const TrainingConfig& config, const RunRequest& request
 void rehearse_evaluation_and_sample(Trainer& trainer, Stream& stream, const SampleLength& sample) {
   trainer.evaluator().rehearse_mean_loss();
   if (sample.drawn > 0) {
-    Generator(trainer.model(), stream).rehearse(sample.prompt, sample.drawn);
+    Generator(trainer.model(), stream, sample.prompt + sample.drawn)
+        .rehearse(sample.prompt, sample.drawn);
   }
 }
 
@@ -100,7 +101,7 @@ TrainingConfig with_nodes_in_chunks(TrainingConfig config, const RunRequest& req
 StepDescription describe_step(const TrainingConfig& config, const Plan& evaluation) {
   return {.make_model =
               [config, evaluation](Stream& stream) {
-                return std::make_unique<TrainedGpt2>(config, evaluation, stream);
+                return std::make_unique<TrainedModel>(config, evaluation, stream);
               },
           .config = config.step()};
 }
@@ -183,7 +184,7 @@ std::string place_of_peak(const PlannedRun& run, const Machine& machine) {
 
 std::vector<LayerGroup> explain(const PlannedRun& run) {
   MetaStream stream{Machine{}};
-  TrainedGpt2 model(run.config, Plan{}, stream);
+  TrainedModel model(run.config, Plan{}, stream);
   Tape tape(stream, {.backward_follows = true, .random = Tensor({Shape{4}, DType::i32}, stream)});
   model.loss(tape);
   return explain(tape.program(), run.plans.step);

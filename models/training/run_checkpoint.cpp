@@ -9,6 +9,7 @@
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/planner/calibration/matmul_table.h"
 #include "spool/runtime/bulk_hash.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/units.h"
@@ -24,7 +25,7 @@ namespace {
 constexpr int format_version = 1;
 constexpr const char *model_file = "model.safetensors", *optimizer_file = "optimizer.safetensors",
                      *run_file = "run.json", *merges_file = "merges.txt",
-                     *vocabulary_file = "vocab.json";
+                     *vocabulary_file = "vocab.json", *tokenizer_file = "tokenizer.json";
 
 std::vector<NamedTensor> optimizer_tensors(Trainer& trainer) {
   std::vector<NamedTensor> all;
@@ -74,7 +75,7 @@ std::string hash_of_file(const fs::path& file) {
 
 std::map<std::string, std::string> hashes_of_vocabulary(const fs::path& directory) {
   std::map<std::string, std::string> hashes;
-  for (const char* name : {merges_file, vocabulary_file}) {
+  for (const char* name : {merges_file, vocabulary_file, tokenizer_file}) {
     if (path_exists(directory / name)) hashes[name] = hash_of_file(directory / name);
   }
   return hashes;
@@ -90,10 +91,11 @@ size_t bytes_of_checkpoint(Trainer& trainer) {
 
 // A run may also be resumed with a vocabulary that is not in the checkpoint.
 void check_vocabulary(const fs::path& directory, const StoredRun& run) {
-  if (!path_exists(directory / merges_file)) return;
+  if (!path_exists(directory / merges_file) && !path_exists(directory / tokenizer_file)) return;
   for (const auto& [name, hash] : run.vocabulary) {
-    check_file(name == merges_file || name == vocabulary_file, directory / run_file,
-               "field vocabulary: ", excerpt(name), " is no file of a vocabulary");
+    const bool known = name == merges_file || name == vocabulary_file || name == tokenizer_file;
+    check_file(known, directory / run_file, "field vocabulary: ", excerpt(name),
+               " is no file of a vocabulary");
     check_file(hash_of_file(directory / name) == hash, directory / name,
                "is not the file that the checkpoint was written with", remedy_of_mixed_checkpoint);
   }
@@ -110,8 +112,10 @@ uint64_t hash_of_weights(Trainer& trainer) {
 void save_checkpoint(const fs::path& directory, const RunState& state) {
   const CheckpointMark mark = mark_of(state);
   const Metadata metadata = metadata_of(mark);
-  save_model(directory, state.trainer.model(), state.tokenizer.end_of_text(), metadata);
+  save_model(directory, state.trainer.model(),
+             {.end_of_text = state.tokenizer.end_of_text(), .metadata = metadata});
   save_tokenizer(directory, state.tokenizer);
+  if (!state.model.empty()) copy_side_files(state.model, directory);
   save_tensors(directory / optimizer_file, optimizer_tensors(state.trainer), metadata);
   json run{{"format_version", format_version},
            {"spool", sentence(version(), " ", commit())},
@@ -119,7 +123,9 @@ void save_checkpoint(const fs::path& directory, const RunState& state) {
            {"configuration", configuration(state.options)},
            {"data_fingerprint", state.data_fingerprint},
            {"tokenizer", state.tokenizer.name()},
-           {"run", mark.run}};
+           {"run", mark.run},
+           {"tape", hash_in_words(state.tape)}};
+  if (!state.products.places.empty()) run["products"] = to_json(state.products);
   if (state.initial_weights) run["initial_weights"] = hash_in_words(*state.initial_weights);
   const auto vocabulary = hashes_of_vocabulary(directory);
   if (!vocabulary.empty()) run["vocabulary"] = vocabulary;
@@ -184,6 +190,10 @@ StoredRun parse_run(const JsonField& run) {
   if (const auto files = run.find("vocabulary")) {
     for (const JsonField& hash : files->members()) stored.vocabulary[hash.key()] = hash.string();
   }
+  if (const auto products = run.find("products")) {
+    stored.products = matmul_algorithms_from_json(*products);
+  }
+  if (const auto tape = run.find("tape")) stored.tape = parse_hex(*tape);
   const auto hash = run.find("run");
   if (!hash) return stored;
   const json& settings = stored.configuration.value();

@@ -11,13 +11,16 @@
 // hash of what determines the run's numbers: its configuration without the paths in it, the
 // fingerprint of its data, and a hash of the weights that it began from, if it did.  Not its paths,
 // device, policy or threads: runs that compute the same write the same.  run.json also has the
-// hashes of the vocabulary's files.  Checkpoints of earlier versions have none of this.
+// hashes of the vocabulary's files, the table of algorithms that a GPU's products take, if the run
+// began with one, and a fingerprint of the ops of a step: programs whose ops differ compute the
+// same numbers only within rounding.  Checkpoints of earlier versions have none of this.
 
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "spool/kernels/matmul_algorithms.h"
 #include "spool/models/formats/checkpoint_mark.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
@@ -35,6 +38,8 @@ struct StoredRun {
   JsonField configuration;
   std::optional<CheckpointMark> mark = {};
   std::map<std::string, std::string> vocabulary = {};  // hashes of its files, by name
+  MatmulAlgorithms products = {};
+  std::optional<uint64_t> tape = {};  // the fingerprint of a step's tape (autograd/fingerprint.h)
 };
 
 // What a checkpoint is made of.
@@ -45,6 +50,9 @@ struct RunState {
   int64_t step = 0;  // steps done
   uint64_t data_fingerprint = 0;
   std::optional<uint64_t> initial_weights = {};
+  uint64_t tape = 0;  // the fingerprint of a step's tape
+  MatmulAlgorithms products = {};
+  std::filesystem::path model = {};  // a directory with other files of the model, if there is one
 };
 
 // A hash of the weights that a run begins from, as exact as the trainer keeps them: the same for

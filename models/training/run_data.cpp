@@ -57,7 +57,7 @@ class TokenList : public TokenSource {
 RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListener& listener) {
   const DataReader reader{
       .tokenizer = tokenizer,
-      .vocabulary = options.training.model.vocabulary,
+      .vocabulary = options.training.model.shape().vocabulary,
       .threads = options.threads,
       .progress = [&](size_t done, size_t total) {
         listener.progress({.what = "encoding", .done = done, .total = total, .unit = "bytes"});

@@ -4,6 +4,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "spool/models/families/families.h"
+#include "spool/models/families/gpt2_config.h"
 #include "spool/models/families/model_file.h"
 #include "spool/planner/plan_file.h"
 #include "spool/planner/plan_json.h"
@@ -15,28 +17,14 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* chunked_nodes = "nodes-in-chunks";
-
-std::string list_of_presets() {
-  std::string list;
-  for (const std::string_view name : gpt2_presets()) {
-    list += sentence(list.empty() ? "" : ", ", name);
-  }
-  return list;
-}
+constexpr const char *chunked_nodes = "nodes-in-chunks", *model_numbers = "config";
 
 // Visits every setting of the configuration with its key.
 template <class Options, class Visit>
 void for_each_setting(Options& o, const Visit& visit) {
   auto& t = o.training;
   visit("model", o.model);
-  visit("layers", t.model.layers);
-  visit("heads", t.model.heads);
-  visit("channels", t.model.channels);
-  visit("context", t.model.context);
-  visit("vocab", t.model.vocabulary);
-  visit("epsilon", t.model.epsilon);
-  visit("gelu", t.model.gelu);
+  visit(model_numbers, t.model);
   visit("dtype", t.dtype);
   visit("batch", t.batch);
   visit("seq", t.seq);
@@ -54,6 +42,7 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("chunk-mlp", t.mlp_chunk);
   visit(chunked_nodes, t.in_chunks);
   visit("seed", t.seed);
+  visit("nondeterministic", t.nondeterministic);
   visit("data", o.data);
   visit("val-data", o.val_data);
   visit("tokenizer", o.tokenizer.name);
@@ -63,6 +52,8 @@ template <class T>
 json to_setting(const T& setting) {
   if constexpr (std::is_enum_v<T>) {
     return name(setting);
+  } else if constexpr (std::is_same_v<T, ModelConfig>) {
+    return setting.to_json();
   } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
     return to_json(setting);
   } else {
@@ -74,12 +65,16 @@ template <class T>
 void from_setting(const JsonField& stored, T& setting) {
   if constexpr (std::is_enum_v<T>) {
     setting = stored.enumerator<T>();
+  } else if constexpr (std::is_same_v<T, bool>) {
+    setting = stored.boolean();
   } else if constexpr (std::is_integral_v<T>) {
     setting = stored.integer<T>();
   } else if constexpr (std::is_floating_point_v<T>) {
     setting = static_cast<T>(stored.number());
   } else if constexpr (std::is_same_v<T, std::string>) {
     setting = stored.string();
+  } else if constexpr (std::is_same_v<T, ModelConfig>) {
+    setting = model_config(stored);
   } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
     setting = nodes_in_chunks_from_json(stored);
   } else {
@@ -88,18 +83,45 @@ void from_setting(const JsonField& stored, T& setting) {
   }
 }
 
-// Settings that every run has stored: without them, its losses cannot be told.
-const std::set<std::string> of_the_model{"layers", "heads",   "channels", "context",
-                                         "vocab",  "epsilon", "gelu"};
+const std::set<std::string> of_the_model{"layers",  "heads", "channels",
+                                         "context", "vocab", model_numbers};
+
+// config.json of a run whose version had GPT-2 alone, and stored its numbers one by one.
+json config_of_gpt2(const JsonField& stored) {
+  const auto integer = [&](const char* key) { return stored.member(key).integer<int64_t>(); };
+  const Gpt2Config config{.layers = integer("layers"),
+                          .heads = integer("heads"),
+                          .channels = integer("channels"),
+                          .context = integer("context"),
+                          .vocabulary = integer("vocab"),
+                          .epsilon = stored.member("epsilon").number(),
+                          .gelu = stored.member("gelu").enumerator<GeluForm>()};
+  json fields;
+  config.write(fields);
+  return fields;
+}
 
 // The stored settings, with the defaults of those that an earlier version did not store.
 JsonField completed(const JsonField& stored) {
   json all = configuration(RunOptions{});
-  for (const std::string& key : of_the_model) all.erase(key);
-  for (const char* key : {"batch", "seq", "steps", "data"}) all.erase(key);
+  // Without these, a run's losses cannot be told.
+  for (const char* key : {model_numbers, "batch", "seq", "steps", "data"}) all.erase(key);
   stored.expect(stored.value().is_object(), "is not an object");
   all.update(stored.value());
+  if (!all.contains(model_numbers)) all[model_numbers] = config_of_gpt2(stored);
   return {json{{"configuration", all}}, stored.file()};
+}
+
+// The settings, and those that the model's numbers are given by.
+json with_shape(json all, const ModelConfig& model) {
+  const ModelShape shape = model.shape();
+  all["layers"] = shape.layers;
+  all["heads"] = shape.heads.query;
+  all["channels"] = shape.channels;
+  all["context"] = shape.context;
+  all["vocab"] = shape.vocabulary;
+  all[model_numbers] = model.to_json();
+  return all;
 }
 
 // Whether a run may go on with another value than its own.
@@ -109,8 +131,9 @@ bool may_change(const RunOptions& o, const std::string& key, const json& ours, c
   return key == "steps" && theirs.is_number_integer() && ours > theirs;
 }
 
-void refuse_other_settings(const RunOptions& o, const json& stored) {
-  const json all = configuration(o);
+void refuse_other_settings(const RunOptions& o, const JsonField& settings) {
+  const json all = with_shape(configuration(o), o.training.model);
+  const json stored = with_shape(settings.value(), model_config(settings.member(model_numbers)));
   for (const auto& [key, ours] : all.items()) {
     const json theirs = stored.value(key, json());
     if (theirs == ours || may_change(o, key, ours, theirs)) continue;
@@ -149,27 +172,28 @@ std::filesystem::path resolved(const std::filesystem::path& name) {
 
 }  // namespace
 
-bool has_weights(const std::string& model) { return !gpt2_preset(model).has_value(); }
+bool has_weights(const std::string& model) { return !model_preset(model).has_value(); }
 
 TrainingConfig training_preset(const std::string& model) {
   TrainingConfig config;
-  if (const auto shape = gpt2_preset(model)) {
-    config.model = *shape;
-    if (model == "gpt2-tiny") {
-      config.batch = 8;
-      config.lr = 3e-3;
-      config.optimizer.beta2 = 0.99;
-    } else if (model != "gpt2-124m") {
-      config.lr = model == "gpt2-355m" ? 3e-4 : model == "gpt2-774m" ? 2.5e-4 : 2e-4;
-    }
+  TrainingDefaults defaults;
+  if (const auto preset = model_preset(model)) {
+    config.model = preset->config;
+    defaults = preset->defaults;
   } else {
     check_setting(path_exists(model), {"model"}, "the model '", model,
                   "' is neither a file or directory nor a preset; the presets are ",
                   list_of_presets());
     config.model = ModelFile(model).config();
-    config.lr = 5e-5;  // small: trained weights are adjusted, not lost
+    defaults = config.model.defaults();
   }
-  config.seq = config.model.context;
+  config.batch = defaults.batch;
+  config.accumulate = defaults.accumulate;
+  config.lr = defaults.lr;
+  config.optimizer.beta2 = defaults.beta2;
+  config.optimizer.decay = defaults.decay;
+  config.loss_chunk = defaults.loss_chunk;
+  config.seq = std::min(config.model.shape().context, defaults.longest_row);
   config.min_lr = config.lr / 10;
   return config;
 }
@@ -210,7 +234,7 @@ json configuration(const RunOptions& o) {
 void adopt(RunOptions& o, const JsonField& stored) {
   const JsonField whole = completed(stored);
   const JsonField theirs = whole.member("configuration");
-  refuse_other_settings(o, theirs.value());
+  refuse_other_settings(o, theirs);
   const json ours = configuration(o);
   for_each_setting(o, [&](const char* key, auto& setting) {
     const JsonField field = theirs.member(key);

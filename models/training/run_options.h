@@ -3,7 +3,8 @@
 
 // The settings of a training run.  Its configuration determines the losses: on one device, two
 // runs of the same configuration have the same losses, bit for bit, except that AdamW on the host
-// of a GPU rounds as the host does (host_adamw.h).  A checkpoint stores the configuration as JSON.
+// of a GPU rounds as the host does (host_adamw.h), and unless it says nondeterministic.  A
+// checkpoint stores the configuration as JSON.
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>

@@ -8,6 +8,17 @@ namespace spool {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// The file of a checkpoint that such a tokenizer has its vocabulary in.
+std::optional<fs::path> vocabulary_of(const TokenizerChoice& choice, const fs::path& checkpoint) {
+  if (choice.json.empty()) return vocabulary_in(checkpoint);
+  const auto own = tokenizer_in(checkpoint);
+  return own && !own->json.empty() ? std::optional(own->json) : std::nullopt;
+}
+
+}  // namespace
+
 // A checkpoint has its tokenizer; so may the weights that a run starts from.
 std::unique_ptr<Tokenizer> open_run_tokenizer(RunOptions& options,
                                               const std::optional<fs::path>& checkpoint) {
@@ -20,15 +31,22 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(RunOptions& options,
     choice = choose_tokenizer(choice);
   }
   auto tokenizer = open_tokenizer(choice);
-  if (const auto own = checkpoint ? vocabulary_in(*checkpoint) : std::nullopt) {
-    check_setting(same_tokens(*tokenizer, *open_tokenizer({.name = choice.name, .merges = *own})),
-                  {"merges"}, choice.merges.string(), " is not the run's vocabulary, ",
-                  own->string(), "; leave the setting out to resume with the run's");
+  if (const auto own = checkpoint ? vocabulary_of(choice, *checkpoint) : std::nullopt) {
+    const bool has_merges = choice.json.empty();
+    TokenizerChoice same = choice;
+    (has_merges ? same.merges : same.json) = *own;
+    check_setting(same_tokens(*tokenizer, *open_tokenizer(same)), {"merges", "tokenizer"},
+                  (has_merges ? choice.merges : choice.json).string(),
+                  " is not the run's vocabulary, ", own->string(),
+                  "; leave the setting out to resume with the run's");
   }
-  int64_t& vocabulary = options.training.model.vocabulary;
+  ModelConfig& model = options.training.model;
   const bool is_free =
       !checkpoint && !has_weights(options.model) && !options.given.contains("vocab");
-  if (is_free) vocabulary = std::max(vocabulary, tokenizer->vocabulary());
+  if (is_free && tokenizer->vocabulary() > model.shape().vocabulary) {
+    model = model.with("vocab", tokenizer->vocabulary());
+  }
+  const int64_t vocabulary = model.shape().vocabulary;
   check_setting(vocabulary >= tokenizer->vocabulary(), {"vocab"}, "the model's vocabulary of ",
                 vocabulary, " is smaller than the tokenizer's, ", tokenizer->vocabulary());
   return tokenizer;

@@ -27,6 +27,8 @@ bool StepClock::counts_next() const {
   return steps_ + 1 >= first_counted && steps_ + 1 <= last_counted;
 }
 
+bool StepClock::completes_next() const { return steps_ + 1 == last_counted; }
+
 std::optional<double> StepClock::add(double seconds) {
   const bool counts = counts_next();
   ++steps_;

@@ -17,7 +17,7 @@ class StepClock {
   // programs hardly change; on other devices the time that passes.
   StepClock(const Stream&, double foretold);
 
-  // Around each step; the stream has no other work.
+  // Around each step, or from the end of one to the end of the next where the next is in the queue.
   void begin() { began_ = now(); }
   // Returns the corrected time of a step when the step is the one that completes the correction.
   std::optional<double> end() { return add(now() - began_); }
@@ -26,6 +26,8 @@ class StepClock {
 
   // Whether the next step is one of those that correct.
   bool counts_next() const;
+  // Whether it is the last of them, behind which a faster plan may be looked for.
+  bool completes_next() const;
   double foretold() const { return foretold_; }
   // Measured over foretold; 1 before it is known.
   double factor() const { return factor_; }

@@ -2,23 +2,25 @@
 
 namespace spool {
 
-TrainedGpt2::TrainedGpt2(const TrainingConfig& config, Plan evaluation, Stream& stream)
-    : model_(config.model, config.dtype, stream),
+TrainedModel::TrainedModel(const TrainingConfig& config, Plan evaluation, Stream& stream)
+    : model_(config.model.make(config.dtype, stream, config.seq)),
       input_(config.batch, config.seq, stream),
       dropout_(config.dropout),
       evaluation_(std::move(evaluation)),
-      evaluator_(model_, input_, evaluation_, stream) {}
-
-Var TrainedGpt2::loss(Tape& tape) {
-  return model_.loss(tape.input(input_.tokens), tape.input(input_.targets), dropout_);
+      evaluator_(*model_, input_, evaluation_, stream) {
+  model_->set_sum_order(config.sum_order());
 }
 
-void TrainedGpt2::upload_placeholder() { input_.upload_placeholder(); }
+Var TrainedModel::loss(Tape& tape) {
+  return model_->loss(tape.input(input_.tokens), tape.input(input_.targets), dropout_);
+}
+
+void TrainedModel::upload_placeholder() { input_.upload_placeholder(); }
 
 Trainer::Trainer(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream)
     : config_(config),
       runner_(describe_step(config, plans.evaluation), plans, stream),
-      model_(runner_.model<TrainedGpt2>()) {}
+      model_(runner_.model<TrainedModel>()) {}
 
 void Trainer::initialise() { runner_.initialise(); }
 

@@ -1,9 +1,10 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// Trains a GPT-2 on one stream: all the work of a run that uses the device, and nothing else.  On a
+// Trains a model on one stream: all the work of a run that uses the device, and nothing else.  On a
 // MetaStream the same calls rehearse it.
 
+#include <memory>
 #include <vector>
 
 #include "spool/models/families/model_file.h"
@@ -13,23 +14,24 @@
 
 namespace spool {
 
-// GPT-2 and the micro-batch that it reads, as a StepRunner sees them, with an evaluator of both.
-class TrainedGpt2 final : public StepModel {
+// A model of text and the micro-batch that it reads, as a StepRunner sees them, with an evaluator
+// of both.
+class TrainedModel final : public StepModel {
  public:
   // The plan is for the evaluator's tapes.
-  TrainedGpt2(const TrainingConfig&, Plan evaluation, Stream&);
+  TrainedModel(const TrainingConfig&, Plan evaluation, Stream&);
 
-  Gpt2& gpt2() { return model_; }
+  Model& model() { return *model_; }
   BatchInput& input() { return input_; }
   Evaluator& evaluator() { return evaluator_; }
 
-  Parameters& parameters() override { return model_.parameters(); }
-  void initialise(uint64_t seed) override { model_.initialise(seed); }
+  Parameters& parameters() override { return model_->parameters(); }
+  void initialise(uint64_t seed) override { model_->initialise(seed); }
   Var loss(Tape&) override;
   void upload_placeholder() override;
 
  private:
-  Gpt2 model_;
+  std::shared_ptr<Model> model_;
   BatchInput input_;
   float dropout_;
   Plan evaluation_;
@@ -41,7 +43,7 @@ class Trainer {
   // Allocates everything that lives across steps, without initialising it.
   Trainer(const TrainingConfig&, const TrainingPlans&, Stream&);
 
-  Gpt2& model() { return model_.gpt2(); }
+  Model& model() { return model_.model(); }
   AdamWOptimizer& optimizer() { return static_cast<AdamWOptimizer&>(runner_.optimizer()); }
   // Draws random weights.
   void initialise();
@@ -59,8 +61,11 @@ class Trainer {
   void step(int64_t step, const TokenBatch&);
   // Enqueues step 0 on a placeholder, by the same copies, for rehearsals.
   void rehearse_step();
-  // Result of the last step; waits for it.
+  // Result of that step, one of the last two; see StepRunner::result().
+  StepResult result(int64_t step) { return runner_.result(step); }
+  // Of the last one; waits for it.
   StepResult result() const { return runner_.result(); }
+  bool runs_ahead() const { return runner_.runs_ahead(); }
 
   Evaluator& evaluator() { return model_.evaluator(); }
 
@@ -71,7 +76,7 @@ class Trainer {
  private:
   TrainingConfig config_;
   StepRunner runner_;
-  TrainedGpt2& model_;  // the runner's
+  TrainedModel& model_;  // the runner's
 };
 
 }  // namespace spool

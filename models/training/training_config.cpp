@@ -24,8 +24,8 @@ void validate_batch(const TrainingConfig& c) {
   check_positive("seq", "the number of tokens of a row", c.seq);
   check_positive("accumulate", "the number of micro-batches of a step", c.accumulate);
   check_positive("steps", "the number of steps", c.steps);
-  check_setting(c.seq <= c.model.context, {"seq", "context"}, "rows of ", c.seq,
-                " tokens are beyond the model's context of ", c.model.context,
+  check_setting(c.seq <= c.model.shape().context, {"seq", "context"}, "rows of ", c.seq,
+                " tokens are beyond the model's context of ", c.model.shape().context,
                 "; use shorter rows or a larger context");
   check_setting(c.batch * c.seq < int64_t{1} << 31, {"batch", "seq", "accumulate"}, c.batch,
                 " rows of ", c.seq,

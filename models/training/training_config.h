@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "spool/models/families/gpt2.h"
+#include "spool/models/families/model_config.h"
 #include "spool/models/inference/evaluator.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/planner/chunks.h"
@@ -14,7 +14,7 @@
 namespace spool {
 
 struct TrainingConfig {
-  Gpt2Config model = {};
+  ModelConfig model = {};
   DType dtype = DType::f32;
   int64_t batch = 4;       // rows of a micro-batch
   int64_t seq = 1024;      // tokens of a row
@@ -30,7 +30,11 @@ struct TrainingConfig {
   // them for a budget.
   std::vector<NodesInChunks> in_chunks = {};
   uint64_t seed = 1;
+  // On a GPU, lets attention's backward form sums in any order, for less memory on most; then the
+  // losses of two runs may differ.
+  bool nondeterministic = false;
 
+  SumOrder sum_order() const { return nondeterministic ? SumOrder::any : SumOrder::fixed; }
   int64_t rows_per_step() const { return batch * accumulate; }
   int64_t tokens_per_step() const { return rows_per_step() * seq; }
   // The part that a StepExecutor needs.

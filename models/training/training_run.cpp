@@ -11,6 +11,8 @@
 #include "spool/models/training/run_calibration.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/models/training/run_tokenizer.h"
+#include "spool/planner/calibration/device_identity.h"
+#include "spool/planner/calibration/matmul_table.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -46,6 +48,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   }
   plan();
   if (options_.dry_run) return;
+  tape_ = step_fingerprints(options_.training).back();
   stream_ = open_stream(options_.device, planned_.budget, options_.threads);
   clock_.emplace(*stream_, planned_.foretold.seconds);
   directory_.emplace(options_.out, options_.keep_checkpoints);
@@ -71,7 +74,7 @@ void TrainingRun::set_up_trainer() {
   if (checkpoint_) {
     load_checkpoint(*checkpoint_, *trainer_, tell);
     listener_.say(fmt::format("resuming at step {} from {}", first_step_, checkpoint_->string()));
-    say_if_longer();
+    say_how_it_differs(read_run(*checkpoint_));
   } else if (has_weights(options_.model)) {
     const ModelFile file(options_.model);
     trainer_->initialise_from(file, tell);
@@ -80,18 +83,42 @@ void TrainingRun::set_up_trainer() {
   } else {
     trainer_->initialise();
   }
+  choose_algorithms();
   trainer_->prepare();
   stream_->synchronize();  // so that this is not a part of the first step
 }
 
-void TrainingRun::say_if_longer() {
-  const int64_t before = read_run(*checkpoint_).configuration.member("steps").integer<int64_t>();
+// A run keeps the table that it began with, whatever is timed meanwhile.
+void TrainingRun::choose_algorithms() {
+  products_ = checkpoint_ ? read_run(*checkpoint_).products
+                          : load_matmul_table(cache_folder(), matmul_algorithms(*stream_));
+  if (products_.places.empty()) return;
+  if (!products_.is_of_device_of(matmul_algorithms(*stream_))) {
+    return listener_.say(
+        fmt::format("the run began with algorithms of matrix products for {} with cuBLASLt {}, "
+                    "which this device "
+                    "or library cannot take: its numbers may differ in their last bits",
+                    products_.device, products_.library));
+  }
+  use_matmul_algorithms(*stream_, products_);
+  listener_.say(fmt::format("matrix products take the algorithms of a table of {} forms for {}",
+                            products_.places.size(), products_.device));
+}
+
+void TrainingRun::say_how_it_differs(const StoredRun& stored) {
+  const int64_t before = stored.configuration.member("steps").integer<int64_t>();
   const int64_t steps = options_.training.steps;
-  if (steps == before) return;
-  listener_.say(
-      fmt::format("the run now has {} steps instead of {}; from here on the learning rate follows "
-                  "that length",
-                  steps, before));
+  if (steps != before) {
+    listener_.say(fmt::format(
+        "the run now has {} steps instead of {}; from here on the learning rate follows "
+        "that length",
+        steps, before));
+  }
+  if (stored.tape != tape_ && first_step_ < steps) {
+    listener_.say(
+        "another version of Spool wrote this checkpoint, whose steps have other ops: the run goes "
+        "on, but its numbers may differ from that version's in their last bits");
+  }
 }
 
 void TrainingRun::open_log() {
@@ -160,10 +187,11 @@ void TrainingRun::run(const std::function<bool()>& stop) {
                     steps, checkpoint_->string()));
     return;
   }
+  enqueued_ = first_step_;
   for (int64_t step = first_step_; step < steps; ++step) {
-    train_step(step);
+    train_step(step, stop());
     after_step(step + 1, stop);
-    if (!stop()) continue;
+    if (enqueued_ > step + 1 || !stop()) continue;
     checkpoint(step + 1);
     if (trace_) listener_.say("no trace was written: the run stopped before the traced step");
     listener_.stopped(step + 1);
@@ -204,8 +232,7 @@ void TrainingRun::finish(const std::function<bool()>& stop) {
 }
 
 // If the data cannot be read any more, the run ends, and what was trained in `done` steps is saved.
-template <class Read>
-void TrainingRun::read_data(int64_t done, const Read& read) {
+void TrainingRun::read_data(int64_t done, const std::function<void()>& read) {
   try {
     read();
   } catch (const Error& error) {
@@ -220,73 +247,8 @@ void TrainingRun::read_data(int64_t done, const Read& read) {
   }
 }
 
-// In the next step, for look_for_a_faster_plan(); on a cpu it costs nothing.
-bool TrainingRun::times_kernels() const {
-  return planned_.search && options_.device.type == DeviceType::cpu && clock_->counts_next();
-}
-
-// Traces the second step of the run, in which nothing happens for the first time, or its only one.
-void TrainingRun::train_step(int64_t step) {
-  const bool traced = trace_ && step == std::min(first_step_ + 1, options_.training.steps - 1);
-  const auto start = std::chrono::steady_clock::now();
-  clock_->begin();
-  const int64_t rows = options_.training.rows_per_step();
-  read_data(step, [&] { batches_->fill({step * rows, (step + 1) * rows}, batch_); });
-  const auto enqueue = [&] { trainer_->step(step, batch_); };
-  if (traced) {
-    trace_->measure(*stream_, enqueue);
-  } else if (times_kernels()) {
-    kernel_times_.measure(*stream_, enqueue);
-  } else {
-    enqueue();
-  }
-  const StepResult result = trainer_->result();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  const std::optional<double> corrected = clock_->end();
-  if (!std::isfinite(result.loss)) fail_not_finite(step + 1, "the loss is", result.loss);
-  if (!result.finite) fail_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
-  const int64_t tokens = options_.training.tokens_per_step();
-  const StepNumbers numbers{.step = step + 1,
-                            .loss = result.loss,
-                            .grad_norm = result.grad_norm,
-                            .val_loss = val_loss_,
-                            .lr = trainer_->learning_rate(step),
-                            .seconds = took.count(),
-                            .tokens_per_s = static_cast<double>(tokens) / took.count(),
-                            .peak_bytes = stream_->memory().peak,
-                            .tokens = (step + 1) * tokens};
-  listener_.step(numbers);
-  log_.write(numbers);
-  if (corrected) correct(step + 1, *corrected);
-  if (!traced) return;
-  listener_.say(trace_->write(step + 1));
-  trace_.reset();
-}
-
-void TrainingRun::correct(int64_t step, double seconds) {
-  listener_.say(fmt::format("foretold step time corrected to {}: {:.3f} x what the plan says",
-                            format_seconds(seconds), clock_->factor()));
-  log_.write(CorrectedTime{.step = step, .foretold = clock_->foretold(), .corrected = seconds});
-  if (planned_.search) look_for_a_faster_plan();
-}
-
-void TrainingRun::look_for_a_faster_plan() {
-  const LongWork planning(listener_, "planning");
-  const Machine corrected = corrected_machine(
-      machine_, clock_->factor(), kernel_times_.kernels(planned_.config, planned_.plans, machine_));
-  const auto faster = find_faster_plan(planned_, request(machine_), corrected);
-  if (!faster) return;
-  listener_.say(fmt::format(
-      "by the times of these steps another plan would be {:.1f} % faster, {} a step instead of {}; "
-      "this run keeps its own",
-      100 * (1 - faster->seconds / faster->own_seconds), format_seconds(faster->seconds),
-      format_seconds(faster->own_seconds)));
-}
-
 void TrainingRun::after_step(int64_t done, const std::function<bool()>& stop) {
-  const auto due = [&](int64_t every) {
-    return every > 0 && done % every == 0 && done < options_.training.steps;
-  };
+  const auto due = [&](int64_t every) { return is_due(every, done); };
   if (due(options_.eval_every) && options_.eval_batches > 0) {
     val_loss_ = evaluate(validation_rows(options_.eval_batches), done, stop);
   }
@@ -327,9 +289,9 @@ void TrainingRun::write_sample(int64_t step) {
   std::vector<int32_t> tokens = start_of_text(*tokenizer_);
   const size_t given = tokens.size();
   Random random(options_.training.seed, static_cast<uint64_t>(step));
-  Generator(trainer_->model(), *stream_)
-      .extend(tokens, sample_length(*tokenizer_).drawn, {.vocabulary = tokenizer_->vocabulary()},
-              random);
+  const SampleLength length = sample_length(*tokenizer_);
+  Generator(trainer_->model(), *stream_, length.prompt + length.drawn)
+      .extend(tokens, length.drawn, {.vocabulary = tokenizer_->vocabulary()}, random);
   listener_.say(fmt::format("--- sample after step {}\n{}\n---", step,
                             tokenizer_->decode(std::span(tokens).subspan(given))));
 }
@@ -354,6 +316,13 @@ void TrainingRun::try_checkpoint(int64_t step) {
   }
 }
 
+// The last checkpoint, or what the run began with.
+std::filesystem::path TrainingRun::model_directory() const {
+  if (checkpoint_) return *checkpoint_;
+  return has_weights(options_.model) ? ModelFile(options_.model).directory()
+                                     : std::filesystem::path();
+}
+
 void TrainingRun::save(int64_t step) {
   if (step == last_saved_) return;
   const TrainingConfig& t = options_.training;
@@ -364,7 +333,10 @@ void TrainingRun::save(int64_t step) {
                                  .options = options_,
                                  .step = step,
                                  .data_fingerprint = data_->fingerprint(),
-                                 .initial_weights = initial_weights_});
+                                 .initial_weights = initial_weights_,
+                                 .tape = tape_,
+                                 .products = products_,
+                                 .model = model_directory()});
   last_saved_ = step;
   checkpoint_ = directory_->latest();
 }

@@ -9,6 +9,7 @@
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/models/training/faster_plan.h"
+#include "spool/models/training/run_checkpoint.h"
 #include "spool/models/training/run_data.h"
 #include "spool/models/training/run_listener.h"
 #include "spool/models/training/run_log.h"
@@ -38,10 +39,19 @@ class TrainingRun {
   RunRequest request(const Machine&) const;
   void plan();
   void set_up_trainer();
-  void say_if_longer();
+  void choose_algorithms();
+  void say_how_it_differs(const StoredRun&);
   void open_log();
   bool times_kernels() const;
-  void train_step(int64_t step);
+  // Trains a step, and enqueues the next one before it waits for this one, if it may.
+  void train_step(int64_t step, bool stops);
+  void read_batch(int64_t step);
+  bool has_batch(int64_t step);
+  void enqueue_step(int64_t step);
+  bool may_run_ahead(int64_t step) const;
+  bool is_traced(int64_t step) const;
+  bool is_due(int64_t every, int64_t done) const;
+  void say_step(int64_t step, const StepResult&, double seconds);
   void correct(int64_t step, double seconds);
   void look_for_a_faster_plan();
   void after_step(int64_t step, const std::function<bool()>& stop);
@@ -50,11 +60,11 @@ class TrainingRun {
   std::optional<double> evaluate(const ValidationRows&, int64_t step,
                                  const std::function<bool()>& stop);
   void finish(const std::function<bool()>& stop);
-  template <class Read>
-  void read_data(int64_t done, const Read&);
+  void read_data(int64_t done, const std::function<void()>& read);
   void checkpoint(int64_t step);
   void try_checkpoint(int64_t step);
   void write_sample(int64_t step);
+  std::filesystem::path model_directory() const;
   void save(int64_t step);
   [[noreturn]] void fail_not_finite(int64_t step, const char* what, double value);
 
@@ -66,6 +76,8 @@ class TrainingRun {
   StepKernelTimes kernel_times_;  // of the steps that correct the clock, if the plan was searched
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<RunData> data_;
+  MatmulAlgorithms products_;                        // the table of the run, if it began with one
+  uint64_t tape_ = 0;                                // fingerprint of a step's tape
   std::optional<uint64_t> initial_weights_;          // their hash, if the run began from weights
   std::optional<std::filesystem::path> checkpoint_;  // resumed from, then the last one written
   int64_t first_step_ = 0, last_saved_ = -1;
@@ -74,7 +86,9 @@ class TrainingRun {
   std::optional<Trainer> trainer_;
   std::optional<StepClock> clock_;
   std::optional<Batches> batches_;
-  TokenBatch batch_;  // of the current step
+  TokenBatch batch_;       // of the step that was enqueued last
+  int64_t enqueued_ = 0;   // steps
+  double step_began_ = 0;  // by the host's clock
   RunLog log_;
   std::optional<StepTrace> trace_;  // until it is written
   std::optional<double> val_loss_;  // of the last evaluation

@@ -254,7 +254,7 @@ class Runs(Folder):
         self.assertEqual(self.train("--memory", peak, out=exact)[0], 0)
         tight = self.folder / "tight"
         result = self.train("--memory", peak - 1, "--batch", 2, *BY_HAND, out=tight)
-        self.refused(result, 1, str(peak), "the peak is in the backward of", "(node ",
+        self.refused(result, 1, str(peak), "the peak is in the ", " of linear", "(node ",
                      "a batch of 1 would fit")
         self.assertFalse(tight.exists())
         less = self.train("--memory", "10kB", *BY_HAND, out=tight)

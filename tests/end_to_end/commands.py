@@ -56,6 +56,10 @@ def set_metadata(file, metadata):
     file.write_bytes(len(text).to_bytes(8, "little") + text + whole[end:])
 
 
+GPT2_NUMBERS = {"layers": "n_layer", "heads": "n_head", "channels": "n_embd", "context": "n_positions",
+                "vocab": "vocab_size", "epsilon": "layer_norm_epsilon"}
+
+
 def as_of_an_earlier_version(checkpoint):
     """Makes the files of a checkpoint forget that they belong together; returns its run.json."""
     for name in ["model.safetensors", "optimizer.safetensors"]:
@@ -64,6 +68,11 @@ def as_of_an_earlier_version(checkpoint):
     run = json.loads(file.read_text())
     for key in ["run", "initial_weights", "vocabulary"]:
         run.pop(key, None)
+    settings = run["configuration"]
+    config = settings.pop("config")  # the numbers of a GPT-2 were stored one by one
+    for key, of_config in GPT2_NUMBERS.items():
+        settings[key] = config[of_config]
+    settings["gelu"] = "tanh"
     file.write_text(json.dumps(run))
     return file
 

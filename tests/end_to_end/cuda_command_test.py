@@ -5,6 +5,7 @@ cuda_command_test.py PROGRAM [CASE...]
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -30,6 +31,50 @@ class OnCuda(Folder):
         self.refused(tight, 1, str(peak), "a batch of 1 would fit")
         lowered = self.done("--memory", "900TiB", out=self.folder / "much")
         self.assertRegex(lowered, r"the budget of 900 TiB is more than the .+, and becomes that")
+
+    def test_says_what_computes_attention(self):
+        words = ["--dtype", "bf16", "--dry-run"]
+        self.assertRegex(self.done(), r"attention +plain   values are not bf16\n")
+        without = {**os.environ, "SPOOL_CUDNN": "0"}
+        out = self.folder / "dry"
+        said = r"attention +(plain|tensor cores)   without cuDNN"
+        self.assertRegex(self.done(*words, out=out, env=without), said)
+        if "without cuDNN" not in (here := self.done(*words, out=out)):
+            self.assertRegex(here, r"attention +cuDNN\n")
+            printed = self.done("--dtype", "bf16", "--nondeterministic", out=self.folder / "loose")
+            self.assertRegex(printed, r"attention +cuDNN   nondeterministic\n")
+            peak = self.foretold(printed)
+            self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
+
+    def test_an_interrupt_finds_a_step_in_the_queue(self):
+        log = self.folder / "log.jsonl"
+        words = [PROGRAM, "train", *SHAPE, *CUDA, "--data", self.text, "--out", self.out, "--log", log]
+        run = subprocess.Popen([*words, "--steps", "100000"], stdout=subprocess.PIPE, errors="replace")
+        for line in run.stdout:
+            if line.startswith("step 3"):
+                break
+        run.send_signal(signal.SIGINT)
+        rest = run.communicate(timeout=60)[0]
+        self.assertEqual(run.returncode, 130)
+        last = int(re.search(r"stopped after step (\d+)", rest)[1])
+        self.assertEqual(sorted(self.losses(log)), list(range(1, last + 1)))
+        resumed = spool("train", *CUDA, "--out", self.out, "--resume", "--steps", last + 2, "--log", log)
+        self.assertEqual(resumed[0], 0, resumed[2])
+        self.assertEqual(sorted(self.losses(log)), list(range(1, last + 3)))
+
+    def test_losses_do_not_depend_on_what_happens_between_steps(self):
+        losses = []
+        for every in 0, 1, 3:
+            log = self.folder / f"{every}.jsonl"
+            words = ["--eval-every", every, "--checkpoint-every", every, "--log", log]
+            self.done(*words, out=self.folder / f"{every}", steps=7)
+            losses.append(self.losses(log))
+        self.assertEqual(losses[1:], losses[:1] * 2)
+
+    def test_a_loss_that_is_not_finite_ends_the_run_with_a_step_in_the_queue(self):
+        status, _, errors = self.train(*CUDA, "--lr", "1e30", "--clip", 0, steps=50)
+        self.assertEqual(status, 1)
+        self.assertIn("is nan", errors.replace("-nan", "nan").replace("inf", "nan"))
 
     def test_a_graph_changes_no_loss_and_no_weight(self):
         runs = []

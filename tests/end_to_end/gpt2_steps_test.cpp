@@ -1,6 +1,7 @@
 // runs: numbers
 // Steps of AdamW on GPT-2: the losses of PyTorch (tests/reference/README.md), and the padding.
 
+#include "spool/models/families/gpt2.h"
 #include "spool/models/optimizers/adamw.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/families/reference_testing.h"

@@ -65,6 +65,16 @@ class Info(Files):
             self.assertEqual(details["context"], "32")
             self.assertRegex(details["parameters"], r"^\d+ of f32$")
 
+    def test_counts_the_bytes_of_all_shards_of_a_model(self):
+        self.trained()
+        folder = self.folder / "shards"
+        self.done("convert", self.out, folder, "--shard-bytes", "10kB")
+        shards = list(folder.glob("model-*.safetensors"))
+        self.assertGreater(len(shards), 1)
+        what, details = self.info(folder)
+        self.assertEqual(what, "a model")
+        self.assertIn(f"({sum(s.stat().st_size for s in shards)} bytes)", details["size"])
+
     def test_counts_the_tokens_of_a_shard(self):
         shard = self.folder / "s.bin"
         self.tokenize(self.text, "--out", shard)

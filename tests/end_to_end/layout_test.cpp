@@ -1,6 +1,7 @@
 // runs: numbers
 // Layouts of training steps: little is wasted, runs have the same bits, and deviations are refused.
 
+#include "spool/models/families/gpt2.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/planner/offsets.h"
@@ -16,11 +17,11 @@ Machine cpu(int threads) { return {.architecture = CpuArchitecture{.threads = th
 // Recomputes this share of the values that can be, drawn at random.
 Plan random_recompute(const TrainingConfig& config, uint64_t tenths) {
   MetaStream stream(cpu(2));
-  Gpt2 model(config.model, config.dtype, stream);
+  const auto model = config.model.make(config.dtype, stream);
   const Spec ids{Shape{config.batch, config.seq}, DType::i32};
   Tape tape(stream, {.backward_follows = true});
   const Var tokens = tape.input(Tensor(ids, stream)), targets = tape.input(Tensor(ids, stream));
-  model.loss(tokens, targets);
+  model->loss(tokens, targets);
   Random random(tenths, 3);
   Plan plan;
   for (const Value& v : tape.values()) {
@@ -71,7 +72,8 @@ TEST(StepLayout, KeepsARunsBitsAndHasTheForetoldPeak) {
       config.dtype = dtype;
       config.accumulate = accumulate;
       config.dropout = 0.1f;
-      config.model.vocabulary = 700;  // so that a step takes more than what comes after it
+      config.model =
+          config.model.with("vocab", 700);  // so that a step takes more than what comes after it
       TrainingPlans plans = make_plans(config);
       CpuStream plain(size_t{64} << 20, 2);
       Losses wanted = train(config, plans, plain);
@@ -94,9 +96,9 @@ TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
   TrainingPlans plans = make_plans(config);
   plans.layout = lay_out(record_step(config, plans, cpu(2)));
   CpuStream stream(rehearse_training(config, plans, cpu(2)).memory.peak, 2);
-  TrainedGpt2 model(config, plans.evaluation, stream);
+  TrainedModel model(config, plans.evaluation, stream);
   StepExecutor runner(model, config.step(), plans, stream);
-  model.gpt2().initialise(config.seed);
+  model.model().initialise(config.seed);
   runner.optimizer().initialise();
   const TokenBatch batch = batch_of(config, 0);
   const auto upload = [&](int64_t micro) { model.input().upload(batch, micro * config.batch); };
@@ -111,7 +113,7 @@ TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
 
 TEST(StepLayout, IsRefusedByAnotherStep) {
   TrainingConfig config = small(), other = small();
-  other.model.channels = 32;
+  other.model = other.model.with("channels", 32);
   TrainingPlans plans = make_plans(config);
   plans.layout = lay_out(record_step(other, make_plans(other), cpu(2)));
   CpuStream stream(size_t{64} << 20, 2);

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "spool/models/families/gpt2.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/cpu/stream.h"
@@ -26,7 +27,8 @@ std::vector<TrainingConfig> configurations() {
   dropping.dtype = DType::bf16;
   all.push_back(dropping);
   all.push_back(plain);
-  all.back().model = {.layers = 2, .heads = 2, .channels = 64, .context = 24, .vocabulary = 700};
+  all.back().model =
+      Gpt2Config{.layers = 2, .heads = 2, .channels = 64, .context = 24, .vocabulary = 700};
   for (TrainingConfig& config : all) config.steps = 10;
   return all;
 }
@@ -74,9 +76,9 @@ TEST(OptimizerStateRun, HasTheSameBitsAndThePeaksForetold) {
 // Bytes of the device that all of the state takes.
 size_t bytes_of_state(const TrainingConfig& config) {
   MetaStream stream(machine());
-  Gpt2 model(config.model, config.dtype, stream);
+  const auto model = config.model.make(config.dtype, stream);
   const size_t before = stream.memory().live_by[Purpose::optimizer];
-  const AdamWOptimizer optimizer(model.parameters(), config.optimizer, stream);
+  const AdamWOptimizer optimizer(model->parameters(), config.optimizer, stream);
   const size_t scalars = 3 * Arena::granule;
   return stream.memory().live_by[Purpose::optimizer] - before - scalars;
 }
@@ -121,7 +123,7 @@ TEST(OptimizerStateRun, RefusesTooLittleHostMemoryBeforeTheFirstStep) {
 TEST(OptimizerStateRun, ResumesWithItsStateElsewhere) {
   for (TrainingConfig config : {small(), without_masters(small()), configurations()[1]}) {
     config.steps = 4;
-    config.model.vocabulary = 300;
+    config.model = config.model.with("vocab", 300);
     const auto all_steps = [&](Trainer& trainer, int64_t begin, int64_t end) {
       for (int64_t step = begin; step < end; ++step) trainer.step(step, batch_of(config, step));
     };
@@ -168,9 +170,9 @@ TEST(OptimizerStateRun, HasMastersAsExactAsTheFileItBeginsWith) {
   TrainingConfig config = small();
   {
     CpuStream stream(plenty, 2);
-    Gpt2 model(config.model, DType::f32, stream);
-    model.initialise(5);
-    save_model(d.path(), model, {});
+    const auto model = config.model.make(DType::f32, stream);
+    model->initialise(5);
+    save_model(d.path(), *model);
   }
   config.dtype = DType::bf16;
   Bytes wanted;
@@ -191,7 +193,9 @@ TEST(OptimizerStateRun, HasMastersAsExactAsTheFileItBeginsWith) {
 }
 
 TrainingConfig gpt2_1558m() {
-  return {.model = {.layers = 48, .heads = 25, .channels = 1600}, .dtype = DType::bf16, .batch = 4};
+  return {.model = Gpt2Config{.layers = 48, .heads = 25, .channels = 1600},
+          .dtype = DType::bf16,
+          .batch = 4};
 }
 
 // The larger the share, the shorter the step: what is on the device is updated during the copies.

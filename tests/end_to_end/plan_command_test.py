@@ -17,7 +17,8 @@ MACHINES = ["h200", "h100", "a100-80g", "a100-80g-pcie", "a100-40g", "rtx4090", 
 FIELDS = (
     "format format_version machine budget_bytes foretold_peak_bytes foretold_step_ms "
     "keep_all_peak_bytes keep_all_step_ms lower_bound_ms gap plan_ms rehearsals fingerprint "
-    "loss_chunk region_chunks state_bytes_on_device host_bytes peak_bytes_by_purpose layers"
+    "loss_chunk region_chunks state_bytes_on_device host_bytes peak_bytes_by_purpose layers "
+    "attention"
 ).split()
 
 
@@ -207,6 +208,27 @@ class Reports(Planned):
         status, printed, errors = spool("plan", *SHAPE, "--machine", "h200", "--json", "-")
         self.assertEqual(status, 0, errors)
         self.assertEqual(json.loads(printed)["budget_bytes"], 141_000_000_000)
+
+    def test_says_what_computes_attention(self):
+        on = ["--machine", "h200"]
+        cudnn, own = {"method": "cuDNN", "why": ""}, {"method": "plain", "why": "values are not bf16"}
+        self.assertEqual(
+            self.plan(*on)["attention"], {"forward": own, "backward": own, "backward_parts": 1}
+        )
+        words = ["--model", "gpt2-124m", "--layers", 1, "--dtype", "bf16", "--batch", 16, *on]
+        report = lambda *more: json.loads(spool("plan", *words, *more, "--json", "-")[1])
+        fixed = report()
+        self.assertEqual(
+            fixed["attention"], {"forward": cudnn, "backward": cudnn, "backward_parts": 2}
+        )
+        self.assertRegex(self.table(*words), r"attention +cuDNN   backward in 2 parts\n")
+        loose = report("--nondeterministic")
+        self.assertEqual(loose["attention"]["backward_parts"], 1)
+        self.assertNotEqual(loose["fingerprint"], fixed["fingerprint"])
+        table = self.table(*words, "--nondeterministic")
+        self.assertRegex(table, r"attention +cuDNN   nondeterministic\n")
+        longer = self.table(*words[:-4], "--batch", 1, "--context", 16384, "--seq", 16384, *on)
+        self.assertRegex(longer, r"attention +cuDNN\n +backward +tensor cores   .+256 MiB")
 
     def test_says_what_is_the_smallest_budget(self):
         for words in [["--machine", "h200"], ["--machine", "rtx4090", "--accumulate", 5]]:

@@ -4,9 +4,10 @@
 
 #include <cstdlib>
 
+#include "spool/models/families/llama_config.h"
 #include "tests/autograd/op_samples.h"
 #include "tests/autograd/plan_testing.h"
-#include "tests/end_to_end/gpt2_step.h"
+#include "tests/end_to_end/model_step.h"
 
 namespace spool::testing {
 namespace {
@@ -49,10 +50,28 @@ TEST_P(OpUnderPlans, HasTheBitsOfKeepingAll) {
   expect_as_kept(step, plans, {}, [&](Random& r) { return random_plan(program, r); });
 }
 
-TEST(Gpt2UnderPlans, HasTheBitsOfKeepingAll) { expect_as_kept(Gpt2Step{}, plans, {}); }
+TEST(Gpt2UnderPlans, HasTheBitsOfKeepingAll) { expect_as_kept(ModelStep{}, plans, {}); }
+
+// Plain, with biases of queries, keys and values, and with norms of queries and keys.
+TEST(LlamaUnderPlans, HasTheBitsOfKeepingAll) {
+  for (const auto& [bias, norm] : {std::pair(false, false), {true, false}, {false, true}}) {
+    const LlamaConfig config{.layers = 3,
+                             .channels = 36,
+                             .inner = 64,
+                             .context = 24,
+                             .vocabulary = 99,
+                             .heads = {.query = 6, .key = 2},
+                             .head = 6,
+                             .qkv_bias = bias,
+                             .qk_norm = norm,
+                             .tied = bias};
+    SCOPED_TRACE(sentence("bias ", bias, ", norm ", norm));
+    expect_as_kept(ModelStep{.config = config}, plans, {});
+  }
+}
 
 TEST(Gpt2UnderPlans, SlowHasTheBitsOfKeepingAllWith124MParameters) {
-  expect_as_kept(Gpt2Step{.config = *gpt2_preset("gpt2-124m"), .B = 1, .T = 64}, 20, {});
+  expect_as_kept(ModelStep{.config = *gpt2_preset("gpt2-124m"), .B = 1, .T = 64}, 20, {});
 }
 
 }  // namespace

@@ -118,6 +118,27 @@ class Resuming(Folder):
         stored.write_text(stored.read_text().replace('"step": 7', '"step": 8'))
         self.refused(spool(*resume), 1, "run.json", "beyond the 7 steps")
 
+    def test_a_checkpoint_of_a_step_with_other_ops_is_resumed_and_said_once(self):
+        self.assertEqual(self.train()[0], 0)
+        resume = ["train", "--out", self.out, "--resume"]
+        said = "another version of Spool wrote this checkpoint"
+        self.assertNotIn(said, spool(*resume, "--steps", 4)[1])
+        file = self.out / "latest" / "run.json"
+        run = json.loads(file.read_text())
+        for tape in (None, "0123456789abcdef"):  # of a version that wrote none, and of another one
+            run["tape"] = tape
+            if tape is None:
+                del run["tape"]
+            file.write_text(json.dumps(run))
+            self.assertNotIn(said, spool(*resume)[1])  # the run is finished
+        status, printed, errors = spool(*resume, "--steps", 5)
+        self.assertEqual(status, 0, errors)
+        self.assertIn(said, printed)
+        self.assertNotIn(said, spool(*resume, "--steps", 6)[1])
+        run["tape"] = "none"
+        (self.out / "latest" / "run.json").write_text(json.dumps(run))
+        self.refused(spool(*resume), 1, "run.json", "tape")
+
     def test_a_log_keeps_what_was_done_before_a_run_resumes(self):
         log = self.folder / "log"
 
@@ -176,11 +197,25 @@ class Resuming(Folder):
         other = ["--rounding", "nearest"]
         self.refused(spool("train", "--out", self.out, "--resume", *other), 1, "--rounding")
 
+    def test_nondeterministic_is_kept_and_said_to_change_nothing_on_a_cpu(self):
+        status, printed, errors = self.train("--nondeterministic")
+        self.assertEqual(status, 0, errors)
+        self.assertIn("--nondeterministic changes nothing on a cpu", printed)
+        deterministic = self.train(out=self.folder / "deterministic")
+        self.assertNotIn("nondeterministic", deterministic[1])
+        stored = json.loads((self.out / "latest" / "run.json").read_text())
+        self.assertTrue(stored["configuration"]["nondeterministic"])
+        resume = ["train", "--out", self.out, "--resume"]
+        self.assertEqual(spool(*resume)[0], 0)
+        self.assertEqual(spool(*resume, "--nondeterministic")[0], 0)
+        other = ["train", "--out", self.folder / "deterministic", "--resume", "--nondeterministic"]
+        self.refused(spool(*other), 1, "--nondeterministic", "it has false")
+
     def test_a_setting_that_an_older_run_lacks_has_its_default(self):
         self.assertEqual(self.train()[0], 0)
         stored = as_of_an_earlier_version(self.out / "latest")
         run = json.loads(stored.read_text())
-        for key in ["rounding", "chunk-loss", "dropout"]:
+        for key in ["rounding", "chunk-loss", "dropout", "nondeterministic"]:
             del run["configuration"][key]
             stored.write_text(json.dumps(run))
             self.assertEqual(spool("train", "--out", self.out, "--resume")[0], 0)

@@ -4,6 +4,7 @@ tokens_command_test.py PROGRAM [CASE...]
 """
 
 import os
+import pathlib
 import signal
 import struct
 import subprocess
@@ -11,13 +12,16 @@ import time
 
 from commands import PROGRAM, PROSE, Files, main, peak_memory, spool
 
+TOKENIZERS = pathlib.Path(__file__).parents[1] / "reference" / "tokenizers"
+
 
 class Tokenize(Files):
     def test_decodes_to_the_same_bytes(self):
         noise = self.folder / "noise"
         noise.write_bytes(bytes(range(256)) * 40 + b"the text \xff\xfe <|endoftext|>")
         for text in [self.text, noise]:
-            for words in [[], ["--tokenizer", "bytes"], ["--merges", self.merges]]:
+            json = ["--tokenizer", TOKENIZERS / "llama3.json"]
+            for words in [[], ["--tokenizer", "bytes"], ["--merges", self.merges], json]:
                 tokens, back = self.folder / "t.bin", self.folder / "back"
                 self.done("tokenize", text, "--out", tokens, *words)
                 self.done("tokenize", "--decode", tokens, "--out", back, *words)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "spool/runtime/check.h"
 
@@ -17,6 +18,27 @@ std::filesystem::path file_with(Bytes bytes) {
     std::abort();
   }
   return "/proc/self/fd/" + std::to_string(descriptor);
+}
+
+std::filesystem::path file_in_folder(const std::string& name, Bytes bytes) {
+  static const struct Folder {
+    std::filesystem::path path;
+    Folder() {
+      std::string name = (std::filesystem::temp_directory_path() / "fuzz-XXXXXX").string();
+      if (!::mkdtemp(name.data())) std::abort();
+      path = name;
+    }
+    ~Folder() { std::filesystem::remove_all(path); }
+  } folder;
+  const std::filesystem::path file = folder.path / name;
+  std::ofstream(file, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  return file;
+}
+
+std::filesystem::path file_in_folder(const std::string& name, std::string_view text) {
+  return file_in_folder(name, Bytes(reinterpret_cast<const uint8_t*>(text.data()), text.size()));
 }
 
 void read(const std::function<void()>& reader) {

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <functional>
 #include <span>
+#include <string>
+#include <string_view>
 
 namespace spool::fuzz {
 
@@ -15,6 +17,10 @@ using Bytes = std::span<const uint8_t>;
 
 // A file with these bytes, until the next call or the end of the process.
 std::filesystem::path file_with(Bytes);
+
+// The same in a folder that the process has to itself, for readers of several files.
+std::filesystem::path file_in_folder(const std::string& name, Bytes);
+std::filesystem::path file_in_folder(const std::string& name, std::string_view text);
 
 // Calls the reader, which may throw an Error.
 void read(const std::function<void()>& reader);

@@ -2,7 +2,7 @@
 // Saved tensors on a GPU: plans at random change no bit, and the disk serves as the host does.
 
 #include "spool/autograd/ops.h"
-#include "tests/end_to_end/gpt2_step.h"
+#include "tests/end_to_end/model_step.h"
 #include "tests/kernels/cuda_testing.h"
 #include "tests/runtime/temporary_directory.h"
 
@@ -12,8 +12,8 @@ namespace {
 class CudaSavedTensors : public OnCuda {};
 
 TEST_F(CudaSavedTensors, AreTheSameUnderRandomPlans) {
-  const Gpt2Step step{
-      .config = {.layers = 2, .heads = 2, .channels = 16, .context = 8, .vocabulary = 50},
+  const ModelStep step{
+      .config = Gpt2Config{.layers = 2, .heads = 2, .channels = 16, .context = 8, .vocabulary = 50},
       .B = 2,
       .T = 8};
   expect_as_kept(step, /*count=*/nightly() ? 30 : 20, {DeviceType::cuda});

@@ -19,9 +19,13 @@ TRAIN = ["train", *SHAPE, "--steps", "2", "--out", "new", "--data"]
 TUNE = ["train", "--steps", "1", "--batch", "1", "--data", "text.txt", "--out", "new", "--model"]
 RESUME = ["train", "--resume", "--out"]
 MERGES = ["tokenize", "text.txt", "--out", "new.bin", "--merges"]
+WITH = [*MERGES[:-1], "--tokenizer"]
 TABLE = ["train", *SHAPE, "--steps", "2", "--out", "new", "--dry-run", "--data", "text.txt"]
-MODEL = [[*EVAL, "model"], [*GENERATE, "model"], [*TUNE, "model"], ["convert", "model", "new"]]
-MODEL += [["info", "model"], ["plan", "--model", "model", "--batch", "1"], ["convert", "model", "new.bin"]]
+
+
+def model(name):
+    words = [[*EVAL, name], [*GENERATE, name], [*TUNE, name], ["convert", name, "new"], ["info", name]]
+    return words + [["plan", "--model", name, "--batch", "1"], ["convert", name, "new.bin"]]
 
 
 def run_of(name):
@@ -30,8 +34,14 @@ def run_of(name):
 
 # The commands that read each file.
 READERS = {
-    "model/model.safetensors": MODEL,
-    "model/config.json": MODEL,
+    "model/model.safetensors": model("model"),
+    "model/config.json": model("model"),
+    "llama/model.safetensors.index.json": model("llama"),
+    "llama/config.json": model("llama"),
+    "llama/generation_config.json": model("llama"),
+    "llama/tokenizer.json": model("llama"),
+    "tokenizer.json": [[*WITH, "tokenizer.json"], ["info", "tokenizer.json"]],
+    "run3/latest/run.json": run_of("run3"),
     "model.bin": [[*EVAL, "model.bin"], [*GENERATE, "model.bin"], [*TUNE, "model.bin"]]
     + [["convert", "model.bin", "new"], ["info", "model.bin"]],
     "run/latest/run.json": run_of("run"),

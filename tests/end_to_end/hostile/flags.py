@@ -1,10 +1,11 @@
 """Command lines with one odd value or two, flags that are given twice, and words that no command knows."""
 
 from commands import SHAPE
+from hostile.given import LLAMA
 from hostile.oracle import Case
 from hostile.values import COMMANDS, ODD_PATHS, TEXT, WHOLE, flags_of, odd_path, odd_value
 
-MODELS = ["model", "run", "run2", "model.bin", "model/model.safetensors"]
+MODELS = ["model", "run", "run2", "model.bin", "model/model.safetensors", "llama"]
 DATA = ["text.txt", "shard.bin", "folder/*.txt"]
 NAMES = ["--batc", "--lr=", "-x", "-", "--", "--no-such", "--LR", "-h", "--help=1", "--resume=maybe", "---lr"]
 NAMES += ["--version", "--json=", "x", "\u2013\u2013lr", "--lr\n", "--no\udcff", "--help"]
@@ -15,7 +16,7 @@ def valid(dice, command):
     """The words of a command line that succeeds and is short."""
     model, data = dice.choice(MODELS), dice.choice(DATA)
     if command == "train":
-        words = [*SHAPE, "--data", data, "--out", "new", "--steps", "2"]
+        words = [*dice.choice([SHAPE, SHAPE, LLAMA]), "--data", data, "--out", "new", "--steps", "2"]
         if data == "shard.bin":
             words += ["--vocab", "256"]
         return words + (["--dry-run"] if dice.random() < 0.8 else [])
@@ -23,7 +24,7 @@ def valid(dice, command):
         asked = dice.choice([["questions.bin"], [data, "--limit", "8"]])
         return ["--model", model, "--data", *asked]
     return {
-        "plan": [*SHAPE],
+        "plan": [*dice.choice([SHAPE, LLAMA])],
         "calibrate": [*SHAPE],
         "generate": ["--model", model, "--tokens", "5"],
         "tokenize": dice.choice([["text.txt", "--out", "new.bin"], ["shard.bin", "--decode"]]),
@@ -36,6 +37,7 @@ class Flags:
     def __init__(self, given):
         self.flags = {command: flags_of(command) for command in COMMANDS}
         more = ["run/latest", "model/config.json", "run/latest/optimizer.safetensors"]
+        more += ["llama/config.json", "llama/model.safetensors.index.json", "tokenizer.json"]
         more += ["words/merges.txt", "words/vocab.json", "words/tokenizer.bin"]
         self.given = [*given, *MODELS, *more]
 

@@ -1,12 +1,18 @@
 """A folder with a valid file of every kind that is read."""
 
 import os
+import pathlib
 import shutil
 import socket
 import struct
 import subprocess
 
 from commands import CACHE, MERGES, PROGRAM, PROSE, SHAPE
+
+
+LLAMA = "--model llama-tiny --layers 2 --heads 6 --channels 48 --context 32 --seq 16 --batch 2".split()
+TOKENIZER = pathlib.Path(__file__).parents[2] / "reference" / "tokenizers" / "llama3.json"
+GENERATION = '{"eos_token_id": [0, 255], "do_sample": true, "temperature": 0.6, "top_k": 20, "top_p": 0.9, "min_p": 0.1}'
 
 
 def questions(path):
@@ -47,6 +53,11 @@ def make_given(folder):
     done(*run, "--steps", 2, "--out", "x", "--save-plan", "plan.json", "--recompute", "norms", "--dry-run")
     shutil.copytree(folder / "run" / "latest", folder / "model")
     done("convert", "model", "model.bin")
+    shutil.copy(TOKENIZER, folder / "tokenizer.json")
+    llama = ["train", *LLAMA, "--data", "text.txt", "--tokenizer", "tokenizer.json", "--vocab", 706]
+    done(*llama, "--steps", 1, "--out", "run3")
+    done("convert", "run3", "llama", "--shard-bytes", "20kB")
+    (folder / "llama" / "generation_config.json").write_text(GENERATION)
     done("tokenize", "text.txt", "--out", "shard.bin")
     done("plan", *SHAPE, "--json", "report.json")
     questions(folder / "questions.bin")

@@ -7,7 +7,7 @@ from commands import spool
 
 COMMANDS = "train plan eval generate tokenize convert calibrate info".split()
 LINE = re.compile(r"  (?:-\w,)?(--[a-z0-9-]+)(?:\{false\})?( TEXT| U?INT| FLOAT)?(:\{[^}]*\}|:BYTES)?")
-PATHS = set("--model --data --val-data --merges --plan --save-plan --out --log --trace --json".split())
+PATHS = set("--model --data --val-data --merges --prompts --plan --save-plan --out --log --trace --json".split())
 
 WHOLE = ["", "0", "-1", "-0", "+1", "1", "2", "3", "007", "010", "1e3", "0x10", "1.5", " 1", "1 ", "1,000"]
 WHOLE += [str(2**n + d) for n in (15, 16, 24, 31, 32, 53, 63, 64) for d in (-1, 0, 1)]
@@ -27,8 +27,8 @@ WORDS = {
     "--offload-to": ["host", "disk:", "disk:.", "disk:/dev/null", "disk:loop", "disk:text.txt", "disk:new", "tape"],
     "--device": ["cpu", "CPU", "cuda", "cuda:0", "cuda:-1", "cuda:99999999999999999999", "cpu:1", "meta", "gpu"],
     "--final-eval": ["all", "none", "1", "0", "-1", "9" * 30, "ALL", "1e3"],
-    "--tokenizer": ["bytes", "gpt2", "gpt4"],
-    "--model": ["gpt2-tiny", "gpt2-124m", "gpt2", "GPT2-TINY"],
+    "--tokenizer": ["bytes", "gpt2", "gpt4", "tokenizer.json", "llama"],
+    "--model": ["gpt2-tiny", "gpt2-124m", "gpt2", "GPT2-TINY", "llama-tiny", "llama"],
 }
 
 

@@ -7,7 +7,9 @@
 #include <cstring>
 
 #include "spool/models/data/data_reader.h"
+#include "spool/models/data/shard_writer.h"
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
+#include "spool/models/tokenizers/json_tokenizer.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -94,18 +96,62 @@ TEST(Shards, RefuseEachHeaderFieldThatIsWrong) {
 TEST(ShardWriter, WritesTokensOf16BitsAndAHeaderAtTheEnd) {
   const TemporaryDirectory d;
   File file = File::create(d.path() / "a.bin");
-  ShardWriter writer(file);
+  ShardWriter writer(file, /*vocabulary=*/65536);
   writer.append(std::vector<int32_t>{1, 2});
   writer.append(std::vector<int32_t>{65535});
   EXPECT_EQ(writer.size(), 3);
   for (const int32_t token : {65536, -1}) {
-    expect_error(ErrorKind::invalid, {"a.bin", sentence("token ", token), "does not fit"},
+    expect_error(ErrorKind::invalid,
+                 {"a.bin", sentence("token ", token), "is not in the vocabulary, 0 to 65535"},
                  [&] { writer.append(std::vector<int32_t>{token}); });
   }
   const std::vector files = {d.path() / "a.bin"};
   expect_error(ErrorKind::file, {"a.bin: header field 0"}, [&] { open_shards(files, 65536); });
   writer.finish();
   EXPECT_EQ(testing::content_of(files[0]), shard({20240520, 1, 3}, U16{1, 2, 65535}));
+}
+
+TEST(ShardWriter, WritesTokensOf32BitsOfALargerVocabulary) {
+  const TemporaryDirectory d;
+  const fs::path path = d.path() / "a.bin";
+  File file = File::create(path);
+  ShardWriter writer(file, /*vocabulary=*/65537);
+  writer.append(std::vector<int32_t>{1, 65536});
+  writer.append(std::vector<int32_t>{2});
+  expect_error(ErrorKind::invalid, {"token 65537 is not in the vocabulary"},
+               [&] { writer.append(std::vector<int32_t>{65537}); });
+  writer.finish();
+  EXPECT_EQ(testing::content_of(path), shard({20240801, 7, 3}, U32{1, 65536, 2}));
+}
+
+// A token for each byte, from 100000 on.
+class WideTokenizer : public Tokenizer {
+ public:
+  std::string_view name() const override { return "wide"; }
+  int64_t vocabulary() const override { return 200000; }
+  void encode(std::string_view text, std::vector<int32_t>& tokens) const override {
+    for (size_t i = 0; i < text.size(); ++i) tokens.push_back(100000 + text[i]);
+  }
+  std::string decode(std::span<const int32_t> tokens) const override {
+    std::string text;
+    for (const int32_t token : tokens) text.push_back(static_cast<char>(token - 100000));
+    return text;
+  }
+  std::optional<int32_t> end_of_text() const override { return {}; }
+  size_t boundary(std::string_view text) const override { return text.size(); }
+};
+
+TEST(DataReader, OpensTextOfALargeVocabulary) {
+  const TemporaryDirectory d;
+  const std::vector texts = {d.file("t.txt", "ab")};
+  const WideTokenizer tokenizer;
+  const DataReader reader{.tokenizer = tokenizer, .vocabulary = 200000};
+  EXPECT_EQ(all_of(reader.open(texts)), (std::vector<int32_t>{100097, 100098}));
+  const auto result = tokenize(tokenizer, texts, {.out = d.path() / "s.bin"});
+  EXPECT_EQ(all_of(reader.open(result.shards)), (std::vector<int32_t>{100097, 100098}));
+  std::string back;
+  detokenize(tokenizer, result.shards, [&](std::string_view text) { back += text; });
+  EXPECT_EQ(back, "ab");
 }
 
 TEST(Shards, SayWhichHasBecomeShorterOrWasWrittenTo) {
@@ -149,6 +195,20 @@ TEST(Texts, MayBeMoreThanAProgramMayHaveOpenAtFirst) {
   std::vector<fs::path> files;
   for (int i = 0; i < 100; ++i) files.push_back(d.file(std::to_string(i), "a"));
   EXPECT_EQ(open_texts(files)->size(), 100);
+}
+
+TEST(DataReader, PutsTheTokenThatBeginsATextBeforeEachFile) {
+  const TemporaryDirectory d;
+  const auto tokenizer = read_tokenizer_json(std::filesystem::path(SPOOL_SOURCE_DIR) /
+                                             "tests/reference/tokenizers/sentencepiece.json");
+  const std::vector<fs::path> files{d.file("a.txt", "one text"), d.file("b.txt", "another")};
+  std::vector<int32_t> wanted;
+  for (const char* text : {"one text", "another"}) {
+    wanted.push_back(tokenizer->begin_of_text().at(0));
+    tokenizer->encode(text, wanted);
+  }
+  const DataReader reader{.tokenizer = *tokenizer, .vocabulary = tokenizer->vocabulary()};
+  EXPECT_EQ(all_of(reader.open(files)), wanted);
 }
 
 TEST(DataReader, OpensShardsOrTextOfEitherTokenizer) {

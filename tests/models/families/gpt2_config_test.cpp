@@ -27,11 +27,12 @@ TEST(Gpt2Config, RefusesNumbersThatMakeNoModel) {
 }
 
 TEST(Gpt2Config, IsReadBackFromItsJson) {
-  EXPECT_EQ(gpt2_config({to_json(reference_config), "config.json"}), reference_config);
+  EXPECT_EQ(gpt2_config({ModelConfig(reference_config).to_json(), "config.json"}),
+            reference_config);
 }
 
 TEST(Gpt2Config, RefusesEachFieldThatIsWrong) {
-  const nlohmann::json good = to_json(reference_config);
+  const nlohmann::json good = ModelConfig(reference_config).to_json();
   const auto open = [](const nlohmann::json& config) { gpt2_config({config, "config.json"}); };
   const auto with = [&](const std::string& field, const nlohmann::json& value) {
     nlohmann::json config = good;

@@ -26,7 +26,7 @@ std::vector<T> cut(const std::vector<T>& all, int64_t B, int64_t width, Range ro
 }
 
 void expect_hidden_as_without_cache(Gpt2& model, int64_t B, int64_t count, Stream& stream) {
-  const int64_t T = model.config().context, C = model.config().channels;
+  const int64_t T = model.shape().context, C = model.shape().channels;
   const std::vector<int32_t> text = some_text(B * T);
   const Numbers expected = values(whole_hidden(model, integers({B, T}, text, stream)));
   KeyValueCache cache = model.make_cache(B);

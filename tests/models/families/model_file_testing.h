@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "spool/models/families/gpt2.h"
 #include "spool/models/families/llmc_model.h"
 #include "spool/models/families/model_file.h"
 #include "spool/runtime/cpu/stream.h"
@@ -35,7 +36,7 @@ class ModelFileTest : public ::testing::Test {
 
   std::unique_ptr<Gpt2> load(const std::filesystem::path& path, DType dtype = DType::f32) {
     const ModelFile file(path);
-    auto model = std::make_unique<Gpt2>(file.config(), dtype, stream_);
+    auto model = std::make_unique<Gpt2>(*file.config().as<Gpt2Config>(), dtype, stream_);
     randomise(*model, /*seed=*/99);  // so that parameters that are not loaded show
     file.load(*model);
     return model;
@@ -50,7 +51,7 @@ class ModelFileTest : public ::testing::Test {
   }
 
   static void save_llmc(Gpt2& model, const std::filesystem::path& path) {
-    LlmcModelWriter writer(path, model.config(), model.dtype());
+    LlmcModelWriter writer(path, *model.config().as<Gpt2Config>(), model.dtype());
     save_tensors(writer, stored_parameters(model, {.conv1d = false}));
   }
 

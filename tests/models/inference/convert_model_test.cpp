@@ -16,7 +16,7 @@ class ConvertModel : public ModelFileTest {
  protected:
   // The path of `in` converted.
   fs::path to(const std::string& out, const fs::path& in, DType dtype = DType::f32) const {
-    convert_model(ModelFile(in), d_.path() / out, dtype);
+    convert_model(ModelFile(in), d_.path() / out, {.dtype = dtype});
     return d_.path() / out;
   }
 };
@@ -41,7 +41,7 @@ TEST_F(ConvertModel, WritesTheTokenizerAndItsEndOfText) {
 }
 
 TEST_F(ConvertModel, KeepsTheEndOfTextOfAModelWithoutATokenizer) {
-  save_model(d_.path(), *make(small), 7);
+  save_model(d_.path(), *make(small), {.end_of_text = 7});
   EXPECT_EQ(read_json(to("other", d_.path()) / "config.json").value()["eos_token_id"], 7);
 }
 

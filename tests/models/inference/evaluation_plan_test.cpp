@@ -2,6 +2,7 @@
 // Evaluations that are made to fit into a budget.
 
 #include "spool/models/inference/evaluation_plan.h"
+#include "spool/models/families/gpt2.h"
 
 #include <algorithm>
 #include <limits>
@@ -19,7 +20,8 @@ const Machine two_cpu_threads{.architecture = CpuArchitecture{.threads = 2}};
 
 // 60 rows.
 EvaluationShape some_shape(DType dtype) {
-  return {.model = {.layers = 2, .heads = 2, .channels = 64, .context = 30, .vocabulary = 900},
+  return {.model =
+              Gpt2Config{.layers = 2, .heads = 2, .channels = 64, .context = 30, .vocabulary = 900},
           .dtype = dtype,
           .batch = 2,
           .seq = 30};
@@ -42,7 +44,7 @@ MeasuredEvaluation measured_within(const EvaluationShape& shape, const Plan& pla
   MeasuredEvaluation result;
   {
     Evaluation evaluation(shape, plan, stream);
-    evaluation.model.initialise(3);
+    evaluation.model->initialise(3);
     const ValidationRows rows(counting(5 * shape.seq + 8, /*vocabulary=*/900), shape.seq);
     result.loss = evaluation.evaluator.mean_loss(rows);
     evaluation.evaluator.rehearse_losses();
@@ -106,7 +108,7 @@ TEST(EvaluationPlan, HasThePeakForetoldAndTheLossOfOneChunk) {
 // 8192 tokens at once, of GPT-2 124M.
 TEST(EvaluationPlan, FitsALongContextIntoATwelfthOfItsWork) {
   EvaluationShape shape{.batch = 1, .seq = 8192};
-  shape.model.context = shape.seq;
+  shape.model = shape.model.with("context", shape.seq);
   constexpr size_t budget = size_t{640} << 20;
   const Report whole = foretold_report(shape, {});
   const PlannedEvaluation planned = plan_evaluation_within(budget, shape, two_cpu_threads);
@@ -139,9 +141,9 @@ class BudgetOfLoadedModel : public ::testing::Test {
  protected:
   BudgetOfLoadedModel() {
     CpuStream stream(ample, 2);
-    Gpt2 model(shape_.model, DType::f32, stream);
-    model.initialise(3);
-    save_model(d_.path(), model, {});
+    const auto model = shape_.model.make(DType::f32, stream);
+    model->initialise(3);
+    save_model(d_.path(), *model);
   }
   LoadedModel open(size_t memory) const {
     return {ModelFile(d_.path()),
@@ -176,12 +178,12 @@ TEST(LongEvaluation, NightlyOfFourTimesTheTokensFits) {
   if (!nightly()) GTEST_SKIP() << "it takes minutes";
   constexpr size_t budget = size_t{2} << 30;
   EvaluationShape shape{.model = *gpt2_preset("gpt2-124m"), .batch = 1, .seq = 4 * 7936};
-  shape.model.context = shape.seq;
+  shape.model = shape.model.with("context", shape.seq);
   const PlannedEvaluation planned = plan_evaluation_within(budget, shape, two_cpu_threads);
   ASSERT_LE(planned.foretold.memory.peak, budget);
   CpuStream stream(planned.foretold.memory.peak, 2);
   Evaluation evaluation(shape, planned.plan, stream);
-  evaluation.model.initialise(3);
+  evaluation.model->initialise(3);
   evaluation.evaluator.rehearse_mean_loss();
   stream.synchronize();
   EXPECT_EQ(stream.memory().peak, planned.foretold.memory.peak);

@@ -1,5 +1,6 @@
 // The logits of a generator, which has a key-value cache, against whole forward passes.
 
+#include "spool/models/families/gpt2.h"
 #include "spool/models/inference/generator.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/inference/generator_testing.h"

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "spool/models/families/gpt2.h"
 #include "spool/models/inference/generator.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/cpu/stream.h"

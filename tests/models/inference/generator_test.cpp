@@ -2,6 +2,7 @@
 // Generation of texts: how tokens are read, drawn and shown.
 
 #include "spool/models/inference/generator.h"
+#include "spool/models/families/gpt2.h"
 
 #include <algorithm>
 #include <utility>
@@ -127,7 +128,7 @@ TEST(Generator, StopsAtTheEndOfTextOrWhenToldTo) {
   ASSERT_EQ(all.size(), 20u);
   EXPECT_EQ(written({}, 7), std::vector<int32_t>(all.begin(), all.begin() + 7));
   const int32_t end = all[9];
-  EXPECT_EQ(written({.end_of_text = end}, 100),
+  EXPECT_EQ(written({.stop_tokens = {end}}, 100),
             std::vector<int32_t>(all.begin(), std::ranges::find(all, end)));
   for (const int32_t token : written({.vocabulary = 4}, 100)) EXPECT_LT(token, 4);
 }

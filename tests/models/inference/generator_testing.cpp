@@ -13,11 +13,11 @@ int64_t kept_tokens(int64_t tokens, int64_t context) {
 }  // namespace
 
 Numbers whole_logits(Gpt2& model, const std::vector<int32_t>& text, Stream& stream) {
-  const int64_t n = kept_tokens(static_cast<int64_t>(text.size()), model.config().context);
+  const int64_t n = kept_tokens(static_cast<int64_t>(text.size()), model.shape().context);
   const std::vector<int32_t> last(text.end() - n, text.end());
   const Tensor hidden = whole_hidden(model, integers({1, n}, last, stream));
   Tape tape(stream, {.recording = false, .training = false});
-  const Tensor row = hidden.reshape({n, model.config().channels}).slice({n - 1, n});
+  const Tensor row = hidden.reshape({n, model.shape().channels}).slice({n - 1, n});
   return values(model.logits(tape.input(row)).tensor());
 }
 

@@ -2,6 +2,7 @@
 // Losses of a model in a file, and its answers to multiple-choice questions.
 
 #include "spool/models/inference/loaded_model.h"
+#include "spool/models/families/gpt2.h"
 
 #include <algorithm>
 #include <cmath>

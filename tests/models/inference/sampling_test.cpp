@@ -4,6 +4,7 @@
 #include "spool/models/inference/sampling.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "tests/runtime/testing.h"
@@ -94,6 +95,70 @@ TEST(Sampling, WorksAtAnyTemperature) {
     drawn.insert(sample(logits, {.temperature = 1e300}, random));
   }
   EXPECT_EQ(drawn.size(), 3u);
+}
+
+// The tokens that can be drawn.
+std::set<int32_t> drawn(const std::vector<float>& logits, const SamplingOptions& options,
+                        const std::vector<int32_t>& text = {}) {
+  Random random(1);
+  std::set<int32_t> all;
+  for (int i = 0; i < 3000; ++i) all.insert(sample(logits, options, random, text));
+  return all;
+}
+
+TEST(Sampling, TopPKeepsTheFewestTokensThatHaveTheShare) {
+  // Probabilities 0.4, 0.3, 0.2, 0.1.
+  const std::vector<float> logits{std::log(0.2f), std::log(0.4f), std::log(0.1f), std::log(0.3f)};
+  using Tokens = std::set<int32_t>;
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .top_p = 0.01}), (Tokens{1}));
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .top_p = 0.39}), (Tokens{1}));
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .top_p = 0.41}), (Tokens{1, 3}));
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .top_p = 0.71}), (Tokens{0, 1, 3}));
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .top_p = 0.99}), (Tokens{0, 1, 2, 3}));
+  // Of the top 2, which are 4/7 and 3/7.
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .top_k = 2, .top_p = 0.5}), (Tokens{1}));
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .top_k = 2, .top_p = 0.6}), (Tokens{1, 3}));
+  // Of equal ones the first.
+  EXPECT_EQ(drawn({1, 1, 1, 1}, {.temperature = 1, .top_p = 0.5}), (Tokens{0, 1}));
+}
+
+TEST(Sampling, TopPOfManyEquallyProbableTokens) {
+  const std::vector<float> logits(5000, 0.5f);
+  Random random(2);
+  std::set<int32_t> all;
+  for (int i = 0; i < 300; ++i) {
+    all.insert(sample(logits, {.temperature = 1, .top_p = 0.9}, random));
+  }
+  EXPECT_LT(*all.rbegin(), 4500);
+  EXPECT_GT(*all.rbegin(), 4000);
+}
+
+TEST(Sampling, MinPKeepsTokensNearlyAsProbableAsTheFirst) {
+  const std::vector<float> logits{std::log(0.2f), std::log(0.4f), std::log(0.1f), std::log(0.3f)};
+  using Tokens = std::set<int32_t>;
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .min_p = 1}), (Tokens{1}));
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .min_p = 0.7}), (Tokens{1, 3}));
+  EXPECT_EQ(drawn(logits, {.temperature = 1, .min_p = 0.2}), (Tokens{0, 1, 2, 3}));
+  // Temperature comes first: (0.3 / 0.4)^2 is below 0.7.
+  EXPECT_EQ(drawn(logits, {.temperature = 0.5, .min_p = 0.7}), (Tokens{1}));
+}
+
+TEST(Sampling, PenaltyMakesTokensOfTheTextLessProbable) {
+  const std::vector<float> logits{2, 1.5f, -1, -1.2f};
+  Random random(1);
+  const auto likeliest = [&](double penalty, const std::vector<int32_t>& text) {
+    return sample(logits, {.temperature = 0, .repetition_penalty = penalty}, random, text);
+  };
+  EXPECT_EQ(likeliest(1.5, {}), 0);
+  EXPECT_EQ(likeliest(1, {0, 0}), 0);
+  EXPECT_EQ(likeliest(1.3, {0}), 0);        // 1.54
+  EXPECT_EQ(likeliest(1.3, {0, 0, 0}), 0);  // once for each token
+  EXPECT_EQ(likeliest(1.4, {0}), 1);        // 1.43
+  // A negative logit becomes lower; tokens beyond the vocabulary are passed over.
+  const std::vector<float> negative{-1, -1.2f};
+  EXPECT_EQ(sample(negative, {.temperature = 0, .repetition_penalty = 1.3}, random,
+                   std::vector<int32_t>{0, 7}),
+            1);
 }
 
 TEST(Sampling, RefusesNoLogitsAndThoseThatAreNotFinite) {

@@ -24,6 +24,31 @@ TEST(TokenizerChoice, IsTheOneNamedOrTheModels) {
   EXPECT_EQ(choose_tokenizer({}, d.path()).name, "bytes");
 }
 
+TEST(TokenizerChoice, PrefersTokenizerJsonUnlessTheModelIsAGpt2) {
+  const TemporaryDirectory d, out;
+  const fs::path reference = fs::path(SPOOL_SOURCE_DIR) / "tests/reference/tokenizers";
+  const fs::path json = d.path() / "tokenizer.json";
+  fs::copy_file(reference / "llama3.json", json);
+  EXPECT_FALSE(tokenizer_in(out.path()));
+  EXPECT_EQ(tokenizer_in(d.path())->json, json);
+  EXPECT_EQ(choose_tokenizer({}, d.path()).name, "tokenizer.json");
+  EXPECT_EQ(choose_tokenizer({.name = d.path().string(), .merges = {}}).json, json);
+  EXPECT_EQ(choose_tokenizer({.name = json.string(), .merges = {}}, out.path()).json, json);
+  d.file("merges.txt", "t h\nth e\n");
+  EXPECT_EQ(choose_tokenizer({}, d.path()).name, "gpt2");
+  d.file("config.json", R"({"model_type":"qwen2"})");
+  EXPECT_EQ(choose_tokenizer({}, d.path()).json, json);
+  d.file("config.json", R"({"model_type":"gpt2"})");
+  EXPECT_EQ(choose_tokenizer({}, d.path()).name, "gpt2");
+  d.file("run.json", R"({"tokenizer":"tokenizer.json"})");
+  const auto tokenizer = open_tokenizer(choose_tokenizer({}, d.path()));
+  EXPECT_EQ(tokenizer->vocabulary(), 706);
+  save_tokenizer(out.path(), *tokenizer);
+  EXPECT_TRUE(same_tokens(*open_tokenizer(choose_tokenizer({}, out.path())), *tokenizer));
+  EXPECT_FALSE(same_tokens(*open_tokenizer({.name = "gpt2", .merges = d.path() / "merges.txt"}),
+                           *tokenizer));
+}
+
 TEST(TokenizerChoice, RefusesUnknownAndContradictoryOnes) {
   const TemporaryDirectory d, empty;
   const fs::path merges = d.file("merges.txt", "t h\nth e\n");

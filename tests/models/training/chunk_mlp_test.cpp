@@ -172,8 +172,8 @@ TEST(ChunkMlp, IsPartOfAStoredRunAndZeroInAnOlderOne) {
   EXPECT_EQ(adopted(8, /*given=*/false), 0);
   EXPECT_EQ(adopted(0, /*given=*/true), 0);
   expect_error(ErrorKind::invalid, {"chunk-mlp 8", "it has 0"}, [&] { adopted(8, true); });
-  stored.erase("heads");
-  expect_error(ErrorKind::file, {"configuration.heads", "is missing"}, [&] { adopted(0, false); });
+  stored.erase("config");
+  expect_error(ErrorKind::file, {"layers", "is missing"}, [&] { adopted(0, false); });
 }
 
 }  // namespace

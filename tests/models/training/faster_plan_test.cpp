@@ -2,6 +2,7 @@
 // Whether a run hears of a faster plan once its steps have corrected its clock.
 
 #include "spool/models/training/faster_plan.h"
+#include "spool/models/families/gpt2.h"
 
 #include <set>
 
@@ -17,7 +18,8 @@ const Machine two_cores{.architecture = CpuArchitecture{.threads = 2}};
 
 TrainingConfig layers() {
   TrainingConfig config = small();
-  config.model = {.layers = 4, .heads = 2, .channels = 32, .context = 64, .vocabulary = 600};
+  config.model =
+      Gpt2Config{.layers = 4, .heads = 2, .channels = 32, .context = 64, .vocabulary = 600};
   config.batch = 8;
   config.seq = 64;
   return config;

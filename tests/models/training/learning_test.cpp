@@ -18,7 +18,7 @@ TEST(Learning, WorksInBothTypes) {
     TrainingConfig config = small();
     config.dtype = dtype;
     config.steps = 60;
-    config.model.channels = 32;
+    config.model = config.model.with("channels", 32);
     const Losses learned = train_with_two_threads(config);
     EXPECT_NEAR(learned.losses.front(), std::log(50), 0.3);
     EXPECT_LT(learned.losses.back(), 1.0);
@@ -29,7 +29,7 @@ TEST(Learning, WorksWithoutMastersAsWithThem) {
   TrainingConfig with = small();
   with.dtype = DType::bf16;
   with.steps = 60;
-  with.model.channels = 32;
+  with.model = with.model.with("channels", 32);
   const Losses a = train_with_two_threads(with), b = train_with_two_threads(without_masters(with));
   EXPECT_EQ(a.losses.front(), b.losses.front());
   EXPECT_LT(b.losses.back(), 1.0);

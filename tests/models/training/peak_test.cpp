@@ -1,5 +1,6 @@
 // The peak memory of training against its rehearsal.
 
+#include "spool/models/families/gpt2.h"
 #include "spool/models/training/trainer.h"
 
 #include "spool/runtime/cpu/stream.h"
@@ -31,7 +32,8 @@ TEST(TrainingPeak, IsForetoldToTheByteAndSufficesAsBudget) {
   }
   all.push_back(without_masters(small()));
   all.push_back(small());
-  all.back().model = {.layers = 3, .heads = 5, .channels = 80, .context = 100, .vocabulary = 300};
+  all.back().model =
+      Gpt2Config{.layers = 3, .heads = 5, .channels = 80, .context = 100, .vocabulary = 300};
   all.back().seq = 77;
   for (const TrainingConfig& config : all) {
     const TrainingPlans plans = laid_out_plans(config, two_threads);
@@ -49,7 +51,8 @@ TEST(TrainingPeak, IsForetoldToTheByteAndSufficesAsBudget) {
 TEST(TrainingPeak, IsForetoldForAnyNumberOfThreadsAndRisesWithIt) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     TrainingConfig config = small();
-    config.model = {.layers = 2, .heads = 5, .channels = 205, .context = 33, .vocabulary = 301};
+    config.model =
+        Gpt2Config{.layers = 2, .heads = 5, .channels = 205, .context = 33, .vocabulary = 301};
     config.seq = 31;
     config.dtype = dtype;
     config.steps = 1;
@@ -71,8 +74,8 @@ TEST(TrainingPeak, IsLowerWithoutMastersByTheirBytes) {
   with.dtype = DType::bf16;
   size_t masters = 0;
   MetaStream stream(two_threads);
-  Gpt2 model(with.model, with.dtype, stream);
-  for (const Parameter* p : model.parameters()) {
+  const auto model = with.model.make(with.dtype, stream);
+  for (const Parameter* p : model->parameters()) {
     const auto bytes = static_cast<size_t>(p->data.numel()) * size_of(DType::f32);
     masters += round_up(bytes, Arena::granule);
   }

@@ -3,6 +3,7 @@
 // compute, and what is refused.
 
 #include "spool/models/training/run_search.h"
+#include "spool/models/families/gpt2.h"
 
 #include <nlohmann/json.hpp>
 
@@ -21,7 +22,8 @@ const Machine two_cores{.architecture = CpuArchitecture{.threads = 2}};
 // Large enough for chunks of the loss.
 TrainingConfig chunkable() {
   TrainingConfig config = small();
-  config.model = {.layers = 4, .heads = 2, .channels = 32, .context = 64, .vocabulary = 600};
+  config.model =
+      Gpt2Config{.layers = 4, .heads = 2, .channels = 32, .context = 64, .vocabulary = 600};
   config.batch = 8;
   config.seq = 64;
   config.steps = 2;
@@ -68,7 +70,7 @@ constexpr Choices with_regions{.placement = true, .loss_chunk = true, .regions =
 // What is in chunks is part of the configuration, so the same run keeps all in the same chunks.
 TEST(RunSearch, ChoosesNodesThatRunInChunks) {
   TrainingConfig config = chunkable();
-  config.model.vocabulary = 64;
+  config.model = config.model.with("vocab", 64);
   RunSearch search(config, choosing(with_regions), two_cores);
   const PlannedRun run = search.plan(search.smallest_budget());
   ASSERT_FALSE(run.config.in_chunks.empty());

@@ -2,6 +2,7 @@
 // Training against itself with other threads, chunks and micro-batches.
 
 #include "spool/models/training/trainer.h"
+#include "spool/models/families/gpt2.h"
 
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
@@ -22,7 +23,8 @@ TEST(Trainer, HasTheSameBitsForAnyNumberOfThreads) {
   for (TrainingConfig config : {small(), narrow, without_masters(small())}) {
     config.dropout = 0.1f;
     // Large enough for loops, products and attention to be cut into several pieces each.
-    config.model = {.layers = 1, .heads = 3, .channels = 192, .context = 210, .vocabulary = 1100};
+    config.model =
+        Gpt2Config{.layers = 1, .heads = 3, .channels = 192, .context = 210, .vocabulary = 1100};
     config.batch = 2;
     config.seq = 200;
     config.steps = 2;
@@ -45,7 +47,7 @@ TEST(Trainer, HasTheLossesOfOneBatchInMicroBatches) {
 
 TEST(Trainer, HasTheSameLossInChunksAndLessMemory) {
   TrainingConfig whole = small(), chunked = small();
-  whole.model.vocabulary = chunked.model.vocabulary = 4000;
+  whole.model = chunked.model = whole.model.with("vocab", 4000);
   chunked.loss_chunk = 8;
   const Losses a = train_on_cpu(whole, plenty, 2), b = train_on_cpu(chunked, plenty, 2);
   for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 2e-5);

@@ -1,5 +1,6 @@
 #include "tests/models/training/training_testing.h"
 
+#include "spool/models/families/gpt2.h"
 #include "spool/models/inference/generator.h"
 #include "tests/models/data/token_list.h"
 
@@ -15,12 +16,13 @@ ValidationRows validation_rows(const TrainingConfig& config) {
 }  // namespace
 
 TrainingConfig small() {
-  return {.model = {.layers = 2, .heads = 2, .channels = 16, .context = 24, .vocabulary = 50},
-          .batch = 3,
-          .seq = 20,
-          .steps = 5,
-          .lr = 1e-2,
-          .min_lr = 1e-3};
+  return {
+      .model = Gpt2Config{.layers = 2, .heads = 2, .channels = 16, .context = 24, .vocabulary = 50},
+      .batch = 3,
+      .seq = 20,
+      .steps = 5,
+      .lr = 1e-2,
+      .min_lr = 1e-3};
 }
 
 TrainingConfig without_masters(TrainingConfig config) {

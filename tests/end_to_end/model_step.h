@@ -1,6 +1,6 @@
 #pragma once
 
-// A step of GPT-2 on made-up tokens, for tests of plans.
+// A step of a model on made-up tokens, for tests of plans.
 
 #include "spool/models/families/gpt2.h"
 #include "tests/autograd/plan_testing.h"
@@ -8,17 +8,18 @@
 namespace spool::testing {
 
 // Returns the loss and all gradients.
-struct Gpt2Step {
-  Gpt2Config config{.layers = 3, .heads = 2, .channels = 32, .context = 24, .vocabulary = 99};
+struct ModelStep {
+  ModelConfig config =
+      Gpt2Config{.layers = 3, .heads = 2, .channels = 32, .context = 24, .vocabulary = 99};
   int64_t B = 2, T = 24;
   float dropout = 0.1f;
 
   std::vector<Tensor> operator()(Stream&, TapeOptions) const;
-  Var loss(Gpt2&, Tape&, Stream&) const;
+  Var loss(Model&, Tape&, Stream&) const;
 };
 
 // The step under `count` random plans has the bits of the step that keeps all values, and the
 // foretold peaks.
-void expect_as_kept(const Gpt2Step&, int count, Device);
+void expect_as_kept(const ModelStep&, int count, Device);
 
 }  // namespace spool::testing

@@ -1,0 +1,85 @@
+// With --json, a line of JSON for each text.
+
+#include "spool/models/cli/generation.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "spool/models/cli/terminal_text.h"
+#include "spool/models/families/generation_config.h"
+#include "spool/runtime/log.h"
+
+namespace spool {
+namespace {
+
+std::optional<Chat> chat_of(const GenerateArguments& a, const ModelFile& file,
+                            const Tokenizer& tokenizer) {
+  if (!a.chat) return {};
+  const auto text = chat_template_in(file.directory());
+  std::optional<ChatFormat> format = parse<ChatFormat>(a.chat_format);
+  if (!format && text) format = chat_format_of(*text);
+  check_file_setting(
+      format.has_value(), file.directory(), {"chat-format"},
+      text ? "its template of chats is none of the known formats" : "has no template of chats",
+      "; choose ", list_of<ChatFormat>(), " if the model was trained on one of these");
+  const Chat chat(*format, tokenizer);
+  if (text && a.system.empty() && has_system_message(*text)) {
+    logger().info(
+        "the model's template of chats begins with a message of its own, which Spool does not "
+        "add; give what the assistant should be told by --system");
+  }
+  return chat;
+}
+
+SamplingOptions sampling_of(const GenerateArguments& a, const GenerationConfig& own) {
+  const SamplingOptions usual;
+  return {.temperature = a.temperature.value_or(own.temperature.value_or(usual.temperature)),
+          .top_k = a.top_k.value_or(own.top_k.value_or(usual.top_k)),
+          .top_p = a.top_p.value_or(own.top_p.value_or(usual.top_p)),
+          .min_p = a.min_p.value_or(own.min_p.value_or(usual.min_p)),
+          .repetition_penalty = a.repetition_penalty.value_or(
+              own.repetition_penalty.value_or(usual.repetition_penalty))};
+}
+
+}  // namespace
+
+Generation::Generation(const GenerateArguments& a, const ModelFile& f, const Tokenizer& t)
+    : arguments(a),
+      file(f),
+      tokenizer(t),
+      chat(chat_of(a, f, t)),
+      sampling(sampling_of(a, read_generation_config(f.directory()))) {
+  sampling.vocabulary = t.vocabulary();
+  sampling.stop_tokens = f.stop_tokens();
+  if (const auto end = t.end_of_text()) sampling.stop_tokens.push_back(*end);
+  if (chat) sampling.stop_tokens.push_back(chat->end());
+}
+
+std::vector<int32_t> Generation::tokens_of(const std::string& prompt) const {
+  if (chat) return chat->begin(arguments.system, prompt);
+  if (prompt.empty()) return start_of_text(tokenizer);
+  std::vector<int32_t> tokens = tokenizer.begin_of_text();
+  tokenizer.encode(prompt, tokens);
+  return tokens;
+}
+
+void print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void print_generated(std::string_view text) {
+  print(::isatty(STDOUT_FILENO) ? printable(text) : std::string(text));
+}
+
+void print_json(const std::string& prompt, const std::string& text, int64_t tokens,
+                std::string_view ended_by) {
+  const nlohmann::ordered_json line{
+      {"prompt", prompt}, {"text", text}, {"tokens", tokens}, {"ended_by", ended_by}};
+  constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
+  print(line.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, replace) + "\n");
+}
+
+}  // namespace spool

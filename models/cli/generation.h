@@ -1,0 +1,55 @@
+#pragma once
+
+// What `spool generate` is asked for, and its ways to write: one text, a conversation, or many
+// texts at once.
+
+#include <string>
+#include <vector>
+
+#include "spool/models/families/model_file.h"
+#include "spool/models/inference/chat.h"
+#include "spool/models/inference/sampling.h"
+#include "spool/models/tokenizers/tokenizer_choice.h"
+
+namespace spool {
+
+struct GenerateArguments {
+  std::string model, prompt, prompts, device, dtype = "f32";
+  TokenizerChoice tokenizer = {};
+  int64_t tokens = 200, context = 0, batch = 8;
+  std::optional<double> temperature, top_p, min_p, repetition_penalty;
+  std::optional<int64_t> top_k;
+  std::vector<std::string> stops;
+  std::string chat_format, system;
+  uint64_t seed = 1;
+  int threads = 0;
+  bool interactive = false, chat = false, json = false;
+};
+
+// A model, its tokenizer, and how tokens are drawn.
+struct Generation {
+  const GenerateArguments& arguments;
+  const ModelFile& file;
+  const Tokenizer& tokenizer;
+  std::optional<Chat> chat = {};
+  SamplingOptions sampling = {};
+
+  Generation(const GenerateArguments&, const ModelFile&, const Tokenizer&);
+  // Of a prompt, or of a conversation that begins with it.
+  std::vector<int32_t> tokens_of(const std::string& prompt) const;
+};
+
+// Texts one after the other.
+void write_texts(const Generation&);
+// The prompts of a file, or of standard input, in batches.
+void write_batches(const Generation&);
+
+// Writes to standard output at once.
+void print(std::string_view text);
+// The same, of bytes that a model wrote; printable on a terminal, and as they are elsewhere.
+void print_generated(std::string_view text);
+// A line of JSON of a text.
+void print_json(const std::string& prompt, const std::string& text, int64_t tokens,
+                std::string_view ended_by);
+
+}  // namespace spool

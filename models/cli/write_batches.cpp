@@ -1,0 +1,136 @@
+#include <iostream>
+#include <memory>
+
+#include "spool/models/cli/commands.h"
+#include "spool/models/cli/generation.h"
+#include "spool/models/cli/interrupt.h"
+#include "spool/models/cli/long_work.h"
+#include "spool/models/inference/batch_generator.h"
+#include "spool/models/inference/continuation.h"
+#include "spool/planner/rehearsal.h"
+#include "spool/runtime/files/file.h"
+
+namespace spool {
+namespace {
+
+struct Prompt {
+  std::string text;
+  std::vector<int32_t> tokens;
+};
+
+std::string all_of_prompts(const std::string& file) {
+  constexpr uint64_t max_bytes = uint64_t{1} << 28;
+  if (file != "-") return read_text_file(file, max_bytes);
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+// Every line but empty ones.
+std::vector<Prompt> read_prompts(const Generation& g) {
+  const GenerateArguments& a = g.arguments;
+  const std::string all = all_of_prompts(a.prompts);
+  const std::string name = a.prompts == "-" ? "standard input" : a.prompts;
+  const int64_t context = g.file.config().shape().context;
+  const int64_t longest = a.context > 0 ? std::min(a.context, context) : context;
+  std::vector<Prompt> prompts;
+  int64_t number = 0;
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = std::min(all.find('\n', begin), all.size());
+    std::string line = all.substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    Prompt& p = prompts.emplace_back(Prompt{.text = line, .tokens = g.tokens_of(line)});
+    const int64_t n = std::ssize(p.tokens);
+    check(n + a.tokens <= longest, name, ": line ", number, " has ", n, " tokens; with the ",
+          a.tokens, " of --tokens they are more than the ", longest,
+          " that the model sees at a time");
+  }
+  check(!prompts.empty(), name, ": there is no prompt; each line that is not empty is one");
+  return prompts;
+}
+
+// Prints each text when those before it have been printed.
+class BatchWriter {
+ public:
+  BatchWriter(const Generation& g, std::vector<Prompt> prompts)
+      : g_(g), prompts_(std::move(prompts)) {
+    for (const Prompt& p : prompts_) longest_ = std::max(longest_, std::ssize(p.tokens));
+    rows_ = std::min(g.arguments.batch, std::ssize(prompts_));
+    const GenerateArguments& a = g.arguments;
+    const DType dtype = *parse<DType>(a.dtype);
+    const int64_t tokens = longest_ + a.tokens;
+    const auto rehearsal = [&](Stream& stream) {
+      const auto model = g.file.config().make(dtype, stream, tokens);
+      BatchGenerator(*model, stream, rows_, tokens).rehearse(rows_, longest_, a.tokens);
+    };
+    CommandWork work("preparing the model");
+    stream_ = open_stream_for(rehearsal, device_of(a.device), a.threads);
+    model_ = g.file.config().make(dtype, *stream_, tokens);
+    g.file.load(*model_, work.loading());
+    generator_.emplace(*model_, *stream_, rows_, tokens);
+  }
+
+  void write() {
+    for (int64_t first = 0; first < std::ssize(prompts_) && !interrupted(); first += rows_) {
+      write(first, std::min(rows_, std::ssize(prompts_) - first));
+    }
+  }
+
+ private:
+  struct Text {
+    Continuation added;
+    std::string text = {};
+  };
+
+  void write(int64_t first, int64_t count) {
+    const auto batch =
+        std::span(prompts_).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+    std::vector<BatchGenerator::Row> rows;
+    std::vector<Text> texts;
+    for (const Prompt& p : batch) {
+      const auto number = static_cast<uint64_t>(first) + rows.size();
+      rows.push_back({.tokens = p.tokens, .random = Random(g_.arguments.seed, number)});
+      texts.push_back(
+          {.added = Continuation(g_.tokenizer, TextStream::From::middle, g_.arguments.stops)});
+    }
+    generator_->extend(rows, g_.arguments.tokens, g_.sampling, [&](size_t i, int32_t token) {
+      texts[i].text += texts[i].added.add(token);
+      return !texts[i].added.is_stopped() && !interrupted();
+    });
+    if (interrupted()) return;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      texts[i].text += texts[i].added.finish();
+      print_text(batch[i].text, texts[i], first + static_cast<int64_t>(i) > 0);
+    }
+  }
+
+  void print_text(const std::string& prompt, const Text& t, bool follows) const {
+    const bool at_limit = t.added.tokens() == g_.arguments.tokens;
+    if (g_.arguments.json) {
+      return print_json(prompt, t.text, t.added.tokens(),
+                        t.added.is_stopped() ? "stop text"
+                        : at_limit           ? "limit"
+                                             : "stop token");
+    }
+    print_generated(sentence(follows ? "\n" : "", g_.chat ? "> " : "", prompt, g_.chat ? "\n" : "",
+                             t.text, "\n"));
+  }
+
+  const Generation& g_;
+  std::vector<Prompt> prompts_;
+  int64_t longest_ = 0, rows_ = 0;
+  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Model> model_;
+  std::optional<BatchGenerator> generator_;
+};
+
+}  // namespace
+
+void write_batches(const Generation& g) {
+  BatchWriter writer(g, read_prompts(g));
+  catch_interrupts();
+  writer.write();
+}
+
+}  // namespace spool

@@ -1,0 +1,149 @@
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include "spool/models/cli/commands.h"
+#include "spool/models/cli/generation.h"
+#include "spool/models/cli/interrupt.h"
+#include "spool/models/cli/long_work.h"
+#include "spool/models/cli/terminal_text.h"
+#include "spool/models/inference/continuation.h"
+#include "spool/models/inference/generator.h"
+#include "spool/planner/rehearsal.h"
+
+namespace spool {
+namespace {
+
+// Generates and prints text with a model on a stream of its own.
+class Writer {
+ public:
+  explicit Writer(const Generation& g) : g_(g), random_(g.arguments.seed), json_(g.arguments.json) {
+    const GenerateArguments& a = g.arguments;
+    const int64_t given = std::ssize(g.tokens_of(a.prompt)), longest = longest_text(given);
+    const DType dtype = *parse<DType>(a.dtype);
+    const auto rehearsal = [&](Stream& stream) {
+      const auto model = g.file.config().make(dtype, stream, longest);
+      Generator generator(*model, stream, longest);
+      a.interactive ? generator.rehearse() : generator.rehearse(given, a.tokens);
+    };
+    CommandWork work("preparing the model");
+    stream_ = open_stream_for(rehearsal, device_of(a.device), a.threads);
+    model_ = g.file.config().make(dtype, *stream_, longest);
+    g.file.load(*model_, work.loading());
+    generator_.emplace(*model_, *stream_, longest);
+  }
+
+  // Starts a new text.
+  void begin(const std::string& prompt) {
+    generator_->begin();
+    generator_->read(g_.tokens_of(prompt));
+    prompt_ = prompt;
+    const bool whole = prompt.empty() && !g_.chat;
+    from_ = whole ? TextStream::From::begin : TextStream::From::middle;
+    is_begun_ = true;
+  }
+
+  // The next message of a conversation.
+  void say(const std::string& message) {
+    if (!is_begun_) return begin(message);
+    generator_->read(g_.chat->go_on(last_, message));
+    prompt_ = message;
+  }
+
+  // Continues the text, and prints what it adds.
+  void write() {
+    Continuation added(g_.tokenizer, from_, g_.arguments.stops);
+    from_ = TextStream::From::middle;
+    std::string_view ended_by = "limit";
+    std::string all;
+    const auto show_part = [&](const std::string& part) { json_ ? void(all += part) : show(part); };
+    while (added.tokens() < g_.arguments.tokens && !interrupted()) {
+      last_ = generator_->next(g_.sampling, random_);
+      if (g_.sampling.stops_at(last_)) {
+        ended_by = "stop token";
+        break;
+      }
+      show_part(added.add(last_));
+      if (added.is_stopped()) break;
+    }
+    show_part(added.finish());
+    if (added.is_stopped()) ended_by = "stop text";
+    if (json_) return print_json(prompt_, all, added.tokens(), ended_by);
+    print(text_.rest() + "\n");
+  }
+
+  // Files and pipes keep the bytes.
+  void show(const std::string& bytes) { print(is_terminal_ ? text_(bytes) : bytes); }
+  // Before what is added to a text; a reply to a message stands alone.
+  void show_prompt(const std::string& prompt) {
+    if (!json_ && !g_.chat) show(prompt);
+  }
+
+ private:
+  // Of a conversation the length is not known.
+  int64_t longest_text(int64_t prompt) const {
+    constexpr int64_t of_conversation = 4096;
+    const GenerateArguments& a = g_.arguments;
+    if (a.context > 0) return a.context;
+    return a.interactive ? std::min(of_conversation, g_.file.config().shape().context)
+                         : prompt + a.tokens;
+  }
+
+  const Generation& g_;
+  Random random_;
+  std::unique_ptr<Stream> stream_;
+  std::shared_ptr<Model> model_;
+  std::optional<Generator> generator_;
+  TextStream::From from_ = TextStream::From::begin;
+  bool is_terminal_ = ::isatty(STDOUT_FILENO), json_, is_begun_ = false;
+  int32_t last_ = -1;
+  std::string prompt_;
+  TerminalText text_;
+};
+
+constexpr const char* help_of_texts =
+    "A line starts a new text, an empty line continues it; Ctrl-C ends a text, Ctrl-D the "
+    "program.\n";
+constexpr const char* help_of_chat =
+    "A line is a message; Ctrl-C ends an answer, Ctrl-D the conversation.\n";
+
+// Each line of standard input starts a new text, and an empty line continues the current one; or it
+// is a message of the conversation.
+void converse(Writer& writer, const Generation& g) {
+  const std::string& prompt = g.arguments.prompt;
+  const bool terminal = ::isatty(STDIN_FILENO), chats = g.chat.has_value();
+  if (terminal) print(chats ? help_of_chat : help_of_texts);
+  if (!chats || !prompt.empty()) writer.begin(prompt);
+  if (!prompt.empty()) {
+    writer.show_prompt(prompt);
+    writer.write();
+  }
+  for (std::string line;;) {
+    clear_interrupt();
+    if (terminal) print("> ");
+    if (!std::getline(std::cin, line)) return print(terminal ? "\n" : "");
+    if (chats && line.empty()) continue;
+    if (chats) {
+      writer.say(line);
+    } else if (!line.empty()) {
+      writer.begin(line);
+    }
+    writer.show_prompt(line);
+    writer.write();
+  }
+}
+
+}  // namespace
+
+void write_texts(const Generation& g) {
+  Writer writer(g);
+  catch_interrupts();
+  if (g.arguments.interactive) return converse(writer, g);
+  writer.begin(g.arguments.prompt);
+  writer.show_prompt(g.arguments.prompt);
+  writer.write();
+}
+
+}  // namespace spool

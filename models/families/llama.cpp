@@ -1,0 +1,142 @@
+#include "spool/models/families/llama.h"
+
+#include <cmath>
+
+namespace spool {
+namespace {
+
+// Rows of packed parameters, one below the other.
+std::vector<StoredRows> split_rows(const std::string& prefix, const std::string& suffix,
+                                   std::initializer_list<std::pair<const char*, int64_t>> parts) {
+  std::vector<StoredRows> all;
+  int64_t row = 0;
+  for (const auto& [name, rows] : parts) {
+    std::string full = prefix;
+    full.append(name).append(suffix);
+    all.push_back({.name = std::move(full), .rows = {row, row + rows}});
+    row += rows;
+  }
+  return all;
+}
+
+// A rehearsal has no values.
+void set_rotations(const Tensor& table, const RopeFrequencies& frequencies) {
+  if (table.stream().device().type == DeviceType::meta) return;
+  const int64_t rows = table.shape()[0], D = table.shape()[1];
+  if (table.dtype() == DType::f64) {
+    write<double>(table, rope_table<double>(rows, D, frequencies));
+  } else {
+    write<float>(table, rope_table<float>(rows, D, frequencies));
+  }
+}
+
+}  // namespace
+
+Llama::Llama(const LlamaConfig& config, DType dtype, Stream& stream, int64_t longest_row)
+    : Model((config.validate(), config), dtype, stream, longest_row),
+      config_(config),
+      embedding_(add_rows_of_tokens("model.embed_tokens.weight", normal(initial_deviation))),
+      rotations_({Shape{longest_row, config.head}, accumulator(dtype)}, stream,
+                 {.name = "rotations", .purpose = Purpose::input}) {
+  for (int64_t i = 0; i < config.layers; ++i) {
+    add_block("model.layers." + std::to_string(i) + ".");
+  }
+  norm_ = &parameters().add("model.norm.weight", {config.channels}, ones());
+  head_ =
+      config.tied ? &embedding_ : &add_rows_of_tokens("lm_head.weight", normal(initial_deviation));
+  set_rotations(rotations_, config.rope);
+}
+
+void Llama::add_block(const std::string& prefix) {
+  const LlamaConfig& c = config_;
+  const int64_t packed = c.packed_heads() * c.head;
+  const InitialValues onto_residual =
+      normal(initial_deviation / std::sqrt(2 * static_cast<float>(c.layers)));
+  const auto add = [&](const char* name, const Shape& shape, const InitialValues& initial) {
+    return &parameters().add(prefix + name, shape, initial);
+  };
+  Block b{};
+  b.norm_1 = add("input_layernorm.weight", {c.channels}, ones());
+  b.qkv = add("self_attn.qkv_proj.weight", {packed, c.channels}, normal(initial_deviation));
+  if (c.qkv_bias) b.qkv_bias = add("self_attn.qkv_proj.bias", {packed}, zeros());
+  if (c.qk_norm) {
+    b.q_norm = add("self_attn.q_norm.weight", {c.head}, ones());
+    b.k_norm = add("self_attn.k_norm.weight", {c.head}, ones());
+  }
+  b.out = add("self_attn.o_proj.weight", {c.channels, c.heads.query * c.head}, onto_residual);
+  b.norm_2 = add("post_attention_layernorm.weight", {c.channels}, ones());
+  b.gate_up = add("mlp.gate_up_proj.weight", {2 * c.inner, c.channels}, normal(initial_deviation));
+  b.down = add("mlp.down_proj.weight", {c.channels, c.inner}, onto_residual);
+  blocks_.push_back(b);
+}
+
+Var Llama::norm(const Var& x, Parameter& weight) const {
+  return rms_norm(x, weight, config_.epsilon);
+}
+
+Var Llama::attend(const Var& x, const Pass& pass, const Block& b, const KeyValueLayer* cache) {
+  const Heads heads = config_.heads;
+  const Var &positions = pass.text.positions, &first = pass.text.first;
+  Var h = b.qkv_bias ? linear(x, *b.qkv, *b.qkv_bias) : linear(x, *b.qkv);
+  if (b.q_norm) h = head_norm(h, *b.q_norm, *b.k_norm, heads, config_.epsilon);
+  h = positions ? rope(h, pass.rotations, heads, positions)
+                : rope(h, pass.rotations, heads, cache ? cache->position : 0);
+  if (cache) {
+    h = cached_attention(h, *cache, heads, first);
+  } else {
+    h = first ? attention(h, heads, first, sum_order())
+              : attention(h, heads, Mask::causal, sum_order());
+  }
+  return linear(h, *b.out);
+}
+
+Var Llama::block(Var x, const Pass& pass, const Block& b, const KeyValueLayer* cache) {
+  const Tape::Scope scope(x.tape(), {.name = "block"});
+  x = add(x, dropout(attend(norm(x, *b.norm_1), pass, b, cache), pass.dropout));
+  const Var h = swiglu(linear(norm(x, *b.norm_2), *b.gate_up));
+  return add(x, dropout(linear(h, *b.down), pass.dropout));
+}
+
+Var Llama::hidden(const Text& text, float p) {
+  Var x = dropout(embedding(text.tokens, embedding_), p);
+  const Pass pass{.text = text, .rotations = text.tokens.tape().input(rotations_), .dropout = p};
+  for (const Block& b : blocks_) x = block(std::move(x), pass, b);
+  return norm(x, *norm_);
+}
+
+Var Llama::hidden(const Text& text, KeyValueCache& cache) {
+  Var x = embedding(text.tokens, embedding_);
+  const Pass pass{.text = text, .rotations = text.tokens.tape().input(rotations_)};
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const KeyValueLayer layer = cache.layer(i);
+    x = block(std::move(x), pass, blocks_[i], &layer);
+  }
+  cache.advance(text.tokens.shape()[1]);
+  return norm(x, *norm_);
+}
+
+std::vector<StoredRows> Llama::layout(const Parameter& p) const {
+  const LlamaConfig& c = config_;
+  const std::string name(std::string_view(p.name));
+  const auto parts_of = [&](const std::string& packed, auto parts) -> std::vector<StoredRows> {
+    const size_t at = name.find(packed);
+    return split_rows(name.substr(0, at), name.substr(at + packed.size()), parts);
+  };
+  using Parts = std::initializer_list<std::pair<const char*, int64_t>>;
+  const int64_t keys = c.heads.key * c.head;
+  if (name.find("qkv_proj") != std::string::npos) {
+    const Parts parts{{"q_proj", c.heads.query * c.head}, {"k_proj", keys}, {"v_proj", keys}};
+    return parts_of("qkv_proj", parts);
+  }
+  if (name.find("gate_up_proj") != std::string::npos) {
+    const Parts parts{{"gate_proj", c.inner}, {"up_proj", c.inner}};
+    return parts_of("gate_up_proj", parts);
+  }
+  return Model::layout(p);
+}
+
+std::shared_ptr<Model> LlamaConfig::make(DType dtype, Stream& stream, int64_t longest_row) const {
+  return std::make_shared<Llama>(*this, dtype, stream, longest_row);
+}
+
+}  // namespace spool

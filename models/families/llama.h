@@ -1,0 +1,54 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// The Llama family (Touvron et al. 2023; Llama 3, Qwen2, Qwen3, SmolLM2, TinyLlama): a token
+// embedding; blocks of causal attention with rotary positions (Su et al. 2021) and an MLP with a
+// SiLU gate (Shazeer 2020), each behind an RMS norm and added to the residual stream; a last RMS
+// norm; and a head, which may be the token embedding.
+//
+// The weights of queries, keys and values are one parameter, and those of gate and up are one.  In
+// files they are several.
+
+#include <string>
+#include <vector>
+
+#include "spool/models/families/llama_config.h"
+#include "spool/models/families/model.h"
+
+namespace spool {
+
+class Llama final : public Model {
+ public:
+  // Allocates the parameters without setting them, and the table of rotations of so many positions.
+  // f32, bf16, or f64 for tests.  Matrices begin as normal numbers with standard deviation 0.02, or
+  // 0.02 / sqrt(2 layers) for those that add to the residual stream; norms as one, biases as zero.
+  Llama(const LlamaConfig&, DType, Stream&, int64_t longest_row);
+
+  Var hidden(const Text&, float dropout = 0) override;
+  Var hidden(const Text&, KeyValueCache&) override;
+  Parameter& head() override { return *head_; }
+  std::vector<StoredRows> layout(const Parameter&) const override;
+
+ private:
+  struct Block {
+    Parameter *norm_1, *qkv, *qkv_bias, *q_norm, *k_norm, *out, *norm_2, *gate_up, *down;
+  };
+  void add_block(const std::string& prefix);
+  // What the blocks of a pass share.
+  struct Pass {
+    const Text& text;
+    Var rotations = {};
+    float dropout = 0;
+  };
+  Var attend(const Var& x, const Pass&, const Block&, const KeyValueLayer* cache);
+  Var block(Var x, const Pass&, const Block&, const KeyValueLayer* cache = nullptr);
+  Var norm(const Var& x, Parameter& weight) const;
+
+  LlamaConfig config_;
+  Parameter& embedding_;
+  std::vector<Block> blocks_;
+  Parameter *norm_, *head_;  // added after the blocks
+  Tensor rotations_;         // (positions, head), see kernels/rope_table.h
+};
+
+}  // namespace spool

@@ -1,0 +1,76 @@
+#include "spool/models/families/model.h"
+
+#include <algorithm>
+
+#include "spool/kernels/elementwise.h"
+
+namespace spool {
+
+Model::Model(const ModelConfig& config, DType dtype, Stream& stream, int64_t longest_row)
+    : config_(config),
+      shape_(config.shape()),
+      longest_row_(longest_row),
+      parameters_(stream, dtype) {}
+
+Parameter& Model::add_rows_of_tokens(std::string_view name, const InitialValues& initial) {
+  Parameter& rows = parameters_.add(name, {shape_.padded_vocabulary(), shape_.channels}, initial);
+  padded_.push_back(&rows);
+  return rows;
+}
+
+void Model::initialise(uint64_t seed) {
+  parameters_.initialise(seed);
+  clear_padding();
+}
+
+void Model::clear_padding() {
+  const Range padding{shape_.vocabulary, shape_.padded_vocabulary()};
+  if (padding.size() == 0) return;
+  for (const Parameter* p : padded_) {
+    launch(Fill{.out = p->data.slice(padding)}, parameters_.stream());
+  }
+}
+
+std::vector<StoredRows> Model::layout(const Parameter& p) const {
+  const bool padded = std::ranges::find(padded_, &p) != padded_.end();
+  const int64_t rows = padded ? shape_.vocabulary : p.data.shape()[0];
+  return {{.name = std::string(std::string_view(p.name)), .rows = {0, rows}}};
+}
+
+Var Model::loss(const Var& tokens, const Var& targets, float p, Reduction reduction) {
+  const Var x = hidden(tokens, p);
+  return linear_cross_entropy(
+      x, head(), targets, {.reduction = reduction, .options = {.vocabulary = shape_.vocabulary}});
+}
+
+Var Model::logits(const Var& hidden) { return linear(hidden, head()); }
+
+KeyValueCache Model::make_cache(int64_t B, int64_t tokens) const {
+  const Shape each{B, shape_.heads.key, tokens == 0 ? longest_row_ : tokens, shape_.head};
+  return {shape_.layers, each, dtype(), parameters_.stream()};
+}
+
+std::vector<NamedTensor> stored(Model& model, const std::vector<Tensor>& parallel,
+                                const StoredAs& as) {
+  const Parameters& parameters = model.parameters();
+  check(parallel.size() == parameters.size(), "stored: ", parallel.size(), " tensors for ",
+        parameters.size(), " parameters");
+  std::vector<NamedTensor> all;
+  for (size_t i = 0; i < parallel.size(); ++i) {
+    for (const StoredRows& part : model.layout(*parameters[i])) {
+      const bool whole = part.rows.size() == parallel[i].shape()[0];
+      all.push_back({.name = std::string(as.prefix).append(part.name),
+                     .tensor = whole ? parallel[i] : parallel[i].slice(part.rows),
+                     .transposed = as.conv1d && part.conv1d});
+    }
+  }
+  return all;
+}
+
+std::vector<NamedTensor> stored_parameters(Model& model, const StoredAs& as) {
+  std::vector<Tensor> data;
+  for (const Parameter* p : model.parameters()) data.push_back(p->data);
+  return stored(model, data, as);
+}
+
+}  // namespace spool

@@ -1,0 +1,113 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// A model of text, of any family (families.h): what training, evaluation, generation and files need
+// of it.  B is rows, T tokens in a row, C channels, V the vocabulary.
+//
+// The token embedding, and the head if it is another tensor, have V rows and padding up to a
+// multiple of 64.  The padding is zero, has no probability and no gradient, and is in no file.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spool/autograd/ops.h"
+#include "spool/autograd/parameters.h"
+#include "spool/models/families/key_value_cache.h"
+#include "spool/models/families/model_config.h"
+#include "spool/models/formats/tensor_file.h"
+
+namespace spool {
+
+// Rows of a parameter, which are a tensor of their own in files.
+struct StoredRows {
+  std::string name;  // as transformers has it
+  Range rows = {};
+  bool conv1d = false;  // a matrix that transformers stores turned, as (in, out)
+};
+
+// Rows of tokens, i32 (B, T), and where they are in their texts.
+struct Text {
+  Var tokens;
+  Var positions = {};  // i32 (B, T) of each token; absent: 0 to T - 1, or on from a cache's length
+  // The first token that tokens see of those in their row: i32 (B, T), or with a cache (B), where
+  // it is the place in the cache of the text's first token, behind padding.  Absent: 0.
+  Var first = {};
+
+  Text(Var t) : tokens(std::move(t)) {}
+  Text(Var t, Var p, Var f) : tokens(std::move(t)), positions(std::move(p)), first(std::move(f)) {}
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const ModelConfig& config() const { return config_; }
+  const ModelShape& shape() const { return shape_; }
+  // Tokens of the longest row that it reads: at most the context.
+  int64_t longest_row() const { return longest_row_; }
+  DType dtype() const { return parameters_.dtype(); }
+  Parameters& parameters() { return parameters_; }
+
+  // (B, T, C), after the last norm.
+  virtual Var hidden(const Text&, float dropout = 0) = 0;
+  // The same for tokens that follow those in the cache, and appends them to it; on a tape that does
+  // not record.
+  virtual Var hidden(const Text&, KeyValueCache&) = 0;
+  // The weight of the head, (padded V, C).
+  virtual Parameter& head() = 0;
+  // The tensors of a parameter in files: its rows, without padding, in order.
+  virtual std::vector<StoredRows> layout(const Parameter&) const;
+
+  // Draws random weights.
+  void initialise(uint64_t seed);
+  // Sets the padding to zero; for loaded parameters.
+  void clear_padding();
+  // The order of sums in attention's backward; fixed unless set.
+  void set_sum_order(SumOrder order) { sum_order_ = order; }
+
+  // Cross-entropy against targets i32 (B, T).
+  Var loss(const Var& tokens, const Var& targets, float dropout = 0,
+           Reduction reduction = Reduction::mean);
+  // Rows of hidden()'s result (N, C): (N, padded V).
+  Var logits(const Var& hidden);
+  // An empty cache for B texts of up to so many tokens, 0: of the longest row; on the model's
+  // stream.
+  KeyValueCache make_cache(int64_t B = 1, int64_t tokens = 0) const;
+
+ protected:
+  Model(const ModelConfig&, DType, Stream&, int64_t longest_row);
+
+  // A parameter with a row for each token, and padding.
+  Parameter& add_rows_of_tokens(std::string_view name, const InitialValues&);
+  SumOrder sum_order() const { return sum_order_; }
+
+ private:
+  friend class ModelConfig;  // what it makes has it, with the config.json that it was read from
+
+  ModelConfig config_;
+  ModelShape shape_;
+  int64_t longest_row_;
+  SumOrder sum_order_ = SumOrder::fixed;
+  Parameters parameters_;
+  std::vector<const Parameter*> padded_;
+};
+
+// The standard deviation of matrices that are drawn.
+inline constexpr float initial_deviation = 0.02f;
+
+// How a file stores a model's tensors.
+struct StoredAs {
+  std::string_view prefix = {};  // before every name
+  bool conv1d = true;            // those that transformers stores turned are
+};
+
+// Tensors parallel to the model's parameters (their data, or an optimizer's state for each), under
+// the names that transformers uses, without padding.
+std::vector<NamedTensor> stored(Model&, const std::vector<Tensor>& parallel, const StoredAs& = {});
+// The parameters themselves.
+std::vector<NamedTensor> stored_parameters(Model&, const StoredAs& = {});
+
+}  // namespace spool

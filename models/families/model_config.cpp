@@ -1,0 +1,41 @@
+#include "spool/models/families/model_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "spool/models/families/gpt2_config.h"
+#include "spool/models/families/model.h"
+
+namespace spool {
+
+void check_number_of_parameters(int64_t layers, int64_t of_layer) {
+  constexpr int64_t most = int64_t{1} << 53;
+  check_setting(layers <= most / of_layer, {"layers", "channels"}, layers, " layers of ", of_layer,
+                " parameters are more than the ", most, " that a model can have");
+}
+
+ModelConfig::ModelConfig() : ModelConfig(Gpt2Config{}) {}
+
+nlohmann::json ModelConfig::to_json() const {
+  if (source_) return *source_;
+  nlohmann::json fields;
+  held_->write(fields);
+  return fields;
+}
+
+ModelConfig ModelConfig::as_read(nlohmann::json source) const {
+  ModelConfig same = *this;
+  same.source_ = std::make_shared<const nlohmann::json>(std::move(source));
+  return same;
+}
+
+std::shared_ptr<Model> ModelConfig::make(DType dtype, Stream& stream, int64_t longest_row) const {
+  validate();
+  const int64_t context = shape().context;
+  auto model =
+      held_->make(dtype, stream, longest_row == 0 ? context : std::min(longest_row, context));
+  model->config_ = *this;
+  return model;
+}
+
+}  // namespace spool

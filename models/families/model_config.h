@@ -1,0 +1,140 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// The numbers that define a model of any family (families.h), as a value that does not change.
+//
+// A family's own configuration, such as a Gpt2Config, converts to it.  That is a regular type with
+//   ModelShape shape() const;
+//   int64_t parameter_count() const;                        // without padding
+//   void validate() const;                                  // throws if no model can have these
+//   void write(nlohmann::json&) const;                      // fields of transformers' config.json
+//   Config with(std::string_view setting, int64_t) const;   // see ModelConfig::with()
+//   TrainingDefaults defaults() const;                      // of trained weights
+//   std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row) const;
+//   std::string family() const;                             // in words: "GPT-2"
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+#include "spool/kernels/attention.h"
+#include "spool/runtime/dtype.h"
+#include "spool/runtime/integer.h"
+
+namespace spool {
+
+class Model;
+class Stream;
+
+// No model has more layers, or more of anything else.
+inline constexpr int64_t max_layers = 10'000, max_extent = int64_t{1} << 24;
+
+// Throws if so many layers of so many parameters are more than can be counted.
+void check_number_of_parameters(int64_t layers, int64_t of_layer);
+
+// Facts that anyone may ask for.
+struct ModelShape {
+  int64_t layers = 0, channels = 0, context = 0, vocabulary = 0;
+  Heads heads = {};
+  int64_t head = 0;  // channels of a head
+
+  // Rows of the embedding and of the head.
+  int64_t padded_vocabulary() const { return round_up<int64_t>(vocabulary, 64); }
+};
+
+// What a run of a model begins with that says nothing else.
+struct TrainingDefaults {
+  double lr = 5e-5;  // small: trained weights are adjusted, not lost
+  double beta2 = 0.95, decay = 0.1;
+  int64_t batch = 4, accumulate = 1;
+  int64_t loss_chunk = 0;         // rows of logits that are live at a time; 0: all
+  int64_t longest_row = 1 << 24;  // tokens, if the context is not shorter
+  double warmup = 0.05;           // of the steps
+};
+
+class ModelConfig {
+ public:
+  // GPT-2 of 124M parameters.
+  ModelConfig();
+  template <class Config>
+  requires requires(const Config& c) { c.family(), c.defaults(), c.parameter_count(); }
+  ModelConfig(Config config) : held_(std::make_shared<const Held<Config>>(std::move(config))) {}
+
+  ModelShape shape() const { return held_->shape(); }
+  int64_t parameter_count() const { return held_->parameter_count(); }
+  void validate() const { held_->validate(); }
+  std::string family() const { return held_->family(); }
+  TrainingDefaults defaults() const { return held_->defaults(); }
+  // A model of these numbers with one other: layers, heads, channels, context or vocab.
+  ModelConfig with(std::string_view setting, int64_t n) const { return held_->with(setting, n); }
+
+  // config.json: what was read, if it was, and else what the family writes.
+  nlohmann::json to_json() const;
+  // The same numbers, with the config.json that they were read from.
+  ModelConfig as_read(nlohmann::json) const;
+
+  // Allocates a model without setting its parameters.  f32, bf16, or f64 for tests.  It reads rows
+  // of at most so many tokens; 0: of its context.
+  std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row = 0) const;
+
+  // The configuration of a family, or null if it is another's.
+  template <class Config>
+  const Config* as() const {
+    const auto* held = dynamic_cast<const Held<Config>*>(held_.get());
+    return held ? &held->config : nullptr;
+  }
+  // Whether the models compute the same.
+  friend bool operator==(const ModelConfig& a, const ModelConfig& b) {
+    return a.held_->equals(*b.held_);
+  }
+
+ private:
+  struct Any {
+    virtual ~Any() = default;
+    virtual ModelShape shape() const = 0;
+    virtual int64_t parameter_count() const = 0;
+    virtual void validate() const = 0;
+    virtual std::string family() const = 0;
+    virtual TrainingDefaults defaults() const = 0;
+    virtual void write(nlohmann::json&) const = 0;
+    virtual ModelConfig with(std::string_view, int64_t) const = 0;
+    virtual std::shared_ptr<Model> make(DType, Stream&, int64_t) const = 0;
+    virtual bool equals(const Any&) const = 0;
+  };
+
+  template <class Config>
+  struct Held final : Any {
+    Config config;
+    explicit Held(Config c) : config(std::move(c)) {}
+    ModelShape shape() const override { return config.shape(); }
+    int64_t parameter_count() const override { return config.parameter_count(); }
+    void validate() const override { config.validate(); }
+    std::string family() const override { return config.family(); }
+    TrainingDefaults defaults() const override { return config.defaults(); }
+    void write(nlohmann::json& to) const override { config.write(to); }
+    ModelConfig with(std::string_view setting, int64_t n) const override {
+      return config.with(setting, n);
+    }
+    std::shared_ptr<Model> make(DType type, Stream& stream, int64_t longest_row) const override {
+      return config.make(type, stream, longest_row);
+    }
+    bool equals(const Any& other) const override {
+      const auto* same = dynamic_cast<const Held*>(&other);
+      return same && same->config == config;
+    }
+  };
+
+  std::shared_ptr<const Any> held_;
+  std::shared_ptr<const nlohmann::json> source_;
+};
+
+// A model with a name of its own, to be trained from random weights.
+struct ModelPreset {
+  std::string_view name;
+  ModelConfig config;
+  TrainingDefaults defaults = {};
+};
+
+}  // namespace spool

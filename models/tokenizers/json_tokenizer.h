@@ -1,0 +1,110 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// The tokenizer of a tokenizer.json, Hugging Face's format, of the kinds that Llama, Qwen, SmolLM
+// and their like have.  Text goes through these, in order:
+//
+//   added tokens   found in the text as it is (added_tokens.h); what is between them goes on
+//   normalizer     normalizer.h; then added tokens that are to be found in normalised text
+//   pre-tokenizer  pre_tokenizer.h; without one, text is cut before words
+//   merges         merge_table.h, of the tokens of the piece's bytes or characters
+//
+// Bytes that are not UTF-8, which the original does not take, are encoded as bytes where the
+// vocabulary has those.  Text comes back from its tokens byte for byte, but for what the normalizer
+// changed and for characters that the vocabulary lacks.
+
+#include <array>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "spool/models/tokenizers/added_tokens.h"
+#include "spool/models/tokenizers/merge_table.h"
+#include "spool/models/tokenizers/normalizer.h"
+#include "spool/models/tokenizers/pre_tokenizer.h"
+#include "spool/models/tokenizers/tokenizer.h"
+
+namespace spool {
+
+// What a tokenizer.json says.
+struct TokenizerParts {
+  static constexpr int32_t none = PairTable::none;
+
+  std::vector<std::string> texts;  // by id, as decoded; empty: there is no token with this id
+  // Tokens of the encoding, by their bytes, or their characters, as text is before it is decoded.
+  std::vector<std::pair<std::string, int32_t>> vocabulary;
+  bool bytewise = false;            // pieces are sequences of bytes, not of characters
+  std::array<int32_t, 256> bytes;   // the token of each byte, or none
+  PairTable characters;             // {0, code point} -> token
+  int32_t unknown = none;           // the token of what the vocabulary lacks; none: it is left out
+  bool fuse_unknown = false;        // several of them in a row are one token
+  bool takes_whole_tokens = false;  // a piece that is a token becomes it, whatever the merges say
+  MergeTable merges;
+  Normalizer normalizer;
+  PreTokenizer pieces;
+  AddedTokens added, added_after_normalizer;
+  std::map<std::string, int32_t, std::less<>> added_ids;
+  std::vector<int32_t> special, begin_of_text;
+  std::optional<int32_t> end_of_text;
+  std::string stripped;                      // decoded text loses this at its beginning,
+  int64_t max_stripped = 0;                  // so many times
+  std::map<std::string, std::string> files;  // by name, tokenizer.json and those that go with it
+
+  TokenizerParts() { bytes.fill(none); }
+};
+
+class JsonTokenizer : public Tokenizer {
+ public:
+  static constexpr std::string_view kind = "tokenizer.json";
+
+  explicit JsonTokenizer(TokenizerParts);
+
+  std::string_view name() const override { return kind; }
+  int64_t vocabulary() const override { return std::ssize(parts_.texts); }
+  void encode(std::string_view text, std::vector<int32_t>& tokens) const override;
+  void encode_rest(std::string_view text, std::vector<int32_t>& tokens) const override;
+  std::string decode(std::span<const int32_t> tokens) const override;
+  std::string decode_rest(std::span<const int32_t> tokens) const override;
+  std::optional<int32_t> end_of_text() const override { return parts_.end_of_text; }
+  std::vector<int32_t> begin_of_text() const override { return parts_.begin_of_text; }
+  std::vector<int32_t> special_ids() const override { return parts_.special; }
+  std::optional<int32_t> token_id(std::string_view text) const override;
+  size_t boundary(std::string_view text) const override;
+
+  // Whether both are of the same tokenizer.json.
+  bool operator==(const JsonTokenizer&) const;
+  // Writes the files that it was read from, byte for byte.
+  void write_files(const std::filesystem::path& directory) const;
+
+ private:
+  struct Work;
+  struct TextHash {
+    using is_transparent = void;
+    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+  };
+
+  void encode_from(std::string_view text, bool continues, std::vector<int32_t>& tokens) const;
+  void encode_between(std::string_view text, bool continues, Work&) const;
+  void encode_pieces(std::string_view text, Work&) const;
+  void encode_words(std::string_view text, Work&) const;
+  void encode_piece(std::string_view piece, Work&) const;
+  void append_parts(std::string_view piece, std::vector<int32_t>& parts) const;
+  size_t cut_between_pieces(std::string_view text) const;
+  bool can_cut(std::string_view text, size_t at) const;
+
+  TokenizerParts parts_;
+  bool has_words_ = false;  // text is cut before words
+  size_t longest_ = 0;      // bytes of a key of whole_
+  // Tokens that the pieces with these bytes become.
+  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> whole_;
+};
+
+// Reads a tokenizer.json, with a tokenizer_config.json and other files beside it that go with it.
+// Errors name the field; what is not supported is refused by its type.
+std::unique_ptr<JsonTokenizer> read_tokenizer_json(const std::filesystem::path&);
+
+}  // namespace spool

@@ -1,0 +1,41 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// The parts of a tokenizer.json around its model: what is done to text before, and to tokens after.
+// Each is an object with a field `type`, and may be a Sequence of others.
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "spool/models/tokenizers/json_tokenizer.h"
+#include "spool/runtime/files/json.h"
+
+namespace spool {
+
+// A member that is there and not null.
+std::optional<JsonField> find_value(const JsonField& object, const char* key);
+// A member that is true or false, or this if it is absent.
+bool flag_of(const JsonField& object, const char* key, bool absent);
+
+// What decoding does to the spelling of a token.
+struct TokenSpelling {
+  bool bytewise = false;   // it is in byte_alphabet.h's characters
+  bool has_bytes = false;  // <0x0A> is a byte
+  std::vector<std::pair<std::string, std::string>> replaced = {};
+
+  std::string decode(const std::string& spelling) const;
+};
+
+// Each reads a part into what text goes through.
+void read_normalizer(const JsonField& whole, TokenizerParts&);
+void read_pre_tokenizer(const JsonField& whole, TokenizerParts&);
+TokenSpelling read_decoder(const JsonField& whole, TokenizerParts&);
+// After the added tokens.
+void read_post_processor(const JsonField& whole, TokenizerParts&);
+
+// The byte that <0x0A> and its like spell, or -1.
+int byte_spelt(std::string_view spelling);
+
+}  // namespace spool

@@ -1,0 +1,19 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// What computes attention in a step of a run on cuda, and why, for the reports of a plan.
+
+#include <string>
+
+#include "spool/kernels/attention_sizes.h"
+#include "spool/models/training/training_config.h"
+
+namespace spool {
+
+struct AttentionMethods {
+  AttentionChoice forward, backward;
+  int64_t parts = 1;  // of a backward by cuDNN
+};
+AttentionMethods attention_methods(const TrainingConfig&, const CudaArchitecture&);
+
+}  // namespace spool

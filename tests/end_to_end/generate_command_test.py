@@ -1,0 +1,154 @@
+"""What `spool generate` writes: batches of prompts, ends of texts, chats.
+
+generate_command_test.py PROGRAM [CASE...]
+"""
+
+import json
+import pathlib
+import shutil
+import subprocess
+
+from commands import PROGRAM, PROSE, Files, main, spool
+
+TOKENIZERS = pathlib.Path(__file__).parents[1] / "reference" / "tokenizers"
+SHAPE = "--layers 2 --heads 2 --channels 24 --context 64 --seq 32 --batch 4 --lr 0.01".split()
+
+
+class Generate(Files):
+    def model(self, *words, tokenizer="bytes", steps=60):
+        fixed = ["--model", "llama-tiny", *SHAPE, "--tokenizer", tokenizer, "--data", self.text]
+        self.done("train", *fixed, "--out", self.out, "--steps", steps, *words)
+        return self.out
+
+    def written(self, *words, **more):
+        return self.done("generate", "--model", self.out, *words, **more)
+
+    def lines(self, *words, **more):
+        return [json.loads(line) for line in self.written(*words, "--json", **more).splitlines()]
+
+    def test_prompts_of_a_file_become_what_each_becomes_alone(self):
+        self.model()
+        prompts = ["Line 1", "L", "of a text that says", "x" * 30, "a", "42", "Line"]
+        file = self.folder / "prompts"
+        file.write_text("\n\n".join(prompts) + "\r\n")
+        words = ["--temperature", 0, "--tokens", 20]
+        alone = [self.written(*words, "--prompt", p) for p in prompts]
+        self.assertEqual(self.written(*words, "--prompts", file), "\n".join(alone))
+        for batch in [1, 2, 3, 100]:
+            lines = self.lines(*words, "--prompts", file, "--batch", batch)
+            self.assertEqual([line["prompt"] + line["text"] + "\n" for line in lines], alone)
+            self.assertEqual({line["ended_by"] for line in lines}, {"limit"})
+        piped = self.written(*words, "--prompts", "-", input=file.read_bytes())
+        self.assertEqual(piped, "\n".join(alone))
+
+    def test_stops_at_any_of_some_texts(self):
+        self.model()
+        words = ["--temperature", 0, "--tokens", 30, "--prompt", "Line 1"]
+        whole = self.written(*words).rstrip("\n").removeprefix("Line 1")
+        stop = whole[7:10]
+        cut = whole[: whole.index(stop)]
+        self.assertEqual(self.written(*words, "--stop", stop), f"Line 1{cut}\n")
+        self.assertEqual(self.written(*words, "--stop", "~~", "--stop", stop), f"Line 1{cut}\n")
+        (line,) = self.lines(*words, "--stop", stop)
+        self.assertEqual((line["text"], line["ended_by"]), (cut, "stop text"))
+        file = self.folder / "prompts"
+        file.write_text("Line 1\n")
+        (line,) = self.lines(*words[:4], "--prompts", file, "--stop", stop)
+        self.assertEqual((line["text"], line["ended_by"]), (cut, "stop text"))
+
+    def test_chats_in_the_format_of_the_models_template(self):
+        chats = "".join(
+            f"<|im_start|>user\n{i}<|im_end|>\n<|im_start|>assistant\nIt is {i}.<|im_end|>"
+            for i in range(10)
+        )
+        self.text.write_text(chats * 20)
+        tokenizer = self.folder / "tokenizer.json"
+        shutil.copy(TOKENIZERS / "smollm2.json", tokenizer)
+        config = {"chat_template": "<|im_start|>system\nYou are a test<|im_end|>", "bos_token": None}
+        (self.folder / "tokenizer_config.json").write_text(json.dumps(config))
+        self.model(tokenizer=tokenizer, steps=150)
+        words = ["--chat", "--temperature", 0, "--tokens", 20]
+        status, reply, errors = spool("generate", "--model", self.out, *words, "--prompt", "7")
+        self.assertEqual((status, reply[:6]), (0, "It is "), errors)
+        self.assertIn("--system", errors)
+        (line,) = self.lines(*words, "--prompt", "7")
+        self.assertEqual((line["text"] + "\n", line["ended_by"]), (reply, "stop token"))
+        (line,) = self.lines(*words, "--prompt", "7", "--system", "Speak of something else.")
+        self.assertNotEqual(line["text"] + "\n", reply)
+        # A conversation goes on in the cache, whether its lines come at once or not.
+        printed = self.written(*words, input=b"3\n\n4\n")
+        self.assertEqual(len(printed.splitlines()), 2)
+        self.assertEqual(printed.splitlines()[0], self.written(*words, "--prompt", "3").rstrip("\n"))
+        file = self.folder / "prompts"
+        file.write_text("7\n3\n")
+        lines = self.lines(*words, "--prompts", file)
+        self.assertEqual(lines[0]["text"] + "\n", reply)
+        # Of another format the tokenizer lacks the tokens.
+        other = ["generate", "--model", self.out, "--chat", "--prompt", "7", "--chat-format", "llama3"]
+        self.refused(spool(*other), 1, "<|eot_id|>", "llama3")
+
+    def test_takes_what_the_model_says_about_sampling(self):
+        out = self.model()
+        words = ["--prompt", "Line", "--tokens", 20]
+        greedy = self.written(*words, "--temperature", 0)
+        self.assertNotEqual(self.written(*words, "--temperature", 5), greedy)
+        file = out / "latest" / "generation_config.json"
+        file.write_text('{"do_sample": true, "temperature": 5, "top_p": 1e-9}')
+        self.assertEqual(self.written(*words), greedy)
+        self.assertNotEqual(self.written(*words, "--top-p", 1), greedy)
+        # A run that begins with the model keeps it.
+        tuned = self.folder / "tuned"
+        self.done("train", "--model", out, "--data", self.text, "--out", tuned, "--steps", 1)
+        self.assertEqual((tuned / "latest" / file.name).read_bytes(), file.read_bytes())
+        file.write_text('{"do_sample": true, "temperature": -5}')
+        self.refused(spool("generate", "--model", out, *words), 1, file.name, "temperature")
+
+    def test_penalty_avoids_what_was_written(self):
+        self.model(steps=1)
+        words = ["--prompt", "Line", "--tokens", 40, "--temperature", 0]
+        few = set(self.written(*words))
+        self.assertGreater(len(set(self.written(*words, "--repetition-penalty", 3))), len(few))
+
+    def test_refuses_what_cannot_be(self):
+        self.model(steps=1)
+        file = self.folder / "prompts"
+        blank = self.folder / "blank"
+        blank.write_text("\n\n")
+        file.write_text("one\n\n" + "long " * 20 + "\n")
+        for words, parts in [
+            (["--top-p", 0], ["--top-p"]),
+            (["--top-p", 1.5], ["--top-p"]),
+            (["--min-p", -1], ["--min-p"]),
+            (["--min-p", 2], ["--min-p"]),
+            (["--repetition-penalty", 0], ["--repetition-penalty"]),
+            (["--stop", ""], ["--stop"]),
+            (["--batch", 0], ["--batch"]),
+            (["--prompts", file, "--prompt", "a"], ["--prompts", "--prompt"]),
+            (["--prompts", file, "--interactive"], ["--prompts", "--interactive"]),
+            (["--prompts", file, "--tokens", 20], ["line 3", "100 tokens", "--tokens", "64"]),
+            (["--prompts", self.folder / "none"], ["none"]),
+            (["--prompts", self.folder], [self.folder.name]),
+            (["--prompts", blank], ["no prompt"]),
+            (["--system", "x"], ["--system", "--chat"]),
+            (["--chat-format", "chatml"], ["--chat-format", "--chat"]),
+            (["--chat", "--chat-format", "talk"], ["talk", "chatml"]),
+            (["--chat"], ["no template", "--chat-format"]),
+            (["--chat", "--chat-format", "chatml"], ["<|im_end|>"]),
+        ]:
+            self.refused(spool("generate", "--model", self.out, *words), 1, *parts)
+
+    def test_an_interrupt_ends_a_batch(self):
+        self.model(steps=1)
+        command = [PROGRAM, "generate", "--model", self.out, "--prompts", "-", "--tokens", 40, "--json"]
+        process = subprocess.Popen([*map(str, command)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process.stdin.write(b"a\n" * 200_000)
+        process.stdin.close()
+        process.stdout.readline()
+        process.terminate()
+        printed = process.stdout.read()
+        self.assertEqual(process.wait(60), 130)
+        self.assertTrue(all(json.loads(line) for line in printed.splitlines()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+#pragma once
+
+// The tiny models of tests/reference/llama, which a test goes through by name, with what
+// transformers and a model in f64 computed of them (tests/reference/README.md).
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "spool/models/families/model_file.h"
+#include "spool/runtime/cpu/stream.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+
+class LlamaReferenceModel : public ::testing::TestWithParam<const char*> {
+ protected:
+  static constexpr int64_t B = 2, T = 20, V = 50;
+
+  // Every parameter read from the file.
+  std::shared_ptr<Model> make(DType dtype) {
+    const ModelFile file(folder());
+    auto model = file.config().make(dtype, stream, file.config().shape().context);
+    file.load(*model);
+    return model;
+  }
+
+  // A tensor of the expected numbers.
+  Tensor expected(const std::string& name, const Shape& shape, DType type = DType::f64) {
+    const NamedTensor one{.name = name, .tensor = Tensor({shape, type}, stream)};
+    load_tensors(SafetensorsReader(folder() / "expected.safetensors"), {&one, 1},
+                 [](std::string_view) { return true; });
+    return one.tensor;
+  }
+  double expected_number(const std::string& name) { return values(expected(name, {1})).front(); }
+  Tensor tokens() { return expected("tokens", {B, T}, DType::i32); }
+  Tensor targets() { return expected("targets", {B, T}, DType::i32); }
+
+  CpuStream stream{size_t{64} << 20, 2};
+
+ private:
+  static std::filesystem::path folder() {
+    return std::filesystem::path(SPOOL_SOURCE_DIR) / "tests/reference/llama" / GetParam();
+  }
+};
+
+inline auto llama_kinds() { return ::testing::Values("llama", "qwen2", "qwen3"); }
+inline std::string name_of_kind(const ::testing::TestParamInfo<const char*>& kind) {
+  return kind.param;
+}
+
+}  // namespace spool::testing

@@ -1,0 +1,214 @@
+// runs: threads
+// tokenizer.json: the ids and texts are those of Hugging Face's library, which made the files in
+// tests/reference/tokenizers (make_tokenizer_json_reference.py).
+
+#include "spool/models/tokenizers/json_tokenizer.h"
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "spool/models/tokenizers/parallel_encode.h"
+#include "spool/models/tokenizers/utf8.h"
+#include "tests/models/tokenizers/tokenizer_testing.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Ids = std::vector<int32_t>;
+
+const fs::path reference = fs::path(SPOOL_SOURCE_DIR) / "tests/reference/tokenizers";
+constexpr const char* styles[] = {"gpt2", "llama3", "qwen2", "smollm2", "sentencepiece"};
+
+std::unique_ptr<JsonTokenizer> open_style(const std::string& style) {
+  return read_tokenizer_json(reference / (style + ".json"));
+}
+
+nlohmann::json texts_of_style(const fs::path& file) {
+  return nlohmann::json::parse(content_of(file));
+}
+
+void compare(const JsonTokenizer& tokenizer, const nlohmann::json& cases) {
+  for (const auto& [index, c] : cases.items()) {
+    const std::string text = c.at(0), decoded = c.at(2);
+    const Ids ids = c.at(1);
+    ASSERT_EQ(encode(tokenizer, text), ids) << index << ": " << text;
+    ASSERT_EQ(tokenizer.decode(ids), decoded) << index << ": " << text;
+    std::string streamed;
+    TextStream stream(tokenizer, TextStream::From::begin);
+    for (const int32_t id : ids) {
+      const std::string some = stream.add(id);
+      EXPECT_EQ(valid_utf8_size(some), some.size()) << index;
+      streamed += some;
+    }
+    ASSERT_EQ(streamed + stream.finish(), decoded) << index << ": " << text;
+  }
+}
+
+class JsonTokenizerStyle : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(JsonTokenizerStyle, GivesTheTokensAndTextsOfHuggingFaces) {
+  const std::string style = GetParam();
+  const nlohmann::json cases = texts_of_style(reference / (style + ".texts.json"));
+  ASSERT_GT(cases.size(), 400u);
+  compare(*open_style(style), cases);
+}
+
+// Texts by the script's --random, in a folder that the environment names.
+TEST_P(JsonTokenizerStyle, GivesTheTokensOfRandomTextsAtHand) {
+  const char* folder = std::getenv("SPOOL_TOKENIZER_TEXTS");
+  if (!folder) GTEST_SKIP() << "no random texts at hand";
+  const std::string style = GetParam();
+  compare(*open_style(style), texts_of_style(fs::path(folder) / (style + ".random.json")));
+}
+
+std::string random_text_of(std::mt19937& random, size_t size) {
+  constexpr std::string_view parts[] = {"a",
+                                        "the",
+                                        " ",
+                                        " the",
+                                        "\n",
+                                        "'s",
+                                        "'",
+                                        "12",
+                                        "\xe3\x80\x80",
+                                        "\xc2\xa0",
+                                        "\xe3",
+                                        "<s>",
+                                        "<norm>",
+                                        "!",
+                                        "\xff",
+                                        "\t ",
+                                        "aa",
+                                        "e",
+                                        "\xcc\x81",
+                                        "\r\n",
+                                        "\xe4\xbd\xa0",
+                                        "\xe2\x96\x81",
+                                        "<|im_end|>\n",
+                                        " <tool_call> ",
+                                        "<0x0A>",
+                                        "\xed\x95\x9c"};
+  std::string text;
+  while (text.size() < size) text += parts[random() % std::size(parts)];
+  return text;
+}
+
+TEST_P(JsonTokenizerStyle, GivesTheSameTokensForTextCutAtItsBoundaries) {
+  const auto tokenizer = open_style(GetParam());
+  std::mt19937 random(3);
+  int cuts = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string text = random_text_of(random, 80);
+    const size_t window = 20 + random() % 50;
+    const size_t cut = tokenizer->boundary(std::string_view(text).substr(0, window));
+    ASSERT_GT(cut, 0u);
+    ASSERT_LE(cut, window);
+    if (cut + 4 > window) continue;  // there was no place to cut
+    Ids parts = encode(*tokenizer, text.substr(0, cut));
+    tokenizer->encode_rest(std::string_view(text).substr(cut), parts);
+    ASSERT_EQ(parts, encode(*tokenizer, text))
+        << nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) << cut
+        << " of " << window;
+    ++cuts;
+  }
+  EXPECT_GT(cuts, 1000);
+}
+
+TEST_P(JsonTokenizerStyle, GivesTheSameTokensForAnyNumberOfThreads) {
+  const auto tokenizer = open_style(GetParam());
+  std::mt19937 random(4);
+  std::string text;
+  while (text.size() < (size_t{5} << 19)) text += random_text_of(random, 60) + " word";
+  const Ids whole = encode(*tokenizer, text);
+  const TemporaryDirectory d;
+  const InputFile file(d.file("text", text));
+  for (const int threads : {1, 2}) {
+    Ids parts;
+    encode_text(*tokenizer, file, threads, [&](std::span<const int32_t> some, uint64_t) {
+      parts.insert(parts.end(), some.begin(), some.end());
+    });
+    ASSERT_TRUE(parts == whole) << threads;
+  }
+}
+
+// Bytes that are not UTF-8 come back, too.
+TEST_P(JsonTokenizerStyle, DecodesToTheSameBytes) {
+  const auto tokenizer = open_style(GetParam());
+  const bool composes = std::string_view(GetParam()) == "qwen2";
+  const bool prepends = std::string_view(GetParam()) == "sentencepiece";
+  std::mt19937 random(5);
+  for (int i = 0; i < 300; ++i) {
+    std::string text = random_bytes(random, random() % 200);
+    const std::string back = tokenizer->decode(encode(*tokenizer, text));
+    if (composes) text = compose(text);
+    if (prepends && text.empty()) continue;
+    ASSERT_EQ(back, text);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Styles, JsonTokenizerStyle, ::testing::ValuesIn(styles),
+                         [](const auto& style) { return std::string(style.param); });
+
+TEST(JsonTokenizer, KnowsItsSpecialTokens) {
+  const auto llama = open_style("llama3"), plain = open_style("qwen2");
+  const auto sentencepiece = open_style("sentencepiece");
+  EXPECT_EQ(llama->vocabulary(), 706);
+  EXPECT_EQ(llama->begin_of_text(), (Ids{701}));
+  EXPECT_EQ(start_of_text(*llama), (Ids{701}));
+  EXPECT_EQ(llama->end_of_text(), 700);
+  EXPECT_EQ(llama->token_id("<|im_end|>"), 702);
+  EXPECT_EQ(llama->token_id("<tool_call>"), 704);
+  EXPECT_FALSE(llama->token_id("no"));
+  EXPECT_EQ(llama->special_ids(), (Ids{700, 701, 702, 703}));
+  EXPECT_EQ(plain->begin_of_text(), Ids{});
+  EXPECT_EQ(start_of_text(*plain), (Ids{700}));
+  EXPECT_EQ(sentencepiece->begin_of_text(), (Ids{1}));
+  EXPECT_EQ(sentencepiece->end_of_text(), 2);
+  EXPECT_EQ(encode(*sentencepiece, "</s>\n").at(0), 2);
+}
+
+TEST(JsonTokenizer, DropsTheFirstBlankOfATextOnly) {
+  const auto t = open_style("sentencepiece");
+  const Ids ids = encode(*t, "the the");
+  EXPECT_EQ(t->decode(ids), "the the");
+  EXPECT_EQ(t->decode_rest(ids), " the the");
+  std::string begun, following;
+  TextStream first(*t, TextStream::From::begin), second(*t, TextStream::From::middle);
+  for (const int32_t id : ids) begun += first.add(id), following += second.add(id);
+  EXPECT_EQ(begun, "the the");
+  EXPECT_EQ(following, " the the");
+}
+
+TEST(TextStream, HoldsBytesBackUntilTheyAreACharacter) {
+  const auto t = make_byte_tokenizer();
+  TextStream stream(*t, TextStream::From::begin);
+  EXPECT_EQ(stream.add('a'), "a");
+  EXPECT_EQ(stream.add(0xe4), "");
+  EXPECT_EQ(stream.add(0xbd), "");
+  EXPECT_EQ(stream.add(0xa0), "\xe4\xbd\xa0");
+  EXPECT_EQ(stream.add(0xff), "\xff");
+  EXPECT_EQ(stream.add(0xe4), "");
+  EXPECT_EQ(stream.finish(), "\xe4");
+}
+
+TEST(JsonTokenizer, WritesItsFilesByteForByte) {
+  const TemporaryDirectory d, out;
+  const std::string json = content_of(reference / "qwen2.json");
+  d.file("tokenizer.json", json);
+  d.file("tokenizer_config.json", "{ \"eos_token\": {\"content\": \"<|im_end|>\"} }\n");
+  d.file("chat_template.jinja", "{{ messages }}");
+  const auto tokenizer = read_tokenizer_json(d.path() / "tokenizer.json");
+  EXPECT_EQ(tokenizer->end_of_text(), tokenizer->token_id("<|endoftext|>"));
+  tokenizer->write_files(out.path());
+  EXPECT_EQ(names_in(out.path()), names_in(d.path()));
+  for (const std::string& name : names_in(out.path())) {
+    EXPECT_EQ(content_of(out.path() / name), content_of(d.path() / name));
+  }
+  EXPECT_TRUE(*read_tokenizer_json(out.path() / "tokenizer.json") == *tokenizer);
+  EXPECT_FALSE(*open_style("llama3") == *tokenizer);
+}
+
+}  // namespace
+}  // namespace spool::testing
