@@ -173,7 +173,7 @@ struct HeadSums {
       const int64_t from = c < D ? c : longest_head + c - D;
       float total = 0;
 #pragma unroll
-      for (int w = 0; w < head_warps; ++w) total += side[w][from];
+      for (const auto& of_warp : side) total += of_warp[from];
       partials[c] = total;
     }
   }
