@@ -1,0 +1,68 @@
+#include "spool/models/report/report_page.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "spool/models/report/page_source.h"
+#include "spool/runtime/files/file.h"
+
+namespace spool {
+namespace {
+
+// A page begins with it.
+constexpr std::string_view mark =
+    "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta name=\"generator\" content=\"Spool\">\n";
+
+// JSON in ASCII without the characters that HTML gives a meaning.
+std::string escaped(const nlohmann::json& report) {
+  const std::string text = report.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/true,
+                                       nlohmann::json::error_handler_t::replace);
+  std::string out;
+  out.reserve(text.size());
+  for (const char c : text) {
+    switch (c) {
+      case '<':
+        out += "\\u003c";
+        break;
+      case '>':
+        out += "\\u003e";
+        break;
+      case '&':
+        out += "\\u0026";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+bool is_report_page(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string begin(mark.size(), '\0');
+  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return in && begin == mark;
+}
+
+}  // namespace
+
+std::string report_page(const nlohmann::json& report) {
+  std::string page = page_before_report;
+  page += escaped(report);
+  page += page_after_report;
+  return page;
+}
+
+void check_report_page_file(const std::filesystem::path& path, SettingKeys keys) {
+  check_writable(path, keys);
+  check_file_setting(!path_exists(path) || is_report_page(path), path, keys,
+                     "exists already and is not a page of a report; choose another name");
+}
+
+void write_report_page(const std::filesystem::path& path, const nlohmann::json& report,
+                       SettingKeys keys) {
+  check_report_page_file(path, keys);
+  write_text_file_atomically(path, report_page(report));
+}
+
+}  // namespace spool

@@ -1,0 +1,26 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// A page that draws a report: one HTML file that needs no network.  The report is in it as JSON, in
+//   <script type="application/json" id="spool-report">
+// and the page draws nothing that is not in this object.  It knows the formats "spool-plan-report"
+// (of plans and runs), "spool-sweep-report" and "spool-plot".
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "spool/runtime/check.h"
+
+namespace spool {
+
+// Text in the report cannot leave its element, whatever it is.
+std::string report_page(const nlohmann::json& report);
+
+// Throws if the file exists and is not such a page, or cannot be written; the settings gave its
+// name.
+void check_report_page_file(const std::filesystem::path&, SettingKeys = {"report"});
+void write_report_page(const std::filesystem::path&, const nlohmann::json& report,
+                       SettingKeys = {"report"});
+
+}  // namespace spool
