@@ -1,0 +1,85 @@
+"use strict";
+
+// Scales from numbers to pixels, and their axes.
+
+function scale(from, to, begin, end) {
+  const span = to > from ? to - from : 1;
+  const at = (n) => begin + ((n - from) / span) * (end - begin);
+  at.back = (x) => from + ((x - begin) / (end - begin)) * span;
+  at.from = from;
+  at.to = to;
+  at.begin = begin;
+  at.end = end;
+  return at;
+}
+
+// About `count` round numbers between two others.
+function ticks(from, to, count) {
+  const span = to - from;
+  if (!(span > 0)) return [from];
+  const rough = span / Math.max(1, count);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => n >= rough * 0.999);
+  const found = [];
+  for (let i = Math.ceil(from / step - 1e-9); i * step <= to + step * 1e-9; ++i) {
+    found.push(Number((i * step).toPrecision(12)));
+  }
+  return found;
+}
+
+// Amounts of memory that are round in one unit, and how to write them.
+function byteTicks(from, to, count) {
+  const unit = 1024 ** byteUnit(to);
+  const name = BYTE_UNITS[byteUnit(to)];
+  const found = ticks(from / unit, to / unit, count).map((n) => n * unit);
+  return {at: found, write: (n) => (n === 0 ? "0" : `${exact(n / unit)} ${name}`)};
+}
+
+function timeTicks(from, to, count) {
+  const [unit, name] = to >= 2000 ? [1000, "s"] : to >= 0.5 ? [1, "ms"] : [0.001, "\u00b5s"];
+  const found = ticks(from / unit, to / unit, count).map((n) => n * unit);
+  return {at: found, write: (n) => `${exact(n / unit)} ${name}`};
+}
+
+function plainTicks(from, to, count) {
+  const short = (n) =>
+    Math.abs(n) >= 1e6 ? `${exact(n / 1e6)}M` : Math.abs(n) >= 1e4 ? `${exact(n / 1e3)}k` : exact(n);
+  return {at: ticks(from, to, count), write: short};
+}
+
+function stepTicks(from, to, count) {
+  const found = plainTicks(from, to, count);
+  return {...found, at: found.at.filter(Number.isInteger)};
+}
+
+// Horizontal lines across a plot with their numbers at its left.
+function drawRows(drawing, y, marks, left, right) {
+  const group = shape("g", {class: "axis"});
+  for (const n of marks.at) {
+    group.append(line(left, y(n), right, y(n), {class: "rule"}));
+    group.append(label(left - 8, y(n) + 4, marks.write(n), {"text-anchor": "end"}));
+  }
+  drawing.append(group);
+}
+
+// Numbers below a plot, each with a tick.
+function drawColumns(drawing, x, marks, bottom, title) {
+  const group = shape("g", {class: "axis"});
+  for (const n of marks.at) {
+    group.append(line(x(n), bottom, x(n), bottom + 5, {class: "tick"}));
+    const near = x(n) > x.end - 22;
+    const place = {"text-anchor": near ? "end" : "middle"};
+    group.append(label(near ? x.end : x(n), bottom + 18, marks.write(n), place));
+  }
+  group.append(line(x.begin, bottom, x.end, bottom, {class: "base"}));
+  if (title) {
+    const place = {"text-anchor": "middle", class: "title"};
+    group.append(label((x.begin + x.end) / 2, bottom + 36, title, place));
+  }
+  drawing.append(group);
+}
+
+// The width of a text of the pictures' size, near enough to keep texts apart.
+function textWidth(text) {
+  return 6.5 * text.length;
+}
