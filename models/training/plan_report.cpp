@@ -15,13 +15,11 @@ using nlohmann::json;
 
 constexpr const char* format = "spool-plan-report";
 
-json head() { return {{"format", format}, {"format_version", 1}}; }
+json head() { return {{"format", format}, {"format_version", 2}}; }
 
 double milliseconds(double seconds) { return 1e3 * seconds; }
 
-bool has_bound(const PlannedRun& run) { return run.search->lower_bound > 0; }
-
-json or_null(double above_zero) { return above_zero > 0 ? json(above_zero) : json(); }
+bool has_bound(const PlannedRun& run) { return run.search && run.search->lower_bound > 0; }
 
 json region_chunks(const Plan& plan) {
   json chunks = json::array();
@@ -67,21 +65,60 @@ size_t state_on_device(const PlannedRun& run) {
 
 // What a point of a frontier has, too.
 json numbers(const PlannedRun& run) {
-  return {{"budget_bytes", run.limit},
+  const bool bound = has_bound(run);
+  return {{"budget_bytes", run.search ? run.limit : run.budget},
           {"foretold_peak_bytes", run.foretold.memory.peak},
           {"foretold_step_ms", milliseconds(run.foretold.seconds)},
-          {"lower_bound_ms", or_null(milliseconds(run.search->lower_bound))},
-          {"gap", has_bound(run) ? json(gap(run)) : json()},
+          {"lower_bound_ms", bound ? json(milliseconds(run.search->lower_bound)) : json()},
+          {"gap", bound ? json(gap(run)) : json()},
           {"loss_chunk", run.config.loss_chunk},
           {"region_chunks", region_chunks(run.plans.step)}};
 }
 
-json refusal(const PlannedRun& run) {
+json searched(const std::optional<SearchResult>& search) {
+  const auto if_any = [&](auto value) { return search ? json(value(*search)) : json(); };
+  return {{"keep_all_peak_bytes", if_any([](const SearchResult& s) { return s.keep_all_peak; })},
+          {"keep_all_step_ms",
+           if_any([](const SearchResult& s) { return milliseconds(s.keep_all_seconds); })},
+          {"plan_ms", if_any([](const SearchResult& s) { return milliseconds(s.plan_seconds); })},
+          {"rehearsals", if_any([](const SearchResult& s) { return s.rehearsals; })}};
+}
+
+json described(const PlannedRun& run, const Machine& machine, const std::string& model) {
+  const TrainingConfig& config = run.config;
+  return {{"model", model},
+          {"batch", config.batch},
+          {"seq", config.seq},
+          {"accumulate", config.accumulate},
+          {"dtype", name(config.dtype)},
+          {"parameters", config.model.parameter_count()},
+          {"machine", machine.name},
+          {"fingerprint", fmt::format("{:016x}", step_fingerprints(config).back())},
+          {"attention", attention(config, machine)}};
+}
+
+json frontier_report(const std::vector<PlannedRun>& frontier) {
+  json points = json::array();
+  for (const PlannedRun& run : frontier) points.push_back(numbers(run));
+  return points;
+}
+
+json policies_report(const std::vector<PolicyPoint>& policies) {
+  json points = json::array();
+  for (const PolicyPoint& p : policies) {
+    points.push_back(
+        {{"name", p.name}, {"peak_bytes", p.peak}, {"step_ms", milliseconds(p.seconds)}});
+  }
+  return points;
+}
+
+json refusal(const PlannedRun& run, const Machine& machine) {
   json report = head();
-  report.update({{"error", run.refusal->what()},
-                 {"budget_bytes", run.limit},
-                 {"minimum_budget_bytes", run.foretold.memory.peak},
-                 {"binding_op", run.search->found.binding}});
+  report.update(
+      {{"error", run.refusal->what()},
+       {"budget_bytes", run.limit},
+       {"minimum_budget_bytes", run.foretold.memory.peak},
+       {"binding_op", run.search ? run.search->found.binding : place_of_peak(run, machine)}});
   return report;
 }
 
@@ -95,28 +132,23 @@ bool is_report(const std::filesystem::path& path) {
 
 double gap(const PlannedRun& run) { return run.foretold.seconds / run.search->lower_bound - 1; }
 
-json plan_report(const PlannedRun& run, const Machine& machine) {
-  if (run.refusal) return refusal(run);
+json plan_report(const PlannedRun& run, const Machine& machine, const std::string& model,
+                 const Frontier& frontier) {
+  if (run.refusal) return refusal(run, machine);
   json report = head();
+  report.update(described(run, machine, model));
   report.update(numbers(run));
-  report.update({{"machine", machine.name},
-                 {"keep_all_peak_bytes", run.search->keep_all_peak},
-                 {"keep_all_step_ms", milliseconds(run.search->keep_all_seconds)},
-                 {"plan_ms", milliseconds(run.search->plan_seconds)},
-                 {"rehearsals", run.search->rehearsals},
-                 {"fingerprint", fmt::format("{:016x}", step_fingerprints(run.config).back())},
-                 {"state_bytes_on_device", state_on_device(run)},
+  report.update(searched(run.search));
+  report.update({{"state_bytes_on_device", state_on_device(run)},
                  {"host_bytes", run.foretold.host.peak},
+                 {"disk_bytes", run.foretold.disk.peak},
                  {"peak_bytes_by_purpose", by_purpose(run.foretold)},
-                 {"attention", attention(run.config, machine)},
                  {"layers", layers(run)}});
+  if (!frontier.points.empty()) {
+    report["frontier"] = frontier_report(frontier.points);
+    report["policies"] = policies_report(frontier.policies);
+  }
   return report;
-}
-
-json frontier_report(const std::vector<PlannedRun>& frontier) {
-  json points = json::array();
-  for (const PlannedRun& run : frontier) points.push_back(numbers(run));
-  return points;
 }
 
 void check_report_file(const std::filesystem::path& path) {
@@ -127,7 +159,16 @@ void check_report_file(const std::filesystem::path& path) {
 
 void write_report(const std::filesystem::path& path, const json& report) {
   check_report_file(path);
-  write_text_file_atomically(path, report.dump(/*indent=*/2) + "\n");
+  write_text_file_atomically(path, report_text(report));
+}
+
+std::string report_text(const json& report) {
+  std::string text;
+  for (const auto& [key, value] : report.items()) {
+    text +=
+        fmt::format("{}{}: {}", text.empty() ? "{\n  " : ",\n  ", json(key).dump(), value.dump());
+  }
+  return text + "\n}\n";
 }
 
 }  // namespace spool
