@@ -2,10 +2,13 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "spool/models/training/attention_methods.h"
+#include "spool/models/training/plan_words.h"
+#include "spool/planner/report/step_json.h"
 #include "spool/runtime/files/file.h"
 
 namespace spool {
@@ -35,9 +38,9 @@ json by_purpose(const Report& foretold) {
   return bytes;
 }
 
-json layers(const PlannedRun& run) {
+json layers(const std::vector<LayerGroup>& groups) {
   json all = json::array();
-  for (const LayerGroup& group : explain(run)) {
+  for (const LayerGroup& group : groups) {
     all.push_back({{"ranges", group.layers}, {"treatment", group.treatment}});
   }
   return all;
@@ -97,6 +100,49 @@ json described(const PlannedRun& run, const Machine& machine, const std::string&
           {"attention", attention(config, machine)}};
 }
 
+// Where the run reaches its peak, of which this is the step's.
+const char* place_of_peak(const PlannedRun& run, const Machine& machine, size_t of_step) {
+  const size_t peak = run.foretold.memory.peak;
+  if (of_step >= peak) return "step";
+  const MemoryStats evaluation = rehearse_others(run.config, run.plans, machine, SampleLength{});
+  return evaluation.peak >= peak ? "evaluation" : "sample";
+}
+
+// What a rehearsal of the step shows.
+json shown(const PlannedRun& run, const Machine& machine, const std::string& model,
+           const Frontier& frontier) {
+  TrainingConfig config = run.config;
+  config.accumulate = std::min(config.accumulate, distinct_micro_batches);
+  const RehearsedStep step = rehearse_step(config, run.plans, machine, {.allocations = true});
+  NamedNodes nodes;
+  PlanGrid grid;
+  std::vector<LayerGroup> groups;
+  read_program(config, [&](const Program& program) {
+    nodes = named_nodes(program);
+    grid = plan_grid(program, nodes, run.plans.step);
+    groups = explain(program, run.plans.step);
+  });
+  const StepMemory memory = step_memory(step, nodes);
+  const char* const place = place_of_peak(run, machine, step.report.memory.peak);
+  json of_memory = memory_json(memory, step_phases(step, nodes.loss));
+  of_memory.update({{"micro_batches_shown", config.accumulate},
+                    {"step_peak_bytes", step.report.memory.peak},
+                    {"holes_bytes", step.report.memory.peak - memory.total[memory.peak]}});
+  return {{"peak_is_in", place},
+          {"layers", layers(groups)},
+          {"memory", std::move(of_memory)},
+          {"grid", grid_json(grid)},
+          {"lanes", lanes_json(lane_copies(step, nodes))},
+          {"explanation", plan_in_words({.run = run,
+                                         .machine = machine,
+                                         .model = model,
+                                         .layers = groups,
+                                         .step = step,
+                                         .memory = memory,
+                                         .peak_is_in = place,
+                                         .frontier = frontier})}};
+}
+
 json frontier_report(const std::vector<PlannedRun>& frontier) {
   json points = json::array();
   for (const PlannedRun& run : frontier) points.push_back(numbers(run));
@@ -142,8 +188,8 @@ json plan_report(const PlannedRun& run, const Machine& machine, const std::strin
   report.update({{"state_bytes_on_device", state_on_device(run)},
                  {"host_bytes", run.foretold.host.peak},
                  {"disk_bytes", run.foretold.disk.peak},
-                 {"peak_bytes_by_purpose", by_purpose(run.foretold)},
-                 {"layers", layers(run)}});
+                 {"peak_bytes_by_purpose", by_purpose(run.foretold)}});
+  report.update(shown(run, machine, model, frontier));
   if (!frontier.points.empty()) {
     report["frontier"] = frontier_report(frontier.points);
     report["policies"] = policies_report(frontier.policies);

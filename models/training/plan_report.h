@@ -35,8 +35,9 @@
 //   {"micro_batches_shown": 3,          the first, one in the middle and the last, if there are
 //   more
 //    "step_peak_bytes": ...,            of the step; foretold_peak_bytes if peak_is_in says "step"
-//    "categories": ["parameters", "gradients", "optimizer", "inputs", "activations: attention",
-//                   ..., "copies in flight", "workspace"],   from the bottom to the top
+//    "categories": ["parameters", "gradients", "optimizer", "inputs", "activations: embedding",
+//                   "activations: attention", "activations: mlp", ..., "workspace",
+//                   "copies in flight"],   those that occur, from the bottom to the top
 //    "times_ms": [...],                 the bytes of an instant hold until the next one; two
 //    instants
 //                                       of equal times: the first one's bytes were live for no time
@@ -48,7 +49,8 @@
 //                                       "optimizer"; for each micro-batch shown
 //    "values": [{"name": "ln_2", "layer": 7, "category": 4, "bytes": ..., "begin": 17, "end": 90,
 //                "until": "backward of mlp.c_fc"}, ...]}     live in the instants [begin, end); the
-//                                       largest in bytes x time; "layer" null: of no layer
+//                                       1500 largest in bytes x time of at least 1/2000 of the peak;
+//                                       "layer" null: of no layer
 //
 // The names of activations are those that planner/report/explanation.h gives to nodes.  What a copy
 // to the host or back holds is "copies in flight": a value from when it is sent, or fetched. Values

@@ -10,7 +10,8 @@
 
 namespace spool {
 
-// A plan by a simple rule that treats all layers alike, as people set it by hand, and what it takes.
+// A plan by a simple rule that treats all layers alike, as people set it by hand, and what it
+// takes.
 struct PolicyPoint {
   std::string name = {};  // "recompute norms,gelu"
   size_t peak = 0;        // of the run, bytes of the device
