@@ -63,6 +63,8 @@ function section(id, heading, ...words) {
   return part;
 }
 
+// Functions that read what is drawn of a part from its coordinates.
+const drawnParts = {};
 const redraws = [];
 
 // Calls draw(width) now, if the page is laid out, and whenever the place becomes wider or narrower.

@@ -1,0 +1,92 @@
+"use strict";
+
+// The head of a page: what it is about and its most important numbers, and the plan in words.
+
+function header(title, about) {
+  document.title = title;
+  return element("header", {}, element("p", {class: "brand"}, "Spool"), element("h1", {}, title),
+                 about ? element("p", {class: "about"}, about) : null);
+}
+
+// tiles: [[name, number, words beneath]]
+function tiles(list) {
+  const all = element("dl", {class: "tiles"});
+  for (const [name, number, beneath] of list.filter(Boolean)) {
+    all.append(element("div", {}, element("dt", {}, name), element("dd", {}, number),
+                       beneath ? element("dd", {class: "beneath"}, beneath) : null));
+  }
+  return all;
+}
+
+function about(report) {
+  const batch = known(report.batch) && known(report.seq)
+    ? `${plural(report.batch, "sequence")} of ${whole(report.seq)} tokens` : null;
+  const passes = report.accumulate > 1 ? `${whole(report.accumulate)} times a step` : null;
+  return [
+    known(report.parameters) ? `${whole(report.parameters)} parameters` : null, report.dtype,
+    [batch, passes].filter(Boolean).join(", "), report.machine ? `on ${report.machine}` : null,
+  ].filter(Boolean).join(" \u00b7 ");
+}
+
+function planTitle(report) {
+  const run = report.run ? "Run of" : "Plan for";
+  return report.model ? `${run} ${report.model}` : "A training plan";
+}
+
+function planTiles(report) {
+  const run = report.run;
+  const peak = report.foretold_peak_bytes;
+  const budget = report.budget_bytes;
+  const more = difference(peak, report.keep_all_peak_bytes).replace(MINUS, "");
+  const less = peak < report.keep_all_peak_bytes;
+  return tiles([
+    ["Budget", known(budget) && budget > 0 ? bytes(budget) : NONE],
+    ["Peak, foretold", bytes(peak),
+     known(budget) && budget > 0 ? `${percent(peak / budget)} of the budget` : null],
+    run ? ["Peak, measured", bytes(run.measured_peak_bytes),
+           `${difference(run.measured_peak_bytes, run.foretold_peak_bytes)} of the foretold`] : null,
+    ["Step, foretold", milliseconds(report.foretold_step_ms), known(report.gap)
+      ? `at most ${percent(report.gap)} above the lower bound` : null],
+    run ? ["Step, measured", milliseconds(measuredStep(run)),
+           `${difference(measuredStep(run), run.foretold_step_ms)} of the foretold`] : null,
+    known(report.keep_all_peak_bytes) ? ["Than keeping everything", less ? `${more} less memory` : "the same memory",
+      `${difference(report.foretold_step_ms, report.keep_all_step_ms)} time of a step`] : null,
+  ]);
+}
+
+function wordsSection(report) {
+  const part = section("words", "The plan in words");
+  const list = element("ul", {class: "words"});
+  for (const sentence of report.explanation) list.append(element("li", {}, sentence));
+  part.append(list);
+  return part;
+}
+
+function numbersSection(report) {
+  const part = section("numbers", "Further numbers", "The object of this page holds all of them as JSON.");
+  const single = Object.entries(report).filter(([, value]) => value === null || typeof value !== "object");
+  part.append(table("Of the plan", ["member", "value"], single, (row) => row));
+  if (report.peak_bytes_by_purpose) {
+    part.append(table("Bytes at the peak by purpose", ["purpose", "bytes"],
+                      Object.entries(report.peak_bytes_by_purpose), (row) => row));
+  }
+  if (report.layers) {
+    const ranges = (list) => list.map(([first, last]) => (first === last ? first : `${first}${NONE}${last}`));
+    part.append(table("Treatment of layers", ["layers", "treatment"], report.layers,
+                      (group) => [ranges(group.ranges).join(", "), group.treatment]));
+  }
+  return part;
+}
+
+// A page of a plan that fits nowhere.
+function refusal(report) {
+  const part = element("section", {class: "refusal", role: "alert"},
+                       element("h2", {}, "No plan fits the budget"), element("p", {}, report.error));
+  drawnParts.refusal = bars(part, {heading: "Memory", write: bytes, rows: [
+    {name: "budget", look: "measured", amount: report.budget_bytes},
+    {name: "smallest plan", look: "foretold", amount: report.minimum_budget_bytes}]});
+  if (report.binding_op) {
+    part.append(element("p", {}, "What needs the most at the smallest plan: ", element("strong", {}, report.binding_op)));
+  }
+  return part;
+}

@@ -1,0 +1,115 @@
+"use strict";
+
+// The copies between the device and elsewhere, a lane for each direction, on the memory's time axis.
+// A lane is one path in milliseconds.
+
+const LANE = 46;
+
+function lanesOf(report) {
+  const lanes = new Map();
+  report.lanes.forEach((copy, index) => {
+    if (!lanes.has(copy.lane)) lanes.set(copy.lane, []);
+    lanes.get(copy.lane).push(index);
+  });
+  return [...lanes];
+}
+
+function total(copies, part) {
+  return copies.reduce((sum, copy) => sum + part(copy), 0);
+}
+
+function laneWords(name, copies, end) {
+  const busy = total(copies, (copy) => copy.end_ms - copy.begin_ms);
+  return `${name}: ${plural(copies.length, "copy", "copies")}, ` +
+    `${bytes(total(copies, (copy) => copy.bytes))}, busy ${percent(busy / end)} of the step`;
+}
+
+function lanePath(copies) {
+  return copies.map(({begin_ms, end_ms}) => `M${begin_ms} 0H${end_ms}V1H${begin_ms}Z`).join("");
+}
+
+function readLanePath(path) {
+  let busy = 0;
+  let count = 0;
+  for (const [, begin, end] of path.matchAll(/M([-+.\de]+) 0H([-+.\de]+)/g)) {
+    busy += end - begin;
+    ++count;
+  }
+  return {count, busy_ms: busy};
+}
+
+function drawLanes(place, report, lanes, end, width) {
+  const bottom = 22 + LANE * lanes.length;
+  const x = scale(Math.min(0, report.memory.times_ms[0] ?? 0), end, width < 500 ? 10 : 70, width - 10);
+  const drawing = picture(width, bottom + 30, `Copies in ${plural(lanes.length, "lane")}.`);
+  drawPhases(drawing, report.memory, x, 2, bottom);
+  lanes.forEach(([name, indices], row) => {
+    const top = 22 + row * LANE;
+    const copies = indices.map((index) => report.lanes[index]);
+    drawing.append(label(x.begin + 4, top + 15, laneWords(name, copies, end - x.from), {class: "lane-words halo"}));
+    const move = `translate(${x.begin - ((x.end - x.begin) / (x.to - x.from)) * x.from} ${top + 21}) ` +
+      `scale(${(x.end - x.begin) / (x.to - x.from)} 18)`;
+    drawing.append(shape("path", {d: lanePath(copies), transform: move, class: `copy lane${row % 3}`,
+                                  "data-lane": name, "vector-effect": "non-scaling-stroke"}));
+  });
+  drawColumns(drawing, x, timeTicks(x.from, x.to, width / 110), bottom);
+  const outline = box(0, 0, 0, 22, {class: "outline"});
+  drawing.append(outline);
+  place.replaceChildren(drawing);
+  return {x, outline};
+}
+
+function copyWords(copy) {
+  return `${copy.lane}: ${copy.name}, ${bytes(copy.bytes)}, from ${milliseconds(copy.begin_ms)} ` +
+    `to ${milliseconds(copy.end_ms)}`;
+}
+
+function copyAt(report, lanes, drawn, px, py) {
+  const row = Math.min(lanes.length - 1, Math.max(0, Math.floor((py - 22) / LANE)));
+  const time = drawn.x.back(px);
+  const far = (index) => {
+    const copy = report.lanes[index];
+    return Math.max(copy.begin_ms - time, time - copy.end_ms, 0);
+  };
+  return lanes[row][1].reduce((best, index) => (far(index) < far(best) ? index : best));
+}
+
+function readLanes(part, report) {
+  const lanes = lanesOf(report);
+  const end = endOfStep(report);
+  const place = element("div", {class: "plot"});
+  const words = element("p", {class: "reading"});
+  part.append(element("div", {}, place), words);
+  let drawn = null;
+  const order = lanes.flatMap(([, indices]) => indices);
+  const show = (at) => {
+    const copy = report.lanes[order[at]];
+    words.textContent = copyWords(copy);
+    if (!drawn) return;
+    const row = lanes.findIndex(([name]) => name === copy.lane);
+    const [begin, until] = [drawn.x(copy.begin_ms), drawn.x(copy.end_ms)];
+    fill(drawn.outline, {x: round(begin - 1), width: round(until - begin + 2), y: 41 + row * LANE}, []);
+  };
+  const again = readable(place, {
+    count: order.length, label: "Copy", show, says: (at) => copyWords(report.lanes[order[at]]),
+    at: (px, py) => order.indexOf(copyAt(report, lanes, drawn, px, py)),
+  });
+  drawIn(place, (width) => {
+    drawn = drawLanes(place, report, lanes, end, width);
+    again();
+  });
+  drawnParts.lanes = () => Object.fromEntries([...place.querySelectorAll(".copy")].map((path) =>
+    [path.dataset.lane, readLanePath(path.getAttribute("d"))]));
+}
+
+function lanesSection(report) {
+  const copies = report.lanes ?? [];
+  const part = section("lanes", "Copies", copies.length
+    ? "What travels between the device, the host's memory and the disk, and when."
+    : "This plan copies nothing: what it does not keep it computes again.");
+  if (copies.length === 0) return part;
+  readLanes(part, report);
+  part.append(table("Copies", ["lane", "value", "begin (ms)", "end (ms)", "bytes"], copies,
+                    (c) => [c.lane, c.name, c.begin_ms, c.end_ms, c.bytes]));
+  return part;
+}

@@ -1,0 +1,138 @@
+"use strict";
+
+// Points of bytes and milliseconds, some joined, each with a mark of its own group and, where there
+// is room, a name.
+
+const MARKS = {
+  circle: (r) => `M${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0Z`,
+  square: (r) => `M${-r} ${-r}H${r}V${r}H${-r}Z`,
+  diamond: (r) => `M0 ${-1.3 * r}L${1.3 * r} 0L0 ${1.3 * r}L${-1.3 * r} 0Z`,
+  triangle: (r) => `M0 ${-1.2 * r}L${1.15 * r} ${0.8 * r}H${-1.15 * r}Z`,
+  cross: (r) => `M${-r} ${-r}L${r} ${r}M${r} ${-r}L${-r} ${r}`,
+};
+
+function mark(kind, r, attributes) {
+  return shape("path", {d: MARKS[kind](r), ...attributes});
+}
+
+function markSwatch(group) {
+  const drawing = shape("svg", {viewBox: "-8 -8 16 16", width: 16, height: 16, "aria-hidden": "true"});
+  if (group.joined) drawing.append(line(-8, 0, 8, 0, {class: `join ${group.look}`}));
+  drawing.append(mark(group.mark, group.size ?? 4, {class: `point ${group.look}`}));
+  return drawing;
+}
+
+function usable(points) {
+  return points.filter((point) => known(point.x) && known(point.y));
+}
+
+// A span with some room at both ends; it begins at 0 where that is near.
+function padded(list, room) {
+  const [from, to] = [smallest(list), largest(list)];
+  const span = to - from || Math.abs(to) * 0.2 || 1;
+  const low = from - room * span;
+  return [from >= 0 && from < 0.35 * to ? 0 : Math.max(from >= 0 ? 0 : -Infinity, low), to + room * span];
+}
+
+// Tries places around a point until the name covers no other name or point.
+function placeName(point, taken, area) {
+  const width = textWidth(point.name);
+  const places = [[9, 4, "start"], [-9, 4, "end"], [0, -10, "middle"], [0, 19, "middle"],
+                  [8, -9, "start"], [8, 17, "start"], [-8, -9, "end"], [-8, 17, "end"]];
+  for (const [dx, dy, anchor] of places) {
+    const left = point.px + dx - (anchor === "end" ? width : anchor === "middle" ? width / 2 : 0);
+    const place = {left, right: left + width, top: point.py + dy - 11, bottom: point.py + dy + 3};
+    const inside = left >= area.left && place.right <= area.right && place.top >= area.top &&
+      place.bottom <= area.bottom;
+    const free = taken.every((other) => other.right < place.left || other.left > place.right ||
+      other.bottom < place.top || other.top > place.bottom);
+    if (!inside || !free) continue;
+    taken.push(place);
+    return label(point.px + dx, point.py + dy, point.name, {"text-anchor": anchor, class: "halo"});
+  }
+  return null;
+}
+
+function drawNames(drawing, placed, area) {
+  const taken = placed.map(({px, py}) => ({left: px - 5, right: px + 5, top: py - 5, bottom: py + 5}));
+  for (const point of placed) {
+    if (!point.name) continue;
+    const own = taken[placed.indexOf(point)];
+    const others = taken.filter((place) => place !== own);
+    const before = others.length;
+    const words = placeName(point, others, area);
+    taken.push(...others.slice(before));
+    if (words) drawing.append(words);
+  }
+}
+
+function drawGroup(drawing, group, x, y) {
+  const points = usable(group.points);
+  if (group.joined && points.length > 1) {
+    const sorted = [...points].sort((a, b) => a.x - b.x);
+    const d = sorted.map((p, i) => `${i ? "L" : "M"}${round(x(p.x))} ${round(y(p.y))}`).join("");
+    drawing.append(shape("path", {d, class: `join ${group.look}`}));
+  }
+  return points.map((point) => {
+    const [px, py] = [x(point.x), y(point.y)];
+    const place = {transform: `translate(${round(px)} ${round(py)})`, class: `point ${group.look}`};
+    const drawn = mark(group.mark, group.size ?? 4, place);
+    drawn.append(shape("title", {}, point.words));
+    drawing.append(drawn);
+    return {...point, px, py};
+  });
+}
+
+// What no plan can do is hatched: between two budgets nothing is faster than the bound of the larger.
+function drawBound(drawing, bound, x, y) {
+  const points = usable(bound).sort((a, b) => a.x - b.x);
+  if (points.length < 2) return;
+  const parts = points.slice(1).map((p) => `V${round(y(p.y))}H${round(x(p.x))}`);
+  const first = `M${round(x(points[0].x))} ${round(y(points[0].y))}`;
+  const under = `V${y.begin}H${round(x(points[0].x))}Z`;
+  drawing.append(shape("path", {d: first + parts.join("") + under, class: "impossible"}));
+  drawing.append(shape("path", {d: first + parts.join(""), class: "bound"}));
+}
+
+function hatch() {
+  const lines = shape("path", {d: "M0 8L8 0M-2 2L2 -2M6 10L10 6", class: "hatch-line"});
+  const size = {width: 8, height: 8, patternUnits: "userSpaceOnUse"};
+  return shape("defs", {}, shape("pattern", {id: "hatch", ...size}, lines));
+}
+
+// groups: [{name, look, mark, size, joined, points: [{x, y, name, words}]}]
+function drawScatter(place, chart, width) {
+  const height = Math.round(Math.min(400, Math.max(270, width * 0.55)));
+  const all = usable(chart.groups.flatMap((group) => group.points));
+  const beneath = usable(chart.bound ?? []);
+  const x = scale(...padded(all.map((p) => p.x), 0.08), width < 500 ? 58 : 70, width - 14);
+  const y = scale(...padded([...all, ...beneath].map((p) => p.y), 0.1), height - 46, 10);
+  const drawing = picture(width, height, chart.title);
+  drawing.append(hatch());
+  const rows = chart.yBytes ? byteTicks(y.from, y.to, 5) : timeTicks(y.from, y.to, 5);
+  drawRows(drawing, y, rows, x.begin, x.end);
+  drawBound(drawing, beneath, x, y);
+  drawColumns(drawing, x, byteTicks(x.from, x.to, width / 110), height - 46, chart.xTitle);
+  if (chart.equal) {
+    const [low, high] = [Math.max(x.from, y.from), Math.min(x.to, y.to)];
+    drawing.append(line(x(low), y(low), x(high), y(high), {class: "equal"}));
+  }
+  const placed = chart.groups.flatMap((group) => drawGroup(drawing, group, x, y));
+  drawNames(drawing, placed, {left: x.begin, right: x.end, top: y.end, bottom: y.begin});
+  place.replaceChildren(drawing);
+  return {x, y};
+}
+
+function scatter(part, chart) {
+  const place = element("div", {class: "plot"});
+  const keys = chart.groups.filter((group) => usable(group.points).length > 0)
+    .map((group) => [markSwatch(group), group.name]);
+  if (usable(chart.bound ?? []).length > 1) keys.push([swatch("impossible"), chart.boundName]);
+  part.append(legend(keys), place);
+  let drawn = null;
+  drawIn(place, (width) => { drawn = drawScatter(place, chart, width); });
+  return () => [...place.querySelectorAll(".plot > svg > .point")].map((point) => {
+    const [px, py] = point.getAttribute("transform").match(/[-\d.]+/g).map(Number);
+    return [drawn.x.back(px), drawn.y.back(py)];
+  });
+}
