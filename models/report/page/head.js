@@ -33,24 +33,34 @@ function planTitle(report) {
   return report.model ? `${run} ${report.model}` : "A training plan";
 }
 
+function gapWords(gap) {
+  if (!known(gap)) return null;
+  return gap < 5e-5 ? "no plan is faster" : `at most ${percent(gap)} above the best possible`;
+}
+
+// "27.2 % less memory"
+function compared(n, other, less, more) {
+  if (!known(n) || !known(other) || other === 0) return NONE;
+  const share = n / other - 1;
+  if (Math.abs(share) < 5e-5) return `not ${more}`;
+  return `${percent(Math.abs(share))} ${share < 0 ? less : more}`;
+}
+
 function planTiles(report) {
   const run = report.run;
   const peak = report.foretold_peak_bytes;
   const budget = report.budget_bytes;
-  const more = difference(peak, report.keep_all_peak_bytes).replace(MINUS, "");
-  const less = peak < report.keep_all_peak_bytes;
   return tiles([
     ["Budget", known(budget) && budget > 0 ? bytes(budget) : NONE],
     ["Peak, foretold", bytes(peak),
      known(budget) && budget > 0 ? `${percent(peak / budget)} of the budget` : null],
     run ? ["Peak, measured", bytes(run.measured_peak_bytes),
            `${difference(run.measured_peak_bytes, run.foretold_peak_bytes)} of the foretold`] : null,
-    ["Step, foretold", milliseconds(report.foretold_step_ms), known(report.gap)
-      ? `at most ${percent(report.gap)} above the lower bound` : null],
+    ["Step, foretold", milliseconds(report.foretold_step_ms), gapWords(report.gap)],
     run ? ["Step, measured", milliseconds(measuredStep(run)),
            `${difference(measuredStep(run), run.foretold_step_ms)} of the foretold`] : null,
-    known(report.keep_all_peak_bytes) ? ["Than keeping everything", less ? `${more} less memory` : "the same memory",
-      `${difference(report.foretold_step_ms, report.keep_all_step_ms)} time of a step`] : null,
+    ["Beside keeping everything", compared(peak, report.keep_all_peak_bytes, "less memory", "more memory"),
+     compared(report.foretold_step_ms, report.keep_all_step_ms, "faster", "slower")],
   ]);
 }
 

@@ -40,7 +40,7 @@ function readLanePath(path) {
 
 function drawLanes(place, report, lanes, end, width) {
   const bottom = 22 + LANE * lanes.length;
-  const x = scale(Math.min(0, report.memory.times_ms[0] ?? 0), end, width < 500 ? 10 : 70, width - 10);
+  const x = scale(Math.min(0, report.memory.times_ms[0] ?? 0), end, 10, width - 10);
   const drawing = picture(width, bottom + 30, `Copies in ${plural(lanes.length, "lane")}.`);
   drawPhases(drawing, report.memory, x, 2, bottom);
   lanes.forEach(([name, indices], row) => {

@@ -3,14 +3,18 @@
 // The memory over a step: stacked areas under the phases, with the budget as a line, and what is
 // live at the instant that is read.
 
-const READ_VALUES = 8;
+const READ_VALUES = 6;
 
 function phaseAt(memory, time) {
   return memory.phases.find((phase) => phase.begin_ms <= time && time < phase.end_ms);
 }
 
-function valueWords(value) {
-  const where = known(value.layer) ? ` of layer ${value.layer}` : "";
+// "ln_2 of layer 7" and ": 12.6 MiB, kept until backward of mlp.c_fc"; of what is no activation, the
+// category, too: a parameter, its gradient and its state have one name.
+function valueWords(memory, value) {
+  const category = memory.categories[value.category] ?? "";
+  const kind = category.startsWith("activations") ? "" : ` (${category})`;
+  const where = (known(value.layer) ? ` of layer ${value.layer}` : "") + kind;
   const until = value.until ? `, kept until ${value.until}` : "";
   return [`${value.name}${where}`, `: ${bytes(value.bytes)}${until}`];
 }
@@ -63,7 +67,7 @@ function drawPeak(drawing, memory, x, y) {
 
 function drawAreas(drawing, stack, x, y) {
   const zoomX = (x.end - x.begin) / (x.to - x.from);
-  const zoomY = (y.end - y.begin) / (y.to - y.from);
+  const zoomY = (AREA_UNIT * (y.end - y.begin)) / (y.to - y.from);
   const move = `matrix(${zoomX} 0 0 ${zoomY} ${x.begin - zoomX * x.from} ${y.begin})`;
   const areas = shape("g", {class: "areas", transform: move});
   for (let i = stack.paths.length - 1; i >= 0; --i) {
@@ -92,7 +96,7 @@ function stackOf(report) {
 // Returns what the reader needs: the scales and the line of the instant.
 function drawMemory(place, report, stack, width) {
   const memory = report.memory;
-  const height = Math.round(Math.min(460, Math.max(280, width * 0.45)));
+  const height = Math.round(Math.min(560, Math.max(290, width * 0.68)));
   const peak = largest(memory.total_bytes, 0);
   const budget = report.budget_bytes;
   const shown = known(budget) && budget > 0 && budget <= 1.7 * peak ? Math.max(peak, budget) : peak;
@@ -147,7 +151,7 @@ function memoryReader(report, stack) {
       cell.textContent = bytes(memory.bytes[i][index]);
       cell.parentNode.classList.toggle("zero", memory.bytes[i][index] === 0);
     });
-    const values = liveValues(memory, index).map(valueWords);
+    const values = liveValues(memory, index).map((value) => valueWords(memory, value));
     list.replaceChildren(...values.map(([name, more]) =>
       element("li", {}, element("strong", {}, name), more)));
     if (values.length === 0) list.append(element("li", {class: "quiet"}, "none that is listed"));
@@ -157,7 +161,7 @@ function memoryReader(report, stack) {
 
 function spokenInstant(report, index) {
   const [time, live] = instantWords(report, index);
-  const values = liveValues(report.memory, index).slice(0, 3).map((v) => valueWords(v).join(""));
+  const values = liveValues(report.memory, index).slice(0, 3).map((v) => valueWords(report.memory, v).join(""));
   return `${time}: ${live} live. ${values.join(". ")}`;
 }
 

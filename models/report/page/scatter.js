@@ -31,7 +31,7 @@ function padded(list, room) {
   const [from, to] = [smallest(list), largest(list)];
   const span = to - from || Math.abs(to) * 0.2 || 1;
   const low = from - room * span;
-  return [from >= 0 && from < 0.35 * to ? 0 : Math.max(from >= 0 ? 0 : -Infinity, low), to + room * span];
+  return [from >= 0 && from < 0.2 * to ? 0 : Math.max(from >= 0 ? 0 : -Infinity, low), to + room * span];
 }
 
 // Tries places around a point until the name covers no other name or point.
@@ -41,7 +41,7 @@ function placeName(point, taken, area) {
                   [8, -9, "start"], [8, 17, "start"], [-8, -9, "end"], [-8, 17, "end"]];
   for (const [dx, dy, anchor] of places) {
     const left = point.px + dx - (anchor === "end" ? width : anchor === "middle" ? width / 2 : 0);
-    const place = {left, right: left + width, top: point.py + dy - 11, bottom: point.py + dy + 3};
+    const place = {left: left - 3, right: left + width + 3, top: point.py + dy - 12, bottom: point.py + dy + 4};
     const inside = left >= area.left && place.right <= area.right && place.top >= area.top &&
       place.bottom <= area.bottom;
     const free = taken.every((other) => other.right < place.left || other.left > place.right ||
@@ -53,8 +53,23 @@ function placeName(point, taken, area) {
   return null;
 }
 
-function drawNames(drawing, placed, area) {
+// The way from one point to the next, in squares that no name may cover.
+function takenByLine(points) {
+  return points.slice(1).flatMap((to, i) => {
+    const from = points[i];
+    const pieces = Math.ceil(Math.hypot(to.px - from.px, to.py - from.py) / 5) || 1;
+    return Array.from({length: pieces}, (_, k) => {
+      const [px, py] = [from.px + ((to.px - from.px) * k) / pieces, from.py + ((to.py - from.py) * k) / pieces];
+      return {left: px - 1, right: px + 1, top: py - 1, bottom: py + 1};
+    });
+  });
+}
+
+// Names the last groups first.
+function drawNames(drawing, groups, area) {
+  const placed = groups.map((group) => group.placed).reverse().flat();
   const taken = placed.map(({px, py}) => ({left: px - 5, right: px + 5, top: py - 5, bottom: py + 5}));
+  for (const group of groups) if (group.joined) taken.push(...takenByLine(group.placed));
   for (const point of placed) {
     if (!point.name) continue;
     const own = taken[placed.indexOf(point)];
@@ -117,8 +132,8 @@ function drawScatter(place, chart, width) {
     const [low, high] = [Math.max(x.from, y.from), Math.min(x.to, y.to)];
     drawing.append(line(x(low), y(low), x(high), y(high), {class: "equal"}));
   }
-  const placed = chart.groups.flatMap((group) => drawGroup(drawing, group, x, y));
-  drawNames(drawing, placed, {left: x.begin, right: x.end, top: y.end, bottom: y.begin});
+  const groups = chart.groups.map((group) => ({...group, placed: drawGroup(drawing, group, x, y)}));
+  drawNames(drawing, groups, {left: x.begin, right: x.end, top: y.end, bottom: y.begin});
   place.replaceChildren(drawing);
   return {x, y};
 }

@@ -1,7 +1,10 @@
 "use strict";
 
-// The memory over a step as areas stacked on each other, in bytes and milliseconds: each area is a
-// path from the bottom to the top of its category, and those below cover it.
+// The memory over a step as areas stacked on each other, in KiB and milliseconds (browsers clip paths
+// of more than some 2e10 units): each area is a path from zero to the top of its category, and those
+// of the categories below cover it.
+
+const AREA_UNIT = 1024;
 
 // Sums of the categories from the bottom up, one list for each.
 function sumsUp(memory) {
@@ -28,7 +31,7 @@ function areaPath(sums, times, end) {
   for (let i = 0; i < sums.length; ++i) {
     if (sums[i] === level) continue;
     level = sums[i];
-    parts.push(`H${times[i]}V${level}`);
+    parts.push(`H${times[i]}V${level / AREA_UNIT}`);
   }
   parts.push(`H${end}V0Z`);
   return parts.join("");
@@ -44,7 +47,7 @@ function readAreaPath(path) {
   for (const [, command, number] of path.matchAll(/([MHV])([-+.\de]+)/g)) {
     const n = Number(number);
     if (command === "V") {
-      y = n;
+      y = n * AREA_UNIT;
       if (y > peak) [peak, peakAt] = [y, x];
     } else {
       area += command === "H" ? y * (n - x) : 0;
