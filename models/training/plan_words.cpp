@@ -93,7 +93,7 @@ class Sentences {
   }
 
   void say_what_layers_do() {
-    constexpr size_t most = 4;
+    constexpr size_t most = 3;
     const std::vector<LayerGroup>& groups = of_.layers;
     if (groups.size() == 1 && groups.front().treatment == "keep all") {
       say("Every layer keeps what its backward reads.");
