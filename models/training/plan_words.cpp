@@ -99,11 +99,14 @@ class Sentences {
       say("Every layer keeps what its backward reads.");
       return;
     }
-    for (size_t i = 0; i < groups.size() && i < most; ++i) {
+    // One group takes no more words than the sentence that there is one more.
+    const size_t told = groups.size() <= most + 1 ? groups.size() : most;
+    for (size_t i = 0; i < told; ++i) {
       say("{}: {}.", capitalised(layers_of(groups[i])), groups[i].treatment);
     }
-    if (groups.size() > most)
-      say("The other layers are treated in {} other ways.", groups.size() - most);
+    if (groups.size() > told) {
+      say("The rest is treated in {} other ways.", groups.size() - told);
+    }
   }
 
   void say_chunks_and_state() {
