@@ -49,8 +49,8 @@
 //                                       "optimizer"; for each micro-batch shown
 //    "values": [{"name": "ln_2", "layer": 7, "category": 4, "bytes": ..., "begin": 17, "end": 90,
 //                "until": "backward of mlp.c_fc"}, ...]}     live in the instants [begin, end); the
-//                                       1500 largest in bytes x time of at least 1/2000 of the peak;
-//                                       "layer" null: of no layer
+//                                       1500 largest in bytes x time of at least 1/2000 of the
+//                                       peak; "layer" null: of no layer
 //
 // The names of activations are those that planner/report/explanation.h gives to nodes.  What a copy
 // to the host or back holds is "copies in flight": a value from when it is sent, or fetched. Values

@@ -93,17 +93,20 @@ class Sentences {
   }
 
   void say_what_layers_do() {
-    constexpr size_t most = 4;
+    constexpr size_t most = 3;
     const std::vector<LayerGroup>& groups = of_.layers;
     if (groups.size() == 1 && groups.front().treatment == "keep all") {
       say("Every layer keeps what its backward reads.");
       return;
     }
-    for (size_t i = 0; i < groups.size() && i < most; ++i) {
+    // One group takes no more words than the sentence that there is one more.
+    const size_t told = groups.size() <= most + 1 ? groups.size() : most;
+    for (size_t i = 0; i < told; ++i) {
       say("{}: {}.", capitalised(layers_of(groups[i])), groups[i].treatment);
     }
-    if (groups.size() > most)
-      say("The other layers are treated in {} other ways.", groups.size() - most);
+    if (groups.size() > told) {
+      say("The rest is treated in {} other ways.", groups.size() - told);
+    }
   }
 
   void say_chunks_and_state() {
