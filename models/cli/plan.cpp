@@ -1,4 +1,5 @@
-// spool plan: plans a training run without its data, and without its device.  Its report is JSON.
+// spool plan: plans a training run without its data, and without its device.  Its report is JSON,
+// or a page that draws it.
 
 #include <spdlog/fmt/fmt.h>
 
@@ -9,6 +10,7 @@
 #include "spool/models/cli/long_work.h"
 #include "spool/models/cli/plan_table.h"
 #include "spool/models/cli/training_flags.h"
+#include "spool/models/report/report_page.h"
 #include "spool/models/training/budget.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/run_calibration.h"
@@ -47,18 +49,35 @@ Place place_of(const PlanFlags& flags, const RunOptions& o, const std::optional<
   return {machine, memory_limit(o.device, o.memory, machine)};
 }
 
-void print_report(const std::string& to, const nlohmann::json& report) {
-  if (to == "-") {
-    fmt::print("{}", report_text(report));
-  } else if (!to.empty()) {
-    write_report(to, report);
+// Before planning, which may take long.
+void check_outputs(const PlanFlags& flags, const RunOptions& o) {
+  check_names_differ(o);
+  if (!flags.json.empty() && flags.json != "-") {
+    check_setting(flags.json != o.report, {"json", "report"}, o.report,
+                  " is the name of two outputs; give each a name of its own");
+    check_report_file(flags.json);
   }
+  if (!o.report.empty()) check_report_page_file(o.report);
+  if (!o.save_plan.empty()) check_plan_file(o.save_plan);
+}
+
+void write_reports(const PlanFlags& flags, const RunOptions& o, const nlohmann::json& report) {
+  if (!o.report.empty()) write_report_page(o.report, report);
+  if (flags.json == "-") {
+    fmt::print("{}", report_text(report));
+  } else if (!flags.json.empty()) {
+    write_report(flags.json, report);
+  }
+}
+
+void say_where_files_are(const RunOptions& o) {
+  if (!o.save_plan.empty()) fmt::print("the plan is in {}\n", o.save_plan);
+  if (!o.report.empty()) fmt::print("the report is in {}\n", o.report);
 }
 
 int plan(const PlanFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags.training, command);
-  if (!flags.json.empty() && flags.json != "-") check_report_file(flags.json);
-  if (!o.save_plan.empty()) check_plan_file(o.save_plan);
+  check_outputs(flags, o);
   const std::optional<Plan> given_plan = read_given_plan(o);
   const auto tokenizer = open_run_tokenizer(o);
   o.training.validate();
@@ -76,15 +95,17 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   run.refusal = refuse(run, request, machine);
   if (run.refusal) {
     planning.reset();
-    print_report(flags.json, plan_report(run, machine, o.model));
+    write_reports(flags, o, plan_report(run, machine, o.model));
     throw Error(*run.refusal);
   }
-  const Frontier frontier = flags.frontier ? find_frontier(search) : Frontier{};
+  const bool reports = !flags.json.empty() || !o.report.empty();
+  const Frontier frontier =
+      flags.frontier || !o.report.empty() ? find_frontier(search) : Frontier{};
   nlohmann::json report;
-  if (!flags.json.empty()) report = plan_report(run, machine, o.model, frontier);
+  if (reports) report = plan_report(run, machine, o.model, frontier);
   if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, machine);
   planning.reset();
-  print_report(flags.json, report);
+  if (reports) write_reports(flags, o, report);
   for (const std::string& words : {lowered_budget(o.memory, limit), warn_of_memory(run, limit)}) {
     if (!words.empty()) logger().warn("{}", words);
   }
@@ -92,7 +113,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   o.training = run.config;
   fmt::print("{}\n", plan_table(o, machine, run));
   if (flags.frontier) fmt::print("{}\n", frontier_table(frontier.points));
-  if (!o.save_plan.empty()) fmt::print("the plan is in {}\n", o.save_plan);
+  say_where_files_are(o);
   return 0;
 }
 
@@ -116,6 +137,9 @@ std::function<int()> add_plan(CLI::App& app) {
       ->capture_default_str();
   app.add_flag("--frontier", flags->frontier,
                "Also plan for budgets from the smallest that can be met to that of keeping all");
+  app.add_option("--report", flags->training.options.report,
+                 "File to write a page to that draws the plan, with --frontier: HTML that needs no "
+                 "network");
   app.add_option("--json", flags->json,
                  "File to write a report to, as JSON; -: standard output, and nothing else there");
   app.footer(preset_table());

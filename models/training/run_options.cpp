@@ -284,8 +284,11 @@ void check_run_settings(const RunOptions& o) {
 
 void check_names_differ(const RunOptions& o) {
   std::map<std::filesystem::path, const char*> keys;
-  const std::pair<const char*, const std::string&> files[] = {
-      {"out", o.out}, {"log", o.log}, {"trace", o.trace}, {"save-plan", o.save_plan}};
+  const std::pair<const char*, const std::string&> files[] = {{"out", o.out},
+                                                              {"log", o.log},
+                                                              {"trace", o.trace},
+                                                              {"save-plan", o.save_plan},
+                                                              {"report", o.report}};
   for (const auto& [key, name] : files) {
     if (name.empty()) continue;
     const auto [at, is_new] = keys.emplace(resolved(name), key);

@@ -46,7 +46,7 @@ struct RunOptions {
   size_t memory = 0;
   // Bytes of the host for what leaves a GPU by choice; none: half the host's memory.
   std::optional<size_t> host_memory = {};
-  std::string out = {}, log = {}, trace = {};
+  std::string out = {}, log = {}, trace = {}, report = {};
   std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
   bool dry_run = false;                            // only foretell
