@@ -67,8 +67,8 @@ function drawColumns(drawing, x, marks, bottom, title) {
   const group = shape("g", {class: "axis"});
   for (const n of marks.at) {
     group.append(line(x(n), bottom, x(n), bottom + 5, {class: "tick"}));
-    const near = x(n) > x.end - 22;
-    const place = {"text-anchor": near ? "end" : "middle"};
+    const [near, first] = [x(n) > x.end - 22, x(n) < 22];
+    const place = {"text-anchor": near ? "end" : first ? "start" : "middle"};
     group.append(label(near ? x.end : x(n), bottom + 18, marks.write(n), place));
   }
   group.append(line(x.begin, bottom, x.end, bottom, {class: "base"}));

@@ -18,10 +18,12 @@ function total(copies, part) {
   return copies.reduce((sum, copy) => sum + part(copy), 0);
 }
 
-function laneWords(name, copies, end) {
+// As much as there is room for.
+function laneWords(name, copies, end, width) {
   const busy = total(copies, (copy) => copy.end_ms - copy.begin_ms);
-  return `${name}: ${plural(copies.length, "copy", "copies")}, ` +
-    `${bytes(total(copies, (copy) => copy.bytes))}, busy ${percent(busy / end)} of the step`;
+  const words = `${name}: ${plural(copies.length, "copy", "copies")}, ${bytes(total(copies, (copy) => copy.bytes))}`;
+  const more = `${words}, busy ${percent(busy / end)} of the step`;
+  return [more, words].find((text) => textWidth(text) < width) ?? name;
 }
 
 function lanePath(copies) {
@@ -46,7 +48,7 @@ function drawLanes(place, report, lanes, end, width) {
   lanes.forEach(([name, indices], row) => {
     const top = 22 + row * LANE;
     const copies = indices.map((index) => report.lanes[index]);
-    drawing.append(label(x.begin + 4, top + 15, laneWords(name, copies, end - x.from), {class: "lane-words halo"}));
+    drawing.append(label(x.begin + 4, top + 15, laneWords(name, copies, end - x.from, x.end - x.begin), {class: "lane-words halo"}));
     const move = `translate(${x.begin - ((x.end - x.begin) / (x.to - x.from)) * x.from} ${top + 21}) ` +
       `scale(${(x.end - x.begin) / (x.to - x.from)} 18)`;
     drawing.append(shape("path", {d: lanePath(copies), transform: move, class: `copy lane${row % 3}`,

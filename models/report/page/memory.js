@@ -49,9 +49,11 @@ function drawBudget(drawing, report, x, y) {
   const words = `budget ${bytes(budget)}${inside ? "" : ", above this picture"}`;
   const peak = x(report.memory.times_ms[report.memory.peak_index] ?? 0);
   const left = peak > (x.begin + x.end) / 2;
+  const room = (left ? peak - x.begin : x.end - peak) - 120;  // beside the words of the peak
   const place = {"text-anchor": left ? "start" : "end", class: "budget-words halo"};
   if (inside) drawing.append(line(x.begin, at, x.end, at, {class: "budget"}));
-  drawing.append(label(left ? x.begin + 6 : x.end - 6, inside ? at - 6 : at + 10, words, place));
+  const beside = textWidth(words) < room ? at - 6 : at + 14;
+  drawing.append(label(left ? x.begin + 6 : x.end - 6, inside ? beside : at + 10, words, place));
 }
 
 function drawPeak(drawing, memory, x, y) {

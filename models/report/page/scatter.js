@@ -65,7 +65,7 @@ function takenByLine(points) {
   });
 }
 
-// Names the last groups first.
+// Names the last groups first, and what is first in them.
 function drawNames(drawing, groups, area) {
   const placed = groups.map((group) => group.placed).reverse().flat();
   const taken = placed.map(({px, py}) => ({left: px - 5, right: px + 5, top: py - 5, bottom: py + 5}));

@@ -1,0 +1,150 @@
+"""A headless Chromium, driven over its DevTools protocol through two pipes."""
+
+import contextlib
+import fcntl
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+
+NAMES = ["chromium", "chromium-browser", "google-chrome", "chrome"]
+
+
+def find():
+    """Its path, or None."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+class Chromium:
+    """The program, until the end of a `with`."""
+
+    def __init__(self, program, limit=60):
+        self.limit, self.last, self.left, self.events = limit, 0, b"", []
+        self.profile = tempfile.mkdtemp(prefix="chromium-")
+        ends = [*os.pipe(), *os.pipe()]
+        read, self.writes, self.reads, write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
+        for end in ends:
+            os.close(end)
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+        flags += ["--disable-dev-shm-usage", "--disable-background-networking", "--disable-extensions"]
+        flags += ["--remote-debugging-pipe", f"--user-data-dir={self.profile}", "about:blank"]
+        # Chromium reads commands from descriptor 3 and writes to 4.
+        redirect = f'exec "$0" "$@" 3<&{read} 4>&{write} {read}<&- {write}>&-'
+        self.process = subprocess.Popen(
+            ["bash", "-c", redirect, program, *flags],
+            pass_fds=[read, write],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(read)
+        os.close(write)
+        target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
+        attached = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
+        self.session = attached["sessionId"]
+        for domain in ["Page", "Runtime", "Log", "Network"]:
+            self.page(f"{domain}.enable")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(OSError, TimeoutError, ConnectionError):
+            self.call("Browser.close")
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        os.close(self.reads)
+        os.close(self.writes)
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+    def _message(self, until):
+        """The next one."""
+        while b"\0" not in self.left:
+            ready, _, _ = select.select([self.reads], [], [], max(0, until - time.monotonic()))
+            if not ready:
+                raise TimeoutError("Chromium does not answer")
+            part = os.read(self.reads, 1 << 20)
+            if not part:
+                raise ConnectionError("Chromium has ended")
+            self.left += part
+        text, self.left = self.left.split(b"\0", 1)
+        return json.loads(text)
+
+    def call(self, method, parameters=None, session=None):
+        self.last += 1
+        command = {"id": self.last, "method": method, "params": parameters or {}}
+        if session:
+            command["sessionId"] = session
+        os.write(self.writes, json.dumps(command).encode() + b"\0")
+        until = time.monotonic() + self.limit
+        while True:
+            message = self._message(until)
+            if message.get("id") != self.last:
+                self.events.append(message)
+            elif "error" in message:
+                raise RuntimeError(f"{method}: {message['error']['message']}")
+            else:
+                return message["result"]
+
+    def page(self, method, **parameters):
+        return self.call(method, parameters, self.session)
+
+    def wait_for(self, method):
+        until = time.monotonic() + self.limit
+        while not any(event.get("method") == method for event in self.events):
+            self.events.append(self._message(until))
+
+    def resize(self, width, height=900):
+        self.page(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    def open(self, url):
+        """Loads a page; what it says from then on is in complaints()."""
+        self.events.clear()
+        self.page("Page.navigate", url=url)
+        self.wait_for("Page.loadEventFired")
+
+    def run(self, expression):
+        """The value of an expression of JavaScript."""
+        done = self.page("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in done:
+            details = done["exceptionDetails"]
+            raise RuntimeError(details.get("exception", {}).get("description", details["text"]))
+        return done["result"].get("value")
+
+    def complaints(self):
+        """Errors and warnings of the page so far, and what it printed."""
+        self.run("new Promise((done) => setTimeout(done, 50))")
+        found = []
+        for event in self.events:
+            of = event.get("params", {})
+            if event.get("method") == "Runtime.exceptionThrown":
+                found.append(json.dumps(of["exceptionDetails"]))
+            elif event.get("method") == "Runtime.consoleAPICalled":
+                found.append(json.dumps(of["args"]))
+            elif event.get("method") == "Log.entryAdded":
+                found.append(f"{of['entry']['level']}: {of['entry']['text']}")
+        return found
+
+    def requests(self):
+        """The addresses that the page has asked for."""
+        sent = [e["params"] for e in self.events if e.get("method") == "Network.requestWillBeSent"]
+        return [of["request"]["url"] for of in sent]
+
+    def press(self, key):
+        for kind in ["keyDown", "keyUp"]:
+            self.page("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def point_at(self, x, y):
+        self.page("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
