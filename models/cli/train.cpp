@@ -54,9 +54,14 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
       "--resume", o.resume,
       "Continue from the latest checkpoint in --out, with the settings of that run, except those "
       "of where and how it executes (--device, --memory, --recompute, --offload, ...)");
-  app.add_flag("--dry-run", o.dry_run,
-               "Print what the run would take, and write nothing but --save-plan and --trace");
+  app.add_flag(
+      "--dry-run", o.dry_run,
+      "Print what the run would take, and write nothing but --save-plan, --report and --trace");
   app.add_option("--log", o.log, "File to log to, one JSON object per line");
+  app.add_option(
+      "--report", o.report,
+      "File to write a page to that draws the plan, other budgets, losses and speed: "
+      "before the first step, at checkpoints and at the end; HTML that needs no network");
   app.add_option("--trace", o.trace,
                  "File for the timeline of one step, foretold and measured, to open in "
                  "https://ui.perfetto.dev");

@@ -37,6 +37,9 @@ std::string escaped(const nlohmann::json& report) {
   return out;
 }
 
+constexpr std::string_view element = "<script type=\"application/json\" id=\"spool-report\">";
+constexpr size_t most_bytes = 64 << 20;  // of a page
+
 bool is_report_page(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::string begin(mark.size(), '\0');
@@ -51,6 +54,17 @@ std::string report_page(const nlohmann::json& report) {
   page += escaped(report);
   page += page_after_report;
   return page;
+}
+
+nlohmann::json report_of_page(const std::filesystem::path& path) {
+  if (!path_exists(path) || !is_report_page(path)) return {};
+  const std::string page = read_text_file(path, most_bytes);
+  const size_t at = page.find(element);
+  if (at == std::string::npos) return {};
+  const size_t begin = at + element.size();
+  auto report = nlohmann::json::parse(page.substr(begin, page.find('<', begin) - begin), nullptr,
+                                      /*allow_exceptions=*/false);
+  return report.is_discarded() ? nlohmann::json() : report;
 }
 
 void check_report_page_file(const std::filesystem::path& path, SettingKeys keys) {

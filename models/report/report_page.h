@@ -17,6 +17,9 @@ namespace spool {
 // Text in the report cannot leave its element, whatever it is.
 std::string report_page(const nlohmann::json& report);
 
+// The report in such a file; null if there is none, or the file is no such page.
+nlohmann::json report_of_page(const std::filesystem::path&);
+
 // Throws if the file exists and is not such a page, or cannot be written; the settings gave its
 // name.
 void check_report_page_file(const std::filesystem::path&, SettingKeys = {"report"});

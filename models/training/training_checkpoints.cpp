@@ -6,6 +6,8 @@
 
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
+#include "spool/models/training/frontier.h"
+#include "spool/models/training/run_search.h"
 #include "spool/models/training/run_tokenizer.h"
 #include "spool/models/training/training_run.h"
 #include "spool/runtime/trace.h"
@@ -76,10 +78,12 @@ std::optional<double> TrainingRun::evaluate(const ValidationRows& rows, int64_t 
   } catch (const Stopped&) {
     return {};
   }
-  log_.write(EvaluationNumbers{.step = step,
-                               .loss = loss,
-                               .targets = rows.targets(),
-                               .whole = rows.targets() + 1 == data_->validation()->size()});
+  const EvaluationNumbers numbers{.step = step,
+                                  .loss = loss,
+                                  .targets = rows.targets(),
+                                  .whole = rows.targets() + 1 == data_->validation()->size()};
+  log_.write(numbers);
+  if (report_) report_->add(numbers);
   return loss;
 }
 
@@ -104,7 +108,31 @@ void TrainingRun::checkpoint(int64_t step) {
   if (options_.keep_best && evaluations_.best && evaluations_.best->step == step) {
     directory_->point_best_to(step);
   }
+  write_report();
   if (const auto changes = data_->describe_changes()) listener_.say(*changes);
+}
+
+// Before the run is refused, too.
+void TrainingRun::open_report(const TrainingConfig& asked, const RunRequest& request) {
+  if (options_.report.empty()) return;
+  Frontier frontier;
+  {
+    const LongWork planning(listener_, "planning for other budgets");
+    RunSearch search(asked, request, machine_);
+    if (!planned_.refusal) frontier = find_frontier(search);
+    report_.emplace(options_, planned_, machine_, frontier, listener_);
+  }
+  if (options_.resume) report_->resume_after(first_step_);
+  if (options_.dry_run || planned_.refusal) {
+    report_->write_plan();
+  } else {
+    write_report();
+  }
+  listener_.say(fmt::format("the report is in {}", options_.report));
+}
+
+void TrainingRun::write_report() {
+  if (report_) report_->write(options_.training.steps);
 }
 
 // What cannot be written now may be when the next checkpoint is due.

@@ -7,6 +7,7 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/inference/generator.h"
+#include "spool/models/report/report_page.h"
 #include "spool/models/training/budget.h"
 #include "spool/models/training/run_calibration.h"
 #include "spool/models/training/run_checkpoint.h"
@@ -65,6 +66,7 @@ void TrainingRun::check_files() {
   check_names_differ(options_);
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
   if (!options_.save_plan.empty()) check_plan_file(options_.save_plan);
+  if (!options_.report.empty()) check_report_page_file(options_.report);
   if (!options_.log.empty()) check_log_file(options_.log, options_.resume);
 }
 
@@ -162,7 +164,7 @@ void TrainingRun::plan() {
     const LongWork planning(listener_, "planning");
     planned_ = plan_run(options_.training, request, machine_);
   }
-  options_.training = planned_.config;
+  const TrainingConfig asked = std::exchange(options_.training, planned_.config);
   if (!options_.save_plan.empty() && !planned_.refusal) {
     save_step_plan(options_.save_plan, planned_, machine_);
     listener_.say(fmt::format("the plan is in {}", options_.save_plan));
@@ -180,6 +182,7 @@ void TrainingRun::plan() {
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
   }
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine_));
+  open_report(asked, request);
   if (planned_.refusal) throw *planned_.refusal;
 }
 
@@ -228,6 +231,7 @@ void TrainingRun::finish(int64_t step, const std::function<bool()>& stop) {
                                     : ValidationRows(data_->validation(), options_.training.seq);
     const std::optional<double> loss = evaluate(rows, step, stop);
     if (!loss) {
+      write_report();
       return listener_.say(fmt::format("stopped in the final evaluation; the model is in {}",
                                        checkpoint_->string()));
     }
@@ -244,6 +248,7 @@ void TrainingRun::finish(int64_t step, const std::function<bool()>& stop) {
                               trainer_->host_memory().peak, planned_.foretold.host.peak));
   }
   write_sample(step);
+  write_report();
   say_where_the_best_is();
   listener_.say(fmt::format("the model is in {}", checkpoint_->string()));
 }
@@ -271,6 +276,7 @@ void TrainingRun::fail_not_finite(int64_t step, const char* what, double value) 
     else if (has_weights(options_.model))
       check_finite(ModelFile(options_.model).tensors());
   }
+  write_report();
   const std::string kept = checkpoint_
                                ? sentence("the last good checkpoint is ", checkpoint_->string())
                                : std::string("no checkpoint had been written yet");

@@ -14,6 +14,7 @@
 #include "spool/models/training/run_listener.h"
 #include "spool/models/training/run_log.h"
 #include "spool/models/training/run_options.h"
+#include "spool/models/training/run_report.h"
 #include "spool/models/training/step_clock.h"
 #include "spool/models/training/step_trace.h"
 
@@ -43,6 +44,8 @@ class TrainingRun {
   void choose_algorithms(const std::optional<StoredRun>&);
   void say_how_it_differs(const StoredRun&);
   void open_log();
+  void open_report(const TrainingConfig& asked, const RunRequest&);
+  void write_report();
   bool times_kernels() const;
   // Trains a step, and enqueues the next one before it waits for this one, if it may.
   void train_step(int64_t step, bool stops);
@@ -98,6 +101,7 @@ class TrainingRun {
   int64_t enqueued_ = 0;   // steps
   double step_began_ = 0;  // by the host's clock
   RunLog log_;
+  std::optional<RunReport> report_;
   std::optional<StepTrace> trace_;  // until it is written
   EvaluationHistory evaluations_;   // between steps
   double saved_at_ = 0;             // by the host's clock: the last checkpoint, or the start

@@ -98,12 +98,15 @@ void TrainingRun::say_step(int64_t step, const StepResult& result, double second
                             .tokens = (step + 1) * tokens};
   listener_.step(numbers);
   log_.write(numbers);
+  if (report_) report_->add(numbers);
 }
 
 void TrainingRun::correct(int64_t step, double seconds) {
   listener_.say(fmt::format("foretold step time corrected to {}: {:.3f} x what the plan says",
                             format_seconds(seconds), clock_->factor()));
-  log_.write(CorrectedTime{.step = step, .foretold = clock_->foretold(), .corrected = seconds});
+  const CorrectedTime time{.step = step, .foretold = clock_->foretold(), .corrected = seconds};
+  log_.write(time);
+  if (report_) report_->add(time);
   if (planned_.search) look_for_a_faster_plan();
 }
 

@@ -55,10 +55,10 @@ function planTiles(report) {
     ["Peak, foretold", bytes(peak),
      known(budget) && budget > 0 ? `${percent(peak / budget)} of the budget` : null],
     run ? ["Peak, measured", bytes(run.measured_peak_bytes),
-           `${difference(run.measured_peak_bytes, run.foretold_peak_bytes)} of the foretold`] : null,
+           besideForetold(run.measured_peak_bytes, run.foretold_peak_bytes)] : null,
     ["Step, foretold", milliseconds(report.foretold_step_ms), gapWords(report.gap)],
     run ? ["Step, measured", milliseconds(measuredStep(run)),
-           `${difference(measuredStep(run), run.foretold_step_ms)} of the foretold`] : null,
+           besideForetold(measuredStep(run), run.foretold_step_ms)] : null,
     ["Beside keeping everything", compared(peak, report.keep_all_peak_bytes, "less memory", "more memory"),
      compared(report.foretold_step_ms, report.keep_all_step_ms, "faster", "slower")],
   ]);

@@ -56,11 +56,12 @@ function percent(share) {
   return known(share) ? `${digits(100 * share).replace("-", MINUS)} %` : NONE;
 }
 
-// How far n is above or below another number: "+12.3 %".
-function difference(n, other) {
-  if (!known(n) || !known(other) || other === 0) return NONE;
-  const share = n / other - 1;
-  return `${share >= 0 ? "+" : ""}${percent(share)}`;
+// "12.3 % above the foretold"
+function besideForetold(n, foretold) {
+  if (!known(n) || !known(foretold) || foretold === 0) return null;
+  const share = n / foretold - 1;
+  if (share === 0) return "exactly as foretold";
+  return `${percent(Math.abs(share))} ${share < 0 ? "below" : "above"} the foretold`;
 }
 
 function median(list) {

@@ -49,6 +49,19 @@ TEST(ReportPage, ReachesForNoNetwork) {
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
 }
 
+TEST(ReportPage, IsReadBack) {
+  const testing::TemporaryDirectory folder;
+  const auto page = folder.path() / "page.html";
+  EXPECT_TRUE(report_of_page(page).is_null());
+  const json report = {{"model", "<b>&"}, {"n", {1, 2.5, nullptr}}};
+  write_report_page(page, report);
+  EXPECT_EQ(report_of_page(page), report);
+  const std::string text = read_text_file(page, 1 << 20);
+  const size_t at = text.find(begin);
+  EXPECT_TRUE(report_of_page(folder.file("cut.html", text.substr(0, at))).is_null());
+  EXPECT_TRUE(report_of_page(folder.file("torn.html", text.substr(0, at + 60))).is_null());
+}
+
 TEST(ReportPage, ReplacesAPageAndNoOtherFile) {
   const testing::TemporaryDirectory folder;
   const auto page = folder.path() / "page.html";
@@ -61,6 +74,7 @@ TEST(ReportPage, ReplacesAPageAndNoOtherFile) {
       write_report_page(mine, {{"n", 1}});
     });
     EXPECT_EQ(read_text_file(mine, 1 << 20), text);
+    EXPECT_TRUE(report_of_page(mine).is_null());
   }
 }
 
