@@ -4,6 +4,7 @@
 //
 //   peak_memory [--machine=h200] [--model=gpt2-124m] [--batch=4] [--seq=1024] [--dtype=bf16]
 //               [--points=20] [--policies=16] [--link=no] [--json=FILE]
+//               [--report=FILE.html]
 //
 // foretells, in rehearsals, for a machine that need not be here; `cpu` is one of 450 GFLOP/s and 20
 // GB/s.  Of each rule, so many policies are compared, from the least bytes to the most. --link=yes:
@@ -31,14 +32,16 @@
 #include <nlohmann/json.hpp>
 
 #include "shared/device.h"
+#include "shared/machine_of.h"
+#include "shared/sweep_page.h"
 #include "shared/token_batch.h"
+#include "spool/models/report/report_page.h"
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_search.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/step_clock.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/chunks.h"
-#include "spool/planner/machine.h"
 #include "spool/planner/search/simple_policies.h"
 
 namespace spool {
@@ -56,7 +59,7 @@ struct Setting {
   std::optional<Device> device = {};  // to train on
   bool link = false;
   int points = 20, policies = 16, steps = 7;
-  std::string json = {};
+  std::string json = {}, page = {};
 };
 
 // A policy that was laid out, and what the planner's plan for its bytes takes.
@@ -101,6 +104,7 @@ class PeakMemory {
     }
     report_["wrong"] = failures_;
     if (!s_.json.empty()) std::ofstream(s_.json) << report_.dump(/*indent=*/2) << "\n";
+    if (!s_.page.empty()) write_report_page(s_.page, benchmarks::sweep_report(report_));
     return failures_.empty();
   }
 
@@ -347,18 +351,6 @@ class PeakMemory {
   json report_;
 };
 
-Machine machine_of(const std::string& name) {
-  if (name == "cpu") {
-    return {.name = name,
-            .architecture = CpuArchitecture{.threads = 2},
-            .f32_flops = 450e9,
-            .bf16_flops = 900e9,
-            .bytes_per_second = 20e9};
-  }
-  check(named_machine(name).has_value(), "there is no machine ", name);
-  return *named_machine(name);
-}
-
 // The device, with the times of the kernels of this step.
 Machine measured_machine(const Setting& s) {
   CalibrationRequest request{.device = *s.device, .step = describe_step(s.config)};
@@ -383,8 +375,10 @@ Setting parse_setting(int& argc, char** argv) {
   s.points = std::stoi(take("points", "20"));
   s.steps = std::stoi(take("steps", "7"));
   s.json = take("json", "");
+  s.page = take("report", "");
+  if (!s.page.empty()) check_report_page_file(s.page);
   const std::string machine = take("machine", "h200");
-  s.machine = s.device ? measured_machine(s) : machine_of(machine);
+  s.machine = s.device ? measured_machine(s) : benchmarks::machine_of(machine);
   check(argc == 1, "there is no argument ", argv[1]);
   return s;
 }

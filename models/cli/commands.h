@@ -20,6 +20,7 @@ std::function<int()> add_generate(CLI::App&);
 std::function<int()> add_tokenize(CLI::App&);
 std::function<int()> add_eval(CLI::App&);
 std::function<int()> add_convert(CLI::App&);
+std::function<int()> add_plot(CLI::App&);
 std::function<int()> add_info(CLI::App&);
 std::function<int()> add_calibrate(CLI::App&);
 

@@ -15,6 +15,7 @@
 #include "spool/models/formats/llmc_header.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/formats/safetensors.h"
+#include "spool/models/report/report_page.h"
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
 #include "spool/models/tokenizers/json_tokenizer.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
@@ -246,6 +247,20 @@ FileDescription describe_log(const fs::path& path) {
   return d;
 }
 
+// The page of a report; nothing for others.
+std::optional<FileDescription> describe_page(const fs::path& path) {
+  const nlohmann::json report = report_of_page(path);
+  if (!report.is_object()) return {};
+  const auto format = report.value("format", nlohmann::json());
+  FileDescription d{.what = report.contains("run")           ? "the page of a run"
+                            : format == "spool-plan-report"  ? "the page of a plan"
+                            : format == "spool-plot"         ? "a page that draws runs"
+                            : format == "spool-sweep-report" ? "the page of a sweep"
+                                                             : "a page of a report"};
+  d.details.emplace_back("size", bytes_of(path));
+  return d;
+}
+
 // A file of JSON, by its first line or its members; nothing for others.
 std::optional<FileDescription> describe_json(const fs::path& path) {
   std::ifstream in(path);
@@ -311,6 +326,7 @@ FileDescription describe_file(const fs::path& path) {
   if (path.filename() == JsonTokenizer::kind) {
     return describe_tokenizer(path, "the tokenizer of a model", *read_tokenizer_json(path));
   }
+  if (auto found = describe_page(path)) return *std::move(found);
   if (auto found = describe_json(path)) return *std::move(found);
   if (path.filename() == "merges.txt") {
     return describe_tokenizer(path, "the tokenizer of a GPT-2", *read_gpt2_tokenizer(path));

@@ -134,7 +134,7 @@ int main(int argc, char** argv) {
     commands.emplace_back(command, define(*command));
     check_whole_numbers(*command);
   };
-  add("train", "Train a GPT-2 on text; the peak memory is foretold before the first step",
+  add("train", "Train a model on text; the peak memory is foretold before the first step",
       add_train);
   add("plan", "Plan a training run within a memory budget, without its data or its device",
       add_plan);
@@ -145,6 +145,7 @@ int main(int argc, char** argv) {
   add("calibrate", "Measure the kernels of a training step, from which its time is foretold",
       add_calibrate);
   add("convert", "Convert a model to the format of transformers or of llm.c", add_convert);
+  add("plot", "Draw the losses and the speed of runs", add_plot);
   add("info", "Say what a run, checkpoint, model, plan, shard or other file is", add_info);
   try {
     std::vector<std::string> words = command_words(argc, argv);

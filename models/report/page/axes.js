@@ -42,9 +42,9 @@ function timeTicks(from, to, count) {
 }
 
 function plainTicks(from, to, count) {
-  const short = (n) =>
-    Math.abs(n) >= 1e6 ? `${exact(n / 1e6)}M` : Math.abs(n) >= 1e4 ? `${exact(n / 1e3)}k` : exact(n);
-  return {at: ticks(from, to, count), write: short};
+  const most = Math.max(Math.abs(from), Math.abs(to));
+  const [unit, name] = most >= 1e7 ? [1e6, "M"] : most >= 1e4 ? [1e3, "k"] : [1, ""];
+  return {at: ticks(from, to, count), write: (n) => (n === 0 ? "0" : `${exact(n / unit)}${name}`)};
 }
 
 function stepTicks(from, to, count) {

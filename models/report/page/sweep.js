@@ -13,8 +13,14 @@ function groupsOf(points, toPoint) {
     groups.get(name).push(toPoint(point));
   }
   return [...groups].map(([name, list], i) => ({
-    name, look: seriesLook(i), mark: SWEEP_MARKS[i % SWEEP_MARKS.length], joined: list.length > 2, points: list,
+    name, look: seriesLook(i), mark: SWEEP_MARKS[i % SWEEP_MARKS.length], joined: isFrontier(list), points: list,
   }));
+}
+
+// Whether no point takes more time than one of less memory.
+function isFrontier(points) {
+  const sorted = usable(points).sort((a, b) => a.x - b.x);
+  return sorted.length > 2 && sorted.every((point, i) => i === 0 || point.y <= sorted[i - 1].y);
 }
 
 function drawSweep(page, report) {

@@ -1,0 +1,146 @@
+"""spool plot: the losses and the speed of runs, from their logs."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+from commands import PROGRAM, PROSE, SHAPE, last_step, main, spool
+
+ROOT = pathlib.Path(__file__).parents[2]
+REPORT = re.compile(r'<script type="application/json" id="spool-report">(.*?)</script>', re.DOTALL)
+
+
+class Plot(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="spool-plot-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        (cls.folder / "text.txt").write_text(PROSE)
+        for name in ["a", "b"]:
+            cls.train(name, "--steps", 6, "--eval-every", 2)
+
+    @classmethod
+    def train(cls, name, *words):
+        log = cls.folder / name / "log.jsonl"
+        log.parent.mkdir(exist_ok=True)
+        command = ["train", *SHAPE, "--data", cls.folder / "text.txt", "--final-eval", 1]
+        done = spool(*command, "--out", log.parent / "run", "--log", log, *words)
+        assert done[0] == 0, done
+        return log
+
+    def plot(self, *runs, code=0):
+        page = self.folder / "page.html"
+        page.unlink(missing_ok=True)
+        status, output, errors = spool("plot", *runs, "--out", page)
+        self.assertEqual(status, code, errors)
+        if code:
+            self.assertFalse(page.exists())
+            return errors
+        self.assertIn(str(page), output)
+        return json.loads(REPORT.search(page.read_text())[1])["runs"], errors
+
+    def test_two_runs(self):
+        logs = [self.folder / name / "log.jsonl" for name in ["a", "b"]]
+        runs, errors = self.plot(*logs)
+        self.assertEqual(errors, "")
+        self.assertEqual([run["name"] for run in runs], ["a", "b"])
+        for run, log in zip(runs, logs):
+            lines = [json.loads(line) for line in log.read_text().splitlines()]
+            for member in ["loss", "val_loss", "tokens_per_s"]:
+                logged = {line["step"]: line[member] for line in lines if member in line}
+                told = {step["step"]: step[member] for step in run["log"] if step[member] is not None}
+                self.assertEqual(told, logged)
+
+    def test_a_run_that_was_killed(self):
+        log = self.folder / "killed" / "log.jsonl"
+        log.parent.mkdir()
+        (self.folder / "long.txt").write_text(PROSE * 20)
+        words = [*SHAPE, "--data", self.folder / "long.txt", "--checkpoint-every", 20]
+        words += ["--out", log.parent / "run", "--log", log]
+        process = subprocess.Popen(list(map(str, [PROGRAM, "train", *words, "--steps", 10**6])),
+                                   stdout=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        while last_step(log) < 50:
+            self.assertIsNone(process.poll())
+        process.kill()
+        process.wait()
+        log.write_text(log.read_text() + '{"step":')
+        runs, errors = self.plot(log)
+        self.assertRegex(errors, r"log\.jsonl, line \d+ is broken off")
+        self.assertGreaterEqual(runs[0]["log"][-1]["step"], 40)
+        steps = [step["step"] for step in runs[0]["log"]]
+        self.assertEqual(steps, sorted(set(steps)))
+
+    def test_a_run_that_was_resumed(self):
+        log = self.train("resumed", "--steps", 5)
+        log.write_text(log.read_text() + '{"step":6,')
+        self.train("resumed", "--steps", 9, "--resume")
+        runs, errors = self.plot(log)
+        self.assertEqual(errors, "")
+        self.assertEqual([step["step"] for step in runs[0]["log"]], list(range(1, 10)))
+
+    def test_what_is_no_run(self):
+        binary = self.folder / "binary"
+        binary.write_bytes(bytes(range(256)) * 5000)
+        log = self.folder / "a" / "log.jsonl"
+        text = self.folder / "text.txt"
+        for runs, word in [([binary], "binary"), ([text], "text.txt"), ([self.folder], "directory"),
+                           ([self.folder / "none"], "none"), ([log, text], "text.txt"),
+                           ([log, self.folder / "a/../a/log.jsonl"], "twice")]:
+            self.assertIn(word, self.plot(*runs, code=1))
+        self.plot(code=2)
+        self.assertEqual(spool("plot", log)[0], 2)
+
+    def test_no_other_file_is_replaced(self):
+        mine = self.folder / "mine.html"
+        mine.write_text("mine")
+        status, _, errors = spool("plot", self.folder / "a" / "log.jsonl", "--out", mine)
+        self.assertEqual((status, mine.read_text()), (1, "mine"))
+        self.assertIn("--out", errors)
+
+    def test_the_lines_that_bring_a_log_to_tensorboard(self):
+        """Those in docs/reports.md, with a writer that remembers."""
+        text = (ROOT / "docs" / "reports.md").read_text()
+        code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
+        self.assertLessEqual(len(code.splitlines()), 10)
+        written = []
+
+        class SummaryWriter:
+            def __init__(self, folder):
+                self.folder = folder
+
+            def add_scalar(self, name, value, step):
+                written.append((name, value, step))
+
+            def close(self):
+                written.append(self.folder)
+
+        stand_in = types.ModuleType("torch.utils.tensorboard")
+        stand_in.SummaryWriter = SummaryWriter
+        modules = {"torch": types.ModuleType("torch"), "torch.utils": types.ModuleType("torch.utils"),
+                   "torch.utils.tensorboard": stand_in}
+        arguments = sys.argv
+        before = {name: sys.modules.get(name) for name in modules}
+        sys.modules.update(modules)
+        try:
+            log = str(self.folder / "a" / "log.jsonl")
+            sys.argv = ["board.py", log, "board"]
+            exec(compile(code, "docs/reports.md", "exec"), {})
+        finally:
+            sys.argv = arguments
+            for name, module in before.items():
+                sys.modules.pop(name) if module is None else sys.modules.update({name: module})
+        lines = [json.loads(line) for line in pathlib.Path(log).read_text().splitlines()][1:]
+        for member in ["loss", "val_loss", "tokens_per_s", "grad_norm", "lr"]:
+            expected = [(member, line[member], line["step"]) for line in lines if member in line]
+            self.assertEqual([w for w in written if w[0] == member], expected)
+
+
+if __name__ == "__main__":
+    main()
