@@ -113,7 +113,7 @@ def parse(words=None):
     add("--out", type=pathlib.Path, help="a JSON file; the tables go beside it, as .md")
     add("--again", nargs="?", const="all", choices=["all", "failed"], help="measure these anew")
     add("--dry-run", action="store_true", help="print the points and the time they may take")
-    add("--self-test", action="store_true", help="gpt2-tiny, a few points of each kind")
+    add("--self-test", action="store_true", help="gpt2-tiny, a few points of each kind; fails if one does")
     arguments = parser.parse_args(words)
     if arguments.self_test:
         arguments.model, arguments.shapes, arguments.dtypes = "gpt2-tiny", [(2, 64)], ["f32"]
@@ -199,9 +199,10 @@ class Sweep:
         return {**numbers, "seconds": time.monotonic() - began}
 
     def run(self):
+        """Measures what is due, and prints the tables; returns whether a point failed."""
         due = self.due()
         left = sum(seconds for _, seconds in due)
-        print(f"{len(due)} points, about {duration(left)}", file=sys.stderr, flush=True)
+        print(f"{len(due)} point{'s' * (len(due) != 1)}, about {duration(left)}", file=sys.stderr, flush=True)
         for i, (point, seconds) in enumerate(due, 1):
             if self.arguments.dry_run:
                 print(f"{point.key()}: about {duration(seconds)}")
@@ -219,6 +220,7 @@ class Sweep:
             )
         if not self.arguments.dry_run:
             print(self.write())
+        return any("error" in self.results.data["points"].get(point.key(), {}) for point, _ in due)
 
     def write(self):
         """Saves the results with their tables; returns these."""
@@ -231,8 +233,10 @@ class Sweep:
 
 
 def main():
+    arguments = parse()
     try:
-        Sweep(parse()).run()
+        failed = Sweep(arguments).run()
+        sys.exit(failed and arguments.self_test)
     except ValueError as e:
         sys.exit(f"sweep.py: {e}")
     except KeyboardInterrupt:

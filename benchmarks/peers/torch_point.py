@@ -95,7 +95,7 @@ class Memory:
 
 
 def load_all(device, dtype, way):
-    """Trains a tiny model in this way, so that the process has all libraries and compilers, and nothing else."""
+    """Trains a tiny model in this way: the process then has all libraries and compilers, and no model."""
     training = Training(MODELS["gpt2-tiny"], (1, 32), device, dtype, **way)
     training.step()
     synchronize(device)

@@ -7,7 +7,7 @@ from joint.points import Cell, Point
 
 @dataclass
 class Row:
-    """A point; of Spool's, the means of both times, the larger memory, and the second time's over the first's."""
+    """A point; of Spool's two times the mean, and the second over the first, and the larger memory."""
 
     point: Point
     error: str | None = None
@@ -129,6 +129,6 @@ def beside(rows):
         if peer.point.is_spool() or peer.error or not ours:
             continue
         as_fast = [row for row in ours if row.step_ms <= peer.step_ms]
-        spool = min(as_fast, key=lambda row: row.memory) if as_fast else min(ours, key=lambda row: row.step_ms)
-        compared.append(Beside(peer, spool))
+        least = min(as_fast, key=lambda row: row.memory, default=None)
+        compared.append(Beside(peer, least or min(ours, key=lambda row: row.step_ms)))
     return compared

@@ -67,7 +67,7 @@ class Point:
         return f"PyTorch, {name}"
 
     def key(self):
-        setting = "" if self.setting is None else f" {self.setting:g}" if self.setting <= 1 else f" {self.setting}"
+        setting = "" if self.setting is None else f" {self.setting}"
         return f"{self.cell.name()}: {self.way}{setting}{', again' * self.again}"
 
 

@@ -20,7 +20,8 @@ def percent(value):
 
 
 def times(row):
-    return [f"{row.step_ms:.1f}", f"{row.processor_ms:.1f}", f"{row.point.cell.tokens() / row.step_ms * 1e3:.0f}"]
+    tokens_per_s = row.point.cell.tokens() / row.step_ms * 1e3
+    return [f"{row.step_ms:.1f}", f"{row.processor_ms:.1f}", f"{tokens_per_s:.0f}"]
 
 
 def cells_of(row, on_frontier):
@@ -72,7 +73,8 @@ def remarks(rows):
     said = [f"{row.point.label()}: {row.error}" for row in rows if row.error]
     drifts = [row for row in rows if row.drift is not None and abs(row.drift - 1) > MOST_DRIFT]
     for row in drifts:
-        said.append(f"{row.point.label()} took {100 * (row.drift - 1):+.0f} % the second time: the machine changed")
+        change = f"took {100 * (row.drift - 1):+.0f} % the second time"
+        said.append(f"{row.point.label()} {change}: the machine changed")
     return "\n".join(f"- {line}" for line in said)
 
 
