@@ -2,6 +2,7 @@
 
 #include "spool/runtime/files/spill_file.h"
 #include "spool/runtime/integer.h"
+#include "spool/runtime/memory/allocation_log.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
@@ -118,6 +119,9 @@ Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, Name name, cons
 
 void Offloader::Transfer::send() {
   const TraceScope scope(compute().trace(), name_.c_str(), number_);
+  if (AllocationLog* log = compute().arena().allocation_log()) {
+    log->record_sent(original_.view().data(), number_);
+  }
   Stream& out = owner_.link_.begin_out();
   enqueue_whole(out, [&] {
     out.copy_out(slot_.data(), original_.view().data(), bytes_);

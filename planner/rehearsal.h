@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "spool/autograd/survey.h"
+#include "spool/runtime/memory/allocation_log.h"
 #include "spool/runtime/memory/lifetimes.h"
 #include "spool/runtime/meta/stream.h"
 
@@ -52,10 +53,14 @@ struct RehearsedStep {
   Survey survey = {};
   Lifetimes lifetimes = {};           // birth and death of each allocation of the step
   std::vector<TraceSpan> trace = {};  // its timeline
+  // All allocations, also what was live before it, on the clock of the trace; its first event.
+  AllocationHistory allocations = {};
+  size_t first_event = 0;
 };
 struct AskedOfRehearsal {
   bool survey = false, lifetimes = false, trace = false;
-  bool at_peak = false;  // report.at_peak
+  bool at_peak = false;      // report.at_peak
+  bool allocations = false;  // and the trace
 };
 
 // A tape that was rehearsed, forward and backward.

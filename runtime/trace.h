@@ -89,6 +89,7 @@ class Trace : public std::enable_shared_from_this<Trace> {
 
   // Sets what the enqueuing thread is doing; returns what it was doing before.
   TraceContext enter(const TraceContext&);
+  const TraceContext& context() const { return context_; }
 
   // Waits for all work, and returns the spans of the work that succeeded.
   std::vector<TraceSpan> spans();

@@ -47,22 +47,9 @@ Place place_of(const PlanFlags& flags, const RunOptions& o, const std::optional<
   return {machine, memory_limit(o.device, o.memory, machine)};
 }
 
-// Plans from the smallest budget to that of keeping everything, evenly spread.
-std::vector<PlannedRun> find_frontier(RunSearch& search) {
-  constexpr size_t steps = 20;
-  const size_t least = search.smallest_budget();
-  const size_t most = std::max(search.keep_all_peak(), least);
-  std::vector<PlannedRun> frontier;
-  for (size_t i = 0; i <= steps; ++i) {
-    const size_t budget = least + (most - least) / steps * i;
-    frontier.push_back(search.plan(i == steps ? most : budget));
-  }
-  return frontier;
-}
-
 void print_report(const std::string& to, const nlohmann::json& report) {
   if (to == "-") {
-    fmt::print("{}\n", report.dump(/*indent=*/2));
+    fmt::print("{}", report_text(report));
   } else if (!to.empty()) {
     write_report(to, report);
   }
@@ -87,14 +74,14 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   if (o.memory) run.budget = limit.budget;
   run.besides = limit.besides;
   run.refusal = refuse(run, request, machine);
-  nlohmann::json report = plan_report(run, machine);
   if (run.refusal) {
     planning.reset();
-    print_report(flags.json, report);
+    print_report(flags.json, plan_report(run, machine, o.model));
     throw Error(*run.refusal);
   }
-  std::vector<PlannedRun> frontier;
-  if (flags.frontier) report["frontier"] = frontier_report(frontier = find_frontier(search));
+  const Frontier frontier = flags.frontier ? find_frontier(search) : Frontier{};
+  nlohmann::json report;
+  if (!flags.json.empty()) report = plan_report(run, machine, o.model, frontier);
   if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, machine);
   planning.reset();
   print_report(flags.json, report);
@@ -104,7 +91,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   if (flags.json == "-") return 0;
   o.training = run.config;
   fmt::print("{}\n", plan_table(o, machine, run));
-  if (flags.frontier) fmt::print("{}\n", frontier_table(frontier));
+  if (flags.frontier) fmt::print("{}\n", frontier_table(frontier.points));
   if (!o.save_plan.empty()) fmt::print("the plan is in {}\n", o.save_plan);
   return 0;
 }

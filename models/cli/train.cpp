@@ -32,6 +32,8 @@ void add_data_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option("--val-data", g.options.val_data,
                  "Text files, shards or globs to validate with; by default the last tenth of "
                  "--data");
+  app.add_option("--data-seed", g.options.data_seed,
+                 "Seed of the order of the data; by default --seed");
   add_tokenizer_flags(app, g.options.tokenizer);
 }
 
@@ -58,20 +60,40 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option("--trace", o.trace,
                  "File for the timeline of one step, foretold and measured, to open in "
                  "https://ui.perfetto.dev");
+}
+
+void add_checkpoint_flags(CLI::App& app, RunOptions& o) {
   app.add_option("--checkpoint-every", o.checkpoint_every,
                  "Steps between checkpoints; 0: only at the end")
       ->check(at_least(0))
+      ->capture_default_str();
+  app.add_option(
+         "--checkpoint-minutes", o.checkpoint_minutes,
+         "Minutes between checkpoints, whichever step that is; 0: by --checkpoint-every alone")
       ->capture_default_str();
   app.add_option("--keep-checkpoints", o.keep_checkpoints,
                  "Number of checkpoints to keep; older ones are removed")
       ->check(at_least(1))
       ->capture_default_str();
+}
+
+void add_evaluation_flags(CLI::App& app, TrainingFlags& g) {
+  RunOptions& o = g.options;
   app.add_option("--eval-every", o.eval_every, "Steps between evaluations; 0: only at the end")
       ->check(at_least(0))
       ->capture_default_str();
   app.add_option("--eval-batches", o.eval_batches,
                  "Batches of validation data for each of these evaluations, evenly spread")
       ->check(at_least(1))
+      ->capture_default_str();
+  app.add_flag(
+      "--keep-best,!--no-keep-best", o.keep_best,
+      "Also keep the checkpoint of the smallest loss of these evaluations, as best in --out");
+  app.add_option(
+         "--patience", o.patience,
+         "End the run after so many of these evaluations in a row without a smaller loss; 0: "
+         "train all --steps")
+      ->check(at_least(0))
       ->capture_default_str();
   app.add_option("--final-eval", g.final_eval,
                  "Batches of validation data for the evaluation at the end, after the model is "
@@ -87,12 +109,13 @@ std::function<int()> add_train(CLI::App& app) {
   const auto given = std::make_shared<TrainingFlags>();
   given->options.training.steps = 1000;
   given->options.checkpoint_every = 250;
-  given->options.eval_every = 100;
   add_shape_flags(app, *given);
   add_data_flags(app, *given);
   add_step_flags(app, *given);
   add_policy_flags(app, *given);
   add_run_flags(app, *given);
+  add_checkpoint_flags(app, given->options);
+  add_evaluation_flags(app, *given);
   app.footer(preset_table());
   return [given, &app] {
     outlive_readers();

@@ -63,6 +63,17 @@ int64_t warmup_of(const std::string& model, const TrainingConfig& t) {
   return static_cast<int64_t>(share * static_cast<double>(t.steps));
 }
 
+void set_schedule(const TrainingFlags& g, TrainingConfig& t) {
+  t.schedule = *parse<LrSchedule>(g.lr_schedule);
+  override_with(g.decay_share, t.decay_share);
+  if (g.options.resume) return;  // the schedule may be the stored run's
+  check(t.schedule == LrSchedule::wsd || !g.decay_share,
+        "--decay-share is for --lr-schedule wsd, not ", g.lr_schedule);
+  check(
+      t.schedule != LrSchedule::constant || !g.min_lr,
+      "--min-lr has no meaning with --lr-schedule constant, whose learning rate stays the highest");
+}
+
 std::optional<int64_t> final_eval_batches(const std::string& flag) {
   if (flag == "all") return {};
   if (flag == "none") return 0;
@@ -97,6 +108,8 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   t.seed = flags.seed;
   t.nondeterministic = flags.nondeterministic;
   t.optimizer.clip = flags.optimizer.clip;
+  t.optimizer.beta1 = flags.optimizer.beta1;
+  t.optimizer.eps = flags.optimizer.eps;
   set_shape(g, t.model);
   override_with(g.batch, t.batch);
   override_with(g.accumulate, t.accumulate);
@@ -106,6 +119,7 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   override_with(g.beta2, t.optimizer.beta2);
   override_with(g.weight_decay, t.optimizer.decay);
   t.warmup = g.warmup.value_or(warmup_of(o.model, t));
+  set_schedule(g, t);
   override_with(g.chunk_loss, t.loss_chunk);
   override_with(g.chunk_mlp, t.mlp_chunk);
   t.dtype = *parse<DType>(g.dtype);
@@ -135,21 +149,33 @@ void add_shape_flags(CLI::App& app, TrainingFlags& g) {
       ->capture_default_str();
 }
 
-void add_step_flags(CLI::App& app, TrainingFlags& g) {
-  TrainingConfig& t = g.options.training;
-  app.add_option("--batch", g.batch, "Rows per micro-batch");
-  app.add_option("--seq", g.seq,
-                 "Tokens per row; by default --context, or less where that is long");
-  app.add_option("--accumulate", g.accumulate, "Micro-batches per step");
-  app.add_option("--steps", t.steps, "Number of optimizer steps")->capture_default_str();
+namespace {
+
+void add_schedule_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option("--lr", g.lr, "Highest learning rate, reached after the warm-up");
   app.add_option("--min-lr", g.min_lr, "Last learning rate; by default a tenth of --lr");
+  app.add_option(
+         "--lr-schedule", g.lr_schedule,
+         "Learning rate after the warm-up: cosine or linear, down to --min-lr; constant; or "
+         "wsd, constant and over the last steps down to --min-lr")
+      ->check(CLI::IsMember(enumerator_names<LrSchedule>))
+      ->capture_default_str();
+  app.add_option(
+      "--decay-share", g.decay_share,
+      "Share of --steps, at their end, in which --lr-schedule wsd decays; by default 0.2");
   app.add_option("--warmup", g.warmup,
                  "Steps of linear warm-up; by default a part of --steps that depends on the model");
+}
+
+void add_optimizer_flags(CLI::App& app, TrainingFlags& g) {
+  AdamWSettings& o = g.options.training.optimizer;
+  app.add_option("--beta1", o.beta1, "AdamW's decay of the first moment")->capture_default_str();
   app.add_option("--beta2", g.beta2, "AdamW's decay of the second moment");
+  app.add_option("--adam-epsilon", o.eps, "AdamW's epsilon, added to the root of the second moment")
+      ->capture_default_str();
   app.add_option("--weight-decay", g.weight_decay,
                  "AdamW's weight decay, applied to matrices only");
-  app.add_option("--clip", t.optimizer.clip,
+  app.add_option("--clip", o.clip,
                  "Maximum norm of all gradients together; larger ones are scaled down to it; 0: no "
                  "limit")
       ->capture_default_str();
@@ -158,6 +184,19 @@ void add_step_flags(CLI::App& app, TrainingFlags& g) {
                  "down at random, which needs no f32 masters and saves 4 bytes per parameter")
       ->check(CLI::IsMember({name(Rounding::nearest), name(Rounding::stochastic)}))
       ->capture_default_str();
+}
+
+}  // namespace
+
+void add_step_flags(CLI::App& app, TrainingFlags& g) {
+  TrainingConfig& t = g.options.training;
+  app.add_option("--batch", g.batch, "Rows per micro-batch");
+  app.add_option("--seq", g.seq,
+                 "Tokens per row; by default --context, or less where that is long");
+  app.add_option("--accumulate", g.accumulate, "Micro-batches per step");
+  app.add_option("--steps", t.steps, "Number of optimizer steps")->capture_default_str();
+  add_schedule_flags(app, g);
+  add_optimizer_flags(app, g);
   app.add_option(
          "--dropout", t.dropout,
          "Probability of dropout, applied after the embedding and to each branch of a block")

@@ -16,9 +16,10 @@ struct TrainingFlags {
   std::optional<int64_t> layers, heads, channels, context, vocab, batch, seq, warmup, chunk_loss,
       chunk_mlp;
   std::string final_eval = "all";
-  std::optional<double> lr, min_lr, beta2, weight_decay;
+  std::optional<double> lr, min_lr, decay_share, beta2, weight_decay;
   std::optional<int64_t> accumulate = {};
-  std::string dtype = "f32", rounding = name(Rounding::nearest), device, memory, host_memory;
+  std::string dtype = "f32", rounding = name(Rounding::nearest),
+              lr_schedule = name(LrSchedule::cosine), device, memory, host_memory;
   std::string recompute = "none", offload = name(Offloading::none), offload_to = "host",
               optimizer_state = name(OptimizerState::device);
   RunOptions options = {};

@@ -21,6 +21,7 @@ namespace {
 constexpr std::string_view prefix = "step-", partial_end = ".partial";
 // A file that marks a directory as Spool's checkpoint, which may be removed when it is old.
 constexpr const char* marker = ".spool";
+constexpr const char* best = "best";  // a link
 
 std::string checkpoint_name(int64_t step) {
   std::string digits = std::to_string(step);
@@ -91,7 +92,8 @@ File lock(const fs::path& directory) {
 
 void remove_partials(const fs::path& directory) {
   for (const std::string& name : names_in(directory)) {
-    const bool ours = name.starts_with(".step-") || name.starts_with(".latest");
+    const bool ours = name.starts_with(".step-") || name.starts_with(".latest") ||
+                      name.starts_with(sentence('.', best));
     if (ours && name.ends_with(partial_end)) remove_path(directory / name);
   }
 }
@@ -145,7 +147,7 @@ void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)
     File::create(partial / marker).close();
     sync_tree(partial);
     publish(partial, path_ / name);
-    point_latest_to(name);
+    point("latest", name);
     remove_old();
   } catch (const fs::filesystem_error& e) {
     fs::remove_all(partial, ignored);
@@ -177,14 +179,27 @@ void RunDirectory::publish(const fs::path& partial, const fs::path& checkpoint) 
   sync_path(path_);
 }
 
-void RunDirectory::point_latest_to(const fs::path& checkpoint) {
-  const fs::path link = path_ / "latest", partial = path_ / partial_name("latest");
+void RunDirectory::point(const char* name, const std::string& checkpoint) {
+  const fs::path link = path_ / name, partial = path_ / partial_name(name);
   remove_path(partial);
   std::error_code error;
   fs::create_symlink(checkpoint, partial, error);
   if (error) fail_file(partial.string(), "written", error.value());
   rename_path(partial, link);
   sync_path(path_);
+}
+
+std::optional<fs::path> RunDirectory::point_best_to(int64_t step) {
+  const std::string name = checkpoint_name(step);
+  if (!is_own_checkpoint(path_ / name)) return {};
+  const fs::path link = path_ / best;
+  const bool is_free = !path_exists(link) || fs::is_symlink(fs::symlink_status(link));
+  check_file_setting(is_free, link.string(), {"out"},
+                     "is not a link to a checkpoint, and the best one cannot be named there; "
+                     "rename it");
+  point(best, name);
+  remove_old();
+  return link;
 }
 
 // Renames it to a hidden name first: a half-removed directory would look like a checkpoint.
@@ -203,10 +218,12 @@ void RunDirectory::remove_old() {
     if (step && is_own_checkpoint(path_ / name)) steps.push_back(*step);
   }
   std::ranges::sort(steps, std::greater());
+  std::error_code none;
+  const auto named_best = path_ / fs::read_symlink(path_ / best, none);
   const auto spared = latest();
   for (size_t i = static_cast<size_t>(keep_); i < steps.size(); ++i) {
     const fs::path checkpoint = path_ / checkpoint_name(steps[i]);
-    if (checkpoint != spared) remove_checkpoint(checkpoint);
+    if (checkpoint != spared && checkpoint != named_best) remove_checkpoint(checkpoint);
   }
 }
 

@@ -2,7 +2,7 @@
 #pragma once
 
 // A run's directory has its checkpoints, step-000100/ and so on, and `latest`, a relative link that
-// always names a complete one.
+// always names a complete one.  A second link, `best`, may name another.
 //
 // A checkpoint is written as .step-000100.partial/, synced, and renamed; then `latest` is replaced,
 // also by a rename.  So a crash at any byte leaves the previous checkpoint usable, and at most some
@@ -35,13 +35,17 @@ class RunDirectory {
 
   // write_files() writes the checkpoint's files into the directory it is given; if it throws, they
   // are removed.  Afterwards only the `keep` checkpoints with the highest steps and the one that
-  // `latest` names remain; directories that Spool did not write are never removed.
+  // `latest` and `best` name remain; directories that Spool did not write are never removed.
   void write(int64_t step,
              const std::function<void(const std::filesystem::path& partial)>& write_files);
 
+  // Makes `best` name the checkpoint of this step; returns the link, or nothing if there is no such
+  // checkpoint.  Throws if something else has that name.
+  std::optional<std::filesystem::path> point_best_to(int64_t step);
+
  private:
   void publish(const std::filesystem::path& partial, const std::filesystem::path& checkpoint);
-  void point_latest_to(const std::filesystem::path& checkpoint);
+  void point(const char* link, const std::string& checkpoint);
   void remove_checkpoint(const std::filesystem::path& checkpoint);
   void remove_old();
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "spool/models/optimizers/host_adamw.h"
 #include "spool/models/optimizers/state_share.h"
@@ -130,14 +129,6 @@ void AdamWOptimizer::update_all(const Tensor& random) {
   std::vector<AdamW::Entry> all;
   for (size_t i = 0; i < parameters().size(); ++i) all.push_back(entry(i));
   offloaded_->update(kernel(random), all);
-}
-
-double cosine_schedule(int64_t step, int64_t steps, int64_t warmup, double peak, double floor) {
-  const auto at = static_cast<double>(step);
-  if (step < warmup) return peak * (at + 1) / static_cast<double>(warmup);
-  const double span = static_cast<double>(std::max<int64_t>(steps - warmup, 1));
-  const double done = std::min(1.0, (at - static_cast<double>(warmup)) / span);
-  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
 }  // namespace spool

@@ -69,8 +69,4 @@ class AdamWOptimizer final : public ClippedOptimizer {
   AdamWState state_;  // if all of it is on the device
 };
 
-// Linear warm-up to `peak` over `warmup` steps, then half a cosine down to `floor` at `steps`; step
-// counts from 0.
-double cosine_schedule(int64_t step, int64_t steps, int64_t warmup, double peak, double floor);
-
 }  // namespace spool

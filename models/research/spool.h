@@ -26,6 +26,7 @@
 #include "spool/kernels/rope_table.h"
 #include "spool/models/formats/parameter_file.h"
 #include "spool/models/optimizers/adamw.h"
+#include "spool/models/optimizers/learning_rate.h"
 #include "spool/models/optimizers/optimizer.h"
 #include "spool/models/optimizers/optimizer_choice.h"
 #include "spool/models/optimizers/sgd.h"

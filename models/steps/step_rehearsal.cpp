@@ -5,6 +5,7 @@
 #include "spool/autograd/fingerprint.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/planner/offsets.h"
+#include "spool/runtime/memory/peak_recorder.h"
 
 namespace spool {
 
@@ -27,14 +28,37 @@ RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const
   return rehearsed;
 }
 
+namespace {
+
+// A log of the stream's allocations.  The work is that of the stream's trace where it is a copy,
+// and else that of the arena's peak recorder, which knows it also while memory is freed.
+std::unique_ptr<AllocationLog> log_allocations(MetaStream& stream, const Trace& trace) {
+  const PeakRecorder* recorder = stream.arena().peak_recorder();
+  return std::make_unique<AllocationLog>(
+      stream.arena(), [&stream] { return stream.now(); },
+      [&trace, recorder] { return is_copy(trace.context()) ? trace.context() : recorder->work(); });
+}
+
+// The history on the clock of the trace, whose first span of the device begins when the step does.
+AllocationHistory on_clock_of(const std::vector<TraceSpan>& trace, double begin,
+                              AllocationHistory history) {
+  const auto first = std::ranges::find(trace, TraceLane::compute, &TraceSpan::lane);
+  const double later = (first == trace.end() ? 0 : first->begin) - begin;
+  for (double& time : history.times) time += later;
+  return history;
+}
+
+}  // namespace
+
 RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
                             const Machine& machine, const AskedOfRehearsal& asked) {
   RehearsedStep rehearsed;
-  double seconds = 0;
+  double seconds = 0, begin = 0;
   MemoryStats host, disk;
-  const auto trace = asked.trace ? std::make_shared<Trace>() : nullptr;
-  const auto rehearse_it = asked.at_peak ? rehearse : rehearse_totals;
+  const auto trace = asked.trace || asked.allocations ? std::make_shared<Trace>() : nullptr;
+  const auto rehearse_it = asked.at_peak || asked.allocations ? rehearse : rehearse_totals;
   rehearsed.report = rehearse_it(machine, [&](MetaStream& stream) {
+    const auto log = asked.allocations ? log_allocations(stream, *trace) : nullptr;
     const std::unique_ptr<StepModel> model = step.make_model(stream);
     StepExecutor executor(*model, step.config, plans, stream);
     executor.optimizer().initialise();
@@ -42,10 +66,12 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
     const Traced traced(stream, trace);
     std::optional<LifetimeRecorder> recorder;
     if (asked.lifetimes) recorder.emplace(stream.arena());
-    const double begin = stream.now();
+    begin = stream.now();
+    if (log) rehearsed.first_event = log->events();
     executor.run(Step{}, [&](int64_t) { model->upload_placeholder(); });
     seconds = stream.now() - begin;
     if (recorder) rehearsed.lifetimes = recorder->finish();
+    if (log) rehearsed.allocations = log->history();
     host = executor.host_memory();
     disk = executor.disk();
   });
@@ -53,6 +79,9 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
   rehearsed.report.host = host;
   rehearsed.report.disk = disk;
   if (trace) rehearsed.trace = trace->spans();
+  if (asked.allocations) {
+    rehearsed.allocations = on_clock_of(rehearsed.trace, begin, std::move(rehearsed.allocations));
+  }
   return rehearsed;
 }
 

@@ -2,10 +2,13 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "spool/models/training/attention_methods.h"
+#include "spool/models/training/plan_words.h"
+#include "spool/planner/report/step_json.h"
 #include "spool/runtime/files/file.h"
 
 namespace spool {
@@ -15,13 +18,11 @@ using nlohmann::json;
 
 constexpr const char* format = "spool-plan-report";
 
-json head() { return {{"format", format}, {"format_version", 1}}; }
+json head() { return {{"format", format}, {"format_version", 2}}; }
 
 double milliseconds(double seconds) { return 1e3 * seconds; }
 
-bool has_bound(const PlannedRun& run) { return run.search->lower_bound > 0; }
-
-json or_null(double above_zero) { return above_zero > 0 ? json(above_zero) : json(); }
+bool has_bound(const PlannedRun& run) { return run.search && run.search->lower_bound > 0; }
 
 json region_chunks(const Plan& plan) {
   json chunks = json::array();
@@ -37,9 +38,9 @@ json by_purpose(const Report& foretold) {
   return bytes;
 }
 
-json layers(const PlannedRun& run) {
+json layers(const std::vector<LayerGroup>& groups) {
   json all = json::array();
-  for (const LayerGroup& group : explain(run)) {
+  for (const LayerGroup& group : groups) {
     all.push_back({{"ranges", group.layers}, {"treatment", group.treatment}});
   }
   return all;
@@ -67,21 +68,103 @@ size_t state_on_device(const PlannedRun& run) {
 
 // What a point of a frontier has, too.
 json numbers(const PlannedRun& run) {
-  return {{"budget_bytes", run.limit},
+  const bool bound = has_bound(run);
+  return {{"budget_bytes", run.search ? run.limit : run.budget},
           {"foretold_peak_bytes", run.foretold.memory.peak},
           {"foretold_step_ms", milliseconds(run.foretold.seconds)},
-          {"lower_bound_ms", or_null(milliseconds(run.search->lower_bound))},
-          {"gap", has_bound(run) ? json(gap(run)) : json()},
+          {"lower_bound_ms", bound ? json(milliseconds(run.search->lower_bound)) : json()},
+          {"gap", bound ? json(gap(run)) : json()},
           {"loss_chunk", run.config.loss_chunk},
           {"region_chunks", region_chunks(run.plans.step)}};
 }
 
-json refusal(const PlannedRun& run) {
+json searched(const std::optional<SearchResult>& search) {
+  const auto if_any = [&](auto value) { return search ? json(value(*search)) : json(); };
+  return {{"keep_all_peak_bytes", if_any([](const SearchResult& s) { return s.keep_all_peak; })},
+          {"keep_all_step_ms",
+           if_any([](const SearchResult& s) { return milliseconds(s.keep_all_seconds); })},
+          {"plan_ms", if_any([](const SearchResult& s) { return milliseconds(s.plan_seconds); })},
+          {"rehearsals", if_any([](const SearchResult& s) { return s.rehearsals; })}};
+}
+
+json described(const PlannedRun& run, const Machine& machine, const std::string& model) {
+  const TrainingConfig& config = run.config;
+  return {{"model", model},
+          {"batch", config.batch},
+          {"seq", config.seq},
+          {"accumulate", config.accumulate},
+          {"dtype", name(config.dtype)},
+          {"parameters", config.model.parameter_count()},
+          {"machine", machine.name},
+          {"fingerprint", fmt::format("{:016x}", step_fingerprints(config).back())},
+          {"attention", attention(config, machine)}};
+}
+
+// Where the run reaches its peak, of which this is the step's.
+const char* place_of_peak(const PlannedRun& run, const Machine& machine, size_t of_step) {
+  const size_t peak = run.foretold.memory.peak;
+  if (of_step >= peak) return "step";
+  const MemoryStats evaluation = rehearse_others(run.config, run.plans, machine, SampleLength{});
+  return evaluation.peak >= peak ? "evaluation" : "sample";
+}
+
+// What a rehearsal of the step shows.
+json shown(const PlannedRun& run, const Machine& machine, const std::string& model,
+           const Frontier& frontier) {
+  TrainingConfig config = run.config;
+  config.accumulate = std::min(config.accumulate, distinct_micro_batches);
+  const RehearsedStep step = rehearse_step(config, run.plans, machine, {.allocations = true});
+  NamedNodes nodes;
+  PlanGrid grid;
+  std::vector<LayerGroup> groups;
+  read_program(config, [&](const Program& program) {
+    nodes = named_nodes(program);
+    grid = plan_grid(program, nodes, run.plans.step);
+    groups = explain(program, run.plans.step);
+  });
+  const StepMemory memory = step_memory(step, nodes);
+  const char* const place = place_of_peak(run, machine, step.report.memory.peak);
+  json of_memory = memory_json(memory, step_phases(step, nodes.loss));
+  of_memory.update({{"micro_batches_shown", config.accumulate},
+                    {"step_peak_bytes", step.report.memory.peak},
+                    {"holes_bytes", step.report.memory.peak - memory.total[memory.peak]}});
+  return {{"peak_is_in", place},
+          {"layers", layers(groups)},
+          {"memory", std::move(of_memory)},
+          {"grid", grid_json(grid)},
+          {"lanes", lanes_json(lane_copies(step, nodes))},
+          {"explanation", plan_in_words({.run = run,
+                                         .machine = machine,
+                                         .model = model,
+                                         .layers = groups,
+                                         .step = step,
+                                         .memory = memory,
+                                         .peak_is_in = place,
+                                         .frontier = frontier})}};
+}
+
+json frontier_report(const std::vector<PlannedRun>& frontier) {
+  json points = json::array();
+  for (const PlannedRun& run : frontier) points.push_back(numbers(run));
+  return points;
+}
+
+json policies_report(const std::vector<PolicyPoint>& policies) {
+  json points = json::array();
+  for (const PolicyPoint& p : policies) {
+    points.push_back(
+        {{"name", p.name}, {"peak_bytes", p.peak}, {"step_ms", milliseconds(p.seconds)}});
+  }
+  return points;
+}
+
+json refusal(const PlannedRun& run, const Machine& machine) {
   json report = head();
-  report.update({{"error", run.refusal->what()},
-                 {"budget_bytes", run.limit},
-                 {"minimum_budget_bytes", run.foretold.memory.peak},
-                 {"binding_op", run.search->found.binding}});
+  report.update(
+      {{"error", run.refusal->what()},
+       {"budget_bytes", run.limit},
+       {"minimum_budget_bytes", run.foretold.memory.peak},
+       {"binding_op", run.search ? run.search->found.binding : place_of_peak(run, machine)}});
   return report;
 }
 
@@ -95,28 +178,23 @@ bool is_report(const std::filesystem::path& path) {
 
 double gap(const PlannedRun& run) { return run.foretold.seconds / run.search->lower_bound - 1; }
 
-json plan_report(const PlannedRun& run, const Machine& machine) {
-  if (run.refusal) return refusal(run);
+json plan_report(const PlannedRun& run, const Machine& machine, const std::string& model,
+                 const Frontier& frontier) {
+  if (run.refusal) return refusal(run, machine);
   json report = head();
+  report.update(described(run, machine, model));
   report.update(numbers(run));
-  report.update({{"machine", machine.name},
-                 {"keep_all_peak_bytes", run.search->keep_all_peak},
-                 {"keep_all_step_ms", milliseconds(run.search->keep_all_seconds)},
-                 {"plan_ms", milliseconds(run.search->plan_seconds)},
-                 {"rehearsals", run.search->rehearsals},
-                 {"fingerprint", fmt::format("{:016x}", step_fingerprints(run.config).back())},
-                 {"state_bytes_on_device", state_on_device(run)},
+  report.update(searched(run.search));
+  report.update({{"state_bytes_on_device", state_on_device(run)},
                  {"host_bytes", run.foretold.host.peak},
-                 {"peak_bytes_by_purpose", by_purpose(run.foretold)},
-                 {"attention", attention(run.config, machine)},
-                 {"layers", layers(run)}});
+                 {"disk_bytes", run.foretold.disk.peak},
+                 {"peak_bytes_by_purpose", by_purpose(run.foretold)}});
+  report.update(shown(run, machine, model, frontier));
+  if (!frontier.points.empty()) {
+    report["frontier"] = frontier_report(frontier.points);
+    report["policies"] = policies_report(frontier.policies);
+  }
   return report;
-}
-
-json frontier_report(const std::vector<PlannedRun>& frontier) {
-  json points = json::array();
-  for (const PlannedRun& run : frontier) points.push_back(numbers(run));
-  return points;
 }
 
 void check_report_file(const std::filesystem::path& path) {
@@ -127,7 +205,16 @@ void check_report_file(const std::filesystem::path& path) {
 
 void write_report(const std::filesystem::path& path, const json& report) {
   check_report_file(path);
-  write_text_file_atomically(path, report.dump(/*indent=*/2) + "\n");
+  write_text_file_atomically(path, report_text(report));
+}
+
+std::string report_text(const json& report) {
+  std::string text;
+  for (const auto& [key, value] : report.items()) {
+    text +=
+        fmt::format("{}{}: {}", text.empty() ? "{\n  " : ",\n  ", json(key).dump(), value.dump());
+  }
+  return text + "\n}\n";
 }
 
 }  // namespace spool

@@ -1,44 +1,87 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// What was planned, as JSON for programs.  A plan that fits:
+// What was planned, as JSON for programs and for the page that shows it.  A plan that fits:
 //
-//   {"format": "spool-plan-report", "format_version": 1, "machine": "h200",
+//   {"format": "spool-plan-report", "format_version": 2,
+//    "model": "gpt2-124m", "batch": 4, "seq": 1024, "accumulate": 1, "dtype": "bf16",
+//    "parameters": 124475904, "machine": "h200",
 //    "budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
+//    "peak_is_in": "step",                                   or "evaluation", or "sample"
 //    "keep_all_peak_bytes": ..., "keep_all_step_ms": ...,    of keeping everything
 //    "lower_bound_ms": ..., "gap": ...,                      foretold_step_ms / lower_bound_ms - 1
 //    "plan_ms": ..., "rehearsals": ...,                      what the search took
 //    "fingerprint": "00d1e9bbe4c2a7f1",                      of the step's tape
 //    "loss_chunk": ..., "region_chunks": [8, ...],           rows (0: all); chunks of each region
-//    "state_bytes_on_device": ..., "host_bytes": ...,
+//    "state_bytes_on_device": ..., "host_bytes": ..., "disk_bytes": ...,
 //    "peak_bytes_by_purpose": {"parameters": ..., ...},
+//    "attention": {"forward": {"method": ..., "why": ...}, ...},     null on a cpu
 //    "layers": [{"ranges": [[0, 13]], "treatment": "recompute ln_1 gelu"}, ...],
+//    "memory": {...},                                        below
+//    "grid": {"rows": ["ln_1", ...], "layers": 12, "cells": [["keep", ...], ...]},
+//    "lanes": [{"lane": "copy out", "name": "ln_1 of layer 3", "begin_ms": ..., "end_ms": ...,
+//               "bytes": ...}, ...],
+//    "explanation": ["...", ...],                            the plan in sentences
 //    "frontier": [{"budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
 //                  "lower_bound_ms": ..., "gap": ..., "loss_chunk": ...,
-//                  "region_chunks": [...]}, ...]}            if asked for
+//                  "region_chunks": [...]}, ...],            if asked for
+//    "policies": [{"name": "keep all", "peak_bytes": ..., "step_ms": ...}, ...]}     with it
 //
-// A plan whose copies are set by hand has no bound: null.  If no plan fits: "format" and
-// "format_version" and
+// A plan whose copies are set by hand has no bound: null.  A plan that was not searched for has
+// neither a bound, nor what keeping everything takes, nor what a search took: null.
+//
+// "memory" is that of the device over one step, as foretold:
+//
+//   {"micro_batches_shown": 3,          the first, one in the middle and the last, if there are
+//   more
+//    "step_peak_bytes": ...,            of the step; foretold_peak_bytes if peak_is_in says "step"
+//    "categories": ["parameters", "gradients", "optimizer", "inputs", "activations: embedding",
+//                   "activations: attention", "activations: mlp", ..., "workspace",
+//                   "copies in flight"],   those that occur, from the bottom to the top
+//    "times_ms": [...],                 the bytes of an instant hold until the next one; two
+//    instants
+//                                       of equal times: the first one's bytes were live for no time
+//    "bytes": [[...], ...],             a list for each category, with a number for each instant
+//    "total_bytes": [...],              the sums of the categories
+//    "peak_index": ...,                 of the instant of most bytes, which is exact
+//    "holes_bytes": ...,                step_peak_bytes less the bytes of that instant
+//    "phases": [{"name": "forward", "begin_ms": ..., "end_ms": ...}, ...],   "loss", "backward",
+//                                       "optimizer"; for each micro-batch shown
+//    "values": [{"name": "ln_2", "layer": 7, "category": 4, "bytes": ..., "begin": 17, "end": 90,
+//                "until": "backward of mlp.c_fc"}, ...]}     live in the instants [begin, end); the
+//                                       1500 largest in bytes x time of at least 1/2000 of the
+//                                       peak; "layer" null: of no layer
+//
+// The names of activations are those that planner/report/explanation.h gives to nodes.  What a copy
+// to the host or back holds is "copies in flight": a value from when it is sent, or fetched. Values
+// of purpose "activations" are in the categories "activations: ..." and "copies in flight"; each of
+// the other purposes is a category.  A cell of the grid is what becomes of a value of a layer that
+// backward reads: "keep", "recompute", "host", "disk" or "chunked"; "": backward reads none.
+//
+// If no plan fits: "format" and "format_version" and
 //
 //   {"error": "the smallest plan of this run needs ...", "budget_bytes": ...,
 //    "minimum_budget_bytes": ..., "binding_op": "the backward of linear (node 37)"}
 
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
-#include <vector>
+#include <string>
 
+#include "spool/models/training/frontier.h"
 #include "spool/models/training/planned_run.h"
 
 namespace spool {
 
-// Of a run that was searched for; the error if it has a refusal.
-nlohmann::json plan_report(const PlannedRun&, const Machine&);
-// The list for "frontier".
-nlohmann::json frontier_report(const std::vector<PlannedRun>&);
+// Of a run, whether its plan was searched for or not; the error if it has a refusal.  `model` is
+// how the settings name it.
+nlohmann::json plan_report(const PlannedRun&, const Machine&, const std::string& model,
+                           const Frontier& = {});
 
 // Throws if the file exists and is not a report, or cannot be written.
 void check_report_file(const std::filesystem::path&);
 void write_report(const std::filesystem::path&, const nlohmann::json&);
+// The report as text: a line for each member.
+std::string report_text(const nlohmann::json&);
 
 // Seconds above the lower bound, as a part of it.
 double gap(const PlannedRun&);

@@ -182,12 +182,19 @@ std::string place_of_peak(const PlannedRun& run, const Machine& machine) {
   return description(*step.survey.peak());
 }
 
-std::vector<LayerGroup> explain(const PlannedRun& run) {
+void read_program(const TrainingConfig& config, const std::function<void(const Program&)>& read) {
   MetaStream stream{Machine{}};
-  TrainedModel model(run.config, Plan{}, stream);
+  TrainedModel model(config, Plan{}, stream);
   Tape tape(stream, {.backward_follows = true, .random = Tensor({Shape{4}, DType::i32}, stream)});
   model.loss(tape);
-  return explain(tape.program(), run.plans.step);
+  read(tape.program());
+}
+
+std::vector<LayerGroup> explain(const PlannedRun& run) {
+  std::vector<LayerGroup> groups;
+  read_program(run.config,
+               [&](const Program& program) { groups = explain(program, run.plans.step); });
+  return groups;
 }
 
 void check_plan_file(const std::filesystem::path& file) {

@@ -6,6 +6,7 @@
 // (run_search.h), so that the run fits into its memory.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -102,6 +103,8 @@ TrainingConfig with_nodes_in_chunks(TrainingConfig, const RunRequest&);
 // Where a run reaches its peak, in words: "the backward of linear (node 37)".
 std::string place_of_peak(const PlannedRun&, const Machine&);
 
+// Hands over the program of a step's tape that keeps every value, while its parameters exist.
+void read_program(const TrainingConfig&, const std::function<void(const Program&)>&);
 // What the plan of the run's step does to each layer.
 std::vector<LayerGroup> explain(const PlannedRun&);
 

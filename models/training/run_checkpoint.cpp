@@ -52,7 +52,7 @@ std::optional<uint64_t> parse_hex(const JsonField& field) {
 
 // See the header.
 std::string hash_of_run(json settings, uint64_t data, std::optional<uint64_t> initial_weights) {
-  for (const char* path : {"model", "data", "val-data"}) settings.erase(path);
+  for (const std::string& key : settings_without_numbers()) settings.erase(key);
   Hash hash;
   hash.add(settings.dump());
   hash.add(data);
@@ -125,6 +125,7 @@ void save_checkpoint(const fs::path& directory, const RunState& state) {
            {"tokenizer", state.tokenizer.name()},
            {"run", mark.run},
            {"tape", hash_in_words(state.tape)}};
+  if (state.evaluations.last) run["evaluations"] = to_json(state.evaluations);
   if (!state.products.places.empty()) run["products"] = to_json(state.products);
   if (state.initial_weights) run["initial_weights"] = hash_in_words(*state.initial_weights);
   const auto vocabulary = hashes_of_vocabulary(directory);
@@ -194,6 +195,9 @@ StoredRun parse_run(const JsonField& run) {
     stored.products = matmul_algorithms_from_json(*products);
   }
   if (const auto tape = run.find("tape")) stored.tape = parse_hex(*tape);
+  if (const auto evaluations = run.find("evaluations")) {
+    stored.evaluations = evaluation_history_from_json(*evaluations);
+  }
   const auto hash = run.find("run");
   if (!hash) return stored;
   const json& settings = stored.configuration.value();

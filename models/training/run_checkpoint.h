@@ -8,11 +8,13 @@
 //   run.json                         the step, and the configuration for resuming
 //
 // They belong together.  run.json and the metadata of both safetensors files hold the step and a
-// hash of what determines the run's numbers: its configuration without the paths in it, the
-// fingerprint of its data, and a hash of the weights that it began from, if it did.  Not its paths,
+// hash of what determines the run's numbers: its configuration without its paths and what concerns
+// evaluations, the fingerprint of its data, and a hash of the weights that it began from, if it
+// did.  Not its paths,
 // device, policy or threads: runs that compute the same write the same.  run.json also has the
 // hashes of the vocabulary's files, the table of algorithms that a GPU's products take, if the run
-// began with one, and a fingerprint of the ops of a step: programs whose ops differ compute the
+// began with one, the losses of the last and the best evaluation, and a fingerprint of the ops of a
+// step: programs whose ops differ compute the
 // same numbers only within rounding.  Checkpoints of earlier versions have none of this.
 
 #include <filesystem>
@@ -24,6 +26,7 @@
 #include "spool/models/formats/checkpoint_mark.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
+#include "spool/models/training/evaluation_history.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
 #include "spool/runtime/files/json.h"
@@ -40,6 +43,7 @@ struct StoredRun {
   std::map<std::string, std::string> vocabulary = {};  // hashes of its files, by name
   MatmulAlgorithms products = {};
   std::optional<uint64_t> tape = {};  // the fingerprint of a step's tape (autograd/fingerprint.h)
+  EvaluationHistory evaluations = {};
 };
 
 // What a checkpoint is made of.
@@ -51,6 +55,7 @@ struct RunState {
   uint64_t data_fingerprint = 0;
   std::optional<uint64_t> initial_weights = {};
   uint64_t tape = 0;  // the fingerprint of a step's tape
+  EvaluationHistory evaluations = {};
   MatmulAlgorithms products = {};
   std::filesystem::path model = {};  // a directory with other files of the model, if there is one
 };

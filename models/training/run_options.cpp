@@ -1,5 +1,6 @@
 #include "spool/models/training/run_options.h"
 
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -30,10 +31,14 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("seq", t.seq);
   visit("accumulate", t.accumulate);
   visit("steps", t.steps);
+  visit("lr-schedule", t.schedule);
   visit("warmup", t.warmup);
   visit("lr", t.lr);
   visit("min-lr", t.min_lr);
+  visit("decay-share", t.decay_share);
+  visit("beta1", t.optimizer.beta1);
   visit("beta2", t.optimizer.beta2);
+  visit("adam-epsilon", t.optimizer.eps);
   visit("weight-decay", t.optimizer.decay);
   visit("clip", t.optimizer.clip);
   visit("rounding", t.optimizer.rounding);
@@ -42,10 +47,15 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("chunk-mlp", t.mlp_chunk);
   visit(chunked_nodes, t.in_chunks);
   visit("seed", t.seed);
+  visit("data-seed", o.data_seed);
   visit("nondeterministic", t.nondeterministic);
   visit("data", o.data);
   visit("val-data", o.val_data);
   visit("tokenizer", o.tokenizer.name);
+  visit("eval-every", o.eval_every);
+  visit("eval-batches", o.eval_batches);
+  visit("keep-best", o.keep_best);
+  visit("patience", o.patience);
 }
 
 template <class T>
@@ -56,6 +66,8 @@ json to_setting(const T& setting) {
     return setting.to_json();
   } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
     return to_json(setting);
+  } else if constexpr (std::is_same_v<T, std::optional<uint64_t>>) {
+    return setting ? json(*setting) : json();
   } else {
     return setting;
   }
@@ -77,6 +89,8 @@ void from_setting(const JsonField& stored, T& setting) {
     setting = model_config(stored);
   } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
     setting = nodes_in_chunks_from_json(stored);
+  } else if constexpr (std::is_same_v<T, std::optional<uint64_t>>) {
+    if (!stored.value().is_null()) setting = stored.integer<uint64_t>();
   } else {
     setting.clear();
     for (const JsonField& item : stored.items()) setting.push_back(item.string());
@@ -127,7 +141,7 @@ json with_shape(json all, const ModelConfig& model) {
 // Whether a run may go on with another value than its own.
 bool may_change(const RunOptions& o, const std::string& key, const json& ours, const json& theirs) {
   if (!o.given.contains(key)) return false;
-  if (key == "data" || key == "val-data") return true;
+  if (key != "model" && settings_without_numbers().contains(key)) return true;
   return key == "steps" && theirs.is_number_integer() && ours > theirs;
 }
 
@@ -242,6 +256,30 @@ void adopt(RunOptions& o, const JsonField& stored) {
     setting = {};
     from_setting(field, setting);
   });
+}
+
+const std::set<std::string>& settings_without_numbers() {
+  static const std::set<std::string> keys{"model",        "data",      "val-data", "eval-every",
+                                          "eval-batches", "keep-best", "patience"};
+  return keys;
+}
+
+void check_run_settings(const RunOptions& o) {
+  const auto check_count = [](const char* key, const char* words, int64_t n) {
+    check_setting(n >= 0, {key}, words, " must be 0 or more, not ", n);
+  };
+  check_count("eval-every", "the steps between evaluations", o.eval_every);
+  check_count("eval-batches", "the batches of an evaluation", o.eval_batches);
+  check_count("patience", "the evaluations that a run goes on without a better one", o.patience);
+  const bool evaluates = o.eval_every > 0 && o.eval_batches > 0;
+  check_setting(evaluates || !o.keep_best, {"keep-best", "eval-every"},
+                "the best model is found by evaluations, and the run has none between its steps");
+  check_setting(evaluates || o.patience == 0, {"patience", "eval-every"},
+                "patience counts evaluations, and the run has none between its steps");
+  check_setting(std::isfinite(o.checkpoint_minutes) && o.checkpoint_minutes >= 0,
+                {"checkpoint-minutes"},
+                "the minutes between checkpoints must be a finite number from 0 on, not ",
+                o.checkpoint_minutes);
 }
 
 void check_names_differ(const RunOptions& o) {

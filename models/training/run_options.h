@@ -25,6 +25,14 @@ struct RunOptions {
   TrainingConfig training = {};
   std::vector<std::string> data = {}, val_data = {};  // paths and globs; no data: default_texts
   TokenizerChoice tokenizer = {};                     // of the data; its vocabulary is a file
+  std::optional<uint64_t> data_seed = {};             // of the order of the data; none: the seed
+  // Steps between evaluations (0: none before the last step), the batches of validation data that
+  // each of them reads, evenly spread, and what their losses decide: whether the best model is kept
+  // beside the latest, and after how many evaluations without a better one the run ends (0: it
+  // does not).  These may change when a run resumes.
+  int64_t eval_every = 100, eval_batches = 20;
+  bool keep_best = false;
+  int64_t patience = 0;
 
   // The rest changes where and how the run executes, not its losses.
   Device device = {};
@@ -41,12 +49,12 @@ struct RunOptions {
   std::string out = {}, log = {}, trace = {};
   std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
-  bool dry_run = false;                                            // only foretell
-  int64_t checkpoint_every = 0, eval_every = 0, sample_every = 0;  // steps; 0: only at the end
+  bool dry_run = false;                            // only foretell
+  int64_t checkpoint_every = 0, sample_every = 0;  // steps; 0: only at the end
+  double checkpoint_minutes = 0;                   // of the wall clock; 0: not by time
   int keep_checkpoints = 2;
-  // Batches of validation data that an evaluation reads, evenly spread: one before the last step,
-  // and the one after it (0: there is none; no number: it reads all data).
-  int64_t eval_batches = 20;
+  // Batches of validation data that the evaluation after the last step reads; 0: there is none; no
+  // number: it reads all data.
   std::optional<int64_t> final_eval_batches = {};
 
   // Keys of the settings that were given; the others may come from a preset or a stored run.
@@ -77,6 +85,12 @@ nlohmann::json configuration(const RunOptions&);
 // default.  Throws if a setting that was given differs, except that a run may become longer, and
 // its data may have moved, which its fingerprint tells.
 void adopt(RunOptions&, const JsonField& stored);
+
+// Keys of the settings that change no number of a step: paths, and what concerns evaluations.
+const std::set<std::string>& settings_without_numbers();
+
+// Throws if settings that concern the run as a whole contradict each other.
+void check_run_settings(const RunOptions&);
 
 // Throws unless each of the files that the run writes has a name of its own.
 void check_names_differ(const RunOptions&);

@@ -1,10 +1,12 @@
 #include "spool/models/training/run_search.h"
 
+#include <algorithm>
 #include <map>
 #include <tuple>
 
 #include "spool/models/inference/evaluator.h"
 #include "spool/models/steps/step_search.h"
+#include "spool/planner/search/simple_policies.h"
 
 namespace spool {
 
@@ -90,5 +92,20 @@ bool RunSearch::can_choose_within(size_t limit) { return parts_->search->can_cho
 size_t RunSearch::smallest_budget() { return parts_->search->smallest_budget(); }
 
 size_t RunSearch::keep_all_peak() { return parts_->search->keep_all_peak(); }
+
+std::vector<PolicyPoint> RunSearch::policies() {
+  Parts& parts = *parts_;
+  Policy rest = with_chunks_of(parts.config, parts.request.policy);
+  rest.offload = Offloading::none;
+  const SearchedStep step = searched_step(describe_step(parts.config), parts.machine);
+  std::vector<PolicyPoint> points;
+  for (const SimplePolicy& policy : policies_by_hand(step, rest)) {
+    const FoundPlan found = lay_out_plan(step, policy.plan, rest.loss_chunk);
+    const size_t others = parts.other_peak(rest.loss_chunk, found.plan);
+    points.push_back(
+        {.name = policy.name, .peak = std::max(found.peak, others), .seconds = found.seconds});
+  }
+  return points;
+}
 
 }  // namespace spool

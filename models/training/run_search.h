@@ -10,6 +10,14 @@
 
 namespace spool {
 
+// A plan by a simple rule that treats all layers alike, as people set it by hand, and what it
+// takes.
+struct PolicyPoint {
+  std::string name = {};  // "recompute norms,gelu"
+  size_t peak = 0;        // of the run, bytes of the device
+  double seconds = 0;     // of a step
+};
+
 class RunSearch {
  public:
   // The request says what may be chosen; what may not is that of its plan or, without one, that of
@@ -29,6 +37,9 @@ class RunSearch {
   size_t smallest_budget();
   // The peak of the run that keeps everything.
   size_t keep_all_peak();
+  // Policies that people know, with the chunks and the place of the optimizer's state that are set
+  // by hand; the first keeps all.
+  std::vector<PolicyPoint> policies();
 
  private:
   struct Parts;

@@ -30,9 +30,7 @@ void Trainer::initialise_from(const ModelFile& file, const FileProgress& progres
   if (!optimizer().masters().empty()) file.load(model(), optimizer().masters(), progress);
 }
 
-double Trainer::learning_rate(int64_t step) const {
-  return cosine_schedule(step, config_.steps, config_.warmup, config_.lr, config_.min_lr);
-}
+double Trainer::learning_rate(int64_t step) const { return config_.learning_rate().at(step); }
 
 void Trainer::step(int64_t step, const TokenBatch& batch) {
   check(batch.T == config_.seq && batch.rows() == config_.rows_per_step(), "a step of ",

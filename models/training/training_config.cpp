@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "spool/runtime/integer.h"
 
@@ -34,7 +35,7 @@ void validate_batch(const TrainingConfig& c) {
   check_chunk("chunk-mlp", "an MLP", c.mlp_chunk);
 }
 
-void validate_optimizer(const TrainingConfig& c) {
+void validate_learning_rate(const TrainingConfig& c) {
   check_setting(c.warmup >= 0 && c.warmup <= c.steps, {"warmup"}, "a warm-up of ", c.warmup,
                 " steps is not between 0 and the ", c.steps, " steps of the run");
   check_setting(std::isfinite(c.lr) && c.lr > 0, {"lr"},
@@ -42,10 +43,27 @@ void validate_optimizer(const TrainingConfig& c) {
   check_setting(c.min_lr >= 0 && c.min_lr <= c.lr, {"min-lr"},
                 "the last learning rate must be between 0 and the highest, ", c.lr, ", not ",
                 c.min_lr);
+  check_setting(c.decay_share > 0 && c.decay_share <= 1, {"decay-share"},
+                "the share of the steps in which the learning rate decays must be above 0 and at "
+                "most 1, not ",
+                c.decay_share);
+  const int64_t decay = c.learning_rate().decay;
+  check_setting(c.schedule != LrSchedule::wsd || c.warmup + decay <= c.steps,
+                {"warmup", "decay-share"}, "a warm-up of ", c.warmup, " steps and a decay of ",
+                decay, " are more than the ", c.steps, " steps of the run");
+}
+
+void validate_optimizer(const TrainingConfig& c) {
   check_setting(c.dropout >= 0 && c.dropout < 1, {"dropout"},
                 "the probability of dropout must be in [0, 1), not ", c.dropout);
+  check_setting(c.optimizer.beta1 >= 0 && c.optimizer.beta1 < 1, {"beta1"},
+                "AdamW's beta1 must be in [0, 1), not ", c.optimizer.beta1);
   check_setting(c.optimizer.beta2 >= 0 && c.optimizer.beta2 < 1, {"beta2"},
                 "AdamW's beta2 must be in [0, 1), not ", c.optimizer.beta2);
+  constexpr double smallest = std::numeric_limits<float>::min();
+  check_setting(std::isfinite(c.optimizer.eps) && c.optimizer.eps >= smallest, {"adam-epsilon"},
+                "AdamW's epsilon must be a finite number, at least ", smallest,
+                ", the smallest that its arithmetic in f32 keeps exactly, not ", c.optimizer.eps);
   check_setting(std::isfinite(c.optimizer.decay) && c.optimizer.decay >= 0, {"weight-decay"},
                 "the weight decay must be a finite number from 0 on, not ", c.optimizer.decay);
   check_setting(c.lr * c.optimizer.decay < 1, {"lr", "weight-decay"}, "a learning rate of ", c.lr,
@@ -57,6 +75,16 @@ void validate_optimizer(const TrainingConfig& c) {
 }
 
 }  // namespace
+
+LearningRate TrainingConfig::learning_rate() const {
+  const double decay = std::round(decay_share * static_cast<double>(steps));
+  return {.schedule = schedule,
+          .peak = lr,
+          .floor = min_lr,
+          .warmup = warmup,
+          .steps = steps,
+          .decay = std::max<int64_t>(1, static_cast<int64_t>(decay))};
+}
 
 StepConfig TrainingConfig::step() const {
   return {.dtype = dtype, .accumulate = accumulate, .seed = seed, .optimizer = optimizer};
@@ -73,6 +101,7 @@ ChunkRows TrainingConfig::evaluation_rows() const {
 void TrainingConfig::validate() const {
   model.validate();
   validate_batch(*this);
+  validate_learning_rate(*this);
   validate_optimizer(*this);
   check_setting(dtype == DType::f32 || dtype == DType::bf16, {"dtype"},
                 "a model trains in f32 or bf16, not in ", name(dtype));

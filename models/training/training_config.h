@@ -8,6 +8,7 @@
 
 #include "spool/models/families/model_config.h"
 #include "spool/models/inference/evaluator.h"
+#include "spool/models/optimizers/learning_rate.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/planner/chunks.h"
 
@@ -22,6 +23,8 @@ struct TrainingConfig {
   int64_t steps = 1000;
   int64_t warmup = 0;  // steps
   double lr = 6e-4, min_lr = 6e-5;
+  LrSchedule schedule = LrSchedule::cosine;
+  double decay_share = 0.2;  // of the steps, in which wsd decays
   AdamWSettings optimizer = {};
   float dropout = 0;
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
@@ -37,6 +40,7 @@ struct TrainingConfig {
   SumOrder sum_order() const { return nondeterministic ? SumOrder::any : SumOrder::fixed; }
   int64_t rows_per_step() const { return batch * accumulate; }
   int64_t tokens_per_step() const { return rows_per_step() * seq; }
+  LearningRate learning_rate() const;
   // The part that a StepExecutor needs.
   StepConfig step() const;
   // What is live at a time of an evaluation: of the MLPs, as little as of a step's nodes.

@@ -29,11 +29,13 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
     const int64_t steps = options_.training.steps;
     check_file(stored->step <= steps, *checkpoint_ / "run.json", "field step: ", stored->step,
                " is beyond the ", steps, " steps of the run");
+    evaluations_ = stored->evaluations;
   } else {
     check_file_setting(!latest_checkpoint(options_.out), options_.out, {"resume", "out"},
                        "already has a run; resume it, or choose another directory");
   }
   check_can_be_stored(options_);
+  check_run_settings(options_);
   check_files();
   given_plan_ = read_given_plan(options_);
   tokenizer_ = open_run_tokenizer(options_, checkpoint_);
@@ -52,7 +54,8 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   stream_ = open_stream(options_.device, planned_.budget, options_.threads);
   clock_.emplace(*stream_, planned_.foretold.seconds);
   directory_.emplace(options_.out, options_.keep_checkpoints);
-  set_up_trainer();
+  set_up_trainer(stored);
+  if (options_.keep_best && evaluations_.best) directory_->point_best_to(evaluations_.best->step);
   open_log();
 }
 
@@ -65,7 +68,7 @@ void TrainingRun::check_files() {
   if (!options_.log.empty()) check_log_file(options_.log, options_.resume);
 }
 
-void TrainingRun::set_up_trainer() {
+void TrainingRun::set_up_trainer(const std::optional<StoredRun>& stored) {
   const LongWork preparing(listener_, "preparing the model");
   const auto tell = [&](size_t done, size_t total) {
     listener_.progress({.what = "loading", .done = done, .total = total, .unit = "bytes"});
@@ -74,7 +77,7 @@ void TrainingRun::set_up_trainer() {
   if (checkpoint_) {
     load_checkpoint(*checkpoint_, *trainer_, tell);
     listener_.say(fmt::format("resuming at step {} from {}", first_step_, checkpoint_->string()));
-    say_how_it_differs(read_run(*checkpoint_));
+    say_how_it_differs(*stored);
   } else if (has_weights(options_.model)) {
     const ModelFile file(options_.model);
     trainer_->initialise_from(file, tell);
@@ -83,15 +86,15 @@ void TrainingRun::set_up_trainer() {
   } else {
     trainer_->initialise();
   }
-  choose_algorithms();
+  choose_algorithms(stored);
   trainer_->prepare();
   stream_->synchronize();  // so that this is not a part of the first step
 }
 
 // A run keeps the table that it began with, whatever is timed meanwhile.
-void TrainingRun::choose_algorithms() {
-  products_ = checkpoint_ ? read_run(*checkpoint_).products
-                          : load_matmul_table(cache_folder(), matmul_algorithms(*stream_));
+void TrainingRun::choose_algorithms(const std::optional<StoredRun>& stored) {
+  products_ =
+      stored ? stored->products : load_matmul_table(cache_folder(), matmul_algorithms(*stream_));
   if (products_.places.empty()) return;
   if (!products_.is_of_device_of(matmul_algorithms(*stream_))) {
     return listener_.say(
@@ -109,10 +112,13 @@ void TrainingRun::say_how_it_differs(const StoredRun& stored) {
   const int64_t before = stored.configuration.member("steps").integer<int64_t>();
   const int64_t steps = options_.training.steps;
   if (steps != before) {
-    listener_.say(fmt::format(
-        "the run now has {} steps instead of {}; from here on the learning rate follows "
-        "that length",
-        steps, before));
+    TrainingConfig shorter = options_.training;
+    shorter.steps = before;
+    const bool same =
+        options_.training.learning_rate().begins_as(shorter.learning_rate(), first_step_);
+    listener_.say(fmt::format("the run now has {} steps instead of {}; {}", steps, before,
+                              same ? "its learning rate so far is that of a run of this length"
+                                   : "from here on the learning rate follows that length"));
   }
   if (stored.tape != tape_ && first_step_ < steps) {
     listener_.say(
@@ -132,7 +138,7 @@ TrainingRun::~TrainingRun() = default;
 void TrainingRun::open_data() {
   const TrainingConfig& t = options_.training;
   data_.emplace(options_, *tokenizer_, listener_);
-  batches_.emplace(data_->training(), t.seq, t.seed);
+  batches_.emplace(data_->training(), t.seq, options_.data_seed.value_or(t.seed));
   ValidationRows(data_->validation(), t.seq);
 }
 
@@ -180,37 +186,47 @@ void TrainingRun::plan() {
 void TrainingRun::run(const std::function<bool()>& stop) {
   if (options_.dry_run) return;
   const int64_t steps = options_.training.steps;
-  if (first_step_ == steps) {
-    listener_.say(
-        fmt::format("the run is finished: its {} steps are done, and the model is in {}; "
-                    "with more steps it goes on",
-                    steps, checkpoint_->string()));
-    return;
-  }
+  if (first_step_ == steps || is_out_of_patience()) return say_it_is_finished();
   enqueued_ = first_step_;
-  for (int64_t step = first_step_; step < steps; ++step) {
-    train_step(step, stop());
-    after_step(step + 1, stop);
-    if (enqueued_ > step + 1 || !stop()) continue;
-    checkpoint(step + 1);
+  saved_at_ = host_clock();
+  int64_t done = first_step_;
+  while (done < steps && !is_out_of_patience()) {
+    train_step(done, stop());
+    after_step(++done, stop);
+    if (enqueued_ > done || !stop()) continue;
+    checkpoint(done);
     if (trace_) listener_.say("no trace was written: the run stopped before the traced step");
-    listener_.stopped(step + 1);
+    listener_.stopped(done);
     return;
   }
   listener_.finished();
-  checkpoint(steps);
-  finish(stop);
+  if (is_out_of_patience()) listener_.say(fmt::format("the run ends {}", lost_patience()));
+  if (options_.keep_best && (!evaluations_.last || evaluations_.last->step != done))
+    evaluate_between_steps(done, stop);
+  checkpoint(done);
+  finish(done, stop);
+}
+
+void TrainingRun::say_it_is_finished() {
+  if (is_out_of_patience()) {
+    return listener_.say(fmt::format(
+        "the run is finished: it ended {}, and the model is in {}; with more patience it goes on",
+        lost_patience(), checkpoint_->string()));
+  }
+  listener_.say(fmt::format(
+      "the run is finished: its {} steps are done, and the model is in {}; with more steps it goes "
+      "on",
+      first_step_, checkpoint_->string()));
 }
 
 // Evaluates and writes a sample, after the model is saved.
-void TrainingRun::finish(const std::function<bool()>& stop) {
-  const int64_t steps = options_.training.steps;
+void TrainingRun::finish(int64_t step, const std::function<bool()>& stop) {
   const auto& batches = options_.final_eval_batches;
   if (batches != 0) {
     const ValidationRows rows = batches
                                     ? validation_rows(*batches)
                                     : ValidationRows(data_->validation(), options_.training.seq);
-    const std::optional<double> loss = evaluate(rows, steps, stop);
+    const std::optional<double> loss = evaluate(rows, step, stop);
     if (!loss) {
       return listener_.say(fmt::format("stopped in the final evaluation; the model is in {}",
                                        checkpoint_->string()));
@@ -227,7 +243,8 @@ void TrainingRun::finish(const std::function<bool()>& stop) {
     listener_.say(fmt::format("host memory {} bytes, foretold {} bytes",
                               trainer_->host_memory().peak, planned_.foretold.host.peak));
   }
-  write_sample(steps);
+  write_sample(step);
+  say_where_the_best_is();
   listener_.say(fmt::format("the model is in {}", checkpoint_->string()));
 }
 
@@ -245,100 +262,6 @@ void TrainingRun::read_data(int64_t done, const std::function<void()>& read) {
                          checkpoint_->string(), ", and can be resumed with the data as it was"),
                 fields);
   }
-}
-
-void TrainingRun::after_step(int64_t done, const std::function<bool()>& stop) {
-  const auto due = [&](int64_t every) { return is_due(every, done); };
-  if (due(options_.eval_every) && options_.eval_batches > 0) {
-    val_loss_ = evaluate(validation_rows(options_.eval_batches), done, stop);
-  }
-  if (due(options_.sample_every)) write_sample(done);
-  if (due(options_.checkpoint_every)) try_checkpoint(done);
-}
-
-ValidationRows TrainingRun::validation_rows(int64_t batches) const {
-  return {data_->validation(), options_.training.seq, batches * options_.training.batch};
-}
-
-std::optional<double> TrainingRun::evaluate(const ValidationRows& rows, int64_t step,
-                                            const std::function<bool()>& stop) {
-  struct Stopped {};
-  double loss = 0;
-  try {
-    read_data(step, [&] {
-      loss = trainer_->evaluator().mean_loss(rows, [&](int64_t done) {
-        listener_.progress({.what = "evaluating",
-                            .done = static_cast<size_t>(done),
-                            .total = static_cast<size_t>(rows.rows()),
-                            .unit = "rows"});
-        if (stop()) throw Stopped();
-      });
-    });
-  } catch (const Stopped&) {
-    return {};
-  }
-  log_.write(EvaluationNumbers{.step = step,
-                               .loss = loss,
-                               .targets = rows.targets(),
-                               .whole = rows.targets() + 1 == data_->validation()->size()});
-  return loss;
-}
-
-void TrainingRun::write_sample(int64_t step) {
-  const LongWork writing(listener_, "writing a sample");
-  std::vector<int32_t> tokens = start_of_text(*tokenizer_);
-  const size_t given = tokens.size();
-  Random random(options_.training.seed, static_cast<uint64_t>(step));
-  const SampleLength length = sample_length(*tokenizer_);
-  Generator(trainer_->model(), *stream_, length.prompt + length.drawn)
-      .extend(tokens, length.drawn, {.vocabulary = tokenizer_->vocabulary()}, random);
-  listener_.say(fmt::format("--- sample after step {}\n{}\n---", step,
-                            tokenizer_->decode(std::span(tokens).subspan(given))));
-}
-
-void TrainingRun::checkpoint(int64_t step) {
-  {
-    const LongWork saving(listener_, "saving");
-    save(step);
-  }
-  if (const auto changes = data_->describe_changes()) listener_.say(*changes);
-}
-
-// What cannot be written now may be when the next checkpoint is due.
-void TrainingRun::try_checkpoint(int64_t step) {
-  try {
-    checkpoint(step);
-  } catch (const Error& e) {
-    if (e.kind() != ErrorKind::file) throw;
-    listener_.say(fmt::format(
-        "no checkpoint of step {}: {}; training goes on, and the next is tried at step {}", step,
-        e.what(), std::min(step + options_.checkpoint_every, options_.training.steps)));
-  }
-}
-
-// The last checkpoint, or what the run began with.
-std::filesystem::path TrainingRun::model_directory() const {
-  if (checkpoint_) return *checkpoint_;
-  return has_weights(options_.model) ? ModelFile(options_.model).directory()
-                                     : std::filesystem::path();
-}
-
-void TrainingRun::save(int64_t step) {
-  if (step == last_saved_) return;
-  const TrainingConfig& t = options_.training;
-  const double loss = trainer_->evaluator().mean_loss({tokens_of(batch_), t.seq, t.batch});
-  if (!std::isfinite(loss)) fail_not_finite(step, "the loss of the updated weights is", loss);
-  write_checkpoint(*directory_, {.trainer = *trainer_,
-                                 .tokenizer = *tokenizer_,
-                                 .options = options_,
-                                 .step = step,
-                                 .data_fingerprint = data_->fingerprint(),
-                                 .initial_weights = initial_weights_,
-                                 .tape = tape_,
-                                 .products = products_,
-                                 .model = model_directory()});
-  last_saved_ = step;
-  checkpoint_ = directory_->latest();
 }
 
 void TrainingRun::fail_not_finite(int64_t step, const char* what, double value) {

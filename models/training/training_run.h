@@ -1,7 +1,7 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// A training run of GPT-2 from the first step to the last: data, budget, checkpoints, log,
+// A training run from the first step to the last: data, budget, checkpoints, log,
 // evaluations and samples.  The log, and the run.json of a checkpoint, are JSON.
 
 #include <optional>
@@ -27,10 +27,11 @@ class TrainingRun {
   TrainingRun(RunOptions, RunListener&);
   ~TrainingRun();
 
-  // Trains to the last step, or until stop() is true after a step, and writes a checkpoint of the
-  // step it reached; a dry run does nothing.  A stop that comes later cuts the final evaluation
-  // short.  Throws Error (numeric) if the loss or a gradient is not finite, and Error (file) if the
-  // data cannot be read any more, after a checkpoint of what was trained.
+  // Trains to the last step, or until patience is lost, or until stop() is true after a step, and
+  // writes a checkpoint of the step it reached; a dry run does nothing.  A stop that comes later
+  // cuts the final evaluation short.  Throws Error (numeric) if the loss or a gradient is not
+  // finite, and Error (file) if the data cannot be read any more, after a checkpoint of what was
+  // trained.
   void run(const std::function<bool()>& stop);
 
  private:
@@ -38,8 +39,8 @@ class TrainingRun {
   void open_data();
   RunRequest request(const Machine&) const;
   void plan();
-  void set_up_trainer();
-  void choose_algorithms();
+  void set_up_trainer(const std::optional<StoredRun>&);
+  void choose_algorithms(const std::optional<StoredRun>&);
   void say_how_it_differs(const StoredRun&);
   void open_log();
   bool times_kernels() const;
@@ -59,7 +60,14 @@ class TrainingRun {
   // Nothing if stop() is true meanwhile.
   std::optional<double> evaluate(const ValidationRows&, int64_t step,
                                  const std::function<bool()>& stop);
-  void finish(const std::function<bool()>& stop);
+  bool evaluate_between_steps(int64_t done, const std::function<bool()>& stop);
+  bool is_out_of_patience() const;
+  std::string lost_patience() const;
+  bool is_time_to_save() const;
+  std::string next_checkpoint(int64_t step) const;
+  void say_it_is_finished();
+  void say_where_the_best_is();
+  void finish(int64_t step, const std::function<bool()>& stop);
   void read_data(int64_t done, const std::function<void()>& read);
   void checkpoint(int64_t step);
   void try_checkpoint(int64_t step);
@@ -91,7 +99,8 @@ class TrainingRun {
   double step_began_ = 0;  // by the host's clock
   RunLog log_;
   std::optional<StepTrace> trace_;  // until it is written
-  std::optional<double> val_loss_;  // of the last evaluation
+  EvaluationHistory evaluations_;   // between steps
+  double saved_at_ = 0;             // by the host's clock: the last checkpoint, or the start
 };
 
 }  // namespace spool

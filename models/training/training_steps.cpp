@@ -29,7 +29,8 @@ bool TrainingRun::is_due(int64_t every, int64_t done) const {
 bool TrainingRun::may_run_ahead(int64_t step) const {
   return trainer_->runs_ahead() && step < options_.training.steps && !is_traced(step - 1) &&
          !is_traced(step) && !is_due(options_.eval_every, step) &&
-         !is_due(options_.sample_every, step) && !is_due(options_.checkpoint_every, step);
+         !is_due(options_.sample_every, step) && !is_due(options_.checkpoint_every, step) &&
+         !is_time_to_save();
 }
 
 void TrainingRun::read_batch(int64_t step) {
@@ -85,10 +86,11 @@ void TrainingRun::say_step(int64_t step, const StepResult& result, double second
   if (!std::isfinite(result.loss)) fail_not_finite(step + 1, "the loss is", result.loss);
   if (!result.finite) fail_not_finite(step + 1, "the norm of the gradients is", result.grad_norm);
   const int64_t tokens = options_.training.tokens_per_step();
+  const auto& last = evaluations_.last;
   const StepNumbers numbers{.step = step + 1,
                             .loss = result.loss,
                             .grad_norm = result.grad_norm,
-                            .val_loss = val_loss_,
+                            .val_loss = last ? std::optional(last->loss) : std::nullopt,
                             .lr = trainer_->learning_rate(step),
                             .seconds = seconds,
                             .tokens_per_s = static_cast<double>(tokens) / seconds,

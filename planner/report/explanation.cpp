@@ -46,17 +46,6 @@ std::vector<TapeScope> blocks_of(const Program& program) {
   return blocks;
 }
 
-// The layer of each node; -1: outside of all.
-IdTable<NodeId, int> layer_numbers(const Program& program) {
-  IdTable<NodeId, int> numbers(std::vector<int>(program.nodes.size(), -1));
-  int layer = 0;
-  for (const TapeScope& block : blocks_of(program)) {
-    for (NodeId n = block.first; n <= block.last; ++n) numbers[n] = layer;
-    ++layer;
-  }
-  return numbers;
-}
-
 // How often each name occurs in each layer.
 using NameCounts = std::map<std::pair<int, std::string>, int>;
 
@@ -156,6 +145,16 @@ void add_layer(std::vector<LayerGroup>& groups, int layer, const std::string& tr
 }
 
 }  // namespace
+
+IdTable<NodeId, int> layer_numbers(const Program& program) {
+  IdTable<NodeId, int> numbers(std::vector<int>(program.nodes.size(), -1));
+  int layer = 0;
+  for (const TapeScope& block : blocks_of(program)) {
+    for (NodeId n = block.first; n <= block.last; ++n) numbers[n] = layer;
+    ++layer;
+  }
+  return numbers;
+}
 
 IdTable<NodeId, std::string> node_names(const Program& program) {
   const IdTable<NodeId, int> layers = layer_numbers(program);

@@ -16,6 +16,9 @@ namespace spool {
 // equal names are numbered: add_1, add_2.  The program's parameters must still exist.
 IdTable<NodeId, std::string> node_names(const Program&);
 
+// The layer of each node, counted from 0; -1: outside of all layers.
+IdTable<NodeId, int> layer_numbers(const Program&);
+
 // Layers that a plan treats alike.
 struct LayerGroup {
   std::vector<std::pair<int, int>> layers = {};  // ranges, first and last; none: outside all layers

@@ -138,11 +138,13 @@ InstantBound::Cut InstantBound::cut_of_fewest_bytes() {
 }
 
 InstantBound::Cut InstantBound::cut_at(double seconds_per_byte) {
+  const auto known = cuts_by_price_.find(seconds_per_byte);
+  if (known != cuts_by_price_.end()) return known->second;
   for (const PricedValue& v : values_) {
     network_.set_capacity(v.edge, capacity(seconds_per_byte * v.bytes / unit_));
   }
   for (const PricedOp& op : ops_) network_.set_capacity(op.edge, capacity(op.seconds / unit_));
-  return solve();
+  return cuts_by_price_[seconds_per_byte] = solve();
 }
 
 // The price of a byte that gives the best bound if so many may be kept: the slope of the hull

@@ -24,6 +24,7 @@
 //
 // where C are the bytes that may be live besides those that must.
 
+#include <map>
 #include <vector>
 
 #include "spool/autograd/program.h"
@@ -95,6 +96,7 @@ class InstantBound {
   std::vector<PricedValue> values_;
   std::vector<PricedOp> ops_;
   std::vector<Cut> cuts_;  // corners of the lower hull that are known, by rising bytes
+  std::map<double, Cut> cuts_by_price_;  // that were solved; few prices are asked for
 };
 
 }  // namespace spool

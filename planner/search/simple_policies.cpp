@@ -5,21 +5,40 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "spool/planner/offsets.h"
-#include "spool/planner/policy.h"
 #include "spool/planner/search/measured_options.h"
 
 namespace spool {
 namespace {
 
+std::vector<TapeScope> blocks_of(const Program& program) {
+  std::vector<TapeScope> blocks;
+  for (const TapeScope& scope : program.scopes) {
+    if (scope.is_block()) blocks.push_back(scope);
+  }
+  return blocks;
+}
+
+size_t root_of(size_t blocks) {
+  return static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(blocks))));
+}
+
+// Adds the regions; an outer one comes before those in it.
+void recompute_segments(const std::vector<TapeScope>& blocks, size_t each, Plan& plan) {
+  for (size_t first = 0; first < blocks.size(); first += each) {
+    const size_t last = std::min(first + each, blocks.size()) - 1;
+    plan.regions.push_back({.first = blocks[first].first, .last = blocks[last].last});
+  }
+  std::ranges::sort(plan.regions, {},
+                    [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
+}
+
 class SimplePolicies {
  public:
-  explicit SimplePolicies(const SearchedStep& step) : step_(step), kept_(step.rehearse_tape({})) {
-    for (const TapeScope& scope : program().scopes) {
-      if (scope.is_block()) blocks_.push_back(scope);
-    }
-  }
+  explicit SimplePolicies(const SearchedStep& step)
+      : step_(step), kept_(step.rehearse_tape({})), blocks_(blocks_of(kept_.program)) {}
 
   std::vector<SimplePolicy> all() {
     add_named();
@@ -86,14 +105,9 @@ class SimplePolicies {
   }
 
   void add_segments() {
-    const auto root = std::sqrt(static_cast<double>(blocks_.size()));
-    const std::set<size_t> sizes{2, 3, 4, 6, static_cast<size_t>(std::ceil(root))};
-    for (const size_t each : sizes) {
+    for (const size_t each : std::set<size_t>{2, 3, 4, 6, root_of(blocks_.size())}) {
       Plan plan = keep_all();
-      for (size_t first = 0; first < blocks_.size(); first += each) {
-        const size_t last = std::min(first + each, blocks_.size()) - 1;
-        plan.regions.push_back({.first = blocks_[first].first, .last = blocks_[last].last});
-      }
+      recompute_segments(blocks_, each, plan);
       add(SimpleRule::segments, sentence("segments of ", each, " layers"), std::move(plan));
     }
   }
@@ -139,6 +153,33 @@ class SimplePolicies {
 
 std::vector<SimplePolicy> simple_policies(const SearchedStep& step) {
   return SimplePolicies(step).all();
+}
+
+std::vector<SimplePolicy> policies_by_hand(const SearchedStep& step, const Policy& rest) {
+  std::vector<SimplePolicy> all;
+  const auto add = [&](SimpleRule rule, std::string name, Plan plan) {
+    if (std::ranges::find(all, plan, &SimplePolicy::plan) != all.end()) return;
+    all.push_back({.rule = rule, .name = std::move(name), .plan = std::move(plan)});
+  };
+  const auto plan_of = [&](const char* list) {
+    Policy policy = rest;
+    set_recompute(policy, list);
+    return plan_from_policy(policy, step.machine, step.rehearse_tape);
+  };
+  const Plan kept = plan_of("none");
+  add(SimpleRule::uniform, "keep all", kept);
+  for (const char* list : {"norms", "gelu", "norms,gelu", "attention", "norms,gelu,attention"}) {
+    add(SimpleRule::uniform, sentence("recompute ", list), plan_of(list));
+  }
+  add(SimpleRule::uniform, "recompute every layer", plan_of("block"));
+  const std::vector<TapeScope> blocks = blocks_of(step.rehearse_tape({}).program);
+  for (const size_t each : std::set<size_t>{2, 3, root_of(blocks.size())}) {
+    if (each < 2 || each >= blocks.size()) continue;
+    Plan plan = kept;
+    recompute_segments(blocks, each, plan);
+    add(SimpleRule::segments, sentence("recompute segments of ", each, " layers"), std::move(plan));
+  }
+  return all;
 }
 
 std::vector<SimplePolicy> sending_policies(const SearchedStep& step, OffloadTarget target) {

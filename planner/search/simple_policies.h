@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "spool/planner/policy.h"
 #include "spool/planner/search/search.h"
 
 namespace spool {
@@ -34,6 +35,11 @@ struct SimplePolicy {
 std::vector<SimplePolicy> simple_policies(const SearchedStep&);
 // Those that send values to a host or a disk, or stream the optimizer's state.
 std::vector<SimplePolicy> sending_policies(const SearchedStep&, OffloadTarget);
+
+// The few that people know: keep all, recompute norms, activations or attention of every layer,
+// whole layers, or segments of several; the rest is that of the policy.  No two are equal, and the
+// first keeps all.
+std::vector<SimplePolicy> policies_by_hand(const SearchedStep&, const Policy& rest);
 
 // A plan laid out, whatever it takes; its loss is in chunks of so many rows.
 FoundPlan lay_out_plan(const SearchedStep&, Plan, int64_t loss_rows);

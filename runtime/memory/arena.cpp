@@ -4,6 +4,7 @@
 
 #include "spool/runtime/hash.h"
 #include "spool/runtime/integer.h"
+#include "spool/runtime/memory/allocation_log.h"
 #include "spool/runtime/memory/arena_block.h"
 #include "spool/runtime/memory/layout.h"
 #include "spool/runtime/memory/peak_recorder.h"
@@ -151,11 +152,13 @@ void Arena::count_live(const Block& block) {
   stats_.live_hash ^= hash_of(block.offset, block.bytes);
   stats_.live_by[block.label.purpose] += block.bytes;
   if (peak_recorder_) peak_recorder_->record_birth(&block, block.bytes, block.spec, block.label);
+  if (allocation_log_) allocation_log_->record_birth(&block);
   update_peak();
 }
 
 void Arena::count_freed(const Block& block) {
   if (peak_recorder_) peak_recorder_->record_death(&block);
+  if (allocation_log_) allocation_log_->record_death(&block);
   stats_.live -= block.bytes;
   stats_.live_hash ^= hash_of(block.offset, block.bytes);
   stats_.live_by[block.label.purpose] -= block.bytes;

@@ -28,6 +28,7 @@
 
 namespace spool {
 
+class AllocationLog;
 class LifetimeRecorder;
 class PeakRecorder;
 class PlacedStep;
@@ -75,11 +76,15 @@ class Arena {
   // Null if nobody asks what is live at the peak.
   PeakRecorder* peak_recorder() const { return peak_recorder_; }
 
+  // Null if nobody asks for every allocation.
+  AllocationLog* allocation_log() const { return allocation_log_; }
+
   const MemoryStats& stats() const { return stats_; }
   // Most bytes live at a time since the last call.
   size_t take_max_live() { return std::exchange(max_live_, stats_.live); }
 
  private:
+  friend class AllocationLog;
   friend class LifetimeRecorder;
   friend class PeakRecorder;
   friend class PlacedStep;
@@ -129,6 +134,7 @@ class Arena {
   std::vector<std::unique_ptr<Slab>> slabs_;
   LifetimeRecorder* recorder_ = nullptr;
   PeakRecorder* peak_recorder_ = nullptr;
+  AllocationLog* allocation_log_ = nullptr;
   PlacedStep* placed_step_ = nullptr;
 };
 

@@ -33,6 +33,7 @@ class PeakRecorder {
 
   // Names the work for which memory is allocated from now on; returns what it was before.
   TraceContext enter(const TraceContext&);
+  const TraceContext& work() const { return work_; }
 
   // By birth.  What was live before the recorder is not among them.
   std::vector<PeakAllocation> at_peak() const;

@@ -1,0 +1,37 @@
+#pragma once
+
+// Schedules of the learning rate.  Each begins with a linear warm-up to the highest rate.
+
+#include <array>
+#include <cstdint>
+
+#include "spool/runtime/names.h"
+
+namespace spool {
+
+// What follows the warm-up:
+//   cosine    half a cosine down to `floor` at the last step (Loshchilov and Hutter, SGDR, 2017,
+//             without restarts)
+//   linear    a straight line down to `floor`
+//   constant  the highest rate
+//   wsd       warmup-stable-decay: the highest rate, and over the last steps 1 - sqrt(x) down to
+//             `floor`, the decay that Hägele et al., "Scaling Laws and Compute-Optimal Training
+//             Beyond Fixed Training Durations", 2024, found best.  Until its decay begins a run
+//             does what a longer one does.
+enum class LrSchedule : uint8_t { cosine, linear, constant, wsd };
+template <>
+inline constexpr std::array enumerator_names<LrSchedule>{"cosine", "linear", "constant", "wsd"};
+
+struct LearningRate {
+  LrSchedule schedule = LrSchedule::cosine;
+  double peak = 0, floor = 0;
+  int64_t warmup = 0, steps = 0;
+  int64_t decay = 0;  // the last steps, in which wsd decays
+
+  // The rate of a step, which counts from 0.
+  double at(int64_t step) const;
+  // Whether the first steps have the same rates as those of another schedule.
+  bool begins_as(const LearningRate& other, int64_t first_steps) const;
+};
+
+}  // namespace spool

@@ -1,0 +1,51 @@
+#include "spool/models/training/evaluation_history.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "spool/runtime/files/json.h"
+
+namespace spool {
+namespace {
+
+using nlohmann::json;
+using Point = EvaluationHistory::Point;
+
+json to_json(const Point& point) {
+  // JSON has no numbers that are not finite.
+  return {{"step", point.step},
+          {"val_loss", std::isfinite(point.loss) ? json(point.loss) : json()}};
+}
+
+std::optional<Point> point(const JsonField& history, const char* key) {
+  const auto stored = history.find(key);
+  if (!stored) return {};
+  const JsonField loss = stored->member("val_loss");
+  return Point{.step = stored->member("step").integer<int64_t>(),
+               .loss = loss.value().is_null() ? NAN : loss.number()};
+}
+
+}  // namespace
+
+bool EvaluationHistory::add(const Point& point) {
+  last = point;
+  const bool is_best = std::isfinite(point.loss) && (!best || point.loss < best->loss);
+  if (is_best) best = point;
+  since_best = is_best ? 0 : since_best + 1;
+  return is_best;
+}
+
+json to_json(const EvaluationHistory& history) {
+  json all{{"since_best", history.since_best}};
+  if (history.last) all["last"] = to_json(*history.last);
+  if (history.best) all["best"] = to_json(*history.best);
+  return all;
+}
+
+EvaluationHistory evaluation_history_from_json(const JsonField& stored) {
+  return {.last = point(stored, "last"),
+          .best = point(stored, "best"),
+          .since_best = stored.member("since_best").integer<int64_t>()};
+}
+
+}  // namespace spool

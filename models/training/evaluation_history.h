@@ -1,0 +1,32 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// The evaluations of a run between its steps, as far as they decide what is kept and when the run
+// ends.  Its checkpoints store it as JSON.
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+namespace spool {
+
+class JsonField;
+
+struct EvaluationHistory {
+  struct Point {
+    int64_t step = 0;  // steps done before it
+    double loss = 0;   // nats
+    bool operator==(const Point&) const = default;
+  };
+  std::optional<Point> last = {}, best = {};
+  int64_t since_best = 0;  // evaluations
+
+  // Whether this one is the best so far; a loss that is not a number is not.
+  bool add(const Point&);
+  bool operator==(const EvaluationHistory&) const = default;
+};
+
+nlohmann::json to_json(const EvaluationHistory&);
+EvaluationHistory evaluation_history_from_json(const JsonField&);
+
+}  // namespace spool

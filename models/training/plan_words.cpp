@@ -1,0 +1,186 @@
+#include "spool/models/training/plan_words.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "spool/models/training/plan_report.h"
+#include "spool/planner/report/timeline.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
+
+std::string capitalised(std::string text) {
+  text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
+  return text;
+}
+
+class Sentences {
+ public:
+  explicit Sentences(const PlanInWords& of) : of_(of), run_(of.run) {}
+
+  std::vector<std::string> all() {
+    say_what_it_takes();
+    say_where_the_peak_is();
+    say_what_layers_do();
+    say_chunks_and_state();
+    say_what_leaves();
+    say_what_it_saves();
+    say_the_bound();
+    say_what_more_buys();
+    return std::move(all_);
+  }
+
+ private:
+  template <class... Values>
+  void say(fmt::format_string<Values...> text, Values&&... values) {
+    all_.push_back(fmt::format(text, std::forward<Values>(values)...));
+  }
+  size_t peak() const { return run_.foretold.memory.peak; }
+  double seconds() const { return run_.foretold.seconds; }
+  size_t limit() const { return run_.search ? run_.limit : run_.budget; }
+
+  void say_what_it_takes() {
+    const TrainingConfig& c = run_.config;
+    const std::string micro =
+        c.accumulate > 1 ? fmt::format(" in {} micro-batches", c.accumulate) : "";
+    say("A step of {} in {}, of {} rows of {} tokens{}, takes {} on {}, and the run at most {} of "
+        "its memory; the budget is {}.",
+        of_.model, name(c.dtype), c.rows_per_step(), c.seq, micro, format_seconds(seconds()),
+        of_.machine.name, format_bytes(peak()), format_bytes(limit()));
+    if (c.accumulate > distinct_micro_batches) {
+      say("Of the {} micro-batches the first, one in the middle and the last are shown; the others "
+          "repeat the one in the middle.",
+          c.accumulate);
+    }
+  }
+
+  // The largest categories at the peak.
+  std::string parts_at_peak() const {
+    constexpr size_t most = 4;
+    const StepMemory& memory = of_.memory;
+    std::vector<std::pair<size_t, std::string>> parts;
+    for (size_t c = 0; c < memory.categories.size(); ++c) {
+      const size_t bytes = memory.bytes[c][memory.peak];
+      if (bytes > 0) parts.emplace_back(bytes, memory.categories[c]);
+    }
+    std::ranges::stable_sort(parts, std::ranges::greater{}, &std::pair<size_t, std::string>::first);
+    if (parts.size() > most) parts.resize(most);
+    std::string text;
+    for (const auto& [bytes, category] : parts) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", category, format_bytes(bytes));
+    }
+    return text;
+  }
+
+  void say_where_the_peak_is() {
+    const StepMemory& memory = of_.memory;
+    const size_t of_step = of_.step.report.memory.peak;
+    const std::string place = memory.peak_is_in;
+    if (of_.peak_is_in == "step") {
+      say("The peak comes {} into the step, in the {}: {}.",
+          format_seconds(1e-3 * memory.times[memory.peak]), place, parts_at_peak());
+    } else {
+      say("The peak is in {} {}; the step takes at most {}, in the {}: {}.",
+          of_.peak_is_in == "evaluation" ? "an" : "a text", of_.peak_is_in, format_bytes(of_step),
+          place, parts_at_peak());
+    }
+  }
+
+  void say_what_layers_do() {
+    constexpr size_t most = 3;
+    const std::vector<LayerGroup>& groups = of_.layers;
+    if (groups.size() == 1 && groups.front().treatment == "keep all") {
+      say("Every layer keeps what its backward reads.");
+      return;
+    }
+    // One group takes no more words than the sentence that there is one more.
+    const size_t told = groups.size() <= most + 1 ? groups.size() : most;
+    for (size_t i = 0; i < told; ++i) {
+      say("{}: {}.", capitalised(layers_of(groups[i])), groups[i].treatment);
+    }
+    if (groups.size() > told) {
+      say("The rest is treated in {} other ways.", groups.size() - told);
+    }
+  }
+
+  void say_chunks_and_state() {
+    if (const int64_t rows = run_.config.loss_chunk) {
+      say("The loss is computed in chunks of {} rows, so that only their logits are live at a "
+          "time.",
+          rows);
+    }
+    const Plan& plan = run_.plans.step;
+    if (plan.optimizer_state == OptimizerState::cpu) {
+      say("The optimizer's state is on the host, which updates the parameters.");
+    } else if (plan.optimizer_state == OptimizerState::streamed) {
+      const size_t share = plan.state_bytes_on_device;
+      say("The optimizer's state is on the host{}, and each step moves it through the device.",
+          share ? fmt::format(", but for {}", format_bytes(share)) : "");
+    }
+  }
+
+  void say_what_leaves() {
+    const size_t host = run_.foretold.host.peak, disk = run_.foretold.disk.peak;
+    if (host + disk == 0) return;
+    const std::string on_disk = disk ? fmt::format(" and {} of a disk", format_bytes(disk)) : "";
+    say("What leaves the device takes {} of the host's memory{}; the device waits for copies for "
+        "{} "
+        "of the step.",
+        format_bytes(host), on_disk, percent(exposed_copies(of_.step.trace)));
+  }
+
+  void say_what_it_saves() {
+    if (!run_.search) return;
+    const size_t kept = run_.search->keep_all_peak;
+    if (kept <= peak()) return;
+    const double more = seconds() - run_.search->keep_all_seconds;
+    say("Keeping everything would take {} and {} a step: the plan saves {} ({}) and costs {} ({}).",
+        format_bytes(kept), format_seconds(run_.search->keep_all_seconds),
+        format_bytes(kept - peak()),
+        percent(static_cast<double>(kept - peak()) / static_cast<double>(kept)),
+        format_seconds(std::max(more, 0.0)),
+        percent(std::max(more, 0.0) / run_.search->keep_all_seconds));
+  }
+
+  void say_the_bound() {
+    if (!run_.search || run_.search->lower_bound <= 0) return;
+    const double bound = run_.search->lower_bound;
+    constexpr double least_gap = 5e-4;
+    if (gap(run_) < least_gap) {
+      say("No plan within the budget is faster.");
+    } else {
+      say("No plan within the budget takes less than {} a step: this one takes at most {} more "
+          "than "
+          "the fastest.",
+          format_seconds(bound), percent(gap(run_)));
+    }
+  }
+
+  void say_what_more_buys() {
+    for (const PlannedRun& point : of_.frontier.points) {
+      const double less = seconds() - point.foretold.seconds;
+      if (point.limit <= limit() || less <= 1e-4 * seconds()) continue;
+      say("With {}, the next larger budget of the frontier that helps, a step would take {}, {} "
+          "less.",
+          format_bytes(point.limit), format_seconds(point.foretold.seconds), format_seconds(less));
+      return;
+    }
+    if (!of_.frontier.points.empty()) say("No larger budget would make the step faster.");
+  }
+
+  const PlanInWords& of_;
+  const PlannedRun& run_;
+  std::vector<std::string> all_;
+};
+
+}  // namespace
+
+std::vector<std::string> plan_in_words(const PlanInWords& of) { return Sentences(of).all(); }
+
+}  // namespace spool

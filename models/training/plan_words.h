@@ -1,0 +1,28 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// A plan in sentences, for reports.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "spool/models/training/frontier.h"
+#include "spool/planner/report/step_memory.h"
+
+namespace spool {
+
+struct PlanInWords {
+  const PlannedRun& run;
+  const Machine& machine;
+  const std::string& model;               // as the settings name it
+  const std::vector<LayerGroup>& layers;  // as explain() gives them
+  const RehearsedStep& step;              // with its trace
+  const StepMemory& memory;               // of that step
+  std::string_view peak_is_in;            // of the run: "step", "evaluation" or "sample"
+  const Frontier& frontier;               // if it has points, what a larger budget would buy
+};
+
+std::vector<std::string> plan_in_words(const PlanInWords&);
+
+}  // namespace spool

@@ -1,0 +1,45 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// What reports say of the allocations of a rehearsed step.
+
+#include <string>
+#include <unordered_map>
+
+#include "spool/planner/report/named_nodes.h"
+#include "spool/runtime/memory/allocation_log.h"
+
+namespace spool {
+
+class AllocationWords {
+ public:
+  // Categories of memory, in the order in which they are drawn: a purpose each, but for
+  // activations, which have one for each kind of node, and one for what copies hold.
+  static constexpr size_t activations = 4;  // the first of them
+  static constexpr size_t workspace = activations + enumerator_names<NodeKind>.size();
+  static constexpr size_t copies = workspace + 1, categories = copies + 1;
+  static std::string category_name(size_t category);
+
+  // Both must outlive the words.
+  AllocationWords(const NamedNodes&, const AllocationHistory&);
+
+  size_t category(const LoggedAllocation&) const;
+  // "ln_2" of layer 7, "input gradient of ln_2", "mlp.c_fc.weight".
+  LayerName value(const LoggedAllocation&) const;
+  // The value that the copy with this number sends; null: none is known.
+  const LoggedAllocation* sent(int64_t number) const;
+  // What it is kept until: "backward of mlp.c_fc", of the same layer, or "forward of ln_1 of layer
+  // 8".
+  std::string until(const LoggedAllocation&) const;
+  // What it was made for: "backward of mlp.c_fc of layer 7".
+  std::string made_for(const LoggedAllocation&) const;
+
+ private:
+  bool has_node(const LoggedAllocation&) const;
+  std::string work(const TraceContext&, bool with_layer) const;
+
+  const NamedNodes& nodes_;
+  std::unordered_map<int64_t, const LoggedAllocation*> sent_ = {};
+};
+
+}  // namespace spool

@@ -1,0 +1,54 @@
+#include "spool/planner/report/copy_lanes.h"
+
+#include <algorithm>
+
+#include "spool/planner/report/allocation_words.h"
+#include "spool/planner/report/report_clock.h"
+#include "spool/runtime/check.h"
+
+namespace spool {
+namespace {
+
+// Copies, and work on a file; not waits.
+bool is_shown(const TraceSpan& span) {
+  const bool lane = span.lane == TraceLane::copy_out || span.lane == TraceLane::copy_in;
+  return lane && (span.activity == Activity::copy || span.activity == Activity::host);
+}
+
+std::string name_of(const TraceSpan& span, const LoggedAllocation* original,
+                    const AllocationWords& words) {
+  if (!original) return is_copy(span.context) ? span.context.task : "optimizer state";
+  const auto [value, layer] = words.value(*original);
+  const char* file = "";
+  if (span.activity == Activity::host) {
+    file = span.lane == TraceLane::copy_out ? ", to the disk" : ", from the disk";
+  }
+  return sentence(value, layer < 0 ? "" : sentence(" of layer ", layer), file);
+}
+
+}  // namespace
+
+std::vector<LaneCopy> lane_copies(const RehearsedStep& step, const NamedNodes& nodes, size_t most) {
+  const AllocationWords words(nodes, step.allocations);
+  const ReportClock clock(step);
+  std::vector<LaneCopy> copies;
+  for (const TraceSpan& span : step.trace) {
+    if (!is_shown(span)) continue;
+    const LoggedAllocation* original =
+        is_copy(span.context) ? words.sent(span.context.node) : nullptr;
+    copies.push_back({.lane = span.lane,
+                      .name = name_of(span, original, words),
+                      .begin = clock.ms(span.begin),
+                      .end = clock.ms(span.end),
+                      .bytes = span.bytes || !original ? span.bytes : original->bytes});
+  }
+  if (copies.size() > most) {
+    std::ranges::stable_sort(copies, std::ranges::greater{},
+                             [](const LaneCopy& c) { return c.end - c.begin; });
+    copies.resize(most);
+  }
+  std::ranges::stable_sort(copies, {}, &LaneCopy::begin);
+  return copies;
+}
+
+}  // namespace spool

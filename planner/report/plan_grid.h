@@ -1,0 +1,29 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// What a plan does to the values of each layer, as a grid: a row for each name of a node, a column
+// for each layer.
+
+#include <string>
+#include <vector>
+
+#include "spool/planner/report/named_nodes.h"
+
+namespace spool {
+
+// `none`: of no node of this name in the layer, backward reads an output.
+enum class GridCell : uint8_t { none, keep, recompute, host, disk, chunked };
+template <>
+inline constexpr std::array enumerator_names<GridCell>{"",     "keep", "recompute",
+                                                       "host", "disk", "chunked"};
+
+struct PlanGrid {
+  std::vector<std::string> rows = {};  // names of nodes, in the order of a layer
+  int layers = 0;
+  std::vector<std::vector<GridCell>> cells = {};  // by row, then layer
+};
+
+// `kept` is the program of a tape that keeps every value.
+PlanGrid plan_grid(const Program& kept, const NamedNodes&, const Plan&);
+
+}  // namespace spool

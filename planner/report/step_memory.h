@@ -1,0 +1,48 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// The memory of a device over a rehearsed step, by what it is for, for reports.
+
+#include <string>
+#include <vector>
+
+#include "spool/planner/rehearsal.h"
+#include "spool/planner/report/named_nodes.h"
+#include "spool/planner/report/report_clock.h"
+
+namespace spool {
+
+// An allocation, or the part of its life that is in one category, live in the instants [begin,
+// end).
+struct MemoryValue {
+  std::string name = {};  // "ln_2", "mlp.c_fc.weight", "input gradient of ln_2"
+  int layer = -1;         // -1: of none
+  size_t category = 0;
+  size_t bytes = 0;
+  size_t begin = 0, end = 0;
+  std::string until = {};  // "backward of mlp.c_fc", "end of the step"
+};
+
+struct StepMemory {
+  std::vector<std::string> categories = {};  // from the bottom to the top; only those that occur
+  // Milliseconds since the step began; they never fall.  The bytes of an instant hold until the
+  // next one.  The first of two instants of equal times shows what was live at once for no time.
+  std::vector<double> times = {};
+  std::vector<std::vector<size_t>> bytes = {};  // of each category, at each instant
+  std::vector<size_t> total = {};
+  size_t peak = 0;                       // the first instant of most bytes
+  std::string peak_is_in = {};           // "backward of mlp.c_fc of layer 7"
+  std::vector<MemoryValue> values = {};  // the largest in bytes x time first
+};
+
+struct StepMemoryLimits {
+  // Neighbouring instants become the one of most bytes; that of the peak stays.
+  size_t instants = 2000;
+  size_t values = 1500;
+  double least_part = 1.0 / 2000;  // of the peak, that a value of the list has
+};
+
+// Of a step that was rehearsed with AskedOfRehearsal::allocations.
+StepMemory step_memory(const RehearsedStep&, const NamedNodes&, const StepMemoryLimits& = {});
+
+}  // namespace spool
