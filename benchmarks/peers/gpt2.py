@@ -35,34 +35,17 @@ import pathlib
 import statistics
 import sys
 import time
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from models import MODELS, step_flops
+
 PEAK_OF_HOPPER = 989e12
 WAYS = ["eager", "eager-bf16", "compiled", "compiled-bf16"]
 WARM_UP = 5
-
-
-@dataclass
-class Config:
-    layers: int
-    heads: int
-    channels: int
-    context: int = 1024
-    vocabulary: int = 50304
-
-
-MODELS = {
-    "gpt2-tiny": Config(4, 4, 192, 128, 256),
-    "gpt2-124m": Config(12, 12, 768),
-    "gpt2-355m": Config(24, 16, 1024),
-    "gpt2-774m": Config(36, 20, 1280),
-    "gpt2-1558m": Config(48, 25, 1600),
-}
 
 
 class Block(nn.Module):
@@ -84,10 +67,17 @@ class Block(nn.Module):
         return x + self.fc_projection(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
 
 
+def call(block, x):
+    return block(x)
+
+
 class Gpt2(nn.Module):
-    def __init__(self, config):
+    """run_block runs a block on its input; torch.utils.checkpoint may."""
+
+    def __init__(self, config, run_block=call):
         super().__init__()
         C = config.channels
+        self.run_block = run_block
         self.wte, self.wpe = nn.Embedding(config.vocabulary, C), nn.Embedding(config.context, C)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.ln_f = nn.LayerNorm(C)
@@ -101,7 +91,7 @@ class Gpt2(nn.Module):
     def forward(self, tokens, targets):
         x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
-            x = block(x)
+            x = self.run_block(block, x)
         logits = F.linear(self.ln_f(x), self.wte.weight)
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -109,7 +99,7 @@ class Gpt2(nn.Module):
 class Optimizer:
     """AdamW on the parameters, or on f32 masters of bf16 parameters."""
 
-    def __init__(self, model, device):
+    def __init__(self, model):
         self.parameters = list(model.parameters())
         self.masters = self.parameters
         if self.parameters[0].dtype == torch.bfloat16:
@@ -118,8 +108,7 @@ class Optimizer:
             {"params": [m for m in self.masters if m.dim() > 1], "weight_decay": 0.1},
             {"params": [m for m in self.masters if m.dim() == 1], "weight_decay": 0.0},
         ]
-        fused = {"fused": True} if device.type == "cuda" else {}
-        self.adamw = torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), eps=1e-8, **fused)
+        self.adamw = torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
 
     @torch.no_grad()
     def step(self):
@@ -133,6 +122,28 @@ class Optimizer:
         self.adamw.zero_grad(set_to_none=True)
         if has_masters:
             torch._foreach_copy_(self.parameters, self.masters)
+
+
+class Training:
+    """A model of this type on random tokens, and its optimizer.
+
+    A step computes the loss by what `prepared` makes of the model, in the context that `around` makes.
+    """
+
+    def __init__(self, config, batch, device, dtype, run_block=call, prepared=lambda model: model,
+                 around=contextlib.nullcontext):
+        torch.manual_seed(1)
+        model = Gpt2(config, run_block).to(device=device, dtype=dtype)
+        self.optimizer = Optimizer(model)
+        self.loss_of, self.around = prepared(model), around
+        self.tokens, self.targets = torch.randint(0, config.vocabulary, (2, *batch), device=device)
+
+    def step(self):
+        with self.around():
+            loss = self.loss_of(self.tokens, self.targets)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
 
 
 class Clock:
@@ -191,11 +202,6 @@ def measure_device(device):
     }
 
 
-def step_flops(config, B, T):
-    L, C, V = config.layers, config.channels, config.vocabulary
-    return B * T * (6 * (12 * L * C * C + V * C) + 12 * L * C * T)
-
-
 def attention_by(name, device):
     """A context in which attention uses the kernel of this name."""
     if device.type != "cuda" or name == "any":
@@ -207,20 +213,16 @@ def attention_by(name, device):
 def run(way, config, arguments, device):
     """Trains some steps in this way; returns their times and memory."""
     B, T = arguments.batch, arguments.seq
-    torch.manual_seed(1)
     all_bf16 = way.endswith("-bf16")
-    model = Gpt2(config).to(device=device, dtype=torch.bfloat16 if all_bf16 else torch.float32)
-    optimizer = Optimizer(model, device)
-    loss_of = torch.compile(model) if way.startswith("compiled") else model
-    tokens, targets = torch.randint(0, config.vocabulary, (2, B, T), device=device)
-
-    def step():
-        with torch.autocast(device.type, torch.bfloat16, enabled=not all_bf16):
-            loss = loss_of(tokens, targets)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
+    training = Training(
+        config,
+        (B, T),
+        device,
+        torch.bfloat16 if all_bf16 else torch.float32,
+        prepared=torch.compile if way.startswith("compiled") else lambda model: model,
+        around=lambda: torch.autocast(device.type, torch.bfloat16, enabled=not all_bf16),
+    )
+    step = training.step
     for _ in range(WARM_UP):
         first = step()
     synchronize(device)
