@@ -26,6 +26,8 @@ void check_arguments(const GenerateArguments& a) {
         a.tokens);
   check(a.context >= 0, "--context must be 1 or more, not ", a.context);
   check(a.batch > 0 && a.batch <= 4096, "--batch must be from 1 to 4096, not ", a.batch);
+  check(a.samples > 0 && a.samples <= 4096, "--samples must be from 1 to 4096, not ", a.samples);
+  check(a.samples == 1 || !a.interactive, "--samples goes with texts, not with --interactive");
   check_sampling(a);
   check(a.prompts.empty() || (a.prompt.empty() && !a.interactive),
         "--prompts has all prompts, so it goes with neither --prompt nor --interactive");
@@ -39,7 +41,10 @@ void check_arguments(const GenerateArguments& a) {
 
 int generate(GenerateArguments a) {
   check_arguments(a);
-  if (a.chat && a.prompt.empty() && a.prompts.empty()) a.interactive = true;
+  if (a.chat && a.prompt.empty() && a.prompts.empty()) {
+    check(a.samples == 1, "--samples of an answer need its message; give --prompt or --prompts");
+    a.interactive = true;
+  }
   const ModelFile file(a.model);
   const auto tokenizer = open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
   check_file(file.config().shape().vocabulary >= tokenizer->vocabulary(), file.name(),
@@ -47,7 +52,8 @@ int generate(GenerateArguments a) {
              " is smaller than the tokenizer's, ", tokenizer->vocabulary());
   const Generation generation(a, file, *tokenizer);
   try {
-    a.prompts.empty() ? write_texts(generation) : write_batches(generation);
+    const bool in_batches = !a.prompts.empty() || (a.samples > 1 && fits_batches(generation));
+    in_batches ? write_batches(generation) : write_texts(generation);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::numeric) check_finite(file.tensors());
     throw;
@@ -99,7 +105,9 @@ std::function<int()> add_generate(CLI::App& app) {
   app.add_option("--prompt", a->prompt, "Text to continue; by default a new text");
   app.add_option("--prompts", a->prompts,
                  "A file, or - for standard input, with a prompt in each line");
-  app.add_option("--batch", a->batch, "Number of prompts of --prompts that are continued at a time")
+  app.add_option("--samples", a->samples, "Number of texts to write for each prompt")
+      ->capture_default_str();
+  app.add_option("--batch", a->batch, "Number of texts that are written at a time")
       ->capture_default_str();
   app.add_flag("--json", a->json, "Print a line of JSON for each text");
   app.add_option("--tokens", a->tokens,

@@ -74,10 +74,13 @@ void print_generated(std::string_view text) {
   print(::isatty(STDOUT_FILENO) ? printable(text) : std::string(text));
 }
 
-void print_json(const std::string& prompt, const std::string& text, int64_t tokens,
-                std::string_view ended_by) {
-  const nlohmann::ordered_json line{
-      {"prompt", prompt}, {"text", text}, {"tokens", tokens}, {"ended_by", ended_by}};
+void print_json(const std::string& prompt, std::optional<int64_t> sample, const std::string& text,
+                int64_t tokens, std::string_view ended_by) {
+  nlohmann::ordered_json line{{"prompt", prompt}};
+  if (sample) line["sample"] = *sample;
+  line["text"] = text;
+  line["tokens"] = tokens;
+  line["ended_by"] = ended_by;
   constexpr auto replace = nlohmann::ordered_json::error_handler_t::replace;
   print(line.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/false, replace) + "\n");
 }

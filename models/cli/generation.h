@@ -3,6 +3,7 @@
 // What `spool generate` is asked for, and its ways to write: one text, a conversation, or many
 // texts at once.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace spool {
 struct GenerateArguments {
   std::string model, prompt, prompts, device, dtype = "f32";
   TokenizerChoice tokenizer = {};
-  int64_t tokens = 200, context = 0, batch = 8;
+  int64_t tokens = 200, context = 0, batch = 8, samples = 1;
   std::optional<double> temperature, top_p, min_p, repetition_penalty;
   std::optional<int64_t> top_k;
   std::vector<std::string> stops;
@@ -41,15 +42,20 @@ struct Generation {
 
 // Texts one after the other.
 void write_texts(const Generation&);
-// The prompts of a file, or of standard input, in batches.
+// The prompts of a file, or of standard input, or samples of one prompt, in batches.
 void write_batches(const Generation&);
+// Whether the prompt and what is added to it are no more than the model sees at a time, which
+// batches need.
+bool fits_batches(const Generation&);
 
 // Writes to standard output at once.
 void print(std::string_view text);
 // The same, of bytes that a model wrote; printable on a terminal, and as they are elsewhere.
 void print_generated(std::string_view text);
-// A line of JSON of a text.
-void print_json(const std::string& prompt, const std::string& text, int64_t tokens,
-                std::string_view ended_by);
+// A line of JSON of a text; with the number of the sample if there are several.
+void print_json(const std::string& prompt, std::optional<int64_t> sample, const std::string& text,
+                int64_t tokens, std::string_view ended_by);
+// Between the samples of a prompt, on a line of its own.
+inline constexpr const char* between_samples = "---";
 
 }  // namespace spool

@@ -24,13 +24,18 @@ std::string all_of_prompts(const std::string& file) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
+int64_t seen_at_a_time(const Generation& g) {
+  const int64_t context = g.file.config().shape().context, asked = g.arguments.context;
+  return asked > 0 ? std::min(asked, context) : context;
+}
+
 // Every line but empty ones.
 std::vector<Prompt> read_prompts(const Generation& g) {
   const GenerateArguments& a = g.arguments;
+  if (a.prompts.empty()) return {{.text = a.prompt, .tokens = g.tokens_of(a.prompt)}};
   const std::string all = all_of_prompts(a.prompts);
   const std::string name = a.prompts == "-" ? "standard input" : a.prompts;
-  const int64_t context = g.file.config().shape().context;
-  const int64_t longest = a.context > 0 ? std::min(a.context, context) : context;
+  const int64_t longest = seen_at_a_time(g);
   std::vector<Prompt> prompts;
   int64_t number = 0;
   for (size_t begin = 0; begin < all.size();) {
@@ -56,7 +61,8 @@ class BatchWriter {
   BatchWriter(const Generation& g, std::vector<Prompt> prompts)
       : g_(g), prompts_(std::move(prompts)) {
     for (const Prompt& p : prompts_) longest_ = std::max(longest_, std::ssize(p.tokens));
-    rows_ = std::min(g.arguments.batch, std::ssize(prompts_));
+    texts_ = g.arguments.samples * std::ssize(prompts_);
+    rows_ = std::min(g.arguments.batch, texts_);
     const GenerateArguments& a = g.arguments;
     const DType dtype = *parse<DType>(a.dtype);
     const int64_t tokens = longest_ + a.tokens;
@@ -72,8 +78,8 @@ class BatchWriter {
   }
 
   void write() {
-    for (int64_t first = 0; first < std::ssize(prompts_) && !interrupted(); first += rows_) {
-      write(first, std::min(rows_, std::ssize(prompts_) - first));
+    for (int64_t first = 0; first < texts_ && !interrupted(); first += rows_) {
+      write(first, std::min(rows_, texts_ - first));
     }
   }
 
@@ -84,15 +90,15 @@ class BatchWriter {
   };
 
   void write(int64_t first, int64_t count) {
-    const auto batch =
-        std::span(prompts_).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
     std::vector<BatchGenerator::Row> rows;
     std::vector<Text> texts;
-    for (const Prompt& p : batch) {
-      const auto number = static_cast<uint64_t>(first) + rows.size();
-      rows.push_back({.tokens = p.tokens, .random = Random(g_.arguments.seed, number)});
-      texts.push_back(
-          {.added = Continuation(g_.tokenizer, TextStream::From::middle, g_.arguments.stops)});
+    for (int64_t i = first; i < first + count; ++i) {
+      rows.push_back({.tokens = prompt_of(i).tokens,
+                      .random = Random(g_.arguments.seed, static_cast<uint64_t>(i))});
+      const bool whole = prompt_of(i).text.empty() && !g_.chat;
+      texts.push_back({.added = Continuation(
+                           g_.tokenizer, whole ? TextStream::From::begin : TextStream::From::middle,
+                           g_.arguments.stops)});
     }
     generator_->extend(rows, g_.arguments.tokens, g_.sampling, [&](size_t i, int32_t token) {
       texts[i].text += texts[i].added.add(token);
@@ -101,31 +107,47 @@ class BatchWriter {
     if (interrupted()) return;
     for (size_t i = 0; i < texts.size(); ++i) {
       texts[i].text += texts[i].added.finish();
-      print_text(batch[i].text, texts[i], first + static_cast<int64_t>(i) > 0);
+      print_text(first + static_cast<int64_t>(i), texts[i]);
     }
   }
 
-  void print_text(const std::string& prompt, const Text& t, bool follows) const {
+  // Samples of a prompt follow each other.
+  const Prompt& prompt_of(int64_t text) const {
+    return prompts_[static_cast<size_t>(text / g_.arguments.samples)];
+  }
+
+  void print_text(int64_t number, const Text& t) const {
+    const std::string& prompt = prompt_of(number).text;
+    const int64_t samples = g_.arguments.samples, sample = number % samples;
     const bool at_limit = t.added.tokens() == g_.arguments.tokens;
     if (g_.arguments.json) {
-      return print_json(prompt, t.text, t.added.tokens(),
+      return print_json(prompt, samples > 1 ? std::optional(sample) : std::nullopt, t.text,
+                        t.added.tokens(),
                         t.added.is_stopped() ? "stop text"
                         : at_limit           ? "limit"
                                              : "stop token");
     }
-    print_generated(sentence(follows ? "\n" : "", g_.chat ? "> " : "", prompt, g_.chat ? "\n" : "",
-                             t.text, "\n"));
+    const std::string before = sample > 0   ? sentence(between_samples, "\n")
+                               : number > 0 ? "\n"
+                                            : "";
+    print_generated(
+        sentence(before, g_.chat ? "> " : "", prompt, g_.chat ? "\n" : "", t.text, "\n"));
   }
 
   const Generation& g_;
   std::vector<Prompt> prompts_;
-  int64_t longest_ = 0, rows_ = 0;
+  int64_t longest_ = 0, texts_ = 0, rows_ = 0;
   std::unique_ptr<Stream> stream_;
   std::shared_ptr<Model> model_;
   std::optional<BatchGenerator> generator_;
 };
 
 }  // namespace
+
+bool fits_batches(const Generation& g) {
+  const int64_t given = std::ssize(g.tokens_of(g.arguments.prompt));
+  return given + g.arguments.tokens <= seen_at_a_time(g);
+}
 
 void write_batches(const Generation& g) {
   BatchWriter writer(g, read_prompts(g));

@@ -35,6 +35,12 @@ class Writer {
     generator_.emplace(*model_, *stream_, longest);
   }
 
+  // Each sample draws numbers of its own, the first one those of a text that is written alone.
+  void sample(int64_t number) {
+    random_ = Random(g_.arguments.seed, static_cast<uint64_t>(number));
+    if (g_.arguments.samples > 1) sample_ = number;
+  }
+
   // Starts a new text.
   void begin(const std::string& prompt) {
     generator_->begin();
@@ -70,7 +76,7 @@ class Writer {
     }
     show_part(added.finish());
     if (added.is_stopped()) ended_by = "stop text";
-    if (json_) return print_json(prompt_, all, added.tokens(), ended_by);
+    if (json_) return print_json(prompt_, sample_, all, added.tokens(), ended_by);
     print(text_.rest() + "\n");
   }
 
@@ -99,6 +105,7 @@ class Writer {
   TextStream::From from_ = TextStream::From::begin;
   bool is_terminal_ = ::isatty(STDOUT_FILENO), json_, is_begun_ = false;
   int32_t last_ = -1;
+  std::optional<int64_t> sample_;
   std::string prompt_;
   TerminalText text_;
 };
@@ -141,9 +148,13 @@ void write_texts(const Generation& g) {
   Writer writer(g);
   catch_interrupts();
   if (g.arguments.interactive) return converse(writer, g);
-  writer.begin(g.arguments.prompt);
-  writer.show_prompt(g.arguments.prompt);
-  writer.write();
+  for (int64_t i = 0; i < g.arguments.samples && !interrupted(); ++i) {
+    if (i > 0 && !g.arguments.json) print(sentence(between_samples, "\n"));
+    writer.sample(i);
+    writer.begin(g.arguments.prompt);
+    writer.show_prompt(g.arguments.prompt);
+    writer.write();
+  }
 }
 
 }  // namespace spool

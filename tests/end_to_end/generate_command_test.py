@@ -41,6 +41,39 @@ class Generate(Files):
         piped = self.written(*words, "--prompts", "-", input=file.read_bytes())
         self.assertEqual(piped, "\n".join(alone))
 
+    def test_samples_of_a_prompt(self):
+        self.model()
+        words = ["--tokens", 20, "--prompt", "Line 1"]
+        lines = self.lines(*words, "--samples", 5)
+        self.assertEqual([line["sample"] for line in lines], list(range(5)))
+        texts = [line["text"] for line in lines]
+        self.assertGreater(len(set(texts)), 1)
+        self.assertEqual(self.written(*words), f"Line 1{texts[0]}\n")
+        written = "---\n".join(f"Line 1{text}\n" for text in texts)
+        for batch in [1, 2, 5, 100]:
+            self.assertEqual(self.written(*words, "--samples", 5, "--batch", batch), written)
+        self.assertEqual(self.written(*words, "--samples", 3), "---\n".join(written.split("---\n")[:3]))
+        other = self.lines(*words, "--samples", 5, "--seed", 2)
+        self.assertNotEqual([line["text"] for line in other], texts)
+        greedy = self.lines(*words, "--samples", 3, "--temperature", 0)
+        self.assertEqual(len({line["text"] for line in greedy}), 1)
+
+    def test_samples_of_the_prompts_of_a_file(self):
+        self.model()
+        file = self.folder / "prompts"
+        file.write_text("Line 1\nof a text\n")
+        for batch in [1, 3, 100]:
+            lines = self.lines("--tokens", 9, "--prompts", file, "--samples", 3, "--batch", batch)
+            found = [(line["prompt"], line["sample"]) for line in lines]
+            self.assertEqual(found, [(p, i) for p in ["Line 1", "of a text"] for i in range(3)])
+
+    def test_samples_that_outgrow_the_context_are_written_too(self):
+        self.model()
+        lines = self.lines("--tokens", 100, "--samples", 3)
+        self.assertEqual([(line["sample"], line["tokens"]) for line in lines], [(i, 100) for i in range(3)])
+        self.assertEqual(self.written("--tokens", 100), lines[0]["text"] + "\n")
+        self.assertEqual(len({line["text"] for line in lines}), 3)
+
     def test_stops_at_any_of_some_texts(self):
         self.model()
         words = ["--temperature", 0, "--tokens", 30, "--prompt", "Line 1"]
@@ -126,6 +159,8 @@ class Generate(Files):
             (["--prompts", file, "--prompt", "a"], ["--prompts", "--prompt"]),
             (["--prompts", file, "--interactive"], ["--prompts", "--interactive"]),
             (["--prompts", file, "--tokens", 20], ["line 3", "100 tokens", "--tokens", "64"]),
+            (["--samples", 0], ["--samples", "1 to 4096"]),
+            (["--samples", 2, "--interactive"], ["--samples", "--interactive"]),
             (["--prompts", self.folder / "none"], ["none"]),
             (["--prompts", self.folder], [self.folder.name]),
             (["--prompts", blank], ["no prompt"]),
