@@ -65,7 +65,7 @@ size_t edits(const std::string& a, const std::string& b) {
 
 std::vector<std::string> command_words(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  const std::set<std::string_view> of_paths{"train", "eval", "tokenize"};
+  const std::set<std::string_view> of_paths{"train", "eval", "tokenize", "plot"};
   if (words.empty() || !of_paths.contains(words.front())) return words;
   for (std::string& word : words) {
     const size_t value = word.starts_with("--") ? word.find('=') + 1 : 0;  // --data=[a,b]

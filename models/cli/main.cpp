@@ -19,6 +19,7 @@
 #include "spool/kernels/libraries.h"
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/terminal_text.h"
+#include "spool/models/cli/terminal_width.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/files/file.h"
@@ -124,6 +125,7 @@ int main(int argc, char** argv) {
 
   CLI::App app("Spool trains transformers inside a byte budget.");
   app.name("spool");
+  app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(1);
   app.set_version_flag("--version", what_this_is, "Print the version, and what it was built with");
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);

@@ -9,6 +9,7 @@
 
 #include "spool/models/cli/long_work.h"
 #include "spool/models/cli/plan_table.h"
+#include "spool/models/cli/terminal_width.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/report/report_page.h"
 #include "spool/models/training/budget.h"
@@ -111,8 +112,8 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   }
   if (flags.json == "-") return 0;
   o.training = run.config;
-  fmt::print("{}\n", plan_table(o, machine, run));
-  if (flags.frontier) fmt::print("{}\n", frontier_table(frontier.points));
+  print_lines(plan_table(o, machine, run));
+  if (flags.frontier) print_lines(frontier_table(frontier.points));
   say_where_files_are(o);
   return 0;
 }

@@ -199,8 +199,8 @@ std::string plan_table(const RunOptions& o, const Machine& machine, const Planne
 }
 
 std::string frontier_table(const std::vector<PlannedRun>& frontier) {
-  constexpr const char* columns = "  {:>12} {:>12} {:>12} {:>16} {:>10} {:>11} {:>10}\n";
-  std::string table = fmt::format(columns, "budget", "peak", "step time", "over keeping all", "gap",
+  constexpr const char* columns = "  {:>8}  {:>8}  {:>9}  {:>7}  {:>7}  {:>10}  {:>9}\n";
+  std::string table = fmt::format(columns, "budget", "peak", "step time", "slower", "gap",
                                   "loss chunk", "in chunks");
   for (const PlannedRun& run : frontier) {
     table += fmt::format(columns, format_bytes(run.limit), format_bytes(run.foretold.memory.peak),

@@ -1,4 +1,4 @@
-// spool plot: draws the losses and the speed of runs.
+// spool plot: draws the losses and the speed of runs, whose logs are lines of JSON.
 
 #include <spdlog/fmt/fmt.h>
 

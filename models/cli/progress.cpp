@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <spdlog/fmt/fmt.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,20 +9,10 @@
 
 #include "spool/models/cli/plan_table.h"
 #include "spool/models/cli/terminal_text.h"
+#include "spool/models/cli/terminal_width.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
-namespace {
-
-// A longer line would wrap, and the next could not overwrite it.
-size_t terminal_width() {
-  winsize size{};
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
-  return known ? size.ws_col - 1u : 79u;
-}
-
-}  // namespace
-
 RunPrinter::RunPrinter() : terminal_(::isatty(STDOUT_FILENO)) {}
 
 void RunPrinter::planned(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
@@ -49,7 +38,7 @@ void RunPrinter::step(const StepNumbers& n) {
   last_ = now;
   if (terminal_) {
     open_ = true;
-    print("\r\033[K" + line(n).substr(0, terminal_width()));
+    print("\r\033[K" + cut(line(n), terminal_width(STDOUT_FILENO) - 1));
   } else {
     print(line(n) + "\n");
   }
@@ -69,7 +58,8 @@ void RunPrinter::print(const std::string& text) {
 
 void RunPrinter::say(const std::string& text) {
   work_.hide();
-  print((open_ ? "\r\033[K" : "") + (terminal_ ? printable(text) : text) + "\n");
+  print((open_ ? "\r\033[K" : "") +
+        (terminal_ ? wrapped(printable(text), terminal_width(STDOUT_FILENO)) : text) + "\n");
   open_ = false;
   work_.show();
 }

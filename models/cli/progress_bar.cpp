@@ -5,9 +5,18 @@
 
 #include <cstdio>
 
+#include "spool/models/cli/terminal_width.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
+namespace {
+
+// In the place of the line before.  A longer one would wrap, and the next could not overwrite it.
+std::string replacing(const std::string& line) {
+  return "\r\033[K" + cut(line, terminal_width(STDERR_FILENO) - 1);
+}
+
+}  // namespace
 
 ProgressBar::ProgressBar(std::string what, std::string unit)
     : what_(std::move(what)), unit_(std::move(unit)), terminal_(::isatty(STDERR_FILENO)) {}
@@ -35,7 +44,7 @@ void ProgressBar::operator()(size_t done, size_t total) {
     line += fmt::format(", {}/s, left {}", amount(rate),
                         format_seconds(static_cast<double>(total - done) / rate));
   }
-  std::fputs((terminal_ ? "\r\033[K" + line : line + "\n").c_str(), stderr);
+  std::fputs((terminal_ ? replacing(line) : line + "\n").c_str(), stderr);
   open_ = terminal_;
   std::fflush(stderr);
 }
@@ -60,7 +69,7 @@ void ElapsedTime::show() {
   while (!changed_.wait_for(lock, every, [this] { return ended_; })) {
     const std::chrono::duration<double> taken = Clock::now() - start_;
     const std::string line = fmt::format("{} for {:.0f} s", what_, taken.count());
-    std::fputs((terminal ? "\r\033[K" + line : line + "\n").c_str(), stderr);
+    std::fputs((terminal ? replacing(line) : line + "\n").c_str(), stderr);
     std::fflush(stderr);
     open = terminal;
   }

@@ -1,0 +1,89 @@
+#include "spool/models/cli/terminal_width.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+namespace spool {
+namespace {
+
+bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
+
+size_t columns_of(std::string_view text) {
+  return static_cast<size_t>(std::ranges::count_if(text, begins_character));
+}
+
+std::string wrapped_line(std::string_view line, size_t width) {
+  const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  const bool has_columns = line.substr(begin).find("   ") != std::string_view::npos;
+  if (has_columns || columns_of(line) <= width) return std::string(line);
+  const size_t deeper = std::min(begin + 4, width / 2);
+  std::string all(line.substr(0, begin));
+  size_t used = begin;
+  bool is_first = true;  // in its line
+  for (size_t at = begin; at < line.size();) {
+    const size_t end = std::min(line.find(' ', at), line.size());
+    const std::string_view word = line.substr(at, end - at);
+    const size_t columns = columns_of(word);
+    if (!is_first && used + 1 + columns > width) {
+      all += "\n" + std::string(deeper, ' ');
+      used = deeper;
+      is_first = true;
+    }
+    if (!std::exchange(is_first, false)) {
+      all += ' ';
+      ++used;
+    }
+    all += word;
+    used += columns;
+    at = end + 1;
+  }
+  return all;
+}
+
+}  // namespace
+
+size_t terminal_width(int descriptor) {
+  if (!::isatty(descriptor)) return 0;
+  constexpr size_t usual = 80;
+  winsize size{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : usual;
+}
+
+std::string wrapped(std::string_view text, size_t width) {
+  if (width == 0) return std::string(text);
+  std::string all;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    if (at > 0) all += '\n';
+    all += wrapped_line(text.substr(at, end - at), width);
+    at = end + 1;
+  }
+  return all;
+}
+
+std::string cut(std::string_view line, size_t width) {
+  if (width == 0) return std::string(line);
+  size_t columns = 0, at = 0;
+  for (; at < line.size(); ++at) {
+    if (begins_character(line[at]) && ++columns > width) break;
+  }
+  return std::string(line.substr(0, at));
+}
+
+void print_lines(const std::string& text) {
+  const std::string lines = wrapped(text, terminal_width(STDOUT_FILENO)) + "\n";
+  std::fwrite(lines.data(), 1, lines.size(), stdout);
+}
+
+std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
+  const std::string text = CLI::Formatter::make_option_desc(option);
+  const size_t width = terminal_width(STDOUT_FILENO), left = get_column_width();
+  constexpr size_t narrow = 20;  // too narrow to wrap
+  return width < left + narrow ? text : wrapped(text, width - left);
+}
+
+}  // namespace spool

@@ -1,0 +1,32 @@
+#pragma once
+
+// Lines that fit a terminal.  Files and pipes get theirs as they are.  No command writes colours.
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace spool {
+
+// The columns of the terminal that the descriptor is; 80 if that is not known, 0 if it is none.
+size_t terminal_width(int descriptor);
+
+// The text with lines of at most so many columns, broken at spaces, the further ones four columns
+// deeper than the first.  A word that is too long stays whole, and a line that is no prose, of
+// which the columns would be lost, is not broken either: one with three spaces in a row.  0: all.
+std::string wrapped(std::string_view text, size_t width);
+
+// The beginning of a line, at most so many columns of it; 0: all.
+std::string cut(std::string_view line, size_t width);
+
+// Writes to standard output, wrapped if it is a terminal.
+void print_lines(const std::string& text);
+
+// Help whose descriptions are wrapped beside the names of the options.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option*) const override;
+};
+
+}  // namespace spool
