@@ -22,6 +22,7 @@ import os
 import pathlib
 import platform
 import re
+import signal
 import sys
 import time
 from collections import namedtuple
@@ -234,6 +235,8 @@ class Sweep:
 
 def main():
     arguments = parse()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the programs it runs end with it
+    signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         failed = Sweep(arguments).run()
         sys.exit(failed and arguments.self_test)

@@ -319,6 +319,24 @@ class WholeSweep(Folder):
         self.assertEqual(status, 0, errors)
         self.assertIn("PyTorch, compiled: it was ended after the time limit of 4 s", out)
 
+    def test_what_it_runs_ends_with_it(self):
+        fixed = ["--python", self.python, "--model", "gpt2-tiny", "--shapes", "2x64", "--ways", "compiled"]
+        command = [sys.executable, PEERS / "sweep.py", "--spool", PROGRAM, *fixed]
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        self.addCleanup(process.kill)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        stand_in = []
+        while not stand_in:
+            self.assertIsNone(process.poll())
+            found = [pathlib.Path(f"/proc/{pid}/cmdline") for pid in children.read_text().split()]
+            with contextlib.suppress(OSError):
+                stand_in = [line.parent for line in found if b"torch_point" in line.read_bytes()]
+            time.sleep(0.01)
+        process.terminate()
+        self.assertEqual(process.wait(30), 130)
+        self.assertFalse(stand_in[0].exists())
+
     def test_a_dry_run_measures_nothing(self):
         status, out, _ = self.sweep("--dry-run", ways="spool,eager")
         self.assertEqual(status, 0)
