@@ -23,9 +23,9 @@ struct PlotFlags {
 void check_runs(const std::vector<std::string>& runs) {
   check(runs.size() <= most_plotted_runs, runs.size(), " runs are too many for a page; give ",
         most_plotted_runs, " at most");
-  std::set<std::filesystem::path> seen;
+  std::set<std::filesystem::path> known;
   for (const std::string& run : runs) {
-    check(seen.insert(std::filesystem::absolute(run).lexically_normal()).second, run,
+    check(known.insert(std::filesystem::absolute(run).lexically_normal()).second, run,
           " is given twice; give each run once");
   }
 }
