@@ -20,6 +20,7 @@ TUNE = ["train", "--steps", "1", "--batch", "1", "--data", "text.txt", "--out", 
 RESUME = ["train", "--resume", "--out"]
 MERGES = ["tokenize", "text.txt", "--out", "new.bin", "--merges"]
 WITH = [*MERGES[:-1], "--tokenizer"]
+REPORT = '<script type="application/json" id="spool-report">'
 TABLE = ["train", *SHAPE, "--steps", "2", "--out", "new", "--dry-run", "--data", "text.txt"]
 
 
@@ -61,9 +62,11 @@ READERS = {
     "words/vocab.json": [[*MERGES, "words/merges.txt"], ["info", "words/vocab.json"]],
     "plan.json": [[*TRAIN, "text.txt", "--plan", "plan.json"], ["plan", *SHAPE, "--plan", "plan.json"]]
     + [["info", "plan.json"], [*TRAIN, "text.txt", "--save-plan", "plan.json", "--dry-run"]],
-    "log": [[*RESUME, "run", "--log", "log"], [*TRAIN, "text.txt", "--log", "log"], ["info", "log"]],
+    "log": [[*RESUME, "run", "--log", "log"], [*TRAIN, "text.txt", "--log", "log"], ["info", "log"]]
+    + [["plot", "log", "--out", "new.html"]],
     "trace.json": [[*TRAIN, "text.txt", "--trace", "trace.json"], ["info", "trace.json"]],
     "report.json": [["plan", *SHAPE, "--json", "report.json"], ["info", "report.json"]],
+    "run.html": [["plot", "run.html", "--out", "new.html"], [*RESUME, "run", "--report", "run.html"]],
     "text.txt": [[*TRAIN, "text.txt"], [*EVAL, "model"], ["tokenize", "text.txt", "--out", "new.bin"]],
     "cache": [TABLE, ["plan", *SHAPE], ["calibrate", *SHAPE], [*TABLE, "--memory", "480kB"]],
 }
@@ -170,12 +173,21 @@ def damage_lines(dice, text):
     return "\n".join(lines) + dice.choice(["", "\n", "\n\n"])
 
 
+def damage_page(dice, text):
+    """Changes the JSON in a report's page."""
+    begin = text.index(REPORT) + len(REPORT)
+    end = text.index("</script>", begin)
+    return text[:begin] + damage_json(dice, json.loads(text[begin:end])) + text[end:]
+
+
 def damaged(dice, name, data):
     if dice.random() < 0.6:
         if name.endswith(".json"):
             return damage_json(dice, json.loads(data)).encode(errors="surrogatepass")
         if name.endswith(".safetensors"):
             return damage_header(dice, data)
+        if name.endswith(".html"):
+            return damage_page(dice, data.decode()).encode(errors="surrogatepass")
         if name == "log":
             return damage_lines(dice, data.decode()).encode(errors="surrogatepass")
     return damage_bytes(dice, data)

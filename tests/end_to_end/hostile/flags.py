@@ -30,6 +30,7 @@ def valid(dice, command):
         "tokenize": dice.choice([["text.txt", "--out", "new.bin"], ["shard.bin", "--decode"]]),
         "convert": [model, dice.choice(["new", "new.bin"])],
         "info": [dice.choice(MODELS + DATA)],
+        "plot": [dice.choice(["log", "run.html"]), "--out", dice.choice(["new.html", "plan.html"])],
     }[command]
 
 
@@ -76,7 +77,7 @@ class Flags:
         return {key: dice.choice(PLACES + ["cpu:9", "1", "x"])}
 
     def case(self, dice):
-        command = dice.choices(COMMANDS, [8, 3, 3, 3, 3, 2, 1, 2])[0]
+        command = dice.choices(COMMANDS, [8, 3, 3, 3, 3, 2, 1, 2, 2])[0]
         words = valid(dice, command)
         if command == "train" and dice.random() < 0.2:
             words = ["--resume", "--out", dice.choice(["run", "run2"])]

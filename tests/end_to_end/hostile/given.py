@@ -48,7 +48,7 @@ def make_given(folder):
     (folder / "words").mkdir()  # beside a model it would be the model's
     (folder / "words" / "merges.txt").write_text(MERGES)
     run = ["train", *SHAPE, "--data", "text.txt", "--checkpoint-every", 1]
-    done(*run, "--steps", 2, "--out", "run", "--log", "log", "--trace", "trace.json")
+    done(*run, "--steps", 2, "--out", "run", "--log", "log", "--trace", "trace.json", "--report", "run.html")
     done(*run, "--steps", 2, "--out", "run2", "--merges", "words/merges.txt", "--dtype", "bf16")
     done(*run, "--steps", 2, "--out", "x", "--save-plan", "plan.json", "--recompute", "norms", "--dry-run")
     shutil.copytree(folder / "run" / "latest", folder / "model")
@@ -59,7 +59,7 @@ def make_given(folder):
     done("convert", "run3", "llama", "--shard-bytes", "20kB")
     (folder / "llama" / "generation_config.json").write_text(GENERATION)
     done("tokenize", "text.txt", "--out", "shard.bin")
-    done("plan", *SHAPE, "--json", "report.json")
+    done("plan", *SHAPE, "--json", "report.json", "--report", "plan.html")
     questions(folder / "questions.bin")
     shutil.copy(folder / "run2/latest/vocab.json", folder / "words")
     llmc_tokenizer(folder / "words" / "tokenizer.bin")

@@ -5,9 +5,9 @@ import re
 
 from commands import spool
 
-COMMANDS = "train plan eval generate tokenize convert calibrate info".split()
+COMMANDS = "train plan eval generate tokenize convert calibrate info plot".split()
 LINE = re.compile(r"  (?:-\w,)?(--[a-z0-9-]+)(?:\{false\})?( TEXT| U?INT| FLOAT)?(:\{[^}]*\}|:BYTES)?")
-PATHS = set("--model --data --val-data --merges --prompts --plan --save-plan --out --log --trace --json".split())
+PATHS = set("--model --data --val-data --merges --prompts --plan --save-plan --out --log --trace --json --report".split())
 
 WHOLE = ["", "0", "-1", "-0", "+1", "1", "2", "3", "007", "010", "1e3", "0x10", "1.5", " 1", "1 ", "1,000"]
 WHOLE += [str(2**n + d) for n in (15, 16, 24, 31, 32, 53, 63, 64) for d in (-1, 0, 1)]
