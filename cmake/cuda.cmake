@@ -31,7 +31,7 @@ if(SPOOL_CUDA_KIND STREQUAL toolkit)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
   if(CCACHE AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
-    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${ccache_command})
   endif()
   include(cmake/cudnn.cmake)
   # cuBLASLt is found at run time: the system's, else the one beside the runtime of this toolkit.

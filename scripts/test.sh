@@ -80,6 +80,7 @@ export CUDAARCHS=${CUDAARCHS:-90-real}  # one architecture, if there is a CUDA t
 # clang-tidy looks at each source alone.  CI has no GPU, so its CUDA code is compiled quickly, not optimised.
 faster=() patience=()
 if [ -n "${CI:-}" ]; then
+  export CCACHE_NOHASHDIR=1  # nobody debugs these builds, so clones may share them (cmake/ccache.cmake)
   faster=(-DCMAKE_UNITY_BUILD=ON -DCMAKE_EXE_LINKER_FLAGS=-fuse-ld=lld)
   if nvcc --help 2>/dev/null | grep --quiet Ofast-compile; then
     export NVCC_APPEND_FLAGS="--Ofast-compile=max ${NVCC_APPEND_FLAGS:-}"

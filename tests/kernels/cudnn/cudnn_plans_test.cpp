@@ -20,6 +20,7 @@
 
 #include "spool/kernels/cuda/attention_plans.cuh"
 #include "spool/runtime/cuda/cudnn.h"
+#include "tests/runtime/source_folder.h"
 
 namespace spool::testing {
 namespace {
@@ -58,7 +59,7 @@ struct Gpu {
 };
 
 std::vector<Gpu> gpus() {
-  std::ifstream file(SPOOL_SOURCE_DIR "/tests/kernels/cudnn/devices.json");
+  std::ifstream file(source_folder() / "tests/kernels/cudnn/devices.json");
   const nlohmann::json devices = nlohmann::json::parse(file);
   std::vector<Gpu> all;
   for (const auto& [key, properties] : devices.items()) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "spool/models/data/token_files.h"
+#include "tests/runtime/source_folder.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -81,7 +82,7 @@ TEST(FindFiles, RefusesPatternsWithoutAFileToRead) {
 }
 
 TEST(DefaultTexts, AreTheSourcesOfTheRepository) {
-  const fs::path root = SPOOL_SOURCE_DIR;
+  const fs::path root = source_folder();
   const auto files = default_texts(root);
   EXPECT_TRUE(std::ranges::is_sorted(files));
   EXPECT_NE(std::ranges::find(files, root / "models/data/batches.h"), files.end());

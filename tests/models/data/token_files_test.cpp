@@ -10,6 +10,7 @@
 #include "spool/models/data/shard_writer.h"
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
 #include "spool/models/tokenizers/json_tokenizer.h"
+#include "tests/runtime/source_folder.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -199,8 +200,8 @@ TEST(Texts, MayBeMoreThanAProgramMayHaveOpenAtFirst) {
 
 TEST(DataReader, PutsTheTokenThatBeginsATextBeforeEachFile) {
   const TemporaryDirectory d;
-  const auto tokenizer = read_tokenizer_json(std::filesystem::path(SPOOL_SOURCE_DIR) /
-                                             "tests/reference/tokenizers/sentencepiece.json");
+  const auto tokenizer =
+      read_tokenizer_json(source_folder() / "tests/reference/tokenizers/sentencepiece.json");
   const std::vector<fs::path> files{d.file("a.txt", "one text"), d.file("b.txt", "another")};
   std::vector<int32_t> wanted;
   for (const char* text : {"one text", "another"}) {

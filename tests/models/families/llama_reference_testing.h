@@ -11,6 +11,7 @@
 
 #include "spool/models/families/model_file.h"
 #include "spool/runtime/cpu/stream.h"
+#include "tests/runtime/source_folder.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
@@ -42,7 +43,7 @@ class LlamaReferenceModel : public ::testing::TestWithParam<const char*> {
 
  private:
   static std::filesystem::path folder() {
-    return std::filesystem::path(SPOOL_SOURCE_DIR) / "tests/reference/llama" / GetParam();
+    return source_folder() / "tests/reference/llama" / GetParam();
   }
 };
 

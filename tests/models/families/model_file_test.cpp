@@ -7,13 +7,14 @@
 
 #include "spool/models/formats/safetensors.h"
 #include "tests/models/families/model_file_testing.h"
+#include "tests/runtime/source_folder.h"
 
 namespace spool::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path transformers = fs::path(SPOOL_SOURCE_DIR) / "tests/reference/transformers";
+const fs::path transformers = source_folder() / "tests/reference/transformers";
 
 using ModelFileOfTransformers = ModelFileTest;
 

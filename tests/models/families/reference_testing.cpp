@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "tests/runtime/source_folder.h"
+
 namespace spool::testing {
 namespace {
 
 std::filesystem::path reference_file(const char* name) {
-  return std::filesystem::path(SPOOL_SOURCE_DIR) / "tests/reference" / name;
+  return source_folder() / "tests/reference" / name;
 }
 
 bool any_name(std::string_view) { return true; }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tests/runtime/source_folder.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -56,7 +57,7 @@ TEST(Safetensors, ReadsFilesOfOtherPrograms) {
 }
 
 TEST(Safetensors, ReadsTheReferenceFiles) {
-  const fs::path folder = fs::path(SPOOL_SOURCE_DIR) / "tests/reference";
+  const fs::path folder = source_folder() / "tests/reference";
   const SafetensorsReader parameters(folder / "gpt2.safetensors");
   const SafetensorsReader expected(folder / "gpt2_expected.safetensors");
   EXPECT_EQ(parameters.metadata().at("n_embd"), "24");

@@ -6,6 +6,7 @@
 
 #include "spool/models/inference/continuation.h"
 #include "spool/models/tokenizers/json_tokenizer.h"
+#include "tests/runtime/source_folder.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -13,8 +14,7 @@ namespace spool::testing {
 namespace {
 
 std::unique_ptr<Tokenizer> reference(const std::string& name) {
-  return read_tokenizer_json(std::filesystem::path(SPOOL_SOURCE_DIR) /
-                             "tests/reference/tokenizers" / name);
+  return read_tokenizer_json(source_folder() / "tests/reference/tokenizers" / name);
 }
 
 TEST(Chat, RendersMessagesAsTheTemplatesDo) {

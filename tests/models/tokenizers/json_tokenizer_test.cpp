@@ -10,6 +10,7 @@
 #include "spool/models/tokenizers/parallel_encode.h"
 #include "spool/models/tokenizers/utf8.h"
 #include "tests/models/tokenizers/tokenizer_testing.h"
+#include "tests/runtime/source_folder.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
@@ -18,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Ids = std::vector<int32_t>;
 
-const fs::path reference = fs::path(SPOOL_SOURCE_DIR) / "tests/reference/tokenizers";
+const fs::path reference = source_folder() / "tests/reference/tokenizers";
 constexpr const char* styles[] = {"gpt2", "llama3", "qwen2", "smollm2", "sentencepiece"};
 
 std::unique_ptr<JsonTokenizer> open_style(const std::string& style) {

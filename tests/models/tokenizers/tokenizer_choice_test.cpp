@@ -2,6 +2,7 @@
 
 #include "spool/models/tokenizers/tokenizer_choice.h"
 
+#include "tests/runtime/source_folder.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -26,7 +27,7 @@ TEST(TokenizerChoice, IsTheOneNamedOrTheModels) {
 
 TEST(TokenizerChoice, PrefersTokenizerJsonUnlessTheModelIsAGpt2) {
   const TemporaryDirectory d, out;
-  const fs::path reference = fs::path(SPOOL_SOURCE_DIR) / "tests/reference/tokenizers";
+  const fs::path reference = source_folder() / "tests/reference/tokenizers";
   const fs::path json = d.path() / "tokenizer.json";
   fs::copy_file(reference / "llama3.json", json);
   EXPECT_FALSE(tokenizer_in(out.path()));

@@ -4,6 +4,7 @@
 #include "spool/models/tokenizers/parallel_encode.h"
 #include "spool/runtime/hash.h"
 #include "tests/models/tokenizers/tokenizer_testing.h"
+#include "tests/runtime/source_folder.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
@@ -12,8 +13,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // The merges published with the model, if they are there.
-const fs::path published = fs::path(SPOOL_SOURCE_DIR) / "../shared/data/gpt2/merges.txt";
-const fs::path shakespeare = fs::path(SPOOL_SOURCE_DIR) / "../shared/data/tinyshakespeare.txt";
+const fs::path published = source_folder() / "../shared/data/gpt2/merges.txt";
+const fs::path shakespeare = source_folder() / "../shared/data/tinyshakespeare.txt";
 
 std::vector<std::string> texts_of(const Tokenizer& tokenizer, std::string_view text) {
   std::vector<std::string> all;
