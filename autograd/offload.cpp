@@ -169,6 +169,9 @@ void Offloader::Transfer::release() {
   if (resident_.size() > 0) {
     const Tensor rest = original_.slice(resident_);
     resident_rows_ = Tensor(rest.spec(), compute(), {.name = name_});
+    if (AllocationLog* log = compute().arena().allocation_log()) {
+      log->record_rest(resident_rows_.view().data(), number_);
+    }
     compute().copy(resident_rows_.view().data(), rest.view().data(), rest.nbytes());
   }
   original_ = {};

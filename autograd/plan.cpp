@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <ostream>
+#include <tuple>
 
 #include "spool/runtime/check.h"
 
@@ -129,6 +130,11 @@ bool offloads(const Plan& plan) {
 bool offloads_to_disk(const Plan& plan) {
   return std::ranges::find(plan.offloads, OffloadTarget::disk, &Offload::target) !=
          plan.offloads.end();
+}
+
+void sort_regions(Plan& plan) {
+  std::ranges::sort(plan.regions, {},
+                    [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
 }
 
 void check_plan(const Plan& plan) {

@@ -88,6 +88,10 @@ Offload offload_of(const Plan&, ValueId);
 bool offloads(const Plan&);
 bool offloads_to_disk(const Plan&);
 
+// Puts the regions in the order that check_plan() asks for: by first node, an outer one before
+// those in it.
+void sort_regions(Plan&);
+
 // Throws if the plan names values or nodes that cannot exist, or contradicts itself.
 void check_plan(const Plan&);
 

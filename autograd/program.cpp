@@ -39,6 +39,14 @@ std::string reason(const Program& program, const TapeScope& scope,
 
 }  // namespace
 
+std::vector<TapeScope> blocks_of(const Program& program) {
+  std::vector<TapeScope> blocks;
+  for (const TapeScope& scope : program.scopes) {
+    if (scope.is_block()) blocks.push_back(scope);
+  }
+  return blocks;
+}
+
 std::vector<std::string> idle_checkpoints(const Program& program) {
   std::vector<std::string> all;
   const IdTable<ValueId, NodeId> savers = last_savers(program);

@@ -109,6 +109,9 @@ struct Program {
   }
 };
 
+// The model's blocks, in order.
+std::vector<TapeScope> blocks_of(const Program&);
+
 // Of each checkpoint that frees nothing though backward needs its ops, a sentence that says which,
 // and why.
 std::vector<std::string> idle_checkpoints(const Program&);

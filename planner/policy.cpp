@@ -1,7 +1,6 @@
 #include "spool/planner/policy.h"
 
 #include <algorithm>
-#include <tuple>
 
 #include "spool/planner/chunks.h"
 #include "spool/planner/offload_schedule.h"
@@ -47,8 +46,7 @@ void place_regions(const Policy& policy, const Program& program, Plan& plan) {
   for (const TapeScope& scope : program.scopes) {
     if (policy.block && scope.is_block()) plan.regions.push_back({scope.first, scope.last});
   }
-  std::ranges::sort(plan.regions, {},
-                    [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
+  sort_regions(plan);
 }
 
 // Whether a block reads each value without computing it.

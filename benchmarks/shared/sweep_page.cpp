@@ -52,7 +52,7 @@ json sweep_report(const json& report) {
           {"format_version", 1},
           {"title", sentence("Peak memory and step time, ", ran ? "measured" : "foretold", " for ",
                              report["machine"].get<std::string>())},
-          {"command", report["step"]},
+          {"step", report["step"]},
           {"points", ran ? measured_points(report["runs"]) : foretold_points(report)}};
 }
 

@@ -100,8 +100,11 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
     throw Error(*run.refusal);
   }
   const bool reports = !flags.json.empty() || !o.report.empty();
-  const Frontier frontier =
-      flags.frontier || !o.report.empty() ? find_frontier(search) : Frontier{};
+  Frontier frontier;
+  if (flags.frontier || !o.report.empty()) {
+    frontier = find_frontier(search);
+    if (reports) frontier.policies = search.policies();
+  }
   nlohmann::json report;
   if (reports) report = plan_report(run, machine, o.model, frontier);
   if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, machine);

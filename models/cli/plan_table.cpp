@@ -122,12 +122,11 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
     rows += row(name(p), format_bytes(bytes));
   }
   const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
-  const bool is_free = run.search && run.limit > run.budget;  // what a plan without a budget has
   return rows + row("between blocks", format_bytes(foretold.memory.peak - counted)) +
          row("foretold peak", format_bytes(foretold.memory.peak)) +
          row("  in bytes", std::to_string(foretold.memory.peak)) +
          (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") +
-         (is_free ? row("free memory", format_bytes(run.limit))
+         (is_limited_by_free_memory(run) ? row("free memory", format_bytes(run.limit))
                   : row("budget", format_bytes(run.budget))) +
          (run.besides ? row("the program itself", format_bytes(run.besides), "besides, about")
                       : "") +

@@ -119,8 +119,7 @@ struct FutileSearch {
     for (const Region& r : run.plans.step.regions) {
       if (r.chunks == 1) same.plan->regions.push_back(r);
     }
-    std::ranges::sort(same.plan->regions, {},
-                      [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
+    sort_regions(*same.plan);
     return same;
   }
   size_t peak_with(const TrainingConfig& config, const Machine& other) const {

@@ -13,7 +13,6 @@ Frontier find_frontier(RunSearch& search) {
     const size_t budget = least + (most - least) / steps * i;
     frontier.points.push_back(search.plan(i == steps ? most : budget));
   }
-  frontier.policies = search.policies();
   return frontier;
 }
 

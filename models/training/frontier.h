@@ -11,11 +11,10 @@ namespace spool {
 
 struct Frontier {
   std::vector<PlannedRun> points = {};     // by rising budget
-  std::vector<PolicyPoint> policies = {};  // the first keeps all
+  std::vector<PolicyPoint> policies = {};  // if asked for; the first keeps all
 };
 
-// Plans for budgets from the smallest to that of keeping everything, evenly spread, and the
-// policies.
+// Plans for budgets from the smallest to that of keeping everything, evenly spread; no policies.
 Frontier find_frontier(RunSearch&);
 
 }  // namespace spool

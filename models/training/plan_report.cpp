@@ -69,7 +69,7 @@ size_t state_on_device(const PlannedRun& run) {
 // What a point of a frontier has, too.
 json numbers(const PlannedRun& run) {
   const bool bound = has_bound(run);
-  return {{"budget_bytes", run.search ? run.limit : run.budget},
+  return {{"budget_bytes", limit_of(run)},
           {"foretold_peak_bytes", run.foretold.memory.peak},
           {"foretold_step_ms", milliseconds(run.foretold.seconds)},
           {"lower_bound_ms", bound ? json(milliseconds(run.search->lower_bound)) : json()},
@@ -96,12 +96,11 @@ json described(const PlannedRun& run, const Machine& machine, const std::string&
           {"dtype", name(config.dtype)},
           {"parameters", config.model.parameter_count()},
           {"machine", machine.name},
-          {"fingerprint", fmt::format("{:016x}", step_fingerprints(config).back())},
-          {"attention", attention(config, machine)}};
+          {"budget_is", is_limited_by_free_memory(run) ? "free memory" : "set"}};
 }
 
-// Where the run reaches its peak, of which this is the step's.
-const char* place_of_peak(const PlannedRun& run, const Machine& machine, size_t of_step) {
+// The part of the run that reaches its peak, of which this is the step's.
+const char* part_with_peak(const PlannedRun& run, const Machine& machine, size_t of_step) {
   const size_t peak = run.foretold.memory.peak;
   if (of_step >= peak) return "step";
   const MemoryStats evaluation = rehearse_others(run.config, run.plans, machine, SampleLength{});
@@ -123,23 +122,25 @@ json shown(const PlannedRun& run, const Machine& machine, const std::string& mod
     groups = explain(program, run.plans.step);
   });
   const StepMemory memory = step_memory(step, nodes);
-  const char* const place = place_of_peak(run, machine, step.report.memory.peak);
+  const char* const part = part_with_peak(run, machine, step.report.memory.peak);
+  const CopyLanes lanes = copy_lanes(step, nodes);
   json of_memory = memory_json(memory, step_phases(step, nodes.loss));
   of_memory.update({{"micro_batches_shown", config.accumulate},
                     {"step_peak_bytes", step.report.memory.peak},
                     {"holes_bytes", step.report.memory.peak - memory.total[memory.peak]}});
-  return {{"peak_is_in", place},
+  return {{"peak_is_in", part},
           {"layers", layers(groups)},
           {"memory", std::move(of_memory)},
           {"grid", grid_json(grid)},
-          {"lanes", lanes_json(lane_copies(step, nodes))},
+          {"lanes", lanes_json(lanes.copies)},
+          {"lane_totals", lane_totals_json(lanes.totals)},
           {"explanation", plan_in_words({.run = run,
                                          .machine = machine,
                                          .model = model,
                                          .layers = groups,
                                          .step = step,
                                          .memory = memory,
-                                         .peak_is_in = place,
+                                         .peak_is_in = part,
                                          .frontier = frontier})}};
 }
 
@@ -158,11 +159,12 @@ json policies_report(const std::vector<PolicyPoint>& policies) {
   return points;
 }
 
-json refusal(const PlannedRun& run, const Machine& machine) {
+json refusal(const PlannedRun& run, const Machine& machine, const std::string& model) {
   json report = head();
+  report.update(described(run, machine, model));
   report.update(
       {{"error", run.refusal->what()},
-       {"budget_bytes", run.limit},
+       {"budget_bytes", limit_of(run)},
        {"minimum_budget_bytes", run.foretold.memory.peak},
        {"binding_op", run.search ? run.search->found.binding : place_of_peak(run, machine)}});
   return report;
@@ -180,12 +182,14 @@ double gap(const PlannedRun& run) { return run.foretold.seconds / run.search->lo
 
 json plan_report(const PlannedRun& run, const Machine& machine, const std::string& model,
                  const Frontier& frontier) {
-  if (run.refusal) return refusal(run, machine);
+  if (run.refusal) return refusal(run, machine, model);
   json report = head();
   report.update(described(run, machine, model));
   report.update(numbers(run));
   report.update(searched(run.search));
-  report.update({{"state_bytes_on_device", state_on_device(run)},
+  report.update({{"fingerprint", fmt::format("{:016x}", step_fingerprints(run.config).back())},
+                 {"attention", attention(run.config, machine)},
+                 {"state_bytes_on_device", state_on_device(run)},
                  {"host_bytes", run.foretold.host.peak},
                  {"disk_bytes", run.foretold.disk.peak},
                  {"peak_bytes_by_purpose", by_purpose(run.foretold)}});
@@ -211,8 +215,8 @@ void write_report(const std::filesystem::path& path, const json& report) {
 std::string report_text(const json& report) {
   std::string text;
   for (const auto& [key, value] : report.items()) {
-    text +=
-        fmt::format("{}{}: {}", text.empty() ? "{\n  " : ",\n  ", json(key).dump(), value.dump());
+    text += fmt::format("{}{}: {}", text.empty() ? "{\n  " : ",\n  ", json(key).dump(),
+                        value.dump(-1, ' ', false, json::error_handler_t::replace));
   }
   return text + "\n}\n";
 }

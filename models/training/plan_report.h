@@ -6,6 +6,7 @@
 //   {"format": "spool-plan-report", "format_version": 2,
 //    "model": "gpt2-124m", "batch": 4, "seq": 1024, "accumulate": 1, "dtype": "bf16",
 //    "parameters": 124475904, "machine": "h200",
+//    "budget_is": "set",                                     or "free memory": none was set
 //    "budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
 //    "peak_is_in": "step",                                   or "evaluation", or "sample"
 //    "keep_all_peak_bytes": ..., "keep_all_step_ms": ...,    of keeping everything
@@ -20,7 +21,8 @@
 //    "memory": {...},                                        below
 //    "grid": {"rows": ["ln_1", ...], "layers": 12, "cells": [["keep", ...], ...]},
 //    "lanes": [{"lane": "copy out", "name": "ln_1 of layer 3", "begin_ms": ..., "end_ms": ...,
-//               "bytes": ...}, ...],
+//               "bytes": ...}, ...],                        the 2000 longest copies
+//    "lane_totals": [{"lane": "copy out", "copies": ..., "bytes": ..., "busy_ms": ...}, ...],
 //    "explanation": ["...", ...],                            the plan in sentences
 //    "frontier": [{"budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
 //                  "lower_bound_ms": ..., "gap": ..., "loss_chunk": ...,
@@ -32,15 +34,13 @@
 //
 // "memory" is that of the device over one step, as foretold:
 //
-//   {"micro_batches_shown": 3,          the first, one in the middle and the last, if there are
-//   more
+//   {"micro_batches_shown": 3,          of more: the first, one in the middle and the last
 //    "step_peak_bytes": ...,            of the step; foretold_peak_bytes if peak_is_in says "step"
 //    "categories": ["parameters", "gradients", "optimizer", "inputs", "activations: embedding",
 //                   "activations: attention", "activations: mlp", ..., "workspace",
 //                   "copies in flight"],   those that occur, from the bottom to the top
-//    "times_ms": [...],                 the bytes of an instant hold until the next one; two
-//    instants
-//                                       of equal times: the first one's bytes were live for no time
+//    "times_ms": [...],                 the bytes of an instant hold until the next one; of two
+//                                       instants of equal times the first one's hold for no time
 //    "bytes": [[...], ...],             a list for each category, with a number for each instant
 //    "total_bytes": [...],              the sums of the categories
 //    "peak_index": ...,                 of the instant of most bytes, which is exact
@@ -58,9 +58,9 @@
 // the other purposes is a category.  A cell of the grid is what becomes of a value of a layer that
 // backward reads: "keep", "recompute", "host", "disk" or "chunked"; "": backward reads none.
 //
-// If no plan fits: "format" and "format_version" and
+// If no plan fits: "format" to "budget_bytes" and
 //
-//   {"error": "the smallest plan of this run needs ...", "budget_bytes": ...,
+//   {"error": "the smallest plan of this run needs ...",
 //    "minimum_budget_bytes": ..., "binding_op": "the backward of linear (node 37)"}
 
 #include <filesystem>

@@ -13,6 +13,9 @@
 namespace spool {
 namespace {
 
+// The part of a step's time below which a difference does not count.
+constexpr double negligible = 1e-4;
+
 std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
 
 std::string capitalised(std::string text) {
@@ -43,17 +46,20 @@ class Sentences {
   }
   size_t peak() const { return run_.foretold.memory.peak; }
   double seconds() const { return run_.foretold.seconds; }
-  size_t limit() const { return run_.search ? run_.limit : run_.budget; }
+  size_t limit() const { return limit_of(run_); }
+  // Of more, the trace and the memory have only some.
+  bool has_all_micro_batches() const { return run_.config.accumulate <= distinct_micro_batches; }
 
   void say_what_it_takes() {
     const TrainingConfig& c = run_.config;
     const std::string micro =
         c.accumulate > 1 ? fmt::format(" in {} micro-batches", c.accumulate) : "";
     say("A step of {} in {}, of {} rows of {} tokens{}, takes {} on {}, and the run at most {} of "
-        "its memory; the budget is {}.",
+        "its memory; {} is {}.",
         of_.model, name(c.dtype), c.rows_per_step(), c.seq, micro, format_seconds(seconds()),
-        of_.machine.name, format_bytes(peak()), format_bytes(limit()));
-    if (c.accumulate > distinct_micro_batches) {
+        of_.machine.name, format_bytes(peak()),
+        is_limited_by_free_memory(run_) ? "what is free" : "the budget", format_bytes(limit()));
+    if (!has_all_micro_batches()) {
       say("Of the {} micro-batches the first, one in the middle and the last are shown; the others "
           "repeat the one in the middle.",
           c.accumulate);
@@ -83,8 +89,11 @@ class Sentences {
     const size_t of_step = of_.step.report.memory.peak;
     const std::string place = memory.peak_is_in;
     if (of_.peak_is_in == "step") {
-      say("The peak comes {} into the step, in the {}: {}.",
-          format_seconds(1e-3 * memory.times[memory.peak]), place, parts_at_peak());
+      const std::string when = has_all_micro_batches()
+                                   ? fmt::format("comes {} into the step, ",
+                                                 format_seconds(1e-3 * memory.times[memory.peak]))
+                                   : "is ";
+      say("The peak {}in the {}: {}.", when, place, parts_at_peak());
     } else {
       say("The peak is in {} {}; the step takes at most {}, in the {}: {}.",
           of_.peak_is_in == "evaluation" ? "an" : "a text", of_.peak_is_in, format_bytes(of_step),
@@ -129,10 +138,12 @@ class Sentences {
     const size_t host = run_.foretold.host.peak, disk = run_.foretold.disk.peak;
     if (host + disk == 0) return;
     const std::string on_disk = disk ? fmt::format(" and {} of a disk", format_bytes(disk)) : "";
-    say("What leaves the device takes {} of the host's memory{}; the device waits for copies for "
-        "{} "
-        "of the step.",
-        format_bytes(host), on_disk, percent(exposed_copies(of_.step.trace)));
+    const std::string waits = has_all_micro_batches()
+                                  ? fmt::format("; the device waits for copies for {} of the step",
+                                                percent(exposed_copies(of_.step.trace)))
+                                  : "";
+    say("What leaves the device takes {} of the host's memory{}{}.", format_bytes(host), on_disk,
+        waits);
   }
 
   void say_what_it_saves() {
@@ -156,8 +167,7 @@ class Sentences {
       say("No plan within the budget is faster.");
     } else {
       say("No plan within the budget takes less than {} a step: this one takes at most {} more "
-          "than "
-          "the fastest.",
+          "than the fastest.",
           format_seconds(bound), percent(gap(run_)));
     }
   }
@@ -165,13 +175,17 @@ class Sentences {
   void say_what_more_buys() {
     for (const PlannedRun& point : of_.frontier.points) {
       const double less = seconds() - point.foretold.seconds;
-      if (point.limit <= limit() || less <= 1e-4 * seconds()) continue;
+      if (point.limit <= limit() || less <= negligible * seconds()) continue;
       say("With {}, the next larger budget of the frontier that helps, a step would take {}, {} "
           "less.",
           format_bytes(point.limit), format_seconds(point.foretold.seconds), format_seconds(less));
       return;
     }
-    if (!of_.frontier.points.empty()) say("No larger budget would make the step faster.");
+    if (of_.frontier.points.empty()) return;
+    const bool keeping_is_faster =
+        run_.search && run_.search->keep_all_seconds < (1 - negligible) * seconds();
+    say("No larger budget would make the step faster{}.",
+        keeping_is_faster ? " with what is set by hand" : "");
   }
 
   const PlanInWords& of_;

@@ -153,6 +153,12 @@ std::optional<Layout> lay_out_step(const TrainingConfig& config, const StepPlans
   return lay_out_step(describe_step(config), plans, machine);
 }
 
+size_t limit_of(const PlannedRun& run) { return run.search ? run.limit : run.budget; }
+
+bool is_limited_by_free_memory(const PlannedRun& run) {
+  return run.search && run.limit > run.budget;
+}
+
 PlannedRun plan_run(const TrainingConfig& any_config, const RunRequest& request,
                     const Machine& machine) {
   const TrainingConfig config = with_nodes_in_chunks(any_config, request);

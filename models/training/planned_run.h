@@ -86,6 +86,11 @@ struct PlannedRun {
   std::optional<Error> refusal = {};
 };
 
+// The most bytes of the device that the plan might take: the budget, or the free memory if a plan
+// was searched for without one.
+size_t limit_of(const PlannedRun&);
+bool is_limited_by_free_memory(const PlannedRun&);
+
 // Searches for a plan if something may be chosen and the request has a budget, or if what is set by
 // hand does not fit into the free memory.  Throws an error that names the settings if the plan of
 // the request has other chunks than the configuration, or offloads to a disk and no

@@ -1,5 +1,6 @@
 #include "spool/models/training/run_report.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -11,14 +12,42 @@ namespace {
 
 using nlohmann::json;
 
-// The member `run` of a page that tells of this plan and directory; null if it does not.
-json run_in(const std::filesystem::path& page, const json& plan, const std::string& directory) {
-  const json stored = report_of_page(page);
-  if (!stored.is_object() || !stored.contains("run")) return {};
-  const json& run = stored["run"];
-  const bool same = stored.value("fingerprint", json()) == plan.value("fingerprint", json()) &&
-                    run.is_object() && run.value("directory", json()) == directory;
-  return same ? run : json();
+// What tells one run from another, and what tells one plan of a run from another.
+constexpr std::array members_of_run{"model", "batch", "seq", "accumulate", "dtype", "parameters"};
+constexpr std::array members_of_plan{
+    "machine", "foretold_peak_bytes",  "foretold_step_ms", "loss_chunk", "region_chunks",
+    "layers",  "state_bytes_on_device"};
+
+bool are_equal(const json& a, const json& b, std::span<const char* const> members) {
+  return std::ranges::all_of(
+      members, [&](const char* key) { return a.value(key, json()) == b.value(key, json()); });
+}
+
+// The report of a page that tells of this run; null if it does not.
+json report_of_run(const std::filesystem::path& page, const json& plan,
+                   const std::string& directory) {
+  json stored = report_of_page(page);
+  if (!stored.is_object() || !are_equal(stored, plan, members_of_run)) return {};
+  const json run = stored.value("run", json());
+  const bool same = run.is_object() && run.value("directory", json()) == directory;
+  return same ? stored : json();
+}
+
+template <class T>
+T number_or_zero(const json& run, const char* key) {
+  const json number = run.value(key, json());
+  return number.is_number() ? std::max(number.get<T>(), T{0}) : T{0};
+}
+
+template <class T>
+json unless_zero(T number) {
+  return number > 0 ? json(number) : json();
+}
+
+std::string absolute_directory(const std::string& directory) {
+  std::error_code ignored;
+  const auto path = std::filesystem::weakly_canonical(directory, ignored);
+  return ignored ? directory : (path / "").parent_path().string();
 }
 
 }  // namespace
@@ -26,24 +55,30 @@ json run_in(const std::filesystem::path& page, const json& plan, const std::stri
 RunReport::RunReport(const RunOptions& options, const PlannedRun& run, const Machine& machine,
                      const Frontier& frontier, RunListener& listener)
     : page_(options.report),
-      directory_(options.out),
+      directory_(absolute_directory(options.out)),
       listener_(listener),
       plan_(std::make_unique<json>(plan_report(run, machine, options.model, frontier))) {}
 
 RunReport::~RunReport() = default;
 
 void RunReport::resume_after(int64_t step) {
-  done_ = step;
-  const json run = run_in(page_, *plan_, directory_);
-  if (!run.is_object()) return;
+  resumes_ = true;
+  done_ = plan_since_ = step;
+  const json stored = report_of_run(page_, *plan_, directory_);
+  if (!stored.is_object()) return;
+  const json& run = stored["run"];
   for (const StepEntry& entry : step_entries(run.value("log", json()))) {
     if (entry.step <= step) history_.add(entry);
   }
+  if (!are_equal(stored, *plan_, members_of_plan)) return;
+  plan_since_ = std::min(number_or_zero<int64_t>(run, "plan_since_step"), step);
+  peak_ = number_or_zero<size_t>(run, "measured_peak_bytes");
+  corrected_ms_ = number_or_zero<double>(run, "corrected_step_ms");
 }
 
 void RunReport::add(const StepNumbers& n) {
   done_ = n.step;
-  peak_ = n.peak_bytes;
+  add_peak(n.peak_bytes);
   history_.add({.step = n.step,
                 .loss = n.loss,
                 .ms = 1e3 * n.seconds,
@@ -55,27 +90,51 @@ void RunReport::add(const EvaluationNumbers& n) {
   history_.add({.step = n.step, .val_loss = n.loss});
 }
 
-void RunReport::add(const CorrectedTime& t) { corrected_ = t.corrected; }
+void RunReport::add(const CorrectedTime& t) { corrected_ms_ = 1e3 * t.corrected; }
 
-void RunReport::write(int64_t steps) {
+void RunReport::add_peak(size_t bytes) { peak_ = std::max(peak_, bytes); }
+
+std::optional<double> RunReport::measured_ms() const {
+  std::vector<double> times;
+  for (const StepEntry& entry : history_.entries()) {
+    if (entry.step > plan_since_ && entry.ms) times.push_back(*entry.ms);
+  }
+  if (times.empty()) return {};
+  std::ranges::sort(times);
+  const size_t half = times.size() / 2;
+  return times.size() % 2 ? times[half] : (times[half - 1] + times[half]) / 2;
+}
+
+json RunReport::with_run(int64_t steps) const {
   json report = *plan_;
+  const auto measured = measured_ms();
   report["run"] = {{"directory", directory_},
                    {"step", done_},
                    {"steps", steps},
-                   {"measured_peak_bytes", peak_ > 0 ? json(peak_) : json()},
-                   {"foretold_peak_bytes", report["foretold_peak_bytes"]},
-                   {"foretold_step_ms", report["foretold_step_ms"]},
-                   {"corrected_step_ms", corrected_ > 0 ? json(1e3 * corrected_) : json()},
+                   {"plan_since_step", plan_since_},
+                   {"measured_peak_bytes", unless_zero(peak_)},
+                   {"foretold_peak_bytes", report.value("foretold_peak_bytes", json())},
+                   {"measured_step_ms", measured ? json(*measured) : json()},
+                   {"foretold_step_ms", report.value("foretold_step_ms", json())},
+                   {"corrected_step_ms", unless_zero(corrected_ms_)},
                    {"log", to_json(history_.entries())}};
+  return report;
+}
+
+bool RunReport::write(int64_t steps) {
   try {
-    write_report_page(page_, report);
+    write_report_page(page_, with_run(steps));
+    return true;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
-    if (std::exchange(is_told_, true)) return;
+    if (std::exchange(is_told_, true)) return false;
     listener_.say(sentence(e.what(), "; training goes on, and the report is tried again"));
+    return false;
   }
 }
 
-void RunReport::write_plan() const { write_report_page(page_, *plan_); }
+void RunReport::write_plan(int64_t steps) const {
+  write_report_page(page_, resumes_ ? with_run(steps) : *plan_);
+}
 
 }  // namespace spool

@@ -4,14 +4,20 @@
 // The page of a run (models/report/report_page.h): its plan, and its steps as far as they are done.
 // To the JSON of the plan (plan_report.h) it adds
 //
-//   "run": {"directory": "runs/gpt2-124m", "step": ..., "steps": ...,      steps done, and of all
-//           "measured_peak_bytes": ..., "foretold_peak_bytes": ...,
-//           "foretold_step_ms": ..., "corrected_step_ms": ...,             null: not yet known
-//           "log": [...]} models/report/step_history.h
+//   "run": {"directory": "/home/me/runs/gpt2-124m",
+//           "step": ..., "steps": ...,                   done, and of all
+//           "plan_since_step": ...,                      steps that had other plans, or none told
+//           of "measured_peak_bytes": ..., "foretold_peak_bytes": ..., "measured_step_ms": ..., the
+//           median of the steps with this plan "foretold_step_ms": ..., "corrected_step_ms": ...,
+//           "log": [...]}                                models/report/step_history.h
+//
+// null: not yet known.  A run that resumes goes on in the page: its first steps are in the log, and
+// what was measured counts if the plan is the same.
 
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "spool/models/report/step_history.h"
@@ -32,22 +38,28 @@ class RunReport {
   void add(const StepNumbers&);
   void add(const EvaluationNumbers&);
   void add(const CorrectedTime&);
-  // Writes the page of a run that is to have so many steps.  If it cannot be written the listener
-  // is told, once.
-  void write(int64_t steps);
-  // Writes the page of the plan alone; throws if it cannot be written.
-  void write_plan() const;
+  // The most bytes of the device that the run has taken so far.
+  void add_peak(size_t bytes);
+  // Writes the page of a run that is to have so many steps; returns whether it was.  If not, the
+  // listener is told, once.
+  bool write(int64_t steps);
+  // Writes the page of a run that does not begin: its plan, and what the page told of its steps.
+  // Throws if it cannot be written.
+  void write_plan(int64_t steps) const;
 
  private:
+  nlohmann::json with_run(int64_t steps) const;
+  std::optional<double> measured_ms() const;
+
   std::filesystem::path page_;
-  std::string directory_;
+  std::string directory_;  // absolute
   RunListener& listener_;
   std::unique_ptr<nlohmann::json> plan_;
   StepHistory history_;
-  int64_t done_ = 0;
-  size_t peak_ = 0;       // bytes; 0: no step was measured
-  double corrected_ = 0;  // seconds; 0: not yet known
-  bool is_told_ = false;
+  int64_t done_ = 0, plan_since_ = 0;
+  size_t peak_ = 0;          // bytes; 0: no step was measured
+  double corrected_ms_ = 0;  // 0: not yet known
+  bool resumes_ = false, is_told_ = false;
 };
 
 }  // namespace spool

@@ -115,24 +115,31 @@ void TrainingRun::checkpoint(int64_t step) {
 // Before the run is refused, too.
 void TrainingRun::open_report(const TrainingConfig& asked, const RunRequest& request) {
   if (options_.report.empty()) return;
-  Frontier frontier;
+  const int64_t steps = options_.training.steps;
   {
     const LongWork planning(listener_, "planning for other budgets");
-    RunSearch search(asked, request, machine_);
-    if (!planned_.refusal) frontier = find_frontier(search);
+    Frontier frontier;
+    if (!planned_.refusal) {
+      RunSearch search(asked, request, machine_);
+      frontier = find_frontier(search);
+      frontier.policies = search.policies();
+    }
     report_.emplace(options_, planned_, machine_, frontier, listener_);
   }
   if (options_.resume) report_->resume_after(first_step_);
+  bool is_written = true;
   if (options_.dry_run || planned_.refusal) {
-    report_->write_plan();
+    report_->write_plan(steps);
   } else {
-    write_report();
+    is_written = report_->write(steps);
   }
-  listener_.say(fmt::format("the report is in {}", options_.report));
+  if (is_written) listener_.say(fmt::format("the report is in {}", options_.report));
 }
 
 void TrainingRun::write_report() {
-  if (report_) report_->write(options_.training.steps);
+  if (!report_) return;
+  report_->add_peak(stream_->memory().peak);
+  report_->write(options_.training.steps);
 }
 
 // What cannot be written now may be when the next checkpoint is due.

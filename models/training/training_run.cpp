@@ -241,13 +241,13 @@ void TrainingRun::finish(int64_t step, const std::function<bool()>& stop) {
                                   ? fmt::format("all {}", all)
                                   : fmt::format("{} of {}", rows.targets(), all)));
   }
+  write_sample(step);
   listener_.say(fmt::format("peak {} bytes, foretold {} bytes", stream_->memory().peak,
                             planned_.foretold.memory.peak));
   if (planned_.foretold.host.peak) {
     listener_.say(fmt::format("host memory {} bytes, foretold {} bytes",
                               trainer_->host_memory().peak, planned_.foretold.host.peak));
   }
-  write_sample(step);
   write_report();
   say_where_the_best_is();
   listener_.say(fmt::format("the model is in {}", checkpoint_->string()));

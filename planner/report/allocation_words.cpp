@@ -46,11 +46,17 @@ const LoggedAllocation* AllocationWords::sent(int64_t number) const {
   return at == sent_.end() ? nullptr : at->second;
 }
 
+const LoggedAllocation& AllocationWords::whole(const LoggedAllocation& a) const {
+  const LoggedAllocation* original = a.is_rest ? sent(static_cast<int64_t>(a.transfer)) : nullptr;
+  return original ? *original : a;
+}
+
 bool AllocationWords::has_node(const LoggedAllocation& a) const {
   return !is_copy(a.born_in) && a.born_in.node >= 0 && nodes_.names.contains(node_of(a));
 }
 
-size_t AllocationWords::category(const LoggedAllocation& a) const {
+size_t AllocationWords::category(const LoggedAllocation& part) const {
+  const LoggedAllocation& a = whole(part);
   const auto at = std::ranges::find(before_activations, a.label.purpose);
   if (at != before_activations.end()) return static_cast<size_t>(at - before_activations.begin());
   if (a.label.purpose == Purpose::workspace) return workspace;
@@ -59,7 +65,8 @@ size_t AllocationWords::category(const LoggedAllocation& a) const {
   return activations + static_cast<size_t>(kind);
 }
 
-LayerName AllocationWords::value(const LoggedAllocation& a) const {
+LayerName AllocationWords::value(const LoggedAllocation& part) const {
+  const LoggedAllocation& a = whole(part);
   if (is_copy(a.born_in)) {
     const LoggedAllocation* original = sent(a.born_in.node);
     return original ? value(*original) : LayerName{a.born_in.task};

@@ -35,6 +35,8 @@ class AllocationWords {
   std::string made_for(const LoggedAllocation&) const;
 
  private:
+  // Of rows that stayed where others were sent, the whole value.
+  const LoggedAllocation& whole(const LoggedAllocation&) const;
   bool has_node(const LoggedAllocation&) const;
   std::string work(const TraceContext&, bool with_layer) const;
 

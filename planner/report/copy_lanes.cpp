@@ -26,9 +26,7 @@ std::string name_of(const TraceSpan& span, const LoggedAllocation* original,
   return sentence(value, layer < 0 ? "" : sentence(" of layer ", layer), file);
 }
 
-}  // namespace
-
-std::vector<LaneCopy> lane_copies(const RehearsedStep& step, const NamedNodes& nodes, size_t most) {
+std::vector<LaneCopy> all_copies(const RehearsedStep& step, const NamedNodes& nodes) {
   const AllocationWords words(nodes, step.allocations);
   const ReportClock clock(step);
   std::vector<LaneCopy> copies;
@@ -42,13 +40,33 @@ std::vector<LaneCopy> lane_copies(const RehearsedStep& step, const NamedNodes& n
                       .end = clock.ms(span.end),
                       .bytes = span.bytes || !original ? span.bytes : original->bytes});
   }
-  if (copies.size() > most) {
-    std::ranges::stable_sort(copies, std::ranges::greater{},
-                             [](const LaneCopy& c) { return c.end - c.begin; });
-    copies.resize(most);
-  }
-  std::ranges::stable_sort(copies, {}, &LaneCopy::begin);
   return copies;
+}
+
+std::vector<LaneTotal> totals_of(const std::vector<LaneCopy>& copies) {
+  std::vector<LaneTotal> totals;
+  for (const LaneCopy& copy : copies) {
+    auto total = std::ranges::find(totals, copy.lane, &LaneTotal::lane);
+    if (total == totals.end()) total = totals.insert(total, {.lane = copy.lane});
+    ++total->copies;
+    total->bytes += copy.bytes;
+    total->busy += copy.end - copy.begin;
+  }
+  return totals;
+}
+
+}  // namespace
+
+CopyLanes copy_lanes(const RehearsedStep& step, const NamedNodes& nodes, size_t max_copies) {
+  CopyLanes lanes{.copies = all_copies(step, nodes)};
+  lanes.totals = totals_of(lanes.copies);
+  if (lanes.copies.size() > max_copies) {
+    std::ranges::stable_sort(lanes.copies, std::ranges::greater{},
+                             [](const LaneCopy& c) { return c.end - c.begin; });
+    lanes.copies.resize(max_copies);
+  }
+  std::ranges::stable_sort(lanes.copies, {}, &LaneCopy::begin);
+  return lanes;
 }
 
 }  // namespace spool

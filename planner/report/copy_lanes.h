@@ -18,8 +18,19 @@ struct LaneCopy {
   size_t bytes = 0;
 };
 
-// Of a step that was rehearsed with AskedOfRehearsal::allocations; by begin.  Of more than `most`,
-// those that take longest.
-std::vector<LaneCopy> lane_copies(const RehearsedStep&, const NamedNodes&, size_t most = 2000);
+// All copies of a lane.
+struct LaneTotal {
+  TraceLane lane = TraceLane::copy_out;
+  size_t copies = 0, bytes = 0;
+  double busy = 0;  // milliseconds
+};
+
+struct CopyLanes {
+  std::vector<LaneTotal> totals = {};  // of lanes with copies
+  std::vector<LaneCopy> copies = {};   // by begin; of more than a limit, those that take longest
+};
+
+// Of a step that was rehearsed with AskedOfRehearsal::allocations.
+CopyLanes copy_lanes(const RehearsedStep&, const NamedNodes&, size_t max_copies = 2000);
 
 }  // namespace spool

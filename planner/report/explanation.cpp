@@ -33,17 +33,11 @@ std::string without_layer(std::string_view parameter) {
 std::string name_of_parameter(const Program& program, const Node& node) {
   for (const ValueId v : node.inputs) {
     const Parameter* parameter = program.values[v].parameter;
-    if (parameter) return without_layer(parameter->name);
+    if (!parameter) continue;
+    const std::string_view name = parameter->name;
+    if (!name.ends_with(".bias")) return without_layer(name);
   }
   return node.op->name();
-}
-
-std::vector<TapeScope> blocks_of(const Program& program) {
-  std::vector<TapeScope> blocks;
-  for (const TapeScope& scope : program.scopes) {
-    if (scope.is_block()) blocks.push_back(scope);
-  }
-  return blocks;
 }
 
 // How often each name occurs in each layer.

@@ -12,8 +12,9 @@
 namespace spool {
 
 // A name for what each node computes: that of the layer's first parameter that it reads, without
-// the layer's number (h.3.mlp.c_fc.weight: mlp.c_fc), or that of its op.  Nodes of a layer with
-// equal names are numbered: add_1, add_2.  The program's parameters must still exist.
+// the layer's number (h.3.mlp.c_fc.weight: mlp.c_fc), or that of its op; a bias names none.  Nodes
+// of a layer with equal names are numbered: add_1, add_2.  The program's parameters must still
+// exist.
 IdTable<NodeId, std::string> node_names(const Program&);
 
 // The layer of each node, counted from 0; -1: outside of all layers.

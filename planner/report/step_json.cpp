@@ -51,4 +51,15 @@ json lanes_json(const std::vector<LaneCopy>& copies) {
   return all;
 }
 
+json lane_totals_json(const std::vector<LaneTotal>& totals) {
+  json all = json::array();
+  for (const LaneTotal& total : totals) {
+    all.push_back({{"lane", name(total.lane)},
+                   {"copies", total.copies},
+                   {"bytes", total.bytes},
+                   {"busy_ms", total.busy}});
+  }
+  return all;
+}
+
 }  // namespace spool

@@ -15,5 +15,6 @@ namespace spool {
 nlohmann::json memory_json(const StepMemory&, const std::vector<StepPhase>&);
 nlohmann::json grid_json(const PlanGrid&);
 nlohmann::json lanes_json(const std::vector<LaneCopy>&);
+nlohmann::json lane_totals_json(const std::vector<LaneTotal>&);
 
 }  // namespace spool

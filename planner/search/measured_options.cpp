@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <set>
-#include <tuple>
 
 #include "spool/planner/chunks.h"
 
@@ -370,8 +369,7 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
     apply(*by_segment[s], program, measured.segments[s], plan);
     if (chunkable_rows(program, measured.segments[s]) > 0) rows = by_segment[s]->chunk_rows;
   }
-  std::ranges::sort(plan.regions, {},
-                    [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
+  sort_regions(plan);
   if (rows > 0) plan.chunks = chunk_rows(program, rows).chunks;
   return plan;
 }

@@ -5,21 +5,12 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "spool/planner/offsets.h"
 #include "spool/planner/search/measured_options.h"
 
 namespace spool {
 namespace {
-
-std::vector<TapeScope> blocks_of(const Program& program) {
-  std::vector<TapeScope> blocks;
-  for (const TapeScope& scope : program.scopes) {
-    if (scope.is_block()) blocks.push_back(scope);
-  }
-  return blocks;
-}
 
 size_t root_of(size_t blocks) {
   return static_cast<size_t>(std::ceil(std::sqrt(static_cast<double>(blocks))));
@@ -31,8 +22,7 @@ void recompute_segments(const std::vector<TapeScope>& blocks, size_t each, Plan&
     const size_t last = std::min(first + each, blocks.size()) - 1;
     plan.regions.push_back({.first = blocks[first].first, .last = blocks[last].last});
   }
-  std::ranges::sort(plan.regions, {},
-                    [](const Region& r) { return std::tuple(r.first, -r.last, r.chunks); });
+  sort_regions(plan);
 }
 
 class SimplePolicies {

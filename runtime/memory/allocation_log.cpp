@@ -22,17 +22,17 @@ size_t AllocationLog::next_event() {
   return history_.times.size() - 1;
 }
 
-const TraceContext& AllocationLog::last_work() {
+TraceContext AllocationLog::note_work() {
   const TraceContext work = work_();
   if (work && !is_copy(work)) last_work_ = work;
-  return last_work_;
+  return work;
 }
 
 void AllocationLog::record_birth(const Arena::Block* block) {
   live_[block] = history_.all.size();
+  const size_t birth = next_event();
   history_.all.push_back(
-      {.bytes = block->bytes, .label = block->label, .birth = next_event(), .born_in = work_()});
-  (void)last_work();
+      {.bytes = block->bytes, .label = block->label, .birth = birth, .born_in = note_work()});
 }
 
 void AllocationLog::record_death(const Arena::Block* block) {
@@ -40,20 +40,31 @@ void AllocationLog::record_death(const Arena::Block* block) {
   if (at == live_.end()) return;
   LoggedAllocation& allocation = history_.all[at->second];
   allocation.death = next_event();
-  allocation.died_in = last_work();
+  note_work();
+  allocation.died_in = last_work_;
   live_.erase(at);
 }
 
-void AllocationLog::record_sent(const std::byte* address, uint64_t transfer) {
+LoggedAllocation* AllocationLog::live_at(const std::byte* address) {
   for (const auto& [block, index] : live_) {
     const std::byte* first = arena_.address(block);
-    if (address < first || address >= first + block->bytes) continue;
-    LoggedAllocation& allocation = history_.all[index];
-    if (allocation.sent != LoggedAllocation::never) return;
-    allocation.sent = next_event();
-    allocation.transfer = transfer;
-    return;
+    if (address >= first && address < first + block->bytes) return &history_.all[index];
   }
+  return nullptr;
+}
+
+void AllocationLog::record_sent(const std::byte* address, uint64_t transfer) {
+  LoggedAllocation* const sent = live_at(address);
+  if (!sent || sent->sent != LoggedAllocation::never) return;
+  sent->sent = next_event();
+  sent->transfer = transfer;
+}
+
+void AllocationLog::record_rest(const std::byte* address, uint64_t transfer) {
+  LoggedAllocation* const rest = live_at(address);
+  if (!rest) return;
+  rest->is_rest = true;
+  rest->transfer = transfer;
 }
 
 }  // namespace spool

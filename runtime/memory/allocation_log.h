@@ -22,7 +22,8 @@ struct LoggedAllocation {
   size_t bytes = 0;  // whole granules
   Label label = {};
   size_t birth = 0, death = never, sent = never;
-  uint64_t transfer = 0;  // the number of the copy, if it was sent
+  uint64_t transfer = 0;  // the number of the copy, if it was sent, or if others of its rows were
+  bool is_rest = false;   // the rows of a value that stay where the others were sent
   // The work that it was made for, and the work, not a copy, in or after which it was freed.
   TraceContext born_in = {}, died_in = {};
 };
@@ -45,6 +46,8 @@ class AllocationLog {
 
   // A copy of what is at this address, off the device, begins.
   void record_sent(const std::byte* address, uint64_t transfer);
+  // At this address are the rows that stay of the value that this copy sends.
+  void record_rest(const std::byte* address, uint64_t transfer);
   // Events so far.
   size_t events() const { return history_.times.size(); }
   // All so far.
@@ -55,7 +58,9 @@ class AllocationLog {
   void record_birth(const Arena::Block*);
   void record_death(const Arena::Block*);
   size_t next_event();
-  const TraceContext& last_work();
+  LoggedAllocation* live_at(const std::byte* address);
+  // The work that is enqueued, which becomes last_work_ unless it is a copy.
+  TraceContext note_work();
 
   Arena& arena_;
   std::function<double()> clock_;

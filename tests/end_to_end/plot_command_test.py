@@ -10,9 +10,9 @@ import types
 import unittest
 
 from commands import PROGRAM, PROSE, SHAPE, last_step, main, spool
+from report_pages import report_in
 
 ROOT = pathlib.Path(__file__).parents[2]
-REPORT = re.compile(r'<script type="application/json" id="spool-report">(.*?)</script>', re.DOTALL)
 
 
 class Plot(unittest.TestCase):
@@ -43,7 +43,7 @@ class Plot(unittest.TestCase):
             self.assertFalse(page.exists())
             return errors
         self.assertIn(str(page), output)
-        return json.loads(REPORT.search(page.read_text())[1])["runs"], errors
+        return report_in(page)["runs"], errors
 
     def test_two_runs(self):
         logs = [self.folder / name / "log.jsonl" for name in ["a", "b"]]

@@ -1,39 +1,19 @@
 """The pages of reports as a browser draws them: what is drawn is what their JSON says."""
 
 import json
-import os
 import pathlib
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 
 import chromium
-from commands import PROGRAM, PROSE, SHAPE, main, spool
+from commands import PROSE, SHAPE, SKIPPED, main, spool
+from report_pages import page_with, report_in
 
 WIDTHS = [1280, 760, 375]
-BEGIN = '<script type="application/json" id="spool-report">'
 H200 = "--model gpt2-124m --machine h200 --batch 16 --seq 1024".split()
 HOSTILE = "</script><img src=x onerror=alert(1)><b>&amp;\u2028\u202e'\"`"
-
-
-def report_in(page):
-    text = page.read_text()
-    begin = text.index(BEGIN) + len(BEGIN)
-    return json.loads(text[begin : text.index("</script>", begin)])
-
-
-def page_with(page, report, to):
-    """The page with another report, written as Spool writes it."""
-    text = page.read_text()
-    begin = text.index(BEGIN) + len(BEGIN)
-    safe = json.dumps(report)
-    for character in "<>&":
-        safe = safe.replace(character, f"\\u{ord(character):04x}")
-    to.write_text(text[:begin] + safe + text[text.index("</script>", begin) :])
-    return to
 
 
 def with_hostile_text(value):
@@ -89,7 +69,8 @@ class Pages(unittest.TestCase):
 
     def check_frontier(self, drawn, report):
         points = [(p["foretold_peak_bytes"], p["foretold_step_ms"]) for p in report["frontier"]]
-        points += [(p["peak_bytes"], p["step_ms"]) for p in report["policies"]]
+        policies = sorted(report["policies"], key=lambda p: p["name"] == "keep all")
+        points += [(p["peak_bytes"], p["step_ms"]) for p in policies]
         points.append((report["foretold_peak_bytes"], report["foretold_step_ms"]))
         self.assertEqual(len(drawn), len(points))
         spans = [max(column) - min(column) for column in zip(*points)]
@@ -110,12 +91,19 @@ class Pages(unittest.TestCase):
             busy = sum(copy["end_ms"] - copy["begin_ms"] for copy in copies)
             self.assertAlmostEqual(drawn[name]["busy_ms"], busy, delta=1e-6 * busy)
 
+    def check_phases(self, memory):
+        """Each phase of the step has its name in the picture."""
+        said = self.browser.run("document.querySelector('#memory .phases').textContent")
+        for phase in memory["phases"]:
+            self.assertIn(phase["name"], said)
+
     def check_plan(self, page):
         report = report_in(page)
         for width in WIDTHS:
             with self.subTest(page=page.name, width=width):
                 drawn = self.open(page, width)
                 self.check_memory(drawn["memory"], report["memory"])
+                self.check_phases(report["memory"])
                 self.check_frontier(drawn["frontier"], report)
                 self.check_grid(drawn["grid"], report["grid"])
                 if report["lanes"]:
@@ -156,7 +144,8 @@ class Pages(unittest.TestCase):
         drawn = self.open(page)["run"]
         self.assertAlmostEqual(drawn["peaks"]["measured"] / run["measured_peak_bytes"], 1, delta=1e-3)
         times = sorted(entry["ms"] for entry in run["log"])
-        self.assertAlmostEqual(drawn["times"]["measured"], (times[2] + times[3]) / 2, delta=1e-2 * times[5])
+        self.assertAlmostEqual(run["measured_step_ms"], (times[2] + times[3]) / 2, delta=1e-9 * times[5])
+        self.assertAlmostEqual(drawn["times"]["measured"], run["measured_step_ms"], delta=1e-2 * times[5])
         for curve, member in zip(drawn["curves"]["loss"], ["loss", "val_loss"]):
             known = [entry[member] for entry in run["log"] if entry[member] is not None]
             self.assertEqual(curve["points"], len(known))
@@ -200,6 +189,55 @@ class Pages(unittest.TestCase):
         self.assertNotEqual(first, then)
         self.assertRegex(then, r"kept until ")
 
+    def test_pictures_are_read_with_the_keyboard_where_their_mark_is_seen(self):
+        self.open(self.plan)
+        for part in ["frontier", "grid", "lanes"]:
+            place = f"document.querySelector('#{part} [role=slider]')"
+            mark = f"getComputedStyle({place}.querySelector('.outline')).visibility"
+            self.browser.run("document.activeElement.blur()")
+            self.browser.point_at(1, 1)
+            self.assertEqual(self.browser.run(mark), "hidden", part)
+            self.browser.run(f"{place}.focus()")
+            self.assertEqual(self.browser.run(mark), "visible", part)
+            said = []
+            for key in ["Home", "ArrowRight", "End"]:
+                self.browser.press(key)
+                said.append(self.browser.run(f"document.querySelector('#{part} .reading').textContent"))
+                self.assertEqual(self.browser.run(f"{place}.getAttribute('aria-valuetext')"), said[-1])
+            self.assertEqual(len(set(said)), 3, part)
+
+    def test_the_keys_up_and_down_stay_in_a_layer_of_the_grid(self):
+        self.open(self.plan)
+        self.browser.run("document.querySelector('#grid [role=slider]').focus()")
+        words = "document.querySelector('#grid .reading').textContent"
+        self.browser.press("Home")
+        self.browser.press("ArrowRight")
+        self.assertIn("of layer 1:", self.browser.run(words))
+        for key in ["ArrowUp"] + 20 * ["ArrowDown"]:
+            self.browser.press(key)
+            self.assertIn("of layer 1:", self.browser.run(words))
+
+    def test_a_part_that_cannot_be_drawn_says_so(self):
+        report = report_in(self.plan)
+        report["memory"]["phases"] = None
+        self.browser.open(page_with(self.plan, report, self.out / "damaged.html").as_uri())
+        said = self.browser.run("document.body.innerText")
+        self.assertIn("cannot be drawn", said)
+        self.assertIn(report["explanation"][0], said)
+
+    def test_copies_beyond_those_drawn_are_counted(self):
+        words = "--model gpt2-124m --machine rtx4090 --batch 4 --seq 256 --memory 2GiB --optimizer-state streamed"
+        report = report_in(self.make("copies.html", *words.split()))
+        lanes = report["lanes"]
+        lanes[3:] = []
+        page = page_with(self.out / "copies.html", report, self.out / "few.html")
+        self.browser.open(page.as_uri())
+        said = self.browser.run("document.querySelector('#lanes').innerText")
+        self.assertIn("the 3 longest are drawn", said)
+        for total in report["lane_totals"]:
+            if total["lane"] in {copy["lane"] for copy in lanes}:
+                self.assertIn(f"{total['lane']}: {total['copies']:,} copies", said)
+
     def test_tables_have_the_numbers_of_the_pictures(self):
         report = report_in(self.plan)
         self.open(self.plan)
@@ -224,136 +262,19 @@ class Pages(unittest.TestCase):
         self.assertGreater(len(printed["data"]), 10_000)
         self.assertEqual(self.browser.complaints(), [])
 
-
-class Runs(unittest.TestCase):
-    """The page of a run; without a browser."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(prefix="spool-runs-")
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.page = self.folder / "run.html"
-        (self.folder / "text.txt").write_text(PROSE)
-
-    def train(self, *words, out="run", code=0):
-        data = ["--data", self.folder / "text.txt", "--final-eval", 1, "--report", self.page]
-        done = spool("train", *SHAPE, *data, "--out", self.folder / out, *words)
-        self.assertEqual(done[0], code, done)
-        return done[1] + done[2]
-
-    def check_log(self, run, log):
-        """The page tells what the log tells."""
-        lines = [json.loads(line) for line in log.read_text().splitlines()][1:]
-        for member, name in {"loss": "loss", "tokens_per_s": "tokens_per_s", "step_ms": "ms"}.items():
-            logged = {line["step"]: line[member] for line in lines if member in line}
-            told = {entry["step"]: entry[name] for entry in run["log"] if entry[name] is not None}
-            self.assertEqual(told.keys(), logged.keys())
-            for step, number in logged.items():
-                self.assertAlmostEqual(told[step], number, delta=1e-6 * number)
-        losses = {line["step"]: line["val_loss"] for line in lines if "val_loss" in line}
-        told = {entry["step"]: entry["val_loss"] for entry in run["log"] if entry["val_loss"] is not None}
-        self.assertEqual(told, losses)
-
-    def test_tells_the_whole_run(self):
-        log = self.folder / "log"
-        said = self.train("--steps", 7, "--eval-every", 3, "--log", log)
-        self.assertIn("run.html", said)
-        report = report_in(self.page)
-        run = report["run"]
-        self.assertEqual((run["step"], run["steps"], len(run["log"])), (7, 7, 7))
-        self.check_log(run, log)
-        self.assertEqual(run["measured_peak_bytes"], run["foretold_peak_bytes"])
-        self.assertEqual(run["foretold_step_ms"], report["foretold_step_ms"])
-        self.assertGreater(run["corrected_step_ms"], 0)
-        self.assertGreater(len(report["frontier"]), 1)
-
-    def test_a_resumed_run_tells_its_first_steps_too(self):
-        log = self.folder / "log"
-        self.train("--steps", 4, "--log", log)
-        self.train("--steps", 9, "--log", log, "--resume")
-        run = report_in(self.page)["run"]
-        self.assertEqual([entry["step"] for entry in run["log"]], list(range(1, 10)))
-        self.check_log(run, log)
-        self.train("--steps", 2, out="other")
-        self.train("--steps", 10, "--log", log, "--resume")  # the page is of another run
-        self.assertEqual([entry["step"] for entry in report_in(self.page)["run"]["log"]], [10])
-
-    def test_is_there_before_the_first_step_and_at_checkpoints(self):
-        (self.folder / "text.txt").write_text(PROSE * 20)
-        words = ["--report", self.page, "--out", self.folder / "run", "--checkpoint-every", "50"]
-        command = [PROGRAM, "train", *SHAPE, "--data", self.folder / "text.txt", "--steps", "100000", *words]
-        process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL)
-        self.addCleanup(process.kill)
-        told = []
-        while not told or told[-1] < 100:
-            self.assertIsNone(process.poll())
-            if self.page.exists():
-                told.append(report_in(self.page)["run"]["step"])
-        process.kill()
-        process.wait()
-        self.assertEqual(told[0], 0)
-        self.assertTrue(all(step % 50 == 0 for step in told), told)
-
-    def test_a_dry_run_and_a_refused_one_tell_the_plan(self):
-        self.train("--steps", 3, "--dry-run")
-        self.assertNotIn("run", report_in(self.page))
-        self.assertIn("memory", report_in(self.page))
-        self.train("--steps", 3, "--memory", "100KiB", code=1)
-        self.assertIn("error", report_in(self.page))
-        self.assertFalse((self.folder / "run").exists())
-
-    def test_a_run_that_diverges_tells_its_losses(self):
-        self.train("--steps", 50, "--lr", 1e30, "--weight-decay", 0, "--warmup", 0, "--clip", 0, code=1)
-        log = report_in(self.page)["run"]["log"]
-        self.assertGreaterEqual(len(log), 1)
-        self.assertLess(len(log), 50)
-
-    def test_training_goes_on_if_the_page_cannot_be_written(self):
-        self.page = self.folder / "pages" / "run.html"
-        self.page.parent.mkdir()
-        process = subprocess.Popen(
-            [PROGRAM, "train", *SHAPE, "--steps", "400", "--checkpoint-every", "20"]
-            + ["--data", str(self.folder / "text.txt"), "--report", str(self.page)]
-            + ["--out", str(self.folder / "run")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            errors="replace",
-        )
-        while not self.page.exists():
-            self.assertIsNone(process.poll())
-        shutil.rmtree(self.page.parent)
-        said = process.communicate(timeout=200)[0]
-        self.assertEqual(process.returncode, 0, said)
-        self.assertEqual(said.count("training goes on, and the report is tried again"), 1, said)
-
-
-class Files(unittest.TestCase):
-    def test_only_a_page_is_replaced(self):
-        with tempfile.TemporaryDirectory(prefix="spool-pages-") as folder:
-            mine = pathlib.Path(folder) / "mine.html"
-            mine.write_text("<html>mine</html>")
-            for name in [mine, pathlib.Path(folder) / "missing" / "plan.html", pathlib.Path(folder)]:
-                code, _, said = spool("plan", *H200, "--report", name)
-                self.assertEqual(code, 1, said)
-                self.assertIn(os.path.basename(name), said)
-                self.assertIn("--report", said)
-            self.assertEqual(mine.read_text(), "<html>mine</html>")
-            code, _, said = spool("train", *SHAPE, "--report", mine, "--out", f"{folder}/run")
-            self.assertEqual(code, 1, said)
-            self.assertFalse(os.path.exists(f"{folder}/run"))
-
-    def test_two_outputs_have_two_names(self):
-        with tempfile.TemporaryDirectory(prefix="spool-pages-") as folder:
-            name = pathlib.Path(folder) / "out"
-            for flag in ["--json", "--save-plan"]:
-                code, _, said = spool("plan", *H200, "--report", name, flag, name)
-                self.assertEqual(code, 1, said)
-                self.assertIn("two outputs", said)
-                self.assertFalse(name.exists())
+    def test_pictures_fit_the_paper(self):
+        """Drawn for a screen, they shrink to the width of a page."""
+        self.open(self.plan)
+        self.browser.page("Emulation.setEmulatedMedia", media="print")
+        styles = "[...document.querySelectorAll('.plot > svg')].map((svg) => getComputedStyle(svg).maxWidth)"
+        found = self.browser.run(styles)
+        self.browser.page("Emulation.setEmulatedMedia", media="")
+        self.assertGreater(len(found), 3)
+        self.assertEqual(set(found), {"100%"})
 
 
 if __name__ == "__main__":
     if not chromium.find():
-        print("no Chromium is here to draw pages: those tests are skipped", file=sys.stderr)
-        del Pages
+        print("no Chromium is here to draw pages: these tests are skipped", file=sys.stderr)
+        sys.exit(SKIPPED)
     main()

@@ -57,6 +57,20 @@ TEST_F(LoggedArena, HasEveryEventWithItsTimeAndWork) {
   arena_.free(b);
 }
 
+TEST_F(LoggedArena, KnowsTheRowsThatStay) {
+  AllocationLog log(
+      arena_, [] { return 0.0; }, [] { return TraceContext{}; });
+  Arena::Block* const a = allocate(1, "a");
+  Arena::Block* const b = allocate(1, "b");
+  log.record_rest(arena_.address(b), 7);
+  EXPECT_FALSE(log.history().all[0].is_rest);
+  EXPECT_TRUE(log.history().all[1].is_rest);
+  EXPECT_EQ(log.history().all[1].transfer, 7u);
+  EXPECT_EQ(log.history().all[1].sent, LoggedAllocation::never);
+  arena_.free(a);
+  arena_.free(b);
+}
+
 TEST_F(LoggedArena, HasOneLogAtATime) {
   const auto clock = [] { return 0.0; };
   const auto work = [] { return TraceContext{}; };

@@ -3,10 +3,13 @@
 // Numbers over the steps of one or several runs, as lines that differ in colour and in dashes.
 
 const LOOKS = 8;
+const MAX_DOTS = 60;
 
+// Another colour for each of eight, then the same colours with other dashes.
 // series: [{name, look, points: [[step, number]], dots}]
 function seriesLook(index) {
-  return `series${index % LOOKS}`;
+  const round = Math.floor(index / LOOKS) % LOOKS;
+  return `series${index % LOOKS}${round ? ` dashes${(index + round) % LOOKS}` : ""}`;
 }
 
 function lineSwatch(series) {
@@ -16,15 +19,15 @@ function lineSwatch(series) {
   return drawing;
 }
 
-// A line through all points, with a dot at each where there are few.
+// A line through all points; of many, dots mark some.
 function drawCurve(drawing, series, x, y) {
   const d = series.points.map(([step, n], i) => `${i ? "L" : "M"}${round(x(step))} ${round(y(n))}`).join("");
   drawing.append(shape("path", {d, class: `curve ${series.look}`, "data-series": series.name}));
-  const few = series.points.length === 1 || (series.dots && series.points.length <= 60);
-  if (!few) return;
-  for (const [step, n] of series.points) {
+  if (!series.dots && series.points.length > 1) return;
+  const every = Math.ceil(series.points.length / MAX_DOTS);
+  series.points.filter((_, i) => i % every === 0).forEach(([step, n]) => {
     drawing.append(shape("circle", {cx: round(x(step)), cy: round(y(n)), r: 3, class: `dot ${series.look}`}));
-  }
+  });
 }
 
 function drawCurves(place, chart, width) {

@@ -11,16 +11,19 @@ function frontierGroups(report) {
     x: point.foretold_peak_bytes, y: point.foretold_step_ms,
     words: inWords(`best for ${bytes(point.budget_bytes)}`, point.foretold_peak_bytes, point.foretold_step_ms),
   }));
-  const simple = (report.policies ?? []).map((policy) => ({
+  const policies = (report.policies ?? []).map((policy) => ({
     x: policy.peak_bytes, y: policy.step_ms, name: policy.name,
     words: inWords(policy.name, policy.peak_bytes, policy.step_ms),
   }));
+  const keeps = ({name}) => name === "keep all";
   const peak = report.foretold_peak_bytes;
   const time = report.foretold_step_ms;
   const own = [{x: peak, y: time, name: "this plan", words: inWords("this plan", peak, time)}];
   return [
     {name: "the best plan for each budget", look: "best", mark: "circle", size: 3, joined: true, points: frontier},
-    {name: "one choice for all layers", look: "simple", mark: "square", points: simple},
+    {name: "one choice for all layers", look: "simple", mark: "square",
+     points: policies.filter((policy) => !keeps(policy))},
+    {name: "keeping everything", look: "keeps", mark: "triangle", size: 6, points: policies.filter(keeps)},
     {name: "this plan", look: "own", mark: "diamond", size: 6, points: own},
   ];
 }

@@ -46,19 +46,24 @@ function compared(n, other, less, more) {
   return `${percent(Math.abs(share))} ${share < 0 ? less : more}`;
 }
 
+// What bounds the plan: "budget", or what the device has free if none was set.
+function limitName(report) {
+  return report.budget_is === "free memory" ? "free memory" : "budget";
+}
+
 function planTiles(report) {
   const run = report.run;
   const peak = report.foretold_peak_bytes;
   const budget = report.budget_bytes;
   return tiles([
-    ["Budget", known(budget) && budget > 0 ? bytes(budget) : NONE],
+    [limitName(report) === "budget" ? "Budget" : "Free memory", known(budget) && budget > 0 ? bytes(budget) : NONE],
     ["Peak, foretold", bytes(peak),
-     known(budget) && budget > 0 ? `${percent(peak / budget)} of the budget` : null],
+     known(budget) && budget > 0 ? `${percent(peak / budget)} of the ${limitName(report)}` : null],
     run ? ["Peak, measured", bytes(run.measured_peak_bytes),
            besideForetold(run.measured_peak_bytes, run.foretold_peak_bytes)] : null,
     ["Step, foretold", milliseconds(report.foretold_step_ms), gapWords(report.gap)],
-    run ? ["Step, measured", milliseconds(measuredStep(run)),
-           besideForetold(measuredStep(run), run.foretold_step_ms)] : null,
+    run ? ["Step, measured", milliseconds(run.measured_step_ms),
+           besideForetold(run.measured_step_ms, run.foretold_step_ms)] : null,
     ["Beside keeping everything", compared(peak, report.keep_all_peak_bytes, "less memory", "more memory"),
      compared(report.foretold_step_ms, report.keep_all_step_ms, "faster", "slower")],
   ]);
@@ -88,10 +93,10 @@ function numbersSection(report) {
   return part;
 }
 
-// A page of a plan that fits nowhere.
+// What a page says if no plan fits.
 function refusal(report) {
   const part = element("section", {class: "refusal", role: "alert"},
-                       element("h2", {}, "No plan fits the budget"), element("p", {}, report.error));
+                       element("h2", {}, "This run does not fit"), element("p", {}, report.error));
   drawnParts.refusal = bars(part, {heading: "Memory", write: bytes, rows: [
     {name: "budget", look: "measured", amount: report.budget_bytes},
     {name: "smallest plan", look: "foretold", amount: report.minimum_budget_bytes}]});

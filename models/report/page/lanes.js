@@ -1,7 +1,7 @@
 "use strict";
 
-// The copies between the device and elsewhere, a lane for each direction, on the memory's time axis.
-// A lane is one path in milliseconds.
+// The copies between the device and elsewhere, a lane for each direction, over the times of the memory's
+// picture.  A lane is one path in milliseconds.
 
 const LANE = 46;
 
@@ -14,16 +14,11 @@ function lanesOf(report) {
   return [...lanes];
 }
 
-function total(copies, part) {
-  return copies.reduce((sum, copy) => sum + part(copy), 0);
-}
-
 // As much as there is room for.
-function laneWords(name, copies, end, width) {
-  const busy = total(copies, (copy) => copy.end_ms - copy.begin_ms);
-  const words = `${name}: ${plural(copies.length, "copy", "copies")}, ${bytes(total(copies, (copy) => copy.bytes))}`;
-  const more = `${words}, busy ${percent(busy / end)} of the step`;
-  return [more, words].find((text) => textWidth(text) < width) ?? name;
+function laneWords(total, span, width) {
+  const words = `${total.lane}: ${plural(total.copies, "copy", "copies")}, ${bytes(total.bytes)}`;
+  const more = `${words}, busy ${milliseconds(total.busy_ms)} of ${milliseconds(span)}`;
+  return [more, words].find((text) => textWidth(text) < width) ?? total.lane;
 }
 
 function lanePath(copies) {
@@ -41,14 +36,16 @@ function readLanePath(path) {
 }
 
 function drawLanes(place, report, lanes, end, width) {
-  const bottom = 22 + LANE * lanes.length;
+  const bottom = PHASES + LANE * lanes.length;
   const x = scale(Math.min(0, report.memory.times_ms[0] ?? 0), end, 10, width - 10);
   const drawing = picture(width, bottom + 30, `Copies in ${plural(lanes.length, "lane")}.`);
-  drawPhases(drawing, report.memory, x, 2, bottom);
+  drawPhases(drawing, report.memory, x, bottom);
   lanes.forEach(([name, indices], row) => {
-    const top = 22 + row * LANE;
+    const top = PHASES + row * LANE;
     const copies = indices.map((index) => report.lanes[index]);
-    drawing.append(label(x.begin + 4, top + 15, laneWords(name, copies, end - x.from, x.end - x.begin), {class: "lane-words halo"}));
+    const total = report.lane_totals.find(({lane}) => lane === name);
+    const words = laneWords(total, end - x.from, x.end - x.begin);
+    drawing.append(label(x.begin + 4, top + 15, words, {class: "lane-words halo"}));
     const move = `translate(${x.begin - ((x.end - x.begin) / (x.to - x.from)) * x.from} ${top + 21}) ` +
       `scale(${(x.end - x.begin) / (x.to - x.from)} 18)`;
     drawing.append(shape("path", {d: lanePath(copies), transform: move, class: `copy lane${row % 3}`,
@@ -67,7 +64,7 @@ function copyWords(copy) {
 }
 
 function copyAt(report, lanes, drawn, px, py) {
-  const row = Math.min(lanes.length - 1, Math.max(0, Math.floor((py - 22) / LANE)));
+  const row = Math.min(lanes.length - 1, Math.max(0, Math.floor((py - PHASES) / LANE)));
   const time = drawn.x.back(px);
   const far = (index) => {
     const copy = report.lanes[index];
@@ -90,7 +87,7 @@ function readLanes(part, report) {
     if (!drawn) return;
     const row = lanes.findIndex(([name]) => name === copy.lane);
     const [begin, until] = [drawn.x(copy.begin_ms), drawn.x(copy.end_ms)];
-    fill(drawn.outline, {x: round(begin - 1), width: round(until - begin + 2), y: 41 + row * LANE}, []);
+    fill(drawn.outline, {x: round(begin - 1), width: round(until - begin + 2), y: PHASES + 19 + row * LANE}, []);
   };
   const again = readable(place, {
     count: order.length, label: "Copy", show, says: (at) => copyWords(report.lanes[order[at]]),
@@ -106,12 +103,18 @@ function readLanes(part, report) {
 
 function lanesSection(report) {
   const copies = report.lanes ?? [];
+  const all = (report.lane_totals ?? []).reduce((sum, total) => sum + total.copies, 0);
+  const longest = all > copies.length
+    ? ` Of ${whole(all)} copies the ${whole(copies.length)} longest are drawn.` : "";
   const part = section("lanes", "Copies", copies.length
-    ? "What travels between the device, the host's memory and the disk, and when."
+    ? `What travels between the device, the host's memory and the disk, and when.${shownWords(report)}${longest}`
     : "This plan copies nothing: what it does not keep it computes again.");
   if (copies.length === 0) return part;
   readLanes(part, report);
-  part.append(table("Copies", ["lane", "value", "begin (ms)", "end (ms)", "bytes"], copies,
-                    (c) => [c.lane, c.name, c.begin_ms, c.end_ms, c.bytes]));
+  part.append(
+    table("Copies", ["lane", "value", "begin (ms)", "end (ms)", "bytes"], copies,
+          (c) => [c.lane, c.name, c.begin_ms, c.end_ms, c.bytes]),
+    table("All copies", ["lane", "copies", "bytes", "busy (ms)"], report.lane_totals,
+          (t) => [t.lane, t.copies, t.bytes, t.busy_ms]));
   return part;
 }

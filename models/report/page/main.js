@@ -2,33 +2,50 @@
 
 // Draws the page of whichever report it holds.
 
+// A part of the page; one that the report's data stop from being drawn says so, and the others stand.
+function add(page, make) {
+  try {
+    page.append(make());
+  } catch (error) {
+    noteError(String(error));
+    page.append(element("section", {class: "refusal", role: "alert"}, element("p", {},
+      "A part of this page cannot be drawn: the report in it is damaged or of another version.")));
+  }
+}
+
 function drawPlan(page, report) {
   page.append(header(planTitle(report), about(report)));
   if (report.error !== undefined) {
-    page.append(refusal(report));
-    return;
+    add(page, () => refusal(report));
+  } else {
+    drawFittingPlan(page, report);
   }
-  page.append(planTiles(report));
-  if (report.memory) page.append(memorySection(report));
+  if (report.run) add(page, () => runSection(report.run));
+  if (report.error === undefined) add(page, () => numbersSection(report));
+}
+
+function drawFittingPlan(page, report) {
+  add(page, () => planTiles(report));
+  if (report.memory) add(page, () => memorySection(report));
   const pair = element("div", {class: "columns"});
-  if (known(report.foretold_peak_bytes)) pair.append(frontierSection(report));
-  if (report.explanation?.length) pair.append(wordsSection(report));
+  if (known(report.foretold_peak_bytes)) add(pair, () => frontierSection(report));
+  if (report.explanation?.length) add(pair, () => wordsSection(report));
   page.append(pair);
-  if (report.grid) page.append(gridSection(report.grid));
-  if (report.lanes && report.memory) page.append(lanesSection(report));
-  if (report.run) page.append(runSection(report.run));
-  page.append(numbersSection(report));
+  if (report.grid) add(page, () => gridSection(report.grid));
+  if (report.lanes && report.memory) add(page, () => lanesSection(report));
 }
 
 function drawPlot(page, report) {
   const runs = report.runs ?? [];
   page.append(header(runs.length === 1 ? `Run ${runs[0].name}` : `${whole(runs.length)} runs`,
                      plural(runs.reduce((sum, run) => sum + run.log.length, 0), "entry", "entries")));
-  const part = section("runs", "Losses and speed",
-    "Point at a step, or move with the arrow keys, Home and End. Training is a line, validation has dots.");
-  drawnParts.runs = curvesOfRuns(part, runs);
-  part.append(...runs.map((run) => logTable(`Steps of ${run.name}`, run.log)));
-  page.append(part);
+  add(page, () => {
+    const part = section("runs", "Losses and speed",
+      "Point at a step, or move with the arrow keys, Home and End. Training is a line, validation has dots.");
+    drawnParts.runs = curvesOfRuns(part, runs);
+    part.append(...runs.map((run) => logTable(`Steps of ${run.name}`, run.log)));
+    return part;
+  });
 }
 
 const drawings = {

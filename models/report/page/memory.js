@@ -24,18 +24,33 @@ function liveValues(memory, index) {
   return live.sort((a, b) => b.bytes - a.bytes).slice(0, READ_VALUES);
 }
 
-// The bands of a time axis: a strip with the phases' names, and a shade behind the plot.
-function drawPhases(drawing, memory, x, top, bottom) {
+// The bands of a time axis: a row of names, a strip of 20 pixels and a shade behind the plot.  The
+// name of a phase is in the strip, or above it if it is wider than the phase.
+const PHASE_NAMES = 16;
+const PHASES = PHASE_NAMES + 22;
+
+function drawPhases(drawing, memory, x, bottom) {
   const group = shape("g", {class: "phases"});
+  const strips = PHASE_NAMES + 2;
+  let free = x.begin;  // where the row of names has room
   memory.phases.forEach((phase, index) => {
     const [begin, end] = [x(phase.begin_ms), x(phase.end_ms)];
     const parity = `phase${index % 2}`;
-    const strip = box(begin, top, end - begin, 20, {class: `strip ${parity}`});
+    const strip = box(begin, strips, end - begin, 20, {class: `strip ${parity}`});
     const words = `${phase.name}, ${milliseconds(phase.end_ms - phase.begin_ms)}`;
     strip.append(shape("title", {}, words));
-    group.append(strip, box(begin, top + 20, end - begin, bottom - top - 20, {class: `shade ${parity}`}));
+    group.append(strip, box(begin, PHASES, end - begin, bottom - PHASES, {class: `shade ${parity}`}));
+    const middle = (begin + end) / 2;
     const name = [words, phase.name].find((text) => textWidth(text) + 8 <= end - begin);
-    if (name) group.append(label((begin + end) / 2, top + 14, name, {"text-anchor": "middle"}));
+    if (name) {
+      group.append(label(middle, strips + 14, name, {"text-anchor": "middle"}));
+      return;
+    }
+    const width = textWidth(phase.name);
+    const left = Math.min(Math.max(free, middle - width / 2), x.end - width);
+    if (left < free) return;
+    free = left + width + 6;
+    group.append(label(left, 12, phase.name), line(middle, strips - 3, middle, strips, {class: "tick"}));
   });
   drawing.append(group);
 }
@@ -46,7 +61,7 @@ function drawBudget(drawing, report, x, y) {
   if (!known(budget) || budget <= 0) return;
   const inside = budget <= y.to;
   const at = inside ? y(budget) : y.end + 3;
-  const words = `budget ${bytes(budget)}${inside ? "" : ", above this picture"}`;
+  const words = `${limitName(report)} ${bytes(budget)}${inside ? "" : ", above this picture"}`;
   const peak = x(report.memory.times_ms[report.memory.peak_index] ?? 0);
   const left = peak > (x.begin + x.end) / 2;
   const room = (left ? peak - x.begin : x.end - peak) - 120;  // beside the words of the peak
@@ -103,16 +118,16 @@ function drawMemory(place, report, stack, width) {
   const budget = report.budget_bytes;
   const shown = known(budget) && budget > 0 && budget <= 1.7 * peak ? Math.max(peak, budget) : peak;
   const x = scale(stack.times[0] ?? 0, stack.end, width < 500 ? 58 : 70, width - 10);
-  const y = scale(0, Math.max(1, shown * 1.1), height - 30, 26);
+  const y = scale(0, Math.max(1, shown * 1.1), height - 30, PHASES + 4);
   const words = `Memory of the device over one step. Peak ${bytes(peak)}.`;
   const drawing = picture(width, height, words);
-  drawPhases(drawing, memory, x, 2, height - 30);
+  drawPhases(drawing, memory, x, height - 30);
   drawRows(drawing, y, byteTicks(0, y.to, 6), x.begin, x.end);
   drawAreas(drawing, stack, x, y);
   drawColumns(drawing, x, timeTicks(x.from, x.to, width / 110), height - 30);
   drawBudget(drawing, report, x, y);
   drawPeak(drawing, memory, x, y);
-  const instant = line(0, 22, 0, height - 30, {class: "instant"});
+  const instant = line(0, PHASES, 0, height - 30, {class: "instant"});
   drawing.append(instant);
   place.replaceChildren(drawing);
   return {x, instant};
@@ -167,13 +182,29 @@ function spokenInstant(report, index) {
   return `${time}: ${live} live. ${values.join(". ")}`;
 }
 
-function memorySection(report) {
+// Of a step of many micro-batches the picture has some.
+function shownWords(report) {
+  const shown = report.memory?.micro_batches_shown;
+  return report.accumulate > shown
+    ? ` Of its ${whole(report.accumulate)} micro-batches the first, one in the middle and the last are drawn.` : "";
+}
+
+// What of the run's peak the picture of a step does not show.
+function besidesWords(report) {
   const memory = report.memory;
   const holes = known(memory.holes_bytes) && memory.holes_bytes > 0
     ? ` Holes between the values add ${bytes(memory.holes_bytes)} to the peak.` : "";
+  const elsewhere = report.peak_is_in && report.peak_is_in !== "step"
+    ? ` The run's peak, ${bytes(report.foretold_peak_bytes)}, is not in the step but in its ` +
+      `${report.peak_is_in}.` : "";
+  return holes + elsewhere;
+}
+
+function memorySection(report) {
+  const memory = report.memory;
   const part = section("memory", "Memory over the step",
-    `What is live on the device from the step's begin to its end.${holes} Point at an instant, or ` +
-    "move with the arrow keys, Home and End.");
+    `What is live on the device from the step's begin to its end.${shownWords(report)}` +
+    `${besidesWords(report)} Point at an instant, or move with the arrow keys, Home and End.`);
   if (memory.times_ms.length === 0) {
     part.append(element("p", {class: "quiet"}, "The report has no instants."));
     return part;

@@ -25,7 +25,7 @@ function whole(n) {
   return known(n) ? n.toLocaleString("en-US", {maximumFractionDigits: 0}) : NONE;
 }
 
-// As many digits as the report has.
+// To six decimals.
 function exact(n) {
   return known(n) ? n.toLocaleString("en-US", {maximumFractionDigits: 6}) : NONE;
 }
@@ -62,13 +62,6 @@ function besideForetold(n, foretold) {
   const share = n / foretold - 1;
   if (share === 0) return "exactly as foretold";
   return `${percent(Math.abs(share))} ${share < 0 ? "below" : "above"} the foretold`;
-}
-
-function median(list) {
-  const sorted = list.filter(known).sort((a, b) => a - b);
-  if (sorted.length === 0) return null;
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
 function largest(list, least = -Infinity) {

@@ -19,37 +19,37 @@ function keyMoves(options) {
   };
 }
 
+// A slider for screen readers, which say its text whenever it changes.
 function readable(place, options) {
   if (options.count === 0) return () => {};
   const last = options.count - 1;
-  const spoken = element("p", {class: "unseen", "aria-live": "polite"});
   fill(place, {
-    tabindex: 0, role: "slider", "aria-label": options.label,
-    "aria-valuemin": 0, "aria-valuemax": last, class: "readable",
+    tabindex: 0, role: "slider", "aria-label": options.label, "aria-valuemin": 0, "aria-valuemax": last,
   }, []);
-  place.after(spoken);
+  place.classList.add("readable");
   let index = 0;
-  let timer = 0;
-  const go = (to, speak) => {
+  const go = (to) => {
     index = Math.min(last, Math.max(0, to));
     options.show(index);
     place.setAttribute("aria-valuenow", index);
     place.setAttribute("aria-valuetext", options.says(index));
-    clearTimeout(timer);
-    if (speak) timer = setTimeout(() => { spoken.textContent = options.says(index); }, 400);
   };
   place.addEventListener("keydown", (event) => {
     const by = keyMoves(options)[event.key];
     if (by === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    go(index + by * (event.shiftKey ? 10 : 1), true);
+    const to = index + by * (event.shiftKey ? 10 : 1);
+    const leavesColumn = options.down && /^Arrow(Up|Down)$/.test(event.key) && (to < 0 || to > last);
+    if (!leavesColumn) go(to);
   });
-  place.addEventListener("pointermove", (event) => {
+  const point = (event) => {
     const drawing = place.querySelector("svg");
     const around = drawing.getBoundingClientRect();
     const zoom = drawing.viewBox.baseVal.width / around.width;
-    go(options.at((event.clientX - around.left) * zoom, (event.clientY - around.top) * zoom), false);
-  });
-  go(options.first ?? 0, false);
+    go(options.at((event.clientX - around.left) * zoom, (event.clientY - around.top) * zoom));
+  };
+  place.addEventListener("pointermove", point);
+  place.addEventListener("pointerdown", point);
+  go(options.first ?? 0);
   return () => options.show(index);
 }

@@ -28,6 +28,7 @@ function usable(points) {
 
 // A span with some room at both ends; it begins at 0 where that is near.
 function padded(list, room) {
+  if (list.length === 0) return [0, 1];
   const [from, to] = [smallest(list), largest(list)];
   const span = to - from || Math.abs(to) * 0.2 || 1;
   const low = from - room * span;
@@ -92,7 +93,6 @@ function drawGroup(drawing, group, x, y) {
     const [px, py] = [x(point.x), y(point.y)];
     const place = {transform: `translate(${round(px)} ${round(py)})`, class: `point ${group.look}`};
     const drawn = mark(group.mark, group.size ?? 4, place);
-    drawn.append(shape("title", {}, point.words));
     drawing.append(drawn);
     return {...point, px, py};
   });
@@ -134,18 +134,46 @@ function drawScatter(place, chart, width) {
   }
   const groups = chart.groups.map((group) => ({...group, placed: drawGroup(drawing, group, x, y)}));
   drawNames(drawing, groups, {left: x.begin, right: x.end, top: y.end, bottom: y.begin});
+  const outline = shape("circle", {r: 9, class: "outline"});
+  drawing.append(outline);
   place.replaceChildren(drawing);
-  return {x, y};
+  return {x, y, outline, points: groups.flatMap((group) => group.placed)};
+}
+
+// Reads the points from the least memory to the most, beginning with the last group's first.
+function readScatter(place, chart, words, drawn) {
+  const order = chart.groups.flatMap((group) => usable(group.points))
+    .map((point, index) => ({...point, index})).sort((a, b) => a.x - b.x || a.y - b.y);
+  const own = usable(chart.groups[chart.groups.length - 1]?.points ?? [])[0];
+  const far = (point, px, py) => Math.hypot(point.px - px, point.py - py);
+  return readable(place, {
+    count: order.length, label: chart.title, says: (at) => order[at].words,
+    first: Math.max(0, order.findIndex((point) => own && point.x === own.x && point.words === own.words)),
+    show: (at) => {
+      words.textContent = order[at].words;
+      const point = drawn()?.points[order[at].index];
+      if (point) fill(drawn().outline, {cx: round(point.px), cy: round(point.py)}, []);
+    },
+    at: (px, py) => order.reduce((best, {index}, at) => {
+      const {points} = drawn();
+      return far(points[index], px, py) < far(points[order[best].index], px, py) ? at : best;
+    }, 0),
+  });
 }
 
 function scatter(part, chart) {
   const place = element("div", {class: "plot"});
+  const words = element("p", {class: "reading"});
   const keys = chart.groups.filter((group) => usable(group.points).length > 0)
     .map((group) => [markSwatch(group), group.name]);
   if (usable(chart.bound ?? []).length > 1) keys.push([swatch("impossible"), chart.boundName]);
-  part.append(legend(keys), place);
+  part.append(legend(keys), element("div", {}, place), words);
   let drawn = null;
-  drawIn(place, (width) => { drawn = drawScatter(place, chart, width); });
+  const again = readScatter(place, chart, words, () => drawn);
+  drawIn(place, (width) => {
+    drawn = drawScatter(place, chart, width);
+    again();
+  });
   return () => [...place.querySelectorAll(".plot > svg > .point")].map((point) => {
     const [px, py] = point.getAttribute("transform").match(/[-\d.]+/g).map(Number);
     return [drawn.x.back(px), drawn.y.back(py)];

@@ -25,7 +25,8 @@ function isFrontier(points) {
 
 function drawSweep(page, report) {
   const points = report.points ?? [];
-  page.append(header(report.title || "A sweep", plural(points.length, "point")));
+  const about = [report.step, plural(points.length, "point")].filter(Boolean).join(" \u00b7 ");
+  page.append(header(report.title || "A sweep", about));
   const times = section("sweep", "Memory against time", "Left and down is better.");
   drawnParts.sweep = scatter(times, {
     title: "Peak memory against step time.", xTitle: "peak memory",

@@ -5,7 +5,7 @@
 //
 //   table("Phases of the step", ["phase", "begin (ms)"], rows, (row) => [row.name, row.begin_ms])
 //
-// Numbers are written with all their digits.
+// Numbers are written to six decimals.
 
 const PRINTED_ROWS = 60;
 const tables = [];

@@ -7,6 +7,7 @@ import struct
 
 from commands import SHAPE
 from hostile.oracle import Case
+from report_pages import BEGIN
 
 NUMBERS = [0, 1, -1, 2, 255, 256, 65535, 65536, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, 2**63, 2**64]
 NUMBERS += [10**30, -(2**63), 0.5, -0.0, 1e-320, 1e308, float("nan"), float("inf"), 3, 7, 17, 10**4, 10**9]
@@ -20,7 +21,6 @@ TUNE = ["train", "--steps", "1", "--batch", "1", "--data", "text.txt", "--out", 
 RESUME = ["train", "--resume", "--out"]
 MERGES = ["tokenize", "text.txt", "--out", "new.bin", "--merges"]
 WITH = [*MERGES[:-1], "--tokenizer"]
-REPORT = '<script type="application/json" id="spool-report">'
 TABLE = ["train", *SHAPE, "--steps", "2", "--out", "new", "--dry-run", "--data", "text.txt"]
 
 
@@ -175,7 +175,7 @@ def damage_lines(dice, text):
 
 def damage_page(dice, text):
     """Changes the JSON in a report's page."""
-    begin = text.index(REPORT) + len(REPORT)
+    begin = text.index(BEGIN) + len(BEGIN)
     end = text.index("</script>", begin)
     return text[:begin] + damage_json(dice, json.loads(text[begin:end])) + text[end:]
 

@@ -12,6 +12,7 @@
 #include "spool/models/families/gpt2.h"
 #include "spool/models/training/run_options.h"
 #include "spool/planner/machine.h"
+#include "spool/planner/report/copy_lanes.h"
 #include "spool/runtime/memory/allocation_log.h"
 #include "tests/models/training/training_testing.h"
 
@@ -114,15 +115,27 @@ void check_phases(const json& memory) {
   EXPECT_EQ(end, memory["times_ms"].back());
 }
 
+void check_lanes(const json& report) {
+  std::map<std::string, size_t> copies, bytes;
+  for (const json& copy : report["lanes"]) {
+    EXPECT_LE(copy["begin_ms"], copy["end_ms"]);
+    EXPECT_LE(copy["end_ms"], report["memory"]["times_ms"].back());
+    ++copies[copy["lane"]];
+    bytes[copy["lane"]] += copy["bytes"].get<size_t>();
+  }
+  EXPECT_EQ(report["lane_totals"].size(), copies.size());
+  for (const json& total : report["lane_totals"]) {
+    EXPECT_EQ(total["copies"], copies[total["lane"]]);
+    EXPECT_EQ(total["bytes"], bytes[total["lane"]]);
+  }
+}
+
 void check_report(const json& report) {
   const json& memory = report["memory"];
   check_totals(memory);
   check_values(memory);
   check_phases(memory);
-  for (const json& copy : report["lanes"]) {
-    EXPECT_LE(copy["begin_ms"], copy["end_ms"]);
-    EXPECT_LE(copy["end_ms"], memory["times_ms"].back());
-  }
+  check_lanes(report);
   EXPECT_GE(report["explanation"].size(), 3u);
   if (report["peak_is_in"] != "step") {
     EXPECT_LT(memory["step_peak_bytes"], report["foretold_peak_bytes"]);
@@ -201,6 +214,71 @@ TEST(PlanReportMemory, NamesCopiesByTheValuesThatAreSent) {
     });
     EXPECT_EQ(says, to_disk);
   }
+}
+
+TEST(PlanReportMemory, NamesTheRowsThatStayOnTheDevice) {
+  const TrainingConfig config = preset("gpt2-tiny");
+  const Machine slow = slow_machine(h200.architecture);
+  RunRequest request = with({.offload = Offloading::all, .min_offload_bytes = 1});
+  request.plan = plan_run(config, request, slow).plans.step;
+  for (Offload& offload : request.plan->offloads) offload.rows = 1;
+  const json report = report_of(config, request, slow);
+  check_report(report);
+  std::multiset<size_t> bytes;
+  for (const json& value : report["memory"]["values"]) {
+    if (value["name"] != "attn.c_attn" || value["layer"] != 2) continue;
+    const json& category = report["memory"]["categories"][value["category"].get<size_t>()];
+    if (category == "activations: attention") bytes.insert(value["bytes"].get<size_t>());
+  }
+  // From the release on, the row that stays; before, both.
+  const size_t row = sizeof(float) * config.seq * 3 * config.model.shape().channels;
+  EXPECT_EQ(bytes, (std::multiset<size_t>{row, 2 * row}));
+}
+
+TEST(PlanReportMemory, CountsCopiesThatAreNotShown) {
+  const TrainingConfig config = preset("gpt2-tiny");
+  const PlannedRun run =
+      plan_run(config, with({.optimizer_state = OptimizerState::streamed}), h200);
+  const RehearsedStep step = rehearse_step(config, run.plans, h200, {.allocations = true});
+  NamedNodes nodes;
+  read_program(config, [&](const Program& program) { nodes = named_nodes(program); });
+  const CopyLanes all = copy_lanes(step, nodes), few = copy_lanes(step, nodes, 3);
+  ASSERT_GT(all.copies.size(), 3u);
+  EXPECT_EQ(few.copies.size(), 3u);
+  ASSERT_EQ(few.totals.size(), all.totals.size());
+  for (size_t i = 0; i < all.totals.size(); ++i) {
+    EXPECT_EQ(few.totals[i].copies, all.totals[i].copies);
+    EXPECT_EQ(few.totals[i].bytes, all.totals[i].bytes);
+  }
+}
+
+bool says(const json& report, const char* words) {
+  return std::ranges::any_of(report["explanation"], [&](const json& sentence) {
+    return sentence.get<std::string>().find(words) != std::string::npos;
+  });
+}
+
+TEST(PlanReportWords, SayWhenThePeakIsIfTheWholeStepIsShown) {
+  EXPECT_TRUE(says(report_of(preset("gpt2-tiny", DType::f32, 3), with({})), " into the step"));
+  EXPECT_FALSE(says(report_of(preset("gpt2-tiny", DType::f32, 8), with({})), " into the step"));
+}
+
+TEST(PlanReportWords, SayThatALargerBudgetDoesNotHelpWhatIsSetByHand) {
+  RunSearch search(preset("gpt2-tiny"), with({.block = true}), h200);
+  const json report =
+      plan_report(search.plan(search.keep_all_peak()), h200, "gpt2-tiny", find_frontier(search));
+  EXPECT_TRUE(
+      says(report, "No larger budget would make the step faster with what is set by hand."));
+}
+
+TEST(PlanReportWords, ARefusalSaysWhatWasPlannedAndTheBudget) {
+  RunRequest request = with({});
+  request.limit = MemoryLimit{.budget = 1 << 20};
+  const json report = report_of(preset("gpt2-tiny"), request);
+  EXPECT_TRUE(report.contains("error"));
+  EXPECT_EQ(report["model"], "a model");
+  EXPECT_EQ(report["budget_bytes"], 1 << 20);
+  EXPECT_GT(report["minimum_budget_bytes"], 1 << 20);
 }
 
 TEST(PlanReportMemory, AddsUpWithinEveryBudget) {
@@ -286,7 +364,8 @@ TEST(PlanReportMemory, IsOfAtMostTwoThousandInstantsAndKeepsThePeak) {
 
 TEST(PlanReportMemory, HasPoliciesWithTheFrontier) {
   RunSearch search(preset("gpt2-tiny"), {.choose = {.placement = true}, .sample = sample}, h200);
-  const Frontier frontier = find_frontier(search);
+  Frontier frontier = find_frontier(search);
+  frontier.policies = search.policies();
   const PlannedRun run = search.plan(search.smallest_budget());
   const json report = plan_report(run, h200, "gpt2-tiny", frontier);
   EXPECT_EQ(report["frontier"].size(), 21u);
