@@ -153,6 +153,12 @@ void write_checkpoint(RunDirectory& directory, const RunState& state) {
   }
 }
 
+void store_evaluations(const fs::path& directory, const EvaluationHistory& evaluations) {
+  json run = read_json(directory / run_file).value();
+  run["evaluations"] = to_json(evaluations);
+  write_text_file_atomically(directory / run_file, run.dump(2) + "\n");
+}
+
 void load_checkpoint(const fs::path& directory, Trainer& trainer, const FileProgress& progress) {
   const ModelFile model(directory);
   check_file(model.config() == trainer.model().config(), directory / "config.json",
@@ -196,7 +202,7 @@ StoredRun parse_run(const JsonField& run) {
   }
   if (const auto tape = run.find("tape")) stored.tape = parse_hex(*tape);
   if (const auto evaluations = run.find("evaluations")) {
-    stored.evaluations = evaluation_history_from_json(*evaluations);
+    stored.evaluations = evaluation_history_from_json(*evaluations, stored.step);
   }
   const auto hash = run.find("run");
   if (!hash) return stored;
