@@ -18,6 +18,7 @@
 
 #include "spool/kernels/libraries.h"
 #include "spool/models/cli/command_line.h"
+#include "spool/models/cli/terminal_style.h"
 #include "spool/models/cli/terminal_text.h"
 #include "spool/models/cli/terminal_width.h"
 #include "spool/runtime/check.h"
@@ -31,15 +32,20 @@ namespace spool {
 
 namespace {
 
+void print_message(const std::string& sentence, Style style) {
+  const std::string name = styled("spool:", style, STDERR_FILENO);
+  std::fprintf(stderr, "%s %s\n", name.c_str(), one_line(sentence).c_str());
+}
+
 int print_error(const std::string& sentence, int code) {
-  std::fprintf(stderr, "spool: %s\n", one_line(sentence).c_str());
+  print_message(sentence, Style::error);
   return code;
 }
 
 // A warning may have a path or a word as it was given.
 class WarningSink : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
-    print_error({message.payload.data(), message.payload.size()}, 0);
+    print_message({message.payload.data(), message.payload.size()}, Style::warning);
   }
   void flush_() override { std::fflush(stderr); }
 };

@@ -2,6 +2,7 @@
 // or a page that draws it.
 
 #include <spdlog/fmt/fmt.h>
+#include <unistd.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -115,7 +116,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   }
   if (flags.json == "-") return 0;
   o.training = run.config;
-  print_lines(plan_table(o, machine, run));
+  print_lines(emphasised(plan_table(o, machine, run), STDOUT_FILENO));
   if (flags.frontier) print_lines(frontier_table(frontier.points));
   say_where_files_are(o);
   return 0;

@@ -6,12 +6,15 @@
 #include <cmath>
 #include <functional>
 
+#include "spool/models/cli/terminal_style.h"
 #include "spool/models/training/attention_methods.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
+
+constexpr std::string_view foretold_peak = "foretold peak", foretold_time = "foretold step time";
 
 std::string row(std::string_view what, const std::string& value, const std::string& note = "") {
   return fmt::format("  {:<20} {:>12}{}{}\n", what, value, note.empty() ? "" : "   ", note);
@@ -123,11 +126,11 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
   }
   const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
   return rows + row("between blocks", format_bytes(foretold.memory.peak - counted)) +
-         row("foretold peak", format_bytes(foretold.memory.peak)) +
+         row(foretold_peak, format_bytes(foretold.memory.peak)) +
          row("  in bytes", std::to_string(foretold.memory.peak)) +
          (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") +
          (is_limited_by_free_memory(run) ? row("free memory", format_bytes(run.limit))
-                  : row("budget", format_bytes(run.budget))) +
+                                         : row("budget", format_bytes(run.budget))) +
          (run.besides ? row("the program itself", format_bytes(run.besides), "besides, about")
                       : "") +
          (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
@@ -149,11 +152,10 @@ std::string keeping_all(const RunOptions& o, const PlannedRun& run) {
 }
 
 std::string time_rows(const RunOptions& o, const PlannedRun& run) {
-  const char* what = "foretold step time";
-  if (!run.search) return row(what, format_seconds(run.foretold.seconds));
+  if (!run.search) return row(foretold_time, format_seconds(run.foretold.seconds));
   const SearchResult& s = *run.search;
   const double over = over_keep_all(run);
-  return row(what, format_seconds(run.foretold.seconds),
+  return row(foretold_time, format_seconds(run.foretold.seconds),
              fmt::format("+{} over {}: {} in {}", percent(std::max(over, 0.0)), keeping_all(o, run),
                          format_seconds(s.keep_all_seconds), format_bytes(s.keep_all_peak))) +
          (s.lower_bound > 0
@@ -195,6 +197,20 @@ std::string plan_table(const RunOptions& o, const Machine& machine, const Planne
                       memory_rows(machine, run) + time_rows(o, run);
   table.pop_back();
   return table;
+}
+
+std::string emphasised(std::string_view table, int descriptor) {
+  std::string all;
+  for (size_t at = 0; at < table.size();) {
+    const size_t end = std::min(table.find('\n', at), table.size());
+    const std::string_view line = table.substr(at, end - at),
+                           words = line.substr(std::min<size_t>(2, line.size()));
+    const bool is_main = words.starts_with(foretold_peak) || words.starts_with(foretold_time);
+    all += is_main ? styled(line, Style::bold, descriptor) : std::string(line);
+    if (end < table.size()) all += '\n';
+    at = end + 1;
+  }
+  return all;
 }
 
 std::string frontier_table(const std::vector<PlannedRun>& frontier) {

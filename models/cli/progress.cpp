@@ -17,7 +17,7 @@ RunPrinter::RunPrinter() : terminal_(::isatty(STDOUT_FILENO)) {}
 
 void RunPrinter::planned(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   steps_ = o.training.steps;
-  say(plan_table(o, machine, run));
+  show(emphasised(fitted(plan_table(o, machine, run)), STDOUT_FILENO));
 }
 
 std::string RunPrinter::line(const StepNumbers& n) const {
@@ -56,10 +56,15 @@ void RunPrinter::print(const std::string& text) {
   std::clearerr(stdout);
 }
 
-void RunPrinter::say(const std::string& text) {
+std::string RunPrinter::fitted(const std::string& text) const {
+  return terminal_ ? wrapped(printable(text), terminal_width(STDOUT_FILENO)) : text;
+}
+
+void RunPrinter::say(const std::string& text) { show(fitted(text)); }
+
+void RunPrinter::show(const std::string& lines) {
   work_.hide();
-  print((open_ ? "\r\033[K" : "") +
-        (terminal_ ? wrapped(printable(text), terminal_width(STDOUT_FILENO)) : text) + "\n");
+  print((open_ ? "\r\033[K" : "") + lines + "\n");
   open_ = false;
   work_.show();
 }

@@ -28,6 +28,9 @@ class RunPrinter final : public RunListener {
   using Clock = std::chrono::steady_clock;
 
   std::string line(const StepNumbers&) const;
+  // What a terminal can show, in lines of its width.
+  std::string fitted(const std::string& text) const;
+  void show(const std::string& lines);
   // Writes to standard output at once.  If its reader or terminal is gone, the run goes on, unseen.
   void print(const std::string&);
   void end_line();

@@ -15,15 +15,17 @@ from commands import PROGRAM, PROSE, SHAPE, main, spool
 WIDTHS = [120, 80, 50]
 H200 = "plan --model gpt2-124m --machine h200 --memory 6GiB --batch 16 --seq 1024".split()
 OVERWRITES = "\r\x1b[K"
+STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 
-def on_terminal(columns, *words):
+def on_terminal(columns, *words, **environment):
     """Standard output and error of the program, both on a terminal so wide; its lines."""
     ready, go = os.pipe()
     process, terminal = pty.fork()
     if process == 0:
         os.read(ready, 1)  # until the terminal has its width
-        os.execv(PROGRAM, [PROGRAM, *map(str, words)])
+        plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+        os.execve(PROGRAM, [PROGRAM, *map(str, words)], {**plain, "TERM": "xterm", **environment})
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     os.write(go, b"x")
     output = b""
@@ -42,9 +44,40 @@ def words_of(lines):
     return " ".join(lines).split()
 
 
+class Colours(unittest.TestCase):
+    def shown(self, status, *words, **environment):
+        found, lines = on_terminal(80, *words, **environment)
+        self.assertEqual(found, status, lines)
+        return "\n".join(line.split(OVERWRITES)[-1] for line in lines)
+
+    def test_what_is_foretold_is_bold(self):
+        lines = self.shown(0, *H200).split("\n")
+        bold = [STYLE.sub("", line).split()[:2] for line in lines if line.startswith("\x1b[1m")]
+        self.assertEqual(bold, [["foretold", "peak"], ["foretold", "step"]])
+
+    def test_errors_are_red_and_warnings_yellow(self):
+        self.assertTrue(self.shown(2, "plan", "--batch", "x").startswith("\x1b[1;31mspool:\x1b[0m "))
+        twice = self.shown(0, *H200, "--batch", "8")
+        self.assertIn("\x1b[1;33mspool:\x1b[0m ", twice)
+
+    def test_there_are_none_for_who_wants_none(self):
+        for environment in [{"NO_COLOR": "1"}, {"TERM": "dumb"}]:
+            for status, words in [(0, H200), (2, ["plan", "--batch", "x"])]:
+                self.assertNotIn("\x1b", self.shown(status, *words, **environment))
+        self.assertIn("\x1b", self.shown(0, *H200, NO_COLOR=""))
+        _, printed, errors = spool(*H200, "--batch", "8")
+        self.assertNotIn("\x1b", printed + errors)
+
+    def test_they_change_no_word(self):
+        def words(text):
+            return [word for word in STYLE.sub("", text).split() if not word[0].isdigit()]
+
+        self.assertEqual(words(self.shown(0, *H200)), words(self.shown(0, *H200, NO_COLOR="1")))
+
+
 class Terminal(unittest.TestCase):
     def lines(self, columns, *words):
-        status, lines = on_terminal(columns, *words)
+        status, lines = on_terminal(columns, *words, NO_COLOR="1")
         self.assertEqual(status, 0, lines)
         return lines
 
@@ -87,10 +120,6 @@ class Terminal(unittest.TestCase):
             self.assertLessEqual(max(map(len, beside)), columns)
         _, piped, _ = spool("train", "--help")
         self.assertEqual(words_of(lines), piped.split())
-
-    def test_nothing_is_coloured(self):
-        for line in self.lines(80, *H200, "--frontier"):
-            self.assertIsNone(re.search(r"\x1b\[[\d;]*m", line))
 
 
 if __name__ == "__main__":
