@@ -17,12 +17,10 @@ json to_json(const Point& point) {
           {"val_loss", std::isfinite(point.loss) ? json(point.loss) : json()}};
 }
 
-std::optional<Point> point(const JsonField& history, const char* key) {
-  const auto stored = history.find(key);
-  if (!stored) return {};
-  const JsonField loss = stored->member("val_loss");
-  return Point{.step = stored->member("step").integer<int64_t>(),
-               .loss = loss.value().is_null() ? NAN : loss.number()};
+Point point(const JsonField& stored, int64_t most_steps) {
+  const JsonField loss = stored.member("val_loss");
+  return {.step = stored.member("step").integer<int64_t>(0, most_steps),
+          .loss = loss.is_null() ? NAN : loss.number()};
 }
 
 }  // namespace
@@ -42,10 +40,16 @@ json to_json(const EvaluationHistory& history) {
   return all;
 }
 
-EvaluationHistory evaluation_history_from_json(const JsonField& stored) {
-  return {.last = point(stored, "last"),
-          .best = point(stored, "best"),
-          .since_best = stored.member("since_best").integer<int64_t>()};
+EvaluationHistory evaluation_history_from_json(const JsonField& stored, int64_t steps_done) {
+  const Point last = point(stored.member("last"), steps_done);
+  // There is at most one after each step.
+  EvaluationHistory history{
+      .last = last, .since_best = stored.member("since_best").integer<int64_t>(0, last.step)};
+  if (const auto best = stored.find("best")) {
+    history.best = point(*best, last.step);
+    best->member("val_loss").expect(std::isfinite(history.best->loss), "is no number");
+  }
+  return history;
 }
 
 }  // namespace spool

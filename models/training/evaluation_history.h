@@ -23,10 +23,13 @@ struct EvaluationHistory {
 
   // Whether this one is the best so far; a loss that is not a number is not.
   bool add(const Point&);
+  // Whether the last one was after so many steps.
+  bool ends_at(int64_t steps_done) const { return last && last->step == steps_done; }
   bool operator==(const EvaluationHistory&) const = default;
 };
 
 nlohmann::json to_json(const EvaluationHistory&);
-EvaluationHistory evaluation_history_from_json(const JsonField&);
+// Of a run that has done so many steps; throws if it cannot be its history.
+EvaluationHistory evaluation_history_from_json(const JsonField&, int64_t steps_done);
 
 }  // namespace spool

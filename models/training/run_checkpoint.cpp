@@ -196,7 +196,7 @@ StoredRun parse_run(const JsonField& run) {
   }
   if (const auto tape = run.find("tape")) stored.tape = parse_hex(*tape);
   if (const auto evaluations = run.find("evaluations")) {
-    stored.evaluations = evaluation_history_from_json(*evaluations);
+    stored.evaluations = evaluation_history_from_json(*evaluations, stored.step);
   }
   const auto hash = run.find("run");
   if (!hash) return stored;

@@ -172,6 +172,17 @@ class Best(Folder):
         status, printed, errors = spool(*resume, "--patience", 3)
         self.assertIn(f"the run ends after step {end + 2}: in 3 evaluations", printed)
 
+    def test_evaluations_that_no_run_has_are_refused(self):
+        self.assertEqual(self.train(*self.words, "--patience", 2, steps=3)[0], 0)
+        file = self.out / "latest" / "run.json"
+        run = json.loads(file.read_text())
+        for evaluations, words in [({"since_best": 5}, ["evaluations.last is missing"]),
+                                   (run["evaluations"] | {"since_best": 2**63 - 1}, ["evaluations.since_best"]),
+                                   (run["evaluations"] | {"last": {"step": 9, "val_loss": 1}}, ["evaluations.last.step"])]:
+            file.write_text(json.dumps(run | {"evaluations": evaluations}))
+            resume = spool("train", "--resume", "--out", self.out, "--steps", 5)
+            self.refused(resume, 1, "run.json: ", *words)
+
     def test_a_run_of_an_earlier_version_resumes_with_the_defaults(self):
         self.assertEqual(self.train()[0], 0)
         stored = as_of_an_earlier_version(self.out / "latest")

@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "fuzz.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/models/training/run_options.h"
@@ -8,6 +10,9 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   fuzz::read([&] {
     const StoredRun run = parse_run(parse_json(text, "run.json"));
+    EvaluationHistory evaluations = run.evaluations;
+    if (evaluations.since_best > 0 && !evaluations.last) std::abort();
+    evaluations.add({.step = run.step + 1, .loss = 1});
     RunOptions options{.training = training_preset("gpt2-tiny")};
     adopt(options, run.configuration);
     options.training.validate();
