@@ -153,6 +153,12 @@ void write_checkpoint(RunDirectory& directory, const RunState& state) {
   }
 }
 
+void store_evaluations(const fs::path& directory, const EvaluationHistory& evaluations) {
+  json run = read_json(directory / run_file).value();
+  run["evaluations"] = to_json(evaluations);
+  write_text_file_atomically(directory / run_file, run.dump(2) + "\n");
+}
+
 void load_checkpoint(const fs::path& directory, Trainer& trainer, const FileProgress& progress) {
   const ModelFile model(directory);
   check_file(model.config() == trainer.model().config(), directory / "config.json",

@@ -10,12 +10,11 @@
 // They belong together.  run.json and the metadata of both safetensors files hold the step and a
 // hash of what determines the run's numbers: its configuration without its paths and what concerns
 // evaluations, the fingerprint of its data, and a hash of the weights that it began from, if it
-// did.  Not its paths,
-// device, policy or threads: runs that compute the same write the same.  run.json also has the
-// hashes of the vocabulary's files, the table of algorithms that a GPU's products take, if the run
-// began with one, the losses of the last and the best evaluation, and a fingerprint of the ops of a
-// step: programs whose ops differ compute the
-// same numbers only within rounding.  Checkpoints of earlier versions have none of this.
+// did.  Device, policy and threads are not in it: runs that compute the same write the same.
+// run.json also has the hashes of the vocabulary's files, the table of algorithms that a GPU's
+// products take, if the run began with one, the losses of the last and the best evaluation, and a
+// fingerprint of the ops of a step: programs whose ops differ compute the same numbers only within
+// rounding.  Checkpoints of earlier versions have none of this.
 
 #include <filesystem>
 #include <map>
@@ -68,6 +67,9 @@ void save_checkpoint(const std::filesystem::path& directory, const RunState&);
 // Writes a checkpoint of a run.  One that cannot be written leaves nothing; the error says what it
 // takes, if that is more than is free, and which checkpoint is the latest.
 void write_checkpoint(RunDirectory&, const RunState&);
+
+// Replaces the evaluations in a checkpoint's run.json.
+void store_evaluations(const std::filesystem::path& directory, const EvaluationHistory&);
 
 void load_checkpoint(const std::filesystem::path& directory, Trainer&, const FileProgress& = {});
 

@@ -17,9 +17,9 @@
 namespace spool {
 namespace {
 
-// The lines of a log before this step, at which a run resumes.  A line that a kill cut off and all
-// after it are left out.
-std::string lines_before(const std::string& path, int64_t step) {
+// The lines of a log that a run keeps which resumes.  A line that a kill cut off and all after it
+// are left out.
+std::string kept_lines(const std::string& path, const ResumedLog& resumed) {
   std::ifstream in(path);
   std::string kept, line;
   bool first = true;
@@ -27,8 +27,10 @@ std::string lines_before(const std::string& path, int64_t step) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object()) break;
     const auto at = object.value("step", nlohmann::json(0));
-    if (!at.is_number_integer() || (!first && at >= step)) break;
-    kept += line + "\n";
+    if (!at.is_number_integer() || (!first && at > resumed.steps_done)) break;
+    const bool is_again =
+        resumed.evaluates_first && at == resumed.steps_done && object.contains("val_loss");
+    if (!is_again) kept += line + "\n";
     first = false;
   }
   return kept;
@@ -71,13 +73,13 @@ void check_log_file(const std::string& path, bool resumes) {
                              : "exists already; choose another name");
 }
 
-RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<int64_t> resume_at,
+RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<ResumedLog> resumed,
                RunListener& listener)
     : foretold_peak_(foretold_peak), path_(options.log), listener_(&listener) {
-  check_log_file(path_, resume_at.has_value());
+  check_log_file(path_, resumed.has_value());
   std::string kept;
   if (has_lines(path_)) {
-    kept = lines_before(path_, *resume_at);
+    kept = kept_lines(path_, *resumed);
     write_text_file_atomically(path_, kept);
   }
   file_.open(path_, kept.empty() ? std::ios::trunc : std::ios::app);

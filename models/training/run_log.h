@@ -30,6 +30,13 @@ struct CorrectedTime {
   double foretold = 0, corrected = 0;  // seconds
 };
 
+// Where a run resumes: after so many steps.  It may first evaluate there, which replaces what the
+// log has of such an evaluation.
+struct ResumedLog {
+  int64_t steps_done = 0;
+  bool evaluates_first = false;
+};
+
 // Throws if no log can be written to this file, which may only exist if the run resumes.
 void check_log_file(const std::string&, bool resumes);
 
@@ -37,10 +44,10 @@ class RunLog {
  public:
   // A log that writes nothing.
   RunLog() = default;
-  // Starts a log with the configuration and the foretold peak, in bytes.  A run that resumes, with
-  // `resume_at` as its next step, keeps the lines of the steps before, so that each step is logged
-  // once.  Throws as check_log_file() does.  The listener outlives the log.
-  RunLog(const RunOptions&, size_t foretold_peak, std::optional<int64_t> resume_at, RunListener&);
+  // Starts a log with the configuration and the foretold peak, in bytes.  A run that resumes keeps
+  // the lines of what it does not do again, so that each step and evaluation is logged once.
+  // Throws as check_log_file() does.  The listener outlives the log.
+  RunLog(const RunOptions&, size_t foretold_peak, std::optional<ResumedLog>, RunListener&);
 
   // A line that cannot be written is left out, which the listener is told of the first.
   void write(const StepNumbers&);

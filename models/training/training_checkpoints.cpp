@@ -31,6 +31,29 @@ bool TrainingRun::evaluate_between_steps(int64_t done, const std::function<bool(
   return loss && evaluations_.add({.step = done, .loss = *loss});
 }
 
+// Whether a run that never stopped has an evaluation where this one resumes, and this one lacks it:
+// a stop cut it short, or the run has become longer.
+bool TrainingRun::owes_evaluation() const {
+  const bool ends = options_.keep_best && first_step_ == options_.training.steps;
+  const bool evaluates =
+      options_.eval_batches > 0 && (ends || is_due(options_.eval_every, first_step_));
+  return evaluates && first_step_ > 0 && !evaluations_.ends_at(first_step_);
+}
+
+// Returns false if stop() is true meanwhile.
+bool TrainingRun::make_up_evaluation(const std::function<bool()>& stop) {
+  const bool best = evaluate_between_steps(first_step_, stop);
+  if (!evaluations_.ends_at(first_step_)) return false;
+  try {
+    store_evaluations(*checkpoint_, evaluations_);
+    if (best && options_.keep_best) directory_->point_best_to(first_step_);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::file) throw;
+    listener_.say(fmt::format("{}; training goes on", e.what()));
+  }
+  return true;
+}
+
 bool TrainingRun::is_out_of_patience() const {
   return options_.patience > 0 && evaluations_.since_best >= options_.patience;
 }
@@ -149,11 +172,13 @@ void TrainingRun::try_checkpoint(int64_t step) {
 
 std::string TrainingRun::next_checkpoint(int64_t step) const {
   const int64_t every = options_.checkpoint_every, steps = options_.training.steps;
-  if (every == 0 && options_.checkpoint_minutes > 0) {
-    return fmt::format("in {:g} minutes", options_.checkpoint_minutes);
-  }
   const int64_t next = every > 0 ? std::min((step / every + 1) * every, steps) : steps;
-  return fmt::format("at step {}", next);
+  std::string when = fmt::format("at step {}", next);
+  if (options_.checkpoint_minutes > 0) {
+    when += fmt::format(" or in {:g} minutes", options_.checkpoint_minutes);
+  }
+  if (options_.keep_best) when += " or after a better evaluation";
+  return when.find(" or ") == std::string::npos ? when : when + ", whichever is first";
 }
 
 // The last checkpoint, or what the run began with.

@@ -131,8 +131,9 @@ void TrainingRun::say_how_it_differs(const StoredRun& stored) {
 
 void TrainingRun::open_log() {
   if (options_.log.empty()) return;
-  log_ = RunLog(options_, planned_.foretold.memory.peak,
-                checkpoint_ ? std::optional(first_step_ + 1) : std::nullopt, listener_);
+  std::optional<ResumedLog> resumed;
+  if (checkpoint_) resumed = {.steps_done = first_step_, .evaluates_first = owes_evaluation()};
+  log_ = RunLog(options_, planned_.foretold.memory.peak, resumed, listener_);
 }
 
 TrainingRun::~TrainingRun() = default;
@@ -189,9 +190,12 @@ void TrainingRun::plan() {
 void TrainingRun::run(const std::function<bool()>& stop) {
   if (options_.dry_run) return;
   const int64_t steps = options_.training.steps;
-  if (first_step_ == steps || is_out_of_patience()) return say_it_is_finished();
+  if ((first_step_ == steps && !owes_evaluation()) || is_out_of_patience()) {
+    return say_it_is_finished();
+  }
   enqueued_ = first_step_;
   saved_at_ = host_clock();
+  if (owes_evaluation() && !make_up_evaluation(stop)) return listener_.stopped(first_step_);
   int64_t done = first_step_;
   while (done < steps && !is_out_of_patience()) {
     train_step(done, stop());
@@ -204,9 +208,9 @@ void TrainingRun::run(const std::function<bool()>& stop) {
   }
   listener_.finished();
   if (is_out_of_patience()) listener_.say(fmt::format("the run ends {}", lost_patience()));
-  if (options_.keep_best && (!evaluations_.last || evaluations_.last->step != done))
-    evaluate_between_steps(done, stop);
+  if (options_.keep_best && !evaluations_.ends_at(done)) evaluate_between_steps(done, stop);
   checkpoint(done);
+  if (options_.keep_best && !evaluations_.ends_at(done)) return listener_.stopped(done);
   finish(done, stop);
 }
 

@@ -64,6 +64,8 @@ class TrainingRun {
   std::optional<double> evaluate(const ValidationRows&, int64_t step,
                                  const std::function<bool()>& stop);
   bool evaluate_between_steps(int64_t done, const std::function<bool()>& stop);
+  bool owes_evaluation() const;
+  bool make_up_evaluation(const std::function<bool()>& stop);
   bool is_out_of_patience() const;
   std::string lost_patience() const;
   bool is_time_to_save() const;

@@ -10,6 +10,9 @@ import time
 
 from commands import PROGRAM, SHAPE, Folder, last_step, main, spool
 
+FOREIGN = "zqxjkvb ZQXJKVB 0123456789 " * 70  # the more a run learns, the worse it foretells this
+NUMBERS = {"step", "loss", "grad_norm", "lr", "val_loss", "val_targets", "whole"}
+
 
 class Evaluations(Folder):
     def evaluated(self, *words):
@@ -66,6 +69,85 @@ class Evaluations(Folder):
         self.assertEqual(run.returncode, 130, printed)
         self.assertIn("stopped in the final evaluation; the model is in", printed)
         self.assertIn("finished", spool("train", "--out", self.out, "--resume")[1])
+
+
+class Owed(Folder):
+    """Evaluations that a stop cut short, or that a run owes since it became longer."""
+
+    def setUp(self):
+        super().setUp()
+        self.val = self.folder / "val.txt"
+        self.val.write_text(FOREIGN)
+        self.words = ["--val-data", self.val, "--eval-every", 3, "--lr", 0.03, "--lr-schedule", "constant"]
+        self.words += ["--final-eval", "none", "--keep-checkpoints", 99]
+
+    def lines(self, log):
+        return [{key: line[key] for key in NUMBERS & line.keys()}
+                for line in self.log(log) if {"loss", "val_loss"} & line.keys()]
+
+    def interrupted(self, log, *words, until):
+        """Interrupts a run once it has logged a step, or in what precedes its first; what it printed."""
+        command = [PROGRAM, "train", "--out", self.out, "--log", log, *words]
+        run = subprocess.Popen([str(w) for w in command], stdout=subprocess.PIPE, text=True)
+        printed = ""
+        while "foretold peak" not in printed:
+            printed += run.stdout.readline()
+        while last_step(log) < until:
+            self.assertIsNone(run.poll())
+            time.sleep(0.001)
+        run.send_signal(signal.SIGINT)
+        printed += run.communicate(timeout=100)[0]
+        self.assertIn(run.returncode, [130, -signal.SIGINT], printed)
+        return printed
+
+    def test_are_made_up_when_the_run_resumes(self):
+        self.val.write_text(FOREIGN * 100)
+        for decides, steps, end in [(["--keep-best"], 8, 8), (["--patience", 2], 30, None)]:
+            names = ["whole", "cut", "log", "expected"]
+            whole, out, log, expected = (self.folder / f"{name}-{steps}" for name in names)
+            words = [*self.words, "--eval-batches", 10**6, *decides]
+            status, _, errors = self.train(*words, "--log", expected, out=whole, steps=steps)
+            self.assertEqual(status, 0, errors)
+            evaluated = [line["step"] for line in self.lines(expected) if "val_loss" in line]
+            end = end or evaluated[-1]
+            self.assertLess(evaluated[0], end)
+            self.out = out
+            begin = [*SHAPE, "--data", self.text, "--steps", steps, *words]
+            for step in evaluated:
+                printed = self.interrupted(log, *begin, until=step)
+                self.assertIn(f"stopped after step {step};", printed)
+                begin = ["--resume", "--final-eval", "none"]
+                self.interrupted(log, *begin, until=step)  # while it is made up, or before
+                self.assertEqual((out / "latest").readlink().name, f"step-{step:06}")
+            status, printed, errors = spool("train", "--out", out, "--log", log, *begin)
+            self.assertEqual(status, 0, errors)
+            self.assertIn("the model is in", printed)
+            self.assertEqual(self.lines(log), self.lines(expected))
+            stored = [json.loads((r / "latest" / "run.json").read_text()) for r in (whole, out)]
+            self.assertEqual(stored[0], stored[1])
+            self.assertEqual(self.weights(out), self.weights(whole))
+            if "--keep-best" in decides:
+                self.assertEqual((out / "best").readlink(), (whole / "best").readlink())
+            self.assertIn("the run is finished", spool("train", "--out", out, "--resume")[1])
+
+    def test_of_a_run_that_becomes_longer_is_made_where_it_ended(self):
+        expected, log = self.folder / "expected", self.folder / "log"
+        self.assertEqual(self.train(*self.words, "--log", expected, out=self.folder / "long", steps=9)[0], 0)
+        words = ["--final-eval", "all", "--log", log]
+        self.assertEqual(self.train(*self.words, *words, steps=6)[0], 0)
+        resume = ["train", "--resume", "--out", self.out, "--log", log, "--final-eval", "none"]
+        status, _, errors = spool(*resume, "--steps", 9)
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(self.lines(log), self.lines(expected))
+
+    def test_that_cannot_be_stored_are_made_all_the_same(self):
+        self.assertEqual(self.train(*self.words, steps=6)[0], 0)
+        (self.out / "latest" / ".run.json.partial").mkdir()
+        (self.out / "latest" / ".run.json.partial" / "mine").write_text("")
+        log = self.folder / "log"
+        status, printed, errors = spool("train", "--resume", "--out", self.out, "--steps", 7, "--log", log)
+        self.assertEqual(status, 0, errors)
+        self.assertEqual([e["step"] for e in self.lines(log)], [6, 7, 7])
 
 
 if __name__ == "__main__":
