@@ -17,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::contains;
 using testing::expect_error;
+using testing::source_folder;
 using testing::TemporaryDirectory;
 
 TEST(Texts, AreOneSequenceAcrossFiles) {

@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::contains;
 using testing::expect_error;
+using testing::source_folder;
 using testing::TemporaryDirectory;
 
 template <class T>

@@ -17,6 +17,7 @@ using testing::contains;
 using testing::content_of;
 using testing::error_of;
 using testing::expect_error;
+using testing::source_folder;
 using testing::TemporaryDirectory;
 
 std::string with_length(const std::string& header, uint64_t length) {

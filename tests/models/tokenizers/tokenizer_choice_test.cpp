@@ -11,6 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::expect_error;
+using testing::source_folder;
 using testing::TemporaryDirectory;
 
 TEST(TokenizerChoice, IsTheOneNamedOrTheModels) {
