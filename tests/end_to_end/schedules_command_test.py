@@ -6,6 +6,7 @@ schedules_command_test.py PROGRAM [CASE...]
 
 import json
 import math
+import os
 import shutil
 
 from commands import Folder, as_of_an_earlier_version, main, spool
@@ -142,11 +143,14 @@ class Best(Folder):
     def test_something_else_named_best_is_not_replaced(self):
         self.out.mkdir()
         (self.out / "best").write_text("mine")
-        status, printed, errors = self.train(*self.words, "--keep-best", steps=3)
-        self.assertEqual(status, 1)
-        self.assertIn("best: is not a link to a checkpoint", printed + errors)
+        words = "best: is not a link to a checkpoint"
+        self.refused(self.train(*self.words, "--keep-best", steps=3), 1, words, "--out, --keep-best")
+        self.assertEqual(os.listdir(self.out), ["best"])  # before anything is trained
+        self.assertEqual(self.train(*self.words, steps=3)[0], 0)
+        resume = ["train", "--resume", "--out", self.out, "--steps", 4, "--keep-best"]
+        self.refused(spool(*resume), 1, words)
         self.assertEqual((self.out / "best").read_text(), "mine")
-        self.assertTrue((self.out / "latest" / "run.json").exists())
+        self.assertEqual((self.out / "latest").readlink().name, "step-000003")
 
     def test_patience_ends_a_run_and_a_resumed_one_at_the_same_step(self):
         log = self.folder / "log"
