@@ -52,12 +52,9 @@ Place place_of(const PlanFlags& flags, const RunOptions& o, const std::optional<
 
 // Before planning, which may take long.
 void check_outputs(const PlanFlags& flags, const RunOptions& o) {
-  check_names_differ(o);
-  if (!flags.json.empty() && flags.json != "-") {
-    check_setting(flags.json != o.report, {"json", "report"}, o.report,
-                  " is the name of two outputs; give each a name of its own");
-    check_report_file(flags.json);
-  }
+  const std::string json = flags.json == "-" ? "" : flags.json;
+  check_names_differ(o, {{"json", json}});
+  if (!json.empty()) check_report_file(json);
   if (!o.report.empty()) check_report_page_file(o.report);
   if (!o.save_plan.empty()) check_plan_file(o.save_plan);
 }

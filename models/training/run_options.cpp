@@ -178,10 +178,16 @@ void adopt_chunks(RunOptions& o, const PlannedFor& made_for) {
 }
 
 // Also of a link to a file that is not there yet.
-std::filesystem::path resolved(const std::filesystem::path& name) {
+std::filesystem::path resolved(std::filesystem::path name) {
+  constexpr int most_links = 40;  // as for the system
   std::error_code none;
-  const std::filesystem::path target = std::filesystem::read_symlink(name, none);
-  return std::filesystem::weakly_canonical(none ? name : name.parent_path() / target, none);
+  for (int i = 0; i < most_links; ++i) {
+    const std::filesystem::path target = std::filesystem::read_symlink(name, none);
+    if (none) break;
+    name = name.parent_path() / target;
+  }
+  std::filesystem::path whole = std::filesystem::weakly_canonical(name, none);
+  return none ? std::filesystem::absolute(name, none).lexically_normal() : whole;
 }
 
 }  // namespace
@@ -282,13 +288,14 @@ void check_run_settings(const RunOptions& o) {
                 o.checkpoint_minutes);
 }
 
-void check_names_differ(const RunOptions& o) {
+void check_names_differ(const RunOptions& o, const NamedFiles& others) {
   std::map<std::filesystem::path, const char*> keys;
-  const std::pair<const char*, const std::string&> files[] = {{"out", o.out},
-                                                              {"log", o.log},
-                                                              {"trace", o.trace},
-                                                              {"save-plan", o.save_plan},
-                                                              {"report", o.report}};
+  NamedFiles files{{"out", o.out},
+                   {"log", o.log},
+                   {"trace", o.trace},
+                   {"save-plan", o.save_plan},
+                   {"report", o.report}};
+  files.insert(files.end(), others.begin(), others.end());
   for (const auto& [key, name] : files) {
     if (name.empty()) continue;
     const auto [at, is_new] = keys.emplace(resolved(name), key);
