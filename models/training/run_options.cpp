@@ -18,7 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *chunked_nodes = "nodes-in-chunks", *model_numbers = "config";
+constexpr const char *chunked_nodes = "nodes-in-chunks", *model_numbers = "config",
+                     *seed_key = "seed", *data_seed_key = "data-seed";
 
 // Visits every setting of the configuration with its key.
 template <class Options, class Visit>
@@ -46,8 +47,8 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("chunk-loss", t.loss_chunk);
   visit("chunk-mlp", t.mlp_chunk);
   visit(chunked_nodes, t.in_chunks);
-  visit("seed", t.seed);
-  visit("data-seed", o.data_seed);
+  visit(seed_key, t.seed);
+  visit(data_seed_key, o.data_seed);
   visit("nondeterministic", t.nondeterministic);
   visit("data", o.data);
   visit("val-data", o.val_data);
@@ -145,11 +146,18 @@ bool may_change(const RunOptions& o, const std::string& key, const json& ours, c
   return key == "steps" && theirs.is_number_integer() && ours > theirs;
 }
 
+// What a setting amounts to.
+json effective(const json& settings, const std::string& key) {
+  const json value = settings.value(key, json());
+  const bool is_of_seed = key == data_seed_key && value.is_null();
+  return is_of_seed ? settings.value(seed_key, json()) : value;
+}
+
 void refuse_other_settings(const RunOptions& o, const JsonField& settings) {
   const json all = with_shape(configuration(o), o.training.model);
   const json stored = with_shape(settings.value(), model_config(settings.member(model_numbers)));
-  for (const auto& [key, ours] : all.items()) {
-    const json theirs = stored.value(key, json());
+  for (const auto& [key, value] : all.items()) {
+    const json ours = effective(all, key), theirs = effective(stored, key);
     if (theirs == ours || may_change(o, key, ours, theirs)) continue;
     constexpr const char* remedy =
         "; leave the setting out to resume, or start a new run in another directory";

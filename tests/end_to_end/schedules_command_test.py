@@ -62,6 +62,15 @@ class Schedules(Folder):
         self.assertNotEqual(losses[2], losses[3])
         resume = ["train", "--resume", "--out", self.folder / "2"]
         self.refused(spool(*resume, "--data-seed", 3), 1, "--data-seed", "it has 2")
+        for i, own in [(0, 1), (3, 2)]:  # runs that were given none
+            resume = ["train", "--resume", "--out", self.folder / str(i)]
+            stored = self.folder / str(i) / "latest" / "run.json"
+            before = json.loads(stored.read_text())
+            self.refused(spool(*resume, "--data-seed", 3), 1, "--data-seed", f"it has {own}")
+            self.assertEqual(spool(*resume, "--data-seed", own, "--steps", 4)[0], 0)
+            after = json.loads(stored.read_text())
+            self.assertEqual(after["configuration"], before["configuration"] | {"steps": 4})
+        self.refused(spool(*resume, "--seed", 1, "--data-seed", 2), 1, "seed", "it has 2")
 
     def test_refuses_what_makes_no_schedule_and_no_optimizer(self):
         for words in [
