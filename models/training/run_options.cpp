@@ -286,10 +286,12 @@ void check_run_settings(const RunOptions& o) {
   check_count("eval-batches", "the batches of an evaluation", o.eval_batches);
   check_count("patience", "the evaluations that a run goes on without a better one", o.patience);
   const bool evaluates = o.eval_every > 0 && o.eval_batches > 0;
+  constexpr const char* of_no_evaluations =
+      ", and the run has none between its steps; give the steps between them, or ";
   check_setting(evaluates || !o.keep_best, {"keep-best", "eval-every"},
-                "the best model is found by evaluations, and the run has none between its steps");
+                "the best model is found by evaluations", of_no_evaluations, "do not keep it");
   check_setting(evaluates || o.patience == 0, {"patience", "eval-every"},
-                "patience counts evaluations, and the run has none between its steps");
+                "patience counts evaluations", of_no_evaluations, "a patience of 0");
   check_setting(std::isfinite(o.checkpoint_minutes) && o.checkpoint_minutes >= 0,
                 {"checkpoint-minutes"},
                 "the minutes between checkpoints must be a finite number from 0 on, not ",

@@ -90,6 +90,9 @@ class Schedules(Folder):
         ]:
             self.refused(self.train(*words), 1, words[0])
             self.assertFalse(self.out.exists(), words)
+        for words in [["--keep-best"], ["--patience", 1]]:
+            remedy = "give the steps between them, or"
+            self.refused(self.train(*words, "--eval-every", 0), 1, remedy, words[0], "--eval-every")
         words = ["--lr-schedule", "wsd", "--decay-share", 0.5, "--warmup", 2]
         self.refused(self.train(*words), 1, "a warm-up of 2 steps and a decay of 2", "the 3 steps")
 
