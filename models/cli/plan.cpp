@@ -75,6 +75,7 @@ void say_where_files_are(const RunOptions& o) {
 
 int plan(const PlanFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags.training, command);
+  if (!flags.json.empty() || !o.report.empty()) check_can_be_stored(o);
   check_outputs(flags, o);
   const std::optional<Plan> given_plan = read_given_plan(o);
   const auto tokenizer = open_run_tokenizer(o);

@@ -317,7 +317,7 @@ void check_names_differ(const RunOptions& o, const NamedFiles& others) {
 void check_can_be_stored(const RunOptions& o) {
   const auto check_text = [](const char* key, const std::string& text) {
     check_setting(is_utf8(text), {key}, "'", text,
-                  "' is not UTF-8, which a checkpoint could not store; rename it");
+                  "' is not UTF-8, which a checkpoint or a report could not store; rename it");
   };
   check_text("model", o.model);
   check_text("tokenizer", o.tokenizer.name);
