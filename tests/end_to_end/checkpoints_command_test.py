@@ -284,6 +284,18 @@ class Disks(Checkpoints):
         self.assertEqual(self.said(errors), [])
         self.assertGreater(self.run_json()["step"], 10)
 
+    def test_every_time_at_which_it_is_tried_again_is_said(self):
+        best = ["--keep-best", "--eval-every", 1000]
+        for words, every, when in [
+            (["--checkpoint-minutes", 90], 5, "at step 10 or in 90 minutes, whichever is first"),
+            (best, 5, "at step 10 or after a better evaluation, whichever is first"),
+            (["--checkpoint-minutes", 1e-9, *best], 0, "at step 1000000 or in 1e-09 minutes or after a better"),
+        ]:
+            out = self.folder / str(len(when))
+            run = self.endless(*words, out=out, every=every, preexec_fn=self.small_files(20000))
+            self.assertIn(f"the next is tried {when}", self.line_with(run, "no checkpoint of step "))
+            run.kill()
+
     def test_the_last_that_does_not_fit_ends_the_run(self):
         self.assertEqual(self.train(steps=2)[0], 0)
         stopped = self.folder / "stopped"
