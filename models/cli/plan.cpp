@@ -129,10 +129,12 @@ std::function<int()> add_plan(CLI::App& app) {
       "Memory budget of the device, such as 2GiB; by default everything is kept, or as much as "
       "fits into what the machine has, or has free if it is this one");
   std::vector<std::string> machines = machine_names();
+  const std::string gpus = CLI::detail::join(machines, ", ");
   machines.emplace_back(here);
   app.add_option("--machine", flags->machine,
-                 "Machine to plan for: a GPU by its data sheet, or this one, which is measured")
-      ->check(CLI::IsMember(machines))
+                 sentence("Machine to plan for: a GPU by its data sheet (", gpus, "), or ", here,
+                          " one, which is measured"))
+      ->check(CLI::IsMember(machines).description(""))
       ->capture_default_str();
   app.add_flag("--frontier", flags->frontier,
                "Also plan for budgets from the smallest that can be met to that of keeping all");

@@ -88,6 +88,17 @@ class Terminal(unittest.TestCase):
         _, piped, _ = spool("train", "--help")
         self.assertEqual(words_of(lines), piped.split())
 
+    def test_help_of_every_command_fits(self):
+        _, piped, _ = spool("--help")
+        commands = re.findall(r"^  (\w+)  ", piped[piped.index("Subcommands:") :], re.MULTILINE)
+        self.assertIn("plan", commands)
+        for command in [[], *([command] for command in commands)]:
+            _, piped, _ = spool(*command, "--help")
+            for columns in [80, 60]:
+                lines = self.lines(columns, *command, "--help")
+                self.assertLessEqual(max(map(len, lines)), columns, command)
+                self.assertEqual(words_of(lines), piped.split())
+
     def test_nothing_is_coloured(self):
         for line in self.lines(80, *H200, "--frontier"):
             self.assertIsNone(re.search(r"\x1b\[[\d;]*m", line))
