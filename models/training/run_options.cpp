@@ -189,13 +189,14 @@ void adopt_chunks(RunOptions& o, const PlannedFor& made_for) {
 std::filesystem::path resolved(std::filesystem::path name) {
   constexpr int most_links = 40;  // as for the system
   std::error_code none;
+  if (auto whole = std::filesystem::absolute(name, none); !none) name = std::move(whole);
   for (int i = 0; i < most_links; ++i) {
     const std::filesystem::path target = std::filesystem::read_symlink(name, none);
     if (none) break;
     name = name.parent_path() / target;
   }
   std::filesystem::path whole = std::filesystem::weakly_canonical(name, none);
-  return none ? std::filesystem::absolute(name, none).lexically_normal() : whole;
+  return none ? name.lexically_normal() : whole;
 }
 
 }  // namespace

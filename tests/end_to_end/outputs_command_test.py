@@ -48,6 +48,8 @@ class Outputs(Folder):
         for flag in ["--report", "--save-plan"]:
             for name in [one, link, self.folder / "chain", self.folder / "." / "one"]:
                 self.refused(spool(*never, "--json", name, flag, one), 1, "two outputs", "--json", flag)
+            names = ["--json", "./new", flag, "new"]
+            self.refused(spool(*never, *names, cwd=self.folder), 1, "two outputs", "--json", flag)
         self.assertFalse(one.exists())
         self.assertFalse(self.out.exists())
 
