@@ -249,8 +249,8 @@ FileDescription describe_log(const fs::path& path) {
 
 // The page of a report; nothing for others.
 std::optional<FileDescription> describe_page(const fs::path& path) {
-  const nlohmann::json report = report_of_page(path);
-  if (!report.is_object()) return {};
+  const nlohmann::json report = read_report_page(path);
+  if (report.is_null()) return {};
   const auto format = report.value("format", nlohmann::json());
   FileDescription d{.what = report.contains("run")           ? "the page of a run"
                             : format == "spool-plan-report"  ? "the page of a plan"

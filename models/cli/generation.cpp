@@ -65,6 +65,10 @@ std::vector<int32_t> Generation::tokens_of(const std::string& prompt) const {
   return tokens;
 }
 
+Random draws_of(uint64_t seed, int64_t prompt, int64_t sample) {
+  return Random(seed, static_cast<uint64_t>(prompt) + (static_cast<uint64_t>(sample) << 32));
+}
+
 void print(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);

@@ -11,6 +11,7 @@
 #include "spool/models/inference/chat.h"
 #include "spool/models/inference/sampling.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/runtime/random.h"
 
 namespace spool {
 
@@ -39,6 +40,10 @@ struct Generation {
   // Of a prompt, or of a conversation that begins with it.
   std::vector<int32_t> tokens_of(const std::string& prompt) const;
 };
+
+// The draws of a text, which depend on nothing else: not on how many prompts or samples there are.
+// Those of sample 0 are those of a prompt that has no other.
+Random draws_of(uint64_t seed, int64_t prompt, int64_t sample);
 
 // Texts one after the other.
 void write_texts(const Generation&);

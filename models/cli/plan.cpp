@@ -53,12 +53,9 @@ Place place_of(const PlanFlags& flags, const RunOptions& o, const std::optional<
 
 // Before planning, which may take long.
 void check_outputs(const PlanFlags& flags, const RunOptions& o) {
-  check_names_differ(o);
-  if (!flags.json.empty() && flags.json != "-") {
-    check_setting(flags.json != o.report, {"json", "report"}, o.report,
-                  " is the name of two outputs; give each a name of its own");
-    check_report_file(flags.json);
-  }
+  const std::string json = flags.json == "-" ? "" : flags.json;
+  check_names_differ(o, {{"json", json}});
+  if (!json.empty()) check_report_file(json);
   if (!o.report.empty()) check_report_page_file(o.report);
   if (!o.save_plan.empty()) check_plan_file(o.save_plan);
 }
@@ -79,6 +76,7 @@ void say_where_files_are(const RunOptions& o) {
 
 int plan(const PlanFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags.training, command);
+  if (!flags.json.empty() || !o.report.empty()) check_can_be_stored(o);
   check_outputs(flags, o);
   const std::optional<Plan> given_plan = read_given_plan(o);
   const auto tokenizer = open_run_tokenizer(o);
@@ -135,10 +133,12 @@ std::function<int()> add_plan(CLI::App& app) {
       "Memory budget of the device, such as 2GiB; by default everything is kept, or as much as "
       "fits into what the machine has, or has free if it is this one");
   std::vector<std::string> machines = machine_names();
+  const std::string gpus = CLI::detail::join(machines, ", ");
   machines.emplace_back(here);
   app.add_option("--machine", flags->machine,
-                 "Machine to plan for: a GPU by its data sheet, or this one, which is measured")
-      ->check(CLI::IsMember(machines))
+                 sentence("Machine to plan for: a GPU by its data sheet (", gpus, "), or ", here,
+                          " one, which is measured"))
+      ->check(CLI::IsMember(machines).description(""))
       ->capture_default_str();
   app.add_flag("--frontier", flags->frontier,
                "Also plan for budgets from the smallest that can be met to that of keeping all");

@@ -20,18 +20,22 @@ struct PlotFlags {
   std::string out;
 };
 
-void check_runs(const std::vector<std::string>& runs) {
+void check_runs(const PlotFlags& flags) {
+  const std::vector<std::string>& runs = flags.runs;
   check(runs.size() <= most_plotted_runs, runs.size(), " runs are too many for a page; give ",
         most_plotted_runs, " at most");
   std::set<std::filesystem::path> known;
   for (const std::string& run : runs) {
     check(known.insert(std::filesystem::absolute(run).lexically_normal()).second, run,
           " is given twice; give each run once");
+    std::error_code none;
+    check_file_setting(!std::filesystem::equivalent(run, flags.out, none), flags.out, {"out"},
+                       "is one of the runs that are drawn, and would be lost; choose another name");
   }
 }
 
 int plot(const PlotFlags& flags) {
-  check_runs(flags.runs);
+  check_runs(flags);
   check_report_page_file(flags.out, {"out"});
   const size_t most = plotted_steps(flags.runs.size());
   std::vector<LoggedRun> runs;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sstream>
 #include <utility>
 
 namespace spool {
@@ -79,11 +80,33 @@ void print_lines(const std::string& text) {
   std::fwrite(lines.data(), 1, lines.size(), stdout);
 }
 
-std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
-  const std::string text = CLI::Formatter::make_option_desc(option);
+std::string HelpFormatter::beside_names(const std::string& text) const {
   const size_t width = terminal_width(STDOUT_FILENO), left = get_column_width();
   constexpr size_t narrow = 20;  // too narrow to wrap
   return width < left + narrow ? text : wrapped(text, width - left);
+}
+
+std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
+  return beside_names(CLI::Formatter::make_option_desc(option));
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
+  std::ostringstream out;
+  CLI::detail::format_help(out, command->get_display_name(true),
+                           beside_names(command->get_description()), get_column_width());
+  return out.str();
+}
+
+std::string HelpFormatter::make_description(const CLI::App* app) const {
+  return wrapped(CLI::Formatter::make_description(app), terminal_width(STDOUT_FILENO));
+}
+
+std::string HelpFormatter::make_usage(const CLI::App* app, std::string name) const {
+  return wrapped(CLI::Formatter::make_usage(app, std::move(name)), terminal_width(STDOUT_FILENO));
+}
+
+std::string HelpFormatter::make_footer(const CLI::App* app) const {
+  return wrapped(CLI::Formatter::make_footer(app), terminal_width(STDOUT_FILENO));
 }
 
 }  // namespace spool

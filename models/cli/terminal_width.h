@@ -1,6 +1,6 @@
 #pragma once
 
-// Lines that fit a terminal.  Files and pipes get theirs as they are.  No command writes colours.
+// Lines that fit a terminal.  Files and pipes get theirs as they are.
 
 #include <CLI/CLI.hpp>
 #include <cstddef>
@@ -23,10 +23,17 @@ std::string cut(std::string_view line, size_t width);
 // Writes to standard output, wrapped if it is a terminal.
 void print_lines(const std::string& text);
 
-// Help whose descriptions are wrapped beside the names of the options.
+// Help that fits the terminal: descriptions are wrapped beside the names of options and commands.
 class HelpFormatter : public CLI::Formatter {
  public:
+  std::string make_description(const CLI::App*) const override;
+  std::string make_usage(const CLI::App*, std::string name) const override;
   std::string make_option_desc(const CLI::Option*) const override;
+  std::string make_subcommand(const CLI::App*) const override;
+  std::string make_footer(const CLI::App*) const override;
+
+ private:
+  std::string beside_names(const std::string& text) const;
 };
 
 }  // namespace spool

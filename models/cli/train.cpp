@@ -53,7 +53,9 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
   app.add_flag(
       "--resume", o.resume,
       "Continue from the latest checkpoint in --out, with the settings of that run, except those "
-      "of where and how it executes (--device, --memory, --recompute, --offload, ...)");
+      "of where and how it executes (--device, --memory, --recompute, --offload, ...); --steps may "
+      "become more, --data and --val-data name data that moved, and --eval-every, --eval-batches, "
+      "--keep-best and --patience be others");
   app.add_flag(
       "--dry-run", o.dry_run,
       "Print what the run would take, and write nothing but --save-plan, --report and --trace");

@@ -153,11 +153,14 @@ namespace {
 
 void add_schedule_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option("--lr", g.lr, "Highest learning rate, reached after the warm-up");
-  app.add_option("--min-lr", g.min_lr, "Last learning rate; by default a tenth of --lr");
+  app.add_option("--min-lr", g.min_lr,
+                 "Learning rate that the schedule ends at, which a step after the last would have; "
+                 "by default a tenth of --lr");
   app.add_option(
          "--lr-schedule", g.lr_schedule,
          "Learning rate after the warm-up: cosine or linear, down to --min-lr; constant; or "
-         "wsd, constant and over the last steps down to --min-lr")
+         "wsd, constant and over the last steps down to --min-lr: until then the run is what a "
+         "longer one with the same --warmup is")
       ->check(CLI::IsMember(enumerator_names<LrSchedule>))
       ->capture_default_str();
   app.add_option(

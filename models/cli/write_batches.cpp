@@ -94,7 +94,8 @@ class BatchWriter {
     std::vector<Text> texts;
     for (int64_t i = first; i < first + count; ++i) {
       rows.push_back({.tokens = prompt_of(i).tokens,
-                      .random = Random(g_.arguments.seed, static_cast<uint64_t>(i))});
+                      .random = draws_of(g_.arguments.seed, i / g_.arguments.samples,
+                                         i % g_.arguments.samples)});
       const bool whole = prompt_of(i).text.empty() && !g_.chat;
       texts.push_back({.added = Continuation(
                            g_.tokenizer, whole ? TextStream::From::begin : TextStream::From::middle,

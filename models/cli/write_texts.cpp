@@ -35,9 +35,8 @@ class Writer {
     generator_.emplace(*model_, *stream_, longest);
   }
 
-  // Each sample draws numbers of its own, the first one those of a text that is written alone.
   void sample(int64_t number) {
-    random_ = Random(g_.arguments.seed, static_cast<uint64_t>(number));
+    random_ = draws_of(g_.arguments.seed, /*prompt=*/0, number);
     if (g_.arguments.samples > 1) sample_ = number;
   }
 

@@ -129,6 +129,16 @@ void check_run_directory(const fs::path& path) {
                      "cannot be the directory of a run: ", nearest.string(), " is not writable");
 }
 
+void check_best_link(const fs::path& run) {
+  const fs::path link = run / best;
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(link, error).type();
+  check_file_setting(type == fs::file_type::not_found || type == fs::file_type::symlink,
+                     link.string(), {"out", "keep-best"},
+                     "is not a link to a checkpoint, and the best one cannot be named there; "
+                     "rename it");
+}
+
 RunDirectory::RunDirectory(const fs::path& path, int keep)
     : path_(path), keep_(keep), lock_(lock(path)) {
   check(keep >= 1, "keeping ", keep, " checkpoints; keep at least one");
@@ -192,14 +202,10 @@ void RunDirectory::point(const char* name, const std::string& checkpoint) {
 std::optional<fs::path> RunDirectory::point_best_to(int64_t step) {
   const std::string name = checkpoint_name(step);
   if (!is_own_checkpoint(path_ / name)) return {};
-  const fs::path link = path_ / best;
-  const bool is_free = !path_exists(link) || fs::is_symlink(fs::symlink_status(link));
-  check_file_setting(is_free, link.string(), {"out"},
-                     "is not a link to a checkpoint, and the best one cannot be named there; "
-                     "rename it");
+  check_best_link(path_);
   point(best, name);
   remove_old();
-  return link;
+  return path_ / best;
 }
 
 // Renames it to a hidden name first: a half-removed directory would look like a checkpoint.

@@ -24,6 +24,9 @@ std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::pa
 // Throws if the directory, which need not exist, cannot be a run's; makes nothing.
 void check_run_directory(const std::filesystem::path&);
 
+// Throws if something else has the name of the link to a run's best checkpoint.
+void check_best_link(const std::filesystem::path& run);
+
 class RunDirectory {
  public:
   // Creates the directory if it is missing, locks it (throws if another run has the lock), and

@@ -10,21 +10,22 @@
 namespace spool {
 
 // What follows the warm-up:
-//   cosine    half a cosine down to `floor` at the last step (Loshchilov and Hutter, SGDR, 2017,
-//             without restarts)
+//   cosine    half a cosine down to `floor` (Loshchilov and Hutter, SGDR, 2017, without restarts)
 //   linear    a straight line down to `floor`
 //   constant  the highest rate
 //   wsd       warmup-stable-decay: the highest rate, and over the last steps 1 - sqrt(x) down to
 //             `floor`, the decay that Hägele et al., "Scaling Laws and Compute-Optimal Training
 //             Beyond Fixed Training Durations", 2024, found best.  Until its decay begins a run
-//             does what a longer one does.
+//             does what a longer one with the same warm-up does.
+// As elsewhere (llm.c, transformers), the first step of a decay still has the highest rate, and
+// `floor` would be that of the step after the last: a decay of one step changes nothing.
 enum class LrSchedule : uint8_t { cosine, linear, constant, wsd };
 template <>
 inline constexpr std::array enumerator_names<LrSchedule>{"cosine", "linear", "constant", "wsd"};
 
 struct LearningRate {
   LrSchedule schedule = LrSchedule::cosine;
-  double peak = 0, floor = 0;
+  double peak = 0, floor = 0;  // at the end of the warm-up, and after the last step
   int64_t warmup = 0, steps = 0;
   int64_t decay = 0;  // the last steps, in which wsd decays
 

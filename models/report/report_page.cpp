@@ -1,10 +1,11 @@
 #include "spool/models/report/report_page.h"
 
-#include <fstream>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "spool/models/report/page_source.h"
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/files/json.h"
 
 namespace spool {
 namespace {
@@ -38,13 +39,13 @@ std::string escaped(const nlohmann::json& report) {
 }
 
 constexpr std::string_view element = "<script type=\"application/json\" id=\"spool-report\">";
-constexpr size_t most_bytes = 64 << 20;  // of a page
+constexpr size_t most_bytes = 16 << 20;  // of a page that is read; those of large plans have 1 MB
 
 bool is_report_page(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string begin(mark.size(), '\0');
-  in.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return in && begin == mark;
+  const File file = File::open(path);
+  std::string begin(std::min<uint64_t>(file.size(), mark.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(begin)));
+  return begin == mark;
 }
 
 }  // namespace
@@ -56,15 +57,26 @@ std::string report_page(const nlohmann::json& report) {
   return page;
 }
 
-nlohmann::json report_of_page(const std::filesystem::path& path) {
+nlohmann::json read_report_page(const std::filesystem::path& path) {
   if (!path_exists(path) || !is_report_page(path)) return {};
   const std::string page = read_text_file(path, most_bytes);
+  const std::string name = path.string() + ": the report in this page is damaged";
   const size_t at = page.find(element);
-  if (at == std::string::npos) return {};
-  const size_t begin = at + element.size();
-  auto report = nlohmann::json::parse(page.substr(begin, page.find('<', begin) - begin), nullptr,
-                                      /*allow_exceptions=*/false);
-  return report.is_discarded() ? nlohmann::json() : report;
+  check_file(at != std::string::npos, name, "there is none");
+  const size_t begin = at + element.size(), end = std::min(page.find('<', begin), page.size());
+  const std::string_view text = std::string_view(page).substr(begin, end - begin);
+  const JsonField report = parse_json(text, name);
+  report.expect(report.value().is_object(), "is not a JSON object");
+  return report.value();
+}
+
+nlohmann::json report_of_page(const std::filesystem::path& path) {
+  try {
+    return read_report_page(path);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::file) throw;
+    return {};
+  }
 }
 
 void check_report_page_file(const std::filesystem::path& path, SettingKeys keys) {

@@ -17,7 +17,10 @@ namespace spool {
 // Text in the report cannot leave its element, whatever it is.
 std::string report_page(const nlohmann::json& report);
 
-// The report in such a file; null if there is none, or the file is no such page.
+// The report in such a file; null if there is no file, or it is no such page.  Throws if the page
+// is damaged.
+nlohmann::json read_report_page(const std::filesystem::path&);
+// The same, but null of a damaged page, too.
 nlohmann::json report_of_page(const std::filesystem::path&);
 
 // Throws if the file exists and is not such a page, or cannot be written; the settings gave its

@@ -55,7 +55,7 @@ std::optional<double> number(const JsonField& line, const char* key) {
 }
 
 StepEntry entry_of(const JsonField& line) {
-  StepEntry entry{.step = line.member("step").integer<int64_t>(0),
+  StepEntry entry{.step = line.member("step").integer<int64_t>(0, most_steps),
                   .loss = number(line, "loss"),
                   .val_loss = number(line, "val_loss"),
                   .ms = number(line, "step_ms"),
@@ -80,7 +80,8 @@ std::optional<JsonField> whole_line(const LogLines& lines) {
 LoggedRun read_page(const std::filesystem::path& path, const json& report, size_t most) {
   const auto run = report.find("run");
   check_file(run != report.end() && run->is_object(), path,
-             "is the page of a plan, not of a run; give one that `spool train` wrote, or a log");
+             "is the page of a plan, a plot or a sweep, not of a run; give one that `spool train` "
+             "wrote, or a log");
   StepHistory history(most);
   int64_t last = -1;
   for (const StepEntry& entry : step_entries(run->value("log", json()))) {
@@ -96,7 +97,10 @@ LoggedRun read_page(const std::filesystem::path& path, const json& report, size_
 LoggedRun read_run_log(const std::filesystem::path& path, size_t most) {
   check_file(!std::filesystem::is_directory(path), path,
              "is a directory; give the file that the run logs to");
-  if (const json report = report_of_page(path); report.is_object()) {
+  // A pipe is not waited for, nor emptied by a first look.
+  check_file(!path_exists(path) || std::filesystem::is_regular_file(path), path,
+             "is not a regular file; give the file that the run logs to");
+  if (const json report = read_report_page(path); report.is_object()) {
     return read_page(path, report, most);
   }
   LogLines lines(path);

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace spool {
 namespace {
 
 using nlohmann::json;
+
+constexpr int64_t most_tokens = std::numeric_limits<int64_t>::max();
 
 template <class T>
 void take(std::optional<T>& to, const std::optional<T>& from) {
@@ -26,10 +29,11 @@ std::optional<double> number(const json& entry, const char* key) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-std::optional<int64_t> whole_number(const json& entry, const char* key) {
+std::optional<int64_t> whole_number(const json& entry, const char* key, int64_t most) {
   const auto at = entry.find(key);
-  return at != entry.end() && at->is_number_integer() ? std::optional(at->get<int64_t>())
-                                                      : std::nullopt;
+  if (at == entry.end() || !at->is_number_integer()) return {};
+  const auto value = at->get<int64_t>();  // what is beyond it becomes negative
+  return 0 <= value && value <= most ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
@@ -86,14 +90,14 @@ std::vector<StepEntry> step_entries(const json& list) {
   std::vector<StepEntry> all;
   if (!list.is_array()) return all;
   for (const json& entry : list) {
-    const auto step = entry.is_object() ? whole_number(entry, "step") : std::nullopt;
+    const auto step = entry.is_object() ? whole_number(entry, "step", most_steps) : std::nullopt;
     if (!step) continue;
     all.push_back({.step = *step,
                    .loss = number(entry, "loss"),
                    .val_loss = number(entry, "val_loss"),
                    .ms = number(entry, "ms"),
                    .tokens_per_s = number(entry, "tokens_per_s"),
-                   .tokens = whole_number(entry, "tokens")});
+                   .tokens = whole_number(entry, "tokens", most_tokens)});
   }
   return all;
 }

@@ -12,6 +12,9 @@
 
 namespace spool {
 
+// Of a run; the numbers of a page are exact up to it.
+inline constexpr int64_t most_steps = int64_t{1} << 53;
+
 // What is not known of a step is not there.
 struct StepEntry {
   int64_t step = 0;                     // steps done

@@ -18,7 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char *chunked_nodes = "nodes-in-chunks", *model_numbers = "config";
+constexpr const char *chunked_nodes = "nodes-in-chunks", *model_numbers = "config",
+                     *seed_key = "seed", *data_seed_key = "data-seed";
 
 // Visits every setting of the configuration with its key.
 template <class Options, class Visit>
@@ -46,8 +47,8 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("chunk-loss", t.loss_chunk);
   visit("chunk-mlp", t.mlp_chunk);
   visit(chunked_nodes, t.in_chunks);
-  visit("seed", t.seed);
-  visit("data-seed", o.data_seed);
+  visit(seed_key, t.seed);
+  visit(data_seed_key, o.data_seed);
   visit("nondeterministic", t.nondeterministic);
   visit("data", o.data);
   visit("val-data", o.val_data);
@@ -145,11 +146,18 @@ bool may_change(const RunOptions& o, const std::string& key, const json& ours, c
   return key == "steps" && theirs.is_number_integer() && ours > theirs;
 }
 
+// What a setting amounts to.
+json effective(const json& settings, const std::string& key) {
+  const json value = settings.value(key, json());
+  const bool is_of_seed = key == data_seed_key && value.is_null();
+  return is_of_seed ? settings.value(seed_key, json()) : value;
+}
+
 void refuse_other_settings(const RunOptions& o, const JsonField& settings) {
   const json all = with_shape(configuration(o), o.training.model);
   const json stored = with_shape(settings.value(), model_config(settings.member(model_numbers)));
-  for (const auto& [key, ours] : all.items()) {
-    const json theirs = stored.value(key, json());
+  for (const auto& [key, value] : all.items()) {
+    const json ours = effective(all, key), theirs = effective(stored, key);
     if (theirs == ours || may_change(o, key, ours, theirs)) continue;
     constexpr const char* remedy =
         "; leave the setting out to resume, or start a new run in another directory";
@@ -178,10 +186,17 @@ void adopt_chunks(RunOptions& o, const PlannedFor& made_for) {
 }
 
 // Also of a link to a file that is not there yet.
-std::filesystem::path resolved(const std::filesystem::path& name) {
+std::filesystem::path resolved(std::filesystem::path name) {
+  constexpr int most_links = 40;  // as for the system
   std::error_code none;
-  const std::filesystem::path target = std::filesystem::read_symlink(name, none);
-  return std::filesystem::weakly_canonical(none ? name : name.parent_path() / target, none);
+  if (auto whole = std::filesystem::absolute(name, none); !none) name = std::move(whole);
+  for (int i = 0; i < most_links; ++i) {
+    const std::filesystem::path target = std::filesystem::read_symlink(name, none);
+    if (none) break;
+    name = name.parent_path() / target;
+  }
+  std::filesystem::path whole = std::filesystem::weakly_canonical(name, none);
+  return none ? name.lexically_normal() : whole;
 }
 
 }  // namespace
@@ -272,23 +287,26 @@ void check_run_settings(const RunOptions& o) {
   check_count("eval-batches", "the batches of an evaluation", o.eval_batches);
   check_count("patience", "the evaluations that a run goes on without a better one", o.patience);
   const bool evaluates = o.eval_every > 0 && o.eval_batches > 0;
+  constexpr const char* of_no_evaluations =
+      ", and the run has none between its steps; give the steps between them, or ";
   check_setting(evaluates || !o.keep_best, {"keep-best", "eval-every"},
-                "the best model is found by evaluations, and the run has none between its steps");
+                "the best model is found by evaluations", of_no_evaluations, "do not keep it");
   check_setting(evaluates || o.patience == 0, {"patience", "eval-every"},
-                "patience counts evaluations, and the run has none between its steps");
+                "patience counts evaluations", of_no_evaluations, "a patience of 0");
   check_setting(std::isfinite(o.checkpoint_minutes) && o.checkpoint_minutes >= 0,
                 {"checkpoint-minutes"},
                 "the minutes between checkpoints must be a finite number from 0 on, not ",
                 o.checkpoint_minutes);
 }
 
-void check_names_differ(const RunOptions& o) {
+void check_names_differ(const RunOptions& o, const NamedFiles& others) {
   std::map<std::filesystem::path, const char*> keys;
-  const std::pair<const char*, const std::string&> files[] = {{"out", o.out},
-                                                              {"log", o.log},
-                                                              {"trace", o.trace},
-                                                              {"save-plan", o.save_plan},
-                                                              {"report", o.report}};
+  NamedFiles files{{"out", o.out},
+                   {"log", o.log},
+                   {"trace", o.trace},
+                   {"save-plan", o.save_plan},
+                   {"report", o.report}};
+  files.insert(files.end(), others.begin(), others.end());
   for (const auto& [key, name] : files) {
     if (name.empty()) continue;
     const auto [at, is_new] = keys.emplace(resolved(name), key);
@@ -300,7 +318,7 @@ void check_names_differ(const RunOptions& o) {
 void check_can_be_stored(const RunOptions& o) {
   const auto check_text = [](const char* key, const std::string& text) {
     check_setting(is_utf8(text), {key}, "'", text,
-                  "' is not UTF-8, which a checkpoint could not store; rename it");
+                  "' is not UTF-8, which a checkpoint or a report could not store; rename it");
   };
   check_text("model", o.model);
   check_text("tokenizer", o.tokenizer.name);

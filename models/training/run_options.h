@@ -10,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "spool/models/tokenizers/tokenizer_choice.h"
@@ -92,8 +93,10 @@ const std::set<std::string>& settings_without_numbers();
 // Throws if settings that concern the run as a whole contradict each other.
 void check_run_settings(const RunOptions&);
 
-// Throws unless each of the files that the run writes has a name of its own.
-void check_names_differ(const RunOptions&);
+// Throws unless each of the files that the run writes has a name of its own, also among the others
+// that are given, under their keys.
+using NamedFiles = std::vector<std::pair<const char*, std::string>>;
+void check_names_differ(const RunOptions&, const NamedFiles& others = {});
 
 // Throws if a setting, such as a path, cannot be stored.
 void check_can_be_stored(const RunOptions&);

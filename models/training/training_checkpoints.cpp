@@ -49,7 +49,8 @@ bool TrainingRun::make_up_evaluation(const std::function<bool()>& stop) {
     if (best && options_.keep_best) directory_->point_best_to(first_step_);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
-    listener_.say(fmt::format("{}; training goes on", e.what()));
+    listener_.say(fmt::format("the evaluation after step {} is not stored: {}; training goes on",
+                              first_step_, e.what()));
   }
   return true;
 }

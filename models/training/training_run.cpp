@@ -63,6 +63,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
 // Before planning, which may take long.
 void TrainingRun::check_files() {
   check_run_directory(options_.out);
+  if (options_.keep_best) check_best_link(options_.out);
   check_names_differ(options_);
   if (!options_.trace.empty()) trace_.emplace(options_.trace);
   if (!options_.save_plan.empty()) check_plan_file(options_.save_plan);

@@ -284,6 +284,39 @@ class Disks(Checkpoints):
         self.assertEqual(self.said(errors), [])
         self.assertGreater(self.run_json()["step"], 10)
 
+    def test_every_time_at_which_it_is_tried_again_is_said(self):
+        best = ["--keep-best", "--eval-every", 1000]
+        for words, every, when in [
+            (["--checkpoint-minutes", 90], 5, "at step 10 or in 90 minutes, whichever is first"),
+            (best, 5, "at step 10 or after a better evaluation, whichever is first"),
+            (["--checkpoint-minutes", 1e-9, *best], 0, "at step 1000000 or in 1e-09 minutes or after a better"),
+        ]:
+            out = self.folder / str(len(when))
+            run = self.endless(*words, out=out, every=every, preexec_fn=self.small_files(20000))
+            self.assertIn(f"the next is tried {when}", self.line_with(run, "no checkpoint of step "))
+            run.kill()
+
+    def test_an_evaluation_that_cannot_be_stored_is_said_and_made_again(self):
+        self.assertEqual(self.train("--eval-every", 0, steps=4)[0], 0)
+        before = self.run_json()
+        words = ["--resume", "--steps", 10**6, "--eval-every", 4, "--checkpoint-every", 0]
+        log = self.folder / "log"
+        command = [PROGRAM, "train", "--out", self.out, *words]
+        run = subprocess.Popen([str(w) for w in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               errors="replace", preexec_fn=self.small_files(1000))  # fmt: skip
+        self.addCleanup(run.communicate)
+        self.addCleanup(run.kill)
+        line = self.line_with(run, "the evaluation after step 4 is not stored: ")
+        self.assertIn("cannot be written: File too large; training goes on", line)
+        run.kill()
+        self.assertEqual(self.run_json(), before)
+        run.communicate()
+        status, _, errors = spool(*command[1:4], "--resume", "--steps", 6, "--eval-every", 4, "--log", log)
+        self.assertEqual(status, 0, errors)
+        evaluated = [line["step"] for line in self.log(log) if "val_loss" in line]
+        self.assertEqual(evaluated, [4, 6])
+        self.assertEqual(self.run_json()["evaluations"]["last"]["step"], 4)
+
     def test_the_last_that_does_not_fit_ends_the_run(self):
         self.assertEqual(self.train(steps=2)[0], 0)
         stopped = self.folder / "stopped"

@@ -140,15 +140,6 @@ class Owed(Folder):
         self.assertEqual(status, 0, errors)
         self.assertEqual(self.lines(log), self.lines(expected))
 
-    def test_that_cannot_be_stored_are_made_all_the_same(self):
-        self.assertEqual(self.train(*self.words, steps=6)[0], 0)
-        (self.out / "latest" / ".run.json.partial").mkdir()
-        (self.out / "latest" / ".run.json.partial" / "mine").write_text("")
-        log = self.folder / "log"
-        status, printed, errors = spool("train", "--resume", "--out", self.out, "--steps", 7, "--log", log)
-        self.assertEqual(status, 0, errors)
-        self.assertEqual([e["step"] for e in self.lines(log)], [6, 7, 7])
-
 
 if __name__ == "__main__":
     main()

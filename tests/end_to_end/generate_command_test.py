@@ -67,6 +67,21 @@ class Generate(Files):
             found = [(line["prompt"], line["sample"]) for line in lines]
             self.assertEqual(found, [(p, i) for p in ["Line 1", "of a text"] for i in range(3)])
 
+    def test_the_samples_of_a_prompt_are_the_same_however_many_follow(self):
+        self.model()
+        file = self.folder / "prompts"
+        file.write_text("Line 1\nof a text\nLine 1\n42\n")
+        words = ["--tokens", 9, "--prompts", file]
+        all_of_them = self.lines(*words, "--samples", 5)
+        self.assertGreater(len({line["text"] for line in all_of_them}), 15)
+        for samples in [1, 2, 3]:
+            lines = self.lines(*words, "--samples", samples)
+            some = [line for i, line in enumerate(all_of_them) if i % 5 < samples]
+            self.assertEqual([line["text"] for line in lines], [line["text"] for line in some])
+        file.write_text("Line 1\nof a text\n")  # fewer prompts
+        texts = [line["text"] for line in self.lines(*words, "--samples", 5)]
+        self.assertEqual(texts, [line["text"] for line in all_of_them[:10]])
+
     def test_samples_that_outgrow_the_context_are_written_too(self):
         self.model()
         lines = self.lines("--tokens", 100, "--samples", 3)

@@ -5,7 +5,7 @@ outputs_command_test.py PROGRAM [CASE...]
 
 import os
 
-from commands import Folder, main, spool
+from commands import SHAPE, Folder, main, spool
 
 
 class Outputs(Folder):
@@ -42,6 +42,14 @@ class Outputs(Folder):
                     result = self.train(first, one, second, name)
                     self.refused(result, 1, "the name of two outputs", first, second)
         self.refused(self.train("--log", self.out), 1, "two outputs", "--out", "--log")
+        (self.folder / "chain").symlink_to("link")
+        self.refused(self.train("--log", one, "--report", self.folder / "chain"), 1, "two outputs")
+        never = ["plan", *SHAPE, "--memory", "1kB"]  # which planning would refuse
+        for flag in ["--report", "--save-plan"]:
+            for name in [one, link, self.folder / "chain", self.folder / "." / "one"]:
+                self.refused(spool(*never, "--json", name, flag, one), 1, "two outputs", "--json", flag)
+            names = ["--json", "./new", flag, "new"]
+            self.refused(spool(*never, *names, cwd=self.folder), 1, "two outputs", "--json", flag)
         self.assertFalse(one.exists())
         self.assertFalse(self.out.exists())
 

@@ -1,6 +1,7 @@
 """spool plot: the losses and the speed of runs, from their logs."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -103,6 +104,42 @@ class Plot(unittest.TestCase):
         status, _, errors = spool("plot", self.folder / "a" / "log.jsonl", "--out", mine)
         self.assertEqual((status, mine.read_text()), (1, "mine"))
         self.assertIn("--out", errors)
+
+    def test_a_run_that_is_drawn_is_not_replaced(self):
+        page = self.folder / "own.html"
+        self.train("own", "--steps", 2, "--report", page)
+        content = page.read_bytes()
+        link, hard = self.folder / "link.html", self.folder / "hard.html"
+        link.symlink_to("own.html")
+        os.link(page, hard)
+        for run, out in [(page, page), (page, self.folder / "a" / ".." / "own.html"), (page, link),
+                         (link, page), (page, hard)]:
+            status, _, errors = spool("plot", self.folder / "a" / "log.jsonl", run, "--out", out)
+            self.assertEqual((status, page.read_bytes()), (1, content), errors)
+            self.assertIn("is one of the runs that are drawn", errors)
+            self.assertIn("--out", errors)
+        other = self.folder / "drawn.html"
+        for _ in range(2):
+            self.assertEqual(spool("plot", page, "--out", other)[0], 0)
+
+    def test_pipes_and_damaged_pages_are_refused(self):
+        pipe, page, log = self.folder / "pipe", self.folder / "torn.html", self.folder / "a" / "log.jsonl"
+        os.mkfifo(pipe)
+        self.train("torn", "--steps", 2, "--report", page)
+        page.write_text(page.read_text()[:3000])
+        self.assertIn("is not a regular file", self.plot(pipe, code=1))
+        with subprocess.Popen(["cat", log], stdout=subprocess.PIPE) as cat:
+            words = ["plot", f"/dev/fd/{cat.stdout.fileno()}", "--out", self.folder / "page.html"]
+            status, _, errors = spool(*words, pass_fds=[cat.stdout.fileno()])
+        self.assertEqual(status, 1)
+        self.assertIn("is not a regular file", errors)
+        self.assertIn("the report in this page is damaged", self.plot(page, code=1))
+        status, _, errors = spool("plot", log, "--out", pipe)
+        self.assertEqual(status, 1)
+        self.assertIn("not a regular file", errors)
+        status, _, errors = spool("info", page)
+        self.assertEqual(status, 1)
+        self.assertIn("the report in this page is damaged", errors)
 
     def test_the_lines_that_bring_a_log_to_tensorboard(self):
         """Those in docs/reports.md, with a writer that remembers."""

@@ -185,6 +185,20 @@ class Resuming(Folder):
             self.assertIn(b"is not UTF-8", done.stderr)
             self.assertFalse(self.out.exists())
 
+    def test_a_plan_refuses_a_name_that_its_report_cannot_store(self):
+        self.assertEqual(self.train()[0], 0)
+        name = os.fsencode(self.folder) + b"/model\xff"
+        os.symlink(self.out / "latest", name)
+        words = [PROGRAM, "plan", "--model", name, "--seq", "16", "--batch", "2"]
+        for more in [["--json", "-"], ["--json", "j"], ["--report", "page.html"]]:
+            never = ["--memory", "1kB"]  # which planning would refuse
+            done = subprocess.run([*words, *more, *never], capture_output=True, cwd=self.folder)
+            self.assertEqual((done.returncode, done.stdout), (1, b""), done.stderr)
+            self.assertIn(b"is not UTF-8", done.stderr)
+            self.assertIn(b"--model", done.stderr)
+        done = subprocess.run(words, capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_resumes_after_a_kill_at_a_random_moment(self):
         words = ["--dropout", 0.1, "--checkpoint-every", 7, "--eval-every", 50, "--dtype", "bf16"]
         self.killed_and_resumed(*words, steps=400)

@@ -6,6 +6,7 @@ schedules_command_test.py PROGRAM [CASE...]
 
 import json
 import math
+import os
 import shutil
 
 from commands import Folder, as_of_an_earlier_version, main, spool
@@ -61,6 +62,15 @@ class Schedules(Folder):
         self.assertNotEqual(losses[2], losses[3])
         resume = ["train", "--resume", "--out", self.folder / "2"]
         self.refused(spool(*resume, "--data-seed", 3), 1, "--data-seed", "it has 2")
+        for i, own in [(0, 1), (3, 2)]:  # runs that were given none
+            resume = ["train", "--resume", "--out", self.folder / str(i)]
+            stored = self.folder / str(i) / "latest" / "run.json"
+            before = json.loads(stored.read_text())
+            self.refused(spool(*resume, "--data-seed", 3), 1, "--data-seed", f"it has {own}")
+            self.assertEqual(spool(*resume, "--data-seed", own, "--steps", 4)[0], 0)
+            after = json.loads(stored.read_text())
+            self.assertEqual(after["configuration"], before["configuration"] | {"steps": 4})
+        self.refused(spool(*resume, "--seed", 1, "--data-seed", 2), 1, "seed", "it has 2")
 
     def test_refuses_what_makes_no_schedule_and_no_optimizer(self):
         for words in [
@@ -80,6 +90,9 @@ class Schedules(Folder):
         ]:
             self.refused(self.train(*words), 1, words[0])
             self.assertFalse(self.out.exists(), words)
+        for words in [["--keep-best"], ["--patience", 1]]:
+            remedy = "give the steps between them, or"
+            self.refused(self.train(*words, "--eval-every", 0), 1, remedy, words[0], "--eval-every")
         words = ["--lr-schedule", "wsd", "--decay-share", 0.5, "--warmup", 2]
         self.refused(self.train(*words), 1, "a warm-up of 2 steps and a decay of 2", "the 3 steps")
 
@@ -142,11 +155,14 @@ class Best(Folder):
     def test_something_else_named_best_is_not_replaced(self):
         self.out.mkdir()
         (self.out / "best").write_text("mine")
-        status, printed, errors = self.train(*self.words, "--keep-best", steps=3)
-        self.assertEqual(status, 1)
-        self.assertIn("best: is not a link to a checkpoint", printed + errors)
+        words = "best: is not a link to a checkpoint"
+        self.refused(self.train(*self.words, "--keep-best", steps=3), 1, words, "--out, --keep-best")
+        self.assertEqual(os.listdir(self.out), ["best"])  # before anything is trained
+        self.assertEqual(self.train(*self.words, steps=3)[0], 0)
+        resume = ["train", "--resume", "--out", self.out, "--steps", 4, "--keep-best"]
+        self.refused(spool(*resume), 1, words)
         self.assertEqual((self.out / "best").read_text(), "mine")
-        self.assertTrue((self.out / "latest" / "run.json").exists())
+        self.assertEqual((self.out / "latest").readlink().name, "step-000003")
 
     def test_patience_ends_a_run_and_a_resumed_one_at_the_same_step(self):
         log = self.folder / "log"

@@ -121,6 +121,17 @@ class Terminal(unittest.TestCase):
         _, piped, _ = spool("train", "--help")
         self.assertEqual(words_of(lines), piped.split())
 
+    def test_help_of_every_command_fits(self):
+        _, piped, _ = spool("--help")
+        commands = re.findall(r"^  (\w+)  ", piped[piped.index("Subcommands:") :], re.MULTILINE)
+        self.assertIn("plan", commands)
+        for command in [[], *([command] for command in commands)]:
+            _, piped, _ = spool(*command, "--help")
+            for columns in [80, 60]:
+                lines = self.lines(columns, *command, "--help")
+                self.assertLessEqual(max(map(len, lines)), columns, command)
+                self.assertEqual(words_of(lines), piped.split())
+
 
 if __name__ == "__main__":
     main()

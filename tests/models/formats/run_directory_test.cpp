@@ -125,6 +125,29 @@ TEST(RunDirectory, RefusesToKeepNoCheckpointAndNegativeSteps) {
                [&] { RunDirectory(d.path()).write(-1, writing("x")); });
 }
 
+TEST(RunDirectory, LinksTheBestCheckpointAndReplacesNothingElse) {
+  const TemporaryDirectory d;
+  check_best_link(d.path() / "none");
+  RunDirectory run(d.path(), /*keep=*/1);
+  EXPECT_FALSE(run.point_best_to(10));
+  for (int64_t step : {10, 20, 30}) {
+    check_best_link(d.path());
+    run.write(step, writing("x"));
+    const auto best = step < 30 ? run.point_best_to(step) : std::nullopt;
+    EXPECT_EQ(best.has_value(), step < 30);
+  }
+  EXPECT_EQ(fs::read_symlink(d.path() / "best"), "step-000020");
+  EXPECT_EQ(names_in(d.path()), (Names{".lock", "best", "latest", "step-000020", "step-000030"}));
+  fs::remove(d.path() / "best");
+  d.file("best", "mine");
+  const auto refuses = [&](auto&& what) {
+    expect_error(ErrorKind::file, {"best: is not a link to a checkpoint"}, what);
+  };
+  refuses([&] { check_best_link(d.path()); });
+  refuses([&] { run.point_best_to(30); });
+  EXPECT_EQ(content_of(d.path() / "best"), "mine");
+}
+
 TEST(RunDirectory, RefusesALatestLinkThatNamesNoCheckpoint) {
   const TemporaryDirectory d;
   EXPECT_FALSE(latest_checkpoint(d.path()));

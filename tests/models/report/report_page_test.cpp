@@ -1,6 +1,7 @@
 #include "spool/models/report/report_page.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -53,13 +54,32 @@ TEST(ReportPage, IsReadBack) {
   const testing::TemporaryDirectory folder;
   const auto page = folder.path() / "page.html";
   EXPECT_TRUE(report_of_page(page).is_null());
+  EXPECT_TRUE(read_report_page(page).is_null());
   const json report = {{"model", "<b>&"}, {"n", {1, 2.5, nullptr}}};
   write_report_page(page, report);
   EXPECT_EQ(report_of_page(page), report);
+  EXPECT_EQ(read_report_page(page), report);
+}
+
+TEST(ReportPage, ThatIsDamagedIsRefusedWhereItIsAsked) {
+  const testing::TemporaryDirectory folder;
+  const auto page = folder.path() / "page.html";
+  write_report_page(page, {{"n", {1, 2.5, nullptr}}});
   const std::string text = read_text_file(page, 1 << 20);
-  const size_t at = text.find(begin);
-  EXPECT_TRUE(report_of_page(folder.file("cut.html", text.substr(0, at))).is_null());
-  EXPECT_TRUE(report_of_page(folder.file("torn.html", text.substr(0, at + 60))).is_null());
+  const size_t at = text.find(begin), inside = at + std::string_view(begin).size();
+  const std::string before = text.substr(0, inside), deep(1000, '[');
+  for (const std::string& damaged :
+       {text.substr(0, at), before, text.substr(0, inside + 5), before + "null</script>",
+        before + "[1]</script>", before + deep, before + R"({"a":1,"a":2}</script>)"}) {
+    const auto file = folder.file("torn.html", damaged);
+    EXPECT_TRUE(report_of_page(file).is_null());
+    expect_error(ErrorKind::file, {"torn.html: the report in this page is damaged: "},
+                 [&] { read_report_page(file); });
+  }
+  const auto pipe = folder.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_TRUE(report_of_page(pipe).is_null());
+  expect_error(ErrorKind::file, {"pipe", "not a regular file"}, [&] { read_report_page(pipe); });
 }
 
 TEST(ReportPage, ReplacesAPageAndNoOtherFile) {

@@ -1,10 +1,12 @@
 #include "spool/models/report/run_logs.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
 #include "spool/models/report/report_page.h"
+#include "spool/runtime/files/file.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -62,6 +64,7 @@ TEST_F(RunLogs, ThatAreNoneAreRefused) {
   refuses(std::string(head) + "\n{}", {"line 2", "step"});
   refuses(std::string(head) + "\n[]", {"line 2"});
   refuses(std::string(head) + "\n{\"step\":-1}", {"line 2", "step", "-1"});
+  refuses(std::string(head) + "\n{\"step\":9007199254740993}", {"line 2", "step", "900719"});
   refuses(std::string(head) + "\n{\"step\":1,\"loss\":\"low\"}", {"line 2", "loss", "low"});
   refuses(std::string(head) + "\n{\"step\":5,\"loss\":1}\n{\"step\":4,\"loss\":1}",
           {"line 3", "step 4 comes after step 5"});
@@ -86,6 +89,14 @@ TEST_F(RunLogs, MayBePagesOfRuns) {
   EXPECT_EQ(read_run_log(page, 9).steps, steps);
   write_report_page(page, {{"format", "spool-plan-report"}});
   expect_error(ErrorKind::file, {"run.html", "page of a plan"}, [&] { read_run_log(page, 9); });
+  folder_.file("run.html", read_text_file(page, 1 << 20).substr(0, 3000));
+  expect_error(ErrorKind::file, {"run.html", "is damaged"}, [&] { read_run_log(page, 9); });
+}
+
+TEST_F(RunLogs, AreNotWaitedForInPipes) {
+  const auto pipe = folder_.path() / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  expect_error(ErrorKind::file, {"pipe", "is not a regular file"}, [&] { read_run_log(pipe, 9); });
 }
 
 TEST(ShortNames, TellPathsApart) {

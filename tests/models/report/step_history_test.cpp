@@ -82,8 +82,11 @@ TEST(StepHistory, WhatIsNoStepIsLeftOut) {
   const auto read = [](const char* text) { return step_entries(nlohmann::json::parse(text)); };
   EXPECT_TRUE(read("{}").empty());
   EXPECT_TRUE(read(R"([1, null, "a", {}, {"step": 1.5}, {"step": "1"}])").empty());
-  EXPECT_EQ(read(R"([{"step": 1, "loss": "low", "ms": null, "tokens": 1e300}])"),
-            std::vector{StepEntry{.step = 1}});
+  EXPECT_TRUE(read(R"([{"step": -1}, {"step": 9007199254740993}, {"step": 1e3}])").empty());
+  for (const char* tokens : {"1e300", "18446744073709551615", "-1"}) {
+    const std::string entry = R"([{"step": 1, "loss": "low", "ms": null, "tokens": )";
+    EXPECT_EQ(read((entry + tokens + "}]").c_str()), std::vector{StepEntry{.step = 1}});
+  }
 }
 
 }  // namespace
