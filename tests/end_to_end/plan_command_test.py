@@ -17,9 +17,9 @@ MACHINES = ["h200", "h100", "a100-80g", "a100-80g-pcie", "a100-40g", "rtx4090", 
 FIELDS = (
     "format format_version model batch seq accumulate dtype parameters machine budget_bytes "
     "foretold_peak_bytes foretold_step_ms peak_is_in keep_all_peak_bytes keep_all_step_ms "
-    "lower_bound_ms gap plan_ms rehearsals fingerprint loss_chunk region_chunks "
+    "lower_bound_ms gap plan_ms rehearsals fingerprint loss_chunk region_chunks budget_is "
     "state_bytes_on_device host_bytes disk_bytes peak_bytes_by_purpose layers attention memory "
-    "grid lanes explanation"
+    "grid lanes lane_totals explanation"
 ).split()
 
 
