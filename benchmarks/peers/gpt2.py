@@ -3,7 +3,8 @@
 The model is GPT-2 as in models/families/gpt2.h: layer norms before attention and MLP, learned positions,
 tanh GELU, the embedding as the head, a vocabulary of 50304; no dropout.  A step is forward, backward,
 clipping by the global norm, and fused AdamW with weight decay on matrices only.  Attention is
-scaled_dot_product_attention, with the kernel that PyTorch chooses or --attention names.
+scaled_dot_product_attention, with the kernel that PyTorch chooses or --attention names.  Products of
+f32 are not in TF32, as Spool's are not; autocast has them in bf16.
 
 There are four ways; --ways selects some:
   eager           parameters, gradients and moments in f32, bf16 autocast: the most common
@@ -35,6 +36,7 @@ import pathlib
 import statistics
 import sys
 import time
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -96,32 +98,95 @@ class Gpt2(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+@dataclass
+class Slice:
+    """Consecutive numbers of a parameter."""
+
+    parameter: nn.Parameter
+    begin: int
+    end: int
+
+    def of(self, tensor):
+        return tensor.detach().view(-1)[self.begin : self.end]
+
+    def decayed(self):
+        return self.parameter.dim() > 1
+
+
+def parts_of(parameters, most):
+    """Slices of all parameters, in lists of `most` numbers at most."""
+    parts, left = [], 0
+    for p in parameters:
+        begin = 0
+        while begin < p.numel():
+            if not left:
+                parts.append([])
+                left = most
+            end = min(p.numel(), begin + left)
+            parts[-1].append(Slice(p, begin, end))
+            left -= end - begin
+            begin = end
+    return parts
+
+
+class Part:
+    """AdamW on slices of parameters, or on f32 masters of them if they are bf16."""
+
+    def __init__(self, slices):
+        self.slices = slices
+        self.values = [s.of(s.parameter) for s in slices]
+        self.has_masters = self.values[0].dtype == torch.bfloat16
+        self.updated = [value.float() for value in self.values] if self.has_masters else self.values
+        groups = [
+            {"params": [x for x, s in zip(self.updated, slices) if s.decayed()], "weight_decay": 0.1},
+            {"params": [x for x, s in zip(self.updated, slices) if not s.decayed()], "weight_decay": 0.0},
+        ]
+        groups = [group for group in groups if group["params"]]
+        self.adamw = torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+
+    def step(self):
+        for x, s in zip(self.updated, self.slices):
+            x.grad = s.of(s.parameter.grad).to(x.dtype)
+        self.adamw.step()
+        self.adamw.zero_grad(set_to_none=True)
+        if self.has_masters:
+            torch._foreach_copy_(self.values, self.updated)
+
+    def lasting(self):
+        """The tensors that are there between steps."""
+        state = [value for of in self.adamw.state.values() for value in of.values()]
+        return self.values + self.updated + [value for value in state if torch.is_tensor(value)]
+
+
+# Bytes of f32 gradients at a time.  On a cpu glibc would take 32 MiB and more from the system anew each
+# time; on a GPU the host would fall behind if parts were small, and the peak is many GiB.
+PART_BYTES = {"cpu": 16 * 2**20, "cuda": 128 * 2**20}
+
+
 class Optimizer:
-    """AdamW on the parameters, or on f32 masters of bf16 parameters."""
+    """AdamW on the parameters, or on f32 masters of bf16 parameters.
+
+    AdamW takes gradients of the masters' type.  Those of bf16 parameters are made f32 part by part, so
+    that 16 bytes a parameter are live, as in Spool, whose kernel reads bf16, and not 18.
+    """
 
     def __init__(self, model):
         self.parameters = list(model.parameters())
-        self.masters = self.parameters
-        if self.parameters[0].dtype == torch.bfloat16:
-            self.masters = [p.detach().float() for p in self.parameters]
-        groups = [
-            {"params": [m for m in self.masters if m.dim() > 1], "weight_decay": 0.1},
-            {"params": [m for m in self.masters if m.dim() == 1], "weight_decay": 0.0},
-        ]
-        self.adamw = torch.optim.AdamW(groups, lr=1e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+        first = self.parameters[0]
+        is_bf16 = first.dtype == torch.bfloat16
+        most = PART_BYTES[first.device.type] // 4 if is_bf16 else sum(p.numel() for p in self.parameters)
+        self.parts = [Part(slices) for slices in parts_of(self.parameters, most)]
 
     @torch.no_grad()
     def step(self):
         nn.utils.clip_grad_norm_(self.parameters, 1.0)
-        has_masters = self.masters is not self.parameters
-        if has_masters:
-            for master, p in zip(self.masters, self.parameters):
-                master.grad = p.grad.float()
-                p.grad = None
-        self.adamw.step()
-        self.adamw.zero_grad(set_to_none=True)
-        if has_masters:
-            torch._foreach_copy_(self.parameters, self.masters)
+        for part in self.parts:
+            part.step()
+        for p in self.parameters:
+            p.grad = None
+
+    def lasting(self):
+        return [tensor for part in self.parts for tensor in part.lasting()]
 
 
 class Training:
@@ -285,7 +350,7 @@ def parse():
 def main():
     arguments = parse()
     device = torch.device(arguments.device)
-    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.set_float32_matmul_precision("highest")  # no TF32, as in Spool
     cuda = device.type == "cuda"
     report = {
         "torch": torch.__version__,

@@ -1,16 +1,19 @@
 """Spool and PyTorch beside each other: peak memory and time of a GPT-2 step, as one table and frontier.
 
-Same model, shape, type, threads and optimizer state (AdamW in f32, and f32 masters of bf16 parameters)
-on both sides.  Each point is a fresh process with a time limit: a point that fails is a row with its
-reason.  Spool's points are measured before PyTorch's and again after them; the ratio of the two
-times shows how far the machine drifted.  The ways:
+Same model, shape, type, threads and optimizer on both sides, and products of f32 without TF32.  Both keep
+16 bytes a parameter: in f32 the parameter 4, its gradient 4 and AdamW's moments 8; in bf16 the parameter
+2, its gradient 2, an f32 master 4 and the moments 8.  Each point is a fresh process with a time limit: a
+point that fails is a row with its reason.  Spool's points are measured before PyTorch's and again after
+them; the ratio of the two times shows how far the machine drifted.  The ways:
   spool             `spool train` without a budget
   spool-frontier    with budgets from `spool plan --frontier`, --budgets of them
   eager, checkpoint, save-on-cpu, compiled, compiled-budgets, auto-chunker: see torch_point.py
 
-On a cpu memory is resident memory: its peak in the steps after the warm-up, and that of the whole
-process.  On a GPU it is what was allocated.  --out is written after each point, with the tables beside
-it in Markdown; run again, the program goes on where it was stopped.
+On a cpu memory is the most resident memory in the steps after the warm-up, PyTorch's with freed blocks
+given back to the system.  On a GPU it is what was allocated.  --out is written after each point, with the
+tables beside it in Markdown; run again, the program goes on where it was stopped.  Points of PyTorch's
+that are left then, or that more --ways ask for, have Spool's measured anew before and after them, and a
+table of their own.
 
   python3 benchmarks/peers/sweep.py --self-test
   python3 benchmarks/peers/sweep.py --model gpt2-124m --shapes 4x64,4x256,1x1024 --dtypes f32,bf16 \\
@@ -20,19 +23,17 @@ it in Markdown; run again, the program goes on where it was stopped.
 import argparse
 import os
 import pathlib
-import platform
 import re
 import signal
 import sys
 import time
-from collections import namedtuple
 
-from joint import spool_side, tables, torch_side
-from joint.points import WAYS, Cell, Results, budgets_of, points_of
+from joint import machine, spool_side, tables, torch_side
+from joint.points import RETURNED_STEPS, WAYS, Cell, Counts, budgets_of, points_of
 from joint.processes import Failed, sentence
+from joint.results import Results, key_of
 from models import MODELS
 
-Counts = namedtuple("Counts", ["warm_up", "steps"])
 SLOWER = {"checkpoint": 1.6, "compiled-budgets": 1.5}  # a guess of a way's time over Spool's
 OTHERS_SLOWER = 1.3
 COMPILED = ["compiled", "compiled-budgets", "auto-chunker"]
@@ -45,21 +46,14 @@ def expected_seconds(point, plan, counts):
     foretold = plan.get("foretold_step_ms", 1000) / 1e3
     if point.is_spool():
         return 2 + foretold * (counts.warm_up + counts.steps + 1)
-    steps = foretold * SLOWER.get(point.way, OTHERS_SLOWER) * (counts.warm_up + counts.steps)
-    return START + steps + COMPILATION * (point.way in COMPILED)
+    untimed = 1 + RETURNED_STEPS + 1 if point.cell.device == "cpu" else 0
+    steps = untimed + counts.warm_up + counts.steps
+    seconds = foretold * SLOWER.get(point.way, OTHERS_SLOWER) * steps
+    return START + seconds + COMPILATION * (point.way in COMPILED)
 
 
 def duration(seconds):
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} minutes"
-
-
-def machine():
-    """The processor, what of it is free to use, and the memory."""
-    info = pathlib.Path("/proc/cpuinfo").read_text()
-    name = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)
-    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    cores = len(os.sched_getaffinity(0))
-    return f"{name[1] if name else platform.machine()}, {cores} cores, {gib:.0f} GiB"
 
 
 def shape(text):
@@ -139,16 +133,18 @@ class Sweep:
 
     def __init__(self, arguments):
         self.arguments, self.counts = arguments, Counts(arguments.warm_up, arguments.steps)
-        self.results = Results(arguments.out)
-        if arguments.again == "all":
-            self.results.forget()
-        self.has_peers = any(not way.startswith("spool") for way in arguments.ways)
-        conditions = {"machine": machine(), "spool": spool_side.version(arguments.spool)}
+        self.results = Results(arguments.out, anew=arguments.again == "all")
+        has_peers = any(not way.startswith("spool") for way in arguments.ways)
+        conditions = {"machine": machine.processor(), "spool": spool_side.version(arguments.spool)}
+        if arguments.device == "cuda":
+            conditions["GPU"] = machine.gpu()
         conditions |= {"warm-up": arguments.warm_up, "steps": arguments.steps}
-        if self.has_peers and not arguments.dry_run:
+        if has_peers and not arguments.dry_run:
             self.python = arguments.python or torch_side.environment(arguments.venv, arguments.device)
-            conditions["torch"] = torch_side.version(self.python)
+            conditions |= torch_side.conditions(self.python)
         self.results.set_conditions(conditions)
+        if arguments.dry_run:
+            self.results.file = None  # nothing is written
 
     def cells(self):
         a = self.arguments
@@ -162,28 +158,35 @@ class Sweep:
         if cell.name() not in plans:
             try:
                 plans[cell.name()] = spool_side.plan(self.arguments.spool, cell, self.arguments.limit)
-            except Failed as e:
+            except (Failed, ValueError) as e:
                 print(f"{cell.name()}: no plan: {e}", file=sys.stderr, flush=True)
                 return {}
             self.results.save()
         return plans[cell.name()]
 
-    def is_due(self, point):
-        """Whether a point is measured now."""
-        if not self.results.has(point):
-            return True
-        failed = "error" in self.results.data["points"][point.key()]
-        return self.arguments.again == "failed" and failed
+    def measure_program(self, cell):
+        """Stores what a process of Spool's takes without a model, if it is not known."""
+        programs = self.results.data["programs"]
+        if cell.device != "cpu" or cell.program() in programs:
+            return
+        try:
+            found = spool_side.program_bytes(self.arguments.spool, cell, self.arguments.limit)
+        except (Failed, OSError, ValueError) as e:
+            print(f"Spool's own memory: {sentence(str(e))}", file=sys.stderr, flush=True)
+            return
+        programs[cell.program()] = found
+        self.results.save()
 
     def due(self):
-        """The points to measure, and the seconds each may take."""
-        found = []
+        """The points to measure, their turns, and the seconds each may take."""
+        found, retry = [], self.arguments.again == "failed"
         for cell in self.cells():
             plan = self.plan_of(cell)
             budgets = budgets_of(plan, self.arguments.budgets) if plan else []
-            points = points_of(cell, self.arguments.ways, budgets, self.arguments.fractions)
+            spool, peers = points_of(cell, self.arguments.ways, budgets, self.arguments.fractions)
             found += [
-                (point, expected_seconds(point, plan, self.counts)) for point in points if self.is_due(point)
+                (point, turn, expected_seconds(point, plan, self.counts))
+                for point, turn in self.results.due(cell, spool, peers, retry)
             ]
         return found
 
@@ -201,27 +204,31 @@ class Sweep:
 
     def run(self):
         """Measures what is due, and prints the tables; returns whether a point failed."""
-        due = self.due()
-        left = sum(seconds for _, seconds in due)
+        due, failed = self.due(), False
+        left = sum(seconds for *_, seconds in due)
         print(f"{len(due)} point{'s' * (len(due) != 1)}, about {duration(left)}", file=sys.stderr, flush=True)
-        for i, (point, seconds) in enumerate(due, 1):
+        for i, (point, turn, seconds) in enumerate(due, 1):
+            name = key_of(point, turn)
             if self.arguments.dry_run:
-                print(f"{point.key()}: about {duration(seconds)}")
+                print(f"{name}: about {duration(seconds)}")
                 continue
+            if point.is_spool():
+                self.measure_program(point.cell)
             numbers = self.measure(point)
-            self.results.add(point, numbers)
+            failed |= "error" in numbers
+            self.results.add(point, turn, numbers)
             self.write()
             left -= seconds
             said = numbers.get("error") or f"{numbers['step_ms']:.1f} ms a step"
             print(
-                f"[{i}/{len(due)}] {point.key()}: {said}; {numbers['seconds']:.0f} s, about"
+                f"[{i}/{len(due)}] {name}: {said}; {numbers['seconds']:.0f} s, about"
                 f" {duration(max(left, 0))} left",
                 file=sys.stderr,
                 flush=True,
             )
         if not self.arguments.dry_run:
             print(self.write())
-        return any("error" in self.results.data["points"].get(point.key(), {}) for point, _ in due)
+        return failed
 
     def write(self):
         """Saves the results with their tables; returns these."""

@@ -1,17 +1,31 @@
 """One point of sweep.py: the step of gpt2.py in PyTorch in one way, in this process.
 
 Prints a line of JSON: times of the steps after the warm-up, what the process took of memory, or why it
-could not.  before_model_bytes is what it had after a step of gpt2-tiny in the same way.  The ways:
+could not.  The ways:
   eager             operations one by one
   checkpoint        each block in torch.utils.checkpoint
   save-on-cpu       in torch.autograd.graph.save_on_cpu, which on a cpu changes nothing
   compiled          torch.compile
   compiled-budgets  and with activation_memory_budget, --budget
-  auto-chunker      and with inductor's auto_chunker
+  auto-chunker      and with inductor's auto_chunker, told to cut whatever it finds: by default it cuts
+                    only logits that are 8 times what they are computed from, so of thousands of tokens.
+                    auto_chunks is how often it did
 Parameters are of --dtype; those of bf16 have f32 masters that the optimizer updates.
+
+On a cpu the process first gives freed blocks of 64 KiB and more back to the system at once, and then
+keeps them, as glibc does by default: steps are faster, and what is free between live blocks adds to
+resident memory.  PyTorch is given the better of both: times are of the second kind of steps, and
+returned_peak_bytes is the most resident memory in the first.
+  before_model_bytes   the process after a step of gpt2-tiny in the same way, without that model
+  steps_peak_bytes     most resident memory in the steps that are timed
+  process_peak_bytes   and in all
+  tensors_peak_bytes   most bytes of tensors, in a step that is not timed: of those that are there
+                       between steps, and of what PyTorch's profiler saw allocated beyond; scratch memory
+                       of oneDNN and MKL is not seen
 """
 
 import argparse
+import ctypes
 import gc
 import json
 import math
@@ -24,10 +38,12 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from gpt2 import Clock, Training, synchronize
-from joint.processes import Failed, forget_peak, memory_of, sentence
+from joint.points import RETURNED_STEPS
+from joint.processes import Failed, Peak, memory_of, sentence
 from models import MODELS
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt()
 
 
 def run_checkpointed(block, x):
@@ -49,6 +65,14 @@ def enable_auto_chunker():
     if not hasattr(chunker, "enable"):
         raise Failed(f"PyTorch {torch.__version__} has no auto_chunker")
     chunker.enable = True
+    chunker.amplify_ratio_threshold = 0
+
+
+def auto_chunks():
+    """How often auto_chunker has cut a graph, or None if this PyTorch does not tell."""
+    from torch._inductor import metrics
+
+    return getattr(metrics, "num_auto_chunking", None)
 
 
 def way_of(arguments):
@@ -68,30 +92,45 @@ def way_of(arguments):
     return {"prepared": torch.compile}
 
 
-class Memory:
-    """Most memory of this process, and of those of its steps that are measured."""
+def set_allocator(map_from, trim_from):
+    """Blocks of so many bytes are mapped one by one; so many free ones at the heap's end are given back."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt:
+        mallopt(M_MMAP_THRESHOLD, map_from)
+        mallopt(M_TRIM_THRESHOLD, trim_from)
 
-    def __init__(self, device):
-        self.cuda = device.type == "cuda"
-        self.before = memory_of(os.getpid(), "VmRSS")
 
-    def begin(self):
-        self.whole_peak = memory_of(os.getpid(), "VmHWM")
-        self.forgot = forget_peak(os.getpid())
-        if self.cuda:
-            torch.cuda.reset_peak_memory_stats()
+def return_freed_blocks():
+    set_allocator(map_from=64 * 2**10, trim_from=64 * 2**10)
 
-    def numbers(self):
-        peak = memory_of(os.getpid(), "VmHWM")
-        found = {
-            "before_model_bytes": self.before,
-            "process_peak_bytes": max(peak, self.whole_peak),
-            "steps_peak_bytes": peak if self.forgot else None,
-        }
-        if self.cuda:
-            found["peak_allocated_bytes"] = torch.cuda.max_memory_allocated()
-            found["peak_reserved_bytes"] = torch.cuda.max_memory_reserved()
-        return found
+
+def keep_freed_blocks():
+    """What glibc comes to by itself when large blocks are freed."""
+    set_allocator(map_from=32 * 2**20, trim_from=64 * 2**20)
+
+
+def lasting_bytes(training):
+    """Of the tensors that are there between steps."""
+    tensors = [training.tokens, training.targets, *training.optimizer.lasting()]
+    storages = (tensor.untyped_storage() for tensor in tensors)
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+def tensors_peak(training):
+    """Most bytes of tensors in a step; None if the profiler tells nothing, or not of all that was freed."""
+    before = lasting_bytes(training)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        training.step()
+    try:
+        events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    except AttributeError:  # of another PyTorch
+        return None
+    live = peak = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        live += event.nbytes()
+        peak = max(peak, live)
+    return before + peak if events and live == 0 else None
 
 
 def load_all(device, dtype, way):
@@ -106,35 +145,74 @@ def load_all(device, dtype, way):
         torch.cuda.empty_cache()
 
 
-def measure(arguments):
-    device, shape = torch.device(arguments.device), (arguments.batch, arguments.seq)
-    dtype, way = DTYPES[arguments.dtype], way_of(arguments)
-    load_all(device, dtype, way)
-    memory = Memory(device)
-    training = Training(MODELS[arguments.model], shape, device, dtype, **way)
-    for _ in range(arguments.warm_up):
-        training.step()
+def timed(training, device, steps):
+    """Trains; returns milliseconds of each step, of the processor in all of them, and the last loss."""
     synchronize(device)
-    memory.begin()
     processor = time.process_time()
     clock = Clock(device)
     clock.mark()
-    for _ in range(arguments.steps):
+    for _ in range(steps):
         loss = training.step()
         clock.mark()
     milliseconds = clock.times()
-    processor = time.process_time() - processor
-    if not math.isfinite(loss.item()):
-        raise Failed(f"the loss is {loss.item()}")
+    return milliseconds, (time.process_time() - processor) * 1e3, loss.item()
+
+
+def train_on_cpu(training, arguments):
+    """The numbers of memory, and what timed() returns."""
+    peak = Peak(os.getpid())
+    training.step()  # compiles, and makes the optimizer's state
+    peak.begin()
+    for _ in range(RETURNED_STEPS):
+        training.step()
+    returned = peak.numbers()["steps_peak_bytes"]
+    keep_freed_blocks()
+    for _ in range(arguments.warm_up):
+        training.step()
+    peak.begin()
+    took = timed(training, torch.device("cpu"), arguments.steps)
+    memory = {"returned_peak_bytes": returned, **peak.numbers()}
+    return {**memory, "tensors_peak_bytes": tensors_peak(training)}, took
+
+
+def train_on_gpu(training, arguments):
+    peak, device = Peak(os.getpid()), torch.device(arguments.device)
+    for _ in range(arguments.warm_up):
+        training.step()
+    synchronize(device)
+    peak.begin()
+    torch.cuda.reset_peak_memory_stats()
+    took = timed(training, device, arguments.steps)
+    memory = {"peak_allocated_bytes": torch.cuda.max_memory_allocated()}
+    memory |= {"peak_reserved_bytes": torch.cuda.max_memory_reserved()}
+    return {**memory, **peak.numbers()}, took
+
+
+def measure(arguments):
+    device, shape = torch.device(arguments.device), (arguments.batch, arguments.seq)
+    dtype, way = DTYPES[arguments.dtype], way_of(arguments)
+    if device.type == "cpu":
+        return_freed_blocks()
+    load_all(device, dtype, way)
+    before, chunks = memory_of(os.getpid(), "VmRSS"), auto_chunks()
+    training = Training(MODELS[arguments.model], shape, device, dtype, **way)
+    train = train_on_gpu if device.type == "cuda" else train_on_cpu
+    memory, (milliseconds, processor_ms, loss) = train(training, arguments)
+    if not math.isfinite(loss):
+        raise Failed(f"the loss is {loss}")
     step_ms = statistics.median(milliseconds)
-    return {
+    found = {
         "step_ms": step_ms,
-        "processor_ms": processor * 1e3 / arguments.steps,
+        "processor_ms": processor_ms / arguments.steps,
         "tokens_per_s": math.prod(shape) / step_ms * 1e3,
         "steps_ms": milliseconds,
-        "loss": loss.item(),
-        **memory.numbers(),
+        "loss": loss,
+        "before_model_bytes": before,
+        **memory,
     }
+    if arguments.way == "auto-chunker":
+        found["auto_chunks"] = None if chunks is None else auto_chunks() - chunks
+    return found
 
 
 def parse():
@@ -152,7 +230,7 @@ def parse():
 def main():
     arguments = parse()
     torch.set_num_threads(arguments.threads)
-    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.set_float32_matmul_precision("highest")  # no TF32, as in Spool
     status = 0
     try:
         numbers = measure(arguments)

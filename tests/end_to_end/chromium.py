@@ -23,35 +23,55 @@ class Chromium:
 
     def __init__(self, program, limit=60):
         self.limit, self.last, self.left, self.events = limit, 0, b"", []
-        self.profile = tempfile.mkdtemp(prefix="chromium-")
-        ends = [*os.pipe(), *os.pipe()]
-        read, self.writes, self.reads, write = (fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends)
-        for end in ends:
-            os.close(end)
+        with contextlib.ExitStack() as ending:
+            self._start(program, ending)
+            self.ending = ending.pop_all()  # where anything fails, what was begun ends at once
+
+    def _start(self, program, ending):
+        profile = tempfile.mkdtemp(prefix="chromium-")
+        ending.callback(shutil.rmtree, profile, ignore_errors=True)
+        its_commands, self.commands = self._pipe(ending)
+        self.messages, its_messages = self._pipe(ending)
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
         flags += ["--disable-dev-shm-usage", "--disable-background-networking", "--disable-extensions"]
-        flags += ["--remote-debugging-pipe", f"--user-data-dir={self.profile}", "about:blank"]
+        flags += ["--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"]
         # Chromium reads commands from descriptor 3 and writes to 4.
-        redirect = f'exec "$0" "$@" 3<&{read} 4>&{write} {read}<&- {write}>&-'
+        ends = f"3<&{its_commands.fileno()} 4>&{its_messages.fileno()}"
+        redirect = f'exec "$0" "$@" {ends} {its_commands.fileno()}<&- {its_messages.fileno()}>&-'
         self.process = subprocess.Popen(
             ["bash", "-c", redirect, program, *flags],
-            pass_fds=[read, write],
+            pass_fds=[its_commands.fileno(), its_messages.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        os.close(read)
-        os.close(write)
+        ending.callback(self._end)
+        its_commands.close()
+        its_messages.close()
         target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
         attached = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         self.session = attached["sessionId"]
         for domain in ["Page", "Runtime", "Log", "Network"]:
             self.page(f"{domain}.enable")
 
+    @staticmethod
+    def _pipe(ending):
+        """The end to read and the end to write, beyond the descriptors that Chromium is given."""
+        ends = os.pipe()
+        copies = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
+        for end in ends:
+            os.close(end)
+        modes = zip(copies, ["rb", "wb"])
+        return [ending.enter_context(os.fdopen(copy, mode, buffering=0)) for copy, mode in modes]
+
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        self.ending.close()
+
+    def _end(self):
+        self.limit = min(self.limit, 10)
         with contextlib.suppress(OSError, TimeoutError, ConnectionError):
             self.call("Browser.close")
         try:
@@ -59,17 +79,14 @@ class Chromium:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        os.close(self.reads)
-        os.close(self.writes)
-        shutil.rmtree(self.profile, ignore_errors=True)
 
     def _message(self, until):
         """The next one."""
         while b"\0" not in self.left:
-            ready, _, _ = select.select([self.reads], [], [], max(0, until - time.monotonic()))
+            ready, _, _ = select.select([self.messages], [], [], max(0, until - time.monotonic()))
             if not ready:
                 raise TimeoutError("Chromium does not answer")
-            part = os.read(self.reads, 1 << 20)
+            part = self.messages.read(1 << 20)
             if not part:
                 raise ConnectionError("Chromium has ended")
             self.left += part
@@ -81,7 +98,7 @@ class Chromium:
         command = {"id": self.last, "method": method, "params": parameters or {}}
         if session:
             command["sessionId"] = session
-        os.write(self.writes, json.dumps(command).encode() + b"\0")
+        self.commands.write(json.dumps(command).encode() + b"\0")
         until = time.monotonic() + self.limit
         while True:
             message = self._message(until)

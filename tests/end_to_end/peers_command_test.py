@@ -1,4 +1,4 @@
-"""benchmarks/peers/sweep.py: points, tables and frontier, and a sweep where a script stands in for PyTorch."""
+"""benchmarks/peers/sweep.py: the processes it runs, and a sweep where a script stands in for PyTorch."""
 
 import contextlib
 import io
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 
 from commands import PROGRAM, Folder, main
 
@@ -17,168 +18,8 @@ PEERS = pathlib.Path(__file__).resolve().parents[2] / "benchmarks" / "peers"
 sys.path.insert(0, str(PEERS))
 
 import sweep
-from joint import frontier, points, processes, spool_side, tables, torch_side
-
-CELL = points.Cell("gpt2-tiny", "f32", 2, 64, "cpu", 2)
-STATE = CELL.state_bytes()
-MIB = points.MIB
-
-
-def stored(way, step_ms, memory, setting=None, again=False, arena=None, own=None):
-    """What a file of results has of a point."""
-    numbers = {"step_ms": step_ms, "processor_ms": 2 * step_ms, "steps_peak_bytes": memory}
-    numbers |= {"process_peak_bytes": memory + MIB, "before_model_bytes": own}
-    if arena is not None:
-        numbers |= {"arena_peak_bytes": arena, "foretold_peak_bytes": arena}
-    return points.Point(CELL, way, setting, again), numbers
-
-
-def results_of(*found):
-    results = points.Results(None)
-    for point, numbers in found:
-        results.add(point, numbers)
-    return results
-
-
-def joint_results():
-    """Spool is faster in less memory than eager, and no Spool point is as fast as compiled."""
-    state, budget = STATE, STATE + 20 * MIB
-    return results_of(
-        stored("spool", 10, state + 60 * MIB, arena=state + 50 * MIB),
-        stored("spool-frontier", 12, state + 30 * MIB, setting=budget, arena=budget),
-        stored("eager", 11, state + 120 * MIB, own=70 * MIB),
-        stored("checkpoint", 13, state + 100 * MIB, own=70 * MIB),
-        stored("compiled", 9, state + 200 * MIB, own=90 * MIB),
-        (points.Point(CELL, "auto-chunker"), {"error": "PyTorch 2.0 has no auto_chunker"}),
-        stored("spool", 11, state + 58 * MIB, again=True, arena=state + 50 * MIB),
-        stored("spool-frontier", 12, state + 30 * MIB, setting=budget, again=True, arena=budget),
-    )
-
-
-def rows():
-    (found,) = frontier.rows_by_cell(joint_results().data).values()
-    return found
-
-
-class Points(unittest.TestCase):
-    def test_spread_has_both_ends(self):
-        self.assertEqual(points.spread([1, 2, 3, 4, 5, 6, 7], 3), [1, 4, 7])
-        self.assertEqual(points.spread([1, 2], 5), [1, 2])
-        self.assertEqual(points.spread([3, 4], 1), [3])
-
-    def test_budgets_are_of_different_plans_and_below_keeping_all(self):
-        peaks = [5, 5, 6, 7, 7, 8, 9, 9]
-        plan = {"foretold_peak_bytes": 9, "frontier": [{"foretold_peak_bytes": p} for p in peaks]}
-        self.assertEqual(points.budgets_of(plan, 10), [5, 6, 7, 8])
-        self.assertEqual(points.budgets_of(plan, 2), [5, 8])
-
-    def test_spool_is_measured_before_and_after(self):
-        chosen = ["spool-frontier", "eager", "compiled-budgets", "spool"]
-        found = points.points_of(CELL, chosen, [7, 8], [0.1, 1])
-        ways = [(point.way, point.setting, point.again) for point in found]
-        ours = [("spool", None), ("spool-frontier", 7), ("spool-frontier", 8)]
-        peers = [("eager", None, False), ("compiled-budgets", 0.1, False), ("compiled-budgets", 1, False)]
-        self.assertEqual(ways, [(*p, False) for p in ours] + peers + [(*p, True) for p in ours])
-        self.assertEqual(len({point.key() for point in found}), len(found))
-        alone = points.points_of(CELL, ["spool"], [], [])
-        self.assertEqual([point.again for point in alone], [False])
-
-    def test_parameters_are_those_of_gpt2(self):
-        self.assertEqual(points.MODELS["gpt2-124m"].parameters(), 124_475_904)  # with 50304 tokens
-
-
-class Frontier(unittest.TestCase):
-    def test_both_measurements_are_one_row(self):
-        row = next(row for row in rows() if row.point.way == "spool")
-        self.assertEqual((row.step_ms, row.processor_ms), (10.5, 21))
-        self.assertEqual(row.memory, STATE + 60 * MIB)
-        self.assertAlmostEqual(row.drift, 1.1)
-        self.assertEqual(row.beyond_state(), 60 * MIB)
-        self.assertEqual(row.activations(), 50 * MIB)
-
-    def test_frontier_has_what_nothing_beats(self):
-        on_it = [row.point.way for row in frontier.frontier(rows())]
-        self.assertEqual(on_it, ["spool-frontier", "spool", "compiled"])
-
-    def test_equal_points_are_on_it_once(self):
-        same = [frontier.Row(points.Point(CELL, way), step_ms=5, memory=7) for way in ("eager", "compiled")]
-        self.assertEqual(len(frontier.frontier(same)), 1)
-
-    def test_one_failure_of_two_is_a_failure(self):
-        point, numbers = stored("spool", 10, 5, arena=3)
-        again = points.Point(CELL, "spool", again=True)
-        (found,) = frontier.rows_by_cell(results_of((point, numbers), (again, {"error": "no"})).data).values()
-        self.assertEqual([row.error for row in found], ["no"])
-
-    def test_beside_is_the_least_memory_at_no_more_time(self):
-        found = {pair.peer.point.way: pair for pair in frontier.beside(rows())}
-        self.assertEqual(found.keys(), {"eager", "checkpoint", "compiled"})
-        chosen = {way: (pair.spool.point.way, pair.as_fast()) for way, pair in found.items()}
-        self.assertEqual(chosen["eager"], ("spool", True))
-        self.assertEqual(chosen["checkpoint"], ("spool-frontier", True))
-        self.assertEqual(chosen["compiled"], ("spool", False))
-        self.assertAlmostEqual(found["checkpoint"].beyond_state(), 0.3)
-        self.assertAlmostEqual(found["checkpoint"].activations(), 20 / 30)
-        self.assertAlmostEqual(found["eager"].time(), 10.5 / 11)
-
-    def test_on_a_gpu_memory_is_what_was_allocated(self):
-        cell = points.Cell("gpt2-tiny", "f32", 2, 64, "cuda", 2)
-        at = {"step_ms": 1, "processor_ms": 1, "process_peak_bytes": 9, "steps_peak_bytes": 9}
-        results = results_of(
-            (points.Point(cell, "spool"), at | {"arena_peak_bytes": 5}),
-            (points.Point(cell, "eager"), at | {"peak_allocated_bytes": 6, "peak_reserved_bytes": 8}),
-        )
-        (found,) = frontier.rows_by_cell(results.data).values()
-        self.assertEqual([(row.memory, row.reserved) for row in found], [(5, None), (6, 8)])
-        self.assertIn("| allocated, MiB | reserved |", tables.markdown(results.data))
-
-
-class Tables(unittest.TestCase):
-    def test_tables_have_rows_reasons_and_drift(self):
-        text = tables.markdown(joint_results().data)
-        self.assertIn("## gpt2-tiny, f32, B 2, T 64, cpu, 2 threads", text)
-        line = next(line for line in text.splitlines() if line.startswith("| Spool, no budget |"))
-        memory = f"{STATE / MIB + 60:.1f}"
-        for cell in ("yes", "10.5", "21.0", "12190", memory, "60.0", "50.0", "1.100"):
-            self.assertIn(f" {cell} |", line)
-        self.assertIn("- PyTorch, auto-chunker: PyTorch 2.0 has no auto_chunker", text)
-        self.assertIn("took +10 % the second time", text)
-        self.assertIn("| PyTorch, checkpoint | Spool, ", text)
-        self.assertIn("(none is as fast)", text)
-        widths = {line.count("|") for line in text.splitlines() if line.startswith("|")}
-        self.assertEqual(widths, {13, 7})
-
-    def test_summary_says_the_same(self):
-        ((name, found),) = tables.summary(joint_results().data).items()
-        self.assertEqual(name, CELL.name())
-        self.assertEqual(found["frontier"][-1], points.Point(CELL, "compiled").key())
-        checkpoint = next(pair for pair in found["beside"] if pair["peer"].endswith(": checkpoint"))
-        self.assertAlmostEqual(checkpoint["peak_less_state"], 0.3)
-        json.dumps(found)
-
-
-class ResultsFile(Folder):
-    def test_points_are_kept_and_conditions_are_not_mixed(self):
-        file = self.folder / "out.json"
-        point, numbers = stored("eager", 1, 2)
-        first = points.Results(file)
-        first.set_conditions({"spool": "a"})
-        first.add(point, numbers)
-        second = points.Results(file)
-        self.assertTrue(second.has(point))
-        self.assertFalse(second.has(points.Point(CELL, "compiled")))
-        second.set_conditions({"spool": "a", "torch": "2"})
-        with self.assertRaisesRegex(ValueError, "measured with spool a, and this is b: say --again"):
-            second.set_conditions({"spool": "b"})
-        second.forget()
-        second.set_conditions({"spool": "b"})
-        self.assertFalse(second.has(point))
-
-    def test_another_file_is_refused(self):
-        file = self.folder / "out.json"
-        file.write_text('{"format": "else"}')
-        with self.assertRaisesRegex(ValueError, "not a file of this program"):
-            points.Results(file)
+from joint import machine, processes, spool_side, torch_side
+from joint.points import MIB
 
 
 class Processes(Folder):
@@ -219,12 +60,71 @@ class Processes(Folder):
             pass
         self.assertGreater(processes.processor_seconds(os.getpid()), before)
 
+    def test_a_peak_begins_anew_and_the_whole_one_stays(self):
+        peak = processes.Peak(os.getpid())
+        taken = bytearray(os.urandom(1)) * (64 * MIB)
+        del taken
+        peak.begin()
+        first = peak.numbers()
+        peak.begin()
+        second = peak.numbers()
+        for found in (first, second):
+            self.assertGreaterEqual(found["process_peak_bytes"], 64 * MIB)
+            if found["steps_peak_bytes"] is not None:  # not every system forgets
+                self.assertLess(found["steps_peak_bytes"], found["process_peak_bytes"] - 32 * MIB)
+
+    def test_what_spool_does_not_say_is_a_sentence(self):
+        for found in ({"a": 1}, 7):
+            with self.assertRaisesRegex(processes.Failed, "^spool plan has no b: this program is of another"):
+                spool_side.members("spool plan", found, ["b"])
+
     def test_the_last_line_of_pytorch_has_the_numbers(self):
         self.assertEqual(torch_side.parse('warning\n{"step_ms": 1}\n'), {"step_ms": 1})
         self.assertIsNone(torch_side.parse("warning\n"))
         self.assertIsNone(torch_side.parse(""))
         with self.assertRaisesRegex(processes.Failed, "out of memory"):
             torch_side.parse('{"error": "out of memory"}')
+
+
+class Surroundings(Folder):
+    def program(self, name, text):
+        file = self.folder / name
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+        return file
+
+    def test_a_build_for_cuda_is_told(self):
+        python = self.program("python", 'case "$*" in *version.cuda*) echo 9.9+cu1 13.2 ;; esac')
+        self.assertEqual(torch_side.conditions(python), {"torch": "9.9+cu1", "torch built": "for CUDA 13.2"})
+        python = self.program("python", "echo 9.9 None")
+        self.assertEqual(torch_side.conditions(python)["torch built"], "without CUDA")
+
+    def test_the_build_for_cuda_is_installed_with_a_word(self):
+        python = self.program(
+            "python", 'case "$*" in *--index-url*) echo "ERROR: no route" >&2; exit 1 ;; esac'
+        )
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            torch_side.install(python, "cpu")
+        self.assertIn("without CUDA (ERROR: no route): PyPI's build follows", said.getvalue())
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            torch_side.install(python, "cuda")
+        self.assertEqual(said.getvalue(), "")
+        broken = self.program("broken", "echo no disk >&2; exit 1")
+        with contextlib.redirect_stderr(said), self.assertRaisesRegex(ValueError, "torch: no disk; --python"):
+            torch_side.install(broken, "cpu")
+
+    def test_a_gpu_is_named_with_its_driver(self):
+        self.program(
+            "nvidia-smi",
+            'case "$*" in *query*) echo "NVIDIA H100, 570.1" ;;'
+            ' *) echo "| NVIDIA-SMI 570.1  CUDA Version: 12.8 |" ;; esac',
+        )
+        for path, said in ((f"{self.folder}:{os.environ['PATH']}", "NVIDIA H100, driver 570.1, CUDA 12.8"),
+                           (str(self.folder / "none"), "unknown, as nvidia-smi does not tell")):
+            with unittest.mock.patch.dict(os.environ, PATH=path):
+                self.assertEqual(machine.gpu(), said)
 
 
 class Arguments(unittest.TestCase):
@@ -251,11 +151,12 @@ class Arguments(unittest.TestCase):
 # Stands in for a python with PyTorch: it knows one way, takes too long in one, and fails in the others.
 STAND_IN = """#!/bin/sh
 case "$*" in
-*torch.__version__*) echo 9.9 ;;
+*torch.__version__*) echo 9.9 None ;;
 *"--way eager "*)
   echo a warning
   echo '{"step_ms": 5000, "processor_ms": 9, "steps_peak_bytes": 900000000,
-         "process_peak_bytes": 900000000, "before_model_bytes": 500000000}' | tr -d '\\n' ;;
+         "process_peak_bytes": 900000000, "before_model_bytes": 500000000,
+         "returned_peak_bytes": 800000000, "tensors_peak_bytes": 40000000}' | tr -d '\\n' ;;
 *"--way compiled "*) sleep 100 ;;
 *) echo "RuntimeError: not today" >&2; exit 1 ;;
 esac
@@ -278,7 +179,7 @@ class WholeSweep(Folder):
         return done.returncode, done.stdout, done.stderr
 
     def points(self):
-        return {(p["way"], p["again"]): p for p in json.loads(self.json.read_text())["points"].values()}
+        return {(p["way"], p["turn"]): p for p in json.loads(self.json.read_text())["points"].values()}
 
     def test_spool_and_a_peer(self):
         status, out, errors = self.sweep()
@@ -287,17 +188,19 @@ class WholeSweep(Folder):
         self.assertEqual(self.json.with_suffix(".md").read_text(), out.removesuffix("\n"))
         found = self.points()
         for way in ("spool", "spool-frontier"):
-            for again in (False, True):
-                point = found[way, again]
+            for turn in (0, 1):
+                point = found[way, turn]
                 self.assertNotIn("error", point)
                 self.assertEqual(point["arena_peak_bytes"], point["foretold_peak_bytes"])
                 self.assertGreaterEqual(len(point["steps_ms"]), 3)
                 self.assertGreater(point["process_peak_bytes"], 1 << 24)
                 self.assertGreaterEqual(point["process_peak_bytes"], point["steps_peak_bytes"] or 0)
-        budget = found["spool-frontier", False]
+        budget = found["spool-frontier", 0]
         self.assertLessEqual(budget["arena_peak_bytes"], budget["setting"])
-        self.assertLess(budget["arena_peak_bytes"], found["spool", False]["arena_peak_bytes"])
-        self.assertEqual(found["checkpoint", False]["error"], "RuntimeError: not today")
+        self.assertLess(budget["arena_peak_bytes"], found["spool", 0]["arena_peak_bytes"])
+        (program,) = json.loads(self.json.read_text())["programs"].values()
+        self.assertTrue(1 << 20 < program < 1 << 28, program)
+        self.assertEqual(found["checkpoint", 0]["error"], "RuntimeError: not today")
         self.assertIn("PyTorch, checkpoint: RuntimeError: not today", out)
         self.assertRegex(out, r"\| PyTorch, eager \| Spool, (no budget|\d+\.\d MiB) \| \d+ % \|")
 
@@ -313,6 +216,30 @@ class WholeSweep(Folder):
         status, _, errors = self.sweep("--warm-up", 6, ways="eager")
         self.assertEqual(status, 1)
         self.assertIn("was measured with warm-up 5, and this is 6", errors)
+
+    def test_more_ways_have_spool_beside_them(self):
+        self.assertEqual(self.sweep(ways="spool,eager")[0], 0)
+        status, out, errors = self.sweep(ways="spool,checkpoint")
+        self.assertEqual(status, 0, errors)
+        self.assertIn("3 points", errors)
+        self.assertEqual(self.points()["checkpoint", 2]["error"], "RuntimeError: not today")
+        self.assertIn("Measured in 2 rounds", out)
+        self.assertIn("0 points", self.sweep(ways="spool,eager,checkpoint")[2])
+
+    def test_a_spool_of_another_version_is_told(self):
+        spool = self.folder / "spool"
+        spool.write_text('#!/bin/sh\ncase "$1" in plan) echo {} ;; train) exit 1 ;; *) echo spool 9 ;; esac\n')
+        spool.chmod(spool.stat().st_mode | stat.S_IXUSR)
+        status, out, errors = self.sweep("--spool", spool, ways="spool,eager")
+        self.assertEqual(status, 0, errors)
+        self.assertIn("no plan: spool plan has no peak_bytes_by_purpose", errors)
+        self.assertIn("Spool's own memory: it ended with status 1", errors)
+        self.assertNotIn("Traceback", errors)
+
+    def test_a_gpu_is_a_condition(self):
+        status, _, errors = self.sweep("--device", "cuda", ways="checkpoint")
+        self.assertEqual(status, 0, errors)
+        self.assertTrue(json.loads(self.json.read_text())["conditions"]["GPU"])
 
     def test_a_point_that_takes_too_long_is_a_row(self):
         status, out, errors = self.sweep("--limit", 4, ways="compiled")
@@ -341,7 +268,11 @@ class WholeSweep(Folder):
         status, out, _ = self.sweep("--dry-run", ways="spool,eager")
         self.assertEqual(status, 0)
         self.assertEqual(len(out.splitlines()), 3)
-        self.assertEqual(self.points(), {})
+        self.assertFalse(self.json.exists())
+        self.sweep(ways="eager")
+        before = self.json.read_text()
+        self.sweep("--again", "--dry-run", ways="eager")
+        self.assertEqual(self.json.read_text(), before)
 
     def test_a_missing_program_is_a_sentence(self):
         status, _, errors = self.sweep("--spool", self.folder / "none")

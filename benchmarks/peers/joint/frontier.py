@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from joint.points import Cell, Point
+from joint.points import Point
+from joint.results import point_of
 
 
 @dataclass
@@ -14,73 +15,92 @@ class Row:
     step_ms: float = 0
     processor_ms: float = 0
     memory: int = 0  # the peak by which points are compared
-    process_peak: int = 0
-    own: int | None = None  # of memory: the program's, without a model
+    kept: int | None = None  # PyTorch's peak on a cpu if its process keeps freed blocks
+    program: int | None = None  # of memory on a cpu: a process that trains a model of no size
+    tensors: int | None = None  # most bytes of tensors
     reserved: int | None = None  # by PyTorch's allocator on a GPU
-    arena: int | None = None
     foretold: int | None = None
     drift: float | None = None
+    chunks: int | None = None  # how often auto_chunker cut a graph
 
     def beyond_state(self):
         """Bytes besides those of parameters, gradients and optimizer, which both sides keep."""
         return self.memory - self.point.cell.state_bytes()
 
     def activations(self):
-        """The same without the program's own."""
-        return None if self.own is None else self.beyond_state() - self.own
-
-
-def point_of(stored):
-    names = ["model", "dtype", "batch", "seq", "device", "threads"]
-    cell = Cell(**{name: stored[name] for name in names})
-    return Point(cell, stored["way"], stored["setting"], stored["again"])
+        """The same without the program."""
+        return None if self.program is None else self.beyond_state() - self.program
 
 
 def memory_of(stored):
-    """The peak by which points are compared, and how much of it is the program's own."""
-    arena = stored.get("arena_peak_bytes")
+    """The peak by which points are compared: the least that the process can do with."""
     if stored["device"] != "cpu":
-        return (arena if arena is not None else stored["peak_allocated_bytes"]), 0
+        arena = stored.get("arena_peak_bytes")
+        return arena if arena is not None else stored["peak_allocated_bytes"]
     peak = stored["steps_peak_bytes"] or stored["process_peak_bytes"]
-    return peak, peak - arena if arena is not None else stored.get("before_model_bytes")
+    return min(peak, stored.get("returned_peak_bytes") or peak)
 
 
-def row_of(point, times):
+def row_of(point, times, programs):
     """A row of what was stored of a point, once or twice."""
     whole = [stored for stored in times if "error" not in stored]
     if len(whole) < len(times):
         return Row(point, error=next(stored["error"] for stored in times if "error" in stored))
-    mean = {
-        name: sum(stored[name] for stored in whole) / len(whole) for name in ["step_ms", "processor_ms"]
-    }
-    memory, own = max((memory_of(stored) for stored in whole), key=lambda both: both[0])
+    first, is_spool, cuda = whole[0], point.is_spool(), point.cell.device != "cpu"
+    program = programs.get(point.cell.program()) if is_spool else first["before_model_bytes"]
     return Row(
         point,
-        **mean,
-        memory=memory,
-        own=own,
-        process_peak=max(stored["process_peak_bytes"] for stored in whole),
-        reserved=whole[0].get("peak_reserved_bytes"),
-        arena=whole[0].get("arena_peak_bytes"),
-        foretold=whole[0].get("foretold_peak_bytes"),
-        drift=whole[1]["step_ms"] / whole[0]["step_ms"] if len(whole) == 2 else None,
+        step_ms=sum(stored["step_ms"] for stored in whole) / len(whole),
+        processor_ms=sum(stored["processor_ms"] for stored in whole) / len(whole),
+        memory=max(memory_of(stored) for stored in whole),
+        kept=None if is_spool or cuda else first["steps_peak_bytes"],
+        program=None if cuda else program,
+        tensors=first.get("arena_peak_bytes" if is_spool else "tensors_peak_bytes"),
+        reserved=first.get("peak_reserved_bytes"),
+        foretold=first.get("foretold_peak_bytes"),
+        drift=whole[1]["step_ms"] / first["step_ms"] if len(whole) == 2 else None,
+        chunks=first.get("auto_chunks"),
     )
 
 
-def rows_by_cell(results):
-    """Each cell's rows, those that failed last, the others from the least memory on."""
+def rounds_of(stored):
+    """What was stored of a cell, point by point, in lists of what was measured beside each other.
+
+    Of Spool's points each has the turns before and after PyTorch's, and those of the last turn are there
+    if nothing of PyTorch's is beside it.
+    """
+    peers = {}
+    for entry in stored:
+        if not point_of(entry).is_spool():
+            peers.setdefault(entry["turn"], []).append(entry)
+    spool = sorted((e for e in stored if point_of(e).is_spool()), key=lambda e: e["turn"])
+    rounds = [
+        [e for e in spool if e["turn"] in (turn, turn + 1)] + entries for turn, entries in sorted(peers.items())
+    ]
+    last = spool[-1]["turn"] if spool else None
+    if spool and not {last - 1, last} & peers.keys():
+        rounds.append([e for e in spool if e["turn"] == last])
+    return rounds
+
+
+def rows_of(entries, programs):
+    """Those that failed last, the others from the least memory on."""
     points = {}
-    for stored in results["points"].values():
-        point = point_of({**stored, "again": False})
-        points.setdefault(point.cell, {}).setdefault(point, []).append(stored)
+    for entry in entries:
+        points.setdefault(point_of(entry), []).append(entry)
+    rows = [row_of(point, times, programs) for point, times in points.items()]
+    return sorted(rows, key=lambda row: (row.error is not None, row.memory, row.step_ms))
+
+
+def rounds_by_cell(results):
+    """Each cell's rounds of rows."""
     cells = {}
-    for cell, found in points.items():
-        rows = [
-            row_of(point, sorted(times, key=lambda stored: stored["again"]))
-            for point, times in found.items()
-        ]
-        cells[cell] = sorted(rows, key=lambda row: (row.error is not None, row.memory, row.step_ms))
-    return cells
+    for stored in results["points"].values():
+        cells.setdefault(point_of(stored).cell, []).append(stored)
+    programs = results["programs"]
+    return {
+        cell: [rows_of(entries, programs) for entries in rounds_of(stored)] for cell, stored in cells.items()
+    }
 
 
 def frontier(rows):
@@ -115,6 +135,9 @@ class Beside:
 
     def activations(self):
         return ratio(self.spool.activations(), self.peer.activations())
+
+    def tensors(self):
+        return ratio(self.spool.tensors, self.peer.tensors)
 
 
 def ratio(a, b):

@@ -1,14 +1,13 @@
 """What is measured: cells, which are a model, a type and a shape, and points, the ways to train one."""
 
-import dataclasses
-import json
-import time
+from collections import namedtuple
 from dataclasses import dataclass
 
 from models import MODELS
 
 MIB = 2**20
-STATE_BYTES = 16  # a parameter: it, its gradient and AdamW's state, with masters if it is bf16
+STATE_BYTES = 16  # a parameter: f32 4 + gradient 4 + two moments 8, bf16 2 + 2 + master 4 + moments 8
+RETURNED_STEPS = 2  # of PyTorch's on a cpu, in which freed memory goes back to the system
 WAYS = [
     "spool",
     "spool-frontier",
@@ -19,6 +18,9 @@ WAYS = [
     "compiled-budgets",
     "auto-chunker",
 ]
+
+
+Counts = namedtuple("Counts", ["warm_up", "steps"])
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,10 @@ class Cell:
             f" {self.threads} thread{'s' * (self.threads != 1)}"
         )
 
+    def program(self):
+        """What the memory of a program without a model depends on."""
+        return f"{self.dtype}, {self.device}, {self.threads} threads"
+
     def tokens(self):
         return self.batch * self.seq
 
@@ -45,15 +51,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Point:
-    """setting: bytes of Spool's budget, or PyTorch's activation_memory_budget.
-
-    Spool is measured twice, before PyTorch and again after it.
-    """
+    """setting: bytes of Spool's budget, or PyTorch's activation_memory_budget."""
 
     cell: Cell
     way: str
     setting: float | None = None
-    again: bool = False
 
     def is_spool(self):
         return self.way.startswith("spool")
@@ -68,7 +70,7 @@ class Point:
 
     def key(self):
         setting = "" if self.setting is None else f" {self.setting}"
-        return f"{self.cell.name()}: {self.way}{setting}{', again' * self.again}"
+        return f"{self.cell.name()}: {self.way}{setting}"
 
 
 def spread(values, count):
@@ -87,7 +89,7 @@ def budgets_of(plan, count):
 
 
 def points_of(cell, ways, budgets, fractions):
-    """Spool's points, PyTorch's, Spool's again."""
+    """Spool's points, and PyTorch's."""
     spool = [Point(cell, "spool")] * ("spool" in ways)
     if "spool-frontier" in ways:
         spool += [Point(cell, "spool-frontier", budget) for budget in budgets]
@@ -97,53 +99,4 @@ def points_of(cell, ways, budgets, fractions):
             peers += [Point(cell, way, fraction) for fraction in fractions]
         elif not way.startswith("spool"):
             peers.append(Point(cell, way))
-    if not peers:
-        return spool
-    return spool + peers + [dataclasses.replace(point, again=True) for point in spool]
-
-
-class Results:
-    """The points so far, in a JSON file that is complete at any time."""
-
-    def __init__(self, file):
-        self.file = file
-        self.data = {"format": "spool-peers", "format_version": 1, "plans": {}, "points": {}}
-        if file and file.exists():
-            self.data = json.loads(file.read_text())
-            if self.data.get("format") != "spool-peers":
-                raise ValueError(f"{file} is not a file of this program; name another --out")
-
-    def set_conditions(self, conditions):
-        """Refuses to mix points that were measured under other conditions."""
-        old = self.data.setdefault("conditions", {})
-        for name, value in conditions.items():
-            if old.get(name, value) != value:
-                raise ValueError(
-                    f"{self.file} was measured with {name} {old[name]}, and this is {value}:"
-                    " say --again to measure all anew, or name another --out"
-                )
-        old.update(conditions)
-
-    def forget(self):
-        self.data |= {"plans": {}, "points": {}, "conditions": {}}
-
-    def has(self, point):
-        return point.key() in self.data["points"]
-
-    def add(self, point, numbers):
-        """Numbers of a point, or its error."""
-        self.data["points"][point.key()] = {
-            **dataclasses.asdict(point.cell),
-            "way": point.way,
-            "setting": point.setting,
-            "again": point.again,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            **numbers,
-        }
-        self.save()
-
-    def save(self):
-        if self.file:
-            part = self.file.with_name(self.file.name + ".part")
-            part.write_text(json.dumps(self.data, indent=2) + "\n")
-            part.replace(self.file)
+    return spool, peers

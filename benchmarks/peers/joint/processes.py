@@ -32,6 +32,25 @@ def forget_peak(pid):
     return True
 
 
+class Peak:
+    """Most resident memory of a process since begin(), which may be called again, and of all it did."""
+
+    def __init__(self, pid):
+        self.pid, self.before = pid, 0
+
+    def begin(self):
+        self.before = max(self.before, memory_of(self.pid, "VmHWM"))
+        self.forgot = forget_peak(self.pid)
+
+    def numbers(self):
+        """steps_peak_bytes, since begin(), is None if the system cannot tell."""
+        now = memory_of(self.pid, "VmHWM")
+        return {
+            "process_peak_bytes": max(self.before, now),
+            "steps_peak_bytes": now if self.forgot else None,
+        }
+
+
 def processor_seconds(pid):
     """Of all threads so far."""
     numbers = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()

@@ -1,5 +1,6 @@
 """Spool's points: `spool plan` and `spool train`, whose log tells when a step has ended."""
 
+import dataclasses
 import json
 import pathlib
 import random
@@ -9,7 +10,8 @@ import subprocess
 import tempfile
 import time
 
-from joint.processes import Child, Failed, forget_peak, memory_of, processor_seconds
+from joint.points import Counts, Point
+from joint.processes import Child, Failed, Peak, processor_seconds
 from models import MODELS
 
 LOOK = 0.01  # seconds between looks at the log
@@ -17,17 +19,25 @@ MORE_STEPS = 1000  # beyond those measured: the program is ended in one, before 
 
 
 def version(program):
-    """The program's own words: its version, its commit, its compiler."""
+    """The program's own words: its version, commit and compiler, and the libraries of each device."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60)
     except OSError as e:
         raise ValueError(f"{program} does not run ({e.strerror}); --spool names the program spool") from e
-    return ", ".join(done.stdout.split("\n")[:3])
+    return ", ".join(done.stdout.strip().split("\n")).removeprefix("spool ")
 
 
 def shape_words(cell):
     words = ["--model", cell.model, "--dtype", cell.dtype, "--batch", cell.batch, "--seq", cell.seq]
     return [*words, "--device", cell.device, "--threads", cell.threads, "--tokenizer", "bytes"]
+
+
+def members(what, found, names):
+    """Those of an object that Spool wrote; another version may write others."""
+    lacking = [name for name in names if not isinstance(found, dict) or name not in found]
+    if lacking:
+        raise Failed(f"{what} has no {lacking[0]}: this program is of another version than Spool")
+    return {name: found[name] for name in names}
 
 
 def plan(program, cell, limit):
@@ -37,13 +47,15 @@ def plan(program, cell, limit):
         status, printed = child.wait()
         if status:
             raise Failed(child.why(status))
-    found = json.loads(printed)
+    names = ["peak_bytes_by_purpose", "foretold_peak_bytes", "foretold_step_ms", "lower_bound_ms", "frontier"]
+    found = members("spool plan", json.loads(printed), names)
+    for at in found["frontier"]:
+        members("the frontier of spool plan", at, ["foretold_peak_bytes"])
+    of_parameters = members("spool plan", found["peak_bytes_by_purpose"], ["parameters"])["parameters"]
     parameters = MODELS[cell.model].parameters() * (2 if cell.dtype == "bf16" else 4)
-    bytes_of = found["peak_bytes_by_purpose"]
-    if abs(bytes_of["parameters"] / parameters - 1) > 0.01:
-        raise Failed(f"Spool's parameters take {bytes_of['parameters']} bytes, PyTorch's {parameters}")
-    names = ["foretold_peak_bytes", "foretold_step_ms", "lower_bound_ms", "machine", "frontier"]
-    return {"peak_bytes_by_purpose": bytes_of} | {name: found[name] for name in names}
+    if abs(of_parameters / parameters - 1) > 0.01:
+        raise Failed(f"Spool's parameters take {of_parameters} bytes, PyTorch's {parameters}")
+    return found
 
 
 def write_tokens(file, count, vocabulary):
@@ -74,21 +86,15 @@ class Watch:
     """What a process took of the processor, and at most of memory, while it trained."""
 
     def __init__(self, pid):
-        self.pid = pid
+        self.pid, self.peak = pid, Peak(pid)
 
     def begin(self, steps):
-        self.whole_peak = memory_of(self.pid, "VmHWM")
-        self.forgot = forget_peak(self.pid)
+        self.peak.begin()
         self.first, self.seconds = steps, processor_seconds(self.pid)
 
     def end(self, steps):
         took = processor_seconds(self.pid) - self.seconds
-        peak = memory_of(self.pid, "VmHWM")
-        return {
-            "processor_ms": took * 1e3 / (steps - self.first),
-            "process_peak_bytes": max(peak, self.whole_peak),
-            "steps_peak_bytes": peak if self.forgot else None,
-        }
+        return {"processor_ms": took * 1e3 / (steps - self.first), **self.peak.numbers()}
 
 
 def watch_steps(child, log, counts):
@@ -109,6 +115,8 @@ def watch_steps(child, log, counts):
 
 def numbers_of(cell, steps, counts):
     """From the lines of the log."""
+    for step in steps:
+        members("a step of the log", step, ["step_ms", "peak_bytes", "foretold_peak_bytes"])
     milliseconds = [step["step_ms"] for step in steps[counts.warm_up :]]
     step_ms = statistics.median(milliseconds)
     return {
@@ -138,3 +146,11 @@ def measure(program, point, counts, limit):
         with Child(words, limit) as child:
             steps, took = watch_steps(child, Log(folder / "log.json"), counts)
     return {**took, **numbers_of(cell, steps, counts)}
+
+
+def program_bytes(program, cell, limit):
+    """What a process takes beside its arena: one that trains gpt2-tiny, in which little else is large."""
+    tiny = dataclasses.replace(cell, model="gpt2-tiny", batch=1, seq=32)
+    numbers = measure(program, Point(tiny, "spool"), Counts(warm_up=2, steps=2), limit)
+    peak = numbers["steps_peak_bytes"] or numbers["process_peak_bytes"]
+    return peak - numbers["arena_peak_bytes"]

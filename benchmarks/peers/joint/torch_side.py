@@ -26,30 +26,39 @@ def install(python, device):
         done = subprocess.run([*pip, *index, "torch", "numpy"], capture_output=True, text=True)
         if done.returncode == 0:
             return
-    said = (done.stderr.strip().splitlines() or [""])[-1]
-    raise ValueError(f"pip cannot install torch: {sentence(said)}; --python names a python that has it")
+        said = sentence((done.stderr.strip().splitlines() or [""])[-1])
+        if index:
+            print(
+                f"pip cannot install PyTorch without CUDA ({said}): PyPI's build follows, and where that"
+                " is for CUDA its libraries take memory of the process",
+                file=sys.stderr,
+                flush=True,
+            )
+    raise ValueError(f"pip cannot install torch: {said}; --python names a python that has it")
 
 
 def environment(folder, device):
     """The python of a virtual environment with PyTorch, which is made if it is not there."""
     python = folder / "bin" / "python"
     if not (folder / "has-torch").exists():
-        print(f"making {folder} with PyTorch from PyPI", file=sys.stderr, flush=True)
+        print(f"making {folder} with PyTorch", file=sys.stderr, flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         install(python, device)
         (folder / "has-torch").touch()
     return python
 
 
-def version(python):
-    words = [str(python), "-c", "import torch; print(torch.__version__)"]
+def conditions(python):
+    """Its version, and whether it is a build for CUDA, whose libraries are in the process on a cpu, too."""
+    words = [str(python), "-c", "import torch; print(torch.__version__, torch.version.cuda)"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     except OSError as e:
         raise ValueError(f"{python} does not run ({e.strerror}); --python names one with PyTorch") from e
     if done.returncode:
         raise ValueError(f"{python} has no PyTorch; --python names one that has, or leave it out")
-    return done.stdout.strip()
+    version, _, cuda = done.stdout.strip().partition(" ")
+    return {"torch": version, "torch built": "without CUDA" if cuda in ("", "None") else f"for CUDA {cuda}"}
 
 
 def measure(python, point, counts, limit):
