@@ -115,6 +115,11 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   return lines;
 }
 
+std::string limit_row(const PlannedRun& run) {
+  if (is_limited_by_free_memory(run)) return row("free memory", format_bytes(run.limit));
+  return row("budget", run.has_budget ? format_bytes(run.budget) : "none");
+}
+
 std::string memory_rows(const Machine& machine, const PlannedRun& run) {
   const Report& foretold = run.foretold;
   std::string rows;
@@ -128,9 +133,7 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
   return rows + row("between blocks", format_bytes(foretold.memory.peak - counted)) +
          row(foretold_peak, format_bytes(foretold.memory.peak)) +
          row("  in bytes", std::to_string(foretold.memory.peak)) +
-         (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") +
-         (is_limited_by_free_memory(run) ? row("free memory", format_bytes(run.limit))
-                                         : row("budget", format_bytes(run.budget))) +
+         (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") + limit_row(run) +
          (run.besides ? row("the program itself", format_bytes(run.besides), "besides, about")
                       : "") +
          (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +

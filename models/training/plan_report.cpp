@@ -87,6 +87,10 @@ json searched(const std::optional<SearchResult>& search) {
           {"rehearsals", if_any([](const SearchResult& s) { return s.rehearsals; })}};
 }
 
+const char* what_limits(const PlannedRun& run) {
+  return run.has_budget ? "set" : is_limited_by_free_memory(run) ? "free memory" : "none";
+}
+
 json described(const PlannedRun& run, const Machine& machine, const std::string& model) {
   const TrainingConfig& config = run.config;
   return {{"model", model},
@@ -96,7 +100,7 @@ json described(const PlannedRun& run, const Machine& machine, const std::string&
           {"dtype", name(config.dtype)},
           {"parameters", config.model.parameter_count()},
           {"machine", machine.name},
-          {"budget_is", is_limited_by_free_memory(run) ? "free memory" : "set"}};
+          {"budget_is", what_limits(run)}};
 }
 
 // The part of the run that reaches its peak, of which this is the step's.

@@ -6,7 +6,8 @@
 //   {"format": "spool-plan-report", "format_version": 2,
 //    "model": "gpt2-124m", "batch": 4, "seq": 1024, "accumulate": 1, "dtype": "bf16",
 //    "parameters": 124475904, "machine": "h200",
-//    "budget_is": "set",                                     or "free memory": none was set
+//    "budget_is": "set",                                     or "free memory", which limits a plan
+//                                                            without a budget, or "none"
 //    "budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
 //    "peak_is_in": "step",                                   or "evaluation", or "sample"
 //    "keep_all_peak_bytes": ..., "keep_all_step_ms": ...,    of keeping everything

@@ -50,15 +50,20 @@ class Sentences {
   // Of more, the trace and the memory have only some.
   bool has_all_micro_batches() const { return run_.config.accumulate <= distinct_micro_batches; }
 
+  std::string limit_in_words() const {
+    if (!run_.has_budget && !run_.search) return "; no budget is set";
+    return fmt::format("; {} is {}", run_.has_budget ? "the budget" : "what is free",
+                       format_bytes(limit()));
+  }
+
   void say_what_it_takes() {
     const TrainingConfig& c = run_.config;
     const std::string micro =
         c.accumulate > 1 ? fmt::format(" in {} micro-batches", c.accumulate) : "";
     say("A step of {} in {}, of {} rows of {} tokens{}, takes {} on {}, and the run at most {} of "
-        "its memory; {} is {}.",
+        "its memory{}.",
         of_.model, name(c.dtype), c.rows_per_step(), c.seq, micro, format_seconds(seconds()),
-        of_.machine.name, format_bytes(peak()),
-        is_limited_by_free_memory(run_) ? "what is free" : "the budget", format_bytes(limit()));
+        of_.machine.name, format_bytes(peak()), limit_in_words());
     if (!has_all_micro_batches()) {
       say("Of the {} micro-batches the first, one in the middle and the last are shown; the others "
           "repeat the one in the middle.",

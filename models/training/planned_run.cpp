@@ -155,9 +155,7 @@ std::optional<Layout> lay_out_step(const TrainingConfig& config, const StepPlans
 
 size_t limit_of(const PlannedRun& run) { return run.search ? run.limit : run.budget; }
 
-bool is_limited_by_free_memory(const PlannedRun& run) {
-  return run.search && run.limit > run.budget;
-}
+bool is_limited_by_free_memory(const PlannedRun& run) { return run.search && !run.has_budget; }
 
 PlannedRun plan_run(const TrainingConfig& any_config, const RunRequest& request,
                     const Machine& machine) {
@@ -175,6 +173,7 @@ PlannedRun plan_run(const TrainingConfig& any_config, const RunRequest& request,
     if (request.limit && request.limit->budget) run.budget = request.limit->budget;
   }
   if (!request.limit) return run;
+  run.has_budget = request.limit->budget > 0;
   run.besides = request.limit->besides;
   run.refusal = refuse(run, request, machine);
   return run;

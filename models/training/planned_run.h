@@ -76,7 +76,8 @@ struct PlannedRun {
   TrainingConfig config = {};  // with the chunks that were chosen
   TrainingPlans plans = {};
   Report foretold = {};
-  size_t budget = 0;  // bytes of the device's arena
+  size_t budget = 0;        // bytes of the device's arena
+  bool has_budget = false;  // one was set; otherwise the arena has what the run takes
   // If the plan was searched for: what was found, and the most bytes that it might take.
   std::optional<SearchResult> search = {};
   size_t limit = 0;
@@ -87,7 +88,7 @@ struct PlannedRun {
 };
 
 // The most bytes of the device that the plan might take: the budget, or the free memory if a plan
-// was searched for without one.
+// was searched for without one, or what it takes if nothing limits it.
 size_t limit_of(const PlannedRun&);
 bool is_limited_by_free_memory(const PlannedRun&);
 

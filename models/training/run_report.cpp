@@ -46,7 +46,8 @@ json unless_zero(T number) {
 
 std::string absolute_directory(const std::string& directory) {
   std::error_code ignored;
-  const auto path = std::filesystem::weakly_canonical(directory, ignored);
+  const auto whole = std::filesystem::absolute(directory, ignored);  // also of one not there yet
+  const auto path = std::filesystem::weakly_canonical(whole, ignored);
   return ignored ? directory : (path / "").parent_path().string();
 }
 

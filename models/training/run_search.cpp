@@ -80,7 +80,9 @@ RunSearch::RunSearch(const TrainingConfig& any_config, RunRequest request, const
 RunSearch::~RunSearch() = default;
 
 PlannedRun RunSearch::plan(size_t limit) {
-  return parts_->run_of(parts_->search->plan(limit), limit);
+  PlannedRun run = parts_->run_of(parts_->search->plan(limit), limit);
+  run.has_budget = true;
+  return run;
 }
 
 PlannedRun RunSearch::keep_all_or_plan(size_t limit) {

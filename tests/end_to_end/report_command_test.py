@@ -65,6 +65,17 @@ class Runs(unittest.TestCase):
         self.train("--steps", 10, "--log", log, "--resume")  # the page is of another run
         self.assertEqual([entry["step"] for entry in report_in(self.page)["run"]["log"]], [10])
 
+    def test_a_run_in_a_folder_that_was_not_there_resumes_in_its_page(self):
+        elsewhere = os.getcwd()
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, elsewhere)
+        data = ["--data", "text.txt", "--out", "runs/a", "--report", self.page, "--steps"]
+        for words in ["2", "4 --resume"]:
+            done = spool("train", *SHAPE, *data, *words.split())
+            self.assertEqual(done[0], 0, done)
+        run = report_in(self.page)["run"]
+        self.assertEqual((len(run["log"]), run["directory"]), (4, os.path.realpath("runs/a")))
+
     def test_measured_steps_are_those_of_the_plan(self):
         self.train("--steps", 6)
         self.train("--steps", 6, "--resume")  # finished already

@@ -51,21 +51,32 @@ function limitName(report) {
   return report.budget_is === "free memory" ? "free memory" : "budget";
 }
 
+// Its bytes; null if nothing does.
+function limitBytes(report) {
+  const limit = report.budget_is === "none" ? null : report.budget_bytes;
+  return known(limit) && limit > 0 ? limit : null;
+}
+
+function besideKeepAll(report) {
+  return ["Beside keeping everything",
+          compared(report.foretold_peak_bytes, report.keep_all_peak_bytes, "less memory", "more memory"),
+          compared(report.foretold_step_ms, report.keep_all_step_ms, "faster", "slower")];
+}
+
 function planTiles(report) {
   const run = report.run;
   const peak = report.foretold_peak_bytes;
-  const budget = report.budget_bytes;
+  const limit = limitBytes(report);
   return tiles([
-    [limitName(report) === "budget" ? "Budget" : "Free memory", known(budget) && budget > 0 ? bytes(budget) : NONE],
+    [limitName(report) === "budget" ? "Budget" : "Free memory", limit ? bytes(limit) : "none"],
     ["Peak, foretold", bytes(peak),
-     known(budget) && budget > 0 ? `${percent(peak / budget)} of the ${limitName(report)}` : null],
+     limit ? `${percent(peak / limit)} of the ${limitName(report)}` : null],
     run ? ["Peak, measured", bytes(run.measured_peak_bytes),
            besideForetold(run.measured_peak_bytes, run.foretold_peak_bytes)] : null,
     ["Step, foretold", milliseconds(report.foretold_step_ms), gapWords(report.gap)],
     run ? ["Step, measured", milliseconds(run.measured_step_ms),
            besideForetold(run.measured_step_ms, run.foretold_step_ms)] : null,
-    ["Beside keeping everything", compared(peak, report.keep_all_peak_bytes, "less memory", "more memory"),
-     compared(report.foretold_step_ms, report.keep_all_step_ms, "faster", "slower")],
+    known(report.keep_all_peak_bytes) ? besideKeepAll(report) : null,
   ]);
 }
 
@@ -97,8 +108,9 @@ function numbersSection(report) {
 function refusal(report) {
   const part = element("section", {class: "refusal", role: "alert"},
                        element("h2", {}, "This run does not fit"), element("p", {}, report.error));
+  const limit = limitBytes(report);
   drawnParts.refusal = bars(part, {heading: "Memory", write: bytes, rows: [
-    {name: "budget", look: "measured", amount: report.budget_bytes},
+    ...(limit ? [{name: limitName(report), look: "measured", amount: limit}] : []),
     {name: "smallest plan", look: "foretold", amount: report.minimum_budget_bytes}]});
   if (report.binding_op) {
     part.append(element("p", {}, "What needs the most at the smallest plan: ", element("strong", {}, report.binding_op)));

@@ -57,11 +57,11 @@ function drawPhases(drawing, memory, x, bottom) {
 
 // The budget, if the plan comes near it; what the picture does not reach is said above it.
 function drawBudget(drawing, report, x, y) {
-  const budget = report.budget_bytes;
-  if (!known(budget) || budget <= 0) return;
-  const inside = budget <= y.to;
-  const at = inside ? y(budget) : y.end + 3;
-  const words = `${limitName(report)} ${bytes(budget)}${inside ? "" : ", above this picture"}`;
+  const limit = limitBytes(report);
+  if (!limit) return;
+  const inside = limit <= y.to;
+  const at = inside ? y(limit) : y.end + 3;
+  const words = `${limitName(report)} ${bytes(limit)}${inside ? "" : ", above this picture"}`;
   const peak = x(report.memory.times_ms[report.memory.peak_index] ?? 0);
   const left = peak > (x.begin + x.end) / 2;
   const room = (left ? peak - x.begin : x.end - peak) - 120;  // beside the words of the peak
@@ -115,8 +115,8 @@ function drawMemory(place, report, stack, width) {
   const memory = report.memory;
   const height = Math.round(Math.min(560, Math.max(290, width * 0.68)));
   const peak = largest(memory.total_bytes, 0);
-  const budget = report.budget_bytes;
-  const shown = known(budget) && budget > 0 && budget <= 1.7 * peak ? Math.max(peak, budget) : peak;
+  const limit = limitBytes(report);
+  const shown = limit && limit <= 1.7 * peak ? Math.max(peak, limit) : peak;
   const x = scale(stack.times[0] ?? 0, stack.end, width < 500 ? 58 : 70, width - 10);
   const y = scale(0, Math.max(1, shown * 1.1), height - 30, PHASES + 4);
   const words = `Memory of the device over one step. Peak ${bytes(peak)}.`;

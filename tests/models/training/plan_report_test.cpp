@@ -296,6 +296,7 @@ TEST(PlanReportMemory, AddsUpWithinEveryBudget) {
     SCOPED_TRACE(budget);
     check_report(report);
     EXPECT_EQ(report["budget_bytes"], budget);
+    EXPECT_EQ(report["budget_is"], "set");
     places.insert(report["peak_is_in"].get<std::string>());
   }
   EXPECT_TRUE(places.contains("step"));
@@ -325,6 +326,8 @@ TEST(PlanReportMemory, KnowsNothingOfASearchThatWasNotMade) {
     EXPECT_TRUE(report[key].is_null()) << key;
   }
   EXPECT_EQ(report["budget_bytes"], run.budget);
+  EXPECT_EQ(report["budget_is"], "none");
+  EXPECT_TRUE(says(report, "no budget is set."));
   EXPECT_EQ(report["model"], "gpt2-tiny");
   EXPECT_FALSE(report.contains("frontier"));
 }
