@@ -248,8 +248,9 @@ class Runs(Folder):
         fields = r"\d+ tokens/s  lr \S+  norm \S+"
         self.assertRegex(printed, rf"step 1/3  loss \d+\.\d+  left \S+ \S+  {fields}\n")
         self.assertRegex(printed, rf"step 3/3  loss \d+\.\d+  {fields}\n")
-        for row in "parameters gradients optimizer activations workspace budget".split():
+        for row in "parameters gradients optimizer activations workspace".split():
             self.assertRegex(printed, rf"\n  {row} +\S+ \S+\n")
+        self.assertRegex(printed, r"\n  budget +none\n")
         exact = self.folder / "exact"
         self.assertEqual(self.train("--memory", peak, out=exact)[0], 0)
         tight = self.folder / "tight"
