@@ -51,9 +51,9 @@ class Sentences {
   bool has_all_micro_batches() const { return run_.config.accumulate <= distinct_micro_batches; }
 
   std::string limit_in_words() const {
-    if (!run_.has_budget && !run_.search) return "; no budget is set";
-    return fmt::format("; {} is {}", run_.has_budget ? "the budget" : "what is free",
-                       format_bytes(limit()));
+    if (run_.has_budget) return "the budget is " + format_bytes(limit());
+    if (is_limited_by_free_memory(run_)) return "what is free is " + format_bytes(limit());
+    return "no budget is set";
   }
 
   void say_what_it_takes() {
@@ -61,7 +61,7 @@ class Sentences {
     const std::string micro =
         c.accumulate > 1 ? fmt::format(" in {} micro-batches", c.accumulate) : "";
     say("A step of {} in {}, of {} rows of {} tokens{}, takes {} on {}, and the run at most {} of "
-        "its memory{}.",
+        "its memory; {}.",
         of_.model, name(c.dtype), c.rows_per_step(), c.seq, micro, format_seconds(seconds()),
         of_.machine.name, format_bytes(peak()), limit_in_words());
     if (!has_all_micro_batches()) {
