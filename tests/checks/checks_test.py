@@ -81,7 +81,21 @@ SEVERAL = [
     ("folders", {f"runtime/files/{i}.h": "" for i in range(25)}, "runtime/files/: has 26 names"),
     ("folders", {f"models/formats/{i}/x.h": "" for i in range(24)}, "formats/: has 26 names"),
 ]
+PAGE = "benchmarks/results/2026-11-25-cpu.md"
+LINKED = f"[cpu]({PAGE}#steps)"
+PAGES = {PAGE: "`build/release/benchmarks/step`: 1.02 to 1.11 times, 0.88 ms\n"}
+SEVERAL += [
+    ("numbers", {"README.md": "It takes 1.02 times as long.\n", **PAGES}, ":1: 1.02 has no link"),
+    ("numbers", {"README.md": f"It takes 1.02 to 1.1 times {LINKED}\n", **PAGES}, "1.1 is not in"),
+    ("numbers", {"README.md": f"It takes 2 % of that.\n\n{LINKED}\n", **PAGES}, "2 has no link"),
+    ("numbers", {"README.md": f"\n## Numbers\n\n| of 8 | 0.9 ms | {LINKED} |\n", **PAGES}, ":4: 0.9"),
+    ("numbers", {"README.md": "\n## Numbers\n\nA step takes 1.02 s.\n", **PAGES}, "1.02 has no"),
+    ("numbers", {"docs/a.md": f"1.2 times: [cpu](../{PAGE})\n", **PAGES}, "1.2 is not in"),
+    ("numbers", {"README.md": f"It takes 1.02 times {LINKED}\n", PAGE: "1.02\n"}, "has no command"),
+]
 ALLOWED = [
+    ("numbers", {"README.md": f"1.11 times {LINKED}\n\n## Numbers\n\n| 8 | 0.88 ms | {LINKED} |\n", **PAGES}),
+    ("numbers", {"README.md": "```\n+10 %\n```\n\n## Numbers\n\n## Other\n\n12.\n", "docs/a.md": "5 %\n"}),
     ("folders", {f"kernels/cpu/{i}.cpp": "" for i in range(30)}),
     ("folders", {f"runtime/files/{i}{suffix}": "" for i in range(24) for suffix in [".h", ".cpp"]}),
     ("command_line", {"runtime/a.cpp": '// See --memory.\nint a = i--; std::snprintf(a, "a--b");\n'}),
@@ -111,7 +125,7 @@ def run(check, files):
 
 
 errors = []
-allowed = [(check, {}) for check in ["layering", "folders", "paths", "command_line", "style"]] + ALLOWED
+allowed = [(check, {}) for check in ["layering", "folders", "paths", "command_line", "style", "numbers"]] + ALLOWED
 for check, files in allowed:
     status, said = run(check, files)
     if status != 0:
