@@ -5,6 +5,7 @@ generate_command_test.py PROGRAM [CASE...]
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -114,7 +115,7 @@ class Generate(Files):
             f"<|im_start|>user\n{i}<|im_end|>\n<|im_start|>assistant\nIt is {i}.<|im_end|>"
             for i in range(10)
         )
-        self.text.write_text(chats * 20)
+        self.text.write_text(("<|endoftext|>" + chats) * 20)
         tokenizer = self.folder / "tokenizer.json"
         shutil.copy(TOKENIZERS / "smollm2.json", tokenizer)
         config = {"chat_template": template, "bos_token": "<|endoftext|>"}
@@ -151,7 +152,7 @@ class Generate(Files):
         named = self.written(*words, "--chat-format", "chatml")
 
         def template(value):
-            config.write_text(json.dumps({"chat_template": value, "bos_token": "<|endoftext|>"}))
+            config.write_text(json.dumps({"chat_template": value, "bos_token": "<tool_call>"}))
 
         def rendered(text):
             prompt = text + "<|im_start|>user\n7<|im_end|>\n<|im_start|>assistant\n"
@@ -170,7 +171,7 @@ class Generate(Files):
         # The token that begins texts is there where the template has it, or the user says so.
         template("{{ bos_token }}" + CHATML)
         begun = self.written(*words)
-        self.assertEqual(begun, rendered("<|endoftext|>"))
+        self.assertEqual(begun, rendered("<tool_call>"))
         self.assertNotEqual(begun, named)
         self.assertEqual(self.written(*words, "--chat-format", "chatml"), begun)
         template("unknown")
@@ -208,6 +209,65 @@ class Generate(Files):
             self.assertEqual(written(says, prompt), (before, "stop token"))
         for says in [{"eos_token_id": 5}, {"eos_token_id": []}]:
             self.assertEqual(written(says, prompt)[1], "limit")
+
+    def samples(self, *words):
+        """Those that a run prints, which begins from the model."""
+        run = self.folder / "tuned"
+        shutil.rmtree(run, ignore_errors=True)
+        words = ["--steps", 1, "--lr", 1e-9, *words]
+        printed = self.done("train", "--model", self.out, "--data", self.text, "--out", run, *words)
+        return re.findall(r"^--- sample after step \d+\n(.*?)\n---$", printed, re.M | re.S)
+
+    def test_a_run_of_a_chat_model_writes_chats_as_samples(self):
+        out = self.chat_model(CHATML)
+        (sample,) = self.samples()
+        message, _, answer = sample.partition("\n")
+        self.assertRegex(message, "^> .+")
+        self.assertTrue(answer.startswith("It is"), answer)
+        self.assertNotIn("<|im_end|>", answer)
+        config = out / "latest" / "tokenizer_config.json"
+        known = config.read_text()
+        for other in [{"chat_template": "unknown"}, {"chat_template": 7}, {}]:
+            config.write_text(json.dumps(other))
+            (sample,) = self.samples()
+            self.assertFalse(sample.startswith(">"), sample)
+            self.assertIn("<|im_end|>\n<|im_start|>", sample)
+        # A resumed run writes the same kind, of the same foretold peak.
+        config.write_text(known)
+        self.samples()
+        run = ["train", "--out", self.folder / "tuned", "--steps", 2, "--final-eval", "none"]
+        self.assertIn("\n> ", self.done(*run, "--resume"))
+
+    def test_samples_stop_at_the_models_stop_tokens(self):
+        out = self.chat_model("unknown")
+        file = out / "latest" / "generation_config.json"
+        (whole,) = self.samples()
+        self.assertIn("<|im_end|>", whole)
+        file.write_text('{"eos_token_id": [602, 603]}')  # <|im_end|>, alone or with a line break
+        self.assertEqual(self.samples(), [whole[: whole.index("<|im_end|>")]])
+
+    def test_a_run_may_write_no_samples(self):
+        self.model(steps=1)
+        self.assertEqual(len(self.samples()), 1)
+        self.assertEqual(self.samples("--no-sample"), [])
+        words = ["train", "--model", self.out, "--data", self.text, "--out", self.folder / "none"]
+        self.refused(
+            spool(*words, "--no-sample", "--sample-every", 2), 1, "samples", "--sample-every, --no-sample")
+        # Nor is one foretold, where a sample is what takes most.
+        words = ["--model", "gpt2-tiny", "--layers", 12, "--channels", 16, "--context", 320]
+        words += ["--seq", 1, "--batch", 1, "--heads", 1, "--tokenizer", "bytes"]
+        peaks = []
+        for more in [[], ["--no-sample"]]:
+            run = self.folder / f"run{len(more)}"
+            fixed = ["--data", self.text, "--out", run, "--steps", 1, "--final-eval", "none"]
+            printed = self.done("train", *words, *fixed, *more)
+            peak = self.foretold(printed)
+            self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
+            planned = json.loads(self.done("plan", *words, *more, "--json", "-"))
+            peaks.append((peak, planned["peak_is_in"]))
+        self.assertEqual([part for _, part in peaks][0], "sample")
+        self.assertLess(peaks[1][0], peaks[0][0])
+        self.assertNotEqual(peaks[1][1], "sample")
 
     def test_takes_what_the_model_says_about_sampling(self):
         out = self.model()
