@@ -9,6 +9,7 @@
 
 #include "spool/models/cli/terminal_text.h"
 #include "spool/models/families/generation_config.h"
+#include "spool/models/inference/stop_tokens.h"
 #include "spool/runtime/log.h"
 
 namespace spool {
@@ -18,19 +19,23 @@ std::optional<Chat> chat_of(const GenerateArguments& a, const ModelFile& file,
                             const Tokenizer& tokenizer) {
   if (!a.chat) return {};
   const auto text = chat_template_in(file.directory());
-  std::optional<ChatFormat> format = parse<ChatFormat>(a.chat_format);
-  if (!format && text) format = chat_format_of(*text);
+  const KnownTemplate* known = text ? find_known_template(*text) : nullptr;
+  std::optional<ChatChoice> choice = parse_chat_format(a.chat_format);
+  if (!choice && known) choice = {.format = known->format, .begins = known->begins};
   check_file_setting(
-      format.has_value(), file.directory(), {"chat-format"},
-      text ? "its template of chats is none of the known formats" : "has no template of chats",
-      "; choose ", list_of<ChatFormat>(), " if the model was trained on one of these");
-  const Chat chat(*format, tokenizer);
-  if (text && a.system.empty() && has_system_message(*text)) {
+      choice.has_value(), file.directory(), {"chat-format"},
+      text ? "its template of chats is none of those that Spool knows by their text"
+           : "has no template of chats",
+      "; if the model was trained on chats in one of these formats, name it, as in --chat-format "
+      "chatml, or chatml+bos if they begin with the token that begins texts: ",
+      list_of<ChatFormat>());
+  if (known && known->format == choice->format) choice->begins |= known->begins;
+  if (known && a.system.empty() && known->has_own_message) {
     logger().info(
         "the model's template of chats begins with a message of its own, which Spool does not "
         "add; give what the assistant should be told by --system");
   }
-  return chat;
+  return open_chat(*choice, tokenizer, file.directory());
 }
 
 SamplingOptions sampling_of(const GenerateArguments& a, const GenerationConfig& own) {
@@ -52,8 +57,7 @@ Generation::Generation(const GenerateArguments& a, const ModelFile& f, const Tok
       chat(chat_of(a, f, t)),
       sampling(sampling_of(a, read_generation_config(f.directory()))) {
   sampling.vocabulary = t.vocabulary();
-  sampling.stop_tokens = f.stop_tokens();
-  if (const auto end = t.end_of_text()) sampling.stop_tokens.push_back(*end);
+  sampling.stop_tokens = stop_tokens_of(f.directory(), t);
   if (chat) sampling.stop_tokens.push_back(chat->end());
 }
 

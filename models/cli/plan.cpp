@@ -85,7 +85,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   const auto [machine, limit] = place_of(flags, o, given_plan);
   if (flags.machine != here && !o.host_memory) o.host_memory = 2 * limit.most;
   RunRequest request = request_of(o, machine, given_plan);
-  request.sample = sample_length(*tokenizer);
+  request.sample = sample_of(o, *tokenizer).length;
   request.limit = limit;
   auto planning = std::make_optional<CommandWork>("planning");
   RunSearch search(o.training, request, machine);
@@ -132,6 +132,7 @@ std::function<int()> add_plan(CLI::App& app) {
       app, flags->training,
       "Memory budget of the device, such as 2GiB; by default everything is kept, or as much as "
       "fits into what the machine has, or has free if it is this one");
+  add_sample_flag(app, flags->training.options);
   std::vector<std::string> machines = machine_names();
   const std::string gpus = CLI::detail::join(machines, ", ");
   machines.emplace_back(here);

@@ -108,6 +108,7 @@ void add_evaluation_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option("--sample-every", o.sample_every, "Steps between text samples; 0: only at the end")
       ->check(at_least(0))
       ->capture_default_str();
+  add_sample_flag(app, o);
 }
 
 }  // namespace

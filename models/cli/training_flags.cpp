@@ -191,6 +191,10 @@ void add_optimizer_flags(CLI::App& app, TrainingFlags& g) {
 
 }  // namespace
 
+void add_sample_flag(CLI::App& app, RunOptions& o) {
+  app.add_flag("!--no-sample", o.sample, "Write no text samples, and foretell none");
+}
+
 void add_step_flags(CLI::App& app, TrainingFlags& g) {
   TrainingConfig& t = g.options.training;
   app.add_option("--batch", g.batch, "Rows per micro-batch");

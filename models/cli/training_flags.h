@@ -28,6 +28,7 @@ struct TrainingFlags {
 void add_shape_flags(CLI::App&, TrainingFlags&);
 void add_step_flags(CLI::App&, TrainingFlags&);
 void add_policy_flags(CLI::App&, TrainingFlags&);
+void add_sample_flag(CLI::App&, RunOptions&);
 void add_machine_flags(CLI::App&, TrainingFlags&, const std::string& memory);
 
 // The options of the run, except for its data and for where it writes.  Throws if flags contradict

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/families/families.h"
+#include "spool/models/families/generation_config.h"
 #include "spool/models/families/gpt2_config.h"
 #include "spool/models/families/llmc_model.h"
 #include "spool/models/formats/llmc_header.h"
@@ -42,15 +43,10 @@ bool is_constant(std::string_view name) {
          name.ends_with(".rotary_emb.inv_freq");
 }
 
-// Of a configuration's eos_token_id, a number or a list, those that the vocabulary has.
+// Of a configuration's eos_token_id, those that the vocabulary has.
 std::vector<int32_t> stop_tokens_of(const JsonField& config, int64_t vocabulary) {
-  std::vector<int32_t> tokens;
-  const auto field = config.find("eos_token_id");
-  if (!field || field->is_null()) return tokens;
-  for (const JsonField& token : field->is_list() ? field->items() : std::vector{*field}) {
-    const auto id = token.integer<int64_t>();
-    if (id >= 0 && id < vocabulary) tokens.push_back(static_cast<int32_t>(id));
-  }
+  std::vector<int32_t> tokens = stop_tokens_in(config).value_or(std::vector<int32_t>{});
+  std::erase_if(tokens, [&](int32_t id) { return id >= vocabulary; });
   return tokens;
 }
 

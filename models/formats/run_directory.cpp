@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <span>
 #include <vector>
 
+#include "spool/models/formats/checkpoint_mark.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/files/json.h"
 
 namespace spool {
 
@@ -21,7 +24,7 @@ namespace {
 constexpr std::string_view prefix = "step-", partial_end = ".partial";
 // A file that marks a directory as Spool's checkpoint, which may be removed when it is old.
 constexpr const char* marker = ".spool";
-constexpr const char* best = "best";  // a link
+constexpr const char *latest_link = "latest", *best_link = "best";
 
 std::string checkpoint_name(int64_t step) {
   std::string digits = std::to_string(step);
@@ -52,8 +55,9 @@ bool exchange_paths(const fs::path& a, const fs::path& b) {
   return false;
 }
 
-bool is_own_checkpoint(const fs::path& path) {
-  return fs::symlink_status(path).type() == fs::file_type::directory && path_exists(path / marker);
+fs::file_type type_of(const fs::path& path) {
+  std::error_code ignored;
+  return fs::symlink_status(path, ignored).type();
 }
 
 void remove_path(const fs::path& path) {
@@ -77,6 +81,76 @@ std::vector<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
+// Whether a checkpoint has all of its files, each as long as it says and with the same mark, which
+// those of older versions lack: half a copy of a folder has not.
+struct Wholeness {
+  bool is_whole = false;
+  std::optional<CheckpointMark> mark = {};
+};
+
+Wholeness wholeness_of(const fs::path& checkpoint) {
+  constexpr std::string_view tensors_end = ".safetensors";
+  std::vector<std::optional<CheckpointMark>> marks;
+  bool has_optimizer = false, has_step = false;
+  try {
+    for (const std::string& name : names_in(checkpoint)) {
+      has_step = has_step || name == "run.json" || name == "step.json";
+      if (!name.ends_with(tensors_end)) continue;
+      marks.push_back(marked_file(checkpoint / name).mark);
+      has_optimizer = has_optimizer || name == "optimizer.safetensors";
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  const bool is_whole = has_step && has_optimizer && marks.size() > 1 &&
+                        std::ranges::all_of(marks, [&](const auto& m) { return m == marks[0]; });
+  return is_whole ? Wholeness{true, marks[0]} : Wholeness{};
+}
+
+// A copy may lack the marker, whose name is hidden.
+bool is_own_checkpoint(const fs::path& path) {
+  return type_of(path) == fs::file_type::directory &&
+         (path_exists(path / marker) || wholeness_of(path).mark);
+}
+
+// What some programs make of a link.
+bool is_empty_file(const fs::path& path) {
+  std::error_code error;
+  return type_of(path) == fs::file_type::regular && fs::file_size(path, error) == 0;
+}
+
+// A folder that is no checkpoint is not replaced.
+void check_replaceable(const fs::path& link) {
+  check_file(type_of(link) != fs::file_type::directory || is_own_checkpoint(link), link.string(),
+             "is neither a link to a checkpoint nor a copy of one; rename it");
+}
+
+// The checkpoint with the highest step of those that are whole.
+std::optional<fs::path> newest_checkpoint(const fs::path& run) {
+  if (!path_is_directory(run)) return {};
+  std::vector<int64_t> steps;
+  for (const std::string& name : names_in(run)) {
+    if (const auto step = step_of(name)) steps.push_back(*step);
+  }
+  std::ranges::sort(steps, std::greater());
+  for (const int64_t step : steps) {
+    const fs::path checkpoint = run / checkpoint_name(step);
+    if (is_own_checkpoint(checkpoint) && wholeness_of(checkpoint).is_whole) return checkpoint;
+  }
+  return {};
+}
+
+// What a link names, or a file has in it instead; empty for anything else.
+std::string name_in(const fs::path& link) {
+  constexpr uint64_t max_bytes = 255;
+  std::error_code error;
+  if (type_of(link) == fs::file_type::symlink) return fs::read_symlink(link, error).string();
+  if (type_of(link) != fs::file_type::regular || fs::file_size(link, error) > max_bytes) return {};
+  std::string name = read_text_file(link, max_bytes);
+  name.erase(name.find_last_not_of(" \r\n") + 1);
+  return name;
+}
+
 File lock(const fs::path& directory) {
   std::error_code error;
   const bool created = fs::create_directories(directory, error);
@@ -93,7 +167,7 @@ File lock(const fs::path& directory) {
 void remove_partials(const fs::path& directory) {
   for (const std::string& name : names_in(directory)) {
     const bool ours = name.starts_with(".step-") || name.starts_with(".latest") ||
-                      name.starts_with(sentence('.', best));
+                      name.starts_with(sentence('.', best_link));
     if (ours && name.ends_with(partial_end)) remove_path(directory / name);
   }
 }
@@ -101,16 +175,24 @@ void remove_partials(const fs::path& directory) {
 }  // namespace
 
 std::optional<fs::path> latest_checkpoint(const fs::path& run) {
-  const fs::path link = run / "latest";
+  const fs::path link = run / latest_link;
   std::error_code error;
-  const fs::path target = fs::read_symlink(link, error);
-  if (error == std::errc::no_such_file_or_directory) return {};
+  const fs::file_type type = fs::symlink_status(link, error).type();
+  if (error == std::errc::no_such_file_or_directory) return newest_checkpoint(run);
   check_file_setting(path_is_directory(run), run.string(), {"out"},
                      "is not a directory, and so not the directory of a run");
   check_file(!error, link.string(), "is not a link to a checkpoint: ", error.message());
-  check_file(step_of(target.string()) && path_is_directory(run / target), link.string(), "names ",
-             target.string(), ", and there is no such checkpoint");
-  return run / target;
+  if (type == fs::file_type::directory) {
+    check_replaceable(link);
+    return link;
+  }
+  if (is_empty_file(link)) return newest_checkpoint(run);
+  const std::string name = name_in(link);
+  check_file(!name.empty(), link.string(),
+             "is neither a link to a checkpoint nor a file with the name of one; rename it");
+  check_file(step_of(name) && path_is_directory(run / name), link.string(), "names ", excerpt(name),
+             ", and there is no such checkpoint");
+  return run / name;
 }
 
 void check_run_directory(const fs::path& path) {
@@ -130,11 +212,12 @@ void check_run_directory(const fs::path& path) {
 }
 
 void check_best_link(const fs::path& run) {
-  const fs::path link = run / best;
-  std::error_code error;
-  const fs::file_type type = fs::symlink_status(link, error).type();
-  check_file_setting(type == fs::file_type::not_found || type == fs::file_type::symlink,
-                     link.string(), {"out", "keep-best"},
+  const fs::path link = run / best_link;
+  const fs::file_type type = type_of(link);
+  const bool is_free =
+      type == fs::file_type::not_found || type == fs::file_type::symlink || is_empty_file(link);
+  check_file_setting(is_free || step_of(name_in(link)) || is_own_checkpoint(link), link.string(),
+                     {"out", "keep-best"},
                      "is not a link to a checkpoint, and the best one cannot be named there; "
                      "rename it");
 }
@@ -143,10 +226,13 @@ RunDirectory::RunDirectory(const fs::path& path, int keep)
     : path_(path), keep_(keep), lock_(lock(path)) {
   check(keep >= 1, "keeping ", keep, " checkpoints; keep at least one");
   remove_partials(path_);
+  settle(latest_link);
+  settle(best_link);
 }
 
 void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)>& write_files) {
   check(step >= 0, "a checkpoint's step must not be negative, and this is ", step);
+  check_replaceable(path_ / latest_link);
   const std::string name = checkpoint_name(step);
   const fs::path partial = path_ / partial_name(name);
   std::error_code ignored;
@@ -157,7 +243,7 @@ void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)
     File::create(partial / marker).close();
     sync_tree(partial);
     publish(partial, path_ / name);
-    point("latest", name);
+    point(latest_link, name);
     remove_old();
   } catch (const fs::filesystem_error& e) {
     fs::remove_all(partial, ignored);
@@ -189,23 +275,55 @@ void RunDirectory::publish(const fs::path& partial, const fs::path& checkpoint) 
   sync_path(path_);
 }
 
+// Some file systems have no links, and say so in several ways.
 void RunDirectory::point(const char* name, const std::string& checkpoint) {
   const fs::path link = path_ / name, partial = path_ / partial_name(name);
   remove_path(partial);
   std::error_code error;
   fs::create_symlink(checkpoint, partial, error);
-  if (error) fail_file(partial.string(), "written", error.value());
-  rename_path(partial, link);
+  if (error) {
+    const std::string line = checkpoint + "\n";
+    File file = File::create(partial);
+    file.write(0, std::as_bytes(std::span(line)));
+    file.sync();
+    file.close();
+  }
+  check_replaceable(link);
+  const bool is_folder = type_of(link) == fs::file_type::directory;
+  if (!is_folder) {
+    rename_path(partial, link);
+  } else if (!exchange_paths(partial, link)) {
+    rename_path(link, path_ / partial_name(sentence(name, ".old")));
+    rename_path(partial, link);
+  }
   sync_path(path_);
+  if (is_folder) remove_partials(path_);
+}
+
+// A copy that followed links has a second copy of a checkpoint, or its only one, in place of each.
+void RunDirectory::settle(const char* name) {
+  const fs::path folder = path_ / name;
+  if (type_of(folder) != fs::file_type::directory) return;
+  const auto mark = wholeness_of(folder).mark;
+  if (!mark) return;
+  const fs::path checkpoint = path_ / checkpoint_name(mark->step);
+  const bool is_there = type_of(checkpoint) != fs::file_type::not_found;
+  if (is_there && !is_own_checkpoint(checkpoint)) return;
+  if (!is_there || wholeness_of(checkpoint).mark != mark) {
+    if (is_there) remove_checkpoint(checkpoint);
+    rename_path(folder, checkpoint);
+    sync_path(path_);
+  }
+  point(name, checkpoint.filename().string());
 }
 
 std::optional<fs::path> RunDirectory::point_best_to(int64_t step) {
   const std::string name = checkpoint_name(step);
   if (!is_own_checkpoint(path_ / name)) return {};
   check_best_link(path_);
-  point(best, name);
+  point(best_link, name);
   remove_old();
-  return path_ / best;
+  return path_ / best_link;
 }
 
 // Renames it to a hidden name first: a half-removed directory would look like a checkpoint.
@@ -224,8 +342,7 @@ void RunDirectory::remove_old() {
     if (step && is_own_checkpoint(path_ / name)) steps.push_back(*step);
   }
   std::ranges::sort(steps, std::greater());
-  std::error_code none;
-  const auto named_best = path_ / fs::read_symlink(path_ / best, none);
+  const auto named_best = path_ / name_in(path_ / best_link);
   const auto spared = latest();
   for (size_t i = static_cast<size_t>(keep_); i < steps.size(); ++i) {
     const fs::path checkpoint = path_ / checkpoint_name(steps[i]);

@@ -2,7 +2,9 @@
 #pragma once
 
 // A run's directory has its checkpoints, step-000100/ and so on, and `latest`, a relative link that
-// always names a complete one.  A second link, `best`, may name another.
+// always names a complete one.  A second link, `best`, may name another.  Where the file system has
+// no links, each is a file with the name in it.  A copy of the directory may have lost them, or may
+// have a copy of the checkpoint where each was: such a folder is taken for what it has.
 //
 // A checkpoint is written as .step-000100.partial/, synced, and renamed; then `latest` is replaced,
 // also by a rename.  So a crash at any byte leaves the previous checkpoint usable, and at most some
@@ -17,8 +19,8 @@
 
 namespace spool {
 
-// The checkpoint that `latest` names; nothing if there is no `latest`.  Needs no lock.  Throws if
-// `latest` names no checkpoint.
+// The checkpoint that `latest` names or is; without a `latest`, the one with the highest step that
+// is whole, if there is one.  Needs no lock.  Throws if `latest` names no checkpoint.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
 
 // Throws if the directory, which need not exist, cannot be a run's; makes nothing.
@@ -29,8 +31,8 @@ void check_best_link(const std::filesystem::path& run);
 
 class RunDirectory {
  public:
-  // Creates the directory if it is missing, locks it (throws if another run has the lock), and
-  // removes partial directories.
+  // Creates the directory if it is missing, locks it (throws if another run has the lock), removes
+  // partial directories, and gives checkpoints that are called `latest` and `best` their names.
   explicit RunDirectory(const std::filesystem::path&, int keep = 2);
 
   const std::filesystem::path& path() const { return path_; }
@@ -49,6 +51,7 @@ class RunDirectory {
  private:
   void publish(const std::filesystem::path& partial, const std::filesystem::path& checkpoint);
   void point(const char* link, const std::string& checkpoint);
+  void settle(const char* link);
   void remove_checkpoint(const std::filesystem::path& checkpoint);
   void remove_old();
 

@@ -1,4 +1,4 @@
-// A template may be in tokenizer_config.json, which is JSON.
+// The token that begins texts is named in tokenizer_config.json, which is JSON.
 
 #include "spool/models/inference/chat.h"
 
@@ -15,7 +15,6 @@ namespace {
 
 // A message is before, role, after_role, content, end and after_end.
 struct ChatWords {
-  std::string_view begin;  // of a conversation
   std::string_view before, after_role, end, after_end;
   bool trims;  // white space around a content is left out
 };
@@ -23,16 +22,13 @@ struct ChatWords {
 constexpr ChatWords words_of(ChatFormat format) {
   switch (format) {
     case ChatFormat::chatml:
-      return {"", "<|im_start|>", "\n", "<|im_end|>", "\n", false};
+      return {"<|im_start|>", "\n", "<|im_end|>", "\n", false};
     case ChatFormat::llama3:
-      return {"<|begin_of_text|>",
-              "<|start_header_id|>",
-              "<|end_header_id|>\n\n",
-              "<|eot_id|>",
-              "",
-              true};
+      return {"<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>", "", true};
     case ChatFormat::zephyr:
-      return {"", "<|", "|>\n", "</s>", "\n", false};
+      return {"<|", "|>\n", "</s>", "\n", false};
+    case ChatFormat::phi3:
+      return {"<|", "|>\n", "<|end|>", "\n", false};
   }
   return {};
 }
@@ -44,45 +40,36 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-// The field is a template, or a list of some with names, of which one is the default.
-std::optional<std::string> template_of(const JsonField& config) {
-  const auto field = config.find("chat_template");
-  if (!field) return {};
-  if (!field->is_list()) return field->string();
-  for (const JsonField& item : field->items()) {
-    if (item.member("name").string() == "default") return item.member("template").string();
+// The name of the token that begins texts, if the folder says that there is one.
+std::optional<std::string> begin_name(const fs::path& directory) {
+  constexpr uint64_t max_bytes = uint64_t{1} << 24;
+  const fs::path file = directory / "tokenizer_config.json";
+  if (!path_exists(file)) return {};
+  const auto field = parse_json(read_text_file(file, max_bytes), file.string()).find("bos_token");
+  if (!field || field->is_null()) return {};
+  return field->is_string() ? field->string() : field->member("content").string();
+}
+
+std::vector<int32_t> begin_tokens(const Tokenizer& tokenizer, const fs::path& directory) {
+  if (const auto name = begin_name(directory)) {
+    if (const auto id = tokenizer.token_id(*name)) return {*id};
   }
-  return {};
+  return tokenizer.begin_of_text();
 }
 
 }  // namespace
 
-std::optional<std::string> chat_template_in(const fs::path& directory) {
-  constexpr uint64_t max_bytes = uint64_t{1} << 24;
-  const fs::path jinja = directory / "chat_template.jinja";
-  if (path_exists(jinja)) return read_text_file(jinja, max_bytes);
-  const fs::path config = directory / "tokenizer_config.json";
-  if (!path_exists(config)) return {};
-  return template_of(parse_json(read_text_file(config, max_bytes), config.string()));
+std::optional<ChatChoice> parse_chat_format(std::string_view text) {
+  constexpr std::string_view with_begin = "+bos";
+  const bool begins = text.ends_with(with_begin);
+  if (begins) text.remove_suffix(with_begin.size());
+  const auto format = parse<ChatFormat>(text);
+  if (!format) return {};
+  return ChatChoice{.format = *format, .begins = begins || *format == ChatFormat::llama3};
 }
 
-std::optional<ChatFormat> chat_format_of(std::string_view chat_template) {
-  const auto has = [&](std::string_view text) { return chat_template.find(text) != text.npos; };
-  if (has("<|im_start|>")) return ChatFormat::chatml;
-  if (has("<|start_header_id|>")) return ChatFormat::llama3;
-  if (has("<|user|>") && has("<|assistant|>")) return ChatFormat::zephyr;
-  return {};
-}
-
-bool has_system_message(std::string_view chat_template) {
-  for (const std::string_view text : {"You are", "Cutting Knowledge Date"}) {
-    if (chat_template.find(text) != text.npos) return true;
-  }
-  return false;
-}
-
-Chat::Chat(ChatFormat format, const Tokenizer& tokenizer)
-    : tokenizer_(tokenizer), format_(format), end_(0) {
+Chat::Chat(ChatFormat format, const Tokenizer& tokenizer, std::vector<int32_t> first)
+    : tokenizer_(tokenizer), format_(format), first_(std::move(first)), end_(0) {
   const ChatWords words = words_of(format);
   const auto id = tokenizer.token_id(words.end);
   check_setting(id.has_value(), {"chat-format"}, "the tokenizer has no token ", words.end,
@@ -102,10 +89,10 @@ std::string Chat::message(std::string_view role, std::string_view content) const
 }
 
 std::vector<int32_t> Chat::begin(const std::string& system, const std::string& user) const {
-  std::string text(words_of(format_).begin);
+  std::string text;
   if (!system.empty()) text += message("system", system);
   text += message("user", user) + header("assistant");
-  std::vector<int32_t> tokens;
+  std::vector<int32_t> tokens = first_;
   tokenizer_.encode(text, tokens);
   return tokens;
 }
@@ -116,6 +103,22 @@ std::vector<int32_t> Chat::go_on(int32_t last, const std::string& user) const {
   const std::string_view after = words_of(format_).after_end;
   tokenizer_.encode(sentence(after, message("user", user), header("assistant")), tokens);
   return tokens;
+}
+
+Chat open_chat(const ChatChoice& choice, const Tokenizer& tokenizer, const fs::path& directory) {
+  if (!choice.begins) return {choice.format, tokenizer};
+  std::vector<int32_t> first = begin_tokens(tokenizer, directory);
+  check_file_setting(!first.empty(), directory, {"chat-format"},
+                     "its chats begin with the token that begins texts, and its tokenizer's files "
+                     "name none; bos_token in tokenizer_config.json would");
+  return {choice.format, tokenizer, std::move(first)};
+}
+
+std::optional<Chat> find_chat(const Tokenizer& tokenizer, const fs::path& directory) {
+  const auto text = chat_template_in(directory);
+  const KnownTemplate* known = text ? find_known_template(*text) : nullptr;
+  if (!known || !tokenizer.token_id(words_of(known->format).end)) return {};
+  return open_chat({.format = known->format, .begins = known->begins}, tokenizer, directory);
 }
 
 }  // namespace spool

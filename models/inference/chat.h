@@ -2,7 +2,7 @@
 #pragma once
 
 // Conversations with a model, as text that it was trained on.  A format is what a model's template
-// of chats would render without messages of its own; templates are not run.
+// of chats would render without messages of its own (chat_templates.h).
 
 #include <cstdint>
 #include <filesystem>
@@ -11,32 +11,25 @@
 #include <string_view>
 #include <vector>
 
+#include "spool/models/inference/chat_templates.h"
 #include "spool/models/tokenizers/tokenizer.h"
-#include "spool/runtime/names.h"
 
 namespace spool {
 
-enum class ChatFormat : uint8_t {
-  chatml,  // <|im_start|>user\n...<|im_end|>\n: Qwen, SmolLM2
-  llama3,  // <|start_header_id|>user<|end_header_id|>\n\n...<|eot_id|>
-  zephyr   // <|user|>\n...</s>\n: TinyLlama
+struct ChatChoice {
+  ChatFormat format = ChatFormat::chatml;
+  bool begins = false;  // with the token that begins texts
 };
-template <>
-inline constexpr std::array enumerator_names<ChatFormat>{"chatml", "llama3", "zephyr"};
 
-// The template of chats that a model's folder has: chat_template.jinja, or the field chat_template
-// of tokenizer_config.json.
-std::optional<std::string> chat_template_in(const std::filesystem::path& directory);
-// The format whose tokens a template contains.
-std::optional<ChatFormat> chat_format_of(std::string_view chat_template);
-// Whether a template adds a message of its own that says who the assistant is.
-bool has_system_message(std::string_view chat_template);
+// A format's name, which may be followed by +bos: the token that begins texts comes first, as it
+// does in llama3 in any case.
+std::optional<ChatChoice> parse_chat_format(std::string_view);
 
 // Turns messages into tokens.
 class Chat {
  public:
-  // Throws if the tokenizer lacks a token of the format.
-  Chat(ChatFormat, const Tokenizer&);
+  // Throws if the tokenizer lacks a token of the format.  The tokens come before the conversation.
+  Chat(ChatFormat, const Tokenizer&, std::vector<int32_t> first = {});
 
   // A conversation up to the place where the assistant begins to write: what it is told first, if
   // that is not empty, and what the user says.
@@ -52,7 +45,16 @@ class Chat {
 
   const Tokenizer& tokenizer_;
   ChatFormat format_;
+  std::vector<int32_t> first_;
   int32_t end_;
 };
+
+// With the token that begins texts, where one comes first, as the tokenizer's files in a model's
+// folder name it.  Throws if they name none.
+Chat open_chat(const ChatChoice&, const Tokenizer&, const std::filesystem::path& directory);
+
+// The chat of a model whose template is a known one and whose tokenizer has the tokens of the
+// format.
+std::optional<Chat> find_chat(const Tokenizer&, const std::filesystem::path& directory);
 
 }  // namespace spool

@@ -146,9 +146,9 @@ void write_checkpoint(RunDirectory& directory, const RunState& state) {
       why += sentence("; a checkpoint takes ", format_bytes(needed), ", and ",
                       format_bytes(disk.available), " are free there");
     }
-    const fs::path latest = fs::read_symlink(directory.path() / "latest", error);
-    why += error ? std::string("; the run has no checkpoint yet")
-                 : sentence("; the latest checkpoint is ", (directory.path() / latest).string());
+    const auto latest = directory.latest();
+    why += latest ? sentence("; the latest checkpoint is ", latest->string())
+                  : std::string("; the run has no checkpoint yet");
     throw Error(ErrorKind::file, why, e.fields());
   }
 }

@@ -293,6 +293,9 @@ void check_run_settings(const RunOptions& o) {
                 "the best model is found by evaluations", of_no_evaluations, "do not keep it");
   check_setting(evaluates || o.patience == 0, {"patience", "eval-every"},
                 "patience counts evaluations", of_no_evaluations, "a patience of 0");
+  check_setting(o.sample || o.sample_every == 0, {"sample-every", "no-sample"},
+                "text samples every ", o.sample_every,
+                " steps, and none at all; leave one of these out");
   check_setting(std::isfinite(o.checkpoint_minutes) && o.checkpoint_minutes >= 0,
                 {"checkpoint-minutes"},
                 "the minutes between checkpoints must be a finite number from 0 on, not ",

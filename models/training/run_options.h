@@ -51,6 +51,7 @@ struct RunOptions {
   std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
   bool dry_run = false;                            // only foretell
+  bool sample = true;                              // text is written at the end, at least
   int64_t checkpoint_every = 0, sample_every = 0;  // steps; 0: only at the end
   double checkpoint_minutes = 0;                   // of the wall clock; 0: not by time
   int keep_checkpoints = 2;

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "spool/models/families/model_file.h"
+#include "spool/models/inference/chat.h"
+#include "spool/models/inference/stop_tokens.h"
 
 namespace spool {
 
@@ -15,6 +17,20 @@ std::optional<fs::path> vocabulary_of(const TokenizerChoice& choice, const fs::p
   if (choice.json.empty()) return vocabulary_in(checkpoint);
   const auto own = tokenizer_in(checkpoint);
   return own && !own->json.empty() ? std::optional(own->json) : std::nullopt;
+}
+
+// What a model's files say of its texts.  A file that is wrong there does not concern its training.
+void add_model_sample(RunSample& sample, const fs::path& directory, const Tokenizer& tokenizer) {
+  try {
+    sample.stop_tokens = stop_tokens_of(directory, tokenizer);
+    const auto chat = find_chat(tokenizer, directory);
+    if (!chat) return;
+    sample.message = "Hello! What can you do?";
+    sample.prompt = chat->begin(/*system=*/"", sample.message);
+    sample.stop_tokens.push_back(chat->end());
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::file) throw;
+  }
 }
 
 }  // namespace
@@ -52,9 +68,18 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(RunOptions& options,
   return tokenizer;
 }
 
-SampleLength sample_length(const Tokenizer& tokenizer) {
+RunSample sample_of(const RunOptions& options, const Tokenizer& tokenizer,
+                    const std::optional<fs::path>& checkpoint) {
   constexpr int64_t drawn = 300;  // tokens
-  return {.prompt = static_cast<int64_t>(start_of_text(tokenizer).size()), .drawn = drawn};
+  if (!options.sample) return {};
+  RunSample sample{.prompt = start_of_text(tokenizer)};
+  if (const auto end = tokenizer.end_of_text()) sample.stop_tokens = {*end};
+  if (has_weights(options.model)) {
+    add_model_sample(sample, checkpoint ? *checkpoint : ModelFile(options.model).directory(),
+                     tokenizer);
+  }
+  sample.length = {.prompt = std::ssize(sample.prompt), .drawn = drawn};
+  return sample;
 }
 
 }  // namespace spool

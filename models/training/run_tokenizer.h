@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/models/training/planned_run.h"
@@ -19,7 +21,17 @@ namespace spool {
 std::unique_ptr<Tokenizer> open_run_tokenizer(
     RunOptions&, const std::optional<std::filesystem::path>& checkpoint = {});
 
-// The text samples of a run with this tokenizer.
-SampleLength sample_length(const Tokenizer&);
+// The text samples of a run: an answer to a message if it trains a model of chats, whose template
+// is a known one, and else a text that starts from nothing.
+struct RunSample {
+  std::vector<int32_t> prompt = {};
+  std::string message = {};               // in the prompt; empty: there is none
+  std::vector<int32_t> stop_tokens = {};  // each ends a sample, which may then take less memory
+  SampleLength length = {};
+};
+
+// Of the weights that the run starts from, or else of its checkpoint.
+RunSample sample_of(const RunOptions&, const Tokenizer&,
+                    const std::optional<std::filesystem::path>& checkpoint = {});
 
 }  // namespace spool

@@ -112,15 +112,18 @@ std::optional<double> TrainingRun::evaluate(const ValidationRows& rows, int64_t 
 }
 
 void TrainingRun::write_sample(int64_t step) {
+  if (!options_.sample) return;
   const LongWork writing(listener_, "writing a sample");
-  std::vector<int32_t> tokens = start_of_text(*tokenizer_);
-  const size_t given = tokens.size();
+  std::vector<int32_t> tokens = sample_.prompt;
   Random random(options_.training.seed, static_cast<uint64_t>(step));
-  const SampleLength length = sample_length(*tokenizer_);
+  const SampleLength length = sample_.length;
   Generator(trainer_->model(), *stream_, length.prompt + length.drawn)
-      .extend(tokens, length.drawn, {.vocabulary = tokenizer_->vocabulary()}, random);
-  listener_.say(fmt::format("--- sample after step {}\n{}\n---", step,
-                            tokenizer_->decode(std::span(tokens).subspan(given))));
+      .extend(tokens, length.drawn,
+              {.vocabulary = tokenizer_->vocabulary(), .stop_tokens = sample_.stop_tokens}, random);
+  const std::string message =
+      sample_.message.empty() ? std::string() : fmt::format("> {}\n", sample_.message);
+  listener_.say(fmt::format("--- sample after step {}\n{}{}\n---", step, message,
+                            tokenizer_->decode(std::span(tokens).subspan(sample_.prompt.size()))));
 }
 
 void TrainingRun::checkpoint(int64_t step) {

@@ -40,6 +40,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   check_files();
   given_plan_ = read_given_plan(options_);
   tokenizer_ = open_run_tokenizer(options_, checkpoint_);
+  sample_ = sample_of(options_, *tokenizer_, checkpoint_);
   options_.training.validate();
   open_data();
   if (options_.resume) {
@@ -148,7 +149,7 @@ void TrainingRun::open_data() {
 
 RunRequest TrainingRun::request(const Machine& machine) const {
   RunRequest request = request_of(options_, machine, given_plan_);
-  request.sample = sample_length(*tokenizer_);
+  request.sample = sample_.length;
   request.limit = memory_limit(options_.device, options_.memory, machine);
   request.limit->batch_is_fixed = options_.resume;
   return request;

@@ -15,6 +15,7 @@
 #include "spool/models/training/run_log.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/run_report.h"
+#include "spool/models/training/run_tokenizer.h"
 #include "spool/models/training/step_clock.h"
 #include "spool/models/training/step_trace.h"
 
@@ -88,6 +89,7 @@ class TrainingRun {
   Machine machine_;
   StepKernelTimes kernel_times_;  // of the steps that correct the clock, if the plan was searched
   std::unique_ptr<Tokenizer> tokenizer_;
+  RunSample sample_;
   std::optional<RunData> data_;
   MatmulAlgorithms products_;                        // the table of the run, if it began with one
   uint64_t tape_ = 0;                                // fingerprint of a step's tape

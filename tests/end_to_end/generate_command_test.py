@@ -5,12 +5,17 @@ generate_command_test.py PROGRAM [CASE...]
 
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 
 from commands import PROGRAM, PROSE, Files, main, spool
 
 TOKENIZERS = pathlib.Path(__file__).parents[1] / "reference" / "tokenizers"
+CHATML = (  # that of docs/files.md
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 SHAPE = "--layers 2 --heads 2 --channels 24 --context 64 --seq 32 --batch 4 --lr 0.01".split()
 
 
@@ -104,21 +109,25 @@ class Generate(Files):
         (line,) = self.lines(*words[:4], "--prompts", file, "--stop", stop)
         self.assertEqual((line["text"], line["ended_by"]), (cut, "stop text"))
 
-    def test_chats_in_the_format_of_the_models_template(self):
+    def chat_model(self, template, steps=150):
+        """A model that was trained on chats, whose tokenizer's folder has this template."""
         chats = "".join(
             f"<|im_start|>user\n{i}<|im_end|>\n<|im_start|>assistant\nIt is {i}.<|im_end|>"
             for i in range(10)
         )
-        self.text.write_text(chats * 20)
+        self.text.write_text(("<|endoftext|>" + chats) * 20)
         tokenizer = self.folder / "tokenizer.json"
         shutil.copy(TOKENIZERS / "smollm2.json", tokenizer)
-        config = {"chat_template": "<|im_start|>system\nYou are a test<|im_end|>", "bos_token": None}
+        config = {"chat_template": template, "bos_token": "<|endoftext|>"}
         (self.folder / "tokenizer_config.json").write_text(json.dumps(config))
-        self.model(tokenizer=tokenizer, steps=150)
+        return self.model(tokenizer=tokenizer, steps=steps)
+
+    def test_chats_in_the_format_of_the_models_template(self):
+        self.chat_model(CHATML)
         words = ["--chat", "--temperature", 0, "--tokens", 20]
         status, reply, errors = spool("generate", "--model", self.out, *words, "--prompt", "7")
-        self.assertEqual((status, reply[:6]), (0, "It is "), errors)
-        self.assertIn("--system", errors)
+        self.assertEqual((status, reply[:6], errors), (0, "It is ", ""))
+        self.assertEqual(self.written(*words, "--prompt", "7", "--chat-format", "chatml"), reply)
         (line,) = self.lines(*words, "--prompt", "7")
         self.assertEqual((line["text"] + "\n", line["ended_by"]), (reply, "stop token"))
         (line,) = self.lines(*words, "--prompt", "7", "--system", "Speak of something else.")
@@ -134,6 +143,131 @@ class Generate(Files):
         # Of another format the tokenizer lacks the tokens.
         other = ["generate", "--model", self.out, "--chat", "--prompt", "7", "--chat-format", "llama3"]
         self.refused(spool(*other), 1, "<|eot_id|>", "llama3")
+
+    def test_a_template_is_not_guessed_by_its_words(self):
+        out = self.chat_model(CHATML.replace("message", "m"))
+        config = out / "latest" / "tokenizer_config.json"
+        words = ["--chat", "--temperature", 0, "--tokens", 8, "--prompt", "7"]
+        self.refused(spool("generate", "--model", out, *words), 1, "none of those", "--chat-format chatml")
+        named = self.written(*words, "--chat-format", "chatml")
+
+        def template(value):
+            config.write_text(json.dumps({"chat_template": value, "bos_token": "<tool_call>"}))
+
+        def rendered(text):
+            prompt = text + "<|im_start|>user\n7<|im_end|>\n<|im_start|>assistant\n"
+            return self.written(*words[1:-1], prompt, "--stop", "<|im_end|>").removeprefix(prompt)
+
+        for value in [None, [], {}, [{"name": "other", "template": "x"}]]:
+            template(value)
+            self.assertEqual(self.written(*words, "--chat-format", "chatml"), named)
+            self.refused(spool("generate", "--model", out, *words), 1, "no template", "--chat-format")
+        config.unlink()
+        self.assertEqual(self.written(*words, "--chat-format", "chatml"), named)
+        self.assertEqual(rendered(""), named)
+        for value in [[{"name": "default", "template": CHATML}], {"default": CHATML, "tools": "x"}]:
+            template(value)
+            self.assertEqual(self.written(*words), named)
+        # The token that begins texts is there where the template has it, or the user says so.
+        template("{{ bos_token }}" + CHATML)
+        begun = self.written(*words)
+        self.assertEqual(begun, rendered("<tool_call>"))
+        self.assertNotEqual(begun, named)
+        self.assertEqual(self.written(*words, "--chat-format", "chatml"), begun)
+        template("unknown")
+        self.assertEqual(self.written(*words, "--chat-format", "chatml+bos"), begun)
+        self.assertEqual(self.written(*words, "--chat-format", "chatml"), named)
+
+    def test_stops_at_the_tokens_that_the_model_names_and_no_others(self):
+        out = self.chat_model(CHATML)
+        start = 601  # <|im_start|>
+        file, tokenizer, config = (
+            out / "latest" / f"{name}.json" for name in ("generation_config", "tokenizer", "config"))
+
+        def written(says, prompt="<|im_start|>user\n7"):
+            file.unlink(missing_ok=True)
+            if says is not None:
+                file.write_text(json.dumps(says))
+            (line,) = self.lines("--temperature", 0, "--tokens", 12, "--prompt", prompt)
+            return line["text"], line["ended_by"]
+
+        whole, by = written({"eos_token_id": None})
+        self.assertEqual(by, "limit")
+        before = whole[: whole.index("<|im_start|>")]
+        self.assertEqual(written({"eos_token_id": start}), (before, "stop token"))
+        self.assertEqual(written({"eos_token_id": [5, start]}), (before, "stop token"))
+        # config.json is not asked.
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": start}))
+        for says in [{"eos_token_id": 5}, {"do_sample": False}, None]:
+            self.assertEqual(written(says), (whole, "limit"))
+        # The token that ends texts is, where the file says nothing.
+        text = tokenizer.read_text().replace("<|im_start|>", "<|other|>")
+        text = text.replace("<|endoftext|>", "<|im_start|>").replace("<|other|>", "<|endoftext|>")
+        tokenizer.write_text(text)
+        prompt = "<|endoftext|>user\n7"
+        for says in [None, {"do_sample": False}]:
+            self.assertEqual(written(says, prompt), (before, "stop token"))
+        for says in [{"eos_token_id": 5}, {"eos_token_id": []}]:
+            self.assertEqual(written(says, prompt)[1], "limit")
+
+    def samples(self, *words):
+        """Those that a run prints, which begins from the model."""
+        run = self.folder / "tuned"
+        shutil.rmtree(run, ignore_errors=True)
+        words = ["--steps", 1, "--lr", 1e-9, *words]
+        printed = self.done("train", "--model", self.out, "--data", self.text, "--out", run, *words)
+        return re.findall(r"^--- sample after step \d+\n(.*?)\n---$", printed, re.M | re.S)
+
+    def test_a_run_of_a_chat_model_writes_chats_as_samples(self):
+        out = self.chat_model(CHATML)
+        (sample,) = self.samples()
+        message, _, answer = sample.partition("\n")
+        self.assertRegex(message, "^> .+")
+        self.assertTrue(answer.startswith("It is"), answer)
+        self.assertNotIn("<|im_end|>", answer)
+        config = out / "latest" / "tokenizer_config.json"
+        known = config.read_text()
+        for other in [{"chat_template": "unknown"}, {"chat_template": 7}, {}]:
+            config.write_text(json.dumps(other))
+            (sample,) = self.samples()
+            self.assertFalse(sample.startswith(">"), sample)
+            self.assertIn("<|im_end|>\n<|im_start|>", sample)
+        # A resumed run writes the same kind, of the same foretold peak.
+        config.write_text(known)
+        self.samples()
+        run = ["train", "--out", self.folder / "tuned", "--steps", 2, "--final-eval", "none"]
+        self.assertIn("\n> ", self.done(*run, "--resume"))
+
+    def test_samples_stop_at_the_models_stop_tokens(self):
+        out = self.chat_model("unknown")
+        file = out / "latest" / "generation_config.json"
+        (whole,) = self.samples()
+        self.assertIn("<|im_end|>", whole)
+        file.write_text('{"eos_token_id": [602, 603]}')  # <|im_end|>, alone or with a line break
+        self.assertEqual(self.samples(), [whole[: whole.index("<|im_end|>")]])
+
+    def test_a_run_may_write_no_samples(self):
+        self.model(steps=1)
+        self.assertEqual(len(self.samples()), 1)
+        self.assertEqual(self.samples("--no-sample"), [])
+        words = ["train", "--model", self.out, "--data", self.text, "--out", self.folder / "none"]
+        self.refused(
+            spool(*words, "--no-sample", "--sample-every", 2), 1, "samples", "--sample-every, --no-sample")
+        # Nor is one foretold, where a sample is what takes most.
+        words = ["--model", "gpt2-tiny", "--layers", 12, "--channels", 16, "--context", 320]
+        words += ["--seq", 1, "--batch", 1, "--heads", 1, "--tokenizer", "bytes"]
+        peaks = []
+        for more in [[], ["--no-sample"]]:
+            run = self.folder / f"run{len(more)}"
+            fixed = ["--data", self.text, "--out", run, "--steps", 1, "--final-eval", "none"]
+            printed = self.done("train", *words, *fixed, *more)
+            peak = self.foretold(printed)
+            self.assertIn(f"peak {peak} bytes, foretold {peak} bytes", printed)
+            planned = json.loads(self.done("plan", *words, *more, "--json", "-"))
+            peaks.append((peak, planned["peak_is_in"]))
+        self.assertEqual([part for _, part in peaks][0], "sample")
+        self.assertLess(peaks[1][0], peaks[0][0])
+        self.assertNotEqual(peaks[1][1], "sample")
 
     def test_takes_what_the_model_says_about_sampling(self):
         out = self.model()
@@ -181,7 +315,8 @@ class Generate(Files):
             (["--prompts", blank], ["no prompt"]),
             (["--system", "x"], ["--system", "--chat"]),
             (["--chat-format", "chatml"], ["--chat-format", "--chat"]),
-            (["--chat", "--chat-format", "talk"], ["talk", "chatml"]),
+            (["--chat", "--chat-format", "talk"], ["talk", "chatml", "+bos"]),
+            (["--chat", "--chat-format", "talk+bos"], ["talk+bos", "chatml"]),
             (["--chat"], ["no template", "--chat-format"]),
             (["--chat", "--chat-format", "chatml"], ["<|im_end|>"]),
         ]:

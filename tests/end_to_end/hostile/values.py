@@ -28,6 +28,7 @@ WORDS = {
     "--device": ["cpu", "CPU", "cuda", "cuda:0", "cuda:-1", "cuda:99999999999999999999", "cpu:1", "meta", "gpu"],
     "--final-eval": ["all", "none", "1", "0", "-1", "9" * 30, "ALL", "1e3"],
     "--tokenizer": ["bytes", "gpt2", "gpt4", "tokenizer.json", "llama"],
+    "--chat-format": ["chatml", "chatml+bos", "llama3", "phi3+bos", "zephyr", "+bos", "ChatML", "chatml+"],
     "--model": ["gpt2-tiny", "gpt2-124m", "gpt2", "GPT2-TINY", "llama-tiny", "llama"],
 }
 

@@ -36,11 +36,33 @@ TEST(GenerationConfig, SamplingCountsOnlyWhereItIsAskedFor) {
   }
 }
 
+TEST(GenerationConfig, ATopKOfMinusOneIsNone) {
+  const TemporaryDirectory d;
+  d.file("generation_config.json", R"({"do_sample": true, "top_k": -1})");
+  EXPECT_EQ(read_generation_config(d.path()).top_k, 0);
+}
+
+TEST(GenerationConfig, NamesTheTokensThatEndATextOrSaysNothingOfThem) {
+  const TemporaryDirectory d;
+  using Tokens = std::vector<int32_t>;
+  const auto tokens = [&](const char* text) {
+    d.file("generation_config.json", text);
+    return read_generation_config(d.path()).stop_tokens;
+  };
+  EXPECT_EQ(tokens("{}"), std::nullopt);
+  EXPECT_EQ(tokens(R"({"eos_token_id": null})"), Tokens{});
+  EXPECT_EQ(tokens(R"({"eos_token_id": []})"), Tokens{});
+  EXPECT_EQ(tokens(R"({"eos_token_id": -1})"), Tokens{});
+  EXPECT_EQ(tokens(R"({"eos_token_id": 7})"), Tokens{7});
+  EXPECT_EQ(tokens(R"({"eos_token_id": [7, 3, 99999999999]})"), (Tokens{7, 3}));
+}
+
 TEST(GenerationConfig, RefusesEachFieldThatIsWrong) {
   const TemporaryDirectory d;
   for (const char* wrong :
-       {R"("do_sample": 1)", R"("temperature": -1)", R"("temperature": "warm")", R"("top_k": -1)",
-        R"("top_k": 1.5)", R"("top_p": 0)", R"("top_p": 1.1)", R"("min_p": 2)", R"("min_p": [])",
+       {R"("do_sample": 1)", R"("temperature": -1)", R"("temperature": "warm")", R"("top_k": -2)",
+        R"("top_k": 1.5)", R"("eos_token_id": "2")", R"("eos_token_id": [1, null])",
+        R"("top_p": 0)", R"("top_p": 1.1)", R"("min_p": 2)", R"("min_p": [])",
         R"("repetition_penalty": 0)", R"("repetition_penalty": true)"}) {
     d.file("generation_config.json", std::string("{") + wrong + "}");
     const std::string field(wrong + 1, std::string_view(wrong).find(':') - 2);

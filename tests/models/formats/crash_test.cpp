@@ -11,11 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <climits>
 #include <set>
 #include <thread>
 
+#include "spool/models/formats/checkpoint_mark.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/runtime/files/json.h"
@@ -27,6 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 int changes_left = INT_MAX;
+bool links_are_refused = false;  // as by exFAT
 // Files and directories with changes that a power cut would lose.
 std::set<fs::path> unsynced;
 // Names under which something was published before it was synced.
@@ -76,6 +79,10 @@ int rename(const char* from, const char* to) noexcept {
 }
 
 int symlink(const char* target, const char* path) noexcept {
+  if (links_are_refused) {
+    errno = EPERM;
+    return -1;
+  }
   before_change();
   return static_cast<int>(::syscall(SYS_symlinkat, target, AT_FDCWD, path));
 }
@@ -106,10 +113,12 @@ using Names = std::set<std::string>;
 void fill_for(int64_t step, const fs::path& partial) {
   write_text_file_atomically(partial / "run.json", sentence("{\"step\": ", step, "}"));
   const std::vector<std::byte> piece(size_t{1} << 16, static_cast<std::byte>(step));
+  const Metadata mark = metadata_of({.step = step, .run = "a run"});
   SafetensorsWriter file(partial / "model.safetensors", {{"x", {Shape{1 << 16}, DType::f32}}},
-                         {{"step", std::to_string(step)}});
+                         mark);
   for (size_t i = 0; i < 4; ++i) file.write(file.tensors()[0], i * piece.size(), piece);
   file.finish();
+  SafetensorsWriter(partial / "optimizer.safetensors", {}, mark).finish();
 }
 
 // The step of a checkpoint; throws if anything is missing or wrong.
@@ -119,7 +128,7 @@ int64_t read_checkpoint(const fs::path& checkpoint) {
   std::vector<std::byte> bytes(file.tensors().at(0).spec.nbytes());
   file.read(file.tensors()[0], 0, bytes);
   const std::vector<std::byte> expected(bytes.size(), static_cast<std::byte>(step));
-  check(file.metadata().at("step") == std::to_string(step), "metadata of another step");
+  check(marked_file(file.name()).mark->step == step, "metadata of another step");
   check(bytes == expected, "bytes of another step");
   return step;
 }
@@ -183,6 +192,55 @@ TEST(Crash, BeforeAnyChangeLeavesAWholeCheckpoint) {
   EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 1); }, 2), 20);
   EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 1); }, 1), 20);
   EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 2), write(run, 1); }, 2), 20);
+}
+
+// In place of the link to it.
+void copy_latest(const fs::path& run) {
+  const fs::path latest = *latest_checkpoint(run);
+  fs::remove(run / "latest");
+  fs::copy(latest, run / "latest", fs::copy_options::recursive);
+}
+
+TEST(Crash, InACopyOfARunLeavesAWholeCheckpoint) {
+  const auto write = [](const fs::path& run, int64_t step) {
+    RunDirectory(run).write(step, [&](const fs::path& p) { fill_for(step, p); });
+  };
+  // Links that were followed; also with no other copy of the checkpoint; links that were lost.
+  EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 1), copy_latest(run); }, 2), 20);
+  EXPECT_GT(crash_everywhere(
+                [&](const fs::path& run) {
+                  write(run, 1), copy_latest(run), fs::remove_all(run / "step-000001");
+                },
+                2),
+            20);
+  EXPECT_GT(
+      crash_everywhere(
+          [&](const fs::path& run) { write(run, 1), write(run, 2), fs::remove(run / "latest"); },
+          3),
+      20);
+}
+
+TEST(Crash, WhereThereAreNoLinksLeavesAWholeCheckpoint) {
+  const auto write = [](const fs::path& run, int64_t step) {
+    RunDirectory(run).write(step, [&](const fs::path& p) { fill_for(step, p); });
+  };
+  links_are_refused = true;
+  EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 1); }, 2), 20);
+  EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 2), write(run, 1); }, 2), 20);
+  EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 1), copy_latest(run); }, 2), 20);
+  const TemporaryDirectory d;
+  for (int64_t step : {1, 2}) {
+    RunDirectory run(d.path());
+    unsynced.clear();
+    published_early.clear();
+    run.write(step, [&](const fs::path& p) { fill_for(step, p); });
+    EXPECT_EQ(published_early, std::set<fs::path>{});
+    EXPECT_FALSE(unsynced.contains(run.path()));
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(d.path() / "latest")));
+  }
+  links_are_refused = false;
+  write(d.path(), 3);
+  EXPECT_EQ(fs::read_symlink(d.path() / "latest"), "step-000003");
 }
 
 // Exit status of a child whose writes beyond `limit` bytes of a file fail, as on a full disk.

@@ -2,6 +2,8 @@
 
 #include "spool/models/formats/run_directory.h"
 
+#include "spool/models/formats/checkpoint_mark.h"
+
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
 
@@ -19,6 +21,19 @@ using Names = std::set<std::string>;
 
 auto writing(const std::string& text) {
   return [text](const fs::path& partial) { write_text_file_atomically(partial / "state", text); };
+}
+
+// With all files of a checkpoint.
+auto whole(int64_t step) {
+  return [step](const fs::path& partial) {
+    const Metadata mark = metadata_of({.step = step, .run = "a run"});
+    for (const char* name : {"model.safetensors", "optimizer.safetensors"}) {
+      SafetensorsWriter file(partial / name, {{"x", {Shape{4}, DType::f32}}}, mark);
+      file.write(file.tensors()[0], 0, std::vector<std::byte>(16));
+      file.finish();
+    }
+    write_text_file_atomically(partial / "run.json", "{}");
+  };
 }
 
 TEST(RunDirectory, LinksTheLatestCheckpoint) {
@@ -139,6 +154,8 @@ TEST(RunDirectory, LinksTheBestCheckpointAndReplacesNothingElse) {
   EXPECT_EQ(fs::read_symlink(d.path() / "best"), "step-000020");
   EXPECT_EQ(names_in(d.path()), (Names{".lock", "best", "latest", "step-000020", "step-000030"}));
   fs::remove(d.path() / "best");
+  d.file("best", "");
+  check_best_link(d.path());
   d.file("best", "mine");
   const auto refuses = [&](auto&& what) {
     expect_error(ErrorKind::file, {"best: is not a link to a checkpoint"}, what);
@@ -160,8 +177,93 @@ TEST(RunDirectory, RefusesALatestLinkThatNamesNoCheckpoint) {
                  [&] { latest_checkpoint(d.path()); });
   }
   fs::remove(d.path() / "latest");
-  d.file("latest", "step-000100");
-  expect_error(ErrorKind::file, {"latest", "not a link"}, [&] { latest_checkpoint(d.path()); });
+  for (const char* name :
+       {"step-000100", "step-000100\n", "mine", "../step-000100", "elsewhere\n"}) {
+    d.file("latest", name);
+    expect_error(ErrorKind::file, {"latest: names", "no such checkpoint"},
+                 [&] { latest_checkpoint(d.path()); });
+  }
+  for (const std::string& other : {std::string(" \n"), std::string(1000, 'x')}) {
+    d.file("latest", other);
+    expect_error(ErrorKind::file, {"latest: is neither a link", "a file with the name"},
+                 [&] { latest_checkpoint(d.path()); });
+  }
+  fs::remove(d.path() / "latest");
+  d.file("latest/precious", "not ours");
+  expect_error(ErrorKind::file, {"latest: is neither a link", "a copy"},
+               [&] { latest_checkpoint(d.path()); });
+  expect_error(ErrorKind::file, {"latest"}, [&] { RunDirectory(d.path()).write(1, whole(1)); });
+  EXPECT_EQ(content_of(d.path() / "latest" / "precious"), "not ours");
+}
+
+TEST(RunDirectory, FilesMayHaveTheNamesThatLinksHave) {
+  const TemporaryDirectory d;
+  RunDirectory(d.path(), /*keep=*/9).write(10, whole(10));
+  for (int64_t step : {20, 30, 40}) RunDirectory(d.path(), /*keep=*/9).write(step, whole(step));
+  fs::remove(d.path() / "latest");
+  for (const char* text : {"step-000030", "step-000030\n", "step-000030\r\n"}) {
+    d.file("latest", text);
+    EXPECT_EQ(latest_checkpoint(d.path()), d.path() / "step-000030");
+  }
+  d.file("best", "step-000010\n");
+  check_best_link(d.path());
+  RunDirectory run(d.path(), /*keep=*/1);
+  run.write(50, whole(50));
+  EXPECT_EQ(names_in(d.path()), (Names{".lock", "best", "latest", "step-000010", "step-000050"}));
+  EXPECT_EQ(run.latest(), d.path() / "step-000050");
+  EXPECT_TRUE(run.point_best_to(50));
+  EXPECT_EQ(fs::read_symlink(d.path() / "best"), "step-000050");
+}
+
+TEST(RunDirectory, FoldersMayBeWhereLinksWere) {
+  const TemporaryDirectory d;
+  const auto become_folder = [&](const char* link) {
+    const fs::path target = fs::canonical(d.path() / link);
+    fs::remove(d.path() / link);
+    fs::copy(target, d.path() / link, fs::copy_options::recursive);
+  };
+  RunDirectory(d.path(), /*keep=*/9).write(10, whole(10));
+  RunDirectory(d.path(), /*keep=*/9).point_best_to(10);
+  RunDirectory(d.path(), /*keep=*/9).write(20, whole(20));
+  become_folder("latest");
+  become_folder("best");
+  EXPECT_EQ(latest_checkpoint(d.path()), d.path() / "latest");
+  check_best_link(d.path());
+  fs::remove_all(d.path() / "step-000020");                    // the folder is the only copy
+  fs::remove(d.path() / "step-000010/optimizer.safetensors");  // and the whole one
+  RunDirectory run(d.path(), /*keep=*/1);
+  EXPECT_EQ(names_in(d.path()), (Names{".lock", "best", "latest", "step-000010", "step-000020"}));
+  EXPECT_EQ(fs::read_symlink(d.path() / "latest"), "step-000020");
+  EXPECT_EQ(fs::read_symlink(d.path() / "best"), "step-000010");
+  EXPECT_TRUE(fs::exists(d.path() / "step-000010/optimizer.safetensors"));
+  run.write(30, whole(30));
+  EXPECT_EQ(names_in(d.path()), (Names{".lock", "best", "latest", "step-000010", "step-000030"}));
+}
+
+TEST(RunDirectory, WithoutALinkItsLatestCheckpointIsTheNewestWholeOne) {
+  const TemporaryDirectory d;
+  for (int64_t step : {10, 20, 30}) RunDirectory(d.path(), /*keep=*/9).write(step, whole(step));
+  d.file("step-000090/model.safetensors", "not ours");
+  d.file("latest.txt", "nothing");
+  fs::remove(d.path() / "latest");
+  EXPECT_EQ(latest_checkpoint(d.path()), d.path() / "step-000030");
+  d.file("latest", "");
+  EXPECT_EQ(latest_checkpoint(d.path()), d.path() / "step-000030");
+  fs::resize_file(d.path() / "step-000030/model.safetensors", 70);
+  EXPECT_EQ(latest_checkpoint(d.path()), d.path() / "step-000020");
+  fs::remove(d.path() / "step-000020/optimizer.safetensors");
+  EXPECT_EQ(latest_checkpoint(d.path()), d.path() / "step-000010");
+  // Its marker is hidden, and a copy may lack it.
+  fs::remove(d.path() / "step-000010/.spool");
+  EXPECT_EQ(latest_checkpoint(d.path()), d.path() / "step-000010");
+  fs::remove(d.path() / "latest");
+  RunDirectory run(d.path(), /*keep=*/1);
+  run.write(40, whole(40));
+  EXPECT_EQ(names_in(d.path()),
+            (Names{".lock", "latest", "latest.txt", "step-000040", "step-000090"}));
+  fs::remove(d.path() / "latest");
+  fs::remove(d.path() / "step-000040/run.json");
+  EXPECT_EQ(latest_checkpoint(d.path()), std::nullopt);
 }
 
 }  // namespace

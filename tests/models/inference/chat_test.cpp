@@ -54,32 +54,30 @@ TEST(Chat, RefusesATokenizerWithoutTheFormatsTokens) {
                [&] { Chat(ChatFormat::chatml, *make_byte_tokenizer()); });
 }
 
-TEST(Chat, FindsTheFormatOfATemplate) {
-  EXPECT_EQ(chat_format_of("{{ '<|im_start|>' + role }}"), ChatFormat::chatml);
-  EXPECT_EQ(chat_format_of("<|start_header_id|>"), ChatFormat::llama3);
-  EXPECT_EQ(chat_format_of("'<|user|>' '<|assistant|>'"), ChatFormat::zephyr);
-  EXPECT_EQ(chat_format_of("[INST] {{ content }} [/INST]"), std::nullopt);
-  EXPECT_TRUE(has_system_message("system\\nYou are Qwen, created"));
-  EXPECT_FALSE(has_system_message("{{ message.content }}"));
-}
-
-TEST(Chat, ReadsTheTemplateOfAFolder) {
+TEST(Chat, BeginsWithTheTokenThatBeginsTextsWhereTheFormatSaysSo) {
   const TemporaryDirectory d;
-  EXPECT_EQ(chat_template_in(d.path()), std::nullopt);
-  d.file("tokenizer_config.json", R"({"bos_token": null})");
-  EXPECT_EQ(chat_template_in(d.path()), std::nullopt);
-  d.file("tokenizer_config.json", R"({"chat_template": "one"})");
-  EXPECT_EQ(chat_template_in(d.path()), "one");
-  d.file("tokenizer_config.json", R"({"chat_template": [{"name": "tools", "template": "two"},
-                                                        {"name": "default", "template": "three"}]})");
-  EXPECT_EQ(chat_template_in(d.path()), "three");
-  for (const char* wrong : {R"({"chat_template": 7})", R"({"chat_template": [7]})",
-                            R"({"chat_template": [{"name": "default"}]})", "{", "[]"}) {
-    d.file("tokenizer_config.json", wrong);
-    expect_error(ErrorKind::file, {"tokenizer_config.json"}, [&] { chat_template_in(d.path()); });
+  const auto qwen2 = reference("qwen2.json");
+  std::string text = content_of(source_folder() / "tests/reference/tokenizers/llama3.json");
+  constexpr std::string_view other = "\"<|im_end|>\"";
+  text.replace(text.find(other), other.size(), "\"<|eot_id|>\"");
+  const auto llama3 = read_tokenizer_json(d.file("llama3.json", text));
+  const auto first = [&](const char* format, const Tokenizer& tokenizer) {
+    return open_chat(parse_chat_format(format).value(), tokenizer, d.path())
+        .begin("", "Hi")
+        .front();
+  };
+  EXPECT_EQ(first("llama3", *llama3), llama3->begin_of_text().front());
+  EXPECT_EQ(first("chatml", *qwen2), qwen2->token_id("<|im_start|>"));
+  expect_error(ErrorKind::file, {d.path().string(), "begins texts", "bos_token"},
+               [&] { first("chatml+bos", *qwen2); });
+  for (const char* name : {R"("<|endoftext|>")", R"({"content": "<|endoftext|>"})"}) {
+    d.file("tokenizer_config.json", sentence("{\"bos_token\": ", name, "}"));
+    EXPECT_EQ(first("chatml+bos", *qwen2), qwen2->token_id("<|endoftext|>"));
+    EXPECT_EQ(first("chatml", *qwen2), qwen2->token_id("<|im_start|>"));
   }
-  d.file("chat_template.jinja", "four");
-  EXPECT_EQ(chat_template_in(d.path()), "four");
+  for (const char* none : {"", "bos", "+bos", "chatml+", "chatml+eos", "ChatML"}) {
+    EXPECT_FALSE(parse_chat_format(none)) << none;
+  }
 }
 
 // Every way to cut a text gives the same.

@@ -1,0 +1,15 @@
+#include "spool/models/inference/stop_tokens.h"
+
+#include "spool/models/families/generation_config.h"
+
+namespace spool {
+
+std::vector<int32_t> stop_tokens_of(const std::filesystem::path& directory,
+                                    const Tokenizer& tokenizer) {
+  const auto named = read_generation_config(directory).stop_tokens;
+  if (named) return *named;
+  const auto end = tokenizer.end_of_text();
+  return end ? std::vector{*end} : std::vector<int32_t>{};
+}
+
+}  // namespace spool
