@@ -1,5 +1,6 @@
 #include "spool/runtime/units.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -15,6 +16,11 @@ std::string print(const char* format, double value, const char* unit) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), format, value, unit);
   return text.data();
+}
+
+bool are_equal_in_any_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 double factor_of(std::string_view unit, std::string_view text) {
@@ -33,7 +39,7 @@ double factor_of(std::string_view unit, std::string_view text) {
                                                                        {"G", 0x1p30},
                                                                        {"T", 0x1p40}}};
   for (const auto& [name, factor] : units) {
-    if (unit == name) return factor;
+    if (are_equal_in_any_case(unit, name)) return factor;
   }
   fail(ErrorKind::invalid, "'", text, "' is not an amount of memory: '", unit,
        "' is not a unit; write for example 512MiB, 2GiB or 2GB");

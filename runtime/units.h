@@ -13,7 +13,7 @@ namespace spool {
 std::string format_bytes(size_t bytes);
 
 // "2GiB", "1.5 GB", "750MiB", "1048576".  B, kB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB
-// of 1024, as are K, M, G, T.  Throws for any other text, and for 0.
+// of 1024, as are K, M, G, T; all of them in any case.  Throws for any other text, and for 0.
 size_t parse_bytes(std::string_view text);
 
 // "350 us", "12.3 ms", "4.56 s", "3 min 20 s", "2 h 5 min".

@@ -9,15 +9,16 @@
 namespace spool {
 namespace {
 
+constexpr int64_t largest_extent = std::numeric_limits<int32_t>::max();
+
 void check_positive(const char* key, const char* words, int64_t n) {
-  constexpr int64_t large = int64_t{1} << 31;
-  check_setting(n > 0 && n < large, {key}, words, " is ", n, ", and must be between 1 and ",
-                large - 1);
+  check_setting(n > 0 && n <= largest_extent, {key}, words, " is ", n,
+                ", and must be between 1 and ", largest_extent);
 }
 
 void check_chunk(const char* key, const char* of, int64_t rows) {
-  check_setting(rows >= 0 && rows < int64_t{1} << 31, {key}, "the rows of a chunk of ", of,
-                " must be 0 (all rows) or more, not ", rows);
+  check_setting(rows >= 0 && rows <= largest_extent, {key}, "the rows of a chunk of ", of,
+                " must be between 0 (all rows) and ", largest_extent, ", not ", rows);
 }
 
 void validate_batch(const TrainingConfig& c) {
@@ -28,9 +29,9 @@ void validate_batch(const TrainingConfig& c) {
   check_setting(c.seq <= c.model.shape().context, {"seq", "context"}, "rows of ", c.seq,
                 " tokens are beyond the model's context of ", c.model.shape().context,
                 "; use shorter rows or a larger context");
-  check_setting(c.batch * c.seq < int64_t{1} << 31, {"batch", "seq", "accumulate"}, c.batch,
-                " rows of ", c.seq,
-                " tokens are too many for one micro-batch; use fewer rows and more micro-batches");
+  check_setting(c.batch * c.seq <= largest_extent, {"batch", "seq", "accumulate"}, c.batch,
+                " rows of ", c.seq, " tokens are too many for one micro-batch, which has at most ",
+                largest_extent, " tokens; use fewer rows and more micro-batches");
   check_chunk("chunk-loss", "the loss", c.loss_chunk);
   check_chunk("chunk-mlp", "an MLP", c.mlp_chunk);
 }

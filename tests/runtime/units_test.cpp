@@ -2,6 +2,9 @@
 
 #include "spool/runtime/units.h"
 
+#include <map>
+#include <string>
+
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
@@ -12,6 +15,17 @@ TEST(Units, ReadAmountsAsPeopleWriteThem) {
   EXPECT_EQ(parse_bytes("1.5 GB"), 1500000000u);
   EXPECT_EQ(parse_bytes("512"), 512u);
   EXPECT_EQ(parse_bytes("512MiB"), size_t{512} << 20);
+}
+
+TEST(Units, AreReadInAnyCase) {
+  for (const auto& [text, bytes] : std::map<std::string, size_t>{{"2gb", 2'000'000'000},
+                                                                 {"3GIB", size_t{3} << 30},
+                                                                 {"5 mib", size_t{5} << 20},
+                                                                 {"7KB", 7000},
+                                                                 {"7k", 7168},
+                                                                 {"9b", 9}}) {
+    EXPECT_EQ(parse_bytes(text), bytes) << text;
+  }
 }
 
 TEST(Units, RefuseOtherText) {
