@@ -41,7 +41,7 @@ std::string in_bytes(uint64_t size) {
 std::string bytes_of(const fs::path& file) { return in_bytes(File::open(file).size()); }
 
 // Words in lines of at most 56 characters, which end below each other.
-std::string wrapped(const std::vector<std::string>& words) {
+std::string in_lines(const std::vector<std::string>& words) {
   constexpr size_t width = 56;
   std::string text;
   size_t used = 0;
@@ -63,7 +63,7 @@ void describe_tensors(const TensorReader& file, FileDescription& d) {
   for (const auto& [type, count] : elements)
     types.push_back(fmt::format("{} {}", count, name(type)));
   d.details.emplace_back("tensors", std::to_string(file.tensors().size()));
-  d.details.emplace_back("elements", wrapped(types));
+  d.details.emplace_back("elements", in_lines(types));
   d.details.emplace_back("size", in_bytes(file.bytes()));
 }
 
@@ -114,7 +114,7 @@ std::string data_of(const JsonField& configuration) {
     if (!patterns) continue;
     for (const JsonField& pattern : patterns->items()) words.push_back(pattern.string());
   }
-  return words.empty() ? "Spool's own documents and sources" : wrapped(words);
+  return words.empty() ? "Spool's own documents and sources" : in_lines(words);
 }
 
 std::string describe_checkpoint(const fs::path& directory, FileDescription& d) {
@@ -124,7 +124,7 @@ std::string describe_checkpoint(const fs::path& directory, FileDescription& d) {
   const auto steps = run.configuration.member("steps").integer<int64_t>();
   describe_model(directory, d);
   d.details.emplace_back("data", data_of(run.configuration));
-  d.details.emplace_back("settings", wrapped(settings_of(run.configuration)));
+  d.details.emplace_back("settings", in_lines(settings_of(run.configuration)));
   if (const auto by = all.find("spool")) d.details.emplace_back("written by", by->string());
   return fmt::format("step {} of {}", run.step, steps);
 }
@@ -138,7 +138,7 @@ FileDescription describe_run(const fs::path& directory, const fs::path& latest) 
     if (name.starts_with("step-") && entry.is_directory()) checkpoints.push_back(name);
   }
   std::ranges::sort(checkpoints);
-  d.details.emplace(d.details.begin(), "checkpoints", wrapped(checkpoints));
+  d.details.emplace(d.details.begin(), "checkpoints", in_lines(checkpoints));
   d.what = "a run, at " + step;
   return d;
 }

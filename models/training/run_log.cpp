@@ -124,7 +124,7 @@ void RunLog::write_line(const nlohmann::json& object) {
   if (error == 0) return;
   cut_back(whole);
   if (std::exchange(lacks_lines_, true)) return;
-  listener_->say(fmt::format(
+  listener_->warn(fmt::format(
       "{}: cannot be written: {}; training goes on, and the log lacks the lines until it can be",
       path_, std::generic_category().message(error)));
 }

@@ -129,7 +129,7 @@ bool RunReport::write(int64_t steps) {
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
     if (std::exchange(is_told_, true)) return false;
-    listener_.say(sentence(e.what(), "; training goes on, and the report is tried again"));
+    listener_.warn(sentence(e.what(), "; training goes on, and the report is tried again"));
     return false;
   }
 }

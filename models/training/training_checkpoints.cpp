@@ -49,8 +49,8 @@ bool TrainingRun::make_up_evaluation(const std::function<bool()>& stop) {
     if (best && options_.keep_best) directory_->point_best_to(first_step_);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
-    listener_.say(fmt::format("the evaluation after step {} is not stored: {}; training goes on",
-                              first_step_, e.what()));
+    listener_.warn(fmt::format("the evaluation after step {} is not stored: {}; training goes on",
+                               first_step_, e.what()));
   }
   return true;
 }
@@ -172,7 +172,7 @@ void TrainingRun::try_checkpoint(int64_t step) {
     checkpoint(step);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
-    listener_.say(
+    listener_.warn(
         fmt::format("no checkpoint of step {}: {}; training goes on, and the next is tried {}",
                     step, e.what(), next_checkpoint(step)));
   }
