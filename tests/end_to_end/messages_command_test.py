@@ -5,6 +5,7 @@ messages_command_test.py PROGRAM [CASE...]
 
 import json
 import os
+import re
 import shutil
 import struct
 
@@ -178,6 +179,18 @@ class Messages(Folder):
         self.refused(self.train("--dry-run=no"), 2, "--dry-run takes no value, and 'no' was given")
         self.refused(spool("train", "--lr"), 2, "--lr needs a value")
         self.assertEqual(self.train("--dry-run", "--lr", "+1e-3", "--memory", "1gIb")[0], 0)
+
+    def test_a_smaller_step_is_advised_only_where_one_fits(self):
+        fixed = ["plan", *SHAPE, "--context", 256, "--seq", 256, "--batch", 1, "--threads", 1]
+        smallest = spool(*fixed, "--memory", "1kB")
+        self.refused(smallest, 1, "no smaller batch and no shorter rows were found to fit")
+        needed = int(re.search(r"needs [^(]*\((\d+) bytes", smallest[2])[1])
+        self.refused(spool(*fixed, "--memory", needed - 1), 1, "; shorter rows may fit")
+        self.assertEqual(spool(*fixed, "--memory", needed)[0], 0)
+        gpu = "plan --model gpt2-124m --machine h200 --batch 64 --memory".split()
+        self.refused(spool(*gpu, "1MiB"), 1, "no smaller batch and no shorter rows were found to fit")
+        needed = int(re.search(r"needs [^(]*\((\d+) bytes", spool(*gpu, "1MiB")[2])[1])
+        self.refused(spool(*gpu, needed - 1), 1, "; a smaller batch may fit")
 
     def test_limits_are_named(self):
         most = 2**31 - 1
