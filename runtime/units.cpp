@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "spool/runtime/check.h"
@@ -69,6 +70,30 @@ size_t parse_bytes(std::string_view text) {
   const double bytes = value * factor_of(unit, text);
   check(bytes >= 1 && bytes < 0x1p62, "'", text, "' is not a possible amount of memory");
   return static_cast<size_t>(bytes);
+}
+
+std::string format_number(double number) {
+  std::array<char, 32> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number);
+  return {text.data(), end};
+}
+
+double as_written(float number) {
+  std::array<char, 32> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number);
+  double same = number;
+  std::from_chars(text.data(), end, same);  // infinity, too
+  return same;
+}
+
+double rounded_to_decimals(double number) {
+  std::array<char, 32> text{};
+  constexpr int digits = std::numeric_limits<double>::digits10;
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number,
+                                          std::chars_format::scientific, digits - 1);
+  double rounded = number;
+  std::from_chars(text.data(), end, rounded);
+  return rounded;
 }
 
 std::string format_seconds(double s) {

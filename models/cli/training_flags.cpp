@@ -118,7 +118,7 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   override_with(g.accumulate, t.accumulate);
   t.seq = g.seq.value_or(std::min(t.seq, t.model.shape().context));
   override_with(g.lr, t.lr);
-  t.min_lr = g.min_lr.value_or(t.lr / 10);
+  t.min_lr = g.min_lr.value_or(rounded_to_decimals(t.lr / 10));
   override_with(g.beta2, t.optimizer.beta2);
   override_with(g.weight_decay, t.optimizer.decay);
   t.warmup = g.warmup.value_or(warmup_of(o.model, t));

@@ -6,6 +6,7 @@
 
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
+#include "spool/models/tokenizers/utf8.h"
 #include "spool/models/training/frontier.h"
 #include "spool/models/training/run_search.h"
 #include "spool/models/training/run_tokenizer.h"
@@ -119,8 +120,9 @@ void TrainingRun::write_sample(int64_t step) {
   const SampleLength length = sample_length(*tokenizer_);
   Generator(trainer_->model(), *stream_, length.prompt + length.drawn)
       .extend(tokens, length.drawn, {.vocabulary = tokenizer_->vocabulary()}, random);
-  listener_.say(fmt::format("--- sample after step {}\n{}\n---", step,
-                            tokenizer_->decode(std::span(tokens).subspan(given))));
+  const std::string text = tokenizer_->decode(std::span(tokens).subspan(given));
+  listener_.say(
+      fmt::format("--- sample after step {}\n{}\n---", step, from_character_to_character(text)));
 }
 
 void TrainingRun::checkpoint(int64_t step) {

@@ -2,6 +2,7 @@
 
 #include "spool/runtime/units.h"
 
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -34,6 +35,20 @@ TEST(Units, RefuseOtherText) {
     expect_error(ErrorKind::invalid, {"'" + bad + "'", "amount of memory"},
                  [&] { parse_bytes(bad); });
   }
+}
+
+TEST(Units, NumbersAreWrittenInTheirShortestForm) {
+  EXPECT_EQ(format_number(3e-4), "0.0003");
+  EXPECT_EQ(format_number(1.23456789), "1.23456789");
+  EXPECT_EQ(format_number(6e-5), "6e-05");
+  EXPECT_EQ(as_written(0.1F), 0.1);
+  EXPECT_EQ(as_written(-5.5569134F), -5.5569134);
+  EXPECT_EQ(static_cast<float>(as_written(1.1754944e-38F)), 1.1754944e-38F);
+  EXPECT_TRUE(std::isnan(as_written(std::nanf(""))));
+  EXPECT_EQ(as_written(HUGE_VALF), HUGE_VAL);
+  EXPECT_NE(0.003 / 10, 0.0003);
+  EXPECT_EQ(rounded_to_decimals(0.003 / 10), 0.0003);
+  EXPECT_EQ(rounded_to_decimals(0.0), 0.0);
 }
 
 TEST(Units, FormatBytesWithTheLargestUnit) {
