@@ -59,6 +59,12 @@ std::string words_of(const CLI::ParseError& e) {
   return missing == std::string::npos ? text : text.substr(0, missing) + " needs a value";
 }
 
+// 0 if nothing is wrong with them.
+int refuse_words(const CLI::App& app, const std::vector<std::string>& words) {
+  const std::string fault = fault_of_words(app, words);
+  return fault.empty() ? 0 : print_error(sentence(fault, "; see spool ", words[0], " --help"), 2);
+}
+
 int print_usage_error(const CLI::App& app, const CLI::ParseError& e,
                       const std::string& first_word) {
   if (e.get_exit_code() == 0) return app.exit(e);  // --help
@@ -166,9 +172,7 @@ int main(int argc, char** argv) {
   add("info", "Say what a run, checkpoint, model, plan, shard or other file is", add_info);
   try {
     std::vector<std::string> words = command_words(argc, argv);
-    if (const std::string fault = fault_of_words(app, words); !fault.empty()) {
-      return print_error(sentence(fault, "; see spool ", words[0], " --help"), 2);
-    }
+    if (const int code = refuse_words(app, words)) return code;
     std::ranges::reverse(words);  // as CLI11 wants them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& e) {

@@ -75,6 +75,11 @@ void say_where_files_are(const RunOptions& o) {
   if (!o.report.empty()) fmt::print("the report is in {}\n", o.report);
 }
 
+void print_plan(const std::string& table) {
+  const std::string lines = wrapped(table, terminal_width(STDOUT_FILENO));
+  fmt::print("{}\n", emphasised(lines, STDOUT_FILENO));
+}
+
 int plan(const PlanFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags.training, command);
   if (!flags.json.empty() || !o.report.empty()) check_can_be_stored(o);
@@ -115,8 +120,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   }
   if (flags.json == "-") return 0;
   o.training = run.config;
-  const std::string table = wrapped(plan_table(o, machine, run), terminal_width(STDOUT_FILENO));
-  fmt::print("{}\n", emphasised(table, STDOUT_FILENO));
+  print_plan(plan_table(o, machine, run));
   if (flags.frontier) print_lines(frontier_table(frontier.points));
   say_where_files_are(o);
   return 0;
