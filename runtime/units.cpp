@@ -1,5 +1,7 @@
 #include "spool/runtime/units.h"
 
+#include <spdlog/fmt/fmt.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -72,11 +74,7 @@ size_t parse_bytes(std::string_view text) {
   return static_cast<size_t>(bytes);
 }
 
-std::string format_number(double number) {
-  std::array<char, 32> text{};
-  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number);
-  return {text.data(), end};
-}
+std::string format_number(double number) { return fmt::format("{}", number); }
 
 double as_written(float number) {
   std::array<char, 32> text{};
