@@ -54,6 +54,7 @@ constexpr double most_differs = 1e-5, most_differs_in_bf16 = 1e-3;
 
 struct Setting {
   std::string words = {};  // as given
+  std::string model = {};
   TrainingConfig config = {};
   Machine machine = {};
   std::optional<Device> device = {};  // to train on
@@ -90,7 +91,11 @@ class PeakMemory {
 
   // Whether all is as it should be.
   bool run() {
-    report_ = {{"step", s_.words}, {"machine", s_.machine.name}};
+    report_ = {{"model", s_.model},
+               {"step", sentence(s_.config.batch, " rows of ", s_.config.seq, " tokens, ",
+                                 name(s_.config.dtype))},
+               {"arguments", s_.words},
+               {"machine", s_.machine.name}};
     report_["keep_all"] = {{"peak_bytes", kept_.keep_all_peak},
                            {"step_ms", 1e3 * kept_.keep_all_seconds}};
     lay_out_policies();
@@ -365,7 +370,8 @@ Setting parse_setting(int& argc, char** argv) {
   Setting s;
   for (int i = 1; i < argc; ++i) s.words += sentence(i > 1 ? " " : "", argv[i]);
   if (const auto device = take("device", ""); !device.empty()) s.device = parse_device(device);
-  s.config = training_preset(take("model", "gpt2-124m"));
+  s.model = take("model", "gpt2-124m");
+  s.config = training_preset(s.model);
   s.config.batch = std::stoll(take("batch", "4"));
   s.config.seq = std::stoll(take("seq", "1024"));
   s.config.dtype = *parse<DType>(take("dtype", "bf16"));

@@ -1,9 +1,13 @@
 #include "spool/runtime/units.h"
 
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "spool/runtime/check.h"
@@ -15,6 +19,11 @@ std::string print(const char* format, double value, const char* unit) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), format, value, unit);
   return text.data();
+}
+
+bool are_equal_in_any_case(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::ranges::equal(a, b, {}, lower, lower);
 }
 
 double factor_of(std::string_view unit, std::string_view text) {
@@ -33,7 +42,7 @@ double factor_of(std::string_view unit, std::string_view text) {
                                                                        {"G", 0x1p30},
                                                                        {"T", 0x1p40}}};
   for (const auto& [name, factor] : units) {
-    if (unit == name) return factor;
+    if (are_equal_in_any_case(unit, name)) return factor;
   }
   fail(ErrorKind::invalid, "'", text, "' is not an amount of memory: '", unit,
        "' is not a unit; write for example 512MiB, 2GiB or 2GB");
@@ -63,6 +72,26 @@ size_t parse_bytes(std::string_view text) {
   const double bytes = value * factor_of(unit, text);
   check(bytes >= 1 && bytes < 0x1p62, "'", text, "' is not a possible amount of memory");
   return static_cast<size_t>(bytes);
+}
+
+std::string format_number(double number) { return fmt::format("{}", number); }
+
+double as_written(float number) {
+  std::array<char, 32> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number);
+  double same = number;
+  std::from_chars(text.data(), end, same);  // infinity, too
+  return same;
+}
+
+double rounded_to_decimals(double number) {
+  std::array<char, 32> text{};
+  constexpr int digits = std::numeric_limits<double>::digits10;
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number,
+                                          std::chars_format::scientific, digits - 1);
+  double rounded = number;
+  std::from_chars(text.data(), end, rounded);
+  return rounded;
 }
 
 std::string format_seconds(double s) {

@@ -1,7 +1,7 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// Bytes and seconds as text for people.
+// Bytes, seconds and other numbers as text for people.
 
 #include <cstddef>
 #include <string>
@@ -13,8 +13,16 @@ namespace spool {
 std::string format_bytes(size_t bytes);
 
 // "2GiB", "1.5 GB", "750MiB", "1048576".  B, kB, MB, GB, TB are powers of 1000, KiB, MiB, GiB, TiB
-// of 1024, as are K, M, G, T.  Throws for any other text, and for 0.
+// of 1024, as are K, M, G, T; all of them in any case.  Throws for any other text, and for 0.
 size_t parse_bytes(std::string_view text);
+
+// The shortest decimal that reads as the number: "0.0003", "6e-05", "1000".
+std::string format_number(double);
+// The double that is written as the float is: of 0.1F it is 0.1, not 0.10000000149011612.
+double as_written(float);
+// A number without what arithmetic in doubles has added to it beyond 15 digits: 0.0003 of 0.003
+// / 10.
+double rounded_to_decimals(double);
 
 // "350 us", "12.3 ms", "4.56 s", "3 min 20 s", "2 h 5 min".
 std::string format_seconds(double seconds);

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Trains a small GPT-2 within a memory budget, for about two minutes on two cores, then generates text.
+# To compile Spool first takes about six minutes there.
 #   scripts/demo.sh           on the text of this repository
 #   scripts/demo.sh FILE      on a text file of yours
 set -euo pipefail
@@ -29,10 +30,15 @@ if [ ! -f "$build/build.ninja" ]; then
   nvidia-smi >/dev/null 2>&1 || options+=(-DSPOOL_CUDA=off)
   cmake --preset release -B "$build" "${options[@]}" >/dev/null
 fi
+if [ ! -x "$build/spool" ]; then
+  echo "demo: compiling Spool, once: about six minutes on two cores, here are $(nproc)"
+fi
 cmake --build "$build" --target spool
 spool=$build/spool
 
 rm -rf "$out"
 show() { printf '\n$ %s\n' "$*" && "$@"; }
 show "$spool" train --model "$model" "${data[@]}" --steps "$steps" --memory "$memory" --out "$out"
-show "$spool" generate --model "$out" --prompt "$prompt" --tokens "$tokens"
+# A model of bytes may stop within a character, or write what is none; these bytes are left out.
+show "$spool" generate --model "$out" --prompt "$prompt" --tokens "$tokens" |
+  { iconv -c -f UTF-8 -t UTF-8 || [ $? = 1 ]; }

@@ -50,7 +50,8 @@ json sweep_report(const json& report) {
   const bool ran = report.contains("runs");
   return {{"format", "spool-sweep-report"},
           {"format_version", 1},
-          {"title", sentence("Peak memory and step time, ", ran ? "measured" : "foretold", " for ",
+          {"title", sentence("Peak memory and step time of ", report["model"].get<std::string>(),
+                             ran ? ", measured on " : ", foretold for ",
                              report["machine"].get<std::string>())},
           {"step", report["step"]},
           {"points", ran ? measured_points(report["runs"]) : foretold_points(report)}};

@@ -8,9 +8,9 @@
 
 namespace spool::benchmarks {
 
-// Of what peak_memory reports; where steps ran, what they took.  {"format": "spool-sweep-report",
-// "format_version": 1, "title": ..., "points": [{"name", "group", "peak_bytes", "step_ms",
-// "foretold_peak_bytes"}, ...]}
+// Of what peak_memory reports, with the name of its model; where steps ran, what they took.
+// {"format": "spool-sweep-report", "format_version": 1, "title": ..., "points": [{"name", "group",
+// "peak_bytes", "step_ms", "foretold_peak_bytes"}, ...]}
 nlohmann::json sweep_report(const nlohmann::json& of_peak_memory);
 
 }  // namespace spool::benchmarks

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "spool/models/cli/long_work.h"
+#include "spool/models/cli/terminal_width.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/training/run_calibration.h"
 #include "spool/runtime/units.h"
@@ -17,13 +18,13 @@ struct CalibrationFlags {
 
 std::string kernel_row(const KernelTime& k) {
   const Cost& cost = k.cost;
-  return fmt::format("  {:<20} {:<5} {:>10.4g} {:>10.4g} {:>12.4f} {:>10.1f} {:>9.1f}\n", k.name,
+  return fmt::format("  {:<20} {:<5} {:>9.4g} {:>9.4g} {:>10.4f} {:>10.1f} {:>9.1f}\n", k.name,
                      name(cost.dtype), cost.flops, cost.bytes, 1e3 * k.seconds,
                      cost.flops / k.seconds / 1e9, cost.bytes / k.seconds / 1e9);
 }
 
 std::string kernel_table(const Calibration& found) {
-  std::string table = fmt::format("  {:<20} {:<5} {:>10} {:>10} {:>12} {:>10} {:>9}\n", "kernel",
+  std::string table = fmt::format("  {:<20} {:<5} {:>9} {:>9} {:>10} {:>10} {:>9}\n", "kernel",
                                   "type", "flops", "bytes", "ms", "GFLOP/s", "GB/s");
   for (const KernelTime& k : found.kernels) table += kernel_row(k);
   if (!found.unmeasured.empty()) {
@@ -52,12 +53,12 @@ int calibrate_and_print(const CalibrationFlags& flags, const CLI::App& command) 
   request.renewal = flags.afresh ? Renewal::replace : Renewal::lower;
   const Calibration found = calibrate_with_display(request);
   const Machine& m = found.machine;
-  fmt::print(
+  print_lines(fmt::format(
       "{}: products {:.1f} GFLOP/s, memory {:.1f} GB/s, to the host {:.1f} GB/s, from the "
-      "host {:.1f} GB/s\n{}\n",
+      "host {:.1f} GB/s\n{}",
       m.name, m.f32_flops / 1e9, m.bytes_per_second / 1e9, m.to_host_bytes_per_second / 1e9,
-      m.from_host_bytes_per_second / 1e9, kernel_table(found));
-  if (!found.file.empty()) fmt::print("the table is {}\n", found.file.string());
+      m.from_host_bytes_per_second / 1e9, kernel_table(found)));
+  if (!found.file.empty()) print_lines("the table is " + found.file.string());
   return 0;
 }
 

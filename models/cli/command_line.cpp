@@ -1,11 +1,12 @@
 #include "spool/models/cli/command_line.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
-#include <limits>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,36 @@ std::string without_zeros(const std::string& number) {
   return (negative ? "-" : "") + (digit == std::string::npos ? "0" : number.substr(digit));
 }
 
+// Of a text that should be a number with a point or an exponent; what is too large for the setting,
+// infinity included, is told by the setting.
+std::string fault_of_real(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [after, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc::result_out_of_range) {
+    return sentence("'", text, "' is too large or too small for a number in 64 bits");
+  }
+  if (error == std::errc() && after == end) return {};
+  return sentence("'", text, "' is not a number; write it as in 0.001 or 1e-3");
+}
+
+CLI::Validator real_number() {
+  return {[](const std::string& text) { return fault_of_real(text); }, ""};
+}
+
+const std::string empty_value = "the value is empty; give one, or leave it out";
+
+CLI::Validator no_empty_text() {
+  return {[](const std::string& text) { return text.empty() ? empty_value : std::string(); }, ""};
+}
+
+bool is_standard_output(std::string_view name) {
+  constexpr std::array<std::string_view, 4> names{"-", "/dev/stdout", "/dev/fd/1",
+                                                  "/proc/self/fd/1"};
+  return std::ranges::find(names, name) != names.end();
+}
+
 template <class T>
 CLI::Validator whole_number() {
   return {[](std::string& text) {
@@ -44,6 +75,21 @@ CLI::Validator whole_number() {
             return fault;
           },
           ""};
+}
+
+// --resume DIR and --resume=DIR.
+void name_resumed_run(std::vector<std::string>& words) {
+  constexpr std::string_view flag = "--resume";
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with("--resume=") && words[i].size() > flag.size() + 1) {
+      const std::string run = words[i].substr(flag.size() + 1);
+      words[i] = flag;
+      words.insert(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, run);
+    }
+    const bool is_named =
+        words[i] == flag && i + 1 < words.size() && !words[i + 1].starts_with('-');
+    if (is_named) words.insert(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, "--out");
+  }
 }
 
 // The least number of letters to insert, remove or replace (Levenshtein, 1966).
@@ -71,22 +117,73 @@ std::vector<std::string> command_words(int argc, const char* const* argv) {
     const size_t value = word.starts_with("--") ? word.find('=') + 1 : 0;  // --data=[a,b]
     if (word.ends_with(']') && word[value] == '[') word.insert(value, "./");
   }
+  if (words.front() == "train") name_resumed_run(words);
   return words;
 }
 
-void check_whole_numbers(CLI::App& command) {
+void check_values(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;
     const std::string type = option->get_type_name();
+    // A transformation comes before the checks of the option's own.
     if (type.starts_with("UINT")) option->transform(whole_number<uint64_t>());
     if (type.starts_with("INT")) option->transform(whole_number<int64_t>());
+    if (type.starts_with("FLOAT")) option->transform(real_number());
+    option->transform(no_empty_text());
   }
 }
 
-CLI::Validator at_least(int64_t least) {
-  return {[least](std::string& text) {
-            const bool holds = std::strtoll(text.c_str(), nullptr, 10) >= least;
-            return holds ? std::string()
-                         : sentence(text, " is too little; give ", least, " or more");
+std::string fault_of_words(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto named = app.get_subcommands(
+      [&](const CLI::App* command) { return !words.empty() && command->get_name() == words[0]; });
+  if (named.empty()) return {};
+  const CLI::App* const command = named.front();
+  for (const std::string& word : words) {
+    if (word == "--") break;  // names follow
+    const size_t equals = word.find('=');
+    if (!word.starts_with("--") || equals == std::string::npos) continue;
+    const std::string flag = word.substr(0, equals), value = word.substr(equals + 1);
+    const CLI::Option* const option = command->get_option_no_throw(flag);
+    if (!option) continue;
+    const bool takes_none = option->get_items_expected_max() == 0;
+    if (value.empty()) return sentence(flag, ": ", empty_value);
+    if (takes_none) return sentence(flag, " takes no value, and '", value, "' was given");
+  }
+  return {};
+}
+
+CLI::Validator at_least(int64_t least, int64_t most) {
+  return {[least, most](const std::string& text) {
+            const int64_t number = std::strtoll(text.c_str(), nullptr, 10);
+            if (number < least) return sentence(text, " is too little; give ", least, " or more");
+            if (number > most) return sentence(text, " is too much; give at most ", most);
+            return std::string();
+          },
+          ""};
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  return {[words](const std::string& text) {
+            const bool is_known = std::ranges::find(words, text) != words.end();
+            return is_known ? std::string()
+                            : sentence("'", text, "' is none of ", CLI::detail::join(words, ", "));
+          },
+          "{" + CLI::detail::join(words, ",") + "}"};
+}
+
+CLI::Validator standard_output_as(const char* name) {
+  return {[name](std::string& text) {
+            if (is_standard_output(text)) text = name;
+            return std::string();
+          },
+          ""};
+}
+
+CLI::Validator file_of(const char* what) {
+  return {[what](const std::string& text) {
+            return is_standard_output(text) ? sentence("'", text, "' is standard output, where ",
+                                                       what, " cannot go; give a name")
+                                            : "";
           },
           ""};
 }

@@ -1,24 +1,39 @@
 #pragma once
 
-// What the command line of every command has in common: whole numbers are decimal, a flag that is
-// given twice is told, and a command that does not exist is named with the one that was meant.
+// What the command line of every command has in common: no value is empty, numbers are decimal,
+// what cannot be read is told with what would work, a flag that is given twice is told, - is
+// standard output, and a command that does not exist is named with the one that was meant.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 namespace spool {
 
 // The words of a command line after the program's name.  CLI11 would read a path such as [a,b] as a
-// list: the commands that take several paths get ./[a,b] instead, which is the same file.
+// list: the commands that take several paths get ./[a,b] instead, which is the same file.  What
+// `train --resume DIR` gets is --resume --out DIR.
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
-// Gives every option of the command that takes whole numbers a check of how they are written.
-void check_whole_numbers(CLI::App& command);
+// Gives every option of the command a check that its values are not empty, and of how its numbers
+// are written.
+void check_values(CLI::App& command);
 
-// A CLI11 validator: a whole number of at least so many.
-CLI::Validator at_least(int64_t least);
+// What is wrong with words such as --lr=, of which CLI11 would take the next word for the value, or
+// --dry-run=x; empty if nothing is.
+std::string fault_of_words(const CLI::App& app, const std::vector<std::string>& words);
+
+// A CLI11 validator: a whole number of at least so many, and at most so many.
+CLI::Validator at_least(int64_t least, int64_t most = std::numeric_limits<int64_t>::max());
+// One of these words, which the help lists.
+CLI::Validator one_of(const std::vector<std::string>& words);
+
+// Of outputs, whose names - and /dev/stdout are standard output: where `name` is the one that the
+// command knows, or where a file is needed, of what.
+CLI::Validator standard_output_as(const char* name);
+CLI::Validator file_of(const char* what);
 
 // "--lr is given 2 times; the last one counts: 0.01", for each flag of the command that takes one
 // value and was given different ones.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "spool/models/cli/command_line.h"
 #include "spool/models/families/model_file.h"
 #include "spool/runtime/stream.h"
 #include "spool/runtime/units.h"
@@ -76,7 +77,7 @@ void add_threads_flag(CLI::App& app, int& threads) {
 }
 
 CLI::Option* add_dtype_flag(CLI::App& app, std::string& dtype, const std::string& what) {
-  return app.add_option("--dtype", dtype, what)->check(CLI::IsMember({"f32", "bf16"}));
+  return app.add_option("--dtype", dtype, what)->check(one_of({"f32", "bf16"}));
 }
 
 }  // namespace spool

@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/long_work.h"
 #include "spool/models/inference/convert_model.h"
@@ -16,7 +17,8 @@ std::function<int()> add_convert(CLI::App& app) {
   app.add_option("IN", a->in, "Model: " + std::string(model_forms))->required();
   app.add_option("OUT", a->out,
                  "File for llm.c, if the name ends in .bin; otherwise a directory for transformers")
-      ->required();
+      ->required()
+      ->check(file_of("a model"));
   app.add_option("--shard-bytes", a->shard_bytes,
                  "Largest size of a file of weights; a model with more becomes several")
       ->check(memory_amount())

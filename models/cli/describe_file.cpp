@@ -11,10 +11,12 @@
 
 #include "spool/models/data/questions.h"
 #include "spool/models/data/token_files.h"
+#include "spool/models/families/families.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/llmc_header.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/formats/safetensors.h"
+#include "spool/models/formats/tensor_file.h"
 #include "spool/models/report/report_page.h"
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
 #include "spool/models/tokenizers/json_tokenizer.h"
@@ -41,7 +43,7 @@ std::string in_bytes(uint64_t size) {
 std::string bytes_of(const fs::path& file) { return in_bytes(File::open(file).size()); }
 
 // Words in lines of at most 56 characters, which end below each other.
-std::string wrapped(const std::vector<std::string>& words) {
+std::string in_lines(const std::vector<std::string>& words) {
   constexpr size_t width = 56;
   std::string text;
   size_t used = 0;
@@ -63,7 +65,7 @@ void describe_tensors(const TensorReader& file, FileDescription& d) {
   for (const auto& [type, count] : elements)
     types.push_back(fmt::format("{} {}", count, name(type)));
   d.details.emplace_back("tensors", std::to_string(file.tensors().size()));
-  d.details.emplace_back("elements", wrapped(types));
+  d.details.emplace_back("elements", in_lines(types));
   d.details.emplace_back("size", in_bytes(file.bytes()));
 }
 
@@ -76,16 +78,20 @@ std::string tokenizer_beside(const fs::path& directory) {
   }
 }
 
-void describe_model(const fs::path& path, FileDescription& d) {
-  const ModelFile model(path);
-  const ModelShape c = model.config().shape();
+void describe_shape(const ModelConfig& config, FileDescription& d) {
+  const ModelShape c = config.shape();
   const std::string keys =
       c.heads.key == c.heads.query ? "" : fmt::format(" ({} of keys)", c.heads.key);
   d.details.emplace_back(
-      "model", fmt::format("{}, {} layers, {} heads{}, {} channels", model.config().family(),
-                           c.layers, c.heads.query, keys, c.channels));
+      "model", fmt::format("{}, {} layers, {} heads{}, {} channels", config.family(), c.layers,
+                           c.heads.query, keys, c.channels));
   d.details.emplace_back("context", std::to_string(c.context));
   d.details.emplace_back("vocabulary", std::to_string(c.vocabulary));
+}
+
+void describe_model(const fs::path& path, FileDescription& d) {
+  const ModelFile model(path);
+  describe_shape(model.config(), d);
   d.details.emplace_back(
       "parameters", fmt::format("{} of {}", model.config().parameter_count(), name(model.dtype())));
   d.details.emplace_back("weights", model.name());
@@ -114,7 +120,7 @@ std::string data_of(const JsonField& configuration) {
     if (!patterns) continue;
     for (const JsonField& pattern : patterns->items()) words.push_back(pattern.string());
   }
-  return words.empty() ? "Spool's own documents and sources" : wrapped(words);
+  return words.empty() ? "Spool's own documents and sources" : in_lines(words);
 }
 
 std::string describe_checkpoint(const fs::path& directory, FileDescription& d) {
@@ -124,7 +130,7 @@ std::string describe_checkpoint(const fs::path& directory, FileDescription& d) {
   const auto steps = run.configuration.member("steps").integer<int64_t>();
   describe_model(directory, d);
   d.details.emplace_back("data", data_of(run.configuration));
-  d.details.emplace_back("settings", wrapped(settings_of(run.configuration)));
+  d.details.emplace_back("settings", in_lines(settings_of(run.configuration)));
   if (const auto by = all.find("spool")) d.details.emplace_back("written by", by->string());
   return fmt::format("step {} of {}", run.step, steps);
 }
@@ -138,8 +144,41 @@ FileDescription describe_run(const fs::path& directory, const fs::path& latest) 
     if (name.starts_with("step-") && entry.is_directory()) checkpoints.push_back(name);
   }
   std::ranges::sort(checkpoints);
-  d.details.emplace(d.details.begin(), "checkpoints", wrapped(checkpoints));
+  d.details.emplace(d.details.begin(), "checkpoints", in_lines(checkpoints));
   d.what = "a run, at " + step;
+  return d;
+}
+
+FileDescription describe_tokenizer(const fs::path& path, const std::string& what,
+                                   const Tokenizer& t) {
+  return {.what = what,
+          .details = {{"tokens", std::to_string(t.vocabulary())}, {"size", bytes_of(path)}}};
+}
+
+// The folder of a tokenizer alone; nothing for others.
+std::optional<FileDescription> describe_tokenizer_folder(const fs::path& path) {
+  for (const fs::path name : {"tokenizer.json", "merges.txt", "gpt2_tokenizer.bin"}) {
+    if (!path_exists(path / name)) continue;
+    const auto tokenizer = open_tokenizer(choose_tokenizer({}, path));
+    return describe_tokenizer(path / name, fmt::format("a tokenizer, {}", name.string()),
+                              *tokenizer);
+  }
+  return {};
+}
+
+FileDescription describe_index(const fs::path& path) {
+  const ShardedSafetensorsReader file(path);
+  std::set<std::string> parts;
+  for (const JsonField& part : read_json(path).member("weight_map").members()) {
+    parts.insert(part.string());
+  }
+  FileDescription d{.what = fmt::format("the index of a model's weights in {} file{}", parts.size(),
+                                        parts.size() == 1 ? "" : "s")};
+  if (path_exists(path.parent_path() / "config.json")) {
+    describe_model(path, d);
+  } else {
+    describe_tensors(file, d);
+  }
   return d;
 }
 
@@ -149,6 +188,21 @@ FileDescription describe_directory(const fs::path& path) {
   if (path_exists(path / "run.json")) {
     d.what = "a checkpoint of a run, of " + describe_checkpoint(path, d);
     return d;
+  }
+  const bool has_weights =
+      path_exists(path / weights_name) || path_exists(path / weights_index_name);
+  const bool has_config = path_exists(path / "config.json");
+  if (!has_weights && has_config) {
+    d.what = "the configuration of a model, without its weights";
+    describe_shape(model_config(read_json(path / "config.json")), d);
+    d.details.emplace_back("tokenizer", tokenizer_beside(path));
+    return d;
+  }
+  if (!has_config && path_exists(path / weights_index_name)) {
+    return describe_index(path / weights_index_name);
+  }
+  if (!has_weights) {
+    if (auto found = describe_tokenizer_folder(path)) return *std::move(found);
   }
   d.what = "a model";
   describe_model(path, d);
@@ -212,8 +266,10 @@ std::optional<FileDescription> describe_llmc(const fs::path& path) {
         .details = {{"questions", std::to_string(header[2])}, {"size", bytes_of(path)}}};
   }
   if (!has_llmc_magic(file, llmc_tokenizer_magic)) return {};
-  return FileDescription{.what = "a tokenizer of llm.c, for decoding",
-                         .details = {{"size", bytes_of(path)}}};
+  const LlmcHeader header(file, "a tokenizer");
+  return FileDescription{
+      .what = "a tokenizer of llm.c",
+      .details = {{"tokens", std::to_string(header[2])}, {"size", bytes_of(path)}}};
 }
 
 FileDescription describe_safetensors(const fs::path& path) {
@@ -278,6 +334,10 @@ std::optional<FileDescription> describe_json(const fs::path& path) {
   if (whole.is_discarded() && path.extension() == ".json") (void)parse_json(text, path.string());
   if (!whole.is_object()) return {};
   if (whole.contains("spool_plan")) return describe_plan(path);
+  if (whole.contains("weight_map")) return describe_index(path);
+  if (whole.contains("model") && whole["model"].is_object() && whole["model"].contains("vocab")) {
+    return describe_tokenizer(path, "a tokenizer", *read_tokenizer_json(path));
+  }
   if (whole.contains("spool_kernels")) {
     return FileDescription{
         .what = "a table of measured kernels",
@@ -309,11 +369,6 @@ bool begins_as_text(const fs::path& path) {
     begin.pop_back();
   }
   return false;
-}
-
-FileDescription describe_tokenizer(const fs::path& path, const char* what, const Tokenizer& t) {
-  return {.what = what,
-          .details = {{"tokens", std::to_string(t.vocabulary())}, {"size", bytes_of(path)}}};
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <spdlog/fmt/fmt.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/long_work.h"
+#include "spool/models/cli/terminal_width.h"
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/questions.h"
@@ -60,9 +62,11 @@ void tell_plan(const LoadedModel& model) {
   const auto in_chunks = [](int64_t n) {
     return n == 0 ? std::string("all rows at once") : fmt::format("{} rows at a time", n);
   };
-  fmt::print(stderr, "foretold peak {} ({} bytes), {} a batch: the loss of {}, MLPs of {}\n",
-             format_bytes(foretold.memory.peak), foretold.memory.peak,
-             format_seconds(foretold.seconds), in_chunks(rows.loss), in_chunks(rows.mlp));
+  const std::string line =
+      fmt::format("foretold peak {} ({} bytes), {} a batch: the loss of {}, MLPs of {}",
+                  format_bytes(foretold.memory.peak), foretold.memory.peak,
+                  format_seconds(foretold.seconds), in_chunks(rows.loss), in_chunks(rows.mlp));
+  fmt::print(stderr, "{}\n", wrapped(line, terminal_width(STDERR_FILENO)));
 }
 
 LoadedModel load(const ModelFile& file, const LoadedModel::Options& options) {
@@ -96,6 +100,7 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
   const double loss = evaluation.evaluator().mean_loss(rows, [&](int64_t done) {
     measuring(static_cast<size_t>(done), static_cast<size_t>(rows.rows()));
   });
+  measuring.clear();
   check_finite(loss, file);
   const double perplexity = std::exp(loss);
   // JSON has no infinity.
@@ -103,7 +108,7 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
       std::isfinite(perplexity) || !a.json ? fmt::format("{:.7g}", perplexity) : "null";
   const char* form = a.json ? R"({{"loss":{:.7f},"perplexity":{},"tokens":{}}})"
                             : "loss {:.7f} nats a token, perplexity {}, over {} tokens";
-  fmt::print("{}\n", fmt::format(fmt::runtime(form), loss, shown, rows.targets()));
+  print_lines(fmt::format(fmt::runtime(form), loss, shown, rows.targets()));
 }
 
 void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem::path& path) {
@@ -129,8 +134,9 @@ void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem
       a.json ? R"({{"accuracy":{:.7f},"accuracy_by_sum":{:.7f},"questions":{}}})"
              : "accuracy {:.7f} by the mean of a completion's losses, {:.7f} by their sum, over {} "
                "questions";
-  fmt::print("{}\n", fmt::format(fmt::runtime(form), fraction(r.right_by_mean),
-                                 fraction(r.right_by_sum), r.questions));
+  measuring.clear();
+  print_lines(fmt::format(fmt::runtime(form), fraction(r.right_by_mean), fraction(r.right_by_sum),
+                          r.questions));
 }
 
 void evaluate(const EvalArguments& a) {

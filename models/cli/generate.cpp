@@ -5,6 +5,7 @@
 #include "spool/models/cli/generation.h"
 #include "spool/models/families/families.h"
 #include "spool/models/formats/finite_tensors.h"
+#include "spool/runtime/log.h"
 
 namespace spool {
 namespace {
@@ -18,7 +19,6 @@ void check_sampling(const GenerateArguments& a) {
   check(min_p >= 0 && min_p <= 1, "--min-p must be from 0 to 1, not ", min_p);
   const double penalty = a.repetition_penalty.value_or(1);
   check(penalty > 0 && penalty <= 1e9, "--repetition-penalty must be above 0, not ", penalty);
-  for (const std::string& stop : a.stops) check(!stop.empty(), "--stop needs a text");
 }
 
 void check_arguments(const GenerateArguments& a) {
@@ -46,6 +46,10 @@ int generate(GenerateArguments a) {
     a.interactive = true;
   }
   const ModelFile file(a.model);
+  if (const int64_t context = file.config().shape().context; a.context > context) {
+    logger().warn("--context {} is beyond the model's, which sees {} tokens at a time", a.context,
+                  context);
+  }
   const auto tokenizer = open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
   check_file(file.config().shape().vocabulary >= tokenizer->vocabulary(), file.name(),
              "a vocabulary of ", file.config().shape().vocabulary,

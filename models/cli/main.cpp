@@ -32,9 +32,12 @@ namespace spool {
 
 namespace {
 
-void print_message(const std::string& sentence, Style style) {
-  const std::string name = styled("spool:", style, STDERR_FILENO);
-  std::fprintf(stderr, "%s %s\n", name.c_str(), one_line(sentence).c_str());
+void print_message(const std::string& text, Style style) {
+  constexpr std::string_view name = "spool:";
+  const std::string lines =
+      wrapped(sentence(name, " ", one_line(text)), terminal_width(STDERR_FILENO));
+  std::fprintf(stderr, "%s%s\n", styled(name, style, STDERR_FILENO).c_str(),
+               lines.c_str() + name.size());
 }
 
 int print_error(const std::string& sentence, int code) {
@@ -50,12 +53,24 @@ class WarningSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override { std::fflush(stderr); }
 };
 
+std::string words_of(const CLI::ParseError& e) {
+  const std::string text = e.what();
+  const size_t missing = text.find(": 1 required ");  // CLI11's "--lr: 1 required FLOAT missing"
+  return missing == std::string::npos ? text : text.substr(0, missing) + " needs a value";
+}
+
+// 0 if nothing is wrong with them.
+int refuse_words(const CLI::App& app, const std::vector<std::string>& words) {
+  const std::string fault = fault_of_words(app, words);
+  return fault.empty() ? 0 : print_error(sentence(fault, "; see spool ", words[0], " --help"), 2);
+}
+
 int print_usage_error(const CLI::App& app, const CLI::ParseError& e,
                       const std::string& first_word) {
   if (e.get_exit_code() == 0) return app.exit(e);  // --help
   std::string text = wrong_command(app, first_word);
   const std::string separator = text.ends_with('?') ? " See " : "; see ";
-  if (text.empty()) text = e.what();
+  if (text.empty()) text = words_of(e);
   std::string help = "spool ";
   for (const CLI::App* command : app.get_subcommands()) help += command->get_name() + " ";
   return print_error(text + separator + help + "--help", 2);
@@ -140,7 +155,7 @@ int main(int argc, char** argv) {
                        std::function<int()> (*define)(CLI::App&)) {
     CLI::App* command = app.add_subcommand(name, what);
     commands.emplace_back(command, define(*command));
-    check_whole_numbers(*command);
+    check_values(*command);
   };
   add("train", "Train a model on text; the peak memory is foretold before the first step",
       add_train);
@@ -157,6 +172,7 @@ int main(int argc, char** argv) {
   add("info", "Say what a run, checkpoint, model, plan, shard or other file is", add_info);
   try {
     std::vector<std::string> words = command_words(argc, argv);
+    if (const int code = refuse_words(app, words)) return code;
     std::ranges::reverse(words);  // as CLI11 wants them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& e) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "spool/models/cli/command_line.h"
 #include "spool/models/cli/long_work.h"
 #include "spool/models/cli/plan_table.h"
 #include "spool/models/cli/terminal_width.h"
@@ -74,6 +75,11 @@ void say_where_files_are(const RunOptions& o) {
   if (!o.report.empty()) fmt::print("the report is in {}\n", o.report);
 }
 
+void print_plan(const std::string& table) {
+  const std::string lines = wrapped(table, terminal_width(STDOUT_FILENO));
+  fmt::print("{}\n", emphasised(lines, STDOUT_FILENO));
+}
+
 int plan(const PlanFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags.training, command);
   if (!flags.json.empty() || !o.report.empty()) check_can_be_stored(o);
@@ -114,7 +120,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   }
   if (flags.json == "-") return 0;
   o.training = run.config;
-  print_lines(emphasised(plan_table(o, machine, run), STDOUT_FILENO));
+  print_plan(plan_table(o, machine, run));
   if (flags.frontier) print_lines(frontier_table(frontier.points));
   say_where_files_are(o);
   return 0;
@@ -139,15 +145,17 @@ std::function<int()> add_plan(CLI::App& app) {
   app.add_option("--machine", flags->machine,
                  sentence("Machine to plan for: a GPU by its data sheet (", gpus, "), or ", here,
                           " one, which is measured"))
-      ->check(CLI::IsMember(machines).description(""))
+      ->check(one_of(machines).description(""))
       ->capture_default_str();
   app.add_flag("--frontier", flags->frontier,
                "Also plan for budgets from the smallest that can be met to that of keeping all");
   app.add_option("--report", flags->training.options.report,
                  "File to write a page to that draws the plan, with --frontier: HTML that needs no "
-                 "network");
+                 "network")
+      ->check(file_of("a page"));
   app.add_option("--json", flags->json,
-                 "File to write a report to, as JSON; -: standard output, and nothing else there");
+                 "File to write a report to, as JSON; -: standard output, and nothing else there")
+      ->transform(standard_output_as("-"));
   app.footer(preset_table());
   return [flags, &app] { return plan(*flags, app); };
 }

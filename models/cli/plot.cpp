@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
 #include "spool/models/report/report_page.h"
 #include "spool/models/report/run_logs.h"
@@ -59,7 +60,8 @@ std::function<int()> add_plot(CLI::App& app) {
   app.add_option("--out", flags->out,
                  "File to write the page to, which draws losses and speed: HTML that needs no "
                  "network")
-      ->required();
+      ->required()
+      ->check(file_of("a page"));
   return [flags] { return plot(*flags); };
 }
 

@@ -10,6 +10,7 @@
 #include "spool/models/cli/plan_table.h"
 #include "spool/models/cli/terminal_text.h"
 #include "spool/models/cli/terminal_width.h"
+#include "spool/runtime/log.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -24,7 +25,7 @@ std::string RunPrinter::line(const StepNumbers& n) const {
   const std::string val = n.val_loss ? fmt::format("  val {:.4f}", *n.val_loss) : "";
   const auto left = static_cast<double>(steps_ - n.step) * seconds_per_step_.value_or(0);
   const std::string time = n.step < steps_ ? "  left " + format_seconds(left) : "";
-  return fmt::format("step {}/{}  loss {:.4f}{}{}  {:.0f} tokens/s  lr {:.2e}  norm {:.3f}", n.step,
+  return fmt::format("step {}/{}  loss {:.4f}{}{}  {:.0f} tokens/s  lr {:.3g}  norm {:.3f}", n.step,
                      steps_, n.loss, val, time, n.tokens_per_s, n.lr, n.grad_norm);
 }
 
@@ -38,7 +39,7 @@ void RunPrinter::step(const StepNumbers& n) {
   last_ = now;
   if (terminal_) {
     open_ = true;
-    print("\r\033[K" + cut(line(n), terminal_width(STDOUT_FILENO) - 1));
+    print(cleared_line(STDOUT_FILENO) + cut(line(n), terminal_width(STDOUT_FILENO) - 1));
   } else {
     print(line(n) + "\n");
   }
@@ -62,9 +63,17 @@ std::string RunPrinter::fitted(const std::string& text) const {
 
 void RunPrinter::say(const std::string& text) { show(fitted(text)); }
 
+void RunPrinter::warn(const std::string& text) {
+  work_.hide();
+  if (open_) print(cleared_line(STDOUT_FILENO));
+  open_ = false;
+  logger().warn("{}", text);
+  work_.show();
+}
+
 void RunPrinter::show(const std::string& lines) {
   work_.hide();
-  print((open_ ? "\r\033[K" : "") + lines + "\n");
+  print((open_ ? cleared_line(STDOUT_FILENO) : "") + lines + "\n");
   open_ = false;
   work_.show();
 }

@@ -23,6 +23,7 @@ class RunPrinter final : public RunListener {
   void finished() override { end_line(); }
   void stopped(int64_t step) override;
   void say(const std::string& text) override;
+  void warn(const std::string& text) override;
 
  private:
   using Clock = std::chrono::steady_clock;

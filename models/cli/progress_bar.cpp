@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <utility>
 
 #include "spool/models/cli/terminal_width.h"
 #include "spool/runtime/units.h"
@@ -13,7 +14,7 @@ namespace {
 
 // In the place of the line before.  A longer one would wrap, and the next could not overwrite it.
 std::string replacing(const std::string& line) {
-  return "\r\033[K" + cut(line, terminal_width(STDERR_FILENO) - 1);
+  return cleared_line(STDERR_FILENO) + cut(line, terminal_width(STDERR_FILENO) - 1);
 }
 
 }  // namespace
@@ -21,8 +22,10 @@ std::string replacing(const std::string& line) {
 ProgressBar::ProgressBar(std::string what, std::string unit)
     : what_(std::move(what)), unit_(std::move(unit)), terminal_(::isatty(STDERR_FILENO)) {}
 
-ProgressBar::~ProgressBar() {
-  if (open_) std::fputs("\r\033[K", stderr);
+ProgressBar::~ProgressBar() { clear(); }
+
+void ProgressBar::clear() {
+  if (std::exchange(open_, false)) std::fputs(cleared_line(STDERR_FILENO).c_str(), stderr);
 }
 
 std::string ProgressBar::amount(double n) const {
@@ -30,6 +33,7 @@ std::string ProgressBar::amount(double n) const {
 }
 
 void ProgressBar::operator()(size_t done, size_t total) {
+  if (done == total) return clear();
   const auto now = Clock::now();
   const std::chrono::duration<double> since = now - last_, all = now - start_;
   if (since.count() < (terminal_ ? 0.1 : 5.0)) return;
@@ -73,7 +77,7 @@ void ElapsedTime::show() {
     std::fflush(stderr);
     open = terminal;
   }
-  if (open) std::fputs("\r\033[K", stderr);
+  if (open) std::fputs(cleared_line(STDERR_FILENO).c_str(), stderr);
 }
 
 }  // namespace spool

@@ -23,8 +23,10 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  // Units done, of the total.
+  // Units done, of the total.  Of all of them nothing is shown any more.
   void operator()(size_t done, size_t total);
+  // For another line to be written.
+  void clear();
 
  private:
   using Clock = std::chrono::steady_clock;

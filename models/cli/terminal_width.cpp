@@ -8,6 +8,8 @@
 #include <sstream>
 #include <utility>
 
+#include "spool/models/cli/terminal_style.h"
+
 namespace spool {
 namespace {
 
@@ -17,13 +19,18 @@ size_t columns_of(std::string_view text) {
   return static_cast<size_t>(std::ranges::count_if(text, begins_character));
 }
 
+constexpr size_t narrow = 20;  // columns too few to wrap in
+
 std::string wrapped_line(std::string_view line, size_t width) {
-  const size_t begin = std::min(line.find_first_not_of(' '), line.size());
-  const bool has_columns = line.substr(begin).find("   ") != std::string_view::npos;
-  if (has_columns || columns_of(line) <= width) return std::string(line);
-  const size_t deeper = std::min(begin + 4, width / 2);
+  if (columns_of(line) <= width) return std::string(line);
+  const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  const size_t gap = line.substr(indent).rfind("   ");  // before the last column
+  const bool has_columns = gap != std::string_view::npos;
+  const size_t begin = indent + (has_columns ? gap + 3 : 0);
+  size_t used = columns_of(line.substr(0, begin));
+  if (has_columns && used + narrow > width) return std::string(line);
+  const size_t deeper = has_columns ? used : std::min(indent + 4, width / 2);
   std::string all(line.substr(0, begin));
-  size_t used = begin;
   bool is_first = true;  // in its line
   for (size_t at = begin; at < line.size();) {
     const size_t end = std::min(line.find(' ', at), line.size());
@@ -75,6 +82,12 @@ std::string cut(std::string_view line, size_t width) {
   return std::string(line.substr(0, at));
 }
 
+std::string cleared_line(int descriptor) {
+  if (is_coloured(descriptor)) return "\r\033[K";
+  const size_t width = std::max<size_t>(terminal_width(descriptor), 1);
+  return "\r" + std::string(width - 1, ' ') + "\r";
+}
+
 void print_lines(const std::string& text) {
   const std::string lines = wrapped(text, terminal_width(STDOUT_FILENO)) + "\n";
   std::fwrite(lines.data(), 1, lines.size(), stdout);
@@ -82,7 +95,6 @@ void print_lines(const std::string& text) {
 
 std::string HelpFormatter::beside_names(const std::string& text) const {
   const size_t width = terminal_width(STDOUT_FILENO), left = get_column_width();
-  constexpr size_t narrow = 20;  // too narrow to wrap
   return width < left + narrow ? text : wrapped(text, width - left);
 }
 

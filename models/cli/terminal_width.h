@@ -13,12 +13,16 @@ namespace spool {
 size_t terminal_width(int descriptor);
 
 // The text with lines of at most so many columns, broken at spaces, the further ones four columns
-// deeper than the first.  A word that is too long stays whole, and a line that is no prose, of
-// which the columns would be lost, is not broken either: one with three spaces in a row.  0: all.
+// deeper than the first; of a line with columns, which three spaces or more divide, below each
+// other in the last one.  A word that is too long stays whole.  0: all.
 std::string wrapped(std::string_view text, size_t width);
 
 // The beginning of a line, at most so many columns of it; 0: all.
 std::string cut(std::string_view line, size_t width);
+
+// What to write to a terminal to begin its line anew: an escape code, or where none is wanted
+// (terminal_style.h) blanks over all of the line.
+std::string cleared_line(int descriptor);
 
 // Writes to standard output, wrapped if it is a terminal.
 void print_lines(const std::string& text);

@@ -1,9 +1,12 @@
+#include <spdlog/fmt/fmt.h>
+
 #include <cstdio>
 #include <limits>
 #include <memory>
 
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/progress_bar.h"
+#include "spool/models/cli/terminal_width.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/shard_writer.h"
 #include "spool/models/data/token_files.h"
@@ -45,12 +48,13 @@ void encode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
     bar(done, total);
   };
   const TokenizeResult result = tokenize(tokenizer, find_files(a.in), options);
+  bar.clear();
   const double each = static_cast<double>(result.bytes) / static_cast<double>(result.tokens);
-  std::printf("%s of text, %lld tokens (%.2f bytes each), in %s",
-              format_bytes(result.bytes).c_str(), static_cast<long long>(result.tokens), each,
-              result.shards[0].c_str());
-  if (result.shards.size() > 1) std::printf(" and %zu more", result.shards.size() - 1);
-  std::printf("\n");
+  const size_t others = result.shards.size() - 1;
+  print_lines(fmt::format("{} of text, {} tokens ({:.2f} bytes each), in {}{}",
+                          format_bytes(result.bytes), result.tokens, each,
+                          result.shards[0].string(),
+                          others ? fmt::format(" and {} more", others) : ""));
 }
 
 void decode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {

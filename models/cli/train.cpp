@@ -1,4 +1,5 @@
 #include <filesystem>
+#include <limits>
 #include <memory>
 
 #include "spool/models/cli/command_line.h"
@@ -12,6 +13,8 @@
 
 namespace spool {
 namespace {
+
+constexpr int64_t largest_count = std::numeric_limits<int32_t>::max();
 
 RunOptions resolve(const TrainingFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags, command);
@@ -49,24 +52,29 @@ void add_run_flags(CLI::App& app, TrainingFlags& g) {
       "!--no-graph", o.graph,
       "Enqueue every kernel of every step; by default a step on a GPU is captured as graphs, "
       "which are replayed");
-  app.add_option("--out", o.out, "Directory of the run and its checkpoints; by default runs/MODEL");
+  app.add_option("--out", o.out, "Directory of the run and its checkpoints; by default runs/MODEL")
+      ->check(file_of("a run"));
   app.add_flag(
       "--resume", o.resume,
-      "Continue from the latest checkpoint in --out, with the settings of that run, except those "
+      "Continue from the latest checkpoint in --out (--resume DIR is --resume --out DIR), with the "
+      "settings of that run, except those "
       "of where and how it executes (--device, --memory, --recompute, --offload, ...); --steps may "
       "become more, --data and --val-data name data that moved, and --eval-every, --eval-batches, "
       "--keep-best and --patience be others");
   app.add_flag(
       "--dry-run", o.dry_run,
       "Print what the run would take, and write nothing but --save-plan, --report and --trace");
-  app.add_option("--log", o.log, "File to log to, one JSON object per line");
-  app.add_option(
-      "--report", o.report,
-      "File to write a page to that draws the plan, other budgets, losses and speed: "
-      "before the first step, at checkpoints and at the end; HTML that needs no network");
+  app.add_option("--log", o.log,
+                 "File to log to, one JSON object per line; -: standard output, between the rest")
+      ->transform(standard_output_as("/dev/stdout"));
+  app.add_option("--report", o.report,
+                 "File to write a page to that draws the plan, other budgets, losses and speed: "
+                 "before the first step, at checkpoints and at the end; HTML that needs no network")
+      ->check(file_of("a page"));
   app.add_option("--trace", o.trace,
                  "File for the timeline of one step, foretold and measured, to open in "
-                 "https://ui.perfetto.dev");
+                 "https://ui.perfetto.dev")
+      ->check(file_of("a timeline"));
 }
 
 void add_checkpoint_flags(CLI::App& app, RunOptions& o) {
@@ -80,7 +88,7 @@ void add_checkpoint_flags(CLI::App& app, RunOptions& o) {
       ->capture_default_str();
   app.add_option("--keep-checkpoints", o.keep_checkpoints,
                  "Number of checkpoints to keep; older ones are removed")
-      ->check(at_least(1))
+      ->check(at_least(1, largest_count))
       ->capture_default_str();
 }
 
@@ -91,7 +99,7 @@ void add_evaluation_flags(CLI::App& app, TrainingFlags& g) {
       ->capture_default_str();
   app.add_option("--eval-batches", o.eval_batches,
                  "Batches of validation data for each of these evaluations, evenly spread")
-      ->check(at_least(1))
+      ->check(at_least(1, largest_count))
       ->capture_default_str();
   app.add_flag(
       "--keep-best,!--no-keep-best", o.keep_best,

@@ -2,7 +2,9 @@
 
 #include <charconv>
 #include <filesystem>
+#include <limits>
 
+#include "spool/models/cli/command_line.h"
 #include "spool/models/families/families.h"
 #include "spool/models/families/model_file.h"
 #include "spool/runtime/files/file.h"
@@ -80,9 +82,10 @@ std::optional<int64_t> final_eval_batches(const std::string& flag) {
   int64_t batches = 0;
   const char* const end = flag.data() + flag.size();
   const auto [after, error] = std::from_chars(flag.data(), end, batches);
-  check_setting(error == std::errc() && after == end && batches > 0, {"final-eval"},
-                "the evaluation at the end reads a number of batches, all or none, not '", flag,
-                "'");
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  check_setting(error == std::errc() && after == end && batches > 0 && batches <= most,
+                {"final-eval"}, "the evaluation at the end reads a number of batches, at most ",
+                most, ", all or none, not '", flag, "'");
   return batches;
 }
 
@@ -115,7 +118,7 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   override_with(g.accumulate, t.accumulate);
   t.seq = g.seq.value_or(std::min(t.seq, t.model.shape().context));
   override_with(g.lr, t.lr);
-  t.min_lr = g.min_lr.value_or(t.lr / 10);
+  t.min_lr = g.min_lr.value_or(rounded_to_decimals(t.lr / 10));
   override_with(g.beta2, t.optimizer.beta2);
   override_with(g.weight_decay, t.optimizer.decay);
   t.warmup = g.warmup.value_or(warmup_of(o.model, t));
@@ -161,7 +164,7 @@ void add_schedule_flags(CLI::App& app, TrainingFlags& g) {
          "Learning rate after the warm-up: cosine or linear, down to --min-lr; constant; or "
          "wsd, constant and over the last steps down to --min-lr: until then the run is what a "
          "longer one with the same --warmup is")
-      ->check(CLI::IsMember(enumerator_names<LrSchedule>))
+      ->check(one_of({enumerator_names<LrSchedule>.begin(), enumerator_names<LrSchedule>.end()}))
       ->capture_default_str();
   app.add_option(
       "--decay-share", g.decay_share,
@@ -185,7 +188,7 @@ void add_optimizer_flags(CLI::App& app, TrainingFlags& g) {
   app.add_option("--rounding", g.rounding,
                  "Rounding of updated weights: nearest; or, with --dtype bf16, stochastic: up or "
                  "down at random, which needs no f32 masters and saves 4 bytes per parameter")
-      ->check(CLI::IsMember({name(Rounding::nearest), name(Rounding::stochastic)}))
+      ->check(one_of({name(Rounding::nearest), name(Rounding::stochastic)}))
       ->capture_default_str();
 }
 
@@ -234,8 +237,7 @@ void add_policy_flags(CLI::App& app, TrainingFlags& g) {
          "Values to copy off the device until backward needs them: none, the default; "
          "residual (the blocks' inputs); or all (every saved value); only values of at least "
          "1 MiB with time for both copies are offloaded")
-      ->check(CLI::IsMember(
-          {name(Offloading::none), name(Offloading::residual), name(Offloading::all)}));
+      ->check(one_of({name(Offloading::none), name(Offloading::residual), name(Offloading::all)}));
   app.add_option(
          "--offload-to", g.offload_to,
          "Destination of offloaded values: host, or disk:DIRECTORY, an unnamed file there that "
@@ -251,14 +253,15 @@ void add_policy_flags(CLI::App& app, TrainingFlags& g) {
          "Place of AdamW's state: device; streamed (on the host, moved through the device "
          "in each step); or cpu (on the host, which also updates the parameters); by default "
          "on the device, or on a GPU as much of it as --memory allows")
-      ->check(CLI::IsMember({name(OptimizerState::device), name(OptimizerState::streamed),
-                             name(OptimizerState::cpu)}));
+      ->check(one_of({name(OptimizerState::device), name(OptimizerState::streamed),
+                      name(OptimizerState::cpu)}));
   app.add_option(
       "--plan", g.options.plan,
       "File with a plan of what is kept, recomputed and offloaded, as --save-plan writes "
       "it; replaces --recompute, --offload and --optimizer-state, and has the chunks it was made "
       "for");
-  app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to");
+  app.add_option("--save-plan", g.options.save_plan, "File to write the plan of this run to")
+      ->check(file_of("a plan"));
 }
 
 void add_machine_flags(CLI::App& app, TrainingFlags& g, const std::string& memory) {

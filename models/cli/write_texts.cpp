@@ -130,6 +130,7 @@ void converse(Writer& writer, const Generation& g) {
     clear_interrupt();
     if (terminal) print("> ");
     if (!std::getline(std::cin, line)) return print(terminal ? "\n" : "");
+    if (line.ends_with('\r')) line.pop_back();  // of a text from Windows
     if (chats && line.empty()) continue;
     if (chats) {
       writer.say(line);

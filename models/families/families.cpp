@@ -64,7 +64,12 @@ std::string list_of_presets() {
 // Early files of GPT-2 have no model_type.
 ModelConfig model_config(const JsonField& config) {
   const auto field = config.find("model_type");
-  if (!field || field->is_null()) return gpt2_config(config);
+  if (!field || field->is_null()) {
+    const bool is_early = config.find("n_layer") || config.find("n_embd") || config.find("n_head");
+    config.expect(is_early, "has no model_type, and none of GPT-2's fields; say which it is of ",
+                  list_of_types());
+    return gpt2_config(config);
+  }
   for (const Family& family : all_families()) {
     for (const std::string_view type : family.model_types) {
       if (field->value() == type) return family.read(config);

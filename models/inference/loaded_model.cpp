@@ -36,12 +36,14 @@ PlannedEvaluation plan_within_budget(const EvaluationShape& shape, const LoadedM
   PlannedEvaluation planned =
       plan_evaluation_within(limit, shape, measure_machine(o.device, o.dtype, o.threads));
   if (planned.foretold.memory.peak <= limit) return planned;
-  fail_memory({.what = "this evaluation, in whatever chunks,",
-               .needed = planned.foretold.memory.peak,
-               .available = limit,
-               .place = limit < o.memory ? "on the device" : "in the budget",
-               .advice = "a smaller batch, shorter rows, or fewer threads of a cpu take less",
-               .settings = {"memory", "batch", "seq", "threads"}});
+  fail_memory(
+      {.what = "this evaluation, in whatever chunks,",
+       .needed = planned.foretold.memory.peak,
+       .available = limit,
+       .place = limit < o.memory ? "on the device" : "in the budget",
+       .advice = sentence(o.batch > 1 ? "a smaller batch, " : "", o.seq > 1 ? "shorter rows, " : "",
+                          "a larger budget, or fewer threads of a cpu may do"),
+       .settings = {"memory", "batch", "seq", "threads"}});
 }
 
 }  // namespace

@@ -62,6 +62,13 @@ std::string_view without_incomplete_character(std::string_view text) {
   return text;
 }
 
+std::string_view from_character_to_character(std::string_view text) {
+  constexpr size_t most = 3;  // bytes after the first
+  size_t begin = 0;
+  while (begin < std::min(most, text.size()) && continues_character(text[begin])) ++begin;
+  return without_incomplete_character(text.substr(begin));
+}
+
 bool ends_visibly(std::string_view text) {
   constexpr std::string_view spaces[] = {"\xc2\x85", "\xc2\xa0", "\xe1\x9a\x80", "\xe2\x81\x9f",
                                          "\xe3\x80\x80"};

@@ -20,6 +20,8 @@ char32_t code_point(std::string_view character);
 
 // The text without an incomplete last character.
 std::string_view without_incomplete_character(std::string_view text);
+// The text without an incomplete first or last character.
+std::string_view from_character_to_character(std::string_view text);
 
 // Whether the text's last character is certainly not white space: one of ASCII's signs, or any
 // other that is not in Unicode's White_Space.

@@ -37,6 +37,12 @@ TrainingConfig with_batch(TrainingConfig config, int64_t batch) {
   return config;
 }
 
+TrainingConfig with_rows(TrainingConfig config, int64_t batch, int64_t seq) {
+  config = with_batch(std::move(config), batch);
+  config.seq = seq;
+  return config;
+}
+
 // A run that does not fit, and the bytes that it has.
 struct Misfit {
   const PlannedRun& run;
@@ -58,6 +64,18 @@ struct Advice {
   std::vector<std::string> settings = {};  // keys
   explicit operator bool() const { return !text.empty(); }
 };
+
+// What smaller steps may fit, if the least of them do; fits(batch, seq) tells.
+template <class Fits>
+Advice smaller_steps(const TrainingConfig& c, bool batch_is_fixed, const Fits& fits) {
+  const bool fewer = c.batch > 1 && !batch_is_fixed, shorter = c.seq > 1;
+  if (fewer && fits(1, c.seq)) return {"a smaller batch may fit", {"batch"}};
+  if (shorter && fits(c.batch, 1)) return {"shorter rows may fit", {"seq"}};
+  if (fewer && shorter && fits(1, 1)) {
+    return {"a smaller batch of shorter rows may fit", {"batch", "seq"}};
+  }
+  return {"no smaller batch and no shorter rows were found to fit", {"batch", "seq"}};
+}
 
 // Fewer threads of a cpu, each of which has a workspace.
 Advice threads_that_fit(const Misfit& m) {
@@ -96,7 +114,14 @@ Advice what_fits(const Misfit& m, bool batch_is_fixed) {
     return {"a run that resumes keeps its batch; recompute or offload more",
             {"recompute", "offload"}};
   }
-  return {sentence("even a batch of 1 would take ", format_bytes(m.peak_with_batch(1))), {"batch"}};
+  const TrainingConfig& c = m.run.config;
+  if (c.batch > 1) {
+    return {sentence("even a batch of 1 would take ", format_bytes(m.peak_with_batch(1))),
+            {"batch"}};
+  }
+  return smaller_steps(c, batch_is_fixed, [&](int64_t rows, int64_t seq) {
+    return plan_run(with_rows(c, rows, seq), m.request, m.machine).foretold.memory.peak <= m.limit;
+  });
 }
 
 // A run that was searched for and does not fit, not even the smallest that was found.
@@ -182,8 +207,9 @@ Advice what_can_be_found(const FutileSearch& f) {
     return {sentence("a run that resumes keeps its batch, and its chunks of the loss (",
                      rows ? sentence(rows, " rows") : "all rows", ")")};
   }
-  if (same_batch) return {"a smaller batch may fit", {"batch"}};
-  return {"no smaller batch was found to fit", {"batch"}};
+  return smaller_steps(f.run.config, limit.batch_is_fixed, [&](int64_t batch, int64_t seq) {
+    return f.fits(with_rows(f.run.config, batch, seq), f.machine);
+  });
 }
 
 void check_search(const PlannedRun& run, const RunRequest& request, const Machine& machine) {

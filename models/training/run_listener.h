@@ -48,6 +48,8 @@ class RunListener {
   virtual void stopped(int64_t step) = 0;
   // Any other message, of one or more lines.
   virtual void say(const std::string& text) = 0;
+  // Something is lost, and the run goes on; in one sentence.
+  virtual void warn(const std::string& text) { say(text); }
 };
 
 // Work whose extent is not known: it goes on as long as this lives.

@@ -12,6 +12,7 @@
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/units.h"
 #include "spool/runtime/version.h"
 
 namespace spool {
@@ -95,12 +96,12 @@ RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<Re
 
 void RunLog::write(const StepNumbers& n) {
   write_line({{"step", n.step},
-              {"loss", n.loss},
+              {"loss", as_written(n.loss)},
               {"lr", n.lr},
-              {"grad_norm", n.grad_norm},
+              {"grad_norm", as_written(n.grad_norm)},
               {"tokens", n.tokens},
-              {"tokens_per_s", n.tokens_per_s},
-              {"step_ms", n.seconds * 1e3},
+              {"tokens_per_s", as_written(static_cast<float>(n.tokens_per_s))},
+              {"step_ms", as_written(static_cast<float>(n.seconds * 1e3))},
               {"peak_bytes", n.peak_bytes},
               {"foretold_peak_bytes", foretold_peak_}});
 }
@@ -124,7 +125,7 @@ void RunLog::write_line(const nlohmann::json& object) {
   if (error == 0) return;
   cut_back(whole);
   if (std::exchange(lacks_lines_, true)) return;
-  listener_->say(fmt::format(
+  listener_->warn(fmt::format(
       "{}: cannot be written: {}; training goes on, and the log lacks the lines until it can be",
       path_, std::generic_category().message(error)));
 }

@@ -12,6 +12,7 @@
 #include "spool/planner/plan_json.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/json.h"
+#include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
@@ -223,7 +224,7 @@ TrainingConfig training_preset(const std::string& model) {
   config.optimizer.decay = defaults.decay;
   config.loss_chunk = defaults.loss_chunk;
   config.seq = std::min(config.model.shape().context, defaults.longest_row);
-  config.min_lr = config.lr / 10;
+  config.min_lr = rounded_to_decimals(config.lr / 10);
   return config;
 }
 

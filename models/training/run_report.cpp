@@ -6,6 +6,7 @@
 
 #include "spool/models/report/report_page.h"
 #include "spool/models/training/plan_report.h"
+#include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
@@ -81,9 +82,9 @@ void RunReport::add(const StepNumbers& n) {
   done_ = n.step;
   add_peak(n.peak_bytes);
   history_.add({.step = n.step,
-                .loss = n.loss,
-                .ms = 1e3 * n.seconds,
-                .tokens_per_s = n.tokens_per_s,
+                .loss = as_written(n.loss),
+                .ms = as_written(static_cast<float>(1e3 * n.seconds)),
+                .tokens_per_s = as_written(static_cast<float>(n.tokens_per_s)),
                 .tokens = n.tokens});
 }
 
@@ -129,7 +130,7 @@ bool RunReport::write(int64_t steps) {
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
     if (std::exchange(is_told_, true)) return false;
-    listener_.say(sentence(e.what(), "; training goes on, and the report is tried again"));
+    listener_.warn(sentence(e.what(), "; training goes on, and the report is tried again"));
     return false;
   }
 }

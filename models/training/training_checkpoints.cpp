@@ -6,6 +6,7 @@
 
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
+#include "spool/models/tokenizers/utf8.h"
 #include "spool/models/training/frontier.h"
 #include "spool/models/training/run_search.h"
 #include "spool/models/training/run_tokenizer.h"
@@ -49,8 +50,8 @@ bool TrainingRun::make_up_evaluation(const std::function<bool()>& stop) {
     if (best && options_.keep_best) directory_->point_best_to(first_step_);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
-    listener_.say(fmt::format("the evaluation after step {} is not stored: {}; training goes on",
-                              first_step_, e.what()));
+    listener_.warn(fmt::format("the evaluation after step {} is not stored: {}; training goes on",
+                               first_step_, e.what()));
   }
   return true;
 }
@@ -122,8 +123,9 @@ void TrainingRun::write_sample(int64_t step) {
               {.vocabulary = tokenizer_->vocabulary(), .stop_tokens = sample_.stop_tokens}, random);
   const std::string message =
       sample_.message.empty() ? std::string() : fmt::format("> {}\n", sample_.message);
+  const std::string text = tokenizer_->decode(std::span(tokens).subspan(sample_.prompt.size()));
   listener_.say(fmt::format("--- sample after step {}\n{}{}\n---", step, message,
-                            tokenizer_->decode(std::span(tokens).subspan(sample_.prompt.size()))));
+                            from_character_to_character(text)));
 }
 
 void TrainingRun::checkpoint(int64_t step) {
@@ -175,7 +177,7 @@ void TrainingRun::try_checkpoint(int64_t step) {
     checkpoint(step);
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
-    listener_.say(
+    listener_.warn(
         fmt::format("no checkpoint of step {}: {}; training goes on, and the next is tried {}",
                     step, e.what(), next_checkpoint(step)));
   }

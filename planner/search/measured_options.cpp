@@ -42,11 +42,15 @@ std::vector<MeasuredOption> undominated(std::vector<MeasuredOption> all) {
     return a.extra_seconds <= b.extra_seconds && a.extra_kept <= b.extra_kept &&
            a.extra_need <= b.extra_need && a.forward_need <= b.forward_need;
   };
-  std::ranges::stable_sort(all.begin() + 1, all.end(), {}, &MeasuredOption::extra_seconds);
+  std::vector<MeasuredOption*> by_time;
+  for (MeasuredOption& option : all) by_time.push_back(&option);
+  std::stable_sort(by_time.begin() + 1, by_time.end(), [](const auto* a, const auto* b) {
+    return a->extra_seconds < b->extra_seconds;
+  });
   std::vector<MeasuredOption> left;
-  for (MeasuredOption& option : all) {
-    const auto is_beaten = [&](const MeasuredOption& by) { return beats(by, option); };
-    if (std::ranges::none_of(left, is_beaten)) left.push_back(std::move(option));
+  for (MeasuredOption* option : by_time) {
+    const auto is_beaten = [&](const MeasuredOption& by) { return beats(by, *option); };
+    if (std::ranges::none_of(left, is_beaten)) left.push_back(std::move(*option));
   }
   return left;
 }

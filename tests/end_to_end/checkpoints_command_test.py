@@ -243,10 +243,11 @@ class Disks(Checkpoints):
         return run
 
     def line_with(self, run, words):
-        for line in run.stdout:
+        """The line of the warning on standard error."""
+        for line in run.stderr:
             if words in line:
                 return line
-        self.fail(f"the run ended without saying {words}: {run.stderr.read()}")
+        self.fail(f"the run ended without saying {words}: {run.stdout.read()}")
 
     def let_write(self, run, most):
         resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
@@ -276,7 +277,7 @@ class Disks(Checkpoints):
         self.wait_for_a_checkpoint_after(run, None)
         before = os.readlink(self.out / "latest")
         self.let_write(run, 20000)
-        self.assertIn("the latest checkpoint is ", self.line_with(run, "no checkpoint of step "))
+        self.assertIn("no checkpoint of step ", self.line_with(run, "the latest checkpoint is "))
         self.let_write(run, resource.RLIM_INFINITY)
         self.wait_for_a_checkpoint_after(run, before)
         _, errors, status = self.stop(run)
@@ -330,7 +331,8 @@ class Disks(Checkpoints):
         words = ["--resume", "--out", self.out, "--steps", 4, "--checkpoint-every", 1]
         status, printed, errors = spool("train", *words, preexec_fn=self.small_files(20000))
         self.assertEqual(status, 1)
-        self.assertIn("no checkpoint of step 3: ", printed)
+        self.assertIn("no checkpoint of step 3: ", errors)
+        self.assertNotIn("no checkpoint", printed)
         self.assertIn(f"File too large; the latest checkpoint is {self.out}/step-000002", errors)
         self.assertEqual(self.run_json()["step"], 2)
         self.assertEqual(self.resume("--steps", 4)[0], 0)
@@ -345,8 +347,10 @@ class Disks(Checkpoints):
         words = ["--checkpoint-every", 2]
         status, printed, errors = self.train(*words, out=disk / "run", steps=4)
         self.assertEqual(status, 1)
-        for text in [printed, errors]:
-            self.assertRegex(text, r"No space left on device; a checkpoint takes \d+ KiB, and [\d.]+ KiB are free")
+        self.assertNotIn("No space left", printed)
+        for line in self.said(errors):
+            self.assertRegex(line, r"No space left on device; a checkpoint takes \d+ KiB, and [\d.]+ KiB are free")
+        self.assertEqual(len(self.said(errors)), 2, errors)
         self.assertEqual([p.name for p in (disk / "run").iterdir()], [".lock"])
 
     def test_a_directory_that_goes_away_is_said_and_may_come_back(self):

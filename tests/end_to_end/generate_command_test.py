@@ -135,6 +135,7 @@ class Generate(Files):
         # A conversation goes on in the cache, whether its lines come at once or not.
         printed = self.written(*words, input=b"3\n\n4\n")
         self.assertEqual(len(printed.splitlines()), 2)
+        self.assertEqual(self.written(*words, input=b"3\r\n\r\n4\r\n"), printed)  # as Windows ends lines
         self.assertEqual(printed.splitlines()[0], self.written(*words, "--prompt", "3").rstrip("\n"))
         file = self.folder / "prompts"
         file.write_text("7\n3\n")
@@ -303,7 +304,6 @@ class Generate(Files):
             (["--min-p", -1], ["--min-p"]),
             (["--min-p", 2], ["--min-p"]),
             (["--repetition-penalty", 0], ["--repetition-penalty"]),
-            (["--stop", ""], ["--stop"]),
             (["--batch", 0], ["--batch"]),
             (["--prompts", file, "--prompt", "a"], ["--prompts", "--prompt"]),
             (["--prompts", file, "--interactive"], ["--prompts", "--interactive"]),
@@ -321,6 +321,23 @@ class Generate(Files):
             (["--chat", "--chat-format", "chatml"], ["<|im_end|>"]),
         ]:
             self.refused(spool("generate", "--model", self.out, *words), 1, *parts)
+
+    def test_lines_of_a_conversation_may_end_as_those_of_windows(self):
+        self.model()
+        words = ["--interactive", "--temperature", 0, "--tokens", 9]
+        printed = self.written(*words, input=b"Line 1\n\nof a\n")
+        self.assertTrue(printed.startswith("Line 1"), printed)
+        self.assertEqual(self.written(*words, input=b"Line 1\r\n\r\nof a\r\n"), printed)
+
+    def test_a_context_beyond_the_models_is_said(self):
+        config = json.loads((self.model() / "latest" / "config.json").read_text())
+        most = config["max_position_embeddings"]
+        for context, more in [(most + 1, []), (2**62, ["--samples", 2])]:
+            words = ["generate", "--model", self.out, "--tokens", 5, *more]
+            status, printed, errors = spool(*words, "--context", context)
+            self.assertEqual(status, 0, errors)
+            self.assertIn(f"--context {context} is beyond the model's, which sees {most} tokens", errors)
+            self.assertEqual(spool(*words, "--context", most), (0, printed, ""))
 
     def test_an_interrupt_ends_a_batch(self):
         self.model(steps=1)

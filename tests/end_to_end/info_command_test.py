@@ -3,9 +3,13 @@
 info_command_test.py PROGRAM [CASE...]
 """
 
+import json
+import shutil
 import struct
 
-from commands import SHAPE, VOCABULARY, Files, main, spool
+from commands import MERGES, SHAPE, VOCABULARY, Files, main, spool
+from hostile import given
+from hostile.given import TOKENIZER
 
 
 class Info(Files):
@@ -87,6 +91,59 @@ class Info(Files):
         shard.write_bytes(struct.pack("<3i", 20240801, 7, 3) + bytes(1012) + struct.pack("<3I", 1, 2, 70000))
         self.assertEqual(self.info(shard)[1]["tokens"], "3 of uint32")
 
+    def test_says_what_tokenizers_are(self):
+        words, config = self.folder / "words", {"tokens": "706"}
+        words.mkdir()
+        for name in ["tokenizer.json", "renamed.json"]:
+            shutil.copy(TOKENIZER, words / name)
+            what, details = self.info(words / name)
+            self.assertIn("tokenizer", what)
+            self.assertEqual(details["tokens"], config["tokens"])
+        what, details = self.info(words)  # of which no weights are there
+        self.assertEqual((what, details["tokens"]), ("a tokenizer, tokenizer.json", "706"))
+        (words / "tokenizer.json").unlink()
+        (words / "merges.txt").write_text(MERGES)
+        self.assertEqual(self.info(words / "merges.txt")[1]["tokens"], str(VOCABULARY))
+        what, details = self.info(words)
+        self.assertEqual((what, details["tokens"]), ("a tokenizer, merges.txt", str(VOCABULARY)))
+        llmc = self.folder / "llmc" / "gpt2_tokenizer.bin"
+        llmc.parent.mkdir()
+        given.llmc_tokenizer(llmc)
+        what, details = self.info(llmc)
+        self.assertEqual((what, details["tokens"]), ("a tokenizer of llm.c", "258"))
+
+    def test_says_what_an_index_of_weights_is(self):
+        self.trained()
+        folder = self.folder / "shards"
+        self.done("convert", self.out, folder, "--shard-bytes", "10kB")
+        index, count = folder / "model.safetensors.index.json", len(list(folder.glob("model-*")))
+        self.assertGreater(count, 1)
+        what, details = self.info(index)
+        self.assertEqual(what, f"the index of a model's weights in {count} files")
+        self.assertRegex(details["parameters"], r"^\d+ of f32$")
+        (folder / "config.json").rename(self.folder / "config.json")
+        for path in [index, folder]:
+            what, details = self.info(path)
+            self.assertEqual(what, f"the index of a model's weights in {count} files")
+            self.assertGreater(int(details["tensors"]), 20)
+        index.write_text('{"weight_map": [1]}')
+        self.refused(spool("info", index), 1, "model.safetensors.index.json: ")
+        for path in [self.folder / "config.json", self.folder]:
+            what, details = self.info(path)
+            self.assertTrue(what.endswith("the configuration of a model, without its weights"), what)
+            self.assertEqual(details["context"], "32")
+
+    def test_a_configuration_without_a_type_is_a_sentence(self):
+        model = self.trained()
+        for config, parts in [
+            ({"hidden_size": 64, "num_hidden_layers": 2}, ["has no model_type", "gpt2, llama, qwen2, qwen3"]),
+            ({"model_type": None}, ["has no model_type", "gpt2, llama"]),
+            ({"n_layer": 2}, ["is missing"]),
+        ]:
+            (model / "config.json").write_text(json.dumps(config))
+            for words in [["info", model], ["eval", "--model", model, "--data", self.text]]:
+                self.refused(spool(*words), 1, "config.json: ", *parts)
+
     def test_says_what_reports_tables_and_texts_are(self):
         self.assertIn("text", self.info(self.text)[0])
         report = self.folder / "report.json"
@@ -98,7 +155,9 @@ class Info(Files):
         unknown.write_bytes(bytes(range(256)) * 9)
         self.refused(spool("info", unknown), 1, "x.bin", "none of what this command knows")
         self.refused(spool("info", self.folder / "none"), 1, "there is no such file")
-        self.refused(spool("info", self.folder), 1, "model.safetensors", str(self.folder))
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.refused(spool("info", empty), 1, "model.safetensors", str(empty))
         self.refused(spool("info", "/dev/null"), 1, "not a regular file")
         for name in ["plan.json", "model.safetensors", "run.json"]:
             damaged = self.folder / name

@@ -5,10 +5,12 @@ messages_command_test.py PROGRAM [CASE...]
 
 import json
 import os
+import re
 import shutil
 import struct
 
 from commands import SHAPE, Folder, main, spool
+from hostile.values import COMMANDS, flags_of
 
 
 class Messages(Folder):
@@ -86,7 +88,6 @@ class Messages(Folder):
         for out in [self.text, self.text / "below", link, link / "below"]:
             self.refused(self.train(out=out), 1, "is not a directory", "(--out)")
         self.refused(spool("train", "--resume", "--out", self.text), 1, "is not a directory")
-        self.refused(self.train("--data", ""), 1, "the name of a file is empty", "(--data)")
         self.assertEqual(self.train()[0], 0)
         self.refused(self.train(out=self.out / "latest"), 1, "latest: is a checkpoint", "(--out)")
 
@@ -143,6 +144,80 @@ class Messages(Folder):
             self.refused(spool("plan", *SHAPE, "--json", report), 1, "is not a report of a plan")
             self.refused(self.train("--log", report, out=self.folder / "new"), 1, "exists already")
             self.assertIn(spool("info", report)[0], [0, 1])
+
+    def test_no_flag_of_any_command_takes_an_empty_value(self):
+        tried = 0
+        for command in COMMANDS:
+            for flag in flags_of(command):
+                if not flag.kind:
+                    continue
+                tried += 1
+                for words in [[flag.name, ""], [flag.name + "="]]:
+                    self.refused(spool(command, *words), 2, f"{flag.name}: the value is empty", command)
+        self.assertGreater(tried, 100)
+        for words in [["info", ""], ["plot", "", "--out", "x"], ["tokenize", self.text, "", "--out", "x.bin"]]:
+            self.refused(spool(*words), 2, "the value is empty")
+        self.refused(self.train("--val-data", self.text, ""), 2, "--val-data: the value is empty")
+        self.assertFalse(self.out.exists())
+
+    def test_a_value_that_cannot_be_read_is_told_with_what_would_work(self):
+        number, whole = "is not a number; write it as in 0.001", "is not a whole number; write it in decimal"
+        for flag, value, says in [
+            ("--min-lr", "x", number),
+            ("--clip", "1,5", number),
+            ("--dropout", "0x1p-3", number),
+            ("--checkpoint-minutes", "5m", number),
+            ("--beta1", "1e-999", "too large or too small"),
+            ("--warmup", "2.0", whole),
+            ("--keep-checkpoints", 2**31, f"give at most {2**31 - 1}"),
+            ("--eval-batches", 2**63 - 1, f"give at most {2**31 - 1}"),
+            ("--lr-schedule", "cosin", "is none of cosine, linear, constant, wsd"),
+            ("--dtype", "F32", "is none of f32, bf16"),
+            ("--memory", "2 apples", "is not an amount of memory"),
+        ]:
+            self.refused(self.train(flag, value), 2, f"{flag}: ", str(value), says, "see spool train --help")
+        self.refused(self.train("--dry-run=no"), 2, "--dry-run takes no value, and 'no' was given")
+        self.refused(spool("train", "--lr"), 2, "--lr needs a value")
+        self.assertEqual(self.train("--dry-run", "--lr", "+1e-3", "--memory", "1gIb")[0], 0)
+
+    def test_a_smaller_step_is_advised_only_where_one_fits(self):
+        fixed = ["plan", *SHAPE, "--context", 256, "--seq", 256, "--batch", 1, "--threads", 1]
+        smallest = spool(*fixed, "--memory", "1kB")
+        self.refused(smallest, 1, "no smaller batch and no shorter rows were found to fit")
+        needed = int(re.search(r"needs [^(]*\((\d+) bytes", smallest[2])[1])
+        self.refused(spool(*fixed, "--memory", needed - 1), 1, "; shorter rows may fit")
+        self.assertEqual(spool(*fixed, "--memory", needed)[0], 0)
+        gpu = "plan --model gpt2-124m --machine h200 --batch 64 --memory".split()
+        self.refused(spool(*gpu, "1MiB"), 1, "no smaller batch and no shorter rows were found to fit")
+        needed = int(re.search(r"needs [^(]*\((\d+) bytes", spool(*gpu, "1MiB")[2])[1])
+        self.refused(spool(*gpu, needed - 1), 1, "; a smaller batch may fit")
+
+    def test_limits_are_named(self):
+        most = 2**31 - 1
+        for flag in ["--chunk-mlp", "--chunk-loss", "--accumulate", "--final-eval"]:
+            self.refused(self.train(flag, most + 1), 1, flag, str(most + 1), f" {most}")
+        result = self.train("--batch", 2**20, "--seq", 2**12, "--context", 2**12)
+        self.refused(result, 1, f"at most {most} tokens", "(--batch, --seq, --accumulate)")
+        self.assertEqual(self.train("--dry-run", "--chunk-mlp", most)[0], 0)
+
+    def test_standard_output_has_one_rule(self):
+        for name in ["-", "/dev/stdout", "/dev/fd/1"]:
+            for flag in ["--report", "--trace", "--save-plan", "--out"]:
+                result = spool("train", *SHAPE, "--data", self.text, flag, name)
+                self.refused(result, 2, f"{flag}: '{name}' is standard output, where ", "cannot go")
+            for words in [["plot", self.text, "--out", name], ["plan", "--report", name], ["convert", "x", name]]:
+                self.refused(spool(*words), 2, "is standard output")
+            status, printed, errors = spool("plan", *SHAPE, "--machine", "h200", "--json", name)
+            self.assertEqual(status, 0, errors)
+            self.assertEqual(json.loads(printed)["format"], "spool-plan-report")
+            out = self.folder / f"run{len(name)}"
+            status, printed, errors = self.train("--log", name, out=out)
+            self.assertEqual(status, 0, errors)
+            lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+            self.assertEqual([line["step"] for line in lines if "loss" in line], [1, 2, 3])
+        here = dict(cwd=self.folder)
+        self.assertEqual(self.train("--report", "./-", out="./-run", **here)[0], 0)
+        self.assertTrue((self.folder / "-").is_file())
 
 
 if __name__ == "__main__":

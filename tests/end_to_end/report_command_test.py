@@ -144,13 +144,13 @@ class Runs(unittest.TestCase):
             + ["--data", str(self.folder / "text.txt"), "--report", str(self.page)]
             + ["--out", str(self.folder / "run")],
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             errors="replace",
         )
         while not self.page.exists():
             self.assertIsNone(process.poll())
         shutil.rmtree(self.page.parent)
-        said = process.communicate(timeout=200)[0]
+        _, said = process.communicate(timeout=200)
         self.assertEqual(process.returncode, 0, said)
         self.assertEqual(said.count("training goes on, and the report is tried again"), 1, said)
 

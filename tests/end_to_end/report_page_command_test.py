@@ -3,12 +3,13 @@
 import json
 import pathlib
 import re
+import subprocess
 import sys
 import tempfile
 import unittest
 
 import chromium
-from commands import PROSE, SHAPE, SKIPPED, main, spool
+from commands import PROGRAM, PROSE, SHAPE, SKIPPED, main, spool
 from report_pages import page_with, report_in
 
 WIDTHS = [1280, 760, 375]
@@ -141,7 +142,10 @@ class Pages(unittest.TestCase):
         code, _, said = spool("train", *SHAPE, *words, "--report", page)
         self.assertEqual(code, 0, said)
         run = self.check_plan(page)["run"]
-        drawn = self.open(page)["run"]
+        drawn = self.open(page)
+        drawn = {**drawn["run"], "curves": drawn["losses"]}
+        first = self.browser.run("document.querySelector('main > header + *').innerText")
+        self.assertIn("Loss (nats per token)", first)
         self.assertAlmostEqual(drawn["peaks"]["measured"] / run["measured_peak_bytes"], 1, delta=1e-3)
         times = sorted(entry["ms"] for entry in run["log"])
         self.assertAlmostEqual(run["measured_step_ms"], (times[2] + times[3]) / 2, delta=1e-9 * times[5])
@@ -150,6 +154,58 @@ class Pages(unittest.TestCase):
             known = [entry[member] for entry in run["log"] if entry[member] is not None]
             self.assertEqual(curve["points"], len(known))
             self.assertAlmostEqual(curve["last"][1], known[-1], delta=1e-3)
+
+    def plot_of(self, losses):
+        """Opens the page of a plot of runs with these losses; returns what is drawn, and its numbers beside the loss."""
+        runs = []
+        for i, of_run in enumerate(losses):
+            log = [{"step": 10 * (s + 1), "loss": loss, "val_loss": loss + 0.25 if s % 2 else None, "ms": 2.0 + s,
+                    "tokens_per_s": 1000.0 + s, "tokens": 640 * (s + 1)} for s, loss in enumerate(of_run)]  # fmt: skip
+            runs.append({"name": f"run {i}", "log": log})
+        report = {"format": "spool-plot", "format_version": 1, "runs": runs}
+        drawn = self.open(page_with(self.plan, report, self.out / "plot.html"))
+        texts = "document.querySelector('#runs .curves .axis').querySelectorAll('text')"
+        labels = self.browser.run(f"JSON.stringify([...{texts}].map((label) => label.textContent))")
+        return drawn, json.loads(labels)
+
+    def test_the_page_of_a_plot_has_a_table_of_its_runs(self):
+        self.plot_of([[3.0, 2.5, 2.75, 2.625], [4.0, 3.5, 3.25]])
+        rows = "JSON.stringify([...document.querySelectorAll('#summary tr')].map((r) => [...r.cells].map((c) => c.innerText)))"
+        head, *runs = json.loads(self.browser.run(rows))
+        self.assertEqual(head[:6], ["run", "steps", "last loss", "last validation loss", "best validation loss", "after step"])
+        self.assertEqual(runs[0], ["run 0", "40", "2.625", "2.875", "2.75", "20", "3.5", "1,002", "2,560"])
+        self.assertEqual(runs[1], ["run 1", "30", "3.25", "3.75", "3.75", "20", "3", "1,001", "1,920"])
+        self.assertTrue(self.browser.run("document.querySelector('#summary table').checkVisibility()"))
+
+    def test_losses_are_read_at_their_axis(self):
+        falling = [11.0 * 0.9**s for s in range(40)]
+        for losses, logarithmic in [
+            ([falling], True),
+            ([falling, [3.0, 1e30, 1e33]], True),
+            ([[3.1, 3.0, 2.9, 2.95]], False),
+            ([[3.00001, 3.00002, 3.00003]], False),
+            ([[0.0, 0.5, 2.0]], False),
+        ]:
+            drawn, labels = self.plot_of(losses)
+            self.assertGreaterEqual(len(labels), 4, labels)
+            self.assertEqual(len(labels), len(set(labels)))
+            heading = self.browser.run("document.querySelector('#runs h3').innerText")
+            self.assertEqual(heading, "Loss (nats per token)" + (", logarithmic" if logarithmic else ""))
+            last = next(c for c in drawn["runs"]["loss"] if c["name"].endswith("training"))["last"]
+            self.assertAlmostEqual(last[1] / losses[0][-1], 1, delta=1e-2)
+
+    def test_the_page_of_a_sweep_names_its_model(self):
+        sweep = pathlib.Path(PROGRAM).parent / "benchmarks" / "peak_memory"
+        if not sweep.exists():
+            raise unittest.SkipTest("the benchmarks are not built")
+        page = self.out / "sweep.html"
+        words = ["--model=llama-tiny", "--batch=2", "--seq=64", "--policies=1", "--points=2", f"--report={page}"]
+        done = subprocess.run([sweep, *words], capture_output=True)  # 1 where a simple policy is better
+        self.assertIn(done.returncode, [0, 1], done.stderr)
+        self.open(page)
+        said = self.browser.run("document.querySelector('header').innerText")
+        for words in ["llama-tiny", "h200", "2 rows of 64 tokens", "bf16"]:
+            self.assertIn(words, said)
 
     def test_the_page_of_a_plan_that_does_not_fit(self):
         page = self.make("none.html", *H200, "--memory", "100MiB", fits=False)

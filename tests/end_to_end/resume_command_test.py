@@ -114,6 +114,10 @@ class Resuming(Folder):
         self.assertEqual(sorted(self.losses(log)), [4, 5, 6, 7])
         self.assertEqual(self.log(log)[0]["configuration"]["steps"], 7)
         self.assertIn("its 7 steps are done", spool(*resume)[1])
+        for words in [["--resume", self.out], [f"--resume={self.out}"]]:  # without --out
+            self.assertIn("its 7 steps are done", spool("train", *words)[1])
+        none = self.folder / "none"
+        self.refused(spool("train", "--resume", none), 1, f"{none}: there is no checkpoint to resume")
         stored = as_of_an_earlier_version(self.out / "latest")
         stored.write_text(stored.read_text().replace('"step": 7', '"step": 8'))
         self.refused(spool(*resume), 1, "run.json", "beyond the 7 steps")

@@ -5,16 +5,16 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import struct
 import tempfile
 import termios
 import unittest
 
-from commands import PROGRAM, PROSE, SHAPE, main, spool
+from commands import PROGRAM, PROSE, SHAPE, Files, main, spool
 
 WIDTHS = [120, 80, 50]
 H200 = "plan --model gpt2-124m --machine h200 --memory 6GiB --batch 16 --seq 1024".split()
-OVERWRITES = "\r\x1b[K"
 STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -40,6 +40,16 @@ def on_terminal(columns, *words, **environment):
     return os.waitstatus_to_exitcode(status), output.decode().replace("\r\n", "\n").split("\n")
 
 
+def left_of(line):
+    """What a person sees of a line that was written over: \\r goes to its start, an escape code clears it."""
+    seen = []
+    for part in line.split("\r"):
+        if part.startswith("\x1b[K"):
+            part, seen = part.removeprefix("\x1b[K"), []
+        seen[: len(part)] = part
+    return "".join(seen).rstrip()
+
+
 def words_of(lines):
     return " ".join(lines).split()
 
@@ -48,7 +58,7 @@ class Colours(unittest.TestCase):
     def shown(self, status, *words, **environment):
         found, lines = on_terminal(80, *words, **environment)
         self.assertEqual(found, status, lines)
-        return "\n".join(line.split(OVERWRITES)[-1] for line in lines)
+        return "\n".join(map(left_of, lines))
 
     def test_what_is_foretold_is_bold(self):
         lines = self.shown(0, *H200).split("\n")
@@ -68,6 +78,19 @@ class Colours(unittest.TestCase):
         _, printed, errors = spool(*H200, "--batch", "8")
         self.assertNotIn("\x1b", printed + errors)
 
+    def test_there_is_no_escape_code_for_who_wants_none(self):
+        with tempfile.TemporaryDirectory(prefix="spool-terminal-") as folder:
+            out, text = pathlib.Path(folder) / "run", pathlib.Path(folder) / "text.txt"
+            text.write_text(PROSE * 4)
+            train = ["train", *SHAPE, "--data", text, "--steps", 300, "--eval-every", 100, "--out", out]
+            for environment in [{"NO_COLOR": "1"}, {"TERM": "dumb"}]:
+                for words in [train, ["eval", "--model", out, "--data", text, "--batch", 1]]:
+                    status, lines = on_terminal(80, *words, **environment)
+                    self.assertEqual(status, 0, lines)
+                    self.assertTrue(any("\r" in line for line in lines), lines)  # of a bar, or of steps
+                    self.assertNotIn("\x1b", "\n".join(lines))
+                shutil.rmtree(out)
+
     def test_they_change_no_word(self):
         def words(text):
             return [word for word in STYLE.sub("", text).split() if not word[0].isdigit()]
@@ -83,17 +106,24 @@ class Terminal(unittest.TestCase):
 
     def test_lines_of_prose_fit(self):
         for columns in WIDTHS:
-            lines = [line.split(OVERWRITES)[-1] for line in self.lines(columns, *H200)]
+            lines = list(map(left_of, self.lines(columns, *H200)))
+            if columns >= 80:  # the columns of a narrower one would be lost
+                self.assertLessEqual(max(map(len, lines)), columns)
             prose = [line for line in lines if "   " not in line.strip()]
             self.assertLessEqual(max(map(len, prose)), columns)
             _, piped, _ = spool(*H200)
-            self.assertEqual(
-                [word for word in words_of(prose) if not word[0].isdigit()],
-                [word for line in piped.split("\n") if "   " not in line.strip() for word in line.split()
-                 if not word[0].isdigit()])
+            words = [word for word in words_of(lines) if not word[0].isdigit()]
+            self.assertEqual(words, [word for word in piped.split() if not word[0].isdigit()])
+
+    def test_notes_of_the_table_stand_below_each_other(self):
+        lines = list(map(left_of, self.lines(80, *H200)))
+        (at,) = (i for i, line in enumerate(lines) if line.startswith("  foretold step time"))
+        note = lines[at].index("+")
+        self.assertEqual(lines[at + 1][:note].strip(), "", lines)
+        self.assertNotEqual(lines[at + 1][note], " ")
 
     def test_the_table_of_budgets_fits_80_columns(self):
-        lines = [line.split(OVERWRITES)[-1] for line in self.lines(80, *H200, "--frontier")]
+        lines = list(map(left_of, self.lines(80, *H200, "--frontier")))
         (head,) = (i for i, line in enumerate(lines) if line.split()[:2] == ["budget", "peak"])
         table = [line for line in lines[head:] if line]
         self.assertEqual(len(table), 1 + 21)
@@ -107,10 +137,26 @@ class Terminal(unittest.TestCase):
             words = ["train", *SHAPE, "--data", text, "--steps", 300, "--final-eval", 1]
             for columns in [*WIDTHS, 20]:
                 lines = self.lines(columns, *words, "--out", pathlib.Path(folder) / str(columns))
-                shown = [part for line in lines for part in line.split(OVERWRITES)[1:]]
+                shown = [part for line in lines for part in line.split("\r")[1:]]
                 steps = [part for part in shown if part.startswith("step ")]
                 self.assertTrue(steps)
                 self.assertLess(max(map(len, steps)), columns)
+
+    def test_the_table_fits_with_colours_and_of_a_run(self):
+        with tempfile.TemporaryDirectory(prefix="spool-terminal-") as folder:
+            text = pathlib.Path(folder) / "text.txt"
+            text.write_text(PROSE)
+            run = ["train", "--model", "llama-tiny", "--data", text, "--memory", "64MiB", "--dry-run"]
+            for words in [H200, run, ["calibrate", *SHAPE]]:
+                status, lines = on_terminal(80, *words)
+                self.assertEqual(status, 0, lines)
+                plain = [STYLE.sub("", left_of(line)) for line in lines]
+                self.assertLessEqual(max(map(len, plain)), 80, plain)
+
+    def test_messages_fit(self):
+        status, lines = on_terminal(80, "train", "--offload-to", "a tape drive in the cellar of the house " * 3)
+        self.assertEqual(status, 1)
+        self.assertLessEqual(max(len(STYLE.sub("", line)) for line in lines), 80, lines)
 
     def test_help_is_wrapped_beside_the_options(self):
         for columns in [120, 80, 60]:
@@ -131,6 +177,29 @@ class Terminal(unittest.TestCase):
                 lines = self.lines(columns, *command, "--help")
                 self.assertLessEqual(max(map(len, lines)), columns, command)
                 self.assertEqual(words_of(lines), piped.split())
+
+
+class Bars(Files):
+    def line_of_the_bar(self, *words):
+        """What is left to be seen in the last line that a bar was in."""
+        status, lines = on_terminal(80, *words)
+        self.assertEqual(status, 0, lines)
+        self.assertEqual(lines[-1], "")
+        self.assertLessEqual(max(len(STYLE.sub("", left_of(line))) for line in lines), 80, lines)
+        bars = [line for line in lines if "[#" in line]
+        self.assertTrue(bars, lines)
+        return left_of(bars[-1])
+
+    def test_that_of_eval_leaves_the_result_alone(self):
+        model = self.trained()
+        self.text.write_text(PROSE * 4)
+        words = ["eval", "--model", model, "--data", self.text, "--batch", 1, "--memory", "200MiB"]
+        self.assertRegex(self.line_of_the_bar(*words), r"^loss [\d.]+ nats a token, perplexity [\d.]+, over \d+ tokens$")
+
+    def test_that_of_tokenize_leaves_the_result_alone(self):
+        self.text.write_text("".join(f"{i} things that the text has\n" for i in range(600000)))
+        words = ["tokenize", self.text, "--merges", self.merges, "--threads", 1, "--out", self.folder / "a.bin"]
+        self.assertRegex(self.line_of_the_bar(*words), r"^[\d.]+ MiB of text, \d+ tokens \([\d.]+ bytes each\), in")
 
 
 if __name__ == "__main__":

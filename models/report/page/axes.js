@@ -52,6 +52,27 @@ function stepTicks(from, to, count) {
   return {...found, at: found.at.filter(Number.isInteger)};
 }
 
+// The same for numbers above 0, of which equal ratios are equally far apart.
+function logarithmicScale(from, to, begin, end) {
+  const linear = scale(Math.log(from), Math.log(to), begin, end);
+  const at = (n) => linear(Math.log(n));
+  at.back = (x) => Math.exp(linear.back(x));
+  return Object.assign(at, {from, to, begin, end});
+}
+
+// Numbers of one digit, or of many tens only some powers of 10.
+function logarithmicTicks(from, to) {
+  const [low, high] = [Math.floor(Math.log10(from)), Math.ceil(Math.log10(to))];
+  const every = Math.ceil((high - low) / 8);
+  const first = high - low > 3 ? [1] : high - low > 2 ? [1, 2, 5] : [1, 2, 3, 4, 5, 7];
+  const found = [];
+  for (let power = low; power <= high; power += every) {
+    found.push(...first.map((n) => Number(`${n}e${power}`)));
+  }
+  const write = (n) => (n >= 1e6 || n < 1e-4 ? n.toExponential() : exact(n));
+  return {at: found.filter((n) => from <= n && n <= to), write};
+}
+
 // Horizontal lines across a plot with their numbers at its left.
 function drawRows(drawing, y, marks, left, right) {
   const group = shape("g", {class: "axis"});

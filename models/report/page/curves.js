@@ -4,6 +4,8 @@
 
 const LOOKS = 8;
 const MAX_DOTS = 60;
+const READ_CURVES =
+  "Point at a step, or move with the arrow keys, Home and End. Training is a line, validation has dots.";
 
 // Another colour for each of eight, then the same colours with other dashes.
 // series: [{name, look, points: [[step, number]], dots}]
@@ -30,16 +32,32 @@ function drawCurve(drawing, series, x, y) {
   });
 }
 
+// Losses that fall to a part of the first are told apart at the end, too, on a logarithmic scale.
+function suitsLogarithms(heights) {
+  const least = smallest(heights);
+  return least > 0 && largest(heights) > 3 * least;
+}
+
+function heightScale(chart, heights, begin, end) {
+  if (chart.logarithmic) {
+    const [least, most] = [smallest(heights), largest(heights)];
+    const room = (most / least) ** 0.06;
+    return logarithmicScale(least / room, most * room, begin, end);
+  }
+  const [low, high] = padded(heights, 0.06);
+  return scale(chart.fromZero ? 0 : low, high, begin, end);
+}
+
 function drawCurves(place, chart, width) {
   const height = Math.round(Math.min(340, Math.max(230, width * 0.42)));
   const points = chart.series.flatMap((series) => series.points);
   const steps = points.map(([step]) => step);
   const heights = points.map(([, n]) => n);
   const x = scale(smallest(steps), largest(steps), width < 500 ? 52 : 60, width - 12);
-  const [low, high] = padded(heights, 0.06);
-  const y = scale(chart.fromZero ? 0 : low, high, height - 46, 10);
+  const y = heightScale(chart, heights, height - 46, 10);
   const drawing = picture(width, height, chart.title);
-  drawRows(drawing, y, chart.ticks(y.from, y.to, 5), x.begin, x.end);
+  drawRows(drawing, y, chart.logarithmic ? logarithmicTicks(y.from, y.to) : chart.ticks(y.from, y.to, chart.rows ?? 5),
+           x.begin, x.end);
   drawColumns(drawing, x, stepTicks(x.from, x.to, width / 90), height - 46, "step");
   for (const series of chart.series) drawCurve(drawing, series, x, y);
   const instant = line(0, 6, 0, height - 46, {class: "instant"});
@@ -65,7 +83,11 @@ function curves(part, chart) {
   const steps = [...new Set(chart.series.flatMap((series) => series.steps))].sort((a, b) => a - b);
   const place = element("div", {class: "plot"});
   const words = element("p", {class: "reading"});
-  const figure = element("div", {class: "curves"}, element("h3", {}, chart.heading),
+  if (chart.mayBeLogarithmic) {
+    chart.logarithmic = suitsLogarithms(chart.series.flatMap((series) => series.points.map(([, n]) => n)));
+  }
+  const heading = chart.logarithmic ? `${chart.heading}, logarithmic` : chart.heading;
+  const figure = element("div", {class: "curves"}, element("h3", {}, heading),
     legend(chart.series.map((series) => [lineSwatch(series), series.name])), element("div", {}, place), words);
   part.append(figure);
   let drawn = null;
@@ -114,17 +136,46 @@ function curvesOfRuns(part, runs) {
   const speeds = (member) => runs.map((run, i) =>
     ({name: runs.length > 1 ? run.name : "this run", look: seriesLook(i), points: pointsOf(run.log, member)}));
   const both = element("div", {class: "pair"});
-  part.append(both);
   const charts = {
-    loss: {heading: "Loss (nats per token)", title: "Loss over the steps.", series: losses,
+    loss: {heading: "Loss (nats per token)", title: "Loss over the steps.", series: losses, rows: 7, mayBeLogarithmic: true,
            ticks: plainTicks, write: exact},
     tokens_per_s: {heading: "Tokens per second", title: "Tokens per second over the steps.", fromZero: true,
                    series: speeds("tokens_per_s"), ticks: plainTicks, write: whole},
     ms: {heading: "Time of a step", title: "Time of a step over the steps.", fromZero: true, series: speeds("ms"),
          ticks: timeTicks, write: milliseconds},
   };
-  const drawn = Object.entries(charts).map(([name, chart]) => [name, curves(both, chart)]);
+  const drawn = Object.entries(charts).map(([name, chart]) =>
+    [name, curves(name === "loss" ? part : both, chart)]);
+  part.append(both);
   return () => Object.fromEntries(drawn.filter(([, read]) => read).map(([name, read]) => [name, read()]));
+}
+
+function median(list) {
+  const sorted = list.filter(known).sort((a, b) => a - b);
+  const half = sorted.length >> 1;
+  if (sorted.length === 0) return null;
+  return sorted.length % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+// To four digits that count.
+function shortened(n) {
+  return n === null ? null : Number(n.toPrecision(4));
+}
+
+// Of a run, with its name: how far it is, its losses, and its speed, which is that of the median step.
+function summaryOf({name, log}) {
+  const [losses, evaluations] = [pointsOf(log, "loss"), pointsOf(log, "val_loss")];
+  const best = evaluations.reduce((least, at) => (least === null || at[1] < least[1] ? at : least), null);
+  const last = (points) => points[points.length - 1]?.[1] ?? null;
+  const speed = (member) => shortened(median(log.map((entry) => entry[member])));
+  return [name, largest(log.map((entry) => entry.step), 0), last(losses), last(evaluations), best?.[1] ?? null,
+          best?.[0] ?? null, speed("ms"), speed("tokens_per_s"), last(pointsOf(log, "tokens"))];
+}
+
+function tableOfRuns(runs) {
+  const columns = ["run", "steps", "last loss", "last validation loss", "best validation loss", "after step",
+                   "ms a step", "tokens per second", "tokens"];
+  return openTable("Runs", columns, runs, summaryOf);
 }
 
 function logTable(title, log) {

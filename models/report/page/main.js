@@ -15,6 +15,7 @@ function add(page, make) {
 
 function drawPlan(page, report) {
   page.append(header(planTitle(report), about(report)));
+  if (report.run?.log?.length) add(page, () => lossesSection(report.run));
   if (report.error !== undefined) {
     add(page, () => refusal(report));
   } else {
@@ -40,8 +41,12 @@ function drawPlot(page, report) {
   page.append(header(runs.length === 1 ? `Run ${runs[0].name}` : `${whole(runs.length)} runs`,
                      plural(runs.reduce((sum, run) => sum + run.log.length, 0), "entry", "entries")));
   add(page, () => {
-    const part = section("runs", "Losses and speed",
-      "Point at a step, or move with the arrow keys, Home and End. Training is a line, validation has dots.");
+    const part = section("summary", "Runs");
+    part.append(tableOfRuns(runs));
+    return part;
+  });
+  add(page, () => {
+    const part = section("runs", "Losses and speed", READ_CURVES);
     drawnParts.runs = curvesOfRuns(part, runs);
     part.append(...runs.map((run) => logTable(`Steps of ${run.name}`, run.log)));
     return part;

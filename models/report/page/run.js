@@ -16,13 +16,18 @@ function runSection(run) {
     {name: "foretold", look: "foretold", amount: run.foretold_step_ms},
     {name: "foretold, corrected by the first steps", look: "foretold", amount: run.corrected_step_ms},
     {name: "measured", look: "measured", amount: run.measured_step_ms}]});
-  const log = run.log ?? [];
-  const lines = curvesOfRuns(part, [{name: "this run", log}]);
-  drawnParts.run = () => ({peaks: peaks(), times: times(), curves: lines()});
+  drawnParts.run = () => ({peaks: peaks(), times: times()});
   part.append(
     table("Foretold and measured", ["", "foretold", "corrected", "measured"],
       [["peak (bytes)", run.foretold_peak_bytes, null, run.measured_peak_bytes],
-       ["step (ms)", run.foretold_step_ms, run.corrected_step_ms, run.measured_step_ms]], (row) => row),
-    logTable("Steps", log));
+       ["step (ms)", run.foretold_step_ms, run.corrected_step_ms, run.measured_step_ms]], (row) => row));
+  return part;
+}
+
+// What a person looks for first.
+function lossesSection(run) {
+  const part = section("losses", "Losses and speed", READ_CURVES);
+  drawnParts.losses = curvesOfRuns(part, [{name: "this run", log: run.log}]);
+  part.append(logTable("Steps", run.log));
   return part;
 }

@@ -40,6 +40,15 @@ function table(title, columns, rows, cells) {
   return details;
 }
 
+// The same, open at once unless it is long.
+function openTable(title, columns, rows, cells) {
+  const details = table(title, columns, rows, cells);
+  if (rows.length > PRINTED_ROWS) return details;
+  fillTable(details.querySelector(".scrolls"), title, columns, rows, cells);
+  details.open = true;
+  return details;
+}
+
 window.addEventListener("beforeprint", () => {
   for (const {details, show, short} of tables) {
     if (!short || details.open) continue;

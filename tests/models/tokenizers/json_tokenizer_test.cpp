@@ -5,6 +5,7 @@
 #include "spool/models/tokenizers/json_tokenizer.h"
 
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "spool/models/tokenizers/parallel_encode.h"
@@ -192,6 +193,27 @@ TEST(TextStream, HoldsBytesBackUntilTheyAreACharacter) {
   EXPECT_EQ(stream.add(0xff), "\xff");
   EXPECT_EQ(stream.add(0xe4), "");
   EXPECT_EQ(stream.finish(), "\xe4");
+}
+
+TEST(Utf8, ATextIsCutToWholeCharacters) {
+  const std::string euro = "\xe2\x82\xac";
+  for (const auto& [text, whole] :
+       std::map<std::string, std::string>{{"", ""},
+                                          {"\x82\xac", ""},
+                                          {"a", "a"},
+                                          {euro, euro},
+                                          {"\x82\xac" + euro + "\xe2\x82", euro},
+                                          {"\xac"
+                                           "ab\xff"
+                                           "c\xe2",
+                                           "ab\xff"
+                                           "c"},
+                                          {"\x82\x82\x82\x82"
+                                           "b",
+                                           "\x82"
+                                           "b"}}) {
+    EXPECT_EQ(from_character_to_character(text), whole);
+  }
 }
 
 TEST(JsonTokenizer, WritesItsFilesByteForByte) {
