@@ -1,11 +1,11 @@
 #include "spool/models/formats/tensor_loader.h"
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "spool/models/formats/convert_elements.h"
 #include "spool/runtime/cpu/thread_pool.h"
+#include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -33,8 +33,7 @@ class Loader {
   Loader(const TensorReader& file, std::span<const TensorLoad> loads, const FileProgress& progress)
       : file_(file),
         progress_(progress),
-        pool_(static_cast<int>(
-            std::clamp(std::thread::hardware_concurrency(), 1u, /*max threads=*/4u))),
+        pool_(std::min(usable_cores(), /*max threads=*/4)),
         buffers_(static_cast<size_t>(pool_.threads())) {
     for (const TensorLoad& load : loads) total_ += load.from->spec.nbytes();
   }

@@ -16,7 +16,7 @@ namespace spool {
 
 struct CalibrationRequest {
   Device device = {};
-  int threads = 0;  // of a cpu; 0: one per core
+  int threads = 0;  // of a cpu; 0: one per usable core
   // Most bytes of the device that measuring a step may take; 0: what a run of it would, laid out,
   // as far as the device has it free.
   size_t memory = 0;

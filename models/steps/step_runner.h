@@ -35,7 +35,7 @@ std::unique_ptr<StepModel> make(Stream& stream) {
 // Where steps run.
 struct StepPlace {
   Device device = {};
-  int threads = 0;  // of a cpu; 0: one per core
+  int threads = 0;  // of a cpu; 0: one per core that the process may use
   // By whose clock steps are planned; none: this device's, whose kernels are measured if the table
   // in the user's cache lacks them (step_calibration.h).
   std::optional<Machine> machine = {};
