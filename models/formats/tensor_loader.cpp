@@ -6,6 +6,7 @@
 #include "spool/models/formats/convert_elements.h"
 #include "spool/runtime/cpu/thread_pool.h"
 #include "spool/runtime/cpu/usable_cores.h"
+#include "spool/runtime/files/json.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -72,8 +73,21 @@ class Loader {
                   return file_.read(*load.from, (first + begin) * from_size, out);
                 const Bytes in = ThreadBuffers::room(buffers.read, n * from_size);
                 file_.read(*load.from, (first + begin) * from_size, in);
-                convert_elements(in, load.from->spec.type, load.to.dtype(), out.data());
+                convert(load, first + begin, in, out);
               });
+  }
+
+  // Of a tensor's elements, those from `first` on.
+  void convert(const TensorLoad& load, size_t first, Bytes in, Bytes out) const {
+    const StoredType from = load.from->spec.type;
+    const DType to = load.to.dtype();
+    convert_elements(in, from, to, out.data());
+    const auto bad = first_overflow(in, from, out, to);
+    if (!bad) return;
+    check_file_setting(false, file_.name(), {"dtype"}, "tensor ", excerpt(load.from->name),
+                       ": element ", first + *bad, " is ", element_at(in, from, *bad),
+                       ", which is beyond the numbers of ", spool::name(to),
+                       "; take a type that has it, such as f32");
   }
 
   // Rows of the file become columns.
@@ -88,7 +102,7 @@ class Loader {
       file_.read(*load.from, begin * columns * from_size, in);
       if (converts(load)) {
         const Bytes converted = ThreadBuffers::room(buffers.converted, n * columns * to_size);
-        convert_elements(in, load.from->spec.type, load.to.dtype(), converted.data());
+        convert(load, begin * columns, in, converted);
         in = converted;
       }
       transpose_elements({.data = in.data(), .rows = n, .columns = columns, .bytes = to_size},
