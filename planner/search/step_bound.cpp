@@ -215,7 +215,7 @@ double StepBound::seconds_within(size_t bytes, const std::vector<bool>& rows_all
   }
   // A plan's time is another sum of the same seconds, of which each may be rounded.
   constexpr double rounding = 1e-12;
-  return least == measured_.seconds ? least : least * (1 - rounding);
+  return least * (1 - rounding);
 }
 
 }  // namespace spool
