@@ -1,6 +1,7 @@
 #include "spool/models/training/run_calibration.h"
 
 #include "spool/models/training/budget.h"
+#include "spool/models/training/planned_run.h"
 #include "spool/planner/calibration/device_identity.h"
 
 namespace spool {
