@@ -19,7 +19,9 @@ CLI::Validator threads_of_this_machine() {
             const bool fits = 0 <= threads && threads <= most;
             return fits ? std::string()
                         : sentence(text, " is no number of threads for this machine; give 1 to ",
-                                   most, ", which is 16 for each core, or 0: one for each core");
+                                   most,
+                                   ", which is 16 for each core, or 0: one for each core that this "
+                                   "process may use");
           },
           ""};
 }
@@ -71,7 +73,8 @@ Device device_of(const std::string& flag) {
 }
 
 void add_threads_flag(CLI::App& app, int& threads) {
-  app.add_option("--threads", threads, "Number of CPU threads; 0: one per core")
+  app.add_option("--threads", threads,
+                 "Number of CPU threads; 0: one for each core that this process may use")
       ->check(threads_of_this_machine())
       ->capture_default_str();
 }

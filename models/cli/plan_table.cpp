@@ -164,7 +164,7 @@ std::string time_rows(const RunOptions& o, const PlannedRun& run) {
          (s.lower_bound > 0
               ? row("  lower bound", format_seconds(s.lower_bound),
                     fmt::format("at most {} from the fastest possible", percent(gap(run))))
-              : "") +
+              : row("  lower bound", "none", "how fast other plans are is not known")) +
          row("  planned in", format_seconds(s.plan_seconds),
              fmt::format("{} rehearsals", s.rehearsals));
 }

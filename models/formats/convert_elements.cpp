@@ -1,6 +1,7 @@
 #include "spool/models/formats/convert_elements.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "spool/runtime/dtype.h"
@@ -27,6 +28,23 @@ void convert_to(std::span<const std::byte> in, StoredType from, std::byte* out) 
     default:
       return convert<To, bf16>(in, out);
   }
+}
+
+// The number that an element is; f64 and f32 are their own.
+inline double number(double x) { return x; }
+inline float number(float x) { return x; }
+inline float number(bf16 x) { return static_cast<float>(x); }
+inline float number(f16 x) { return static_cast<float>(x); }
+
+template <class T>
+std::optional<size_t> find_not_finite(std::span<const std::byte> bytes) {
+  const auto* x = reinterpret_cast<const T*>(bytes.data());
+  const size_t count = bytes.size() / sizeof(T);
+  for (size_t i = 0; i < count; ++i) {
+    if (!std::isfinite(number(x[i]))) [[unlikely]]
+      return i;
+  }
+  return {};
 }
 
 // Transposes squares through a compact buffer: the rows of a large matrix are often a power of two
@@ -64,6 +82,34 @@ void convert_elements(std::span<const std::byte> in, StoredType from, DType to, 
   if (to == DType::f32) return convert_to<float>(in, from, out);
   if (to == DType::f16) return convert_to<f16>(in, from, out);
   convert_to<bf16>(in, from, out);
+}
+
+std::optional<size_t> first_not_finite(std::span<const std::byte> x, StoredType type) {
+  if (type == StoredType::F64) return find_not_finite<double>(x);
+  if (type == StoredType::F32) return find_not_finite<float>(x);
+  if (type == StoredType::F16) return find_not_finite<f16>(x);
+  return find_not_finite<bf16>(x);
+}
+
+double element_at(std::span<const std::byte> x, StoredType type, size_t index) {
+  const size_t bytes = size_of(type);
+  double element = 0;
+  convert_elements(x.subspan(index * bytes, bytes), type, DType::f64,
+                   reinterpret_cast<std::byte*>(&element));
+  return element;
+}
+
+std::optional<size_t> first_overflow(std::span<const std::byte> in, StoredType from,
+                                     std::span<const std::byte> out, DType to) {
+  const size_t of_out = size_of(to);
+  if (size_of(from) < of_out) return {};
+  size_t begin = 0;
+  while (const auto bad = first_not_finite(out.subspan(begin * of_out), stored(to))) {
+    begin += *bad;
+    if (std::isfinite(element_at(in, from, begin))) return begin;
+    ++begin;
+  }
+  return {};
 }
 
 void transpose_elements(const Elements& e, std::byte* out, size_t out_row) {

@@ -4,6 +4,7 @@
 // Converts and transposes elements between a file's layout and memory's.
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 #include "spool/models/formats/stored_tensors.h"
@@ -15,6 +16,14 @@ bool is_floating(StoredType);
 
 // Converts floating elements; `out` has room for all of them.
 void convert_elements(std::span<const std::byte> in, StoredType from, DType to, std::byte* out);
+
+// Where the first element is that is not finite; nothing if all are.
+std::optional<size_t> first_not_finite(std::span<const std::byte>, StoredType);
+// Where the first element is that is finite before a conversion and not finite after it.
+std::optional<size_t> first_overflow(std::span<const std::byte> in, StoredType from,
+                                     std::span<const std::byte> out, DType to);
+// An element as a number.
+double element_at(std::span<const std::byte>, StoredType, size_t index);
 
 // A row-major matrix of elements of 1, 2, 4 or 8 bytes.
 struct Elements {

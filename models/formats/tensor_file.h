@@ -40,7 +40,7 @@ uint64_t hash_of(std::span<const NamedTensor>);
 
 // Fills the tensors, converting from other floating types.  Throws, before any is changed, if one
 // is missing or has another shape, or if the file has a tensor that is not listed and not
-// `ignored`.
+// `ignored`.  A finite element that is beyond the numbers of its tensor's type throws as it is met.
 void load_tensors(const TensorReader&, std::span<const NamedTensor>,
                   const std::function<bool(std::string_view name)>& ignored = {},
                   const FileProgress& = {});

@@ -1,11 +1,12 @@
 #include "spool/models/formats/tensor_loader.h"
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "spool/models/formats/convert_elements.h"
 #include "spool/runtime/cpu/thread_pool.h"
+#include "spool/runtime/cpu/usable_cores.h"
+#include "spool/runtime/files/json.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -33,8 +34,7 @@ class Loader {
   Loader(const TensorReader& file, std::span<const TensorLoad> loads, const FileProgress& progress)
       : file_(file),
         progress_(progress),
-        pool_(static_cast<int>(
-            std::clamp(std::thread::hardware_concurrency(), 1u, /*max threads=*/4u))),
+        pool_(std::min(usable_cores(), /*max threads=*/4)),
         buffers_(static_cast<size_t>(pool_.threads())) {
     for (const TensorLoad& load : loads) total_ += load.from->spec.nbytes();
   }
@@ -73,8 +73,21 @@ class Loader {
                   return file_.read(*load.from, (first + begin) * from_size, out);
                 const Bytes in = ThreadBuffers::room(buffers.read, n * from_size);
                 file_.read(*load.from, (first + begin) * from_size, in);
-                convert_elements(in, load.from->spec.type, load.to.dtype(), out.data());
+                convert(load, first + begin, in, out);
               });
+  }
+
+  // Of a tensor's elements, those from `first` on.
+  void convert(const TensorLoad& load, size_t first, Bytes in, Bytes out) const {
+    const StoredType from = load.from->spec.type;
+    const DType to = load.to.dtype();
+    convert_elements(in, from, to, out.data());
+    const auto bad = first_overflow(in, from, out, to);
+    if (!bad) return;
+    check_file_setting(false, file_.name(), {"dtype"}, "tensor ", excerpt(load.from->name),
+                       ": element ", first + *bad, " is ", element_at(in, from, *bad),
+                       ", which is beyond the numbers of ", spool::name(to),
+                       "; take a type that has it, such as f32");
   }
 
   // Rows of the file become columns.
@@ -89,7 +102,7 @@ class Loader {
       file_.read(*load.from, begin * columns * from_size, in);
       if (converts(load)) {
         const Bytes converted = ThreadBuffers::room(buffers.converted, n * columns * to_size);
-        convert_elements(in, load.from->spec.type, load.to.dtype(), converted.data());
+        convert(load, begin * columns, in, converted);
         in = converted;
       }
       transpose_elements({.data = in.data(), .rows = n, .columns = columns, .bytes = to_size},

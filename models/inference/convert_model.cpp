@@ -2,6 +2,8 @@
 
 #include "spool/models/families/gpt2_config.h"
 #include "spool/models/families/llmc_model.h"
+#include "spool/models/formats/convert_elements.h"
+#include "spool/models/formats/finite_tensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/files/file.h"
@@ -22,6 +24,16 @@ std::unique_ptr<Tokenizer> tokenizer_of(const ModelFile& file) {
   logger().warn("{} is not copied: it has more tokens than the model's vocabulary",
                 (choice->merges.empty() ? choice->json : choice->merges).string());
   return nullptr;
+}
+
+// Of the file, which is read again only if a weight is not finite.
+void check_finite_weights(const ModelFile& in, Model& model) {
+  for (const Parameter* p : model.parameters()) {
+    const Tensor& t = p->data;
+    if (first_not_finite({t.view().data(), t.nbytes()}, stored(t.dtype()))) {
+      check_finite(in.tensors());
+    }
+  }
 }
 
 void write_directory(const ModelFile& in, Model& model, uint64_t shard_bytes,
@@ -60,6 +72,8 @@ void convert_model(const ModelFile& in, const fs::path& out, const ConvertOption
   const std::shared_ptr<Model> model = make_model(*stream);
   AtomicWrite output(target);
   in.load(*model, options.loading);
+  stream->synchronize();
+  check_finite_weights(in, *model);
   if (for_llmc) {
     LlmcModelWriter writer(output.path(), *gpt2, dtype);
     save_tensors(writer, stored_parameters(*model, {.conv1d = false}));

@@ -17,7 +17,7 @@ struct ConvertOptions {
 
 // An `out` that ends in .bin is a model file of llm.c, for a GPT-2; any other name is a directory
 // in the format of transformers, with the tokenizer's files if the model has some.  Throws if `out`
-// exists; an error leaves nothing there.
+// exists, or if a weight is not finite or would not be; an error leaves nothing there.
 void convert_model(const ModelFile& in, const std::filesystem::path& out, const ConvertOptions&);
 
 }  // namespace spool

@@ -19,7 +19,7 @@ class LoadedModel {
     int64_t batch = 4;         // rows
     int64_t seq = 0;           // tokens of a row; 0: the model's context
     Device device = {};
-    int threads = 0;    // of a CPU; 0: one per core
+    int threads = 0;    // of a CPU; 0: one per usable core
     size_t memory = 0;  // budget in bytes; 0: what 512 rows of logits at a time take
   };
 

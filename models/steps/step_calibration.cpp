@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "spool/planner/calibration/device_identity.h"
 #include "spool/planner/machine.h"
@@ -56,6 +57,7 @@ class Calibrator {
   }
 
   void measure() {
+    if (!is_of_use()) return report();
     measure_rates();
     measure_disk_rate();
     measure_steps();
@@ -64,6 +66,34 @@ class Calibrator {
   }
 
  private:
+  // Asks only if something would be measured.
+  bool is_of_use() {
+    if (request_.renewal != Renewal::keep) return true;
+    const bool is_complete = table_.rates && has_disk_rate() && has_kernels();
+    return is_complete || request_.is_of_use(known_machine());
+  }
+
+  Machine known_machine() const {
+    Machine machine = table_.rates.value_or(Machine{});
+    machine.name = found_.machine.name;
+    machine.architecture = found_.machine.architecture;
+    return machine;
+  }
+
+  std::string disk_directory() const { return fs::absolute(request_.disk).lexically_normal(); }
+
+  bool has_disk_rate() const {
+    return request_.disk.empty() || table_.disks.contains(disk_directory());
+  }
+
+  bool has_kernels() const {
+    const Machine machine = known_machine();
+    return std::ranges::any_of(request_.plans, [&](const StepPlans& plans) {
+      const StepKernels kernels = rehearse_kernels(request_.step, plans, machine);
+      return std::ranges::none_of(kernels.launches, [&](const auto& k) { return is_wanted(k); });
+    });
+  }
+
   // A run goes on without the times of its kernels.
   void measure_steps() {
     try {
@@ -83,16 +113,12 @@ class Calibrator {
       table_.rates->name.clear();
       changed_ = true;
     }
-    Machine machine = *table_.rates;
-    machine.name = found_.machine.name;
-    machine.architecture = found_.machine.architecture;
-    found_.machine = machine;
+    found_.machine = known_machine();
   }
 
   void measure_disk_rate() {
     if (request_.disk.empty()) return;
-    const std::string directory = fs::absolute(request_.disk).lexically_normal().string();
-    double& rate = table_.disks[directory];
+    double& rate = table_.disks[disk_directory()];
     if (rate == 0 || request_.renewal == Renewal::replace) {
       rate = measure_disk(request_.disk);
       changed_ = true;
@@ -129,9 +155,13 @@ class Calibrator {
     if (kernels.seconds > long_time) {
       request_.say("measuring the kernels of a step, which takes a few steps' time");
     }
+    constexpr double unlimited = std::numeric_limits<double>::infinity();
+    const bool keeps = request_.renewal == Renewal::keep;
     const auto stream = open_stream(request_.device, kernels.peak, request_.threads);
-    std::vector<KernelTime> times =
-        distinct(measure_kernels(request_.step, std::move(plans), std::move(kernels), *stream));
+    std::vector<KernelTime> times = distinct(
+        measure_kernels(request_.step, std::move(plans), std::move(kernels), *stream,
+                        {.seconds = keeps ? request_.seconds : unlimited,
+                         .late = [&](int passes, double s) { say_it_ended_early(passes, s); }}));
     std::erase_if(times, [&](const KernelTime& k) { return !is_wanted(k); });
     add_kernels(table_, times, request_.renewal);
     found_.measured = times.size();
@@ -139,7 +169,16 @@ class Calibrator {
     return true;
   }
 
+  void say_it_ended_early(int passes, double seconds) {
+    request_.say(
+        fmt::format("measuring ended after {} steps, in {}: what is measured of a busy machine can "
+                    "be too long, "
+                    "and spool calibrate measures again",
+                    passes, format_seconds(seconds)));
+  }
+
   void report() {
+    if (!found_.machine.kernels && !table_.rates) found_.machine = known_machine();
     found_.machine.kernels = std::make_shared<KernelTimes>(table_.kernels);
     for (KernelTime& k : needed_) {
       const double* seconds = found_.machine.kernels->find(k.name.c_str(), k.cost);

@@ -16,7 +16,7 @@ namespace spool {
 
 struct CalibrationRequest {
   Device device = {};
-  int threads = 0;  // of a cpu; 0: one per core
+  int threads = 0;  // of a cpu; 0: one per usable core
   // Most bytes of the device that measuring a step may take; 0: what a run of it would, laid out,
   // as far as the device has it free.
   size_t memory = 0;
@@ -27,6 +27,11 @@ struct CalibrationRequest {
   Renewal renewal = Renewal::keep;    // keep: measures only what the table lacks
   std::filesystem::path disk = {};    // a directory to measure; empty: none
   std::filesystem::path folder = {};  // of the table; empty: it is not kept
+  // Measuring a step that is kept ends once it has taken so long, and three steps.
+  double seconds = 60;
+  // Is asked before anything is measured, by the device's rates as far as they are known, whether
+  // it is of use; if not, nothing is, and the machine has these rates.
+  std::function<bool(const Machine&)> is_of_use = [](const Machine&) { return true; };
   // Is given sentences for the user.
   std::function<void(const std::string&)> say = [](const std::string&) {};
 };

@@ -9,6 +9,7 @@ namespace spool {
 namespace {
 
 constexpr int max_passes = 5;     // the first of which warms up
+constexpr int least_passes = 3;   // with which each launch has a time that another confirms
 constexpr int64_t different = 2;  // micro-batches: the last launches what those in the middle do
 constexpr double stands = 0.99;   // a pass that lowers the sum to no less than this ends it
 
@@ -108,7 +109,9 @@ std::vector<KernelTime> distinct(std::vector<KernelTime> launches) {
 }
 
 std::vector<KernelTime> measure_kernels(const StepDescription& step, StepPlans plans,
-                                        StepKernels kernels, Stream& stream) {
+                                        StepKernels kernels, Stream& stream,
+                                        const MeasuringLimit& limit) {
+  const double start = limit.clock();
   plans.host_bytes = kernels.host_peak;
   plans.disk_bytes = kernels.disk_peak;
   CalibratedStep measured(step, plans, stream);
@@ -121,6 +124,10 @@ std::vector<KernelTime> measure_kernels(const StepDescription& step, StepPlans p
     const double before = sum;
     sum = lower(kernels.launches, kernel_spans(trace->spans()), times);
     if (pass > 2 && sum >= stands * before) break;
+    const double taken = limit.clock() - start;
+    if (pass + 1 < least_passes || pass + 1 == max_passes || taken < limit.seconds) continue;
+    limit.late(pass + 1, taken);
+    break;
   }
   return std::move(kernels.launches);
 }

@@ -1,5 +1,7 @@
 #include "spool/models/steps/step_runner.h"
 
+#include <algorithm>
+
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_checkpoint.h"
@@ -7,7 +9,18 @@
 #include "spool/planner/calibration/device_identity.h"
 
 namespace spool {
+
+namespace fs = std::filesystem;
+
 namespace {
+
+// Without links and dots, whatever the working directory becomes.
+fs::path whole_path(const fs::path& path) {
+  std::error_code error;
+  fs::path whole = fs::weakly_canonical(path, error);
+  if (error) whole = fs::absolute(path).lexically_normal();
+  return whole.has_filename() ? whole : whole.parent_path();
+}
 
 Machine machine_of(const StepPlace& place, const StepDescription& step,
                    const StepRequest& request) {
@@ -49,6 +62,7 @@ StepRunner::StepRunner(StepDescription description, const StepRequest& given,
   if (checkpoint) {
     load_checkpoint(*checkpoint, *model_, optimizer());
     steps_ = checkpoint->step;
+    own_runs_.push_back(whole_path(resume));
   }
 }
 
@@ -88,14 +102,26 @@ void StepRunner::run(const Step& step, const UploadBatch& upload) {
   steps_ = step.number + 1;
 }
 
+void StepRunner::check_is_own(const fs::path& run) const {
+  const bool is_own = std::ranges::count(own_runs_, run) > 0;
+  check_file_setting(is_own || !latest_checkpoint(run), run, {"resume", "out"},
+                     "has the checkpoints of another run; resume that one, by naming its directory "
+                     "as the runner is made, or save to another directory");
+}
+
 void StepRunner::save(const std::string& directory) {
-  if (!directory_ || directory_->path() != directory) {
-    directory_.reset();
-    directory_ = std::make_unique<RunDirectory>(directory);
+  check_run_directory(directory);
+  const fs::path run = whole_path(directory);
+  if (!directory_ || directory_->path() != run) {
+    check_is_own(run);
+    auto opened = std::make_unique<RunDirectory>(run);
+    check_is_own(run);  // now that no other run writes there
+    directory_ = std::move(opened);
+    own_runs_.push_back(run);
   }
   stream_->synchronize();
   const StepCheckpoint checkpoint = describe_checkpoint(steps_, description_, planned_);
-  directory_->write(steps_, [&](const std::filesystem::path& partial) {
+  directory_->write(steps_, [&](const fs::path& partial) {
     save_checkpoint(partial, checkpoint, *model_, optimizer());
   });
 }

@@ -15,9 +15,11 @@
 //     runner.step(1e-3, targets, [&](int64_t micro) { ... write a micro-batch ... });
 //   }
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "spool/models/steps/planned_steps.h"
 
@@ -35,7 +37,7 @@ std::unique_ptr<StepModel> make(Stream& stream) {
 // Where steps run.
 struct StepPlace {
   Device device = {};
-  int threads = 0;  // of a cpu; 0: one per core
+  int threads = 0;  // of a cpu; 0: one per core that the process may use
   // By whose clock steps are planned; none: this device's, whose kernels are measured if the table
   // in the user's cache lacks them (step_calibration.h).
   std::optional<Machine> machine = {};
@@ -87,7 +89,9 @@ class StepRunner {
 
   // Writes a checkpoint of the steps done into a run's directory, which is made if it is missing
   // and locked from then on (formats/run_directory.h): parameters.safetensors,
-  // optimizer.safetensors and step.json.
+  // optimizer.safetensors and step.json.  Throws Error (file), and changes nothing, if it has the
+  // checkpoints of a run that this runner neither resumed nor saved; then it may be called again
+  // with another directory.
   void save(const std::string& directory);
 
   // Host memory and disk in use; nothing where everything is kept on the device.
@@ -96,6 +100,7 @@ class StepRunner {
 
  private:
   void make_executor(Stream&);
+  void check_is_own(const std::filesystem::path& run) const;
 
   StepDescription description_;
   PlannedSteps planned_;
@@ -103,7 +108,8 @@ class StepRunner {
   Stream* stream_ = nullptr;
   std::unique_ptr<StepModel> model_;
   std::unique_ptr<StepExecutor> executor_;
-  std::unique_ptr<RunDirectory> directory_;  // of the last save()
+  std::unique_ptr<RunDirectory> directory_;      // of the last save()
+  std::vector<std::filesystem::path> own_runs_;  // resumed or saved; whole paths without links
   int64_t steps_ = 0;
 };
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <string_view>
-#include <thread>
 
 #include "spool/runtime/cpu/thread_pool.h"
+#include "spool/runtime/cpu/usable_cores.h"
 
 namespace spool {
 namespace {
@@ -48,8 +48,7 @@ class TextBlocks {
 
 void encode_text(const Tokenizer& tokenizer, const InputFile& text, int threads,
                  const std::function<void(std::span<const int32_t>, uint64_t)>& write) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  ThreadPool pool(threads > 0 ? threads : cores);
+  ThreadPool pool(threads > 0 ? threads : usable_cores());
   struct Round {
     const Tokenizer& tokenizer;
     std::vector<std::string_view> blocks = {};

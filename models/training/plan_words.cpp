@@ -165,7 +165,11 @@ class Sentences {
   }
 
   void say_the_bound() {
-    if (!run_.search || run_.search->lower_bound <= 0) return;
+    if (!run_.search) return;
+    if (run_.search->lower_bound <= 0) {
+      return say(
+          "How fast other plans within the budget are is not known: there is no lower bound.");
+    }
     const double bound = run_.search->lower_bound;
     constexpr double least_gap = 5e-4;
     if (gap(run_) < least_gap) {

@@ -38,7 +38,7 @@ struct RunOptions {
   // The rest changes where and how the run executes, not its losses.
   Device device = {};
   bool graph = true;  // capture a step and replay it, where the device can
-  int threads = 0;    // 0: one per core
+  int threads = 0;    // 0: one per usable core
   Policy policy = {};
   std::string spill_directory = {};  // for values that are offloaded to a disk
   std::string plan = {};             // a file; empty: the plan comes from the policy

@@ -12,7 +12,8 @@ namespace {
 // What a rehearsal tells of one segment.
 struct SegmentCosts {
   size_t live_before = 0, most_in_forward = 0, most_in_backward = 0;  // bytes
-  double seconds = 0;                                                 // of the first micro-batch
+  // Of each micro-batch that was rehearsed: the first writes gradients that later ones add to.
+  std::vector<double> seconds = {};
 };
 
 struct RehearsedCosts {
@@ -125,7 +126,9 @@ class Measurement {
       most = std::max(most, work.live);
       size_t& live = costs.live[work.node];
       live = std::max(live, work.live - segment.live_before);
-      if (work.micro_batch == 0) segment.seconds += work.seconds;
+      const auto micro_batch = static_cast<size_t>(work.micro_batch);
+      if (segment.seconds.size() <= micro_batch) segment.seconds.resize(micro_batch + 1);
+      segment.seconds[micro_batch] += work.seconds;
     }
     return costs;
   }
@@ -282,11 +285,30 @@ class Measurement {
     const RehearsedCosts& tried = o == 0 ? base_ : tried_[round];
     const SegmentCosts& costs = tried.segments[s];
     return {.option = listed_[kind][o],
-            .extra_seconds = costs.seconds - base.seconds,
+            .extra_seconds = costs.seconds.front() - base.seconds.front(),
             .extra_kept = bytes_kept(tried, s) - bytes_kept(base_, s),
             .extra_need = static_cast<int64_t>(costs.most_in_backward - costs.live_before) -
                           static_cast<int64_t>(base.most_in_backward - base.live_before),
             .forward_need = static_cast<int64_t>(costs.most_in_forward - costs.live_before)};
+  }
+
+  // What the option costs beyond keeping all in each micro-batch that was rehearsed.
+  std::vector<double> extra_seconds(size_t kind, size_t o) const {
+    if (o == 0) return std::vector<double>(base_.segments.front().seconds.size());
+    const auto [round, s] = trial(kind, o);
+    std::vector<double> extra = tried_[round].segments[s].seconds;
+    for (size_t m = 0; m < extra.size(); ++m) extra[m] -= base_.segments[s].seconds[m];
+    return extra;
+  }
+
+  // Of all micro-batches but the first and the last, the one in the middle is rehearsed.
+  double in_step(const std::vector<double>& by_micro_batch) const {
+    const auto rehearsed = static_cast<int64_t>(by_micro_batch.size());
+    double seconds = 0;
+    for (const double some : by_micro_batch) seconds += some;
+    const auto left_out =
+        static_cast<double>(std::max(step_.micro_batches - rehearsed, int64_t{0}));
+    return left_out > 0 ? seconds + left_out * by_micro_batch[1] : seconds;
   }
 
   // Of the forward of what the region computes inside, if none of it ran in chunks.
@@ -310,10 +332,11 @@ class Measurement {
         MeasuredOption& option = by_rows[row_choice].emplace_back(measured(kind, o));
         const auto& region = option.option.region;
         if (!region) continue;
-        least_of_regions = std::min(least_of_regions, option.extra_seconds);
+        const double least = std::ranges::min(extra_seconds(kind, o));
+        least_of_regions = std::min(least_of_regions, least);
         if (!option.option.recomputed.empty()) continue;
         const double whole = seconds_again(sample(kind), *region);
-        gain_of_regions = std::max(gain_of_regions, whole - option.extra_seconds);
+        gain_of_regions = std::max(gain_of_regions, whole - least);
       }
       all_.least_of_regions.push_back(least_of_regions);
       all_.gain_of_regions.push_back(gain_of_regions);
@@ -332,7 +355,8 @@ class Measurement {
         const size_t keeps = choice * listed_[kind].size() / all_.rows.size();
         if (keeps == 0) continue;
         const auto [round, s] = trial(kind, keeps);
-        seconds += measured(kind, keeps).extra_seconds * static_cast<double>(by_kind_[kind].size());
+        const auto segments = static_cast<double>(by_kind_[kind].size());
+        seconds += in_step(extra_seconds(kind, keeps)) * segments;
         for (const size_t other : by_kind_[kind]) {
           const NodeId shift = all_.segments[other].first - all_.segments[s].first;
           for (NodeId n = all_.segments[s].first; n <= all_.segments[s].last; ++n) {

@@ -41,15 +41,15 @@ struct MeasuredSegments {
   // By kind, then by choice of rows (as `rows`; of a kind that cannot be cut into chunks, one); the
   // first option keeps all.
   std::vector<std::vector<std::vector<MeasuredOption>>> options = {};
-  // The choices of rows of a chunk (0: all), what each costs beyond the first if all is kept, and
-  // the most bytes that are live in each node that it cuts, less those of the first.
+  // The choices of rows of a chunk (0: all), what each costs beyond the first in a step if all is
+  // kept, and the most bytes that are live in each node that it cuts, less those of the first.
   std::vector<int64_t> rows = {0};
   std::vector<double> seconds_of_rows = {};
   std::vector<IdTable<NodeId, int64_t>> live_of_rows = {};
-  // Of each kind, in seconds of a micro-batch: the least that an option with a region in chunks
-  // costs beyond keeping all, infinite if there is none; and the most that such a region takes less
-  // than to run again, whole, what it computes.  By the sums of a roofline it takes no less, but
-  // kernels of fewer rows can be measured to be faster.
+  // Of each kind, in seconds of a micro-batch, whichever it is: the least that an option with a
+  // region in chunks costs beyond keeping all, infinite if there is none; and the most that such a
+  // region takes less than to run again, whole, what it computes.  By the sums of a roofline it
+  // takes no less, but kernels of fewer rows can be measured to be faster.
   std::vector<double> least_of_regions = {}, gain_of_regions = {};
   // Of keeping all with the first choice of rows.
   Survey keep_all = {};

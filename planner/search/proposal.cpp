@@ -66,6 +66,43 @@ std::vector<bool> Proposer::rows_allowed(size_t bytes) const {
   return allowed;
 }
 
+// What is fixed, and each segment's region of the most chunks.
+Plan Proposer::in_most_chunks() const {
+  const Program& program = measured_.program;
+  std::vector<std::optional<SegmentOption>> by_kind(measured_.options.size());
+  Plan plan = levers_.fixed;
+  plan.placement.assign(program.values.size(), Placement::keep);
+  for (const Segment& s : measured_.segments) {
+    auto& most = by_kind[static_cast<size_t>(s.kind)];
+    if (!most) {
+      most.emplace();
+      for (SegmentOption& option : region_options(program, s)) {
+        const bool is_more = !most->region || option.region->chunks > most->region->chunks;
+        if (is_more) most = std::move(option);
+      }
+    }
+    apply(*most, program, s, plan);
+  }
+  sort_regions(plan);
+  return plan;
+}
+
+std::vector<bool> Proposer::rows_possible(size_t bytes) {
+  std::vector<bool> possible = rows_allowed(bytes);
+  const bool has_regions = levers_.placement && levers_.regions;
+  if (!has_regions || std::ranges::count(possible, false) == 0) return possible;
+  if (other_peaks_in_chunks_.empty()) {
+    const Plan plan = in_most_chunks();
+    for (const int64_t rows : measured_.rows) {
+      other_peaks_in_chunks_.push_back(step_.other_peak(rows, plan));
+    }
+  }
+  for (size_t choice = 0; choice < possible.size(); ++choice) {
+    possible[choice] = possible[choice] || other_peaks_in_chunks_[choice] <= bytes;
+  }
+  return possible;
+}
+
 // The most bytes that are live outside of all segments, mostly when the optimizer updates: less of
 // the state, and the buckets that stream the rest, which are of up to three eighths of it.
 size_t Proposer::least_with(size_t state_on_host) const {

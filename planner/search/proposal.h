@@ -43,6 +43,9 @@ class Proposer {
 
   // Which choices of rows leave room for what else the run does, within so many bytes.
   std::vector<bool> rows_allowed(size_t bytes) const;
+  // The same of some plan, with regions in chunks if they may be chosen: they have an evaluation in
+  // chunks, too.
+  std::vector<bool> rows_possible(size_t bytes);
 
   // The fastest within the limits; nothing if there is none.
   std::optional<Proposal> fastest(const ProposalLimits&);
@@ -60,13 +63,15 @@ class Proposer {
   // The fastest choices of the segments after those that send.
   FastestChoices& choices_after(const Returning&, const std::vector<bool>& rows_allowed);
   std::optional<Choice> with_sending(size_t state_on_host, const ProposalLimits&);
+  Plan in_most_chunks() const;
   size_t least_with(size_t state_on_host) const;
   std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&);
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
   const Levers& levers_;
-  std::vector<size_t> other_peaks_;  // by choice of rows, with all state on the device
+  // By choice of rows, with all state on the device; and with the most chunks, once asked for.
+  std::vector<size_t> other_peaks_, other_peaks_in_chunks_;
   SendingWays ways_;
   std::map<std::pair<std::vector<bool>, Returning>, FastestChoices> choices_;
 };

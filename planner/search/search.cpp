@@ -230,7 +230,8 @@ struct Search::State {
                         .keep_all_seconds = keep_all.seconds};
     const size_t bytes = found ? budget : result.found.peak;
     const size_t state = measured.state ? measured.state->bytes : 0;
-    result.lower_bound = bound.seconds_within(bytes, proposer.rows_allowed(bytes + state));
+    const double least = bound.seconds_within(bytes, proposer.rows_possible(bytes + state));
+    result.lower_bound = std::isfinite(least) ? least : 0;
     result.rehearsals = rehearsals();
     return result;
   }

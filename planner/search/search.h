@@ -72,7 +72,8 @@ struct SearchResult {
   bool fits = true;
   size_t keep_all_peak = 0;
   double keep_all_seconds = 0;
-  double lower_bound = 0;  // seconds that every schedule of the step within the budget takes
+  // Seconds that every schedule of the step within the budget takes; 0: no bound is known.
+  double lower_bound = 0;
   int rehearsals = 0;
   double plan_seconds = 0;  // that the search took
 };

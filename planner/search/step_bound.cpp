@@ -171,7 +171,7 @@ double StepBound::seconds_within(Moment& moment, double bytes) const {
                                : moment.bound.seconds_within(bytes);
 }
 
-// Of a micro-batch, beyond keeping all with the first choice of rows.
+// Of a micro-batch, beyond keeping all with this choice of rows.
 double StepBound::extra_seconds(double bytes, size_t row_choice) {
   double extra = 0;
   for (Instant& i : instants_) {
@@ -184,11 +184,11 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
     }
     extra = std::max(extra, seconds);
   }
-  return extra + measured_.seconds_of_rows[row_choice] - gain_of_regions_;
+  return extra - gain_of_regions_;
 }
 
-// Of a step.  Each byte of state on the host costs seconds and frees a byte; the sum is convex, so
-// that golden sections find the least.
+// Of a step, beyond the same.  Each byte of state on the host costs seconds and frees a byte; the
+// sum is convex, so that golden sections find the least.
 double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
   const auto seconds = [&](double on_host) {
     return micro_batches_ * extra_seconds(bytes + on_host, row_choice) +
@@ -205,14 +205,17 @@ double StepBound::seconds_within(size_t bytes, const std::vector<bool>& rows_all
   const auto limit = static_cast<double>(bytes);
   const double gain = measured_.state ? measured_.state->gain : 0;
   for (size_t choice = 0; choice < measured_.rows.size(); ++choice) {
-    const double chunks = micro_batches_ * (measured_.seconds_of_rows[choice] - gain_of_regions_);
-    if (!rows_allowed[choice] || measured_.seconds + chunks - gain >= least) continue;
+    const double kept_all = measured_.seconds + measured_.seconds_of_rows[choice];
+    const double least_of_choice = kept_all - micro_batches_ * gain_of_regions_ - gain;
+    if (!rows_allowed[choice] || least_of_choice >= least) continue;
     const double kept = bytes >= measured_.least ? micro_batches_ * extra_seconds(limit, choice)
                                                  : std::numeric_limits<double>::infinity();
     const double shared = measured_.state ? extra_seconds_with_state(limit, choice) : kept;
-    least = std::min({least, measured_.seconds + kept, measured_.seconds + shared});
+    least = std::min({least, kept_all + kept, kept_all + shared});
   }
-  return least;
+  // A plan's time is another sum of the same seconds, of which each may be rounded.
+  constexpr double rounding = 1e-12;
+  return least * (1 - rounding);
 }
 
 }  // namespace spool

@@ -17,6 +17,7 @@
 
 #include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/cpu/thread_pool.h"
+#include "spool/runtime/cpu/usable_cores.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/memory/poison.h"
 
@@ -71,7 +72,7 @@ std::shared_ptr<Arena> reserve(size_t bytes) {
 int thread_count(int wanted) {
   check_setting(wanted >= 0 && wanted <= 4096, {"threads"}, "threads: ", wanted,
                 " is not between 0 and 4096");
-  return wanted ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return wanted ? wanted : usable_cores();
 }
 
 bool run_inline() {

@@ -19,7 +19,7 @@ namespace spool {
 class CpuStream final : public Stream {
  public:
   // Reserves `budget` bytes of address space; pages are allocated when first touched.  threads = 0:
-  // one per core.  Throws if the reservation fails.
+  // one per usable core.  Throws if the reservation fails.
   explicit CpuStream(size_t budget, int threads = 0);
   // On the memory of an existing arena.
   explicit CpuStream(std::shared_ptr<Arena> memory, int threads = 0);

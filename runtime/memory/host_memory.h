@@ -2,7 +2,7 @@
 #pragma once
 
 // The memory of this machine's host, as far as this process may use it, in bytes.  Linux tells: in
-// /proc, and for control groups, of version 1 or 2, in /sys/fs/cgroup.
+// /proc, and for control groups in their folders (runtime/control_groups.h).
 
 #include <cstddef>
 #include <filesystem>
@@ -17,14 +17,12 @@ size_t available_host_memory();
 // What this process has in memory now.
 size_t resident_memory();
 
-// The limits of a process's control groups, from its /proc/PID/cgroup and the folder where control
-// groups are mounted.
+// The limits of this process's control groups.  `root`: of the file system, for tests.
 struct ControlGroupMemory {
   static constexpr size_t unlimited = std::numeric_limits<size_t>::max();
   size_t limit = unlimited;      // the lowest of the group and of those around it
   size_t available = unlimited;  // the least that one of them has left; file caches count as free
 };
-ControlGroupMemory control_group_memory(const std::filesystem::path& groups_of_process,
-                                        const std::filesystem::path& mounted);
+ControlGroupMemory control_group_memory(const std::filesystem::path& root = "/");
 
 }  // namespace spool

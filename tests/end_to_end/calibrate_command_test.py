@@ -58,6 +58,17 @@ class Calibrate(Folder):
         self.assertNotIn("corrected", out)
         self.assertEqual(self.table().read_bytes(), table)
 
+    def test_a_run_that_cannot_fit_is_refused_before_anything_is_measured(self):
+        words = [*DEVICE, "--memory", "1kB"]
+        for result in [
+            self.train(*words, env=self.environment),
+            self.train(*words, "--recompute", "none", "--chunk-loss", 0, env=self.environment),
+            spool("plan", *SHAPE, *words, env=self.environment),
+        ]:
+            self.refused(result, 1, "needs")
+            self.assertNotIn("measured", result[1])
+        self.assertEqual(list(self.cache.glob("**/*.json")), [])
+
     def test_a_run_says_that_another_plan_would_be_faster(self):
         shape = "--layers 6 --heads 2 --channels 64 --context 64 --seq 64 --batch 16 --vocab 300".split()
         report = self.folder / "report.json"

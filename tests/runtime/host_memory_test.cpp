@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <memory>
 #include <string>
 
@@ -12,8 +11,6 @@
 
 namespace spool::testing {
 namespace {
-
-namespace fs = std::filesystem;
 
 TEST(HostMemory, IsWhatLinuxSays) {
   EXPECT_LE(available_host_memory(), host_memory());
@@ -28,17 +25,20 @@ TEST(HostMemory, IsWhatLinuxSays) {
 
 class ControlGroups : public ::testing::Test {
  protected:
-  void write(const fs::path& name, const std::string& text) const {
-    fs::create_directories((mounted_ / name).parent_path());
-    std::ofstream(mounted_ / name) << text;
+  ControlGroups() {
+    folder_.file("proc/self/mountinfo",
+                 "30 1 0:26 / /groups rw,nosuid - cgroup2 cgroup2 rw\n"
+                 "31 30 0:27 / /groups/memory rw - cgroup cgroup rw,memory\n");
+  }
+  void write(const std::string& name, const std::string& text) const {
+    folder_.file("groups/" + name, text);
   }
   ControlGroupMemory of(const std::string& groups) const {
-    std::ofstream(folder_.path() / "cgroup") << groups;
-    return control_group_memory(folder_.path() / "cgroup", mounted_);
+    folder_.file("proc/self/cgroup", groups);
+    return control_group_memory(folder_.path());
   }
 
   TemporaryDirectory folder_;
-  fs::path mounted_ = folder_.path() / "mounted";
 };
 
 TEST_F(ControlGroups, WithoutALimitAreUnlimited) {

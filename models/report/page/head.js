@@ -34,7 +34,7 @@ function planTitle(report) {
 }
 
 function gapWords(gap) {
-  if (!known(gap)) return null;
+  if (!known(gap)) return "no lower bound is known";
   return gap < 5e-5 ? "no plan is faster" : `at most ${percent(gap)} above the best possible`;
 }
 
@@ -73,7 +73,7 @@ function planTiles(report) {
      limit ? `${percent(peak / limit)} of the ${limitName(report)}` : null],
     run ? ["Peak, measured", bytes(run.measured_peak_bytes),
            besideForetold(run.measured_peak_bytes, run.foretold_peak_bytes)] : null,
-    ["Step, foretold", milliseconds(report.foretold_step_ms), gapWords(report.gap)],
+    ["Step, foretold", milliseconds(report.foretold_step_ms), known(report.rehearsals) ? gapWords(report.gap) : null],
     run ? ["Step, measured", milliseconds(run.measured_step_ms),
            besideForetold(run.measured_step_ms, run.foretold_step_ms)] : null,
     known(report.keep_all_peak_bytes) ? besideKeepAll(report) : null,

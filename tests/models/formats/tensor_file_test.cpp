@@ -2,6 +2,8 @@
 
 #include "spool/models/formats/tensor_file.h"
 
+#include <cmath>
+
 #include "spool/runtime/cpu/stream.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
@@ -141,6 +143,43 @@ TEST_F(TensorFile, ConvertsBetweenFloatingTypes) {
   EXPECT_EQ(values(rounded)[0], static_cast<float>(bf16(1.0f / 3)));
 }
 
+// Of a matrix that is transposed, too, and in any of its pieces.
+TEST_F(TensorFile, RefusesAFiniteElementThatTheTensorsTypeCannotHold) {
+  const double most_of_bf16 = 3.3895e38;  // and half a step more becomes infinite
+  const auto loaded = [&](size_t at, double x, DType from, DType to, bool transposed) {
+    const Shape stored{1500, 700}, in_memory = transposed ? Shape{700, 1500} : stored;
+    std::vector<double> elements(1500 * 700, -2);
+    elements[at] = x;
+    save({{"w", with_values(stored, from, elements)}});
+    load({{"w", blank(in_memory, to), transposed}});
+  };
+  for (const bool transposed : {false, true}) {
+    for (const size_t at : {0, 7, 700'001, 1'049'999}) {
+      const std::string place = sentence("tensor \"w\": element ", at, " is ");
+      expect_error(ErrorKind::file, {place + "3.4e+38", "beyond the numbers of bf16"},
+                   [&] { loaded(at, 3.4e38, DType::f32, DType::bf16, transposed); });
+      expect_error(ErrorKind::file, {place + "-1e+39", "beyond the numbers of f32"},
+                   [&] { loaded(at, -1e39, DType::f64, DType::f32, transposed); });
+      expect_error(ErrorKind::file, {place, "beyond the numbers of f16"},
+                   [&] { loaded(at, 65536, DType::bf16, DType::f16, transposed); });
+      loaded(at, most_of_bf16, DType::f32, DType::bf16, transposed);
+      loaded(at, 3.4e38, DType::f32, DType::f32, transposed);
+      loaded(at, 3e38, DType::bf16, DType::f32, transposed);
+      loaded(at, INFINITY, DType::f32, DType::bf16, transposed);  // it is not finite before
+      loaded(at, NAN, DType::f32, DType::f16, transposed);
+    }
+  }
+}
+
+TEST_F(TensorFile, FindsAnOverflowAmongElementsThatAreNotFinite) {
+  std::vector<double> elements(10, NAN);
+  elements[8] = -3.4e38;
+  save({{"w", with_values({10}, DType::f32, elements)}});
+  expect_error(ErrorKind::file, {"element 8 is -3.4e+38"}, [&] {
+    load({{"w", blank({10}, DType::bf16)}});
+  });
+}
+
 TEST_F(TensorFile, StoresF16AndI8) {
   const std::vector<f16> halves{f16(1), f16(-0x1p-24f), f16(65504), f16(0.1f), f16(3), f16(4)};
   const std::vector<int8_t> bytes{-128, -1, 0, 1, 2, 127};
@@ -165,10 +204,10 @@ TEST_F(TensorFile, StoresF16AndI8) {
       load({{"half", half_back, transposed}, {"byte", blank(shape, DType::f32), transposed}});
     });
   }
-  save({{"x", make_tensor<float>({3}, std::vector<float>{1 + 0x1p-11f, 1e6f, 0.1f}, stream_)}});
+  save({{"x", make_tensor<float>({3}, std::vector<float>{1 + 0x1p-11f, 65519, 0.1f}, stream_)}});
   const Tensor rounded = blank({3}, DType::f16);
   load({{"x", rounded}});
-  EXPECT_EQ(values(rounded), (std::vector<double>{1, INFINITY, f16(0.1f)}));
+  EXPECT_EQ(values(rounded), (std::vector<double>{1, 65504, f16(0.1f)}));
 }
 
 TEST_F(TensorFile, RefusesOtherNamesShapesAndTypesBeforeLoadingAny) {

@@ -2,6 +2,7 @@
 
 #include "spool/models/inference/convert_model.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "spool/runtime/files/json.h"
@@ -67,6 +68,32 @@ TEST_F(ConvertModel, RefusesOutputsItCannotWriteAndLeavesNothing) {
   refused(ErrorKind::file, "none/m.bin", "No such file");
   refused(ErrorKind::invalid, "f64.bin", "f32 or bf16", DType::f64);
   EXPECT_EQ(names_in(d_.path()), before);
+}
+
+TEST_F(ConvertModel, RefusesAWeightThatIsOrWouldBeInfiniteAndLeavesNothing) {
+  const auto model = make(small);
+  const auto refused = [&](size_t parameter, float weight, DType to_type, std::string_view words) {
+    Parameter& p = *model->parameters()[parameter];
+    const Tensor before = p.data;
+    std::vector<float> elements(static_cast<size_t>(p.data.shape().numel()), 0.5f);
+    elements[3] = weight;
+    p.data = make_tensor<float>(p.data.shape(), elements, stream_);
+    save_model(d_.path(), *model, {});
+    p.data = before;
+    const std::set<std::string> names = names_in(d_.path());
+    for (const char* out : {"out", "out.bin"}) {
+      expect_error(ErrorKind::file, {"model.safetensors: tensor ", words},
+                   [&] { to(out, d_.path(), to_type); });
+      EXPECT_EQ(names_in(d_.path()), names);
+    }
+  };
+  const size_t last = model->parameters().size() - 1;
+  refused(0, 3.4e38f, DType::bf16, ": element 3 is 3.4e+38, which is beyond the numbers of bf16");
+  refused(last, -3.4e38f, DType::bf16, ": element 3 is -3.4e+38");
+  for (const DType type : {DType::bf16, DType::f32}) {
+    refused(0, INFINITY, type, ": element 3 is not finite");
+    refused(last, NAN, type, ": element 3 is not finite");
+  }
 }
 
 TEST_F(ConvertModel, RefusesConfigurationsThatLlmcDoesNotHave) {

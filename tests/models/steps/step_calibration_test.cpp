@@ -40,6 +40,37 @@ class StepCalibration : public ::testing::Test {
   std::string said_;
 };
 
+TEST_F(StepCalibration, EndsAfterThreeStepsWhereTimeIsUpAndKeepsWhatItMeasured) {
+  CalibrationRequest wanted = request();
+  wanted.seconds = 0;
+  const Calibration found = calibrate(wanted);
+  EXPECT_NE(said_.find("measuring ended after 3 steps"), std::string::npos) << said_;
+  EXPECT_TRUE(found.unmeasured.empty());
+  const std::string kept = table();
+  said_.clear();
+  EXPECT_EQ(calibrate(wanted).measured, 0u);
+  EXPECT_EQ(table(), kept);
+  EXPECT_EQ(said_, "");
+  wanted.renewal = Renewal::lower;
+  calibrate(wanted);
+  EXPECT_EQ(said_.find("measuring ended"), std::string::npos) << said_;
+}
+
+TEST_F(StepCalibration, MeasuresNothingIfItIsOfNoUse) {
+  CalibrationRequest wanted = request();
+  int asked = 0;
+  wanted.is_of_use = [&](const Machine& machine) {
+    EXPECT_TRUE(std::holds_alternative<CpuArchitecture>(machine.architecture));
+    return ++asked > 1;
+  };
+  EXPECT_EQ(calibrate(wanted).measured, 0u);
+  EXPECT_EQ(table(), "");
+  EXPECT_GT(calibrate(wanted).measured, 0u);
+  EXPECT_EQ(asked, 2);
+  calibrate(wanted);
+  EXPECT_EQ(asked, 2);  // nothing is left to measure
+}
+
 TEST_F(StepCalibration, CoversTheKernelsOfTheStepAndNoOthers) {
   for (const int64_t accumulate : {1, 2, 5}) {
     const TemporaryDirectory fresh;

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/steps/step_search.h"
@@ -171,6 +172,58 @@ class StepRunnerCheckpoint : public ::testing::Test {
   TemporaryDirectory d_;
   fs::path run_ = d_.path() / "run";
 };
+
+// The files of a folder and of those in it, with what they hold; links as such.
+std::map<std::string, std::string> contents_of(const fs::path& folder) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    std::string& text = contents[fs::relative(entry.path(), folder)];
+    if (entry.is_symlink()) {
+      text = "link to " + fs::read_symlink(entry.path()).string();
+    } else if (entry.is_regular_file()) {
+      std::getline(std::ifstream(entry.path(), std::ios::binary), text, '\0');
+    }
+  }
+  return contents;
+}
+
+TEST_F(StepRunnerCheckpoint, IsNeverThatOfAnotherRun) {
+  StepRunner other(drawn(), {.policy = chunked()}, here);
+  train(other, 2);
+  const auto before = contents_of(run_);
+  for (const fs::path& name : {run_, run_ / "", d_.path() / "." / "none" / ".." / "run"}) {
+    expect_error(ErrorKind::file, {"another run", "resume that one", "another directory"},
+                 [&] { other.save(name); });
+    EXPECT_EQ(contents_of(run_), before);
+  }
+  const fs::path link = d_.path() / "link", elsewhere = d_.path() / "elsewhere";
+  fs::create_directory_symlink(run_, link);
+  expect_error(ErrorKind::file, {"another run"}, [&] { other.save(link); });
+  other.save(elsewhere);
+  EXPECT_EQ(latest_checkpoint(elsewhere)->filename(), "step-000002");
+  train(other, 3);
+  expect_error(ErrorKind::file, {"another run"}, [&] { other.save(run_); });
+  other.save(elsewhere / "");
+  EXPECT_EQ(latest_checkpoint(elsewhere)->filename(), "step-000003");
+  EXPECT_EQ(contents_of(run_), before);
+  expect_error(ErrorKind::invalid, {"has no name"}, [&] { other.save(""); });
+}
+
+TEST_F(StepRunnerCheckpoint, MayBeWrittenByARunnerThatResumedItAndSavedElsewhere) {
+  StepRunner second(drawn(), {}, here, run_ / "");
+  train(second, 2);
+  const fs::path copy = d_.path() / "copy";
+  second.save(copy);
+  train(second, 3);
+  second.save(run_);
+  train(second, 4);
+  second.save(copy);
+  EXPECT_EQ(latest_checkpoint(run_)->filename(), "step-000003");
+  EXPECT_EQ(latest_checkpoint(copy)->filename(), "step-000004");
+  // A folder that another run writes to stays locked, and the runner keeps its own.
+  StepRunner third(drawn(), {}, here);
+  expect_error(ErrorKind::file, {"another"}, [&] { third.save(copy); });
+}
 
 TEST_F(StepRunnerCheckpoint, IsOfOneModelAndOneRun) {
   TransformerSizes larger = sizes;
