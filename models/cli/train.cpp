@@ -4,6 +4,7 @@
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/progress.h"
 #include "spool/models/cli/training_flags.h"
+#include "spool/models/families/model_file.h"
 #include "spool/models/training/training_run.h"
 
 #ifndef SPOOL_SOURCE_DIR
@@ -15,6 +16,7 @@ namespace {
 
 RunOptions resolve(const TrainingFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags, command);
+  if (has_weights(o.model)) (void)ModelFile(o.model);  // refuses one that lacks its weights
   o.device = device_of(flags.device);
   o.default_texts = SPOOL_SOURCE_DIR;
   if (o.out.empty()) o.out = "runs/" + std::filesystem::path(o.model).filename().string();
@@ -25,13 +27,13 @@ RunOptions resolve(const TrainingFlags& flags, const CLI::App& command) {
 }
 
 void add_data_flags(CLI::App& app, TrainingFlags& g) {
-  app.add_option(
-      "--data", g.options.data,
-      "Text files or shards of tokens (*.bin) to train on, or globs of either; by default "
-      "Spool's own documents and sources");
+  app.add_option("--data", g.options.data,
+                 "Text files or shards of tokens to train on, or globs of either; by default "
+                 "Spool's own documents and sources");
   app.add_option("--val-data", g.options.val_data,
                  "Text files, shards or globs to validate with; by default the last tenth of "
                  "--data");
+  add_data_format_flags(app, g.options.data_format, g.options.separate);
   app.add_option("--data-seed", g.options.data_seed,
                  "Seed of the order of the data; by default --seed");
   add_tokenizer_flags(app, g.options.tokenizer);

@@ -16,9 +16,18 @@ struct Family {
   ModelConfig (*read)(const JsonField& config);
 };
 
+// Without a type, transformers does not know the model.
+ModelConfig read_gpt2(const JsonField& config) {
+  nlohmann::json fields = config.value();
+  if (!fields.contains("model_type") || fields["model_type"].is_null()) {
+    fields["model_type"] = "gpt2";
+  }
+  return ModelConfig(gpt2_config(config)).as_read(std::move(fields));
+}
+
 const std::vector<Family>& all_families() {
   static const std::vector<Family> all{
-      {{"gpt2"}, gpt2_presets, [](const JsonField& c) -> ModelConfig { return gpt2_config(c); }},
+      {{"gpt2"}, gpt2_presets, read_gpt2},
       {{"llama", "qwen2", "qwen3"}, llama_presets, llama_config},
   };
   return all;
@@ -64,7 +73,7 @@ std::string list_of_presets() {
 // Early files of GPT-2 have no model_type.
 ModelConfig model_config(const JsonField& config) {
   const auto field = config.find("model_type");
-  if (!field || field->is_null()) return gpt2_config(config);
+  if (!field || field->is_null()) return read_gpt2(config);
   for (const Family& family : all_families()) {
     for (const std::string_view type : family.model_types) {
       if (field->value() == type) return family.read(config);

@@ -19,7 +19,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char *chunked_nodes = "nodes-in-chunks", *model_numbers = "config",
-                     *seed_key = "seed", *data_seed_key = "data-seed";
+                     *seed_key = "seed", *data_seed_key = "data-seed",
+                     *data_format_key = "data-format", *separate_key = "separate";
 
 // Visits every setting of the configuration with its key.
 template <class Options, class Visit>
@@ -52,6 +53,8 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("nondeterministic", t.nondeterministic);
   visit("data", o.data);
   visit("val-data", o.val_data);
+  visit(data_format_key, o.data_format);
+  visit(separate_key, o.separate);
   visit("tokenizer", o.tokenizer.name);
   visit("eval-every", o.eval_every);
   visit("eval-batches", o.eval_batches);
@@ -121,6 +124,9 @@ JsonField completed(const JsonField& stored) {
   json all = configuration(RunOptions{});
   // Without these, a run's losses cannot be told.
   for (const char* key : {model_numbers, "batch", "seq", "steps", "data"}) all.erase(key);
+  // A run of a version without these has its data as that version read it.
+  all[data_format_key] = name(DataFormat::by_name);
+  all[separate_key] = false;
   stored.expect(stored.value().is_object(), "is not an object");
   all.update(stored.value());
   if (!all.contains(model_numbers)) all[model_numbers] = config_of_gpt2(stored);
@@ -135,7 +141,8 @@ json with_shape(json all, const ModelConfig& model) {
   all["channels"] = shape.channels;
   all["context"] = shape.context;
   all["vocab"] = shape.vocabulary;
-  all[model_numbers] = model.to_json();
+  // Of two files of the same model, one may say more than the other.
+  all[model_numbers] = model.with("layers", shape.layers).to_json();
   return all;
 }
 
@@ -213,7 +220,7 @@ TrainingConfig training_preset(const std::string& model) {
     check_setting(path_exists(model), {"model"}, "the model '", model,
                   "' is neither a file or directory nor a preset; the presets are ",
                   list_of_presets());
-    config.model = ModelFile(model).config();
+    config.model = describe_model(model).config;
     defaults = config.model.defaults();
   }
   config.batch = defaults.batch;

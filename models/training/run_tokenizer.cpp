@@ -26,7 +26,7 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(RunOptions& options,
   if (checkpoint) {
     choice = choose_tokenizer(choice, *checkpoint);
   } else if (has_weights(options.model)) {
-    choice = choose_tokenizer(choice, ModelFile(options.model).directory());
+    choice = choose_tokenizer(choice, describe_model(options.model).directory);
   } else {
     choice = choose_tokenizer(choice);
   }
