@@ -6,6 +6,7 @@
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/training/training_run.h"
+#include "spool/runtime/files/file.h"
 
 #ifndef SPOOL_SOURCE_DIR
 #define SPOOL_SOURCE_DIR "."
@@ -15,8 +16,10 @@ namespace spool {
 namespace {
 
 RunOptions resolve(const TrainingFlags& flags, const CLI::App& command) {
+  const std::string& model = flags.options.model;
+  // Refuses a model that lacks its weights, before anything is planned.
+  if (has_weights(model) && path_exists(model)) (void)ModelFile(model);
   RunOptions o = resolve_training(flags, command);
-  if (has_weights(o.model)) (void)ModelFile(o.model);  // refuses one that lacks its weights
   o.device = device_of(flags.device);
   o.default_texts = SPOOL_SOURCE_DIR;
   if (o.out.empty()) o.out = "runs/" + std::filesystem::path(o.model).filename().string();

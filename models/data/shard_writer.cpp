@@ -105,7 +105,6 @@ TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> te
   check_setting(!before_each || tokenizer.end_of_text().has_value(), {"separate"},
                 "files cannot be separated: the tokenizer ", tokenizer.name(),
                 " has no token that ends a text");
-  check_are_text(texts, options.format);
   size_t total = 0;
   for (const fs::path& path : texts) {
     total += TextFile(path, options.format).size();
@@ -113,6 +112,7 @@ TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> te
     check_file_setting(!fs::equivalent(path, options.out, absent), path, {"out"},
                        "cannot be read and written at once; choose another file to write");
   }
+  check_are_text(texts, options.format);
   check(total > 0, "the text to tokenize is empty");
   TokenizeResult result;
   ShardSequence shards(options, tokenizer.vocabulary(), total);

@@ -16,11 +16,11 @@ namespace {
 
 constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
 
-constexpr const char *json_lines =
-                         "is JSON lines, which cannot be read yet; write the texts of "
-                         "its lines into files of text",
-                     *table_of_text =
-                         "is a table in text; write its column of texts into files of text";
+constexpr const char
+    *json_lines =
+        "is JSON lines, which cannot be read yet; write the texts of "
+        "its lines into files of text",
+    *table_of_text = "is a table of separated values; write its column of texts into files of text";
 
 // What a file is by its name; null for most.
 const char* kind_by_name(const fs::path& path) {
@@ -57,7 +57,7 @@ const char* utf16_of(std::string_view begin) {
   return zeros[1] == 0 && zeros[0] > many ? "big" : nullptr;
 }
 
-void check_is_text(const fs::path& path, const File& file, std::string_view begin) {
+void refuse_other_files_of_llmc(const fs::path& path, const File& file) {
   for (const int32_t magic : {llmc_model_magic, llmc_tokenizer_magic, llmc_choices_magic}) {
     if (!has_llmc_magic(file, magic)) continue;
     refuse_data(path, "is ",
@@ -66,11 +66,14 @@ void check_is_text(const fs::path& path, const File& file, std::string_view begi
                                                 : "a file of multiple-choice questions",
                 ", not data of text or tokens; name another file");
   }
+}
+
+void check_is_text(const fs::path& path, std::string_view begin) {
   // A page under its own name is meant.
   const bool is_page = path.extension() == ".html" || path.extension() == ".htm";
   const auto kind = file_kind(begin.substr(0, bytes_of_file_kind));
   if (kind && !(is_page && is_web_page(begin))) {
-    refuse_data(path, kind->what, ", not text; ", kind->as_text);
+    refuse_data(path, kind->what, ", not text that can be read; ", kind->as_text);
   }
   if (const char* named = kind_by_name(path)) refuse_data(path, named);
   const size_t nul = begin.find('\0');
@@ -95,12 +98,13 @@ DataKind kind_of_data(const fs::path& path, DataFormat format) {
   for (const int32_t magic : {llmc_tokens_magic, llmc_llama_tokens_magic}) {
     if (has_llmc_magic(file, magic)) return DataKind::shard;
   }
+  refuse_other_files_of_llmc(path, file);
   const std::string begin = beginning_of(file, most);
   // Its reader says what is wrong with it.
   const bool is_damaged =
       is_named_as_shard(path) && !file_kind(file) && begin.find('\0') != std::string::npos;
   if (is_damaged) return DataKind::shard;
-  check_is_text(path, file, begin);
+  check_is_text(path, begin);
   return DataKind::text;
 }
 

@@ -62,7 +62,7 @@ fs::path weights_of(const fs::path& model) {
 JsonField read_config(const fs::path& folder, const fs::path& model) {
   const fs::path file = folder / config_name;
   check_file(path_exists(file), model, "the model's config.json is missing",
-             model == folder ? "" : " beside it");
+             path_is_directory(model) ? "" : " beside it");
   return read_json(file);
 }
 
@@ -90,7 +90,8 @@ class NamesInFile {
     if (name != head_name) return theirs_ + name.substr(ours_.size());
     std::string_view before = theirs_;
     for (const std::string_view known : {"model.", "transformer."}) {
-      if (before.ends_with(known)) before.remove_suffix(known.size());
+      const bool is_last = before == known || before.ends_with("." + std::string(known));
+      if (is_last) before.remove_suffix(known.size());
     }
     return std::string(before) + name;
   }

@@ -83,15 +83,13 @@ Metadata parse_metadata(const JsonField& field) {
 void check_no_holes(const std::vector<StoredTensor>& tensors, uint64_t data_bytes,
                     const std::string& file) {
   uint64_t end = 0;
-  for (const StoredTensor& t : tensors) end = std::max(end, t.begin + t.spec.nbytes());
-  check_file(end <= data_bytes, file, "its tensors have ", end, " bytes, and ", data_bytes,
-             " of them are there", cut_short);
-  end = 0;
   for (const StoredTensor& t : tensors) {
     check_file(t.begin == end, file, "tensor ", excerpt(t.name), " starts at byte ", t.begin,
                " of the data, and the one before it ends at ", end);
     end += t.spec.nbytes();
   }
+  check_file(end <= data_bytes, file, "its tensors have ", end, " bytes, and ", data_bytes,
+             " of them are there", cut_short);
   check_file(end == data_bytes, file, "the tensors have ", end, " bytes, and the file has ",
              data_bytes, " bytes of data");
 }

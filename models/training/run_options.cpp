@@ -149,7 +149,8 @@ json with_shape(json all, const ModelConfig& model) {
 // Whether a run may go on with another value than its own.
 bool may_change(const RunOptions& o, const std::string& key, const json& ours, const json& theirs) {
   if (!o.given.contains(key)) return false;
-  if (key != "model" && settings_without_numbers().contains(key)) return true;
+  const bool is_fixed = key == "model" || key == data_format_key || key == separate_key;
+  if (!is_fixed && settings_without_numbers().contains(key)) return true;
   return key == "steps" && theirs.is_number_integer() && ours > theirs;
 }
 
@@ -281,8 +282,9 @@ void adopt(RunOptions& o, const JsonField& stored) {
 }
 
 const std::set<std::string>& settings_without_numbers() {
-  static const std::set<std::string> keys{"model",        "data",      "val-data", "eval-every",
-                                          "eval-batches", "keep-best", "patience"};
+  static const std::set<std::string> keys{"model",         "data",       "val-data",
+                                          data_format_key, separate_key, "eval-every",
+                                          "eval-batches",  "keep-best",  "patience"};
   return keys;
 }
 

@@ -90,7 +90,8 @@ nlohmann::json configuration(const RunOptions&);
 // its data may have moved, which its fingerprint tells.
 void adopt(RunOptions&, const JsonField& stored);
 
-// Keys of the settings that change no number of a step: paths, and what concerns evaluations.
+// Keys of the settings that change no number of a step: paths, how their files are read, which the
+// fingerprint of the data tells, and what concerns evaluations.
 const std::set<std::string>& settings_without_numbers();
 
 // Throws if settings that concern the run as a whole contradict each other.
