@@ -1,8 +1,9 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// Finds the weights of a model in a folder, or says what is there in their place: an adapter, a
-// part of a download, another program's form, the cache of a hub.
+// Finds the weights of a model in a folder, or says what is there in their place: an adapter, with
+// its adapter_config.json, which is JSON, a part of a download, another program's form, the cache
+// of a hub.
 
 #include <filesystem>
 

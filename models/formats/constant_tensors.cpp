@@ -5,7 +5,7 @@
 
 namespace spool {
 
-using std::string_view_literals::operator""sv;
+using namespace std::string_view_literals;
 
 bool is_constant_tensor(std::string_view name) {
   constexpr std::array constants = {"attn.bias"sv, "attn.masked_bias"sv, "rotary_emb.inv_freq"sv,
