@@ -55,6 +55,19 @@ void add_tokenizer_flags(CLI::App& app, TokenizerChoice& choice) {
                  "GPT-2's vocabulary: its merges.txt, or llm.c's gpt2_tokenizer.bin");
 }
 
+void add_data_format_flags(CLI::App& app, DataFormat& format, bool& separate) {
+  const auto set = [&format](const std::string& name) { format = *parse<DataFormat>(name); };
+  app.add_option_function<std::string>(
+         "--data-format", set,
+         "auto: a file is a shard of tokens or text by its first bytes, and anything else is "
+         "refused; text: the bytes of any file as they are")
+      ->check(one_of({name(DataFormat::automatic), name(DataFormat::text)}))
+      ->default_str(name(DataFormat::automatic));
+  app.add_flag("!--no-separate", separate,
+               "Let texts of several files run into each other; by default the token that ends a "
+               "text, if the tokenizer has one, is between them");
+}
+
 CLI::Option* add_model_flag(CLI::App& app, std::string& model) {
   return app.add_option("--model", model, "Model: " + std::string(model_forms));
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "spool/models/cli/interrupt.h"
+#include "spool/models/data/text_files.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/runtime/device.h"
 
@@ -27,6 +28,8 @@ std::function<int()> add_calibrate(CLI::App&);
 // Flags of several commands.
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
 CLI::Option* add_model_flag(CLI::App&, std::string& model);
+// How files of data are read (data_reader.h).
+void add_data_format_flags(CLI::App&, DataFormat&, bool& separate);
 void add_device_flag(CLI::App&, std::string& device);
 // The device that the flag names, or the default one if it is empty.  Throws if the machine lacks
 // that device.

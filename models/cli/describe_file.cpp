@@ -24,6 +24,7 @@
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/planner/plan_file.h"
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/files/file_kind.h"
 #include "spool/runtime/files/json.h"
 #include "spool/runtime/units.h"
 
@@ -385,6 +386,9 @@ FileDescription describe_file(const fs::path& path) {
   if (auto found = describe_json(path)) return *std::move(found);
   if (path.filename() == "merges.txt") {
     return describe_tokenizer(path, "the tokenizer of a GPT-2", *read_gpt2_tokenizer(path));
+  }
+  if (const auto kind = file_kind(File::open(path))) {
+    check_file(/*ok=*/false, path, kind->what, "; ", kind->as_model);
   }
   check_file(begins_as_text(path), path, "is none of what this command knows: ", known_kinds);
   return {.what = "text; with --tokenizer bytes each byte is a token",

@@ -13,7 +13,6 @@
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/questions.h"
-#include "spool/models/data/token_files.h"
 #include "spool/models/families/families.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/inference/loaded_model.h"
@@ -28,6 +27,8 @@ namespace {
 struct EvalArguments {
   std::string model, device, dtype = "f32", memory;
   std::vector<std::string> data;
+  DataFormat format = DataFormat::automatic;
+  bool separate = true;
   TokenizerChoice tokenizer = {};
   LoadedModel::Options options = {};
   bool json = false;
@@ -76,7 +77,7 @@ LoadedModel load(const ModelFile& file, const LoadedModel::Options& options) {
 
 void measure_loss(const EvalArguments& a, const ModelFile& file,
                   std::span<const std::filesystem::path> data) {
-  const bool shards = std::ranges::all_of(data, is_shard);
+  const bool shards = are_shards(data, a.format);
   // The loss over a shard does not depend on what its tokens mean.
   const auto tokenizer = shards ? make_byte_tokenizer()
                                 : open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
@@ -84,8 +85,14 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
   const Tokens tokens = DataReader{.tokenizer = *tokenizer,
                                    .vocabulary = file.config().shape().vocabulary,
                                    .threads = a.options.threads,
+                                   .format = a.format,
+                                   .separate = a.separate,
                                    .progress = std::ref(encoding)}
                             .open(data);
+  if (a.separate && !shards) {
+    const auto words = describe_joined_documents(data.size(), *tokenizer, BeginOfText::written);
+    if (!words.empty()) logger().warn("{}", words);
+  }
   LoadedModel::Options options = resolve(a);
   if (options.seq == 0) {  // the context, if it is not very long, or all of shorter data
     const ModelConfig& model = file.config();
@@ -145,7 +152,8 @@ void evaluate(const EvalArguments& a) {
   const ModelFile file(a.model);
   const auto data = find_files(a.data);
   const auto questions = std::ranges::find_if(data, has_questions);
-  if (questions == data.end()) return measure_loss(a, file, data);
+  const bool as_text = a.format == DataFormat::text;
+  if (as_text || questions == data.end()) return measure_loss(a, file, data);
   check(a.limit == ValidationRows::all, "--limit is for rows of text or tokens, and ",
         questions->string(), " has multiple-choice questions; leave it out");
   check(data.size() == 1, questions->string(),
@@ -162,6 +170,7 @@ std::function<int()> add_eval(CLI::App& app) {
                  "Text files or shards of tokens, or globs of either; or one of llm.c's files of "
                  "multiple-choice questions")
       ->required();
+  add_data_format_flags(app, a->format, a->separate);
   add_tokenizer_flags(app, a->tokenizer);
   app.add_option("--batch", a->options.batch, "Rows per pass")->capture_default_str();
   app.add_option("--seq", a->options.seq,

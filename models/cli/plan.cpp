@@ -52,6 +52,18 @@ Place place_of(const PlanFlags& flags, const RunOptions& o, const std::optional<
   return {machine, memory_limit(o.device, o.memory, machine)};
 }
 
+// The samples of the run.  The folder of a model may have its config.json alone: then they begin
+// with one token.
+SampleLength foretold_sample(RunOptions& o) {
+  const bool is_asked = !o.tokenizer.name.empty() || !o.tokenizer.merges.empty();
+  try {
+    return sample_of(o, *open_run_tokenizer(o)).length;
+  } catch (const Error& e) {
+    if (is_asked || !has_weights(o.model) || e.kind() != ErrorKind::file) throw;
+    return sample_of(o, *make_byte_tokenizer()).length;
+  }
+}
+
 // Before planning, which may take long.
 void check_outputs(const PlanFlags& flags, const RunOptions& o) {
   const std::string json = flags.json == "-" ? "" : flags.json;
@@ -85,13 +97,13 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   if (!flags.json.empty() || !o.report.empty()) check_can_be_stored(o);
   check_outputs(flags, o);
   const std::optional<Plan> given_plan = read_given_plan(o);
-  const auto tokenizer = open_run_tokenizer(o);
+  const SampleLength sample = foretold_sample(o);
   o.training.validate();
   if (flags.machine == here) o.device = device_of(flags.training.device);
   const auto [machine, limit] = place_of(flags, o, given_plan);
   if (flags.machine != here && !o.host_memory) o.host_memory = 2 * limit.most;
   RunRequest request = request_of(o, machine, given_plan);
-  request.sample = sample_of(o, *tokenizer).length;
+  request.sample = sample;
   request.limit = limit;
   auto planning = std::make_optional<CommandWork>("planning");
   RunSearch search(o.training, request, machine);

@@ -13,6 +13,7 @@
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/log.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -22,7 +23,7 @@ struct TokenizeArguments {
   std::vector<std::string> in;
   TokenizerChoice tokenizer = {};
   TokenizeOptions options = {};
-  bool decode = false;
+  bool decode = false, before_each = false, between = true;
 };
 
 // A shard may be replaced, nothing else.
@@ -37,18 +38,28 @@ void check_replaceable(const std::filesystem::path& out) {
 }
 
 void encode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
+  check(a.between || !a.before_each,
+        "--separate and --no-separate contradict each other; give one");
   check(!a.options.out.empty(), "give --out FILE.bin, the file to write the tokens to");
   check(a.options.out.extension() == ".bin", "--out ", a.options.out.string(),
         ": the name of a shard must end in .bin");
   check_replaceable(a.options.out);
   ProgressBar bar("encoding");
   TokenizeOptions options = a.options;
+  options.separation = a.before_each ? Separation::before_each
+                       : a.between   ? Separation::between
+                                     : Separation::none;
   options.progress = [&](size_t done, size_t total) {
     if (interrupted()) throw Interrupted();
     bar(done, total);
   };
-  const TokenizeResult result = tokenize(tokenizer, find_files(a.in), options);
+  const auto files = find_files(a.in);
+  const TokenizeResult result = tokenize(tokenizer, files, options);
   bar.clear();
+  if (options.separation == Separation::between) {
+    const auto words = describe_joined_documents(files.size(), tokenizer, BeginOfText::left_out);
+    if (!words.empty()) logger().warn("{}", words);
+  }
   const double each = static_cast<double>(result.bytes) / static_cast<double>(result.tokens);
   const size_t others = result.shards.size() - 1;
   print_lines(fmt::format("{} of text, {} tokens ({:.2f} bytes each), in {}{}",
@@ -58,8 +69,10 @@ void encode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
 }
 
 void decode_files(const TokenizeArguments& a, const Tokenizer& tokenizer) {
-  check(!a.options.separate && a.options.shard_tokens == 0,
-        "--decode cannot be combined with --separate or --shard-tokens");
+  check(!a.before_each && a.between && a.options.shard_tokens == 0 &&
+            a.options.format == DataFormat::automatic,
+        "--decode cannot be combined with --separate, --no-separate, --data-format or "
+        "--shard-tokens");
   const auto shards = find_files(a.in);
   if (a.options.out.empty()) {
     return detokenize(tokenizer, shards, [](std::string_view text) {
@@ -98,9 +111,10 @@ std::function<int()> add_tokenize(CLI::App& app) {
       "--out", a->options.out,
       "Shard to write, FILE.bin; with --decode, text file to write, by default standard output");
   app.add_flag("--decode", a->decode, "Turn shards back into text, byte for byte");
-  app.add_flag("--separate", a->options.separate,
-               "Put the token that ends a text, <|endoftext|> of GPT-2, before each file; --decode "
-               "writes it as text");
+  app.add_flag("--separate", a->before_each,
+               "Put the token that ends a text, <|endoftext|> of GPT-2, before each file, and not "
+               "only between them; --decode writes it as text");
+  add_data_format_flags(app, a->options.format, a->between);
   app.add_option(
          "--shard-tokens", a->options.shard_tokens,
          "Tokens per shard; writes shards FILE_000000.bin and so on; 0: one shard, FILE.bin")

@@ -5,7 +5,9 @@
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/progress.h"
 #include "spool/models/cli/training_flags.h"
+#include "spool/models/families/model_file.h"
 #include "spool/models/training/training_run.h"
+#include "spool/runtime/files/file.h"
 
 #ifndef SPOOL_SOURCE_DIR
 #define SPOOL_SOURCE_DIR "."
@@ -17,6 +19,9 @@ namespace {
 constexpr int64_t largest_count = std::numeric_limits<int32_t>::max();
 
 RunOptions resolve(const TrainingFlags& flags, const CLI::App& command) {
+  const std::string& model = flags.options.model;
+  // Refuses a model that lacks its weights, before anything is planned.
+  if (has_weights(model) && path_exists(model)) (void)ModelFile(model);
   RunOptions o = resolve_training(flags, command);
   o.device = device_of(flags.device);
   o.default_texts = SPOOL_SOURCE_DIR;
@@ -28,13 +33,13 @@ RunOptions resolve(const TrainingFlags& flags, const CLI::App& command) {
 }
 
 void add_data_flags(CLI::App& app, TrainingFlags& g) {
-  app.add_option(
-      "--data", g.options.data,
-      "Text files or shards of tokens (*.bin) to train on, or globs of either; by default "
-      "Spool's own documents and sources");
+  app.add_option("--data", g.options.data,
+                 "Text files or shards of tokens to train on, or globs of either; by default "
+                 "Spool's own documents and sources");
   app.add_option("--val-data", g.options.val_data,
                  "Text files, shards or globs to validate with; by default the last tenth of "
                  "--data");
+  add_data_format_flags(app, g.options.data_format, g.options.separate);
   app.add_option("--data-seed", g.options.data_seed,
                  "Seed of the order of the data; by default --seed");
   add_tokenizer_flags(app, g.options.tokenizer);

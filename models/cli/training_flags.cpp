@@ -76,6 +76,13 @@ void set_schedule(const TrainingFlags& g, TrainingConfig& t) {
       "--min-lr has no meaning with --lr-schedule constant, whose learning rate stays the highest");
 }
 
+// A flag that says no is of the setting without it.
+std::string key_of(const CLI::Option& option) {
+  constexpr std::string_view no = "no-";
+  const std::string& name = option.get_single_name();
+  return name.starts_with(no) ? name.substr(no.size()) : name;
+}
+
 std::optional<int64_t> final_eval_batches(const std::string& flag) {
   if (flag == "all") return {};
   if (flag == "none") return 0;
@@ -132,7 +139,7 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   o.final_eval_batches = final_eval_batches(g.final_eval);
   set_policy(g, o, command);
   for (const CLI::Option* option : command.get_options()) {
-    if (option->count() > 0) o.given.insert(option->get_single_name());
+    if (option->count() > 0) o.given.insert(key_of(*option));
   }
   return o;
 }

@@ -1,6 +1,5 @@
 #include "spool/models/data/data_reader.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "spool/models/data/token_files.h"
@@ -13,29 +12,29 @@ namespace spool {
 namespace fs = std::filesystem;
 
 Tokens DataReader::open(std::span<const fs::path> files) const {
-  if (std::ranges::all_of(files, is_shard)) return open_shards(files, vocabulary);
-  for (const fs::path& file : files) {
-    check(!is_shard(file), "the data has both text and shards of tokens (*.bin), such as ",
-          file.string(), "; give only one kind");
-  }
+  if (are_shards(files, format)) return open_shards(files, vocabulary);
   check(vocabulary >= tokenizer.vocabulary(), "the model's vocabulary of ", vocabulary,
         " is smaller than the tokenizer's, ", tokenizer.vocabulary());
-  return tokenizer.name() == "bytes" ? open_texts(files) : encode(files);
+  return tokenizer.name() == "bytes" ? open_texts(files, format) : encode(files);
 }
 
 Tokens DataReader::encode(std::span<const fs::path> files) const {
   uint64_t total = 0, before = 0;
-  for (const fs::path& path : files) total += File::open(path).size();
+  for (const fs::path& path : files) total += TextFile(path, format).size();
   File shard = File::temporary();
   ShardWriter writer(shard, tokenizer.vocabulary());
+  DocumentWriter documents(separate ? tokenizer.end_of_text() : std::nullopt,
+                           [&](std::span<const int32_t> tokens) { writer.append(tokens); });
   for (const fs::path& path : files) {
-    const InputFile text(path);
+    const TextFile text(path, format);
     check_file(text.size() > 0, path, "is empty");
-    writer.append(tokenizer.begin_of_text());
-    encode_text(tokenizer, text, threads, [&](std::span<const int32_t> tokens, uint64_t done) {
-      writer.append(tokens);
+    documents.begin_document();
+    documents.append(tokenizer.begin_of_text());
+    const auto write = [&](std::span<const int32_t> tokens, uint64_t done) {
+      documents.append(tokens);
       if (progress) progress(before + done, total);
-    });
+    };
+    encode_text(tokenizer, text.file, threads, write, text.begin);
     before += text.size();
   }
   writer.finish();

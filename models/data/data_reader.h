@@ -8,6 +8,7 @@
 #include <span>
 
 #include "spool/models/data/batches.h"
+#include "spool/models/data/text_files.h"
 #include "spool/models/tokenizers/tokenizer.h"
 
 namespace spool {
@@ -16,12 +17,14 @@ struct DataReader {
   const Tokenizer& tokenizer;
   int64_t vocabulary = 0;  // of the model
   int threads = 0;         // for encoding; 0: one per core
+  DataFormat format = DataFormat::automatic;
+  bool separate = true;  // puts the token that ends a text between files of text, if there is one
   // Called from time to time while text is encoded, with bytes.
   std::function<void(size_t done, size_t total)> progress = {};
 
-  // Shards (*.bin) are opened as they are.  Text is encoded file by file into a temporary file,
-  // unless tokens are bytes; before each is what the model expects before a text.  Throws if there
-  // are both shards and text.
+  // Shards are opened as they are.  Text is encoded file by file into a temporary file, unless
+  // tokens are bytes; before each is what the model expects before a text.  Throws if there are
+  // both shards and text, or what is neither (text_files.h).
   Tokens open(std::span<const std::filesystem::path> files) const;
 
  private:

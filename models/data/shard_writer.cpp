@@ -9,7 +9,6 @@
 #include "spool/models/tokenizers/parallel_encode.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/file.h"
-#include "spool/runtime/files/input_file.h"
 
 namespace spool {
 
@@ -102,31 +101,36 @@ TokenizeResult tokenize(const Tokenizer& tokenizer, std::span<const fs::path> te
   check_setting(options.shard_tokens >= 0 && options.shard_tokens <= ShardWriter::max_tokens,
                 {"shard-tokens"}, "the tokens of a shard must be between 1 and ",
                 ShardWriter::max_tokens, ", not ", options.shard_tokens);
-  check_setting(!options.separate || tokenizer.end_of_text().has_value(), {"separate"},
+  const bool before_each = options.separation == Separation::before_each;
+  check_setting(!before_each || tokenizer.end_of_text().has_value(), {"separate"},
                 "files cannot be separated: the tokenizer ", tokenizer.name(),
                 " has no token that ends a text");
   size_t total = 0;
   for (const fs::path& path : texts) {
-    total += File::open(path).size();
+    total += TextFile(path, options.format).size();
     std::error_code absent;
     check_file_setting(!fs::equivalent(path, options.out, absent), path, {"out"},
                        "cannot be read and written at once; choose another file to write");
   }
+  check_are_text(texts, options.format);
   check(total > 0, "the text to tokenize is empty");
   TokenizeResult result;
   ShardSequence shards(options, tokenizer.vocabulary(), total);
+  const bool between = options.separation == Separation::between;
+  DocumentWriter documents(between ? tokenizer.end_of_text() : std::nullopt,
+                           [&](std::span<const int32_t> tokens) {
+                             shards.append(tokens);
+                             result.tokens += static_cast<int64_t>(tokens.size());
+                           });
   for (const fs::path& path : texts) {
-    const InputFile text(path);
-    const auto append = [&](std::span<const int32_t> tokens) {
-      shards.append(tokens);
-      result.tokens += static_cast<int64_t>(tokens.size());
+    const TextFile text(path, options.format);
+    documents.begin_document();
+    if (before_each) documents.append(std::vector<int32_t>{*tokenizer.end_of_text()});
+    const auto write = [&](std::span<const int32_t> tokens, uint64_t done) {
+      documents.append(tokens);
+      shards.tell(result.bytes + done);
     };
-    if (options.separate) append(std::vector<int32_t>{*tokenizer.end_of_text()});
-    encode_text(tokenizer, text, options.threads,
-                [&](std::span<const int32_t> tokens, uint64_t done) {
-                  append(tokens);
-                  shards.tell(result.bytes + done);
-                });
+    encode_text(tokenizer, text.file, options.threads, write, text.begin);
     result.bytes += text.size();
   }
   result.shards = shards.take();

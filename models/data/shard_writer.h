@@ -10,14 +10,18 @@
 #include <string>
 #include <vector>
 
-#include "spool/models/tokenizers/tokenizer.h"
+#include "spool/models/data/text_files.h"
 
 namespace spool {
 
+// Where the token that ends a text stands among files: between them, if the tokenizer has one, or
+// before each, as llm.c has it.
+enum class Separation : uint8_t { none, between, before_each };
+
 struct TokenizeOptions {
   std::filesystem::path out = {};
-  // Writes the end-of-text token before each file, as llm.c does between documents.
-  bool separate = false;
+  DataFormat format = DataFormat::automatic;
+  Separation separation = Separation::between;
   // Tokens of a shard; the shards are OUT_000000.bin and so on.  0: one file, OUT.
   int64_t shard_tokens = 0;
   int threads = 0;                                               // 0: one per core

@@ -144,12 +144,14 @@ void allow_open_files(size_t count) {
 
 }  // namespace
 
-Tokens open_texts(std::span<const fs::path> files) {
+Tokens open_texts(std::span<const fs::path> files, DataFormat format) {
   constexpr int64_t bytes = 256;
   allow_open_files(files.size());
   TokenFiles opened;
   for (const fs::path& path : files) {
-    opened.push_back(std::make_unique<const TokenFile>(InputFile(path), TokenLayout{}, bytes));
+    TextFile text(path, format);
+    const TokenLayout layout{.header = text.begin, .width = 1};
+    opened.push_back(std::make_unique<const TokenFile>(std::move(text.file), layout, bytes));
   }
   return std::make_shared<FileSequence>(std::move(opened));
 }
@@ -167,8 +169,6 @@ Tokens open_shard(File file, const std::string& name, int64_t vocabulary) {
   opened.push_back(open_file(std::move(file), name, vocabulary));
   return std::make_shared<FileSequence>(std::move(opened));
 }
-
-bool is_shard(const fs::path& path) { return path.extension() == ".bin"; }
 
 ShardWriter::ShardWriter(File& file, int64_t vocabulary) : file_(file), vocabulary_(vocabulary) {}
 

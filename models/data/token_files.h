@@ -14,21 +14,19 @@
 #include <vector>
 
 #include "spool/models/data/batches.h"
+#include "spool/models/data/text_files.h"
 #include "spool/runtime/files/file.h"
 
 namespace spool {
 
 // Text files end to end, as one sequence; its tokens are the bytes.
-Tokens open_texts(std::span<const std::filesystem::path> files);
+Tokens open_texts(std::span<const std::filesystem::path> files, DataFormat = DataFormat::automatic);
 
 // Shards end to end, as one sequence.  Reading a token that is not in the vocabulary throws an
 // error with its position.
 Tokens open_shards(std::span<const std::filesystem::path> files, int64_t vocabulary);
 // An open shard; `name` is for messages.
 Tokens open_shard(File, const std::string& name, int64_t vocabulary);
-
-// Whether the file's extension is .bin.
-bool is_shard(const std::filesystem::path&);
 
 // Writes a shard into an empty file, of uint16, or of uint32 where the vocabulary has ids from
 // 65536 on.

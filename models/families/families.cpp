@@ -16,9 +16,18 @@ struct Family {
   ModelConfig (*read)(const JsonField& config);
 };
 
+// Without a type, transformers does not know the model.
+ModelConfig read_gpt2(const JsonField& config) {
+  nlohmann::json fields = config.value();
+  if (!fields.contains("model_type") || fields["model_type"].is_null()) {
+    fields["model_type"] = "gpt2";
+  }
+  return ModelConfig(gpt2_config(config)).as_read(std::move(fields));
+}
+
 const std::vector<Family>& all_families() {
   static const std::vector<Family> all{
-      {{"gpt2"}, gpt2_presets, [](const JsonField& c) -> ModelConfig { return gpt2_config(c); }},
+      {{"gpt2"}, gpt2_presets, read_gpt2},
       {{"llama", "qwen2", "qwen3"}, llama_presets, llama_config},
   };
   return all;
@@ -68,7 +77,7 @@ ModelConfig model_config(const JsonField& config) {
     const bool is_early = config.find("n_layer") || config.find("n_embd") || config.find("n_head");
     config.expect(is_early, "has no model_type, and none of GPT-2's fields; say which it is of ",
                   list_of_types());
-    return gpt2_config(config);
+    return read_gpt2(config);
   }
   for (const Family& family : all_families()) {
     for (const std::string_view type : family.model_types) {

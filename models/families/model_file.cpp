@@ -8,9 +8,11 @@
 #include "spool/models/families/generation_config.h"
 #include "spool/models/families/gpt2_config.h"
 #include "spool/models/families/llmc_model.h"
+#include "spool/models/families/weights_file.h"
+#include "spool/models/formats/constant_tensors.h"
 #include "spool/models/formats/llmc_header.h"
-#include "spool/models/formats/run_directory.h"
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/files/file_kind.h"
 #include "spool/runtime/files/json.h"
 
 namespace spool {
@@ -21,27 +23,7 @@ namespace {
 
 constexpr const char *config_name = "config.json", *generation_name = "generation_config.json";
 constexpr int32_t published_end_of_text = 50256;
-constexpr std::string_view head_name = "lm_head.weight";
-
-fs::path weights_in(const fs::path& directory) {
-  if (const auto latest = latest_checkpoint(directory)) return *latest / weights_name;
-  const fs::path weights = directory / weights_name;
-  const fs::path index = directory / weights_index_name;
-  if (!path_exists(weights) && path_exists(index)) return index;
-  const bool found = path_exists(weights);
-  check_file(found || !path_exists(directory / "pytorch_model.bin"), directory,
-             "its model is a pytorch_model.bin; save it again with "
-             "save_pretrained(safe_serialization=True)");
-  check_file(found, directory,
-             "has neither model.safetensors, nor its index, nor a link `latest` to a checkpoint");
-  return weights;
-}
-
-// Constants that some files have besides the parameters: causal masks, and the speeds of rotation.
-bool is_constant(std::string_view name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-         name.ends_with(".rotary_emb.inv_freq");
-}
+constexpr const char* head_name = "lm_head.weight";
 
 // Of a configuration's eos_token_id, those that the vocabulary has.
 std::vector<int32_t> stop_tokens_of(const JsonField& config, int64_t vocabulary) {
@@ -66,6 +48,54 @@ std::shared_ptr<const TensorReader> open_tensors(const fs::path& file) {
   return std::make_shared<const SafetensorsReader>(file);
 }
 
+// The file with the weights of a model that is a folder, a config.json, or that file.
+fs::path weights_of(const fs::path& model) {
+  const fs::path folder = folder_of_model(model);
+  if (path_is_directory(model) || model.filename() == config_name) return weights_in(folder);
+  return model;
+}
+
+JsonField read_config(const fs::path& folder, const fs::path& model) {
+  const fs::path file = folder / config_name;
+  check_file(path_exists(file), model, "the model's config.json is missing",
+             path_is_directory(model) ? "" : " beside it");
+  return read_json(file);
+}
+
+// Files have a model's tensors with a name before them all but the head, or without: those of a
+// GPT-2 with "transformer." or without, of others with "model." or without.  Some have more names
+// before these, as of a model that was compiled.  The name of the token embedding shows it.
+class NamesInFile {
+ public:
+  // `embedding` is the name that the model has for its token embedding.
+  NamesInFile(const TensorReader& file, const std::string& embedding) {
+    const size_t layer = embedding.rfind('.', embedding.rfind('.') - 1);
+    const std::string own = layer == std::string::npos ? embedding : embedding.substr(layer + 1);
+    ours_ = embedding.substr(0, embedding.size() - own.size());
+    theirs_ = ours_;
+    for (const std::string_view known : {"", "model.", "transformer."}) {
+      if (file.find(std::string(known) + own)) theirs_ = known;
+    }
+    if (file.find(theirs_ + own)) return;
+    for (const StoredTensor& t : file.tensors()) {
+      if (t.name.ends_with("." + own)) theirs_ = t.name.substr(0, t.name.size() - own.size());
+    }
+  }
+
+  std::string operator()(const std::string& name) const {
+    if (name != head_name) return theirs_ + name.substr(ours_.size());
+    std::string_view before = theirs_;
+    for (const std::string_view known : {"model.", "transformer."}) {
+      const bool is_last = before == known || before.ends_with("." + std::string(known));
+      if (is_last) before.remove_suffix(known.size());
+    }
+    return std::string(before) + name;
+  }
+
+ private:
+  std::string ours_, theirs_;  // before the tensors' own names
+};
+
 bool same_bytes(const TensorReader& file, const StoredTensor& a, const StoredTensor& b) {
   constexpr uint64_t max_bytes_at_once = uint64_t{1} << 20;
   if (!(a.spec == b.spec)) return false;
@@ -81,9 +111,18 @@ bool same_bytes(const TensorReader& file, const StoredTensor& a, const StoredTen
 
 }  // namespace
 
+ModelDescription describe_model(const fs::path& model) {
+  const fs::path folder = folder_of_model(model);
+  const bool is_file = !path_is_directory(model);
+  if (is_file && has_llmc_magic(File::open(model), llmc_model_magic)) {
+    return {LlmcModelReader(model).config(), fs::absolute(folder)};
+  }
+  if (!is_file) check_is_folder_of_model(folder);
+  return {model_config(read_config(folder, model)), fs::absolute(folder)};
+}
+
 ModelFile::ModelFile(const fs::path& model) {
-  check_file(path_exists(model), model, "there is no such file or directory");
-  const fs::path file = path_is_directory(model) ? weights_in(model) : model;
+  const fs::path file = weights_of(model);
   if (has_llmc_magic(File::open(file), llmc_model_magic)) {
     const auto reader = std::make_shared<const LlmcModelReader>(file);
     config_ = reader->config();
@@ -94,12 +133,15 @@ ModelFile::ModelFile(const fs::path& model) {
     tensors_ = reader;
     return;
   }
-  check_file(file.extension() != ".bin", file,
-             "is not a model file of llm.c, which begins with the int32 ", llmc_model_magic);
+  if (file.extension() == ".bin") {
+    const auto kind = file_kind(File::open(file));
+    check_file(!kind, file, kind ? kind->what : "", "; ", kind ? kind->as_model : "");
+    check_file(/*ok=*/false, file, "is not a model file of llm.c, which begins with the int32 ",
+               llmc_model_magic);
+  }
+  check_is_no_adapter(file);
   tensors_ = open_tensors(file);
-  const fs::path config_file = file.parent_path() / config_name;
-  check_file(path_exists(config_file), file, "the model's config.json is missing beside it");
-  const JsonField config = read_json(config_file);
+  const JsonField config = read_config(file.parent_path(), file);
   config_ = model_config(config);
   stop_tokens_ = read_stop_tokens(config, file.parent_path(), config_.shape().vocabulary);
 }
@@ -122,23 +164,24 @@ void ModelFile::load(Model& model, const FileProgress& progress) const {
   load(model, data, progress);
 }
 
-// Some files have a prefix before every name, and a copy of the token embedding that is the head.
+// Some files have a copy of the token embedding that is the head.
 void ModelFile::load(Model& model, const std::vector<Tensor>& parallel,
                      const FileProgress& progress) const {
   check(model.config() == config_, name(), ": the model has another configuration");
-  constexpr std::string_view with_prefix = "transformer.";
   const std::string embedding = model.layout(*model.parameters()[0]).front().name;
   const bool tied = model.layout(model.head()).front().name == embedding;
-  const std::string_view prefix =
-      tensors_->find(std::string(with_prefix) + embedding) ? with_prefix : "";
-  const StoredTensor* copy = tied ? tensors_->find(head_name) : nullptr;
-  const StoredTensor* original = tensors_->find(std::string(prefix) + embedding);
+  const NamesInFile in_file(*tensors_, embedding);
+  const std::string head = in_file(head_name);
+  const StoredTensor* copy = tied ? tensors_->find(head) : nullptr;
+  const StoredTensor* original = tensors_->find(in_file(embedding));
   check_file(!copy || (original && same_bytes(*tensors_, *copy, *original)), name(), "tensor \"",
-             head_name, "\" differs from the token embedding, which is the head of this ",
+             head, "\" differs from the token embedding, which is the head of this ",
              config_.family());
+  std::vector<NamedTensor> wanted = stored(model, parallel, {.conv1d = conv1d_});
+  for (NamedTensor& tensor : wanted) tensor.name = in_file(tensor.name);
   load_tensors(
-      *tensors_, stored(model, parallel, {.prefix = prefix, .conv1d = conv1d_}),
-      [&](std::string_view t) { return (tied && t == head_name) || is_constant(t); }, progress);
+      *tensors_, wanted,
+      [&](std::string_view t) { return (tied && t == head) || is_constant_tensor(t); }, progress);
 }
 
 namespace {
@@ -148,17 +191,17 @@ const char* name_in_config(DType type) {
   return type == DType::bf16 ? "bfloat16" : type == DType::f64 ? "float64" : "float32";
 }
 
-// GPT-2's says no type: transformers takes that of the weights.
+// Without a type, as a GPT-2's may be, transformers takes that of the weights.  A GPT-2's tokens
+// are written also where there are none, since transformers has others by default.
 nlohmann::json config_of(const Model& model, std::optional<int32_t> end_of_text) {
   nlohmann::json config = model.config().to_json();
-  if (model.config().as<Gpt2Config>()) {
-    for (const char* key : {"bos_token_id", "eos_token_id"}) {
-      config[key] = end_of_text ? nlohmann::json(*end_of_text) : nlohmann::json();
-    }
-    return config;
-  }
-  config[config.contains("dtype") ? "dtype" : "torch_dtype"] = name_in_config(model.dtype());
-  if (end_of_text && !config.contains("eos_token_id")) config["eos_token_id"] = *end_of_text;
+  const bool is_gpt2 = model.config().as<Gpt2Config>() != nullptr;
+  const char* type = config.contains("dtype") ? "dtype" : "torch_dtype";
+  if (!is_gpt2 || config.contains(type)) config[type] = name_in_config(model.dtype());
+  const nlohmann::json end = end_of_text ? nlohmann::json(*end_of_text) : nlohmann::json();
+  if (is_gpt2 && !config.contains("bos_token_id")) config["bos_token_id"] = end;
+  const bool may_lack = !is_gpt2 && end.is_null();
+  if (!may_lack && !config.contains("eos_token_id")) config["eos_token_id"] = end;
   return config;
 }
 

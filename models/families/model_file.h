@@ -19,6 +19,14 @@ inline constexpr const char* model_forms =
     "transformers saved, as the hub has it; a .safetensors file with its config.json beside it; or "
     "a model file of llm.c";
 
+// What config.json says of a model, whose weights need not be there; a path is one of model_forms,
+// or that of a config.json.
+struct ModelDescription {
+  ModelConfig config;
+  std::filesystem::path directory;  // where its files are
+};
+ModelDescription describe_model(const std::filesystem::path& model);
+
 class ModelFile {
  public:
   // Throws if the path is none of model_forms.

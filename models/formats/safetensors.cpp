@@ -6,6 +6,7 @@
 #include <set>
 
 #include "spool/runtime/check.h"
+#include "spool/runtime/files/file_kind.h"
 #include "spool/runtime/files/json.h"
 #include "spool/runtime/integer.h"
 
@@ -16,7 +17,9 @@ using nlohmann::json;
 namespace {
 
 constexpr uint64_t length_bytes = 8;
-constexpr uint64_t max_header_bytes = 100'000'000;
+constexpr uint64_t max_header_bytes = 100'000'000, max_data_bytes = uint64_t{1} << 62;
+constexpr const char* cut_short =
+    ": it was cut short, as by a download that has not come to its end; download or copy it again";
 constexpr const char* metadata_key = "__metadata__";
 // {"name": {"shape": [...]}} and one level more, so that a wrong value's error names its field.
 constexpr int max_header_depth = 4;
@@ -58,12 +61,12 @@ Shape parse_shape(const JsonField& field) {
   return make_shape(extents);
 }
 
-StoredTensor parse_tensor(const JsonField& entry, uint64_t data_bytes) {
+StoredTensor parse_tensor(const JsonField& entry) {
   const JsonField offsets = entry.member("data_offsets");
   const std::vector<JsonField> ends = offsets.items();
   offsets.expect(ends.size() == 2, excerpt(offsets.value()), " is not [begin, end]");
-  const auto begin = ends[0].integer<uint64_t>(0, data_bytes);
-  const auto end = ends[1].integer<uint64_t>(begin, data_bytes);
+  const auto begin = ends[0].integer<uint64_t>(0, max_data_bytes);
+  const auto end = ends[1].integer<uint64_t>(begin, max_data_bytes);
   const StoredSpec spec{parse_shape(entry.member("shape")),
                         entry.member("dtype").enumerator<StoredType>()};
   offsets.expect(spec.nbytes() == end - begin, "there are ", end - begin, " bytes for ", spec,
@@ -85,6 +88,8 @@ void check_no_holes(const std::vector<StoredTensor>& tensors, uint64_t data_byte
                " of the data, and the one before it ends at ", end);
     end += t.spec.nbytes();
   }
+  check_file(end <= data_bytes, file, "its tensors have ", end, " bytes, and ", data_bytes,
+             " of them are there", cut_short);
   check_file(end == data_bytes, file, "the tensors have ", end, " bytes, and the file has ",
              data_bytes, " bytes of data");
 }
@@ -96,7 +101,7 @@ Header parse_header(std::string_view text, uint64_t data_bytes, const std::strin
     if (field.key() == metadata_key) {
       header.metadata = parse_metadata(field);
     } else {
-      header.tensors.push_back(parse_tensor(field, data_bytes));
+      header.tensors.push_back(parse_tensor(field));
     }
   }
   const auto place = [](const StoredTensor& t) {
@@ -151,12 +156,13 @@ std::string read_header(const File& file) {
   const uint64_t size = file.size();
   check_file(size >= length_bytes, file.name(), "is ", size,
              " bytes long, too short for a safetensors file");
+  check_is_weights(file);
   uint64_t length = 0;
   file.read(0, std::as_writable_bytes(std::span(&length, 1)));
   check_file(length <= max_header_bytes, file.name(), "says its header has ", length,
              " bytes, and at most ", max_header_bytes, " are read: is this a safetensors file?");
   check_file(length <= size - length_bytes, file.name(), "says its header has ", length,
-             " bytes, and ", size - length_bytes, " follow");
+             " bytes, and ", size - length_bytes, " follow", cut_short);
   std::string text(length, '\0');
   file.read(length_bytes, std::as_writable_bytes(std::span(text)));
   return text;

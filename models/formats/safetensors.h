@@ -48,7 +48,7 @@ TensorFileStart open_safetensors(const std::filesystem::path&);
 // A model in several files of a folder, its shards, and an index of them:
 //   {"metadata": {"total_size": BYTES}, "weight_map": {"TENSOR": "SHARD", ...}}
 // The reader takes the index and refuses one that does not list each shard's tensors, or names a
-// file outside its folder.
+// file outside its folder.  Constants (constant_tensors.h) may be in either without the other.
 class ShardedSafetensorsReader : public TensorReader {
  public:
   explicit ShardedSafetensorsReader(const std::filesystem::path& index);

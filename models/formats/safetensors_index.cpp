@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "spool/models/formats/constant_tensors.h"
 #include "spool/models/formats/safetensors.h"
 #include "spool/runtime/files/json.h"
 
@@ -16,11 +17,17 @@ namespace fs = std::filesystem;
 // The names of the tensors of each shard.
 using Shards = std::map<std::string, std::set<std::string, std::less<>>>;
 
+// Of ./NAME, the name.
+std::string without_dots(std::string path) {
+  while (path.starts_with("./")) path.erase(0, 2);
+  return path;
+}
+
 Shards read_weight_map(const JsonField& index) {
   Shards shards;
   const JsonField map = index.member("weight_map");
   for (const JsonField& entry : map.members()) {
-    const std::string shard = entry.string();
+    const std::string shard = without_dots(entry.string());
     const bool in_folder = !shard.empty() && shard.find('/') == std::string::npos &&
                            shard.find('\0') == std::string::npos && shard != "." && shard != "..";
     entry.expect(in_folder, excerpt(entry.value()), " is no name of a file in the index's folder");
@@ -37,13 +44,14 @@ TensorFileStart open_shard(const fs::path& index, const std::string& shard,
              " lists it as a part of the model: copy it there, too");
   TensorFileStart start = open_safetensors(file);
   for (const StoredTensor& t : start.tensors) {
-    check_file(listed.contains(t.name), file, "tensor \"", t.name,
+    check_file(listed.contains(t.name) || is_constant_tensor(t.name), file, "tensor \"", t.name,
                "\" is not listed as its own in ", index.filename().string());
   }
   const auto has = [&](const std::string& name) {
     return std::ranges::find(start.tensors, name, &StoredTensor::name) != start.tensors.end();
   };
-  const auto missing = std::ranges::find_if_not(listed, has);
+  const auto missing = std::ranges::find_if(
+      listed, [&](const std::string& name) { return !has(name) && !is_constant_tensor(name); });
   check_file(missing == listed.end(), file, "lacks tensor \"",
              missing == listed.end() ? "" : *missing, "\", which ", index.filename().string(),
              " says it has");

@@ -15,8 +15,8 @@ constexpr size_t block_bytes = size_t{1} << 20;
 // Cuts a file into blocks, of which a few are in memory at a time.
 class TextBlocks {
  public:
-  TextBlocks(const Tokenizer& tokenizer, const InputFile& file, size_t at_once)
-      : tokenizer_(tokenizer), file_(file), at_once_(at_once) {}
+  TextBlocks(const Tokenizer& tokenizer, const InputFile& file, uint64_t begin, size_t at_once)
+      : tokenizer_(tokenizer), file_(file), at_once_(at_once), begin_(begin) {}
 
   // The next blocks, `at_once` of them as long as there are; they live until the next call.
   std::vector<std::string_view> take() {
@@ -40,14 +40,15 @@ class TextBlocks {
   const Tokenizer& tokenizer_;
   const InputFile& file_;
   size_t at_once_;
-  uint64_t begin_ = 0;  // of the next block
+  uint64_t begin_;  // of the next block
   std::vector<char> buffer_;
 };
 
 }  // namespace
 
 void encode_text(const Tokenizer& tokenizer, const InputFile& text, int threads,
-                 const std::function<void(std::span<const int32_t>, uint64_t)>& write) {
+                 const std::function<void(std::span<const int32_t>, uint64_t)>& write,
+                 uint64_t begin) {
   ThreadPool pool(threads > 0 ? threads : usable_cores());
   struct Round {
     const Tokenizer& tokenizer;
@@ -57,7 +58,7 @@ void encode_text(const Tokenizer& tokenizer, const InputFile& text, int threads,
   };
   Round round{.tokenizer = tokenizer, .tokens = {}};
   round.tokens.resize(static_cast<size_t>(pool.threads()) * 2);
-  TextBlocks blocks(tokenizer, text, round.tokens.size());
+  TextBlocks blocks(tokenizer, text, begin, round.tokens.size());
   uint64_t done = 0;
   while (!(round.blocks = blocks.take()).empty()) {
     const auto encode = [](void* context, int64_t piece, int) {

@@ -52,6 +52,17 @@ class TokenList : public TokenSource {
   std::vector<int32_t> all_;
 };
 
+// Spool's own texts, the default, are no documents of a user's.
+std::string describe_joined(const DataReader& reader, const RunOptions& options,
+                            const std::vector<std::vector<std::filesystem::path>>& of_each_kind) {
+  if (!reader.separate || options.data.empty()) return {};
+  size_t most = 0;
+  for (const auto& files : of_each_kind) {
+    if (!are_shards(files, reader.format)) most = std::max(most, files.size());
+  }
+  return describe_joined_documents(most, reader.tokenizer, BeginOfText::written);
+}
+
 }  // namespace
 
 RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListener& listener) {
@@ -59,14 +70,19 @@ RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListe
       .tokenizer = tokenizer,
       .vocabulary = options.training.model.shape().vocabulary,
       .threads = options.threads,
+      .format = options.data_format,
+      .separate = options.separate,
       .progress = [&](size_t done, size_t total) {
         listener.progress({.what = "encoding", .done = done, .total = total, .unit = "bytes"});
       }};
   try {
-    const Tokens all = reader.open(options.data.empty() ? default_texts(options.default_texts)
-                                                        : find_files(options.data));
-    split_ = split_validation(
-        all, options.val_data.empty() ? nullptr : reader.open(find_files(options.val_data)));
+    const auto training =
+        options.data.empty() ? default_texts(options.default_texts) : find_files(options.data);
+    const auto validation = find_files(options.val_data);
+    const Tokens all = reader.open(training);
+    split_ = split_validation(all, validation.empty() ? nullptr : reader.open(validation));
+    const std::string joined = describe_joined(reader, options, {training, validation});
+    if (!joined.empty()) listener.say(joined);
   } catch (const Error& e) {
     if (!options.resume || e.kind() != ErrorKind::file) throw;
     throw Error(ErrorKind::file, sentence(e.what(), "; if the data has moved, say where it is"),

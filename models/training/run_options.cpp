@@ -20,7 +20,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char *chunked_nodes = "nodes-in-chunks", *model_numbers = "config",
-                     *seed_key = "seed", *data_seed_key = "data-seed";
+                     *seed_key = "seed", *data_seed_key = "data-seed",
+                     *data_format_key = "data-format", *separate_key = "separate";
 
 // Visits every setting of the configuration with its key.
 template <class Options, class Visit>
@@ -53,6 +54,8 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("nondeterministic", t.nondeterministic);
   visit("data", o.data);
   visit("val-data", o.val_data);
+  visit(data_format_key, o.data_format);
+  visit(separate_key, o.separate);
   visit("tokenizer", o.tokenizer.name);
   visit("eval-every", o.eval_every);
   visit("eval-batches", o.eval_batches);
@@ -122,6 +125,9 @@ JsonField completed(const JsonField& stored) {
   json all = configuration(RunOptions{});
   // Without these, a run's losses cannot be told.
   for (const char* key : {model_numbers, "batch", "seq", "steps", "data"}) all.erase(key);
+  // A run of a version without these has its data as that version read it.
+  all[data_format_key] = name(DataFormat::by_name);
+  all[separate_key] = false;
   stored.expect(stored.value().is_object(), "is not an object");
   all.update(stored.value());
   if (!all.contains(model_numbers)) all[model_numbers] = config_of_gpt2(stored);
@@ -136,14 +142,16 @@ json with_shape(json all, const ModelConfig& model) {
   all["channels"] = shape.channels;
   all["context"] = shape.context;
   all["vocab"] = shape.vocabulary;
-  all[model_numbers] = model.to_json();
+  // Of two files of the same model, one may say more than the other.
+  all[model_numbers] = model.with("layers", shape.layers).to_json();
   return all;
 }
 
 // Whether a run may go on with another value than its own.
 bool may_change(const RunOptions& o, const std::string& key, const json& ours, const json& theirs) {
   if (!o.given.contains(key)) return false;
-  if (key != "model" && settings_without_numbers().contains(key)) return true;
+  const bool is_fixed = key == "model" || key == data_format_key || key == separate_key;
+  if (!is_fixed && settings_without_numbers().contains(key)) return true;
   return key == "steps" && theirs.is_number_integer() && ours > theirs;
 }
 
@@ -214,7 +222,7 @@ TrainingConfig training_preset(const std::string& model) {
     check_setting(path_exists(model), {"model"}, "the model '", model,
                   "' is neither a file or directory nor a preset; the presets are ",
                   list_of_presets());
-    config.model = ModelFile(model).config();
+    config.model = describe_model(model).config;
     defaults = config.model.defaults();
   }
   config.batch = defaults.batch;
@@ -275,8 +283,9 @@ void adopt(RunOptions& o, const JsonField& stored) {
 }
 
 const std::set<std::string>& settings_without_numbers() {
-  static const std::set<std::string> keys{"model",        "data",      "val-data", "eval-every",
-                                          "eval-batches", "keep-best", "patience"};
+  static const std::set<std::string> keys{"model",         "data",       "val-data",
+                                          data_format_key, separate_key, "eval-every",
+                                          "eval-batches",  "keep-best",  "patience"};
   return keys;
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "spool/models/data/text_files.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/models/training/trainer.h"
 
@@ -25,8 +26,10 @@ struct RunOptions {
   std::string model = "gpt2-tiny";  // a preset, or a path to initial weights
   TrainingConfig training = {};
   std::vector<std::string> data = {}, val_data = {};  // paths and globs; no data: default_texts
-  TokenizerChoice tokenizer = {};                     // of the data; its vocabulary is a file
-  std::optional<uint64_t> data_seed = {};             // of the order of the data; none: the seed
+  DataFormat data_format = DataFormat::automatic;
+  bool separate = true;                    // has a token between files of text, see data_reader.h
+  TokenizerChoice tokenizer = {};          // of the data; its vocabulary is a file
+  std::optional<uint64_t> data_seed = {};  // of the order of the data; none: the seed
   // Steps between evaluations (0: none before the last step), the batches of validation data that
   // each of them reads, evenly spread, and what their losses decide: whether the best model is kept
   // beside the latest, and after how many evaluations without a better one the run ends (0: it
@@ -88,7 +91,8 @@ nlohmann::json configuration(const RunOptions&);
 // its data may have moved, which its fingerprint tells.
 void adopt(RunOptions&, const JsonField& stored);
 
-// Keys of the settings that change no number of a step: paths, and what concerns evaluations.
+// Keys of the settings that change no number of a step: paths, how their files are read, which the
+// fingerprint of the data tells, and what concerns evaluations.
 const std::set<std::string>& settings_without_numbers();
 
 // Throws if settings that concern the run as a whole contradict each other.

@@ -42,7 +42,7 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(RunOptions& options,
   if (checkpoint) {
     choice = choose_tokenizer(choice, *checkpoint);
   } else if (has_weights(options.model)) {
-    choice = choose_tokenizer(choice, ModelFile(options.model).directory());
+    choice = choose_tokenizer(choice, describe_model(options.model).directory);
   } else {
     choice = choose_tokenizer(choice);
   }
@@ -75,7 +75,7 @@ RunSample sample_of(const RunOptions& options, const Tokenizer& tokenizer,
   RunSample sample{.prompt = start_of_text(tokenizer)};
   if (const auto end = tokenizer.end_of_text()) sample.stop_tokens = {*end};
   if (has_weights(options.model)) {
-    add_model_sample(sample, checkpoint ? *checkpoint : ModelFile(options.model).directory(),
+    add_model_sample(sample, checkpoint ? *checkpoint : describe_model(options.model).directory,
                      tokenizer);
   }
   sample.length = {.prompt = std::ssize(sample.prompt), .drawn = drawn};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "spool/runtime/files/file.h"
+#include "spool/runtime/files/file_kind.h"
 
 namespace spool {
 
@@ -241,6 +242,9 @@ bool is_utf8(std::string_view text) {
 
 JsonField parse_json(std::string_view text, const std::string& file, int max_depth,
                      int64_t max_values) {
+  if (const auto kind = file_kind(text.substr(0, bytes_of_file_kind))) {
+    check_file(/*ok=*/false, file, kind->what, ", not JSON; ", kind->as_model);
+  }
   JsonLimits limits(text, file, max_depth, max_values);
   json::sax_parse(text.begin(), text.end(), &limits);
   return {json::parse(text.begin(), text.end()), file};

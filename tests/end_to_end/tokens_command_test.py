@@ -23,7 +23,7 @@ class Tokenize(Files):
             json = ["--tokenizer", TOKENIZERS / "llama3.json"]
             for words in [[], ["--tokenizer", "bytes"], ["--merges", self.merges], json]:
                 tokens, back = self.folder / "t.bin", self.folder / "back"
-                self.done("tokenize", text, "--out", tokens, *words)
+                self.done("tokenize", text, "--data-format", "text", "--out", tokens, *words)
                 self.done("tokenize", "--decode", tokens, "--out", back, *words)
                 self.assertEqual(back.read_bytes(), text.read_bytes())
                 back.unlink()

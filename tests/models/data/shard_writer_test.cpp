@@ -32,11 +32,16 @@ TEST(Tokenize, WritesShardsThatDecodeToTheText) {
   };
   const auto one = tokenize(*tokenizer, texts, {.out = d.path() / "one.bin"});
   EXPECT_EQ(one.bytes, 17u);
-  EXPECT_EQ(one.tokens, 6);
-  EXPECT_EQ(back(one.shards), "the the\naaaa\xff the");
-  EXPECT_EQ(fs::file_size(d.path() / "one.bin"), 1024u + 2 * 6);
-  const auto some =
-      tokenize(*tokenizer, texts, {.out = d.path() / "s.bin", .separate = true, .shard_tokens = 3});
+  EXPECT_EQ(one.tokens, 7);
+  EXPECT_EQ(back(one.shards), "the the\n<|endoftext|>aaaa\xff the");
+  EXPECT_EQ(fs::file_size(d.path() / "one.bin"), 1024u + 2 * 7);
+  const auto joined =
+      tokenize(*tokenizer, texts, {.out = d.path() / "one.bin", .separation = Separation::none});
+  EXPECT_EQ(joined.tokens, 6);
+  EXPECT_EQ(back(joined.shards), "the the\naaaa\xff the");
+  const auto some = tokenize(
+      *tokenizer, texts,
+      {.out = d.path() / "s.bin", .separation = Separation::before_each, .shard_tokens = 3});
   EXPECT_EQ(some.shards.size(), 3u);
   EXPECT_EQ(some.shards[2], d.path() / "s_000002.bin");
   EXPECT_EQ(back(some.shards), "<|endoftext|>the the\n<|endoftext|>aaaa\xff the");

@@ -199,18 +199,59 @@ TEST(Texts, MayBeMoreThanAProgramMayHaveOpenAtFirst) {
   EXPECT_EQ(open_texts(files)->size(), 100);
 }
 
-TEST(DataReader, PutsTheTokenThatBeginsATextBeforeEachFile) {
+TEST(DataReader, PutsTheTokenThatBeginsATextBeforeEachFileAndTheOneThatEndsItBetween) {
   const TemporaryDirectory d;
   const auto tokenizer =
       read_tokenizer_json(source_folder() / "tests/reference/tokenizers/sentencepiece.json");
   const std::vector<fs::path> files{d.file("a.txt", "one text"), d.file("b.txt", "another")};
   std::vector<int32_t> wanted;
   for (const char* text : {"one text", "another"}) {
+    if (!wanted.empty()) wanted.push_back(tokenizer->end_of_text().value());
     wanted.push_back(tokenizer->begin_of_text().at(0));
     tokenizer->encode(text, wanted);
   }
   const DataReader reader{.tokenizer = *tokenizer, .vocabulary = tokenizer->vocabulary()};
   EXPECT_EQ(all_of(reader.open(files)), wanted);
+}
+
+TEST(DataReader, PutsTheTokenThatEndsATextBetweenFiles) {
+  const TemporaryDirectory d;
+  const auto gpt2 = read_gpt2_tokenizer(d.file("merges.txt", "a b\n"));
+  const int32_t ab = 256, a = 'a' - 33, end = 257;
+  const auto open = [&](const std::vector<std::string>& texts, bool separate = true) {
+    std::vector<fs::path> files;
+    for (const std::string& text : texts)
+      files.push_back(d.file(std::to_string(files.size()), text));
+    return all_of(
+        DataReader{.tokenizer = *gpt2, .vocabulary = 258, .separate = separate}.open(files));
+  };
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(open({"ab", "a", "ab"}), (Ids{ab, end, a, end, ab}));
+  EXPECT_EQ(open({"ab", "a", "ab"}, /*separate=*/false), (Ids{ab, a, ab}));
+  EXPECT_EQ(open({"ab"}), (Ids{ab}));
+}
+
+TEST(DataReader, ReadsUtf8BehindItsMarkAndAnyBytesIfItIsToldThatTheyAreText) {
+  const TemporaryDirectory d;
+  const auto gpt2 = read_gpt2_tokenizer(d.file("merges.txt", "a b\n"));
+  const auto bytes = make_byte_tokenizer();
+  const std::vector files{d.file("t.txt",
+                                 "\xef\xbb\xbf"
+                                 "ab")};
+  const std::vector other{d.file("t.gz", std::string("\x1f\x8b\0a", 4))};
+  const auto open = [](const Tokenizer& t, const std::vector<fs::path>& from, DataFormat format) {
+    return all_of(DataReader{.tokenizer = t, .vocabulary = 258, .format = format}.open(from));
+  };
+  using Ids = std::vector<int32_t>;
+  EXPECT_EQ(open(*bytes, files, DataFormat::automatic), (Ids{'a', 'b'}));
+  EXPECT_EQ(open(*gpt2, files, DataFormat::automatic), Ids{256});
+  for (const DataFormat format : {DataFormat::text, DataFormat::by_name}) {
+    EXPECT_EQ(open(*bytes, files, format), (Ids{0xef, 0xbb, 0xbf, 'a', 'b'}));
+    EXPECT_EQ(open(*gpt2, files, format).size(), 4u);
+    EXPECT_EQ(open(*bytes, other, format), (Ids{0x1f, 0x8b, 0, 'a'}));
+  }
+  expect_error(ErrorKind::file, {"t.gz: is compressed by gzip"},
+               [&] { open(*bytes, other, DataFormat::automatic); });
 }
 
 TEST(DataReader, OpensShardsOrTextOfEitherTokenizer) {
@@ -223,10 +264,12 @@ TEST(DataReader, OpensShardsOrTextOfEitherTokenizer) {
     return all_of(DataReader{.tokenizer = t, .vocabulary = vocabulary}.open(files));
   };
   EXPECT_EQ(open(*bytes, {other, text}), (std::vector<int32_t>{'c', 'a', 'b', 'c', ' ', 'a', 'b'}));
-  // Files are encoded one by one: nothing joins across their ends.
-  const int32_t c = 'c' - 33, blank = 220;
-  EXPECT_EQ(open(*gpt2, {text, other}), (std::vector<int32_t>{257, blank, 256, c}));
+  const int32_t c = 'c' - 33, blank = 220, end = 258;
+  EXPECT_EQ(open(*gpt2, {text, other}), (std::vector<int32_t>{257, blank, 256, end, c}));
   EXPECT_EQ(open(*gpt2, {tokens}), (std::vector<int32_t>{7, 8}));
+  // A shard is known by its first bytes, whatever its name.
+  const fs::path renamed = d.file("tokens.txt", testing::content_of(tokens));
+  EXPECT_EQ(open(*gpt2, {renamed}), (std::vector<int32_t>{7, 8}));
   expect_error(ErrorKind::invalid, {"s.bin", "text", "only one kind"}, [&] {
     open(*gpt2, {text, tokens});
   });

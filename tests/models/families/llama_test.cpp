@@ -139,6 +139,48 @@ TEST_F(LlamaTest, PassesOverTheSpeedsOfRotationInAFile) {
   expect_equal(*model, *other);
 }
 
+TEST_F(LlamaTest, IsReadUnderOtherNamesThatTransformersReads) {
+  for (const bool tied : {false, true}) {
+    LlamaConfig config = plain;
+    config.tied = tied;
+    const auto model = make(config, 1);
+    save_model(d_.path(), *model);
+    for (const std::string before : {"", "_orig_mod.model.", "language_model."}) {
+      std::vector<NamedTensor> tensors = stored_parameters(*model);
+      for (NamedTensor& t : tensors) {
+        const std::string outer = before == "_orig_mod.model." ? "_orig_mod." : before;
+        t.name = t.name.starts_with("model.") ? before + t.name.substr(6) : outer + t.name;
+      }
+      tensors.push_back({before + "rotary_emb.inv_freq", normal({4}, DType::f32, stream_, 1)});
+      save_tensors(d_.path() / "model.safetensors", tensors);
+      const auto other = make(config, 99);
+      ModelFile(d_.path()).load(*other);
+      expect_equal(*model, *other);
+    }
+  }
+}
+
+// Indexes of the hub list constants that no shard has, or do not list those that one has.
+TEST_F(LlamaTest, PassesOverConstantsOfAnIndexAndNamesWithTheFolder) {
+  const auto model = make(plain, 1), other = make(plain, 99);
+  save_model(d_.path(), *model, {.shard_bytes = 5000});
+  const fs::path path = d_.path() / "model.safetensors.index.json";
+  nlohmann::json index = read_json(path).value();
+  const std::string shard = index["weight_map"]["model.norm.weight"];
+  std::vector<NamedTensor> tensors;
+  for (const NamedTensor& t : stored_parameters(*model)) {
+    if (index["weight_map"][t.name] == shard) tensors.push_back(t);
+  }
+  const Tensor speeds = normal({4}, DType::f32, stream_, 1);
+  tensors.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", speeds});
+  save_tensors(d_.path() / shard, tensors);
+  for (auto& [name, file] : index["weight_map"].items()) file = "./" + file.get<std::string>();
+  index["weight_map"]["model.layers.1.self_attn.rotary_emb.inv_freq"] = shard;
+  write_text_file_atomically(path, index.dump());
+  ModelFile(d_.path()).load(*other);
+  expect_equal(*model, *other);
+}
+
 TEST_F(LlamaTest, KeepsTheConfigurationThatItWasReadFrom) {
   nlohmann::json config = ModelConfig(plain).to_json();
   config["use_cache"] = true;

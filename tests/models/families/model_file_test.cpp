@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "spool/models/families/families.h"
 #include "spool/models/formats/safetensors.h"
+#include "spool/runtime/files/json.h"
 #include "tests/models/families/model_file_testing.h"
 #include "tests/runtime/source_folder.h"
 
@@ -109,6 +111,31 @@ TEST_F(ModelFileOfTransformers, HasTheTokenThatEndsAText) {
   EXPECT_TRUE(ModelFile(d_.path()).stop_tokens().empty());
 }
 
+TEST_F(ModelFileOfTransformers, KeepsTheConfigurationThatItWasReadFrom) {
+  nlohmann::json config = ModelConfig(small).to_json();
+  config.update({{"resid_pdrop", 0.0},
+                 {"bos_token_id", 3},
+                 {"eos_token_id", nullptr},
+                 {"pad_token_id", 9},
+                 {"torch_dtype", "float32"},
+                 {"task_specific_params", {{"text-generation", {{"max_length", 50}}}}}});
+  const auto model = model_config(JsonField(config, "config.json")).make(DType::bf16, stream_);
+  save_model(d_.path(), *model, {.end_of_text = 7});
+  config["torch_dtype"] = "bfloat16";
+  EXPECT_EQ(read_json(d_.path() / "config.json").value(), config);
+}
+
+TEST_F(ModelFileOfTransformers, OfAnEarlyVersionGetsItsType) {
+  nlohmann::json config = ModelConfig(small).to_json();
+  config.erase("model_type");
+  config["summary_type"] = "cls_index";
+  save_model(d_.path(), *model_config(JsonField(config, "config.json")).make(DType::f32, stream_));
+  const nlohmann::json saved = read_json(d_.path() / "config.json").value();
+  EXPECT_EQ(saved["model_type"], "gpt2");
+  EXPECT_EQ(saved["summary_type"], "cls_index");
+  EXPECT_FALSE(saved.contains("torch_dtype"));
+}
+
 using ModelFileChoice = ModelFileTest;
 
 // An older model in the directory of a run is not the one that `latest` names.
@@ -140,6 +167,74 @@ TEST_F(ModelFileChoice, NamesTheOptionOfTransformersThatSavesAFileItReads) {
   };
   d_.file("pytorch_model.bin", "x");
   refused("safe_serialization");
+}
+
+// Each folder has a config.json, and this file besides.
+TEST_F(ModelFileChoice, NamesWhatAFolderHasInPlaceOfWeights) {
+  const auto refused = [&](const std::string& file, const std::string& content,
+                           std::initializer_list<std::string_view> words) {
+    SCOPED_TRACE(file);
+    const TemporaryDirectory d;
+    d.file("config.json", ModelConfig(small).to_json().dump());
+    fs::create_directories((d.path() / file).parent_path());
+    d.file(file, content);
+    expect_error(ErrorKind::file, words, [&] { ModelFile model(d.path()); });
+  };
+  refused("adapter_config.json", R"({"base_model_name_or_path": "some/base"})",
+          {"an adapter", "some/base", "merge_and_unload"});
+  refused("adapter_model.safetensors", "", {"an adapter"});
+  refused("model-Q4.gguf", "GGUF", {"model-Q4.gguf", "GGUF"});
+  refused("pytorch_model-00001-of-00002.bin", "", {"pytorch_model-00001", "safe_serialization"});
+  refused("pytorch_model.bin.index.json", "{}", {"pytorch_model.bin", "safe_serialization"});
+  refused("consolidated.00.pth", "", {"consolidated.00.pth", "safe_serialization"});
+  refused("tf_model.h5", "", {"HDF5"});
+  refused("model.safetensors.incomplete", "", {"model.safetensors.incomplete", "download"});
+  refused(".cache/huggingface/download/x.incomplete", "", {"x.incomplete", "download"});
+  refused("model-00001-of-00002.safetensors", "", {"without their index"});
+  refused("other.safetensors", "", {"other.safetensors", "give the file"});
+}
+
+TEST_F(ModelFileChoice, NamesTheSnapshotInACacheOfTheHub) {
+  const fs::path cache = d_.path() / "models--some--model",
+                 snapshot = cache / "snapshots" / "c0ffee";
+  fs::create_directories(cache / "blobs");
+  fs::create_directories(cache / "snapshots");
+  const auto refused = [&](const fs::path& path, std::string_view words) {
+    expect_error(ErrorKind::file, {path.string(), words}, [&] { ModelFile model(path); });
+    expect_error(ErrorKind::file, {path.string(), words}, [&] { describe_model(path); });
+  };
+  refused(cache, "has no snapshot");
+  fs::create_directories(snapshot);
+  fs::create_directories(cache / "snapshots" / "d0");
+  refused(cache, (cache / "snapshots" / "d0").string());
+  fs::create_directories(cache / "refs");
+  d_.file("models--some--model/refs/main", "c0ffee");
+  refused(cache, snapshot.string());
+  refused(d_.path(), snapshot.string());
+}
+
+TEST_F(ModelFileChoice, RefusesFilesOfOtherFormsByWhatTheyAre) {
+  using std::string_literals::operator""s;
+  const auto refused = [](const fs::path& path, std::string_view words) {
+    expect_error(ErrorKind::file, {path.string(), words}, [&] { ModelFile file(path); });
+  };
+  refused(d_.file("pytorch_model.bin", "\x80\2}q"), "pickle");
+  refused(d_.file("x.bin", "PK\x03\x04" + std::string(22, '\0') + "\x10\0\0\0archive/data.pkl"s),
+          "PyTorch");
+  refused(d_.file("adapter_model.safetensors", ""), "is an adapter");
+  refused(d_.file("x.gguf", "GGUF\3\0\0\0\0"s), "GGUF");
+}
+
+// A plan needs no weights.
+TEST_F(ModelFileChoice, IsDescribedByItsConfigurationAlone) {
+  const fs::path config = d_.file("config.json", ModelConfig(small).to_json().dump());
+  for (const fs::path& path : {d_.path(), config}) {
+    EXPECT_EQ(describe_model(path).config, small);
+    EXPECT_EQ(describe_model(path).directory, fs::absolute(d_.path()));
+    expect_error(ErrorKind::file, {"neither model.safetensors"}, [&] { ModelFile file(path); });
+  }
+  fs::remove(config);
+  expect_error(ErrorKind::file, {"config.json is missing"}, [&] { describe_model(d_.path()); });
 }
 
 }  // namespace
