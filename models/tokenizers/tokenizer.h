@@ -33,8 +33,9 @@ class Tokenizer {
   virtual std::string decode_rest(std::span<const int32_t> tokens) const { return decode(tokens); }
   // The token between documents, if there is one.
   virtual std::optional<int32_t> end_of_text() const = 0;
-  // Tokens that a model expects before each text; encode() does not add them.
+  // Tokens that a model expects before each text, and after it; encode() does not add them.
   virtual std::vector<int32_t> begin_of_text() const { return {}; }
+  virtual std::vector<int32_t> after_text() const { return {}; }
   // Tokens that control a model and are no text of its own, such as <|im_end|>.
   virtual std::vector<int32_t> special_ids() const { return {}; }
   // The token that the vocabulary adds under this name, such as "<|im_end|>".

@@ -20,7 +20,9 @@ namespace fs = std::filesystem;
 using Ids = std::vector<int32_t>;
 
 const fs::path reference = source_folder() / "tests/reference/tokenizers";
-constexpr const char* styles[] = {"gpt2", "llama3", "qwen2", "smollm2", "sentencepiece"};
+constexpr const char* styles[] = {
+    "gpt2", "llama3",           "qwen2",           "smollm2",        "sentencepiece",
+    "nfkc", "metaspace_always", "metaspace_first", "metaspace_never"};
 
 std::unique_ptr<JsonTokenizer> open_style(const std::string& style) {
   return read_tokenizer_json(reference / (style + ".json"));
@@ -90,7 +92,14 @@ std::string random_text_of(std::mt19937& random, size_t size) {
                                         "<|im_end|>\n",
                                         " <tool_call> ",
                                         "<0x0A>",
-                                        "\xed\x95\x9c"};
+                                        "\xed\x95\x9c",
+                                        "<right>",
+                                        "<left>",
+                                        "<word>",
+                                        "\xe2\x84\xa2",
+                                        "\xc2\xbd",
+                                        "\xcc\xa3",
+                                        "_"};
   std::string text;
   while (text.size() < size) text += parts[random() % std::size(parts)];
   return text;
@@ -134,18 +143,29 @@ TEST_P(JsonTokenizerStyle, GivesTheSameTokensForAnyNumberOfThreads) {
   }
 }
 
+// What a style makes of a text before it has tokens, by the library's rules, that its tokens do not
+// undo.
+std::string kept_by(const std::string& style, std::string text) {
+  using Kind = NormalizerStep::Kind;
+  if (style == "qwen2") return unicode_form(Kind::nfc, text);
+  if (style == "metaspace_never") return unicode_form(Kind::nfd, text);
+  if (style == "metaspace_always") return text.substr(text.starts_with(' ') ? 1 : 0);
+  if (style == "nfkc") return unicode_form(Kind::lowercase, unicode_form(Kind::nfkc, text));
+  if (style == "metaspace_first") {
+    text = unicode_form(Kind::nfkc, text);
+    return text.substr(text.starts_with(' ') ? 1 : 0);
+  }
+  return text;
+}
+
 // Bytes that are not UTF-8 come back, too.
 TEST_P(JsonTokenizerStyle, DecodesToTheSameBytes) {
-  const auto tokenizer = open_style(GetParam());
-  const bool composes = std::string_view(GetParam()) == "qwen2";
-  const bool prepends = std::string_view(GetParam()) == "sentencepiece";
+  const std::string style = GetParam();
+  const auto tokenizer = open_style(style);
   std::mt19937 random(5);
   for (int i = 0; i < 300; ++i) {
-    std::string text = random_bytes(random, random() % 200);
-    const std::string back = tokenizer->decode(encode(*tokenizer, text));
-    if (composes) text = compose(text);
-    if (prepends && text.empty()) continue;
-    ASSERT_EQ(back, text);
+    const std::string text = random_bytes(random, random() % 200);
+    ASSERT_EQ(tokenizer->decode(encode(*tokenizer, text)), kept_by(style, text));
   }
 }
 
