@@ -18,9 +18,7 @@ Tokens DataReader::open(std::span<const fs::path> files) const {
     check(!is_shard(file), "the data has both text and shards of tokens (*.bin), such as ",
           file.string(), "; give only one kind");
   }
-  check(vocabulary >= tokenizer.vocabulary(), "the model's vocabulary of ", vocabulary,
-        " is smaller than the tokenizer's, ", tokenizer.vocabulary());
-  return tokenizer.name() == "bytes" ? open_texts(files) : encode(files);
+  return tokenizer.name() == "bytes" ? open_texts(files, vocabulary) : encode(files);
 }
 
 Tokens DataReader::encode(std::span<const fs::path> files) const {
@@ -31,8 +29,9 @@ Tokens DataReader::encode(std::span<const fs::path> files) const {
   for (const fs::path& path : files) {
     const InputFile text(path);
     check_file(text.size() > 0, path, "is empty");
-    writer.append(tokenizer.begin_of_text());
-    encode_text(tokenizer, text, threads, [&](std::span<const int32_t> tokens, uint64_t done) {
+    uint64_t begin = 0;
+    encode_document(tokenizer, text, threads, [&](std::span<const int32_t> tokens, uint64_t done) {
+      check_rows(tokenizer, tokens, vocabulary, path.string(), std::exchange(begin, done));
       writer.append(tokens);
       if (progress) progress(before + done, total);
     });

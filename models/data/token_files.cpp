@@ -144,12 +144,11 @@ void allow_open_files(size_t count) {
 
 }  // namespace
 
-Tokens open_texts(std::span<const fs::path> files) {
-  constexpr int64_t bytes = 256;
+Tokens open_texts(std::span<const fs::path> files, int64_t vocabulary) {
   allow_open_files(files.size());
   TokenFiles opened;
   for (const fs::path& path : files) {
-    opened.push_back(std::make_unique<const TokenFile>(InputFile(path), TokenLayout{}, bytes));
+    opened.push_back(std::make_unique<const TokenFile>(InputFile(path), TokenLayout{}, vocabulary));
   }
   return std::make_shared<FileSequence>(std::move(opened));
 }

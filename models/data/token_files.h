@@ -18,8 +18,9 @@
 
 namespace spool {
 
-// Text files end to end, as one sequence; its tokens are the bytes.
-Tokens open_texts(std::span<const std::filesystem::path> files);
+// Text files end to end, as one sequence; its tokens are the bytes.  Reading one that is not in the
+// vocabulary throws.
+Tokens open_texts(std::span<const std::filesystem::path> files, int64_t vocabulary = 256);
 
 // Shards end to end, as one sequence.  Reading a token that is not in the vocabulary throws an
 // error with its position.

@@ -97,5 +97,11 @@ class JsonTokenizer : public Tokenizer {
 // Reads a tokenizer.json, with a tokenizer_config.json and other files beside it that go with it.
 // Errors name the field; what is not supported is refused by its type.
 std::unique_ptr<JsonTokenizer> read_tokenizer_json(const std::filesystem::path&);
+// The same of the text of one, at this path.
+std::unique_ptr<JsonTokenizer> parse_tokenizer_json(std::string text, const std::filesystem::path&);
+
+// The tokenizer of a GPT-2's folder with merges.txt and vocab.json, to which its added_tokens.json
+// adds tokens: the same as a tokenizer.json.
+std::unique_ptr<JsonTokenizer> read_added_tokens(const std::filesystem::path& added_tokens);
 
 }  // namespace spool

@@ -80,4 +80,15 @@ void encode_text(const Tokenizer& tokenizer, const InputFile& text, int threads,
   }
 }
 
+void encode_document(const Tokenizer& tokenizer, const InputFile& text, int threads,
+                     const std::function<void(std::span<const int32_t>, uint64_t)>& write) {
+  bool is_begun = false;
+  encode_text(tokenizer, text, threads, [&](std::span<const int32_t> tokens, uint64_t done) {
+    if (!is_begun) write(begin_of_text_before(tokenizer, tokens), 0);
+    is_begun = true;
+    write(tokens, done);
+  });
+  write(tokenizer.after_text(), text.size());
+}
+
 }  // namespace spool

@@ -199,22 +199,43 @@ std::optional<int32_t> end_of_text_of(const TokenizerParts& parts, const fs::pat
   return {};
 }
 
-}  // namespace
-
-std::unique_ptr<JsonTokenizer> read_tokenizer_json(const fs::path& path) {
+// The folder's other files that go with a tokenizer, and a tokenizer_config.json where it has none:
+// transformers would else take the class that the model's kind has, and its ids.
+void read_files_beside(const fs::path& directory, TokenizerParts& parts) {
   constexpr const char* beside[] = {"tokenizer_config.json", "special_tokens_map.json",
                                     "added_tokens.json", "chat_template.jinja"};
-  std::string text = read_text_file(path, max_tokenizer_json_bytes);
+  for (const char* name : beside) {
+    const fs::path file = directory / name;
+    if (path_exists(file)) parts.files[name] = read_text_file(file, max_tokenizer_json_bytes);
+  }
+  parts.end_of_text = end_of_text_of(parts, directory);
+  std::string& config = parts.files["tokenizer_config.json"];
+  if (!config.empty()) return;
+  nlohmann::ordered_json made{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                              {"clean_up_tokenization_spaces", false}};
+  const auto name_token = [&](const char* key, int32_t id) {
+    const auto has_id = [&](const auto& token) { return token.second == id; };
+    const auto found = std::ranges::find_if(parts.added_ids, has_id);
+    if (found != parts.added_ids.end()) made[key] = found->first;
+  };
+  if (parts.begin_of_text.size() == 1) name_token("bos_token", parts.begin_of_text[0]);
+  if (parts.end_of_text) name_token("eos_token", *parts.end_of_text);
+  config = made.dump(2) + "\n";
+}
+
+}  // namespace
+
+std::unique_ptr<JsonTokenizer> parse_tokenizer_json(std::string text, const fs::path& path) {
   const JsonField whole =
       parse_json(text, path.string(), max_json_depth, max_tokenizer_json_values);
   TokenizerParts parts = TokenizerJsonReader(whole).read();
   parts.files[std::string(JsonTokenizer::kind)] = std::move(text);
-  for (const char* name : beside) {
-    const fs::path file = path.parent_path() / name;
-    if (path_exists(file)) parts.files[name] = read_text_file(file, max_tokenizer_json_bytes);
-  }
-  parts.end_of_text = end_of_text_of(parts, path.parent_path());
+  read_files_beside(path.parent_path(), parts);
   return std::make_unique<JsonTokenizer>(std::move(parts));
+}
+
+std::unique_ptr<JsonTokenizer> read_tokenizer_json(const fs::path& path) {
+  return parse_tokenizer_json(read_text_file(path, max_tokenizer_json_bytes), path);
 }
 
 }  // namespace spool

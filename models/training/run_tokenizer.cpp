@@ -46,15 +46,18 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(RunOptions& options,
   if (is_free && tokenizer->vocabulary() > model.shape().vocabulary) {
     model = model.with("vocab", tokenizer->vocabulary());
   }
+  // Weights may have fewer rows, if no text has the other tokens.
   const int64_t vocabulary = model.shape().vocabulary;
-  check_setting(vocabulary >= tokenizer->vocabulary(), {"vocab"}, "the model's vocabulary of ",
-                vocabulary, " is smaller than the tokenizer's, ", tokenizer->vocabulary());
+  const bool has_rows = checkpoint || has_weights(options.model);
+  check_setting(has_rows || vocabulary >= tokenizer->vocabulary(), {"vocab"},
+                "the model's vocabulary of ", vocabulary, " is smaller than the tokenizer's, ",
+                tokenizer->vocabulary());
   return tokenizer;
 }
 
-SampleLength sample_length(const Tokenizer& tokenizer) {
+SampleLength sample_length(const Tokenizer& tokenizer, int64_t rows) {
   constexpr int64_t drawn = 300;  // tokens
-  return {.prompt = static_cast<int64_t>(start_of_text(tokenizer).size()), .drawn = drawn};
+  return {.prompt = static_cast<int64_t>(start_of_text(tokenizer, rows).size()), .drawn = drawn};
 }
 
 }  // namespace spool

@@ -113,10 +113,11 @@ std::optional<double> TrainingRun::evaluate(const ValidationRows& rows, int64_t 
 
 void TrainingRun::write_sample(int64_t step) {
   const LongWork writing(listener_, "writing a sample");
-  std::vector<int32_t> tokens = start_of_text(*tokenizer_);
+  const int64_t rows = options_.training.model.shape().vocabulary;
+  std::vector<int32_t> tokens = start_of_text(*tokenizer_, rows);
   const size_t given = tokens.size();
   Random random(options_.training.seed, static_cast<uint64_t>(step));
-  const SampleLength length = sample_length(*tokenizer_);
+  const SampleLength length = sample_length(*tokenizer_, rows);
   Generator(trainer_->model(), *stream_, length.prompt + length.drawn)
       .extend(tokens, length.drawn, {.vocabulary = tokenizer_->vocabulary()}, random);
   listener_.say(fmt::format("--- sample after step {}\n{}\n---", step,

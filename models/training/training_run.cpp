@@ -148,7 +148,7 @@ void TrainingRun::open_data() {
 
 RunRequest TrainingRun::request(const Machine& machine) const {
   RunRequest request = request_of(options_, machine, given_plan_);
-  request.sample = sample_length(*tokenizer_);
+  request.sample = sample_length(*tokenizer_, options_.training.model.shape().vocabulary);
   request.limit = memory_limit(options_.device, options_.memory, machine);
   request.limit->batch_is_fixed = options_.resume;
   return request;

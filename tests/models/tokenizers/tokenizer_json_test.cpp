@@ -203,8 +203,13 @@ TEST(RegexPieces, RefuseWhatIsNotSupported) {
   refuses("a*", "without a character");
   refuses("a|", "without a character");
   refuses("\\", "backslash");
-  for (const char* e : {"\\w", "\\bx", "(?R)", "(*ANY)x", "\\1", "[[:alpha:]]", "[a&&b]", "[]a]",
-                        "\\u12", "(?<name>a)", "\\K", "\\X", "\\Qa"}) {
+  for (const char* e :
+       {"\\w",        "\\bx",        "(?R)",    "(*ANY)x",    "\\1",     "[[:alpha:]]",
+        "[a&&b]",     "[]a]",        "\\u12",   "(?<name>a)", "\\K",     "\\X",
+        "\\Qa",       "\\pL",        "a{,2}",   "a{2}+",      "a{2,3}+", "a{2}?",
+        "a{1, 2}",    "(?i)a",       "\\p{L&}", "\\h",        "\\R",     "\\Z",
+        "\\xe3",      "\\x1",        "[\\s-a]", "[!-\\p{L}]", "(?i:ss)", "(?i:x\xc3\xa9)",
+        "(?i:[a-z])", "(?i:\\p{Lu})"}) {
     refuses(e, "not supported");
   }
   refuses("\\p{Nonsense}", "PCRE2 refuses");
@@ -236,6 +241,10 @@ TEST(RegexPieces, SpellWhiteSpaceOut) {
                       "a"),
             (Texts{"'\xc5\xbf", "\xff\xfe", "a"}));
   EXPECT_EQ(pieces_of("(?<=a)b", "bab"), (Texts{"ba", "b"}));
+  EXPECT_EQ(pieces_of("a{2,3}|\\p{^L}{2}|[\\d-]", "aaaa12b-"), (Texts{"aaa", "a", "12", "b", "-"}));
+  // A mark that several scripts have is of none: U+3099, of Hiragana and Katakana.
+  EXPECT_EQ(pieces_of("\\p{Hiragana}+", "\xe3\x81\x8b\xe3\x82\x99"),
+            (Texts{"\xe3\x81\x8b", "\xe3\x82\x99"}));
 }
 
 TEST(RegexPieces, GiveUpAMatchThatDoesNotEnd) {
