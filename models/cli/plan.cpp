@@ -85,7 +85,7 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   const auto [machine, limit] = place_of(flags, o, given_plan);
   if (flags.machine != here && !o.host_memory) o.host_memory = 2 * limit.most;
   RunRequest request = request_of(o, machine, given_plan);
-  request.sample = sample_length(*tokenizer);
+  request.sample = sample_length(*tokenizer, o.training.model.shape().vocabulary);
   request.limit = limit;
   auto planning = std::make_optional<CommandWork>("planning");
   RunSearch search(o.training, request, machine);

@@ -190,6 +190,45 @@ TEST(JsonTokenizer, KnowsItsSpecialTokens) {
   EXPECT_EQ(encode(*sentencepiece, "</s>\n").at(0), 2);
 }
 
+TEST(JsonTokenizer, PutsTokensAroundADocumentThatAreNotThere) {
+  const TemporaryDirectory d;
+  const auto tokens_of = [&](const JsonTokenizer& t, const std::string& text) {
+    Ids all;
+    encode_document(
+        t, InputFile(d.file("text", text)), 1,
+        [&](std::span<const int32_t> s, uint64_t) { all.insert(all.end(), s.begin(), s.end()); });
+    return all;
+  };
+  for (const char* style : {"metaspace_always", "nfkc", "llama3", "gpt2"}) {
+    const auto t = open_style(style);
+    const Ids begin = t->begin_of_text(), after = t->after_text();
+    EXPECT_EQ(after.size(),
+              style == std::string_view("gpt2") || style == std::string_view("llama3") ? 0u : 1u);
+    Ids wanted = begin;
+    t->encode("the end", wanted);
+    wanted.insert(wanted.end(), after.begin(), after.end());
+    EXPECT_EQ(tokens_of(*t, "the end"), wanted);
+    if (begin.empty()) continue;
+    const std::string spelt = t->decode_rest(begin) + "the end";
+    Ids again;
+    t->encode(spelt, again);
+    again.insert(again.end(), after.begin(), after.end());
+    EXPECT_EQ(tokens_of(*t, spelt), again);
+    EXPECT_EQ(std::ranges::count(again, begin[0]), 1);
+  }
+}
+
+TEST(JsonTokenizer, IsRefusedATokenThatTheModelLacks) {
+  const auto t = open_style("llama3");
+  EXPECT_EQ(start_of_text(*t, 706), (Ids{701}));
+  EXPECT_EQ(start_of_text(*t, 701), (Ids{700}));
+  EXPECT_LT(start_of_text(*t, 700).at(0), 700);
+  const Ids ids = encode(*t, "ab <tool_call>");
+  EXPECT_NO_THROW(check_rows(*t, ids, 705, "x"));
+  expect_error(ErrorKind::invalid, {"x: has the token \"<tool_call>\" near byte 8", "number 704"},
+               [&] { check_rows(*t, ids, 704, "x", 5); });
+}
+
 TEST(JsonTokenizer, DropsTheFirstBlankOfATextOnly) {
   const auto t = open_style("sentencepiece");
   const Ids ids = encode(*t, "the the");
@@ -200,6 +239,16 @@ TEST(JsonTokenizer, DropsTheFirstBlankOfATextOnly) {
   for (const int32_t id : ids) begun += first.add(id), following += second.add(id);
   EXPECT_EQ(begun, "the the");
   EXPECT_EQ(following, " the the");
+}
+
+TEST(JsonTokenizer, HasAConfigurationByWhichTransformersReadsIt) {
+  const TemporaryDirectory d, out;
+  d.file("tokenizer.json", content_of(reference / "llama3.json"));
+  read_tokenizer_json(d.path() / "tokenizer.json")->write_files(out.path());
+  const auto config = nlohmann::json::parse(content_of(out.path() / "tokenizer_config.json"));
+  EXPECT_EQ(config["tokenizer_class"], "PreTrainedTokenizerFast");
+  EXPECT_EQ(config["bos_token"], "<|im_start|>");
+  EXPECT_EQ(config["eos_token"], "<|endoftext|>");
 }
 
 TEST(TextStream, HoldsBytesBackUntilTheyAreACharacter) {

@@ -98,17 +98,17 @@ TEST(TokenizerJson, RefusesWhatIsNotSupportedByItsType) {
 }
 
 TEST(TokenizerJson, RefusesAMetaspaceThatIsNone) {
-  const auto with = [](const char* part, json changes) {
+  const auto with = [](const char* part, const json& changes) {
     return [=](json& j) {
       j["normalizer"] = nullptr;
       j[part] = {{"type", "Metaspace"}, {"replacement", "_"}};
-      j[part].update(changes);
+      if (!changes.empty()) j[part].update(changes);
     };
   };
   for (const char* part : {"pre_tokenizer", "decoder"}) {
     const TemporaryDirectory d;
     json good = json::parse(of_characters);
-    with(part, {})(good);
+    with(part, json::object())(good);
     EXPECT_NO_THROW(read_and_use(d, good));
     refused(of_characters, "is not one character", with(part, {{"replacement", "__"}}));
     refused(of_characters, "is not one character", with(part, {{"replacement", ""}}));
