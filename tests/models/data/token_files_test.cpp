@@ -236,7 +236,7 @@ TEST(DataReader, OpensShardsOrTextOfEitherTokenizer) {
                {"t.txt: has the token \"abc\" near byte 0", "number 257", "0 to 256"}, [&] {
                  open(*gpt2, {other, text}, 257);
                });
-  expect_error(ErrorKind::file, {"token 1 is 98"}, [&] { open(*bytes, {text}, 'b'); });
+  expect_error(ErrorKind::file, {"token 2 is 99", "0 to 97"}, [&] { open(*bytes, {text}, 'b'); });
   expect_error(ErrorKind::file, {"token 1 is 8"}, [&] { open(*gpt2, {tokens}, 8); });
   expect_error(ErrorKind::file, {"e.txt: is empty"}, [&] {
     open(*gpt2, {text, d.file("e.txt", "")});
