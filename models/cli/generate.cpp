@@ -51,9 +51,6 @@ int generate(GenerateArguments a) {
                   context);
   }
   const auto tokenizer = open_tokenizer(choose_tokenizer(a.tokenizer, file.directory()));
-  check_file(file.config().shape().vocabulary >= tokenizer->vocabulary(), file.name(),
-             "a vocabulary of ", file.config().shape().vocabulary,
-             " is smaller than the tokenizer's, ", tokenizer->vocabulary());
   const Generation generation(a, file, *tokenizer);
   try {
     const bool in_batches = !a.prompts.empty() || (a.samples > 1 && fits_batches(generation));

@@ -62,10 +62,17 @@ Generation::Generation(const GenerateArguments& a, const ModelFile& f, const Tok
 }
 
 std::vector<int32_t> Generation::tokens_of(const std::string& prompt) const {
-  if (chat) return chat->begin(arguments.system, prompt);
-  if (prompt.empty()) return start_of_text(tokenizer);
-  std::vector<int32_t> tokens = tokenizer.begin_of_text();
+  if (chat) return checked(chat->begin(arguments.system, prompt));
+  if (prompt.empty()) return start_of_text(tokenizer, file.config().shape().vocabulary);
+  std::vector<int32_t> tokens;
   tokenizer.encode(prompt, tokens);
+  const auto before = begin_of_text_before(tokenizer, tokens);
+  tokens.insert(tokens.begin(), before.begin(), before.end());
+  return checked(std::move(tokens));
+}
+
+std::vector<int32_t> Generation::checked(std::vector<int32_t> tokens) const {
+  check_rows(tokenizer, tokens, file.config().shape().vocabulary, "the prompt");
   return tokens;
 }
 

@@ -39,6 +39,8 @@ struct Generation {
   Generation(const GenerateArguments&, const ModelFile&, const Tokenizer&);
   // Of a prompt, or of a conversation that begins with it.
   std::vector<int32_t> tokens_of(const std::string& prompt) const;
+  // The tokens of a text; throws if the model lacks one.
+  std::vector<int32_t> checked(std::vector<int32_t> tokens) const;
 };
 
 // The draws of a text, which depend on nothing else: not on how many prompts or samples there are.

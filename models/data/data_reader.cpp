@@ -13,9 +13,7 @@ namespace fs = std::filesystem;
 
 Tokens DataReader::open(std::span<const fs::path> files) const {
   if (are_shards(files, format)) return open_shards(files, vocabulary);
-  check(vocabulary >= tokenizer.vocabulary(), "the model's vocabulary of ", vocabulary,
-        " is smaller than the tokenizer's, ", tokenizer.vocabulary());
-  return tokenizer.name() == "bytes" ? open_texts(files, format) : encode(files);
+  return tokenizer.name() == "bytes" ? open_texts(files, format, vocabulary) : encode(files);
 }
 
 Tokens DataReader::encode(std::span<const fs::path> files) const {
@@ -23,18 +21,19 @@ Tokens DataReader::encode(std::span<const fs::path> files) const {
   for (const fs::path& path : files) total += TextFile(path, format).size();
   File shard = File::temporary();
   ShardWriter writer(shard, tokenizer.vocabulary());
-  DocumentWriter documents(separate ? tokenizer.end_of_text() : std::nullopt,
+  DocumentWriter documents(separate ? end_of_text_within(tokenizer, vocabulary) : std::nullopt,
                            [&](std::span<const int32_t> tokens) { writer.append(tokens); });
   for (const fs::path& path : files) {
     const TextFile text(path, format);
     check_file(text.size() > 0, path, "is empty");
     documents.begin_document();
-    documents.append(tokenizer.begin_of_text());
+    uint64_t begin = 0;
     const auto write = [&](std::span<const int32_t> tokens, uint64_t done) {
+      check_rows(tokenizer, tokens, vocabulary, path.string(), std::exchange(begin, done));
       documents.append(tokens);
       if (progress) progress(before + done, total);
     };
-    encode_text(tokenizer, text.file, threads, write, text.begin);
+    encode_document(tokenizer, text.file, threads, write, text.begin);
     before += text.size();
   }
   writer.finish();

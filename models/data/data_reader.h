@@ -23,8 +23,9 @@ struct DataReader {
   std::function<void(size_t done, size_t total)> progress = {};
 
   // Shards are opened as they are.  Text is encoded file by file into a temporary file, unless
-  // tokens are bytes; before each is what the model expects before a text.  Throws if there are
-  // both shards and text, or what is neither (text_files.h).
+  // tokens are bytes; around each is what the model expects before and after a text.  Throws if
+  // there are both shards and text, or what is neither (text_files.h), or if the text has a token
+  // that is not in the model's vocabulary.
   Tokens open(std::span<const std::filesystem::path> files) const;
 
  private:

@@ -144,14 +144,13 @@ void allow_open_files(size_t count) {
 
 }  // namespace
 
-Tokens open_texts(std::span<const fs::path> files, DataFormat format) {
-  constexpr int64_t bytes = 256;
+Tokens open_texts(std::span<const fs::path> files, DataFormat format, int64_t vocabulary) {
   allow_open_files(files.size());
   TokenFiles opened;
   for (const fs::path& path : files) {
     TextFile text(path, format);
     const TokenLayout layout{.header = text.begin, .width = 1};
-    opened.push_back(std::make_unique<const TokenFile>(std::move(text.file), layout, bytes));
+    opened.push_back(std::make_unique<const TokenFile>(std::move(text.file), layout, vocabulary));
   }
   return std::make_shared<FileSequence>(std::move(opened));
 }

@@ -19,8 +19,10 @@
 
 namespace spool {
 
-// Text files end to end, as one sequence; its tokens are the bytes.
-Tokens open_texts(std::span<const std::filesystem::path> files, DataFormat = DataFormat::automatic);
+// Text files end to end, as one sequence; its tokens are the bytes.  Reading one that is not in the
+// vocabulary throws.
+Tokens open_texts(std::span<const std::filesystem::path> files, DataFormat = DataFormat::automatic,
+                  int64_t vocabulary = 256);
 
 // Shards end to end, as one sequence.  Reading a token that is not in the vocabulary throws an
 // error with its position.

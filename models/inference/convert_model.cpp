@@ -7,7 +7,6 @@
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/planner/rehearsal.h"
 #include "spool/runtime/files/file.h"
-#include "spool/runtime/log.h"
 
 namespace spool {
 
@@ -15,15 +14,11 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The tokenizer in the model's directory, if its tokens are in the model's vocabulary.
+// The tokenizer in the model's directory.
 std::unique_ptr<Tokenizer> tokenizer_of(const ModelFile& file) {
   const auto choice = tokenizer_in(file.directory());
   if (!choice) return nullptr;
-  auto tokenizer = open_tokenizer(*choice);
-  if (tokenizer->vocabulary() <= file.config().shape().vocabulary) return tokenizer;
-  logger().warn("{} is not copied: it has more tokens than the model's vocabulary",
-                (choice->merges.empty() ? choice->json : choice->merges).string());
-  return nullptr;
+  return open_tokenizer(*choice);
 }
 
 // Of the file, which is read again only if a weight is not finite.
@@ -44,7 +39,7 @@ void write_directory(const ModelFile& in, Model& model, uint64_t shard_bytes,
   const auto tokenizer = tokenizer_of(in);
   std::optional<int32_t> end_of_text;
   if (tokenizer) {
-    end_of_text = tokenizer->end_of_text();
+    end_of_text = end_of_text_within(*tokenizer, in.config().shape().vocabulary);
   } else if (!in.stop_tokens().empty()) {
     end_of_text = in.stop_tokens().front();
   }

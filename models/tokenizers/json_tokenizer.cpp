@@ -1,6 +1,7 @@
 #include "spool/models/tokenizers/json_tokenizer.h"
 
 #include <algorithm>
+#include <map>
 
 #include "spool/models/tokenizers/utf8.h"
 #include "spool/runtime/check.h"
@@ -12,10 +13,9 @@ namespace {
 // Bytes that are encoded at a time.
 constexpr size_t max_bytes_encoded_at_once = size_t{1} << 20;
 
-constexpr std::string_view word_begin = "\xe2\x96\x81";  // U+2581, a blank in sentencepiece
-
-// Where the next word begins: before word_begin after another character; or the text's size.
-size_t next_word(std::string_view text) {
+// Where the next word begins: before a word_begin that is not the text's first, and does not follow
+// another; or the text's size.
+size_t next_word(std::string_view text, std::string_view word_begin) {
   for (size_t at = 0; (at = text.find(word_begin, at)) != text.npos; at += word_begin.size()) {
     if (at > 0 && !text.substr(0, at).ends_with(word_begin)) return at;
   }
@@ -27,138 +27,115 @@ size_t next_word(std::string_view text) {
 // What encoding needs besides the tokenizer.
 struct JsonTokenizer::Work {
   std::vector<int32_t>& tokens;
-  std::vector<int32_t> parts = {};
-  std::string normalized = {};
+  PieceEncoder::Work pieces = {};
+  std::string normalized = {}, spaced = {};
   std::optional<PreTokenizer::Walk> walk = {};
 };
 
-JsonTokenizer::JsonTokenizer(TokenizerParts parts) : parts_(std::move(parts)) {
-  const auto& vocabulary = parts_.vocabulary;
-  has_words_ =
-      parts_.pieces.empty() &&
-      parts_.characters[{0, static_cast<int32_t>(code_point(word_begin))}] != PairTable::none &&
-      std::ranges::none_of(vocabulary, [](const auto& token) {
-        return next_word(token.first) < token.first.size();
-      });
-  std::vector<int32_t> symbols, tokens;
-  for (const auto& [text, id] : vocabulary) {
-    if (!parts_.takes_whole_tokens) {
-      symbols.clear();
-      tokens.clear();
-      append_parts(text, symbols);
-      parts_.merges.join(symbols, tokens);
-      if (tokens.size() != 1 || tokens[0] != id) continue;
-    }
-    whole_.emplace(text, id);
-    longest_ = std::max(longest_, text.size());
-  }
-  parts_.vocabulary.clear();
-  parts_.vocabulary.shrink_to_fit();
+JsonTokenizer::JsonTokenizer(TokenizerParts parts)
+    : parts_(std::move(parts)), word_begin_(parts_.metaspace.value_or(Metaspace{}).blank) {
+  const bool within_tokens = std::ranges::any_of(parts_.encoding.tokens, [&](const auto& token) {
+    return next_word(token.first, word_begin_) < token.first.size();
+  });
+  encoder_ = std::make_unique<PieceEncoder>(std::move(parts_.encoding));
+  has_words_ = parts_.pieces.empty() && !within_tokens && encoder_->has_character(word_begin_);
+  cuts_at_blanks_ = begins_words_at_blanks();
+}
+
+// Whether a blank always begins a word or a piece.
+bool JsonTokenizer::begins_words_at_blanks() const {
+  std::string normalized, spaced;
+  std::string_view blank = parts_.normalizer.normalize(" ", /*continues=*/true, normalized);
+  if (!parts_.pieces.empty()) return blank == " " && parts_.pieces.cuts_at_blanks();
+  const bool splits = parts_.metaspace && parts_.metaspace->splits;
+  if (parts_.metaspace) blank = parts_.metaspace->apply(blank, TextPlace::middle, spaced);
+  return blank == word_begin_ && (has_words_ || splits);
 }
 
 void JsonTokenizer::encode(std::string_view text, std::vector<int32_t>& tokens) const {
-  encode_from(text, /*continues=*/false, tokens);
+  encode_from(text, TextPlace::begin, tokens);
 }
 
 void JsonTokenizer::encode_rest(std::string_view text, std::vector<int32_t>& tokens) const {
-  encode_from(text, /*continues=*/true, tokens);
+  encode_from(text, TextPlace::middle, tokens);
 }
 
-void JsonTokenizer::encode_from(std::string_view text, bool continues,
+void JsonTokenizer::encode_from(std::string_view text, TextPlace place,
                                 std::vector<int32_t>& tokens) const {
+  constexpr size_t many_bytes = 1 << 14;
   Work work{.tokens = tokens};
+  if (text.size() >= many_bytes) work.pieces.remember();
   if (!parts_.pieces.empty()) work.walk.emplace(parts_.pieces);
-  while (!text.empty()) {
+  for (; !text.empty(); place = TextPlace::middle) {
     const size_t size = text.size() > max_bytes_encoded_at_once
                             ? boundary(text.substr(0, max_bytes_encoded_at_once))
                             : text.size();
     const std::string_view some = text.substr(0, size);
-    for (size_t at = 0; at < size; continues = false) {
-      const auto found = parts_.added.find(some, at);
-      const size_t end = found ? found->begin : size;
-      encode_between(some.substr(at, end - at), continues, work);
-      if (found) tokens.push_back(found->id);
-      at = found ? end + found->size : size;
+    AddedTokens::Walk added(parts_.added, some);
+    size_t at = 0;
+    while (const auto found = added.next()) {
+      if (at < found->begin) encode_between(some.substr(at, found->begin - at), place, work);
+      tokens.push_back(found->id);
+      at = found->begin + found->size;
+      place = TextPlace::after_token;
     }
+    encode_between(some.substr(at), place, work);
     text.remove_prefix(size);
-    continues = true;
   }
 }
 
-void JsonTokenizer::encode_between(std::string_view text, bool continues, Work& work) const {
-  const std::string_view normalized = parts_.normalizer.normalize(text, continues, work.normalized);
-  for (size_t at = 0; at < normalized.size();) {
-    const auto found = parts_.added_after_normalizer.find(normalized, at);
-    const size_t end = found ? found->begin : normalized.size();
-    encode_pieces(normalized.substr(at, end - at), work);
-    if (found) work.tokens.push_back(found->id);
-    at = found ? end + found->size : end;
+void JsonTokenizer::encode_between(std::string_view text, TextPlace place, Work& work) const {
+  const std::string_view normalized =
+      parts_.normalizer.normalize(text, place == TextPlace::middle, work.normalized);
+  AddedTokens::Walk added(parts_.added_after_normalizer, normalized);
+  size_t at = 0;
+  while (const auto found = added.next()) {
+    if (at < found->begin) encode_pieces(normalized.substr(at, found->begin - at), place, work);
+    work.tokens.push_back(found->id);
+    at = found->begin + found->size;
+    place = TextPlace::after_token;
   }
+  encode_pieces(normalized.substr(at), place, work);
 }
 
-void JsonTokenizer::encode_pieces(std::string_view text, Work& work) const {
+void JsonTokenizer::encode_pieces(std::string_view text, TextPlace place, Work& work) const {
   if (text.empty()) return;
+  if (parts_.metaspace) text = parts_.metaspace->apply(text, place, work.spaced);
   if (!work.walk) return encode_words(text, work);
   work.walk->start(text);
-  for (std::string_view piece; !(piece = work.walk->next()).empty();) encode_piece(piece, work);
+  for (std::string_view piece; !(piece = work.walk->next()).empty();) {
+    encoder_->encode(piece, work.pieces, work.tokens);
+  }
 }
 
 void JsonTokenizer::encode_words(std::string_view text, Work& work) const {
+  const bool splits = parts_.metaspace && parts_.metaspace->splits;
   while (!text.empty()) {
-    const size_t size = has_words_ ? next_word(text) : text.size();
-    encode_piece(text.substr(0, size), work);
+    const size_t size = splits       ? std::min(text.find(word_begin_, 1), text.size())
+                        : has_words_ ? next_word(text, word_begin_)
+                                     : text.size();
+    encoder_->encode(text.substr(0, size), work.pieces, work.tokens);
     text.remove_prefix(size);
   }
 }
 
-void JsonTokenizer::encode_piece(std::string_view piece, Work& work) const {
-  if (piece.size() <= longest_) {
-    const auto whole = whole_.find(piece);
-    if (whole != whole_.end()) return work.tokens.push_back(whole->second);
-  }
-  work.parts.clear();
-  append_parts(piece, work.parts);
-  parts_.merges.join(work.parts, work.tokens);
-}
-
-// Of a character that is not in the vocabulary, its bytes if all of them are.
-void JsonTokenizer::append_parts(std::string_view piece, std::vector<int32_t>& parts) const {
-  bool after_unknown = false;
-  while (!piece.empty()) {
-    const size_t character = parts_.bytewise ? 0 : first_character_size(piece);
-    const size_t size = std::max<size_t>(character, 1);
-    const std::string_view bytes = piece.substr(0, size);
-    piece.remove_prefix(size);
-    const auto of_byte = [&](char c) { return parts_.bytes[static_cast<unsigned char>(c)]; };
-    const int32_t known = character > 0
-                              ? parts_.characters[{0, static_cast<int32_t>(code_point(bytes))}]
-                              : PairTable::none;
-    const bool has_bytes =
-        std::ranges::all_of(bytes, [&](char c) { return of_byte(c) != PairTable::none; });
-    if (known != PairTable::none) {
-      parts.push_back(known);
-    } else if (has_bytes) {
-      std::ranges::transform(bytes, std::back_inserter(parts), of_byte);
-    } else if (parts_.unknown != PairTable::none && !(after_unknown && parts_.fuse_unknown)) {
-      parts.push_back(parts_.unknown);
-    }
-    after_unknown = known == PairTable::none && !has_bytes;
-  }
+const std::string& JsonTokenizer::text_of(int32_t token, bool begins) const {
+  check(0 <= token && token < vocabulary() && !parts_.texts.begin()[token].empty(),
+        "the tokenizer of the tokenizer.json: token ", token, " is not in its vocabulary, 0 to ",
+        vocabulary() - 1);
+  const auto other = begins ? parts_.texts_at_begin.find(token) : parts_.texts_at_begin.end();
+  return other == parts_.texts_at_begin.end() ? parts_.texts.begin()[token] : other->second;
 }
 
 std::string JsonTokenizer::decode_rest(std::span<const int32_t> tokens) const {
   std::string text;
-  for (const int32_t token : tokens) {
-    check(0 <= token && token < vocabulary() && !parts_.texts.begin()[token].empty(),
-          "the tokenizer of the tokenizer.json: token ", token, " is not in its vocabulary, 0 to ",
-          vocabulary() - 1);
-    text += parts_.texts.begin()[token];
-  }
+  for (const int32_t token : tokens) text += text_of(token, /*begins=*/false);
   return text;
 }
 
 std::string JsonTokenizer::decode(std::span<const int32_t> tokens) const {
-  std::string text = decode_rest(tokens);
+  if (tokens.empty()) return {};
+  const std::string text = text_of(tokens[0], /*begins=*/true) + decode_rest(tokens.subspan(1));
   size_t begin = 0;
   for (int64_t i = 0; i < parts_.max_stripped; ++i) {
     if (!std::string_view(text).substr(begin).starts_with(parts_.stripped)) break;
@@ -173,11 +150,16 @@ std::optional<int32_t> JsonTokenizer::token_id(std::string_view text) const {
   return found->second;
 }
 
-// After an added token the normalizer puts something before the text.
+bool JsonTokenizer::prepends_after_tokens() const {
+  const auto& metaspace = parts_.metaspace;
+  return parts_.normalizer.prepends() ||
+         (metaspace && metaspace->prepend == Metaspace::Prepend::always);
+}
+
 bool JsonTokenizer::can_cut(std::string_view text, size_t at) const {
   const std::string_view before = text.substr(0, at), after = text.substr(at);
   const auto apart = [&](const AddedTokens& added) {
-    return !added.any_spans(before, after) && !(parts_.normalizer.prepends() && added.ends(before));
+    return !added.any_spans(before, after) && !(prepends_after_tokens() && added.ends(before));
   };
   return apart(parts_.added) && apart(parts_.added_after_normalizer) &&
          parts_.normalizer.keeps_apart(before, after);
@@ -187,10 +169,9 @@ size_t JsonTokenizer::boundary(std::string_view text) const {
   constexpr size_t near = 4096;
   const std::string_view whole = without_incomplete_character(text);
   const std::string_view here = whole.empty() ? text : whole;
-  const bool at_blanks = parts_.pieces.empty() ? has_words_ : parts_.pieces.cuts_at_blanks();
-  for (size_t i = here.size(); at_blanks && i-- > 1 && here.size() - i < near;) {
+  for (size_t i = here.size(); cuts_at_blanks_ && i-- > 1 && here.size() - i < near;) {
     const std::string_view before = here.substr(0, i);
-    if (here[i] == ' ' && ends_visibly(before) && !before.ends_with(word_begin) &&
+    if (here[i] == ' ' && ends_visibly(before) && !before.ends_with(word_begin_) &&
         can_cut(here, i)) {
       return i;
     }
@@ -204,13 +185,39 @@ size_t JsonTokenizer::cut_between_pieces(std::string_view text) const {
   size_t begin = 0, end = text.size();
   for (const AddedTokens* added : {&parts_.added, &parts_.added_after_normalizer}) {
     end = std::min(end, added->incomplete(text));
-    size_t at = 0;
-    while (const auto found = added->find(text.substr(0, end), at)) at = found->begin + found->size;
-    begin = std::max(begin, at);
+    AddedTokens::Walk walk(*added, text.substr(0, end));
+    while (const auto found = walk.next()) begin = std::max(begin, found->begin + found->size);
   }
+  const std::string_view rest = text.substr(begin, end - begin);
   const auto allowed = [&](size_t at) { return can_cut(text, begin + at); };
-  const size_t cut = parts_.pieces.last_cut(text.substr(begin, end - begin), allowed);
+  std::string buffer;
+  const std::string_view normalized = parts_.normalizer.normalize(rest, /*continues=*/true, buffer);
+  const size_t cut = normalized == rest ? parts_.pieces.last_cut(rest, allowed)
+                                        : cut_in_normalized(rest, normalized, allowed);
   return cut > 0 || (begin > 0 && allowed(0)) ? begin + cut : 0;
+}
+
+// A cut between two pieces of the normalized text, at a place that it has in common with the text.
+size_t JsonTokenizer::cut_in_normalized(std::string_view text, std::string_view normalized,
+                                        const std::function<bool(size_t)>& allowed) const {
+  constexpr size_t near = 2048;
+  std::map<size_t, size_t> places;  // in the normalized text -> in the text; from the end
+  size_t end = text.size(), at = normalized.size();
+  std::string buffer;
+  for (size_t i = end; i-- > 1 && text.size() - i < near;) {
+    if (first_character_size(text.substr(i)) == 0) continue;
+    if (!parts_.normalizer.keeps_apart(text.substr(0, i), text.substr(i))) continue;
+    const std::string_view part = text.substr(i, end - i);
+    const size_t size = parts_.normalizer.normalize(part, /*continues=*/true, buffer).size();
+    if (size > at) break;
+    at -= size;
+    places[at] = end = i;
+  }
+  const size_t cut = parts_.pieces.last_cut(normalized, [&](size_t place) {
+    const auto found = places.find(place);
+    return found != places.end() && allowed(found->second);
+  });
+  return cut > 0 ? places.at(cut) : 0;
 }
 
 bool JsonTokenizer::operator==(const JsonTokenizer& other) const {

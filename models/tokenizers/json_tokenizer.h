@@ -6,15 +6,15 @@
 //
 //   added tokens   found in the text as it is (added_tokens.h); what is between them goes on
 //   normalizer     normalizer.h; then added tokens that are to be found in normalised text
-//   pre-tokenizer  pre_tokenizer.h; without one, text is cut before words
-//   merges         merge_table.h, of the tokens of the piece's bytes or characters
+//   pre-tokenizer  pre_tokenizer.h or metaspace.h; without one, text is cut before words
+//   merges         piece_encoder.h, of the tokens of the piece's bytes or characters
 //
 // Bytes that are not UTF-8, which the original does not take, are encoded as bytes where the
 // vocabulary has those.  Text comes back from its tokens byte for byte, but for what the normalizer
 // changed and for characters that the vocabulary lacks.
 
-#include <array>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -23,8 +23,9 @@
 #include <vector>
 
 #include "spool/models/tokenizers/added_tokens.h"
-#include "spool/models/tokenizers/merge_table.h"
+#include "spool/models/tokenizers/metaspace.h"
 #include "spool/models/tokenizers/normalizer.h"
+#include "spool/models/tokenizers/piece_encoder.h"
 #include "spool/models/tokenizers/pre_tokenizer.h"
 #include "spool/models/tokenizers/tokenizer.h"
 
@@ -32,29 +33,19 @@ namespace spool {
 
 // What a tokenizer.json says.
 struct TokenizerParts {
-  static constexpr int32_t none = PairTable::none;
-
   std::vector<std::string> texts;  // by id, as decoded; empty: there is no token with this id
-  // Tokens of the encoding, by their bytes, or their characters, as text is before it is decoded.
-  std::vector<std::pair<std::string, int32_t>> vocabulary;
-  bool bytewise = false;            // pieces are sequences of bytes, not of characters
-  std::array<int32_t, 256> bytes;   // the token of each byte, or none
-  PairTable characters;             // {0, code point} -> token
-  int32_t unknown = none;           // the token of what the vocabulary lacks; none: it is left out
-  bool fuse_unknown = false;        // several of them in a row are one token
-  bool takes_whole_tokens = false;  // a piece that is a token becomes it, whatever the merges say
-  MergeTable merges;
+  std::unordered_map<int32_t, std::string> texts_at_begin;  // of those that begin a text otherwise
+  PieceVocabulary encoding;
   Normalizer normalizer;
   PreTokenizer pieces;
+  std::optional<Metaspace> metaspace;  // instead of pieces
   AddedTokens added, added_after_normalizer;
   std::map<std::string, int32_t, std::less<>> added_ids;
-  std::vector<int32_t> special, begin_of_text;
+  std::vector<int32_t> special, begin_of_text, after_text;
   std::optional<int32_t> end_of_text;
   std::string stripped;                      // decoded text loses this at its beginning,
   int64_t max_stripped = 0;                  // so many times
   std::map<std::string, std::string> files;  // by name, tokenizer.json and those that go with it
-
-  TokenizerParts() { bytes.fill(none); }
 };
 
 class JsonTokenizer : public Tokenizer {
@@ -71,6 +62,7 @@ class JsonTokenizer : public Tokenizer {
   std::string decode_rest(std::span<const int32_t> tokens) const override;
   std::optional<int32_t> end_of_text() const override { return parts_.end_of_text; }
   std::vector<int32_t> begin_of_text() const override { return parts_.begin_of_text; }
+  std::vector<int32_t> after_text() const override { return parts_.after_text; }
   std::vector<int32_t> special_ids() const override { return parts_.special; }
   std::optional<int32_t> token_id(std::string_view text) const override;
   size_t boundary(std::string_view text) const override;
@@ -82,29 +74,34 @@ class JsonTokenizer : public Tokenizer {
 
  private:
   struct Work;
-  struct TextHash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-  };
 
-  void encode_from(std::string_view text, bool continues, std::vector<int32_t>& tokens) const;
-  void encode_between(std::string_view text, bool continues, Work&) const;
-  void encode_pieces(std::string_view text, Work&) const;
+  void encode_from(std::string_view text, TextPlace place, std::vector<int32_t>& tokens) const;
+  void encode_between(std::string_view text, TextPlace place, Work&) const;
+  void encode_pieces(std::string_view text, TextPlace place, Work&) const;
   void encode_words(std::string_view text, Work&) const;
-  void encode_piece(std::string_view piece, Work&) const;
-  void append_parts(std::string_view piece, std::vector<int32_t>& parts) const;
+  const std::string& text_of(int32_t token, bool begins) const;
+  bool begins_words_at_blanks() const;
+  bool prepends_after_tokens() const;
   size_t cut_between_pieces(std::string_view text) const;
+  size_t cut_in_normalized(std::string_view text, std::string_view normalized,
+                           const std::function<bool(size_t)>& allowed) const;
   bool can_cut(std::string_view text, size_t at) const;
 
   TokenizerParts parts_;
+  std::string word_begin_;  // how a blank is spelt where there are no pieces
   bool has_words_ = false;  // text is cut before words
-  size_t longest_ = 0;      // bytes of a key of whole_
-  // Tokens that the pieces with these bytes become.
-  std::unordered_map<std::string, int32_t, TextHash, std::equal_to<>> whole_;
+  bool cuts_at_blanks_ = false;
+  std::unique_ptr<const PieceEncoder> encoder_;
 };
 
 // Reads a tokenizer.json, with a tokenizer_config.json and other files beside it that go with it.
 // Errors name the field; what is not supported is refused by its type.
 std::unique_ptr<JsonTokenizer> read_tokenizer_json(const std::filesystem::path&);
+// The same of the text of one, at this path.
+std::unique_ptr<JsonTokenizer> parse_tokenizer_json(std::string text, const std::filesystem::path&);
+
+// The tokenizer of a GPT-2's folder with merges.txt and vocab.json, to which its added_tokens.json
+// adds tokens: the same as a tokenizer.json.
+std::unique_ptr<JsonTokenizer> read_added_tokens(const std::filesystem::path& added_tokens);
 
 }  // namespace spool

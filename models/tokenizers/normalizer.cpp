@@ -13,20 +13,60 @@
 namespace spool {
 namespace {
 
-// Whether all characters are below U+0300, which NFC leaves as they are, or no characters at all.
-bool is_composed_already(std::string_view text) {
-  return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0xcc; });
+using NormalizerKind = NormalizerStep::Kind;
+
+// Whether a form leaves the text as it is, by its first bytes: NFC does so below U+0300, the others
+// in ASCII, and small letters are others than A to Z.
+bool keeps_as_it_is(NormalizerKind kind, std::string_view text) {
+  if (kind == NormalizerKind::nfc) {
+    return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0xcc; });
+  }
+  return std::ranges::all_of(text, [&](char c) {
+    const bool is_capital = 'A' <= c && c <= 'Z';
+    return static_cast<signed char>(c) >= 0 && !(is_capital && kind == NormalizerKind::lowercase);
+  });
 }
 
-void append_composed(std::string_view valid, std::string& out) {
-  utf8proc_uint8_t* composed = nullptr;
-  const auto size =
-      ::utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()),
-                     static_cast<utf8proc_ssize_t>(valid.size()), &composed,
-                     static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
-  check(size >= 0, "text could not be brought into the normal form NFC: ", ::utf8proc_errmsg(size));
-  out.append(reinterpret_cast<const char*>(composed), static_cast<size_t>(size));
+int options_of(NormalizerKind kind) {
+  switch (kind) {
+    case NormalizerKind::nfc:
+      return UTF8PROC_STABLE | UTF8PROC_COMPOSE;
+    case NormalizerKind::nfd:
+      return UTF8PROC_STABLE | UTF8PROC_DECOMPOSE;
+    case NormalizerKind::nfkc:
+      return UTF8PROC_STABLE | UTF8PROC_COMPAT | UTF8PROC_COMPOSE;
+    default:
+      return UTF8PROC_STABLE | UTF8PROC_COMPAT | UTF8PROC_DECOMPOSE;
+  }
+}
+
+void append_normal_form(NormalizerKind kind, std::string_view valid, std::string& out) {
+  utf8proc_uint8_t* form = nullptr;
+  const auto size = ::utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()),
+                                   static_cast<utf8proc_ssize_t>(valid.size()), &form,
+                                   static_cast<utf8proc_option_t>(options_of(kind)));
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(form, &std::free);
+  check(size >= 0,
+        "text could not be brought into a normal form of Unicode: ", ::utf8proc_errmsg(size));
+  out.append(reinterpret_cast<const char*>(form), static_cast<size_t>(size));
+}
+
+// Each character by itself; U+0130 alone becomes two.
+void append_small_letters(std::string_view valid, std::string& out) {
+  constexpr char32_t dotted = 0x130;
+  while (!valid.empty()) {
+    const size_t size = first_character_size(valid);
+    const char32_t c = code_point(valid.substr(0, size));
+    if (c == dotted) {
+      out += "i\xcc\x87";
+    } else {
+      std::array<utf8proc_uint8_t, 4> bytes{};
+      const auto small = ::utf8proc_tolower(static_cast<utf8proc_int32_t>(c));
+      const auto count = ::utf8proc_encode_char(small, bytes.data());
+      out.append(reinterpret_cast<const char*>(bytes.data()), static_cast<size_t>(count));
+    }
+    valid.remove_prefix(size);
+  }
 }
 
 std::string replace_all(std::string_view text, const std::string& from, const std::string& to) {
@@ -43,7 +83,7 @@ std::string replace_all(std::string_view text, const std::string& from, const st
 
 }  // namespace
 
-std::string compose(std::string_view text) {
+std::string unicode_form(NormalizerStep::Kind kind, std::string_view text) {
   constexpr size_t at_once = size_t{1} << 16;  // utf8proc takes 32-bit characters
   std::string out;
   while (!text.empty()) {
@@ -53,10 +93,15 @@ std::string compose(std::string_view text) {
       text.remove_prefix(1);
       continue;
     }
-    // ASCII is never composed with what is before it.
+    // A blank is never composed with what is before it.
     const size_t blank = size > at_once ? text.substr(0, size).find(' ', at_once) : text.npos;
     if (blank != text.npos) size = blank;
-    append_composed(text.substr(0, size), out);
+    const std::string_view some = text.substr(0, size);
+    if (kind == NormalizerKind::lowercase) {
+      append_small_letters(some, out);
+    } else {
+      append_normal_form(kind, some, out);
+    }
     text.remove_prefix(size);
   }
   return out;
@@ -72,37 +117,49 @@ std::string_view Normalizer::normalize(std::string_view text, bool continues,
   };
   for (const NormalizerStep& step : steps_) {
     switch (step.kind) {
-      case NormalizerStep::Kind::nfc:
-        if (!is_composed_already(now)) become(compose(now));
-        break;
-      case NormalizerStep::Kind::prepend:
+      case NormalizerKind::prepend:
         if (!continues) become(step.to + std::string(now));
         break;
-      case NormalizerStep::Kind::replace:
+      case NormalizerKind::replace:
         become(replace_all(now, step.from, step.to));
         break;
+      default:
+        if (!keeps_as_it_is(step.kind, now)) become(unicode_form(step.kind, now));
     }
   }
   return now;
 }
 
+size_t Normalizer::longest_replaced() const {
+  size_t longest = 0;
+  for (const NormalizerStep& step : steps_) longest = std::max(longest, step.from.size());
+  return longest;
+}
+
+// What is near the cut becomes the same on its own, at each step.
 bool Normalizer::keeps_apart(std::string_view before, std::string_view after) const {
+  const size_t near = 64 + longest_replaced();  // bytes
+  std::string left(before.substr(before.size() - std::min(before.size(), near)));
+  std::string right(after.substr(0, near));
   const auto keeps = [&](const NormalizerStep& step) {
-    if (step.kind == NormalizerStep::Kind::replace) return !spans(step.from, before, after);
-    if (step.kind == NormalizerStep::Kind::prepend || after.starts_with(' ')) return true;
-    constexpr size_t near = 32;  // bytes
-    const std::string_view left = before.substr(before.size() - std::min(before.size(), near));
-    const std::string_view right =
-        after.substr(0, std::max<size_t>(first_character_size(after), 1));
-    return compose(std::string(left).append(right)) == compose(left) + compose(right);
+    if (step.kind == NormalizerKind::prepend) return true;
+    if (step.kind == NormalizerKind::replace) {
+      if (spans(step.from, left, right)) return false;
+      left = replace_all(left, step.from, step.to);
+      right = replace_all(right, step.from, step.to);
+      return true;
+    }
+    const std::string whole = unicode_form(step.kind, left + right);
+    left = unicode_form(step.kind, left);
+    right = unicode_form(step.kind, right);
+    return left + right == whole;
   };
   return std::ranges::all_of(steps_, keeps);
 }
 
 bool Normalizer::prepends() const {
-  return std::ranges::any_of(steps_, [](const NormalizerStep& step) {
-    return step.kind == NormalizerStep::Kind::prepend;
-  });
+  return std::ranges::any_of(
+      steps_, [](const NormalizerStep& step) { return step.kind == NormalizerKind::prepend; });
 }
 
 bool spans(std::string_view string, std::string_view before, std::string_view after) {

@@ -33,6 +33,7 @@ void PreTokenizer::Walk::start(std::string_view text) {
 }
 
 std::string_view PreTokenizer::Walk::next() {
+  if (walks_.size() == 1) return walks_[0].next();
   while (true) {
     const std::string_view piece = walks_[stage_].next();
     if (piece.empty()) {

@@ -1,6 +1,7 @@
 #include "spool/models/tokenizers/regex_syntax.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "spool/runtime/check.h"
 #include "spool/runtime/files/json.h"
@@ -51,13 +52,17 @@ class RegexSpelling {
   void in_class() {
     if (rest_[0] == '[') refuse("[ within brackets");
     if (rest_.starts_with("&&")) refuse("&&");
+    if (rest_.starts_with("-\\") && is_class_escape(rest_.substr(1))) refuse(rest_.substr(0, 3));
     in_class_ = rest_[0] != ']';
     copy(1);
   }
 
   void outside_class() {
     if (rest_[0] == '(') return group();
+    if (rest_[0] == ')' && !groups_.empty()) groups_.pop_back();
+    if (rest_[0] == '{') return braces();
     in_class_ = rest_[0] == '[';
+    if (ignores_case() && (in_class_ || folds_to_several())) refuse_in_any_case();
     copy(1);
     if (in_class_ && rest_.starts_with('^')) copy(1);
     if (in_class_ && rest_.starts_with(']')) refuse("empty brackets");
@@ -66,9 +71,51 @@ class RegexSpelling {
   void group() {
     constexpr std::string_view known[] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
     const auto found = std::ranges::find_if(known, [&](auto g) { return rest_.starts_with(g); });
-    if (found != std::end(known)) return copy(found->size());
-    if (rest_.starts_with("(?") || rest_.starts_with("(*")) refuse(rest_.substr(0, 3));
-    copy(1);
+    const bool is_known = found != std::end(known);
+    if (!is_known && (rest_.starts_with("(?") || rest_.starts_with("(*"))) {
+      refuse(rest_.substr(0, 3));
+    }
+    groups_.push_back(ignores_case() || (is_known && *found == "(?i:"));
+    copy(is_known ? found->size() : 1);
+  }
+
+  bool ignores_case() const { return !groups_.empty() && groups_.back(); }
+
+  // Whether a character that is matched in any case begins what is also one other character, as ss
+  // is \xc3\x9f: PCRE2 does not know those.
+  bool folds_to_several() const {
+    const auto c = static_cast<unsigned char>(rest_[0]);
+    if (c >= 0x80) return true;
+    const char next = rest_.size() > 1 ? static_cast<char>(rest_[1] | 0x20) : '\0';
+    const char small = static_cast<char>(c | 0x20);
+    return (small == 'f' && (next == 'f' || next == 'i' || next == 'l')) ||
+           (small == 's' && (next == 's' || next == 't'));
+  }
+
+  [[noreturn]] void refuse_in_any_case() const {
+    refuse(sentence(rest_.substr(0, rest_[0] == '[' ? 1 : 2), " within (?i:"));
+  }
+
+  // A number of times, {2}, {2,} or {2,3}; or a brace by itself.  Oniguruma has {,3}, and reads
+  // {2}+ and {2}? otherwise.
+  void braces() {
+    const size_t end = rest_.find('}');
+    const std::string_view inside = rest_.substr(1, std::min(end, rest_.size()) - 1);
+    constexpr std::string_view digits = "0123456789";
+    const bool is_count = end != rest_.npos && !inside.empty() &&
+                          inside.find_first_not_of("0123456789, ") == inside.npos;
+    if (!is_count) return copy(1);
+    const size_t comma = std::min(inside.find(','), inside.size());
+    const bool is_plain =
+        comma > 0 && inside.find_first_not_of(digits) >= comma &&
+        (comma == inside.size() || inside.find_first_not_of(digits, comma + 1) == inside.npos);
+    const std::string_view after = rest_.substr(end + 1);
+    const bool is_exact = comma == inside.size();
+    if (!is_plain) refuse(rest_.substr(0, end + 1));
+    if (after.starts_with('+') || (is_exact && after.starts_with('?'))) {
+      refuse(rest_.substr(0, end + 2));
+    }
+    copy(end + 1);
   }
 
   void replace(std::string_view characters) {
@@ -76,19 +123,64 @@ class RegexSpelling {
     out_ += in_class_ ? std::string(characters) : sentence('[', characters, ']');
   }
 
+  static bool is_class_escape(std::string_view text) {
+    return text.size() > 1 && std::string_view("sSdDpP").find(text[1]) != std::string_view::npos;
+  }
+
   void escape() {
     check(rest_.size() > 1, "the regular expression ends with a backslash");
+    const std::string_view from = rest_;
+    const bool is_class = is_class_escape(rest_);
+    escape_one();
+    // A range with a class at one of its ends.
+    if (in_class_ && is_class && rest_.starts_with('-') && !rest_.starts_with("-]")) {
+      refuse(from.substr(0, from.size() - rest_.size() + 1));
+    }
+  }
+
+  void escape_one() {
     const char c = rest_[1];
     if (c == 's') return replace(white_space);
     if (c == 'S') return replace(other_than_white_space);
     if (c == 'd') return replace(R"(\p{Nd})");
     if (c == 'D') return replace(R"(\P{Nd})");
     if (c == 'u') return code_unit();
-    const bool known = std::string_view("pPrntfx").find(c) != std::string_view::npos;
+    if (c == 'x') return code_point_in_hexadecimal();
+    if (c == 'p' || c == 'P') return property();
+    const bool known = std::string_view("rntf").find(c) != std::string_view::npos;
     if (is_letter_or_digit(c) && !known) refuse(rest_.substr(0, 2));
     copy(2);
-    if (c != 'p' && c != 'P' && c != 'x') return;
-    if (rest_.starts_with('{')) copy(rest_.find('}') == rest_.npos ? 1 : rest_.find('}') + 1);
+  }
+
+  // \p{L}; PCRE2 takes \p{Han} for the script's extensions, too, and Oniguruma for the script.
+  void property() {
+    const size_t end = rest_.find('}');
+    if (rest_.size() < 3 || rest_[2] != '{' || end == rest_.npos) refuse(rest_.substr(0, 3));
+    std::string_view name = rest_.substr(3, end - 3);
+    const std::string_view spelt = rest_.substr(0, end + 1);
+    const bool negated = name.starts_with('^');
+    if (negated) name.remove_prefix(1);
+    const bool is_category = name.size() <= 2;
+    const auto is_of_name = [](char c) { return is_letter_or_digit(c) || c == '_'; };
+    if (name.empty() || !std::ranges::all_of(name, is_of_name)) refuse(spelt);
+    if (ignores_case() && (name == "Lu" || name == "Ll" || name == "Lt" || !is_category)) {
+      refuse(sentence(spelt, " within (?i:"));
+    }
+    out_ += sentence('\\', rest_[1], '{', negated ? "^" : "", is_category ? "" : "sc:", name, '}');
+    rest_.remove_prefix(end + 1);
+  }
+
+  // \xHH of ASCII, which are bytes to Oniguruma, or \x{H...}.
+  void code_point_in_hexadecimal() {
+    constexpr std::string_view digits = "0123456789abcdefABCDEF";
+    const bool has_braces = rest_.size() > 2 && rest_[2] == '{';
+    const size_t end = has_braces ? rest_.find('}') : size_t{4};
+    const size_t begin = has_braces ? 3 : 2;
+    const std::string_view number =
+        end == rest_.npos || end > rest_.size() ? "" : rest_.substr(begin, end - begin);
+    const bool is_number = !number.empty() && number.find_first_not_of(digits) == number.npos;
+    if (!is_number || (!has_braces && number[0] > '7')) refuse(rest_.substr(0, 4));
+    copy(has_braces ? end + 1 : end);
   }
 
   // \uHHHH, of four hexadecimal digits.
@@ -102,6 +194,7 @@ class RegexSpelling {
   std::string_view rest_;
   std::string out_;
   bool in_class_ = false;
+  std::vector<bool> groups_;  // the open ones: whether case is ignored
 };
 
 }  // namespace

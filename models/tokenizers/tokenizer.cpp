@@ -1,7 +1,10 @@
 #include "spool/models/tokenizers/tokenizer.h"
 
+#include <algorithm>
+
 #include "spool/models/tokenizers/utf8.h"
 #include "spool/runtime/check.h"
+#include "spool/runtime/files/json.h"
 
 namespace spool {
 namespace {
@@ -47,12 +50,40 @@ std::string TextStream::add(int32_t token) {
   return text;
 }
 
-std::vector<int32_t> start_of_text(const Tokenizer& tokenizer) {
-  if (auto begin = tokenizer.begin_of_text(); !begin.empty()) return begin;
-  if (const auto end = tokenizer.end_of_text()) return {*end};
+std::vector<int32_t> start_of_text(const Tokenizer& tokenizer, int64_t rows) {
+  const auto has_rows = [&](std::span<const int32_t> tokens) {
+    return !tokens.empty() && std::ranges::max(tokens) < rows;
+  };
+  if (auto begin = tokenizer.begin_of_text(); has_rows(begin)) return begin;
+  if (const auto end = tokenizer.end_of_text(); end && *end < rows) return {*end};
   std::vector<int32_t> tokens;
   tokenizer.encode("\n", tokens);
-  return tokens;
+  return has_rows(tokens) ? tokens : std::vector<int32_t>{0};
+}
+
+std::optional<int32_t> end_of_text_within(const Tokenizer& tokenizer, int64_t rows) {
+  const auto end = tokenizer.end_of_text();
+  return end && *end < rows ? end : std::nullopt;
+}
+
+std::vector<int32_t> begin_of_text_before(const Tokenizer& tokenizer,
+                                          std::span<const int32_t> tokens) {
+  std::vector<int32_t> begin = tokenizer.begin_of_text();
+  const bool is_there =
+      tokens.size() >= begin.size() && std::ranges::equal(begin, tokens.first(begin.size()));
+  if (is_there) begin.clear();
+  return begin;
+}
+
+void check_rows(const Tokenizer& tokenizer, std::span<const int32_t> tokens, int64_t rows,
+                const std::string& text, uint64_t begin) {
+  const auto found = std::ranges::find_if(tokens, [&](int32_t token) { return token >= rows; });
+  if (found == tokens.end()) return;
+  const auto before = static_cast<size_t>(found - tokens.begin());
+  const uint64_t at = begin + tokenizer.decode_rest(tokens.first(before)).size();
+  fail(ErrorKind::invalid, text, ": has the token ", excerpt(tokenizer.decode_rest({&*found, 1})),
+       " near byte ", at, ", which is number ", *found, ", and the model has rows for 0 to ",
+       rows - 1, "; leave it out of the text");
 }
 
 std::unique_ptr<Tokenizer> make_byte_tokenizer() { return std::make_unique<ByteTokenizer>(); }

@@ -33,8 +33,9 @@ class Tokenizer {
   virtual std::string decode_rest(std::span<const int32_t> tokens) const { return decode(tokens); }
   // The token between documents, if there is one.
   virtual std::optional<int32_t> end_of_text() const = 0;
-  // Tokens that a model expects before each text; encode() does not add them.
+  // Tokens that a model expects before each text, and after it; encode() does not add them.
   virtual std::vector<int32_t> begin_of_text() const { return {}; }
+  virtual std::vector<int32_t> after_text() const { return {}; }
   // Tokens that control a model and are no text of its own, such as <|im_end|>.
   virtual std::vector<int32_t> special_ids() const { return {}; }
   // The token that the vocabulary adds under this name, such as "<|im_end|>".
@@ -45,8 +46,19 @@ class Tokenizer {
 };
 
 // The prompt of a text that starts from nothing: the tokens before each text, or else the token
-// between documents, or else a line break.
-std::vector<int32_t> start_of_text(const Tokenizer&);
+// between documents, or else a line break; of tokens that a model with so many rows has.
+std::vector<int32_t> start_of_text(const Tokenizer&, int64_t rows = INT32_MAX);
+
+// The token between documents, if a model with so many rows has it.
+std::optional<int32_t> end_of_text_within(const Tokenizer&, int64_t rows);
+
+// The tokens before a text with these tokens: begin_of_text(), unless the text begins with them.
+std::vector<int32_t> begin_of_text_before(const Tokenizer&, std::span<const int32_t> tokens);
+
+// Throws if a token has no row in the model; names it, and the text with its byte, of which the
+// first token is at `begin`.
+void check_rows(const Tokenizer&, std::span<const int32_t> tokens, int64_t rows,
+                const std::string& text, uint64_t begin = 0);
 
 // Decodes tokens one by one to parts of the text, each of whole characters.
 class TextStream {

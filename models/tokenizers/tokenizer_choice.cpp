@@ -20,10 +20,14 @@ const std::string of_json(JsonTokenizer::kind);
 TokenizerChoice with_path(TokenizerChoice choice) {
   const std::string& name = choice.name;
   if (name.empty() || name == bytewise || name == gpt2 || !choice.json.empty()) return choice;
-  const fs::path path = name, file = path_is_directory(path) ? path / of_json : path;
-  check_setting(path_exists(file), {"tokenizer"}, "there is no tokenizer \"", name,
-                "\"; choose bytes or gpt2, or a tokenizer.json, or a folder with one");
-  return {.name = of_json, .merges = choice.merges, .json = file};
+  const fs::path path = name;
+  const bool is_folder = path_is_directory(path);
+  const auto own = is_folder ? tokenizer_in(path) : std::nullopt;
+  check_setting(own || (path_exists(path) && !is_folder), {"tokenizer"}, "there is no tokenizer \"",
+                name, "\"; choose bytes or gpt2, or a tokenizer.json, or a folder with one");
+  const bool has_merges = !choice.merges.empty();
+  if (own && own->name == gpt2) return has_merges ? choice : *own;
+  return {.name = of_json, .merges = choice.merges, .json = own ? own->json : path};
 }
 
 // The tokenizer that a checkpoint's run.json names; empty if there is no run.json.
@@ -49,24 +53,31 @@ TokenizerChoice complete(TokenizerChoice choice) {
   return choice;
 }
 
-// Whether the config.json beside a vocabulary, if there is one, is of a GPT-2.
-bool is_gpt2_folder(const fs::path& directory) {
-  const fs::path file = directory / "config.json";
-  if (!path_exists(file)) return true;
-  const auto type = read_json(file).find("model_type");
-  return !type || (type->is_string() && type->string() == gpt2);
+// Tokens that are added to those of a merges.txt and a vocab.json make it a tokenizer.json.
+std::optional<fs::path> added_tokens_beside(const fs::path& merges) {
+  const fs::path directory = merges.parent_path(), added = directory / "added_tokens.json";
+  const bool is_whole = merges.filename() == "merges.txt" && path_exists(added) &&
+                        path_exists(directory / "vocab.json");
+  return is_whole ? std::optional(added) : std::nullopt;
+}
+
+TokenizerChoice with_added_tokens(TokenizerChoice choice) {
+  const auto added = choice.merges.empty() ? std::nullopt : added_tokens_beside(choice.merges);
+  if (!added || !choice.json.empty()) return choice;
+  return {.name = of_json, .merges = {}, .json = *added};
 }
 
 }  // namespace
 
 std::optional<TokenizerChoice> tokenizer_in(const fs::path& directory) {
   const auto vocabulary = vocabulary_in(directory);
-  const bool has_json = path_exists(directory / of_json);
-  if (vocabulary && (!has_json || is_gpt2_folder(directory))) {
-    return TokenizerChoice{.name = gpt2, .merges = *vocabulary};
+  const bool is_of_run = name_in_run(directory) == gpt2;
+  if (path_exists(directory / of_json) && !(vocabulary && is_of_run)) {
+    return TokenizerChoice{.name = of_json, .merges = {}, .json = directory / of_json};
   }
-  if (!has_json) return {};
-  return TokenizerChoice{.name = of_json, .merges = {}, .json = directory / of_json};
+  if (!vocabulary) return {};
+  const TokenizerChoice choice{.name = gpt2, .merges = *vocabulary};
+  return is_of_run ? choice : with_added_tokens(choice);
 }
 
 std::optional<fs::path> vocabulary_in(const fs::path& directory) {
@@ -79,28 +90,35 @@ std::optional<fs::path> vocabulary_in(const fs::path& directory) {
 TokenizerChoice choose_tokenizer(const TokenizerChoice& asked) {
   TokenizerChoice choice = with_path(asked);
   if (choice.name.empty()) choice.name = choice.merges.empty() ? bytewise : gpt2;
-  return complete(std::move(choice));
+  choice = complete(std::move(choice));
+  return choice.name == gpt2 ? with_added_tokens(std::move(choice)) : choice;
 }
 
+// A run that has begun with merges alone goes on with them.
 TokenizerChoice choose_tokenizer(const TokenizerChoice& asked, const fs::path& directory) {
   TokenizerChoice choice = asked;
+  const std::string of_run = name_in_run(directory);
+  const bool names_gpt2 = choice.name.empty() || choice.name == gpt2;
+  if ((of_run.empty() && names_gpt2) || choice.name == of_json) {
+    choice = with_added_tokens(std::move(choice));
+  }
   if (choice.name.empty() && !choice.merges.empty()) choice.name = gpt2;
-  if (choice.name.empty()) choice.name = name_in_run(directory);
+  if (choice.name.empty()) choice.name = of_run;
   const auto own = tokenizer_in(directory);
   if (choice.name.empty() && own) choice.name = own->name;
   check_file_setting(!choice.name.empty(), directory, {"tokenizer", "merges"},
                      "has no tokenizer; choose bytes, or the merges.txt that goes with the model");
   const auto vocabulary = vocabulary_in(directory);
   if (choice.name == gpt2 && choice.merges.empty() && vocabulary) choice.merges = *vocabulary;
-  const fs::path json = directory / of_json;
-  if (choice.name == of_json && choice.json.empty() && path_exists(json)) choice.json = json;
+  if (choice.name == of_json && choice.json.empty() && own) choice.json = own->json;
   return complete(with_path(std::move(choice)));
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerChoice& choice) {
   if (choice.name == gpt2) return read_gpt2_tokenizer(choice.merges);
-  if (choice.name == of_json) return read_tokenizer_json(choice.json);
-  return make_byte_tokenizer();
+  if (choice.name != of_json) return make_byte_tokenizer();
+  const bool is_added = choice.json.filename() == "added_tokens.json";
+  return is_added ? read_added_tokens(choice.json) : read_tokenizer_json(choice.json);
 }
 
 bool same_tokens(const Tokenizer& a, const Tokenizer& b) {

@@ -16,8 +16,9 @@ struct TokenizerChoice {
   // bytes, gpt2, tokenizer.json, or the path of such a file or of a folder with one, which becomes
   // `json`; empty: not chosen.
   std::string name;
-  std::filesystem::path merges;     // gpt2's vocabulary, merges.txt or llm.c's; empty: not chosen
-  std::filesystem::path json = {};  // a tokenizer.json; empty: not chosen
+  std::filesystem::path merges;  // gpt2's vocabulary, merges.txt or llm.c's; empty: not chosen
+  // A tokenizer.json, or the added_tokens.json beside merges.txt and vocab.json; empty: not chosen.
+  std::filesystem::path json = {};
 };
 
 // For a new model: gpt2 if merges are given, else bytes, unless `asked` names one.  Throws if name
@@ -30,7 +31,7 @@ TokenizerChoice choose_tokenizer(const TokenizerChoice& asked,
                                  const std::filesystem::path& directory);
 
 // The tokenizer whose files are beside a model's weights.  A folder of the hub may have both kinds:
-// merges.txt is read as GPT-2's, for a model that is a GPT-2, and else tokenizer.json.
+// tokenizer.json counts before merges.txt, but in a run that says that it has GPT-2's.
 std::optional<TokenizerChoice> tokenizer_in(const std::filesystem::path& directory);
 
 // GPT-2's vocabulary beside a model's weights, under transformers' name or llm.c's.

@@ -67,34 +67,41 @@ class TokenizerJsonReader {
       std::string& text = text_at(field);
       const auto id = field.integer<int32_t>(0, max_id_);
       field.expect(text.empty(), "id ", id, " is also the id of another token");
-      text = spelling_.decode(key);
+      text = decoded(key, id);
       ids_.emplace(key, id);
       add_token(key, text, id);
       if (const int byte = byte_fallback ? byte_spelt(key) : -1; byte >= 0) {
-        parts_.bytes[static_cast<size_t>(byte)] = id;
+        parts_.encoding.bytes[static_cast<size_t>(byte)] = id;
       }
     }
     read_unknown(model);
-    parts_.takes_whole_tokens = flag_of(model, "ignore_merges", /*absent=*/false);
+    parts_.encoding.takes_whole_tokens = flag_of(model, "ignore_merges", /*absent=*/false);
+  }
+
+  // The text of a token; what it is at the beginning of a text is kept if it is another.
+  std::string decoded(const std::string& key, int32_t id) {
+    std::string text = spelling_.decode(key), begun = spelling_.decode_at_begin(key);
+    if (begun != text) parts_.texts_at_begin[id] = std::move(begun);
+    return text;
   }
 
   void add_token(const std::string& key, const std::string& text, int32_t id) {
-    const std::string& spelt = parts_.bytewise ? text : key;
-    if (parts_.bytewise) {
-      if (text.size() == 1) parts_.bytes[static_cast<unsigned char>(text[0])] = id;
+    const std::string& spelt = parts_.encoding.bytewise ? text : key;
+    if (parts_.encoding.bytewise) {
+      if (text.size() == 1) parts_.encoding.bytes[static_cast<unsigned char>(text[0])] = id;
     } else if (first_character_size(key) == key.size()) {
-      parts_.characters.insert({0, static_cast<int32_t>(code_point(key))}, id);
+      parts_.encoding.characters.insert({0, static_cast<int32_t>(code_point(key))}, id);
     }
-    parts_.vocabulary.emplace_back(spelt, id);
+    parts_.encoding.tokens.emplace_back(spelt, id);
   }
 
   void read_unknown(const JsonField& model) {
-    parts_.fuse_unknown = flag_of(model, "fuse_unk", /*absent=*/false);
+    parts_.encoding.fuse_unknown = flag_of(model, "fuse_unk", /*absent=*/false);
     const auto unknown = find_value(model, "unk_token");
     if (!unknown) return;
     const auto found = ids_.find(unknown->string());
     unknown->expect(found != ids_.end(), excerpt(unknown->value()), " is not in the vocabulary");
-    parts_.unknown = found->second;
+    parts_.encoding.unknown = found->second;
   }
 
   void read_added_tokens() {
@@ -104,11 +111,6 @@ class TokenizerJsonReader {
   }
 
   void add_added_token(const JsonField& token) {
-    for (const char* key : {"single_word", "lstrip", "rstrip"}) {
-      if (flag_of(token, key, /*absent=*/false)) {
-        token.member(key).refuse(key, " is true, which is not supported");
-      }
-    }
     const JsonField content = token.member("content"), number = token.member("id");
     const std::string text = content.string();
     content.expect(!text.empty() && text.size() <= AddedTokens::max_bytes,
@@ -118,19 +120,24 @@ class TokenizerJsonReader {
     const auto known = ids_.find(text);
     number.expect(known != ids_.end() ? known->second == id : place.empty(), "id ", id,
                   " is also the id of another token, or ", excerpt(text), " has another one");
-    place = parts_.bytewise ? text : spelling_.decode(text);
+    place = parts_.encoding.bytewise ? text : decoded(text, id);
     ids_.emplace(text, id);
     content.expect(parts_.added_ids.emplace(text, id).second, excerpt(text), " is there twice");
     const bool special = flag_of(token, "special", /*absent=*/false);
     if (special) parts_.special.push_back(id);
+    AddedToken added{.text = text,
+                     .id = id,
+                     .single_word = flag_of(token, "single_word", /*absent=*/false),
+                     .takes_left = flag_of(token, "lstrip", /*absent=*/false),
+                     .takes_right = flag_of(token, "rstrip", /*absent=*/false)};
     if (flag_of(token, "normalized", /*absent=*/!special)) {
       std::string buffer;
-      const auto normalized = parts_.normalizer.normalize(text, /*continues=*/false, buffer);
-      content.expect(!normalized.empty() && normalized.size() <= AddedTokens::max_bytes,
+      added.text = parts_.normalizer.normalize(text, /*continues=*/false, buffer);
+      content.expect(!added.text.empty() && added.text.size() <= AddedTokens::max_bytes,
                      "the normalizer leaves nothing of it, or too much");
-      parts_.added_after_normalizer.add(normalized, id);
+      parts_.added_after_normalizer.add(std::move(added));
     } else {
-      parts_.added.add(text, id);
+      parts_.added.add(std::move(added));
     }
   }
 
@@ -157,7 +164,7 @@ class TokenizerJsonReader {
     for (const JsonField& merge : merges.items()) {
       const auto [left, right] = pair_of(merge);
       const TokenPair pair{id_of(merge, left), id_of(merge, right)};
-      merge.expect(parts_.merges.add(pair, id_of(merge, left + right)),
+      merge.expect(parts_.encoding.merges.add(pair, id_of(merge, left + right)),
                    "the same two tokens are merged before");
     }
   }
@@ -192,22 +199,43 @@ std::optional<int32_t> end_of_text_of(const TokenizerParts& parts, const fs::pat
   return {};
 }
 
-}  // namespace
-
-std::unique_ptr<JsonTokenizer> read_tokenizer_json(const fs::path& path) {
+// The folder's other files that go with a tokenizer, and a tokenizer_config.json where it has none:
+// transformers would else take the class that the model's kind has, and its ids.
+void read_files_beside(const fs::path& directory, TokenizerParts& parts) {
   constexpr const char* beside[] = {"tokenizer_config.json", "special_tokens_map.json",
                                     "added_tokens.json", "chat_template.jinja"};
-  std::string text = read_text_file(path, max_tokenizer_json_bytes);
+  for (const char* name : beside) {
+    const fs::path file = directory / name;
+    if (path_exists(file)) parts.files[name] = read_text_file(file, max_tokenizer_json_bytes);
+  }
+  parts.end_of_text = end_of_text_of(parts, directory);
+  std::string& config = parts.files["tokenizer_config.json"];
+  if (!config.empty()) return;
+  nlohmann::ordered_json made{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                              {"clean_up_tokenization_spaces", false}};
+  const auto name_token = [&](const char* key, int32_t id) {
+    const auto has_id = [&](const auto& token) { return token.second == id; };
+    const auto found = std::ranges::find_if(parts.added_ids, has_id);
+    if (found != parts.added_ids.end()) made[key] = found->first;
+  };
+  if (parts.begin_of_text.size() == 1) name_token("bos_token", parts.begin_of_text[0]);
+  if (parts.end_of_text) name_token("eos_token", *parts.end_of_text);
+  config = made.dump(2) + "\n";
+}
+
+}  // namespace
+
+std::unique_ptr<JsonTokenizer> parse_tokenizer_json(std::string text, const fs::path& path) {
   const JsonField whole =
       parse_json(text, path.string(), max_json_depth, max_tokenizer_json_values);
   TokenizerParts parts = TokenizerJsonReader(whole).read();
   parts.files[std::string(JsonTokenizer::kind)] = std::move(text);
-  for (const char* name : beside) {
-    const fs::path file = path.parent_path() / name;
-    if (path_exists(file)) parts.files[name] = read_text_file(file, max_tokenizer_json_bytes);
-  }
-  parts.end_of_text = end_of_text_of(parts, path.parent_path());
+  read_files_beside(path.parent_path(), parts);
   return std::make_unique<JsonTokenizer>(std::move(parts));
+}
+
+std::unique_ptr<JsonTokenizer> read_tokenizer_json(const fs::path& path) {
+  return parse_tokenizer_json(read_text_file(path, max_tokenizer_json_bytes), path);
 }
 
 }  // namespace spool

@@ -5,6 +5,7 @@
 
 #include "spool/models/tokenizers/byte_alphabet.h"
 #include "spool/models/tokenizers/gpt2_pieces.h"
+#include "spool/models/tokenizers/utf8.h"
 
 namespace spool {
 namespace {
@@ -30,6 +31,13 @@ std::vector<JsonField> steps_of(const JsonField& whole, const char* part, const 
   if (const auto field = find_value(whole, part)) flatten(*field, key, all);
   return all;
 }
+
+constexpr std::pair<const char*, NormalizerStep::Kind> unicode_forms[] = {
+    {"NFC", NormalizerStep::Kind::nfc},
+    {"NFD", NormalizerStep::Kind::nfd},
+    {"NFKC", NormalizerStep::Kind::nfkc},
+    {"NFKD", NormalizerStep::Kind::nfkd},
+    {"Lowercase", NormalizerStep::Kind::lowercase}};
 
 [[noreturn]] void refuse_type(const JsonField& step, const char* supported) {
   const JsonField type = step.member("type");
@@ -71,10 +79,35 @@ void add_split(const JsonField& step, PreTokenizer& pieces) {
 
 void add_byte_level(const JsonField& step, TokenizerParts& parts) {
   expect_false(step, "add_prefix_space", /*absent=*/true);
-  parts.bytewise = true;
+  parts.encoding.bytewise = true;
   if (flag_of(step, "use_regex", /*absent=*/true)) {
     add_pieces(step, Gpt2Pieces::expression, parts.pieces);
   }
+}
+
+// Of a pre-tokenizer or a decoder.
+Metaspace read_metaspace(const JsonField& step) {
+  using Prepend = Metaspace::Prepend;
+  Metaspace metaspace;
+  const JsonField blank = step.member("replacement");
+  metaspace.blank = blank.string();
+  const size_t size = first_character_size(metaspace.blank);
+  blank.expect(size > 0 && size == metaspace.blank.size(), excerpt(blank.value()),
+               " is not one character");
+  if (const auto scheme = find_value(step, "prepend_scheme")) {
+    const std::string name = scheme->string();
+    scheme->expect(name == "always" || name == "first" || name == "never", excerpt(name),
+                   " is none of \"always\", \"first\" and \"never\"");
+    metaspace.prepend = name == "always"  ? Prepend::always
+                        : name == "first" ? Prepend::first
+                                          : Prepend::never;
+  }
+  if (!flag_of(step, "add_prefix_space", /*absent=*/true)) {
+    step.member("add_prefix_space")
+        .expect(metaspace.prepend == Prepend::never, "it does not go with the prepend_scheme");
+  }
+  metaspace.splits = flag_of(step, "split", /*absent=*/true);
+  return metaspace;
 }
 
 void add_strip(const JsonField& step, TokenizerParts& parts) {
@@ -102,9 +135,9 @@ void read_template(const JsonField& step, TokenizerParts& parts) {
   bool is_text_over = false;
   for (const JsonField& item : step.member("single").items()) {
     if (const auto special = item.find("SpecialToken")) {
-      item.expect(!is_text_over, "tokens after a text are not supported");
+      auto& all = is_text_over ? parts.after_text : parts.begin_of_text;
       const auto ids = template_ids(step, special->member("id"), parts);
-      parts.begin_of_text.insert(parts.begin_of_text.end(), ids.begin(), ids.end());
+      all.insert(all.end(), ids.begin(), ids.end());
     } else {
       item.member("Sequence");
       item.expect(!is_text_over, "a text that comes twice is not supported");
@@ -140,12 +173,21 @@ std::string TokenSpelling::decode(const std::string& spelling) const {
   return text;
 }
 
+std::string TokenSpelling::decode_at_begin(std::string spelling) const {
+  if (dropped_at_begin.empty()) return decode(spelling);
+  for (size_t at = 0; (at = spelling.find(dropped_at_begin, at)) != spelling.npos;) {
+    spelling.erase(at, dropped_at_begin.size());
+  }
+  return decode(spelling);
+}
+
 void read_normalizer(const JsonField& whole, TokenizerParts& parts) {
   using Kind = NormalizerStep::Kind;
   for (const JsonField& step : steps_of(whole, "normalizer", "normalizers")) {
     const std::string type = step.member("type").string();
-    if (type == "NFC") {
-      parts.normalizer.add({.kind = Kind::nfc});
+    const auto form = std::ranges::find(unicode_forms, type, &std::pair<const char*, Kind>::first);
+    if (form != std::end(unicode_forms)) {
+      parts.normalizer.add({.kind = form->second});
     } else if (type == "Prepend") {
       const JsonField prepended = step.member("prepend");
       prepended.expect(prepended.string().size() <= max_prepended, "it has more than ",
@@ -155,7 +197,7 @@ void read_normalizer(const JsonField& whole, TokenizerParts& parts) {
       auto [from, to] = replacement(step);
       parts.normalizer.add({.kind = Kind::replace, .from = std::move(from), .to = std::move(to)});
     } else {
-      refuse_type(step, "NFC, Prepend, Replace and a Sequence of them");
+      refuse_type(step, "NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace and a Sequence of them");
     }
   }
 }
@@ -163,7 +205,10 @@ void read_normalizer(const JsonField& whole, TokenizerParts& parts) {
 void read_pre_tokenizer(const JsonField& whole, TokenizerParts& parts) {
   for (const JsonField& step : steps_of(whole, "pre_tokenizer", "pretokenizers")) {
     const std::string type = step.member("type").string();
-    step.expect(!parts.bytewise, "a step after ByteLevel is not supported");
+    step.expect(!parts.encoding.bytewise, "a step after ByteLevel is not supported");
+    const bool is_first = parts.pieces.empty() && !parts.metaspace;
+    step.expect(is_first || (type != "Metaspace" && !parts.metaspace),
+                "Metaspace beside another step is not supported");
     if (type == "ByteLevel") {
       add_byte_level(step, parts);
     } else if (type == "Digits") {
@@ -172,25 +217,37 @@ void read_pre_tokenizer(const JsonField& whole, TokenizerParts& parts) {
       add_pieces(step, R"(\p{N})", parts.pieces);
     } else if (type == "Split") {
       add_split(step, parts.pieces);
+    } else if (type == "Metaspace") {
+      parts.metaspace = read_metaspace(step);
     } else {
-      refuse_type(step, "ByteLevel, Digits, Split and a Sequence of them");
+      refuse_type(step, "ByteLevel, Digits, Metaspace, Split and a Sequence of them");
     }
   }
 }
 
 TokenSpelling read_decoder(const JsonField& whole, TokenizerParts& parts) {
   const JsonField decoder = whole.member("decoder");
-  TokenSpelling spelling{.bytewise = parts.bytewise};
-  bool is_fused = false;
+  TokenSpelling spelling{.bytewise = parts.encoding.bytewise};
+  bool is_fused = false, has_metaspace = false;
   for (const JsonField& step : steps_of(whole, "decoder", "decoders")) {
     const std::string type = step.member("type").string();
-    step.expect((type == "ByteLevel") == parts.bytewise,
+    step.expect((type == "ByteLevel") == spelling.bytewise,
                 "it does not go with the pre_tokenizer; both are ByteLevel, or neither is");
     step.expect(is_fused == (type == "Strip") || type == "ByteLevel",
-                "it is not supported at this place; Replace and ByteFallback are before Fuse, and "
-                "Strip is after it");
+                "it is not supported at this place; Replace, Metaspace and ByteFallback are before "
+                "Fuse, and Strip is after it");
+    step.expect(!spelling.has_bytes || type != "Metaspace",
+                "Metaspace after ByteFallback is not supported");
     if (type == "Replace") {
       spelling.replaced.push_back(replacement(step));
+    } else if (type == "Metaspace") {
+      const Metaspace metaspace = read_metaspace(step);
+      step.expect(spelling.replaced.empty(), "Metaspace after Replace is not supported");
+      spelling.replaced.emplace_back(metaspace.blank, " ");
+      if (metaspace.prepend != Metaspace::Prepend::never) {
+        spelling.dropped_at_begin = metaspace.blank;
+      }
+      has_metaspace = true;
     } else if (type == "ByteFallback") {
       spelling.has_bytes = true;
     } else if (type == "Fuse") {
@@ -198,10 +255,12 @@ TokenSpelling read_decoder(const JsonField& whole, TokenizerParts& parts) {
     } else if (type == "Strip") {
       add_strip(step, parts);
     } else if (type != "ByteLevel") {
-      refuse_type(step, "ByteLevel, Replace, ByteFallback, Fuse, Strip and a Sequence of them");
+      refuse_type(step,
+                  "ByteLevel, Metaspace, Replace, ByteFallback, Fuse, Strip and a Sequence of "
+                  "them");
     }
   }
-  decoder.expect(parts.bytewise || is_fused,
+  decoder.expect(spelling.bytewise || is_fused || has_metaspace,
                  "a decoder with neither ByteLevel nor Fuse, which puts "
                  "blanks between tokens, is not supported");
   return spelling;

@@ -24,8 +24,11 @@ struct TokenSpelling {
   bool bytewise = false;   // it is in byte_alphabet.h's characters
   bool has_bytes = false;  // <0x0A> is a byte
   std::vector<std::pair<std::string, std::string>> replaced = {};
+  std::string dropped_at_begin = {};  // of the first token of a text
 
   std::string decode(const std::string& spelling) const;
+  // The same of the token that a text begins with.
+  std::string decode_at_begin(std::string spelling) const;
 };
 
 // Each reads a part into what text goes through.

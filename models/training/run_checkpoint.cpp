@@ -112,8 +112,9 @@ uint64_t hash_of_weights(Trainer& trainer) {
 void save_checkpoint(const fs::path& directory, const RunState& state) {
   const CheckpointMark mark = mark_of(state);
   const Metadata metadata = metadata_of(mark);
+  const int64_t rows = state.trainer.model().shape().vocabulary;
   save_model(directory, state.trainer.model(),
-             {.end_of_text = state.tokenizer.end_of_text(), .metadata = metadata});
+             {.end_of_text = end_of_text_within(state.tokenizer, rows), .metadata = metadata});
   save_tokenizer(directory, state.tokenizer);
   if (!state.model.empty()) copy_side_files(state.model, directory);
   save_tensors(directory / optimizer_file, optimizer_tensors(state.trainer), metadata);

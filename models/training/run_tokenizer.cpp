@@ -19,14 +19,19 @@ std::optional<fs::path> vocabulary_of(const TokenizerChoice& choice, const fs::p
   return own && !own->json.empty() ? std::optional(own->json) : std::nullopt;
 }
 
-// What a model's files say of its texts.  A file that is wrong there does not concern its training.
-void add_model_sample(RunSample& sample, const fs::path& directory, const Tokenizer& tokenizer) {
+// What the files of a model with so many rows say of its texts.  A file that is wrong there does
+// not concern its training.
+void add_model_sample(RunSample& sample, const fs::path& directory, const Tokenizer& tokenizer,
+                      int64_t rows) {
   try {
     sample.stop_tokens = stop_tokens_of(directory, tokenizer);
     const auto chat = find_chat(tokenizer, directory);
     if (!chat) return;
-    sample.message = "Hello! What can you do?";
-    sample.prompt = chat->begin(/*system=*/"", sample.message);
+    const std::string message = "Hello! What can you do?";
+    std::vector<int32_t> prompt = chat->begin(/*system=*/"", message);
+    if (std::ranges::max(prompt) >= rows) return;
+    sample.message = message;
+    sample.prompt = std::move(prompt);
     sample.stop_tokens.push_back(chat->end());
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
@@ -62,9 +67,12 @@ std::unique_ptr<Tokenizer> open_run_tokenizer(RunOptions& options,
   if (is_free && tokenizer->vocabulary() > model.shape().vocabulary) {
     model = model.with("vocab", tokenizer->vocabulary());
   }
+  // Weights may have fewer rows, if no text has the other tokens.
   const int64_t vocabulary = model.shape().vocabulary;
-  check_setting(vocabulary >= tokenizer->vocabulary(), {"vocab"}, "the model's vocabulary of ",
-                vocabulary, " is smaller than the tokenizer's, ", tokenizer->vocabulary());
+  const bool has_rows = checkpoint || has_weights(options.model);
+  check_setting(has_rows || vocabulary >= tokenizer->vocabulary(), {"vocab"},
+                "the model's vocabulary of ", vocabulary, " is smaller than the tokenizer's, ",
+                tokenizer->vocabulary());
   return tokenizer;
 }
 
@@ -72,11 +80,12 @@ RunSample sample_of(const RunOptions& options, const Tokenizer& tokenizer,
                     const std::optional<fs::path>& checkpoint) {
   constexpr int64_t drawn = 300;  // tokens
   if (!options.sample) return {};
-  RunSample sample{.prompt = start_of_text(tokenizer)};
+  const int64_t rows = options.training.model.shape().vocabulary;
+  RunSample sample{.prompt = start_of_text(tokenizer, rows)};
   if (const auto end = tokenizer.end_of_text()) sample.stop_tokens = {*end};
   if (has_weights(options.model)) {
     add_model_sample(sample, checkpoint ? *checkpoint : describe_model(options.model).directory,
-                     tokenizer);
+                     tokenizer, rows);
   }
   sample.length = {.prompt = std::ssize(sample.prompt), .drawn = drawn};
   return sample;

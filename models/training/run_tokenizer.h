@@ -17,7 +17,7 @@ namespace spool {
 
 // Opens the tokenizer that the options choose, or that of the checkpoint, if the run resumes from
 // one, or of the weights that it starts from; completes the choice, and the vocabulary of a model
-// with random weights.  Throws if the vocabularies of tokenizer and model do not match.
+// with random weights.  Throws if such a model has fewer tokens than the tokenizer.
 std::unique_ptr<Tokenizer> open_run_tokenizer(
     RunOptions&, const std::optional<std::filesystem::path>& checkpoint = {});
 

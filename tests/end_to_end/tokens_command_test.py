@@ -3,8 +3,10 @@
 tokens_command_test.py PROGRAM [CASE...]
 """
 
+import json
 import os
 import pathlib
+import shutil
 import signal
 import struct
 import subprocess
@@ -20,8 +22,8 @@ class Tokenize(Files):
         noise = self.folder / "noise"
         noise.write_bytes(bytes(range(256)) * 40 + b"the text \xff\xfe <|endoftext|>")
         for text in [self.text, noise]:
-            json = ["--tokenizer", TOKENIZERS / "llama3.json"]
-            for words in [[], ["--tokenizer", "bytes"], ["--merges", self.merges], json]:
+            of_json = ["--tokenizer", TOKENIZERS / "llama3.json"]
+            for words in [[], ["--tokenizer", "bytes"], ["--merges", self.merges], of_json]:
                 tokens, back = self.folder / "t.bin", self.folder / "back"
                 self.done("tokenize", text, "--data-format", "text", "--out", tokens, *words)
                 self.done("tokenize", "--decode", tokens, "--out", back, *words)
@@ -68,6 +70,38 @@ class Tokenize(Files):
             peaks.append(peak_memory(*words))
         self.assertGreater(long.stat().st_size, 30 << 20)
         self.assertLess(peaks[1] - peaks[0], 10 << 20)
+
+    def test_a_token_that_the_model_has_no_row_for_is_refused_by_name(self):
+        run, more = self.folder / "run", self.folder / "more"
+        words = "--model llama-tiny --context 16 --steps 1 --batch 1 --seq 8 --accumulate 1".split()
+        quiet = ["--eval-every", 0, "--final-eval", "none"]
+        json_file = TOKENIZERS / "llama3.json"
+        start = ["train", *words, *quiet, "--vocab", 706, "--data", self.text]
+        self.done(*start, "--tokenizer", json_file, "--out", run)
+        shutil.copytree((run / "latest").resolve(), more)
+        for name in ["run.json", "optimizer.safetensors", ".spool"]:
+            (more / name).unlink(missing_ok=True)
+        whole = json.loads(json_file.read_text())
+        pad = dict(whole["added_tokens"][0], id=706, content="[PAD]")
+        whole["added_tokens"].append(pad)
+        (more / "tokenizer.json").write_text(json.dumps(whole))
+        padded = self.folder / "padded"
+        padded.write_text("some text [PAD] more text\n" * 20)
+        self.done("eval", "--model", more, "--data", self.text, "--seq", 8)
+        train = ["train", "--model", more, *words[4:], *quiet]
+        self.done(*train, "--data", self.text, "--out", self.folder / "on")
+        self.done("train", "--resume", "--out", self.folder / "on", "--steps", 2)
+        self.done("convert", self.folder / "on", self.folder / "converted")
+        self.assertIn("[PAD]", (self.folder / "converted" / "tokenizer.json").read_text())
+        said = ["[PAD]", "near byte 10", "number 706", "0 to 705"]
+        self.refused(spool("eval", "--model", more, "--data", padded), 1, "padded", *said)
+        out = self.folder / "none"
+        self.refused(spool(*train, "--data", padded, "--out", out), 1, "padded", *said)
+        ask = ["generate", "--model", more, "--temperature", 0, "--tokens", 8]
+        self.refused(spool(*ask, "--prompt", "some text [PAD]"), 1, "the prompt", *said)
+        # The token that begins texts comes once.
+        texts = [self.done(*ask, "--prompt", f"{begin}the text") for begin in ["", "<|im_start|>"]]
+        self.assertEqual(texts[0].stdout.split("the text", 1)[1], texts[1].stdout.split("the text", 1)[1])
 
     def test_an_interrupt_between_shards_leaves_none(self):
         words = ["tokenize", self.text, "--out", self.folder / "t.bin", "--shard-tokens", 1]

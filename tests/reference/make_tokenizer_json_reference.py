@@ -21,7 +21,9 @@ QWEN = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 LLAMA3 = QWEN.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
-STYLES = ["gpt2", "llama3", "qwen2", "smollm2", "sentencepiece"]
+OF_WORDS = ["sentencepiece", "metaspace_always", "metaspace_first", "metaspace_never"]
+LATER = ["nfkc", *OF_WORDS[1:]]
+STYLES = ["gpt2", "llama3", "qwen2", "smollm2", *OF_WORDS[:1], *LATER]
 
 TEXTS = [
     "",
@@ -52,17 +54,23 @@ TEXTS = [
     "thethethethethethethethethethethethethethethethethethethethethethethethethethethethethethe",
     "http://example.com/a?b=c&d=%20#e user@example.org",
     "<tool_call>{\"a\": 1}</tool_call> <norm> x<norm>",
+    "a <right>  b<right>\u3000\nc <left>d \t<left> <right> <left>  <right><left>e",
+    "<word> a<word> <word>b c_<word>_ \u00e9<word> -<word>- <word>",
+    "the  the </s>the </s> the<s>",
+    "\uff28\uff45llo \ufb01ne \u2122 \u00bd \u3392 \u2460\u00a0\u3000x \u00b4 \u1e9b\u0323 \u0130 \u03a3 \ufdfa",
 ]
 WORDS = (
     " the and ing tion er in on re he an hello world don't it's Hello World 12 123 2024 ! ? . , \n \n\n \t "
     "\r\n   ' ' 's 'LL 're — ß é e\u0301 ö Ω λόγος мир и 你好 世界 。 これ は 한국 어 عالم שלום नम स्ते ไทย 👍 🏽 ½ ² ١ "
     "\u00a0 \u3000 \u2028 ▁ <|im_start|> <|im_end|> <|endoftext|> <s> </s> <unk> < > | _ - -- == /* */ \x00 \ufffd \u0301"
 ).split(" ") + [" ", "  ", "    ", "\n ", " \n"]
+# Of the styles that came later, so that the others' texts stay what they are.
+MORE_WORDS = WORDS + "<right> <left> <word> ﬁ ™ ① ㎒ Ｈ ｶ\uff9e İ Σ ´ a\u0323 \u1e9b\u0323 \u1100\u1161".split(" ")
 
 
-def random_text(rng):
+def random_text(rng, words=WORDS):
     if rng.random() < 0.7:
-        return "".join(rng.choice(WORDS) for _ in range(rng.randrange(1, 14)))
+        return "".join(rng.choice(words) for _ in range(rng.randrange(1, 14)))
     ranges = [(32, 127), (0, 0x250), (0x300, 0x600), (0x900, 0xA00), (0x1E00, 0x2100), (0x3000, 0x3100),
               (0x4E00, 0x4F00), (0xAC00, 0xAD00), (0x1F300, 0x1F700)]
     low, high = rng.choice(ranges)
@@ -95,21 +103,38 @@ def untrained(style):
     if style == "smollm2":
         digits = pre_tokenizers.Digits(individual_digits=True)
         return byte_level(600, pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]))
+    if style == "nfkc":
+        normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+        return byte_level(600, pre_tokenizers.ByteLevel(add_prefix_space=False), normalizer=normalizer)
     t = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     t.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    if style == "sentencepiece":
+        t.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    elif style == "metaspace_always":  # as Llama 2 has it
+        t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=False)
+    elif style == "metaspace_first":
+        t.normalizer = normalizers.NFKC()
+        t.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
+        t.decoder = decoders.Sequence(
+            [decoders.Metaspace(prepend_scheme="first"), decoders.ByteFallback(), decoders.Fuse()])
+    else:
+        t.normalizer = normalizers.NFD()
+        t.pre_tokenizer = pre_tokenizers.Metaspace(replacement="_", prepend_scheme="never", split=False)
+        t.decoder = decoders.Sequence(
+            [decoders.Metaspace(replacement="_", prepend_scheme="never"), decoders.ByteFallback(), decoders.Fuse()])
     special = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
     return t, trainers.BpeTrainer(vocab_size=900, limit_alphabet=250, special_tokens=special, show_progress=False, max_token_length=12)
 
 
 def corpus(style):
     rng = random.Random(7)
-    lines = TEXTS * 3 + [random_text(rng) for _ in range(400)]
-    if style != "sentencepiece":
+    lines = TEXTS[:-4] * 3 + [random_text(rng) for _ in range(400)]
+    if style not in OF_WORDS:
         return lines
     # Without a pre-tokenizer a word is a line; the normalizer puts its blank before it.
-    return [word for line in lines for word in line.split() if "▁" not in word and "<" not in word]
+    words = [word for line in lines for word in line.split() if "▁" not in word and "<" not in word]
+    return [f" {word}" for word in words if "_" not in word] if style == "metaspace_never" else words
 
 
 def scrambled(whole, rng):
@@ -140,19 +165,29 @@ def make(style):
         whole["model"]["merges"] = [" ".join(m) for m in whole["model"]["merges"]]
         del whole["model"]["type"]
     t = Tokenizer.from_str(json.dumps(whole))
-    if style == "sentencepiece":
+    if style in OF_WORDS:
         t.add_special_tokens(["<unk>", "<s>", "</s>"])
         begin = "<s>"
     else:
         t.add_special_tokens(["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|im_end|>\n"])
         t.add_tokens([AddedToken("<tool_call>", normalized=False), AddedToken("<norm>", normalized=True)])
         begin = "<|im_start|>"
+    if style in LATER:
+        t.add_tokens([AddedToken("<right>", rstrip=True, normalized=False), AddedToken("<left>", lstrip=True, normalized=True)])
+        t.add_tokens([AddedToken("<word>", single_word=True, normalized=False)])
+        end = "</s>" if style in OF_WORDS else "<|im_end|>"
+        t.post_processor = processors.TemplateProcessing(
+            single=f"{begin} $A {end}", special_tokens=[(b, t.token_to_id(b)) for b in (begin, end)])
     if style in ["llama3", "sentencepiece"]:
         template = processors.TemplateProcessing(
             single=f"{begin} $A", pair=f"{begin} $A {begin} $B", special_tokens=[(begin, t.token_to_id(begin))])
         t.post_processor = (
             processors.Sequence([processors.ByteLevel(trim_offsets=False), template]) if style == "llama3" else template)
     return Tokenizer.from_str(t.to_str())
+
+
+def words_of(style):
+    return MORE_WORDS if style in LATER else WORDS
 
 
 def expected(t, text):
@@ -165,13 +200,13 @@ if sys.argv[1] == "--random":
     for style in STYLES:
         t, rng = Tokenizer.from_file(str(folder / f"{style}.json")), random.Random(99)
         with open(folder / f"{style}.random.json", "w") as out:
-            json.dump([expected(t, random_text(rng)) for _ in range(count)], out)
+            json.dump([expected(t, random_text(rng, words_of(style))) for _ in range(count)], out)
 else:
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(exist_ok=True)
     for style in STYLES:
         t, rng = make(style), random.Random(11)
         (folder / f"{style}.json").write_text(json.dumps(json.loads(t.to_str()), ensure_ascii=False) + "\n")
-        texts = TEXTS + [random_text(rng) for _ in range(400)]
+        texts = TEXTS[: None if style in LATER else -4] + [random_text(rng, words_of(style)) for _ in range(400)]
         lines = [json.dumps(expected(t, text), separators=(",", ":")) for text in texts]
         (folder / f"{style}.texts.json").write_text("[" + ",\n".join(lines) + "]\n")

@@ -273,8 +273,13 @@ TEST(DataReader, OpensShardsOrTextOfEitherTokenizer) {
   expect_error(ErrorKind::invalid, {"s.bin", "text", "only one kind"}, [&] {
     open(*gpt2, {text, tokens});
   });
-  expect_error(ErrorKind::invalid, {"258", "smaller than the tokenizer's, 259"},
-               [&] { open(*gpt2, {text}, 258); });
+  // Of a model with fewer tokens only what has the others is refused.
+  EXPECT_EQ(open(*gpt2, {text, other}, 258), (std::vector<int32_t>{257, blank, 256, c}));
+  expect_error(ErrorKind::invalid,
+               {"t.txt: has the token \"abc\" near byte 0", "number 257", "0 to 256"}, [&] {
+                 open(*gpt2, {other, text}, 257);
+               });
+  expect_error(ErrorKind::file, {"token 2 is 99", "0 to 97"}, [&] { open(*bytes, {text}, 'b'); });
   expect_error(ErrorKind::file, {"token 1 is 8"}, [&] { open(*gpt2, {tokens}, 8); });
   expect_error(ErrorKind::file, {"e.txt: is empty"}, [&] {
     open(*gpt2, {text, d.file("e.txt", "")});

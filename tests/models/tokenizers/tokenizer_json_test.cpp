@@ -71,20 +71,16 @@ TEST(TokenizerJson, RefusesWhatIsNotSupportedByItsType) {
   const auto type = [](const char* part, const char* name) {
     return [=](json& j) { j[part] = {{"type", name}}; };
   };
-  refused(bytewise, "field normalizer.type: \"Lowercase\" is not supported; NFC",
-          type("normalizer", "Lowercase"));
-  refused(bytewise, "field pre_tokenizer.type: \"Metaspace\" is not supported; ByteLevel",
-          type("pre_tokenizer", "Metaspace"));
+  refused(bytewise, "field normalizer.type: \"StripAccents\" is not supported; NFC",
+          type("normalizer", "StripAccents"));
+  refused(bytewise, "field pre_tokenizer.type: \"Whitespace\" is not supported; ByteLevel",
+          type("pre_tokenizer", "Whitespace"));
   refused(bytewise, "field post_processor.type: \"BertProcessing\" is not",
           type("post_processor", "BertProcessing"));
   refused(of_characters, "field decoder.type: \"WordPiece\" is not", type("decoder", "WordPiece"));
   refused(bytewise, "field decoder: it does not go with", type("decoder", "Fuse"));
   refused(bytewise, "field model.type: \"Unigram\" is not supported; BPE",
           [](json& j) { j["model"]["type"] = "Unigram"; });
-  for (const char* flag : {"single_word", "lstrip", "rstrip"}) {
-    refused(bytewise, sentence("added_tokens[0].", flag, ": ", flag, " is true"),
-            [=](json& j) { j["added_tokens"][0][flag] = true; });
-  }
   refused(bytewise, "dropout", [](json& j) { j["model"]["dropout"] = 0.5; });
   refused(bytewise, "continuing_subword_prefix",
           [](json& j) { j["model"]["continuing_subword_prefix"] = "##"; });
@@ -96,12 +92,38 @@ TEST(TokenizerJson, RefusesWhatIsNotSupportedByItsType) {
   refused(bytewise, "invert", [=](json& j) { j[split]["invert"] = true; });
   refused(bytewise, "Regex", [=](json& j) { j[split]["pattern"] = {{"String", "a"}}; });
   refused(bytewise, "add_prefix_space", [=](json& j) { j[level]["add_prefix_space"] = true; });
-  refused(bytewise, "tokens after a text", [=](json& j) {
-    j[single].push_back({{"SpecialToken", {{"id", "<s>"}}}});
-  });
   refused(bytewise, "individual_digits",
           [](json& j) { j["pre_tokenizer"]["pretokenizers"][0]["individual_digits"] = false; });
   refused(of_characters, "neither ByteLevel nor Fuse", [](json& j) { j["decoder"] = nullptr; });
+}
+
+TEST(TokenizerJson, RefusesAMetaspaceThatIsNone) {
+  const auto with = [](const char* part, const json& changes) {
+    return [=](json& j) {
+      j["normalizer"] = nullptr;
+      j[part] = {{"type", "Metaspace"}, {"replacement", "_"}};
+      if (!changes.empty()) j[part].update(changes);
+    };
+  };
+  for (const char* part : {"pre_tokenizer", "decoder"}) {
+    const TemporaryDirectory d;
+    json good = json::parse(of_characters);
+    with(part, json::object())(good);
+    EXPECT_NO_THROW(read_and_use(d, good));
+    refused(of_characters, "is not one character", with(part, {{"replacement", "__"}}));
+    refused(of_characters, "is not one character", with(part, {{"replacement", ""}}));
+    refused(of_characters, "\"last\" is none of", with(part, {{"prepend_scheme", "last"}}));
+    refused(of_characters, "does not go with", with(part, {{"add_prefix_space", false}}));
+  }
+  refused(of_characters, "Metaspace beside another step", [](json& j) {
+    const json metaspace{{"type", "Metaspace"}, {"replacement", "_"}};
+    const json digits{{"type", "Digits"}, {"individual_digits", true}};
+    j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {digits, metaspace}}};
+  });
+  refused(of_characters, "Metaspace after ByteFallback", [](json& j) {
+    const json metaspace{{"type", "Metaspace"}, {"replacement", "_"}};
+    j["decoder"] = {{"type", "Sequence"}, {"decoders", {{{"type", "ByteFallback"}}, metaspace}}};
+  });
 }
 
 TEST(TokenizerJson, RefusesVocabulariesThatDoNotFit) {
@@ -181,8 +203,13 @@ TEST(RegexPieces, RefuseWhatIsNotSupported) {
   refuses("a*", "without a character");
   refuses("a|", "without a character");
   refuses("\\", "backslash");
-  for (const char* e : {"\\w", "\\bx", "(?R)", "(*ANY)x", "\\1", "[[:alpha:]]", "[a&&b]", "[]a]",
-                        "\\u12", "(?<name>a)", "\\K", "\\X", "\\Qa"}) {
+  for (const char* e :
+       {"\\w",        "\\bx",        "(?R)",    "(*ANY)x",    "\\1",     "[[:alpha:]]",
+        "[a&&b]",     "[]a]",        "\\u12",   "(?<name>a)", "\\K",     "\\X",
+        "\\Qa",       "\\pL",        "a{,2}",   "a{2}+",      "a{2,3}+", "a{2}?",
+        "a{1, 2}",    "(?i)a",       "\\p{L&}", "\\h",        "\\R",     "\\Z",
+        "\\xe3",      "\\x1",        "[\\s-a]", "[!-\\p{L}]", "(?i:ss)", "(?i:x\xc3\xa9)",
+        "(?i:[a-z])", "(?i:\\p{Lu})"}) {
     refuses(e, "not supported");
   }
   refuses("\\p{Nonsense}", "PCRE2 refuses");
@@ -214,6 +241,10 @@ TEST(RegexPieces, SpellWhiteSpaceOut) {
                       "a"),
             (Texts{"'\xc5\xbf", "\xff\xfe", "a"}));
   EXPECT_EQ(pieces_of("(?<=a)b", "bab"), (Texts{"ba", "b"}));
+  EXPECT_EQ(pieces_of("a{2,3}|\\p{^L}{2}|[\\d-]", "aaaa12b-"), (Texts{"aaa", "a", "12", "b", "-"}));
+  // A mark that several scripts have is of none: U+3099, of Hiragana and Katakana.
+  EXPECT_EQ(pieces_of("\\p{Hiragana}+", "\xe3\x81\x8b\xe3\x82\x99"),
+            (Texts{"\xe3\x81\x8b", "\xe3\x82\x99"}));
 }
 
 TEST(RegexPieces, GiveUpAMatchThatDoesNotEnd) {
