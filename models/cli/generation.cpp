@@ -66,6 +66,7 @@ std::vector<int32_t> Generation::tokens_of(const std::string& prompt) const {
   if (prompt.empty()) return start_of_text(tokenizer, file.config().shape().vocabulary);
   std::vector<int32_t> tokens;
   tokenizer.encode(prompt, tokens);
+  tokens = checked(std::move(tokens));
   const auto before = begin_of_text_before(tokenizer, tokens);
   tokens.insert(tokens.begin(), before.begin(), before.end());
   return checked(std::move(tokens));

@@ -63,7 +63,10 @@ std::unique_ptr<JsonTokenizer> read_added_tokens(const fs::path& path) {
     added.push_back(added_token(token.key(), id, false));
     add_flags(directory, added.back());
   }
-  const json bytes{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  const json bytes{{"type", "ByteLevel"},
+                   {"add_prefix_space", false},
+                   {"trim_offsets", true},
+                   {"use_regex", true}};
   const json whole{{"version", "1.0"},      {"added_tokens", added},
                    {"normalizer", nullptr}, {"pre_tokenizer", bytes},
                    {"decoder", bytes},      {"model", model_of(encoding, ids)}};
