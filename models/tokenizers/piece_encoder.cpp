@@ -40,7 +40,10 @@ uint64_t ShortText::hash() const {
 
 size_t TokenTable::place_of(const ShortText& text) const {
   size_t at = text.hash() >> (64 - std::countr_zero(slots_.size()));
-  while (slots_[at].token != none && slots_[at].text != text) at = (at + 1) & (slots_.size() - 1);
+  for (; slots_[at].token != none; at = (at + 1) & (slots_.size() - 1)) {
+    const Slot& slot = slots_[at];
+    if (slot.begin == text.begin && slot.end == text.end && slot.size == text.size) break;
+  }
   return at;
 }
 
@@ -54,12 +57,15 @@ void TokenTable::insert(std::string_view text, int32_t token) {
   const ShortText key(text);
   Slot& slot = slots_[place_of(key)];
   if (slot.token != none) return;
-  slot = {.text = key, .token = token};
+  slot = {.begin = key.begin,
+          .end = key.end,
+          .size = static_cast<uint32_t>(text.size()),
+          .token = token};
   ++count_;
 }
 
 int32_t TokenTable::operator[](std::string_view text) const {
-  if (text.size() <= ShortText::max_bytes) return slots_[place_of(ShortText(text))].token;
+  if (text.size() <= ShortText::max_bytes) return (*this)[ShortText(text)];
   if (text.size() > longest_) return none;
   const auto found = long_.find(text);
   return found == long_.end() ? none : found->second;
@@ -68,7 +74,12 @@ int32_t TokenTable::operator[](std::string_view text) const {
 void TokenTable::grow() {
   const std::vector<Slot> before = std::exchange(slots_, std::vector<Slot>(2 * slots_.size()));
   for (const Slot& slot : before) {
-    if (slot.token != none) slots_[place_of(slot.text)] = slot;
+    if (slot.token == none) continue;
+    ShortText text;
+    text.begin = slot.begin;
+    text.end = slot.end;
+    text.size = slot.size;
+    slots_[place_of(text)] = slot;
   }
 }
 
@@ -97,16 +108,19 @@ bool PieceEncoder::has_character(std::string_view character) const {
 
 void PieceEncoder::encode(std::string_view piece, Work& work, std::vector<int32_t>& tokens) const {
   if (work.recent_.empty() || piece.size() > ShortText::max_bytes) {
-    return encode_anew(piece, work, tokens);
+    const int32_t whole = whole_[piece];
+    return whole == TokenTable::none ? merge(piece, work, tokens) : tokens.push_back(whole);
   }
   const ShortText text(piece);
   Work::Recent& recent = work.recent_[text.hash() % Work::recent_pieces];
   if (recent.count > 0 && recent.piece == text) {
+    if (recent.count == 1) return tokens.push_back(recent.tokens[0]);
     tokens.insert(tokens.end(), recent.tokens.begin(), recent.tokens.begin() + recent.count);
     return;
   }
   const size_t before = tokens.size();
-  encode_anew(piece, work, tokens);
+  const int32_t whole = whole_[text];
+  whole == TokenTable::none ? merge(piece, work, tokens) : tokens.push_back(whole);
   const size_t count = tokens.size() - before;
   if (count == 0 || count > recent.tokens.size()) return;
   recent.piece = text;
@@ -114,10 +128,7 @@ void PieceEncoder::encode(std::string_view piece, Work& work, std::vector<int32_
   std::copy(tokens.begin() + static_cast<ptrdiff_t>(before), tokens.end(), recent.tokens.begin());
 }
 
-void PieceEncoder::encode_anew(std::string_view piece, Work& work,
-                               std::vector<int32_t>& tokens) const {
-  const int32_t whole = whole_[piece];
-  if (whole != TokenTable::none) return tokens.push_back(whole);
+void PieceEncoder::merge(std::string_view piece, Work& work, std::vector<int32_t>& tokens) const {
   std::vector<int32_t>& parts = work.parts_;
   parts.clear();
   if (has_all_bytes_) {

@@ -37,10 +37,12 @@ class TokenTable {
   // Keeps the first token that a text has.
   void insert(std::string_view text, int32_t token);
   int32_t operator[](std::string_view text) const;
+  int32_t operator[](const ShortText& text) const { return slots_[place_of(text)].token; }
 
  private:
   struct Slot {
-    ShortText text;
+    uint64_t begin = 0, end = 0;  // as in a ShortText
+    uint32_t size = 0;
     int32_t token = none;
   };
   struct TextHash {
@@ -102,7 +104,7 @@ class PieceEncoder {
   bool has_character(std::string_view character) const;
 
  private:
-  void encode_anew(std::string_view piece, Work&, std::vector<int32_t>& tokens) const;
+  void merge(std::string_view piece, Work&, std::vector<int32_t>& tokens) const;
   void append_parts(std::string_view piece, std::vector<int32_t>& parts) const;
 
   PieceVocabulary vocabulary_;
