@@ -16,7 +16,7 @@ namespace spool {
 struct DataReader {
   const Tokenizer& tokenizer;
   int64_t vocabulary = 0;  // of the model
-  int threads = 0;         // for encoding; 0: one per core
+  int threads = 0;         // for encoding; 0: one per usable core
   DataFormat format = DataFormat::automatic;
   bool separate = true;  // puts the token that ends a text between files of text, if there is one
   // Called from time to time while text is encoded, with bytes.

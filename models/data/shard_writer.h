@@ -24,7 +24,7 @@ struct TokenizeOptions {
   Separation separation = Separation::between;
   // Tokens of a shard; the shards are OUT_000000.bin and so on.  0: one file, OUT.
   int64_t shard_tokens = 0;
-  int threads = 0;                                               // 0: one per core
+  int threads = 0;                                               // 0: one per usable core
   std::function<void(size_t done, size_t total)> progress = {};  // bytes
 };
 

@@ -14,7 +14,7 @@ namespace spool {
 
 // Calls write() with the tokens of each part of the text, in order, and the bytes encoded so far.
 // The text begins at that byte of the file.  The parts do not depend on the number of threads (0:
-// one per core).
+// one per usable core).
 void encode_text(const Tokenizer&, const InputFile& text, int threads,
                  const std::function<void(std::span<const int32_t> tokens, uint64_t done)>& write,
                  uint64_t begin = 0);
