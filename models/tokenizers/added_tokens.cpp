@@ -144,11 +144,12 @@ size_t AddedTokens::incomplete(std::string_view text) const {
 }
 
 bool AddedTokens::any_spans(std::string_view before, std::string_view after) const {
+  const std::string_view visible = before.substr(0, before.size() - white_space_at_end(before));
   return std::ranges::any_of(tokens_, [&](const AddedToken& t) {
     const bool is_left = before.ends_with(t.text);
     const bool is_right = std::string_view(t.text).starts_with(after.substr(0, t.text.size()));
-    return spans(t.text, before, after) || (is_left && (t.takes_right || t.single_word)) ||
-           (is_right && t.single_word);
+    return spans(t.text, before, after) || (t.single_word && (is_left || is_right)) ||
+           (t.takes_right && visible.ends_with(t.text));
   });
 }
 

@@ -46,6 +46,8 @@ class AddedTokens {
     size_t reached_ = 0;  // the end of the last token, with its white space
   };
 
+  bool empty() const { return tokens_.empty(); }
+
   // Whether a token ends where the text does.
   bool ends(std::string_view text) const;
 

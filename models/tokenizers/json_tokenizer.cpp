@@ -157,18 +157,24 @@ bool JsonTokenizer::prepends_after_tokens() const {
 }
 
 bool JsonTokenizer::can_cut(std::string_view text, size_t at) const {
-  const std::string_view before = text.substr(0, at), after = text.substr(at);
+  constexpr size_t near = 2 * AddedTokens::max_bytes;
+  std::string_view before = text.substr(0, at), after = text.substr(at);
   const auto apart = [&](const AddedTokens& added) {
     return !added.any_spans(before, after) && !(prepends_after_tokens() && added.ends(before));
   };
-  return apart(parts_.added) && apart(parts_.added_after_normalizer) &&
-         parts_.normalizer.keeps_apart(before, after);
+  if (!apart(parts_.added) || !parts_.normalizer.keeps_apart(before, after)) return false;
+  if (parts_.added_after_normalizer.empty()) return true;
+  std::string left, right;
+  before = before.substr(before.size() - std::min(before.size(), near));
+  before = parts_.normalizer.normalize(before, /*continues=*/true, left);
+  after = parts_.normalizer.normalize(after.substr(0, near), /*continues=*/true, right);
+  return apart(parts_.added_after_normalizer);
 }
 
 size_t JsonTokenizer::boundary(std::string_view text) const {
-  constexpr size_t near = 4096;
   const std::string_view whole = without_incomplete_character(text);
   const std::string_view here = whole.empty() ? text : whole;
+  const size_t near = parts_.pieces.empty() ? here.size() : 4096;
   for (size_t i = here.size(); cuts_at_blanks_ && i-- > 1 && here.size() - i < near;) {
     const std::string_view before = here.substr(0, i);
     if (here[i] == ' ' && ends_visibly(before) && !before.ends_with(word_begin_) &&
@@ -176,48 +182,72 @@ size_t JsonTokenizer::boundary(std::string_view text) const {
       return i;
     }
   }
-  const size_t cut = parts_.pieces.empty() ? 0 : cut_between_pieces(here);
-  return cut > 0 ? cut : here.size();
+  const size_t cut = cut_between_pieces(here);
+  if (cut > 0) return cut;
+  const size_t known = parts_.added.incomplete(here);
+  return known > 0 ? known : here.size();
 }
 
-// After the last added token, and before one that may be incomplete; 0 if there is no such place.
+// After the last added token, and before one that may be incomplete; else where a token begins or
+// ends.  0 if there is no such place.
 size_t JsonTokenizer::cut_between_pieces(std::string_view text) const {
-  size_t begin = 0, end = text.size();
-  for (const AddedTokens* added : {&parts_.added, &parts_.added_after_normalizer}) {
-    end = std::min(end, added->incomplete(text));
-    AddedTokens::Walk walk(*added, text.substr(0, end));
-    while (const auto found = walk.next()) begin = std::max(begin, found->begin + found->size);
+  const size_t end = parts_.added.incomplete(text);
+  std::vector<size_t> ends_of_tokens;  // and their beginnings, in order
+  AddedTokens::Walk walk(parts_.added, text.substr(0, end));
+  while (const auto found = walk.next()) {
+    ends_of_tokens.push_back(found->begin);
+    ends_of_tokens.push_back(found->begin + found->size);
   }
-  const std::string_view rest = text.substr(begin, end - begin);
+  const size_t begin = ends_of_tokens.empty() ? 0 : ends_of_tokens.back();
   const auto allowed = [&](size_t at) { return can_cut(text, begin + at); };
+  const size_t cut = cut_in_rest(text.substr(begin, end - begin), allowed);
+  if (cut > 0) return begin + cut;
+  const auto place = std::ranges::find_if(ends_of_tokens.rbegin(), ends_of_tokens.rend(),
+                                          [&](size_t at) { return at == 0 || can_cut(text, at); });
+  return place == ends_of_tokens.rend() ? 0 : *place;
+}
+
+// Between two pieces of text without added tokens but for those that are found once it is
+// normalized.
+size_t JsonTokenizer::cut_in_rest(std::string_view rest,
+                                  const std::function<bool(size_t)>& allowed) const {
+  if (rest.empty() || parts_.pieces.empty()) return 0;
   std::string buffer;
   const std::string_view normalized = parts_.normalizer.normalize(rest, /*continues=*/true, buffer);
-  const size_t cut = normalized == rest ? parts_.pieces.last_cut(rest, allowed)
-                                        : cut_in_normalized(rest, normalized, allowed);
-  return cut > 0 || (begin > 0 && allowed(0)) ? begin + cut : 0;
+  size_t begin = 0;
+  const size_t end = parts_.added_after_normalizer.incomplete(normalized);
+  AddedTokens::Walk walk(parts_.added_after_normalizer, normalized.substr(0, end));
+  while (const auto found = walk.next()) begin = found->begin + found->size;
+  const std::string_view open = normalized.substr(begin, end - begin);
+  if (normalized == rest) {
+    const auto is_allowed = [&](size_t at) { return allowed(begin + at); };
+    const size_t cut = parts_.pieces.last_cut(open, is_allowed);
+    return cut > 0 || (begin > 0 && allowed(begin)) ? begin + cut : 0;
+  }
+  const std::map<size_t, size_t> places = common_places(rest, normalized.size());
+  const size_t cut = parts_.pieces.last_cut(open, [&](size_t at) {
+    const auto found = places.find(begin + at);
+    return found != places.end() && allowed(found->second);
+  });
+  return cut > 0 ? places.at(begin + cut) : 0;
 }
 
-// A cut between two pieces of the normalized text, at a place that it has in common with the text.
-size_t JsonTokenizer::cut_in_normalized(std::string_view text, std::string_view normalized,
-                                        const std::function<bool(size_t)>& allowed) const {
+// Places in a normalized text of so many bytes that are places in the text, too; from its end.
+std::map<size_t, size_t> JsonTokenizer::common_places(std::string_view text, size_t size) const {
   constexpr size_t near = 2048;
-  std::map<size_t, size_t> places;  // in the normalized text -> in the text; from the end
-  size_t end = text.size(), at = normalized.size();
+  std::map<size_t, size_t> places;
+  size_t end = text.size(), at = size;
   std::string buffer;
   for (size_t i = end; i-- > 1 && text.size() - i < near;) {
     if (first_character_size(text.substr(i)) == 0) continue;
     if (!parts_.normalizer.keeps_apart(text.substr(0, i), text.substr(i))) continue;
     const std::string_view part = text.substr(i, end - i);
-    const size_t size = parts_.normalizer.normalize(part, /*continues=*/true, buffer).size();
-    if (size > at) break;
-    at -= size;
+    const size_t of_part = parts_.normalizer.normalize(part, /*continues=*/true, buffer).size();
+    if (of_part > at) break;
+    at -= of_part;
     places[at] = end = i;
   }
-  const size_t cut = parts_.pieces.last_cut(normalized, [&](size_t place) {
-    const auto found = places.find(place);
-    return found != places.end() && allowed(found->second);
-  });
-  return cut > 0 ? places.at(cut) : 0;
+  return places;
 }
 
 bool JsonTokenizer::operator==(const JsonTokenizer& other) const {

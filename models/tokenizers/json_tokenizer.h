@@ -83,8 +83,8 @@ class JsonTokenizer : public Tokenizer {
   bool begins_words_at_blanks() const;
   bool prepends_after_tokens() const;
   size_t cut_between_pieces(std::string_view text) const;
-  size_t cut_in_normalized(std::string_view text, std::string_view normalized,
-                           const std::function<bool(size_t)>& allowed) const;
+  size_t cut_in_rest(std::string_view rest, const std::function<bool(size_t)>& allowed) const;
+  std::map<size_t, size_t> common_places(std::string_view text, size_t size) const;
   bool can_cut(std::string_view text, size_t at) const;
 
   TokenizerParts parts_;

@@ -116,7 +116,7 @@ TEST_P(JsonTokenizerStyle, GivesTheSameTokensForTextCutAtItsBoundaries) {
     const size_t cut = tokenizer->boundary(std::string_view(text).substr(0, window));
     ASSERT_GT(cut, 0u);
     ASSERT_LE(cut, window);
-    if (cut + 4 > window) continue;  // there was no place to cut
+    if (cut + 12 > window) continue;  // there was no place, or a token begins there
     Ids parts = encode(*tokenizer, text.substr(0, cut));
     tokenizer->encode_rest(std::string_view(text).substr(cut), parts);
     ASSERT_EQ(parts, encode(*tokenizer, text))
@@ -125,6 +125,29 @@ TEST_P(JsonTokenizerStyle, GivesTheSameTokensForTextCutAtItsBoundaries) {
     ++cuts;
   }
   EXPECT_GT(cuts, 1000);
+}
+
+// Of text with many added tokens and few blanks, which some of them take.
+TEST_P(JsonTokenizerStyle, IsCutBetweenAddedTokens) {
+  constexpr std::string_view parts[] = {"\xe5\xad\x97", "<right>",  "<left>", "<word>",
+                                        "<norm>",       "<NORM>",   "<s>",    "\n\n\n\n\n\n",
+                                        "</s>",         "e\xcc\x81"};
+  const auto tokenizer = open_style(GetParam());
+  std::mt19937 random(4);
+  int cuts = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text;
+    while (text.size() < 90) text += parts[random() % std::size(parts)];
+    const size_t window = 30 + random() % 50;
+    const size_t cut = tokenizer->boundary(std::string_view(text).substr(0, window));
+    ASSERT_GT(cut, 0u);
+    Ids ids = encode(*tokenizer, text.substr(0, cut));
+    tokenizer->encode_rest(std::string_view(text).substr(cut), ids);
+    if (cut + 12 > window && ids != encode(*tokenizer, text)) continue;  // there was no place
+    ASSERT_EQ(ids, encode(*tokenizer, text)) << ::testing::PrintToString(text) << cut;
+    ++cuts;
+  }
+  EXPECT_GT(cuts, 1500);
 }
 
 TEST_P(JsonTokenizerStyle, GivesTheSameTokensForAnyNumberOfThreads) {
