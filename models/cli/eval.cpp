@@ -90,7 +90,8 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
                                    .progress = std::ref(encoding)}
                             .open(data);
   if (a.separate && !shards) {
-    const auto words = describe_joined_documents(data.size(), *tokenizer, BeginOfText::written);
+    const auto words = describe_joined_documents(data.size(), *tokenizer, BeginOfText::written,
+                                                 file.config().shape().vocabulary);
     if (!words.empty()) logger().warn("{}", words);
   }
   LoadedModel::Options options = resolve(a);

@@ -15,10 +15,20 @@
 namespace spool {
 namespace {
 
+// A template that is wrong does not stop a format that is given.
+std::optional<std::string> template_of(const GenerateArguments& a, const ModelFile& file) {
+  try {
+    return chat_template_in(file.directory());
+  } catch (const Error& e) {
+    if (a.chat_format.empty() || e.kind() != ErrorKind::file) throw;
+    return {};
+  }
+}
+
 std::optional<Chat> chat_of(const GenerateArguments& a, const ModelFile& file,
                             const Tokenizer& tokenizer) {
   if (!a.chat) return {};
-  const auto text = chat_template_in(file.directory());
+  const auto text = template_of(a, file);
   const KnownTemplate* known = text ? find_known_template(*text) : nullptr;
   std::optional<ChatChoice> choice = parse_chat_format(a.chat_format);
   if (!choice && known) choice = {.format = known->format, .begins = known->begins};
@@ -67,7 +77,7 @@ std::vector<int32_t> Generation::tokens_of(const std::string& prompt) const {
   std::vector<int32_t> tokens;
   tokenizer.encode(prompt, tokens);
   tokens = checked(std::move(tokens));
-  const auto before = begin_of_text_before(tokenizer, tokens);
+  const auto before = begin_of_text_before(tokenizer, tokens, file.config().shape().vocabulary);
   tokens.insert(tokens.begin(), before.begin(), before.end());
   return checked(std::move(tokens));
 }

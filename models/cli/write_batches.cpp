@@ -33,7 +33,8 @@ int64_t seen_at_a_time(const Generation& g) {
 std::vector<Prompt> read_prompts(const Generation& g) {
   const GenerateArguments& a = g.arguments;
   if (a.prompts.empty()) return {{.text = a.prompt, .tokens = g.tokens_of(a.prompt)}};
-  const std::string all = all_of_prompts(a.prompts);
+  std::string all = all_of_prompts(a.prompts);
+  if (all.starts_with("\xef\xbb\xbf")) all.erase(0, 3);  // a mark of UTF-8
   const std::string name = a.prompts == "-" ? "standard input" : a.prompts;
   const int64_t longest = seen_at_a_time(g);
   std::vector<Prompt> prompts;

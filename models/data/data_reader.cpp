@@ -33,7 +33,7 @@ Tokens DataReader::encode(std::span<const fs::path> files) const {
       documents.append(tokens);
       if (progress) progress(before + done, total);
     };
-    encode_document(tokenizer, text.file, threads, write, text.begin);
+    encode_document(tokenizer, text.file, threads, write, text.begin, vocabulary);
     before += text.size();
   }
   writer.finish();

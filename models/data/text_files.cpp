@@ -143,11 +143,14 @@ void DocumentWriter::append(std::span<const int32_t> tokens) {
   last_ = tokens.back();
 }
 
-std::string describe_joined_documents(size_t count, const Tokenizer& tokenizer, BeginOfText begin) {
-  const bool begins = begin == BeginOfText::written && !tokenizer.begin_of_text().empty();
-  if (count < 2 || begins || tokenizer.end_of_text()) return {};
+std::string describe_joined_documents(size_t count, const Tokenizer& tokenizer, BeginOfText begin,
+                                      int64_t rows) {
+  const bool begins =
+      begin == BeginOfText::written && !begin_of_text_before(tokenizer, {}, rows).empty();
+  if (count < 2 || begins || end_of_text_within(tokenizer, rows)) return {};
   return sentence("the ", count, " files are read as one text: the tokenizer ", tokenizer.name(),
-                  " has no token to put between them");
+                  " has no token to put between them",
+                  tokenizer.end_of_text() ? " that the model has" : "");
 }
 
 }  // namespace spool

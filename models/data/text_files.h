@@ -65,6 +65,7 @@ class DocumentWriter {
 // Says that so many documents run into each other, if the tokenizer has no token to put between
 // them; else empty.
 enum class BeginOfText : uint8_t { written, left_out };
-std::string describe_joined_documents(size_t count, const Tokenizer&, BeginOfText);
+std::string describe_joined_documents(size_t count, const Tokenizer&, BeginOfText,
+                                      int64_t rows = INT32_MAX);
 
 }  // namespace spool

@@ -11,6 +11,7 @@
 #include "spool/models/families/weights_file.h"
 #include "spool/models/formats/constant_tensors.h"
 #include "spool/models/formats/llmc_header.h"
+#include "spool/models/formats/run_directory.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/file_kind.h"
 #include "spool/runtime/files/json.h"
@@ -51,8 +52,8 @@ std::shared_ptr<const TensorReader> open_tensors(const fs::path& file) {
 // The file with the weights of a model that is a folder, a config.json, or that file.
 fs::path weights_of(const fs::path& model) {
   const fs::path folder = folder_of_model(model);
-  if (path_is_directory(model) || model.filename() == config_name) return weights_in(folder);
-  return model;
+  const bool is_file = !path_is_directory(model) && model.filename() != config_name;
+  return is_file && !checkpoint_named_by(model) ? model : weights_in(folder);
 }
 
 JsonField read_config(const fs::path& folder, const fs::path& model) {
@@ -199,9 +200,12 @@ nlohmann::json config_of(const Model& model, std::optional<int32_t> end_of_text)
   const char* type = config.contains("dtype") ? "dtype" : "torch_dtype";
   if (!is_gpt2 || config.contains(type)) config[type] = name_in_config(model.dtype());
   const nlohmann::json end = end_of_text ? nlohmann::json(*end_of_text) : nlohmann::json();
-  if (is_gpt2 && !config.contains("bos_token_id")) config["bos_token_id"] = end;
+  const auto lacks = [&](const char* key) {
+    return !config.contains(key) || config[key].is_null();
+  };
+  if (is_gpt2 && lacks("bos_token_id")) config["bos_token_id"] = end;
   const bool may_lack = !is_gpt2 && end.is_null();
-  if (!may_lack && !config.contains("eos_token_id")) config["eos_token_id"] = end;
+  if (!may_lack && lacks("eos_token_id")) config["eos_token_id"] = end;
   return config;
 }
 

@@ -1,6 +1,7 @@
 #include "spool/models/families/weights_file.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -95,12 +96,20 @@ void refuse_partial_downloads(const fs::path& folder) {
   }
 }
 
+// What a trainer writes beside a model.
+bool is_state_of_training(std::string_view name) {
+  constexpr std::array beginnings = {"optimizer", "scheduler", "scaler", "rng_state",
+                                     "training_args"};
+  return std::ranges::any_of(beginnings, [&](const char* b) { return name.starts_with(b); });
+}
+
 void refuse_other_forms(const fs::path& folder) {
   for (const fs::path& path : paths_in(folder)) {
     const std::string name = name_of(path), extension = path.extension().string();
+    if (is_state_of_training(name)) continue;
     const bool of_torch = name.starts_with("pytorch_model") || extension == ".pth" ||
                           extension == ".pt" || extension == ".ckpt";
-    check_file(!of_torch, folder, "its model is a ", name,
+    check_file(!of_torch, folder, "its model is a file of PyTorch, ", name,
                "; save it again with save_pretrained(safe_serialization=True)");
     const char* form = extension == ".gguf"      ? "GGUF, the format of llama.cpp"
                        : extension == ".h5"      ? "HDF5, for TensorFlow"
@@ -121,6 +130,7 @@ void refuse_other_forms(const fs::path& folder) {
 
 fs::path folder_of_model(const fs::path& model) {
   check_file(path_exists(model), model, "there is no such file or directory");
+  if (const auto checkpoint = checkpoint_named_by(model)) return *checkpoint;
   if (!path_is_directory(model)) return model.parent_path();
   return latest_checkpoint(model).value_or(model);
 }

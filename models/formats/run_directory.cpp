@@ -195,6 +195,13 @@ std::optional<fs::path> latest_checkpoint(const fs::path& run) {
   return run / name;
 }
 
+std::optional<fs::path> checkpoint_named_by(const fs::path& file) {
+  if (type_of(file) != fs::file_type::regular) return {};
+  const std::string name = name_in(file);
+  const fs::path checkpoint = file.parent_path() / name;
+  return step_of(name) && path_is_directory(checkpoint) ? std::optional(checkpoint) : std::nullopt;
+}
+
 void check_run_directory(const fs::path& path) {
   check_setting(!path.empty(), {"out"}, "the run's directory has no name; give it one");
   std::error_code none;
@@ -228,6 +235,25 @@ RunDirectory::RunDirectory(const fs::path& path, int keep)
   remove_partials(path_);
   settle(latest_link);
   settle(best_link);
+  check_half_copies();
+}
+
+// A copy may lack hidden files, and half a copy other files, too.  One of a later step would be in
+// the way of the checkpoints of a run that goes on.
+void RunDirectory::check_half_copies() const {
+  const auto last = latest();
+  if (!last) return;
+  const int64_t done = step_of(last->filename().string()).value_or(0);
+  for (const std::string& name : names_in(path_)) {
+    const fs::path checkpoint = path_ / name;
+    const bool is_half =
+        step_of(name).value_or(0) > done && !is_own_checkpoint(checkpoint) &&
+        (path_exists(checkpoint / "run.json") || path_exists(checkpoint / "step.json"));
+    check_file(!is_half, checkpoint.string(),
+               "is a checkpoint that lacks files, or parts of some; copy it again, or remove it to "
+               "go on from step ",
+               done);
+  }
 }
 
 void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)>& write_files) {
@@ -309,7 +335,10 @@ void RunDirectory::settle(const char* name) {
   const fs::path checkpoint = path_ / checkpoint_name(mark->step);
   const bool is_there = type_of(checkpoint) != fs::file_type::not_found;
   if (is_there && !is_own_checkpoint(checkpoint)) return;
-  if (!is_there || wholeness_of(checkpoint).mark != mark) {
+  const Wholeness found = is_there ? wholeness_of(checkpoint) : Wholeness{};
+  check_file(!found.is_whole || found.mark == mark, folder.string(),
+             "is a copy of another run's checkpoint of step ", mark->step, "; rename it");
+  if (!found.is_whole) {
     if (is_there) remove_checkpoint(checkpoint);
     rename_path(folder, checkpoint);
     sync_path(path_);

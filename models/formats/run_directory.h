@@ -23,6 +23,10 @@ namespace spool {
 // is whole, if there is one.  Needs no lock.  Throws if `latest` names no checkpoint.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& run);
 
+// The checkpoint beside a file that has its name in it, as `latest` and `best` have where there are
+// no links; nothing for any other file.
+std::optional<std::filesystem::path> checkpoint_named_by(const std::filesystem::path& file);
+
 // Throws if the directory, which need not exist, cannot be a run's; makes nothing.
 void check_run_directory(const std::filesystem::path&);
 
@@ -52,6 +56,7 @@ class RunDirectory {
   void publish(const std::filesystem::path& partial, const std::filesystem::path& checkpoint);
   void point(const char* link, const std::string& checkpoint);
   void settle(const char* link);
+  void check_half_copies() const;
   void remove_checkpoint(const std::filesystem::path& checkpoint);
   void remove_old();
 

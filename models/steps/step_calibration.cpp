@@ -57,7 +57,10 @@ class Calibrator {
   }
 
   void measure() {
-    if (!is_of_use()) return report();
+    if (!is_of_use()) {
+      found_.machine = known_machine();
+      return report();
+    }
     measure_rates();
     measure_disk_rate();
     measure_steps();
@@ -178,7 +181,6 @@ class Calibrator {
   }
 
   void report() {
-    if (!found_.machine.kernels && !table_.rates) found_.machine = known_machine();
     found_.machine.kernels = std::make_shared<KernelTimes>(table_.kernels);
     for (KernelTime& k : needed_) {
       const double* seconds = found_.machine.kernels->find(k.name.c_str(), k.cost);

@@ -82,15 +82,15 @@ void encode_text(const Tokenizer& tokenizer, const InputFile& text, int threads,
 
 void encode_document(const Tokenizer& tokenizer, const InputFile& text, int threads,
                      const std::function<void(std::span<const int32_t>, uint64_t)>& write,
-                     uint64_t begin) {
+                     uint64_t begin, int64_t rows) {
   bool is_begun = false;
   const auto write_text = [&](std::span<const int32_t> tokens, uint64_t done) {
-    if (!is_begun) write(begin_of_text_before(tokenizer, tokens), 0);
+    if (!is_begun) write(begin_of_text_before(tokenizer, tokens, rows), 0);
     is_begun = true;
     write(tokens, done);
   };
   encode_text(tokenizer, text, threads, write_text, begin);
-  write(tokenizer.after_text(), text.size() - begin);
+  write(tokens_within(tokenizer.after_text(), rows), text.size() - begin);
 }
 
 }  // namespace spool

@@ -19,9 +19,9 @@ void encode_text(const Tokenizer&, const InputFile& text, int threads,
                  const std::function<void(std::span<const int32_t> tokens, uint64_t done)>& write,
                  uint64_t begin = 0);
 
-// The same, with the tokens that a model expects before a text and after it.
+// The same, with the tokens that a model of so many expects before a text and after it.
 void encode_document(const Tokenizer&, const InputFile& text, int threads,
                      const std::function<void(std::span<const int32_t> tokens, uint64_t done)>&,
-                     uint64_t begin = 0);
+                     uint64_t begin = 0, int64_t rows = INT32_MAX);
 
 }  // namespace spool

@@ -66,9 +66,14 @@ std::optional<int32_t> end_of_text_within(const Tokenizer& tokenizer, int64_t ro
   return end && *end < rows ? end : std::nullopt;
 }
 
+std::vector<int32_t> tokens_within(std::vector<int32_t> tokens, int64_t rows) {
+  std::erase_if(tokens, [&](int32_t token) { return token >= rows; });
+  return tokens;
+}
+
 std::vector<int32_t> begin_of_text_before(const Tokenizer& tokenizer,
-                                          std::span<const int32_t> tokens) {
-  std::vector<int32_t> begin = tokenizer.begin_of_text();
+                                          std::span<const int32_t> tokens, int64_t rows) {
+  std::vector<int32_t> begin = tokens_within(tokenizer.begin_of_text(), rows);
   const bool is_there =
       tokens.size() >= begin.size() && std::ranges::equal(begin, tokens.first(begin.size()));
   if (is_there) begin.clear();

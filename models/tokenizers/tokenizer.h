@@ -52,8 +52,13 @@ std::vector<int32_t> start_of_text(const Tokenizer&, int64_t rows = INT32_MAX);
 // The token between documents, if a model with so many rows has it.
 std::optional<int32_t> end_of_text_within(const Tokenizer&, int64_t rows);
 
-// The tokens before a text with these tokens: begin_of_text(), unless the text begins with them.
-std::vector<int32_t> begin_of_text_before(const Tokenizer&, std::span<const int32_t> tokens);
+// Those of the tokens that a model with so many rows has.
+std::vector<int32_t> tokens_within(std::vector<int32_t> tokens, int64_t rows);
+
+// The tokens before a text with these tokens, as far as the model has rows for them:
+// begin_of_text(), unless the text begins with them.
+std::vector<int32_t> begin_of_text_before(const Tokenizer&, std::span<const int32_t> tokens,
+                                          int64_t rows = INT32_MAX);
 
 // Throws if a token has no row in the model; names it, and the text with its byte, of which the
 // first token is at `begin`.

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "spool/models/families/families.h"
+#include "spool/models/families/gpt2_config.h"
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/formats/safetensors.h"
@@ -50,9 +52,17 @@ std::optional<uint64_t> parse_hex(const JsonField& field) {
   return hash;
 }
 
+// A GPT-2's configuration without fields that change no number, which its folder may have or lack.
+json numbers_of(const json& config) {
+  const ModelConfig model = model_config(parse_json(config.dump(), run_file));
+  const auto* const gpt2 = model.as<Gpt2Config>();
+  return gpt2 ? ModelConfig(*gpt2).to_json() : config;
+}
+
 // See the header.
 std::string hash_of_run(json settings, uint64_t data, std::optional<uint64_t> initial_weights) {
   for (const std::string& key : settings_without_numbers()) settings.erase(key);
+  if (settings.contains("config")) settings["config"] = numbers_of(settings["config"]);
   Hash hash;
   hash.add(settings.dump());
   hash.add(data);

@@ -60,7 +60,7 @@ std::string describe_joined(const DataReader& reader, const RunOptions& options,
   for (const auto& files : of_each_kind) {
     if (!are_shards(files, reader.format)) most = std::max(most, files.size());
   }
-  return describe_joined_documents(most, reader.tokenizer, BeginOfText::written);
+  return describe_joined_documents(most, reader.tokenizer, BeginOfText::written, reader.vocabulary);
 }
 
 }  // namespace

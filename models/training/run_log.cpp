@@ -37,9 +37,15 @@ std::string kept_lines(const std::string& path, const ResumedLog& resumed) {
   return kept;
 }
 
+// A descriptor of the process, such as its standard output: what is in its file is not the log's.
+bool is_descriptor(const std::string& path) {
+  return path.starts_with("/dev/") || path.starts_with("/proc/");
+}
+
 bool has_lines(const std::string& path) {
   std::error_code none;
-  return std::filesystem::is_regular_file(path, none) && std::filesystem::file_size(path, none) > 0;
+  return !is_descriptor(path) && std::filesystem::is_regular_file(path, none) &&
+         std::filesystem::file_size(path, none) > 0;
 }
 
 // The time of day, in UTC: 2026-01-31T23:59:59Z.
@@ -56,8 +62,7 @@ bool begins_a_log(const std::string& path) {
 // To open one waits for its reader.  Those of the process's own descriptors are open already.
 bool is_named_pipe(const std::string& path) {
   std::error_code none;
-  const bool is_descriptor = path.starts_with("/dev/") || path.starts_with("/proc/");
-  return !is_descriptor && std::filesystem::is_fifo(path, none);
+  return !is_descriptor(path) && std::filesystem::is_fifo(path, none);
 }
 
 }  // namespace
@@ -83,7 +88,7 @@ RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<Re
     kept = kept_lines(path_, *resumed);
     write_text_file_atomically(path_, kept);
   }
-  file_.open(path_, kept.empty() ? std::ios::trunc : std::ios::app);
+  file_.open(path_, kept.empty() && !is_descriptor(path_) ? std::ios::trunc : std::ios::app);
   if (!file_) fail_file(path_, "written", errno);
   if (!kept.empty()) return;
   const int error = append({{"format", "spool-run"},

@@ -210,8 +210,9 @@ void check_is_weights(const File& file) {
     check_file(/*ok=*/false, file.name(), kind->what, "; ", kind->as_model);
   }
   const std::string_view words = first_words(begin);
-  check_file(words.size() <= length_bytes, file.name(), "is text that begins \"", words,
-             "\", and no weights; if that came in place of the file, download it again");
+  check_file(
+      words.size() <= length_bytes, file.name(), "is text that begins \"", words,
+      "\", and no weights in safetensors; if that came in place of the file, download it again");
   const bool is_blank =
       begin.size() > length_bytes && std::ranges::all_of(begin, [](char c) { return c == '\0'; });
   check_file(!is_blank, file.name(),

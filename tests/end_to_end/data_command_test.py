@@ -126,7 +126,7 @@ class Large(Files):
         super().setUp()
         with self.text.open("r+b") as file:
             file.truncate(1 << 32)  # with a hole
-        self.words = [*SHAPE, "--data", self.text, "--dry-run", "--out", self.out]
+        self.words = [*SHAPE, "--data", self.text, "--data-format", "text", "--dry-run", "--out", self.out]
 
     def test_data_is_not_held_in_memory(self):
         self.assertLess(peak_memory("train", *self.words), 256 << 20)

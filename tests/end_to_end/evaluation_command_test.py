@@ -39,7 +39,7 @@ class Evaluations(Folder):
         self.assertIn("the model is in", printed)
 
     def test_refuses_other_amounts(self):
-        for amount in ["0", "-1", "some", "", "1e3"]:
+        for amount in ["0", "-1", "some", "1e3"]:
             self.refused(self.train("--final-eval", amount), 1, "--final-eval", f"'{amount}'")
         self.refused(self.train("--eval-batches", 0), 2, "--eval-batches: 0 is too little")
         self.assertEqual(self.train()[0], 0)
