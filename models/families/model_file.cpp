@@ -200,12 +200,9 @@ nlohmann::json config_of(const Model& model, std::optional<int32_t> end_of_text)
   const char* type = config.contains("dtype") ? "dtype" : "torch_dtype";
   if (!is_gpt2 || config.contains(type)) config[type] = name_in_config(model.dtype());
   const nlohmann::json end = end_of_text ? nlohmann::json(*end_of_text) : nlohmann::json();
-  const auto lacks = [&](const char* key) {
-    return !config.contains(key) || config[key].is_null();
-  };
-  if (is_gpt2 && lacks("bos_token_id")) config["bos_token_id"] = end;
+  if (is_gpt2 && !config.contains("bos_token_id")) config["bos_token_id"] = end;
   const bool may_lack = !is_gpt2 && end.is_null();
-  if (!may_lack && lacks("eos_token_id")) config["eos_token_id"] = end;
+  if (!may_lack && !config.contains("eos_token_id")) config["eos_token_id"] = end;
   return config;
 }
 

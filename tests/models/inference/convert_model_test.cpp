@@ -33,6 +33,9 @@ TEST_F(ConvertModel, KeepsTheParametersThereAndBack) {
 
 TEST_F(ConvertModel, WritesTheTokenizerAndItsEndOfText) {
   save_model(d_.path(), *make(small), {});
+  nlohmann::json config = read_json(d_.path() / "config.json").value();
+  config.erase("eos_token_id");
+  d_.file("config.json", config.dump());
   d_.file("merges.txt", "a b\n");
   const fs::path out = to("other", d_.path());
   EXPECT_EQ(names_in(out), (std::set<std::string>{"config.json", "merges.txt", "model.safetensors",
