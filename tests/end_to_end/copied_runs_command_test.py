@@ -68,6 +68,39 @@ class CopiedRuns(Files):
                 kept = {"step-000008", "step-000010", f"step-{best['step']:06}"}
                 self.assertEqual(set(self.checkpoints(run)), kept)
 
+    def test_files_in_the_place_of_links_are_models(self):
+        self.trained(steps=4)
+        run = copied(self.out, self.folder / "names", "names")
+        prompt = ["--prompt", "Line", "--tokens", 4, "--temperature", 0]
+        for name in ["latest", "best"]:
+            words = ["generate", *prompt, "--model"]
+            self.assertEqual(self.done(*words, run / name), self.done(*words, self.out / name))
+
+    def test_a_checkpoint_of_another_run_does_not_replace_one(self):
+        self.trained(steps=4)
+        run = copied(self.out, self.folder / "mixed", "lost")
+        other = self.folder / "other"
+        self.trained("--seed", 9, steps=4, out=other)
+        shutil.copytree(other / "step-000004", run / "best")
+        weights = run / "step-000004" / "model.safetensors"
+        before = weights.read_bytes()
+        result = spool("train", "--resume", "--out", run, "--steps", 6)
+        self.refused(result, 1, "best", "another run's checkpoint of step 4")
+        self.assertEqual(weights.read_bytes(), before)
+
+    def test_half_a_copy_in_the_way_is_refused_before_a_step(self):
+        self.trained(steps=4)
+        run = copied(self.out, self.folder / "half-way", "lost")
+        for marker in run.rglob(".spool"):
+            marker.unlink()
+        os.truncate(run / "step-000004" / "optimizer.safetensors", 100)
+        log = self.folder / "resumed.jsonl"
+        result = spool("train", "--resume", "--out", run, "--steps", 6, "--log", log)
+        self.refused(result, 1, "step-000004", "lacks files", "from step 2")
+        self.assertFalse(log.exists() and '"loss"' in log.read_text())
+        shutil.rmtree(run / "step-000004")
+        self.done("train", "--resume", "--out", run, "--steps", 6)
+
     def test_half_a_copy_goes_on_from_the_newest_whole_checkpoint(self):
         self.trained(steps=6)
         run = copied(self.out, self.folder / "half", "lost")
