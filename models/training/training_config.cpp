@@ -57,7 +57,8 @@ void validate_learning_rate(const TrainingConfig& c) {
 
 void validate_optimizer(const TrainingConfig& c) {
   check_setting(c.dropout >= 0 && c.dropout < 1, {"dropout"},
-                "the probability of dropout must be in [0, 1), not ", format_number(c.dropout));
+                "the probability of dropout must be in [0, 1), not ",
+                format_number(as_written(c.dropout)));
   check_setting(c.optimizer.beta1 >= 0 && c.optimizer.beta1 < 1, {"beta1"},
                 "AdamW's beta1 must be in [0, 1), not ", format_number(c.optimizer.beta1));
   check_setting(c.optimizer.beta2 >= 0 && c.optimizer.beta2 < 1, {"beta2"},
