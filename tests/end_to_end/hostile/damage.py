@@ -14,6 +14,16 @@ NUMBERS += [10**30, -(2**63), 0.5, -0.0, 1e-320, 1e308, float("nan"), float("inf
 STRINGS = ["", "x", "a" * 100000, "\u0000", "\ud800", "../../etc/passwd", "/dev/zero", "two\nlines", "\x1b[31m"]
 STRINGS += ["bf16", "f32", "F32", "gpt2", "loop", "*", "\u4f60", "1", "nan", "run", "disk"]
 
+# Beginnings of files that come in the place of others.
+KINDS = [
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 1\n" % 0,
+    b"\x1f\x8b\x08" + bytes(500),
+    b"<!DOCTYPE html>\n<html><body>Not found</body></html>\n",
+    "A text of another width.\n".encode("utf-16"),
+    b"PK\x03\x04" + bytes(22) + b"\x08\0\0\0data.pkl",
+    b"GGUF\x03\0\0\0" + bytes(100),
+]
+
 EVAL = ["eval", "--data", "text.txt", "--limit", "8", "--model"]
 GENERATE = ["generate", "--tokens", "5", "--model"]
 TRAIN = ["train", *SHAPE, "--steps", "2", "--out", "new", "--data"]
@@ -197,6 +207,8 @@ def replace(dice, folder, path):
     """Puts something else in a file's place."""
     names = [p for p in sorted(folder.iterdir()) if p.is_file() and p.name != "fifo"]
     other, chance = dice.choice(names).read_bytes(), dice.random()
+    if chance < 0.3:
+        other = dice.choice(KINDS)
     path.unlink()
     if chance < 0.6:
         path.write_bytes(other)
