@@ -33,17 +33,22 @@ EvaluationShape shape_of(const ModelConfig& model, const LoadedModel::Options& o
 
 PlannedEvaluation plan_within_budget(const EvaluationShape& shape, const LoadedModel::Options& o) {
   const size_t capacity = device_memory(o.device), limit = std::min(o.memory, capacity);
-  PlannedEvaluation planned =
-      plan_evaluation_within(limit, shape, measure_machine(o.device, o.dtype, o.threads));
+  const Machine machine = measure_machine(o.device, o.dtype, o.threads);
+  PlannedEvaluation planned = plan_evaluation_within(limit, shape, machine);
   if (planned.foretold.memory.peak <= limit) return planned;
-  fail_memory(
-      {.what = "this evaluation, in whatever chunks,",
-       .needed = planned.foretold.memory.peak,
-       .available = limit,
-       .place = limit < o.memory ? "on the device" : "in the budget",
-       .advice = sentence(o.batch > 1 ? "a smaller batch, " : "", o.seq > 1 ? "shorter rows, " : "",
-                          "a larger budget, or fewer threads of a cpu may do"),
-       .settings = {"memory", "batch", "seq", "threads"}});
+  const auto fits = [&](int64_t batch, int64_t seq) {
+    EvaluationShape smaller = shape;
+    smaller.batch = batch, smaller.seq = seq;
+    return plan_evaluation_within(limit, smaller, machine).foretold.memory.peak <= limit;
+  };
+  const bool fewer = o.batch > 1 && fits(1, o.seq), shorter = o.seq > 1 && fits(o.batch, 1);
+  fail_memory({.what = "this evaluation, in whatever chunks,",
+               .needed = planned.foretold.memory.peak,
+               .available = limit,
+               .place = limit < o.memory ? "on the device" : "in the budget",
+               .advice = sentence(fewer ? "a smaller batch, " : "", shorter ? "shorter rows, " : "",
+                                  "a larger budget, or fewer threads of a cpu may do"),
+               .settings = {"memory", "batch", "seq", "threads"}});
 }
 
 }  // namespace

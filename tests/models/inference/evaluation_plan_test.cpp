@@ -158,11 +158,11 @@ TEST_F(BudgetOfLoadedModel, IsKeptAndSufficesIfItIsTheLeast) {
   EXPECT_FALSE(open(0).planned());
   EXPECT_EQ(open(ample).planned()->rows, ChunkRows{});
   const ErrorFields fields =
-      expect_error(ErrorKind::memory, {"this evaluation", "in the budget", "smaller batch"},
+      expect_error(ErrorKind::memory, {"this evaluation", "in the budget", "; a larger budget"},
                    [&] { open(1000); });
   EXPECT_EQ(fields.settings, (std::vector<std::string>{"memory", "batch", "seq", "threads"}));
   EXPECT_EQ(fields.capacity, 1000u);
-  expect_error(ErrorKind::memory, {sentence(fields.needed, " bytes")},
+  expect_error(ErrorKind::memory, {sentence(fields.needed, " bytes"), "; a smaller batch, "},
                [&] { open(fields.needed - 1); });
   LoadedModel least = open(fields.needed);
   EXPECT_EQ(least.planned()->foretold.memory.peak, fields.needed);
