@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trains a small GPT-2 within a memory budget, for about two minutes on two cores, then generates text.
-# To compile Spool first takes about six minutes there.
+# To compile Spool first took ten minutes on two cores that were busy besides, and takes less on others.
 #   scripts/demo.sh           on the text of this repository
 #   scripts/demo.sh FILE      on a text file of yours
 set -euo pipefail
@@ -31,7 +31,7 @@ if [ ! -f "$build/build.ninja" ]; then
   cmake --preset release -B "$build" "${options[@]}" >/dev/null
 fi
 if [ ! -x "$build/spool" ]; then
-  echo "demo: compiling Spool, once: about six minutes on two cores, here are $(nproc)"
+  echo "demo: compiling Spool, once: it took ten minutes on two busy cores, and here are $(nproc)"
 fi
 cmake --build "$build" --target spool
 spool=$build/spool
