@@ -20,31 +20,29 @@ Gpt2::Gpt2(const Gpt2Config& config, DType dtype, Stream& stream)
       wpe_(parameters().add("wpe.weight", {config.context, config.channels},
                             normal(initial_deviation))) {
   for (int64_t i = 0; i < config.layers; ++i) add_block("h." + std::to_string(i) + ".");
-  ln_f_weight_ = &parameters().add("ln_f.weight", {config.channels}, ones());
-  ln_f_bias_ = &parameters().add("ln_f.bias", {config.channels}, zeros());
+  norm_ = add_norm("ln_f");
+}
+
+Gpt2::Norm Gpt2::add_norm(const std::string& name) {
+  const int64_t C = config_.channels;
+  return {.weight = &parameters().add(name + ".weight", {C}, ones()),
+          .bias = &parameters().add(name + ".bias", {C}, zeros())};
 }
 
 void Gpt2::add_block(const std::string& prefix) {
   const int64_t C = config_.channels;
+  const InitialValues initial = normal(initial_deviation);
   const InitialValues onto_residual =
       normal(initial_deviation / std::sqrt(2 * static_cast<float>(config_.layers)));
-  const auto add = [&](const char* name, const Shape& shape,
-                       const InitialValues& initial) -> Parameter& {
-    return parameters().add(prefix + name, shape, initial);
+  const auto add = [&](const char* name, const Shape& weight, const InitialValues& values) {
+    return add_linear(prefix + name, weight, values, /*bias=*/true);
   };
-  blocks_.push_back(
-      {.ln_1_weight = add("ln_1.weight", {C}, ones()),
-       .ln_1_bias = add("ln_1.bias", {C}, zeros()),
-       .attention_weight = add("attn.c_attn.weight", {3 * C, C}, normal(initial_deviation)),
-       .attention_bias = add("attn.c_attn.bias", {3 * C}, zeros()),
-       .projection_weight = add("attn.c_proj.weight", {C, C}, onto_residual),
-       .projection_bias = add("attn.c_proj.bias", {C}, zeros()),
-       .ln_2_weight = add("ln_2.weight", {C}, ones()),
-       .ln_2_bias = add("ln_2.bias", {C}, zeros()),
-       .fc_weight = add("mlp.c_fc.weight", {4 * C, C}, normal(initial_deviation)),
-       .fc_bias = add("mlp.c_fc.bias", {4 * C}, zeros()),
-       .fc_projection_weight = add("mlp.c_proj.weight", {C, 4 * C}, onto_residual),
-       .fc_projection_bias = add("mlp.c_proj.bias", {C}, zeros())});
+  blocks_.push_back({.norm_1 = add_norm(prefix + "ln_1"),
+                     .qkv = add("attn.c_attn", {3 * C, C}, initial),
+                     .out = add("attn.c_proj", {C, C}, onto_residual),
+                     .norm_2 = add_norm(prefix + "ln_2"),
+                     .up = add("mlp.c_fc", {4 * C, C}, initial),
+                     .down = add("mlp.c_proj", {C, 4 * C}, onto_residual)});
 }
 
 Var Gpt2::attend(const Var& qkv, const Var& first, const KeyValueLayer* cache) const {
@@ -56,16 +54,13 @@ Var Gpt2::attend(const Var& qkv, const Var& first, const KeyValueLayer* cache) c
 
 Var Gpt2::block(Var x, const Var& first, const Block& b, float p, const KeyValueLayer* cache) {
   const Tape::Scope scope(x.tape(), {.name = "block"});
-  Var h = layer_norm(x, b.ln_1_weight, b.ln_1_bias, config_.epsilon);
-  h = linear(h, b.attention_weight, b.attention_bias);
-  h = attend(h, first, cache);
-  h = linear(h, b.projection_weight, b.projection_bias);
+  Var h = b.qkv(norm(x, b.norm_1));
+  h = b.out(attend(h, first, cache));
   h = dropout(h, p);
   x = add(x, h);
-  h = layer_norm(x, b.ln_2_weight, b.ln_2_bias, config_.epsilon);
-  h = linear(h, b.fc_weight);
-  h = gelu(h, b.fc_bias, config_.gelu);
-  h = linear(h, b.fc_projection_weight, b.fc_projection_bias);
+  h = b.up.without_bias(norm(x, b.norm_2));
+  h = gelu(h, *b.up.bias, config_.gelu);
+  h = b.down(h);
   h = dropout(h, p);
   return add(x, h);
 }
@@ -78,7 +73,7 @@ Var Gpt2::embed(const Text& text, int64_t first_position) {
 Var Gpt2::hidden(const Text& text, float p) {
   Var x = dropout(embed(text, /*first_position=*/0), p);
   for (const Block& b : blocks_) x = block(std::move(x), text.first, b, p);
-  return last_norm(x);
+  return norm(x, norm_);
 }
 
 Var Gpt2::hidden(const Text& text, KeyValueCache& cache) {
@@ -89,11 +84,11 @@ Var Gpt2::hidden(const Text& text, KeyValueCache& cache) {
     x = block(std::move(x), text.first, blocks_[i], no_dropout, &layer);
   }
   cache.advance(text.tokens.shape()[1]);
-  return last_norm(x);
+  return norm(x, norm_);
 }
 
-Var Gpt2::last_norm(const Var& x) {
-  return layer_norm(x, *ln_f_weight_, *ln_f_bias_, config_.epsilon);
+Var Gpt2::norm(const Var& x, const Norm& n) const {
+  return layer_norm(x, *n.weight, *n.bias, config_.epsilon);
 }
 
 std::vector<StoredRows> Gpt2::layout(const Parameter& p) const {

@@ -26,13 +26,18 @@ class Gpt2 final : public Model {
   std::vector<StoredRows> layout(const Parameter&) const override;
 
  private:
+  struct Norm {
+    Parameter *weight, *bias;
+  };
   struct Block {
-    Parameter &ln_1_weight, &ln_1_bias, &attention_weight, &attention_bias, &projection_weight,
-        &projection_bias, &ln_2_weight, &ln_2_bias, &fc_weight, &fc_bias, &fc_projection_weight,
-        &fc_projection_bias;
+    Norm norm_1;
+    Linear qkv, out;
+    Norm norm_2;
+    Linear up, down;
   };
   void add_block(const std::string& prefix);
-  Var last_norm(const Var& x);
+  Norm add_norm(const std::string& name);
+  Var norm(const Var& x, const Norm&) const;
   Var attend(const Var& qkv, const Var& first, const KeyValueLayer* cache) const;
   Var block(Var x, const Var& first, const Block&, float dropout,
             const KeyValueLayer* cache = nullptr);
@@ -41,7 +46,7 @@ class Gpt2 final : public Model {
   Gpt2Config config_;
   Parameter &wte_, &wpe_;
   std::vector<Block> blocks_;
-  Parameter *ln_f_weight_, *ln_f_bias_;  // added after the blocks
+  Norm norm_;  // added after the blocks
 };
 
 }  // namespace spool

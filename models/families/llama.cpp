@@ -52,21 +52,24 @@ void Llama::add_block(const std::string& prefix) {
   const int64_t packed = c.packed_heads() * c.head;
   const InitialValues onto_residual =
       normal(initial_deviation / std::sqrt(2 * static_cast<float>(c.layers)));
-  const auto add = [&](const char* name, const Shape& shape, const InitialValues& initial) {
-    return &parameters().add(prefix + name, shape, initial);
+  const auto add_norm = [&](const char* name, int64_t channels) {
+    return &parameters().add(prefix + name + ".weight", {channels}, ones());
   };
-  Block b{};
-  b.norm_1 = add("input_layernorm.weight", {c.channels}, ones());
-  b.qkv = add("self_attn.qkv_proj.weight", {packed, c.channels}, normal(initial_deviation));
-  if (c.qkv_bias) b.qkv_bias = add("self_attn.qkv_proj.bias", {packed}, zeros());
+  const auto add = [&](const char* name, const Shape& weight, const InitialValues& initial,
+                       bool bias = false) {
+    return add_linear(prefix + name, weight, initial, bias);
+  };
+  Block b;
+  b.norm_1 = add_norm("input_layernorm", c.channels);
+  b.qkv = add("self_attn.qkv_proj", {packed, c.channels}, normal(initial_deviation), c.qkv_bias);
   if (c.qk_norm) {
-    b.q_norm = add("self_attn.q_norm.weight", {c.head}, ones());
-    b.k_norm = add("self_attn.k_norm.weight", {c.head}, ones());
+    b.q_norm = add_norm("self_attn.q_norm", c.head);
+    b.k_norm = add_norm("self_attn.k_norm", c.head);
   }
-  b.out = add("self_attn.o_proj.weight", {c.channels, c.heads.query * c.head}, onto_residual);
-  b.norm_2 = add("post_attention_layernorm.weight", {c.channels}, ones());
-  b.gate_up = add("mlp.gate_up_proj.weight", {2 * c.inner, c.channels}, normal(initial_deviation));
-  b.down = add("mlp.down_proj.weight", {c.channels, c.inner}, onto_residual);
+  b.out = add("self_attn.o_proj", {c.channels, c.heads.query * c.head}, onto_residual);
+  b.norm_2 = add_norm("post_attention_layernorm", c.channels);
+  b.gate_up = add("mlp.gate_up_proj", {2 * c.inner, c.channels}, normal(initial_deviation));
+  b.down = add("mlp.down_proj", {c.channels, c.inner}, onto_residual);
   blocks_.push_back(b);
 }
 
@@ -77,7 +80,7 @@ Var Llama::norm(const Var& x, Parameter& weight) const {
 Var Llama::attend(const Var& x, const Pass& pass, const Block& b, const KeyValueLayer* cache) {
   const Heads heads = config_.heads;
   const Var &positions = pass.text.positions, &first = pass.text.first;
-  Var h = b.qkv_bias ? linear(x, *b.qkv, *b.qkv_bias) : linear(x, *b.qkv);
+  Var h = b.qkv(x);
   if (b.q_norm) h = head_norm(h, *b.q_norm, *b.k_norm, heads, config_.epsilon);
   h = positions ? rope(h, pass.rotations, heads, positions)
                 : rope(h, pass.rotations, heads, cache ? cache->position : 0);
@@ -87,14 +90,14 @@ Var Llama::attend(const Var& x, const Pass& pass, const Block& b, const KeyValue
     h = first ? attention(h, heads, first, sum_order())
               : attention(h, heads, Mask::causal, sum_order());
   }
-  return linear(h, *b.out);
+  return b.out(h);
 }
 
 Var Llama::block(Var x, const Pass& pass, const Block& b, const KeyValueLayer* cache) {
   const Tape::Scope scope(x.tape(), {.name = "block"});
   x = add(x, dropout(attend(norm(x, *b.norm_1), pass, b, cache), pass.dropout));
-  const Var h = swiglu(linear(norm(x, *b.norm_2), *b.gate_up));
-  return add(x, dropout(linear(h, *b.down), pass.dropout));
+  const Var h = swiglu(b.gate_up(norm(x, *b.norm_2)));
+  return add(x, dropout(b.down(h), pass.dropout));
 }
 
 Var Llama::hidden(const Text& text, float p) {

@@ -31,7 +31,12 @@ class Llama final : public Model {
 
  private:
   struct Block {
-    Parameter *norm_1, *qkv, *qkv_bias, *q_norm, *k_norm, *out, *norm_2, *gate_up, *down;
+    Parameter* norm_1 = nullptr;
+    Linear qkv;
+    Parameter *q_norm = nullptr, *k_norm = nullptr;
+    Linear out;
+    Parameter* norm_2 = nullptr;
+    Linear gate_up, down;
   };
   void add_block(const std::string& prefix);
   // What the blocks of a pass share.

@@ -12,6 +12,13 @@ Model::Model(const ModelConfig& config, DType dtype, Stream& stream, int64_t lon
       longest_row_(longest_row),
       parameters_(stream, dtype) {}
 
+Linear Model::add_linear(const std::string& name, const Shape& weight, const InitialValues& initial,
+                         bool bias) {
+  Linear layer{.weight = &parameters_.add(name + ".weight", weight, initial)};
+  if (bias) layer.bias = &parameters_.add(name + ".bias", {weight[0]}, zeros());
+  return layer;
+}
+
 Parameter& Model::add_rows_of_tokens(std::string_view name, const InitialValues& initial) {
   Parameter& rows = parameters_.add(name, {shape_.padded_vocabulary(), shape_.channels}, initial);
   padded_.push_back(&rows);
@@ -37,8 +44,8 @@ std::vector<StoredRows> Model::layout(const Parameter& p) const {
   return {{.name = std::string(std::string_view(p.name)), .rows = {0, rows}}};
 }
 
-Var Model::loss(const Var& tokens, const Var& targets, float p, Reduction reduction) {
-  const Var x = hidden(tokens, p);
+Var Model::loss(const Text& text, const Var& targets, float p, Reduction reduction) {
+  const Var x = hidden(text, p);
   return linear_cross_entropy(
       x, head(), targets, {.reduction = reduction, .options = {.vocabulary = shape_.vocabulary}});
 }

@@ -14,6 +14,7 @@
 #include "spool/autograd/ops.h"
 #include "spool/autograd/parameters.h"
 #include "spool/models/families/key_value_cache.h"
+#include "spool/models/families/linear.h"
 #include "spool/models/families/model_config.h"
 #include "spool/models/formats/tensor_file.h"
 
@@ -68,8 +69,9 @@ class Model {
   // The order of sums in attention's backward; fixed unless set.
   void set_sum_order(SumOrder order) { sum_order_ = order; }
 
-  // Cross-entropy against targets i32 (B, T).
-  Var loss(const Var& tokens, const Var& targets, float dropout = 0,
+  // Cross-entropy against targets i32 (B, T).  What is not to be learnt, such as padding, has the
+  // target CrossEntropyOptions::ignore_index.
+  Var loss(const Text&, const Var& targets, float dropout = 0,
            Reduction reduction = Reduction::mean);
   // Rows of hidden()'s result (N, C): (N, padded V).
   Var logits(const Var& hidden);
@@ -80,6 +82,8 @@ class Model {
  protected:
   Model(const ModelConfig&, DType, Stream&, int64_t longest_row);
 
+  // The parameters `name`.weight of that shape, (O, K), and, if wanted, `name`.bias, of zeros.
+  Linear add_linear(const std::string& name, const Shape& weight, const InitialValues&, bool bias);
   // A parameter with a row for each token, and padding.
   Parameter& add_rows_of_tokens(std::string_view name, const InitialValues&);
   SumOrder sum_order() const { return sum_order_; }

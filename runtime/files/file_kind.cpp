@@ -5,6 +5,8 @@
 #include <cctype>
 #include <cstring>
 
+#include "spool/runtime/files/json.h"
+
 namespace spool {
 
 using namespace std::string_view_literals;
@@ -193,6 +195,19 @@ std::string beginning_of(const File& file, size_t most) {
   std::string begin(std::min<uint64_t>(file.size(), most), '\0');
   file.read(0, std::as_writable_bytes(std::span(begin)));
   return begin;
+}
+
+// A character may be cut where the beginning ends.
+bool begins_as_text(const File& file) {
+  constexpr size_t most = size_t{1} << 16, longest_character = 4;
+  std::string begin = beginning_of(file, most);
+  if (begin.find('\0') != std::string::npos) return false;
+  for (size_t cut = 0; cut < longest_character && !begin.empty(); ++cut) {
+    if (is_utf8(begin)) return true;
+    if (file.size() <= most) return false;
+    begin.pop_back();
+  }
+  return false;
 }
 
 bool is_partial_download(const std::filesystem::path& path) {

@@ -32,6 +32,9 @@ bool is_web_page(std::string_view begin);
 // Up to so many bytes from the file's beginning.
 std::string beginning_of(const File&, size_t most);
 
+// Whether the file's beginning is text, in UTF-8.
+bool begins_as_text(const File&);
+
 // A name under which programs keep a file that they have not received as a whole yet, such as
 // model.safetensors.incomplete.
 bool is_partial_download(const std::filesystem::path&);
