@@ -85,8 +85,7 @@ void describe_tensors(const TensorReader& file, FileDescription& d) {
     elements[t.spec.type] += static_cast<uint64_t>(t.spec.shape.numel());
   }
   std::vector<std::string> types;
-  for (const auto& [type, count] : elements)
-    types.push_back(fmt::format("{} {}", count, name(type)));
+  for (const auto& [type, n] : elements) types.push_back(fmt::format("{} {}", n, name(type)));
   d.details.emplace_back("tensors", std::to_string(file.tensors().size()));
   d.details.emplace_back("elements", in_lines(types));
   d.details.emplace_back("size", in_bytes(file.bytes()));
@@ -115,8 +114,8 @@ void describe_shape(const ModelConfig& config, FileDescription& d) {
 void describe_model(const fs::path& path, FileDescription& d) {
   const ModelFile model(path);
   describe_shape(model.config(), d);
-  d.details.emplace_back(
-      "parameters", fmt::format("{} of {}", model.config().parameter_count(), name(model.dtype())));
+  const auto parameters = std::to_string(model.config().parameter_count());
+  d.details.emplace_back("parameters", parameters + " of " + name(model.dtype()));
   d.details.emplace_back("weights", model.name());
   d.details.emplace_back("size", in_bytes(model.tensors().bytes()));
   d.details.emplace_back("tokenizer", tokenizer_beside(model.directory()));
@@ -169,8 +168,8 @@ FileDescription describe_run(const fs::path& directory, const fs::path& latest) 
   const std::string step = describe_checkpoint(latest, d);
   std::vector<std::string> checkpoints;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with("step-") && entry.is_directory()) checkpoints.push_back(name);
+    std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && entry.is_directory()) checkpoints.push_back(std::move(name));
   }
   std::ranges::sort(checkpoints);
   d.details.emplace(d.details.begin(), "checkpoints", in_lines(checkpoints));
@@ -213,8 +212,8 @@ FileDescription describe_directory(const fs::path& path) {
     d.what = "a checkpoint of a run, of " + describe_checkpoint(path, d);
     return d;
   }
-  const bool has_weights =
-      path_exists(path / weights_name) || path_exists(path / weights_index_name);
+  const bool is_sharded = path_exists(path / weights_index_name);
+  const bool has_weights = is_sharded || path_exists(path / weights_name);
   const bool has_config = path_exists(path / "config.json");
   if (!has_weights && has_config) {
     d.what = "the configuration of a model, without its weights";
@@ -222,9 +221,7 @@ FileDescription describe_directory(const fs::path& path) {
     d.details.emplace_back("tokenizer", tokenizer_beside(path));
     return d;
   }
-  if (!has_config && path_exists(path / weights_index_name)) {
-    return describe_index(path / weights_index_name);
-  }
+  if (!has_config && is_sharded) return describe_index(path / weights_index_name);
   if (!has_weights) {
     if (auto found = describe_tokenizer_folder(path)) return *std::move(found);
   }
@@ -260,8 +257,7 @@ FileDescription describe_plan(const fs::path& path) {
 }
 
 FileDescription describe_shard(const fs::path& path, const char* type) {
-  const std::array files{path};
-  const Tokens tokens = open_shards(files, /*vocabulary=*/INT64_MAX);
+  const Tokens tokens = open_shards(std::array{path}, /*vocabulary=*/INT64_MAX);
   return of_count("a shard of tokens", "tokens", fmt::format("{} of {}", tokens->size(), type),
                   path);
 }
