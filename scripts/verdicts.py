@@ -38,6 +38,14 @@ def content(place):
         return None
 
 
+def edited_meanwhile(place):
+    """Whether a file was written, or removed, since this program started."""
+    try:
+        return (ROOT / place).stat().st_mtime >= STARTED
+    except OSError:
+        return True
+
+
 def digest(places):
     """The hash of these files, or None if one is missing."""
     contents = [content(place) for place in places]
@@ -90,7 +98,7 @@ class Verdicts:
         """Remembers that the command read these files and found nothing."""
         places = sorted({place(file) for file in files})
         # What is hashed of a file that was edited meanwhile may not be what the command read.
-        if any((ROOT / place).stat().st_mtime >= STARTED for place in places):
+        if any(map(edited_meanwhile, places)):
             return
         file, state = self._file(command), [places, digest(places)]
         states = [state, *(other for other in self._states(file) if other != state)]

@@ -34,7 +34,7 @@ with open(root / "asked.txt", "a") as asked:
 files = [source, *(root / name for name in re.findall(r'include "(.*)"', source.read_text()))]
 rules = next(word for word in sys.argv if "-Wp,-MD," in word).rpartition(",")[2]
 pathlib.Path(rules).write_text(f"{source.stem}.o: " + " \\\\\\n  ".join(map(str, files)) + "\\n")
-if any("bad" in file.read_text() for file in files):
+if any("bad" in file.read_text() for file in files if file.exists()):
     sys.exit(print(f"{source.name}: bad"))
 """
 TREE = {
@@ -130,6 +130,9 @@ with tempfile.TemporaryDirectory() as folder:
     (tree.root / "runtime/b.cpp").write_text("int now;\n")
     os.utime(tree.root / "runtime/b.cpp", times=(time.time() + 3600,) * 2)
     for when in ["a source is edited meanwhile", "nothing was kept of it"]:
+        tree.expect(when, {"runtime/b.cpp"})
+    tree.write("runtime/b.cpp", '#include "runtime/gone.h"\n')
+    for when in ["a header is removed meanwhile", "nothing was kept of its user"]:
         tree.expect(when, {"runtime/b.cpp"})
     tree.write("runtime/b.cpp", TREE["runtime/b.cpp"])
 
