@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Prints the C++ sources and headers that differ from a commit, and those that include one of them,
-directly or not, one a line, as paths from the root.
+"""Prints the C++ sources and headers that differ from a commit, and of the users of each header that
+does the one nearest to it, one a line, as paths from the root.
 
     scripts/changed.py            differences from the commit named by SPOOL_BASE, or else from 20
                                   commits back; every file if the history does not reach so far
     scripts/changed.py COMMIT     differences from this commit
-    scripts/changed.py --near     of the users of each header that differs, the one nearest to it
 """
 
 import os
@@ -31,8 +30,7 @@ def git(*arguments):
 
 def base():
     """The commit to compare with, or None."""
-    commits = [word for word in sys.argv[1:] if word != "--near"]
-    named = commits[0] if commits else os.environ.get("SPOOL_BASE")
+    named = sys.argv[1] if sys.argv[1:] else os.environ.get("SPOOL_BASE")
     for commit in filter(None, [named, f"HEAD~{COMMITS}"]):
         if found := git("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"):
             return found[0]
@@ -74,24 +72,13 @@ def with_nearest(changed, files):
     return found
 
 
-def with_users(changed, files):
-    """These files, and all that include one of them, directly or not."""
-    users = users_of_headers(files)
-    found, new = set(), set(changed)
-    while new:
-        found |= new
-        new = set().union(*(users.get(file, set()) for file in new)) - found
-    return found
-
-
 def main():
     files, commit = sources(), base()
     found = files
     if commit:
         names = git("diff", "--name-only", commit) or []
         names += git("ls-files", "--others", "--exclude-standard") or []
-        closure = with_nearest if "--near" in sys.argv[1:] else with_users
-        found = closure({ROOT / name for name in names}, files) & files
+        found = with_nearest({ROOT / name for name in names}, files) & files
     print("\n".join(sorted(str(path.relative_to(ROOT)) for path in found)))
 
 

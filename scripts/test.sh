@@ -1,26 +1,30 @@
 #!/usr/bin/env bash
 # Builds Spool and runs every test; the last line says how many passed and how many failed.
-#   scripts/test.sh            the tests and checks, then the tests under sanitizers, with the fuzz
-#                              targets for some seconds each, then clang-tidy, in CI on what differs
-#                              (scripts/tidy.sh --recent)
-#   scripts/test.sh --quick    the tests and checks alone
-#   scripts/test.sh --nightly  everything, with tests at their full size, a minute a fuzz target, and
-#                              clang-tidy on all sources
+#   scripts/test.sh            all stages: `release`, the tests and checks; `asan` and `tsan`, the tests
+#                              under sanitizers, with the fuzz targets for some seconds each; `tidy`,
+#                              clang-tidy, in CI on what differs (scripts/tidy.sh --recent)
+#   scripts/test.sh STAGE...   these stages alone
+#   scripts/test.sh --quick    the stage `release`
+#   scripts/test.sh --nightly [STAGE...]
+#                              with tests at their full size, a minute a fuzz target, and clang-tidy on
+#                              all sources, whatever it found before
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-quick=false nightly=false fuzz_seconds=${SPOOL_FUZZ_SECONDS:-4}
-usage() { echo "usage: scripts/test.sh [--quick | --nightly]" >&2 && exit 2; }
-[ $# -le 1 ] || usage
-case ${1:-} in
-  "") ;;
-  --quick) quick=true ;;
-  --nightly)
-    nightly=true fuzz_seconds=${SPOOL_FUZZ_SECONDS:-60}
-    export SPOOL_NIGHTLY=1
-    ;;
-  *) usage ;;
-esac
+known=(release asan tsan tidy)
+stages=() nightly=false fuzz_seconds=${SPOOL_FUZZ_SECONDS:-4}
+for argument in "$@"; do
+  case $argument in
+    release | asan | tsan | tidy) stages+=("$argument") ;;
+    --quick) stages+=(release) ;;
+    --nightly)
+      nightly=true fuzz_seconds=${SPOOL_FUZZ_SECONDS:-60}
+      export SPOOL_NIGHTLY=1
+      ;;
+    *) echo "usage: scripts/test.sh [--quick | --nightly] [${known[*]}]" >&2 && exit 2 ;;
+  esac
+done
+[ ${#stages[@]} -gt 0 ] || stages=("${known[@]}")
 
 passed=0 failed=0 finished=false
 summary() {
@@ -40,7 +44,7 @@ say() { printf '\n== %s (after %d s)\n' "$*" "$SECONDS"; }
 reported() { sed --quiet "s/^.*[[:space:]]$2=\"\([0-9]\+\)\".*$/\1/p" "$1" | head --lines=1; }
 
 # Builds a preset, runs its tests, through a command if one is given, and counts them.
-stage() {
+test_preset() {
   local preset=$1 report=$PWD/build/$1/tests.xml total bad settings=("${faster[@]}")
   shift
   [ "$preset" != asan ] || settings+=("-DSPOOL_FUZZ_SECONDS=$fuzz_seconds")
@@ -61,6 +65,21 @@ stage() {
   total=$(reported "$report" tests) bad=$(reported "$report" failures)
   passed=$((passed + total - bad - $(reported "$report" skipped)))
   failed=$((failed + bad))
+}
+
+tidy() {
+  local which=()
+  if $nightly; then
+    which=(--all)
+  elif [ -n "${CI:-}" ]; then
+    which=(--recent)  # all of them take long after an edit of a header that most include
+  fi
+  say "clang-tidy"
+  if bash scripts/tidy.sh "${which[@]}"; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+  fi
 }
 
 # Sanitizers need memory at the addresses they expect; kernels that randomise widely prevent it.
@@ -89,25 +108,19 @@ fi
 if $nightly; then
   patience=(--timeout 3600)
 fi
-stage release
-if ! $quick; then
-  stage asan "${place[@]}"
-  if thread_sanitizer_works; then
-    stage tsan "${place[@]}"
-  else
-    echo "test: ThreadSanitizer cannot run on this kernel: its tests are left out"
-  fi
-  say "clang-tidy"
-  # All sources take long, so CI leaves those that do not differ to the nightly run.
-  recent=()
-  if [ -n "${CI:-}" ] && ! $nightly; then
-    recent=(--recent)
-  fi
-  if bash scripts/tidy.sh "${recent[@]}"; then
-    passed=$((passed + 1))
-  else
-    failed=$((failed + 1))
-  fi
-  say "done"
-fi
+for stage in "${stages[@]}"; do
+  case $stage in
+    release) test_preset release ;;
+    asan) test_preset asan "${place[@]}" ;;
+    tsan)
+      if thread_sanitizer_works; then
+        test_preset tsan "${place[@]}"
+      else
+        echo "test: ThreadSanitizer cannot run on this kernel: its tests are left out"
+      fi
+      ;;
+    tidy) tidy ;;
+  esac
+done
+say "done"
 finished=true

@@ -34,7 +34,7 @@ def include(header):
     return f'#include "{header}"\n'
 
 
-NAMES_SCRIPTS = ["checks_test", "machine_code_test", "streams"]  # name what the small tree lacks
+NAMES_SCRIPTS = ["checks_test", "headers", "machine_code_test", "streams", "tidy_test"]  # name what the small tree lacks
 QUOTES = '"' * 3
 
 # The check, the file that breaks its rule, the file's text, and a word of what the check says.

@@ -2,20 +2,26 @@
 its room has: headers.py INCLUDE COMPILER, where INCLUDE/<room> has the headers of one room.
 
 Headers that a source of their room includes first, which the build itself compiles, are not compiled
-again. The two headers of research code have no warnings that users may ask for, by any compiler that
+again, nor are those that compiled before, with all that they include as it is now (scripts/verdicts.py).
+The two headers of research code have no warnings that users may ask for, by any compiler that
 is found here; what they include is what the page of public headers lists, and the first line of any
 other header says that it is none of those.
 """
 
 import concurrent.futures
+import functools
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 from tree import COMMAND_LINE, FRONT_ROOM, HEADERS, LIBRARY, ROOT, room_of, rooms, sources, spelled, verdict
+
+sys.path.append(str(ROOT / "scripts"))
+from verdicts import Verdicts, dependencies  # noqa: E402
 
 FLAGS = ["-std=c++20", "-fopenmp-simd", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
 USERS_FLAGS = ["-Wconversion", "-Wsign-conversion"]
@@ -23,6 +29,7 @@ PAGE = "docs/public-headers.md"
 INTERNAL = f"// Internal: not one of the public headers ({PAGE})."
 ROOMS = rooms()
 include, compiler = pathlib.Path(sys.argv[1]), sys.argv[2]
+verdicts = Verdicts("headers")
 
 
 def include_path(room):
@@ -30,16 +37,30 @@ def include_path(room):
     return include / room.replace("/", "_")
 
 
+@functools.cache
+def version(compiler):
+    return subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout
+
+
 def fault(header, compiler=compiler, flags=()):
     """The compiler's errors for a program that is one header alone; empty if there are none."""
     paths = [f"-I{include_path(room)}" for room in sorted(ROOMS[room_of(header, ROOMS)])]
-    done = subprocess.run(
-        [compiler, *paths, *FLAGS, *flags, "-fsyntax-only", "-x", "c++", "-"],
-        input=f'#include "{spelled(header)}"\n',
-        capture_output=True,
-        text=True,
-    )
-    return f"{header} does not compile by itself:\n{done.stderr}" if done.returncode else ""
+    command = [compiler, *paths, *FLAGS, *flags, "-fsyntax-only", "-x", "c++", "-"]
+    known_as = [version(compiler), *command, header]
+    if verdicts.holds(known_as):
+        return ""
+    with tempfile.TemporaryDirectory() as folder:
+        rules = pathlib.Path(folder) / "rules"
+        done = subprocess.run(
+            [*command, f"-Wp,-MD,{rules}"],
+            input=f'#include "{spelled(header)}"\n',
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            return f"{header} does not compile by itself:\n{done.stderr}"
+        verdicts.keep(known_as, dependencies(rules.read_text()))
+    return ""
 
 
 def faults_of_page(front):
@@ -84,6 +105,7 @@ found = [compiler, *filter(None, map(shutil.which, ["g++", "clang++"]))]
 compilers = {os.path.realpath(path) for path in found}
 errors += [error for c in compilers for h in front if (error := fault(h, c, USERS_FLAGS))]
 errors += faults_of_page(front)
+verdicts.forget_unused()
 
 built_first = len(headers) - len(alone)
 verdict(errors, f"{len(alone)} headers compile by themselves; sources begin with the other {built_first}")

@@ -1,8 +1,9 @@
 """Programs outside the tree build against an installed Spool and run: install.py BUILD CMAKE
-COMPILER. They are programs as research code writes them, a plugin that is loaded twice, one with
--ffast-math, the examples and, where there is nvcc, a CUDA source; they set no language standard, and
-the installed tree was moved before. It names no path of this machine, needs no CUDA toolkit, and has
-documents and examples, but not the headers of the command line. Nightly, the same of a shared library.
+COMPILER. They are programs as research code writes them; they set no language standard, and the
+installed tree was moved before. It names no path of this machine, needs no CUDA toolkit, and has
+documents and examples, but not the headers of the command line. One program and a plugin that is
+loaded twice are built; nightly all of them, programs with -ffast-math, the examples and, where there
+is nvcc, a CUDA source, too, and the same of a shared library.
 """
 
 import os
@@ -16,6 +17,7 @@ import tempfile
 from tree import COMMAND_LINE, ROOT, verdict
 
 BUILD, CMAKE, COMPILER = sys.argv[1:]
+NIGHTLY = os.environ.get("SPOOL_NIGHTLY")
 DOCUMENTS = ["README.md", "CHANGELOG.md", "LICENSE", "docs/tour.md", "examples/custom_op.cpp"]
 ABSOLUTE = re.compile(r'[";\s>:(=](/[A-Za-z][^";\s)]*)')
 
@@ -70,6 +72,21 @@ def check_fast_math(folder, settings):
             run(build / flag)
 
 
+def check_all_programs(mine, prefix, folder, settings):
+    """Every program of tests/install/, and the installed examples, build and run."""
+    with_cuda = [f"-DCMAKE_CUDA_COMPILER={nvcc()}", "-DRESEARCH_CUDA=ON"] if nvcc() else []
+    configure(ROOT / "tests" / "install", mine, *settings, *with_cuda)
+    run(CMAKE, "--build", mine)
+    for program in ["regression", "large_rehearsal", "chunks", *(["research_cuda"] if with_cuda else [])]:
+        run(mine / program)
+    check_fast_math(folder, settings)
+    examples = folder / "examples"
+    configure(prefix / "share" / "doc" / "spool" / "examples", examples, *settings)
+    run(CMAKE, "--build", examples)
+    for example in (ROOT / "examples").glob("*.cpp"):
+        run(examples / example.stem)
+
+
 def check_installed(build, folder):
     """Installs a build, moves what is installed, and builds and runs programs against it. Returns
     what the first of them says."""
@@ -81,21 +98,12 @@ def check_installed(build, folder):
         verdict(errors, "")
     mine = folder / "mine"
     settings = [f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON"]
-    with_cuda = [f"-DCMAKE_CUDA_COMPILER={nvcc()}", "-DRESEARCH_CUDA=ON"] if nvcc() else []
-    configure(ROOT / "tests" / "install", mine, *settings, *with_cuda)
-    run(CMAKE, "--build", mine)
+    configure(ROOT / "tests" / "install", mine, *settings)
+    run(CMAKE, "--build", mine, "--target", "main", "host", "plugin")
     said = run(mine / "main")
-    for program in ["regression", "large_rehearsal", "chunks"]:
-        run(mine / program)
     run(mine / "host", mine / "libplugin.so")
-    if with_cuda:
-        run(mine / "research_cuda")
-    check_fast_math(folder, settings)
-    examples = folder / "examples"
-    configure(prefix / "share" / "doc" / "spool" / "examples", examples, *settings)
-    run(CMAKE, "--build", examples)
-    for example in (ROOT / "examples").glob("*.cpp"):
-        run(examples / example.stem)
+    if NIGHTLY:
+        check_all_programs(mine, prefix, folder, settings)
     command = prefix / "bin" / "spool"
     if command.exists():
         run(command, "--help")
@@ -105,7 +113,7 @@ def check_installed(build, folder):
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     said = check_installed(BUILD, folder)
-    if os.environ.get("SPOOL_NIGHTLY"):
+    if NIGHTLY:
         shared = folder / "shared"
         unwanted = [f"-DSPOOL_{what}=OFF" for what in ["TESTS", "BENCHMARKS", "EXAMPLES"]]
         configure(

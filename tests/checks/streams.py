@@ -3,7 +3,8 @@ thread has all loads of a batch under way before it waits for one, keeps its reg
 and computes an element in few instructions. kernels/cuda/streams.txt says how many.
 
 The nightly run (SPOOL_NIGHTLY) compiles all of them; others the sources that scripts/changed.py
-lists. They are compiled as a release is, whatever the flags of this build.
+lists: those that differ, and one of each header that does. They are compiled as a release is, whatever
+the flags of this build.
 """
 
 import concurrent.futures

@@ -5,18 +5,15 @@
 #include "tests/runtime/testing.h"
 
 namespace spool {
-namespace {
-
-using testing::expect_error;
 
 enum class Fruit : uint8_t { apple, pear };
-
-}  // namespace
 
 template <>
 inline constexpr std::array enumerator_names<Fruit>{"apple", "pear"};
 
 namespace {
+
+using testing::expect_error;
 
 JsonField example() {
   return parse_json(R"({"a": {"b": [1, -2, 18446744073709551615]}, "fruit": "pear", "half": 0.5,

@@ -6,7 +6,6 @@
 #include "tests/runtime/testing.h"
 
 namespace research {
-namespace {
 
 using namespace spool;
 
@@ -72,7 +71,6 @@ struct Tripled final : Op {
   }
 };
 
-}  // namespace
 }  // namespace research
 
 namespace spool::testing {

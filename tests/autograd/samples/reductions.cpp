@@ -8,8 +8,6 @@ namespace {
 
 using Operands = std::vector<Operand>;
 
-const Var& var(const Operand& operand) { return *operand.var; }
-
 template <class Apply>
 OpSample of_one(const std::string& name, const Shape& shape, const Shape& large, Apply apply,
                 double mean = 0) {
@@ -55,7 +53,7 @@ OpSample cross_entropy_sample(const std::string& name, const LossOptions& option
           .inputs = {{.shape = {2, 5, columns}, .large = {600, 300}},
                      {.shape = {2, 5}, .below = 11, .ignored_every = 4, .large = {600}}},
           .apply = [=](const Operands& x) {
-            return std::vector{cross_entropy(var(x[0]), var(x[1]), options)};
+            return std::vector{cross_entropy(*x[0].var, *x[1].var, options)};
           }};
 }
 
@@ -74,7 +72,7 @@ void add_squared_errors(std::vector<OpSample>& all) {
         {.name = "mse_" + name,
          .inputs = {{.shape = shape, .large = {600, 300}}, {.shape = shape, .large = {600, 300}}},
          .apply = [=](const Operands& x) {
-           return std::vector{mse(var(x[0]), var(x[1]), reduction)};
+           return std::vector{mse(*x[0].var, *x[1].var, reduction)};
          }});
   };
   sample("mean", {3, 2, 7}, Reduction::mean);

@@ -8,7 +8,7 @@ namespace {
 
 using Operands = std::vector<Operand>;
 
-void add_of_one(std::vector<OpSample>& all) {
+void add_views_of_one(std::vector<OpSample>& all) {
   const auto one = [&](const std::string& name, const Shape& shape, auto apply) {
     all.push_back({.name = name, .inputs = {{.shape = shape}}, .apply = [=](const Operands& x) {
                      return std::vector{apply(x[0])};
@@ -25,7 +25,7 @@ void add_of_one(std::vector<OpSample>& all) {
 }  // namespace
 
 void add_view_samples(std::vector<OpSample>& all) {
-  add_of_one(all);
+  add_views_of_one(all);
   const auto several = [&](const std::string& name, std::vector<SampleInput> inputs, int dim) {
     all.push_back({.name = name, .inputs = std::move(inputs), .apply = [=](const Operands& x) {
                      return std::vector{concat(x, dim)};
