@@ -13,6 +13,7 @@ class Difference:
     place: str  # the line, the path in a JSON, or the tensor
     before: object  # None if it is not there
     after: object
+    refused: bool = False  # by both programs
     parameters: int = 0  # of the case's model, if that is known
 
     def lines(self):
@@ -99,4 +100,5 @@ def between(case, before, after):
         places = of_type(a, b) if type(a) is type(b) else [("", a and "there", b and "there")]
         found += [Difference(case, output, *place) for place in places]
     parameters = (before.get("report.json") or {}).get("parameters", 0)
-    return [dataclasses.replace(d, parameters=parameters) for d in found]
+    refused = before["exit code"] == after["exit code"] == "1"
+    return [dataclasses.replace(d, refused=refused, parameters=parameters) for d in found]
