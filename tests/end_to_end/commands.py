@@ -28,9 +28,9 @@ BY_HAND = ["--recompute", "none", "--chunk-loss", 0]  # nothing is left to choos
 PROSE = "".join(f"Line {i} of a text that says little: {i * i}.\n" for i in range(400))
 
 
-def spool(*words, **more):
+def spool(*words, program=PROGRAM, **more):
     """Runs the program; returns its exit code, standard output and standard error."""
-    done = subprocess.run([PROGRAM, *map(str, words)], capture_output=True, timeout=300, **more)
+    done = subprocess.run([program, *map(str, words)], capture_output=True, timeout=300, **more)
     return done.returncode, *(t.decode(errors="replace") for t in (done.stdout, done.stderr))
 
 

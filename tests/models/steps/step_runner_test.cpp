@@ -275,6 +275,16 @@ TEST_F(StepRunnerCheckpoint, IsRefusedIfStepJsonIsDamaged) {
   expect_refused({"no checkpoint of a StepRunner"}, drawn());
 }
 
+TEST_F(StepRunnerCheckpoint, OfALaterVersionIsRefusedByItsNumber) {
+  std::string text;
+  std::getline(std::ifstream(file("step.json")), text, '\0');
+  const std::string own = "\"format_version\": 1";
+  ASSERT_NE(text.find(own), std::string::npos);
+  text.replace(text.find(own), own.size(), "\"format_version\": 2");
+  std::ofstream(file("step.json")) << text;
+  expect_refused({"step.json", "format_version", "2 cannot be read; this library reads 1"}, drawn());
+}
+
 TEST(StepRunner, NeedsACheckpointToResume) {
   const TemporaryDirectory d;
   expect_error(ErrorKind::file, {"no checkpoint to go on from"},
