@@ -1,108 +1,91 @@
-// Backward along the tape, node by node from the last to the first.
+#include "spool/autograd/backward.h"
 
 #include <algorithm>
-#include <mutex>
-#include <set>
-#include <tuple>
 
-#include "spool/autograd/fingerprint.h"
-#include "spool/autograd/survey.h"
-#include "spool/autograd/tape.h"
-#include "spool/runtime/log.h"
+#include "spool/autograd/engine/gradients.h"
+#include "spool/autograd/engine/regions.h"
+#include "spool/autograd/gradient_check.h"
+#include "spool/autograd/program.h"
+#include "spool/autograd/tape_options.h"
+#include "spool/kernels/elementwise.h"
 
 namespace spool {
 
-void Tape::backward(const std::vector<Root>& roots) {
-  check(options_.recording, "backward: this tape does not record");
-  check(!backward_began_, "backward: it was called on this tape before; record a new tape");
-  check_not_applying("backward");
-  check_complete(options_.plan, program_);
-  regions_.check_ends();
-  backward_began_ = true;
-  if (idle_checkpoint_ >= 0) [[unlikely]]
-    log_idle_checkpoints();
-  try {
-    for (const Root& root : roots) begin_at(root);
-    walk_backward();
-  } catch (...) {
-    saving_.free_all();
-    gradients_.free_all();
-    throw;
+Backward::Backward(const OpContext& context, Regions& regions, NodeId id, GradientCheck* check)
+    : context_(context),
+      regions_(regions),
+      node_(context.program.nodes[id]),
+      id_(id),
+      check_(check) {}
+
+int Backward::chunks() const { return node_.chunks; }
+NodeId Backward::node() const { return context_.options.whole_node(id_); }
+int64_t Backward::first_element(const View& t) const { return context_.first_element(t, id_); }
+View Backward::random() const { return context_.options.random; }
+View Backward::loss_scale() const { return context_.options.loss_scale; }
+
+Tensor Backward::scratch(const Spec& spec) { return context_.scratch(spec, id_); }
+
+bool Backward::needs_grad(int i) const {
+  return context_.program.values[node_.inputs[i]].needs_grad;
+}
+
+const Tensor& Backward::saved_tensor(int i) {
+  check(node_.saves.has(i), node_.op->name(), ": its backward() reads saved tensor ", i,
+        ", counted from 0, but saves() named ", node_.saves.size());
+  return regions_.saved(id_, i);
+}
+
+View Backward::saved_at(int i) { return saved_tensor(i); }
+
+View Backward::grad_output(int i) const {
+  return node_.outputs.has(i) ? View(context_.gradients.of(node_.outputs[i])) : View();
+}
+
+bool Backward::grad_output_is_one(int i) const {
+  return context_.gradients.is_one(node_.outputs[i]);
+}
+
+Grad Backward::grad_input(int i) {
+  if (!node_.inputs.has(i)) return {};
+  const Grad gradient = context_.gradients.contribute(node_.inputs[i]);
+  if (check_ && gradient) check_->hand_out(i, gradient);
+  return gradient;
+}
+
+Grad Backward::grad_input_over(int input, int output) {
+  const ValueId x = node_.inputs[input];
+  const bool twice = std::ranges::count(node_.inputs, x) > 1;
+  const Grad gradient = twice ? Grad() : context_.gradients.take_over(x, node_.outputs[output]);
+  if (!gradient) return grad_input(input);
+  if (check_) check_->share(input);
+  return gradient;
+}
+
+void Backward::receive(int input, const Tensor& given, bool is_one) {
+  const ValueId id = node_.inputs[input];
+  const Value& x = context_.program.values[id];
+  if (!x.needs_grad) return;
+  check(given.numel() == x.spec.shape.numel(), node_.op->name(), ": a gradient of ", given.spec(),
+        " was passed to an input that is ", x.spec);
+  const Tensor gradient = given.reshape(x.spec.shape);
+  if (context_.gradients.share(id, gradient, is_one)) {
+    if (check_) check_->share(input);
+  } else {
+    launch(Add{.out = grad_input(input), .a = gradient});
   }
 }
 
-// Once for all tapes that look alike, as the steps of a run do.
-void Tape::log_idle_checkpoints() const {
-  static std::mutex mutex;
-  static std::set<std::tuple<size_t, size_t, NodeId, NodeId, const char*>> seen;
-  const TapeScope& first = program_.scopes[idle_checkpoint_];
-  if (first.last < first.first) return;
-  {
-    const std::lock_guard lock(mutex);
-    const char* const op = program_.nodes[first.first].op->name();
-    const bool is_new =
-        seen.emplace(program_.nodes.size(), program_.scopes.size(), first.first, first.last, op)
-            .second;
-    if (!is_new) return;
-  }
-  const std::vector<std::string> all = idle_checkpoints(program_);
-  if (all.empty()) return;
-  const size_t more = all.size() - 1;
-  logger().warn("{}{}", all.front(), more ? sentence("; so do ", more, " more checkpoints") : "");
+void Backward::pass(int input, int output) {
+  const ValueId y = node_.outputs[output];
+  receive(input, context_.gradients.of(y), context_.gradients.is_one(y));
 }
 
-void Tape::begin_at(const Root& root) {
-  const ValueId id = id_of(root.y);
-  const Value& y = program_.values[id];
-  observe(id);
-  check(!y.parameter, "backward: a root is a parameter, ", y.spec,
-        "; begin at what an op computes of it");
-  if (!root.y.is_readable()) fail_deferred(id, "backward: a root");
-  check(y.needs_grad, "backward: root ", y.spec, " (", program_.producer_name(id),
-        ") depends on nothing that needs a gradient; make a parameter trainable, or an input one "
-        "that needs it");
-  check(root.dy || y.spec.shape.numel() == 1, "backward: root ", y.spec,
-        " has more than one element; give its gradient");
-  check(!root.dy || root.dy.spec() == y.spec, "backward: a gradient of ", root.dy.spec(),
-        " for a root of ", y.spec);
-  check_stream(root.dy, "backward: the gradient of a root");
-  gradients_.begin_at(id, root.dy);
+void Backward::pass_part(int input, int output, Range elements) {
+  const Tensor& gradient = context_.gradients.of(node_.outputs[output]);
+  receive(input, gradient.reshape({gradient.numel()}).slice(elements));
 }
 
-void Tape::walk_backward() {
-  regions_.close_all();
-  saving_.free_unread();
-  if (options_.offloader) options_.offloader->begin_backward(program_.nodes.next_id());
-  for (NodeId id = program_.nodes.next_id(); id-- > 0;) {
-    const SurveyScope surveyed(options_.work_survey(), stream_, Phase::backward,
-                               options_.whole_node(id), *program_.nodes[id].op);
-    if (options_.offloader) options_.offloader->before_backward(id);
-    if (id > 0) regions_.prefetch_for(id - 1);
-    const RegionId chunked = regions_.chunked_ending_at(id);
-    if (chunked >= 0) differentiate_chunks(chunked);
-    if (program_.chunked_region(id) < 0) differentiate(id);
-    regions_.leave_at(id);
-  }
-  if (options_.offloader) options_.offloader->end_backward();
-}
-
-void Tape::differentiate(NodeId id) {
-  const Few<ValueId>& outputs = program_.nodes[id].outputs;
-  if (std::ranges::any_of(outputs, [&](ValueId v) { return bool(gradients_.of(v)); })) {
-    regions_.recompute_for(id);
-    runner_.backward(id, regions_);
-  }
-  regions_.release_saved(id);
-  for (const ValueId v : outputs) gradients_.free(v);
-}
-
-void Tape::differentiate_chunks(RegionId r) {
-  if (chunks_.has_gradient(r)) {
-    const Tensors inputs = regions_.read_inputs(r);
-    chunks_.backward(r, inputs);
-  }
-  regions_.leave_chunked(r);
-  for (const ValueId leaf : chunks_.region(r).leaves) gradients_.free(leaf);
-}
+void Backward::pass_saved(int input, int saved) { receive(input, saved_tensor(saved)); }
 
 }  // namespace spool

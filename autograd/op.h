@@ -6,30 +6,16 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 
 #include "spool/autograd/attributes.h"
-#include "spool/autograd/checks/gradient_check.h"
-#include "spool/autograd/few.h"
-#include "spool/autograd/plan.h"
-#include "spool/kernels/launch.h"
+#include "spool/autograd/backward.h"
+#include "spool/autograd/engine/few.h"
+#include "spool/autograd/forward.h"
 
 namespace spool {
 
 using Specs = Few<Spec>;
-
-class Gradients;  // gradients.h
-class Regions;    // regions.h
-struct Node;      // program.h
-struct Program;
-struct TapeOptions;  // tape_options.h
-
-// What the ops of a tape share.
-struct OpContext {
-  Stream& stream;
-  const TapeOptions& options;
-  const Program& program;
-  Gradients& gradients;
-};
 
 // The kind of an op, for rules about all ops of a kind, such as what to recompute.  A norm's first
 // output is what it normalises; its others are statistics, which are small and kept.
@@ -56,133 +42,6 @@ class Needs {
 
  private:
   uint32_t bits_ = 0;
-};
-
-// What an op's forward() sees of its tape.
-class Forward {
- public:
-  // With a check, what it hands out is checked.
-  Forward(const OpContext& context, NodeId id, const Few<Tensor>& inputs,
-          const Few<Tensor>& outputs, GradientCheck* check = nullptr);
-
-  // The first N inputs; optional ones that the op was not given are absent.  It has N outputs, or
-  // more.
-  template <size_t N>
-  std::array<View, N> inputs() const {
-    return first<N>(inputs_);
-  }
-  template <size_t N>
-  std::array<View, N> outputs() const {
-    check_outputs(N);
-    return first<N>(outputs_);
-  }
-
-  // Number of chunks the plan cuts the work into.
-  int chunks() const;
-  // The op's position on the tape; the same when it is recomputed.
-  NodeId node() const;
-  // Index of the first element of an input or an output in the whole, of which this tape, or this
-  // chunk, has some rows.
-  int64_t first_element(const View&) const;
-  // The state of the random numbers, i32 (4); see kernels/dropout.h.  Throws if the tape has none.
-  View random() const;
-  // What a mean loss is multiplied by, f32 (1); absent: 1 / the valid targets of this tape.
-  View loss_scale() const;
-  // Memory for the gradient of an input, for an op that computes it in forward, on a tape with
-  // TapeOptions::backward_follows.  The op must write it at once.
-  Grad grad_input(int i);
-
-  Stream& stream() const { return context_.stream; }
-  Tensor scratch(const Spec& spec);
-  template <class Kernel>
-  void launch(const Kernel& k) {
-    spool::launch(k, stream());
-  }
-
- private:
-  template <size_t N>
-  static std::array<View, N> first(const Few<Tensor>& all) {
-    std::array<View, N> some;
-    for (size_t i = 0; i < std::min(N, all.size()); ++i) some[i] = all[i];
-    return some;
-  }
-  void check_outputs(size_t asked_for) const;
-
-  const OpContext& context_;
-  const Node& node_;
-  NodeId id_;
-  const Few<Tensor>& inputs_;
-  const Few<Tensor>& outputs_;
-  GradientCheck* check_;
-};
-
-// What an op's backward() sees of its tape.  A gradient asked for must be written; one that is not
-// needed is absent.
-class Backward {
- public:
-  Backward(const OpContext& context, Regions& regions, NodeId id, GradientCheck* check = nullptr);
-
-  // The tensors that saves() named, in its order; at most as many.
-  template <size_t N>
-  std::array<View, N> saved() {
-    return each<N>([this](int i) { return saved_at(i); });
-  }
-  // Gradients of the outputs; absent for an output on which no root depends.
-  template <size_t N>
-  std::array<View, N> grad_outputs() {
-    return each<N>([this](int i) { return grad_output(i); });
-  }
-  template <size_t N>
-  std::array<Grad, N> grad_inputs() {
-    return each<N>([this](int i) { return grad_input(i); });
-  }
-
-  bool needs_grad(int input) const;
-  View saved_at(int i);
-  View grad_output(int i) const;
-  Grad grad_input(int i);
-  // As grad_input(), but may share the memory of that output's gradient, if nothing else reads it:
-  // for kernels that read element i before they write it.  Ask for it before other gradients.
-  Grad grad_input_over(int input, int output);
-
-  // Makes the output's gradient, in the input's shape, that of the input.  Shares memory if
-  // possible; what is shared is copied before it is written to.
-  void pass(int input, int output = 0);
-  // The same with some consecutive elements of the output's gradient.
-  void pass_part(int input, int output, Range elements);
-  // Makes that saved tensor the gradient of the input.
-  void pass_saved(int input, int saved);
-  // Whether the output's gradient is known to be 1: it is a root of backward() without a gradient
-  // of its own, or was passed the gradient of such a root.
-  bool grad_output_is_one(int output) const;
-
-  int chunks() const;
-  NodeId node() const;
-  int64_t first_element(const View&) const;
-  View random() const;
-  View loss_scale() const;
-  Stream& stream() const { return context_.stream; }
-  Tensor scratch(const Spec& spec);
-  template <class Kernel>
-  void launch(const Kernel& k) {
-    spool::launch(k, stream());
-  }
-
- private:
-  template <size_t N, class F>
-  static auto each(F f) {
-    std::array<decltype(f(0)), N> all;
-    for (size_t i = 0; i < N; ++i) all[i] = f(static_cast<int>(i));
-    return all;
-  }
-  const Tensor& saved_tensor(int i);
-  void receive(int input, const Tensor& gradient, bool is_one = false);
-
-  const OpContext& context_;
-  Regions& regions_;
-  const Node& node_;
-  NodeId id_;
-  GradientCheck* check_;
 };
 
 class Op {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "spool/autograd/id_table.h"
+#include "spool/autograd/engine/id_table.h"
 #include "spool/runtime/names.h"
 
 namespace spool {

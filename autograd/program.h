@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "spool/autograd/few.h"
-#include "spool/autograd/id_table.h"
+#include "spool/autograd/engine/few.h"
+#include "spool/autograd/engine/id_table.h"
+#include "spool/autograd/engine/recycled.h"
 #include "spool/autograd/op.h"
 #include "spool/autograd/parameter.h"
 #include "spool/autograd/plan.h"
-#include "spool/autograd/recycled.h"
 
 namespace spool {
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "spool/autograd/id_table.h"
+#include "spool/autograd/engine/id_table.h"
 #include "spool/autograd/program.h"
 #include "spool/runtime/meta/stream.h"
 #include "spool/runtime/names.h"

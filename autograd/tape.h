@@ -20,11 +20,11 @@
 
 #include "spool/autograd/chunks/chunk_runner.h"
 #include "spool/autograd/chunks/deferred.h"
-#include "spool/autograd/gradients.h"
-#include "spool/autograd/node_runner.h"
+#include "spool/autograd/engine/gradients.h"
+#include "spool/autograd/engine/node_runner.h"
+#include "spool/autograd/engine/regions.h"
+#include "spool/autograd/engine/saving.h"
 #include "spool/autograd/program.h"
-#include "spool/autograd/regions.h"
-#include "spool/autograd/saving.h"
 #include "spool/autograd/tape_options.h"
 
 namespace spool {

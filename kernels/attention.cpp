@@ -4,8 +4,6 @@
 
 #include "spool/kernels/arguments.h"
 #include "spool/kernels/attention_sizes.h"
-#include "spool/kernels/cpu/attention_workspace.h"
-#include "spool/kernels/cpu/scalar.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -91,29 +89,6 @@ Cost AttentionForward::cost(const CudaArchitecture& architecture) const {
 
 Cost AttentionBackward::cost(const CudaArchitecture& architecture) const {
   return with_rate_of(choose_attention(*this, architecture), cost());
-}
-
-size_t AttentionForward::workspace_bytes(const CpuArchitecture& architecture) const {
-  const AttentionExtents e(qkv, y, heads);
-  size_t bytes = 0;
-  cpu::dispatch(qkv.dtype(), [&](auto x) {
-    cpu::Carver lane;
-    cpu::ForwardLane<cpu::accumulator_t<decltype(x)>>(lane, e.D);
-    bytes = lane.used() * static_cast<size_t>(architecture.threads);
-  });
-  return bytes;
-}
-
-size_t AttentionBackward::workspace_bytes(const CpuArchitecture& architecture) const {
-  if (!dqkv) return 0;
-  const AttentionExtents e(qkv, y, heads);
-  cpu::Carver shared, lane;
-  cpu::dispatch(qkv.dtype(), [&](auto x) {
-    using S = cpu::accumulator_t<decltype(x)>;
-    cpu::BackwardShared<S>(shared, e, dqkv.view.dtype() != dtype_of<S>());
-    cpu::BackwardLane<S>(lane, e.D);
-  });
-  return shared.used() + lane.used() * static_cast<size_t>(architecture.threads);
 }
 
 size_t AttentionForward::workspace_bytes(const CudaArchitecture& architecture) const {

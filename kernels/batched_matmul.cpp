@@ -1,7 +1,6 @@
 #include "spool/kernels/batched_matmul.h"
 
 #include "spool/kernels/arguments.h"
-#include "spool/kernels/cpu/matmul.h"
 #include "spool/kernels/matmul_batch.h"
 
 namespace spool {
@@ -40,10 +39,6 @@ void BatchedMatmul::check_arguments() const {
   all.rows(b_transposed ? "b (transposed)" : "b", b, type, b_count * (b_transposed ? n : k),
            b_transposed ? k : n);
   all.apart("c", c.view, {{"a", a}, {"b", b}});
-}
-
-size_t BatchedMatmul::workspace_bytes(const CpuArchitecture& architecture) const {
-  return c.view.numel() == 0 ? 0 : cpu::tiles_workspace(MatmulBatch(*this), architecture);
 }
 
 size_t BatchedMatmul::workspace_bytes(const CudaArchitecture&) const {

@@ -1,7 +1,6 @@
 #include "spool/kernels/bias.h"
 
 #include "spool/kernels/arguments.h"
-#include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/row_groups.h"
 
 namespace spool {
@@ -11,12 +10,6 @@ void BiasBackward::check_arguments() const {
   all.present("dy", dy, floating);
   all.elements("dbias", dbias.view, gradient_of(dy.dtype()), dy.shape().row());
   all.apart("dbias", dbias.view, {{"dy", dy}});
-}
-
-size_t BiasBackward::workspace_bytes(const CpuArchitecture&) const {
-  const int64_t C = dy.shape().row();
-  const cpu::RowPieces pieces(dy.shape().rows(), C);
-  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(dy.dtype()));
 }
 
 size_t BiasBackward::workspace_bytes(const CudaArchitecture&) const {

@@ -2,8 +2,6 @@
 
 #include "spool/kernels/arguments.h"
 #include "spool/kernels/cached_attention_sizes.h"
-#include "spool/kernels/cpu/cached_attention.h"
-#include "spool/kernels/cpu/scalar.h"
 
 namespace spool {
 
@@ -38,14 +36,6 @@ Cost CachedAttention::cost() const {
   const double rows = (before + n) / static_cast<double>(keys.shape()[2]);
   return {pairs * (4 * D + exponential_flops), bytes(y, qkv) + rows * bytes(keys, values),
           qkv.dtype()};
-}
-
-size_t CachedAttention::workspace_bytes(const CpuArchitecture& architecture) const {
-  const CachedExtents e(*this);
-  size_t lane = 0;
-  cpu::dispatch(qkv.dtype(),
-                [&]<class T>(T) { lane = cpu::cached_lane_bytes<cpu::accumulator_t<T>>(e); });
-  return lane * static_cast<size_t>(architecture.threads);
 }
 
 size_t CachedAttention::workspace_bytes(const CudaArchitecture&) const {

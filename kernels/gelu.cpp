@@ -1,7 +1,6 @@
 #include "spool/kernels/gelu.h"
 
 #include "spool/kernels/arguments.h"
-#include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/row_groups.h"
 
 namespace spool {
@@ -34,13 +33,6 @@ void GeluBackward::check_arguments() const {
   all.apart("dbias", dbias.view, {{"dy", dy}, {"x", x}, {"bias", bias}});
 }
 
-// The sums of dbias over pieces, or groups, of rows.
-size_t GeluBackward::workspace_bytes(const CpuArchitecture&) const {
-  if (!dbias) return 0;
-  const int64_t C = x.shape().row();
-  const cpu::RowPieces pieces(x.shape().rows(), C);
-  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(x.dtype()));
-}
 size_t GeluBackward::workspace_bytes(const CudaArchitecture&) const {
   if (!dbias) return 0;
   const int64_t C = x.shape().row();

@@ -1,7 +1,6 @@
 #include "spool/kernels/head_norm.h"
 
 #include "spool/kernels/arguments.h"
-#include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/head_norm_sizes.h"
 
 namespace spool {
@@ -47,13 +46,6 @@ void HeadNormBackward::check_arguments() const {
     all.apart(what, gradient,
               {{"dx", dx.view}, {"dy", dy}, {"x", x}, {"query", query}, {"key", key}, {"r", r}});
   }
-}
-
-size_t HeadNormBackward::workspace_bytes(const CpuArchitecture&) const {
-  if (!dquery && !dkey) return 0;
-  const HeadNormExtents e(x, heads);
-  const int64_t pieces = cpu::RowPieces(e.N, e.row()).count;
-  return static_cast<size_t>(pieces * 2 * e.D) * size_of(accumulator(x.dtype()));
 }
 
 size_t HeadNormBackward::workspace_bytes(const CudaArchitecture&) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "spool/kernels/arguments.h"
-#include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/layer_norm_sizes.h"
 #include "spool/kernels/row_groups.h"
 
@@ -40,12 +39,6 @@ void LayerNormBackward::check_arguments() const {
   all.apart("dx", dx.view, {{"x", x}, {"weight", weight}, {"mean", mean}, {"rstd", rstd}});
   all.apart("dweight", dweight.view, {{"dx", dx.view}, {"dy", dy}, {"x", x}, {"weight", weight}});
   all.apart("dbias", dbias.view, {{"dx", dx.view}, {"dy", dy}, {"x", x}, {"weight", weight}});
-}
-
-size_t LayerNormBackward::workspace_bytes(const CpuArchitecture&) const {
-  const int64_t C = x.shape().row();
-  const cpu::RowPieces pieces(x.shape().rows(), C);
-  return static_cast<size_t>(pieces.count * partial_sums() * C) * size_of(accumulator(x.dtype()));
 }
 
 // Room for the partial sums of all groups: of both gradients or, if a row does not fit a block, of

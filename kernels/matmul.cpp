@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "spool/kernels/arguments.h"
-#include "spool/kernels/cpu/matmul.h"
-#include "spool/kernels/cpu/matmul_rows.h"
 #include "spool/kernels/matmul_batch.h"
 #include "spool/runtime/integer.h"
 
@@ -23,10 +21,6 @@ void Matmul::check_arguments() const {
            b_transposed ? k : n);
   if (bias) all.elements("bias", bias, type, n);
   all.apart("c", c.view, {{"a", a}, {"b", b}, {"bias", bias}});
-}
-
-size_t Matmul::workspace_bytes(const CpuArchitecture& architecture) const {
-  return cpu::has_few_rows(*this) ? 0 : cpu::tiles_workspace(*this, architecture);
 }
 
 size_t Matmul::workspace_bytes(const CudaArchitecture&) const {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "spool/kernels/arguments.h"
-#include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/layer_norm_sizes.h"
 #include "spool/kernels/row_groups.h"
 
@@ -34,14 +33,6 @@ void RmsNormBackward::check_arguments() const {
   all.apart("dx", dx.view, {{"x", x}, {"weight", weight}, {"r", r}});
   all.apart("dweight", dweight.view,
             {{"dx", dx.view}, {"dy", dy}, {"x", x}, {"weight", weight}, {"r", r}});
-}
-
-// Sums of dweight over pieces, or groups, of rows.
-size_t RmsNormBackward::workspace_bytes(const CpuArchitecture&) const {
-  if (!dweight) return 0;
-  const int64_t C = x.shape().row();
-  const cpu::RowPieces pieces(x.shape().rows(), C);
-  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(x.dtype()));
 }
 
 size_t RmsNormBackward::workspace_bytes(const CudaArchitecture&) const {

@@ -23,7 +23,6 @@
 
 #include "spool/runtime/device.h"
 #include "spool/runtime/memory/arena.h"
-#include "spool/runtime/memory/disposal.h"
 #include "spool/runtime/stream_thread.h"
 #include "spool/runtime/trace.h"
 
@@ -193,7 +192,8 @@ class CudaStream;  // runtime/cuda/stream.h
 void check_device(Device);
 
 // A stream on the device with an arena of exactly `budget` bytes.  `threads` is for the cpu; 0: one
-// per core.  Throws if there is no such device, or it does not have enough memory.
+// for each core that this process may use.  Throws if there is no such device, or it does not have
+// enough memory.
 std::unique_ptr<Stream> open_stream(Device, size_t budget, int threads = 0);
 
 // Bytes of memory available to this process.  Cpu: the machine's memory, or the limit of the

@@ -1,17 +1,20 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// The thread that may call a stream: the first that does, until it ends or another adopts the
-// stream.  Streams that belong together share one of these.  The check is a comparison.
+// The thread that may call a stream, and what other threads leave for it to destroy.
 
 #include <pthread.h>
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace spool {
 
+// The first thread that calls the stream, until it ends or another adopts the stream.  Streams that
+// belong together share one of these.  The check is a comparison.
 class StreamThread {
  public:
   // Whether the calling thread is the stream's.
@@ -28,6 +31,30 @@ class StreamThread {
   std::atomic<pthread_t> thread_ = {};
   std::mutex mutex_;
   std::weak_ptr<const void> life_ = {};  // of the thread; expires when it ends
+};
+
+// Objects that one thread is to destroy, and that any thread may hand in: the owners of memory that
+// a stream's work used, and tensors that another program has read.
+class Disposal {
+ public:
+  void add(std::shared_ptr<void> object) {
+    const std::lock_guard lock(mutex_);
+    objects_.push_back(std::move(object));
+  }
+  bool is_empty() {
+    const std::lock_guard lock(mutex_);
+    return objects_.empty();
+  }
+  // Destroys what is there.  Their destructors may hand in more, which stays.
+  void destroy() {
+    std::vector<std::shared_ptr<void>> objects;  // outlives the lock
+    const std::lock_guard lock(mutex_);
+    objects.swap(objects_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<void>> objects_;
 };
 
 }  // namespace spool

@@ -40,6 +40,14 @@ View View::slice(Range rows) const {
           {shape().with(0, rows.size()), dtype()}};
 }
 
+View View::slice_elements(Range elements) const {
+  if (!data_) return {};
+  check(0 <= elements.begin && elements.begin <= elements.end && elements.end <= numel(),
+        "slice: elements ", elements.begin, " to ", elements.end, " of ", spec_);
+  return {data_ + static_cast<size_t>(elements.begin) * size_of(dtype()),
+          {Shape{elements.size()}, dtype()}};
+}
+
 Tensor Tensor::over(void* data, const Spec& spec, Stream& stream, std::shared_ptr<void> owner,
                     const Label& label) {
   stream.check_thread(label.name.c_str());

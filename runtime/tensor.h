@@ -56,6 +56,8 @@ class View {
 
   // Rows of the first dimension, in place.
   View slice(Range rows) const;
+  // Elements in the order of memory, as one row, in place; absent if the view is.
+  View slice_elements(Range elements) const;
 
  private:
   std::byte* data_ = nullptr;

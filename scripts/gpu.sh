@@ -370,7 +370,7 @@ kill "$watcher" 2>/dev/null
 {
   printf '\nclocks of the multiprocessors, and power:\n'
   python3 scripts/gpu-clocks.py "$OUT/device.json" "$clock_rows" "$stage_times"
-  python3 benchmarks/report.py "$OUT"
+  python3 benchmarks/scripts/report.py "$OUT"
 } >>"$OUT/summary.txt" 2>>"$log"
 tail --bytes=15M "$log" >"$log.end" && mv "$log.end" "$log"
 printf '\n%s\n' "results are in $OUT:" && cat "$OUT/summary.txt"

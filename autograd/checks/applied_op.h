@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "spool/autograd/checks/op_sample.h"
-#include "spool/autograd/chunks/notation.h"
+#include "spool/autograd/notation/notation.h"
 
 namespace spool::op_checks {
 

@@ -15,7 +15,7 @@
 
 #include "spool/autograd/chunks/cut.h"
 #include "spool/autograd/chunks/deferred.h"
-#include "spool/autograd/gradients.h"
+#include "spool/autograd/engine/gradients.h"
 #include "spool/autograd/tape_options.h"
 
 namespace spool {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <unordered_set>
 
-#include "spool/autograd/chunks/notation.h"
+#include "spool/autograd/notation/notation.h"
 
 namespace spool {
 namespace {

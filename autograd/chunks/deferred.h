@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "spool/autograd/few.h"
+#include "spool/autograd/engine/few.h"
 #include "spool/autograd/plan.h"
 #include "spool/runtime/tensor.h"
 

@@ -244,4 +244,16 @@ void run(const AttentionBackward& k, CpuStream& stream) {
   });
 }
 
+size_t AttentionBackward::workspace_bytes(const CpuArchitecture& architecture) const {
+  if (!dqkv) return 0;
+  const AttentionExtents e(qkv, y, heads);
+  cpu::Carver shared, lane;
+  cpu::dispatch(qkv.dtype(), [&](auto x) {
+    using S = cpu::accumulator_t<decltype(x)>;
+    cpu::BackwardShared<S>(shared, e, dqkv.view.dtype() != dtype_of<S>());
+    cpu::BackwardLane<S>(lane, e.D);
+  });
+  return shared.used() + lane.used() * static_cast<size_t>(architecture.threads);
+}
+
 }  // namespace spool

@@ -35,4 +35,15 @@ void run(const AttentionForward& k, CpuStream& stream) {
   });
 }
 
+size_t AttentionForward::workspace_bytes(const CpuArchitecture& architecture) const {
+  const AttentionExtents e(qkv, y, heads);
+  size_t bytes = 0;
+  cpu::dispatch(qkv.dtype(), [&](auto x) {
+    cpu::Carver lane;
+    cpu::ForwardLane<cpu::accumulator_t<decltype(x)>>(lane, e.D);
+    bytes = lane.used() * static_cast<size_t>(architecture.threads);
+  });
+  return bytes;
+}
+
 }  // namespace spool

@@ -38,4 +38,10 @@ void run(const BiasBackward& k, CpuStream& stream) {
   });
 }
 
+size_t BiasBackward::workspace_bytes(const CpuArchitecture&) const {
+  const int64_t C = dy.shape().row();
+  const cpu::RowPieces pieces(dy.shape().rows(), C);
+  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(dy.dtype()));
+}
+
 }  // namespace spool

@@ -120,4 +120,12 @@ void run(const CachedAttention& k, CpuStream& stream) {
   });
 }
 
+size_t CachedAttention::workspace_bytes(const CpuArchitecture& architecture) const {
+  const CachedExtents e(*this);
+  size_t lane = 0;
+  cpu::dispatch(qkv.dtype(),
+                [&]<class T>(T) { lane = cpu::cached_lane_bytes<cpu::accumulator_t<T>>(e); });
+  return lane * static_cast<size_t>(architecture.threads);
+}
+
 }  // namespace spool

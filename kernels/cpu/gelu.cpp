@@ -160,4 +160,12 @@ void run(const GeluBackward& k, CpuStream& stream) {
   });
 }
 
+// The sums of dbias over pieces, or groups, of rows.
+size_t GeluBackward::workspace_bytes(const CpuArchitecture&) const {
+  if (!dbias) return 0;
+  const int64_t C = x.shape().row();
+  const cpu::RowPieces pieces(x.shape().rows(), C);
+  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(x.dtype()));
+}
+
 }  // namespace spool

@@ -79,4 +79,11 @@ void run(const HeadNormBackward& k, CpuStream& stream) {
   cpu::dispatch(k.x.dtype(), [&](auto scalar) { head_norm_backward<decltype(scalar)>(k, stream); });
 }
 
+size_t HeadNormBackward::workspace_bytes(const CpuArchitecture&) const {
+  if (!dquery && !dkey) return 0;
+  const HeadNormExtents e(x, heads);
+  const int64_t pieces = cpu::RowPieces(e.N, e.row()).count;
+  return static_cast<size_t>(pieces * 2 * e.D) * size_of(accumulator(x.dtype()));
+}
+
 }  // namespace spool

@@ -119,4 +119,10 @@ void run(const LayerNormBackward& k, CpuStream& stream) {
   });
 }
 
+size_t LayerNormBackward::workspace_bytes(const CpuArchitecture&) const {
+  const int64_t C = x.shape().row();
+  const cpu::RowPieces pieces(x.shape().rows(), C);
+  return static_cast<size_t>(pieces.count * partial_sums() * C) * size_of(accumulator(x.dtype()));
+}
+
 }  // namespace spool

@@ -252,4 +252,8 @@ void run(const Matmul& k, CpuStream& stream) {
   cpu::multiply(k, stream);
 }
 
+size_t Matmul::workspace_bytes(const CpuArchitecture& architecture) const {
+  return cpu::has_few_rows(*this) ? 0 : cpu::tiles_workspace(*this, architecture);
+}
+
 }  // namespace spool

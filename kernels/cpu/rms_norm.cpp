@@ -61,4 +61,12 @@ void run(const RmsNormBackward& k, CpuStream& stream) {
   cpu::dispatch(k.x.dtype(), [&](auto scalar) { rms_backward<decltype(scalar)>(k, stream); });
 }
 
+// Sums of dweight over pieces, or groups, of rows.
+size_t RmsNormBackward::workspace_bytes(const CpuArchitecture&) const {
+  if (!dweight) return 0;
+  const int64_t C = x.shape().row();
+  const cpu::RowPieces pieces(x.shape().rows(), C);
+  return static_cast<size_t>(pieces.count * C) * size_of(accumulator(x.dtype()));
+}
+
 }  // namespace spool

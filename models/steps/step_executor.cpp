@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 
 #include "spool/kernels/elementwise.h"
 
 namespace spool {
 namespace {
+
+// What clip(), and the loss, say of a step.
+StepResult step_result(float loss, const float* clip) {
+  return {.loss = loss, .grad_norm = clip[1], .finite = std::isfinite(loss) && clip[2] > 0};
+}
 
 OptimizerMemory optimizer_memory(const Plan& plan, HostLink* link = nullptr) {
   return {
@@ -29,6 +35,45 @@ std::unique_ptr<Offloader> make_offloader(const StepPlans& plans, HostLink* link
 }
 
 }  // namespace
+
+void StepGraphs::begin_step(const Stream& stream) {
+  const uint64_t live_hash = stream.memory().live_hash;
+  if (live_hash != live_hash_) discard();
+  live_hash_ = live_hash;
+}
+
+void StepGraphs::enqueue(bool first, bool last, const std::function<void()>& work, Stream& stream) {
+  Graph& graph = graph_of_kind_[(first ? 2u : 0u) + (last ? 1u : 0u)];
+  if (!graph) graph = stream.capture(work);
+  stream.replay(graph);
+}
+
+StepResults::StepResults(Stream& stream)
+    : stream_(stream),
+      waiting_(stream.side_stream()),
+      host_(stream.host_memory(2 * floats * sizeof(float))) {}
+
+// Copies may be under way.
+StepResults::~StepResults() { stream_.destroy_after_work(std::move(host_)); }
+
+void StepResults::enqueue(int64_t number, const Tensor& loss, const Tensor& clip) {
+  float* const to = memory(number);
+  stream_.copy_out(to, loss.view().data(), sizeof(float));
+  stream_.copy_out(to + 1, clip.view().data(), (floats - 1) * sizeof(float));
+  slots_[static_cast<size_t>(number) % 2] = {.number = number, .done = stream_.record()};
+}
+
+StepResult StepResults::read(int64_t number) {
+  try {
+    waiting_->wait(slot(number).done);
+    waiting_->synchronize();
+  } catch (const Error&) {
+    stream_.synchronize();  // its error names the kernels
+    throw;
+  }
+  const float* const from = memory(number);
+  return step_result(from[0], from + 1);
+}
 
 Program run_micro_batch(StepModel& model, Stream& stream, TapeOptions options,
                         const Tensor& loss_sum) {

@@ -10,10 +10,67 @@
 
 #include "spool/autograd/survey.h"
 #include "spool/models/steps/step.h"
-#include "spool/models/steps/step_graphs.h"
-#include "spool/models/steps/step_results.h"
 
 namespace spool {
+
+// The graphs of a training step.  Micro-steps are of four kinds: the first, which allocates the
+// gradients; those in the middle, which add to them; the last, which ends in the optimizer; and one
+// that is both first and last.  Each kind is captured the first time it runs, and replayed from
+// then on, without a tape, at the same addresses.
+class StepGraphs {
+ public:
+  // Call it before the first micro-step.  Discards the graphs if the live memory is at other
+  // addresses than when they were captured.
+  void begin_step(const Stream&);
+  // Call it when a step fails: what it has captured, or replayed in part, is not to be replayed.
+  void discard() { graph_of_kind_ = {}; }
+
+  // Enqueues a micro-step; its work is the same for all micro-steps of its kind.
+  void enqueue(bool first, bool last, const std::function<void()>& work, Stream&);
+
+ private:
+  std::array<Graph, 4> graph_of_kind_ = {};
+  uint64_t live_hash_ = 0;  // of the live memory when the graphs were captured
+};
+
+// The results of the last two steps on a device that runs behind the host: each is copied to the
+// host behind its step, so that the host can read it while the device runs the next one.
+class StepResults {
+ public:
+  // Takes pinned memory of a few bytes.  The stream must outlive it.
+  explicit StepResults(Stream&);
+  ~StepResults();
+  StepResults(const StepResults&) = delete;
+  StepResults& operator=(const StepResults&) = delete;
+
+  // Enqueues the copies of a step's loss, f32 (1), and of the optimizer's clip(), f32 (3).
+  void enqueue(int64_t number, const Tensor& loss, const Tensor& clip);
+  // The step is about to run again, or anew: its result is another.
+  void forget(int64_t number) {
+    if (has(number)) slots_[static_cast<size_t>(number) % 2] = {};
+  }
+  // Whether it has the result of that step.
+  bool has(int64_t number) const { return slot(number).number == number; }
+  // Waits for that step, and not for those behind it.
+  StepResult read(int64_t number);
+
+ private:
+  struct Slot {
+    int64_t number = -1;
+    Event done = {};
+  };
+  static constexpr size_t floats = 4;  // of a step
+
+  const Slot& slot(int64_t number) const { return slots_[static_cast<size_t>(number) % 2]; }
+  float* memory(int64_t number) {
+    return reinterpret_cast<float*>(host_.get()) + static_cast<size_t>(number) % 2 * floats;
+  }
+
+  Stream& stream_;
+  std::unique_ptr<Stream> waiting_;  // waits for a step's event, and the host for it
+  std::shared_ptr<std::byte> host_;
+  std::array<Slot, 2> slots_;
+};
 
 // Micro-steps are of three kinds, which a layout and its phases tell apart: 0 the first, which
 // allocates the gradients, 1 those in the middle, 2 the last, which ends in the optimizer.  A step

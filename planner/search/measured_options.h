@@ -15,11 +15,25 @@
 #include <optional>
 #include <vector>
 
-#include "spool/planner/search/measured_state.h"
 #include "spool/planner/search/options.h"
-#include "spool/planner/search/search.h"
+#include "spool/planner/search/searched_step.h"
 
 namespace spool {
+
+// Sending the optimizer's state to the host and streaming it through the device.
+struct MeasuredState {
+  size_t bytes = 0;  // that the device has less of if all state is on the host
+  // So many of these bytes on the host, rising to all of them, and the seconds they cost.
+  struct Share {
+    double bytes = 0, seconds = 0;
+  };
+  std::vector<Share> shares = {};
+  // The first bytes are copied while the device updates the rest, at no cost; then each has this.
+  double last_seconds_per_byte = 0, free_bytes = 0;
+  // What a step may take less with state on the host: nothing, unless kernels were measured badly.
+  double gain = 0;
+  size_t least = 0;  // as MeasuredSegments::least, if all state is on the host
+};
 
 struct MeasuredOption {
   SegmentOption option = {};

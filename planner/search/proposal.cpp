@@ -4,9 +4,32 @@
 #include <cmath>
 #include <utility>
 
+#include "spool/planner/offsets.h"
 #include "spool/planner/search/golden_sections.h"
 
 namespace spool {
+namespace {
+
+// The seconds that so many bytes of state on the host cost.  Between two shares the seconds are on
+// the line through those below or on that through those above, whichever is higher: copies are
+// hidden by the update of what stays, up to some share.
+double streaming_seconds(const MeasuredState& state, double bytes) {
+  const auto& all = state.shares;
+  if (bytes <= 0 || all.empty()) return 0;
+  const auto after = static_cast<size_t>(
+      std::ranges::lower_bound(all, bytes, {}, &MeasuredState::Share::bytes) - all.begin());
+  if (after == 0) return all.front().seconds;
+  if (after == all.size()) return all.back().seconds;
+  const auto line = [&](size_t second) {
+    const MeasuredState::Share &a = all[second - 1], &b = all[second];
+    return a.seconds + (bytes - a.bytes) / (b.bytes - a.bytes) * (b.seconds - a.seconds);
+  };
+  const double below = after > 1 ? line(after - 1) : all[0].seconds;
+  const double above = after + 1 < all.size() ? line(after + 1) : line(after);
+  return std::min(std::max(below, above), line(after));
+}
+
+}  // namespace
 
 Proposer::Proposer(const SearchedStep& step, const MeasuredSegments& measured, const Levers& levers)
     : step_(step), measured_(measured), levers_(levers), ways_(step, measured, levers) {
@@ -176,6 +199,42 @@ Plan Proposer::plan_of(const Proposal& proposal) const {
     o.rows = rows[o.value];
   }
   return plan;
+}
+
+const FoundPlan& Trials::plan_of(const Proposal& proposal, size_t bytes) {
+  const auto known = std::ranges::find(all_, proposal, &Trial::proposal);
+  Trial& trial = known == all_.end() ? begin(proposal) : *known;
+  if (trial.rehearsed && trial.found.peak <= bytes) lay_out(trial);
+  return trial.found;
+}
+
+Trials::Trial& Trials::begin(const Proposal& proposal) {
+  ++rehearsals_;
+  Trial& trial = all_.emplace_back(Trial{.proposal = proposal});
+  FoundPlan& found = trial.found;
+  found.plan = proposer_.plan_of(proposal);
+  found.loss_rows = measured_.rows[proposal.choice.row_choice];
+  trial.rehearsed = step_.rehearse(found.plan, std::nullopt, {.survey = true, .lifetimes = true});
+  const Report& report = trial.rehearsed->report;
+  const SurveyedWork& peak = *trial.rehearsed->survey.peak();
+  trial.other_peak = step_.other_peak(found.loss_rows, found.plan);
+  found.binding =
+      peak.live < trial.other_peak ? "an evaluation or a text sample" : description(peak);
+  found.seconds = step_seconds(*trial.rehearsed, step_.micro_batches);
+  found.host_bytes = report.host.peak;
+  found.disk_bytes = report.disk.peak;
+  found.peak = std::max(peak.live, trial.other_peak);
+  return trial;
+}
+
+void Trials::lay_out(Trial& trial) {
+  RehearsedStep rehearsed = *std::exchange(trial.rehearsed, std::nullopt);
+  const size_t best_fit = rehearsed.report.memory.peak;
+  trial.found.layout = spool::lay_out(std::move(rehearsed.lifetimes));
+  ++rehearsals_;
+  const size_t placed = step_.rehearse(trial.found.plan, trial.found.layout, {}).report.memory.peak;
+  if (placed >= best_fit) trial.found.layout.reset();
+  trial.found.peak = std::max(std::min(placed, best_fit), trial.other_peak);
 }
 
 }  // namespace spool

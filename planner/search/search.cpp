@@ -6,8 +6,8 @@
 #include <limits>
 #include <map>
 
+#include "spool/planner/search/proposal.h"
 #include "spool/planner/search/step_bound.h"
-#include "spool/planner/search/trials.h"
 
 namespace spool {
 namespace {

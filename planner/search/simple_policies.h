@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "spool/planner/policy.h"
-#include "spool/planner/search/search.h"
+#include "spool/planner/search/searched_step.h"
 
 namespace spool {
 

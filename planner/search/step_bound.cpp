@@ -11,6 +11,11 @@
 namespace spool {
 namespace {
 
+// The least seconds that so many bytes of state on the host cost.
+double least_seconds(const MeasuredState& state, double bytes) {
+  return state.last_seconds_per_byte * std::max(bytes - state.free_bytes, 0.0);
+}
+
 // What a rehearsal that keeps all tells of each node.
 struct NodeCosts {
   IdTable<NodeId, double> forward_seconds;

@@ -7,7 +7,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LIBRARY = ["runtime", "kernels", "autograd", "planner", "models"]
 PROGRAMS = ["tests", "benchmarks", "examples"]
-FRONT_ROOM = "models/research"  # its headers are included as spool/<name>.h
+FRONT_ROOM = "models/library"  # its headers are included as spool/<name>.h
 COMMAND_LINE = "models/cli"  # the one room that parses arguments, names flags and prints
 HEADERS = {".h", ".cuh"}
 CPP = HEADERS | {".cpp", ".cu"}

@@ -1,6 +1,6 @@
 // The parser of the index notation.
 
-#include "spool/autograd/chunks/notation.h"
+#include "spool/autograd/notation/notation.h"
 
 #include "tests/runtime/testing.h"
 

@@ -8,7 +8,7 @@
 
 #include "spool/models/steps/step_search.h"
 #include "spool/planner/machine.h"
-#include "spool/planner/search/trials.h"
+#include "spool/planner/search/proposal.h"
 #include "tests/models/steps/transformer_testing.h"
 
 namespace spool::testing {

@@ -1,4 +1,4 @@
-#include "spool/autograd/saving.h"
+#include "spool/autograd/engine/saving.h"
 
 #include <algorithm>
 #include <utility>

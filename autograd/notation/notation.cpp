@@ -1,4 +1,4 @@
-#include "spool/autograd/chunks/notation.h"
+#include "spool/autograd/notation/notation.h"
 
 #include "spool/runtime/check.h"
 

@@ -1,4 +1,4 @@
-#include "spool/autograd/regions.h"
+#include "spool/autograd/engine/regions.h"
 
 #include <algorithm>
 #include <unordered_map>

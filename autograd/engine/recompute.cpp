@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "spool/autograd/regions.h"
+#include "spool/autograd/engine/regions.h"
 #include "spool/autograd/survey.h"
 
 namespace spool {

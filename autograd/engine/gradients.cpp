@@ -1,4 +1,4 @@
-#include "spool/autograd/gradients.h"
+#include "spool/autograd/engine/gradients.h"
 
 #include <utility>
 

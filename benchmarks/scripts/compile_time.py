@@ -15,7 +15,7 @@ import sys
 
 HEADERS = ["", "spool/autograd/ops.h", "spool/spool.h", "spool/testing.h"]
 RUNS = 9
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def seconds(compiler, paths, header):

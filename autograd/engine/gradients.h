@@ -9,8 +9,8 @@
 // parameter's gradient lives in the Parameter, until the optimizer frees it; with several
 // contributions a step it is f32.
 
+#include "spool/autograd/engine/recycled.h"
 #include "spool/autograd/program.h"
-#include "spool/autograd/recycled.h"
 #include "spool/kernels/launch.h"
 
 namespace spool {

@@ -23,9 +23,9 @@
 #include <vector>
 
 #include "spool/autograd/chunks/chunk_runner.h"
-#include "spool/autograd/node_runner.h"
+#include "spool/autograd/engine/node_runner.h"
+#include "spool/autograd/engine/saving.h"
 #include "spool/autograd/program.h"
-#include "spool/autograd/saving.h"
 
 namespace spool {
 

@@ -11,8 +11,8 @@
 #include <memory>
 #include <vector>
 
+#include "spool/autograd/engine/recycled.h"
 #include "spool/autograd/program.h"
-#include "spool/autograd/recycled.h"
 #include "spool/autograd/saved_tensor.h"
 #include "spool/autograd/tape_options.h"
 

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "spool/autograd/few.h"
+#include "spool/autograd/engine/few.h"
 #include "spool/kernels/launch.h"
 
 namespace spool {
