@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "spool/runtime/tensor.h"
 
 namespace spool {
@@ -13,6 +15,9 @@ struct Parameter {
   // of the data.
   Tensor grad = {};
   bool trainable = true;
+  // Its place among all parameters of its model, by which random bits are drawn for it; absent
+  // unless it is one of Parameters.
+  std::optional<uint32_t> number = {};
 };
 
 }  // namespace spool

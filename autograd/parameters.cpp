@@ -1,5 +1,8 @@
 #include "spool/autograd/parameters.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/normal.h"
 
@@ -25,7 +28,8 @@ Parameter& Parameters::insert(std::string_view name, Tensor data, const InitialV
   const bool is_new = by_name_.emplace(lasting, all_.size()).second;
   check(is_new, "parameters: there is a parameter ", name,
         " already; files tell parameters apart by their names, so give each one its own");
-  all_.push_back(&owned_.emplace_back(Parameter{.name = lasting, .data = std::move(data)}));
+  all_.push_back(&owned_.emplace_back(Parameter{
+      .name = lasting, .data = std::move(data), .number = static_cast<uint32_t>(all_.size())}));
   initial_.push_back(initial ? *initial : InitialValues{});
   drawn_.push_back(initial != nullptr);
   return *all_.back();
@@ -39,11 +43,17 @@ void Parameters::initialise(uint64_t seed) {
     if (deviation == 0) {
       launch(Fill{.out = data, .value = constant}, stream_);
     } else {
-      const auto number = static_cast<uint32_t>(i);
-      launch(NormalFill{.out = data, .deviation = deviation, .seed = seed, .tensor = number},
-             stream_);
+      launch(
+          NormalFill{.out = data, .deviation = deviation, .seed = seed, .tensor = *all_[i]->number},
+          stream_);
     }
   }
+}
+
+std::vector<Parameter*> Parameters::trainable() const {
+  std::vector<Parameter*> some;
+  std::ranges::copy_if(all_, std::back_inserter(some), &Parameter::trainable);
+  return some;
 }
 
 Parameter& Parameters::named(std::string_view name) const {

@@ -1,8 +1,8 @@
 #pragma once
 
 // The parameters of a model: owns them, at addresses that do not change, with their names and the
-// values that they begin with.  In the order in which they were added, which is also the order of
-// an optimizer's state and of the numbers that values are drawn by.
+// values that they begin with.  In the order in which they were added, which is also that of the
+// numbers that values and random bits are drawn by.
 
 #include <cstdint>
 #include <deque>
@@ -45,6 +45,8 @@ class Parameters {
   DType dtype() const { return dtype_; }
   const std::vector<Parameter*>& all() const { return all_; }
   operator const std::vector<Parameter*>&() const { return all_; }
+  // Those that are trained, in the same order: what an optimizer gets.
+  std::vector<Parameter*> trainable() const;
   auto begin() const { return all_.begin(); }
   auto end() const { return all_.end(); }
   size_t size() const { return all_.size(); }

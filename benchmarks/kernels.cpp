@@ -289,7 +289,8 @@ void add_optimizer(Bench& b, DType t, const std::string& suffix) {
                .momentum = 0.9f};
   });
   b.add("squared_norm" + suffix, [=](Arguments& a) {
-    return SquaredNorm{.out = a.make({1}, DType::f64), .x = {a.make(W, t)}};
+    const Shape granules{ceil_div(W.numel(), norm_granule)};
+    return SquaredNorm{.out = a.make(granules, DType::f64), .x = {a.make(W, t)}};
   });
   b.add("sum_all" + suffix,
         [=](Arguments& a) { return SumAll{.out = a.make({1}, DType::f32), .x = a.make(W, t)}; });

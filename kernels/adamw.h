@@ -28,7 +28,7 @@ struct AdamW {
   };
   List<Entry, 56> tensors = {};  // parameters of one type, all or none with masters
   View random = {};              // present where parameters are rounded stochastically
-  View schedule, clip;
+  View schedule = {}, clip = {};
   float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;
 
   Cost cost() const { return cost_of_update(*this, /*update_flops=*/12); }

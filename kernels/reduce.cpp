@@ -1,7 +1,5 @@
 #include "spool/kernels/reduce.h"
 
-#include <span>
-
 #include "spool/kernels/arguments.h"
 #include "spool/kernels/reduce_sizes.h"
 #include "spool/runtime/integer.h"
@@ -9,11 +7,9 @@
 namespace spool {
 namespace {
 
-// Bytes of one f64 sum for each piece of each tensor; a piece has at most `piece` elements.
-size_t piece_sum_bytes(std::span<const View> all, int64_t piece) {
-  int64_t pieces = 0;
-  for (const View& x : all) pieces += ceil_div(x.numel(), piece);
-  return static_cast<size_t>(pieces) * sizeof(double);
+// Bytes of one f64 sum for each piece.
+size_t piece_sum_bytes(const View& x, int64_t piece) {
+  return static_cast<size_t>(ceil_div(x.numel(), piece)) * sizeof(double);
 }
 
 }  // namespace
@@ -30,24 +26,26 @@ void SumAll::check_arguments() const {
 
 void SquaredNorm::check_arguments() const {
   const Arguments all(name);
-  all.elements("out", out.view, DType::f64, 1);
+  int64_t granules = 0;
   for (const View& one : x) {
     all.present("x", one, floating);
-    all.apart("out", out.view, {{"x", one}});
+    all.apart("out", out, {{"x", one}});
+    granules += ceil_div(one.numel(), norm_granule);
   }
+  all.elements("out", out, DType::f64, granules);
+}
+
+void SumGranules::check_arguments() const {
+  const Arguments all(name);
+  all.elements("out", out, DType::f64, 1);
+  all.present("granules", granules, DType::f64);
+  all.apart("out", out, {{"granules", granules}});
 }
 
 size_t SumAll::workspace_bytes(const CpuArchitecture&) const {
-  return piece_sum_bytes({&x, 1}, cpu::sum_piece);
-}
-size_t SumAll::workspace_bytes(const CudaArchitecture&) const {
-  return piece_sum_bytes({&x, 1}, cuda::sum_piece);
-}
-
-size_t SquaredNorm::workspace_bytes(const CpuArchitecture&) const {
   return piece_sum_bytes(x, cpu::sum_piece);
 }
-size_t SquaredNorm::workspace_bytes(const CudaArchitecture&) const {
+size_t SumAll::workspace_bytes(const CudaArchitecture&) const {
   return piece_sum_bytes(x, cuda::sum_piece);
 }
 

@@ -2,8 +2,13 @@
 #pragma once
 
 // SumAll:      out[0] (+)= factor * by[0] * sum_i x[i]       `by` absent: 1
-// SquaredNorm: out[0] (+)= sum_j sum_i x[j][i]^2             for many tensors at once
-// Both sum in f64, in an order that depends only on the numbers of elements.  `out` may be `by`;
+// SquaredNorm: out[g] = sum_i x[j][i]^2                      for many tensors at once
+//   over the elements i of granule g: 2048 elements of one tensor, or its last ones; the granules
+//   of each tensor follow those of the one before
+// SumGranules: out[0] = sum_g granules[g]
+//   in order within each block of 1024 granules, then the blocks in order; `granules` is scratch
+//   memory afterwards
+// All sum in f64, in an order that depends only on the numbers of elements.  `out` may be `by`;
 // otherwise it shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
@@ -24,11 +29,12 @@ struct SumAll {
   size_t workspace_bytes(const CudaArchitecture&) const;
 };
 
+constexpr int64_t norm_granule = 2048, granules_of_block = 1024;
+
 struct SquaredNorm {
   static constexpr const char* name = "squared_norm";
-  Grad out;  // (1), f64
+  View out;  // f64, one for each granule
   List<View, 160> x = {};
-  View workspace = {};
   void check_arguments() const;
   Cost cost() const {
     Cost sum;
@@ -38,13 +44,20 @@ struct SquaredNorm {
     }
     return sum;
   }
-  size_t workspace_bytes(const CpuArchitecture&) const;
-  size_t workspace_bytes(const CudaArchitecture&) const;
+};
+
+struct SumGranules {
+  static constexpr const char* name = "sum_granules";
+  View out, granules;  // (1), any number; f64
+  void check_arguments() const;
+  Cost cost() const { return {1.0 * static_cast<double>(granules.numel()), bytes(granules)}; }
 };
 
 void run(const SumAll&, CpuStream&);
 void run(const SquaredNorm&, CpuStream&);
+void run(const SumGranules&, CpuStream&);
 void run(const SumAll&, CudaStream&);
 void run(const SquaredNorm&, CudaStream&);
+void run(const SumGranules&, CudaStream&);
 
 }  // namespace spool

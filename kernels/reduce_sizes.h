@@ -1,8 +1,8 @@
 // Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
-// Division of sums over all elements: each piece of a tensor has a partial sum in the workspace,
-// and these are added up in order.
+// Division of sums over all elements: SumAll has a partial sum for each piece of a tensor in its
+// workspace, and adds these up in order.
 
 #include <cstdint>
 

@@ -30,7 +30,7 @@ struct Sgd {
   };
   List<Entry, 60> tensors = {};  // parameters of one type; all or none with masters, with momentum
   View random = {};              // present where parameters are rounded stochastically
-  View schedule, clip;
+  View schedule = {}, clip = {};
   float momentum = 0;
   bool nesterov = false;
 

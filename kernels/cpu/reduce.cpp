@@ -1,5 +1,8 @@
 #include "spool/kernels/reduce.h"
 
+#include <algorithm>
+#include <array>
+
 #include "spool/kernels/cpu/loops.h"
 #include "spool/kernels/cpu/pieces.h"
 #include "spool/kernels/reduce_sizes.h"
@@ -7,31 +10,21 @@
 namespace spool {
 namespace {
 
-using Views = std::span<const View>;
-using Pieces = cpu::Pieces<decltype(SquaredNorm::x)::capacity>;
-
-Pieces pieces_of(Views all) {
-  Pieces pieces(cpu::sum_piece);
-  for (const View& x : all) pieces.add(x.numel());
-  return pieces;
+// The sum of f over elements of x, in f64.
+template <class F>
+double sum_range(const View& view, int64_t begin, int64_t end, F f) {
+  double sum = 0;
+  cpu::dispatch(view.dtype(), [&](auto scalar) {
+    const auto* x = view.as<decltype(scalar)>() + begin;
+    sum = cpu::sum<double>(end - begin, [=](int64_t i) { return f(static_cast<double>(x[i])); });
+  });
+  return sum;
 }
 
-// The sum of f over all elements, in f64; sums of pieces are added up in order.
-template <class F>
-double sum_all(CpuStream& stream, Views all, const View& workspace, F f) {
-  const Pieces pieces = pieces_of(all);
-  auto* partials = workspace.as<double>();
-  pieces.for_each(stream, [&](size_t tensor, int64_t begin, int64_t end, int64_t piece) {
-    const View& view = all[tensor];
-    cpu::dispatch(view.dtype(), [&](auto scalar) {
-      const auto* x = view.as<decltype(scalar)>() + begin;
-      partials[piece] =
-          cpu::sum<double>(end - begin, [=](int64_t i) { return f(static_cast<double>(x[i])); });
-    });
-  });
-  double total = 0;
-  for (int64_t piece = 0; piece < pieces.total(); ++piece) total += partials[piece];
-  return total;
+double sum_in_order(const double* x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += x[i];
+  return sum;
 }
 
 // out[0] (+)= value, in f64, rounded once.
@@ -46,11 +39,42 @@ void put(const Grad& out, double value) {
 void run(const SumAll& k, CpuStream& stream) {
   double factor = k.factor;
   if (k.by) factor *= k.by.dtype() == DType::f64 ? *k.by.as<double>() : *k.by.as<float>();
-  put(k.out, factor * sum_all(stream, {&k.x, 1}, k.workspace, [](double x) { return x; }));
+  cpu::Pieces<1> pieces(cpu::sum_piece);
+  pieces.add(k.x.numel());
+  auto* partials = k.workspace.as<double>();
+  pieces.for_each(stream, [&](size_t, int64_t begin, int64_t end, int64_t piece) {
+    partials[piece] = sum_range(k.x, begin, end, [](double x) { return x; });
+  });
+  put(k.out, factor * sum_in_order(partials, pieces.total()));
 }
 
 void run(const SquaredNorm& k, CpuStream& stream) {
-  put(k.out, sum_all(stream, k.x, k.workspace, [](double x) { return x * x; }));
+  cpu::Pieces<decltype(k.x)::capacity> pieces(cpu::sum_piece);
+  std::array<int64_t, decltype(k.x)::capacity> first{};  // granules
+  int64_t granules = 0;
+  for (size_t i = 0; i < static_cast<size_t>(k.x.size()); ++i) {
+    first[i] = granules;
+    granules += ceil_div(k.x[i].numel(), norm_granule);
+    pieces.add(k.x[i].numel());
+  }
+  static_assert(cpu::sum_piece % norm_granule == 0);
+  pieces.for_each(stream, [&](size_t tensor, int64_t begin, int64_t end, int64_t) {
+    double* out = k.out.as<double>() + first[tensor] + begin / norm_granule;
+    for (int64_t at = begin; at < end; at += norm_granule) {
+      *out++ = sum_range(k.x[tensor], at, std::min(at + norm_granule, end),
+                         [](double x) { return x * x; });
+    }
+  });
+}
+
+void run(const SumGranules& k, CpuStream&) {
+  const auto* granules = k.granules.as<double>();
+  const int64_t n = k.granules.numel();
+  double sum = 0;
+  for (int64_t at = 0; at < n; at += granules_of_block) {
+    sum += sum_in_order(granules + at, std::min(granules_of_block, n - at));
+  }
+  *k.out.as<double>() = sum;
 }
 
 }  // namespace spool

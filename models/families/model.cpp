@@ -57,13 +57,14 @@ KeyValueCache Model::make_cache(int64_t B, int64_t tokens) const {
   return {shape_.layers, each, dtype(), parameters_.stream()};
 }
 
-std::vector<NamedTensor> stored(Model& model, const std::vector<Tensor>& parallel,
+std::vector<NamedTensor> stored(Model& model, const std::vector<TensorContents>& parallel,
                                 const StoredAs& as) {
   const Parameters& parameters = model.parameters();
   check(parallel.size() == parameters.size(), "stored: ", parallel.size(), " tensors for ",
         parameters.size(), " parameters");
   std::vector<NamedTensor> all;
   for (size_t i = 0; i < parallel.size(); ++i) {
+    if (!parallel[i]) continue;
     for (const StoredRows& part : model.layout(*parameters[i])) {
       const bool whole = part.rows.size() == parallel[i].shape()[0];
       all.push_back({.name = std::string(as.prefix).append(part.name),
@@ -75,7 +76,7 @@ std::vector<NamedTensor> stored(Model& model, const std::vector<Tensor>& paralle
 }
 
 std::vector<NamedTensor> stored_parameters(Model& model, const StoredAs& as) {
-  std::vector<Tensor> data;
+  std::vector<TensorContents> data;
   for (const Parameter* p : model.parameters()) data.push_back(p->data);
   return stored(model, data, as);
 }

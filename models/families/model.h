@@ -109,8 +109,9 @@ struct StoredAs {
 };
 
 // Tensors parallel to the model's parameters (their data, or an optimizer's state for each), under
-// the names that transformers uses, without padding.
-std::vector<NamedTensor> stored(Model&, const std::vector<Tensor>& parallel, const StoredAs& = {});
+// the names that transformers uses, without padding.  Absent ones are left out.
+std::vector<NamedTensor> stored(Model&, const std::vector<TensorContents>& parallel,
+                                const StoredAs& = {});
 // The parameters themselves.
 std::vector<NamedTensor> stored_parameters(Model&, const StoredAs& = {});
 

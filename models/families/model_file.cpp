@@ -159,14 +159,14 @@ DType ModelFile::dtype() const {
 }
 
 void ModelFile::load(Model& model, const FileProgress& progress) const {
-  std::vector<Tensor> data;
+  std::vector<TensorContents> data;
   for (const Parameter* p : model.parameters()) data.push_back(p->data);
   model.clear_padding();
   load(model, data, progress);
 }
 
 // Some files have a copy of the token embedding that is the head.
-void ModelFile::load(Model& model, const std::vector<Tensor>& parallel,
+void ModelFile::load(Model& model, const std::vector<TensorContents>& parallel,
                      const FileProgress& progress) const {
   check(model.config() == config_, name(), ": the model has another configuration");
   const std::string embedding = model.layout(*model.parameters()[0]).front().name;

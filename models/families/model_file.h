@@ -50,7 +50,7 @@ class ModelFile {
   // tensor is missing, surplus, or of another shape.
   void load(Model&, const FileProgress& = {}) const;
   // The same for tensors parallel to its parameters, such as masters of another type.
-  void load(Model&, const std::vector<Tensor>& parallel, const FileProgress& = {}) const;
+  void load(Model&, const std::vector<TensorContents>& parallel, const FileProgress& = {}) const;
 
  private:
   std::shared_ptr<const TensorReader> tensors_;

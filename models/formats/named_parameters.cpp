@@ -3,12 +3,13 @@
 namespace spool {
 
 std::vector<NamedTensor> named_tensors(const Parameters& parameters,
-                                       const std::vector<Tensor>& parallel,
+                                       const std::vector<TensorContents>& parallel,
                                        std::string_view prefix) {
   check(parallel.size() == parameters.size(), "named tensors: ", parallel.size(), " tensors for ",
         parameters.size(), " parameters");
   std::vector<NamedTensor> all;
   for (size_t i = 0; i < parallel.size(); ++i) {
+    if (!parallel[i]) continue;
     all.push_back({.name = std::string(prefix).append(std::string_view(parameters[i]->name)),
                    .tensor = parallel[i]});
   }
@@ -16,7 +17,7 @@ std::vector<NamedTensor> named_tensors(const Parameters& parameters,
 }
 
 std::vector<NamedTensor> named_tensors(const Parameters& parameters) {
-  std::vector<Tensor> data;
+  std::vector<TensorContents> data;
   for (const Parameter* p : parameters) data.push_back(p->data);
   return named_tensors(parameters, data);
 }

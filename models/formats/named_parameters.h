@@ -12,8 +12,9 @@
 namespace spool {
 
 // Tensors parallel to the parameters (their data, or a row of an optimizer's state), each under the
-// parameter's name behind a prefix.
-std::vector<NamedTensor> named_tensors(const Parameters&, const std::vector<Tensor>& parallel,
+// parameter's name behind a prefix.  Absent ones are left out.
+std::vector<NamedTensor> named_tensors(const Parameters&,
+                                       const std::vector<TensorContents>& parallel,
                                        std::string_view prefix = {});
 std::vector<NamedTensor> named_tensors(const Parameters&);
 

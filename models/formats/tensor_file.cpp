@@ -41,13 +41,13 @@ struct Bands {
   }
 };
 
-void save_transposed(TensorWriter& file, const StoredTensor& stored, const Tensor& t) {
+void save_transposed(TensorWriter& file, const StoredTensor& stored, const TensorContents& t) {
   const size_t element = size_of(t.dtype());
   const Bands bands(t.shape(), element);
   Buffer band(bands.rows * bands.C * element), pieces(band.size());
   bands.for_each([&](size_t first, size_t rows) {
     const size_t piece = rows * element;
-    read_bytes(t, first * bands.C * element, std::span(band).first(piece * bands.C));
+    t.read(first * bands.C * element, std::span(band).first(piece * bands.C));
     transpose_elements({.data = band.data(), .rows = rows, .columns = bands.C, .bytes = element},
                        pieces.data(),
                        /*out_row=*/rows);
@@ -60,16 +60,16 @@ void save_transposed(TensorWriter& file, const StoredTensor& stored, const Tenso
 
 // work(first byte, bytes).
 template <class Work>
-void for_each_piece(const Tensor& t, const Work& work) {
+void for_each_piece(const TensorContents& t, const Work& work) {
   Buffer buffer(std::min(buffer_bytes, t.nbytes()));
   for (size_t begin = 0; begin < t.nbytes(); begin += buffer.size()) {
     const auto bytes = std::span(buffer).first(std::min(buffer.size(), t.nbytes() - begin));
-    read_bytes(t, begin, bytes);
+    t.read(begin, bytes);
     work(begin, std::span<const std::byte>(bytes));
   }
 }
 
-void save_untransposed(TensorWriter& file, const StoredTensor& stored, const Tensor& t) {
+void save_untransposed(TensorWriter& file, const StoredTensor& stored, const TensorContents& t) {
   for_each_piece(
       t, [&](size_t begin, std::span<const std::byte> bytes) { file.write(stored, begin, bytes); });
 }

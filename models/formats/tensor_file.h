@@ -12,13 +12,13 @@
 #include <string_view>
 
 #include "spool/models/formats/safetensors.h"
-#include "spool/runtime/tensor.h"
+#include "spool/models/formats/tensor_contents.h"
 
 namespace spool {
 
 struct NamedTensor {
   std::string name;
-  Tensor tensor = {};
+  TensorContents tensor = {};
   bool transposed = false;  // a matrix that is (out, in) in memory and (in, out) in the file
 };
 

@@ -43,12 +43,12 @@ class Loader {
     const size_t to_size = size_of(load.to.dtype()), all = load.to.nbytes();
     const size_t from_size = size_of(load.from->spec.type);
     if (load.transposed) {
-      write_bytes(load.to, 0, all, [&](Bytes to) { fill_transposed(load, to); });
+      load.to.write(0, all, [&](Bytes to) { fill_transposed(load, to); });
       return tell(all / to_size * from_size);
     }
     for (size_t begin = 0; begin < all; begin += band_bytes) {
       const size_t bytes = std::min(band_bytes, all - begin);
-      write_bytes(load.to, begin, bytes, [&](Bytes to) { fill(load, begin / to_size, to); });
+      load.to.write(begin, bytes, [&](Bytes to) { fill(load, begin / to_size, to); });
       tell(bytes / to_size * from_size);
     }
   }

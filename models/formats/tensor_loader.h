@@ -7,14 +7,14 @@
 #include <span>
 
 #include "spool/models/formats/stored_tensors.h"
-#include "spool/runtime/tensor.h"
+#include "spool/models/formats/tensor_contents.h"
 
 namespace spool {
 
 // The shapes agree, and the stored type is the tensor's or both are floating.
 struct TensorLoad {
   const StoredTensor* from = nullptr;
-  Tensor to = {};
+  TensorContents to = {};
   bool transposed = false;  // a matrix that is (out, in) in memory and (in, out) in the file
 };
 

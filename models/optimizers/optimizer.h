@@ -5,28 +5,50 @@
 //
 //   optimizer.step(learning_rate);   after backward, once for each step
 //
-// An optimizer counts its steps, and starts initialised: what it keeps of each parameter, its
-// state, is derived from the parameters' values at the first step, or when the state is first asked
-// for, so weights that are loaded before that count.  adamw.h and sgd.h are optimizers,
-// optimizer_choice.h makes either from its settings.
+// A rule (update_rule.h) says what happens to one parameter.  The rest is the same for all rules:
+// gradients are clipped by their global norm, and a step whose norm is not finite changes nothing;
+// each bf16 parameter has an f32 master, which a step updates and rounds to the parameter, unless
+// it is rounded stochastically; parameters have a rate and a decay each (parameter_groups.h).
+// adamw.h and sgd.h are optimizers, optimizer_choice.h makes either from its settings.
 //
-// A run that resumes: load the parameters, then write the tensors of state(), then set_steps().
+// The state, the rule's rows and the masters, is on the device or in host memory, or, if it is
+// streamed, partly on each.  State that is streamed through the device gives the same bits as state
+// that stays there.  So does state that the host updates, if the device is a CPU.
+//
+// An optimizer counts its steps, and starts initialised: its state is derived from the parameters'
+// values at the first step, or when the state is first read or written, so weights that are loaded
+// before that count.
+//
+// A run that resumes: load the parameters, then write the state, then set_steps().
 //
 // A step in two parts, for a graph that is captured once and replayed: prepare() writes what
 // changes from step to step to the device, and is called before each step; update() enqueues the
 // work, all of which a graph can hold.  A replay calls no update(): whoever replays a graph calls
 // set_steps() with the steps done.
+//
+// If update() throws because it was misused or lacks memory, nothing has changed, and it may be
+// called again.  If it throws later, when a stream fails, some parameters and their state are a
+// step ahead of others, which cannot be undone: gradients are freed, and the optimizer refuses to
+// go on, or to show its state, until initialise(), after which a run resumes from a checkpoint.  An
+// update that fails while it is captured counts as one that failed later.
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "spool/autograd/plan.h"
+#include "spool/models/optimizers/parameter_groups.h"
+#include "spool/models/optimizers/update_rule.h"
 #include "spool/runtime/memory/host_link.h"
 #include "spool/runtime/names.h"
 #include "spool/runtime/tensor.h"
 
 namespace spool {
+
+class StateRows;
+class UpdateLoop;
 
 // How a step rounds parameters that are bf16: to the nearest value, of f32 masters that it keeps of
 // them; or without masters, up or down at random (kernels/weights.h).
@@ -41,30 +63,50 @@ struct OptimizerMemory {
   size_t bytes_on_device = 0;  // of streamed state, the share that stays on the device, at most
 };
 
-// One row of an optimizer's state: a tensor for each parameter, in their order, f32 and of the
-// parameter's shape.
-struct StateTensors {
-  const char* name = "";  // "m", "v", "momentum", "master"
-  std::vector<Tensor> tensors = {};
+// The settings that all rules have.
+struct UpdateSettings {
+  double decay = 0;
+  double clip = 0;  // maximum norm of the gradients; 0: no limit
+  Rounding rounding = Rounding::nearest;
+  std::vector<ParameterGroup> groups = {};
+};
+
+// Those of AdamWSettings, SgdSettings, ...
+template <class Settings>
+UpdateSettings update_settings(const Settings& s) {
+  return {.decay = s.decay, .clip = s.clip, .rounding = s.rounding, .groups = s.groups};
+}
+
+// Elements of one parameter in one row of the state.
+struct StateRange {
+  size_t row = 0;        // of state_rows()
+  size_t parameter = 0;  // of parameters()
+  Range elements = {};
 };
 
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  // Allocates all state.
+  Optimizer(std::unique_ptr<const UpdateRule>, std::vector<Parameter*> parameters,
+            const UpdateSettings&, Stream&, const OptimizerMemory& = {});
+  // Waits for the host's part of the last step.
+  virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
+  const std::vector<Parameter*>& parameters() const { return parameters_; }
+
   // Starts over: no steps done, and the state derived anew from the parameters' present values.
   // Later changes to the parameters, except by update(), do not reach the state.
-  virtual void initialise() = 0;
+  void initialise();
 
   // The t-th step, t from 1 on, at this learning rate.  prepare() may be called again before its
   // update().  update() changes the parameters that have a gradient, at least one, and frees the
   // gradients; then t steps are done.  If the gradients are not finite, nothing else happens, but
   // the step counts.  `random` seeds stochastic rounding: i32 (4), the seed's lower and upper half,
   // the step, and an element that is not read.
-  virtual void prepare(int64_t t, double learning_rate) = 0;
-  virtual void update(const Tensor& random = {}) = 0;
+  void prepare(int64_t t, double learning_rate);
+  void update(const Tensor& random = {});
   // The next step.  If it throws, no step was done.
   void step(double learning_rate, const Tensor& random = {}) {
     prepare(steps_ + 1, learning_rate);
@@ -76,22 +118,43 @@ class Optimizer {
   void set_steps(int64_t steps);
 
   // Waits for the host's part of the last step, if any; throws the errors of its work.
-  virtual void synchronize() const = 0;
+  void synchronize() const;
 
   // f32 (3), of the last step: the factor that clipped the gradients, their norm before that, and
   // whether it is finite.
-  virtual const Tensor& clip() const = 0;
+  const Tensor& clip() const { return clip_; }
 
-  // The rows that there are; none if the optimizer keeps nothing.  If any state is on the host, the
-  // call waits for the last step, and the tensors may be read and written until the next prepare()
-  // or initialise(), and are not to be kept.
-  virtual std::vector<StateTensors> state() = 0;
+  // The rule's rows, then "master", f32, if there are masters; none if nothing is kept.
+  const std::vector<StateRow>& state_rows() const;
+  // Elements of the state, in the row's type, wherever they are.  Both wait for the last step.
+  void read_state(const StateRange&, std::span<std::byte> out);
+  void write_state(const StateRange&, std::span<const std::byte> in);
 
- protected:
-  Optimizer() = default;
+  // Where the state lives (state_rows.h); it is not one of the public headers.
+  const StateRows& places() const { return *state_; }
 
  private:
-  int64_t steps_ = 0;
+  void make_ready();
+  void check_whole() const;
+  void check_update(const Tensor& random) const;
+  void measure_gradients();
+  StateRows& open_state(const StateRange&, size_t bytes);
+
+  std::unique_ptr<const UpdateRule> rule_;
+  std::vector<Parameter*> parameters_;
+  float limit_;  // of the norm
+  Rounding rounding_;
+  Stream& stream_;
+  Tensor schedule_, squared_, clip_;
+  std::unique_ptr<StateRows> state_;
+  std::unique_ptr<UpdateLoop> loop_;
+  int64_t steps_ = 0, prepared_ = 0;  // prepared: the step, or 0
+  bool initialised_ = false;
 };
+
+// Where the state of these parameters would be: on the device, too, if there is none, or if it is
+// streamed and its share is all.
+OptimizerState place_of_state(const std::vector<Parameter*>&, const UpdateRule&, Rounding,
+                              const OptimizerMemory&);
 
 }  // namespace spool

@@ -17,11 +17,13 @@ using OptimizerSettings = std::variant<AdamWSettings, SgdSettings>;
 std::unique_ptr<Optimizer> make_optimizer(std::vector<Parameter*>, const OptimizerSettings&,
                                           Stream&, const OptimizerMemory& = {});
 
-// Where the state of these parameters is.  Throws if it cannot be where `memory` says.
+// Where the state of these parameters would be; see optimizer.h.
 inline OptimizerState place_of_state(const std::vector<Parameter*>& parameters,
                                      const OptimizerSettings& settings,
                                      const OptimizerMemory& memory) {
-  return std::visit([&](const auto& s) { return place_of_state(parameters, s, memory); }, settings);
+  return std::visit(
+      [&](const auto& s) { return place_of_state(parameters, *make_rule(s), s.rounding, memory); },
+      settings);
 }
 
 }  // namespace spool

@@ -2,17 +2,14 @@
 
 // Stochastic gradient descent over all parameters of a model, with momentum, weight decay and
 // gradients clipped by their global norm: the arithmetic is in kernels/sgd.h.  For the order of a
-// step see optimizer.h, for its failures clipped_optimizer.h, and for the learning rate and decay
-// of each parameter parameter_groups.h.
+// step, masters, failures and where the state may be see optimizer.h, and for the learning rate and
+// decay of each parameter parameter_groups.h.
 //
-// The state is a buffer for each parameter where there is momentum, which begins at zero, and the
-// f32 masters of bf16 parameters that are rounded to nearest: 0 to 8 bytes an element.  It is on
-// the device; it cannot be on the host.
+// Its state has the row momentum, where there is momentum.
 
 #include <vector>
 
-#include "spool/kernels/sgd.h"
-#include "spool/models/optimizers/clipped_optimizer.h"
+#include "spool/models/optimizers/optimizer.h"
 
 namespace spool {
 
@@ -25,27 +22,14 @@ struct SgdSettings {
   std::vector<ParameterGroup> groups = {};
 };
 
-// On the device.  Throws if there is state and `memory` has a part of it on the host.
-OptimizerState place_of_state(const std::vector<Parameter*>&, const SgdSettings&,
-                              const OptimizerMemory&);
+std::unique_ptr<const UpdateRule> make_rule(const SgdSettings&);
 
-class SgdOptimizer final : public ClippedOptimizer {
+class SgdOptimizer final : public Optimizer {
  public:
-  // Allocates all state.
-  SgdOptimizer(std::vector<Parameter*> parameters, const SgdSettings&, Stream&,
-               const OptimizerMemory& = {});
-
-  // momentum and master, as far as there are any.
-  std::vector<StateTensors> state() override;
-
- private:
-  void initialise_state() override;
-  std::vector<float> schedule_at(int64_t t, double learning_rate) const override;
-  void update_all(const Tensor& random) override;
-  Sgd::Entry entry(size_t i) const;
-
-  SgdSettings settings_;
-  std::vector<Tensor> momentum_, masters_;  // or empty
+  SgdOptimizer(std::vector<Parameter*> parameters, const SgdSettings& settings, Stream& stream,
+               const OptimizerMemory& memory = {})
+      : Optimizer(make_rule(settings), std::move(parameters), update_settings(settings), stream,
+                  memory) {}
 };
 
 }  // namespace spool

@@ -7,6 +7,7 @@
 #include "spool/models/formats/named_parameters.h"
 #include "spool/models/formats/parameter_file.h"
 #include "spool/models/formats/run_directory.h"
+#include "spool/models/steps/state_tensors.h"
 #include "spool/models/steps/step_rehearsal.h"
 #include "spool/planner/plan_json.h"
 #include "spool/runtime/files/json.h"
@@ -47,13 +48,21 @@ CheckpointMark mark_of(const StepCheckpoint& checkpoint) {
 
 std::vector<NamedTensor> optimizer_tensors(const Parameters& parameters, Optimizer& optimizer) {
   std::vector<NamedTensor> all;
-  for (const StateTensors& row : optimizer.state()) {
-    const std::string prefix = std::string(row.name) + ".";
-    for (NamedTensor& t : named_tensors(parameters, row.tensors, prefix)) {
+  for (size_t row = 0; row < optimizer.state_rows().size(); ++row) {
+    const std::string prefix = std::string(optimizer.state_rows()[row].name) + ".";
+    for (NamedTensor& t :
+         named_tensors(parameters, state_row(optimizer, row, parameters), prefix)) {
       all.push_back(std::move(t));
     }
   }
   return all;
+}
+
+// Whether a tensor of the state is of a parameter that is not trained, as older files have them.
+bool is_of_frozen(std::string_view tensor, const Parameters& parameters) {
+  const std::string_view name = tensor.substr(tensor.find('.') + 1);
+  return std::ranges::any_of(parameters,
+                             [&](const Parameter* p) { return p->name == name && !p->trainable; });
 }
 
 StepCheckpoint parse(const JsonField& file) {
@@ -153,8 +162,10 @@ void check_chunks(const StepCheckpoint& checkpoint, const Plan& plan) {
 void load_checkpoint(const StepCheckpoint& checkpoint, StepModel& model, Optimizer& optimizer) {
   load_parameters(checkpoint.directory / parameter_file, model.parameters());
   optimizer.initialise();
+  const Parameters& parameters = model.parameters();
   load_tensors(SafetensorsReader(checkpoint.directory / optimizer_file),
-               optimizer_tensors(model.parameters(), optimizer));
+               optimizer_tensors(parameters, optimizer),
+               [&](std::string_view tensor) { return is_of_frozen(tensor, parameters); });
   optimizer.set_steps(checkpoint.step);
 }
 

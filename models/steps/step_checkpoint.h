@@ -3,7 +3,7 @@
 
 // The files of a StepRunner's checkpoint, of any model:
 //   parameters.safetensors   each under its name
-//   optimizer.safetensors    m.NAME, v.NAME, ... as Optimizer::state() names its rows
+//   optimizer.safetensors    m.NAME, v.NAME, ... of the parameters that are trained
 //   step.json                the step, and what determines the numbers of the steps that follow
 //
 // They belong together, and each says of which step and run it is (formats/checkpoint_mark.h).

@@ -23,7 +23,7 @@ OptimizerMemory optimizer_memory(const Plan& plan, HostLink* link = nullptr) {
 std::unique_ptr<HostLink> make_link(StepModel& model, const OptimizerSettings& settings,
                                     const StepPlans& plans, Stream& stream) {
   const OptimizerState state =
-      place_of_state(model.parameters(), settings, optimizer_memory(plans.step));
+      place_of_state(model.parameters().trainable(), settings, optimizer_memory(plans.step));
   const bool all_on_device = state == OptimizerState::device && !offloads(plans.step);
   return all_on_device ? nullptr : std::make_unique<HostLink>(stream, plans.host_bytes);
 }
@@ -95,7 +95,7 @@ StepExecutor::StepExecutor(StepModel& model, const StepConfig& config, const Ste
       stream_(stream),
       link_(make_link(model, config.optimizer, plans, stream)),
       offloader_(make_offloader(plans, link_.get())),
-      optimizer_(make_optimizer(model.parameters(), config.optimizer, stream,
+      optimizer_(make_optimizer(model.parameters().trainable(), config.optimizer, stream,
                                 optimizer_memory(plans.step, link_.get()))) {
   const auto make = [&](Name name, const Shape& shape, DType type) {
     return Tensor({shape, type}, stream, {.name = name, .purpose = Purpose::input});

@@ -10,6 +10,7 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/formats/safetensors.h"
+#include "spool/models/steps/state_tensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
 #include "spool/planner/calibration/matmul_table.h"
 #include "spool/runtime/bulk_hash.h"
@@ -30,15 +31,14 @@ constexpr const char *model_file = "model.safetensors", *optimizer_file = "optim
                      *vocabulary_file = "vocab.json", *tokenizer_file = "tokenizer.json";
 
 std::vector<NamedTensor> optimizer_tensors(Trainer& trainer) {
+  Optimizer& optimizer = trainer.optimizer();
   std::vector<NamedTensor> all;
-  const auto append = [&](const std::vector<Tensor>& tensors, const std::string& prefix) {
-    if (tensors.empty()) return;
+  for (size_t row = 0; row < optimizer.state_rows().size(); ++row) {
+    const std::string prefix = std::string(optimizer.state_rows()[row].name) + ".";
+    const auto tensors = state_row(optimizer, row, trainer.model().parameters());
     for (NamedTensor& t : stored(trainer.model(), tensors, {.prefix = prefix})) {
       all.push_back(std::move(t));
     }
-  };
-  for (const StateTensors& row : trainer.optimizer().state()) {
-    append(row.tensors, std::string(row.name) + ".");
   }
   return all;
 }
@@ -114,9 +114,8 @@ void check_vocabulary(const fs::path& directory, const StoredRun& run) {
 }  // namespace
 
 uint64_t hash_of_weights(Trainer& trainer) {
-  const std::vector<Tensor> masters = trainer.optimizer().masters();
-  return hash_of(masters.empty() ? stored_parameters(trainer.model())
-                                 : stored(trainer.model(), masters));
+  Model& model = trainer.model();
+  return hash_of(stored(model, exact_parameters(trainer.optimizer(), model.parameters())));
 }
 
 void save_checkpoint(const fs::path& directory, const RunState& state) {

@@ -3,7 +3,7 @@
 
 // The settings of a training run.  Its configuration determines the losses: on one device, two
 // runs of the same configuration have the same losses, bit for bit, except that AdamW on the host
-// of a GPU rounds as the host does (host_adamw.h), and unless it says nondeterministic.  A
+// of a GPU rounds as the host does (update_loop.h), and unless it says nondeterministic.  A
 // checkpoint stores the configuration as JSON.
 
 #include <filesystem>

@@ -1,5 +1,7 @@
 #include "spool/models/training/trainer.h"
 
+#include "spool/models/steps/state_tensors.h"
+
 namespace spool {
 
 TrainedModel::TrainedModel(const TrainingConfig& config, Plan evaluation, Stream& stream)
@@ -27,7 +29,8 @@ void Trainer::initialise() { runner_.initialise(); }
 void Trainer::initialise_from(const ModelFile& file, const FileProgress& progress) {
   file.load(model(), progress);
   optimizer().initialise();
-  if (!optimizer().masters().empty()) file.load(model(), optimizer().masters(), progress);
+  if (!has_masters(optimizer())) return;
+  file.load(model(), exact_parameters(optimizer(), model().parameters()), progress);
 }
 
 double Trainer::learning_rate(int64_t step) const { return config_.learning_rate().at(step); }

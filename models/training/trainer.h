@@ -44,7 +44,7 @@ class Trainer {
   Trainer(const TrainingConfig&, const TrainingPlans&, Stream&);
 
   Model& model() { return model_.model(); }
-  AdamWOptimizer& optimizer() { return static_cast<AdamWOptimizer&>(runner_.optimizer()); }
+  Optimizer& optimizer() { return runner_.optimizer(); }
   // Draws random weights.
   void initialise();
   // Loads the weights of a file of this configuration.  The f32 masters of bf16 weights are as

@@ -52,6 +52,14 @@ TEST_F(ParametersTest, DrawsWhatEachBeginsWith) {
   EXPECT_EQ(read<float>(all[2]->data), drawn);
 }
 
+TEST_F(ParametersTest, ThatAreTrainedKeepTheirOrderAndNumbers) {
+  Parameters all(stream_);
+  for (const char* name : {"a", "b", "c"}) all.add(name, {2});
+  all[1]->trainable = false;
+  EXPECT_EQ(all.trainable(), (std::vector<Parameter*>{all[0], all[2]}));
+  EXPECT_EQ(all[2]->number, 2u);
+}
+
 TEST_F(ParametersTest, RefusesANameThatIsTakenAndATensorThatIsAbsent) {
   Parameters all(stream_);
   all.add("weight", {2});

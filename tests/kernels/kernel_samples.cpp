@@ -94,6 +94,8 @@ std::vector<Launch> kernels_of_sums() {
             [](const Given& g) { return SumAll{.out = g["out"], .x = g["x"], .by = g["by"]}; }),
       entry({{"out", {1}, f64}, {"x", {6}, bf16, {sets_size, any_float}}},
             [](const Given& g) { return SquaredNorm{.out = g["out"], .x = {g["x"]}}; }),
+      entry({{"out", {1}, f64}, {"granules", {6}, f64, {sets_size}}},
+            [](const Given& g) { return SumGranules{.out = g["out"], .granules = g["granules"]}; }),
       entry({{"dbias", {3}}, {"dy", {2, 2, 3}, bf16, {any_rows}}},
             [](const Given& g) { return BiasBackward{.dbias = g["dbias"], .dy = g["dy"]}; }),
       entry({{"scale", {1}, f32, {any_float}}, {"targets", {6}, i32, {sets_size}}},

@@ -1,7 +1,9 @@
 // runs: threads
-// SumAll and SquaredNorm on cuda.
+// SumAll, SquaredNorm and SumGranules on cuda.
 
 #include "spool/kernels/reduce.h"
+#include "spool/runtime/integer.h"
+#include "spool/runtime/random.h"
 #include "tests/kernels/cuda_testing.h"
 
 namespace spool::testing {
@@ -50,23 +52,38 @@ TEST_F(CudaReduce, NormsOfManyTensorsMatchTheCpu) {
   for (const int64_t skip : {0, 1}) {
     expect_as_on_cpu(
         [=](Stream& stream) {
-          const Tensor out = unset({1}, DType::f64, stream);
-          launch(SquaredNorm{.out = out}, stream);
-          Numbers all = values(out);
-          SquaredNorm norm{.out = add_to(out)};
+          SquaredNorm norm;
           std::vector<Tensor> tensors;
+          int64_t granules = 0;
           for (uint64_t i = 0; !norm.x.full(); ++i) {
             const int64_t n = i < 2 * counts.size() ? counts[i % counts.size()] : 10;
             tensors.push_back(window(skip, n, cuda_types[i % 2], stream, i));
             norm.x.add(tensors.back());
+            granules += ceil_div(n, norm_granule);
           }
+          const Tensor out = unset({granules}, DType::f64, stream);
+          norm.out = out;
           launch(norm, stream);
-          append(all, out);
-          launch(norm, stream);
-          append(all, out);
-          return all;
+          return values(out);
         },
         1e-12);
+  }
+}
+
+// One order on all devices: bit for bit.
+TEST_F(CudaReduce, SumsOfGranulesMatchTheCpu) {
+  for (const int64_t n : {0, 1, 1023, 1024, 1025, 5000, 1024 * 1024 + 3}) {
+    expect_as_on_cpu(
+        [=](Stream& stream) {
+          std::vector<double> all(static_cast<size_t>(n));
+          Random random(/*seed=*/3);
+          for (double& x : all) x = 1.0 / (1 + random.next() % 1000);
+          const Tensor granules = make_tensor<double>({n}, all, stream);
+          const Tensor out = unset({1}, DType::f64, stream);
+          launch(SumGranules{.out = out, .granules = granules}, stream);
+          return values(out);
+        },
+        n == 0 ? 1e-30 : 1e-300);
   }
 }
 

@@ -43,7 +43,7 @@ TEST_P(LlamaReference, HasTheLossAndGradientsOfF64) {
     const double wanted = expected_number("loss");
     EXPECT_NEAR(values(loss.tensor()).front(), wanted, tolerance(type) * wanted);
     tape.backward(loss);
-    std::vector<Tensor> gradients;
+    std::vector<TensorContents> gradients;
     for (const Parameter* p : model->parameters()) gradients.push_back(p->grad);
     for (const NamedTensor& ours : stored(*model, gradients)) {
       const Numbers theirs = values(expected("grad." + ours.name, ours.tensor.shape()));

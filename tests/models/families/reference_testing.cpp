@@ -13,6 +13,10 @@ std::filesystem::path reference_file(const char* name) {
 
 bool any_name(std::string_view) { return true; }
 
+std::vector<TensorContents> contents_of(const std::vector<Tensor>& all) {
+  return {all.begin(), all.end()};
+}
+
 }  // namespace
 
 std::vector<Place> with_cuda(std::vector<Place> places) {
@@ -26,7 +30,8 @@ std::string name_of(const ::testing::TestParamInfo<Place>& info) {
 
 ReferenceModel::ReferenceModel() : expected(reference_file("gpt2_expected.safetensors")) {
   model.initialise(1);
-  load_tensors(SafetensorsReader(reference_file("gpt2.safetensors")), stored(model, weights()));
+  load_tensors(SafetensorsReader(reference_file("gpt2.safetensors")),
+               stored(model, contents_of(weights())));
   tokens = load("tokens", {B, T}, DType::i32);
   targets = load("targets", {B, T}, DType::i32);
 }
@@ -40,7 +45,7 @@ Tensor ReferenceModel::load(const std::string& name, const Shape& shape, DType t
 void ReferenceModel::expect_tensors(const std::string& prefix, const std::vector<Tensor>& parallel,
                                     double tolerance, const std::vector<std::string>& names) {
   size_t compared = 0;
-  for (const NamedTensor& ours : stored(model, parallel)) {
+  for (const NamedTensor& ours : stored(model, contents_of(parallel))) {
     if (!names.empty() && std::ranges::find(names, ours.name) == names.end()) continue;
     NamedTensor theirs = ours;
     theirs.name = prefix + ours.name;

@@ -2,14 +2,14 @@
 
 #include "spool/models/optimizers/buckets.h"
 
-#include "spool/kernels/adamw.h"
+#include "spool/kernels/weights.h"
 #include "tests/runtime/testing.h"
 
 namespace spool {
 namespace {
 
 TEST(Buckets, CoverEveryElementOnceInSlicesThatBeginAtGranules) {
-  constexpr int64_t g = AdamW::granule;
+  constexpr int64_t g = weights_granule;
   for (const std::vector<Range>& parts :
        {std::vector<Range>{{0, 1}, {0, 5000}, {0, 0}, {0, 70001}, {0, 2048}},
         {{0, 3}},
@@ -24,13 +24,12 @@ TEST(Buckets, CoverEveryElementOnceInSlicesThatBeginAtGranules) {
       end = bucket.elements.end;
       EXPECT_LE(bucket.elements.size(), buckets.bucket_elements());
       for (const Buckets::Slice& slice : bucket.slices) {
-        EXPECT_EQ(slice.elements.begin, seen[slice.tensor]);
+        EXPECT_EQ(slice.elements.begin, seen[slice.part]);
         EXPECT_EQ(slice.elements.begin % g, 0);
-        EXPECT_EQ(
-            bucket.elements.begin + slice.at,
-            buckets.begin_of(slice.tensor) + slice.elements.begin - parts[slice.tensor].begin);
+        EXPECT_EQ(bucket.elements.begin + slice.at,
+                  buckets.begin_of(slice.part) + slice.elements.begin - parts[slice.part].begin);
         EXPECT_LE(slice.at + slice.elements.size(), bucket.elements.size());
-        seen[slice.tensor] = slice.elements.end;
+        seen[slice.part] = slice.elements.end;
       }
     }
     for (size_t i = 0; i < parts.size(); ++i) EXPECT_EQ(seen[i], parts[i].end);

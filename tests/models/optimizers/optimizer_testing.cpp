@@ -13,15 +13,67 @@ void append_bytes(Bytes& to, const Tensor& from) {
   read_bytes(from, 0, std::span(to).subspan(begin));
 }
 
+// Calls work(range, bytes) for each row of each parameter.
+template <class Work>
+void for_each_row(const Optimizer& optimizer, const Work& work) {
+  for (size_t row = 0; row < optimizer.state_rows().size(); ++row) {
+    for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
+      const int64_t n = optimizer.parameters()[i]->data.numel();
+      work(StateRange{row, i, {0, n}},
+           static_cast<size_t>(n) * size_of(optimizer.state_rows()[row].type));
+    }
+  }
+}
+
 }  // namespace
 
 Bytes state_bytes(const std::vector<Parameter*>& parameters, Optimizer& optimizer) {
   Bytes all;
   for (const Parameter* p : parameters) append_bytes(all, p->data);
-  for (const StateTensors& row : optimizer.state()) {
-    for (const Tensor& t : row.tensors) append_bytes(all, t);
-  }
+  for_each_row(optimizer, [&](const StateRange& range, size_t bytes) {
+    all.resize(all.size() + bytes);
+    optimizer.read_state(range, std::span(all).last(bytes));
+  });
   return all;
+}
+
+Bytes state_bytes_at_rest(const Optimizer& optimizer) {
+  Bytes all;
+  for (const Parameter* p : optimizer.parameters()) append_bytes(all, p->data);
+  for_each_row(optimizer, [&](const StateRange& range, size_t bytes) {
+    all.resize(all.size() + bytes);
+    optimizer.places().read(range, std::span(all).last(bytes));
+  });
+  return all;
+}
+
+std::vector<float> read_row(Optimizer& optimizer, const StateRange& range) {
+  std::vector<float> all(static_cast<size_t>(range.elements.size()));
+  optimizer.read_state(range, std::as_writable_bytes(std::span(all)));
+  return all;
+}
+
+std::vector<float> read_row(Optimizer& optimizer, size_t row, size_t parameter) {
+  return read_row(optimizer,
+                  {row, parameter, {0, optimizer.parameters()[parameter]->data.numel()}});
+}
+
+void write_row(Optimizer& optimizer, const StateRange& range, std::span<const float> in) {
+  optimizer.write_state(range, std::as_bytes(in));
+}
+
+void load_bytes(Optimizer& optimizer, const Bytes& all) {
+  std::span<const std::byte> left(all);
+  const auto take = [&](size_t bytes) {
+    const auto next = left.first(bytes);
+    left = left.subspan(bytes);
+    return next;
+  };
+  for (const Parameter* p : optimizer.parameters()) write_bytes(p->data, 0, take(p->data.nbytes()));
+  optimizer.initialise();
+  for_each_row(optimizer, [&](const StateRange& range, size_t bytes) {
+    optimizer.write_state(range, take(bytes));
+  });
 }
 
 OptimizerRun::OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm& f,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "spool/models/optimizers/adamw.h"
+#include "spool/models/optimizers/state_rows.h"
 #include "spool/runtime/cpu/stream.h"
 
 namespace spool::testing {
@@ -17,8 +18,16 @@ using Bytes = std::vector<std::byte>;
 constexpr OptimizerState optimizer_states[] = {OptimizerState::device, OptimizerState::streamed,
                                                OptimizerState::cpu};
 
-// The bytes of the parameters, then of first moments, second moments and masters.
+// The bytes of the parameters, then of each row of the state.
 Bytes state_bytes(const std::vector<Parameter*>&, Optimizer&);
+// The same, even of an optimizer that shows no state.
+Bytes state_bytes_at_rest(const Optimizer&);
+// Elements of a row of the state, all of a parameter's or some.
+std::vector<float> read_row(Optimizer&, const StateRange&);
+std::vector<float> read_row(Optimizer&, size_t row, size_t parameter);
+void write_row(Optimizer&, const StateRange&, std::span<const float>);
+// As a checkpoint does: the parameters, and the state.
+void load_bytes(Optimizer&, const Bytes&);
 
 // Where an optimizer's state is.
 struct StatePlace {

@@ -2,10 +2,11 @@
 // A share of the state on the device, the rest streamed: as many bytes as may be there, and for any
 // share the same bits, in tensors that can be read and written.
 
-#include "spool/models/optimizers/state_share.h"
+#include "spool/models/optimizers/state_rows.h"
 
 #include <algorithm>
 
+#include "spool/kernels/weights.h"
 #include "spool/runtime/integer.h"
 #include "tests/models/optimizers/optimizer_testing.h"
 #include "tests/runtime/environment.h"
@@ -28,6 +29,8 @@ size_t bytes_of(const std::vector<int64_t>& elements, size_t rows) {
   return bytes;
 }
 
+std::vector<StateRow> rows_of(size_t rows) { return std::vector<StateRow>(rows); }
+
 TEST(StateShare, IsAsLargeAsMayBe) {
   Random random(/*seed=*/3);
   for (int i = 0; i < 500; ++i) {
@@ -35,14 +38,14 @@ TEST(StateShare, IsAsLargeAsMayBe) {
     for (int64_t& n : all) n = 1 + random.next() % (random.next() % 3 ? 9000 : 200'000);
     const size_t rows = 2 + random.next() % 2, whole = bytes_of(all, rows);
     const size_t limit = random.next() % (whole + whole / 8 + 1);
-    const auto share = elements_on_device(all, rows, limit);
+    const auto share = elements_on_device(all, rows_of(rows), limit);
     ASSERT_EQ(share.size(), all.size());
     int divided = 0;
     int64_t smallest_left = 1 << 30;
     for (size_t k = 0; k < all.size(); ++k) {
       ASSERT_TRUE(share[k] >= 0 && share[k] <= all[k]);
       if (share[k] == all[k]) continue;
-      EXPECT_EQ(share[k] % AdamW::granule, 0);
+      EXPECT_EQ(share[k] % weights_granule, 0);
       divided += share[k] > 0;
       smallest_left = std::min(smallest_left, all[k]);
     }
@@ -51,9 +54,9 @@ TEST(StateShare, IsAsLargeAsMayBe) {
     EXPECT_LE(taken, limit);
     EXPECT_EQ(share == all, limit >= whole);
     if (share == all) continue;
-    const int64_t unused = std::min(smallest_left, AdamW::granule);
+    const int64_t unused = std::min(smallest_left, weights_granule);
     EXPECT_LT(limit - taken, bytes_of({unused}, rows) + rows) << limit << " of " << whole;
-    EXPECT_GE(bytes_of(elements_on_device(all, rows, limit + 1000), rows), taken);
+    EXPECT_GE(bytes_of(elements_on_device(all, rows_of(rows), limit + 1000), rows), taken);
   }
 }
 
@@ -108,7 +111,7 @@ TEST(StateShare, TakesItsBytesAndTheHostTheRest) {
       EXPECT_LE(on_device, share);
       // On the host a parameter begins at a granule, and a row at a page.
       const size_t alignment =
-          form.rows() * (numels.size() * AdamW::granule * sizeof(float) + HostLink::alignment);
+          form.rows() * (numels.size() * weights_granule * sizeof(float) + HostLink::alignment);
       EXPECT_GE(on_device + on_host + form.rows() * numels.size() * Arena::granule, all);
       EXPECT_LE(on_device + on_host, all + alignment);
       EXPECT_TRUE(share < all || on_host == 0);
@@ -127,23 +130,23 @@ TEST(StateShare, ThatIsAllNeedsNoLink) {
   expect_error(ErrorKind::invalid, {"optimizer state", "link to the host"}, [&] { make(all - 1); });
 }
 
-// What is written to the tensors is what the next step reads, also where a parameter is divided,
-// and while a caller keeps them.
-TEST(StateShare, IsReadAndWrittenByParameter) {
+// What is written is what the next step reads, in ranges of any length, also where a parameter is
+// divided.
+TEST(StateShare, IsReadAndWrittenInRanges) {
   for (const OptimizerForm& form : forms) {
     const auto bits_of = [&](const StatePlace& place) {
       OptimizerRun run(numels, form, place);
-      std::vector<Tensor> kept;
       for (int64_t t = 1; t <= 4; ++t) {
         run.make_gradients(t);
         run.step(t);
-        if (t == 2) kept = run.optimizer->first_moments();
-        AdamWOptimizer& o = *run.optimizer;
-        for (const auto* all : {&o.first_moments(), &o.second_moments()}) {
-          for (const Tensor& tensor : *all) {
-            std::vector<float> values = read<float>(tensor);
-            for (float& x : values) x = 2 * x + 1;
-            write<float>(tensor, values);
+        for (const size_t row : {0, 1}) {
+          for (size_t i = 0; i < numels.size(); ++i) {
+            for (int64_t begin = 0; begin < numels[i]; begin += 1500 * t) {
+              const StateRange range{row, i, {begin, std::min(begin + 1500 * t, numels[i])}};
+              std::vector<float> some = read_row(*run.optimizer, range);
+              for (float& x : some) x = 2 * x + 1;
+              write_row(*run.optimizer, range, some);
+            }
           }
         }
       }
@@ -168,7 +171,7 @@ TEST(StateShare, IsInitialisedAgain) {
         fresh(numels, form, {OptimizerState::streamed, share});
     run.make_gradients(1);
     run.step(1);
-    (void)run.optimizer->masters();
+    (void)read_row(*run.optimizer, /*row=*/2, 0);
     for (size_t i = 0; i < numels.size(); ++i) {
       Bytes bytes(fresh.parameters[i].data.nbytes());
       read_bytes(fresh.parameters[i].data, 0, bytes);

@@ -54,11 +54,6 @@ class UpdateRun {
       if (t == 1) optimizer_->update();
     }
     synchronize();
-    for (const Parameter& p : parameters_) all_.push_back(p.data);
-    for (const auto& tensors :
-         {optimizer_->first_moments(), optimizer_->second_moments(), optimizer_->masters()}) {
-      all_.insert(all_.end(), tensors.begin(), tensors.end());
-    }
   }
 
   void update() { optimizer_->update(); }
@@ -81,15 +76,7 @@ class UpdateRun {
     EXPECT_EQ(link.memory().live, host_live_before_);
   }
   // Parameters and state.
-  Bytes bytes() const {
-    Bytes bytes;
-    for (const Tensor& t : all_) {
-      const size_t begin = bytes.size();
-      bytes.resize(begin + t.nbytes());
-      read_bytes(t, 0, std::span(bytes).subspan(begin));
-    }
-    return bytes;
-  }
+  Bytes bytes() const { return state_bytes_at_rest(*optimizer_); }
 
   CpuStream stream{size_t{64} << 20, 2};
   HostLink link{stream, size_t{16} << 20};
@@ -97,7 +84,6 @@ class UpdateRun {
  private:
   std::vector<Parameter> parameters_;
   std::optional<AdamWOptimizer> optimizer_;
-  std::vector<Tensor> all_;
   size_t live_before_ = 0, host_live_before_ = 0;
 };
 

@@ -1,0 +1,210 @@
+#include "spool/models/optimizers/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "spool/kernels/clip_factor.h"
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/reduce.h"
+#include "spool/models/optimizers/state_rows.h"
+#include "spool/models/optimizers/update_loop.h"
+#include "spool/runtime/integer.h"
+
+namespace spool {
+namespace {
+
+bool has_masters(const std::vector<Parameter*>& parameters, Rounding rounding) {
+  return !parameters.empty() && parameters.front()->data.dtype() == DType::bf16 &&
+         rounding == Rounding::nearest;
+}
+
+std::vector<StateRow> rows_of(const UpdateRule& rule, bool masters) {
+  std::vector<StateRow> rows = rule.rows();
+  check(rows.size() <= UpdateEntry::max_rows, rule.name(), ": ", rows.size(),
+        " rows of state were asked for, and there are at most ", UpdateEntry::max_rows);
+  if (masters) rows.push_back({"master"});
+  return rows;
+}
+
+void check_parameters(const char* who, const std::vector<Parameter*>& parameters,
+                      const UpdateSettings& settings) {
+  check(!parameters.empty(), who, ": no parameters were given");
+  const DType type = parameters.front()->data.dtype();
+  for (const Parameter* p : parameters) {
+    check(p->data.dtype() == type, who, ": parameters must be all f32 or all bf16");
+  }
+  check(std::isfinite(settings.clip) && settings.clip >= 0, who,
+        ": the limit of the gradients' norm must be a finite number, 0 for none, not ",
+        settings.clip);
+}
+
+}  // namespace
+
+OptimizerState place_of_state(const std::vector<Parameter*>& parameters, const UpdateRule& rule,
+                              Rounding rounding, const OptimizerMemory& memory) {
+  for (const PlacedRange& range :
+       places_of(parameters, rows_of(rule, has_masters(parameters, rounding)), memory)) {
+    if (range.place != OptimizerState::device) return range.place;
+  }
+  return OptimizerState::device;
+}
+
+Optimizer::Optimizer(std::unique_ptr<const UpdateRule> rule, std::vector<Parameter*> parameters,
+                     const UpdateSettings& settings, Stream& stream, const OptimizerMemory& memory)
+    : rule_(std::move(rule)),
+      parameters_(std::move(parameters)),
+      limit_(static_cast<float>(settings.clip)),
+      rounding_(settings.rounding),
+      stream_(stream) {
+  const char* const who = rule_->name();
+  check_parameters(who, parameters_, settings);
+  std::vector<ParameterRate> rates = rates_of(parameters_, settings.groups, settings.decay, who);
+  const auto scheduled = static_cast<int64_t>(rule_->schedule_at(1, 0).size());
+  const Label label{.name = "optimizer scalars", .purpose = Purpose::optimizer};
+  schedule_ = Tensor({Shape{scheduled}, DType::f32}, stream, label);
+  clip_ = Tensor({Shape{3}, DType::f32}, stream, label);
+  squared_ = Tensor({Shape{1}, DType::f64}, stream, label);
+  const bool masters = has_masters(parameters_, rounding_);
+  state_ =
+      std::make_unique<StateRows>(parameters_, rows_of(*rule_, masters), masters, stream, memory);
+  loop_ = std::make_unique<UpdateLoop>(*rule_, parameters_, std::move(rates), *state_, scheduled);
+}
+
+// Enqueued work must not outlive the memory that it uses.
+Optimizer::~Optimizer() { state_->wait_quietly(); }
+
+void Optimizer::initialise() {
+  initialised_ = false;
+  prepared_ = 0;
+  state_->initialise();
+  loop_->forget_failure();
+  initialised_ = true;
+  set_steps(0);
+}
+
+// Before the state is used.
+void Optimizer::make_ready() {
+  check_whole();
+  if (initialised_) return;
+  state_->initialise();
+  initialised_ = true;
+}
+
+void Optimizer::check_whole() const {
+  check(!loop_->half_updated(), rule_->name(),
+        ": an update failed halfway, and has changed some of the parameters ",
+        "and not others; call initialise() and load a checkpoint");
+}
+
+void Optimizer::prepare(int64_t t, double learning_rate) {
+  check(t >= 1, rule_->name(), ": step ", t, " was asked for, and steps are counted from 1");
+  make_ready();
+  state_->synchronize();
+  write<float>(schedule_, rule_->schedule_at(t, learning_rate));
+  prepared_ = t;
+}
+
+void Optimizer::check_update(const Tensor& random) const {
+  check_whole();
+  const char* const who = rule_->name();
+  check(prepared_ > 0, who, ": the step has no number and no learning rate; call prepare() before ",
+        "each update(), or step() for both");
+  check(std::ranges::any_of(parameters_, [](const Parameter* p) { return bool(p->grad); }), who,
+        ": no parameter has a gradient; run backward of a loss that depends on them before ",
+        "each update, which frees the gradients");
+  for (const Parameter* p : parameters_) {
+    check(!p->grad || p->grad.numel() == p->data.numel(), who, ": the gradient of ", p->name,
+          " is ", p->grad.spec(), ", and the parameter is ", p->data.spec());
+  }
+  check(rounding_ == Rounding::nearest || random, who,
+        ": stochastic rounding needs a random state");
+}
+
+void Optimizer::update(const Tensor& random) {
+  check_update(random);
+  const TraceScope scope(stream_.trace(), "optimizer");
+  const auto free_gradients = [&] {
+    for (Parameter* p : parameters_) p->grad = {};
+  };
+  measure_gradients();
+  try {
+    loop_->update({.schedule = schedule_,
+                   .clip = clip_,
+                   .random = rounding_ == Rounding::nearest ? View() : View(random)});
+  } catch (...) {
+    if (loop_->half_updated()) free_gradients();
+    throw;
+  }
+  set_steps(prepared_);
+  prepared_ = 0;
+  free_gradients();
+}
+
+// The norm is a sum over the granules of the row, wherever its state is; those of a parameter
+// without a gradient are zero.
+void Optimizer::measure_gradients() {
+  int64_t granules = 0, done = 0;
+  for (const Parameter* p : parameters_) granules += ceil_div(p->data.numel(), norm_granule);
+  const Tensor squares({Shape{granules}, DType::f64}, stream_,
+                       {.name = "squares of gradients", .purpose = Purpose::workspace});
+  if (!std::ranges::all_of(parameters_, [](const Parameter* p) { return bool(p->grad); })) {
+    launch(Fill{.out = squares}, stream_);
+  }
+  SquaredNorm norm;
+  int64_t begin = 0;  // of the norm's granules
+  const auto launch_norm = [&] {
+    norm.out = slice_of(squares, {begin, done});
+    if (norm.x.size() > 0) launch(norm, stream_);
+    norm = {};
+    begin = done;
+  };
+  for (size_t i = parameters_.size(); i-- > 0;) {
+    const Tensor& gradient = parameters_[i]->grad;
+    if (norm.x.full() || !gradient) launch_norm();
+    done += ceil_div(parameters_[i]->data.numel(), norm_granule);
+    if (gradient) {
+      norm.x.add(gradient);
+    } else {
+      begin = done;
+    }
+  }
+  launch_norm();
+  launch(SumGranules{.out = squared_, .granules = squares}, stream_);
+  launch(ClipFactor{.clip = clip_, .squared = squared_, .limit = limit_}, stream_);
+}
+
+void Optimizer::set_steps(int64_t steps) {
+  check(steps >= 0, "an optimizer cannot have done ", steps,
+        " steps; a run that begins has done 0");
+  steps_ = steps;
+}
+
+void Optimizer::synchronize() const { state_->synchronize(); }
+
+const std::vector<StateRow>& Optimizer::state_rows() const { return state_->rows(); }
+
+StateRows& Optimizer::open_state(const StateRange& range, size_t bytes) {
+  check(range.row < state_->rows().size() && range.parameter < parameters_.size(), rule_->name(),
+        ": there is no row ", range.row, " of the state of parameter ", range.parameter);
+  const Range& elements = range.elements;
+  const StateRow& row = state_->rows()[range.row];
+  const Parameter& p = *parameters_[range.parameter];
+  check(0 <= elements.begin && elements.begin <= elements.end && elements.end <= p.data.numel() &&
+            static_cast<size_t>(elements.size()) * size_of(row.type) == bytes,
+        rule_->name(), ": elements ", elements.begin, " to ", elements.end, " of ", row.name,
+        " of ", p.name, ", ", name(row.type), ", which has ", p.data.numel(), ", were asked for ",
+        "with room for ", bytes, " bytes");
+  make_ready();
+  state_->synchronize();
+  return *state_;
+}
+
+void Optimizer::read_state(const StateRange& range, std::span<std::byte> out) {
+  open_state(range, out.size()).read(range, out);
+}
+
+void Optimizer::write_state(const StateRange& range, std::span<const std::byte> in) {
+  open_state(range, in.size()).write(range, in);
+}
+
+}  // namespace spool

@@ -1,0 +1,245 @@
+#include "spool/models/optimizers/state_rows.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "spool/kernels/elementwise.h"
+#include "spool/kernels/weights.h"
+#include "spool/runtime/integer.h"
+#include "spool/runtime/memory/arena.h"
+
+namespace spool {
+namespace {
+
+// Bytes of so many elements of every row.
+size_t bytes_of(int64_t elements, const std::vector<StateRow>& rows) {
+  size_t bytes = 0;
+  for (const StateRow& row : rows) {
+    bytes += round_up(static_cast<size_t>(elements) * size_of(row.type), Arena::granule);
+  }
+  return bytes;
+}
+
+std::vector<int64_t> numels_of(const std::vector<Parameter*>& parameters) {
+  std::vector<int64_t> numels;
+  for (const Parameter* p : parameters) numels.push_back(p->data.numel());
+  return numels;
+}
+
+// Types of every row's size have the same zero.
+void set_to_zero(const Tensor& row) {
+  const size_t bytes = size_of(row.dtype());
+  const DType type = bytes == 8 ? DType::f64 : bytes == 4 ? DType::f32 : DType::bf16;
+  launch(Fill{.out = View(row.view().data(), {Shape{row.numel()}, type})}, row.stream());
+}
+
+std::vector<Range> elements_of(const std::vector<StateRows::Part>& parts) {
+  std::vector<Range> all;
+  for (const StateRows::Part& part : parts) all.push_back(part.range.elements);
+  return all;
+}
+
+}  // namespace
+
+View slice_of(const View& whole, Range elements) {
+  if (!whole) return {};
+  const Spec spec{Shape{elements.size()}, whole.dtype()};
+  return {whole.data() + static_cast<size_t>(elements.begin) * size_of(spec.dtype), spec};
+}
+
+std::vector<int64_t> elements_on_device(const std::vector<int64_t>& numels,
+                                        const std::vector<StateRow>& rows, size_t bytes) {
+  std::vector<size_t> order(numels.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, [&](size_t a, size_t b) { return numels[a] > numels[b]; });
+  std::vector<int64_t> elements(numels.size());
+  int64_t* divided = nullptr;
+  for (const size_t i : order) {
+    const size_t needed = bytes_of(numels[i], rows);
+    if (needed <= bytes) {
+      elements[i] = numels[i];
+      bytes -= needed;
+    } else {
+      divided = &elements[i];
+    }
+  }
+  if (divided) {
+    const size_t granules = bytes / bytes_of(weights_granule, rows);
+    *divided = static_cast<int64_t>(granules) * weights_granule;
+  }
+  return elements;
+}
+
+std::vector<PlacedRange> places_of(const std::vector<Parameter*>& parameters,
+                                   const std::vector<StateRow>& rows,
+                                   const OptimizerMemory& memory) {
+  const std::vector<int64_t> numels = numels_of(parameters);
+  std::vector<int64_t> here(numels.size());
+  if (memory.state == OptimizerState::device || rows.empty()) here = numels;
+  if (memory.state == OptimizerState::streamed && !rows.empty()) {
+    here = elements_on_device(numels, rows, memory.bytes_on_device);
+  }
+  std::vector<PlacedRange> places;
+  for (size_t i = numels.size(); i-- > 0;) {
+    if (here[i] > 0 || numels[i] == 0) {
+      places.push_back({OptimizerState::device, i, {0, here[i]}});
+    }
+    if (here[i] < numels[i]) places.push_back({memory.state, i, {here[i], numels[i]}});
+  }
+  return places;
+}
+
+StateRows::StateRows(const std::vector<Parameter*>& parameters, std::vector<StateRow> rows,
+                     bool masters, Stream& device, const OptimizerMemory& memory)
+    : parameters_(parameters), rows_(std::move(rows)), masters_(masters), device_(device) {
+  for (const PlacedRange& range : places_of(parameters_, rows_, memory)) {
+    (range.place == OptimizerState::device ? on_device_ : on_host_).push_back({.range = range});
+  }
+  if (!on_host_.empty()) allocate_on_host(memory.link);
+  allocate_on_device();
+}
+
+void StateRows::allocate_on_device() {
+  for (const StateRow& row : rows_) {
+    for (Part& part : on_device_) {
+      const Parameter& p = *parameters_[part.range.parameter];
+      const int64_t n = part.range.elements.size();
+      part.rows.emplace_back(Spec{n == p.data.numel() ? p.data.shape() : Shape{n}, row.type},
+                             device_, Label{.name = p.name, .purpose = Purpose::optimizer});
+    }
+  }
+}
+
+void StateRows::allocate_on_host(HostLink* link) {
+  const OptimizerState place = on_host_.front().range.place;
+  check(link, "optimizer state '", name(place), "' needs a link to the host's memory");
+  link_ = link;
+  host_ = link->open_host();
+  queues_ = {host_.get(), &link->out(), &link->in()};
+  host_buckets_ = Buckets(elements_of(on_host_));
+  for (const StateRow& row : rows_) {
+    host_rows_.push_back(make_on_host(row.type, sentence("optimizer ", row.name)));
+    for (size_t i = 0; i < on_host_.size(); ++i) {
+      on_host_[i].rows.push_back(part_of(host_rows_.back(), i));
+    }
+  }
+  if (place == OptimizerState::cpu) {
+    host_updates_ = device_.side_stream();
+    queues_.push_back(host_updates_.get());
+    const Tensor all = make_on_host(parameters_.front()->data.dtype(), "parameters on the host");
+    for (size_t i = 0; i < on_host_.size(); ++i) on_host_[i].parameter = part_of(all, i);
+  }
+  host_->synchronize();
+}
+
+Tensor StateRows::make_on_host(DType type, Name name) const {
+  return Tensor({Shape{host_buckets_.elements()}, type}, *host_,
+                {.name = name, .purpose = Purpose::optimizer});
+}
+
+Tensor StateRows::part_of(const Tensor& on_host, size_t part) const {
+  const int64_t begin = host_buckets_.begin_of(part);
+  return on_host.slice({begin, begin + on_host_[part].range.elements.size()});
+}
+
+View StateRows::of_host(size_t row, Range elements) const {
+  return slice_of(host_rows_[row], elements);
+}
+
+void StateRows::initialise() {
+  const size_t zeros = rows_.size() - (masters_ ? 1 : 0);
+  if (link_) {
+    device_.synchronize();  // a step may be running
+    for (const Tensor& row : host_rows_) set_to_zero(row);
+    host_->synchronize();
+  }
+  for (size_t row = 0; row < zeros; ++row) {
+    for (const Part& part : on_device_) set_to_zero(part.rows[row]);
+  }
+  if (host_updates_) enqueue_whole([&] { copy_parameters(); });
+  if (!masters_) return;
+  for (const Part& part : on_device_) {
+    const auto [place, parameter, elements] = part.range;
+    const View master = slice_of(part.rows.back(), {0, elements.size()});
+    launch(Cast{.out = master, .in = slice_of(parameters_[parameter]->data, elements)}, device_);
+  }
+  if (!link_) return;
+  const Tensor memory({Shape{host_buckets_.bucket_elements()}}, device_,
+                      {.name = "optimizer bucket", .purpose = Purpose::optimizer});
+  enqueue_whole([&] {
+    for (const Buckets::Bucket& bucket : host_buckets_.all()) copy_masters(memory, bucket);
+  });
+}
+
+void StateRows::copy_parameters() const {
+  Stream& out = link_->begin_out();
+  for (const Part& part : on_host_) {
+    const View from = slice_of(parameters_[part.range.parameter]->data, part.range.elements);
+    out.copy_out(part.parameter.view().data(), from.data(), from.nbytes());
+  }
+  out.synchronize();
+}
+
+void StateRows::copy_masters(const Tensor& memory, const Buckets::Bucket& bucket) const {
+  for (const Buckets::Slice& slice : bucket.slices) {
+    const Tensor& parameter = parameters_[on_host_[slice.part].range.parameter]->data;
+    launch(Cast{.out = slice_of(memory, {slice.at, slice.at + slice.elements.size()}),
+                .in = slice_of(parameter, slice.elements)},
+           device_);
+  }
+  Stream& out = link_->begin_out();
+  const View to = of_host(rows_.size() - 1, bucket.elements);
+  out.copy_out(to.data(), memory.view().data(), to.nbytes());
+  device_.wait(out.record());
+}
+
+// Calls copy(tensor, its first byte, the first byte of the range, bytes) for each part of a range.
+template <class Copy>
+void StateRows::for_each_part(const StateRange& asked, const Copy& copy) const {
+  const size_t size = size_of(rows_[asked.row].type);
+  for (const auto* parts : {&on_device_, &on_host_}) {
+    for (const Part& part : *parts) {
+      if (part.range.parameter != asked.parameter) continue;
+      const Range& here = part.range.elements;
+      const int64_t begin = std::max(here.begin, asked.elements.begin);
+      const int64_t end = std::min(here.end, asked.elements.end);
+      if (begin >= end) continue;
+      copy(part.rows[asked.row], static_cast<size_t>(begin - here.begin) * size,
+           static_cast<size_t>(begin - asked.elements.begin) * size,
+           static_cast<size_t>(end - begin) * size);
+    }
+  }
+}
+
+void StateRows::read(const StateRange& range, std::span<std::byte> out) const {
+  for_each_part(range, [&](const Tensor& from, size_t begin, size_t at, size_t bytes) {
+    read_bytes(from, begin, out.subspan(at, bytes));
+  });
+}
+
+void StateRows::write(const StateRange& range, std::span<const std::byte> in) {
+  for_each_part(range, [&](const Tensor& to, size_t begin, size_t at, size_t bytes) {
+    write_bytes(to, begin, in.subspan(at, bytes));
+    if (&to.stream() != &device_) to.stream().synchronize();
+  });
+}
+
+void StateRows::synchronize() const {
+  if (!link_) return;
+  device_.synchronize();
+  synchronize_all(queues_);
+}
+
+void StateRows::wait_quietly() const noexcept {
+  if (!link_) return;
+  const auto wait = [](Stream& stream) {
+    try {
+      stream.synchronize();
+    } catch (...) {
+    }
+  };
+  wait(device_);  // a graph that it replays has the copies in it
+  for (Stream* stream : queues_) wait(*stream);
+}
+
+}  // namespace spool

@@ -1,0 +1,235 @@
+#include "spool/models/optimizers/update_loop.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace spool {
+namespace {
+
+Buckets buckets_on_device(const StateRows& state) {
+  std::vector<Range> elements;
+  for (const StateRows::Part& part : state.on_device()) elements.push_back(part.range.elements);
+  return state.on_host().empty() ? Buckets::one(elements) : Buckets(elements);
+}
+
+// Of a bucket, the elements of a slice.
+Range in_bucket(const Buckets::Slice& slice) {
+  return {slice.at, slice.at + slice.elements.size()};
+}
+
+// Of a part's elements, those of a slice.
+Range within(const StateRows::Part& part, const Buckets::Slice& slice) {
+  const int64_t first = part.range.elements.begin;
+  return {slice.elements.begin - first, slice.elements.end - first};
+}
+
+// The copy of a slice's gradient in a slot, which has room for f32.
+View staged(const HostSlot& slot, const Buckets::Slice& slice, DType type) {
+  return {slot.data() + static_cast<size_t>(slice.at) * sizeof(float),
+          {Shape{slice.elements.size()}, type}};
+}
+
+}  // namespace
+
+UpdateLoop::UpdateLoop(const UpdateRule& rule, const std::vector<Parameter*>& parameters,
+                       std::vector<ParameterRate> rates, StateRows& state, int64_t scheduled)
+    : rule_(rule),
+      parameters_(parameters),
+      rates_(std::move(rates)),
+      state_(state),
+      device_(state.device()),
+      here_(buckets_on_device(state)) {
+  for (const StateRow& row : state.rows()) {
+    row_begins_.push_back(element_bytes_);
+    element_bytes_ += size_of(row.type);
+  }
+  if (!state_.host_updates()) return;
+  const auto make = [&](const Shape& shape, DType type) {
+    return Tensor({shape, type}, state_.host(),
+                  {.name = "optimizer scalars", .purpose = Purpose::optimizer});
+  };
+  schedule_ = make({scheduled}, DType::f32);
+  clip_ = make({3}, DType::f32);
+  random_ = make({4}, DType::i32);
+  state_.host().synchronize();
+}
+
+void UpdateLoop::update(const UpdateStep::Scalars& scalars) {
+  Slots slots;
+  allocate(slots);
+  unused_.clear();
+  for (const Parameter* p : parameters_) unused_.push_back(p->data.numel());
+  half_updated_ = true;
+  state_.enqueue_whole([&] { enqueue(slots, scalars); });
+  half_updated_ = false;
+}
+
+void UpdateLoop::allocate(Slots& slots) const {
+  const Buckets& all = state_.host_buckets();
+  const auto elements = static_cast<size_t>(all.bucket_elements());
+  for (size_t i = 0; i < std::min<size_t>(in_flight, all.all().size()); ++i) {
+    if (state_.host_updates()) {
+      slots[i].gradients =
+          HostSlot(state_.link(), elements * sizeof(float), "gradients on the host");
+    } else {
+      const auto bytes = static_cast<int64_t>(elements * element_bytes_);
+      slots[i].rows = Tensor({Shape{bytes}, DType::i8}, device_,
+                             {.name = "optimizer bucket", .purpose = Purpose::optimizer});
+    }
+  }
+}
+
+void UpdateLoop::enqueue(Slots& slots, const UpdateStep::Scalars& scalars) {
+  const std::vector<Bucket>&here = here_.all(), &there = state_.host_buckets().all();
+  UpdateStep::Scalars on_host;
+  if (!there.empty()) {
+    state_.link().begin_out();
+    state_.link().begin_in();
+    on_host = scalars_on_host(scalars);
+  }
+  size_t updated = 0, begun = 0;  // of those here, of those there
+  for (size_t n = 0; n < there.size(); ++n) {
+    // While the bucket is copied in, a part of the state on the device is updated.
+    for (const size_t end = here.size() * (n + 1) / there.size(); updated < end; ++updated) {
+      update_here(here[updated], scalars);
+    }
+    if (!has_gradient(there[n])) continue;
+    Slot& slot = slots[begun++ % in_flight];
+    state_.host_updates() ? update_on_host(there[n], slot, on_host)
+                          : stream(there[n], slot, scalars);
+  }
+  for (; updated < here.size(); ++updated) update_here(here[updated], scalars);
+  if (there.empty()) return;
+  device_.wait(state_.link().out().record());
+  device_.wait(state_.link().in().record());
+}
+
+// The scalars, copied to the host where it updates.
+UpdateStep::Scalars UpdateLoop::scalars_on_host(const UpdateStep::Scalars& scalars) {
+  UpdateStep::Scalars copies = scalars;
+  if (!state_.host_updates()) return copies;
+  state_.host_updates()->trace_with(device_, TraceLane::update);
+  const auto fetch = [&](View& from, const Tensor& to) {
+    if (!from) return;
+    state_.link().out().copy_out(to.view().data(), from.data(), to.nbytes());
+    from = to;
+  };
+  fetch(copies.schedule, schedule_);
+  fetch(copies.clip, clip_);
+  fetch(copies.random, random_);
+  return copies;
+}
+
+void UpdateLoop::update_here(const Bucket& bucket, const UpdateStep::Scalars& scalars) {
+  run_rule(entries_of(bucket, state_.on_device()), scalars);
+  free_used_gradients(bucket, state_.on_device());
+}
+
+void UpdateLoop::stream(const Bucket& bucket, Slot& slot, const UpdateStep::Scalars& scalars) {
+  Stream &in = state_.link().in(), &out = state_.link().out();
+  const Range whole{0, bucket.elements.size()};
+  in.wait(slot.done);
+  for (size_t row = 0; row < row_begins_.size(); ++row) {
+    const View from = state_.of_host(row, bucket.elements);
+    in.copy_in(row_of(slot.rows, row, whole).data(), from.data(), from.nbytes());
+  }
+  device_.wait(in.record());
+  run_rule(entries_of(bucket, state_.on_host(),
+                      [&](size_t row, const Buckets::Slice& slice) {
+                        return row_of(slot.rows, row, in_bucket(slice));
+                      }),
+           scalars);
+  free_used_gradients(bucket, state_.on_host());
+  state_.link().begin_out();
+  for (size_t row = 0; row < row_begins_.size(); ++row) {
+    const View to = state_.of_host(row, bucket.elements);
+    out.copy_out(to.data(), row_of(slot.rows, row, whole).data(), to.nbytes());
+  }
+  slot.done = out.record();
+}
+
+void UpdateLoop::update_on_host(const Bucket& bucket, Slot& slot,
+                                const UpdateStep::Scalars& on_host) {
+  Stream &in = state_.link().in(), &out = state_.link().out(), &updates = *state_.host_updates();
+  const Entries on_device = entries_of(bucket, state_.on_host());
+  Entries entries = on_device;
+  out.wait(slot.done);
+  size_t i = 0;
+  for (const Buckets::Slice& slice : bucket.slices) {
+    const StateRows::Part& part = state_.on_host()[slice.part];
+    if (!gradient_of(part)) continue;
+    UpdateEntry& entry = entries[i++];
+    const View from = entry.grad;
+    entry.grad = staged(slot.gradients, slice, from.dtype());
+    out.copy_out(entry.grad.data(), from.data(), from.nbytes());
+    entry.parameter = slice_of(part.parameter, within(part, slice));
+  }
+  updates.wait(out.record());
+  rule_.update(UpdateStep(entries, on_host, updates, &state_.host()));
+  slot.done = updates.record();
+  in.wait(slot.done);
+  for (i = 0; i < entries.size(); ++i) {
+    const View &to = on_device[i].parameter, &from = entries[i].parameter;
+    in.copy_in(to.data(), from.data(), from.nbytes());
+  }
+}
+
+bool UpdateLoop::has_gradient(const Bucket& bucket) const {
+  return std::ranges::any_of(bucket.slices, [&](const Buckets::Slice& slice) {
+    return bool(gradient_of(state_.on_host()[slice.part]));
+  });
+}
+
+// Of the slices that have a gradient; row_of(row, slice) is the state.
+template <class RowOf>
+UpdateLoop::Entries UpdateLoop::entries_of(const Bucket& bucket, const Parts& parts,
+                                           const RowOf& row_of) const {
+  Entries entries;
+  for (const Buckets::Slice& slice : bucket.slices) {
+    const StateRows::Part& part = parts[slice.part];
+    if (!gradient_of(part)) continue;
+    const size_t i = part.range.parameter;
+    const Parameter& p = *parameters_[i];
+    UpdateEntry& entry = entries.emplace_back();
+    entry = {.parameter = slice_of(p.data, slice.elements),
+             .grad = slice_of(p.grad, slice.elements),
+             .rate = rates_[i].rate,
+             .decay = rates_[i].decay,
+             .index = p.number.value_or(static_cast<uint32_t>(i)),
+             .first = slice.elements.begin};
+    for (size_t row = 0; row < row_begins_.size(); ++row) {
+      const bool master = state_.has_masters() && row + 1 == row_begins_.size();
+      (master ? entry.master : entry.state[row]) = row_of(row, slice);
+    }
+  }
+  return entries;
+}
+
+UpdateLoop::Entries UpdateLoop::entries_of(const Bucket& bucket, const Parts& parts) const {
+  return entries_of(bucket, parts, [&](size_t row, const Buckets::Slice& slice) {
+    const StateRows::Part& part = parts[slice.part];
+    return slice_of(part.rows[row], within(part, slice));
+  });
+}
+
+void UpdateLoop::run_rule(const Entries& entries, const UpdateStep::Scalars& scalars) const {
+  rule_.update(UpdateStep(entries, scalars, device_));
+}
+
+void UpdateLoop::free_used_gradients(const Bucket& bucket, const Parts& parts) {
+  for (const Buckets::Slice& slice : bucket.slices) {
+    const size_t i = parts[slice.part].range.parameter;
+    unused_[i] -= slice.elements.size();
+    if (unused_[i] == 0) parameters_[i]->grad = {};
+  }
+}
+
+// Elements of one row in a slot.
+View UpdateLoop::row_of(const Tensor& memory, size_t row, Range elements) const {
+  const auto bucket = static_cast<size_t>(state_.host_buckets().bucket_elements());
+  const StateRow& kind = state_.rows()[row];
+  std::byte* const begin = memory.view().data() + bucket * row_begins_[row];
+  return slice_of(View(begin, {Shape{static_cast<int64_t>(bucket)}, kind.type}), elements);
+}
+
+}  // namespace spool

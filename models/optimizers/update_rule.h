@@ -1,0 +1,114 @@
+// Internal: not one of the public headers (docs/public-headers.md).
+#pragma once
+
+// What an optimizer does with one parameter: which rows of state it keeps, what changes from step
+// to step, and the kernel.  adamw.cpp and sgd.cpp have rules; where the state lives, in which order
+// it is updated, clipping, masters and rounding are the same for all of them (optimizer.h).
+//
+//   class Momentum final : public UpdateRule {
+//     const char* name() const override { return "momentum"; }
+//     std::vector<StateRow> rows() const override { return {{"velocity", DType::bf16}}; }
+//     std::vector<float> schedule_at(int64_t, double rate) const override { return {float(rate)}; }
+//     void update(const UpdateStep& step) const override {
+//       step.launch(MomentumKernel{}, [](MomentumKernel::Entry& to, const UpdateEntry& from) {
+//         to.velocity = from.state[0];
+//       });
+//     }
+//   };
+//
+// A kernel is as kernels/adamw.h: its `tensors` is a List of entries with the members parameter,
+// master, grad, rate, decay, index and first, and what it reads from device memory are schedule,
+// clip and random.  It updates each element by itself, so that slices of a tensor have its bits.
+
+#include <array>
+#include <span>
+#include <vector>
+
+#include "spool/kernels/launch.h"
+
+namespace spool {
+
+// A row of an optimizer's state: an element of this type for each one of the parameters.
+struct StateRow {
+  const char* name = "";  // "m", "v", "momentum", "master"
+  DType type = DType::f32;
+};
+
+// Elements of one parameter, from its element `first` on: a multiple of 2048.
+struct UpdateEntry {
+  static constexpr size_t max_rows = 4;
+
+  View parameter = {}, master = {}, grad = {};  // no master: absent
+  std::array<View, max_rows> state = {};        // in the order of the rule's rows
+  float rate = 1, decay = 0;
+  uint32_t index = 0;  // of the parameter, for random bits
+  int64_t first = 0;
+};
+
+// A part of a step, on the device or on the host.
+class UpdateStep {
+ public:
+  struct Scalars {
+    View schedule, clip, random;  // random is absent if parameters are rounded to nearest
+  };
+
+  // `host`: the processors that do the work of the queue, if the entries are host memory.
+  UpdateStep(std::span<const UpdateEntry> entries, const Scalars& scalars, Stream& queue,
+             Stream* host = nullptr)
+      : entries_(entries), scalars_(scalars), queue_(queue), host_(host) {}
+
+  // Launches the kernel, which has no tensors and scalars yet, on all entries, in as few lists as
+  // it takes; set_state(Kernel::Entry&, const UpdateEntry&) sets what is the kernel's own.
+  template <class Kernel, class SetState>
+  void launch(Kernel kernel, const SetState& set_state) const {
+    kernel.schedule = scalars_.schedule;
+    kernel.clip = scalars_.clip;
+    kernel.random = scalars_.random;
+    for (const UpdateEntry& from : entries_) {
+      if (kernel.tensors.full()) {
+        launch_list(kernel);
+        kernel.tensors = {};
+      }
+      typename Kernel::Entry to;
+      to.parameter = from.parameter;
+      to.master = from.master;
+      to.grad = from.grad;
+      to.rate = from.rate;
+      to.decay = from.decay;
+      to.index = from.index;
+      to.first = from.first;
+      set_state(to, from);
+      kernel.tensors.add(to);
+    }
+    if (kernel.tensors.size() > 0) launch_list(kernel);
+  }
+
+ private:
+  template <class Kernel>
+  void launch_list(const Kernel& kernel) const {
+    if (host_) return launch_on_host(kernel, *host_, queue_);
+    spool::launch(kernel, queue_);
+  }
+
+  std::span<const UpdateEntry> entries_;
+  Scalars scalars_;
+  Stream& queue_;
+  Stream* host_;
+};
+
+class UpdateRule {
+ public:
+  UpdateRule() = default;
+  virtual ~UpdateRule() = default;
+  UpdateRule(const UpdateRule&) = delete;
+  UpdateRule& operator=(const UpdateRule&) = delete;
+
+  virtual const char* name() const = 0;  // begins the optimizer's errors
+  // At most UpdateEntry::max_rows, which begin at zero.
+  virtual std::vector<StateRow> rows() const = 0;
+  // The numbers of step t, counted from 1, as many in each.
+  virtual std::vector<float> schedule_at(int64_t t, double learning_rate) const = 0;
+  virtual void update(const UpdateStep&) const = 0;
+};
+
+}  // namespace spool

@@ -1,0 +1,56 @@
+#include "spool/models/steps/state_tensors.h"
+
+#include <string_view>
+
+namespace spool {
+namespace {
+
+TensorContents contents_of(Optimizer& optimizer, size_t row, size_t parameter) {
+  const Spec spec{optimizer.parameters()[parameter]->data.shape(),
+                  optimizer.state_rows()[row].type};
+  const auto range = [=](size_t begin, size_t bytes) {
+    const size_t size = size_of(spec.dtype);
+    return StateRange{
+        row,
+        parameter,
+        {static_cast<int64_t>(begin / size), static_cast<int64_t>((begin + bytes) / size)}};
+  };
+  return {spec,
+          [&optimizer, range](size_t begin, std::span<std::byte> out) {
+            optimizer.read_state(range(begin, out.size()), out);
+          },
+          [&optimizer, range](size_t begin, std::span<const std::byte> in) {
+            optimizer.write_state(range(begin, in.size()), in);
+          }};
+}
+
+}  // namespace
+
+std::vector<TensorContents> state_row(Optimizer& optimizer, size_t row,
+                                      const Parameters& parameters) {
+  const std::vector<Parameter*>& own = optimizer.parameters();
+  std::vector<TensorContents> all(parameters.size());
+  for (size_t i = 0, next = 0; next < own.size(); ++next, ++i) {
+    while (parameters[i] != own[next]) ++i;
+    all[i] = contents_of(optimizer, row, next);
+  }
+  return all;
+}
+
+std::vector<TensorContents> exact_parameters(Optimizer& optimizer, const Parameters& parameters) {
+  std::vector<TensorContents> all(parameters.size());
+  if (has_masters(optimizer)) {
+    all = state_row(optimizer, optimizer.state_rows().size() - 1, parameters);
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!all[i]) all[i] = parameters[i]->data;
+  }
+  return all;
+}
+
+bool has_masters(const Optimizer& optimizer) {
+  const std::vector<StateRow>& rows = optimizer.state_rows();
+  return !rows.empty() && std::string_view(rows.back().name) == "master";
+}
+
+}  // namespace spool
