@@ -92,8 +92,10 @@ def one_table(d):
     before, after = d.before or "", d.after or ""
     if d.refused and (not before or before.startswith("    lower bound")):
         return True
-    if before.startswith("  free memory ") or after.startswith("  nothing is offloaded"):
-        return not before or bool(re.fullmatch(r"  budget +none", after))
+    if re.fullmatch(r"  budget +none", after):
+        return not before or before.startswith("  free memory ")
+    if after.startswith("  nothing is offloaded"):
+        return not before
     return not d.case.startswith("plan") and bool(OF_TIME.match(after)) and after.startswith(before)
 
 
