@@ -56,7 +56,8 @@ def jobs(wanted, comparison):
     """Functions that may run at once, the longest first."""
     heads = presets(spool("plan", "--help")[1])
     names = wanted.presets or list(heads)
-    plans = [functools.partial(Plans, comparison, name, i, heads[name]) for i, name in enumerate(names)]
+    number = {name: i for i, name in enumerate(heads)}  # a preset's cases are the same in any selection
+    plans = [functools.partial(Plans, comparison, name, number[name], heads[name]) for name in names]
     small = [name for name in names if name in {"gpt2-tiny", "llama-tiny"}]
     yield lambda: on_cpu(wanted, comparison, plans, small)
     if "help" in wanted.parts:

@@ -9,6 +9,7 @@ import re
 NUMBER = re.compile(r"(\d+(?:\.\d+)?)( [KMGT]iB| B| bytes)?")
 UNITS = {" B": 1, " bytes": 1, "": 1, " KiB": 2**10, " MiB": 2**20, " GiB": 2**30, " TiB": 2**40}
 OF_TIME = re.compile(r"  foretold step time|    lower bound|    planned in")
+TIME = re.compile(r"(?: |\()*(\d+(?:\.\d+)?) (us|ms|s|%)(?!\w)")
 GRANULE = 2048  # elements
 
 
@@ -48,6 +49,23 @@ def order_of_tensors(d):
     return d.place == "order of tensors"
 
 
+def seconds_of_the_update(d):
+    """The kernels of an update are others: what is foretold of a step takes a fiftieth more or less."""
+    if isinstance(d.before, float) and isinstance(d.after, float):
+        of_time = d.place.endswith("_ms") or d.place.endswith("gap")
+        return of_time and abs(d.after - d.before) <= 0.02 * max(d.before, 1)
+    if not isinstance(d.before, str) or TIME.sub("#", d.before) != TIME.sub("#", str(d.after)):
+        return False
+    pairs = zip(TIME.findall(d.before), TIME.findall(d.after))
+    most = lambda number, unit: max(1 if unit == "%" else 0.2, 0.02 * float(number))
+    return all(u == v and abs(float(a) - float(b)) <= most(a, u) for (a, u), (b, v) in pairs)
+
+
+def timeline_of_the_update(d):
+    """What is live in an update, or is copied then, is another: the state has another order."""
+    return d.output == "report.json" and re.match(r"(memory\.(bytes|values|times_ms|total_bytes)|lane)", d.place)
+
+
 def rehearsals(d):
     """A plan takes another number of rehearsals."""
     if d.place.endswith("rehearsals"):
@@ -74,10 +92,13 @@ def one_table(d):
     before, after = d.before or "", d.after or ""
     if d.refused and (not before or before.startswith("    lower bound")):
         return True
-    if before.startswith("  free memory ") or after.startswith("  nothing is offloaded"):
-        return not before or bool(re.fullmatch(r"  budget +none", after))
+    if re.fullmatch(r"  budget +none", after):
+        return not before or before.startswith("  free memory ")
+    if after.startswith("  nothing is offloaded"):
+        return not before
     return not d.case.startswith("plan") and bool(OF_TIME.match(after)) and after.startswith(before)
 
 
-RULES = [peak_grows, clipped_bits, order_of_tensors, rehearsals, given_plan_does_not_fit, one_table]
+RULES = [peak_grows, clipped_bits, order_of_tensors, seconds_of_the_update, timeline_of_the_update, rehearsals,
+         given_plan_does_not_fit, one_table]
 RULES = {rule.__name__.replace("_", "-"): rule for rule in RULES}

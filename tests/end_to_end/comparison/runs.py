@@ -22,6 +22,7 @@ KILLED = [words.split() for words in [
     "--clip 0 --optimizer-state cpu --recompute block",
     "--clip 1 --dtype bf16 --recompute norms --offload all --optimizer-state streamed",
 ]]
+LARGE = ["--batch", 8, "--seq", 128]  # in a step of which values are most of the memory
 EVERY = 10  # steps from checkpoint to checkpoint
 KILLS = [13, 24, 31]
 RESUME = ["--resume", "--threads", 2, "--checkpoint-every", EVERY]
@@ -76,7 +77,7 @@ def resumed_runs(comparison, model):
     """Plans and runs from a checkpoint of the program before, clipped at 1."""
     before = comparison.sides[0]
     given = before.folder(f"given {model}")
-    begun = train(before, given, *beginning(comparison, model, "--steps", 4))
+    begun = train(before, given, *beginning(comparison, model, *LARGE, "--steps", 4))
     taken = begun["log"][0]["foretold_peak_bytes"]
 
     def resumed(side, folder, *words):
@@ -84,9 +85,9 @@ def resumed_runs(comparison, model):
         return train(side, folder, "--resume", "--steps", 9, "--threads", 2, *words)
 
     def plan(side, folder, *words):
-        return planned(side, folder, "--model", given / "run", *SHAPE[:4], "--machine", "h200", *words)
+        return planned(side, folder, "--model", given / "run", *LARGE, "--machine", "h200", *words)
 
-    for i, part in enumerate([None, 0.95, 0.9, 0.8, 0.7, 0.5]):
+    for i, part in enumerate([None, 0.9, 0.8, 0.7, 0.6, 0.4]):
         memory = ["--memory", int(part * taken)] if part else []
         within = f"in {part:.0%}" if part else "in what is free"
         for how, words in [("searched", []), ("by policies", POLICIES[i])]:

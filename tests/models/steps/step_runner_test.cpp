@@ -278,7 +278,8 @@ TEST_F(StepRunnerCheckpoint, OfALaterVersionIsRefusedByItsNumber) {
   ASSERT_NE(text.find(own), std::string::npos);
   text.replace(text.find(own), own.size(), "\"format_version\": 2");
   std::ofstream(file("step.json")) << text;
-  expect_refused({"step.json", "format_version", "2 cannot be read; this library reads 1"}, drawn());
+  expect_refused({"step.json", "format_version", "2 cannot be read; this library reads 1"},
+                 drawn());
 }
 
 TEST(StepRunner, NeedsACheckpointToResume) {
