@@ -74,6 +74,7 @@ std::vector<PlacedRange> places_of(const std::vector<Parameter*>& parameters,
     here = elements_on_device(numels, rows, memory.bytes_on_device);
   }
   std::vector<PlacedRange> places;
+  places.reserve(numels.size() + 1);
   for (size_t i = numels.size(); i-- > 0;) {
     if (here[i] > 0 || numels[i] == 0) {
       places.push_back({OptimizerState::device, i, {0, here[i]}});
@@ -86,7 +87,9 @@ std::vector<PlacedRange> places_of(const std::vector<Parameter*>& parameters,
 StateRows::StateRows(const std::vector<Parameter*>& parameters, std::vector<StateRow> rows,
                      bool masters, Stream& device, const OptimizerMemory& memory)
     : parameters_(parameters), rows_(std::move(rows)), masters_(masters), device_(device) {
-  for (const PlacedRange& range : places_of(parameters_, rows_, memory)) {
+  const std::vector<PlacedRange> places = places_of(parameters_, rows_, memory);
+  on_device_.reserve(places.size());
+  for (const PlacedRange& range : places) {
     Part& part = (range.place == OptimizerState::device ? on_device_ : on_host_).emplace_back();
     part.range = range;
     part.rows.reserve(rows_.size());
