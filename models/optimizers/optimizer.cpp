@@ -145,15 +145,16 @@ void Optimizer::update(const Tensor& random) {
 void Optimizer::measure_gradients() {
   int64_t granules = 0, done = 0;
   for (const Parameter* p : parameters_) granules += ceil_div(p->data.numel(), norm_granule);
-  const Tensor squares({Shape{granules}, DType::f64}, stream_,
-                       {.name = "squares of gradients", .purpose = Purpose::workspace});
+  const Tensor squares(
+      {Shape{granules}, DType::f64}, stream_,
+      {.name = Name::never_freed(SquaredNorm::name), .purpose = Purpose::workspace});
   if (!std::ranges::all_of(parameters_, [](const Parameter* p) { return bool(p->grad); })) {
     launch(Fill{.out = squares}, stream_);
   }
   SquaredNorm norm;
   int64_t begin = 0;  // of the norm's granules
   const auto launch_norm = [&] {
-    norm.out = slice_of(squares, {begin, done});
+    norm.out = squares.view().slice_elements({begin, done});
     if (norm.x.size() > 0) launch(norm, stream_);
     norm = {};
     begin = done;

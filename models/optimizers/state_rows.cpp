@@ -41,12 +41,6 @@ std::vector<Range> elements_of(const std::vector<StateRows::Part>& parts) {
 
 }  // namespace
 
-View slice_of(const View& whole, Range elements) {
-  if (!whole) return {};
-  const Spec spec{Shape{elements.size()}, whole.dtype()};
-  return {whole.data() + static_cast<size_t>(elements.begin) * size_of(spec.dtype), spec};
-}
-
 std::vector<int64_t> elements_on_device(const std::vector<int64_t>& numels,
                                         const std::vector<StateRow>& rows, size_t bytes) {
   std::vector<size_t> order(numels.size());
@@ -80,6 +74,7 @@ std::vector<PlacedRange> places_of(const std::vector<Parameter*>& parameters,
     here = elements_on_device(numels, rows, memory.bytes_on_device);
   }
   std::vector<PlacedRange> places;
+  places.reserve(numels.size() + 1);
   for (size_t i = numels.size(); i-- > 0;) {
     if (here[i] > 0 || numels[i] == 0) {
       places.push_back({OptimizerState::device, i, {0, here[i]}});
@@ -92,8 +87,12 @@ std::vector<PlacedRange> places_of(const std::vector<Parameter*>& parameters,
 StateRows::StateRows(const std::vector<Parameter*>& parameters, std::vector<StateRow> rows,
                      bool masters, Stream& device, const OptimizerMemory& memory)
     : parameters_(parameters), rows_(std::move(rows)), masters_(masters), device_(device) {
-  for (const PlacedRange& range : places_of(parameters_, rows_, memory)) {
-    (range.place == OptimizerState::device ? on_device_ : on_host_).push_back({.range = range});
+  const std::vector<PlacedRange> places = places_of(parameters_, rows_, memory);
+  on_device_.reserve(places.size());
+  for (const PlacedRange& range : places) {
+    Part& part = (range.place == OptimizerState::device ? on_device_ : on_host_).emplace_back();
+    part.range = range;
+    part.rows.reserve(rows_.size());
   }
   if (!on_host_.empty()) allocate_on_host(memory.link);
   allocate_on_device();
@@ -143,7 +142,7 @@ Tensor StateRows::part_of(const Tensor& on_host, size_t part) const {
 }
 
 View StateRows::of_host(size_t row, Range elements) const {
-  return slice_of(host_rows_[row], elements);
+  return host_rows_[row].view().slice_elements(elements);
 }
 
 void StateRows::initialise() {
@@ -160,8 +159,8 @@ void StateRows::initialise() {
   if (!masters_) return;
   for (const Part& part : on_device_) {
     const auto [place, parameter, elements] = part.range;
-    const View master = slice_of(part.rows.back(), {0, elements.size()});
-    launch(Cast{.out = master, .in = slice_of(parameters_[parameter]->data, elements)}, device_);
+    const View from = parameters_[parameter]->data.view().slice_elements(elements);
+    launch(Cast{.out = part.rows.back(), .in = from}, device_);
   }
   if (!link_) return;
   const Tensor memory({Shape{host_buckets_.bucket_elements()}}, device_,
@@ -174,7 +173,8 @@ void StateRows::initialise() {
 void StateRows::copy_parameters() const {
   Stream& out = link_->begin_out();
   for (const Part& part : on_host_) {
-    const View from = slice_of(parameters_[part.range.parameter]->data, part.range.elements);
+    const View from =
+        parameters_[part.range.parameter]->data.view().slice_elements(part.range.elements);
     out.copy_out(part.parameter.view().data(), from.data(), from.nbytes());
   }
   out.synchronize();
@@ -183,8 +183,8 @@ void StateRows::copy_parameters() const {
 void StateRows::copy_masters(const Tensor& memory, const Buckets::Bucket& bucket) const {
   for (const Buckets::Slice& slice : bucket.slices) {
     const Tensor& parameter = parameters_[on_host_[slice.part].range.parameter]->data;
-    launch(Cast{.out = slice_of(memory, {slice.at, slice.at + slice.elements.size()}),
-                .in = slice_of(parameter, slice.elements)},
+    launch(Cast{.out = memory.view().slice_elements({slice.at, slice.at + slice.elements.size()}),
+                .in = parameter.view().slice_elements(slice.elements)},
            device_);
   }
   Stream& out = link_->begin_out();

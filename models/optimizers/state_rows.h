@@ -25,9 +25,6 @@
 
 namespace spool {
 
-// A range of elements as one row; absent if `whole` is.
-View slice_of(const View& whole, Range elements);
-
 // A range of the row, of one parameter.
 struct PlacedRange {
   OptimizerState place = OptimizerState::device;

@@ -162,7 +162,7 @@ void UpdateLoop::update_on_host(const Bucket& bucket, Slot& slot,
     const View from = entry.grad;
     entry.grad = staged(slot.gradients, slice, from.dtype());
     out.copy_out(entry.grad.data(), from.data(), from.nbytes());
-    entry.parameter = slice_of(part.parameter, within(part, slice));
+    entry.parameter = part.parameter.view().slice_elements(within(part, slice));
   }
   updates.wait(out.record());
   rule_.update(UpdateStep(entries, on_host, updates, &state_.host()));
@@ -185,18 +185,19 @@ template <class RowOf>
 UpdateLoop::Entries UpdateLoop::entries_of(const Bucket& bucket, const Parts& parts,
                                            const RowOf& row_of) const {
   Entries entries;
+  entries.reserve(bucket.slices.size());
   for (const Buckets::Slice& slice : bucket.slices) {
     const StateRows::Part& part = parts[slice.part];
     if (!gradient_of(part)) continue;
     const size_t i = part.range.parameter;
     const Parameter& p = *parameters_[i];
     UpdateEntry& entry = entries.emplace_back();
-    entry = {.parameter = slice_of(p.data, slice.elements),
-             .grad = slice_of(p.grad, slice.elements),
-             .rate = rates_[i].rate,
-             .decay = rates_[i].decay,
-             .index = p.number.value_or(static_cast<uint32_t>(i)),
-             .first = slice.elements.begin};
+    entry.parameter = p.data.view().slice_elements(slice.elements);
+    entry.grad = p.grad.view().slice_elements(slice.elements);
+    entry.rate = rates_[i].rate;
+    entry.decay = rates_[i].decay;
+    entry.index = p.number.value_or(static_cast<uint32_t>(i));
+    entry.first = slice.elements.begin;
     for (size_t row = 0; row < row_begins_.size(); ++row) {
       const bool master = state_.has_masters() && row + 1 == row_begins_.size();
       (master ? entry.master : entry.state[row]) = row_of(row, slice);
@@ -208,7 +209,7 @@ UpdateLoop::Entries UpdateLoop::entries_of(const Bucket& bucket, const Parts& pa
 UpdateLoop::Entries UpdateLoop::entries_of(const Bucket& bucket, const Parts& parts) const {
   return entries_of(bucket, parts, [&](size_t row, const Buckets::Slice& slice) {
     const StateRows::Part& part = parts[slice.part];
-    return slice_of(part.rows[row], within(part, slice));
+    return part.rows[row].view().slice_elements(within(part, slice));
   });
 }
 
@@ -229,7 +230,7 @@ View UpdateLoop::row_of(const Tensor& memory, size_t row, Range elements) const 
   const auto bucket = static_cast<size_t>(state_.host_buckets().bucket_elements());
   const StateRow& kind = state_.rows()[row];
   std::byte* const begin = memory.view().data() + bucket * row_begins_[row];
-  return slice_of(View(begin, {Shape{static_cast<int64_t>(bucket)}, kind.type}), elements);
+  return View(begin, {Shape{static_cast<int64_t>(bucket)}, kind.type}).slice_elements(elements);
 }
 
 }  // namespace spool

@@ -47,7 +47,8 @@ Bytes everything(StepRunner& runner) {
 
 std::vector<std::string> names_in(const std::filesystem::path& file) {
   std::vector<std::string> names;
-  for (const StoredTensor& t : SafetensorsReader(file).tensors()) names.push_back(t.name);
+  const SafetensorsReader reader(file);
+  for (const StoredTensor& t : reader.tensors()) names.push_back(t.name);
   return names;
 }
 
