@@ -126,8 +126,8 @@ BENCHMARK(run_mlp)->Name("mlp")->RangeMultiplier(2)->Range(64, 2048)->Iterations
 
 TrainingConfig step_config(const char* model, int64_t batch, int64_t loss, int64_t mlp) {
   TrainingConfig config{.model = *gpt2_preset(model), .dtype = DType::bf16, .batch = batch};
-  config.loss_chunk = loss;
-  config.mlp_chunk = mlp;
+  config.chunks.loss_rows = loss;
+  config.chunks.mlp_rows = mlp;
   return config;
 }
 
@@ -137,8 +137,8 @@ struct RehearsedChunks {
 
 RehearsedChunks rehearse_in_chunks(const TrainingConfig& config) {
   const Machine h200 = *named_machine("h200");
-  const TrainingPlans plans = make_plans(config, {.block = true}, h200);
-  const RehearsedStep step = rehearse_step(config, plans, h200, {});
+  const StepPlans plans = make_plans(config, {.block = true}, h200);
+  const RehearsedStep step = rehearse_step(describe_step(config), plans, h200, {});
   const MemoryStats& memory = step.report.memory;
   const int64_t inputs =
       config.model.shape().layers * config.batch * config.seq * config.model.shape().channels * 2;
@@ -175,8 +175,9 @@ BENCHMARK(run_step)
 void run_rehearsal(benchmark::State& state) {
   const TrainingConfig config = step_config("gpt2-1558m", 4, 1024, state.range(0));
   const Machine h200 = *named_machine("h200");
-  const TrainingPlans plans = make_plans(config, {}, h200);
-  for (auto _ : state) benchmark::DoNotOptimize(rehearse_step(config, plans, h200, {}));
+  const StepPlans plans = make_plans(config, {}, h200);
+  for (auto _ : state)
+    benchmark::DoNotOptimize(rehearse_step(describe_step(config), plans, h200, {}));
 }
 BENCHMARK(run_rehearsal)
     ->Name("rehearsal")
@@ -187,8 +188,8 @@ BENCHMARK(run_rehearsal)
 void run_layout(benchmark::State& state) {
   const TrainingConfig config = step_config("gpt2-1558m", 4, 1024, state.range(0));
   const Machine h200 = *named_machine("h200");
-  const TrainingPlans plans = make_plans(config, {}, h200);
-  const Lifetimes lifetimes = record_step(config, plans, h200);
+  const StepPlans plans = make_plans(config, {}, h200);
+  const Lifetimes lifetimes = record_step(describe_step(config), plans, h200);
   Layout layout;
   for (auto _ : state) layout = lay_out(lifetimes);
   const auto live = static_cast<double>(layout.live);

@@ -69,7 +69,7 @@ std::vector<KernelTime> measure(const Setting& s) {
 }
 
 // Processor time over threads of each step, after one to warm up.
-std::vector<double> time_steps(const Setting& s, const TrainingPlans& plans, size_t peak) {
+std::vector<double> time_steps(const Setting& s, const StepPlans& plans, size_t peak) {
   const auto stream = open_stream({DeviceType::cpu}, peak);
   Trainer trainer(s.config, plans, *stream);
   trainer.initialise();
@@ -88,15 +88,15 @@ std::vector<double> time_steps(const Setting& s, const TrainingPlans& plans, siz
 void compare(Setting s, const std::string& how) {
   Policy policy;
   if (how == "loss in 4") {
-    s.config.loss_chunk = s.config.batch * s.config.seq / 4;
+    s.config.chunks.loss_rows = s.config.batch * s.config.seq / 4;
   } else {
     set_recompute(policy, how);
   }
-  const TrainingPlans plans = make_plans(s.config, policy, s.machine);
-  const Report foretold = rehearse_training(s.config, plans, s.machine);
+  const StepPlans plans = make_plans(s.config, policy, s.machine);
+  const Report foretold = foretell_step(describe_step(s.config), plans, s.machine);
   Machine rates = s.machine;
   rates.kernels.reset();
-  const double roofline = rehearse_training(s.config, plans, rates).seconds;
+  const double roofline = foretell_step(describe_step(s.config), plans, rates).seconds;
   const std::vector<double> steps = time_steps(s, plans, foretold.memory.peak);
   const double measured = median(steps);
   const double corrected = median({steps.begin(), steps.begin() + 3});  // steps 2 to 4

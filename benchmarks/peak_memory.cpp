@@ -37,7 +37,7 @@
 #include "shared/token_batch.h"
 #include "spool/models/report/report_page.h"
 #include "spool/models/steps/step_calibration.h"
-#include "spool/models/steps/step_search.h"
+#include "spool/models/steps/step_planner.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/step_clock.h"
 #include "spool/models/training/trainer.h"
@@ -252,8 +252,8 @@ class PeakMemory {
 
   Ran run_steps(const FoundPlan& found) const {
     TrainingConfig config = s_.config;
-    config.loss_chunk = found.loss_rows;
-    TrainingPlans plans = make_plans(config);
+    config.chunks.loss_rows = found.loss_rows;
+    StepPlans plans = make_plans(config);
     plans.step = found.plan;
     plans.layout = found.layout;
     plans.host_bytes = found.host_bytes;
@@ -282,7 +282,7 @@ class PeakMemory {
     const auto [at, is_new] = kept_runs_.try_emplace(rows);
     if (is_new) {
       TrainingConfig config = s_.config;
-      config.loss_chunk = rows;
+      config.chunks.loss_rows = rows;
       const FoundPlan found = lay_out_plan(step_, make_plans(config).step, rows);
       at->second = run_steps(found);
       print_run("keep all", found, at->second, /*is_planned=*/false);
@@ -375,7 +375,7 @@ Setting parse_setting(int& argc, char** argv) {
   s.config.batch = std::stoll(take("batch", "4"));
   s.config.seq = std::stoll(take("seq", "1024"));
   s.config.dtype = *parse<DType>(take("dtype", "bf16"));
-  s.config.loss_chunk = s.config.mlp_chunk = 0;
+  s.config.chunks.loss_rows = s.config.chunks.mlp_rows = 0;
   s.link = take("link", "no") == "yes";
   s.policies = std::stoi(take("policies", "16"));
   s.points = std::stoi(take("points", "20"));

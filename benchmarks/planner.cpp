@@ -30,8 +30,8 @@ namespace {
 
 void rehearse_step(benchmark::State& state, const std::string& model) {
   TrainingConfig config{.model = model_preset(model)->config, .dtype = DType::bf16, .batch = 4};
-  config.loss_chunk = 1024;
-  const TrainingPlans plans = make_plans(config);
+  config.chunks.loss_rows = 1024;
+  const StepPlans plans = make_plans(config);
   for (auto _ : state) {
     rehearse(Machine{}, [&](MetaStream& stream) {
       Trainer trainer(config, plans, stream);
@@ -42,15 +42,16 @@ void rehearse_step(benchmark::State& state, const std::string& model) {
 
 void survey_step(benchmark::State& state, const std::string& model) {
   TrainingConfig config{.model = model_preset(model)->config, .dtype = DType::bf16, .batch = 4};
-  config.loss_chunk = 1024;
-  const TrainingPlans plans = make_plans(config);
+  config.chunks.loss_rows = 1024;
+  const StepPlans plans = make_plans(config);
   std::array<double, 2> least{1e9, 1e9};  // without a survey, and with one
   bool first = false;
   for (auto _ : state) {
     first = !first;
     for (const bool survey : {first, !first}) {
       const double begin = process_processor_seconds();
-      benchmark::DoNotOptimize(rehearse_step(config, plans, Machine{}, {.survey = survey}));
+      benchmark::DoNotOptimize(
+          rehearse_step(describe_step(config), plans, Machine{}, {.survey = survey}));
       double& time = least[survey];
       time = std::min(time, process_processor_seconds() - begin);
     }
@@ -79,7 +80,7 @@ void visit_nodes(benchmark::State& state, const std::string& model) {
 }
 
 // Peak of a step, less the bytes that are live between steps.
-size_t peak_of_step(const TrainingConfig& config, const TrainingPlans& plans) {
+size_t peak_of_step(const TrainingConfig& config, const StepPlans& plans) {
   size_t persistent = 0;
   const Report report = rehearse(Machine{}, [&](MetaStream& stream) {
     Trainer trainer(config, plans, stream);
@@ -89,8 +90,8 @@ size_t peak_of_step(const TrainingConfig& config, const TrainingPlans& plans) {
   return report.memory.peak - persistent;
 }
 
-void place_step(benchmark::State& state, const TrainingConfig& config, const TrainingPlans& plans) {
-  const Lifetimes lifetimes = record_step(config, plans, Machine{});
+void place_step(benchmark::State& state, const TrainingConfig& config, const StepPlans& plans) {
+  const Lifetimes lifetimes = record_step(describe_step(config), plans, Machine{});
   const size_t enough = max_live(lifetimes);
   Layout layout;
   for (auto _ : state) layout = lay_out(lifetimes, enough);
@@ -113,8 +114,8 @@ void place_accumulating_step(benchmark::State& state, const std::string& model) 
 // The first third of the layers keeps only its sums, the second attention too, the last products.
 void place_mixed_step(benchmark::State& state, const std::string& model) {
   TrainingConfig config{.model = model_preset(model)->config, .dtype = DType::bf16, .batch = 8};
-  config.loss_chunk = 1024;
-  TrainingPlans plans = make_plans(config);
+  config.chunks.loss_rows = 1024;
+  StepPlans plans = make_plans(config);
   const Program program = rehearse_tape(describe_step(config), plans.step, Machine{}).program;
   const std::vector<std::string_view> recomputed{"layer_norm", "gelu", "linear", "attention"};
   constexpr std::array counts{4, 3, 2};  // of these, by thirds

@@ -16,7 +16,7 @@
 
 #include "spool/autograd/ops.h"
 #include "spool/models/families/gpt2.h"
-#include "spool/models/steps/step_search.h"
+#include "spool/models/steps/step_planner.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/random.h"

@@ -54,7 +54,11 @@ struct Case {
 };
 
 TrainingConfig training(const Case& c) {
-  return {.model = c.model, .dtype = c.dtype, .batch = c.B, .seq = c.T, .loss_chunk = c.loss_chunk};
+  return {.model = c.model,
+          .dtype = c.dtype,
+          .batch = c.B,
+          .seq = c.T,
+          .chunks = {.loss_rows = c.loss_chunk}};
 }
 
 // Steps and products take turns, so that both see the same machine.
@@ -63,7 +67,7 @@ void step_on_cpu(benchmark::State& state, const Case& c) {
   const TokenBatch batch = benchmarks::random_batch(config);
   const int threads = static_cast<int>(std::thread::hardware_concurrency());
   const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
-  const PlannedRun planned = plan_run(config, {}, machine);
+  const PlannedRun planned = RunPlanner(config, {}, {}, machine).plan();
   const auto stream = open_stream({DeviceType::cpu}, planned.foretold.memory.peak, threads);
   Trainer trainer(config, planned.plans, *stream);
   trainer.initialise();
@@ -145,9 +149,9 @@ void time_steps(benchmark::State& state, const Case& c, Trainer& trainer, Stream
 
 void step_on_cuda(benchmark::State& state, const Case& c) {
   const TrainingConfig config = training(c);
-  TrainingPlans plans = make_plans(config);
+  StepPlans plans = make_plans(config);
   plans.graph = c.graph;
-  plans.layout = lay_out_step(config, plans, cuda_machine());
+  plans.layout = lay_out_step(describe_step(config), plans, cuda_machine());
   const Report foretold = rehearse(cuda_machine(), [&](MetaStream& meta) {
     Trainer trainer(config, plans, meta);
     trainer.initialise();

@@ -19,7 +19,7 @@ namespace spool {
 namespace {
 
 MatmulAlgorithms time_step(const TrainingConfig& config) {
-  TrainingPlans plans = make_plans(config);
+  StepPlans plans = make_plans(config);
   plans.graph = false;
   const Machine machine{.architecture =
                             open_stream({DeviceType::cuda}, Arena::granule)->architecture()};
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
                                 .dtype = DType::bf16,
                                 .batch = std::stoll(argument("batch", "32")),
                                 .seq = std::stoll(argument("seq", "1024")),
-                                .loss_chunk = std::stoll(argument("chunk-loss", "0"))};
+                                .chunks = {.loss_rows = std::stoll(argument("chunk-loss", "0"))}};
     tune(config, copy);
   });
 }

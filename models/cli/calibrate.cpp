@@ -5,7 +5,7 @@
 #include "spool/models/cli/long_work.h"
 #include "spool/models/cli/terminal_width.h"
 #include "spool/models/cli/training_flags.h"
-#include "spool/models/training/run_calibration.h"
+#include "spool/models/training/planned_run.h"
 #include "spool/runtime/units.h"
 
 namespace spool {

@@ -17,7 +17,7 @@
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
-#include "spool/models/training/budget.h"
+#include "spool/models/steps/run_request.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/units.h"
 
@@ -41,7 +41,7 @@ LoadedModel::Options resolve(const EvalArguments& a) {
   options.device = device_of(a.device);
   if (!a.memory.empty()) {
     const size_t asked = parse_bytes(a.memory);
-    const MemoryLimit limit{.device = options.device, .most = device_memory(options.device)};
+    const RunRequest limit{.device = options.device, .most = device_memory(options.device)};
     options.memory = std::min(asked, limit.most);
     const std::string words = lowered_budget(asked, limit);
     if (!words.empty()) logger().warn("{}", words);

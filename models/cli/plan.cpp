@@ -4,6 +4,7 @@
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -14,10 +15,8 @@
 #include "spool/models/cli/terminal_width.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/report/report_page.h"
-#include "spool/models/training/budget.h"
 #include "spool/models/training/plan_report.h"
-#include "spool/models/training/run_calibration.h"
-#include "spool/models/training/run_search.h"
+#include "spool/models/training/planned_run.h"
 #include "spool/models/training/run_tokenizer.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/log.h"
@@ -33,23 +32,30 @@ struct PlanFlags {
   bool frontier = false;
 };
 
-// Where a run is planned for, and what it has to fit into there.
+// Where a run is planned for, and how it executes there.
 struct Place {
   Machine machine;
-  MemoryLimit limit;
+  RunRequest request;
 };
 
-Place place_of(const PlanFlags& flags, const RunOptions& o, const std::optional<Plan>& given) {
-  if (flags.machine != here) {
-    check(!o.given.contains("device"), "--device and --machine ", flags.machine,
-          " both say where the run is planned for; give one of them");
-    const size_t memory = *memory_of_named_machine(flags.machine);
-    return {*named_machine(flags.machine),
-            {.budget = std::min(o.memory, memory), .free = memory, .most = memory}};
+Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given) {
+  if (flags.machine == here) {
+    o.device = device_of(flags.training.device);
+    const CommandWork work("measuring kernels");
+    const Machine machine = calibrate(calibration_of(o, given)).machine;
+    return {machine, request_of(o, machine, given)};
   }
-  const CommandWork work("measuring kernels");
-  const Machine machine = calibrate(calibration_of(o, given)).machine;
-  return {machine, memory_limit(o.device, o.memory, machine)};
+  check(!o.given.contains("device"), "--device and --machine ", flags.machine,
+        " both say where the run is planned for; give one of them");
+  const Machine machine = *named_machine(flags.machine);
+  const size_t memory = *memory_of_named_machine(flags.machine);
+  if (!o.host_memory) o.host_memory = 2 * memory;
+  RunRequest request = request_of(o, machine, given);
+  request.device.reset();
+  request.besides = 0;
+  request.most = request.steps.free = memory;
+  request.steps.budget = std::min(o.memory, memory);
+  return {machine, request};
 }
 
 // The samples of the run.  The folder of a model may have its config.json alone: then they begin
@@ -87,52 +93,46 @@ void say_where_files_are(const RunOptions& o) {
   if (!o.report.empty()) fmt::print("the report is in {}\n", o.report);
 }
 
-void print_plan(const std::string& table) {
-  const std::string lines = wrapped(table, terminal_width(STDOUT_FILENO));
+void print_plan(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
+  const std::string lines = wrapped(plan_table(o, machine, run), terminal_width(STDOUT_FILENO));
   fmt::print("{}\n", emphasised(lines, STDOUT_FILENO));
+  std::fflush(stdout);  // before what refuses the run
+}
+
+void warn(const std::string& words) {
+  if (!words.empty()) logger().warn("{}", words);
 }
 
 int plan(const PlanFlags& flags, const CLI::App& command) {
   RunOptions o = resolve_training(flags.training, command);
-  if (!flags.json.empty() || !o.report.empty()) check_can_be_stored(o);
+  const bool reports = !flags.json.empty() || !o.report.empty();
+  if (reports) check_can_be_stored(o);
   check_outputs(flags, o);
   const std::optional<Plan> given_plan = read_given_plan(o);
   const SampleLength sample = foretold_sample(o);
   o.training.validate();
-  if (flags.machine == here) o.device = device_of(flags.training.device);
-  const auto [machine, limit] = place_of(flags, o, given_plan);
-  if (flags.machine != here && !o.host_memory) o.host_memory = 2 * limit.most;
-  RunRequest request = request_of(o, machine, given_plan);
-  request.sample = sample;
-  request.limit = limit;
+  const auto [machine, request] = place_of(flags, o, given_plan);
   auto planning = std::make_optional<CommandWork>("planning");
-  RunSearch search(o.training, request, machine);
-  PlannedRun run = o.memory ? search.plan(limit.budget) : search.keep_all_or_plan(limit.free);
-  if (o.memory) run.budget = limit.budget;
-  run.besides = limit.besides;
-  run.refusal = refuse(run, request, machine);
-  if (run.refusal) {
-    planning.reset();
-    write_reports(flags, o, plan_report(run, machine, o.model));
-    throw Error(*run.refusal);
-  }
-  const bool reports = !flags.json.empty() || !o.report.empty();
+  RunPlanner planner(o.training, request, sample, machine);
+  const PlannedRun run = planner.plan();
+  o.training = run.config;
   Frontier frontier;
-  if (flags.frontier || !o.report.empty()) {
-    frontier = find_frontier(search);
-    if (reports) frontier.policies = search.policies();
+  if ((flags.frontier || !o.report.empty()) && !run.refusal) {
+    frontier = planner.steps().frontier();
+    if (reports) frontier.policies = planner.steps().policies();
   }
   nlohmann::json report;
   if (reports) report = plan_report(run, machine, o.model, frontier);
-  if (!o.save_plan.empty()) save_step_plan(o.save_plan, run, machine);
+  if (!o.save_plan.empty() && !run.refusal) save_step_plan(o.save_plan, run, machine);
   planning.reset();
   if (reports) write_reports(flags, o, report);
-  for (const std::string& words : {lowered_budget(o.memory, limit), warn_of_memory(run, limit)}) {
-    if (!words.empty()) logger().warn("{}", words);
+  if (!run.refusal) {
+    warn(lowered_budget(o.memory, request));
+    warn(warn_of_memory(run, request));
   }
+  if (flags.json != "-") print_plan(o, machine, run);
+  if (run.refusal) throw Error(*run.refusal);
   if (flags.json == "-") return 0;
-  o.training = run.config;
-  print_plan(plan_table(o, machine, run));
   if (flags.frontier) print_lines(frontier_table(frontier.points));
   say_where_files_are(o);
   return 0;

@@ -98,10 +98,9 @@ std::string layer_lines(const PlannedRun& run) {
 std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   std::string lines;
   const auto say = [&](const std::string& what) { lines += "  " + what + "\n"; };
-  if (const int64_t rows = run.config.loss_chunk)
+  if (const int64_t rows = run.chunks.loss_rows)
     say(fmt::format("the loss in chunks of {} rows", rows));
-  if (const int64_t rows = run.config.mlp_chunk)
-    say(fmt::format("MLPs in chunks of {} rows", rows));
+  if (const int64_t rows = run.chunks.mlp_rows) say(fmt::format("MLPs in chunks of {} rows", rows));
   if (!o.plan.empty()) say("as the plan " + o.plan + " says");
   const bool by_hand =
       o.plan.empty() && (o.given.contains("recompute") || o.given.contains("offload"));
@@ -115,9 +114,10 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   return lines;
 }
 
-std::string limit_row(const PlannedRun& run) {
-  if (is_limited_by_free_memory(run)) return row("free memory", format_bytes(run.limit));
-  return row("budget", run.has_budget ? format_bytes(run.budget) : "none");
+// What is free is a limit only where what is set by hand does not fit into it.
+std::string limit_rows(const PlannedRun& run) {
+  if (run.has_budget) return row("budget", format_bytes(run.budget));
+  return row("budget", "none") + (run.is_chosen ? row("free memory", format_bytes(run.limit)) : "");
 }
 
 std::string memory_rows(const Machine& machine, const PlannedRun& run) {
@@ -133,38 +133,43 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
   return rows + row("between blocks", format_bytes(foretold.memory.peak - counted)) +
          row(foretold_peak, format_bytes(foretold.memory.peak)) +
          row("  in bytes", std::to_string(foretold.memory.peak)) +
-         (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") + limit_row(run) +
+         (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") + limit_rows(run) +
          (run.besides ? row("the program itself", format_bytes(run.besides), "besides, about")
                       : "") +
          (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
          (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "");
 }
 
-double over_keep_all(const PlannedRun& run) {
+double over_keep_all(const PlannedSteps& run) {
   return run.foretold.seconds / run.search->keep_all_seconds - 1;
 }
 
 // What a plan is compared with: keeping everything, in what is not chosen.
 std::string keeping_all(const RunOptions& o, const PlannedRun& run) {
   std::string words = "keeping all";
-  const bool has_chunks = run.config.mlp_chunk > 0 || (o.resume && !run.config.in_chunks.empty());
+  const bool has_chunks = run.chunks.mlp_rows > 0 || (o.resume && !run.chunks.nodes.empty());
   if (has_chunks) words += " in these chunks";
   const OptimizerState state = o.policy.optimizer_state;
   if (state != OptimizerState::device) words += fmt::format(" with the state {}", name(state));
   return words;
 }
 
+// Of what does not fit: none, since a bound is of plans that do.
+std::string bound_row(const PlannedRun& run) {
+  const double bound = run.search->lower_bound;
+  if (run.refusal) return "";
+  if (bound <= 0) return row("  lower bound", "none", "how fast other plans are is not known");
+  return row("  lower bound", format_seconds(bound),
+             fmt::format("at most {} from the fastest possible", percent(gap(run))));
+}
+
 std::string time_rows(const RunOptions& o, const PlannedRun& run) {
-  if (!run.search) return row(foretold_time, format_seconds(run.foretold.seconds));
   const SearchResult& s = *run.search;
-  const double over = over_keep_all(run);
   return row(foretold_time, format_seconds(run.foretold.seconds),
-             fmt::format("+{} over {}: {} in {}", percent(std::max(over, 0.0)), keeping_all(o, run),
-                         format_seconds(s.keep_all_seconds), format_bytes(s.keep_all_peak))) +
-         (s.lower_bound > 0
-              ? row("  lower bound", format_seconds(s.lower_bound),
-                    fmt::format("at most {} from the fastest possible", percent(gap(run))))
-              : row("  lower bound", "none", "how fast other plans are is not known")) +
+             fmt::format("+{} over {}: {} in {}", percent(std::max(over_keep_all(run), 0.0)),
+                         keeping_all(o, run), format_seconds(s.keep_all_seconds),
+                         format_bytes(s.keep_all_peak))) +
+         bound_row(run) +
          row("  planned in", format_seconds(s.plan_seconds),
              fmt::format("{} rehearsals", s.rehearsals));
 }
@@ -188,7 +193,7 @@ std::string attention_rows(const RunOptions& o, const Machine& machine) {
          row("  backward", name(backward.method), note);
 }
 
-std::string layers_in_chunks(const PlannedRun& run) {
+std::string layers_in_chunks(const PlannedSteps& run) {
   const size_t count = nodes_in_chunks(run.plans.step).size();
   return count ? fmt::format("{} layers", count) : "-";
 }
@@ -198,6 +203,10 @@ std::string layers_in_chunks(const PlannedRun& run) {
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   std::string table = head(o, machine) + placement_lines(o, run) + attention_rows(o, machine) +
                       memory_rows(machine, run) + time_rows(o, run);
+  if (o.policy.offload != Offloading::none && !offloads(run.plans.step)) {
+    table +=
+        "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back\n";
+  }
   table.pop_back();
   return table;
 }
@@ -216,17 +225,16 @@ std::string emphasised(std::string_view table, int descriptor) {
   return all;
 }
 
-std::string frontier_table(const std::vector<PlannedRun>& frontier) {
+std::string frontier_table(const std::vector<PlannedSteps>& frontier) {
   constexpr const char* columns = "  {:>8}  {:>8}  {:>9}  {:>7}  {:>7}  {:>10}  {:>9}\n";
   std::string table = fmt::format(columns, "budget", "peak", "step time", "slower", "gap",
                                   "loss chunk", "in chunks");
-  for (const PlannedRun& run : frontier) {
-    table += fmt::format(columns, format_bytes(run.limit), format_bytes(run.foretold.memory.peak),
-                         format_seconds(run.foretold.seconds),
-                         percent(std::max(over_keep_all(run), 0.0)),
-                         run.search->lower_bound > 0 ? percent(gap(run)) : "-",
-                         run.config.loss_chunk ? std::to_string(run.config.loss_chunk) : "all",
-                         layers_in_chunks(run));
+  for (const PlannedSteps& run : frontier) {
+    table += fmt::format(
+        columns, format_bytes(run.limit), format_bytes(run.foretold.memory.peak),
+        format_seconds(run.foretold.seconds), percent(std::max(over_keep_all(run), 0.0)),
+        run.search->lower_bound > 0 ? percent(gap(run)) : "-",
+        run.chunks.loss_rows ? std::to_string(run.chunks.loss_rows) : "all", layers_in_chunks(run));
   }
   table.pop_back();
   return table;

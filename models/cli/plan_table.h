@@ -19,6 +19,6 @@ std::string plan_table(const RunOptions&, const Machine&, const PlannedRun&);
 std::string emphasised(std::string_view table, int descriptor);
 
 // Budget, peak and step time of each plan, a line each.
-std::string frontier_table(const std::vector<PlannedRun>&);
+std::string frontier_table(const std::vector<PlannedSteps>&);
 
 }  // namespace spool

@@ -130,8 +130,8 @@ RunOptions resolve_training(const TrainingFlags& g, const CLI::App& command) {
   override_with(g.weight_decay, t.optimizer.decay);
   t.warmup = g.warmup.value_or(warmup_of(o.model, t));
   set_schedule(g, t);
-  override_with(g.chunk_loss, t.loss_chunk);
-  override_with(g.chunk_mlp, t.mlp_chunk);
+  override_with(g.chunk_loss, t.chunks.loss_rows);
+  override_with(g.chunk_mlp, t.chunks.mlp_rows);
   t.dtype = *parse<DType>(g.dtype);
   t.optimizer.rounding = *parse<Rounding>(g.rounding);
   if (!g.memory.empty()) o.memory = parse_bytes(g.memory);

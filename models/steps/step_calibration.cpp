@@ -210,6 +210,22 @@ Calibration calibrate(const CalibrationRequest& request) {
   return found;
 }
 
+CalibrationRequest calibration_of(const StepDescription& step, const StepRequest& request,
+                                  Device device, int threads) {
+  CalibrationRequest calibration{.device = device,
+                                 .threads = threads,
+                                 .memory = request.budget,
+                                 .free = request.free,
+                                 .step = step,
+                                 .plans = calibration_plans(step, request.given_policy()),
+                                 .disk = request.spill_directory,
+                                 .folder = cache_folder()};
+  auto& plans = calibration.plans;
+  if (request.plan) plans.insert(plans.begin(), StepPlans{.step = *request.plan});
+  for (StepPlans& each : plans) each.spill_directory = request.spill_directory;
+  return calibration;
+}
+
 std::vector<StepPlans> calibration_plans(const StepDescription& step, const Policy& given) {
   Policy policy = given;
   std::vector<StepPlans> plans;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "spool/models/steps/step_kernels.h"
+#include "spool/models/steps/step_request.h"
 #include "spool/planner/calibration/device_table.h"
 
 namespace spool {
@@ -46,6 +47,10 @@ struct Calibration {
 };
 
 Calibration calibrate(const CalibrationRequest&);
+
+// Of a step on a device: for the request's plan, if it has one, then for those of its policy, with
+// the table in the user's cache.
+CalibrationRequest calibration_of(const StepDescription&, const StepRequest&, Device, int threads);
 
 // Plans that launch the same kernels in less and less memory, but for the last one's optimizer: the
 // policy's, and with its chunks recompute all, and recompute all with the state streamed.

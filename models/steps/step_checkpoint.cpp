@@ -26,8 +26,8 @@ constexpr const char *parameter_file = "parameters.safetensors",
 
 // The tape that the steps were of, and the chunks of its ops.
 StoredPlan plan_of(const StepCheckpoint& checkpoint) {
-  StoredPlan stored{.made_for = PlannedFor{.loss_rows = checkpoint.loss_rows}};
-  stored.plan.chunks = checkpoint.chunks;
+  StoredPlan stored{.made_for = PlannedFor{.loss_rows = checkpoint.chunks.loss_rows}};
+  stored.plan.chunks = checkpoint.chunks_of_nodes;
   stored.plan.fingerprints = checkpoint.fingerprints;
   return stored;
 }
@@ -36,7 +36,7 @@ StoredPlan plan_of(const StepCheckpoint& checkpoint) {
 json determining(const StepCheckpoint& checkpoint) {
   return {{"seed", checkpoint.seed},
           {"accumulate", checkpoint.accumulate},
-          {"nodes_in_chunks", to_json(checkpoint.in_chunks)},
+          {"nodes_in_chunks", to_json(checkpoint.chunks.nodes)},
           {"tape", to_json(plan_of(checkpoint))}};
 }
 
@@ -73,10 +73,10 @@ StepCheckpoint parse(const JsonField& file) {
   StepCheckpoint checkpoint{.step = file.member("step").integer<int64_t>(0),
                             .seed = file.member("seed").integer<uint64_t>(),
                             .accumulate = file.member("accumulate").integer<int64_t>(1),
-                            .loss_rows = tape.made_for ? tape.made_for->loss_rows : 0,
-                            .chunks = tape.plan.chunks,
-                            .in_chunks = nodes_in_chunks_from_json(file.member("nodes_in_chunks")),
+                            .chunks_of_nodes = tape.plan.chunks,
                             .fingerprints = tape.plan.fingerprints};
+  checkpoint.chunks.loss_rows = tape.made_for ? tape.made_for->loss_rows : 0;
+  checkpoint.chunks.nodes = nodes_in_chunks_from_json(file.member("nodes_in_chunks"));
   const JsonField run = file.member("run");
   run.expect(run.string() == mark_of(checkpoint).run,
              "does not belong to the other fields; one was changed after the run wrote it");
@@ -100,9 +100,9 @@ StepCheckpoint describe_checkpoint(int64_t step, const StepDescription& describe
   return {.step = step,
           .seed = described.config.seed,
           .accumulate = described.config.accumulate,
-          .loss_rows = planned.loss_rows,
-          .chunks = planned.plans.step.chunks,
-          .in_chunks = nodes_in_chunks(planned.plans.step),
+          .chunks = {.loss_rows = planned.chunks.loss_rows,
+                     .nodes = nodes_in_chunks(planned.plans.step)},
+          .chunks_of_nodes = planned.plans.step.chunks,
           .fingerprints = step_fingerprints(described)};
 }
 
@@ -144,19 +144,16 @@ StepRequest with_chunks_of(const StepCheckpoint& checkpoint, StepRequest request
   Choices choose = request.choices();
   choose.loss_chunk = choose.regions = false;
   request.choose = choose;
-  Policy policy = request.given_policy();
-  policy.loss_chunk = checkpoint.loss_rows;
-  policy.mlp_chunk = 0;
-  policy.in_chunks = checkpoint.in_chunks;
-  request.policy = policy;
+  request.policy = with_chunks(request.given_policy(), checkpoint.chunks);
   return request;
 }
 
 void check_chunks(const StepCheckpoint& checkpoint, const Plan& plan) {
-  check_file(plan.chunks == checkpoint.chunks && nodes_in_chunks(plan) == checkpoint.in_chunks,
-             checkpoint.directory / step_file,
-             "is of a run whose ops run in other chunks than by this plan, which changes the "
-             "order of sums; give the plan that the run began with, or none");
+  check_file(
+      plan.chunks == checkpoint.chunks_of_nodes && nodes_in_chunks(plan) == checkpoint.chunks.nodes,
+      checkpoint.directory / step_file,
+      "is of a run whose ops run in other chunks than by this plan, which changes the "
+      "order of sums; give the plan that the run began with, or none");
 }
 
 void load_checkpoint(const StepCheckpoint& checkpoint, StepModel& model, Optimizer& optimizer) {

@@ -20,9 +20,8 @@ struct StepCheckpoint {
   int64_t step = 0;  // steps done
   uint64_t seed = 0;
   int64_t accumulate = 1;
-  int64_t loss_rows = 0;                        // of a chunk of the loss; 0: all
-  IdTable<NodeId, int> chunks = {};             // of each node
-  std::vector<NodesInChunks> in_chunks = {};    // of the plan's regions
+  StepChunks chunks = {};                       // of the loss, and of the plan's regions
+  IdTable<NodeId, int> chunks_of_nodes = {};    // of each node by itself
   IdTable<NodeId, uint64_t> fingerprints = {};  // of the tape of a micro-batch
   std::filesystem::path directory = {};         // that it was read from
 };

@@ -3,13 +3,23 @@
 // How the steps of a model are to run: what is set by hand, and what is chosen for a budget.
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "spool/planner/policy.h"
 
 namespace spool {
+
+// How the ops of a run are cut.  It changes the order of sums, so a run that goes on keeps it.
+struct StepChunks {
+  int64_t loss_rows = 0;                  // of logits that are live at a time; 0: all
+  int64_t mlp_rows = 0;                   // of each block's MLP that are live at a time; 0: all
+  std::vector<NodesInChunks> nodes = {};  // besides, and not in these
+  bool operator==(const StepChunks&) const = default;
+};
+StepChunks chunks_of(const Policy&);
+Policy with_chunks(Policy, const StepChunks&);
 
 // What was not set by hand, and so is chosen for the memory that there is, if no plan is given.
 struct Choices {
@@ -46,8 +56,5 @@ struct StepRequest {
     return policy ? Choices{} : Choices{.placement = true, .loss_chunk = true, .regions = true};
   }
 };
-
-// The peak of what else a run does, in bytes of the device; as SearchedStep::other_peak, which see.
-using OtherPeak = std::function<size_t(int64_t loss_rows, const Plan&)>;
 
 }  // namespace spool

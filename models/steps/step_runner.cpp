@@ -6,7 +6,6 @@
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_checkpoint.h"
 #include "spool/models/steps/step_executor.h"
-#include "spool/planner/calibration/device_identity.h"
 
 namespace spool {
 
@@ -22,23 +21,6 @@ fs::path whole_path(const fs::path& path) {
   return whole.has_filename() ? whole : whole.parent_path();
 }
 
-Machine machine_of(const StepPlace& place, const StepDescription& step,
-                   const StepRequest& request) {
-  if (place.machine) return *place.machine;
-  CalibrationRequest calibration{.device = place.device,
-                                 .threads = place.threads,
-                                 .memory = request.budget,
-                                 .step = step,
-                                 .plans = calibration_plans(step, request.given_policy()),
-                                 .disk = request.spill_directory,
-                                 .folder = cache_folder()};
-  if (request.plan) {
-    calibration.plans.insert(calibration.plans.begin(), StepPlans{.step = *request.plan});
-  }
-  for (StepPlans& plans : calibration.plans) plans.spill_directory = request.spill_directory;
-  return calibrate(calibration).machine;
-}
-
 DType dtype_of_model(const StepDescription& step) {
   MetaStream stream{Machine{}};
   return step.make_model(stream)->parameters().dtype();
@@ -46,24 +28,34 @@ DType dtype_of_model(const StepDescription& step) {
 
 }  // namespace
 
-StepRunner::StepRunner(StepDescription description, const StepRequest& given,
+StepRunner::StepRunner(StepDescription description, const StepRequest& request,
                        const StepPlace& place, const std::string& resume)
     : description_(std::move(description)) {
   description_.config.dtype = dtype_of_model(description_);
   std::optional<StepCheckpoint> checkpoint;
   if (!resume.empty()) checkpoint = find_checkpoint(resume, description_);
+  plan(request, place, checkpoint);
+  open(place, checkpoint);
+}
+
+void StepRunner::plan(const StepRequest& given, const StepPlace& place,
+                      const std::optional<StepCheckpoint>& checkpoint) {
   const StepRequest request = checkpoint ? with_chunks_of(*checkpoint, given) : given;
-  const Machine machine = machine_of(place, description_, request);
-  planned_ = plan_steps(description_, request, machine);
+  const auto measured = [&] {
+    return calibrate(calibration_of(description_, request, place.device, place.threads)).machine;
+  };
+  planned_ = plan_steps(description_, request, place.machine ? *place.machine : measured());
   if (checkpoint) check_chunks(*checkpoint, planned_.plans.step);
+}
+
+void StepRunner::open(const StepPlace& place, const std::optional<StepCheckpoint>& checkpoint) {
   own_stream_ = open_stream(place.device, planned_.budget, place.threads);
   make_executor(*own_stream_);
   initialise();
-  if (checkpoint) {
-    load_checkpoint(*checkpoint, *model_, optimizer());
-    steps_ = checkpoint->step;
-    own_runs_.push_back(whole_path(resume));
-  }
+  if (!checkpoint) return;
+  load_checkpoint(*checkpoint, *model_, optimizer());
+  steps_ = checkpoint->step;
+  own_runs_.push_back(whole_path(checkpoint->directory.parent_path()));
 }
 
 StepRunner::StepRunner(StepDescription description, const StepPlans& plans, Stream& stream)

@@ -27,6 +27,7 @@ namespace spool {
 
 class RunDirectory;
 class StepExecutor;
+struct StepCheckpoint;
 
 // make_model for a model that is made from a stream alone.
 template <class Model>
@@ -99,6 +100,9 @@ class StepRunner {
   MemoryStats disk() const;
 
  private:
+  // The two steps of the first constructor: what is planned may be compared between them.
+  void plan(const StepRequest&, const StepPlace&, const std::optional<StepCheckpoint>&);
+  void open(const StepPlace&, const std::optional<StepCheckpoint>&);
   void make_executor(Stream&);
   void check_is_own(const std::filesystem::path& run) const;
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "spool/models/steps/step_kernels.h"
-#include "spool/models/training/run_search.h"
 #include "spool/planner/machine.h"
 
 namespace spool {
@@ -49,7 +48,8 @@ std::vector<KernelTime> StepKernelTimes::kernels(const TrainingConfig& config,
                                                  const Machine& machine) const {
   if (steps_.empty()) return {};
   std::vector<KernelTime> launches;
-  const auto foretold = kernel_spans(rehearse_step(config, plans, machine, {.trace = true}).trace);
+  const auto foretold =
+      kernel_spans(rehearse_step(describe_step(config), plans, machine, {.trace = true}).trace);
   const auto is_foretold = [&](const std::vector<TraceSpan>& step) {
     return std::ranges::equal(step, foretold, std::ranges::equal_to{}, name_of, name_of);
   };
@@ -85,11 +85,11 @@ Machine corrected_machine(const Machine& machine, double factor,
 }
 
 std::optional<FasterPlan> find_faster_plan(const PlannedRun& run, RunRequest request,
-                                           const Machine& machine) {
-  request.choose.loss_chunk = request.choose.regions = false;
-  const PlannedRun other = RunSearch(run.config, request, machine).plan(run.limit);
+                                           const SampleLength& sample, const Machine& machine) {
+  request.steps.choose->loss_chunk = request.steps.choose->regions = false;
+  const PlannedRun other = RunPlanner(run.config, request, sample, machine).plan_within(run.limit);
   const FasterPlan plans{
-      .own_seconds = rehearse_training(run.config, run.plans, machine, request.sample).seconds,
+      .own_seconds = foretell_step(describe_step(run.config), run.plans, machine).seconds,
       .seconds = other.foretold.seconds};
   if (!other.search->fits || plans.seconds > worth_saying * plans.own_seconds) return {};
   return plans;

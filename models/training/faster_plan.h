@@ -38,7 +38,8 @@ struct FasterPlan {
   double own_seconds = 0, seconds = 0;
 };
 // Searches for a plan of the run, with its chunks and within its limit, that is 1 % faster by this
-// machine's clock.  The run was searched for; the request is what it was made from.
-std::optional<FasterPlan> find_faster_plan(const PlannedRun&, RunRequest, const Machine&);
+// machine's clock.  Its own was chosen; the request and the sample are what it was made from.
+std::optional<FasterPlan> find_faster_plan(const PlannedRun&, RunRequest, const SampleLength&,
+                                           const Machine&);
 
 }  // namespace spool

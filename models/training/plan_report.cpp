@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "spool/models/steps/refusal.h"
 #include "spool/models/training/attention_methods.h"
 #include "spool/models/training/plan_words.h"
 #include "spool/planner/report/copy_lanes.h"
@@ -24,7 +25,7 @@ json head() { return {{"format", format}, {"format_version", 2}}; }
 
 double milliseconds(double seconds) { return 1e3 * seconds; }
 
-bool has_bound(const PlannedRun& run) { return run.search && run.search->lower_bound > 0; }
+bool has_bound(const PlannedSteps& run) { return run.search && run.search->lower_bound > 0; }
 
 json region_chunks(const Plan& plan) {
   json chunks = json::array();
@@ -121,14 +122,14 @@ size_t state_on_device(const PlannedRun& run) {
 }
 
 // What a point of a frontier has, too.
-json numbers(const PlannedRun& run) {
+json numbers(const PlannedSteps& run) {
   const bool bound = has_bound(run);
-  return {{"budget_bytes", limit_of(run)},
+  return {{"budget_bytes", run.limit},
           {"foretold_peak_bytes", run.foretold.memory.peak},
           {"foretold_step_ms", milliseconds(run.foretold.seconds)},
           {"lower_bound_ms", bound ? json(milliseconds(run.search->lower_bound)) : json()},
           {"gap", bound ? json(gap(run)) : json()},
-          {"loss_chunk", run.config.loss_chunk},
+          {"loss_chunk", run.chunks.loss_rows},
           {"region_chunks", region_chunks(run.plans.step)}};
 }
 
@@ -142,7 +143,7 @@ json searched(const std::optional<SearchResult>& search) {
 }
 
 const char* what_limits(const PlannedRun& run) {
-  return run.has_budget ? "set" : is_limited_by_free_memory(run) ? "free memory" : "none";
+  return run.has_budget ? "set" : run.search ? "free memory" : "none";
 }
 
 json described(const PlannedRun& run, const Machine& machine, const std::string& model) {
@@ -161,7 +162,8 @@ json described(const PlannedRun& run, const Machine& machine, const std::string&
 const char* part_with_peak(const PlannedRun& run, const Machine& machine, size_t of_step) {
   const size_t peak = run.foretold.memory.peak;
   if (of_step >= peak) return "step";
-  const MemoryStats evaluation = rehearse_others(run.config, run.plans, machine, SampleLength{});
+  const MemoryStats evaluation =
+      rehearse_others(run.config, run.plans.step, machine, SampleLength{});
   return evaluation.peak >= peak ? "evaluation" : "sample";
 }
 
@@ -170,7 +172,8 @@ json shown(const PlannedRun& run, const Machine& machine, const std::string& mod
            const Frontier& frontier) {
   TrainingConfig config = run.config;
   config.accumulate = std::min(config.accumulate, distinct_micro_batches);
-  const RehearsedStep step = rehearse_step(config, run.plans, machine, {.allocations = true});
+  const RehearsedStep step =
+      rehearse_step(describe_step(config), run.plans, machine, {.allocations = true});
   NamedNodes nodes;
   PlanGrid grid;
   std::vector<LayerGroup> groups;
@@ -202,9 +205,9 @@ json shown(const PlannedRun& run, const Machine& machine, const std::string& mod
                                          .frontier = frontier})}};
 }
 
-json frontier_report(const std::vector<PlannedRun>& frontier) {
+json frontier_report(const std::vector<PlannedSteps>& frontier) {
   json points = json::array();
-  for (const PlannedRun& run : frontier) points.push_back(numbers(run));
+  for (const PlannedSteps& run : frontier) points.push_back(numbers(run));
   return points;
 }
 
@@ -220,11 +223,10 @@ json policies_report(const std::vector<PolicyPoint>& policies) {
 json refusal(const PlannedRun& run, const Machine& machine, const std::string& model) {
   json report = head();
   report.update(described(run, machine, model));
-  report.update(
-      {{"error", run.refusal->what()},
-       {"budget_bytes", limit_of(run)},
-       {"minimum_budget_bytes", run.foretold.memory.peak},
-       {"binding_op", run.search ? run.search->found.binding : place_of_peak(run, machine)}});
+  report.update({{"error", run.refusal->what()},
+                 {"budget_bytes", run.limit},
+                 {"minimum_budget_bytes", run.foretold.memory.peak},
+                 {"binding_op", place_of_peak(run, describe_step(run.config), machine)}});
   return report;
 }
 
@@ -236,7 +238,7 @@ bool is_report(const std::filesystem::path& path) {
 
 }  // namespace
 
-double gap(const PlannedRun& run) { return run.foretold.seconds / run.search->lower_bound - 1; }
+double gap(const PlannedSteps& run) { return run.foretold.seconds / run.search->lower_bound - 1; }
 
 json plan_report(const PlannedRun& run, const Machine& machine, const std::string& model,
                  const Frontier& frontier) {
@@ -245,12 +247,13 @@ json plan_report(const PlannedRun& run, const Machine& machine, const std::strin
   report.update(described(run, machine, model));
   report.update(numbers(run));
   report.update(searched(run.search));
-  report.update({{"fingerprint", fmt::format("{:016x}", step_fingerprints(run.config).back())},
-                 {"attention", attention(run.config, machine)},
-                 {"state_bytes_on_device", state_on_device(run)},
-                 {"host_bytes", run.foretold.host.peak},
-                 {"disk_bytes", run.foretold.disk.peak},
-                 {"peak_bytes_by_purpose", by_purpose(run.foretold)}});
+  report.update(
+      {{"fingerprint", fmt::format("{:016x}", step_fingerprints(describe_step(run.config)).back())},
+       {"attention", attention(run.config, machine)},
+       {"state_bytes_on_device", state_on_device(run)},
+       {"host_bytes", run.foretold.host.peak},
+       {"disk_bytes", run.foretold.disk.peak},
+       {"peak_bytes_by_purpose", by_purpose(run.foretold)}});
   report.update(shown(run, machine, model, frontier));
   if (!frontier.points.empty()) {
     report["frontier"] = frontier_report(frontier.points);

@@ -69,7 +69,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "spool/models/training/frontier.h"
 #include "spool/models/training/planned_run.h"
 
 namespace spool {
@@ -86,6 +85,6 @@ void write_report(const std::filesystem::path&, const nlohmann::json&);
 std::string report_text(const nlohmann::json&);
 
 // Seconds above the lower bound, as a part of it.
-double gap(const PlannedRun&);
+double gap(const PlannedSteps&);
 
 }  // namespace spool

@@ -46,13 +46,12 @@ class Sentences {
   }
   size_t peak() const { return run_.foretold.memory.peak; }
   double seconds() const { return run_.foretold.seconds; }
-  size_t limit() const { return limit_of(run_); }
   // Of more, the trace and the memory have only some.
   bool has_all_micro_batches() const { return run_.config.accumulate <= distinct_micro_batches; }
 
   std::string limit_in_words() const {
-    if (run_.has_budget) return "the budget is " + format_bytes(limit());
-    if (is_limited_by_free_memory(run_)) return "what is free is " + format_bytes(limit());
+    if (run_.has_budget) return "the budget is " + format_bytes(run_.limit);
+    if (run_.search) return "what is free is " + format_bytes(run_.limit);
     return "no budget is set";
   }
 
@@ -124,7 +123,7 @@ class Sentences {
   }
 
   void say_chunks_and_state() {
-    if (const int64_t rows = run_.config.loss_chunk) {
+    if (const int64_t rows = run_.chunks.loss_rows) {
       say("The loss is computed in chunks of {} rows, so that only their logits are live at a "
           "time.",
           rows);
@@ -182,9 +181,9 @@ class Sentences {
   }
 
   void say_what_more_buys() {
-    for (const PlannedRun& point : of_.frontier.points) {
+    for (const PlannedSteps& point : of_.frontier.points) {
       const double less = seconds() - point.foretold.seconds;
-      if (point.limit <= limit() || less <= negligible * seconds()) continue;
+      if (point.limit <= run_.limit || less <= negligible * seconds()) continue;
       say("With {}, the next larger budget of the frontier that helps, a step would take {}, {} "
           "less.",
           format_bytes(point.limit), format_seconds(point.foretold.seconds), format_seconds(less));

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "spool/models/training/frontier.h"
+#include "spool/models/training/planned_run.h"
 #include "spool/planner/report/step_memory.h"
 
 namespace spool {

@@ -46,9 +46,9 @@ void for_each_setting(Options& o, const Visit& visit) {
   visit("clip", t.optimizer.clip);
   visit("rounding", t.optimizer.rounding);
   visit("dropout", t.dropout);
-  visit("chunk-loss", t.loss_chunk);
-  visit("chunk-mlp", t.mlp_chunk);
-  visit(chunked_nodes, t.in_chunks);
+  visit("chunk-loss", t.chunks.loss_rows);
+  visit("chunk-mlp", t.chunks.mlp_rows);
+  visit(chunked_nodes, t.chunks.nodes);
   visit(seed_key, t.seed);
   visit(data_seed_key, o.data_seed);
   visit("nondeterministic", t.nondeterministic);
@@ -190,8 +190,8 @@ void adopt_chunks(RunOptions& o, const PlannedFor& made_for) {
                   ", or take another plan");
     ours = of_plan;
   };
-  adopt_chunk("chunk-loss", o.training.loss_chunk, made_for.loss_rows);
-  adopt_chunk("chunk-mlp", o.training.mlp_chunk, made_for.mlp_rows);
+  adopt_chunk("chunk-loss", o.training.chunks.loss_rows, made_for.loss_rows);
+  adopt_chunk("chunk-mlp", o.training.chunks.mlp_rows, made_for.mlp_rows);
 }
 
 // Also of a link to a file that is not there yet.
@@ -230,7 +230,7 @@ TrainingConfig training_preset(const std::string& model) {
   config.lr = defaults.lr;
   config.optimizer.beta2 = defaults.beta2;
   config.optimizer.decay = defaults.decay;
-  config.loss_chunk = defaults.loss_chunk;
+  config.chunks.loss_rows = defaults.loss_chunk;
   config.seq = std::min(config.model.shape().context, defaults.longest_row);
   config.min_lr = rounded_to_decimals(config.lr / 10);
   return config;
@@ -241,25 +241,6 @@ std::optional<Plan> read_given_plan(RunOptions& o) {
   StoredPlan stored = load_plan(o.plan);
   if (stored.made_for) adopt_chunks(o, *stored.made_for);
   return std::move(stored.plan);
-}
-
-RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional<Plan> plan) {
-  const auto is_given = [&](const char* key) { return o.given.contains(key); };
-  const bool has_host = std::holds_alternative<CudaArchitecture>(machine.architecture);
-  const size_t host = o.host_memory.value_or(device_memory({DeviceType::cpu}) / 2);
-  Choices choose{.placement = !is_given("recompute") && !is_given("offload"),
-                 .loss_chunk = !o.resume && !is_given("chunk-loss"),
-                 .regions = !o.resume && !is_given("chunk-mlp"),
-                 .state_share = has_host && host > 0 && !is_given("optimizer-state"),
-                 .host_bytes = host};
-  const bool may_send =
-      o.policy.target == OffloadTarget::disk || is_given("offload-to") || (has_host && host > 0);
-  if (may_send) choose.send_to = o.policy.target;
-  return {.policy = o.policy,
-          .plan = std::move(plan),
-          .choose = choose,
-          .graph = o.graph,
-          .spill_directory = o.spill_directory};
 }
 
 json configuration(const RunOptions& o) {

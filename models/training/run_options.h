@@ -77,12 +77,6 @@ TrainingConfig training_preset(const std::string& model);
 // which keeps its own.
 std::optional<Plan> read_given_plan(RunOptions&);
 
-// How the run is to execute on this machine, with that plan: what was not given is chosen, except
-// for the chunks of a run that resumes.  What leaves a GPU by choice goes to its host; on a cpu,
-// whose host has the same memory, and to a disk, values are only sent where the options say so.
-// Sample and limit are left to the caller.
-RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
-
 // The configuration as JSON, each setting under its key.
 nlohmann::json configuration(const RunOptions&);
 

@@ -21,7 +21,7 @@
 #include <string>
 
 #include "spool/models/report/step_history.h"
-#include "spool/models/training/frontier.h"
+#include "spool/models/training/planned_run.h"
 #include "spool/models/training/run_listener.h"
 #include "spool/models/training/run_log.h"
 

@@ -20,10 +20,11 @@ StepTrace::StepTrace(fs::path path) : path_(std::move(path)) {
                      "exists already and is not a trace; choose another name");
 }
 
-std::string StepTrace::foretell(const TrainingConfig& config, const TrainingPlans& plans,
+std::string StepTrace::foretell(const TrainingConfig& config, const StepPlans& plans,
                                 const Machine& machine) {
   traces_.push_back(
-      {.name = "foretold", .spans = rehearse_step(config, plans, machine, {.trace = true}).trace});
+      {.name = "foretold",
+       .spans = rehearse_step(describe_step(config), plans, machine, {.trace = true}).trace});
   return fmt::format("  {:<20} {:>12}", "exposed copies",
                      percent(exposed_copies(traces_.back().spans)));
 }

@@ -20,7 +20,7 @@ class StepTrace {
   explicit StepTrace(std::filesystem::path);
 
   // Rehearses the step; returns a row for the memory table.
-  std::string foretell(const TrainingConfig&, const TrainingPlans&, const Machine&);
+  std::string foretell(const TrainingConfig&, const StepPlans&, const Machine&);
   // Runs the step on the stream, traced, and waits for it.
   void measure(Stream&, const std::function<void()>& step);
   // Writes the file; returns a line that says so.

@@ -4,6 +4,11 @@
 
 namespace spool {
 
+Plan evaluation_plan(const TrainingConfig& config) {
+  return plan_evaluation(config.model, config.dtype, config.batch, config.seq,
+                         config.evaluation_rows());
+}
+
 TrainedModel::TrainedModel(const TrainingConfig& config, Plan evaluation, Stream& stream)
     : model_(config.model.make(config.dtype, stream, config.seq)),
       input_(config.batch, config.seq, stream),
@@ -19,9 +24,9 @@ Var TrainedModel::loss(Tape& tape) {
 
 void TrainedModel::upload_placeholder() { input_.upload_placeholder(); }
 
-Trainer::Trainer(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream)
+Trainer::Trainer(const TrainingConfig& config, const StepPlans& plans, Stream& stream)
     : config_(config),
-      runner_(describe_step(config, plans.evaluation), plans, stream),
+      runner_(describe_step(config, evaluation_plan(config)), plans, stream),
       model_(runner_.model<TrainedModel>()) {}
 
 void Trainer::initialise() { runner_.initialise(); }

@@ -14,6 +14,9 @@
 
 namespace spool {
 
+// Of the tapes of an evaluation: what is live at a time is as little as of a step.
+Plan evaluation_plan(const TrainingConfig&);
+
 // A model of text and the micro-batch that it reads, as a StepRunner sees them, with an evaluator
 // of both.
 class TrainedModel final : public StepModel {
@@ -41,7 +44,7 @@ class TrainedModel final : public StepModel {
 class Trainer {
  public:
   // Allocates everything that lives across steps, without initialising it.
-  Trainer(const TrainingConfig&, const TrainingPlans&, Stream&);
+  Trainer(const TrainingConfig&, const StepPlans&, Stream&);
 
   Model& model() { return model_.model(); }
   Optimizer& optimizer() { return runner_.optimizer(); }

@@ -7,8 +7,6 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
 #include "spool/models/tokenizers/utf8.h"
-#include "spool/models/training/frontier.h"
-#include "spool/models/training/run_search.h"
 #include "spool/models/training/run_tokenizer.h"
 #include "spool/models/training/training_run.h"
 #include "spool/runtime/trace.h"
@@ -142,16 +140,15 @@ void TrainingRun::checkpoint(int64_t step) {
 }
 
 // Before the run is refused, too.
-void TrainingRun::open_report(const TrainingConfig& asked, const RunRequest& request) {
+void TrainingRun::open_report(RunPlanner& planner) {
   if (options_.report.empty()) return;
   const int64_t steps = options_.training.steps;
   {
     const LongWork planning(listener_, "planning for other budgets");
     Frontier frontier;
     if (!planned_.refusal) {
-      RunSearch search(asked, request, machine_);
-      frontier = find_frontier(search);
-      frontier.policies = search.policies();
+      frontier = planner.steps().frontier();
+      frontier.policies = planner.steps().policies();
     }
     report_.emplace(options_, planned_, machine_, frontier, listener_);
   }

@@ -33,8 +33,8 @@ void validate_batch(const TrainingConfig& c) {
   check_setting(c.batch * c.seq <= largest_extent, {"batch", "seq", "accumulate"}, c.batch,
                 " rows of ", c.seq, " tokens are too many for one micro-batch, which has at most ",
                 largest_extent, " tokens; use fewer rows and more micro-batches");
-  check_chunk("chunk-loss", "the loss", c.loss_chunk);
-  check_chunk("chunk-mlp", "an MLP", c.mlp_chunk);
+  check_chunk("chunk-loss", "the loss", c.chunks.loss_rows);
+  check_chunk("chunk-mlp", "an MLP", c.chunks.mlp_rows);
 }
 
 void validate_learning_rate(const TrainingConfig& c) {
@@ -96,9 +96,9 @@ StepConfig TrainingConfig::step() const {
 }
 
 ChunkRows TrainingConfig::evaluation_rows() const {
-  ChunkRows rows{.loss = loss_chunk, .mlp = mlp_chunk};
-  if (in_chunks.empty()) return rows;
-  const int most = std::ranges::max(in_chunks, {}, &NodesInChunks::chunks).chunks;
+  ChunkRows rows{.loss = chunks.loss_rows, .mlp = chunks.mlp_rows};
+  if (chunks.nodes.empty()) return rows;
+  const int most = std::ranges::max(chunks.nodes, {}, &NodesInChunks::chunks).chunks;
   rows.mlp = ceil_div(batch * seq, int64_t{most});
   return rows;
 }

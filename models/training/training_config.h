@@ -4,13 +4,12 @@
 // The settings that define what a training run computes: model, batches, schedule, optimizer.
 
 #include <cstdint>
-#include <vector>
 
 #include "spool/models/families/model_config.h"
 #include "spool/models/inference/evaluator.h"
 #include "spool/models/optimizers/learning_rate.h"
 #include "spool/models/steps/step_executor.h"
-#include "spool/planner/chunks.h"
+#include "spool/models/steps/step_request.h"
 
 namespace spool {
 
@@ -27,11 +26,9 @@ struct TrainingConfig {
   double decay_share = 0.2;  // of the steps, in which wsd decays
   AdamWSettings optimizer = {};
   float dropout = 0;
-  int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
-  int64_t mlp_chunk = 0;   // rows of each block's MLP that are live at a time; 0: all
-  // Nodes of a step's tape that run in chunks, if those of the MLPs are not set: a search chose
-  // them for a budget.
-  std::vector<NodesInChunks> in_chunks = {};
+  // Nodes of a step's tape are in it only if those of the MLPs are not set: a search chose them for
+  // a budget.
+  StepChunks chunks = {};
   uint64_t seed = 1;
   // On a GPU, lets attention's backward form sums in any order, for less memory on most; then the
   // losses of two runs may differ.

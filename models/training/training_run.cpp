@@ -8,8 +8,6 @@
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/models/inference/generator.h"
 #include "spool/models/report/report_page.h"
-#include "spool/models/training/budget.h"
-#include "spool/models/training/run_calibration.h"
 #include "spool/models/training/run_checkpoint.h"
 #include "spool/models/training/run_tokenizer.h"
 #include "spool/planner/calibration/device_identity.h"
@@ -52,7 +50,7 @@ TrainingRun::TrainingRun(RunOptions options, RunListener& listener)
   }
   plan();
   if (options_.dry_run) return;
-  tape_ = step_fingerprints(options_.training).back();
+  tape_ = step_fingerprints(describe_step(options_.training)).back();
   stream_ = open_stream(options_.device, planned_.budget, options_.threads);
   clock_.emplace(*stream_, planned_.foretold.seconds);
   directory_.emplace(options_.out, options_.keep_checkpoints);
@@ -147,14 +145,6 @@ void TrainingRun::open_data() {
   ValidationRows(data_->validation(), t.seq);
 }
 
-RunRequest TrainingRun::request(const Machine& machine) const {
-  RunRequest request = request_of(options_, machine, given_plan_);
-  request.sample = sample_.length;
-  request.limit = memory_limit(options_.device, options_.memory, machine);
-  request.limit->batch_is_fixed = options_.resume;
-  return request;
-}
-
 void TrainingRun::plan() {
   CalibrationRequest calibration = calibration_of(options_, given_plan_);
   calibration.say = [&](const std::string& text) { listener_.say(text); };
@@ -162,12 +152,13 @@ void TrainingRun::plan() {
     const LongWork measuring(listener_, "measuring kernels");
     machine_ = calibrate(calibration).machine;
   }
-  const RunRequest request = this->request(machine_);
+  const RunRequest request = request_of(options_, machine_, given_plan_);
+  RunPlanner planner(options_.training, request, sample_.length, machine_);
   {
     const LongWork planning(listener_, "planning");
-    planned_ = plan_run(options_.training, request, machine_);
+    planned_ = planner.plan();
   }
-  const TrainingConfig asked = std::exchange(options_.training, planned_.config);
+  options_.training = planned_.config;
   if (!options_.save_plan.empty() && !planned_.refusal) {
     save_step_plan(options_.save_plan, planned_, machine_);
     listener_.say(fmt::format("the plan is in {}", options_.save_plan));
@@ -176,16 +167,12 @@ void TrainingRun::plan() {
                             data_->training()->size(), data_->validation()->size(),
                             data_->training()->name()));
   listener_.planned(options_, machine_, planned_);
-  for (const std::string& words : {lowered_budget(options_.memory, *request.limit),
-                                   warn_of_memory(planned_, *request.limit)}) {
+  for (const std::string& words :
+       {lowered_budget(options_.memory, request), warn_of_memory(planned_, request)}) {
     if (!words.empty()) listener_.say("  " + words);
   }
-  if (options_.policy.offload != Offloading::none && !offloads(planned_.plans.step)) {
-    listener_.say(
-        "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back");
-  }
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine_));
-  open_report(asked, request);
+  open_report(planner);
   if (planned_.refusal) throw *planned_.refusal;
 }
 

@@ -39,13 +39,12 @@ class TrainingRun {
  private:
   void check_files();
   void open_data();
-  RunRequest request(const Machine&) const;
   void plan();
   void set_up_trainer(const std::optional<StoredRun>&);
   void choose_algorithms(const std::optional<StoredRun>&);
   void say_how_it_differs(const StoredRun&);
   void open_log();
-  void open_report(const TrainingConfig& asked, const RunRequest&);
+  void open_report(RunPlanner&);
   void write_report();
   bool times_kernels() const;
   // Trains a step, and enqueues the next one before it waits for this one, if it may.

@@ -12,7 +12,7 @@ namespace spool {
 
 // In the next step, for look_for_a_faster_plan(); on a cpu it costs nothing.
 bool TrainingRun::times_kernels() const {
-  return planned_.search && options_.device.type == DeviceType::cpu && clock_->counts_next();
+  return planned_.is_chosen && options_.device.type == DeviceType::cpu && clock_->counts_next();
 }
 
 // The second step of the run, in which nothing happens for the first time, or its only one.
@@ -107,14 +107,15 @@ void TrainingRun::correct(int64_t step, double seconds) {
   const CorrectedTime time{.step = step, .foretold = clock_->foretold(), .corrected = seconds};
   log_.write(time);
   if (report_) report_->add(time);
-  if (planned_.search) look_for_a_faster_plan();
+  if (planned_.is_chosen) look_for_a_faster_plan();
 }
 
 void TrainingRun::look_for_a_faster_plan() {
   const LongWork planning(listener_, "planning");
   const Machine corrected = corrected_machine(
       machine_, clock_->factor(), kernel_times_.kernels(planned_.config, planned_.plans, machine_));
-  const auto faster = find_faster_plan(planned_, request(machine_), corrected);
+  const auto faster = find_faster_plan(planned_, request_of(options_, machine_, given_plan_),
+                                       sample_.length, corrected);
   if (!faster) return;
   listener_.say(fmt::format(
       "by the times of these steps another plan would be {:.1f} % faster, {} a step instead of {}; "

@@ -43,9 +43,9 @@ TEST(StepLayout, SlowWastesAtMostOnePercent) {
           if (const auto preset = gpt2_preset(model)) config.model = *preset, config.seq = 1024;
           config.dtype = dtype;
           config.accumulate = accumulate;
-          TrainingPlans plans = make_plans(config);
+          StepPlans plans = make_plans(config);
           if (tenths > 0) plans.step = random_recompute(config, tenths);
-          const Layout layout = lay_out(record_step(config, plans, cpu(2)));
+          const Layout layout = lay_out(record_step(describe_step(config), plans, cpu(2)));
           EXPECT_LE(waste(layout), 0.01)
               << model << ", " << name(dtype) << ", " << accumulate << ", " << tenths;
           if (layout.offsets.size() < 1000) expect_apart(layout);
@@ -57,9 +57,9 @@ TEST(StepLayout, SlowWastesAtMostOnePercent) {
 
 TEST(StepLayout, SlowTakesLessThanBestFit) {
   TrainingConfig config{.model = *gpt2_preset("gpt2-124m"), .accumulate = 4};
-  const TrainingPlans plans = make_plans(config), better = laid_out_plans(config, cpu(2));
+  const StepPlans plans = make_plans(config), better = laid_out_plans(config, cpu(2));
   ASSERT_TRUE(better.layout);
-  const auto peak = [&](const TrainingPlans& p) {
+  const auto peak = [&](const StepPlans& p) {
     return rehearse_training(config, p, cpu(2)).memory.peak;
   };
   EXPECT_LT(peak(better) + (size_t{30} << 20), peak(plans));
@@ -74,10 +74,10 @@ TEST(StepLayout, KeepsARunsBitsAndHasTheForetoldPeak) {
       config.dropout = 0.1f;
       config.model =
           config.model.with("vocab", 700);  // so that a step takes more than what comes after it
-      TrainingPlans plans = make_plans(config);
+      StepPlans plans = make_plans(config);
       CpuStream plain(size_t{64} << 20, 2);
       Losses wanted = train(config, plans, plain);
-      plans.layout = lay_out(record_step(config, plans, cpu(2)));
+      plans.layout = lay_out(record_step(describe_step(config), plans, cpu(2)));
       EXPECT_LE(waste(*plans.layout), 0.01);
       const Report foretold = rehearse_training(config, plans, cpu(2), sample);
       CpuStream stream(foretold.memory.peak, 2);
@@ -93,10 +93,10 @@ TEST(StepLayout, KeepsARunsBitsAndHasTheForetoldPeak) {
 TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
   TrainingConfig config = small();
   config.accumulate = 3;
-  TrainingPlans plans = make_plans(config);
-  plans.layout = lay_out(record_step(config, plans, cpu(2)));
+  StepPlans plans = make_plans(config);
+  plans.layout = lay_out(record_step(describe_step(config), plans, cpu(2)));
   CpuStream stream(rehearse_training(config, plans, cpu(2)).memory.peak, 2);
-  TrainedModel model(config, plans.evaluation, stream);
+  TrainedModel model(config, evaluation_plan(config), stream);
   StepExecutor runner(model, config.step(), plans, stream);
   model.model().initialise(config.seed);
   runner.optimizer().initialise();
@@ -114,8 +114,8 @@ TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
 TEST(StepLayout, IsRefusedByAnotherStep) {
   TrainingConfig config = small(), other = small();
   other.model = other.model.with("channels", 32);
-  TrainingPlans plans = make_plans(config);
-  plans.layout = lay_out(record_step(other, make_plans(other), cpu(2)));
+  StepPlans plans = make_plans(config);
+  plans.layout = lay_out(record_step(describe_step(other), make_plans(other), cpu(2)));
   CpuStream stream(size_t{64} << 20, 2);
   {
     Trainer trainer(config, plans, stream);

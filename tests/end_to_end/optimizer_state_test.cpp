@@ -33,8 +33,8 @@ std::vector<TrainingConfig> configurations() {
   return all;
 }
 
-TrainingPlans plans_with(const TrainingConfig& config, const StatePlace& place) {
-  TrainingPlans plans = make_plans(config);
+StepPlans plans_with(const TrainingConfig& config, const StatePlace& place) {
+  StepPlans plans = make_plans(config);
   plans.step.optimizer_state = place.state;
   plans.step.state_bytes_on_device = place.bytes_on_device;
   return plans;
@@ -48,8 +48,8 @@ Machine machine() { return {.architecture = CpuArchitecture{.threads = 2}}; }
 
 // Trains with the state in this place, in the foretold peaks of device and host.
 Losses run_as_foretold(const TrainingConfig& config, const StatePlace& place) {
-  TrainingPlans plans = plans_with(config, place);
-  if (config.accumulate > 1) plans.layout = lay_out_step(config, plans, machine());
+  StepPlans plans = plans_with(config, place);
+  if (config.accumulate > 1) plans.layout = lay_out_step(describe_step(config), plans, machine());
   const Report foretold = rehearse_training(config, plans, machine(), sample);
   plans.host_bytes = foretold.host.peak;
   CpuStream stream(foretold.memory.peak, 2);
@@ -107,7 +107,7 @@ TEST(OptimizerStateRun, HasTheSameBitsWithAnyShareOnTheDevice) {
 
 TEST(OptimizerStateRun, RefusesTooLittleHostMemoryBeforeTheFirstStep) {
   for (const OptimizerState state : {OptimizerState::streamed, OptimizerState::cpu}) {
-    TrainingPlans plans = plans_with(small(), state);
+    StepPlans plans = plans_with(small(), state);
     plans.host_bytes = rehearse_training(small(), plans, machine()).host.peak;
     EXPECT_NO_THROW(rehearse_training(small(), plans, machine()));
     plans.host_bytes -= Arena::granule;
@@ -137,7 +137,7 @@ TEST(OptimizerStateRun, ResumesWithItsStateElsewhere) {
     for (const StatePlace& from : places) {
       const TemporaryDirectory d;
       {
-        TrainingPlans plans = plans_with(config, from);
+        StepPlans plans = plans_with(config, from);
         plans.host_bytes = host_bytes;
         CpuStream stream(plenty, 2);
         Trainer trainer(config, plans, stream);
@@ -153,7 +153,7 @@ TEST(OptimizerStateRun, ResumesWithItsStateElsewhere) {
       }
       for (const StatePlace& to : places) {
         SCOPED_TRACE(sentence(name(config.dtype), ", from ", in_words(from), " to ", in_words(to)));
-        TrainingPlans plans = plans_with(config, to);
+        StepPlans plans = plans_with(config, to);
         plans.host_bytes = host_bytes;
         CpuStream stream(plenty, 2);
         Trainer trainer(config, plans, stream);
@@ -180,7 +180,7 @@ TEST(OptimizerStateRun, HasMastersAsExactAsTheFileItBeginsWith) {
        {StatePlace(OptimizerState::device), StatePlace(OptimizerState::streamed),
         StatePlace(OptimizerState::streamed, bytes_of_state(config) / 2),
         StatePlace(OptimizerState::cpu)}) {
-    TrainingPlans plans = plans_with(config, place);
+    StepPlans plans = plans_with(config, place);
     plans.host_bytes = host_bytes;
     CpuStream stream(plenty, 2);
     Trainer trainer(config, plans, stream);

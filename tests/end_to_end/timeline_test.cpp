@@ -17,7 +17,7 @@ using nlohmann::json;
 
 TEST(StepTimeline, HasBothProcessesTheirLanesAndCounters) {
   CpuStream stream(plenty_to_trace, 2);
-  const TrainingPlans plans = make_plans(config_to_trace());
+  const StepPlans plans = make_plans(config_to_trace());
   const Spans measured = measure(config_to_trace(), plans, stream).spans;
   const std::string written =
       trace_json({{.name = "foretold", .spans = foretell(config_to_trace(), plans, stream)},

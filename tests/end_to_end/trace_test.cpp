@@ -14,7 +14,7 @@ namespace {
 
 TEST(StepTrace, MeasuredKernelsAreTheForetoldOnes) {
   for (const auto& stream : traced_devices()) {
-    const TrainingPlans plans = make_plans(config_to_trace());
+    const StepPlans plans = make_plans(config_to_trace());
     const Measured measured = measure(config_to_trace(), plans, *stream);
     const Spans foretold = foretell(config_to_trace(), plans, *stream);
     expect_in_order(measured.spans);
@@ -39,9 +39,9 @@ TEST(StepTrace, ItsMostLiveBytesAreTheArenasPeak) {
 }
 
 TEST(StepTrace, NamesTheOptimizer) {
-  const Spans spans =
-      rehearse_step(config_to_trace(), make_plans(config_to_trace()), Machine{}, {.trace = true})
-          .trace;
+  const Spans spans = rehearse_step(describe_step(config_to_trace()), make_plans(config_to_trace()),
+                                    Machine{}, {.trace = true})
+                          .trace;
   ASSERT_TRUE(spans.back().context);
   EXPECT_STREQ(spans.back().context.task, "optimizer");
 }

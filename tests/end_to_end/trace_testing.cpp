@@ -5,12 +5,12 @@ namespace spool::testing {
 TrainingConfig config_to_trace() {
   TrainingConfig c = small();
   c.accumulate = 5;  // more than a rehearsal of the time runs
-  c.loss_chunk = 16;
+  c.chunks.loss_rows = 16;
   c.dropout = 0.1f;
   return c;
 }
 
-Measured measure(const TrainingConfig& c, const TrainingPlans& plans, Stream& stream) {
+Measured measure(const TrainingConfig& c, const StepPlans& plans, Stream& stream) {
   Trainer trainer(c, plans, stream);
   trainer.initialise();
   trainer.step(0, batch_of(c, 0));
@@ -25,8 +25,9 @@ Measured measure(const TrainingConfig& c, const TrainingPlans& plans, Stream& st
   return {.spans = trace->spans(), .launches = launches, .memory = stream.memory()};
 }
 
-Spans foretell(const TrainingConfig& c, const TrainingPlans& plans, Stream& like) {
-  return rehearse_step(c, plans, Machine{.architecture = like.architecture()}, {.trace = true})
+Spans foretell(const TrainingConfig& c, const StepPlans& plans, Stream& like) {
+  return rehearse_step(describe_step(c), plans, Machine{.architecture = like.architecture()},
+                       {.trace = true})
       .trace;
 }
 

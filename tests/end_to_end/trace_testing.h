@@ -19,7 +19,7 @@ struct Measured {
 };
 
 // Measures the second of three steps.
-Measured measure(const TrainingConfig&, const TrainingPlans&, Stream&);
-Spans foretell(const TrainingConfig&, const TrainingPlans&, Stream& like);
+Measured measure(const TrainingConfig&, const StepPlans&, Stream&);
+Spans foretell(const TrainingConfig&, const StepPlans&, Stream& like);
 
 }  // namespace spool::testing

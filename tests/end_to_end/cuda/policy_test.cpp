@@ -37,9 +37,9 @@ TEST_F(CudaPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
     for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
       Policy policy{.offload = Offloading::all, .min_offload_bytes = 1, .target = target};
       set_recompute(policy, recompute);
-      PlannedRun run = plan_run(
-          config, {.policy = policy, .spill_directory = directory.path(), .sample = sample}, slow);
-      TrainingPlans& plans = run.plans;
+      PlannedRun run =
+          plan_run(config, {.policy = policy, .spill_directory = directory.path()}, slow);
+      StepPlans& plans = run.plans;
       const Report& foretold = run.foretold;
       ASSERT_TRUE(offloads(plans.step));
       for (const bool graph : {false, true}) {

@@ -15,7 +15,7 @@ std::vector<TrainingConfig> configurations() {
   plain.steps = chunked.steps = dropping.steps = nightly() ? 3 : 2;
   chunked.dtype = DType::bf16;
   chunked.accumulate = 2;
-  chunked.loss_chunk = 7;
+  chunked.chunks.loss_rows = 7;
   dropping.accumulate = 4;
   dropping.dropout = 0.1f;
   TrainingConfig narrow = plain;
@@ -26,7 +26,7 @@ std::vector<TrainingConfig> configurations() {
 TEST_F(CudaTraining, HasThePeakForetoldWhichSufficesAsBudget) {
   const Machine machine{.architecture = cuda_stream(Arena::granule)->architecture()};
   for (const TrainingConfig& config : configurations()) {
-    const TrainingPlans plans = laid_out_plans(config, machine);
+    const StepPlans plans = laid_out_plans(config, machine);
     const size_t foretold = rehearse_training(config, plans, machine, sample).memory.peak;
     EXPECT_EQ(train(config, *cuda_stream(foretold)).peak, foretold);
     expect_error(ErrorKind::memory, {" the arena needs "},
@@ -51,7 +51,7 @@ TEST_F(CudaTraining, HasTheSameBitsAndThePeakForetoldWithStateOnTheHost) {
     for (const OptimizerState state : {OptimizerState::streamed, OptimizerState::cpu}) {
       SCOPED_TRACE(sentence(name(config.dtype), ", ", name(config.optimizer.rounding), ", ",
                             config.accumulate, " micro-batches, ", name(state)));
-      TrainingPlans plans = make_plans(config);
+      StepPlans plans = make_plans(config);
       plans.step.optimizer_state = state;
       const Report foretold = rehearse_training(config, plans, machine, sample);
       plans.host_bytes = foretold.host.peak;
@@ -94,7 +94,7 @@ TEST_F(CudaTraining, HasTheLossesOfTheCpu) {
 TEST(CudaPeak, IsWithinItsBoundsForGpt2AtBatch32) {
   const auto peak = [](int64_t chunk) {
     TrainingConfig config{.dtype = DType::bf16, .batch = 32};
-    config.loss_chunk = chunk;
+    config.chunks.loss_rows = chunk;
     const Machine machine{.architecture = CudaArchitecture{}};
     return static_cast<double>(rehearse_training(config, make_plans(config), machine).memory.peak);
   };
@@ -105,9 +105,9 @@ TEST(CudaPeak, IsWithinItsBoundsForGpt2AtBatch32) {
 TEST_F(CudaTraining, ReplaysAGraphInsteadOfLaunching) {
   const auto stream = cuda_stream();
   const TrainingConfig config = small();
-  TrainingPlans plans = make_plans(config);
+  StepPlans plans = make_plans(config);
   const Machine machine{.architecture = stream->architecture()};
-  plans.layout = lay_out(record_step(config, plans, machine));
+  plans.layout = lay_out(record_step(describe_step(config), plans, machine));
   Trainer trainer(config, plans, *stream);
   trainer.initialise();
   const auto launches_of = [&](int64_t step) {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "spool/models/steps/step_search.h"
+#include "spool/models/steps/step_planner.h"
 #include "tests/models/steps/transformer_testing.h"
 
 namespace spool::testing {

@@ -4,8 +4,8 @@
 
 #include <cmath>
 
+#include "spool/models/steps/step_planner.h"
 #include "spool/models/steps/step_runner.h"
-#include "spool/models/steps/step_search.h"
 #include "tests/models/steps/nets_testing.h"
 #include "tests/models/steps/transformer_testing.h"
 #include "tests/runtime/temporary_directory.h"
@@ -121,7 +121,7 @@ TEST_P(EveryNet, IsPlannedForABudget) {
   const StepDescription net = describe(GetParam());
   const Machine machine = cpu_machine();
   const size_t keeping = plan_steps(net, {.policy = Policy{}}, machine).foretold.memory.peak;
-  const size_t least = StepSearch(net, StepRequest{}, machine).smallest_budget();
+  const size_t least = StepPlanner({net}, {}, machine).smallest_budget();
   EXPECT_LT(least, keeping);
   for (const size_t budget : {least, (least + keeping) / 2}) {
     StepRunner runner(net, {.budget = budget}, here);

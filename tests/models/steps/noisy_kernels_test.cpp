@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "spool/models/steps/step_kernels.h"
-#include "spool/models/steps/step_search.h"
+#include "spool/models/steps/step_planner.h"
 #include "spool/planner/machine.h"
 #include "spool/planner/report/plan_diff.h"
 #include "spool/runtime/random.h"

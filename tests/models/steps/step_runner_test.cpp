@@ -9,7 +9,7 @@
 #include <map>
 
 #include "spool/models/formats/run_directory.h"
-#include "spool/models/steps/step_search.h"
+#include "spool/models/steps/step_planner.h"
 #include "tests/models/optimizers/optimizer_testing.h"
 #include "tests/models/steps/transformer_testing.h"
 #include "tests/runtime/temporary_directory.h"
@@ -53,7 +53,7 @@ size_t keep_all_peak() {
 
 // A budget a part of the way from the smallest to that of keeping all.
 size_t budget_at(double part, const StepRequest& request = {}) {
-  const size_t least = StepSearch(drawn(), request, *here.machine).smallest_budget();
+  const size_t least = StepPlanner({drawn()}, {.steps = request}, *here.machine).smallest_budget();
   return least + static_cast<size_t>(part * static_cast<double>(keep_all_peak() - least));
 }
 
@@ -113,7 +113,7 @@ TEST(StepRunner, ListsWhatIsLiveAtThePeak) {
 }
 
 TEST(StepRunner, SaysWhatWouldFit) {
-  const size_t least = StepSearch(drawn(), StepRequest{}, *here.machine).smallest_budget();
+  const size_t least = StepPlanner({drawn()}, {}, *here.machine).smallest_budget();
   expect_error(ErrorKind::memory,
                {"the smallest plan of these steps", std::to_string(least), "micro-batch"},
                [&] { StepRunner(drawn(), {.budget = least - 512}, here); });

@@ -1,8 +1,7 @@
 // What a run may take of a device's memory, and what is said where that is little.
 
-#include "spool/models/training/budget.h"
+#include "spool/models/training/planned_run.h"
 
-#include "spool/models/training/run_search.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/memory/host_memory.h"
@@ -15,53 +14,56 @@ const Machine two_cores{.architecture = CpuArchitecture{.threads = 2}};
 const Device cpu{DeviceType::cpu};
 constexpr size_t terabyte = 1'000'000'000'000;
 
+PlannedRun plan(const RunRequest& request) {
+  return RunPlanner(small(), request, SampleLength{}, two_cores).plan();
+}
+
 TEST(Budget, LeavesSomeOfTheHostsMemory) {
   EXPECT_GT(free_memory(cpu), size_t{1} << 20);
   EXPECT_LT(free_memory(cpu), device_memory(cpu));
 }
 
 TEST(Budget, LeavesMemoryForTheProgramItself) {
-  const MemoryLimit limit = memory_limit(cpu, /*budget=*/1000, two_cores);
-  EXPECT_EQ(limit.budget, 1000u);
+  RunRequest limit;
+  limit_memory(limit, cpu, /*budget=*/1000, two_cores);
+  EXPECT_EQ(limit.steps.budget, 1000u);
   EXPECT_GT(limit.besides, resident_memory() / 2);
   EXPECT_LT(limit.besides, size_t{1} << 30);
   EXPECT_NEAR(static_cast<double>(limit.most + limit.besides),
               static_cast<double>(device_memory(cpu)), 1.0);
-  EXPECT_LE(limit.free, limit.most);
+  EXPECT_LE(limit.steps.free, limit.most);
   const Machine of_64{.architecture = CpuArchitecture{.threads = 64}};
   EXPECT_GT(expected_besides(of_64), expected_besides(two_cores));
   EXPECT_EQ(expected_besides(*named_machine("h100")), 0u);
 }
 
 TEST(Budget, BecomesWhatTheDeviceHas) {
-  MemoryLimit limit = memory_limit(cpu, 1000 * terabyte, two_cores);
-  EXPECT_EQ(limit.budget, limit.most);
-  EXPECT_NE(lowered_budget(1000 * terabyte, limit).find("becomes that"), std::string::npos);
-  EXPECT_EQ(lowered_budget(limit.most, limit), "");
-  RunRequest request{.choose = {.placement = true}};
-  request.limit = limit;
-  const PlannedRun run = plan_run(small(), request, two_cores);
+  RunRequest request{.steps = {.choose = Choices{.placement = true}}};
+  limit_memory(request, cpu, 1000 * terabyte, two_cores);
+  EXPECT_EQ(request.steps.budget, request.most);
+  EXPECT_NE(lowered_budget(1000 * terabyte, request).find("becomes that"), std::string::npos);
+  EXPECT_EQ(lowered_budget(request.most, request), "");
+  const PlannedRun run = plan(request);
   EXPECT_FALSE(run.refusal);
-  EXPECT_EQ(run.budget, limit.most);
-  EXPECT_EQ(run.besides, limit.besides);
+  EXPECT_EQ(run.budget, request.most);
+  EXPECT_EQ(run.besides, request.besides);
 }
 
 TEST(Budget, RefusesWhatTheMachineLacksAndWarnsOfWhatIsTaken) {
-  RunRequest request{};
-  request.limit = memory_limit(cpu, /*budget=*/0, two_cores);
-  PlannedRun run = plan_run(small(), request, two_cores);
-  EXPECT_EQ(warn_of_memory(run, *request.limit), "");
-  MemoryLimit& limit = *request.limit;
-  limit.besides = 2 * host_memory();  // more than can become available while other tests end
-  EXPECT_NE(warn_of_memory(run, limit).find("is available now"), std::string::npos);
-  limit.device.reset();
-  EXPECT_EQ(warn_of_memory(run, limit), "");
-  limit.device = cpu;
-  limit.most = run.foretold.memory.peak - 1;
-  run = plan_run(small(), request, two_cores);
+  RunRequest request;
+  limit_memory(request, cpu, /*budget=*/0, two_cores);
+  PlannedRun run = plan(request);
+  EXPECT_EQ(warn_of_memory(run, request), "");
+  request.besides = 2 * host_memory();  // more than can become available while other tests end
+  EXPECT_NE(warn_of_memory(run, request).find("is available now"), std::string::npos);
+  request.device.reset();
+  EXPECT_EQ(warn_of_memory(run, request), "");
+  request.device = cpu;
+  request.most = run.foretold.memory.peak - 1;
+  run = plan(request);
   ASSERT_TRUE(run.refusal);
   EXPECT_NE(std::string(run.refusal->what()).find("on the device"), std::string::npos);
-  EXPECT_EQ(warn_of_memory(run, limit), "");  // what is refused takes nothing
+  EXPECT_EQ(warn_of_memory(run, request), "");  // what is refused takes nothing
 }
 
 }  // namespace

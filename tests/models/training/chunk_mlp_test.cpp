@@ -16,7 +16,7 @@ namespace {
 TrainingConfig in_chunks(int64_t rows = 16) {
   TrainingConfig config = small();
   config.steps = 2;
-  config.mlp_chunk = rows;
+  config.chunks.mlp_rows = rows;
   return config;
 }
 
@@ -37,10 +37,10 @@ TEST(ChunkMlp, HasTheLossesOfOneChunkAndThePeakForetold) {
     for (const int64_t loss_chunk : {0, 7}) {
       TrainingConfig config = in_chunks();
       config.accumulate = accumulate;
-      config.loss_chunk = loss_chunk;
+      config.chunks.loss_rows = loss_chunk;
       config.dropout = 0.1f;
       TrainingConfig whole = config;
-      whole.mlp_chunk = 0;
+      whole.chunks.mlp_rows = 0;
       CpuStream ample(size_t{256} << 20, 2);
       const Losses expected = train(whole, ample);
       for (const char* recompute : {"none", "norms,gelu,attention", "block"}) {
@@ -48,9 +48,9 @@ TEST(ChunkMlp, HasTheLossesOfOneChunkAndThePeakForetold) {
           Policy policy = recomputing(recompute);
           policy.offload = offload;
           policy.min_offload_bytes = 1;
-          const PlannedRun run = plan_run(config, {.policy = policy, .sample = sample}, slow);
+          const PlannedRun run = plan_run(config, {.policy = policy}, slow);
           EXPECT_EQ(chunked_regions(run.plans.step), 2);
-          EXPECT_EQ(chunked_regions(run.plans.evaluation), 2);
+          EXPECT_EQ(chunked_regions(evaluation_plan(run.config)), 2);
           EXPECT_NO_THROW(check_plan(run.plans.step));
           const size_t foretold = run.foretold.memory.peak;
           CpuStream stream(foretold, 2);
@@ -73,10 +73,10 @@ TEST(ChunkMlp, HasTheLossesOfOneChunkAndThePeakForetold) {
 TEST(ChunkMlp, TakesNoMemoryForAllRowsAtOnce) {
   TrainingConfig config;
   config.batch = 4;
-  config.loss_chunk = 512;
+  config.chunks.loss_rows = 512;
   const auto peak = [&](int64_t rows) {
-    config.mlp_chunk = rows;
-    const TrainingPlans plans = make_plans(config, recomputing("block"));
+    config.chunks.mlp_rows = rows;
+    const StepPlans plans = make_plans(config, recomputing("block"));
     return rehearse_training(config, plans, Machine{}).memory.peak;
   };
   EXPECT_LT(peak(512), peak(0));
@@ -88,10 +88,10 @@ Report rehearsed_on_h200(int64_t batch, int64_t loss_chunk, int64_t mlp_chunk) {
   TrainingConfig config;
   config.dtype = DType::bf16;
   config.batch = batch;
-  config.loss_chunk = loss_chunk;
-  config.mlp_chunk = mlp_chunk;
-  const RunRequest request{.policy = recomputing("block")};
-  return plan_run(config, request, *named_machine("h200")).foretold;
+  config.chunks.loss_rows = loss_chunk;
+  config.chunks.mlp_rows = mlp_chunk;
+  const StepRequest request{.policy = recomputing("block")};
+  return plan_run(config, request, *named_machine("h200"), SampleLength{}).foretold;
 }
 
 size_t work_at_peak(const Report& report) {
@@ -119,9 +119,9 @@ TEST(ChunkMlp, DoesNotRaiseThePeakOfSmallBatches) {
 
 TEST(ChunkMlp, IsNoRegionWhereAllRowsFit) {
   for (const int64_t rows : {0, 60, 1000}) {
-    const TrainingPlans plans = make_plans(in_chunks(rows), recomputing("block"));
+    const StepPlans plans = make_plans(in_chunks(rows), recomputing("block"));
     EXPECT_EQ(plans.step.regions.size(), 2u) << rows;
-    EXPECT_TRUE(plans.evaluation.regions.empty());
+    EXPECT_TRUE(evaluation_plan(in_chunks(rows)).regions.empty());
   }
 }
 
@@ -129,7 +129,7 @@ TEST(ChunkMlp, IsThatOfTheGivenPlan) {
   const TrainingConfig sixteen = in_chunks();
   const Plan given = make_plans(sixteen, recomputing("block")).step;
   const auto planned = [&](const TrainingConfig& config, const Plan& plan) {
-    return plan_run(config, {.plan = plan}, Machine{}).plans.step;
+    return plan_run(config, {.plan = plan}, Machine{}, SampleLength{}).plans.step;
   };
   EXPECT_EQ(planned(sixteen, given), given);
   EXPECT_EQ(planned(in_chunks(19), given), given);  // 4 chunks as well
@@ -160,10 +160,10 @@ TEST(ChunkMlp, IsPartOfAStoredRunAndZeroInAnOlderOne) {
   EXPECT_EQ(stored["chunk-mlp"], 16);
   const auto adopted = [&](int64_t rows, bool given) {
     RunOptions resumed = options;
-    resumed.training.mlp_chunk = rows;
+    resumed.training.chunks.mlp_rows = rows;
     if (given) resumed.given.insert("chunk-mlp");
     adopt(resumed, JsonField(stored, "run.json"));
-    return resumed.training.mlp_chunk;
+    return resumed.training.chunks.mlp_rows;
   };
   EXPECT_EQ(adopted(8, /*given=*/false), 16);
   EXPECT_EQ(adopted(16, /*given=*/true), 16);

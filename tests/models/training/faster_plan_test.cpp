@@ -7,7 +7,6 @@
 #include <set>
 
 #include "spool/models/steps/step_kernels.h"
-#include "spool/models/training/run_search.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 
@@ -25,26 +24,27 @@ TrainingConfig layers() {
   return config;
 }
 
-RunRequest choosing() { return {.choose = {.placement = true, .loss_chunk = true}}; }
+RunRequest choosing() {
+  return {.steps = {.choose = Choices{.placement = true, .loss_chunk = true}}};
+}
 
 // Of a budget at which some values are recomputed.
 PlannedRun planned(const Machine& machine) {
-  RunSearch search(layers(), choosing(), machine);
-  const size_t least = search.smallest_budget();
-  return search.plan(least + (search.keep_all_peak() - least) / 4);
+  RunPlanner search(layers(), choosing(), {}, machine);
+  const size_t least = search.steps().smallest_budget();
+  return search.plan_within(least + (search.steps().keep_all_peak() - least) / 4);
 }
 
 std::vector<KernelTime> kernels_of(const PlannedRun& run, const Machine& machine) {
-  return distinct(
-      rehearse_kernels(describe_step(run.config), StepPlans{run.plans}, machine).launches);
+  return distinct(rehearse_kernels(describe_step(run.config), run.plans, machine).launches);
 }
 
 TEST(FasterPlan, IsNoneByTheClockOfThePlanOrOneFactor) {
   const PlannedRun run = planned(two_cores);
-  EXPECT_FALSE(find_faster_plan(run, choosing(), two_cores));
+  EXPECT_FALSE(find_faster_plan(run, choosing(), {}, two_cores));
   for (const double factor : {0.1, 3.0}) {
     const Machine slower = corrected_machine(two_cores, factor, {});
-    EXPECT_FALSE(find_faster_plan(run, choosing(), slower));
+    EXPECT_FALSE(find_faster_plan(run, choosing(), {}, slower));
     EXPECT_NEAR(rehearse_training(run.config, run.plans, slower).seconds,
                 factor * rehearse_training(run.config, run.plans, two_cores).seconds, 1e-9);
   }
@@ -59,7 +59,7 @@ TEST(FasterPlan, IsFoundIfWhatIsRecomputedIsSlow) {
       if (k.name == name) k.seconds *= 30;
     }
     const Machine corrected = corrected_machine(two_cores, /*factor=*/1, kernels);
-    const auto faster = find_faster_plan(run, choosing(), corrected);
+    const auto faster = find_faster_plan(run, choosing(), {}, corrected);
     if (!faster) continue;
     found.insert(name);
     EXPECT_LT(faster->seconds, 0.99 * faster->own_seconds) << name;

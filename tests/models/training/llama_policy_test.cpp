@@ -66,7 +66,7 @@ TEST(LlamaPolicy, RecomputesNormsButTheirStatistics) {
 // Trains by the policy within the peak foretold, and not in less.
 Losses train_within_foretold(const TrainingConfig& config, const Policy& policy) {
   const Machine slow = slow_machine(CpuArchitecture{.threads = 2});
-  const PlannedRun run = plan_run(config, {.policy = policy, .sample = sample}, slow);
+  const PlannedRun run = plan_run(config, {.policy = policy}, slow);
   const size_t foretold = run.foretold.memory.peak;
   CpuStream stream(foretold, 2);
   Losses losses = train(config, run.plans, stream);
@@ -81,7 +81,7 @@ TEST(LlamaPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
   TrainingConfig config = small_llama();
   config.accumulate = 2;
   config.dropout = 0.1f;
-  config.loss_chunk = 7;
+  config.chunks.loss_rows = 7;
   CpuStream ample(size_t{256} << 20, 2);
   const Losses kept = train(config, ample);
   for (const char* list : {"none", "norms", "norms,gelu", "norms,gelu,attention", "block"}) {
@@ -98,10 +98,10 @@ TEST(LlamaPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
 TEST(LlamaPolicy, TakesLessMemoryTheMoreItRecomputes) {
   TrainingConfig config;
   config.model = model_preset("smollm2-135m")->config;
-  config.loss_chunk = 512;
+  config.chunks.loss_rows = 512;
   size_t before = MetaStream::unlimited;
   for (const char* list : {"none", "norms", "norms,gelu", "norms,gelu,attention", "block"}) {
-    const TrainingPlans plans = make_plans(config, recomputing_list(list));
+    const StepPlans plans = make_plans(config, recomputing_list(list));
     const size_t peak = rehearse_training(config, plans, Machine{}).memory.peak;
     EXPECT_LT(peak, before) << list;
     before = peak;
@@ -114,7 +114,7 @@ TEST(LlamaChunkMlp, HasTheLossesOfOneChunkAndThePeakForetold) {
   whole.model = model_preset("llama-tiny")->config;
   whole.steps = 2;
   TrainingConfig chunks = whole;
-  chunks.mlp_chunk = 16;
+  chunks.chunks.mlp_rows = 16;
   CpuStream ample(size_t{256} << 20, 2);
   const Losses expected = train(whole, ample);
   for (const char* list : {"none", "norms,gelu", "block"}) {
@@ -129,7 +129,7 @@ TEST(LlamaChunkMlp, HasTheLossesOfOneChunkAndThePeakForetold) {
     EXPECT_NEAR(losses.validation, expected.validation, 1e-6 * expected.validation);
   }
   const auto peak = [](const TrainingConfig& config) {
-    const TrainingPlans plans = make_plans(config, recomputing_list("block"));
+    const StepPlans plans = make_plans(config, recomputing_list("block"));
     return rehearse_training(config, plans, Machine{}).memory.peak;
   };
   whole.batch = chunks.batch = 16;

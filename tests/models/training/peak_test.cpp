@@ -22,7 +22,7 @@ TEST(TrainingPeak, IsForetoldToTheByteAndSufficesAsBudget) {
           config.dtype = dtype;
           config.batch = batch;
           config.accumulate = accumulate;
-          config.loss_chunk = chunk;
+          config.chunks.loss_rows = chunk;
           config.dropout = chunk ? 0.1f : 0.0f;
           config.steps = 2;
           all.push_back(config);
@@ -36,7 +36,7 @@ TEST(TrainingPeak, IsForetoldToTheByteAndSufficesAsBudget) {
       Gpt2Config{.layers = 3, .heads = 5, .channels = 80, .context = 100, .vocabulary = 300};
   all.back().seq = 77;
   for (const TrainingConfig& config : all) {
-    const TrainingPlans plans = laid_out_plans(config, two_threads);
+    const StepPlans plans = laid_out_plans(config, two_threads);
     const size_t foretold = rehearse_training(config, plans, two_threads, sample).memory.peak;
     const auto peak_within = [&](size_t budget) {
       CpuStream stream(budget, 2);
@@ -59,7 +59,7 @@ TEST(TrainingPeak, IsForetoldForAnyNumberOfThreadsAndRisesWithIt) {
     size_t before = 0;
     for (int threads = 1; threads <= 7; ++threads) {
       const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
-      const TrainingPlans plans = laid_out_plans(config, machine);
+      const StepPlans plans = laid_out_plans(config, machine);
       const size_t foretold = rehearse_training(config, plans, machine, sample).memory.peak;
       CpuStream stream(foretold, threads);
       EXPECT_EQ(train(config, stream).peak, foretold) << threads << " threads";

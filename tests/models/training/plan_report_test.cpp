@@ -31,13 +31,11 @@ TrainingConfig preset(const char* model, DType dtype = DType::f32, int64_t accum
   return config;
 }
 
-RunRequest with(const Policy& policy) {
-  return {.policy = policy, .spill_directory = "/tmp", .sample = sample};
-}
+StepRequest with(const Policy& policy) { return {.policy = policy, .spill_directory = "/tmp"}; }
 
-json report_of(const TrainingConfig& config, const RunRequest& request,
-               const Machine& machine = h200) {
-  return plan_report(plan_run(config, request, machine), machine, "a model");
+json report_of(const TrainingConfig& config, const StepRequest& request,
+               const Machine& machine = h200, const SampleLength& length = sample) {
+  return plan_report(plan_run(config, request, machine, length), machine, "a model");
 }
 
 std::vector<size_t> sums(const json& lists) {
@@ -178,8 +176,8 @@ TEST(PlanReportMemory, AddsUpUnderEveryPolicy) {
   check_report(recomputed);
   EXPECT_EQ(cells_of(recomputed), (std::set<std::string>{"keep", "recompute"}));
   TrainingConfig chunks = config;
-  chunks.loss_chunk = 100;
-  chunks.mlp_chunk = 64;
+  chunks.chunks.loss_rows = 100;
+  chunks.chunks.mlp_rows = 64;
   const json in_chunks = report_of(chunks, with({}));
   check_report(in_chunks);
   EXPECT_EQ(cells_of(in_chunks), (std::set<std::string>{"keep", "chunked"}));
@@ -219,7 +217,7 @@ TEST(PlanReportMemory, NamesCopiesByTheValuesThatAreSent) {
 TEST(PlanReportMemory, NamesTheRowsThatStayOnTheDevice) {
   const TrainingConfig config = preset("gpt2-tiny");
   const Machine slow = slow_machine(h200.architecture);
-  RunRequest request = with({.offload = Offloading::all, .min_offload_bytes = 1});
+  StepRequest request = with({.offload = Offloading::all, .min_offload_bytes = 1});
   request.plan = plan_run(config, request, slow).plans.step;
   for (Offload& offload : request.plan->offloads) offload.rows = 1;
   const json report = report_of(config, request, slow);
@@ -239,7 +237,8 @@ TEST(PlanReportMemory, CountsCopiesThatAreNotShown) {
   const TrainingConfig config = preset("gpt2-tiny");
   const PlannedRun run =
       plan_run(config, with({.optimizer_state = OptimizerState::streamed}), h200);
-  const RehearsedStep step = rehearse_step(config, run.plans, h200, {.allocations = true});
+  const RehearsedStep step =
+      rehearse_step(describe_step(config), run.plans, h200, {.allocations = true});
   NamedNodes nodes;
   read_program(config, [&](const Program& program) { nodes = named_nodes(program); });
   const CopyLanes all = copy_lanes(step, nodes), few = copy_lanes(step, nodes, 3);
@@ -264,16 +263,16 @@ TEST(PlanReportWords, SayWhenThePeakIsIfTheWholeStepIsShown) {
 }
 
 TEST(PlanReportWords, SayThatALargerBudgetDoesNotHelpWhatIsSetByHand) {
-  RunSearch search(preset("gpt2-tiny"), with({.block = true}), h200);
-  const json report =
-      plan_report(search.plan(search.keep_all_peak()), h200, "gpt2-tiny", find_frontier(search));
+  RunPlanner search(preset("gpt2-tiny"), {.steps = with({.block = true})}, sample, h200);
+  const json report = plan_report(search.plan_within(search.steps().keep_all_peak()), h200,
+                                  "gpt2-tiny", search.steps().frontier());
   EXPECT_TRUE(
       says(report, "No larger budget would make the step faster with what is set by hand."));
 }
 
 TEST(PlanReportWords, ARefusalSaysWhatWasPlannedAndTheBudget) {
-  RunRequest request = with({});
-  request.limit = MemoryLimit{.budget = 1 << 20};
+  StepRequest request = with({});
+  request.budget = 1 << 20;
   const json report = report_of(preset("gpt2-tiny"), request);
   EXPECT_TRUE(report.contains("error"));
   EXPECT_EQ(report["model"], "a model");
@@ -288,11 +287,11 @@ TEST(PlanReportMemory, AddsUpWithinEveryBudget) {
                     .regions = true,
                     .state_share = true,
                     .send_to = OffloadTarget::host};
-  RunSearch search(config, {.choose = all, .sample = sample}, h200);
-  const size_t least = search.smallest_budget(), most = search.keep_all_peak();
+  RunPlanner search(config, {.steps = {.choose = all}}, sample, h200);
+  const size_t least = search.steps().smallest_budget(), most = search.steps().keep_all_peak();
   std::set<std::string> places;
   for (const size_t budget : {least, least + (most - least) / 4, (least + most) / 2, most}) {
-    const json report = plan_report(search.plan(budget), h200, "gpt2-tiny");
+    const json report = plan_report(search.plan_within(budget), h200, "gpt2-tiny");
     SCOPED_TRACE(budget);
     check_report(report);
     EXPECT_EQ(report["budget_bytes"], budget);
@@ -309,9 +308,7 @@ TEST(PlanReportMemory, SaysThatThePeakIsNotInTheStep) {
       Gpt2Config{.layers = 1, .heads = 2, .channels = 16, .context = 4096, .vocabulary = 64};
   config.batch = 1;
   config.seq = 8;
-  RunRequest request = with({});
-  request.sample = {.prompt = 4000, .drawn = 10};
-  const json report = report_of(config, request);
+  const json report = report_of(config, with({}), h200, {.prompt = 4000, .drawn = 10});
   EXPECT_EQ(report["peak_is_in"], "sample");
   check_report(report);
   EXPECT_NE(report["explanation"][1].get<std::string>().find("a text sample"), std::string::npos);
@@ -357,7 +354,7 @@ TEST(PlanReportMemory, NamesValuesAndHowLongTheyAreKept) {
 // Neighbours are merged: a chunk of a few rows makes many instants.
 TEST(PlanReportMemory, IsOfAtMostTwoThousandInstantsAndKeepsThePeak) {
   TrainingConfig config = preset("gpt2-tiny", DType::f32, 3);
-  config.mlp_chunk = 16;
+  config.chunks.mlp_rows = 16;
   const json report = report_of(config, with({}));
   check_report(report);
   EXPECT_LE(report["memory"]["times_ms"].size(), 2002u);
@@ -366,15 +363,16 @@ TEST(PlanReportMemory, IsOfAtMostTwoThousandInstantsAndKeepsThePeak) {
 }
 
 TEST(PlanReportMemory, HasPoliciesWithTheFrontier) {
-  RunSearch search(preset("gpt2-tiny"), {.choose = {.placement = true}, .sample = sample}, h200);
-  Frontier frontier = find_frontier(search);
-  frontier.policies = search.policies();
-  const PlannedRun run = search.plan(search.smallest_budget());
+  const Choices placement{.placement = true};
+  RunPlanner search(preset("gpt2-tiny"), {.steps = {.choose = placement}}, sample, h200);
+  Frontier frontier = search.steps().frontier();
+  frontier.policies = search.steps().policies();
+  const PlannedRun run = search.plan_within(search.steps().smallest_budget());
   const json report = plan_report(run, h200, "gpt2-tiny", frontier);
   EXPECT_EQ(report["frontier"].size(), 21u);
   const json& policies = report["policies"];
   EXPECT_EQ(policies[0]["name"], "keep all");
-  EXPECT_EQ(policies[0]["peak_bytes"], search.keep_all_peak());
+  EXPECT_EQ(policies[0]["peak_bytes"], search.steps().keep_all_peak());
   EXPECT_EQ(policies[0]["step_ms"], report["keep_all_step_ms"]);
   EXPECT_GE(policies.size(), 7u);
   EXPECT_LE(policies.size(), 12u);

@@ -45,13 +45,13 @@ TEST(TrainingPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
     config.steps = 2;
     config.accumulate = accumulate;
     config.dropout = 0.1f;
-    config.loss_chunk = 7;
+    config.chunks.loss_rows = 7;
     CpuStream plenty(size_t{256} << 20, 2);
     const Losses kept = train(config, plenty);
     for (const Policy& policy : policies()) {
-      const PlannedRun run = plan_run(
-          config, {.policy = policy, .spill_directory = directory.path(), .sample = sample}, slow);
-      const TrainingPlans& plans = run.plans;
+      const PlannedRun run =
+          plan_run(config, {.policy = policy, .spill_directory = directory.path()}, slow);
+      const StepPlans& plans = run.plans;
       const Report& foretold = run.foretold;
       EXPECT_EQ(offloads(plans.step), policy.offload != Offloading::none);
       CpuStream stream(foretold.memory.peak, 2);
@@ -67,7 +67,7 @@ TEST(TrainingPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
 TEST(TrainingPolicy, TakesLessMemoryTheMoreItRecomputes) {
   TrainingConfig config;
   config.batch = 4;
-  config.loss_chunk = 512;
+  config.chunks.loss_rows = 512;
   size_t before = MetaStream::unlimited;
   for (const char* recompute : {"none", "norms", "norms,gelu", "norms,gelu,attention", "block"}) {
     Policy policy;

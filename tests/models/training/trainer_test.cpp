@@ -48,7 +48,7 @@ TEST(Trainer, HasTheLossesOfOneBatchInMicroBatches) {
 TEST(Trainer, HasTheSameLossInChunksAndLessMemory) {
   TrainingConfig whole = small(), chunked = small();
   whole.model = chunked.model = whole.model.with("vocab", 4000);
-  chunked.loss_chunk = 8;
+  chunked.chunks.loss_rows = 8;
   const Losses a = train_on_cpu(whole, plenty, 2), b = train_on_cpu(chunked, plenty, 2);
   for (size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], 2e-5);
   EXPECT_LT(b.peak, a.peak);

@@ -51,19 +51,32 @@ Machine slow_machine(const Architecture& architecture) {
   return {.architecture = architecture, .f32_flops = 1e9, .launch_seconds = 1e-4};
 }
 
-TrainingPlans laid_out_plans(const TrainingConfig& config, const Machine& machine) {
-  TrainingPlans plans = make_plans(config);
-  plans.layout = lay_out_step(config, plans, machine);
+StepPlans laid_out_plans(const TrainingConfig& config, const Machine& machine) {
+  StepPlans plans = make_plans(config);
+  plans.layout = lay_out_step(describe_step(config), plans, machine);
   return plans;
 }
 
+Report rehearse_training(const TrainingConfig& config, const StepPlans& plans,
+                         const Machine& machine, const SampleLength& length) {
+  Report report = foretell_step(describe_step(config), plans, machine);
+  const MemoryStats others = rehearse_others(config, plans.step, machine, length);
+  if (others.peak > report.memory.peak) report.memory = others;
+  return report;
+}
+
+PlannedRun plan_run(const TrainingConfig& config, const StepRequest& request,
+                    const Machine& machine, const SampleLength& length) {
+  return RunPlanner(config, {.steps = request}, length, machine).plan();
+}
+
 Losses train(const TrainingConfig& config, Stream& stream, bool graph) {
-  TrainingPlans plans = laid_out_plans(config, {.architecture = stream.architecture()});
+  StepPlans plans = laid_out_plans(config, {.architecture = stream.architecture()});
   plans.graph = graph;
   return train(config, plans, stream);
 }
 
-Losses train(const TrainingConfig& config, const TrainingPlans& plans, Stream& stream) {
+Losses train(const TrainingConfig& config, const StepPlans& plans, Stream& stream) {
   Losses all;
   {
     Trainer trainer(config, plans, stream);

@@ -22,7 +22,10 @@ TokenBatch batch_of(const TrainingConfig&, int64_t step);
 Machine slow_machine(const Architecture&);
 
 // The plans of a run with the layout of its step.
-TrainingPlans laid_out_plans(const TrainingConfig&, const Machine&);
+StepPlans laid_out_plans(const TrainingConfig&, const Machine&);
+// What a run takes by these plans: a step, an evaluation and a text sample.
+Report rehearse_training(const TrainingConfig&, const StepPlans&, const Machine&,
+                         const SampleLength& = {});
 
 // The results of a run: its numbers, which == compares to the bit, and its peaks.
 struct Losses {
@@ -39,7 +42,9 @@ struct Losses {
 
 // Runs all steps, an evaluation, and the generation of a text of this length.
 constexpr SampleLength sample{.prompt = 1, .drawn = 30};
-Losses train(const TrainingConfig&, const TrainingPlans&, Stream&);
+PlannedRun plan_run(const TrainingConfig&, const StepRequest&, const Machine&,
+                    const SampleLength& = sample);
+Losses train(const TrainingConfig&, const StepPlans&, Stream&);
 // With the plans of a run from the command line.
 Losses train(const TrainingConfig&, Stream&, bool graph = true);
 

@@ -2,7 +2,7 @@
 // The search for the plan of a step: what is foretold is what a run takes, and no simple policy is
 // faster at the same bytes.
 
-#include "spool/models/steps/step_search.h"
+#include "spool/models/steps/step_planner.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,263 @@
+#include "spool/models/steps/refusal.h"
+
+#include <algorithm>
+
+#include "spool/models/steps/step_planner.h"
+#include "spool/runtime/memory/host_memory.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+namespace {
+
+struct Advice {
+  std::string text = {};
+  std::vector<std::string> settings = {};  // keys
+  explicit operator bool() const { return !text.empty(); }
+};
+
+Advice all_of(const Advice& a, const Advice& b) {
+  if (!a) return b;
+  if (!b) return a;
+  Advice both{.text = a.text + "; " + b.text, .settings = a.settings};
+  both.settings.insert(both.settings.end(), b.settings.begin(), b.settings.end());
+  return both;
+}
+
+// The same cpu with another number of threads.
+Machine with_threads(Machine machine, int64_t threads) {
+  machine.architecture = CpuArchitecture{.threads = static_cast<int>(threads)};
+  return machine;
+}
+
+// Nodes that look along the sequence run in no more chunks than there are rows.
+StepChunks for_batch(StepChunks chunks, int64_t batch) {
+  for (NodesInChunks& nodes : chunks.nodes) {
+    nodes.chunks = static_cast<int>(std::min<int64_t>(nodes.chunks, batch));
+  }
+  std::erase_if(chunks.nodes, [](const NodesInChunks& nodes) { return nodes.chunks == 1; });
+  return chunks;
+}
+
+// Finds the largest number from 1 to `fails` - 1 whose peak is within the limit, or 0.  The peak
+// rises with the number, and is too large for `fails`.
+template <class PeakWith>
+int64_t largest_that_fits(int64_t fails, size_t limit, const PeakWith& peak_with) {
+  int64_t fits = 0;
+  while (fails - fits > 1) {
+    const int64_t middle = (fits + fails) / 2;
+    (peak_with(middle) <= limit ? fits : fails) = middle;
+  }
+  return fits;
+}
+
+// A smaller form of a run: fewer rows, shorter ones, or fewer threads.
+struct Smaller {
+  int64_t batch, seq;
+  Machine machine;
+};
+
+// What would let a run that does not fit into so many bytes fit.
+class Adviser {
+ public:
+  Adviser(const PlannedSteps& planned, const RunSteps& run, const RunRequest& request,
+          const Machine& machine, size_t limit)
+      : planned_(planned), run_(run), request_(request), machine_(machine), limit_(limit) {}
+
+  Advice advice() const {
+    if (!run_.smaller) return of_steps();
+    if (could_be_chosen()) {
+      return {
+          "it would fit if what is recomputed and offloaded were chosen; leave those settings out",
+          {"recompute", "offload"}};
+    }
+    const Advice smaller = all_of(fewer_threads(), smaller_batch());
+    if (smaller) return smaller;
+    if (request_.steps.plan) return {"another plan may fit", {"plan"}};
+    if (request_.batch_is_fixed) return of_fixed_batch();
+    if (is_chosen() || run_.batch == 1) return smaller_steps();
+    const size_t peak = peak_of({1, run_.seq, machine_});
+    return {sentence("even a batch of 1 would take ", format_bytes(peak)), {"batch"}};
+  }
+
+ private:
+  bool is_chosen() const { return planned_.is_chosen; }
+
+  Advice of_steps() const {
+    return {request_.steps.choices().placement
+                ? "a smaller micro-batch may fit"
+                : "without a policy and a plan, one is chosen that fits if there is one"};
+  }
+
+  Advice of_fixed_batch() const {
+    if (!is_chosen()) {
+      return {"a run that resumes keeps its batch; recompute or offload more",
+              {"recompute", "offload"}};
+    }
+    const int64_t rows = planned_.chunks.loss_rows;
+    return {sentence("a run that resumes keeps its batch, and its chunks of the loss (",
+                     rows ? sentence(rows, " rows") : "all rows", ")")};
+  }
+
+  // Whether something was set by hand, and a plan that is chosen fits.
+  bool could_be_chosen() const {
+    if (!is_chosen() || request_.steps.choices().placement) return false;
+    return StepPlanner(run_, request_, machine_).can_choose_within(limit_);
+  }
+
+  // The plan that was found, as far as it suits steps whose policy makes another one.
+  Plan suited(Plan own) const {
+    Plan plan = planned_.plans.step;
+    std::erase_if(plan.regions, [](const Region& r) { return r.chunks > 1; });
+    plan.regions.insert(plan.regions.end(), own.regions.begin(), own.regions.end());
+    plan.chunks = std::move(own.chunks);
+    sort_regions(plan);
+    return plan;
+  }
+
+  // By the same plan, as far as it suits.
+  size_t peak_of(const Smaller& s) const {
+    const RunSteps run = run_.smaller(s.batch, s.seq, s.machine);
+    const StepRequest& given = request_.steps;
+    StepRequest same{
+        .policy = with_chunks(given.given_policy(), for_batch(planned_.chunks, s.batch)),
+        .plan = given.plan,
+        .choose = Choices{},
+        .graph = given.graph,
+        .spill_directory = given.spill_directory};
+    if (is_chosen() && given.choices().placement) {
+      same.plan = suited(plan_step(run.step, *same.policy, machine_));
+    }
+    return StepPlanner(run, {.steps = same}, s.machine).plan().foretold.memory.peak;
+  }
+
+  // By the same plan, or by one that a search finds: chunks that suit a run may not divide the rows
+  // of a smaller one.
+  bool fits(const Smaller& s) const {
+    if (!is_chosen()) return peak_of(s) <= limit_;
+    RunRequest request = request_;
+    const Policy policy = request.steps.given_policy();
+    request.steps.policy = with_chunks(policy, for_batch(chunks_of(policy), s.batch));
+    return StepPlanner(run_.smaller(s.batch, s.seq, s.machine), request, s.machine)
+        .plan_within(limit_)
+        .search->fits;
+  }
+
+  // The largest number below `fails` with which the run fits, or 0: found by the same plan, and
+  // confirmed.
+  template <class With>
+  int64_t largest_below(int64_t fails, const With& with) const {
+    int64_t number = largest_that_fits(fails, limit_, [&](int64_t n) { return peak_of(with(n)); });
+    while (number > 0 && !fits(with(number))) number = number * 3 / 4;
+    return number;
+  }
+
+  std::string with_peak(const Smaller& s) const {
+    return is_chosen() ? "" : sentence(", with a peak of ", peak_of(s), " bytes");
+  }
+
+  // Of a cpu, each of which has a workspace.
+  Advice fewer_threads() const {
+    const auto* cpu = std::get_if<CpuArchitecture>(&machine_.architecture);
+    if (!cpu) return {};
+    const auto with = [&](int64_t threads) {
+      return Smaller{run_.batch, run_.seq, with_threads(machine_, threads)};
+    };
+    const int64_t fits = largest_below(cpu->threads, with);
+    if (fits == 0) return {};
+    return {sentence("with ", fits, fits == 1 ? " thread" : " threads", " it would fit",
+                     with_peak(with(fits))),
+            {"threads"}};
+  }
+
+  Advice smaller_batch() const {
+    const bool suits = is_chosen() ? !offloads(planned_.plans.step) : !request_.steps.plan;
+    if (request_.batch_is_fixed || !suits) return {};
+    const auto with = [&](int64_t batch) { return Smaller{batch, run_.seq, machine_}; };
+    const int64_t fits = largest_below(run_.batch, with);
+    if (fits == 0) return {};
+    return {sentence("a batch of ", fits, " would fit", with_peak(with(fits))), {"batch"}};
+  }
+
+  // What may fit, if the least of it does.
+  Advice smaller_steps() const {
+    const bool fewer = run_.batch > 1, shorter = run_.seq > 1;
+    if (fewer && fits({1, run_.seq, machine_})) return {"a smaller batch may fit", {"batch"}};
+    if (shorter && fits({run_.batch, 1, machine_})) return {"shorter rows may fit", {"seq"}};
+    if (fewer && shorter && fits({1, 1, machine_})) {
+      return {"a smaller batch of shorter rows may fit", {"batch", "seq"}};
+    }
+    return {"no smaller batch and no shorter rows were found to fit", {"batch", "seq"}};
+  }
+
+  const PlannedSteps& planned_;
+  const RunSteps& run_;
+  const RunRequest& request_;
+  const Machine& machine_;
+  size_t limit_;
+};
+
+const char* name_of(const PlannedSteps& planned, const RunSteps& run, const RunRequest& request) {
+  if (run.smaller) return planned.is_chosen ? "the smallest plan of this run" : "this run";
+  return request.steps.choices().placement ? "the smallest plan of these steps"
+                                           : "a step by this plan";
+}
+
+void check_host(const Report& foretold, const RunRequest& request) {
+  const bool shared = request.device->type == DeviceType::cpu;  // the host's memory is the device's
+  const size_t available = shared ? request.most : host_memory();
+  const size_t needed = foretold.host.peak + (shared ? foretold.memory.peak : 0);
+  if (foretold.host.peak == 0 || needed <= available) return;
+  fail_memory({.what = shared ? "this run, with what is offloaded," : "what is offloaded",
+               .needed = needed,
+               .available = available,
+               .place = "on the host",
+               .advice = "offload less, or to a disk (disk:DIRECTORY), or keep the optimizer's "
+                         "state on the device",
+               .settings = {"offload", "offload-to", "optimizer-state"}});
+}
+
+void check_fits(const PlannedSteps& planned, const RunSteps& run, const RunRequest& request,
+                const Machine& machine) {
+  const auto check_limit = [&](const char* place, size_t bytes) {
+    if (planned.foretold.memory.peak <= bytes) return;
+    Advice advice = Adviser(planned, run, request, machine, bytes).advice();
+    advice.settings.insert(advice.settings.begin(), "memory");
+    const char* its = run.smaller && !planned.is_chosen ? "the" : "its";
+    fail_memory({.what = name_of(planned, run, request),
+                 .needed = planned.foretold.memory.peak,
+                 .available = bytes,
+                 .place = place,
+                 .advice = sentence(its, " peak is in ", place_of_peak(planned, run.step, machine),
+                                    "; ", advice.text),
+                 .settings = advice.settings});
+  };
+  if (request.steps.budget) check_limit("in the budget", request.steps.budget);
+  if (planned.is_chosen) check_limit("on the device", planned.limit);
+  check_limit("on the device", request.most);
+  if (request.device) check_host(planned.foretold, request);
+}
+
+}  // namespace
+
+std::optional<Error> refuse(const PlannedSteps& planned, const RunSteps& run,
+                            const RunRequest& request, const Machine& machine) {
+  try {
+    check_fits(planned, run, request, machine);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+std::string place_of_peak(const PlannedSteps& planned, const StepDescription& step,
+                          const Machine& machine) {
+  if (planned.is_chosen) return planned.search->found.binding;
+  const RehearsedStep rehearsed = rehearse_step(with_micro_batches(step, distinct_micro_batches),
+                                                planned.plans, machine, {.survey = true});
+  if (rehearsed.report.memory.peak < planned.foretold.memory.peak) {
+    return "an evaluation or a text sample";
+  }
+  return description(*rehearsed.survey.peak());
+}
+
+}  // namespace spool

@@ -1,0 +1,50 @@
+#include "spool/models/steps/run_request.h"
+
+#include <algorithm>
+
+#include "spool/runtime/memory/host_memory.h"
+#include "spool/runtime/units.h"
+
+namespace spool {
+
+size_t free_memory(Device device) {
+  const size_t all = device_memory(device);
+  if (device.type != DeviceType::cpu) return all;
+  return std::min(all, available_host_memory()) / 10 * 9;
+}
+
+size_t expected_besides(const Machine& machine) {
+  constexpr size_t of_libraries = size_t{24} << 20, of_a_thread = size_t{2} << 20;
+  const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
+  if (!cpu) return 0;
+  return resident_memory() + of_libraries + of_a_thread * static_cast<size_t>(cpu->threads);
+}
+
+void limit_memory(RunRequest& request, Device device, size_t budget, const Machine& machine) {
+  const size_t all = device_memory(device);
+  request.device = device;
+  request.besides = expected_besides(machine);
+  request.most = all - std::min(all, request.besides);
+  request.steps.budget = std::min(budget, request.most);
+  request.steps.free = std::min(free_memory(device), request.most);
+}
+
+std::string lowered_budget(size_t asked, const RunRequest& request) {
+  if (asked <= request.most) return {};
+  return sentence("the budget of ", format_bytes(asked), " is more than the ",
+                  format_bytes(request.most), " that the ", request.device ? "device" : "machine",
+                  " has for it, and becomes that");
+}
+
+std::string warn_of_memory(const PlannedSteps& planned, const RunRequest& request) {
+  if (!request.device || request.device->type != DeviceType::cpu) return {};
+  const Report& foretold = planned.foretold;
+  const size_t expected = foretold.memory.peak + foretold.host.peak + request.besides;
+  const size_t available = available_host_memory();
+  if (planned.refusal || expected <= available) return {};
+  return sentence("this run is expected to take ", format_bytes(expected),
+                  " of memory in all, and ", format_bytes(available),
+                  " is available now: other programs may be swapped out, or one be killed");
+}
+
+}  // namespace spool
