@@ -20,7 +20,7 @@ class SmallNet : public StepModel {
  protected:
   SmallNet(DType dtype, Stream& stream) : parameters_(stream, dtype) {}
   Parameter& add_parameter(const std::string& name, const Shape& shape) {
-    return parameters_.add(name, shape, normal(0.3f));
+    return parameters_.add(name, shape, spool::normal(0.3f));
   }
   Tensor input(const Spec&);
   void draw(const Tensor& ids, int32_t below, int64_t micro);
