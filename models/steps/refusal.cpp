@@ -104,6 +104,10 @@ class Adviser {
     return StepPlanner(run_, request_, machine_).can_choose_within(limit_);
   }
 
+  StepChunks suited(StepChunks chunks, const Smaller& s) const {
+    return s.batch < run_.batch ? for_batch(std::move(chunks), s.batch) : chunks;
+  }
+
   // The plan that was found, as far as it suits steps whose policy makes another one.
   Plan suited(Plan own) const {
     Plan plan = planned_.plans.step;
@@ -119,7 +123,7 @@ class Adviser {
     const RunSteps run = run_.smaller(s.batch, s.seq, s.machine);
     const StepRequest& given = request_.steps;
     StepRequest same{
-        .policy = with_chunks(given.given_policy(), for_batch(planned_.chunks, s.batch)),
+        .policy = with_chunks(given.given_policy(), suited(planned_.chunks, s)),
         .plan = given.plan,
         .choose = Choices{},
         .graph = given.graph,
@@ -136,7 +140,7 @@ class Adviser {
     if (!is_chosen()) return peak_of(s) <= limit_;
     RunRequest request = request_;
     const Policy policy = request.steps.given_policy();
-    request.steps.policy = with_chunks(policy, for_batch(chunks_of(policy), s.batch));
+    request.steps.policy = with_chunks(policy, suited(chunks_of(policy), s));
     return StepPlanner(run_.smaller(s.batch, s.seq, s.machine), request, s.machine)
         .plan_within(limit_)
         .search->fits;
