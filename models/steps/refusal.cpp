@@ -122,12 +122,11 @@ class Adviser {
   size_t peak_of(const Smaller& s) const {
     const RunSteps run = run_.smaller(s.batch, s.seq, s.machine);
     const StepRequest& given = request_.steps;
-    StepRequest same{
-        .policy = with_chunks(given.given_policy(), suited(planned_.chunks, s)),
-        .plan = given.plan,
-        .choose = Choices{},
-        .graph = given.graph,
-        .spill_directory = given.spill_directory};
+    StepRequest same{.policy = with_chunks(given.given_policy(), suited(planned_.chunks, s)),
+                     .plan = given.plan,
+                     .choose = Choices{},
+                     .graph = given.graph,
+                     .spill_directory = given.spill_directory};
     if (is_chosen() && given.choices().placement) {
       same.plan = suited(plan_step(run.step, *same.policy, machine_));
     }

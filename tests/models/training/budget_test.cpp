@@ -2,6 +2,8 @@
 
 #include "spool/models/training/planned_run.h"
 
+#include <algorithm>
+
 #include "spool/planner/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/memory/host_memory.h"
@@ -64,6 +66,33 @@ TEST(Budget, RefusesWhatTheMachineLacksAndWarnsOfWhatIsTaken) {
   ASSERT_TRUE(run.refusal);
   EXPECT_NE(std::string(run.refusal->what()).find("on the device"), std::string::npos);
   EXPECT_EQ(warn_of_memory(run, request), "");  // what is refused takes nothing
+}
+
+// Nodes of this plan run in more chunks than a micro-batch has rows.
+TEST(Budget, SaysThatFewerThreadsWouldFitByTheChunksThatWereFound) {
+  TrainingConfig config = without_masters(small());
+  config.model =
+      Gpt2Config{.layers = 2, .heads = 4, .channels = 256, .context = 64, .vocabulary = 512};
+  config.batch = 2;
+  config.seq = 64;
+  config.accumulate = 2;
+  RunRequest request{
+      .steps = {.choose = Choices{.placement = true, .loss_chunk = true, .regions = true}}};
+  const auto planner = [&](int threads) {
+    const Machine machine{.architecture = CpuArchitecture{.threads = threads}};
+    return RunPlanner(config, request, SampleLength{}, machine);
+  };
+  constexpr size_t too_little = 1, spare = 32768;
+  const PlannedRun smallest = planner(2).plan_within(too_little);
+  const bool has_many_chunks = std::ranges::any_of(
+      smallest.chunks.nodes, [&](const NodesInChunks& n) { return n.chunks > config.batch; });
+  EXPECT_TRUE(has_many_chunks);
+  request.steps.budget = planner(1).plan_within(too_little).foretold.memory.peak + spare;
+  ASSERT_LT(request.steps.budget, smallest.foretold.memory.peak);
+  const PlannedRun run = planner(2).plan();
+  ASSERT_TRUE(run.refusal);
+  const std::string why = run.refusal->what();
+  EXPECT_NE(why.find("with 1 thread it would fit"), std::string::npos) << why;
 }
 
 }  // namespace
