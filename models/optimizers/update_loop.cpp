@@ -121,8 +121,10 @@ UpdateStep::Scalars UpdateLoop::scalars_on_host(const UpdateStep::Scalars& scala
 }
 
 void UpdateLoop::update_here(const Bucket& bucket, const UpdateStep::Scalars& scalars) {
-  run_rule(entries_of(bucket, state_.on_device()), scalars);
-  free_used_gradients(bucket, state_.on_device());
+  const Parts& parts = state_.on_device();
+  const auto entry = [&](size_t i) { return entry_of(bucket.slices[i], parts); };
+  rule_.update(UpdateStep(bucket.slices.size(), entry, scalars, device_));
+  free_used_gradients(bucket, parts);
 }
 
 void UpdateLoop::stream(const Bucket& bucket, Slot& slot, const UpdateStep::Scalars& scalars) {
@@ -134,16 +136,16 @@ void UpdateLoop::stream(const Bucket& bucket, Slot& slot, const UpdateStep::Scal
     in.copy_in(row_of(slot.rows, row, whole).data(), from.data(), from.nbytes());
   }
   device_.wait(in.record());
-  run_rule(entries_of(bucket, state_.on_host(),
-                      [&](size_t row, const Buckets::Slice& slice) {
-                        return row_of(slot.rows, row, in_bucket(slice));
-                      }),
-           scalars);
+  const auto row = [&](size_t number, const Buckets::Slice& slice) {
+    return row_of(slot.rows, number, in_bucket(slice));
+  };
+  const auto entry = [&](size_t i) { return entry_of(bucket.slices[i], state_.on_host(), row); };
+  rule_.update(UpdateStep(bucket.slices.size(), entry, scalars, device_));
   free_used_gradients(bucket, state_.on_host());
   state_.link().begin_out();
-  for (size_t row = 0; row < row_begins_.size(); ++row) {
-    const View to = state_.of_host(row, bucket.elements);
-    out.copy_out(to.data(), row_of(slot.rows, row, whole).data(), to.nbytes());
+  for (size_t number = 0; number < row_begins_.size(); ++number) {
+    const View to = state_.of_host(number, bucket.elements);
+    out.copy_out(to.data(), row_of(slot.rows, number, whole).data(), to.nbytes());
   }
   slot.done = out.record();
 }
@@ -151,27 +153,33 @@ void UpdateLoop::stream(const Bucket& bucket, Slot& slot, const UpdateStep::Scal
 void UpdateLoop::update_on_host(const Bucket& bucket, Slot& slot,
                                 const UpdateStep::Scalars& on_host) {
   Stream &in = state_.link().in(), &out = state_.link().out(), &updates = *state_.host_updates();
-  const Entries on_device = entries_of(bucket, state_.on_host());
-  Entries entries = on_device;
+  const Parts& parts = state_.on_host();
+  const auto entry = [&](size_t i) {
+    const Buckets::Slice& slice = bucket.slices[i];
+    UpdateEntry e = entry_of(slice, parts);
+    if (!e.grad) return e;
+    e.grad = staged(slot.gradients, slice, e.grad.dtype());
+    e.parameter =
+        parts[slice.part].parameter.view().slice_elements(within(parts[slice.part], slice));
+    return e;
+  };
+  const auto for_each_entry = [&](const auto& copy) {
+    for (size_t i = 0; i < bucket.slices.size(); ++i) {
+      const UpdateEntry on_device = entry_of(bucket.slices[i], parts);
+      if (on_device.grad) copy(on_device, entry(i));
+    }
+  };
   out.wait(slot.done);
-  size_t i = 0;
-  for (const Buckets::Slice& slice : bucket.slices) {
-    const StateRows::Part& part = state_.on_host()[slice.part];
-    if (!gradient_of(part)) continue;
-    UpdateEntry& entry = entries[i++];
-    const View from = entry.grad;
-    entry.grad = staged(slot.gradients, slice, from.dtype());
-    out.copy_out(entry.grad.data(), from.data(), from.nbytes());
-    entry.parameter = part.parameter.view().slice_elements(within(part, slice));
-  }
+  for_each_entry([&](const UpdateEntry& from, const UpdateEntry& to) {
+    out.copy_out(to.grad.data(), from.grad.data(), from.grad.nbytes());
+  });
   updates.wait(out.record());
-  rule_.update(UpdateStep(entries, on_host, updates, &state_.host()));
+  rule_.update(UpdateStep(bucket.slices.size(), entry, on_host, updates, &state_.host()));
   slot.done = updates.record();
   in.wait(slot.done);
-  for (i = 0; i < entries.size(); ++i) {
-    const View &to = on_device[i].parameter, &from = entries[i].parameter;
-    in.copy_in(to.data(), from.data(), from.nbytes());
-  }
+  for_each_entry([&](const UpdateEntry& to, const UpdateEntry& from) {
+    in.copy_in(to.parameter.data(), from.parameter.data(), from.parameter.nbytes());
+  });
 }
 
 bool UpdateLoop::has_gradient(const Bucket& bucket) const {
@@ -180,41 +188,31 @@ bool UpdateLoop::has_gradient(const Bucket& bucket) const {
   });
 }
 
-// Of the slices that have a gradient; row_of(row, slice) is the state.
 template <class RowOf>
-UpdateLoop::Entries UpdateLoop::entries_of(const Bucket& bucket, const Parts& parts,
-                                           const RowOf& row_of) const {
-  Entries entries;
-  entries.reserve(bucket.slices.size());
-  for (const Buckets::Slice& slice : bucket.slices) {
-    const StateRows::Part& part = parts[slice.part];
-    if (!gradient_of(part)) continue;
-    const size_t i = part.range.parameter;
-    const Parameter& p = *parameters_[i];
-    UpdateEntry& entry = entries.emplace_back();
-    entry.parameter = p.data.view().slice_elements(slice.elements);
-    entry.grad = p.grad.view().slice_elements(slice.elements);
-    entry.rate = rates_[i].rate;
-    entry.decay = rates_[i].decay;
-    entry.index = p.number.value_or(static_cast<uint32_t>(i));
-    entry.first = slice.elements.begin;
-    for (size_t row = 0; row < row_begins_.size(); ++row) {
-      const bool master = state_.has_masters() && row + 1 == row_begins_.size();
-      (master ? entry.master : entry.state[row]) = row_of(row, slice);
-    }
+UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts,
+                                 const RowOf& row_of) const {
+  UpdateEntry entry;
+  const size_t i = parts[slice.part].range.parameter;
+  const Parameter& p = *parameters_[i];
+  if (!p.grad) return entry;
+  entry.parameter = p.data.view().slice_elements(slice.elements);
+  entry.grad = p.grad.view().slice_elements(slice.elements);
+  entry.rate = rates_[i].rate;
+  entry.decay = rates_[i].decay;
+  entry.index = p.number.value_or(static_cast<uint32_t>(i));
+  entry.first = slice.elements.begin;
+  for (size_t row = 0; row < row_begins_.size(); ++row) {
+    const bool master = state_.has_masters() && row + 1 == row_begins_.size();
+    (master ? entry.master : entry.state[row]) = row_of(row, slice);
   }
-  return entries;
+  return entry;
 }
 
-UpdateLoop::Entries UpdateLoop::entries_of(const Bucket& bucket, const Parts& parts) const {
-  return entries_of(bucket, parts, [&](size_t row, const Buckets::Slice& slice) {
+UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts) const {
+  return entry_of(slice, parts, [&](size_t row, const Buckets::Slice&) {
     const StateRows::Part& part = parts[slice.part];
     return part.rows[row].view().slice_elements(within(part, slice));
   });
-}
-
-void UpdateLoop::run_rule(const Entries& entries, const UpdateStep::Scalars& scalars) const {
-  rule_.update(UpdateStep(entries, scalars, device_));
 }
 
 void UpdateLoop::free_used_gradients(const Bucket& bucket, const Parts& parts) {

@@ -43,7 +43,6 @@ class UpdateLoop {
  private:
   using Bucket = Buckets::Bucket;
   using Parts = std::vector<StateRows::Part>;
-  using Entries = std::vector<UpdateEntry>;
   static constexpr size_t in_flight = 3;
   // A bucket's memory: of all rows on the device, or of its gradients on the host.
   struct Slot {
@@ -57,17 +56,16 @@ class UpdateLoop {
     return parameters_[part.range.parameter]->grad;
   }
   bool has_gradient(const Bucket&) const;
+  // Without a gradient: nothing.  row_of(row, slice) is the state; by default that in its place.
   template <class RowOf>
-  Entries entries_of(const Bucket&, const Parts&, const RowOf&) const;
-  // With the state in its place.
-  Entries entries_of(const Bucket&, const Parts&) const;
+  UpdateEntry entry_of(const Buckets::Slice&, const Parts&, const RowOf&) const;
+  UpdateEntry entry_of(const Buckets::Slice&, const Parts&) const;
   void allocate(Slots&) const;
   void enqueue(Slots&, const UpdateStep::Scalars&);
   UpdateStep::Scalars scalars_on_host(const UpdateStep::Scalars&);
   void update_here(const Bucket&, const UpdateStep::Scalars&);
   void stream(const Bucket&, Slot&, const UpdateStep::Scalars&);
   void update_on_host(const Bucket&, Slot&, const UpdateStep::Scalars& on_host);
-  void run_rule(const Entries&, const UpdateStep::Scalars&) const;
   void free_used_gradients(const Bucket&, const Parts&);
   View row_of(const Tensor& memory, size_t row, Range elements) const;
 

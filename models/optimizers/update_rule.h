@@ -21,7 +21,8 @@
 // clip and random.  It updates each element by itself, so that slices of a tensor have its bits.
 
 #include <array>
-#include <span>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "spool/kernels/launch.h"
@@ -52,10 +53,17 @@ class UpdateStep {
     View schedule, clip, random;  // random is absent if parameters are rounded to nearest
   };
 
+  // Entry i of `count`; one without a gradient is passed over.
+  using EntryOf = std::function<UpdateEntry(size_t i)>;
+
   // `host`: the processors that do the work of the queue, if the entries are host memory.
-  UpdateStep(std::span<const UpdateEntry> entries, const Scalars& scalars, Stream& queue,
+  UpdateStep(size_t count, EntryOf entry_of, const Scalars& scalars, Stream& queue,
              Stream* host = nullptr)
-      : entries_(entries), scalars_(scalars), queue_(queue), host_(host) {}
+      : count_(count),
+        entry_of_(std::move(entry_of)),
+        scalars_(scalars),
+        queue_(queue),
+        host_(host) {}
 
   // Launches the kernel, which has no tensors and scalars yet, on all entries, in as few lists as
   // it takes; set_state(Kernel::Entry&, const UpdateEntry&) sets what is the kernel's own.
@@ -64,7 +72,9 @@ class UpdateStep {
     kernel.schedule = scalars_.schedule;
     kernel.clip = scalars_.clip;
     kernel.random = scalars_.random;
-    for (const UpdateEntry& from : entries_) {
+    for (size_t i = 0; i < count_; ++i) {
+      const UpdateEntry from = entry_of_(i);
+      if (!from.grad) continue;
       if (kernel.tensors.full()) {
         launch_list(kernel);
         kernel.tensors = {};
@@ -90,7 +100,8 @@ class UpdateStep {
     spool::launch(kernel, queue_);
   }
 
-  std::span<const UpdateEntry> entries_;
+  size_t count_;
+  EntryOf entry_of_;
   Scalars scalars_;
   Stream& queue_;
   Stream* host_;
