@@ -81,8 +81,14 @@ class Tidy:
             # A header has no command, and a source that two programs compile has two lists of files.
             if len(self._compiled(source)) == 1:
                 files = dependencies(rules.read_text())
-                self.verdicts.keep(self._key(source), [*files, ROOT / ".clang-tidy"])
+                self.verdicts.keep(self._key(source), [*files, *rules_for(source)])
         return ""
+
+
+def rules_for(source):
+    """The files of rules that hold for a source: those of its folder and of the folders above."""
+    folders = pathlib.Path(source).relative_to(ROOT).parents
+    return [ROOT / folder / ".clang-tidy" for folder in folders if (ROOT / folder / ".clang-tidy").exists()]
 
 
 def recent():

@@ -3,6 +3,7 @@ command nor a file that it read differs. Files of the tree count by their paths 
 its copies share their verdicts.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -15,7 +16,6 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "spool"
 STATES = 4  # of a command's files that are remembered, such as those of several branches
 UNUSED_DAYS = 30  # after which a command is forgotten
-STARTED = time.time()
 
 
 def hashed(text):
@@ -38,10 +38,10 @@ def content(place):
         return None
 
 
-def edited_meanwhile(place):
-    """Whether a file was written, or removed, since this program started."""
+def is_edited_since(time, place):
+    """Whether a file was written, or removed, since then."""
     try:
-        return (ROOT / place).stat().st_mtime >= STARTED
+        return (ROOT / place).stat().st_mtime >= time
     except OSError:
         return True
 
@@ -74,6 +74,7 @@ class Verdicts:
     def __init__(self, kind):
         self.folder = CACHE / kind
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.started = time.time()
 
     def _file(self, command):
         command = " ".join(map(str, command)).replace(f"{ROOT}/", "")
@@ -98,7 +99,7 @@ class Verdicts:
         """Remembers that the command read these files and found nothing."""
         places = sorted({place(file) for file in files})
         # What is hashed of a file that was edited meanwhile may not be what the command read.
-        if any(map(edited_meanwhile, places)):
+        if any(is_edited_since(self.started, place) for place in places):
             return
         file, state = self._file(command), [places, digest(places)]
         states = [state, *(other for other in self._states(file) if other != state)]
@@ -109,5 +110,6 @@ class Verdicts:
     def forget_unused(self):
         oldest = time.time() - UNUSED_DAYS * 24 * 3600
         for file in self.folder.iterdir():
-            if file.stat().st_mtime < oldest:
-                file.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # another program writes or forgets, too
+                if file.stat().st_mtime < oldest:
+                    file.unlink()

@@ -54,11 +54,14 @@ Var Gpt2::attend(const Var& qkv, const Var& first, const KeyValueLayer* cache) c
 
 Var Gpt2::block(Var x, const Var& first, const Block& b, float p, const KeyValueLayer* cache) {
   const Tape::Scope scope(x.tape(), {.name = "block"});
-  Var h = b.qkv(norm(x, b.norm_1));
-  h = b.out(attend(h, first, cache));
+  Var h = norm(x, b.norm_1);
+  h = b.qkv(h);
+  h = attend(h, first, cache);
+  h = b.out(h);
   h = dropout(h, p);
   x = add(x, h);
-  h = b.up.without_bias(norm(x, b.norm_2));
+  h = norm(x, b.norm_2);
+  h = b.up.without_bias(h);
   h = gelu(h, *b.up.bias, config_.gelu);
   h = b.down(h);
   h = dropout(h, p);

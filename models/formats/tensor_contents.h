@@ -26,8 +26,8 @@ class TensorContents {
       : spec_(spec), read_(std::move(read)), write_(std::move(write)) {}
 
   explicit operator bool() const { return tensor_ || read_; }
-  // Of a device.
-  operator const Tensor&() const { return tensor_; }
+  // Of a device; absent if the memory is in several places.
+  const Tensor& tensor() const { return tensor_; }
   const Spec& spec() const { return spec_; }
   const Shape& shape() const { return spec_.shape; }
   DType dtype() const { return spec_.dtype; }

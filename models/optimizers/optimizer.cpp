@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "spool/kernels/clip_factor.h"
 #include "spool/kernels/elementwise.h"
@@ -13,6 +14,8 @@
 namespace spool {
 namespace {
 
+constexpr const char* master_row = "master";
+
 bool has_masters(const std::vector<Parameter*>& parameters, Rounding rounding) {
   return !parameters.empty() && parameters.front()->data.dtype() == DType::bf16 &&
          rounding == Rounding::nearest;
@@ -22,7 +25,12 @@ std::vector<StateRow> rows_of(const UpdateRule& rule, bool masters) {
   std::vector<StateRow> rows = rule.rows();
   check(rows.size() <= UpdateEntry::max_rows, rule.name(), ": ", rows.size(),
         " rows of state were asked for, and there are at most ", UpdateEntry::max_rows);
-  if (masters) rows.push_back({"master"});
+  for (const StateRow& row : rows) {
+    check(size_of(row.type) > 1 && std::string_view(row.name) != master_row, rule.name(),
+          ": a row of state cannot be '", row.name, "' of ", name(row.type),
+          "; its elements have two bytes or more, and '", master_row, "' is the masters' name");
+  }
+  if (masters) rows.push_back({master_row});
   return rows;
 }
 

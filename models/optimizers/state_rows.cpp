@@ -163,6 +163,12 @@ void StateRows::initialise() {
     launch(Cast{.out = part.rows.back(), .in = from}, device_);
   }
   if (!link_) return;
+  if (host_updates_) {
+    for (const Part& part : on_host_) {
+      launch(Cast{.out = part.rows.back(), .in = part.parameter}, *host_);
+    }
+    return host_->synchronize();
+  }
   const Tensor memory({Shape{host_buckets_.bucket_elements()}}, device_,
                       {.name = "optimizer bucket", .purpose = Purpose::optimizer});
   enqueue_whole([&] {

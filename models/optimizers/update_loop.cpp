@@ -1,6 +1,7 @@
 #include "spool/models/optimizers/update_loop.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace spool {
@@ -29,6 +30,19 @@ View staged(const HostSlot& slot, const Buckets::Slice& slice, DType type) {
           {Shape{slice.elements.size()}, type}};
 }
 
+// The numbers that random bits are drawn by: of several models, whose parameters may have equal
+// ones, the places in the list.
+std::vector<uint32_t> numbers_of(const std::vector<Parameter*>& parameters) {
+  std::vector<uint32_t> numbers, places;
+  std::set<uint32_t> distinct;
+  for (const Parameter* p : parameters) {
+    places.push_back(static_cast<uint32_t>(places.size()));
+    numbers.push_back(p->number.value_or(places.back()));
+    distinct.insert(numbers.back());
+  }
+  return distinct.size() == numbers.size() ? numbers : places;
+}
+
 }  // namespace
 
 UpdateLoop::UpdateLoop(const UpdateRule& rule, const std::vector<Parameter*>& parameters,
@@ -36,6 +50,7 @@ UpdateLoop::UpdateLoop(const UpdateRule& rule, const std::vector<Parameter*>& pa
     : rule_(rule),
       parameters_(parameters),
       rates_(std::move(rates)),
+      numbers_(numbers_of(parameters)),
       state_(state),
       device_(state.device()),
       here_(buckets_on_device(state)) {
@@ -199,7 +214,7 @@ UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts
   entry.grad = p.grad.view().slice_elements(slice.elements);
   entry.rate = rates_[i].rate;
   entry.decay = rates_[i].decay;
-  entry.index = p.number.value_or(static_cast<uint32_t>(i));
+  entry.index = numbers_[i];
   entry.first = slice.elements.begin;
   for (size_t row = 0; row < row_begins_.size(); ++row) {
     const bool master = state_.has_masters() && row + 1 == row_begins_.size();

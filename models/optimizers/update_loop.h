@@ -15,9 +15,9 @@
 // only.  If the gradients are not finite, the parameters are copied back unchanged.
 //
 // A step takes memory for three buckets: with streamed state three eighths of the state on the
-// host, and at most 144 MiB, of the device; if the host updates, of the gradients, on the host.
-// It is allocated before anything is enqueued.  A gradient that the device reads is freed after its
-// last slice is used.
+// host, and at most 12 MiB for each byte of an element's state, of the device; if the host updates,
+// of the gradients, on the host. It is allocated before anything is enqueued.  A gradient that the
+// device reads is freed after its last slice is used.
 
 #include <array>
 #include <vector>
@@ -72,6 +72,7 @@ class UpdateLoop {
   const UpdateRule& rule_;
   const std::vector<Parameter*>& parameters_;
   std::vector<ParameterRate> rates_;
+  std::vector<uint32_t> numbers_;  // of each parameter, for random bits
   StateRows& state_;
   Stream& device_;
   Buckets here_;                     // on the device

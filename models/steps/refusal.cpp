@@ -105,7 +105,8 @@ class Adviser {
   }
 
   StepChunks suited(StepChunks chunks, const Smaller& s) const {
-    return s.batch < run_.batch ? for_batch(std::move(chunks), s.batch) : chunks;
+    const bool has_fewer_tokens = s.batch < run_.batch || s.seq < run_.seq;
+    return has_fewer_tokens ? for_batch(std::move(chunks), s.batch) : chunks;
   }
 
   // The plan that was found, as far as it suits steps whose policy makes another one.
@@ -247,6 +248,7 @@ std::optional<Error> refuse(const PlannedSteps& planned, const RunSteps& run,
   try {
     check_fits(planned, run, request, machine);
   } catch (const Error& error) {
+    if (error.kind() != ErrorKind::memory) throw;
     return error;
   }
   return std::nullopt;

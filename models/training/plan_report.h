@@ -31,7 +31,7 @@
 //    "policies": [{"name": "keep all", "peak_bytes": ..., "step_ms": ...}, ...]}     with it
 //
 // A plan whose copies are set by hand has no bound, and within some of the smallest budgets none is
-// known: both are null, as in the frontier.  A plan that was not searched for has
+// known: both are null, as in the frontier.  What nothing was searched for has
 // neither a bound, nor what keeping everything takes, nor what a search took: null.
 //
 // "memory" is that of the device over one step, as foretold:

@@ -51,7 +51,8 @@ void ReferenceModel::expect_tensors(const std::string& prefix, const std::vector
     theirs.name = prefix + ours.name;
     theirs.tensor = Tensor({ours.tensor.shape(), DType::f64}, stream);
     load_tensors(expected, {&theirs, 1}, any_name);
-    EXPECT_LE(difference(values(ours.tensor), values(theirs.tensor)), tolerance) << ours.name;
+    EXPECT_LE(difference(values(ours.tensor.tensor()), values(theirs.tensor.tensor())), tolerance)
+        << ours.name;
     ++compared;
   }
   EXPECT_EQ(compared, names.empty() ? parallel.size() : names.size());

@@ -73,25 +73,25 @@ Uses expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config,
   return uses;
 }
 
-TEST(StepSearch, TakesWhatItForetellsAndChangesNoNumber) {
+TEST(StepPlanner, TakesWhatItForetellsAndChangesNoNumber) {
   expect_as_foretold({}, {});
   expect_as_foretold({.layers = 4, .channels = 64, .tokens = 48}, {.accumulate = 3});
   expect_as_foretold({.layers = 3, .batch = 8, .tokens = 64}, {.accumulate = 2});
 }
 
-TEST(StepSearch, ReplaysDropoutExactly) {
+TEST(StepPlanner, ReplaysDropoutExactly) {
   expect_as_foretold({.layers = 3, .dropout = 0.2f}, {});
   expect_as_foretold({.layers = 2, .dropout = 0.5f}, {.accumulate = 3});
 }
 
-TEST(StepSearch, RunsTheChunksItIsGiven) {
+TEST(StepPlanner, RunsTheChunksItIsGiven) {
   for (const int64_t rows : {1, 7, 32, 1000}) {
     SCOPED_TRACE(sentence(rows, " rows"));
     expect_as_foretold({}, {}, {.loss_rows = rows});
   }
 }
 
-TEST(StepSearch, RunsRegionsInChunksAsForetold) {
+TEST(StepPlanner, RunsRegionsInChunksAsForetold) {
   const TransformerSizes sizes{.layers = 4, .channels = 64, .batch = 8, .tokens = 48};
   EXPECT_TRUE(expect_as_foretold(sizes, {.accumulate = 2}, {.regions = true}).regions);
   EXPECT_TRUE(expect_as_foretold({.layers = 3, .batch = 4, .dropout = 0.2f}, {}, {.regions = true})
@@ -101,7 +101,7 @@ TEST(StepSearch, RunsRegionsInChunksAsForetold) {
 }
 
 // Regions are an option like others: where they do not pay, they are not chosen.
-TEST(StepSearch, RegionsLowerTheSmallestBudgetAndSlowNoOther) {
+TEST(StepPlanner, RegionsLowerTheSmallestBudgetAndSlowNoOther) {
   const SearchedStep step =
       searched_step(describe(large_batch_of_124m, {.dtype = DType::bf16}), *named_machine("h200"));
   Search without(step, {}), with(step, {.regions = true});
@@ -139,7 +139,7 @@ Plan random_plan_of(Random& random, const MeasuredSegments& m) {
   return plan;
 }
 
-TEST(StepSearch, TheBoundHoldsForPlansWithRegions) {
+TEST(StepPlanner, TheBoundHoldsForPlansWithRegions) {
   for (const int64_t micro_batches : {1, 2}) {
     const SearchedStep step =
         searched_step(describe(sizes_of_124m, {.accumulate = micro_batches}), cpu_machine());
@@ -156,7 +156,7 @@ TEST(StepSearch, TheBoundHoldsForPlansWithRegions) {
   }
 }
 
-TEST(StepSearch, SendsValuesAndStreamsStateAsForetold) {
+TEST(StepPlanner, SendsValuesAndStreamsStateAsForetold) {
   Levers levers{.state_share = true, .send_to = OffloadTarget::host};
   const TransformerSizes sizes{.layers = 6, .channels = 128, .batch = 4, .tokens = 128};
   const Uses uses = expect_as_foretold(sizes, {.accumulate = 2}, levers);
@@ -171,7 +171,7 @@ TEST(StepSearch, SendsValuesAndStreamsStateAsForetold) {
 }
 
 // A bound above a plan that was found would be wrong.
-TEST(StepSearch, NoPlanIsFasterThanItsBoundAllows) {
+TEST(StepPlanner, NoPlanIsFasterThanItsBoundAllows) {
   for (const int64_t micro_batches : {1, 4}) {
     const StepDescription step = describe(sizes_of_124m, {.accumulate = micro_batches});
     for (const double link : {2e9, 50e9}) {
@@ -190,7 +190,7 @@ TEST(StepSearch, NoPlanIsFasterThanItsBoundAllows) {
   }
 }
 
-TEST(StepSearch, MeetsBudgetsOrRefusesThem) {
+TEST(StepPlanner, MeetsBudgetsOrRefusesThem) {
   const SearchedStep step = searched_step(describe(sizes_of_124m), cpu_machine());
   Search search(step, {});
   const size_t least = search.smallest_budget();
@@ -216,7 +216,7 @@ TEST(StepSearch, MeetsBudgetsOrRefusesThem) {
 }
 
 // The bound is near the plan from 1.02 times the smallest budget up.
-TEST(StepSearch, IsProvenToBeNearTheBest) {
+TEST(StepPlanner, IsProvenToBeNearTheBest) {
   for (const int64_t micro_batches : {1, 3}) {
     const StepDescription step = describe(sizes_of_124m, {.accumulate = micro_batches});
     Search search(searched_step(step, cpu_machine()), {});
@@ -229,7 +229,7 @@ TEST(StepSearch, IsProvenToBeNearTheBest) {
   }
 }
 
-TEST(StepSearch, NoSimplePolicyIsFasterAtTheSameBytes) {
+TEST(StepPlanner, NoSimplePolicyIsFasterAtTheSameBytes) {
   const SearchedStep step = searched_step(describe(sizes_of_124m), cpu_machine());
   const Program program = step.rehearse_tape({}).program;
   Search search(step, {});
@@ -269,7 +269,7 @@ size_t groups_of(const Plan& plan, const MeasuredSegments& m) {
   return groups;
 }
 
-TEST(StepSearch, EqualLayersAreTreatedAlikeInFewGroups) {
+TEST(StepPlanner, EqualLayersAreTreatedAlikeInFewGroups) {
   const SearchedStep step = searched_step(describe(sizes_of_124m), cpu_machine());
   const MeasuredSegments m = measure_segments(step, {});
   Search search(step, {});
