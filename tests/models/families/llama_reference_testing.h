@@ -33,7 +33,7 @@ class LlamaReferenceModel : public ::testing::TestWithParam<const char*> {
     const NamedTensor one{.name = name, .tensor = Tensor({shape, type}, stream)};
     load_tensors(SafetensorsReader(folder() / "expected.safetensors"), {&one, 1},
                  [](std::string_view) { return true; });
-    return one.tensor;
+    return one.tensor.tensor();
   }
   double expected_number(const std::string& name) { return values(expected(name, {1})).front(); }
   Tensor tokens() { return expected("tokens", {B, T}, DType::i32); }

@@ -39,7 +39,7 @@ ReferenceModel::ReferenceModel() : expected(reference_file("gpt2_expected.safete
 Tensor ReferenceModel::load(const std::string& name, const Shape& shape, DType type) {
   const NamedTensor one{.name = name, .tensor = Tensor({shape, type}, stream)};
   load_tensors(expected, {&one, 1}, any_name);
-  return one.tensor;
+  return one.tensor.tensor();
 }
 
 void ReferenceModel::expect_tensors(const std::string& prefix, const std::vector<Tensor>& parallel,
