@@ -169,7 +169,7 @@ void TrainingRun::plan() {
   listener_.planned(options_, machine_, planned_);
   for (const std::string& words :
        {lowered_budget(options_.memory, request), warn_of_memory(planned_, request)}) {
-    if (!words.empty()) listener_.say("  " + words);
+    if (!words.empty() && !planned_.refusal) listener_.warn(words);
   }
   if (trace_) listener_.say(trace_->foretell(options_.training, planned_.plans, machine_));
   open_report(planner);
