@@ -126,12 +126,10 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   if (!o.save_plan.empty() && !run.refusal) save_step_plan(o.save_plan, run, machine);
   planning.reset();
   if (reports) write_reports(flags, o, report);
-  if (!run.refusal) {
-    warn(lowered_budget(o.memory, request));
-    warn(warn_of_memory(run, request));
-  }
   if (flags.json != "-") print_plan(o, machine, run);
   if (run.refusal) throw Error(*run.refusal);
+  warn(lowered_budget(o.memory, request));
+  warn(warn_of_memory(run, request));
   if (flags.json == "-") return 0;
   if (flags.frontier) print_lines(frontier_table(frontier.points));
   say_where_files_are(o);

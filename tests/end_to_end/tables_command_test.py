@@ -122,6 +122,12 @@ class Tables(Table):
                 self.assertNotIn("differs", lines[-1])
             self.assertIn("another plan may fit (--memory, --plan)", lines[-1])
 
+    def test_end_with_a_warning_of_a_budget_above_the_memory(self):
+        for command in [["plan"], ["train", "--data", self.text, "--out", self.out, "--dry-run"]]:
+            status, lines = self.printed(*command, *MODELS[0], "--memory", "1000TiB")
+            self.assertEqual(status, 0)
+            self.assertRegex(lines[-1], "spool: the budget of 1000 TiB is more than the .+, and becomes that")
+
     def test_for_a_machine_have_no_bound_where_nothing_fits(self):
         words = ["--model", "gpt2-124m", "--machine", "h200"]
         for memory in ["900MB", "1kB"]:
