@@ -77,7 +77,7 @@ std::vector<NamedTensor> stored(Model& model, const std::vector<TensorContents>&
 
 std::vector<NamedTensor> stored_parameters(Model& model, const StoredAs& as) {
   std::vector<TensorContents> data;
-  for (const Parameter* p : model.parameters()) data.push_back(p->data);
+  for (const Parameter* p : model.parameters()) data.emplace_back(p->data);
   return stored(model, data, as);
 }
 

@@ -160,7 +160,7 @@ DType ModelFile::dtype() const {
 
 void ModelFile::load(Model& model, const FileProgress& progress) const {
   std::vector<TensorContents> data;
-  for (const Parameter* p : model.parameters()) data.push_back(p->data);
+  for (const Parameter* p : model.parameters()) data.emplace_back(p->data);
   model.clear_padding();
   load(model, data, progress);
 }

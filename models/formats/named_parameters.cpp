@@ -18,7 +18,7 @@ std::vector<NamedTensor> named_tensors(const Parameters& parameters,
 
 std::vector<NamedTensor> named_tensors(const Parameters& parameters) {
   std::vector<TensorContents> data;
-  for (const Parameter* p : parameters) data.push_back(p->data);
+  for (const Parameter* p : parameters) data.emplace_back(p->data);
   return named_tensors(parameters, data);
 }
 

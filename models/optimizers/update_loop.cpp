@@ -232,9 +232,10 @@ UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts
 
 // The one that backward made last is freed first: a stack, which memory is laid out for.
 void UpdateLoop::free_used_gradients(const Bucket& bucket, const Parts& parts) {
-  for (auto slice = bucket.slices.rbegin(); slice != bucket.slices.rend(); ++slice) {
-    const size_t i = parts[slice->part].range.parameter;
-    unused_[i] -= slice->elements.size();
+  for (size_t n = bucket.slices.size(); n-- > 0;) {
+    const Buckets::Slice& slice = bucket.slices[n];
+    const size_t i = parts[slice.part].range.parameter;
+    unused_[i] -= slice.elements.size();
     if (unused_[i] == 0) parameters_[i]->grad = {};
   }
 }
