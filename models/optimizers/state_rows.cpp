@@ -26,11 +26,12 @@ std::vector<int64_t> numels_of(const std::vector<Parameter*>& parameters) {
   return numels;
 }
 
-// Types of every row's size have the same zero.
+// Types of one size have the same zero.
 void set_to_zero(const Tensor& row) {
+  if (row.dtype() == DType::f32) return launch(Fill{.out = row}, row.stream());
   const size_t bytes = size_of(row.dtype());
   const DType type = bytes == 8 ? DType::f64 : bytes == 4 ? DType::f32 : DType::bf16;
-  launch(Fill{.out = View(row.view().data(), {Shape{row.numel()}, type})}, row.stream());
+  launch(Fill{.out = View(row.view().data(), {row.shape(), type})}, row.stream());
 }
 
 std::vector<Range> elements_of(const std::vector<StateRows::Part>& parts) {

@@ -1,7 +1,6 @@
 #include "spool/models/optimizers/update_loop.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 namespace spool {
@@ -24,6 +23,11 @@ Range within(const StateRows::Part& part, const Buckets::Slice& slice) {
   return {slice.elements.begin - first, slice.elements.end - first};
 }
 
+// What is whole, as most is, stays as it is: views are made a thousand times a rehearsal.
+View elements_of(const View& whole, Range elements) {
+  return elements.size() == whole.numel() ? whole : whole.slice_elements(elements);
+}
+
 // The copy of a slice's gradient in a slot, which has room for f32.
 View staged(const HostSlot& slot, const Buckets::Slice& slice, DType type) {
   return {slot.data() + static_cast<size_t>(slice.at) * sizeof(float),
@@ -34,13 +38,14 @@ View staged(const HostSlot& slot, const Buckets::Slice& slice, DType type) {
 // ones, the places in the list.
 std::vector<uint32_t> numbers_of(const std::vector<Parameter*>& parameters) {
   std::vector<uint32_t> numbers, places;
-  std::set<uint32_t> distinct;
   for (const Parameter* p : parameters) {
     places.push_back(static_cast<uint32_t>(places.size()));
     numbers.push_back(p->number.value_or(places.back()));
-    distinct.insert(numbers.back());
   }
-  return distinct.size() == numbers.size() ? numbers : places;
+  std::vector<uint32_t> sorted = numbers;
+  std::ranges::sort(sorted);
+  const bool are_distinct = std::ranges::adjacent_find(sorted) == sorted.end();
+  return are_distinct ? numbers : places;
 }
 
 }  // namespace
@@ -210,8 +215,8 @@ UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts
   const size_t i = parts[slice.part].range.parameter;
   const Parameter& p = *parameters_[i];
   if (!p.grad) return entry;
-  entry.parameter = p.data.view().slice_elements(slice.elements);
-  entry.grad = p.grad.view().slice_elements(slice.elements);
+  entry.parameter = elements_of(p.data, slice.elements);
+  entry.grad = elements_of(p.grad, slice.elements);
   entry.rate = rates_[i].rate;
   entry.decay = rates_[i].decay;
   entry.index = numbers_[i];
@@ -226,7 +231,7 @@ UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts
 UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts) const {
   return entry_of(slice, parts, [&](size_t row, const Buckets::Slice&) {
     const StateRows::Part& part = parts[slice.part];
-    return part.rows[row].view().slice_elements(within(part, slice));
+    return elements_of(part.rows[row], within(part, slice));
   });
 }
 
