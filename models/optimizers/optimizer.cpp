@@ -7,12 +7,15 @@
 #include "spool/kernels/clip_factor.h"
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/reduce.h"
+#include "spool/kernels/weights.h"
 #include "spool/models/optimizers/state_rows.h"
 #include "spool/models/optimizers/update_loop.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
+
+static_assert(norm_granule == weights_granule, "ranges of the row have whole granules of the norm");
 
 constexpr const char* master_row = "master";
 

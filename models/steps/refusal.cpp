@@ -104,7 +104,7 @@ class Adviser {
     return StepPlanner(run_, request_, machine_).can_choose_within(limit_);
   }
 
-  StepChunks suited(StepChunks chunks, const Smaller& s) const {
+  StepChunks chunks_for(const Smaller& s, StepChunks chunks) const {
     const bool has_fewer_tokens = s.batch < run_.batch || s.seq < run_.seq;
     return has_fewer_tokens ? for_batch(std::move(chunks), s.batch) : chunks;
   }
@@ -123,7 +123,7 @@ class Adviser {
   size_t peak_of(const Smaller& s) const {
     const RunSteps run = run_.smaller(s.batch, s.seq, s.machine);
     const StepRequest& given = request_.steps;
-    StepRequest same{.policy = with_chunks(given.given_policy(), suited(planned_.chunks, s)),
+    StepRequest same{.policy = with_chunks(given.given_policy(), chunks_for(s, planned_.chunks)),
                      .plan = given.plan,
                      .choose = Choices{},
                      .graph = given.graph,
@@ -140,7 +140,7 @@ class Adviser {
     if (!is_chosen()) return peak_of(s) <= limit_;
     RunRequest request = request_;
     const Policy policy = request.steps.given_policy();
-    request.steps.policy = with_chunks(policy, suited(chunks_of(policy), s));
+    request.steps.policy = with_chunks(policy, chunks_for(s, chunks_of(policy)));
     return StepPlanner(run_.smaller(s.batch, s.seq, s.machine), request, s.machine)
         .plan_within(limit_)
         .search->fits;

@@ -13,8 +13,6 @@ class Difference:
     place: str  # the line, the path in a JSON, or the tensor
     before: object  # None if it is not there
     after: object
-    refused: bool = False  # by both programs
-    parameters: int = 0  # of the case's model, if that is known
 
     def lines(self):
         for sign, value in [("-", self.before), ("+", self.after)]:
@@ -99,6 +97,4 @@ def between(case, before, after):
         of_type = {str: in_texts, bytes: in_files}.get(type(a), in_values)
         places = of_type(a, b) if type(a) is type(b) else [("", a and "there", b and "there")]
         found += [Difference(case, output, *place) for place in places]
-    parameters = (before.get("report.json") or {}).get("parameters", 0)
-    refused = before["exit code"] == after["exit code"] == "1"
-    return [dataclasses.replace(d, refused=refused, parameters=parameters) for d in found]
+    return found
