@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // An op's attributes in words: "query heads 12, key heads 12".  Different numbers have different

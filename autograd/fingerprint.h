@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A fingerprint is a 64-bit hash of everything about a tape that a plan for it depends on: the op

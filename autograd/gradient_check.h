@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Finds ops that do not write the gradients that they ask for.  With SPOOL_CHECK=1 in the

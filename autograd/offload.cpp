@@ -75,7 +75,7 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
 
  private:
   Stream& compute() const { return owner_.link_.compute(); }
-  void send();
+  void offload();
 
   Offloader& owner_;
   Name name_;
@@ -110,17 +110,17 @@ Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, Name name, cons
     file_ = std::make_unique<FileSlot>(owner.disk_, bytes_, name);
   }
   slot_ = HostSlot(owner.link_, bytes_, name);
-  send();
+  offload();
   owner_.transfers_.emplace(number_, this);
   place_ = owner_.places_.emplace(Place(t), this);
   if (how.release >= 0) owner_.releases_.emplace(std::pair(how.release, number_), this);
   if (how.fetch >= 0) owner_.fetches_.emplace(std::pair(how.fetch, number_), this);
 }
 
-void Offloader::Transfer::send() {
+void Offloader::Transfer::offload() {
   const TraceScope scope(compute().trace(), name_.c_str(), number_);
   if (AllocationLog* log = compute().arena().allocation_log()) {
-    log->record_sent(original_.view().data(), number_);
+    log->record_offloaded(original_.view().data(), number_);
   }
   Stream& out = owner_.link_.begin_out();
   enqueue_whole(out, [&] {
@@ -135,8 +135,8 @@ void Offloader::Transfer::send() {
     }
     copied_out_ = out.record();
   });
-  ++owner_.sent_.tensors;
-  owner_.sent_.bytes += static_cast<int64_t>(bytes_);
+  ++owner_.offloaded_.tensors;
+  owner_.offloaded_.bytes += static_cast<int64_t>(bytes_);
 }
 
 // Copies that are still running must end before their memory is freed.  A compute stream that has

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Copies saved tensors off the device after they are computed, and back before backward reads them,
@@ -57,7 +58,7 @@ class Offloader {
   struct Traffic {
     int64_t tensors = 0, bytes = 0;
   };
-  const Traffic& sent() const { return sent_; }
+  const Traffic& offloaded() const { return offloaded_; }
   const Traffic& returned() const { return returned_; }
 
   // Bytes of the file in use, in whole pages.
@@ -90,7 +91,7 @@ class Offloader {
   bool has_disk_ = false, used_disk_ = false;
   Arena disk_;
   uint64_t next_number_ = 0, tape_ = 0;
-  Traffic sent_, returned_;
+  Traffic offloaded_, returned_;
   std::map<uint64_t, Transfer*> transfers_;  // by number: in the order they were sent
   std::multimap<Place, Transfer*> places_;   // of what was sent, in the same order at each
   std::deque<Transfer*> unreleased_;         // without a planned release, and not released

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // An Op is one differentiable step, written once: the specs of its outputs, forward, what it saves,

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What the ops of a tape share, and where the tensors of an op are in the whole batch.

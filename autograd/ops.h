@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Every op.  foo() is defined in autograd/ops/foo.cpp.  In shapes, N.. is any number of leading

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // The parameters of a model: owns them, at addresses that do not change, with their names and the

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A plan tells a tape which values to keep, recompute or offload, and into how many chunks to cut

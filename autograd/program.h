@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A program is what a tape has recorded, as plain data: ops (nodes) and values in order of

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A tensor that backward reads is packed after forward and unpacked in backward.  The tape's

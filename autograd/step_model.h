@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A model as training steps see it: its parameters, and the loss of the batch that stands in its

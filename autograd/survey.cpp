@@ -82,16 +82,16 @@ void Survey::add_first_read(ValueId v) {
 // work ended counts for that work alone.
 void Survey::account(MetaStream& stream) {
   const double busy = stream.busy(), seconds = busy - std::exchange(busy_until_, busy);
-  const size_t most = stream.arena().take_max_live();
+  const size_t max = stream.arena().take_max_live();
   const size_t live_at_end = std::exchange(live_at_end_, stream.memory().live);
   if (current_ == 0) {
     other_seconds += seconds;
-    if (most > live_at_end) live_between_ = std::max(live_between_, most);
+    if (max > live_at_end) live_between_ = std::max(live_between_, max);
     return;
   }
   SurveyedWork& work = works[current_ - 1];
   work.seconds += seconds;
-  work.live = std::max(work.live, most);
+  work.live = std::max(work.live, max);
 }
 
 void repeat(Survey* survey, Stream& stream, size_t count, const std::function<void(size_t)>& work) {

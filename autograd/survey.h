@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A survey is what a rehearsal saw: where a step's seconds and bytes go, node by node.  The tapes

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A tape lists every op and every value of one step, in order of execution.  Forward appends to it;

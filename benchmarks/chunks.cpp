@@ -108,19 +108,19 @@ void run_mlp(benchmark::State& state) {
   CpuStream stream(size_t{1} << 30, 1);
   Mlp mlp(stream);
   const std::array<Plan, 2> plans{in_chunks(Mlp::N), in_chunks(state.range(0))};
-  std::array<std::array<double, 2>, 2> least{{{1e9, 1e9}, {1e9, 1e9}}};  // [recording][in chunks]
+  std::array<std::array<double, 2>, 2> min{{{1e9, 1e9}, {1e9, 1e9}}};  // [recording][in chunks]
   for (auto _ : state) {
     for (const bool recording : {false, true}) {
       for (const bool chunked : {false, true}) {
         const double begin = process_processor_seconds();
         mlp.run(plans[chunked], recording);
-        double& time = least[recording][chunked];
+        double& time = min[recording][chunked];
         time = std::min(time, process_processor_seconds() - begin);
       }
     }
   }
-  state.counters["ratio"] = least[1][1] / least[1][0];
-  state.counters["forward_ratio"] = least[0][1] / least[0][0];
+  state.counters["ratio"] = min[1][1] / min[1][0];
+  state.counters["forward_ratio"] = min[0][1] / min[0][0];
 }
 BENCHMARK(run_mlp)->Name("mlp")->RangeMultiplier(2)->Range(64, 2048)->Iterations(7);
 
@@ -191,7 +191,7 @@ void run_layout(benchmark::State& state) {
   const StepPlans plans = make_plans(config, {}, h200);
   const Lifetimes lifetimes = record_step(describe_step(config), plans, h200);
   Layout layout;
-  for (auto _ : state) layout = lay_out(lifetimes);
+  for (auto _ : state) layout = assign_offsets(lifetimes);
   const auto live = static_cast<double>(layout.live);
   state.counters["waste_percent"] = 100 * (static_cast<double>(layout.bytes) - live) / live;
   state.counters["allocations"] = static_cast<double>(lifetimes.all.size());
@@ -310,15 +310,15 @@ void run_head(benchmark::State& state) {
   const int64_t rows = state.range(0);
   CpuStream stream(size_t{3} << 30, 1);
   Head head(stream, 4096);
-  std::array<double, 2> least{1e9, 1e9};
+  std::array<double, 2> min{1e9, 1e9};
   for (auto _ : state) {
     for (const bool chunked : {false, true}) {
       const double begin = process_processor_seconds();
       head.run(chunked ? rows : head.N);
-      least[chunked] = std::min(least[chunked], process_processor_seconds() - begin);
+      min[chunked] = std::min(min[chunked], process_processor_seconds() - begin);
     }
   }
-  state.counters["ratio"] = least[1] / least[0];
+  state.counters["ratio"] = min[1] / min[0];
   state.counters["beside"] =
       head.bytes_beside(rows) / (static_cast<double>(rows * Head::V) * sizeof(float));
 }
@@ -327,16 +327,16 @@ BENCHMARK(run_head)->Name("head")->RangeMultiplier(2)->Range(512, 2048)->Iterati
 void run_head_on_cuda(benchmark::State& state, int64_t rows) {
   const auto stream = open_stream({DeviceType::cuda}, size_t{8} << 30);
   Head head(*stream, 32768, DType::bf16);
-  std::array<double, 2> least{1e9, 1e9};
+  std::array<double, 2> min{1e9, 1e9};
   head.run(rows);
   head.run(head.N);
   for (auto _ : state) {
     for (const bool chunked : {false, true}) {
       const double seconds = seconds_of([&] { head.run(chunked ? rows : head.N); });
-      least[chunked] = std::min(least[chunked], seconds);
+      min[chunked] = std::min(min[chunked], seconds);
     }
   }
-  state.counters["ratio"] = least[1] / least[0];
+  state.counters["ratio"] = min[1] / min[0];
 }
 
 void rehearse_head(benchmark::State& state) {

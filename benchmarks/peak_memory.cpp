@@ -49,8 +49,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double most_slower = 1.002, most_off = 0.15, most_off_corrected = 0.1;
-constexpr double most_differs = 1e-5, most_differs_in_bf16 = 1e-3;
+constexpr double max_slower = 1.002, max_off = 0.15, max_off_corrected = 0.1;
+constexpr double max_differs = 1e-5, max_differs_in_bf16 = 1e-3;
 
 struct Setting {
   std::string words = {};  // as given
@@ -86,7 +86,7 @@ class PeakMemory {
       : s_(std::move(s)),
         step_(searched_step(describe_step(s_.config), s_.machine)),
         search_(step_, {.state_share = s_.link,
-                        .send_to = s_.link ? std::optional(OffloadTarget::host) : std::nullopt}),
+                        .offload_to = s_.link ? std::optional(OffloadTarget::host) : std::nullopt}),
         kept_(search_.plan(MetaStream::unlimited)) {}
 
   // Whether all is as it should be.
@@ -102,9 +102,9 @@ class PeakMemory {
     compare_at_their_bytes();
     compare_over_budgets();
     if (s_.device) train();
-    constexpr size_t most = 10;
-    std::printf("%zu are wrong%s\n", failures_.size(), failures_.size() > most ? ", such as" : "");
-    for (size_t i = 0; i < std::min(failures_.size(), most); ++i) {
+    constexpr size_t max = 10;
+    std::printf("%zu are wrong%s\n", failures_.size(), failures_.size() > max ? ", such as" : "");
+    for (size_t i = 0; i < std::min(failures_.size(), max); ++i) {
       std::printf("  %s\n", failures_[i].c_str());
     }
     report_["wrong"] = failures_;
@@ -122,9 +122,9 @@ class PeakMemory {
   // bytes.
   void lay_out_policies() {
     std::vector<SimplePolicy> policies = simple_policies(step_);
-    const auto sending =
-        s_.link ? sending_policies(step_, OffloadTarget::host) : std::vector<SimplePolicy>{};
-    policies.insert(policies.end(), sending.begin(), sending.end());
+    const auto offloading =
+        s_.link ? offloading_policies(step_, OffloadTarget::host) : std::vector<SimplePolicy>{};
+    policies.insert(policies.end(), offloading.begin(), offloading.end());
     const Program program = step_.rehearse_tape({}).program;
     for (const int64_t rows : {int64_t{0}, s_.config.batch * s_.config.seq / 8}) {
       std::map<SimpleRule, std::vector<Candidate>> by_rule;
@@ -163,7 +163,7 @@ class PeakMemory {
       const std::string what =
           sentence(name(c.rule), " (", c.name, ") at ", c.found.peak, " bytes");
       expect(result.fits, sentence(what, ": the planner has no plan"));
-      expect(result.found.seconds <= most_slower * c.found.seconds,
+      expect(result.found.seconds <= max_slower * c.found.seconds,
              sentence(what, " takes ", 1e3 * c.found.seconds, " ms, the planner's ",
                       1e3 * result.found.seconds));
       expect(result.lower_bound <= c.found.seconds * (1 + 1e-9),
@@ -182,8 +182,8 @@ class PeakMemory {
         if (c.rule == rule) ratios.push_back(more_percent(c.planned_seconds, c.found.seconds));
       }
       if (ratios.empty()) continue;
-      const auto [least, most] = std::ranges::minmax(ratios);
-      std::printf("%-15s %8zu  %+.2f to %+.2f %%\n", name(rule), ratios.size(), least, most);
+      const auto [min, max] = std::ranges::minmax(ratios);
+      std::printf("%-15s %8zu  %+.2f to %+.2f %%\n", name(rule), ratios.size(), min, max);
     }
   }
 
@@ -198,12 +198,12 @@ class PeakMemory {
   }
 
   std::vector<size_t> budgets() {
-    const size_t least = search_.smallest_budget();
-    const size_t most = std::max(kept_.keep_all_peak, least);
+    const size_t min = search_.smallest_budget();
+    const size_t max = std::max(kept_.keep_all_peak, min);
     const auto steps = static_cast<size_t>(std::max(s_.points - 1, 1));
     std::vector<size_t> all;
-    for (size_t i = 0; i < steps; ++i) all.push_back(least + (most - least) / steps * i);
-    all.push_back(most);
+    for (size_t i = 0; i < steps; ++i) all.push_back(min + (max - min) / steps * i);
+    all.push_back(max);
     return all;
   }
 
@@ -295,8 +295,8 @@ class PeakMemory {
     const std::string at = sentence(what, ", ", found.peak, " bytes");
     expect(ran.peak == found.peak, sentence(at, ": the measured peak is ", ran.peak));
     if (is_planned) {
-      expect(std::abs(off) <= most_off, sentence(at, ": foretold ", 100 * off, " % off"));
-      expect(std::abs(corrected) <= most_off_corrected,
+      expect(std::abs(off) <= max_off, sentence(at, ": foretold ", 100 * off, " % off"));
+      expect(std::abs(corrected) <= max_off_corrected,
              sentence(at, ": corrected ", 100 * corrected, " % off"));
     }
     std::printf("%-44.44s %6lld %13zu %13zu %9.1f %9.1f %+6.1f %% %+6.1f %%  %.6f\n", what.c_str(),
@@ -317,10 +317,10 @@ class PeakMemory {
     expect(ran.losses == keep_all(found.loss_rows).losses,
            sentence(what, ": losses are not those of keeping everything"));
     const std::vector<float>& whole = keep_all(/*rows=*/0).losses;
-    const double most = s_.config.dtype == DType::bf16 ? most_differs_in_bf16 : most_differs;
+    const double max = s_.config.dtype == DType::bf16 ? max_differs_in_bf16 : max_differs;
     for (size_t i = 0; i < whole.size(); ++i) {
       const double of = std::abs(whole[i]), differ = std::abs(ran.losses[i] - whole[i]);
-      expect(differ <= most * of,
+      expect(differ <= max * of,
              sentence(what, ": loss ", i + 1, " differs by ", differ / of, " from the unchunked"));
     }
   }

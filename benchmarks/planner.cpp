@@ -44,7 +44,7 @@ void survey_step(benchmark::State& state, const std::string& model) {
   TrainingConfig config{.model = model_preset(model)->config, .dtype = DType::bf16, .batch = 4};
   config.chunks.loss_rows = 1024;
   const StepPlans plans = make_plans(config);
-  std::array<double, 2> least{1e9, 1e9};  // without a survey, and with one
+  std::array<double, 2> min{1e9, 1e9};  // without a survey, and with one
   bool first = false;
   for (auto _ : state) {
     first = !first;
@@ -52,11 +52,11 @@ void survey_step(benchmark::State& state, const std::string& model) {
       const double begin = process_processor_seconds();
       benchmark::DoNotOptimize(
           rehearse_step(describe_step(config), plans, Machine{}, {.survey = survey}));
-      double& time = least[survey];
+      double& time = min[survey];
       time = std::min(time, process_processor_seconds() - begin);
     }
   }
-  state.counters["adds_percent"] = 100 * (least[1] / least[0] - 1);
+  state.counters["adds_percent"] = 100 * (min[1] / min[0] - 1);
 }
 
 void visit_nodes(benchmark::State& state, const std::string& model) {
@@ -94,7 +94,7 @@ void place_step(benchmark::State& state, const TrainingConfig& config, const Ste
   const Lifetimes lifetimes = record_step(describe_step(config), plans, Machine{});
   const size_t enough = max_live(lifetimes);
   Layout layout;
-  for (auto _ : state) layout = lay_out(lifetimes, enough);
+  for (auto _ : state) layout = assign_offsets(lifetimes, enough);
   const auto wasted = [&](size_t bytes) {
     const auto live = static_cast<double>(layout.live);
     return 100 * (static_cast<double>(bytes) - live) / live;

@@ -65,15 +65,15 @@ StepDescription describe_gpt2(const std::string& model) {
 
 Levers levers_of(bool link) {
   Levers levers{.state_share = link};
-  if (link) levers.send_to = OffloadTarget::host;
+  if (link) levers.offload_to = OffloadTarget::host;
   return levers;
 }
 
 void search_budget(benchmark::State& state, const StepDescription& step, const Levers& levers,
                    double percent) {
   const SearchedStep searched = searched_step(step, *named_machine("h200"));
-  const size_t least = Search(searched, {}).smallest_budget();
-  const auto budget = static_cast<size_t>(percent / 100 * static_cast<double>(least));
+  const size_t min = Search(searched, {}).smallest_budget();
+  const auto budget = static_cast<size_t>(percent / 100 * static_cast<double>(min));
   SearchResult result;
   for (auto _ : state) result = Search(searched, levers).plan(budget);
   const auto more_percent = [](double a, double b) { return 100 * (a / b - 1); };
@@ -87,8 +87,8 @@ void search_frontier(benchmark::State& state, const StepDescription& step, const
   constexpr int points = 20;
   for (auto _ : state) {
     Search search(searched, levers);
-    const size_t least = search.smallest_budget(), most = search.keep_all_peak();
-    for (size_t i = 0; i < points; ++i) search.plan(least + (most - least) * i / (points - 1));
+    const size_t min = search.smallest_budget(), max = search.keep_all_peak();
+    for (size_t i = 0; i < points; ++i) search.plan(min + (max - min) * i / (points - 1));
   }
 }
 
@@ -161,7 +161,7 @@ std::vector<KnownBudget> sac_milp() {
   chunks.name = "sac_milp/chunked loss";
   chunks.good_ms = 0.92;
   host.name = "sac_milp/chunked loss and host";
-  host.levers.send_to = OffloadTarget::host;
+  host.levers.offload_to = OffloadTarget::host;
   host.good_ms = 0.5;
   return {alone, chunks, host};
 }

@@ -117,7 +117,7 @@ bool run(const char* way, Net& net, Stream& stream, const Plan& plan, Var (Net::
   Offloader offloader(link);
   Tape tape(stream, {.plan = plan, .offloader = &offloader});
   const Var y = (net.*forward)(tape);
-  const auto [tensors, bytes] = offloader.sent();
+  const auto [tensors, bytes] = offloader.offloaded();
   std::printf("%s: %d tensors, %d bytes, on the host\n", way, static_cast<int>(tensors),
               static_cast<int>(bytes));
   const bool right = print_places(tape) && tensors == 3 && bytes == 192;

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // AdamW (Loshchilov, Hutter 2019) for many tensors at once:

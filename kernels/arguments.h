@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Checks that the arguments of a kernel fit each other, for its check_arguments():

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Multi-head attention over a packed tensor, causal or of all tokens.  No T x T matrix is formed:

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Chooses what computes attention on cuda, and how cuDNN's backward is cut into parts.

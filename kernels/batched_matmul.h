@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Products of many matrices: c[i][m,n] (+)= sum_k a[i][m,k] * b[i][k,n]; the matrices of either

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // dbias[c] (+)= sum_n dy[n,c].  (The forward sum is part of Matmul.)  dbias shares no memory with

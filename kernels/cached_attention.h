@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Causal multi-head attention of n new tokens, the first at `position` of its text, over a cache of

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Division of attention of few queries over a cache on cuda: the keys of each head are cut into

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // ClipFactor: norm = sqrt(squared[0]); clip = {min(1, limit / norm), norm, isfinite(norm)}; with

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The loops of a copy that puts elements elsewhere (copy.h), as few as will do: dimensions of one

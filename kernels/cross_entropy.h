@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Cross entropy of rows of logits against one target per row, and its gradient in place.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // y[i] (+)= x[i] / (1 - p) with probability 1 - p, else 0 (Srivastava et al. 2014): an element is

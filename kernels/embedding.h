@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // y[b,t,c] = weight[tokens[b,t], c] + positions[first_position + t, c]

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The sort of embedding backward's tokens on cuda, and the layout of its workspace.

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Functions of a number, for functors that run on a cpu and in a CUDA kernel (map.h), in f32 and

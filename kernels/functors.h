@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The functors of Spool's own element-wise ops; map.h says what each member means.  Their kernels

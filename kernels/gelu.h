@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Gaussian error linear unit (Hendrycks, Gimpel 2016).

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The norm of kernels/rms_norm.h of each query and key head of packed q, k and v.  x (B, T,

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Division of head norm backward on cuda into groups of tokens, a block each, which depend only on

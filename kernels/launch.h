@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A kernel is a trivially copyable struct of its arguments that knows its cost(); a backend is an

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Layer normalisation (Ba, Kiros, Hinton 2016) of each row:

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Division of layer norm backward on cuda into groups of rows, which depend only on extents and

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Element-wise kernels from a functor, which has the value of one element, of one to four inputs,

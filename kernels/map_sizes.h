@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // How the gradient of a broadcast input of map() is summed: over pieces, which depend on shapes

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // c[m,n] (+)= sum_k a[m,k] * b[k,n] + bias[n]; either factor may be stored transposed.

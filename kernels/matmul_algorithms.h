@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Which of its algorithms cuBLASLt computes a product by on a GPU.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The common form of Matmul and BatchedMatmul, by which both are computed: products of one shape,

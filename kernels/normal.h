@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // out[i] = deviation * z[i]; z is standard normal by Box and Muller (1958), from the four words w

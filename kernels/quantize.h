@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Rows in eight bits with a scale each, for values that are stored and read back later, such as

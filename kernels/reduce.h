@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // SumAll:      out[0] (+)= factor * by[0] * sum_i x[i]       `by` absent: 1

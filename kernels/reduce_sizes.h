@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Division of sums over all elements: SumAll has a partial sum for each piece of a tensor in its

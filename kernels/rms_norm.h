@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Normalisation of each row by its root mean square (Zhang, Sennrich 2019):

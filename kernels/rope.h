@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Rotary position embedding (Su et al. 2021) of the queries and keys of packed q, k and v, in the

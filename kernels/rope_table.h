@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // The cosines and sines that rope() turns queries and keys by (kernels/rope.h), made once on the

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Stochastic gradient descent with momentum for many tensors at once, as torch.optim.SGD of PyTorch

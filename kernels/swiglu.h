@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The gated activation of Llama (Shazeer 2020).  A row of x (N, 2 I) has I gates g, then I numbers

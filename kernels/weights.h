@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // How optimizers' kernels (adamw.h, sgd.h) hold and round the weights that they update, for many

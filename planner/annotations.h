@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A plan from annotations that a program writes by hand, one for each op of its tape.

@@ -89,12 +89,12 @@ struct Mlp {
 // The first node that computes a value of the most bytes.
 NodeId maker_of_widest(const Program& program, const TapeScope& block) {
   NodeId maker = block.first;
-  size_t most = 0;
+  size_t max = 0;
   for (NodeId n = block.first; n <= block.last; ++n) {
     for (const ValueId v : program.nodes[n].outputs) {
       const size_t bytes = program.values[v].spec.nbytes();
-      if (bytes > most) maker = n;
-      most = std::max(most, bytes);
+      if (bytes > max) maker = n;
+      max = std::max(max, bytes);
     }
   }
   return maker;

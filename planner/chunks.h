@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Plans that run parts of a tape's work one after the other: ops in chunks, and regions of any

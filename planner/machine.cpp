@@ -16,8 +16,8 @@
 namespace spool {
 namespace {
 
-constexpr double min_seconds = 1e-3;    // of a measurement
-constexpr double least_seconds = 1e-9;  // a clock may not see what is shorter
+constexpr double min_seconds = 1e-3;       // of a measurement
+constexpr double min_read_seconds = 1e-9;  // a clock may not see what is shorter
 
 constexpr size_t max_product_workspace = size_t{32} << 20;  // bytes
 
@@ -39,11 +39,11 @@ double seconds_of(Stream& stream, const Work& work) {
     const double start = work_clock(stream);
     work();
     stream.synchronize();
-    if (i > 0) all.push_back(std::max(work_clock(stream) - start, least_seconds));
+    if (i > 0) all.push_back(std::max(work_clock(stream) - start, min_read_seconds));
     std::ranges::sort(all);
     if (i >= min_repeats && all[1] <= about * all[0]) break;
   }
-  return confirmed_least(std::move(all));
+  return confirmed_min(std::move(all));
 }
 
 double product_flops(Stream& stream, DType type, int64_t extent) {
@@ -167,7 +167,7 @@ double work_clock(Stream& stream) {
   return cpu ? static_cast<CpuStream&>(stream).processor_clock() : host_clock();
 }
 
-double confirmed_least(std::vector<double> seconds) {
+double confirmed_min(std::vector<double> seconds) {
   constexpr double confirms = 1.25;
   std::ranges::sort(seconds);
   for (size_t i = 0; i + 1 < seconds.size(); ++i) {

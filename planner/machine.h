@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Measures what a device can do: the rates of a large matrix product in one type (the other types
@@ -21,7 +22,7 @@ double work_clock(Stream&);
 
 // The least of some times that another one confirms, being at most a quarter longer; the longest if
 // there is none.  A clock of a virtual machine may, rarely, miss most of an interval.
-double confirmed_least(std::vector<double> seconds);
+double confirmed_min(std::vector<double> seconds);
 
 // Throws if there is no such device.
 Machine measure_machine(Device, DType of_products, int threads = 0);

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Chooses when offloaded values leave the device and come back, from the machine's clock: a value

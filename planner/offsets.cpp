@@ -126,7 +126,7 @@ size_t close_gaps(const std::vector<Lifetime>& all, std::vector<size_t>& offsets
 
 size_t max_live(const Lifetimes& lifetimes) { return max_live(in_event_time(lifetimes.all)); }
 
-Layout lay_out(Lifetimes lifetimes, size_t enough) {
+Layout assign_offsets(Lifetimes lifetimes, size_t enough) {
   OffsetSearch search(lifetimes.all);
   const size_t live = search.live();
   if (enough < live) enough = live + live / 1000;

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Lays out the memory of a step whose allocations' lifetimes are all known: allocations that are
@@ -16,7 +15,7 @@ namespace spool {
 // Stops at a layout of at most `enough` bytes; if the most that are live at a time are more, at one
 // within 0.1 % of these.  If it finds none, it is the smallest it has found when its steps are used
 // up.  Steps are counted, not timed, so equal lifetimes get equal offsets.
-Layout lay_out(Lifetimes, size_t enough = 0);
+Layout assign_offsets(Lifetimes, size_t enough = 0);
 
 // The most bytes that are live at a time.
 size_t max_live(const Lifetimes&);

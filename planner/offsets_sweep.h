@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Places blocks whose lifetimes are known into so many bytes of memory, in a sweep through time

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Plans in files (plan_json.h has the format).  The same plan makes the same bytes.

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A policy decides which values are recomputed or offloaded, by a rule that the user sets and that

@@ -39,10 +39,10 @@ void add_row(std::ostream& out, size_t bytes, std::string_view what) {
   out << std::right << std::setw(12) << format_bytes(bytes) << "  " << what << '\n';
 }
 
-void add_live(std::ostream& out, const std::vector<LiveAtPeak>& all, size_t most) {
-  if (all.empty() || most == 0) return;
+void add_live(std::ostream& out, const std::vector<LiveAtPeak>& all, size_t max) {
+  if (all.empty() || max == 0) return;
   out << "live at the peak, the largest first\n";
-  const size_t shown = std::min(most, all.size());
+  const size_t shown = std::min(max, all.size());
   for (const LiveAtPeak& a : std::span(all).first(shown)) {
     const std::string work = work_of(a);
     add_row(out, a.bytes, sentence(a.name, ", ", a.spec, work.empty() ? "" : "; ", work));
@@ -80,7 +80,7 @@ Report rehearse(const Machine& machine, const std::function<void(MetaStream&)>& 
   return report;
 }
 
-std::string in_words(const Report& report, size_t most) {
+std::string in_words(const Report& report, size_t max) {
   std::ostringstream out;
   out << "peak " << format_bytes(report.memory.peak) << ", " << format_seconds(report.seconds)
       << '\n';
@@ -91,7 +91,7 @@ std::string in_words(const Report& report, size_t most) {
     live += bytes;
   }
   if (report.memory.peak > live) add_row(out, report.memory.peak - live, "holes between them");
-  add_live(out, report.at_peak, most);
+  add_live(out, report.at_peak, max);
   if (!report.missing.empty()) {
     out << "kernels without a form for this kind of device:";
     for (const std::string& kernel : report.missing) out << ' ' << kernel;

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A rehearsal runs a piece of work on the meta device: the real model, tape and allocator, without
@@ -45,7 +46,7 @@ struct Report {
 
 // The report as a table for people: peak and seconds, the peak by purpose, the `most` largest
 // allocations at the peak, and missing kernels.
-std::string in_words(const Report&, size_t most = 10);
+std::string in_words(const Report&, size_t max = 10);
 
 // What a rehearsal of a step saw, as far as it was asked for.
 struct RehearsedStep {

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A hash of many bytes, such as a model's weights, at several GB/s: eight hashes take the words in

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Errors are sentences a user can act on; a kind and fields let a program act on them too.  check()

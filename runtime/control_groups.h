@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The folders in which Linux says what the control groups of this process allow it, of version 1

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Device: the kind and index of a device.  Architecture: its properties that kernels' workspaces

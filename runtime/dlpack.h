@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Tensors shared with PyTorch, NumPy and others through DLPack (dmlc.github.io/dlpack): no values

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The scalar types of tensors.  f64 is for tests: gradients against finite differences.  f16 and i8

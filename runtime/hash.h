@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Hashes that are the same on every machine, so that files can store them.  They are not

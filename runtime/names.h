@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Names of enumerators, and tables with an entry for each.  An enumeration lists its names in

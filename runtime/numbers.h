@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Numbers of tensors on the host, for tests and checks: random ones to begin with, those that a

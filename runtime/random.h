@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Philox 4x32-10, the counter-based generator of Salmon et al., "Parallel Random Numbers: As Easy

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shape: the extents of a tensor, at most four.  Spec: a shape and a scalar type.  Every tensor is

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A Stream is a queue of work on one device, and the only interface to the device: all allocation

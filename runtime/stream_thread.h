@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The thread that may call a stream, and what other threads leave for it to destroy.

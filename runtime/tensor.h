@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A Tensor is a contiguous range of memory with a shape and a type, and shares ownership of it: of

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The timeline of a part of a run: which stream did what, when, for which op, and how many bytes

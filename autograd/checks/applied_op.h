@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Whether an op's index notation, Op::indices(), is true: found out by running the op, not by

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Checks anybody's op as Spool's own are checked, without a test framework:

@@ -37,7 +37,7 @@ class ChunkedOp {
     for (size_t i = 0; i < applied.output_specs().size(); ++i) {
       see(applied.term_of_output(i), applied.output_specs()[i].shape);
     }
-    unit_ = how.form == ChunkForm::slices ? most_ : 1;
+    unit_ = how.form == ChunkForm::slices ? max_ : 1;
   }
 
   std::vector<Range> ranges() const {
@@ -74,7 +74,7 @@ class ChunkedOp {
   void see(const std::string& term, const Shape& shape) {
     if (!carries(term, how_.index)) return;
     extent_ = around(how_.index, term, shape).extent;
-    if (term.front() == how_.index && shape.rank() > 0) most_ = std::max(most_, extent_ / shape[0]);
+    if (term.front() == how_.index && shape.rank() > 0) max_ = std::max(max_, extent_ / shape[0]);
   }
 
   Shape shape_of_part(const Shape& whole, const std::string& term, Range range) const {
@@ -120,7 +120,7 @@ class ChunkedOp {
   const AppliedOp& applied_;
   Chunking how_;
   int64_t extent_ = 1, unit_ = 1;
-  int64_t most_ = 1;  // elements of the index in a slice of a tensor's first dimension
+  int64_t max_ = 1;  // elements of the index in a slice of a tensor's first dimension
 };
 
 std::vector<HostTensor> random_upstream(const AppliedOp& applied) {

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Comparisons of what an op computes, in sentences for people; empty where there is nothing to say.

@@ -54,11 +54,11 @@ class Influencing {
  private:
   // All elements, or some where there are many.
   static std::vector<size_t> chosen(size_t elements) {
-    constexpr size_t most = 40;
-    std::vector<size_t> some(std::min(elements, most));
+    constexpr size_t max = 40;
+    std::vector<size_t> some(std::min(elements, max));
     std::iota(some.begin(), some.end(), size_t{0});
     Random random(7);
-    if (elements > most) {
+    if (elements > max) {
       for (size_t& k : some) k = random.next() % elements;
     }
     return some;

@@ -35,20 +35,20 @@ void check_extents(Findings& findings, const AppliedOp& applied) {
 void check_chunks(Findings& findings, const AppliedOp& applied, Chunking how) {
   for (const DType type : findings.types()) {
     const AppliedOp typed = in_type(applied, type);
-    const double most = findings.tolerance(type).chunks;
+    const double max = findings.tolerance(type).chunks;
     for (const int64_t chunks : {2, 3, 100}) {
       how.chunks = chunks;
       const auto add = [&](const char* what, double apart) {
-        if (apart < most) return;
+        if (apart < max) return;
         findings.add(notation, sentence(chunks, " chunks along ", how.index, " do not make up the ",
                                         "whole: ", what, " are ", apart, " of the tensor's largest",
-                                        " number apart, and ", most, " is the most (", name(type),
+                                        " number apart, and ", max, " is the most (", name(type),
                                         "); a capital index is not cut"));
       };
       const auto [outputs, gradients] = difference_of_chunks(typed, how);
       add("outputs", outputs);
       add("gradients", gradients);
-      if (!(outputs < most && gradients < most)) return;
+      if (!(outputs < max && gradients < max)) return;
     }
   }
 }

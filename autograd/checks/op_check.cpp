@@ -179,9 +179,9 @@ void check_offloading(Findings& findings) {
       const Replay kept = replay(findings, type, {}, *stream);
       HostLink link(*stream, plenty);
       Offloader offloader(link);
-      const Replay sent =
+      const Replay offloaded =
           replay(findings, type, {.plan = offload_all(kept), .offloader = &offloader}, *stream);
-      const std::string text = different_bits({{}, sent.gradients}, {{}, kept.gradients});
+      const std::string text = different_bits({{}, offloaded.gradients}, {{}, kept.gradients});
       if (!text.empty()) findings.add(check, "it changes gradients: " + with_type(text, type));
       if (offloader.returned().tensors == 0) findings.add(check, "nothing is copied" + in(type));
     });
@@ -238,17 +238,17 @@ void check_narrow_types(Findings& findings) {
     if (type == types.front()) continue;
     const std::string check = sentence("precision of ", name(type));
     findings.attempt(check, [&] {
-      const OpTolerance& most = findings.tolerance(type);
+      const OpTolerance& max = findings.tolerance(type);
       const SampleValues found = findings.run({.dtype = type});
-      findings.add(check, too_far_output(by, found, exact, most.outputs));
-      findings.add(check, too_far_gradient(by, found, exact, most.gradients));
+      findings.add(check, too_far_output(by, found, exact, max.outputs));
+      findings.add(check, too_far_gradient(by, found, exact, max.gradients));
     });
   }
 }
 
 void check_own_chunks(Findings& findings) {
   const DType type = findings.types().front();
-  const double most = findings.tolerance(type).chunks;
+  const double max = findings.tolerance(type).chunks;
   for (int chunks = 2; chunks <= findings.sample.chunks; ++chunks) {
     const std::string check = sentence(chunks, " chunks of its own");
     findings.attempt(check, [&] {
@@ -256,8 +256,8 @@ void check_own_chunks(Findings& findings) {
       const SampleValues whole = findings.run(options);
       options.tape.plan.chunks.assign(8, chunks);
       const SampleValues cut = findings.run(options);
-      findings.add(check, with_type(too_far_output("in one", cut, whole, most), type));
-      findings.add(check, with_type(too_far_gradient("in one", cut, whole, most), type));
+      findings.add(check, with_type(too_far_output("in one", cut, whole, max), type));
+      findings.add(check, with_type(too_far_gradient("in one", cut, whole, max), type));
     });
   }
 }
@@ -265,16 +265,16 @@ void check_own_chunks(Findings& findings) {
 void check_device(Findings& findings) {
   const Findings cpu(findings.sample, {DeviceType::cpu});
   for (const DType type : findings.types()) {
-    const double most = findings.tolerance(type).devices;
+    const double max = findings.tolerance(type).devices;
     for (int chunks = 1; chunks <= findings.sample.chunks; ++chunks) {
       findings.attempt("against the cpu", [&] {
         SampleOptions options{.dtype = type};
         options.tape.plan.chunks.assign(8, chunks);
         const SampleValues wanted = cpu.run(options), found = findings.run(options);
         findings.add("against the cpu",
-                     with_type(too_far_output("on the cpu", found, wanted, most / 2), type));
+                     with_type(too_far_output("on the cpu", found, wanted, max / 2), type));
         findings.add("against the cpu",
-                     with_type(too_far_gradient("on the cpu", found, wanted, most), type));
+                     with_type(too_far_gradient("on the cpu", found, wanted, max), type));
       });
     }
   }

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The parts of check_op(): each checks one property of the op, and notes what is wrong.

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A small application of an op, by which check_op() checks the op: the inputs it is given, which

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A chunk of a region is a tape of some rows of it, with one region over all of its nodes.  They

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Runs the regions of a tape that run in chunks, forward and backward, as NodeRunner runs nodes.

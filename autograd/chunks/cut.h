@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A cut divides consecutive nodes of a program along one index, such as the rows of a batch, so

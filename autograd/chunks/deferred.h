@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What a tape holds while it records a region that runs in chunks: what the region reads, and the

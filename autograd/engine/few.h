@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A short list without an allocation, such as an op's inputs or outputs.  A tape makes several for

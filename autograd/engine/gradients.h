@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The gradients of a tape's values.  This is where a gradient is allocated, and where it is decided

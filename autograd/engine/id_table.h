@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A list indexed by the ids of what it holds: the node with NodeId 7 is nodes[7].  It is a vector

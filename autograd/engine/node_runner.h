@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Runs the ops of a tape: forward, for the first time and to recompute what was not saved, and

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A list that begins with the memory of the thread's last list of its type, emptied.  A tape's

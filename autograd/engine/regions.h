@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Regions carries out what the plan and the scopes ask for: it decides, value by value, whether

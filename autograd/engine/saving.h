@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Saving owns what a tape saves for backward: it packs a value at its first save, unpacks it at its

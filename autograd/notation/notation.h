@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The index notation of an op, taken apart; Op::indices() says what it means.

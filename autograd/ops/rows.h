@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Tensors (N.., C) as N rows, and what has a number for each of them.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What the losses of a target per row share: their checks, outputs, words and scale.

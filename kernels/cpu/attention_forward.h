@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A piece of attention forward: a tile of queries of one head against its keys, tile by tile.
@@ -58,9 +57,8 @@ class ForwardPiece {
   // The first key of the first tile of which a query sees something.
   int64_t first_tile() const {
     if (!head_.first) return head_.past;
-    const int64_t least =
-        *std::min_element(head_.first + queries_.begin, head_.first + queries_.end);
-    return least / tile_rows * tile_rows;
+    const int64_t min = *std::min_element(head_.first + queries_.begin, head_.first + queries_.end);
+    return min / tile_rows * tile_rows;
   }
 
   void attend_all(Range keys) {

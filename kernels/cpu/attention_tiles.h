@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shared by attention forward and backward on the cpu: the rows of a head in a packed tensor, and

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The workspace of attention on the cpu: the tiles that each thread computes in, and the sums that

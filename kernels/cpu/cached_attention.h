@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The two ways of attention over a cache on the cpu, and their workspace.  Many queries are

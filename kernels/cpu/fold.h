@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Sums and maxima on one thread, in a fixed order that a compiler can vectorise.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The loops of the cpu kernels.  The pieces of a loop depend only on its extents, so results do not

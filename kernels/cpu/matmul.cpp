@@ -32,15 +32,15 @@ struct Cut {
 int64_t part_extent(int64_t extent, const Cut& cut, int64_t others = 1) {
   constexpr int64_t block = 48, tried = 16;  // a kernel of oneDNN works on whole blocks
   const int64_t fewest = std::max<int64_t>(ceil_div(extent, cut.max_extent), 1);
-  const int64_t most = std::min(std::max(fewest, extent / cut.min_extent), fewest + tried);
-  int64_t best = extent, distance = 0, least = std::numeric_limits<int64_t>::max();
-  for (int64_t parts = fewest; parts <= most; ++parts) {
+  const int64_t max = std::min(std::max(fewest, extent / cut.min_extent), fewest + tried);
+  int64_t best = extent, distance = 0, min = std::numeric_limits<int64_t>::max();
+  for (int64_t parts = fewest; parts <= max; ++parts) {
     const int64_t part = round_up(ceil_div(extent, parts), cache_line);
     const int64_t tiles = ceil_div(extent, part) * others;
     const int64_t time = round_up<int64_t>(tiles, 4) * round_up(part, block);
     const int64_t off = std::abs(parts - cut.wanted_parts);
-    if (time > least || (time == least && off >= distance)) continue;
-    least = time, distance = off, best = part;
+    if (time > min || (time == min && off >= distance)) continue;
+    min = time, distance = off, best = part;
   }
   return std::max<int64_t>(std::min(best, extent), 1);
 }

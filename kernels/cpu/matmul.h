@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The tiles of products, and the two ways to compute them.  Tiles depend only on shapes, and one

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The product for a few rows, whose time is that of reading b: b is read once, and nothing is

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Rounding to i8, for kernels that are compiled with the library: it heeds NaN.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Philox as in runtime/random.h, vectorised over consecutive counters.  Each word is the lower half

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A loop over the elements of many tensors, in pieces of `grain` elements of one tensor each.

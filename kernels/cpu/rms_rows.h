@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // One row of the kernels that divide by a root mean square: of rms_norm, where a row is a token's,

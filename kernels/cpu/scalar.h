@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shared by the cpu kernels: dispatch on the type of scalars, accumulator types, and exponentials

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Products of tiles in cache, for kernels that fuse a product with something else:

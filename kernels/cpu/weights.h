@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The loop of kernels/weights.h.  A Rule computes one element's step: it is made of a kernel and an

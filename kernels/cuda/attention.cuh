@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Spool's own attention kernels, without tensor cores: for f32, and for bf16 where neither cuDNN

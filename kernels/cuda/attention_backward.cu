@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(tile_block, 2) dqueries_kernel(BackwardHeads<T
   QueryTile<S, T, G> tile(all, memory, firsts);
   const int64_t end = max(min(tile.begin + S::rows, all.length), all.common);
   const int64_t from =
-      least_first(all.firsts(tile.b), tile.begin, min(tile.begin + S::rows, all.length));
+      min_first(all.firsts(tile.b), tile.begin, min(tile.begin + S::rows, all.length));
   for (int64_t first = from; first < end; first += S::columns) tile.add_keys(first);
   tile.write();
 }
@@ -263,23 +263,23 @@ __global__ void __launch_bounds__(delta_block)
     delta_kernel(float* delta, const T* dy, const T* y, AttentionExtents e, bool fours) {
   const int lane = static_cast<int>(threadIdx.x) % delta_lanes;
   const int64_t row = (int64_t{blockIdx.x} * delta_block + threadIdx.x) / delta_lanes;
-  const bool there = row < e.B * e.T * e.H;
+  const bool in_range = row < e.B * e.T * e.H;
   const T *const a = dy + row * e.D, *const b = y + row * e.D;
   float sum = 0;
-  if (there && fours) {
+  if (in_range && fours) {
     for (int64_t d = 4 * lane; d < e.D; d += 4 * delta_lanes) {
       const Four p = load_four(a + d), q = load_four(b + d);
 #pragma unroll
       for (int k = 0; k < 4; ++k) sum += p.at[k] * q.at[k];
     }
-  } else if (there) {
+  } else if (in_range) {
     for (int64_t d = lane; d < e.D; d += delta_lanes) sum += to_float(a[d]) * to_float(b[d]);
   }
 #pragma unroll
   for (int lanes = delta_lanes / 2; lanes > 0; lanes /= 2) {
     sum += __shfl_xor_sync(all_lanes, sum, lanes);
   }
-  if (!there || lane != 0) return;
+  if (!in_range || lane != 0) return;
   const int64_t h = row % e.H, t = row / e.H % e.T, b_ = row / e.H / e.T;
   delta[(b_ * e.H + h) * e.T + t] = sum;
 }

@@ -94,7 +94,7 @@ __device__ int64_t first_key(const ForwardHeads<T>& all, int64_t b, int64_t begi
   if (!all.first) return 0;
   const int* const of_text = all.first + b * all.length;
   load_firsts<S::rows>(firsts, of_text, begin, all.length);
-  return least_first(of_text, begin, min(begin + S::rows, all.length));
+  return min_first(of_text, begin, min(begin + S::rows, all.length));
 }
 
 template <class S, class T>

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Attention forward: each query against its own and all earlier keys, or against all keys, for a

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Attention by a library that fuses it: cuDNN (attention_cudnn.cu), or plain loops in the emulator

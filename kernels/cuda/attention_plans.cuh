@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // cuDNN's plans for attention: the kernels that cuDNN chooses for a shape, type and device.  Their

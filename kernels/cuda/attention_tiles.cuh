@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shared by attention forward and backward on cuda: the rows of heads in a tensor, tiles of them as
@@ -102,13 +101,13 @@ bool by_fours(const View& t, int64_t D) {
 
 // The least of the first visible keys of queries [begin, end) of a text, in every lane; 0 without
 // `firsts`.
-__device__ __forceinline__ int least_first(const int* firsts, int64_t begin, int64_t end) {
+__device__ __forceinline__ int min_first(const int* firsts, int64_t begin, int64_t end) {
   if (!firsts) return 0;
-  int least = INT32_MAX;
+  int min_value = INT32_MAX;
   for (int64_t i = begin + static_cast<int>(threadIdx.x) % warp_lanes; i < end; i += warp_lanes) {
-    least = min(least, __ldg(firsts + i));
+    min_value = min(min_value, __ldg(firsts + i));
   }
-  return __reduce_min_sync(all_lanes, least);
+  return __reduce_min_sync(all_lanes, min_value);
 }
 
 // Copies the first visible keys of queries [begin, begin + n) of a text to shared memory, where

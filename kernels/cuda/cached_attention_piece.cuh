@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Attention of few queries, limited by the speed of memory.  A block reads a piece of the keys and
@@ -51,26 +50,26 @@ struct Columns {
 
   // Loads elements from `first` on; zeros from D on, and all zeros unless `there`.
   __device__ __forceinline__ void load(const T* row, int first, int D, bool packed,
-                                       bool there = true) {
+                                       bool in_range = true) {
     if (packed) {
-      load_packs(row, first, D, there);
+      load_packs(row, first, D, in_range);
     } else {
-      load_each(row, first, D, there);
+      load_each(row, first, D, in_range);
     }
   }
-  __device__ __forceinline__ void load_packs(const T* row, int first, int D, bool there) {
+  __device__ __forceinline__ void load_packs(const T* row, int first, int D, bool in_range) {
 #pragma unroll
     for (int k = 0; k < lane_width; k += size) {
-      bits[k / size] = load_bits(row + first + k, there && first + k < D);
+      bits[k / size] = load_bits(row + first + k, in_range && first + k < D);
     }
   }
-  __device__ __forceinline__ void load_each(const T* row, int first, int D, bool there) {
+  __device__ __forceinline__ void load_each(const T* row, int first, int D, bool in_range) {
 #pragma unroll
     for (int k = 0; k < lane_width; k += size) {
       Pack<T> pack;
 #pragma unroll
       for (int i = 0; i < size; ++i) {
-        pack.at[i] = there && first + k + i < D ? row[first + k + i] : from_float<T>(0);
+        pack.at[i] = in_range && first + k + i < D ? row[first + k + i] : from_float<T>(0);
       }
       bits[k / size] = bits_of(pack);
     }
@@ -109,7 +108,7 @@ struct Piece {
   __device__ static int first_key() { return static_cast<int>(threadIdx.x) / lanes; }
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % warp_lanes; }
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / warp_lanes; }
-  __device__ bool there(int r) const { return first_row + r < all.rows(); }
+  __device__ bool in_range(int r) const { return first_row + r < all.rows(); }
   // The query head of row r, and the index of the query within the head.
   __device__ int64_t head(int r) const { return kv * all.group + (first_row + r) / all.n; }
   __device__ int64_t query(int r) const { return (first_row + r) % all.n; }
@@ -153,7 +152,7 @@ struct Piece {
     float q[R][lane_width];
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      const int real = there(r) ? r : 0;
+      const int real = in_range(r) ? r : 0;
       Columns<T> row;
       row.load(all.queries.rows(b, head(real)).at(query(real)), column(), all.D, all.packed);
 #pragma unroll
@@ -177,7 +176,8 @@ struct Piece {
         s += __shfl_xor_sync(all_lanes, s, other);
       }
       const int64_t token = all.position + query(r);
-      const bool seen = there(r) && begin + key <= token && begin + key >= min(text_first, token);
+      const bool seen =
+          in_range(r) && begin + key <= token && begin + key >= min(text_first, token);
       if (column() == 0 && key < count) scores[r][key] = seen ? s : -INFINITY;
     }
   }
@@ -227,7 +227,7 @@ struct Piece {
   // Writes y if there is one piece, else what merging needs.
   __device__ void write(const float2* totals) const {
     for (int r = 0; r < R; ++r) {
-      if (!there(r)) return;
+      if (!in_range(r)) return;
       const int64_t row = ((b * all.Hkv * all.group + head(r)) * all.n + query(r)) * all.pieces;
       float* const part = all.pieces > 1 ? all.parts + (row + piece) * all.part_floats : nullptr;
       T* const y = all.y.rows(b, head(r)).at(query(r));

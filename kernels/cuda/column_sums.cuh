@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // out[c] (+)= sum over n of f(n, c), in two steps: over the rows of a group, then over groups.  The

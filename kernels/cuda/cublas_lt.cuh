@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The functions of cuBLASLt that Spool calls, by their names less "cublasLt".  The library is

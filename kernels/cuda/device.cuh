@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The one header that a kernel file includes for CUDA: it includes CUDA's own headers under nvcc,
@@ -156,12 +155,12 @@ __device__ __forceinline__ Pack<T> load_pack_written(const T* from) {
 
 // Loads that are zeros unless `there`, as bits.  To unpack what is loaded is to wait for it; as
 // bits, several loads are under way at a time.
-#define SPOOL_LOADS_IF(name, intrinsic)                                \
-  template <class Word>                                                \
-  __device__ __forceinline__ Word name(const Word* from, bool there) { \
-    Word bits = {};                                                    \
-    if (there) bits = intrinsic(from);                                 \
-    return bits;                                                       \
+#define SPOOL_LOADS_IF(name, intrinsic)                                   \
+  template <class Word>                                                   \
+  __device__ __forceinline__ Word name(const Word* from, bool in_range) { \
+    Word bits = {};                                                       \
+    if (in_range) bits = intrinsic(from);                                 \
+    return bits;                                                          \
   }
 SPOOL_LOADS_IF(load_if, __ldg)
 SPOOL_LOADS_IF(load_written_if, __ldcg)
@@ -169,12 +168,12 @@ SPOOL_LOADS_IF(load_streaming_if, __ldcs)
 #undef SPOOL_LOADS_IF
 
 template <class T>
-__device__ __forceinline__ uint4 load_bits(const T* from, bool there) {
-  return load_if(reinterpret_cast<const uint4*>(from), there);
+__device__ __forceinline__ uint4 load_bits(const T* from, bool in_range) {
+  return load_if(reinterpret_cast<const uint4*>(from), in_range);
 }
 template <class T>
-__device__ __forceinline__ uint4 load_bits_written(const T* from, bool there) {
-  return load_written_if(reinterpret_cast<const uint4*>(from), there);
+__device__ __forceinline__ uint4 load_bits_written(const T* from, bool in_range) {
+  return load_written_if(reinterpret_cast<const uint4*>(from), in_range);
 }
 
 template <class T>

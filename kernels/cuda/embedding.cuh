@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shared by the embedding kernels: a warp for each row, or for each row and tile of columns.
@@ -21,11 +20,11 @@ inline LaunchShape warp_a_row(int64_t rows, int64_t tiles) {
 // n elements, one or a pack, of memory that this launch does not write and may read again; zeros
 // unless `there`.
 template <int n, class T>
-__device__ __forceinline__ Raw<n, T> load_cached(const T* from, bool there) {
+__device__ __forceinline__ Raw<n, T> load_cached(const T* from, bool in_range) {
   if constexpr (n == 1) {
-    return load_raw<n>(from, there);
+    return load_raw<n>(from, in_range);
   } else {
-    return Raw<n, T>{{load_bits(from, there)}};
+    return Raw<n, T>{{load_bits(from, in_range)}};
   }
 }
 

@@ -58,12 +58,12 @@ __device__ __forceinline__ void add_rows(Floats<width>& sum, const GradientRows<
 // Writes where the entries of a token begin and end in the sorted list, by comparing neighbours.
 __device__ __forceinline__ void mark_ends(const TokenLists& k, int64_t i, int token) {
   const int lane = lane_of_warp();
-  const bool there = i < k.N;
+  const bool in_range = i < k.N;
   int before = __shfl_up_sync(all_lanes, token, 1);
   int after = __shfl_down_sync(all_lanes, token, 1);
-  if (lane == 0) before = there && i > 0 ? k.token(__ldg(k.second_order + i - 1)) : -1;
+  if (lane == 0) before = in_range && i > 0 ? k.token(__ldg(k.second_order + i - 1)) : -1;
   if (lane == warp_lanes - 1) after = i + 1 < k.N ? k.token(__ldg(k.second_order + i + 1)) : -1;
-  if (!there || token == k.V) return;
+  if (!in_range || token == k.V) return;
   if (before != token) k.begins[token] = static_cast<int32_t>(i);
   if (after != token) k.ends[token] = static_cast<int32_t>(i + 1);
 }

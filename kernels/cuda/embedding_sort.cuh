@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Sorts the positions of tokens by token, as kernels/embedding_sizes.h describes.
@@ -36,8 +35,8 @@ struct TokenLists {
 
   // The token at position n; V if it is outside the vocabulary, for which no gradient is computed.
   __device__ __forceinline__ int token(int n) const {
-    const int32_t there = __ldg(tokens + n);
-    return there >= 0 && there < V ? there : V;
+    const int32_t in_range = __ldg(tokens + n);
+    return in_range >= 0 && in_range < V ? in_range : V;
   }
   __device__ __forceinline__ int low_digit(int n) const { return token(n) & (bins - 1); }
   __device__ __forceinline__ int high_digit(int n) const { return token(n) >> digit_bits; }
@@ -140,22 +139,22 @@ __global__ void __launch_bounds__(sort_threads) move_tokens(TokenLists k) {
   find_places(k, last ? k.second_counts : k.first_counts, next, before);
   const int thread = static_cast<int>(threadIdx.x), end = k.end_of_piece();
   for (int start = static_cast<int>(blockIdx.x) * k.piece; start < end; start += sort_threads) {
-    const bool there = thread < end - start;
+    const bool in_range = thread < end - start;
     int n = 0, digit = -1;
-    if (there) {
+    if (in_range) {
       n = last ? __ldg(k.first_order + start + thread) : start + thread;
       digit = last ? k.high_digit(n) : k.low_digit(n);
     }
     digits[thread] = digit;
     __syncthreads();
     const EqualDigits equal(digits, digit);
-    if (there) {
+    if (in_range) {
       const int place = next[digit] + equal.before;
       (last ? k.second_order : k.first_order)[place] = n;
       if (!last) atomicAdd(k.second_counts + place / k.piece * k.bins + k.high_digit(n), 1);
     }
     __syncthreads();
-    if (there && equal.before + 1 == equal.all) next[digit] += equal.all;
+    if (in_range && equal.before + 1 == equal.all) next[digit] += equal.all;
   }
 }
 

@@ -45,11 +45,11 @@ template <class Team, class T>
 struct HeadNumbers {
   Raw<Team::width, T> at[Team::slots];
 
-  __device__ __forceinline__ HeadNumbers(const T* head, int64_t D, bool there) {
+  __device__ __forceinline__ HeadNumbers(const T* head, int64_t D, bool in_range) {
 #pragma unroll
     for (int s = 0; s < Team::slots; ++s) {
       const int c = Team::column(s);
-      at[s] = load_raw<Team::width>(head + c, there && c < D);
+      at[s] = load_raw<Team::width>(head + c, in_range && c < D);
     }
   }
   __device__ __forceinline__ Floats<Team::width> floats(int slot) const {
@@ -59,12 +59,12 @@ struct HeadNumbers {
 
 // n numbers of a weight, which all tokens read.
 template <int n, class T>
-__device__ __forceinline__ Floats<n> load_weight(const T* from, bool there = true) {
+__device__ __forceinline__ Floats<n> load_weight(const T* from, bool in_range = true) {
   Floats<n> all = {};
   if constexpr (n == 1) {
-    if (there) all.at[0] = to_float(*from);
+    if (in_range) all.at[0] = to_float(*from);
   } else {
-    const Pack<T> pack = pack_of<T>(load_bits(from, there));
+    const Pack<T> pack = pack_of<T>(load_bits(from, in_range));
 #pragma unroll
     for (int i = 0; i < n; ++i) all.at[i] = to_float(pack.at[i]);
   }
@@ -98,9 +98,9 @@ template <class Team, class T>
 __global__ void __launch_bounds__(head_threads) head_forward(HeadForward<T> k) {
   const int64_t number = int64_t{blockIdx.x} * Team::teams + Team::number();
   const Place head(number, k.packed);  // row: the token; column: the head
-  const bool there = head.row < k.N, normed = head.column < k.normed;
+  const bool in_range = head.row < k.N, normed = head.column < k.normed;
   const int64_t first = number * k.D;
-  const HeadNumbers<Team, T> x(k.x + (there ? first : 0), k.D, there);
+  const HeadNumbers<Team, T> x(k.x + (in_range ? first : 0), k.D, in_range);
   float squares = 0;
 #pragma unroll
   for (int s = 0; s < Team::slots; ++s) {
@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(head_threads) head_forward(HeadForward<T> k) {
     for (int i = 0; i < Team::width; ++i) squares += at.at[i] * at.at[i];
   }
   const float r = 1 / sqrtf(Team::sum(squares) / static_cast<float>(k.D) + k.eps);
-  if (!there) return;
+  if (!in_range) return;
   if (normed && Team::column(0) == 0) k.r[head.row * k.normed + head.column] = r;
 #pragma unroll
   for (int s = 0; s < Team::slots; ++s) {
@@ -182,15 +182,16 @@ struct HeadSums {
 // One head of backward: number `number` of all, if it is `there`.
 template <class Team, class T>
 __device__ __forceinline__ void differentiate_head(const HeadBackward<T>& k, int64_t number,
-                                                   bool there, HeadSums<Team>& sums) {
+                                                   bool in_range, HeadSums<Team>& sums) {
   constexpr int width = Team::width, slots = Team::slots;
-  const Place head(there ? number : 0, k.packed);
+  const Place head(in_range ? number : 0, k.packed);
   const bool normed = head.column < k.normed;
   const int64_t first = head.row * k.packed * k.D + head.column * k.D;
-  const HeadNumbers<Team, T> x(k.x + first, k.D, there && normed), dy(k.dy + first, k.D, there);
+  const HeadNumbers<Team, T> x(k.x + first, k.D, in_range && normed),
+      dy(k.dy + first, k.D, in_range);
   const HeadNumbers<Team, T> before(k.dx.data ? k.dx.data + first : k.x, k.D,
-                                    there && k.dx.accumulate);
-  const float r = normed && there ? __ldg(k.r + head.row * k.normed + head.column) : 0;
+                                    in_range && k.dx.accumulate);
+  const float r = normed && in_range ? __ldg(k.r + head.row * k.normed + head.column) : 0;
   const T* const weight = k.weight_of(head.column);
   Floats<width> g[slots], h[slots];
   float products = 0;
@@ -209,7 +210,7 @@ __device__ __forceinline__ void differentiate_head(const HeadBackward<T>& k, int
     }
   }
   const float share = Team::sum(products) / static_cast<float>(k.D);
-  if (!there || !k.dx.data) return;
+  if (!in_range || !k.dx.data) return;
 #pragma unroll
   for (int s = 0; s < slots; ++s) {
     const int c = Team::column(s);

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shared by the libraries of a stream (CudaStream::library), cuBLASLt and cuDNN: their setup

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Element-wise kernels: a functor computes n elements from i on, for n = 8, which move as 16-byte
@@ -75,15 +74,15 @@ __device__ __forceinline__ Raw<n, T> load_raw(const T* from) {
 }
 // Zeros unless `there`.
 template <int n, class T>
-__device__ __forceinline__ Raw<n, T> load_raw(const T* from, bool there) {
+__device__ __forceinline__ Raw<n, T> load_raw(const T* from, bool in_range) {
   using Word = typename Raw<n, T>::Word;
   Raw<n, T> raw = {};
 #pragma unroll
   for (int w = 0; w < Raw<n, T>::words; ++w) {
     if constexpr (n == 1) {
-      if (there) raw.at[w] = *from;
+      if (in_range) raw.at[w] = *from;
     } else {
-      raw.at[w] = load_streaming_if(reinterpret_cast<const Word*>(from) + w, there);
+      raw.at[w] = load_streaming_if(reinterpret_cast<const Word*>(from) + w, in_range);
     }
   }
   return raw;
@@ -166,8 +165,8 @@ struct Sink {
   }
 
   template <int n>
-  __device__ __forceinline__ Raw<n, T> before(int64_t i, bool there = true) const {
-    return load_raw<n>(data + i, accumulate && there);
+  __device__ __forceinline__ Raw<n, T> before(int64_t i, bool in_range = true) const {
+    return load_raw<n>(data + i, accumulate && in_range);
   }
   template <int n>
   __device__ __forceinline__ void put(int64_t i, Floats<n> x, const Raw<n, T>& raw) const {

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The inputs of the kernels of kernels/map.h, which may be broadcast along the output y: a row of

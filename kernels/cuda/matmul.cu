@@ -250,17 +250,17 @@ double seconds_of(Product& product, cublasLtHandle_t lt, const Form& f, const Ma
   EventHandle begin, end;
   check_call(cudaEventCreateWithFlags(begin.out(), cudaEventDefault), "cudaEventCreateWithFlags");
   check_call(cudaEventCreateWithFlags(end.out(), cudaEventDefault), "cudaEventCreateWithFlags");
-  float least = std::numeric_limits<float>::infinity();
+  float min = std::numeric_limits<float>::infinity();
   for (int i = 0; i < times; ++i) {
     check_call(cudaEventRecord(begin.get(), stream), "cudaEventRecord");
-    if (product.run(lt, f, k, stream) != CUBLAS_STATUS_SUCCESS) return least;
+    if (product.run(lt, f, k, stream) != CUBLAS_STATUS_SUCCESS) return min;
     check_call(cudaEventRecord(end.get(), stream), "cudaEventRecord");
     check_call(cudaEventSynchronize(end.get()), "cudaEventSynchronize");
     float milliseconds = 0;
     check_call(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
-    if (i > 0) least = std::min(least, milliseconds);  // the first loads the kernel
+    if (i > 0) min = std::min(min, milliseconds);  // the first loads the kernel
   }
-  return static_cast<double>(least) * 1e-3;
+  return static_cast<double>(min) * 1e-3;
 }
 
 // A stream's instance of cuBLASLt, with an algorithm for every form in use.
@@ -312,14 +312,14 @@ class Products {
     constexpr double worth = 0.98;
     auto& [f, product] = each;
     int best = 0;
-    double least = 0;
+    double min = 0;
     for (int place = 0; place < product.algorithms(); ++place) {
       product.take(place);
       const double seconds =
           seconds_of(product, lt_.get(), f, k, static_cast<cudaStream_t>(stream.native()));
-      if (place > 0 && seconds >= worth * least) continue;
+      if (place > 0 && seconds >= worth * min) continue;
       best = place;
-      least = seconds;
+      min = seconds;
     }
     product.take(best);
   }

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Instructions that CUDA C++ has no functions for (PTX ISA; compute capability 8.0 and up):
@@ -86,10 +85,10 @@ __device__ __forceinline__ void multiply(float (&c)[4], const Fragment& a, uint3
 // there.  The bytes arrive some time before wait_for_copies() returns to this thread, and other
 // threads may read them after a barrier.
 template <int bytes>
-__device__ __forceinline__ void copy_async(void* to, const void* from, bool there) {
+__device__ __forceinline__ void copy_async(void* to, const void* from, bool in_range) {
   static_assert(bytes == 4 || bytes == 16);
 #if defined(__CUDACC__)
-  const int read = there ? bytes : 0;
+  const int read = in_range ? bytes : 0;
   if constexpr (bytes == 16) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
                  "l"(__cvta_generic_to_global(from)), "r"(read)
@@ -100,7 +99,7 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, bool ther
                  : "memory");
   }
 #else
-  emulator::copy_async<bytes>(to, from, there);
+  emulator::copy_async<bytes>(to, from, in_range);
 #endif
 }
 

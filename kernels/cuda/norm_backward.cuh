@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Backward of the norms of rows: centred, of layer_norm; and not, of rms_norm, which has neither a
@@ -151,11 +150,11 @@ struct NormPiece {
       const int64_t n = first + r;
 #pragma unroll
       for (int p = 0; p < packs; ++p) {
-        const bool there = n < end && column(p) < k.C;
+        const bool in_range = n < end && column(p) < k.C;
         const int64_t at = n * k.C + column(p);
-        x[r][p] = load_bits(k.x + at, there);
-        dy[r][p] = load_bits_written(k.dy + at, there);
-        before[r][p] = load_bits_written(k.before + at, there && k.dx.accumulate);
+        x[r][p] = load_bits(k.x + at, in_range);
+        dy[r][p] = load_bits_written(k.dy + at, in_range);
+        before[r][p] = load_bits_written(k.before + at, in_range && k.dx.accumulate);
       }
     }
   }

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Forward of the norms of rows: centred, of layer_norm, which subtracts the mean; and not, of

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Philox and uniform() of runtime/random.h for the device, with the same bits.

@@ -8,14 +8,14 @@ namespace {
 
 // n numbers of the table, which many tokens and heads read.
 template <int n>
-__device__ __forceinline__ Floats<n> load_angles(const float* from, bool there) {
+__device__ __forceinline__ Floats<n> load_angles(const float* from, bool in_range) {
   Floats<n> all = {};
   if constexpr (n == 1) {
-    if (there) all.at[0] = __ldg(from);
+    if (in_range) all.at[0] = __ldg(from);
   } else {
 #pragma unroll
     for (int p = 0; p < n; p += 4) {
-      const Pack<float> pack = pack_of<float>(load_bits(from + p, there));
+      const Pack<float> pack = pack_of<float>(load_bits(from + p, in_range));
 #pragma unroll
       for (int k = 0; k < 4; ++k) all.at[p + k] = pack.at[k];
     }

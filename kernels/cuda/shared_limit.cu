@@ -10,12 +10,12 @@ namespace {
 
 // Raises the limit of the kernel to what the device has beside the kernel's static shared memory.
 size_t raise_limit(int device, const void* kernel) {
-  int most = 0;
-  check_call(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+  int max = 0;
+  check_call(cudaDeviceGetAttribute(&max, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
              "cudaDeviceGetAttribute");
   cudaFuncAttributes attributes{};
   check_call(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
-  const int limit = most - static_cast<int>(attributes.sharedSizeBytes);
+  const int limit = max - static_cast<int>(attributes.sharedSizeBytes);
   check_call(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, limit),
              "cudaFuncSetAttribute, to let a kernel have ", limit,
              " bytes of dynamic shared memory");

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(team_block) softmax_forward(Forward<T> k) {
   const T* x = k.x + row * k.team.C;
   T* y = k.y + row * k.team.C;
   float largest = lowest, sum = 0;
-  const auto load_x = [&](int64_t c, bool there) { return load_raw<n>(x + c, there); };
+  const auto load_x = [&](int64_t c, bool in_range) { return load_raw<n>(x + c, in_range); };
   k.team.template for_each<n>(load_x, [&](int64_t, const Raw<n, T>& raw) {
     const Floats<n> all = floats_of(raw);
     float next = largest;
@@ -69,8 +69,9 @@ __global__ void __launch_bounds__(team_block) softmax_backward(Backward<T, Out> 
   const int64_t row = k.team.row(), first = row * k.team.C;
   if (row >= k.team.N) return;
   float mine = 0;
-  const auto load_both = [&](int64_t c, bool there) {
-    return Both<n, T>{load_raw<n>(k.dy + first + c, there), load_raw<n>(k.y + first + c, there)};
+  const auto load_both = [&](int64_t c, bool in_range) {
+    return Both<n, T>{load_raw<n>(k.dy + first + c, in_range),
+                      load_raw<n>(k.y + first + c, in_range)};
   };
   k.team.template for_each<n>(load_both, [&](int64_t, const Both<n, T>& raw) {
     const Floats<n> dy = floats_of(raw.a), y = floats_of(raw.b);
@@ -78,9 +79,9 @@ __global__ void __launch_bounds__(team_block) softmax_backward(Backward<T, Out> 
     for (int i = 0; i < n; ++i) mine += dy.at[i] * y.at[i];
   });
   const float mean = k.team.sum(mine, scratch);
-  const auto load_all = [&](int64_t c, bool there) {
-    return LoadedBackward<T, Out, n>{load_both(c, there),
-                                     k.dx.template before<n>(first + c, there)};
+  const auto load_all = [&](int64_t c, bool in_range) {
+    return LoadedBackward<T, Out, n>{load_both(c, in_range),
+                                     k.dx.template before<n>(first + c, in_range)};
   };
   k.team.template for_each<n>(load_all, [&](int64_t c, const LoadedBackward<T, Out, n>& raw) {
     Floats<n> dy = floats_of(raw.both.a);

@@ -19,8 +19,9 @@ __global__ void __launch_bounds__(team_block) squared_error(Losses<T> k) {
   const int64_t row = k.team.row(), first = row * k.team.C;
   if (row >= k.team.N) return;
   float mine = 0;
-  const auto load_both = [&](int64_t c, bool there) {
-    return Both<n, T>{load_raw<n>(k.x + first + c, there), load_raw<n>(k.y + first + c, there)};
+  const auto load_both = [&](int64_t c, bool in_range) {
+    return Both<n, T>{load_raw<n>(k.x + first + c, in_range),
+                      load_raw<n>(k.y + first + c, in_range)};
   };
   k.team.template for_each<n>(load_both, [&](int64_t, const Both<n, T>& raw) {
     const Floats<n> x = floats_of(raw.a), y = floats_of(raw.b);

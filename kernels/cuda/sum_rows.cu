@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(team_block) sum_rows(RowSums<T, Out> k) {
   if (row >= k.team.N) return;
   const T* x = k.x + row * k.team.C;
   float mine = 0;
-  const auto load_x = [&](int64_t c, bool there) { return load_raw<n>(x + c, there); };
+  const auto load_x = [&](int64_t c, bool in_range) { return load_raw<n>(x + c, in_range); };
   k.team.template for_each<n>(load_x, [&](int64_t, const Raw<n, T>& raw) {
     const Floats<n> all = floats_of(raw);
 #pragma unroll

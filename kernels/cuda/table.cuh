@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // One launch over many tensors: a table of the tensors is passed by value, and each block computes

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Kernels with a team of threads for each row: a warp, eight to a block, for short rows, or a

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Attention on tensor cores, by kernels of our own: bf16, head sizes that are multiples of 16 up to

@@ -19,11 +19,11 @@ struct QueryNumbers {
   __device__ void copy(const TensorBackward& all, unsigned b, unsigned h, int begin) {
     const int warp = warp_of_block(), lane = lane_of_warp(), query = begin + lane;
     const int64_t row = int64_t{b * all.in.H + h} * all.in.T, text = int64_t{b} * all.in.T;
-    const bool there = query < all.in.T;
-    if (warp == 0) copy_async<4>(lse + lane, all.lse + row + query, there);
-    if (warp == 1) copy_async<4>(delta + lane, all.delta + row + query, there);
+    const bool in_range = query < all.in.T;
+    if (warp == 0) copy_async<4>(lse + lane, all.lse + row + query, in_range);
+    if (warp == 1) copy_async<4>(delta + lane, all.delta + row + query, in_range);
     if (warp == 2 && all.in.first) {
-      copy_async<4>(first + lane, all.in.first + text + query, there);
+      copy_async<4>(first + lane, all.in.first + text + query, in_range);
     }
   }
 };
@@ -34,7 +34,7 @@ struct QueryCursor {
   unsigned h, end_head;
   int begin, first, end;
 
-  __device__ bool there() const { return h < end_head && begin < end; }
+  __device__ bool in_range() const { return h < end_head && begin < end; }
   __device__ QueryCursor next(int step) const {
     if (begin + step < end) return {h, end_head, begin + step, first, end};
     return {h + 1, end_head, first, first, end};
@@ -163,7 +163,7 @@ struct QueryTiles {
             .D = all.in.D};
   }
   __device__ void copy(const QueryCursor& to, int stage) const {
-    if (to.there()) {
+    if (to.in_range()) {
       of_head(to.h).copy(to.begin, stage);
       numbers()[stage].copy(all, b, to.h, to.begin);
     }
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(S::threads, 2) tensor_dkeys_kernel(TensorBackw
   wait_for_tiles();
   keys.load();
   values.load();
-  for (int stage = 0; now.there(); stage ^= 1) {
+  for (int stage = 0; now.in_range(); stage ^= 1) {
     const QueryCursor next = now.next(S::N);
     tiles.copy(next, stage ^ 1);
     if (rows.seen_by_some(now.begin)) {

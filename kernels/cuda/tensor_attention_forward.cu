@@ -9,7 +9,7 @@ namespace spool::cuda {
 TensorHeads tensor_heads(const View& qkv, const View& first, const AttentionExtents& e, Mask mask,
                          double scale) {
   constexpr double log2_e = 1.44269504088896340736;
-  constexpr float least_scale = 0x1p-100f;
+  constexpr float min_scale = 0x1p-100f;
   return {.queries = heads_of<const bf16>(qkv, 0, e.D),
           .keys = heads_of<const bf16>(qkv, e.key(0), e.D),
           .values = heads_of<const bf16>(qkv, e.value(0), e.D),
@@ -21,7 +21,7 @@ TensorHeads tensor_heads(const View& qkv, const View& first, const AttentionExte
           .D = static_cast<int>(e.D),
           .causal = mask == Mask::causal,
           .negative = scale < 0,
-          .scale = std::max(static_cast<float>(std::abs(scale) * log2_e), least_scale)};
+          .scale = std::max(static_cast<float>(std::abs(scale) * log2_e), min_scale)};
 }
 
 namespace {
@@ -74,13 +74,13 @@ struct TensorForwardRows {
   }
 
   __device__ static float largest_of_row(const Results<S::M, S::N>& s, int m, int i) {
-    float most = -INFINITY;
+    float max = -INFINITY;
 #pragma unroll
     for (int j = 0; j < S::N / 8; ++j) {
-      most = fmaxf(most, fmaxf(s[m][j][2 * i], s[m][j][2 * i + 1]));
+      max = fmaxf(max, fmaxf(s[m][j][2 * i], s[m][j][2 * i + 1]));
     }
-    most = fmaxf(most, __shfl_xor_sync(all_lanes, most, 1));
-    return fmaxf(most, __shfl_xor_sync(all_lanes, most, 2));
+    max = fmaxf(max, __shfl_xor_sync(all_lanes, max, 1));
+    return fmaxf(max, __shfl_xor_sync(all_lanes, max, 2));
   }
 
   __device__ void multiply_by(const float (&factors)[S::M][2]) {

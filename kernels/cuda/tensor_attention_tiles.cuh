@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Shared by the kernels of attention on tensor cores: tiles of rows of a head in shared memory,
@@ -70,10 +69,10 @@ __device__ __forceinline__ void copy_tile_rows(bf16* to, const HeadRows<const bf
   const bf16* source = from.at(begin + first) + column;
 #pragma unroll
   for (int r = 0; r < rows; r += step, source += step * from.stride) {
-    const bool there = begin + first + r < end;
+    const bool in_range = begin + first + r < end;
 #pragma unroll
     for (int d = 0; d < S::D; d += lanes * 8) {
-      copy_async<16>(to + r * S::stride + d, source + d, there && column + d < head_size);
+      copy_async<16>(to + r * S::stride + d, source + d, in_range && column + d < head_size);
     }
   }
 }
@@ -221,7 +220,7 @@ struct QueryMask {
   int begin, T;  // of the warp
   bool causal;
   int first[S::M][2];
-  int first_least = 0, first_most = 0;
+  int min_first_key = 0, max_first_key = 0;
 
   __device__ QueryMask(const TensorHeads& all, unsigned b, int block_begin)
       : begin(block_begin + warp_of_block() * S::warp_rows), T(all.T), causal(all.causal) {
@@ -231,13 +230,13 @@ struct QueryMask {
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         first[m][i] = firsts ? firsts[query(m, i)] : 0;
-        first_least = m + i ? min(first_least, first[m][i]) : first[m][i];
-        first_most = max(first_most, first[m][i]);
+        min_first_key = m + i ? min(min_first_key, first[m][i]) : first[m][i];
+        max_first_key = max(max_first_key, first[m][i]);
       }
     }
     if (!firsts) return;
-    first_least = __reduce_min_sync(all_lanes, first_least);
-    first_most = __reduce_max_sync(all_lanes, first_most);
+    min_first_key = __reduce_min_sync(all_lanes, min_first_key);
+    max_first_key = __reduce_max_sync(all_lanes, max_first_key);
   }
   __device__ int query(int m, int i) const {
     return min(begin + 16 * m + 8 * i + lane_row(), T - 1);
@@ -246,10 +245,10 @@ struct QueryMask {
     return causal ? min(query_or_more, T - 1) : T - 1;
   }
   __device__ bool sees_some(int key) const {
-    return key <= last(begin + S::warp_rows - 1) && key + S::N > first_least;
+    return key <= last(begin + S::warp_rows - 1) && key + S::N > min_first_key;
   }
   __device__ bool sees_all(int key) const {
-    return key + S::N - 1 <= last(begin) && key >= first_most;
+    return key + S::N - 1 <= last(begin) && key >= max_first_key;
   }
   __device__ void hide(Results<S::M, S::N>& scores, int key) const {
     key += lane_column();
@@ -285,7 +284,7 @@ struct QueryPlace {
         kv(h / all.group()),
         begin(static_cast<int>((gridDim.x - 1 - blockIdx.x) / (all.B * all.H)) * S::rows),
         end(min(begin + S::rows, all.T)),
-        first_key(least_first(all.firsts(b), begin, end)),
+        first_key(min_first(all.firsts(b), begin, end)),
         end_key(all.causal ? end : all.T) {}
 
   // The first of a warp's queries, and the number of those that are there, of the m-th 16.

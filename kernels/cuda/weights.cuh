@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The loop of kernels/weights.h.  A Rule has the arguments of a kernel besides its tensors, and

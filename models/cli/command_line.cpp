@@ -152,11 +152,11 @@ std::string fault_of_words(const CLI::App& app, const std::vector<std::string>& 
   return {};
 }
 
-CLI::Validator at_least(int64_t least, int64_t most) {
-  return {[least, most](const std::string& text) {
+CLI::Validator at_least(int64_t min, int64_t max) {
+  return {[min, max](const std::string& text) {
             const int64_t number = std::strtoll(text.c_str(), nullptr, 10);
-            if (number < least) return sentence(text, " is too little; give ", least, " or more");
-            if (number > most) return sentence(text, " is too much; give at most ", most);
+            if (number < min) return sentence(text, " is too little; give ", min, " or more");
+            if (number > max) return sentence(text, " is too much; give at most ", max);
             return std::string();
           },
           ""};
@@ -205,12 +205,12 @@ std::string wrong_command(const CLI::App& app, const std::string& first_word) {
   if (first_word.empty() || first_word.starts_with('-')) return {};
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   std::string nearest;
-  size_t least = 3;  // more than two are another word
+  size_t min = 3;  // more than two are another word
   for (const CLI::App* command : commands) {
     const size_t count = edits(first_word, command->get_name());
     if (count == 0) return {};
-    if (count < least) nearest = command->get_name();
-    least = std::min(least, count);
+    if (count < min) nearest = command->get_name();
+    min = std::min(min, count);
   }
   return sentence("there is no command ", first_word,
                   nearest.empty() ? "" : sentence("; did you mean ", nearest, "?"));

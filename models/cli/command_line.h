@@ -26,7 +26,7 @@ void check_values(CLI::App& command);
 std::string fault_of_words(const CLI::App& app, const std::vector<std::string>& words);
 
 // A CLI11 validator: a whole number of at least so many, and at most so many.
-CLI::Validator at_least(int64_t least, int64_t most = std::numeric_limits<int64_t>::max());
+CLI::Validator at_least(int64_t min, int64_t max = std::numeric_limits<int64_t>::max());
 // One of these words, which the help lists.
 CLI::Validator one_of(const std::vector<std::string>& words);
 

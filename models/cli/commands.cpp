@@ -13,13 +13,13 @@ namespace {
 
 // More of them only wait for each other.
 CLI::Validator threads_of_this_machine() {
-  const int64_t most = 16 * std::max<int64_t>(std::thread::hardware_concurrency(), 1);
-  return {[most](std::string& text) {
+  const int64_t max = 16 * std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+  return {[max](std::string& text) {
             const long long threads = std::strtoll(text.c_str(), nullptr, 10);
-            const bool fits = 0 <= threads && threads <= most;
+            const bool fits = 0 <= threads && threads <= max;
             return fits ? std::string()
                         : sentence(text, " is no number of threads for this machine; give 1 to ",
-                                   most,
+                                   max,
                                    ", which is 16 for each core, or 0: one for each core that this "
                                    "process may use");
           },

@@ -41,8 +41,8 @@ LoadedModel::Options resolve(const EvalArguments& a) {
   options.device = device_of(a.device);
   if (!a.memory.empty()) {
     const size_t asked = parse_bytes(a.memory);
-    const RunRequest limit{.device = options.device, .most = device_memory(options.device)};
-    options.memory = std::min(asked, limit.most);
+    const RunRequest limit{.device = options.device, .capacity = device_memory(options.device)};
+    options.memory = std::min(asked, limit.capacity);
     const std::string words = lowered_budget(asked, limit);
     if (!words.empty()) logger().warn("{}", words);
   }

@@ -53,7 +53,7 @@ Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>&
   RunRequest request = request_of(o, machine, given);
   request.device.reset();
   request.besides = 0;
-  request.most = request.steps.free = memory;
+  request.capacity = request.steps.free = memory;
   request.steps.budget = std::min(o.memory, memory);
   return {machine, request};
 }

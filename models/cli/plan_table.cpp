@@ -66,12 +66,12 @@ std::vector<LayerGroup> largest(std::vector<LayerGroup> groups, size_t max) {
   std::vector<int> sizes;
   for (const LayerGroup& group : groups) sizes.push_back(size_of(group));
   std::ranges::sort(sizes, std::greater());
-  const int least = sizes[max - 1];
+  const int min = sizes[max - 1];
   std::vector<LayerGroup> shown;
   LayerGroup rest;
   size_t others = 0;
   for (LayerGroup& group : groups) {
-    if (shown.size() + 1 < max && size_of(group) >= std::max(least, 1)) {
+    if (shown.size() + 1 < max && size_of(group) >= std::max(min, 1)) {
       shown.push_back(std::move(group));
     } else {
       rest.layers.insert(rest.layers.end(), group.layers.begin(), group.layers.end());

@@ -23,8 +23,8 @@ struct PlotFlags {
 
 void check_runs(const PlotFlags& flags) {
   const std::vector<std::string>& runs = flags.runs;
-  check(runs.size() <= most_plotted_runs, runs.size(), " runs are too many for a page; give ",
-        most_plotted_runs, " at most");
+  check(runs.size() <= max_plotted_runs, runs.size(), " runs are too many for a page; give ",
+        max_plotted_runs, " at most");
   std::set<std::filesystem::path> known;
   for (const std::string& run : runs) {
     check(known.insert(std::filesystem::absolute(run).lexically_normal()).second, run,
@@ -38,10 +38,10 @@ void check_runs(const PlotFlags& flags) {
 int plot(const PlotFlags& flags) {
   check_runs(flags);
   check_report_page_file(flags.out, {"out"});
-  const size_t most = plotted_steps(flags.runs.size());
+  const size_t max = plotted_steps(flags.runs.size());
   std::vector<LoggedRun> runs;
   for (const std::string& run : flags.runs) {
-    runs.push_back(read_run_log(run, most));
+    runs.push_back(read_run_log(run, max));
     if (!runs.back().broken_off.empty()) logger().warn("{}", runs.back().broken_off);
   }
   const std::vector<std::filesystem::path> paths(flags.runs.begin(), flags.runs.end());

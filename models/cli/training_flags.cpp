@@ -89,10 +89,10 @@ std::optional<int64_t> final_eval_batches(const std::string& flag) {
   int64_t batches = 0;
   const char* const end = flag.data() + flag.size();
   const auto [after, error] = std::from_chars(flag.data(), end, batches);
-  constexpr int64_t most = std::numeric_limits<int32_t>::max();
-  check_setting(error == std::errc() && after == end && batches > 0 && batches <= most,
+  constexpr int64_t max = std::numeric_limits<int32_t>::max();
+  check_setting(error == std::errc() && after == end && batches > 0 && batches <= max,
                 {"final-eval"}, "the evaluation at the end reads a number of batches, at most ",
-                most, ", all or none, not '", flag, "'");
+                max, ", all or none, not '", flag, "'");
   return batches;
 }
 

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A batch of rows of tokens on the host, where the data is read into it, and on a device, where it

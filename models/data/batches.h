@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Training data is one long sequence of tokens (token_files.h opens one); Batches and

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Multiple-choice questions such as HellaSwag (Zellers et al. 2019), from the files that llm.c

@@ -48,10 +48,10 @@ template <class... Parts>
 
 // Text of the Latin alphabet has a NUL in every other byte of UTF-16.
 const char* utf16_of(std::string_view begin) {
-  constexpr size_t least = 8, share = 3;
+  constexpr size_t min = 8, share = 3;
   size_t zeros[2] = {0, 0};
   for (size_t i = 0; i < begin.size(); ++i) zeros[i % 2] += begin[i] == '\0' ? 1 : 0;
-  if (begin.size() < least) return nullptr;
+  if (begin.size() < min) return nullptr;
   const size_t many = begin.size() / share;
   if (zeros[0] == 0 && zeros[1] > many) return "little";
   return zeros[1] == 0 && zeros[0] > many ? "big" : nullptr;
@@ -90,7 +90,7 @@ void check_is_text(const fs::path& path, std::string_view begin) {
 enum class DataKind : uint8_t { text, shard };
 
 DataKind kind_of_data(const fs::path& path, DataFormat format) {
-  constexpr size_t most = size_t{1} << 16;
+  constexpr size_t max = size_t{1} << 16;
   if (format == DataFormat::text) return DataKind::text;
   const bool by_name = format == DataFormat::by_name;
   if (by_name) return is_named_as_shard(path) ? DataKind::shard : DataKind::text;
@@ -99,7 +99,7 @@ DataKind kind_of_data(const fs::path& path, DataFormat format) {
     if (has_llmc_magic(file, magic)) return DataKind::shard;
   }
   refuse_other_files_of_llmc(path, file);
-  const std::string begin = beginning_of(file, most);
+  const std::string begin = beginning_of(file, max);
   // Its reader says what is wrong with it.
   const bool is_damaged =
       is_named_as_shard(path) && !file_kind(file) && begin.find('\0') != std::string::npos;

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What files of data are: text, or shards of tokens; anything else is refused by what it is.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Opens files as training data: text whose tokens are bytes, or shards of tokens in llm.c's format.

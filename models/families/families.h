@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The families of models that there are, by name and by config.json (docs/adding-a-model.md).

@@ -9,7 +9,7 @@ namespace spool {
 namespace {
 
 struct Bounds {
-  double least, most;
+  double min, max;
   bool open = false;  // the least is not allowed itself
 };
 
@@ -17,9 +17,9 @@ std::optional<double> number_in(const JsonField& config, const char* key, const 
   const auto field = config.find(key);
   if (!field || field->is_null()) return {};
   const double x = field->number();
-  field->expect(x <= bounds.most && (bounds.open ? x > bounds.least : x >= bounds.least), x,
-                " is not a number ", bounds.open ? "above " : "from ", bounds.least, " to ",
-                bounds.most);
+  field->expect(x <= bounds.max && (bounds.open ? x > bounds.min : x >= bounds.min), x,
+                " is not a number ", bounds.open ? "above " : "from ", bounds.min, " to ",
+                bounds.max);
   return x;
 }
 

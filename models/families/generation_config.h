@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What a model's authors say in generation_config.json, which is JSON, about drawing tokens.

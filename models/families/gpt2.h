@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // GPT-2 (Radford et al. 2019): token and position embeddings; blocks of causal attention and an

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The numbers that define a GPT-2, its presets, and its config.json as transformers writes it.

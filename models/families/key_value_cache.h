@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The keys and values of tokens that a model has read, so that it computes those of later tokens

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A linear layer of a block.  Families apply their matrices through it, so what is added to all of

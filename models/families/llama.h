@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The Llama family (Touvron et al. 2023; Llama 3, Qwen2, Qwen3, SmolLM2, TinyLlama): a token

@@ -143,11 +143,11 @@ int64_t read_extent(const JsonField& config, const char* key,
 
 // Within these bounds, products and quotients of a few are neither 0 nor infinite in f32.
 double read_positive(const JsonField& object, const char* key) {
-  constexpr double least = 1e-12, most = 1e12;
+  constexpr double min = 1e-12, max = 1e12;
   const JsonField field = object.member(key);
   const double x = field.number();
-  field.expect(x >= least && x <= most, excerpt(field.value()), " is not a number from ", least,
-               " to ", most);
+  field.expect(x >= min && x <= max, excerpt(field.value()), " is not a number from ", min, " to ",
+               max);
   return x;
 }
 

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The numbers that define a model of the Llama family (llama.h): Llama 3, Qwen2, Qwen3, SmolLM2,

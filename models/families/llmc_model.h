@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Model files of llm.c: header 256 x int32 [20240326, 3 (f32) or 5 (bf16), context, V, layers,

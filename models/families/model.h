@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A model of text, of any family (families.h): what training, evaluation, generation and files need

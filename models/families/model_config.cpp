@@ -9,9 +9,9 @@
 namespace spool {
 
 void check_number_of_parameters(int64_t layers, int64_t of_layer) {
-  constexpr int64_t most = int64_t{1} << 53;
-  check_setting(layers <= most / of_layer, {"layers", "channels"}, layers, " layers of ", of_layer,
-                " parameters are more than the ", most, " that a model can have");
+  constexpr int64_t max = int64_t{1} << 53;
+  check_setting(layers <= max / of_layer, {"layers", "channels"}, layers, " layers of ", of_layer,
+                " parameters are more than the ", max, " that a model can have");
 }
 
 ModelConfig::ModelConfig() : ModelConfig(Gpt2Config{}) {}

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The numbers that define a model of any family (families.h), as a value that does not change.

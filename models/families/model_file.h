@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A stored model of any family, in any form a user may have; with its config.json, which is JSON.

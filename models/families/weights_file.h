@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Finds the weights of a model in a folder, or says what is there in their place: an adapter, with

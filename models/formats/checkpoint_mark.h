@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The mark that the files of a checkpoint have in common, by which one of another step or run is

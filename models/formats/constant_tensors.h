@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Tensors that some files have besides a model's parameters: what they say follows from the model's

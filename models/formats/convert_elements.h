@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Converts and transposes elements between a file's layout and memory's.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Finds values that are not finite in a file of tensors: one of them makes all that is computed

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The header of llm.c's binary files (github.com/karpathy/llm.c): 256 x int32, of which the first

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A model's parameters, or what is parallel to them, as tensors of a file (tensor_file.h).

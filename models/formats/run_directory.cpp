@@ -233,8 +233,8 @@ RunDirectory::RunDirectory(const fs::path& path, int keep)
     : path_(path), keep_(keep), lock_(lock(path)) {
   check(keep >= 1, "keeping ", keep, " checkpoints; keep at least one");
   remove_partials(path_);
-  settle(latest_link);
-  settle(best_link);
+  repair_link(latest_link);
+  repair_link(best_link);
   check_half_copies();
 }
 
@@ -327,7 +327,7 @@ void RunDirectory::point(const char* name, const std::string& checkpoint) {
 }
 
 // A copy that followed links has a second copy of a checkpoint, or its only one, in place of each.
-void RunDirectory::settle(const char* name) {
+void RunDirectory::repair_link(const char* name) {
   const fs::path folder = path_ / name;
   if (type_of(folder) != fs::file_type::directory) return;
   const auto mark = wholeness_of(folder).mark;

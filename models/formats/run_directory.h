@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A run's directory has its checkpoints, step-000100/ and so on, and `latest`, a relative link that
@@ -55,7 +54,7 @@ class RunDirectory {
  private:
   void publish(const std::filesystem::path& partial, const std::filesystem::path& checkpoint);
   void point(const char* link, const std::string& checkpoint);
-  void settle(const char* link);
+  void repair_link(const char* link);
   void check_half_copies() const;
   void remove_checkpoint(const std::filesystem::path& checkpoint);
   void remove_old();

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The safetensors format: eight bytes with the header's length; the header, which is JSON and has

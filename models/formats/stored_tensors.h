@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Tensors in a file of any format, or in several: names, types, shapes, and the offsets of their

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What a tensor of a file is written from and read into: a tensor of a device, or one whose memory

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Saves and loads a device's tensors by name, through a few MiB of host memory whatever their size.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Loads tensors from a file into a device's memory, in pieces that several threads read, convert

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Continues several texts at once: a pass reads the model's parameters for all of them.  Each text

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Conversations with a model, as text that it was trained on.  A format is what a model's template

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Templates of chats, which are programs in jinja.  Spool does not run them: it knows some by their

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Chooses how many rows of an evaluation are live at a time, so that it fits into a budget.

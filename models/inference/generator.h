@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Generates text with a model.  A key-value cache has the tokens that the model has read, so each

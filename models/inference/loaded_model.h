@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A model loaded from a file, ready to be measured: its weights and an evaluator, in an arena of

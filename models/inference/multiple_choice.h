@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Answers multiple-choice questions (data/questions.h): a model's answer is the completion to whose

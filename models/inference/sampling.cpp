@@ -96,12 +96,11 @@ class Nucleus {
     constexpr int64_t first_tried = 256, times = 8;
     const int64_t count = size_of(logits_);
     const bool has_top_k = options_.top_k > 0 && options_.top_k < count;
-    const int64_t most = has_top_k ? options_.top_k : count;
-    for (int64_t n = has_top_k ? most : std::min(most, first_tried);;
-         n = std::min(most, times * n)) {
+    const int64_t max = has_top_k ? options_.top_k : count;
+    for (int64_t n = has_top_k ? max : std::min(max, first_tried);; n = std::min(max, times * n)) {
       std::vector<int32_t> some = sorted(n);
       const size_t kept = begin_of(some, has_top_k ? sum_of(some) : sum_of_all());
-      if (kept == some.size() && n < most) continue;
+      if (kept == some.size() && n < max) continue;
       some.resize(kept);
       return some;
     }

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // SHA-256 of FIPS 180-4, by which a text is known without a copy of it.  Other hashes of files are

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Finds where a text that comes in parts ends: before the first of some texts, which may be in

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // The AdamW optimizer over all parameters of a model, with gradients clipped by their global norm.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Buckets bound the memory of work on many tensors.  Ranges of the row of parameters

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Schedules of the learning rate.  Each begins with a linear warm-up to the highest rate.

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // What an optimizer is to a training step: it turns the gradients of its parameters into new

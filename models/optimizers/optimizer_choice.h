@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // An optimizer chosen by its settings: make_optimizer(parameters, SgdSettings{.momentum = 0.9},

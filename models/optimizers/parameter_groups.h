@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Groups of parameters that an optimizer treats differently: another learning rate, another weight

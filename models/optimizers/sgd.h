@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Stochastic gradient descent over all parameters of a model, with momentum, weight decay and

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A step of a rule on all parameters, wherever their state lives (state_rows.h): one loop over

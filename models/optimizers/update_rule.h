@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What an optimizer does with one parameter: which rows of state it keeps, what changes from step

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The files in models/report/page as one page, in two parts around the report.  A source with them

@@ -39,7 +39,7 @@ std::string escaped(const nlohmann::json& report) {
 }
 
 constexpr std::string_view element = "<script type=\"application/json\" id=\"spool-report\">";
-constexpr size_t most_bytes = 16 << 20;  // of a page that is read; those of large plans have 1 MB
+constexpr size_t max_bytes = 16 << 20;  // of a page that is read; those of large plans have 1 MB
 
 bool is_report_page(const std::filesystem::path& path) {
   const File file = File::open(path);
@@ -59,7 +59,7 @@ std::string report_page(const nlohmann::json& report) {
 
 nlohmann::json read_report_page(const std::filesystem::path& path) {
   if (!path_exists(path) || !is_report_page(path)) return {};
-  const std::string page = read_text_file(path, most_bytes);
+  const std::string page = read_text_file(path, max_bytes);
   const std::string name = path.string() + ": the report in this page is damaged";
   const size_t at = page.find(element);
   check_file(at != std::string::npos, name, "there is none");

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A page that draws a report: one HTML file that needs no network.  The report is in it as JSON, in

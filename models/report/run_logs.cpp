@@ -55,7 +55,7 @@ std::optional<double> number(const JsonField& line, const char* key) {
 }
 
 StepEntry entry_of(const JsonField& line) {
-  StepEntry entry{.step = line.member("step").integer<int64_t>(0, most_steps),
+  StepEntry entry{.step = line.member("step").integer<int64_t>(0, max_steps),
                   .loss = number(line, "loss"),
                   .val_loss = number(line, "val_loss"),
                   .ms = number(line, "step_ms"),
@@ -77,12 +77,12 @@ std::optional<JsonField> whole_line(const LogLines& lines) {
   }
 }
 
-LoggedRun read_page(const std::filesystem::path& path, const json& report, size_t most) {
+LoggedRun read_page(const std::filesystem::path& path, const json& report, size_t max) {
   const auto run = report.find("run");
   check_file(run != report.end() && run->is_object(), path,
              "is the page of a plan, a plot or a sweep, not of a run; give one that `spool train` "
              "wrote, or a log");
-  StepHistory history(most);
+  StepHistory history(max);
   int64_t last = -1;
   for (const StepEntry& entry : step_entries(run->value("log", json()))) {
     check_file(entry.step > last, path, "step ", entry.step, " comes after step ", last);
@@ -94,21 +94,21 @@ LoggedRun read_page(const std::filesystem::path& path, const json& report, size_
 
 }  // namespace
 
-LoggedRun read_run_log(const std::filesystem::path& path, size_t most) {
+LoggedRun read_run_log(const std::filesystem::path& path, size_t max) {
   check_file(!std::filesystem::is_directory(path), path,
              "is a directory; give the file that the run logs to");
   // A pipe is not waited for, nor emptied by a first look.
   check_file(!path_exists(path) || std::filesystem::is_regular_file(path), path,
              "is not a regular file; give the file that the run logs to");
   if (const json report = read_report_page(path); report.is_object()) {
-    return read_page(path, report, most);
+    return read_page(path, report, max);
   }
   LogLines lines(path);
   const bool any = lines.next();
   const auto head = any ? whole_line(lines) : std::nullopt;
   check_file(head && is_head(*head), path,
              "is not a log of `spool train`, whose first line is JSON with its format");
-  StepHistory history(most);
+  StepHistory history(max);
   int64_t last = -1;
   while (lines.next()) {
     const auto line = whole_line(lines);

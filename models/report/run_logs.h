@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Reads the logs of runs, which are lines of JSON (models/training/run_log.h), for a page that
@@ -23,14 +22,14 @@ struct LoggedRun {
 
 // Of a log, or of the page that `spool train --report` writes; `most` steps of it.  Throws if the
 // file is neither, or lines of it are wrong, other than broken off.
-LoggedRun read_run_log(const std::filesystem::path&, size_t most);
+LoggedRun read_run_log(const std::filesystem::path&, size_t max);
 
 // What tells paths apart: their parts without the first and the last ones that are all the same,
 // but for the name of the file if nothing else is left.
 std::vector<std::string> short_names(const std::vector<std::filesystem::path>&);
 
 // At most 500 runs, of so many steps each that the page stays small.
-inline constexpr size_t most_plotted_runs = 500;
+inline constexpr size_t max_plotted_runs = 500;
 size_t plotted_steps(size_t runs);
 nlohmann::json plot_report(const std::vector<std::string>& names, const std::vector<LoggedRun>&);
 

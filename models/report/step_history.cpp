@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t most_tokens = std::numeric_limits<int64_t>::max();
+constexpr int64_t max_tokens = std::numeric_limits<int64_t>::max();
 
 template <class T>
 void take(std::optional<T>& to, const std::optional<T>& from) {
@@ -29,16 +29,16 @@ std::optional<double> number(const json& entry, const char* key) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-std::optional<int64_t> whole_number(const json& entry, const char* key, int64_t most) {
+std::optional<int64_t> whole_number(const json& entry, const char* key, int64_t max) {
   const auto at = entry.find(key);
   if (at == entry.end() || !at->is_number_integer()) return {};
   const auto value = at->get<int64_t>();  // what is beyond it becomes negative
-  return 0 <= value && value <= most ? std::optional(value) : std::nullopt;
+  return 0 <= value && value <= max ? std::optional(value) : std::nullopt;
 }
 
 }  // namespace
 
-StepHistory::StepHistory(size_t most) : most_(std::max<size_t>(most, 4)) {}
+StepHistory::StepHistory(size_t max) : max_(std::max<size_t>(max, 4)) {}
 
 bool StepHistory::stays(const Kept& k) const {
   if (k.evaluation >= 0) return k.evaluation % every_evaluation_ == 0;
@@ -48,14 +48,14 @@ bool StepHistory::stays(const Kept& k) const {
 void StepHistory::thin() {
   const auto is_evaluation = [](const Kept& k) { return k.evaluation >= 0; };
   const auto evaluations = static_cast<size_t>(std::ranges::count_if(kept_, is_evaluation));
-  (evaluations > most_ / 2 ? every_evaluation_ : every_) *= 2;
+  (evaluations > max_ / 2 ? every_evaluation_ : every_) *= 2;
   std::erase_if(kept_, [&](const Kept& k) { return &k != &kept_.front() && !stays(k); });
 }
 
 void StepHistory::add(const StepEntry& entry) {
   if (kept_.empty() || kept_.back().entry.step != entry.step) {
     if (kept_.size() > 1 && !stays(kept_.back())) kept_.pop_back();
-    while (kept_.size() >= most_) thin();
+    while (kept_.size() >= max_) thin();
     kept_.push_back({entry});
   }
   Kept& last = kept_.back();
@@ -90,14 +90,14 @@ std::vector<StepEntry> step_entries(const json& list) {
   std::vector<StepEntry> all;
   if (!list.is_array()) return all;
   for (const json& entry : list) {
-    const auto step = entry.is_object() ? whole_number(entry, "step", most_steps) : std::nullopt;
+    const auto step = entry.is_object() ? whole_number(entry, "step", max_steps) : std::nullopt;
     if (!step) continue;
     all.push_back({.step = *step,
                    .loss = number(entry, "loss"),
                    .val_loss = number(entry, "val_loss"),
                    .ms = number(entry, "ms"),
                    .tokens_per_s = number(entry, "tokens_per_s"),
-                   .tokens = whole_number(entry, "tokens", most_tokens)});
+                   .tokens = whole_number(entry, "tokens", max_tokens)});
   }
   return all;
 }

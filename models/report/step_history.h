@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The steps of a run as far as a page draws them: all, or so many evenly spread.  It is JSON in a
@@ -13,7 +12,7 @@
 namespace spool {
 
 // Of a run; the numbers of a page are exact up to it.
-inline constexpr int64_t most_steps = int64_t{1} << 53;
+inline constexpr int64_t max_steps = int64_t{1} << 53;
 
 // What is not known of a step is not there.
 struct StepEntry {
@@ -27,7 +26,7 @@ struct StepEntry {
 
 class StepHistory {
  public:
-  explicit StepHistory(size_t most = 2000);  // 4 at least
+  explicit StepHistory(size_t max = 2000);  // 4 at least
 
   // Steps rise; one of the same step adds what it knows.  Of more than `most` every second one is
   // forgotten, then every second of those and so on; evaluations are, too, beyond half of `most`.
@@ -43,7 +42,7 @@ class StepHistory {
   bool stays(const Kept&) const;
   void thin();
 
-  size_t most_;
+  size_t max_;
   int64_t every_ = 1, every_evaluation_ = 1, evaluations_ = 0;
   std::vector<Kept> kept_;  // the last one may be one that is forgotten next
 };

@@ -20,7 +20,7 @@ PlannedSteps plan_steps(const StepDescription& step, const StepRequest& request,
   check(!request.policy || !request.plan,
         "steps were given both a policy and a plan; give one of them, or neither and a budget");
   const RunRequest steps_alone{.steps = request,
-                               .most = request.budget ? MetaStream::unlimited : request.free};
+                               .capacity = request.budget ? MetaStream::unlimited : request.free};
   PlannedSteps planned = StepPlanner({.step = step}, steps_alone, machine).plan();
   if (planned.refusal) throw Error(*planned.refusal);
   return planned;

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Plans the training steps of any model before they run: their plan, by hand or chosen for a

@@ -208,7 +208,7 @@ const char* name_of(const PlannedSteps& planned, const RunSteps& run, const RunR
 
 void check_host(const Report& foretold, const RunRequest& request) {
   const bool shared = request.device->type == DeviceType::cpu;  // the host's memory is the device's
-  const size_t available = shared ? request.most : host_memory();
+  const size_t available = shared ? request.capacity : host_memory();
   const size_t needed = foretold.host.peak + (shared ? foretold.memory.peak : 0);
   if (foretold.host.peak == 0 || needed <= available) return;
   fail_memory({.what = shared ? "this run, with what is offloaded," : "what is offloaded",
@@ -237,7 +237,7 @@ void check_fits(const PlannedSteps& planned, const RunSteps& run, const RunReque
   };
   if (request.steps.budget) check_limit("in the budget", request.steps.budget);
   if (planned.is_chosen) check_limit("on the device", planned.limit);
-  check_limit("on the device", request.most);
+  check_limit("on the device", request.capacity);
   if (request.device) check_host(planned.foretold, request);
 }
 

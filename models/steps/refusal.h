@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Refuses a run that does not fit into the available memory, and says what would fit.

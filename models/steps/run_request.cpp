@@ -24,16 +24,16 @@ void limit_memory(RunRequest& request, Device device, size_t budget, const Machi
   const size_t all = device_memory(device);
   request.device = device;
   request.besides = expected_besides(machine);
-  request.most = all - std::min(all, request.besides);
-  request.steps.budget = std::min(budget, request.most);
-  request.steps.free = std::min(free_memory(device), request.most);
+  request.capacity = all - std::min(all, request.besides);
+  request.steps.budget = std::min(budget, request.capacity);
+  request.steps.free = std::min(free_memory(device), request.capacity);
 }
 
 std::string lowered_budget(size_t asked, const RunRequest& request) {
-  if (asked <= request.most) return {};
+  if (asked <= request.capacity) return {};
   return sentence("the budget of ", format_bytes(asked), " is more than the ",
-                  format_bytes(request.most), " that the ", request.device ? "device" : "machine",
-                  " has for it, and becomes that");
+                  format_bytes(request.capacity), " that the ",
+                  request.device ? "device" : "machine", " has for it, and becomes that");
 }
 
 std::string warn_of_memory(const PlannedSteps& planned, const RunRequest& request) {

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What is planned: the steps of a run and what else it does, and what that has to fit into.
@@ -25,9 +24,9 @@ struct RunSteps {
 };
 
 struct RunRequest {
-  StepRequest steps = {};               // with the budget, or the bytes that are free
-  std::optional<Device> device = {};    // none: a machine that is not here
-  size_t most = MetaStream::unlimited;  // bytes that there are for the arena
+  StepRequest steps = {};                   // with the budget, or the bytes that are free
+  std::optional<Device> device = {};        // none: a machine that is not here
+  size_t capacity = MetaStream::unlimited;  // bytes that there are for the arena
   size_t besides = 0;  // that the program is expected to take of the same memory; 0: of another
   bool batch_is_fixed = false;  // as that of a run that resumes is, and its chunks
   // Whether a plan that is set by hand is compared with what a search finds.

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // What a training step of any model is: the model and what else determines its numbers, how it

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Gives a rehearsal the clock of a device: rates, and what the kernels of a step take, from the

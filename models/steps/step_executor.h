@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Runs training steps of any model on one stream: forward and backward of each micro-batch, then

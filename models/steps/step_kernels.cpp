@@ -9,7 +9,7 @@ namespace spool {
 namespace {
 
 constexpr int max_passes = 5;     // the first of which warms up
-constexpr int least_passes = 3;   // with which each launch has a time that another confirms
+constexpr int min_passes = 3;     // with which each launch has a time that another confirms
 constexpr int64_t different = 2;  // micro-batches: the last launches what those in the middle do
 constexpr double stands = 0.99;   // a pass that lowers the sum to no less than this ends it
 
@@ -31,10 +31,10 @@ double lower(std::vector<KernelTime>& launches, const std::vector<TraceSpan>& sp
     KernelTime& launch = launches[i];
     check(spans[i].name == launch.name, "the step launches ", spans[i].name, " as kernel ", i,
           ", and its rehearsal ", launch.name);
-    constexpr double least = 1e-9;  // a clock may not see the shortest
-    const double seconds = std::max(spans[i].seconds(), least);
+    constexpr double min = 1e-9;  // a clock may not see the shortest
+    const double seconds = std::max(spans[i].seconds(), min);
     times[i].push_back(seconds);
-    launch.seconds = confirmed_least(times[i]);
+    launch.seconds = confirmed_min(times[i]);
     sum += launch.seconds;
   }
   return sum;
@@ -125,7 +125,7 @@ std::vector<KernelTime> measure_kernels(const StepDescription& step, StepPlans p
     sum = lower(kernels.launches, kernel_spans(trace->spans()), times);
     if (pass > 2 && sum >= stands * before) break;
     const double taken = limit.clock() - start;
-    if (pass + 1 < least_passes || pass + 1 == max_passes || taken < limit.seconds) continue;
+    if (pass + 1 < min_passes || pass + 1 == max_passes || taken < limit.seconds) continue;
     limit.late(pass + 1, taken);
     break;
   }

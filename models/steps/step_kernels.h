@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The kernels of a training step of any model, and what they take on a device: the real step is run

@@ -18,7 +18,7 @@ Levers levers_of(const StepDescription& step, const StepRequest& request, const 
   if (!choose.loss_chunk) levers.loss_rows = policy.loss_chunk;
   levers.state_share = choose.state_share;
   levers.regions = levers.placement && choose.regions;
-  if (levers.placement) levers.send_to = choose.send_to;
+  if (levers.placement) levers.offload_to = choose.offload_to;
   levers.host_bytes = choose.host_bytes;
   levers.fixed = request.plan ? *request.plan : plan_step(step, policy, machine);
   return levers;
@@ -50,10 +50,10 @@ OtherPeak other_peak_of(const RunSteps& run, const Policy& policy) {
   const auto known = std::make_shared<std::map<Key, size_t>>();
   return [run, policy, known](int64_t loss_rows, const Plan& plan) {
     const StepChunks chunks = chunks_of(plan, loss_rows, policy);
-    int most = 1;
-    for (const NodesInChunks& nodes : chunks.nodes) most = std::max(most, nodes.chunks);
+    int max = 1;
+    for (const NodesInChunks& nodes : chunks.nodes) max = std::max(max, nodes.chunks);
     const auto [at, is_new] =
-        known->try_emplace(Key(loss_rows, most, plan.optimizer_state, plan.state_bytes_on_device));
+        known->try_emplace(Key(loss_rows, max, plan.optimizer_state, plan.state_bytes_on_device));
     if (is_new) at->second = run.others(chunks, plan).peak;
     return at->second;
   };
@@ -215,10 +215,10 @@ size_t StepPlanner::keep_all_peak() {
 
 Frontier StepPlanner::frontier() {
   constexpr size_t steps = 20;
-  const size_t least = smallest_budget(), most = std::max(keep_all_peak(), least);
+  const size_t min = smallest_budget(), max = std::max(keep_all_peak(), min);
   Frontier frontier;
   for (size_t i = 0; i <= steps; ++i) {
-    frontier.points.push_back(plan_within(i == steps ? most : least + (most - least) / steps * i));
+    frontier.points.push_back(plan_within(i == steps ? max : min + (max - min) / steps * i));
   }
   return frontier;
 }

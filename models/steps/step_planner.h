@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Plans the steps of a run of any model, and what else it does: as they are set by hand, or by a

@@ -9,8 +9,8 @@
 
 namespace spool {
 
-StepDescription with_micro_batches(StepDescription step, int64_t most) {
-  step.config.accumulate = std::min(step.config.accumulate, most);
+StepDescription with_micro_batches(StepDescription step, int64_t max) {
+  step.config.accumulate = std::min(step.config.accumulate, max);
   return step;
 }
 
@@ -118,7 +118,7 @@ std::optional<Layout> lay_out_step(const StepDescription& step, StepPlans plans,
   const StepDescription distinct = with_micro_batches(step, distinct_micro_batches);
   plans.layout.reset();
   RehearsedStep best_fit = rehearse_step(distinct, plans, machine, {.lifetimes = true});
-  plans.layout = lay_out(std::move(best_fit.lifetimes));
+  plans.layout = assign_offsets(std::move(best_fit.lifetimes));
   const RehearsedStep placed = rehearse_step(distinct, plans, machine);
   const bool pays = placed.report.memory.peak < best_fit.report.memory.peak;
   return pays ? std::move(plans.layout) : std::nullopt;

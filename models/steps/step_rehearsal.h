@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Rehearses a training step of any model before it runs: for the plan that a policy makes, the
@@ -15,7 +14,7 @@ namespace spool {
 // Three micro-batches cover every case: first, middle, last.
 constexpr int64_t distinct_micro_batches = 3;
 // The same step, of at most so many micro-batches.
-StepDescription with_micro_batches(StepDescription, int64_t most);
+StepDescription with_micro_batches(StepDescription, int64_t max);
 
 // The plan that the policy makes for the tape of a micro-batch; the machine's rates decide when
 // offloaded values are released and fetched.

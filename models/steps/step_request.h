@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // How the steps of a model are to run: what is set by hand, and what is chosen for a budget.
@@ -29,7 +30,7 @@ struct Choices {
   // Whether a share of the optimizer's state may be on the host; where saved values may be sent, if
   // `placement` is chosen; and the bytes of the host for both.
   bool state_share = false;
-  std::optional<OffloadTarget> send_to = {};
+  std::optional<OffloadTarget> offload_to = {};
   size_t host_bytes = MetaStream::unlimited;
 
   bool any() const { return placement || loss_chunk || state_share; }

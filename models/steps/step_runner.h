@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Trains any model in a budget of bytes: plans its steps, foretells what they take, opens the

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Tokens that are found in text before it is split, such as <|im_end|>: at the leftmost place where

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The alphabet in which merges.txt and vocab.json spell bytes: a byte that is visible in Latin-1 as

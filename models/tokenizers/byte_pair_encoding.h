@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Byte-pair encoding over bytes (Radford et al. 2019): a piece of text starts as the tokens of its

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // GPT-2's split of text into pieces, across which byte-pair encoding never merges: contractions;

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // GPT-2's tokenizer: pieces of text (gpt2_pieces.h), each byte-pair encoded, and one token more,

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The tokenizer of a tokenizer.json, Hugging Face's format, of the kinds that Llama, Qwen, SmolLM

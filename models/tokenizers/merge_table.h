@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The merges of byte-pair encoding (Sennrich et al. 2016).  Neighbours among the parts of a piece

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Blanks as a visible character, as sentencepiece has them: every U+0020 becomes it, and it is put

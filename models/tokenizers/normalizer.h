@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What a tokenizer.json does to text before it is split: one of Unicode's normal forms, small

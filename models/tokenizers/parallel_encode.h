@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Encodes files of text on several threads; the memory it needs does not grow with the text.

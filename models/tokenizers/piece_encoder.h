@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Byte-pair encoding of a piece of text by the vocabulary of a tokenizer.json, whose tokens are of

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // How a tokenizer.json splits text into pieces, across which byte-pair encoding never merges: by

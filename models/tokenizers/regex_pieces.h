@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Splits text into the matches of a regular expression and what is between them.  The expression is

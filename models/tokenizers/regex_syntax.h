@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Spells a regular expression of a tokenizer.json so that PCRE2 with PCRE2_UTF, but without

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A Tokenizer turns bytes of text into token ids and back: decode(encode(text)) is the text,

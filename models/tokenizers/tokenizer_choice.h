@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Chooses a tokenizer from a user's settings and the files beside a model.

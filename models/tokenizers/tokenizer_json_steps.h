@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The parts of a tokenizer.json around its model: what is done to text before, and to tokens after.

@@ -24,8 +24,8 @@ size_t first_character_size(std::string_view text) {
   if (!std::ranges::all_of(text.substr(1, size - 1), continues_character)) return 0;
   const char32_t number = code_point(text.substr(0, size));
   const bool is_surrogate = 0xd800 <= number && number < 0xe000;
-  const char32_t least = size == 2 ? 0x80 : size == 3 ? 0x800 : 0x10000;
-  return number >= least && number <= 0x10ffff && !is_surrogate ? size : 0;
+  const char32_t min = size == 2 ? 0x80 : size == 3 ? 0x800 : 0x10000;
+  return number >= min && number <= 0x10ffff && !is_surrogate ? size : 0;
 }
 
 size_t valid_utf8_size(std::string_view text) {
@@ -63,9 +63,9 @@ std::string_view without_incomplete_character(std::string_view text) {
 }
 
 std::string_view from_character_to_character(std::string_view text) {
-  constexpr size_t most = 3;  // bytes after the first
+  constexpr size_t max = 3;  // bytes after the first
   size_t begin = 0;
-  while (begin < std::min(most, text.size()) && continues_character(text[begin])) ++begin;
+  while (begin < std::min(max, text.size()) && continues_character(text[begin])) ++begin;
   return without_incomplete_character(text.substr(begin));
 }
 

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What computes attention in a step of a run on cuda, and why, for the reports of a plan.

@@ -17,9 +17,9 @@ json to_json(const Point& point) {
           {"val_loss", std::isfinite(point.loss) ? json(point.loss) : json()}};
 }
 
-Point point(const JsonField& stored, int64_t most_steps) {
+Point point(const JsonField& stored, int64_t max_steps) {
   const JsonField loss = stored.member("val_loss");
-  return {.step = stored.member("step").integer<int64_t>(0, most_steps),
+  return {.step = stored.member("step").integer<int64_t>(0, max_steps),
           .loss = loss.is_null() ? NAN : loss.number()};
 }
 

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The evaluations of a run between its steps, as far as they decide what is kept and when the run

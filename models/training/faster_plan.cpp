@@ -57,12 +57,12 @@ std::vector<KernelTime> StepKernelTimes::kernels(const TrainingConfig& config,
   for (size_t i = 0; i < foretold.size(); ++i) {
     std::vector<double> seconds;
     for (const std::vector<TraceSpan>& step : steps_) {
-      constexpr double least = 1e-9;  // a clock may not see the shortest
-      seconds.push_back(std::max(step[i].seconds(), least));
+      constexpr double min = 1e-9;  // a clock may not see the shortest
+      seconds.push_back(std::max(step[i].seconds(), min));
     }
     launches.push_back({.name = foretold[i].name,
                         .cost = foretold[i].cost,
-                        .seconds = confirmed_least(std::move(seconds))});
+                        .seconds = confirmed_min(std::move(seconds))});
   }
   return distinct(std::move(launches));
 }

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Whether another plan would be faster than a run's own, by the clock that its own steps have

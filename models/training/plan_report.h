@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What was planned, as JSON for programs and for the page that shows it.  A plan that fits:

@@ -72,7 +72,7 @@ class Sentences {
 
   // The largest categories at the peak.
   std::string parts_at_peak() const {
-    constexpr size_t most = 4;
+    constexpr size_t max = 4;
     const StepMemory& memory = of_.memory;
     std::vector<std::pair<size_t, std::string>> parts;
     for (size_t c = 0; c < memory.categories.size(); ++c) {
@@ -80,7 +80,7 @@ class Sentences {
       if (bytes > 0) parts.emplace_back(bytes, memory.categories[c]);
     }
     std::ranges::stable_sort(parts, std::ranges::greater{}, &std::pair<size_t, std::string>::first);
-    if (parts.size() > most) parts.resize(most);
+    if (parts.size() > max) parts.resize(max);
     std::string text;
     for (const auto& [bytes, category] : parts) {
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", category, format_bytes(bytes));
@@ -106,14 +106,14 @@ class Sentences {
   }
 
   void say_what_layers_do() {
-    constexpr size_t most = 3;
+    constexpr size_t max = 3;
     const std::vector<LayerGroup>& groups = of_.layers;
     if (groups.size() == 1 && groups.front().treatment == "keep all") {
       say("Every layer keeps what its backward reads.");
       return;
     }
     // One group takes no more words than the sentence that there is one more.
-    const size_t told = groups.size() <= most + 1 ? groups.size() : most;
+    const size_t told = groups.size() <= max + 1 ? groups.size() : max;
     for (size_t i = 0; i < told; ++i) {
       say("{}: {}.", capitalised(layers_of(groups[i])), groups[i].treatment);
     }
@@ -170,8 +170,8 @@ class Sentences {
           "How fast other plans within the budget are is not known: there is no lower bound.");
     }
     const double bound = run_.search->lower_bound;
-    constexpr double least_gap = 5e-4;
-    if (gap(run_) < least_gap) {
+    constexpr double min_gap = 5e-4;
+    if (gap(run_) < min_gap) {
       say("No plan within the budget is faster.");
     } else {
       say("No plan within the budget takes less than {} a step: this one takes at most {} more "

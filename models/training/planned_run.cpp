@@ -128,9 +128,9 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
                  .regions = !o.resume && !is_given("chunk-mlp"),
                  .state_share = has_host && host > 0 && !is_given("optimizer-state"),
                  .host_bytes = host};
-  const bool may_send =
+  const bool may_offload =
       o.policy.target == OffloadTarget::disk || is_given("offload-to") || (has_host && host > 0);
-  if (may_send) choose.send_to = o.policy.target;
+  if (may_offload) choose.offload_to = o.policy.target;
   RunRequest request{.steps = {.policy = o.policy,
                                .plan = std::move(plan),
                                .choose = choose,

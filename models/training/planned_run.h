@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A training run as steps/step_planner.h plans it: its step, its evaluations and its text samples.

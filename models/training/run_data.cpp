@@ -56,11 +56,11 @@ class TokenList : public TokenSource {
 std::string describe_joined(const DataReader& reader, const RunOptions& options,
                             const std::vector<std::vector<std::filesystem::path>>& of_each_kind) {
   if (!reader.separate || options.data.empty()) return {};
-  size_t most = 0;
+  size_t max = 0;
   for (const auto& files : of_each_kind) {
-    if (!are_shards(files, reader.format)) most = std::max(most, files.size());
+    if (!are_shards(files, reader.format)) max = std::max(max, files.size());
   }
-  return describe_joined_documents(most, reader.tokenizer, BeginOfText::written, reader.vocabulary);
+  return describe_joined_documents(max, reader.tokenizer, BeginOfText::written, reader.vocabulary);
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A run's log: one JSON object per line.  The first has the format's version and the configuration;

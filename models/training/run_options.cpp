@@ -196,10 +196,10 @@ void adopt_chunks(RunOptions& o, const PlannedFor& made_for) {
 
 // Also of a link to a file that is not there yet.
 std::filesystem::path resolved(std::filesystem::path name) {
-  constexpr int most_links = 40;  // as for the system
+  constexpr int max_links = 40;  // as for the system
   std::error_code none;
   if (auto whole = std::filesystem::absolute(name, none); !none) name = std::move(whole);
-  for (int i = 0; i < most_links; ++i) {
+  for (int i = 0; i < max_links; ++i) {
     const std::filesystem::path target = std::filesystem::read_symlink(name, none);
     if (none) break;
     name = name.parent_path() / target;

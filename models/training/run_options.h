@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The settings of a training run.  Its configuration determines the losses: on one device, two

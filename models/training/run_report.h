@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The page of a run (models/report/report_page.h): its plan, and its steps as far as they are done.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // How far the steps of a run are from their foretold time.  Steps 2 to 4 of the run, counted from

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A trace file, in JSON, of one step of a run: as foretold and as measured, one above the other

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Trains a model on one stream: all the work of a run that uses the device, and nothing else.  On a

@@ -98,8 +98,8 @@ StepConfig TrainingConfig::step() const {
 ChunkRows TrainingConfig::evaluation_rows() const {
   ChunkRows rows{.loss = chunks.loss_rows, .mlp = chunks.mlp_rows};
   if (chunks.nodes.empty()) return rows;
-  const int most = std::ranges::max(chunks.nodes, {}, &NodesInChunks::chunks).chunks;
-  rows.mlp = ceil_div(batch * seq, int64_t{most});
+  const int max = std::ranges::max(chunks.nodes, {}, &NodesInChunks::chunks).chunks;
+  rows.mlp = ceil_div(batch * seq, int64_t{max});
   return rows;
 }
 

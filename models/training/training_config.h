@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The settings that define what a training run computes: model, batches, schedule, optimizer.

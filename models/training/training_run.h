@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A training run from the first step to the last: data, budget, checkpoints, log,

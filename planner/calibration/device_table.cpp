@@ -31,9 +31,9 @@ void for_each_rate(SomeMachine& machine, const Visit& visit) {
 // No kernel takes longer, does more, or is faster than these.
 constexpr double max_seconds = 1e5, max_count = 1e24, max_rate = 1e20;
 
-double positive(const JsonField& field, double most) {
+double positive(const JsonField& field, double max) {
   const double number = field.number();
-  field.expect(number > 0 && number <= most, number, " is no measurement");
+  field.expect(number > 0 && number <= max, number, " is no measurement");
   return number;
 }
 

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What was measured of a device: its rates, and what kernels take.  It is kept in a file of the

@@ -37,17 +37,18 @@ std::string AllocationWords::category_name(size_t category) {
 AllocationWords::AllocationWords(const NamedNodes& nodes, const AllocationHistory& history)
     : nodes_(nodes) {
   for (const LoggedAllocation& a : history.all) {
-    if (a.sent != LoggedAllocation::never) sent_[static_cast<int64_t>(a.transfer)] = &a;
+    if (a.offloaded != LoggedAllocation::never) offloaded_[static_cast<int64_t>(a.transfer)] = &a;
   }
 }
 
-const LoggedAllocation* AllocationWords::sent(int64_t number) const {
-  const auto at = sent_.find(number);
-  return at == sent_.end() ? nullptr : at->second;
+const LoggedAllocation* AllocationWords::offloaded(int64_t number) const {
+  const auto at = offloaded_.find(number);
+  return at == offloaded_.end() ? nullptr : at->second;
 }
 
 const LoggedAllocation& AllocationWords::whole(const LoggedAllocation& a) const {
-  const LoggedAllocation* original = a.is_rest ? sent(static_cast<int64_t>(a.transfer)) : nullptr;
+  const LoggedAllocation* original =
+      a.is_rest ? offloaded(static_cast<int64_t>(a.transfer)) : nullptr;
   return original ? *original : a;
 }
 
@@ -68,7 +69,7 @@ size_t AllocationWords::category(const LoggedAllocation& part) const {
 LayerName AllocationWords::value(const LoggedAllocation& part) const {
   const LoggedAllocation& a = whole(part);
   if (is_copy(a.born_in)) {
-    const LoggedAllocation* original = sent(a.born_in.node);
+    const LoggedAllocation* original = offloaded(a.born_in.node);
     return original ? value(*original) : LayerName{a.born_in.task};
   }
   const bool is_gradient = a.label.purpose == Purpose::gradient;

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What reports say of the allocations of a rehearsed step.
@@ -27,7 +26,7 @@ class AllocationWords {
   // "ln_2" of layer 7, "input gradient of ln_2", "mlp.c_fc.weight".
   LayerName value(const LoggedAllocation&) const;
   // The value that the copy with this number sends; null: none is known.
-  const LoggedAllocation* sent(int64_t number) const;
+  const LoggedAllocation* offloaded(int64_t number) const;
   // What it is kept until: "backward of mlp.c_fc", of the same layer, or "forward of ln_1 of layer
   // 8".
   std::string until(const LoggedAllocation&) const;
@@ -41,7 +40,7 @@ class AllocationWords {
   std::string work(const TraceContext&, bool with_layer) const;
 
   const NamedNodes& nodes_;
-  std::unordered_map<int64_t, const LoggedAllocation*> sent_ = {};
+  std::unordered_map<int64_t, const LoggedAllocation*> offloaded_ = {};
 };
 
 }  // namespace spool

@@ -33,7 +33,7 @@ std::vector<LaneCopy> all_copies(const RehearsedStep& step, const NamedNodes& no
   for (const TraceSpan& span : step.trace) {
     if (!is_shown(span)) continue;
     const LoggedAllocation* original =
-        is_copy(span.context) ? words.sent(span.context.node) : nullptr;
+        is_copy(span.context) ? words.offloaded(span.context.node) : nullptr;
     copies.push_back({.lane = span.lane,
                       .name = name_of(span, original, words),
                       .begin = clock.ms(span.begin),

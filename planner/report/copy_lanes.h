@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The copies of a rehearsed step between the device and its host or disk, for reports.

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Explains a plan to people, layer by layer.  A layer is a block of the program, an outermost

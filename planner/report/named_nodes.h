@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What people call the nodes of a program, and what kinds of nodes there are.

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Describes how two plans differ, for people: "value 17 (gelu of node 9): keep -> recompute".

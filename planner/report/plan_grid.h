@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What a plan does to the values of each layer, as a grid: a row for each name of a node, a column

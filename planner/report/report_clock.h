@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The times of a rehearsed step as reports have them: milliseconds since the step began, rounded to

@@ -17,10 +17,12 @@ std::vector<Part> parts_of(const AllocationHistory& history, const AllocationWor
   std::vector<Part> parts;
   for (const LoggedAllocation& a : history.all) {
     const size_t end = std::min(a.death, history.times.size());
-    const size_t sent = a.label.purpose == Purpose::activation ? std::min(a.sent, end) : end;
-    parts.push_back({.of = &a, .category = words.category(a), .begin = a.birth, .end = sent});
-    if (sent < end)
-      parts.push_back({.of = &a, .category = AllocationWords::copies, .begin = sent, .end = end});
+    const size_t offloaded =
+        a.label.purpose == Purpose::activation ? std::min(a.offloaded, end) : end;
+    parts.push_back({.of = &a, .category = words.category(a), .begin = a.birth, .end = offloaded});
+    if (offloaded < end)
+      parts.push_back(
+          {.of = &a, .category = AllocationWords::copies, .begin = offloaded, .end = end});
   }
   return parts;
 }
@@ -75,11 +77,11 @@ std::vector<Instant> distinct_instants(const std::vector<Instant>& all) {
   for (auto first = all.begin(); first != all.end();) {
     const auto end =
         std::find_if(first, all.end(), [&](const Instant& i) { return i.time != first->time; });
-    const auto most = std::max_element(
+    const auto max = std::max_element(
         first, end, [](const Instant& a, const Instant& b) { return a.total < b.total; });
     const Instant& last = *(end - 1);
     const size_t before = distinct.empty() ? 0 : distinct.back().total;
-    if (most->total > last.total && most->total > before) distinct.push_back(*most);
+    if (max->total > last.total && max->total > before) distinct.push_back(*max);
     distinct.push_back(last);
     first = end;
   }
@@ -93,9 +95,9 @@ size_t index_of_peak(const std::vector<Instant>& instants) {
 
 // At most so many, one more for the peak and one for the end: of neighbours, that of most bytes, at
 // the time of the first.
-std::vector<Instant> merged(const std::vector<Instant>& all, size_t most) {
-  if (all.size() <= most) return all;
-  const size_t each = (all.size() + most - 1) / most;
+std::vector<Instant> merged(const std::vector<Instant>& all, size_t max) {
+  if (all.size() <= max) return all;
+  const size_t each = (all.size() + max - 1) / max;
   const size_t peak = index_of_peak(all);
   std::vector<Instant> few;
   size_t count = each;
@@ -134,8 +136,7 @@ size_t first_after(const std::vector<Instant>& instants, size_t event) {
 std::vector<MemoryValue> values_of(const std::vector<Part>& parts,
                                    const std::vector<Instant>& instants,
                                    const AllocationWords& words, const StepMemoryLimits& limits) {
-  const double least =
-      limits.least_part * static_cast<double>(instants[index_of_peak(instants)].total);
+  const double min = limits.min_part * static_cast<double>(instants[index_of_peak(instants)].total);
   struct Sized {
     double bytes_times_time = 0;
     const Part* part = nullptr;
@@ -145,7 +146,7 @@ std::vector<MemoryValue> values_of(const std::vector<Part>& parts,
   for (const Part& p : parts) {
     const auto bytes = static_cast<double>(p.of->bytes);
     const size_t begin = first_after(instants, p.begin), end = first_after(instants, p.end);
-    if (bytes < least || begin >= end) continue;
+    if (bytes < min || begin >= end) continue;
     const double until = end < instants.size() ? instants[end].time : instants.back().time;
     sized.push_back({bytes * (until - instants[begin].time), &p, begin, end});
   }

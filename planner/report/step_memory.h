@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The memory of a device over a rehearsed step, by what it is for, for reports.
@@ -39,7 +38,7 @@ struct StepMemoryLimits {
   // Neighbouring instants become the one of most bytes; that of the peak stays.
   size_t instants = 2000;
   size_t values = 1500;
-  double least_part = 1.0 / 2000;  // of the peak, that a value of the list has
+  double min_part = 1.0 / 2000;  // of the peak, that a value of the list has
 };
 
 // Of a step that was rehearsed with AskedOfRehearsal::allocations.

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Traces as trace events in JSON (Chrome's format), which https://ui.perfetto.dev shows: a process

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The JSON that write_trace() writes (timeline.h says what is in it).

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A lower bound on the seconds that recomputation adds to a step within a budget, whatever the

@@ -23,10 +23,10 @@ size_t segments_with_rows(const MeasuredSegments& m) {
 // The steps that no other one beats, of two such lists.
 void FastestChoices::merge(const Steps& a, const Steps& b, Steps& merged) {
   merged.clear();
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   const auto add = [&](const Step& step) {
-    if (step.seconds >= least) return;
-    least = step.seconds;
+    if (step.seconds >= min) return;
+    min = step.seconds;
     if (!merged.empty() && merged.back().room == step.room) merged.pop_back();
     merged.push_back(step);
   };
@@ -93,22 +93,22 @@ const FastestChoices::Step* FastestChoices::step(Run& run, size_t segment, int64
 }
 
 double FastestChoices::seconds(size_t first, int64_t room) {
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   for (Run& run : runs_) {
     const Step* found = step(run, first, room);
-    if (found) least = std::min(least, found->seconds);
+    if (found) min = std::min(min, found->seconds);
   }
-  return least;
+  return min;
 }
 
 void FastestChoices::complete(Choice& choice, int64_t room) {
   const size_t first = choice.by_segment.size();
-  const double least = seconds(first, room);
+  const double min = seconds(first, room);
   const auto best = std::ranges::find_if(runs_, [&](Run& run) {
     const Step* found = step(run, first, room);
-    return found && found->seconds == least;
+    return found && found->seconds == min;
   });
-  choice.extra_seconds += least;
+  choice.extra_seconds += min;
   for (size_t s = first; s < m_.segments.size(); ++s) {
     const Step& at = *step(*best, s, room);
     const auto rows = static_cast<size_t>(at.rows);
@@ -123,8 +123,9 @@ void FastestChoices::complete(Choice& choice, int64_t room) {
 int64_t Choice::kept(const MeasuredSegments& m, size_t segment) const {
   const MeasuredOption& option = *by_segment[segment];
   const int64_t kept = m.keeps[segment] + option.extra_kept;
-  if (segment >= sent.size() || sent[segment] == 0) return kept;
-  const auto leaves = static_cast<double>(m.sendable_bytes(segment, option)) * sent[segment];
+  if (segment >= offloaded.size() || offloaded[segment] == 0) return kept;
+  const auto leaves =
+      static_cast<double>(m.offloadable_bytes(segment, option)) * offloaded[segment];
   return kept - static_cast<int64_t>(leaves);
 }
 
@@ -136,7 +137,7 @@ int64_t needed_bytes(const MeasuredSegments& m, size_t segment, const MeasuredOp
 
 std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
                                      const std::vector<bool>& rows_allowed) {
-  if (m.least > limit) return {};
+  if (m.min_live > limit) return {};
   FastestChoices choices(m, rows_allowed);
   const auto room = static_cast<int64_t>(limit) - static_cast<int64_t>(m.live_at_first);
   if (std::isinf(choices.seconds(/*first=*/0, room))) return {};
@@ -197,17 +198,17 @@ std::vector<Choice> uniform_choices(const MeasuredSegments& m) {
 }
 
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
-  auto below = static_cast<int64_t>(m.live_at_first), most = static_cast<int64_t>(m.least);
+  auto below = static_cast<int64_t>(m.live_at_first), max = static_cast<int64_t>(m.min_live);
   for (size_t s = 0; s < choice.by_segment.size(); ++s) {
-    most = std::max(most, below + needed_bytes(m, s, *choice.by_segment[s], choice.others));
+    max = std::max(max, below + needed_bytes(m, s, *choice.by_segment[s], choice.others));
     below += choice.kept(m, s);
   }
-  return static_cast<size_t>(most);
+  return static_cast<size_t>(max);
 }
 
 Choice in_groups(const MeasuredSegments& m, Choice choice, size_t limit) {
   std::map<int, std::vector<const MeasuredOption*>> by_kind;
-  const size_t first = choice.sent.size();
+  const size_t first = choice.offloaded.size();
   for (size_t s = first; s < m.segments.size(); ++s) {
     by_kind[m.segments[s].kind].push_back(choice.by_segment[s]);
   }

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The fastest choice of an option for each segment, exactly, under a limit on live bytes.
@@ -21,10 +20,10 @@ namespace spool {
 
 // How the options of segments that send were chosen: the seconds that a byte was taken to cost, the
 // part of the bytes that a link can move which were sent, and whether a part of a value may be.
-struct Sending {
+struct OffloadWay {
   double price = 0, part = 0;
   bool divides = false;
-  bool operator==(const Sending&) const = default;
+  bool operator==(const OffloadWay&) const = default;
 };
 
 // Bytes that are live for segments that send while each segment runs; none: 0.
@@ -44,8 +43,8 @@ struct OthersBytes {
 struct Choice {
   std::vector<const MeasuredOption*> by_segment = {};
   // The parts of what the first segments can send that are sent, between 0 and 1.
-  std::vector<double> sent = {};
-  Sending sending = {};
+  std::vector<double> offloaded = {};
+  OffloadWay way = {};
   OthersBytes others = {};
   size_t row_choice = 0;     // of MeasuredSegments::rows
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch

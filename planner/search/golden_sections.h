@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The least of a convex function of one number by golden sections (Kiefer, Sequential minimax
@@ -12,11 +11,11 @@ namespace spool {
 // The least value seen between `low` and `high` with so many further sections.  The function may be
 // infinite from `low` to some number.
 template <class Function>
-double least_by_golden_sections(double low, double high, int sections, const Function& f) {
+double min_by_golden_sections(double low, double high, int sections, const Function& f) {
   constexpr double golden = 0.6180339887498949;
   double left = high - golden * (high - low), right = low + golden * (high - low);
   double at_left = f(left), at_right = f(right);
-  double least = std::min(at_left, at_right);
+  double min = std::min(at_left, at_right);
   for (int i = 0; i < sections; ++i) {
     if (at_left < at_right) {
       high = right;
@@ -27,9 +26,9 @@ double least_by_golden_sections(double low, double high, int sections, const Fun
       left = std::exchange(right, left + golden * (high - left));
       at_left = std::exchange(at_right, f(right));
     }
-    least = std::min({least, at_left, at_right});
+    min = std::min({min, at_left, at_right});
   }
-  return least;
+  return min;
 }
 
 }  // namespace spool

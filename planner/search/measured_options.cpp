@@ -11,7 +11,7 @@ namespace {
 
 // What a rehearsal tells of one segment.
 struct SegmentCosts {
-  size_t live_before = 0, most_in_forward = 0, most_in_backward = 0;  // bytes
+  size_t live_before = 0, max_in_forward = 0, max_in_backward = 0;  // bytes
   // Of each micro-batch that was rehearsed: the first writes gradients that later ones add to.
   std::vector<double> seconds = {};
 };
@@ -77,15 +77,15 @@ class Measurement {
   const Segment& sample(size_t kind) const { return all_.segments[by_kind_[kind].front()]; }
 
   void choose_rows() {
-    int64_t most = 0;
+    int64_t max = 0;
     for (size_t s = 0; s < all_.segments.size(); ++s) {
       const auto kind = static_cast<size_t>(all_.segments[s].kind);
       if (kind >= by_kind_.size()) by_kind_.resize(kind + 1);
       by_kind_[kind].push_back(s);
       segment_of_.resize(static_cast<size_t>(all_.segments[s].last) + 1, s);
-      most = std::max(most, chunkable_rows(all_.program, all_.segments[s]));
+      max = std::max(max, chunkable_rows(all_.program, all_.segments[s]));
     }
-    all_.rows = levers_.loss_rows ? std::vector{*levers_.loss_rows} : row_choices(most);
+    all_.rows = levers_.loss_rows ? std::vector{*levers_.loss_rows} : row_choices(max);
     limit_candidates();
   }
 
@@ -118,12 +118,12 @@ class Measurement {
       SegmentCosts& segment = costs.segments[s];
       // Of a region in chunks, the first node runs again in each of them.
       if (!has_begun[s]) {
-        segment.live_before = segment.most_in_forward = segment.most_in_backward = work.live_before;
+        segment.live_before = segment.max_in_forward = segment.max_in_backward = work.live_before;
         has_begun[s] = true;
       }
       const bool is_forward = work.phase == Phase::forward;
-      size_t& most = is_forward ? segment.most_in_forward : segment.most_in_backward;
-      most = std::max(most, work.live);
+      size_t& max = is_forward ? segment.max_in_forward : segment.max_in_backward;
+      max = std::max(max, work.live);
       size_t& live = costs.live[work.node];
       live = std::max(live, work.live - segment.live_before);
       const auto micro_batch = static_cast<size_t>(work.micro_batch);
@@ -138,27 +138,28 @@ class Measurement {
     RehearsedStep kept = rehearse(std::vector<const SegmentOption*>(all_.segments.size(), &keep));
     base_ = costs_of(kept.survey);
     all_.live_at_first = base_.segments.front().live_before;
-    all_.least = base_.outside;
+    all_.min_live = base_.outside;
     for (size_t s = 0; s < all_.segments.size(); ++s) {
-      all_.needs.push_back(base_.segments[s].most_in_backward - base_.segments[s].live_before);
+      all_.needs.push_back(base_.segments[s].max_in_backward - base_.segments[s].live_before);
       all_.keeps.push_back(bytes_kept(base_, s));
     }
     all_.seconds = step_seconds(kept, step_.micro_batches);
     all_.keep_all = std::move(kept.survey);
-    find_sendable();
+    find_offloadable();
     if (levers_.state_share) measure_state();
   }
 
   // Values that backward reads, and that are large enough for a copy to run at full speed.
-  void find_sendable() {
+  void find_offloadable() {
     constexpr size_t min_bytes = size_t{1} << 20;
-    all_.sendable.resize(all_.segments.size());
+    all_.offloadable.resize(all_.segments.size());
     const Survey& survey = all_.keep_all;
     for (ValueId v = 0; v < survey.values.next_id(); ++v) {
       const SurveyedValue& value = survey.values[v];
       const bool is_kept = value.first_saved >= 0 && all_.program.values[v].producer >= 0;
       if (!is_kept || value.bytes < min_bytes) continue;
-      all_.sendable[segment_of_[value.first_saved]].push_back({.value = v, .bytes = value.bytes});
+      all_.offloadable[segment_of_[value.first_saved]].push_back(
+          {.value = v, .bytes = value.bytes});
     }
     const IdTable<NodeId, double> begins = survey.begins(Phase::forward);
     const NodeId loss = all_.segments.back().first;
@@ -200,7 +201,7 @@ class Measurement {
   void measure_state() {
     const StreamedCosts all = stream_all_but(0);
     if (all.host_bytes <= 0) return;
-    all_.state = {.bytes = static_cast<size_t>(all.host_bytes), .least = all.outside};
+    all_.state = {.bytes = static_cast<size_t>(all.host_bytes), .min_live = all.outside};
     MeasuredState& state = *all_.state;
     MeasuredState::Share half;
     for (const double part : {1.0 / 256, 1.0 / 64, 1.0 / 32, 1.0 / 16, 1.0 / 8, 0.5}) {
@@ -287,9 +288,9 @@ class Measurement {
     return {.option = listed_[kind][o],
             .extra_seconds = costs.seconds.front() - base.seconds.front(),
             .extra_kept = bytes_kept(tried, s) - bytes_kept(base_, s),
-            .extra_need = static_cast<int64_t>(costs.most_in_backward - costs.live_before) -
-                          static_cast<int64_t>(base.most_in_backward - base.live_before),
-            .forward_need = static_cast<int64_t>(costs.most_in_forward - costs.live_before)};
+            .extra_need = static_cast<int64_t>(costs.max_in_backward - costs.live_before) -
+                          static_cast<int64_t>(base.max_in_backward - base.live_before),
+            .forward_need = static_cast<int64_t>(costs.max_in_forward - costs.live_before)};
   }
 
   // What the option costs beyond keeping all in each micro-batch that was rehearsed.
@@ -326,19 +327,19 @@ class Measurement {
     for (size_t kind = 0; kind < kinds(); ++kind) {
       const bool has_rows = chunkable_rows(all_.program, sample(kind)) > 0;
       std::vector<std::vector<MeasuredOption>> by_rows(has_rows ? all_.rows.size() : 1);
-      double least_of_regions = std::numeric_limits<double>::infinity(), gain_of_regions = 0;
+      double min_of_regions = std::numeric_limits<double>::infinity(), gain_of_regions = 0;
       for (size_t o = 0; o < listed_[kind].size(); ++o) {
         const size_t row_choice = o / (listed_[kind].size() / by_rows.size());
         MeasuredOption& option = by_rows[row_choice].emplace_back(measured(kind, o));
         const auto& region = option.option.region;
         if (!region) continue;
-        const double least = std::ranges::min(extra_seconds(kind, o));
-        least_of_regions = std::min(least_of_regions, least);
+        const double min = std::ranges::min(extra_seconds(kind, o));
+        min_of_regions = std::min(min_of_regions, min);
         if (!option.option.recomputed.empty()) continue;
         const double whole = seconds_again(sample(kind), *region);
-        gain_of_regions = std::max(gain_of_regions, whole - least);
+        gain_of_regions = std::max(gain_of_regions, whole - min);
       }
-      all_.least_of_regions.push_back(least_of_regions);
+      all_.min_of_regions.push_back(min_of_regions);
       all_.gain_of_regions.push_back(gain_of_regions);
       for (auto& options : by_rows) options = undominated(std::move(options));
       all_.options.push_back(std::move(by_rows));

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What the options of each segment cost, measured by rehearsals: segments of one kind try different
@@ -20,7 +19,7 @@
 
 namespace spool {
 
-// Sending the optimizer's state to the host and streaming it through the device.
+// OffloadWay the optimizer's state to the host and streaming it through the device.
 struct MeasuredState {
   size_t bytes = 0;  // that the device has less of if all state is on the host
   // So many of these bytes on the host, rising to all of them, and the seconds they cost.
@@ -32,7 +31,7 @@ struct MeasuredState {
   double last_seconds_per_byte = 0, free_bytes = 0;
   // What a step may take less with state on the host: nothing, unless kernels were measured badly.
   double gain = 0;
-  size_t least = 0;  // as MeasuredSegments::least, if all state is on the host
+  size_t min_live = 0;  // as MeasuredSegments::min_live, if all state is on the host
 };
 
 struct MeasuredOption {
@@ -44,7 +43,7 @@ struct MeasuredOption {
 };
 
 // A value that may be sent off the device between forward and backward.
-struct SendableValue {
+struct OffloadableValue {
   ValueId value = -1;
   size_t bytes = 0;
 };
@@ -64,7 +63,7 @@ struct MeasuredSegments {
   // region in chunks costs beyond keeping all, infinite if there is none; and the most that such a
   // region takes less than to run again, whole, what it computes.  By the sums of a roofline it
   // takes no less, but kernels of fewer rows can be measured to be faster.
-  std::vector<double> least_of_regions = {}, gain_of_regions = {};
+  std::vector<double> min_of_regions = {}, gain_of_regions = {};
   // Of keeping all with the first choice of rows.
   Survey keep_all = {};
   std::vector<size_t> needs = {};  // bytes of each segment, in backward
@@ -72,17 +71,17 @@ struct MeasuredSegments {
   std::vector<int64_t> keeps = {};
   std::vector<double> backward_seconds = {};  // of each segment, in a micro-batch
   size_t live_at_first = 0;                   // bytes
-  size_t least = 0;                // bytes live outside of all segments, such as by the optimizer
+  size_t min_live = 0;             // bytes live outside of all segments, such as by the optimizer
   double seconds = 0;              // of the step
   double seconds_before_loss = 0;  // of a micro-batch, until the last segment runs
   double seconds_of_loss = 0;      // of the last segment's forward
   double seconds_after_loss = 0;
   int rehearsals = 0;
-  std::vector<std::vector<SendableValue>> sendable = {};  // of each segment
-  std::optional<MeasuredState> state = {};                // if it may leave the device
+  std::vector<std::vector<OffloadableValue>> offloadable = {};  // of each segment
+  std::optional<MeasuredState> state = {};                      // if it may leave the device
 
   // Bytes that a segment with this option can send.
-  size_t sendable_bytes(size_t segment, const MeasuredOption&) const;
+  size_t offloadable_bytes(size_t segment, const MeasuredOption&) const;
   const std::vector<MeasuredOption>& options_of(size_t segment, size_t row_choice) const {
     const auto& by_rows = options[static_cast<size_t>(segments[segment].kind)];
     return by_rows[by_rows.size() == 1 ? 0 : row_choice];

@@ -22,9 +22,9 @@ Plan plan_of(const MeasuredSegments& measured, const std::vector<const SegmentOp
   return plan;
 }
 
-size_t MeasuredSegments::sendable_bytes(size_t segment, const MeasuredOption& option) const {
+size_t MeasuredSegments::offloadable_bytes(size_t segment, const MeasuredOption& option) const {
   size_t bytes = 0;
-  for (const SendableValue& v : sendable[segment]) {
+  for (const OffloadableValue& v : offloadable[segment]) {
     if (is_kept(option.option, program, segments[segment], v.value)) bytes += v.bytes;
   }
   return bytes;

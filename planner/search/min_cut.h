@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The minimum cut of a network between a source and a sink, by Dinic's algorithm (Algorithm for

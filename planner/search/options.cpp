@@ -112,9 +112,9 @@ size_t bytes_saved_inside(const Program& program, const CuttableNodes& span,
 
 // Powers of two: chunks of fewer rows than this are slow, and what more chunks save is little.
 std::vector<int> numbers_of_chunks(int64_t extent) {
-  constexpr int most = 16;
+  constexpr int max = 16;
   std::vector<int> numbers;
-  for (int n = 2; n <= most && n <= extent; n *= 2) numbers.push_back(n);
+  for (int n = 2; n <= max && n <= extent; n *= 2) numbers.push_back(n);
   return numbers;
 }
 
@@ -132,13 +132,13 @@ std::vector<SegmentOption> recompute_options(const Program& program, const Segme
 }
 
 std::vector<SegmentOption> region_options(const Program& program, const Segment& segment) {
-  constexpr size_t least_part = 4;  // of what the segment's candidates save
+  constexpr size_t min_part = 4;  // of what the segment's candidates save
   size_t saved = 0;
   for (const ValueId v : segment.candidates) saved += program.values[v].spec.nbytes();
   std::vector<SegmentOption> options;
   for (const CuttableNodes& span : find_regions(program, segment.first, segment.last)) {
     const std::vector<ValueId> leaves = find_leaves(program, span.first, span.last);
-    if (bytes_saved_inside(program, span, leaves) * least_part < saved) continue;
+    if (bytes_saved_inside(program, span, leaves) * min_part < saved) continue;
     std::vector<ValueId> outside = segment.candidates;
     std::erase_if(outside,
                   [&](ValueId v) { return is_inside(program, v, span.first, span.last, leaves); });

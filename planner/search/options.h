@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The options of a segment: which of its values are recomputed, into chunks of how many rows its

@@ -47,9 +47,10 @@ FastestChoices& Proposer::choices_after(const Returning& returning,
       .first->second;
 }
 
-std::optional<Choice> Proposer::with_sending(size_t state_on_host, const ProposalLimits& limits) {
+std::optional<Choice> Proposer::with_offloading(size_t state_on_host,
+                                                const ProposalLimits& limits) {
   const size_t limit = limits.step + state_on_host;
-  if (measured_.least > limit) return {};
+  if (measured_.min_live > limit) return {};
   const std::vector<bool> rows = rows_allowed(limits.run + state_on_host);
   const auto room_after = [&](const Beginning& begin) {
     return static_cast<int64_t>(limit) - begin.kept;
@@ -61,7 +62,7 @@ std::optional<Choice> Proposer::with_sending(size_t state_on_host, const Proposa
   const Beginning nothing{.kept = static_cast<int64_t>(measured_.live_at_first)};
   FastestChoices& without = choices_after({}, rows);
   const Beginning* best = &nothing;
-  double least = seconds(nothing, without);
+  double min = seconds(nothing, without);
   // No way is faster than if what comes back took no room.
   std::vector<std::pair<double, const Beginning*>> order;
   std::deque<Beginning> limited;
@@ -71,13 +72,13 @@ std::optional<Choice> Proposer::with_sending(size_t state_on_host, const Proposa
   }
   std::ranges::stable_sort(order, {}, &std::pair<double, const Beginning*>::first);
   for (const auto& [bound, begin] : order) {
-    if (bound >= least) break;
+    if (bound >= min) break;
     const double found = seconds(*begin, choices_after(begin->returning, rows));
-    if (found >= least) continue;
-    least = found;
+    if (found >= min) continue;
+    min = found;
     best = begin;
   }
-  if (std::isinf(least)) return {};
+  if (std::isinf(min)) return {};
   Choice choice = best->choice;
   choices_after(best->returning, rows).complete(choice, room_after(*best));
   return choice;
@@ -96,15 +97,15 @@ Plan Proposer::in_most_chunks() const {
   Plan plan = levers_.fixed;
   plan.placement.assign(program.values.size(), Placement::keep);
   for (const Segment& s : measured_.segments) {
-    auto& most = by_kind[static_cast<size_t>(s.kind)];
-    if (!most) {
-      most.emplace();
+    auto& max = by_kind[static_cast<size_t>(s.kind)];
+    if (!max) {
+      max.emplace();
       for (SegmentOption& option : region_options(program, s)) {
-        const bool is_more = !most->region || option.region->chunks > most->region->chunks;
-        if (is_more) most = std::move(option);
+        const bool is_more = !max->region || option.region->chunks > max->region->chunks;
+        if (is_more) max = std::move(option);
       }
     }
-    apply(*most, program, s, plan);
+    apply(*max, program, s, plan);
   }
   sort_regions(plan);
   return plan;
@@ -128,17 +129,17 @@ std::vector<bool> Proposer::rows_possible(size_t bytes) {
 
 // The most bytes that are live outside of all segments, mostly when the optimizer updates: less of
 // the state, and the buckets that stream the rest, which are of up to three eighths of it.
-size_t Proposer::least_with(size_t state_on_host) const {
+size_t Proposer::min_with(size_t state_on_host) const {
   const MeasuredState& state = *measured_.state;
   const size_t buckets =
-      state.least + state.bytes - std::min(measured_.least, state.least + state.bytes);
-  return measured_.least - std::min(measured_.least, state_on_host) +
+      state.min_live + state.bytes - std::min(measured_.min_live, state.min_live + state.bytes);
+  return measured_.min_live - std::min(measured_.min_live, state_on_host) +
          std::min(state_on_host / 8 * 3, buckets);
 }
 
 std::optional<Proposal> Proposer::proposal(size_t state_on_host, const ProposalLimits& limits) {
-  if (state_on_host > 0 && least_with(state_on_host) > limits.step) return {};
-  const auto choice = with_sending(state_on_host, limits);
+  if (state_on_host > 0 && min_with(state_on_host) > limits.step) return {};
+  const auto choice = with_offloading(state_on_host, limits);
   if (!choice) return {};
   const auto on_host = static_cast<double>(state_on_host);
   return Proposal{.choice = *choice,
@@ -165,8 +166,8 @@ std::optional<Proposal> Proposer::fastest(const ProposalLimits& limits) {
   for (int i = 1; i <= parts; ++i) seconds_with(all * i / parts);
   if (!best) return {};
   const auto around = static_cast<double>(best->state_on_host);
-  (void)least_by_golden_sections(std::max(around - all / parts, 0.0),
-                                 std::min(around + all / parts, all), sections, seconds_with);
+  (void)min_by_golden_sections(std::max(around - all / parts, 0.0),
+                               std::min(around + all / parts, all), sections, seconds_with);
   return best;
 }
 
@@ -192,7 +193,7 @@ Plan Proposer::plan_of(const Proposal& proposal) const {
   const std::vector<OffloadCandidate> candidates = ways_.values(choice, rows);
   if (candidates.empty()) return plan;
   const RehearsedTape tape = step_.rehearse_tape(plan);
-  plan.offloads = schedule_offloads(candidates, tape.survey, step_.machine, *levers_.send_to,
+  plan.offloads = schedule_offloads(candidates, tape.survey, step_.machine, *levers_.offload_to,
                                     CopiesEnd::before_backward);
   for (Offload& o : plan.offloads) {
     plan.placement[o.value] = Placement::offload;
@@ -204,7 +205,7 @@ Plan Proposer::plan_of(const Proposal& proposal) const {
 const FoundPlan& Trials::plan_of(const Proposal& proposal, size_t bytes) {
   const auto known = std::ranges::find(all_, proposal, &Trial::proposal);
   Trial& trial = known == all_.end() ? begin(proposal) : *known;
-  if (trial.rehearsed && trial.found.peak <= bytes) lay_out(trial);
+  if (trial.rehearsed && trial.found.peak <= bytes) assign_offsets(trial);
   return trial.found;
 }
 
@@ -227,10 +228,10 @@ Trials::Trial& Trials::begin(const Proposal& proposal) {
   return trial;
 }
 
-void Trials::lay_out(Trial& trial) {
+void Trials::assign_offsets(Trial& trial) {
   RehearsedStep rehearsed = *std::exchange(trial.rehearsed, std::nullopt);
   const size_t best_fit = rehearsed.report.memory.peak;
-  trial.found.layout = spool::lay_out(std::move(rehearsed.lifetimes));
+  trial.found.layout = spool::assign_offsets(std::move(rehearsed.lifetimes));
   ++rehearsals_;
   const size_t placed = step_.rehearse(trial.found.plan, trial.found.layout, {}).report.memory.peak;
   if (placed >= best_fit) trial.found.layout.reset();

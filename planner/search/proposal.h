@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Proposes plans within a limit on live bytes, by what was measured: recomputation and the loss's
@@ -18,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "spool/planner/search/sending.h"
+#include "spool/planner/search/offload_ways.h"
 
 namespace spool {
 
@@ -62,9 +61,9 @@ class Proposer {
  private:
   // The fastest choices of the segments after those that send.
   FastestChoices& choices_after(const Returning&, const std::vector<bool>& rows_allowed);
-  std::optional<Choice> with_sending(size_t state_on_host, const ProposalLimits&);
+  std::optional<Choice> with_offloading(size_t state_on_host, const ProposalLimits&);
   Plan in_most_chunks() const;
-  size_t least_with(size_t state_on_host) const;
+  size_t min_with(size_t state_on_host) const;
   std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&);
 
   const SearchedStep& step_;
@@ -72,7 +71,7 @@ class Proposer {
   const Levers& levers_;
   // By choice of rows, with all state on the device; and with the most chunks, once asked for.
   std::vector<size_t> other_peaks_, other_peaks_in_chunks_;
-  SendingWays ways_;
+  OffloadWays ways_;
   std::map<std::pair<std::vector<bool>, Returning>, FastestChoices> choices_;
 };
 
@@ -98,7 +97,7 @@ class Trials {
     size_t other_peak = 0;
   };
   Trial& begin(const Proposal&);
-  void lay_out(Trial&);
+  void assign_offsets(Trial&);
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;

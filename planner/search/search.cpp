@@ -100,7 +100,7 @@ struct Search::State {
       const size_t for_choice = limits.step + proposal->state_on_host;
       proposal->choice = in_groups(measured, std::move(proposal->choice), for_choice);
       const FoundPlan& found = trials.plan_of(*proposal, bytes);
-      const bool uses_host = proposal->state_on_host > 0 || !proposal->choice.sent.empty();
+      const bool uses_host = proposal->state_on_host > 0 || !proposal->choice.offloaded.empty();
       if (uses_host && found.host_bytes > levers.host_bytes) {
         limits.host -= std::min(limits.host, found.host_bytes - levers.host_bytes);
         continue;
@@ -109,8 +109,8 @@ struct Search::State {
       const size_t over = found.peak - bytes;
       // Below what the model says of this proposal, the next one is another.
       const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
-      const size_t least = std::max(over, limits.step / limit_parts);
-      limits.step = std::min(limits.step - std::min(limits.step, least), modelled - 1);
+      const size_t min = std::max(over, limits.step / limit_parts);
+      limits.step = std::min(limits.step - std::min(limits.step, min), modelled - 1);
     }
     return {};
   }
@@ -118,7 +118,7 @@ struct Search::State {
   // The share of a proposal's seconds that its plan takes at least, as far as is known: by measured
   // kernels, what is sent and streamed may take less than was added up.
   double certainty() const {
-    const bool is_measured = step.machine.kernels && (levers.state_share || levers.send_to);
+    const bool is_measured = step.machine.kernels && (levers.state_share || levers.offload_to);
     return is_measured ? 0.9 : 1;
   }
 
@@ -174,7 +174,7 @@ struct Search::State {
       const FoundPlan& found = trials.plan_of(p, smallest->peak);
       if (found.peak < smallest->peak) smallest = found;
     }
-    quicken(*smallest);
+    speed_up(*smallest);
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
       smallest = few->smallest_plan();
     }
@@ -182,7 +182,7 @@ struct Search::State {
   }
 
   // Replaces a plan by a faster one within its peak, if there is one.
-  void quicken(FoundPlan& plan) {
+  void speed_up(FoundPlan& plan) {
     std::vector<Proposal> alike = alike_at_first(plan.peak);
     if (alike.size() > max_tries) alike.resize(max_tries);
     for (const Proposal& p : alike) {
@@ -197,11 +197,11 @@ struct Search::State {
   // what is sent and streamed less is certain before a rehearsal, and regions in chunks begin a
   // ladder of their own: with its plans they make none slower.
   State* without_others() {
-    const bool has_others = levers.regions || levers.state_share || levers.send_to;
+    const bool has_others = levers.regions || levers.state_share || levers.offload_to;
     if (!has_others || plain) return plain.get();
     Levers few = levers;
     few.regions = few.state_share = false;
-    few.send_to.reset();
+    few.offload_to.reset();
     plain = std::make_unique<State>(step, few);
     return plain.get();
   }
@@ -237,8 +237,8 @@ struct Search::State {
                         .keep_all_seconds = keep_all.seconds};
     const size_t bytes = found ? budget : result.found.peak;
     const size_t state = measured.state ? measured.state->bytes : 0;
-    const double least = bound.seconds_within(bytes, proposer.rows_possible(bytes + state));
-    result.lower_bound = std::isfinite(least) ? least : 0;
+    const double min = bound.seconds_within(bytes, proposer.rows_possible(bytes + state));
+    result.lower_bound = std::isfinite(min) ? min : 0;
     result.rehearsals = rehearsals();
     return result;
   }

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The search for the fastest plan of a step within a budget, with a proof of how far it can be from

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The question to a search and its answer: a step, what may be chosen about it, and a plan with
@@ -42,7 +41,7 @@ struct Levers {
   // device.
   bool state_share = false;
   // Where saved values may be sent between forward and backward; none: nowhere.
-  std::optional<OffloadTarget> send_to = {};
+  std::optional<OffloadTarget> offload_to = {};
   size_t host_bytes = MetaStream::unlimited;  // of the host, for both
   Plan fixed = {};
 };

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Cuts a program into segments, for which a search chooses one after the other: each outermost

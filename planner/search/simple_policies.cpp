@@ -172,17 +172,18 @@ std::vector<SimplePolicy> policies_by_hand(const SearchedStep& step, const Polic
   return all;
 }
 
-std::vector<SimplePolicy> sending_policies(const SearchedStep& step, OffloadTarget target) {
+std::vector<SimplePolicy> offloading_policies(const SearchedStep& step, OffloadTarget target) {
   std::vector<SimplePolicy> all;
   for (const char* list : {"none", "norms,gelu", "block"}) {
-    for (const Offloading sent : enumerators<Offloading>()) {
+    for (const Offloading offloaded : enumerators<Offloading>()) {
       for (const OptimizerState state : {OptimizerState::device, OptimizerState::streamed}) {
-        if (sent == Offloading::none && state == OptimizerState::device) continue;
-        Policy policy{.offload = sent, .target = target, .optimizer_state = state};
+        if (offloaded == Offloading::none && state == OptimizerState::device) continue;
+        Policy policy{.offload = offloaded, .target = target, .optimizer_state = state};
         set_recompute(policy, list);
-        all.push_back({.rule = SimpleRule::sending,
-                       .name = sentence(list, ", offload ", name(sent), ", state ", name(state)),
-                       .plan = plan_from_policy(policy, step.machine, step.rehearse_tape)});
+        all.push_back(
+            {.rule = SimpleRule::offloading,
+             .name = sentence(list, ", offload ", name(offloaded), ", state ", name(state)),
+             .plan = plan_from_policy(policy, step.machine, step.rehearse_tape)});
       }
     }
   }
@@ -199,7 +200,7 @@ FoundPlan lay_out_plan(const SearchedStep& step, Plan plan, int64_t loss_rows) {
                   .host_bytes = rehearsed.report.host.peak,
                   .disk_bytes = rehearsed.report.disk.peak,
                   .seconds = step_seconds(rehearsed, step.micro_batches)};
-  Layout layout = lay_out(std::move(rehearsed.lifetimes));
+  Layout layout = assign_offsets(std::move(rehearsed.lifetimes));
   const size_t placed = rehearse(layout, {}).report.memory.peak;
   if (placed < found.peak) {
     found.peak = placed;

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Plans by simple rules, for any program with layers: what people set by hand, and what other
@@ -19,7 +18,7 @@ enum class SimpleRule : uint8_t {
   first_blocks,    // the first k layers alike, the others keep all
   segments,        // 2 layers, 3, 4, 6 or the root of their number, recomputed as a whole
   seconds_a_byte,  // the values that cost the fewest seconds a byte, in all layers
-  sending,         // all layers alike: what is saved leaves the device, or what a layer reads
+  offloading,      // all layers alike: what is saved leaves the device, or what a layer reads
 };
 template <>
 inline constexpr std::array enumerator_names<SimpleRule>{"uniform", "first blocks", "segments",
@@ -34,7 +33,7 @@ struct SimplePolicy {
 // Those of every rule but `sending`; the first keeps all.
 std::vector<SimplePolicy> simple_policies(const SearchedStep&);
 // Those that send values to a host or a disk, or stream the optimizer's state.
-std::vector<SimplePolicy> sending_policies(const SearchedStep&, OffloadTarget);
+std::vector<SimplePolicy> offloading_policies(const SearchedStep&, OffloadTarget);
 
 // The few that people know: keep all, recompute norms, activations or attention of every layer,
 // whole layers, or segments of several; the rest is that of the policy.  No two are equal, and the

@@ -12,7 +12,7 @@ namespace spool {
 namespace {
 
 // The least seconds that so many bytes of state on the host cost.
-double least_seconds(const MeasuredState& state, double bytes) {
+double min_seconds(const MeasuredState& state, double bytes) {
   return state.last_seconds_per_byte * std::max(bytes - state.free_bytes, 0.0);
 }
 
@@ -54,7 +54,7 @@ NodeCosts costs_of(const MeasuredSegments& m) {
                   .backward_ends = IdTable<NodeId, double>(count),
                   .begin = m.keep_all.works.front().begin};
   const IdTable<NodeId, size_t> unread = unread_in_backward(m.program);
-  const auto raise = [](size_t& most, size_t bytes) { most = std::max(most, bytes); };
+  const auto raise = [](size_t& max, size_t bytes) { max = std::max(max, bytes); };
   for (const SurveyedWork& work : m.keep_all.works) {
     const NodeId n = work.node;
     if (n < 0) continue;
@@ -139,8 +139,8 @@ StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
                                .link = link(costs.backward_ends[n], costs.backward_begins[n])}};
     const Segment& s = *std::ranges::find_if(measured.segments,
                                              [&](const Segment& some) { return n <= some.last; });
-    instant.least_of_regions = measured.least_of_regions[static_cast<size_t>(s.kind)];
-    if (std::isfinite(instant.least_of_regions)) {
+    instant.min_of_regions = measured.min_of_regions[static_cast<size_t>(s.kind)];
+    if (std::isfinite(instant.min_of_regions)) {
       const double at = costs.backward_begins[s.last];
       const size_t others = costs.live_before[s.last] - bytes_saved_first(program, s);
       instant.before = {.bound = InstantBound::below(program, s.first, seconds, others),
@@ -185,7 +185,7 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
     double seconds = seconds_within(i.moment, available);
     if (i.before && seconds > 0) {
       const double in_chunks = seconds_within(*i.before, available);
-      seconds = std::min(seconds, in_chunks + i.least_of_regions);
+      seconds = std::min(seconds, in_chunks + i.min_of_regions);
     }
     extra = std::max(extra, seconds);
   }
@@ -197,30 +197,30 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
 double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
   const auto seconds = [&](double on_host) {
     return micro_batches_ * extra_seconds(bytes + on_host, row_choice) +
-           least_seconds(*measured_.state, on_host) - measured_.state->gain;
+           min_seconds(*measured_.state, on_host) - measured_.state->gain;
   };
   constexpr int sections = 36;  // to a granule
   const auto all = static_cast<double>(measured_.state->bytes);
-  const double least = least_by_golden_sections(/*low=*/0, all, sections, seconds);
-  return std::min({least, seconds(0), seconds(all)});
+  const double min = min_by_golden_sections(/*low=*/0, all, sections, seconds);
+  return std::min({min, seconds(0), seconds(all)});
 }
 
 double StepBound::seconds_within(size_t bytes, const std::vector<bool>& rows_allowed) {
-  double least = std::numeric_limits<double>::infinity();
+  double min = std::numeric_limits<double>::infinity();
   const auto limit = static_cast<double>(bytes);
   const double gain = measured_.state ? measured_.state->gain : 0;
   for (size_t choice = 0; choice < measured_.rows.size(); ++choice) {
     const double kept_all = measured_.seconds + measured_.seconds_of_rows[choice];
-    const double least_of_choice = kept_all - micro_batches_ * gain_of_regions_ - gain;
-    if (!rows_allowed[choice] || least_of_choice >= least) continue;
-    const double kept = bytes >= measured_.least ? micro_batches_ * extra_seconds(limit, choice)
-                                                 : std::numeric_limits<double>::infinity();
+    const double min_of_choice = kept_all - micro_batches_ * gain_of_regions_ - gain;
+    if (!rows_allowed[choice] || min_of_choice >= min) continue;
+    const double kept = bytes >= measured_.min_live ? micro_batches_ * extra_seconds(limit, choice)
+                                                    : std::numeric_limits<double>::infinity();
     const double shared = measured_.state ? extra_seconds_with_state(limit, choice) : kept;
-    least = std::min({least, kept_all + kept, kept_all + shared});
+    min = std::min({min, kept_all + kept, kept_all + shared});
   }
   // A plan's time is another sum of the same seconds, of which each may be rounded.
   constexpr double rounding = 1e-12;
-  return least * (1 - rounding);
+  return min * (1 - rounding);
 }
 
 }  // namespace spool

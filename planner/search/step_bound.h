@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A lower bound on the seconds of a whole step within a budget, by the bounds of a few of its
@@ -37,7 +36,7 @@ class StepBound {
     Moment moment;
     // If the node's segment may run in chunks: just before its backward, and seconds of a region.
     std::optional<Moment> before = {};
-    double least_of_regions = 0;
+    double min_of_regions = 0;
   };
   double seconds_within(Moment&, double bytes) const;
   // `fixed`: bytes that are live in each node whatever is kept.

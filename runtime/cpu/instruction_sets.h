@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The extensions of x86-64 that compilers use unasked.  It is a list for a macro, as two sources,

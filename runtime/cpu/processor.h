@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Whether this processor has the instructions that the library was compiled to use.  The build's

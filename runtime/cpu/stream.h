@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // The cpu device: a thread that runs a queue of work, so that ordering bugs show without a GPU, and

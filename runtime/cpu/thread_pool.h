@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Threads that share the pieces of one loop at a time.  Each thread takes the next piece when it is

@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 // A mask that is too small for the machine's processors is refused with EINVAL.
 int cores_by_affinity() {
-  constexpr size_t most_sets = 1024;  // of 1024 processors each
-  for (size_t sets = 1; sets <= most_sets; sets *= 2) {
+  constexpr size_t max_sets = 1024;  // of 1024 processors each
+  for (size_t sets = 1; sets <= max_sets; sets *= 2) {
     std::vector<cpu_set_t> mask(sets);
     const size_t bytes = sets * sizeof(cpu_set_t);
     if (::sched_getaffinity(0, bytes, mask.data()) == 0) return CPU_COUNT_S(bytes, mask.data());

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // How many cores this process may use, which is how many threads compute if nobody says how many.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // cuBLASLt, which computes matrix products on a GPU, is loaded at its first use, never linked, so

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // cuDNN is loaded at its first use, never linked, so that Spool also runs without it, on its own

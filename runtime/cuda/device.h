@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The CUDA devices of this machine.  This header includes none of CUDA's.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Objects that are destroyed once the work enqueued before on a stream is done.

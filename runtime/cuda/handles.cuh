@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Owners of CUDA's streams, events, graphs and memory, and the check of its calls.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Work that a CUDA stream does on a thread of the host, in order with its kernels.  CUDA accepts no

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Pinned host memory for uploads, in two halves: the host fills one while the device reads the

@@ -37,8 +37,8 @@ std::shared_ptr<Arena> reserve(int index, size_t bytes) {
   const CudaDevice device = cuda_device(index);
   const std::string name = sentence("cuda:", index);
   // What was free when the budget was chosen may be a little less now.
-  constexpr size_t least_left = cuda_library_bytes / 2;
-  if (bytes > device.free_bytes || device.free_bytes - bytes < least_left) {
+  constexpr size_t min_left = cuda_library_bytes / 2;
+  if (bytes > device.free_bytes || device.free_bytes - bytes < min_left) {
     fail_memory({.what = name + ": the budget",
                  .needed = bytes,
                  .available = device.bytes_for_an_arena(),

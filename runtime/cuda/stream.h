@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // The cuda device: work is enqueued on a CUDA stream and runs in order, on memory that one

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // An open file.  Every failure throws an Error (file) with the file's name and the system's reason.

@@ -144,9 +144,9 @@ bool begins_as_safetensors(std::string_view begin) {
 
 // Printable characters of ASCII, in one line.
 std::string_view first_words(std::string_view begin) {
-  constexpr size_t most = 40;
+  constexpr size_t max = 40;
   size_t n = 0;
-  while (n < begin.size() && n < most && begin[n] >= ' ' && begin[n] <= '~') ++n;
+  while (n < begin.size() && n < max && begin[n] >= ' ' && begin[n] <= '~') ++n;
   return begin.substr(0, n);
 }
 
@@ -191,20 +191,20 @@ std::optional<FileKind> file_kind(const File& file) {
   return file_kind(beginning_of(file, bytes_of_file_kind));
 }
 
-std::string beginning_of(const File& file, size_t most) {
-  std::string begin(std::min<uint64_t>(file.size(), most), '\0');
+std::string beginning_of(const File& file, size_t max) {
+  std::string begin(std::min<uint64_t>(file.size(), max), '\0');
   file.read(0, std::as_writable_bytes(std::span(begin)));
   return begin;
 }
 
 // A character may be cut where the beginning ends.
 bool begins_as_text(const File& file) {
-  constexpr size_t most = size_t{1} << 16, longest_character = 4;
-  std::string begin = beginning_of(file, most);
+  constexpr size_t max = size_t{1} << 16, longest_character = 4;
+  std::string begin = beginning_of(file, max);
   if (begin.find('\0') != std::string::npos) return false;
   for (size_t cut = 0; cut < longest_character && !begin.empty(); ++cut) {
     if (is_utf8(begin)) return true;
-    if (file.size() <= most) return false;
+    if (file.size() <= max) return false;
     begin.pop_back();
   }
   return false;

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Knows files by their first bytes: those that are neither text nor weights that can be read, and
@@ -30,7 +29,7 @@ std::optional<FileKind> file_kind(const File&);
 bool is_web_page(std::string_view begin);
 
 // Up to so many bytes from the file's beginning.
-std::string beginning_of(const File&, size_t most);
+std::string beginning_of(const File&, size_t max);
 
 // Whether the file's beginning is text, in UTF-8.
 bool begins_as_text(const File&);

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Reads and writes files through Linux's io_uring, with several pieces in flight: a disk that gets

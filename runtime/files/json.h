@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Reads JSON files that may be malformed or malicious.  One pass over the text checks its nesting,

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A SpillFile extends memory onto a disk: it is a file without a name, in a given directory, whose

@@ -53,11 +53,11 @@ LoggedAllocation* AllocationLog::live_at(const std::byte* address) {
   return nullptr;
 }
 
-void AllocationLog::record_sent(const std::byte* address, uint64_t transfer) {
-  LoggedAllocation* const sent = live_at(address);
-  if (!sent || sent->sent != LoggedAllocation::never) return;
-  sent->sent = next_event();
-  sent->transfer = transfer;
+void AllocationLog::record_offloaded(const std::byte* address, uint64_t transfer) {
+  LoggedAllocation* const offloaded = live_at(address);
+  if (!offloaded || offloaded->offloaded != LoggedAllocation::never) return;
+  offloaded->offloaded = next_event();
+  offloaded->transfer = transfer;
 }
 
 void AllocationLog::record_rest(const std::byte* address, uint64_t transfer) {

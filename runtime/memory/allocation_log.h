@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // An AllocationLog has every allocation of an arena during its lifetime, repeated work included:
@@ -21,7 +20,7 @@ struct LoggedAllocation {
 
   size_t bytes = 0;  // whole granules
   Label label = {};
-  size_t birth = 0, death = never, sent = never;
+  size_t birth = 0, death = never, offloaded = never;
   uint64_t transfer = 0;  // the number of the copy, if it was sent, or if others of its rows were
   bool is_rest = false;   // the rows of a value that stay where the others were sent
   // The work that it was made for, and the work, not a copy, in or after which it was freed.
@@ -45,7 +44,7 @@ class AllocationLog {
   AllocationLog& operator=(const AllocationLog&) = delete;
 
   // A copy of what is at this address, off the device, begins.
-  void record_sent(const std::byte* address, uint64_t transfer);
+  void record_offloaded(const std::byte* address, uint64_t transfer);
   // At this address are the rows that stay of the value that this copy sends.
   void record_rest(const std::byte* address, uint64_t transfer);
   // Events so far.

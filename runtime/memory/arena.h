@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // One range of memory, divided by a stream-ordered, best-fit, coalescing allocator.  Every device

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Copies between a device and its host that overlap the device's own work: two streams, one each

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // The memory of this machine's host, as far as this process may use it, in bytes.  Linux tells: in

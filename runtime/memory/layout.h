@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // Memory of repeated work, such as a training step, placed in advance.  A rehearsal records the

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A LifetimeRecorder records each allocation's birth and death during a rehearsal.

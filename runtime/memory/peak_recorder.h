@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // A PeakRecorder knows what is live in an arena at its peak, and for which work it was allocated.

@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // In builds with AddressSanitizer, the bytes of an arena that belong to no tensor are poisoned:

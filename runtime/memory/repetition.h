@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // Memory of work that is done several times, and each time allocates and frees the same in the same

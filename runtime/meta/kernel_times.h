@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What kernels of a machine take, measured: a table from what a launch tells of a kernel, its name

@@ -1,3 +1,4 @@
+// Public: one of the headers of docs/public-headers.md.
 #pragma once
 
 // A stream that runs nothing.  It counts bytes with the device's allocator, and seconds with the

@@ -188,10 +188,10 @@ int64_t size_here(int64_t released, int64_t sanitized) {
   return nightly() ? 5 * released : is_sanitized ? sanitized : released;
 }
 
-std::vector<int64_t> some_of(int64_t n, int64_t most, Random& random) {
+std::vector<int64_t> some_of(int64_t n, int64_t max, Random& random) {
   std::vector<int64_t> some;
   for (int64_t i = 0; i < n; ++i) {
-    if (random.next() % static_cast<uint64_t>(n) < static_cast<uint64_t>(most)) some.push_back(i);
+    if (random.next() % static_cast<uint64_t>(n) < static_cast<uint64_t>(max)) some.push_back(i);
   }
   return some;
 }
@@ -250,11 +250,11 @@ Faults::Action random_delays(Stream& stream, std::function<HostLink*()> link, ui
   };
 }
 
-void expect_free_memory_is_idle(Stream& stream, HostLink* link, const Faults::Action& settle) {
+void expect_free_memory_is_idle(Stream& stream, HostLink* link, const Faults::Action& repair_link) {
   const FilledDevice device(stream);
   std::optional<FilledHost> host;
   if (link) host.emplace(*link);
-  settle();
+  repair_link();
   stream.synchronize();
   EXPECT_TRUE(device.is_unchanged()) << "a copy ran on in memory that was free";
   EXPECT_TRUE(!host || host->is_unchanged()) << "a copy ran on in host memory that was free";

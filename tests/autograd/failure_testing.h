@@ -69,7 +69,7 @@ class WatchedHooks final : public SavedTensorHooks {
 int64_t size_here(int64_t released, int64_t sanitized);
 
 // About so many of [0, n), at random, or all.
-std::vector<int64_t> some_of(int64_t n, int64_t most, Random&);
+std::vector<int64_t> some_of(int64_t n, int64_t max, Random&);
 
 // A layout of a step of which only the first `count` allocations are known: the next one fails.
 Layout layout_of_first(const Lifetimes&, int64_t count);
@@ -81,7 +81,7 @@ Faults::Action random_delays(Stream&, std::function<HostLink*()> link, uint64_t 
 // Writes to all memory below the peaks that is free, of the device and of the host, waits for the
 // side streams, and expects that they have changed none of it.
 void expect_free_memory_is_idle(Stream&, HostLink&);
-// The same for a link that has failed, or none: settle() waits for the side streams.
-void expect_free_memory_is_idle(Stream&, HostLink*, const Faults::Action& settle);
+// The same for a link that has failed, or none: repair_link() waits for the side streams.
+void expect_free_memory_is_idle(Stream&, HostLink*, const Faults::Action& repair_link);
 
 }  // namespace spool::testing

@@ -124,7 +124,7 @@ TEST_F(Failures, OfHostMemoryOrADiskLeaveNothingLiveAndTheSameBits) {
     };
     const size_t host_peak = run.link->memory().peak, disk_peak = run.offloader->disk().peak;
     // A disk is tried with a page of the host's memory, which a step may not need.
-    if (run.offloader->sent().tensors > 0) expect_too_small(true, host_peak);
+    if (run.offloader->offloaded().tensors > 0) expect_too_small(true, host_peak);
     expect_too_small(false, disk_peak);
   });
 }

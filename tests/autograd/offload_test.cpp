@@ -40,11 +40,11 @@ TEST_F(OffloadedTensors, KeepsParametersAndInputsUnlessThePlanOffloadsThem) {
   }
 }
 
-TEST_F(OffloadedTensors, AStorageIsSentOnce) {
+TEST_F(OffloadedTensors, AStorageIsOffloadedOnce) {
   Tape tape(stream, options({.placement = std::vector(8, Placement::offload)}));
   const Var a = tape.input(x), b = tape.input(x);
   const Var y = add(linear(a, weights[0]), linear(b, weights[1]));
-  EXPECT_EQ(offloader.sent().tensors, 1);
+  EXPECT_EQ(offloader.offloaded().tensors, 1);
   tape.backward({Root{y, dy}});
   const Bits once = take_gradients();
   Tape kept(stream);

@@ -91,13 +91,13 @@ uint64_t hash(uint64_t before, const Tensor& t) {
 
 // max |a - b| / max |b|, without a copy: there may be 124M.
 float difference(const std::vector<float>& a, const std::vector<float>& b) {
-  float most = 0, largest = 0;
+  float max = 0, largest = 0;
   for (size_t i = 0; i < b.size(); ++i) {
     const float apart = std::abs(a[i] - b[i]);
-    most = apart > most || std::isnan(apart) ? apart : most;
+    max = apart > max || std::isnan(apart) ? apart : max;
     largest = std::max(largest, std::abs(b[i]));
   }
-  return largest > 0 ? most / largest : most;
+  return largest > 0 ? max / largest : max;
 }
 
 void expect_near(const StepOutcome& found, const StepOutcome& wanted, const std::string& which) {

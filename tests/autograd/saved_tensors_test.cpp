@@ -143,11 +143,11 @@ TEST_F(SavedTensors, AValueThatACheckpointReadsAndDropsIsPackedOnce) {
     }
     EXPECT_EQ(hooks.packed.size(), 1u);
     hooks.packed.clear();
-    const int64_t before = offloader.sent().tensors;
+    const int64_t before = offloader.offloaded().tensors;
     Tape offloaded(stream, options({.placement = {Placement::keep, Placement::keep,  // x, weight
                                                   Placement::offload}}));
     EXPECT_EQ(gradients(offloaded, saved_later), expected);
-    EXPECT_EQ(offloader.sent().tensors, before + 1);
+    EXPECT_EQ(offloader.offloaded().tensors, before + 1);
     EXPECT_EQ(link.memory().live, 0u) << "although the tape is still there";
   }
 }

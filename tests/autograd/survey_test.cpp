@@ -122,11 +122,11 @@ TEST_F(Surveys, TellTheMostLiveBytesAndWhere) {
     changes.emplace_back(l.death, -static_cast<int64_t>(l.bytes));
   }
   std::ranges::sort(changes);
-  int64_t live = 0, most = 0;
-  for (const auto& [time, bytes] : changes) most = std::max(most, live += bytes);
+  int64_t live = 0, max = 0;
+  for (const auto& [time, bytes] : changes) max = std::max(max, live += bytes);
 
   ASSERT_TRUE(survey.peak());
-  EXPECT_EQ(survey.peak()->live, before + static_cast<size_t>(most));
+  EXPECT_EQ(survey.peak()->live, before + static_cast<size_t>(max));
   EXPECT_EQ(survey.peak()->phase, Phase::backward);
   // A node that is done long before the peak saw less.
   EXPECT_LT(works_of(Phase::forward)[0].live, survey.peak()->live);

@@ -4,8 +4,8 @@ its room has: headers.py INCLUDE COMPILER, where INCLUDE/<room> has the headers 
 Headers that a source of their room includes first, which the build itself compiles, are not compiled
 again, nor are those that compiled before, with all that they include as it is now (scripts/verdicts.py).
 The two headers of research code have no warnings that users may ask for, by any compiler that
-is found here; what they include is what the page of public headers lists, and the first line of any
-other header says that it is none of those.
+is found here; what they include is what the page of public headers lists, and the first line of
+each of these, and of no other, says that it is public.
 """
 
 import concurrent.futures
@@ -26,7 +26,7 @@ from verdicts import Verdicts, dependencies  # noqa: E402
 FLAGS = ["-std=c++20", "-fopenmp-simd", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
 USERS_FLAGS = ["-Wconversion", "-Wsign-conversion"]
 PAGE = "docs/public-headers.md"
-INTERNAL = f"// Internal: not one of the public headers ({PAGE})."
+PUBLIC = f"// Public: one of the headers of {PAGE}."
 ROOMS = rooms()
 include, compiler = pathlib.Path(sys.argv[1]), sys.argv[2]
 verdicts = Verdicts("headers")
@@ -76,11 +76,11 @@ def faults_of_page(front):
     for header in sources(LIBRARY, HEADERS):
         if header in front or header.is_relative_to(COMMAND_LINE):
             continue
-        says_internal = (ROOT / header).read_text().startswith(INTERNAL + "\n")
-        if says_internal and str(header) in listed:
-            yield f"{header}: says that it is internal, and {PAGE} lists it"
-        elif not says_internal and str(header) not in listed:
-            yield f"{header}: {PAGE} does not list it, so its first line is '{INTERNAL}'"
+        says_public = (ROOT / header).read_text().startswith(PUBLIC + "\n")
+        if says_public and str(header) not in listed:
+            yield f"{header}: says that it is public, and {PAGE} does not list it"
+        elif not says_public and str(header) in listed:
+            yield f"{header}: {PAGE} lists it, so its first line is '{PUBLIC}'"
 
 
 def first_include(source):

@@ -241,7 +241,7 @@ void Scheduler::fail(const std::string& what) {
 }
 
 void Scheduler::deadlock() {
-  constexpr int most = 6;
+  constexpr int max = 6;
   const auto place = [](const WarpCall& call) {
     if (call.operation == Operation::none) return std::string("ended");
     const bool barrier = call.operation == Operation::barrier;
@@ -249,7 +249,7 @@ void Scheduler::deadlock() {
   };
   std::string what = "deadlock:";
   std::string before;
-  for (int i = 0, shown = 0; i < count_ && shown < most; ++i) {
+  for (int i = 0, shown = 0; i < count_ && shown < max; ++i) {
     const std::string now = place(threads_[static_cast<size_t>(i)].call);
     if (now == before) continue;
     what += sentence(" from thread ", i, " on ", now, ";");

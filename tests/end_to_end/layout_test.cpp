@@ -45,7 +45,7 @@ TEST(StepLayout, SlowWastesAtMostOnePercent) {
           config.accumulate = accumulate;
           StepPlans plans = make_plans(config);
           if (tenths > 0) plans.step = random_recompute(config, tenths);
-          const Layout layout = lay_out(record_step(describe_step(config), plans, cpu(2)));
+          const Layout layout = assign_offsets(record_step(describe_step(config), plans, cpu(2)));
           EXPECT_LE(waste(layout), 0.01)
               << model << ", " << name(dtype) << ", " << accumulate << ", " << tenths;
           if (layout.offsets.size() < 1000) expect_apart(layout);
@@ -77,7 +77,7 @@ TEST(StepLayout, KeepsARunsBitsAndHasTheForetoldPeak) {
       StepPlans plans = make_plans(config);
       CpuStream plain(size_t{64} << 20, 2);
       Losses wanted = train(config, plans, plain);
-      plans.layout = lay_out(record_step(describe_step(config), plans, cpu(2)));
+      plans.layout = assign_offsets(record_step(describe_step(config), plans, cpu(2)));
       EXPECT_LE(waste(*plans.layout), 0.01);
       const Report foretold = rehearse_training(config, plans, cpu(2), sample);
       CpuStream stream(foretold.memory.peak, 2);
@@ -94,7 +94,7 @@ TEST(StepLayout, AFailedStepLeavesTheNextOneItsMemory) {
   TrainingConfig config = small();
   config.accumulate = 3;
   StepPlans plans = make_plans(config);
-  plans.layout = lay_out(record_step(describe_step(config), plans, cpu(2)));
+  plans.layout = assign_offsets(record_step(describe_step(config), plans, cpu(2)));
   CpuStream stream(rehearse_training(config, plans, cpu(2)).memory.peak, 2);
   TrainedModel model(config, evaluation_plan(config), stream);
   StepExecutor runner(model, config.step(), plans, stream);
@@ -115,7 +115,7 @@ TEST(StepLayout, IsRefusedByAnotherStep) {
   TrainingConfig config = small(), other = small();
   other.model = other.model.with("channels", 32);
   StepPlans plans = make_plans(config);
-  plans.layout = lay_out(record_step(describe_step(other), make_plans(other), cpu(2)));
+  plans.layout = assign_offsets(record_step(describe_step(other), make_plans(other), cpu(2)));
   CpuStream stream(size_t{64} << 20, 2);
   {
     Trainer trainer(config, plans, stream);

@@ -46,8 +46,8 @@ TEST_F(AnnotatedNet, OffloadsThreeTensorsOf192Bytes) {
   Tape tape(stream, options(plan(annotations())));
   const Var y = chain(tape.input(x));
   EXPECT_EQ(on_host(tape), (std::vector{true, false, true, false, false, true, false}));
-  EXPECT_EQ(offloader.sent().tensors, 3);
-  EXPECT_EQ(offloader.sent().bytes, 192);
+  EXPECT_EQ(offloader.offloaded().tensors, 3);
+  EXPECT_EQ(offloader.offloaded().bytes, 192);
   tape.backward({Root{y, dy}});
 }
 
@@ -76,7 +76,7 @@ TEST_F(AnnotatedNet, RecomputesTheCheckpointOnlyIfItsOutputIsNeeded) {
 }
 
 TEST_F(AnnotatedNet, LabelsOffloadAllOrTheInputOrTheRest) {
-  const auto sent = [&](bool inputs, bool inside) {
+  const auto offloaded = [&](bool inputs, bool inside) {
     Tape tape(stream, options(plan(std::vector(7, label(0, inputs, inside)))));
     const Var y = chain(tape.input(x));
     const std::vector<bool> host = on_host(tape);
@@ -84,9 +84,9 @@ TEST_F(AnnotatedNet, LabelsOffloadAllOrTheInputOrTheRest) {
     take_gradients();
     return std::pair(bool(host[0]), std::ranges::count(host.begin() + 1, host.end(), true));
   };
-  EXPECT_EQ(sent(true, true), std::pair(true, std::ptrdiff_t{6}));
-  EXPECT_EQ(sent(true, false), std::pair(true, std::ptrdiff_t{0}));
-  EXPECT_EQ(sent(false, true), std::pair(false, std::ptrdiff_t{6}));
+  EXPECT_EQ(offloaded(true, true), std::pair(true, std::ptrdiff_t{6}));
+  EXPECT_EQ(offloaded(true, false), std::pair(true, std::ptrdiff_t{0}));
+  EXPECT_EQ(offloaded(false, true), std::pair(false, std::ptrdiff_t{6}));
 }
 
 TEST_F(AnnotatedNet, RefusesRegionNumbersThatSkipOrReturn) {

@@ -15,7 +15,7 @@ class LayoutsOfChunks : public ::testing::TestWithParam<ChunkCase> {
     MetaStream meta({.architecture = architecture});
     LifetimeRecorder recorder(meta.arena());
     step_of(c)(meta, {.plan = plan});
-    return lay_out(recorder.finish());
+    return assign_offsets(recorder.finish());
   }
   static std::vector<std::vector<double>> results(const ChunkCase& c, const Plan& plan,
                                                   Stream& stream) {

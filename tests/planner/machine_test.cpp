@@ -23,11 +23,11 @@ TEST(Machines, HaveNames) {
 }
 
 TEST(ConfirmedLeast, HasAnotherTimeNearIt) {
-  EXPECT_EQ(confirmed_least({3, 2, 2.2, 5}), 2);
-  EXPECT_EQ(confirmed_least({2.2, 0.001, 2, 5}), 2);  // missed by the clock
-  EXPECT_EQ(confirmed_least({1, 2}), 2);
-  EXPECT_EQ(confirmed_least({4}), 4);
-  EXPECT_EQ(confirmed_least({}), 0);
+  EXPECT_EQ(confirmed_min({3, 2, 2.2, 5}), 2);
+  EXPECT_EQ(confirmed_min({2.2, 0.001, 2, 5}), 2);  // missed by the clock
+  EXPECT_EQ(confirmed_min({1, 2}), 2);
+  EXPECT_EQ(confirmed_min({4}), 4);
+  EXPECT_EQ(confirmed_min({}), 0);
 }
 
 }  // namespace

@@ -44,14 +44,14 @@ Lifetimes random_lifetimes(uint64_t seed, size_t count) {
 
 TEST(Offsets, LiveAllocationsNeverOverlap) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    expect_apart(lay_out(random_lifetimes(seed, 1 + seed % 60)));
+    expect_apart(assign_offsets(random_lifetimes(seed, 1 + seed % 60)));
   }
 }
 
 TEST(Offsets, AreTheSameForTheSameLifetimes) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Lifetimes random = random_lifetimes(seed, 1 + seed % 60);
-    const Layout layout = lay_out(random), again = lay_out(random);
+    const Layout layout = assign_offsets(random), again = assign_offsets(random);
     EXPECT_EQ(again.offsets, layout.offsets);
     EXPECT_EQ(again.bytes, layout.bytes);
   }
@@ -59,7 +59,7 @@ TEST(Offsets, AreTheSameForTheSameLifetimes) {
 
 TEST(Offsets, KnownCasesAreOptimal) {
   const auto bytes = [](const std::vector<Allocation>& all) {
-    return lay_out(lifetimes(all)).bytes;
+    return assign_offsets(lifetimes(all)).bytes;
   };
   EXPECT_EQ(bytes({}), 0u);
   EXPECT_EQ(bytes({{3, 0, 1}}), 3 * granule);
@@ -110,38 +110,39 @@ Lifetimes step_of_layers(size_t layers) {
 
 TEST(Offsets, OfEqualLayersTakeNoMoreThanIsLive) {
   for (const size_t layers : {1, 2, 3, 7, 12, 24, 48}) {
-    const Layout layout = lay_out(step_of_layers(layers));
+    const Layout layout = assign_offsets(step_of_layers(layers));
     expect_apart(layout);
     EXPECT_EQ(layout.bytes, layout.live) << layers << " layers";
   }
 }
 
 TEST(Offsets, StopAtWhatIsEnough) {
-  int not_least = 0;
+  int not_smallest = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const Lifetimes random = random_lifetimes(seed, 60);
     const size_t enough = max_live(random) / 10 * 11;
-    const Layout layout = lay_out(random, enough);
+    const Layout layout = assign_offsets(random, enough);
     expect_apart(layout);
     EXPECT_LE(layout.bytes, enough) << "seed " << seed;
     EXPECT_EQ(layout.live, max_live(random));
-    not_least += lay_out(random).bytes < layout.bytes;
-    EXPECT_LT(waste(lay_out(random, std::numeric_limits<size_t>::max())), 0.2) << "seed " << seed;
+    not_smallest += assign_offsets(random).bytes < layout.bytes;
+    EXPECT_LT(waste(assign_offsets(random, std::numeric_limits<size_t>::max())), 0.2)
+        << "seed " << seed;
   }
-  EXPECT_GT(not_least, 0);
+  EXPECT_GT(not_smallest, 0);
 }
 
 TEST(Offsets, OfTooFewBytesAreThoseOfNone) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Lifetimes random = random_lifetimes(seed, 60);
-    EXPECT_EQ(lay_out(random, max_live(random) - 1).offsets, lay_out(random).offsets);
+    EXPECT_EQ(assign_offsets(random, max_live(random) - 1).offsets, assign_offsets(random).offsets);
   }
 }
 
 // No order of thousands of allocations that nest nowhere comes near the most that are live.
 TEST(Offsets, EndAfterALimitedNumberOfSteps) {
   const Lifetimes random = random_lifetimes(1, 2000);
-  const Layout layout = lay_out(random, max_live(random));
+  const Layout layout = assign_offsets(random, max_live(random));
   expect_apart(layout);
   EXPECT_LT(waste(layout), 0.2);
 }

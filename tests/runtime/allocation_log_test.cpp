@@ -33,8 +33,8 @@ TEST_F(LoggedArena, HasEveryEventWithItsTimeAndWork) {
   now_ = 1;
   work_ = copy;
   Arena::Block* const b = allocate(1, "b");
-  log.record_sent(arena_.address(a) + Arena::granule, 7);
-  log.record_sent(arena_.address(a), 8);
+  log.record_offloaded(arena_.address(a) + Arena::granule, 7);
+  log.record_offloaded(arena_.address(a), 8);
   now_ = 2;
   work_ = {};
   arena_.free(a);
@@ -47,7 +47,7 @@ TEST_F(LoggedArena, HasEveryEventWithItsTimeAndWork) {
   EXPECT_EQ(first.label.name, "a");
   EXPECT_EQ(first.bytes, 2 * Arena::granule);
   EXPECT_EQ(first.birth, 0u);
-  EXPECT_EQ(first.sent, 2u);
+  EXPECT_EQ(first.offloaded, 2u);
   EXPECT_EQ(first.transfer, 7u);
   EXPECT_EQ(first.death, 3u);
   EXPECT_EQ(first.born_in, forward);
@@ -66,7 +66,7 @@ TEST_F(LoggedArena, KnowsTheRowsThatStay) {
   EXPECT_FALSE(log.history().all[0].is_rest);
   EXPECT_TRUE(log.history().all[1].is_rest);
   EXPECT_EQ(log.history().all[1].transfer, 7u);
-  EXPECT_EQ(log.history().all[1].sent, LoggedAllocation::never);
+  EXPECT_EQ(log.history().all[1].offloaded, LoggedAllocation::never);
   arena_.free(a);
   arena_.free(b);
 }

@@ -48,15 +48,15 @@ class ActivationsInChunks : public ::testing::Test {
  private:
   // A linear's kernel begins at the birth of its workspace, a gelu's at that of its output.
   static std::array<size_t, 3> at_kernels(const Lifetimes& lifetimes) {
-    std::array<size_t, 3> most{};
+    std::array<size_t, 3> max{};
     size_t products = 0;
     for (const Lifetime& l : lifetimes.all) {
       const bool is_product = l.label.purpose == Purpose::workspace;
       if (!is_product && std::string_view(l.label.name) != "gelu") continue;
-      size_t& at = most.at(is_product ? 2 * (products++ % 2) : 1);
+      size_t& at = max.at(is_product ? 2 * (products++ % 2) : 1);
       at = std::max(at, live_activations(lifetimes, l.birth));
     }
-    return most;
+    return max;
   }
 };
 

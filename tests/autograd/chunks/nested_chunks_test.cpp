@@ -72,7 +72,7 @@ TEST_F(NestedChunks, IgnorePlacementsOfWhatIsMadeInside) {
     EXPECT_EQ(launches_of(plan), launches) << name(p);
     EXPECT_EQ(live_after_forward(plan), live) << name(p);
   }
-  EXPECT_EQ(offloader.sent().tensors, 0);
+  EXPECT_EQ(offloader.offloaded().tensors, 0);
 }
 
 TEST_F(NestedChunks, ObeyPlacementsOfInputsAndLeaves) {
@@ -81,9 +81,9 @@ TEST_F(NestedChunks, ObeyPlacementsOfInputsAndLeaves) {
     EXPECT_EQ(results(placed({v}, Placement::recompute)), expected) << v;
     EXPECT_GT(launches_of(placed({v}, Placement::recompute)), launches_of(in_chunks())) << v;
     EXPECT_EQ(live_after_forward(placed({v}, Placement::recompute)), dy.nbytes()) << v;
-    const int64_t sent = offloader.sent().tensors;
+    const int64_t offloaded = offloader.offloaded().tensors;
     EXPECT_EQ(results(placed({v}, Placement::offload)), expected) << v;
-    EXPECT_EQ(offloader.sent().tensors - sent, 1) << v;
+    EXPECT_EQ(offloader.offloaded().tensors - offloaded, 1) << v;
   }
   EXPECT_EQ(live_after_forward(placed({input, leaf}, Placement::recompute)), 0u);
   EXPECT_EQ(results(placed({input, leaf}, Placement::recompute)), expected);
@@ -95,9 +95,9 @@ TEST_F(NestedChunks, ObeyOffloadsOfSomeRows) {
   for (const ValueId v : {input, leaf}) {
     Plan plan = placed({v}, Placement::offload);
     plan.offloads = {{.value = v, .rows = 1}};
-    const int64_t bytes = offloader.sent().bytes;
+    const int64_t bytes = offloader.offloaded().bytes;
     EXPECT_EQ(results(plan), expected) << v;
-    EXPECT_EQ(offloader.sent().bytes - bytes, static_cast<int64_t>(dy.nbytes() / 2)) << v;
+    EXPECT_EQ(offloader.offloaded().bytes - bytes, static_cast<int64_t>(dy.nbytes() / 2)) << v;
   }
 }
 

@@ -93,7 +93,7 @@ class SurveysOfChunks : public ::testing::Test {
   struct Surveyed {
     std::map<std::tuple<Phase, NodeId>, double> seconds = {};  // by node
     double all = 0, clock = 0;
-    size_t most_live = 0;
+    size_t max_live = 0;
     uint64_t launches = 0;
   };
   static Surveyed survey_of(const ChunkCase& c, const Plan& plan, bool traced) {
@@ -113,7 +113,7 @@ class SurveysOfChunks : public ::testing::Test {
       found.all += work.seconds;
       found.seconds[{work.phase, work.node}] += work.seconds;
     }
-    found.most_live = survey.peak()->live;
+    found.max_live = survey.peak()->live;
     found.launches = stream.launches();
     run.take_gradients();
     return found;
@@ -137,7 +137,7 @@ TEST_F(SurveysOfChunks, CountForChunksLeftOutWhatTheyTake) {
     const Surveyed all = survey_of(c, plan, /*traced=*/true);
     EXPECT_NEAR(some.clock, all.clock, 1e-9 * all.clock) << c.name;
     EXPECT_EQ(some.launches, all.launches) << c.name;
-    EXPECT_EQ(some.most_live, all.most_live) << c.name;
+    EXPECT_EQ(some.max_live, all.max_live) << c.name;
     ASSERT_EQ(some.seconds.size(), all.seconds.size()) << c.name;
     for (const auto& [work, seconds] : all.seconds) {
       const auto& [phase, node] = work;

@@ -34,7 +34,7 @@ TEST_F(CudaSavedTensors, GiveTheSameGradientsFromTheDisk) {
     Var h = x;
     for (int i = 0; i < 8; ++i) h = gelu(h);
     tape.backward({Root{h, normal({9, 33}, DType::f32, *stream, 2)}});
-    const bool offloaded = offloader.sent().tensors > 0;
+    const bool offloaded = offloader.offloaded().tensors > 0;
     EXPECT_EQ(offloaded, !p.placement.empty());
     return values(tape.grad(x));
   };

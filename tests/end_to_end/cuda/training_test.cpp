@@ -107,7 +107,7 @@ TEST_F(CudaTraining, ReplaysAGraphInsteadOfLaunching) {
   const TrainingConfig config = small();
   StepPlans plans = make_plans(config);
   const Machine machine{.architecture = stream->architecture()};
-  plans.layout = lay_out(record_step(describe_step(config), plans, machine));
+  plans.layout = assign_offsets(record_step(describe_step(config), plans, machine));
   Trainer trainer(config, plans, *stream);
   trainer.initialise();
   const auto launches_of = [&](int64_t step) {

@@ -152,12 +152,12 @@ TEST(LlamaConfig, RefusesAFileThatLacksAFieldOrIsNoObject) {
 }
 
 TEST(LlamaConfig, RefusesMoreThanCanBeCounted) {
-  constexpr int64_t most = int64_t{1} << 24;
+  constexpr int64_t max = int64_t{1} << 24;
   json config = older();
-  config["num_attention_heads"] = most;
+  config["num_attention_heads"] = max;
   expect_error(ErrorKind::file, {"16777216 heads of 64 channels"}, [&] { read(config); });
   config = older();
-  config["hidden_size"] = config["intermediate_size"] = most;
+  config["hidden_size"] = config["intermediate_size"] = max;
   config["num_hidden_layers"] = 10000;
   expect_error(ErrorKind::file, {"10000 layers of ", "parameters"}, [&] { read(config); });
 }

@@ -145,7 +145,7 @@ TEST_F(TensorFile, ConvertsBetweenFloatingTypes) {
 
 // Of a matrix that is transposed, too, and in any of its pieces.
 TEST_F(TensorFile, RefusesAFiniteElementThatTheTensorsTypeCannotHold) {
-  const double most_of_bf16 = 3.3895e38;  // and half a step more becomes infinite
+  const double max_of_bf16 = 3.3895e38;  // and half a step more becomes infinite
   const auto loaded = [&](size_t at, double x, DType from, DType to, bool transposed) {
     const Shape stored{1500, 700}, in_memory = transposed ? Shape{700, 1500} : stored;
     std::vector<double> elements(1500 * 700, -2);
@@ -162,7 +162,7 @@ TEST_F(TensorFile, RefusesAFiniteElementThatTheTensorsTypeCannotHold) {
                    [&] { loaded(at, -1e39, DType::f64, DType::f32, transposed); });
       expect_error(ErrorKind::file, {place, "beyond the numbers of f16"},
                    [&] { loaded(at, 65536, DType::bf16, DType::f16, transposed); });
-      loaded(at, most_of_bf16, DType::f32, DType::bf16, transposed);
+      loaded(at, max_of_bf16, DType::f32, DType::bf16, transposed);
       loaded(at, 3.4e38, DType::f32, DType::f32, transposed);
       loaded(at, 3e38, DType::bf16, DType::f32, transposed);
       loaded(at, INFINITY, DType::f32, DType::bf16, transposed);  // it is not finite before

@@ -76,16 +76,16 @@ TEST(BatchGenerator, TellsEachTokenUntilItsTextIsEnded) {
   CpuStream stream(generator_budget, 2);
   const auto model = large_weights(llama(), DType::f32, stream);
   std::vector<BatchGenerator::Row> rows = prompts({3, 9, 1, 4, 6});
-  const std::vector<size_t> most{5, 1, 8, 2, 8};
+  const std::vector<size_t> max{5, 1, 8, 2, 8};
   std::vector<std::vector<int32_t>> told(rows.size());
   BatchGenerator generator(*model, stream, 5, 60);
   generator.extend(rows, 8, {.temperature = 1}, [&](size_t i, int32_t token) {
     told[i].push_back(token);
-    return told[i].size() < most[i];
+    return told[i].size() < max[i];
   });
   const auto before = prompts({3, 9, 1, 4, 6});
   for (size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_EQ(told[i].size(), most[i]);
+    EXPECT_EQ(told[i].size(), max[i]);
     std::vector<int32_t> whole = before[i].tokens;
     whole.insert(whole.end(), told[i].begin(), told[i].end());
     EXPECT_EQ(rows[i].tokens, whole);

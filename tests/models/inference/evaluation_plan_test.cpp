@@ -82,8 +82,8 @@ TEST(EvaluationPlan, IsTheFastestThatFitsAndNeverSlowerInMoreMemory) {
     EXPECT_NEAR(of_planned, seconds, 1e-9 * seconds) << peak;
   }
   EXPECT_EQ(plan_evaluation_within(ample, shape, two_cpu_threads).rows, ChunkRows{});
-  const PlannedEvaluation least = plan_evaluation_within(1, shape, two_cpu_threads);
-  EXPECT_EQ(least.foretold.memory.peak, peaks.front());
+  const PlannedEvaluation min = plan_evaluation_within(1, shape, two_cpu_threads);
+  EXPECT_EQ(min.foretold.memory.peak, peaks.front());
 }
 
 TEST(EvaluationPlan, HasThePeakForetoldAndTheLossOfOneChunk) {
@@ -164,12 +164,12 @@ TEST_F(BudgetOfLoadedModel, IsKeptAndSufficesIfItIsTheLeast) {
   EXPECT_EQ(fields.capacity, 1000u);
   expect_error(ErrorKind::memory, {sentence(fields.needed, " bytes"), "; a smaller batch, "},
                [&] { open(fields.needed - 1); });
-  LoadedModel least = open(fields.needed);
-  EXPECT_EQ(least.planned()->foretold.memory.peak, fields.needed);
+  LoadedModel min = open(fields.needed);
+  EXPECT_EQ(min.planned()->foretold.memory.peak, fields.needed);
   const ValidationRows rows(counting(5 * shape_.seq, /*vocabulary=*/900), shape_.seq);
-  EXPECT_GT(least.evaluator().mean_loss(rows), 0);
-  EXPECT_EQ(least.memory().capacity, fields.needed);
-  EXPECT_LE(least.memory().peak, fields.needed);
+  EXPECT_GT(min.evaluator().mean_loss(rows), 0);
+  EXPECT_EQ(min.memory().capacity, fields.needed);
+  EXPECT_LE(min.memory().peak, fields.needed);
 }
 
 // The longest rows of 124M that 2 GiB can evaluate at once, rehearsed without chunks, are of 7936

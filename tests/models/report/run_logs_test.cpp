@@ -20,8 +20,8 @@ constexpr const char* head = R"({"format":"spool-run","format_version":1,"config
 
 class RunLogs : public ::testing::Test {
  protected:
-  LoggedRun read(const std::string& text, size_t most = 100) {
-    return read_run_log(folder_.file("a.jsonl", text), most);
+  LoggedRun read(const std::string& text, size_t max = 100) {
+    return read_run_log(folder_.file("a.jsonl", text), max);
   }
   void refuses(const std::string& text, std::initializer_list<std::string_view> words) {
     expect_error(ErrorKind::file, words, [&] { read(text); });
@@ -109,15 +109,15 @@ TEST(ShortNames, TellPathsApart) {
 }
 
 TEST(PlotReport, OfManyRunsFitsAPage) {
-  const std::vector<StepEntry> steps(plotted_steps(most_plotted_runs),
+  const std::vector<StepEntry> steps(plotted_steps(max_plotted_runs),
                                      {.step = 123456,
                                       .loss = 2.718281828459045,
                                       .val_loss = 3.14159265358979,
                                       .ms = 123.45678901234567,
                                       .tokens_per_s = 12345.67890123456,
                                       .tokens = 1234567890});
-  const std::vector<LoggedRun> runs(most_plotted_runs, LoggedRun{.steps = steps});
-  const std::vector<std::string> names(most_plotted_runs, "a name");
+  const std::vector<LoggedRun> runs(max_plotted_runs, LoggedRun{.steps = steps});
+  const std::vector<std::string> names(max_plotted_runs, "a name");
   EXPECT_LT(report_page(plot_report(names, runs)).size(), 1'000'000U);
 }
 

@@ -32,12 +32,12 @@ TEST(StepHistory, AnEvaluationIsAPartOfItsStep) {
 }
 
 TEST(StepHistory, SpreadsWhatItKeepsEvenly) {
-  for (const size_t most : {4, 7, 100}) {
-    StepHistory history(most);
+  for (const size_t max : {4, 7, 100}) {
+    StepHistory history(max);
     for (int64_t n = 1; n <= 5000; ++n) {
       history.add(step(n));
       const auto entries = history.entries();
-      ASSERT_LE(entries.size(), most);
+      ASSERT_LE(entries.size(), max);
       ASSERT_EQ(entries.front(), step(1));
       ASSERT_EQ(entries.back(), step(n));
     }
@@ -45,7 +45,7 @@ TEST(StepHistory, SpreadsWhatItKeepsEvenly) {
     for (size_t i = 2; i + 1 < entries.size(); ++i) {
       EXPECT_EQ(entries[i].step - entries[i - 1].step, entries[2].step - entries[1].step);
     }
-    EXPECT_GE(3 * entries.size(), most);
+    EXPECT_GE(3 * entries.size(), max);
   }
 }
 

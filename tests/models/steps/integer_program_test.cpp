@@ -17,9 +17,9 @@ TEST(TransformerBlock, PlanIsNearTheFastestScheduleAndBoundBelow) {
       .layers = 1, .channels = 64, .vocabulary = 64, .batch = 4, .tokens = 64};
   const SearchedStep step = searched_step(describe(sizes), cpu_machine());
   Search search(step, {.loss_rows = 0});
-  const size_t least = search.smallest_budget(), most = search.keep_all_peak();
+  const size_t min = search.smallest_budget(), max = search.keep_all_peak();
   for (size_t part = 0; part <= 4; ++part) {
-    const size_t bytes = least + (most - least) / 4 * part;
+    const size_t bytes = min + (max - min) / 4 * part;
     const auto optimum = fastest_step(step, bytes, Reads::late);
     if (!optimum) continue;  // it takes too long
     const SearchResult result = search.plan(bytes);

@@ -54,7 +54,7 @@ class Function {
 };
 
 TEST_P(EveryNet, GradientsAreThoseOfDifferences) {
-  constexpr size_t most = 7;
+  constexpr size_t max = 7;
   Function f(GetParam());
   f.differentiate();
   for (const Parameter* p : f.parameters()) {
@@ -62,7 +62,7 @@ TEST_P(EveryNet, GradientsAreThoseOfDifferences) {
     double largest = 0;
     for (const double g : gradient) largest = std::max(largest, std::fabs(g));
     EXPECT_GT(largest, 0) << p->name;
-    for (size_t i = 0; i < gradient.size(); i += std::max<size_t>(1, gradient.size() / most)) {
+    for (size_t i = 0; i < gradient.size(); i += std::max<size_t>(1, gradient.size() / max)) {
       EXPECT_NEAR(gradient[i], f.difference(*p, i), 1e-8 * std::max(largest, 1e-2)) << p->name;
     }
   }
@@ -121,9 +121,9 @@ TEST_P(EveryNet, IsPlannedForABudget) {
   const StepDescription net = describe(GetParam());
   const Machine machine = cpu_machine();
   const size_t keeping = plan_steps(net, {.policy = Policy{}}, machine).foretold.memory.peak;
-  const size_t least = StepPlanner({net}, {}, machine).smallest_budget();
-  EXPECT_LT(least, keeping);
-  for (const size_t budget : {least, (least + keeping) / 2}) {
+  const size_t min = StepPlanner({net}, {}, machine).smallest_budget();
+  EXPECT_LT(min, keeping);
+  for (const size_t budget : {min, (min + keeping) / 2}) {
     StepRunner runner(net, {.budget = budget}, here);
     train(runner);
     EXPECT_LE(runner.stream().memory().peak, budget);

@@ -20,10 +20,10 @@ constexpr TransformerSizes sizes{.layers = 4, .channels = 64, .batch = 8, .token
 std::vector<KernelTime> kernels_of_plans(const StepDescription& step, const Levers& levers) {
   const Machine machine = cpu_machine();
   Search search(searched_step(step, machine), levers);
-  const size_t least = search.smallest_budget(), most = search.keep_all_peak();
+  const size_t min = search.smallest_budget(), max = search.keep_all_peak();
   std::vector<KernelTime> kernels;
   for (size_t i = 0; i <= 4; ++i) {
-    const FoundPlan found = search.plan(least + (most - least) * i / 4).found;
+    const FoundPlan found = search.plan(min + (max - min) * i / 4).found;
     const auto more = rehearse_kernels(step, {.step = found.plan}, machine).launches;
     kernels.insert(kernels.end(), more.begin(), more.end());
   }
@@ -44,12 +44,12 @@ void expect_bounds_to_hold(const Levers& levers, uint64_t seeds, int64_t micro_b
   const std::vector<KernelTime> kernels = kernels_of_plans(step, levers);
   for (uint64_t seed = 1; seed <= seeds; ++seed) {
     Search search(searched_step(step, noisy_machine(kernels, seed)), levers);
-    const size_t least = search.smallest_budget(), most = search.keep_all_peak();
-    EXPECT_EQ(diff(Plan{}, search.keep_all_or_plan(most).found.plan), "");
+    const size_t min = search.smallest_budget(), max = search.keep_all_peak();
+    EXPECT_EQ(diff(Plan{}, search.keep_all_or_plan(max).found.plan), "");
     double before = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i <= 8; ++i) {
       SCOPED_TRACE(sentence("seed ", seed, ", budget ", i));
-      const size_t budget = least + (most - least) * i / 8;
+      const size_t budget = min + (max - min) * i / 8;
       const SearchResult result = search.plan(budget);
       ASSERT_TRUE(result.fits);
       EXPECT_LE(result.found.peak, budget);
@@ -64,7 +64,7 @@ void expect_bounds_to_hold(const Levers& levers, uint64_t seeds, int64_t micro_b
 TEST(NoisyKernels, NoPlanTakesLessThanItsBoundOrMoreThanThatOfASmallerBudget) {
   expect_bounds_to_hold({}, 6);
   expect_bounds_to_hold({.regions = true}, 12);
-  const Levers all{.regions = true, .state_share = true, .send_to = OffloadTarget::host};
+  const Levers all{.regions = true, .state_share = true, .offload_to = OffloadTarget::host};
   expect_bounds_to_hold(all, 3);
 }
 

@@ -43,8 +43,8 @@ void expect_holds(const TransformerSizes& sizes, const Machine& machine) {
       }
     }
     const RehearsedStep rehearsed = step.rehearse(plan, std::nullopt, {.survey = true});
-    const double least = bound.seconds_within(rehearsed.survey.peak()->live, {true});
-    ASSERT_LE(least, rehearsed.report.seconds * (1 + 1e-9)) << chosen;
+    const double min = bound.seconds_within(rehearsed.survey.peak()->live, {true});
+    ASSERT_LE(min, rehearsed.report.seconds * (1 + 1e-9)) << chosen;
   }
 }
 

@@ -23,11 +23,11 @@ namespace {
 constexpr double one_level = 1.002;  // the ladder of budgets
 
 std::vector<size_t> budgets_of(Search& search, int count) {
-  const auto least = static_cast<double>(search.smallest_budget());
-  const double most = 1.02 * static_cast<double>(search.keep_all_peak());
+  const auto min = static_cast<double>(search.smallest_budget());
+  const double max = 1.02 * static_cast<double>(search.keep_all_peak());
   std::vector<size_t> budgets;
   for (int i = 0; i < count; ++i) {
-    budgets.push_back(static_cast<size_t>(least + (most - least) * i / (count - 1)));
+    budgets.push_back(static_cast<size_t>(min + (max - min) * i / (count - 1)));
   }
   return budgets;
 }
@@ -43,7 +43,7 @@ Plan keep_all(const Plan& plan) {
 
 // What plans of some step do.
 struct Uses {
-  bool sending = false, streaming = false, regions = false;
+  bool offloading = false, streaming = false, regions = false;
 };
 
 // Runs the plans of several budgets on the cpu, in arenas of the foretold peak; returns what any of
@@ -66,7 +66,7 @@ Uses expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config,
     const TransformerRun kept =
         run_transformer(sizes, config, {.step = keep_all(found.plan)}, plenty);
     EXPECT_EQ(run.numbers, kept.numbers);
-    uses.sending |= offloads(found.plan);
+    uses.offloading |= offloads(found.plan);
     uses.streaming |= found.plan.optimizer_state == OptimizerState::streamed;
     uses.regions |= !nodes_in_chunks(found.plan).empty();
   }
@@ -96,7 +96,7 @@ TEST(StepPlanner, RunsRegionsInChunksAsForetold) {
   EXPECT_TRUE(expect_as_foretold(sizes, {.accumulate = 2}, {.regions = true}).regions);
   EXPECT_TRUE(expect_as_foretold({.layers = 3, .batch = 4, .dropout = 0.2f}, {}, {.regions = true})
                   .regions);
-  Levers all{.regions = true, .state_share = true, .send_to = OffloadTarget::host};
+  Levers all{.regions = true, .state_share = true, .offload_to = OffloadTarget::host};
   EXPECT_TRUE(expect_as_foretold(sizes, {}, all).regions);
 }
 
@@ -105,8 +105,8 @@ TEST(StepPlanner, RegionsLowerTheSmallestBudgetAndSlowNoOther) {
   const SearchedStep step =
       searched_step(describe(large_batch_of_124m, {.dtype = DType::bf16}), *named_machine("h200"));
   Search without(step, {}), with(step, {.regions = true});
-  const auto least = static_cast<double>(without.smallest_budget());
-  EXPECT_LT(static_cast<double>(with.smallest_budget()), 0.85 * least);
+  const auto min = static_cast<double>(without.smallest_budget());
+  EXPECT_LT(static_cast<double>(with.smallest_budget()), 0.85 * min);
   for (const size_t budget : budgets_of(without, 12)) {
     EXPECT_LE(with.plan(budget).found.seconds, 1.002 * without.plan(budget).found.seconds)
         << budget;
@@ -156,11 +156,11 @@ TEST(StepPlanner, TheBoundHoldsForPlansWithRegions) {
   }
 }
 
-TEST(StepPlanner, SendsValuesAndStreamsStateAsForetold) {
-  Levers levers{.state_share = true, .send_to = OffloadTarget::host};
+TEST(StepPlanner, OffloadsValuesAndStreamsStateAsForetold) {
+  Levers levers{.state_share = true, .offload_to = OffloadTarget::host};
   const TransformerSizes sizes{.layers = 6, .channels = 128, .batch = 4, .tokens = 128};
   const Uses uses = expect_as_foretold(sizes, {.accumulate = 2}, levers);
-  EXPECT_TRUE(uses.sending);
+  EXPECT_TRUE(uses.offloading);
   EXPECT_TRUE(uses.streaming);
   levers.host_bytes = size_t{4} << 20;
   expect_as_foretold(sizes, {}, levers);
@@ -177,7 +177,7 @@ TEST(StepPlanner, NoPlanIsFasterThanItsBoundAllows) {
     for (const double link : {2e9, 50e9}) {
       Machine machine = *named_machine("h200");
       machine.to_host_bytes_per_second = machine.from_host_bytes_per_second = link;
-      const Levers levers{.state_share = true, .send_to = OffloadTarget::host};
+      const Levers levers{.state_share = true, .offload_to = OffloadTarget::host};
       Search search(searched_step(step, machine), levers);
       for (const size_t budget : budgets_of(search, 3)) {
         const SearchResult result = search.plan(budget);
@@ -193,10 +193,10 @@ TEST(StepPlanner, NoPlanIsFasterThanItsBoundAllows) {
 TEST(StepPlanner, MeetsBudgetsOrRefusesThem) {
   const SearchedStep step = searched_step(describe(sizes_of_124m), cpu_machine());
   Search search(step, {});
-  const size_t least = search.smallest_budget();
+  const size_t min = search.smallest_budget();
   double before = INFINITY;
   for (const size_t budget : budgets_of(search, 22)) {
-    SCOPED_TRACE(sentence("budget ", budget, ", smallest ", least));
+    SCOPED_TRACE(sentence("budget ", budget, ", smallest ", min));
     const SearchResult result = search.plan(budget);
     ASSERT_TRUE(result.fits);
     const FoundPlan& found = result.found;
@@ -208,10 +208,10 @@ TEST(StepPlanner, MeetsBudgetsOrRefusesThem) {
     EXPECT_LE(result.lower_bound, result.keep_all_seconds * 1.5);
     before = found.seconds;
   }
-  EXPECT_TRUE(Search(step, {}).plan(least).fits);
-  const SearchResult refused = Search(step, {}).plan(least - Arena::granule);
+  EXPECT_TRUE(Search(step, {}).plan(min).fits);
+  const SearchResult refused = Search(step, {}).plan(min - Arena::granule);
   EXPECT_FALSE(refused.fits);
-  EXPECT_EQ(refused.found.peak, least);
+  EXPECT_EQ(refused.found.peak, min);
   EXPECT_FALSE(refused.found.binding.empty());
 }
 
@@ -221,8 +221,8 @@ TEST(StepPlanner, IsProvenToBeNearTheBest) {
     const StepDescription step = describe(sizes_of_124m, {.accumulate = micro_batches});
     Search search(searched_step(step, cpu_machine()), {});
     for (const double times : {1.02, 1.05, 1.1, 1.2, 1.35, 1.5, 1.75}) {
-      const auto least = static_cast<double>(search.smallest_budget());
-      const SearchResult result = search.plan(static_cast<size_t>(times * least));
+      const auto min = static_cast<double>(search.smallest_budget());
+      const SearchResult result = search.plan(static_cast<size_t>(times * min));
       EXPECT_LE(result.found.seconds, 1.009 * result.lower_bound)
           << times << " x smallest, " << micro_batches << " micro-batches";
     }

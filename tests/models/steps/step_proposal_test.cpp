@@ -21,16 +21,16 @@ SearchedStep step_on_h200(int64_t micro_batches = 1, double link = 50e9) {
   return searched_step(describe(large_batch_of_124m, config), machine);
 }
 
-const Levers all_levers{.state_share = true, .send_to = OffloadTarget::host};
+const Levers all_levers{.state_share = true, .offload_to = OffloadTarget::host};
 
 // From what no plan without them fits into, to what keeps nearly all.
 std::vector<size_t> budgets_of(const SearchedStep& step, int count) {
   Search search(step, {});
-  const auto least = 0.6 * static_cast<double>(search.smallest_budget());
-  const auto most = static_cast<double>(search.keep_all_peak());
+  const auto min = 0.6 * static_cast<double>(search.smallest_budget());
+  const auto max = static_cast<double>(search.keep_all_peak());
   std::vector<size_t> budgets;
   for (int i = 0; i < count; ++i)
-    budgets.push_back(static_cast<size_t>(least * std::pow(most / least, 1.0 * i / count)));
+    budgets.push_back(static_cast<size_t>(min * std::pow(max / min, 1.0 * i / count)));
   return budgets;
 }
 
@@ -53,15 +53,15 @@ TEST(StepProposal, ComesTrue) {
   }
 }
 
-TEST(StepProposal, SendsOverLinksOfAnyRate) {
+TEST(StepProposal, OffloadsOverLinksOfAnyRate) {
   const size_t budget = budgets_of(step_on_h200(), 4)[2];
-  Levers sending;
-  sending.send_to = OffloadTarget::host;
+  Levers offloading;
+  offloading.offload_to = OffloadTarget::host;
   double before = INFINITY;
   for (const double link : {5e9, 5e10, 1e12, 1e30}) {
     SCOPED_TRACE(sentence(link, " bytes a second"));
     const SearchedStep step = step_on_h200(1, link);
-    const SearchResult result = Search(step, sending).plan(budget);
+    const SearchResult result = Search(step, offloading).plan(budget);
     const double without = Search(step, {}).plan(budget).found.seconds;
     ASSERT_TRUE(result.fits);
     EXPECT_LE(result.lower_bound, result.found.seconds * (1 + 1e-9));

@@ -53,8 +53,8 @@ size_t keep_all_peak() {
 
 // A budget a part of the way from the smallest to that of keeping all.
 size_t budget_at(double part, const StepRequest& request = {}) {
-  const size_t least = StepPlanner({drawn()}, {.steps = request}, *here.machine).smallest_budget();
-  return least + static_cast<size_t>(part * static_cast<double>(keep_all_peak() - least));
+  const size_t min = StepPlanner({drawn()}, {.steps = request}, *here.machine).smallest_budget();
+  return min + static_cast<size_t>(part * static_cast<double>(keep_all_peak() - min));
 }
 
 TEST(StepRunner, ReachesTheForetoldPeakWithTheBitsOfKeepingAll) {
@@ -113,11 +113,11 @@ TEST(StepRunner, ListsWhatIsLiveAtThePeak) {
 }
 
 TEST(StepRunner, SaysWhatWouldFit) {
-  const size_t least = StepPlanner({drawn()}, {}, *here.machine).smallest_budget();
+  const size_t min = StepPlanner({drawn()}, {}, *here.machine).smallest_budget();
   expect_error(ErrorKind::memory,
-               {"the smallest plan of these steps", std::to_string(least), "micro-batch"},
-               [&] { StepRunner(drawn(), {.budget = least - 512}, here); });
-  EXPECT_NO_THROW(StepRunner(drawn(), {.budget = least}, here));
+               {"the smallest plan of these steps", std::to_string(min), "micro-batch"},
+               [&] { StepRunner(drawn(), {.budget = min - 512}, here); });
+  EXPECT_NO_THROW(StepRunner(drawn(), {.budget = min}, here));
   expect_error(ErrorKind::memory, {"a step by this plan", "one is chosen"}, [&] {
     StepRunner(drawn(), {.policy = Policy{}, .budget = keep_all_peak() - 512}, here);
   });

@@ -116,7 +116,7 @@ std::vector<StepForm> step_forms(const Architecture& architecture) {
     static CallCounter calls;
     return std::make_unique<SmallModel>(stream, calls);
   };
-  placed.plans.layout = lay_out(
+  placed.plans.layout = assign_offsets(
       record_step({make_model, placed.config}, placed.plans, {.architecture = architecture}));
   StepForm kept = offloaded;
   kept.name = "offloaded, with state on the device";

@@ -32,9 +32,9 @@ TEST(Budget, LeavesMemoryForTheProgramItself) {
   EXPECT_EQ(limit.steps.budget, 1000u);
   EXPECT_GT(limit.besides, resident_memory() / 2);
   EXPECT_LT(limit.besides, size_t{1} << 30);
-  EXPECT_NEAR(static_cast<double>(limit.most + limit.besides),
+  EXPECT_NEAR(static_cast<double>(limit.capacity + limit.besides),
               static_cast<double>(device_memory(cpu)), 1.0);
-  EXPECT_LE(limit.steps.free, limit.most);
+  EXPECT_LE(limit.steps.free, limit.capacity);
   const Machine of_64{.architecture = CpuArchitecture{.threads = 64}};
   EXPECT_GT(expected_besides(of_64), expected_besides(two_cores));
   EXPECT_EQ(expected_besides(*named_machine("h100")), 0u);
@@ -43,12 +43,12 @@ TEST(Budget, LeavesMemoryForTheProgramItself) {
 TEST(Budget, BecomesWhatTheDeviceHas) {
   RunRequest request{.steps = {.choose = Choices{.placement = true}}};
   limit_memory(request, cpu, 1000 * terabyte, two_cores);
-  EXPECT_EQ(request.steps.budget, request.most);
+  EXPECT_EQ(request.steps.budget, request.capacity);
   EXPECT_NE(lowered_budget(1000 * terabyte, request).find("becomes that"), std::string::npos);
-  EXPECT_EQ(lowered_budget(request.most, request), "");
+  EXPECT_EQ(lowered_budget(request.capacity, request), "");
   const PlannedRun run = plan(request);
   EXPECT_FALSE(run.refusal);
-  EXPECT_EQ(run.budget, request.most);
+  EXPECT_EQ(run.budget, request.capacity);
   EXPECT_EQ(run.besides, request.besides);
 }
 
@@ -62,7 +62,7 @@ TEST(Budget, RefusesWhatTheMachineLacksAndWarnsOfWhatIsTaken) {
   request.device.reset();
   EXPECT_EQ(warn_of_memory(run, request), "");
   request.device = cpu;
-  request.most = run.foretold.memory.peak - 1;
+  request.capacity = run.foretold.memory.peak - 1;
   run = plan(request);
   ASSERT_TRUE(run.refusal);
   EXPECT_NE(std::string(run.refusal->what()).find("on the device"), std::string::npos);

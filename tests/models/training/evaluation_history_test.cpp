@@ -49,13 +49,13 @@ TEST(EvaluationHistory, ThatNoRunHasIsRefused) {
   const auto refuses = [](const json& stored, std::initializer_list<std::string_view> words) {
     expect_error(ErrorKind::file, words, [&] { read(stored); });
   };
-  constexpr auto most = std::numeric_limits<int64_t>::max();
+  constexpr auto max = std::numeric_limits<int64_t>::max();
   refuses({{"since_best", 5}}, {"field last is missing"});
   refuses(json::array(), {"run.json", "not a JSON object"});
-  for (const json& count : {json(-1), json(9), json(most), json(1.5), json()}) {
+  for (const json& count : {json(-1), json(9), json(max), json(1.5), json()}) {
     refuses(with("/since_best", count), {"field since_best", "0 to 8"});
   }
-  for (const json& step : {json(-1), json(11), json(most), json("8")}) {
+  for (const json& step : {json(-1), json(11), json(max), json("8")}) {
     refuses(with("/last/step", step), {"field last.step", "0 to 10"});
   }
   refuses(with("/best/step", 9), {"field best.step", "0 to 8"});

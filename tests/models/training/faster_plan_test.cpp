@@ -31,8 +31,8 @@ RunRequest choosing() {
 // Of a budget at which some values are recomputed.
 PlannedRun planned(const Machine& machine) {
   RunPlanner search(layers(), choosing(), {}, machine);
-  const size_t least = search.steps().smallest_budget();
-  return search.plan_within(least + (search.steps().keep_all_peak() - least) / 4);
+  const size_t min = search.steps().smallest_budget();
+  return search.plan_within(min + (search.steps().keep_all_peak() - min) / 4);
 }
 
 std::vector<KernelTime> kernels_of(const PlannedRun& run, const Machine& machine) {

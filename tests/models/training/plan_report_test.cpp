@@ -54,9 +54,9 @@ void check_totals(const json& memory) {
   EXPECT_EQ(sums(memory["bytes"]), total);
   EXPECT_TRUE(std::ranges::is_sorted(times));
   EXPECT_EQ(times.front(), 0);
-  const size_t most = *std::ranges::max_element(total);
-  EXPECT_EQ(total.at(memory["peak_index"]), most);
-  EXPECT_EQ(memory["step_peak_bytes"], most + memory["holes_bytes"].get<size_t>());
+  const size_t max = *std::ranges::max_element(total);
+  EXPECT_EQ(total.at(memory["peak_index"]), max);
+  EXPECT_EQ(memory["step_peak_bytes"], max + memory["holes_bytes"].get<size_t>());
 }
 
 // What is live at the peak, by purpose.
@@ -189,7 +189,7 @@ TEST(PlanReportMemory, AddsUpUnderEveryPolicy) {
 }
 
 // The slower machine has time to copy every value.
-TEST(PlanReportMemory, NamesCopiesByTheValuesThatAreSent) {
+TEST(PlanReportMemory, NamesCopiesByTheValuesThatAreOffloaded) {
   const TrainingConfig config = preset("gpt2-tiny", DType::f32, 2);
   const Machine slow = slow_machine(h200.architecture);
   for (const OffloadTarget target : {OffloadTarget::host, OffloadTarget::disk}) {
@@ -286,11 +286,11 @@ TEST(PlanReportMemory, AddsUpWithinEveryBudget) {
                     .loss_chunk = true,
                     .regions = true,
                     .state_share = true,
-                    .send_to = OffloadTarget::host};
+                    .offload_to = OffloadTarget::host};
   RunPlanner search(config, {.steps = {.choose = all}}, sample, h200);
-  const size_t least = search.steps().smallest_budget(), most = search.steps().keep_all_peak();
+  const size_t min = search.steps().smallest_budget(), max = search.steps().keep_all_peak();
   std::set<std::string> places;
-  for (const size_t budget : {least, least + (most - least) / 4, (least + most) / 2, most}) {
+  for (const size_t budget : {min, min + (max - min) / 4, (min + max) / 2, max}) {
     const json report = plan_report(search.plan_within(budget), h200, "gpt2-tiny");
     SCOPED_TRACE(budget);
     check_report(report);

@@ -45,8 +45,8 @@ std::vector<KernelTime> kernels_of(const PlannedRun& run) {
 
 // Evenly spread, from the smallest to the peak of keeping everything.
 std::vector<size_t> budgets_of(RunPlanner& search) {
-  const size_t least = search.steps().smallest_budget(), most = search.steps().keep_all_peak();
-  return {least, least + (most - least) / 3, least + (most - least) / 3 * 2, most};
+  const size_t min = search.steps().smallest_budget(), max = search.steps().keep_all_peak();
+  return {min, min + (max - min) / 3, min + (max - min) / 3 * 2, max};
 }
 
 TEST(PlannedRun, MeetsEachBudgetWithTheLossesOfKeepingAll) {
@@ -128,16 +128,16 @@ TEST(PlannedRun, FitsIntoItsSmallestBudgetAndNotIntoOneGranuleLess) {
   const TrainingConfig config = chunkable();
   RunRequest request = choosing(with_regions);
   RunPlanner search(config, request, sample, two_cores);
-  const size_t least = search.steps().smallest_budget();
-  request.steps.budget = least;
+  const size_t min = search.steps().smallest_budget();
+  request.steps.budget = min;
   EXPECT_FALSE(plan_run(config, request).refusal);
-  request.steps.budget = least - Arena::granule;
+  request.steps.budget = min - Arena::granule;
   const PlannedRun run = plan_run(config, request);
   ASSERT_TRUE(run.refusal);
   EXPECT_EQ(run.refusal->kind(), ErrorKind::memory);
-  EXPECT_EQ(run.refusal->fields().needed, least);
-  EXPECT_EQ(run.refusal->fields().capacity, least - Arena::granule);
-  EXPECT_EQ(plan_report(run, two_cores, "small")["minimum_budget_bytes"], least);
+  EXPECT_EQ(run.refusal->fields().needed, min);
+  EXPECT_EQ(run.refusal->fields().capacity, min - Arena::granule);
+  EXPECT_EQ(plan_report(run, two_cores, "small")["minimum_budget_bytes"], min);
 }
 
 TEST(PlannedRun, FixesWhatMayNotBeChosen) {

@@ -44,12 +44,12 @@ TEST(Fingerprint, IsOfAllTokensOrOfEvenlySpreadBlocks) {
   for (const int64_t size : {int64_t{1}, int64_t{4096}, int64_t{300'001}}) {
     EXPECT_EQ(fingerprint(EndlessTokens(size)), expected(size, 4096)) << size;
   }
-  const int64_t most = int64_t{1} << 27, size = 3 * most + 8191;
+  const int64_t max = int64_t{1} << 27, size = 3 * max + 8191;
   const EndlessTokens many(size);
   int64_t hashed = 0;
   EXPECT_EQ(fingerprint(many, [&](int64_t n) { hashed = n; }), expected(size, int64_t{4} * 4096));
   EXPECT_EQ(hashed, many.tokens_read());
-  EXPECT_LE(hashed, most + 4096);
+  EXPECT_LE(hashed, max + 4096);
 }
 
 TEST(TokensOf, AreThoseOfABatch) {

@@ -44,7 +44,7 @@ MeasuredSegments random_segments(Random& random) {
     m.needs.push_back(static_cast<size_t>(draw(random, 4, 20)) * Arena::granule);
   }
   m.live_at_first = static_cast<size_t>(draw(random, 0, 9)) * Arena::granule;
-  m.least = static_cast<size_t>(draw(random, 0, 30)) * Arena::granule;
+  m.min_live = static_cast<size_t>(draw(random, 0, 30)) * Arena::granule;
   return m;
 }
 
@@ -70,18 +70,18 @@ void for_each_choice(const MeasuredSegments& m, const std::vector<bool>& rows_al
 }
 
 double fastest(const MeasuredSegments& m, size_t limit, const std::vector<bool>& rows_allowed) {
-  double least = infinite;
+  double min = infinite;
   for_each_choice(m, rows_allowed, [&](const Choice& choice) {
-    if (live_bytes(m, choice) <= limit) least = std::min(least, choice.extra_seconds);
+    if (live_bytes(m, choice) <= limit) min = std::min(min, choice.extra_seconds);
   });
-  return least;
+  return min;
 }
 
-size_t least_live(const MeasuredSegments& m, const std::vector<bool>& rows_allowed) {
-  size_t least = std::numeric_limits<size_t>::max();
+size_t min_live(const MeasuredSegments& m, const std::vector<bool>& rows_allowed) {
+  size_t min = std::numeric_limits<size_t>::max();
   for_each_choice(m, rows_allowed,
-                  [&](const Choice& choice) { least = std::min(least, live_bytes(m, choice)); });
-  return least;
+                  [&](const Choice& choice) { min = std::min(min, live_bytes(m, choice)); });
+  return min;
 }
 
 std::vector<bool> random_rows(Random& random, const MeasuredSegments& m) {
@@ -119,15 +119,15 @@ TEST(DynamicProgram, FindsTheFastestOfAllChoices) {
 
 // The least seconds of the choices that begin as this one does.
 double fastest_from(const MeasuredSegments& m, size_t limit, const Choice& begin) {
-  double least = infinite;
+  double min = infinite;
   for_each_choice(m, std::vector<bool>(m.rows.size(), true), [&](Choice choice) {
     for (size_t s = 0; s < begin.by_segment.size(); ++s) {
       if (choice.by_segment[s] != begin.by_segment[s]) return;
     }
     choice.others = begin.others;
-    if (live_bytes(m, choice) <= limit) least = std::min(least, choice.extra_seconds);
+    if (live_bytes(m, choice) <= limit) min = std::min(min, choice.extra_seconds);
   });
-  return least;
+  return min;
 }
 
 // Of a random choice, the options of the first segments.
@@ -149,7 +149,7 @@ TEST(DynamicProgram, ServesEveryLimitAndEveryBeginning) {
     Random random(seed);
     MeasuredSegments m = random_segments(random);
     if (m.rows.size() > 1) continue;  // beginnings have the first choice of rows
-    m.least = 0;
+    m.min_live = 0;
     OthersBytes others;
     for (size_t s = 0; s < m.segments.size(); ++s) {
       others.backward.push_back(static_cast<size_t>(draw(random, 0, 5)) * Arena::granule);
@@ -180,9 +180,9 @@ TEST(DynamicProgram, GroupsEqualSegmentsWithinTheLimit) {
     Random random(seed);
     const MeasuredSegments m = random_segments(random);
     const std::vector<bool> allowed(m.rows.size(), true);
-    const size_t least = least_live(m, allowed);
+    const size_t min = min_live(m, allowed);
     for (size_t more = 0; more < 40; more += 3) {
-      const size_t limit = least + more * Arena::granule;
+      const size_t limit = min + more * Arena::granule;
       const auto choice = fastest_choice(m, limit, allowed);
       ASSERT_TRUE(choice);
       const Choice grouped = in_groups(m, *choice, limit);

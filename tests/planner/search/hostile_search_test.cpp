@@ -23,13 +23,13 @@ SyntheticModel two_layers() {
 // Every budget has an answer; the largest keeps all.
 void expect_answers(const SyntheticModel& model, const Levers& levers = {}) {
   Search search(searched_step(model), levers);
-  const size_t least = search.smallest_budget();
-  for (const size_t budget : {size_t{0}, size_t{1}, Arena::granule, least - 1, least,
+  const size_t min = search.smallest_budget();
+  for (const size_t budget : {size_t{0}, size_t{1}, Arena::granule, min - 1, min,
                               search.keep_all_peak(), endless / 2, endless - 1, endless}) {
     SCOPED_TRACE(sentence("budget ", budget));
     const SearchResult result = search.plan(budget);
-    EXPECT_EQ(result.fits, budget >= least);
-    EXPECT_LE(result.found.peak, std::max(budget, least));
+    EXPECT_EQ(result.fits, budget >= min);
+    EXPECT_LE(result.found.peak, std::max(budget, min));
     EXPECT_LE(result.lower_bound, result.found.seconds * (1 + 1e-9));
     EXPECT_FALSE(result.found.binding.empty());
   }
@@ -88,9 +88,9 @@ TEST(HostileSearch, AChainOfThousandsOfNodes) {
   SyntheticModel model;
   for (int i = 0; i < 2000; ++i) model.ops.push_back({.inputs = {i - 1}});
   Search search(searched_step(model), {});
-  const size_t least = search.smallest_budget(), most = search.keep_all_peak();
-  EXPECT_LT(least, most / 2);
-  const SearchResult result = search.plan((least + most) / 2);
+  const size_t min = search.smallest_budget(), max = search.keep_all_peak();
+  EXPECT_LT(min, max / 2);
+  const SearchResult result = search.plan((min + max) / 2);
   EXPECT_TRUE(result.fits);
   EXPECT_LE(result.lower_bound, result.found.seconds * (1 + 1e-9));
 }

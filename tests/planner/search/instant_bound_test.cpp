@@ -48,16 +48,16 @@ class EveryChoice {
 
   // The least seconds by granules kept.
   std::map<double, double> seconds_by_granules() const {
-    std::map<double, double> least;
+    std::map<double, double> min;
     for (size_t kept = 0; kept < size_t{1} << values_.size(); ++kept) {
       double granules = 0;
       for (size_t i = 0; i < values_.size(); ++i) {
         if (kept >> i & 1) granules += granules_of(program_, values_[i]);
       }
-      const auto [at, is_new] = least.try_emplace(granules, infinite);
+      const auto [at, is_new] = min.try_emplace(granules, infinite);
       at->second = std::min(at->second, recomputed(kept));
     }
-    return least;
+    return min;
   }
 
  private:
@@ -91,24 +91,24 @@ class EveryChoice {
 
 // The lower convex hull of the points, at x; infinite left of all.
 double hull_at(const std::map<double, double>& points, double x) {
-  double least = infinite;
+  double min = infinite;
   for (const auto& [a, at_a] : points) {
     if (a > x || std::isinf(at_a)) continue;
-    least = std::min(least, at_a);
+    min = std::min(min, at_a);
     for (const auto& [b, at_b] : points) {
       if (b <= x || std::isinf(at_b)) continue;
-      least = std::min(least, at_a + (at_b - at_a) * (x - a) / (b - a));
+      min = std::min(min, at_a + (at_b - at_a) * (x - a) / (b - a));
     }
   }
-  return least;
+  return min;
 }
 
 double optimum_at(const std::map<double, double>& points, double x) {
-  double least = infinite;
+  double min = infinite;
   for (const auto& [granules, seconds] : points) {
-    if (granules <= x) least = std::min(least, seconds);
+    if (granules <= x) min = std::min(min, seconds);
   }
-  return least;
+  return min;
 }
 
 IdTable<NodeId, double> seconds_of(const SyntheticModel& model) {
@@ -215,15 +215,15 @@ TEST(InstantBound, IsAtMostTheOptimumOfUnitChains) {
     const IdTable<NodeId, double> seconds(program.nodes.size(), 1);
     for (int slots = 3; slots <= n + 3; ++slots) {
       const double optimum = static_cast<double>(reversal(n + 1, slots - 2) - n);
-      double most = 0;
+      double max = 0;
       for (int k = 1; k <= n; ++k) {
         InstantBound bound = InstantBound::in_forward(program, k, seconds,
                                                       static_cast<size_t>(k + 2) * Arena::granule);
         const double found = bound.seconds_within(static_cast<size_t>(slots) * Arena::granule);
         EXPECT_LE(found, optimum) << n << " ops, " << slots << " slots, instant " << k;
-        most = std::max(most, found);
+        max = std::max(max, found);
       }
-      EXPECT_EQ(most > 0, optimum > 0) << n << " ops, " << slots << " slots";
+      EXPECT_EQ(max > 0, optimum > 0) << n << " ops, " << slots << " slots";
     }
   }
 }
@@ -239,15 +239,15 @@ TEST(InstantBound, IsAtMostTheOptimumOfRotorsChain) {
   const IdTable<NodeId, double> seconds(program.nodes.size(), 1);
   const std::map<size_t, double> optima{{5, 18}, {6, 15}, {7, 14}, {8, 14}, {9, 13}, {10, 12}};
   for (const auto& [slots, optimum] : optima) {
-    double most = 0;
+    double max = 0;
     for (int l = 1; l <= 4; ++l) {
       // The input, what the ops up to this one save, and the gradient.
       const auto live = static_cast<size_t>(2 * l + 2) * Arena::granule;
       InstantBound bound = InstantBound::in_forward(program, l - 1, seconds, live);
-      most = std::max(most, bound.seconds_within(slots * Arena::granule));
+      max = std::max(max, bound.seconds_within(slots * Arena::granule));
     }
-    EXPECT_LE(12 + most, optimum) << slots << " slots";
-    EXPECT_EQ(most > 0, optimum > 12) << slots << " slots";
+    EXPECT_LE(12 + max, optimum) << slots << " slots";
+    EXPECT_EQ(max > 0, optimum > 12) << slots << " slots";
   }
 }
 

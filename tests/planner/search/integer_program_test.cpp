@@ -56,9 +56,9 @@ void compare(const SearchedStep& step, int64_t micro_batches, Found& found) {
   StepBound bound(m, micro_batches, /*bytes_per_second=*/0);
   const std::vector<bool> allowed(m.rows.size(), true);
   Search search(step, {});
-  const size_t least = search.smallest_budget(), most = search.keep_all_peak();
+  const size_t min = search.smallest_budget(), max = search.keep_all_peak();
   for (size_t part = 0; part <= 4; ++part) {
-    const size_t bytes = least + (most - least) / 4 * part;
+    const size_t bytes = min + (max - min) / 4 * part;
     const auto optimum = fastest_step(step, bytes, Reads::first);
     if (!optimum) continue;  // it takes too long
     const SearchResult result = search.plan(bytes);

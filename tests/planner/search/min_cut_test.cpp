@@ -36,33 +36,33 @@ struct Network {
   }
   // The least capacity, and the smallest set of that capacity: what all of them have in common.
   std::pair<int64_t, size_t> smallest() const {
-    int64_t least = MinCut::unlimited;
+    int64_t min = MinCut::unlimited;
     size_t common = 0;
     for (size_t side = 0; side < size_t{1} << vertices; ++side) {
       if (!(side >> source & 1) || (side >> sink & 1)) continue;
       const int64_t found = capacity(side);
-      if (found < least) common = side;
-      if (found <= least) common &= side;
-      least = std::min(least, found);
+      if (found < min) common = side;
+      if (found <= min) common &= side;
+      min = std::min(min, found);
     }
-    return {least, common};
+    return {min, common};
   }
 };
 
 Network random_network(Random& random) {
   Network network{.vertices = static_cast<int>(draw(random, 2, 10))};
-  const int64_t edges = draw(random, 0, 30), most = draw_bool(random) ? 3 : 1'000'000;
+  const int64_t edges = draw(random, 0, 30), max = draw_bool(random) ? 3 : 1'000'000;
   for (int64_t e = 0; e < edges; ++e) {
     const auto from = static_cast<int>(draw(random, 0, network.vertices - 1));
     const auto to = static_cast<int>(draw(random, 0, network.vertices - 1));
-    network.edges.push_back({.from = from, .to = to, .capacity = draw(random, 0, most)});
+    network.edges.push_back({.from = from, .to = to, .capacity = draw(random, 0, max)});
   }
   return network;
 }
 
 void expect_smallest(const Network& network, MinCut& cut) {
-  const auto [least, side] = network.smallest();
-  EXPECT_EQ(cut.solve(source, sink), least);
+  const auto [min, side] = network.smallest();
+  EXPECT_EQ(cut.solve(source, sink), min);
   for (int v = 0; v < network.vertices; ++v) {
     EXPECT_EQ(cut.is_source_side(v), (side >> v & 1) != 0) << "vertex " << v;
   }

@@ -18,12 +18,12 @@ constexpr double one_level = 1.002;  // the ladder of budgets
 
 // Budgets from below the smallest that can be met to above keeping everything.
 std::vector<size_t> budgets_of(Search& search, int count) {
-  const auto least = static_cast<double>(search.smallest_budget());
-  const double most = 1.05 * static_cast<double>(search.keep_all_peak());
+  const auto min = static_cast<double>(search.smallest_budget());
+  const double max = 1.05 * static_cast<double>(search.keep_all_peak());
   std::vector<size_t> budgets{search.smallest_budget(), search.keep_all_peak()};
   for (int i = -3; i < count; ++i) {
     const double part = static_cast<double>(i) / (count - 1);
-    budgets.push_back(static_cast<size_t>(std::max(least + (most - least) * part, 0.0)));
+    budgets.push_back(static_cast<size_t>(std::max(min + (max - min) * part, 0.0)));
   }
   std::ranges::sort(budgets);
   return budgets;
@@ -53,22 +53,22 @@ TEST(SearchBehaviour, ABudgetIsMetOrRefused) {
   for_each_model(40, [](const SyntheticModel& model, Random&) {
     const SearchedStep step = searched_step(model);
     Search search(step, {});
-    const size_t least = search.smallest_budget();
+    const size_t min = search.smallest_budget();
     for (const size_t budget : budgets_of(search, 20)) {
-      SCOPED_TRACE(sentence("budget ", budget, ", smallest ", least));
+      SCOPED_TRACE(sentence("budget ", budget, ", smallest ", min));
       const SearchResult result = search.plan(budget);
-      ASSERT_EQ(result.fits, budget >= least);
+      ASSERT_EQ(result.fits, budget >= min);
       const FoundPlan& found = result.found;
-      EXPECT_LE(found.peak, std::max(budget, least));
+      EXPECT_LE(found.peak, std::max(budget, min));
       const RehearsedStep again = step.rehearse(found.plan, found.layout, {.survey = true});
       EXPECT_EQ(again.report.memory.peak, found.peak);
       EXPECT_NEAR(step_seconds(again, model.micro_batches), found.seconds, 1e-9 * found.seconds);
       EXPECT_FALSE(found.binding.empty());
       EXPECT_LE(result.lower_bound, found.seconds * (1 + 1e-9));
-      EXPECT_TRUE(result.fits || found.peak == least);
+      EXPECT_TRUE(result.fits || found.peak == min);
     }
-    EXPECT_FALSE(search.plan(least - Arena::granule).fits);
-    EXPECT_TRUE(Search(step, {}).plan(least).fits);
+    EXPECT_FALSE(search.plan(min - Arena::granule).fits);
+    EXPECT_TRUE(Search(step, {}).plan(min).fits);
   });
 }
 

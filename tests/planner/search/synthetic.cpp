@@ -211,8 +211,8 @@ Program program_of(const SyntheticModel& model) {
   return rehearse_synthetic_tape(model, {}).program;
 }
 
-int64_t draw(Random& random, int64_t least, int64_t most) {
-  return least + random.next() % (most - least + 1);
+int64_t draw(Random& random, int64_t min, int64_t max) {
+  return min + random.next() % (max - min + 1);
 }
 
 bool draw_bool(Random& random, double probability) { return random.uniform() < probability; }
@@ -304,7 +304,7 @@ Plan random_plan(Random& random, const Program& program) {
 
 LaidOut laid_out(const SearchedStep& step, const Plan& plan) {
   RehearsedStep rehearsed = step.rehearse(plan, std::nullopt, {.survey = true, .lifetimes = true});
-  const Layout layout = lay_out(std::move(rehearsed.lifetimes));
+  const Layout layout = assign_offsets(std::move(rehearsed.lifetimes));
   const size_t placed = step.rehearse(plan, layout, {}).report.memory.peak;
   return {.peak = std::min(placed, rehearsed.report.memory.peak),
           .seconds = step_seconds(rehearsed, step.micro_batches)};

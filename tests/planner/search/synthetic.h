@@ -40,7 +40,7 @@ SearchedStep searched_step(const SyntheticModel&);
 Program program_of(const SyntheticModel&);
 
 // Between `least` and `most`.
-int64_t draw(Random&, int64_t least, int64_t most);
+int64_t draw(Random&, int64_t min, int64_t max);
 bool draw_bool(Random&, double probability = 0.5);
 
 // An op that reads the one before and some others, of random costs.

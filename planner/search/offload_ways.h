@@ -1,4 +1,3 @@
-// Internal: not one of the public headers (docs/public-headers.md).
 #pragma once
 
 // What may be sent to the host: beginnings of a choice, whose segments send.
@@ -28,7 +27,7 @@ struct Returning {
 };
 
 // What an option can send.
-struct Sendable {
+struct Offloadable {
   struct Value {
     ValueId id = -1;
     double bytes = 0, saved = 0;  // seconds since forward began
@@ -41,16 +40,16 @@ struct Sendable {
 // The options of the first segments, and what they send.
 struct Beginning {
   Choice choice = {};
-  std::vector<const Sendable*> sendable = {};
+  std::vector<const Offloadable*> offloadable = {};
   int64_t kept = 0;  // bytes live when the next segment begins
-  int64_t most = 0;  // bytes live in these segments
+  int64_t max = 0;   // bytes live in these segments
   Returning returning = {};
 };
 
-class SendingWays {
+class OffloadWays {
  public:
   // The arguments must outlive it.
-  SendingWays(const SearchedStep&, const MeasuredSegments&, const Levers&);
+  OffloadWays(const SearchedStep&, const MeasuredSegments&, const Levers&);
 
   // All within so many bytes of the device and of the host; `limited` has what is made for them.
   std::vector<const Beginning*> within(size_t limit, size_t host_bytes,
@@ -70,13 +69,13 @@ class SendingWays {
     size_t segment = 0;
     double end = 0, bytes = 0;  // seconds since forward began
   };
-  void list_sendable();
-  double most_sendable() const;  // bytes
+  void list_offloadable();
+  double max_offloadable() const;  // bytes
   std::vector<double> prices() const;
-  Beginning beginning(const Sending&, double bytes, size_t limit) const;
+  Beginning beginning(const OffloadWay&, double bytes, size_t limit) const;
   // The segment's cheapest option that fits; the number of options if there is none.
   size_t cheapest(size_t segment, double price, int64_t room) const;
-  double send(const Sendable&, double bytes, const Sending&, double& seconds) const;
+  double offload(const Offloadable&, double bytes, const OffloadWay&, double& seconds) const;
   void let_leave(Beginning&) const;
   void return_to_first(Beginning&) const;
   std::vector<CopyOut> copies_out(const Beginning&) const;
@@ -89,7 +88,7 @@ class SendingWays {
   double backward_ = 0;            // seconds, if all is kept
   std::vector<double> ends_ = {};  // of each segment's backward, seconds since backward began
   std::vector<double> forward_begins_ = {};  // of each segment, seconds since forward began
-  std::vector<std::vector<Sendable>> sendable_ = {};  // of each segment and its options
+  std::vector<std::vector<Offloadable>> offloadable_ = {};  // of each segment and its options
   std::vector<Beginning> all_ = {};
 };
 

@@ -1,4 +1,4 @@
-#include "spool/planner/search/sending.h"
+#include "spool/planner/search/offload_ways.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,18 +17,18 @@ double seconds_per_byte(const Machine& machine, OffloadTarget target) {
 }
 
 // The first rows of a value.
-struct SentRows {
-  const Sendable::Value* value = nullptr;
+struct OffloadedRows {
+  const Offloadable::Value* value = nullptr;
   int64_t rows = 0;
   double bytes = 0;
   bool is_whole() const { return rows == value->rows; }
 };
 
 // Rows of one of these values: as many as possible, while few stay.
-SentRows divided(const std::vector<const Sendable::Value*>& values, double bytes) {
-  SentRows divided;
+OffloadedRows divided(const std::vector<const Offloadable::Value*>& values, double bytes) {
+  OffloadedRows divided;
   double best = -INFINITY;
-  for (const Sendable::Value* v : values) {
+  for (const Offloadable::Value* v : values) {
     const double row = v->bytes / static_cast<double>(v->rows);
     const double rows = std::floor(bytes / row);
     const double gain = rows * row - (v->bytes - rows * row) / 2;
@@ -40,84 +40,84 @@ SentRows divided(const std::vector<const Sendable::Value*>& values, double bytes
 }
 
 // Whole values while there is room for them, and rows of one more.  Of what it sends, it sends all.
-std::vector<SentRows> sent_rows(const Sendable& sendable, double bytes) {
-  std::vector<SentRows> sent;
-  std::vector<const Sendable::Value*> others;
+std::vector<OffloadedRows> offloaded_rows(const Offloadable& offloadable, double bytes) {
+  std::vector<OffloadedRows> offloaded;
+  std::vector<const Offloadable::Value*> others;
   bytes += 1;  // that rounding may have taken
-  for (const Sendable::Value& v : sendable.values) {
+  for (const Offloadable::Value& v : offloadable.values) {
     if (v.bytes > bytes) {
       others.push_back(&v);
       continue;
     }
     bytes -= v.bytes;
-    sent.push_back({.value = &v, .rows = v.rows, .bytes = v.bytes});
+    offloaded.push_back({.value = &v, .rows = v.rows, .bytes = v.bytes});
   }
-  const SentRows rest = divided(others, bytes);
-  if (rest.value) sent.push_back(rest);
-  std::ranges::sort(sent, {}, [](const SentRows& rows) { return rows.value->id; });
-  return sent;
+  const OffloadedRows rest = divided(others, bytes);
+  if (rest.value) offloaded.push_back(rest);
+  std::ranges::sort(offloaded, {}, [](const OffloadedRows& rows) { return rows.value->id; });
+  return offloaded;
 }
 
 }  // namespace
 
-SendingWays::SendingWays(const SearchedStep& step, const MeasuredSegments& measured,
+OffloadWays::OffloadWays(const SearchedStep& step, const MeasuredSegments& measured,
                          const Levers& levers)
     : step_(step), measured_(measured) {
-  if (!levers.send_to) return;
+  if (!levers.offload_to) return;
   const double out = measured.seconds_before_loss + measured.seconds_of_loss;
   const double back = measured.seconds_after_loss - measured.seconds_of_loss;
-  link_rate_ = 1 / seconds_per_byte(step.machine, *levers.send_to);
+  link_rate_ = 1 / seconds_per_byte(step.machine, *levers.offload_to);
   bytes_out_ = link_use * link_rate_ * std::min(out, back / fetch_caution);
   ends_.resize(measured.segments.size());
   for (size_t s = ends_.size(); s-- > 0;) ends_[s] = backward_ += measured.backward_seconds[s];
   if (bytes_out_ <= 0) return;
-  list_sendable();
-  bytes_out_ = std::min(bytes_out_, most_sendable());
+  list_offloadable();
+  bytes_out_ = std::min(bytes_out_, max_offloadable());
   if (bytes_out_ <= 0) return;
   measure_forward();
   constexpr int parts = 20;
   for (const double price : prices()) {
     for (int part = parts; part > 0; --part) {
       for (const bool divides : {true, false}) {
-        const Sending way{.price = price, .part = 1.0 * part / parts, .divides = divides};
+        const OffloadWay way{.price = price, .part = 1.0 * part / parts, .divides = divides};
         all_.push_back(beginning(way, way.part * bytes_out_, MetaStream::unlimited));
       }
     }
   }
 }
 
-void SendingWays::list_sendable() {
+void OffloadWays::list_offloadable() {
   const IdTable<NodeId, double> begins = measured_.keep_all.begins(Phase::forward);
-  const auto value_of = [&](const SendableValue& v) {
+  const auto value_of = [&](const OffloadableValue& v) {
     const NodeId next = measured_.keep_all.values[v.value].first_saved + 1;
     const Shape& shape = measured_.program.values[v.value].spec.shape;
-    return Sendable::Value{.id = v.value,
-                           .bytes = static_cast<double>(v.bytes),
-                           .saved = begins.value_or(next, begins.back()) - begins.front(),
-                           .rows = shape.rank() > 0 ? shape[0] : 1};
+    return Offloadable::Value{.id = v.value,
+                              .bytes = static_cast<double>(v.bytes),
+                              .saved = begins.value_or(next, begins.back()) - begins.front(),
+                              .rows = shape.rank() > 0 ? shape[0] : 1};
   };
   for (size_t s = 0; s < measured_.segments.size(); ++s) {
-    std::vector<Sendable>& all = sendable_.emplace_back();
+    std::vector<Offloadable>& all = offloadable_.emplace_back();
     for (const MeasuredOption& o : measured_.options_of(s, /*row_choice=*/0)) {
-      Sendable& sendable = all.emplace_back();
-      sendable.bytes = static_cast<double>(measured_.sendable_bytes(s, o));
-      for (const SendableValue& v : measured_.sendable[s]) {
+      Offloadable& offloadable = all.emplace_back();
+      offloadable.bytes = static_cast<double>(measured_.offloadable_bytes(s, o));
+      for (const OffloadableValue& v : measured_.offloadable[s]) {
         if (!is_kept(o.option, measured_.program, measured_.segments[s], v.value)) continue;
-        sendable.values.push_back(value_of(v));
+        offloadable.values.push_back(value_of(v));
       }
     }
   }
 }
 
-double SendingWays::most_sendable() const {
+double OffloadWays::max_offloadable() const {
   double bytes = 0;
-  for (size_t s = 0; s + 1 < sendable_.size(); ++s) {
-    bytes += std::ranges::max_element(sendable_[s], {}, &Sendable::bytes)->bytes;
+  for (size_t s = 0; s + 1 < offloadable_.size(); ++s) {
+    bytes += std::ranges::max_element(offloadable_[s], {}, &Offloadable::bytes)->bytes;
   }
   return bytes;
 }
 
-void SendingWays::measure_forward() {
+void OffloadWays::measure_forward() {
   const std::vector<Segment>& segments = measured_.segments;
   const double begin = measured_.keep_all.begins(Phase::forward).front();
   forward_begins_.assign(segments.size(), -1);
@@ -130,7 +130,7 @@ void SendingWays::measure_forward() {
 }
 
 // At each, another option of the first segment that can send is the cheapest.
-std::vector<double> SendingWays::prices() const {
+std::vector<double> OffloadWays::prices() const {
   size_t first = 0;
   while (first < measured_.segments.size() && measured_.segments[first].candidates.empty()) ++first;
   if (first == measured_.segments.size()) return {0};
@@ -140,7 +140,7 @@ std::vector<double> SendingWays::prices() const {
   std::vector<Corner> all, hull;
   const auto& options = measured_.options_of(first, /*row_choice=*/0);
   for (size_t o = 0; o < options.size(); ++o)
-    all.push_back({.bytes = sendable_[first][o].bytes, .seconds = options[o].extra_seconds});
+    all.push_back({.bytes = offloadable_[first][o].bytes, .seconds = options[o].extra_seconds});
   std::ranges::stable_sort(all, std::greater(), &Corner::bytes);
   const auto slope = [](const Corner& a, const Corner& b) {
     return (b.seconds - a.seconds) / std::max(a.bytes - b.bytes, 1.0);
@@ -161,77 +161,77 @@ std::vector<double> SendingWays::prices() const {
   return between;
 }
 
-size_t SendingWays::cheapest(size_t segment, double price, int64_t room) const {
+size_t OffloadWays::cheapest(size_t segment, double price, int64_t room) const {
   const auto& options = measured_.options_of(segment, /*row_choice=*/0);
   size_t best = options.size();
-  double least = INFINITY;
+  double min = INFINITY;
   for (size_t o = 0; o < options.size(); ++o) {
     if (needed_bytes(measured_, segment, options[o]) > room) continue;
-    const double cost = options[o].extra_seconds + price * sendable_[segment][o].bytes;
-    if (cost >= least) continue;
+    const double cost = options[o].extra_seconds + price * offloadable_[segment][o].bytes;
+    if (cost >= min) continue;
     best = o;
-    least = cost;
+    min = cost;
   }
   return best;
 }
 
 // The bytes that are sent of at most so many.  What stays of a value is copied within the device
 // when the rest leaves, and again when it comes back: the seconds are added.
-double SendingWays::send(const Sendable& sendable, double bytes, const Sending& way,
-                         double& seconds) const {
-  double sent = 0;
-  for (const SentRows& v : sent_rows(sendable, bytes)) {
+double OffloadWays::offload(const Offloadable& offloadable, double bytes, const OffloadWay& way,
+                            double& seconds) const {
+  double offloaded = 0;
+  for (const OffloadedRows& v : offloaded_rows(offloadable, bytes)) {
     if (!v.is_whole() && !way.divides) continue;
-    sent += v.bytes;
+    offloaded += v.bytes;
     const Cost copy{.bytes = 2 * (v.value->bytes - v.bytes)};
     if (!v.is_whole()) seconds += 2 * step_.machine.seconds(copy);
   }
-  return sent;
+  return offloaded;
 }
 
 // The first segments, with the options that are cheapest at this price, as far as what they keep
 // comes to so many bytes, which are sent.
-Beginning SendingWays::beginning(const Sending& way, double bytes, size_t limit) const {
+Beginning OffloadWays::beginning(const OffloadWay& way, double bytes, size_t limit) const {
   Beginning begin{.kept = static_cast<int64_t>(measured_.live_at_first)};
   Choice& choice = begin.choice;
-  choice.sending = way;
+  choice.way = way;
   for (size_t s = 0; s + 1 < measured_.segments.size() && bytes > 0; ++s) {
     const auto& options = measured_.options_of(s, /*row_choice=*/0);
     const size_t best = cheapest(s, way.price, static_cast<int64_t>(limit) - begin.kept);
     if (best == options.size()) break;
-    const Sendable& sendable = sendable_[s][best];
-    begin.sendable.push_back(&sendable);
+    const Offloadable& offloadable = offloadable_[s][best];
+    begin.offloadable.push_back(&offloadable);
     choice.by_segment.push_back(&options[best]);
     choice.extra_seconds += options[best].extra_seconds;
-    const double sent = send(sendable, bytes, way, choice.extra_seconds);
-    choice.sent.push_back(sendable.bytes > 0 ? sent / sendable.bytes : 0);
-    bytes -= sendable.bytes;
+    const double offloaded = offload(offloadable, bytes, way, choice.extra_seconds);
+    choice.offloaded.push_back(offloadable.bytes > 0 ? offloaded / offloadable.bytes : 0);
+    bytes -= offloadable.bytes;
     begin.kept += choice.kept(measured_, s);
   }
   return_to_first(begin);
   let_leave(begin);
-  begin.most = static_cast<int64_t>(live_bytes(measured_, choice));
+  begin.max = static_cast<int64_t>(live_bytes(measured_, choice));
   return begin;
 }
 
 // Copies back begin as late as they may (planner/offload_schedule.h); what comes back for the first
 // segments is live while later ones still run backward.
-void SendingWays::return_to_first(Beginning& begin) const {
+void OffloadWays::return_to_first(Beginning& begin) const {
   Choice& choice = begin.choice;
-  const size_t sending = choice.sent.size();
-  std::vector<double> begins(sending), ends(sending);
-  double next = sending < ends_.size() ? ends_[sending] : 0;
-  for (size_t s = sending; s-- > 0;) {
+  const size_t offloading = choice.offloaded.size();
+  std::vector<double> begins(offloading), ends(offloading);
+  double next = offloading < ends_.size() ? ends_[offloading] : 0;
+  for (size_t s = offloading; s-- > 0;) {
     begins[s] = next;
     ends[s] = next += measured_.backward_seconds[s] + choice.by_segment[s]->extra_seconds;
   }
-  std::vector<double> returned(sending);
-  for (size_t s = 0; s < sending; ++s) {
-    const double bytes = choice.sent[s] * begin.sendable[s]->bytes;
+  std::vector<double> returned(offloading);
+  for (size_t s = 0; s < offloading; ++s) {
+    const double bytes = choice.offloaded[s] * begin.offloadable[s]->bytes;
     const double copy = fetch_caution * bytes / link_rate_;
     if (copy <= 0) continue;
     next = std::min(next, begins[s]) - copy;
-    for (size_t later = s + 1; later < sending; ++later) {
+    for (size_t later = s + 1; later < offloading; ++later) {
       returned[later] += std::clamp((ends[later] - next) / copy, 0.0, 1.0) * bytes;
     }
   }
@@ -242,12 +242,13 @@ void SendingWays::return_to_first(Beginning& begin) const {
 }
 
 // Copies out run one after the other.  A value is live until its copy has ended.
-std::vector<SendingWays::CopyOut> SendingWays::copies_out(const Beginning& begin) const {
+std::vector<OffloadWays::CopyOut> OffloadWays::copies_out(const Beginning& begin) const {
   std::vector<CopyOut> copies;
   double end = 0;
-  for (size_t s = 0; s < begin.sendable.size(); ++s) {
-    const Sendable& sendable = *begin.sendable[s];
-    for (const SentRows& v : sent_rows(sendable, begin.choice.sent[s] * sendable.bytes)) {
+  for (size_t s = 0; s < begin.offloadable.size(); ++s) {
+    const Offloadable& offloadable = *begin.offloadable[s];
+    for (const OffloadedRows& v :
+         offloaded_rows(offloadable, begin.choice.offloaded[s] * offloadable.bytes)) {
       end = std::max(end, v.value->saved) + v.bytes / link_rate_;
       copies.push_back({.segment = s, .end = end, .bytes = v.bytes});
     }
@@ -255,9 +256,9 @@ std::vector<SendingWays::CopyOut> SendingWays::copies_out(const Beginning& begin
   return copies;
 }
 
-void SendingWays::let_leave(Beginning& begin) const {
+void OffloadWays::let_leave(Beginning& begin) const {
   const std::vector<CopyOut> copies = copies_out(begin);
-  const size_t sending = begin.choice.sent.size();
+  const size_t offloading = begin.choice.offloaded.size();
   const auto bytes_after = [&](double time, size_t segment) {
     double bytes = 0;
     for (const CopyOut& c : copies) bytes += c.segment < segment && c.end > time ? c.bytes : 0;
@@ -265,18 +266,18 @@ void SendingWays::let_leave(Beginning& begin) const {
   };
   constexpr double parts = Returning::parts;
   const double out = copies.empty() ? 0 : copies.back().end / measured_.seconds_before_loss;
-  const double late = bytes_after(measured_.seconds_before_loss, sending);
+  const double late = bytes_after(measured_.seconds_before_loss, offloading);
   begin.returning.out = static_cast<int>(std::ceil(parts * std::min(out, 2.0)));
   begin.returning.late = static_cast<int>(std::ceil(parts * late / bytes_out_));
   OthersBytes others = live_of_others(begin.returning);
   std::ranges::copy(begin.choice.others.backward, others.backward.begin());
-  for (size_t s = 0; s < sending; ++s) {
+  for (size_t s = 0; s < offloading; ++s) {
     others.forward[s] = static_cast<size_t>(bytes_after(forward_begins_[s], s));
   }
   begin.choice.others = std::move(others);
 }
 
-OthersBytes SendingWays::live_of_others(const Returning& returning) const {
+OthersBytes OffloadWays::live_of_others(const Returning& returning) const {
   if (bytes_out_ <= 0) return {};
   constexpr double parts = Returning::parts;
   const double first = returning.begin / parts * backward_;
@@ -295,31 +296,32 @@ OthersBytes SendingWays::live_of_others(const Returning& returning) const {
   return others;
 }
 
-std::vector<const Beginning*> SendingWays::within(size_t limit, size_t host_bytes,
+std::vector<const Beginning*> OffloadWays::within(size_t limit, size_t host_bytes,
                                                   std::deque<Beginning>& limited) const {
   // Of a host that is smaller than what could be sent, as much as a multiple of this part.
   const double part = bytes_out_ / 64;
   const double host = std::floor(static_cast<double>(host_bytes) / part) * part;
   std::vector<const Beginning*> all;
   for (const Beginning& way : all_) {
-    const Sending& sending = way.choice.sending;
-    const double bytes = std::min(sending.part * bytes_out_, host);
+    const OffloadWay& own = way.choice.way;
+    const double bytes = std::min(own.part * bytes_out_, host);
     if (bytes <= 0) continue;
-    const bool fits = way.most <= static_cast<int64_t>(limit) && bytes >= sending.part * bytes_out_;
-    all.push_back(fits ? &way : &limited.emplace_back(beginning(sending, bytes, limit)));
+    const bool fits = way.max <= static_cast<int64_t>(limit) && bytes >= own.part * bytes_out_;
+    all.push_back(fits ? &way : &limited.emplace_back(beginning(own, bytes, limit)));
   }
-  std::erase_if(all, [&](const Beginning* b) { return b->most > static_cast<int64_t>(limit); });
+  std::erase_if(all, [&](const Beginning* b) { return b->max > static_cast<int64_t>(limit); });
   return all;
 }
 
-std::vector<OffloadCandidate> SendingWays::values(const Choice& choice,
+std::vector<OffloadCandidate> OffloadWays::values(const Choice& choice,
                                                   IdTable<ValueId, int64_t>& rows) const {
   std::vector<OffloadCandidate> all;
-  for (size_t s = 0; s < choice.sent.size(); ++s) {
+  for (size_t s = 0; s < choice.offloaded.size(); ++s) {
     const auto& options = measured_.options_of(s, /*row_choice=*/0);
     const auto option = static_cast<size_t>(choice.by_segment[s] - options.data());
-    const Sendable& sendable = sendable_[s][option];
-    for (const SentRows& v : sent_rows(sendable, choice.sent[s] * sendable.bytes)) {
+    const Offloadable& offloadable = offloadable_[s][option];
+    for (const OffloadedRows& v :
+         offloaded_rows(offloadable, choice.offloaded[s] * offloadable.bytes)) {
       rows[v.value->id] = v.is_whole() ? -1 : v.rows;
       all.push_back({.value = v.value->id, .bytes = static_cast<size_t>(v.bytes)});
     }
