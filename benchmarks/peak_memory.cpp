@@ -39,7 +39,7 @@
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_planner.h"
 #include "spool/models/training/run_options.h"
-#include "spool/models/training/step_clock.h"
+#include "spool/models/training/run/clock.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/chunks.h"
 #include "spool/planner/search/simple_policies.h"

@@ -7,7 +7,7 @@
 #include "spool/models/families/model_file.h"
 #include "spool/models/inference/generator.h"
 #include "spool/models/tokenizers/utf8.h"
-#include "spool/models/training/run_tokenizer.h"
+#include "spool/models/training/run/tokenizer.h"
 #include "spool/models/training/training_run.h"
 #include "spool/runtime/trace.h"
 

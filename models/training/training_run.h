@@ -8,15 +8,15 @@
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/models/training/faster_plan.h"
-#include "spool/models/training/run_checkpoint.h"
-#include "spool/models/training/run_data.h"
-#include "spool/models/training/run_listener.h"
-#include "spool/models/training/run_log.h"
+#include "spool/models/training/run/checkpoint_files.h"
+#include "spool/models/training/run/data.h"
+#include "spool/models/training/run/listener.h"
+#include "spool/models/training/run/log.h"
 #include "spool/models/training/run_options.h"
-#include "spool/models/training/run_report.h"
-#include "spool/models/training/run_tokenizer.h"
-#include "spool/models/training/step_clock.h"
-#include "spool/models/training/step_trace.h"
+#include "spool/models/training/run/report.h"
+#include "spool/models/training/run/tokenizer.h"
+#include "spool/models/training/run/clock.h"
+#include "spool/models/training/run/trace.h"
 
 namespace spool {
 

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "spool/models/training/run_listener.h"
+#include "spool/models/training/run/listener.h"
 #include "spool/models/training/run_options.h"
 
 namespace spool {

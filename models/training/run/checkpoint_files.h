@@ -24,7 +24,7 @@
 #include "spool/models/formats/checkpoint_mark.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
-#include "spool/models/training/evaluation_history.h"
+#include "spool/models/training/run/evaluation_history.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
 #include "spool/runtime/files/json.h"

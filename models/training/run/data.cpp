@@ -1,4 +1,4 @@
-#include "spool/models/training/run_data.h"
+#include "spool/models/training/run/data.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -1,6 +1,6 @@
 // The data of a run: its fingerprint, which checkpoints store.
 
-#include "spool/models/training/run_data.h"
+#include "spool/models/training/run/data.h"
 
 #include "spool/runtime/hash.h"
 #include "tests/models/data/token_list.h"
@@ -54,7 +54,7 @@ TEST(Fingerprint, IsOfAllTokensOrOfEvenlySpreadBlocks) {
 
 TEST(TokensOf, AreThoseOfABatch) {
   TokenBatch batch;
-  Batches(testing::counting(40), /*T=*/4, /*seed=*/1).fill({0, 3}, batch);
+  TrainingRows(testing::counting(40), /*T=*/4, /*seed=*/1).fill({0, 3}, batch);
   const Tokens tokens = tokens_of(batch);
   ASSERT_EQ(tokens->size(), 13);
   std::vector<int32_t> some(12);

@@ -1,4 +1,4 @@
-#include "spool/models/training/run_tokenizer.h"
+#include "spool/models/training/run/tokenizer.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "spool/models/training/run_log.h"
+#include "spool/models/training/run/log.h"
 
 #include <spdlog/fmt/chrono.h>
 #include <spdlog/fmt/fmt.h>

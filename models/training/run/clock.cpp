@@ -1,4 +1,4 @@
-#include "spool/models/training/step_clock.h"
+#include "spool/models/training/run/clock.h"
 
 #include <algorithm>
 

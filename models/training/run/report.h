@@ -21,8 +21,8 @@
 
 #include "spool/models/report/step_history.h"
 #include "spool/models/training/planned_run.h"
-#include "spool/models/training/run_listener.h"
-#include "spool/models/training/run_log.h"
+#include "spool/models/training/run/listener.h"
+#include "spool/models/training/run/log.h"
 
 namespace spool {
 

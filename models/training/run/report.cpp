@@ -1,4 +1,4 @@
-#include "spool/models/training/run_report.h"
+#include "spool/models/training/run/report.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -9,7 +9,7 @@
 
 #include "spool/models/data/batches.h"
 #include "spool/models/tokenizers/tokenizer.h"
-#include "spool/models/training/run_listener.h"
+#include "spool/models/training/run/listener.h"
 #include "spool/models/training/run_options.h"
 
 namespace spool {

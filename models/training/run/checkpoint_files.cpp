@@ -1,4 +1,4 @@
-#include "spool/models/training/run_checkpoint.h"
+#include "spool/models/training/run/checkpoint_files.h"
 
 #include <spdlog/fmt/fmt.h>
 
