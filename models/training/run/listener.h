@@ -1,12 +1,14 @@
 #pragma once
 
-// A training run prints nothing.  It reports to a listener.
+// What a training run tells as it goes: the command line prints it, the log and the page write it.
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "spool/models/training/planned_run.h"
 
@@ -31,24 +33,66 @@ struct Progress {
   std::string unit = {};  // such as "bytes"
 };
 
+// An evaluation of some or all of the validation data.
+struct EvaluationNumbers {
+  int64_t step = 0;     // steps done before it
+  double loss = 0;      // mean over the targets, nats
+  int64_t targets = 0;  // valid ones
+  bool whole = false;   // all of the data
+};
+
+// The time of a step, foretold and as corrected by the first steps of this start of the run.
+struct CorrectedTime {
+  int64_t step = 0;                    // steps done before it
+  double foretold = 0, corrected = 0;  // seconds
+};
+
 class RunListener {
  public:
   virtual ~RunListener() = default;
 
   // How far work is that may take long; it has ended when all is done.  Work whose extent is known
   // may go on within work whose extent is not.
-  virtual void progress(const Progress&) = 0;
+  virtual void progress(const Progress&) {}
   // The run is planned.  If it does not fit, it is refused after this call.
-  virtual void planned(const RunOptions&, const Machine&, const PlannedRun&) = 0;
-  virtual void step(const StepNumbers&) = 0;
+  virtual void planned(const RunOptions&, const Machine&, const PlannedRun&) {}
+  virtual void step(const StepNumbers&) {}
+  virtual void evaluated(const EvaluationNumbers&) {}
+  virtual void corrected(const CorrectedTime&) {}
+  // A checkpoint is written, or the run ends: files that draw it are to be up to date.  The peak is
+  // that of the device so far, in bytes.
+  virtual void flush(size_t /*peak*/) {}
   // The last step is done.
-  virtual void finished() = 0;
+  virtual void finished() {}
   // The run was asked to stop, and has written a checkpoint of this step.
-  virtual void stopped(int64_t step) = 0;
+  virtual void stopped(int64_t /*step*/) {}
   // Any other message, of one or more lines.
-  virtual void say(const std::string& text) = 0;
+  virtual void say(const std::string&) {}
   // Something is lost, and the run goes on; in one sentence.
   virtual void warn(const std::string& text) { say(text); }
+};
+
+// All listeners of a run: each is told everything, in the order in which they were added.
+class RunListeners final : public RunListener {
+ public:
+  // The first one outlives this.
+  explicit RunListeners(RunListener& first) : all_{&first} {}
+  void add(std::unique_ptr<RunListener>);
+
+  void progress(const Progress&) override;
+  void planned(const RunOptions&, const Machine&, const PlannedRun&) override;
+  void step(const StepNumbers&) override;
+  void evaluated(const EvaluationNumbers&) override;
+  void corrected(const CorrectedTime&) override;
+  void flush(size_t peak) override;
+  void finished() override;
+  void stopped(int64_t step) override;
+  void say(const std::string& text) override;
+  void warn(const std::string& text) override;
+
+ private:
+  std::vector<RunListener*> all_;
+  std::vector<std::unique_ptr<RunListener>> own_;
 };
 
 // Work whose extent is not known: it goes on as long as this lives.

@@ -146,7 +146,8 @@ TEST(TrainingRows, RefuseTooLittleDataAndSayWhatWouldFit) {
   expect_error(ErrorKind::file, {"memory", "65 tokens", "63 or less"},
                [] { TrainingRows(counting(65), 64, 1); });
   EXPECT_NO_THROW(TrainingRows(counting(65), 63, 1));
-  expect_error(ErrorKind::file, {"2 tokens", "at least 3"}, [] { TrainingRows(counting(2), 1, 1); });
+  expect_error(ErrorKind::file, {"2 tokens", "at least 3"},
+               [] { TrainingRows(counting(2), 1, 1); });
   expect_error(ErrorKind::file, {"9 tokens", "7 or less"},
                [] { TrainingRows(counting(9), INT64_MAX, 1); });
 }
