@@ -3,10 +3,9 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "spool/models/training/run/checkpoints.h"
-#include "spool/models/training/run/correction.h"
+#include "spool/models/training/run/clock.h"
 #include "spool/models/training/run/evaluations.h"
 #include "spool/models/training/run/samples.h"
-#include "spool/models/training/run/state.h"
 #include "spool/models/training/run/steps.h"
 
 namespace spool {
@@ -54,8 +53,8 @@ void train(const RunSetup& run, const std::function<bool()>& stop) {
   const bool keeps_best = run.options.keep_best;
   RunState state(run);
   Checkpoints checkpoints(run, state);
-  Evaluations evaluations(run, state, checkpoints, stop);
-  const Samples samples(run);
+  Evaluations evaluations{run, state, checkpoints, stop};
+  const Samples samples{run};
   ClockCorrection correction(run);
   TrainingSteps steps(run, state, checkpoints, correction, [&](int64_t done) {
     return evaluations.is_due(done) || samples.is_due(done) || checkpoints.is_due(done);

@@ -14,6 +14,33 @@ namespace spool {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// The first rows of a batch, which are in memory: they can be read when the data cannot.
+class BatchRows final : public RowSource {
+ public:
+  BatchRows(const TokenBatch& batch, int64_t rows) : batch_(batch), rows_(rows) {}
+  int64_t rows() const override { return rows_; }
+  int64_t targets(int64_t row) const override {
+    const auto begin = batch_.targets.begin() + row * batch_.T;
+    return batch_.T - std::count(begin, begin + batch_.T, ignored_target);
+  }
+  void fill(Range rows, TokenBatch& batch) const override {
+    batch.clear(rows.size(), batch_.T);
+    const int64_t begin = rows.begin * batch_.T,
+                  count = std::min(rows_, rows.end) * batch_.T - begin;
+    std::copy_n(batch_.tokens.begin() + begin, count, batch.tokens.begin());
+    std::copy_n(batch_.targets.begin() + begin, count, batch.targets.begin());
+    for (int64_t row = rows.begin; row < rows_; ++row) batch.valid += targets(row);
+  }
+
+ private:
+  const TokenBatch& batch_;
+  int64_t rows_;
+};
+
+}  // namespace
+
 Checkpoints::Checkpoints(const RunSetup& run, const RunState& state)
     : run_(run),
       state_(state),

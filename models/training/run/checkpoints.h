@@ -9,7 +9,6 @@
 #include <string>
 
 #include "spool/models/training/run/setup.h"
-#include "spool/models/training/run/state.h"
 
 namespace spool {
 

@@ -111,18 +111,4 @@ uint64_t fingerprint(const TokenSource& tokens,
   return hash.state();
 }
 
-int64_t BatchRows::targets(int64_t row) const {
-  const auto begin = batch_.targets.begin() + row * batch_.T;
-  return batch_.T - std::count(begin, begin + batch_.T, ignored_target);
-}
-
-void BatchRows::fill(Range rows, TokenBatch& batch) const {
-  batch.clear(rows.size(), batch_.T);
-  const auto count = static_cast<size_t>(rows.size() * batch_.T);
-  const auto begin = static_cast<size_t>(rows.begin * batch_.T);
-  std::ranges::copy(std::span(batch_.tokens).subspan(begin, count), batch.tokens.begin());
-  std::ranges::copy(std::span(batch_.targets).subspan(begin, count), batch.targets.begin());
-  for (int64_t row = rows.begin; row < rows.end; ++row) batch.valid += targets(row);
-}
-
 }  // namespace spool

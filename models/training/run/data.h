@@ -46,17 +46,4 @@ class RunData {
 // blocks.  Checkpoints store it.
 uint64_t fingerprint(const TokenSource&, const std::function<void(int64_t hashed)>& progress = {});
 
-// The first rows of a batch, which are in memory: they can be read when the data cannot.
-class BatchRows final : public RowSource {
- public:
-  BatchRows(const TokenBatch& batch, int64_t rows) : batch_(batch), rows_(rows) {}
-  int64_t rows() const override { return rows_; }
-  int64_t targets(int64_t row) const override;
-  void fill(Range rows, TokenBatch&) const override;
-
- private:
-  const TokenBatch& batch_;
-  int64_t rows_;
-};
-
 }  // namespace spool

@@ -11,17 +11,18 @@
 
 namespace spool {
 
-class Evaluations {
- public:
-  // All outlive this.  An evaluation is cut short if stop() is true meanwhile.
-  Evaluations(const RunSetup&, RunState&, Checkpoints&, const std::function<bool()>& stop);
+struct Evaluations {
+  const RunSetup& run;
+  RunState& state;
+  Checkpoints& checkpoints;
+  const std::function<bool()>& stop;  // an evaluation is cut short if it is true meanwhile
 
   // Whether one is due between this step and the next.
   bool is_due(int64_t done) const;
   // Evaluates after the steps done, as part of the history.  Returns whether the loss is the best
   // so far; not if it is cut short.
   bool evaluate();
-  bool is_done() const { return state_.evaluations.ends_at(state_.done); }
+  bool is_done() const { return state.evaluations.ends_at(state.done); }
   // Makes up for the one that the run that is resumed owes.  Returns false if it is cut short.
   bool make_up();
   bool is_out_of_patience() const;
@@ -32,13 +33,8 @@ class Evaluations {
   // false if it is cut short.
   bool evaluate_at_the_end();
 
- private:
+  // Evaluates these rows and tells their loss; nothing if it is cut short.
   std::optional<EvaluationNumbers> evaluate(const RowSource&);
-
-  const RunSetup& run_;
-  RunState& state_;
-  Checkpoints& checkpoints_;
-  const std::function<bool()>& stop_;
 };
 
 }  // namespace spool

@@ -77,20 +77,29 @@ class RunListeners final : public RunListener {
  public:
   // The first one outlives this.
   explicit RunListeners(RunListener& first) : all_{&first} {}
-  void add(std::unique_ptr<RunListener>);
+  void add(std::unique_ptr<RunListener> own) {
+    all_.push_back(own_.emplace_back(std::move(own)).get());
+  }
 
-  void progress(const Progress&) override;
-  void planned(const RunOptions&, const Machine&, const PlannedRun&) override;
-  void step(const StepNumbers&) override;
-  void evaluated(const EvaluationNumbers&) override;
-  void corrected(const CorrectedTime&) override;
-  void flush(size_t peak) override;
-  void finished() override;
-  void stopped(int64_t step) override;
-  void say(const std::string& text) override;
-  void warn(const std::string& text) override;
+  void progress(const Progress& p) override { tell(&RunListener::progress, p); }
+  void planned(const RunOptions& o, const Machine& machine, const PlannedRun& run) override {
+    tell(&RunListener::planned, o, machine, run);
+  }
+  void step(const StepNumbers& n) override { tell(&RunListener::step, n); }
+  void evaluated(const EvaluationNumbers& n) override { tell(&RunListener::evaluated, n); }
+  void corrected(const CorrectedTime& t) override { tell(&RunListener::corrected, t); }
+  void flush(size_t peak) override { tell(&RunListener::flush, peak); }
+  void finished() override { tell(&RunListener::finished); }
+  void stopped(int64_t step) override { tell(&RunListener::stopped, step); }
+  void say(const std::string& text) override { tell(&RunListener::say, text); }
+  void warn(const std::string& text) override { tell(&RunListener::warn, text); }
 
  private:
+  template <class... Told, class... Values>
+  void tell(void (RunListener::*what)(Told...), const Values&... values) {
+    for (RunListener* listener : all_) (listener->*what)(values...);
+  }
+
   std::vector<RunListener*> all_;
   std::vector<std::unique_ptr<RunListener>> own_;
 };

@@ -6,18 +6,13 @@
 
 namespace spool {
 
-class Samples {
- public:
-  // The setup outlives this.
-  explicit Samples(const RunSetup& run) : run_(run) {}
+struct Samples {
+  const RunSetup& run;
 
   // Whether one is due between this step and the next.
-  bool is_due(int64_t done) const { return run_.is_due(run_.options.sample_every, done); }
+  bool is_due(int64_t done) const { return run.is_due(run.options.sample_every, done); }
   // Tells a text, the same for the same weights and step; none if the options want none.
   void write(int64_t done) const;
-
- private:
-  const RunSetup& run_;
 };
 
 }  // namespace spool

@@ -52,6 +52,16 @@ struct RunSetup {
   bool owes_evaluation() const;
 };
 
+// How far the run is.
+struct RunState {
+  explicit RunState(const RunSetup& run)
+      : done(run.first_step), enqueued(run.first_step), evaluations(run.evaluations) {}
+
+  int64_t done, enqueued;         // steps; of those that are enqueued, the last may not be done yet
+  TokenBatch batch = {};          // of the step that was enqueued last
+  EvaluationHistory evaluations;  // between steps
+};
+
 // Checks the options, opens the data, foretells the peak, and initialises the model, from a
 // checkpoint if the run resumes.  Throws Error (memory) if the peak is above the budget.  A dry run
 // ends before anything is written but the plan, the page and the trace that were asked for.  The

@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "spool/models/training/run/checkpoints.h"
-#include "spool/models/training/run/correction.h"
+#include "spool/models/training/run/clock.h"
 
 namespace spool {
 
