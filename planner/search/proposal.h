@@ -1,7 +1,7 @@
 #pragma once
 
 // Proposes plans within a limit on live bytes, by what was measured: recomputation and the loss's
-// chunk by the dynamic program, what is sent to the host (sending.h), and the share of the
+// chunk by the dynamic program, what is sent to the host (offload_ways.h), and the share of the
 // optimizer's state that stays on the device.  A proposal is a promise of the model only; the
 // search rehearses it.
 //

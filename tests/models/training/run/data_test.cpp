@@ -52,15 +52,5 @@ TEST(Fingerprint, IsOfAllTokensOrOfEvenlySpreadBlocks) {
   EXPECT_LE(hashed, max + 4096);
 }
 
-TEST(TokensOf, AreThoseOfABatch) {
-  TokenBatch batch;
-  TrainingRows(testing::counting(40), /*T=*/4, /*seed=*/1).fill({0, 3}, batch);
-  const Tokens tokens = tokens_of(batch);
-  ASSERT_EQ(tokens->size(), 13);
-  std::vector<int32_t> some(12);
-  tokens->read(0, some);
-  EXPECT_EQ(some, batch.tokens);
-}
-
 }  // namespace
 }  // namespace spool
