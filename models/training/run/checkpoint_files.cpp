@@ -86,7 +86,7 @@ std::map<std::string, std::string> hashes_of_vocabulary(const fs::path& director
   return hashes;
 }
 
-// Of the tensors; the rest of a checkpoint is small.
+// Bytes of the tensors; the rest of a checkpoint is small.
 size_t bytes_of_checkpoint(Trainer& trainer) {
   size_t bytes = optimizer_file(trainer).nbytes();
   for (const NamedTensor& t : stored_parameters(trainer.model())) bytes += t.tensor.nbytes();

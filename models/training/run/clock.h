@@ -22,7 +22,7 @@ class StepClock {
   void begin() { began_ = now(); }
   // Returns the corrected time of a step when the step is the one that completes the correction.
   std::optional<double> end() { return add(now() - began_); }
-  // The next step took so many seconds.
+  // Adds the next step, which took `seconds`.
   std::optional<double> add(double seconds);
 
   // Whether the next step is one of those that correct.

@@ -22,13 +22,13 @@ struct EvaluationHistory {
 
   // Whether this one is the best so far; a loss that is not a number is not.
   bool add(const Point&);
-  // Whether the last one was after so many steps.
+  // Whether the last one was after that many steps.
   bool ends_at(int64_t steps_done) const { return last && last->step == steps_done; }
   bool operator==(const EvaluationHistory&) const = default;
 };
 
 nlohmann::json to_json(const EvaluationHistory&);
-// Of a run that has done so many steps; throws if it cannot be its history.
+// Reads the history of a run that has done that many steps; throws if it cannot be one.
 EvaluationHistory evaluation_history_from_json(const JsonField&, int64_t steps_done);
 
 }  // namespace spool

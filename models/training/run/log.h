@@ -15,7 +15,7 @@
 
 namespace spool {
 
-// Where a run resumes: after so many steps.  It may first evaluate there, which replaces what the
+// Where a run resumes.  It may first evaluate there, which replaces what the
 // log has of such an evaluation.
 struct ResumedLog {
   int64_t steps_done = 0;

@@ -43,7 +43,7 @@ struct RunSetup {
   std::optional<uint64_t> initial_weights = {};  // their hash, if the run began from weights
 
   int64_t steps() const { return options.training.steps; }
-  // Whether something that is done every so many steps, and not after the last, is due now.
+  // Whether what is done after each `every` steps, but not after the last step, is due now.
   bool is_due(int64_t every, int64_t done) const {
     return every > 0 && done % every == 0 && done < steps();
   }
