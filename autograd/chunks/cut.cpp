@@ -53,7 +53,7 @@ int64_t leading_extent(const Shape& shape, const std::string& term) {
   return n;
 }
 
-// The dimensions up to which a shape has as many elements as the extent, or none.
+// The number of leading dimensions whose product is the extent; none if there is no such number.
 std::optional<int> dimensions_of(const Shape& shape, int64_t extent) {
   int64_t n = 1;
   for (int k = 0; k < shape.rank(); ++k) {
@@ -92,7 +92,7 @@ class Index {
   }
 
  private:
-  // Of a node that reads or computes what the index leads, the other values that it leads.
+  // Adds the values that share the index with one that it leads, at this node.
   void spread(const NotedNode& node) {
     for (const Role& known : node.roles) {
       if (!leads(known.value) || !known.is_led()) continue;
@@ -143,7 +143,7 @@ class Index {
     }
   }
 
-  // Inputs of the cut: what no node that carries the index computes.
+  // Adds an input of the cut, unless a node that carries the index computes it.
   void computed_outside(ValueId v) {
     const bool inside = std::ranges::binary_search(cut_.nodes, program_.values[v].producer);
     if (!inside && inputs_.insert(v).second) cut_.inputs.push_back(v);
@@ -158,7 +158,7 @@ class Index {
     return std::ranges::all_of(
         led_, [&](ValueId v) { return divides(extent, program_.values[v].spec.shape); });
   }
-  // The least first dimension of all values, if they divide into as many parts; else the extent.
+  // The smallest first dimension of all values, if they divide into as many parts; else the extent.
   int64_t rows_of_all() const {
     int64_t rows = cut_.extent;
     for (const ValueId v : led_) {

@@ -16,7 +16,7 @@ namespace spool {
 
 using Tensors = std::unordered_map<ValueId, Tensor>;
 
-// Of a value that a region in chunks computes; it remains absent unless it is a leaf of the region.
+// A value that a region in chunks will compute; `tensor` stays absent unless it is a leaf.
 struct DeferredTensor {
   Spec spec = {};
   Tensor tensor = {};
@@ -24,16 +24,16 @@ struct DeferredTensor {
 
 class Deferred {
  public:
-  // The inputs of an op that exist.
+  // Holds the inputs of an op that exist already.
   void hold(const Few<ValueId>& ids, const Few<Tensor>& in);
   std::shared_ptr<const DeferredTensor> promise(ValueId, const Spec&);
 
   const Tensors& held() const { return held_; }
   void keep_promise(ValueId, const Tensor&);
-  // The region has ended.
+  // For the end of the region.
   void clear();
 
-  // An op that fails can be undone.
+  // To undo an op that fails.
   size_t mark() const { return order_.size(); }
   void restore(size_t mark, ValueId next_value);
 

@@ -26,7 +26,7 @@
 namespace spool {
 namespace map_details {
 
-// What does not depend on the functor.
+// The part of MapOp that does not depend on the functor.
 class MapBase : public Op {
  public:
   // Throws if the operands do not broadcast.
@@ -118,7 +118,7 @@ struct CudaRegistration {
 
 }  // namespace map_details
 
-// Another function in a CUDA source than in others, as its definition is another.
+// A CUDA source gets a function of its own, because its definition differs.
 #if SPOOL_IS_CUDA_SOURCE
 inline namespace cuda_source {
 #else

@@ -28,7 +28,7 @@ struct Factors {
   Transposed transposed = {};
 };
 
-// The matrices of a tensor below each other.
+// The matrices of a tensor stacked into one, row upon row.
 View stacked(const View& v) {
   const Shape& s = v.shape();
   const int64_t row = s.row(), above = s.rank() > 3 ? s[0] * s[1] : s[0];
