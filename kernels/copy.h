@@ -1,6 +1,6 @@
 #pragma once
 
-// Copies that put elements elsewhere.
+// Copies that move elements to other places.
 //   StridedCopy: out[out_first + r out_stride + i] (+)= in[in_first + r in_stride + i]
 //                for r < rows, i < width: some columns of a matrix, from or to others
 //   Permute:     out (+)= in, whose dimensions are in another order: dimension d of out is

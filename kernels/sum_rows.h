@@ -1,6 +1,6 @@
 #pragma once
 
-// Sums of rows, and their gradient.
+// Sums of rows, and the gradient of a sum.
 //   SumRows:  y[n] (+)= factor * sum_c x[n,c]
 //   Spread:   dx[i] (+)= factor * dy[i / (elements of dx for each of dy)], the gradient of a sum of
 //             each row, or of all elements where dy has one

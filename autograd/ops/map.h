@@ -100,14 +100,14 @@ class MapOp final : public MapBase {
 };
 
 #if SPOOL_IS_CUDA_SOURCE
-// Sets the forms for cuda before main(), if the source applies the op.
+// Sets the CUDA kernels before main(), if the source applies the op.
 template <class F, int n>
 struct CudaRegistration {
   static bool add() {
-    CudaForms<F, n>::forward = [](const MapForward<F, n>& k, CudaStream& s) {
+    CudaKernels<F, n>::forward = [](const MapForward<F, n>& k, CudaStream& s) {
       cuda::run_map(k, s);
     };
-    CudaForms<F, n>::backward = [](const MapBackward<F, n>& k, CudaStream& s) {
+    CudaKernels<F, n>::backward = [](const MapBackward<F, n>& k, CudaStream& s) {
       cuda::run_map(k, s);
     };
     return true;

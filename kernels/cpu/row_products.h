@@ -100,7 +100,7 @@ template <class T, int few>
 }
 
 #if defined(__AVX512BF16__)
-// Many rows wait for arithmetic rather than for memory: two products an instruction and lane.
+// With many rows arithmetic, not memory, limits the speed: two products an instruction and lane.
 template <int few>
 [[gnu::always_inline]] inline void multiply_row_in_pairs(
     const bf16* a, int64_t a_row, const bf16* b, int64_t K,

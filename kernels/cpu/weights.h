@@ -1,7 +1,7 @@
 #pragma once
 
-// The loop of kernels/weights.h.  A Rule computes one element's step: it is made of a kernel and an
-// entry, and has
+// The loop of kernels/weights.h.  A Rule, which has the arguments of a kernel and an entry,
+// computes one element's step:
 //   float take(int64_t i, float grad, float w) const;   // w after the step; updates the state
 
 #include "spool/kernels/cpu/loops.h"

@@ -15,7 +15,7 @@
 namespace spool::cuda {
 namespace {
 
-// Tell the frontend of a device that is only described.
+// Tells the frontend the capability of a device that is only described.
 int described_capability = 0;
 
 cudaError_t get_no_device(int* device) {

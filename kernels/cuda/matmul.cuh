@@ -6,7 +6,7 @@
 
 namespace spool::cuda {
 
-// Of matrices with elements.  Workspace: cublas_workspace_bytes().
+// The matrices must have elements.  Workspace: cublas_workspace_bytes().
 void multiply(const MatmulBatch&, CudaStream&);
 
 }  // namespace spool::cuda

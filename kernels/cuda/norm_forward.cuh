@@ -1,7 +1,7 @@
 #pragma once
 
-// Forward of the norms of rows: centred, of layer_norm, which subtracts the mean; and not, of
-// rms_norm, which has neither a mean nor a bias.
+// Forward of the norms of rows: of layer_norm, which is centred (subtracts the mean); and of
+// rms_norm, which is not, and has neither a mean nor a bias.
 
 #include "spool/kernels/cuda/map.cuh"
 #include "spool/kernels/layer_norm.h"

@@ -1,10 +1,9 @@
 #pragma once
 
 // The loop of kernels/weights.h.  A Rule has the arguments of a kernel besides its tensors, and
-//   rows, capacity      of an entry's state, which may be 0; of the kernel's list
+//   rows, capacity      the rows of an entry's state, maybe 0; the capacity of the kernel's list
 //   Step(rule, clip factor, rate, decay)
-//                       what is the same for all elements of a tensor, read from device memory,
-//                       with
+//                       the values for all elements of a tensor, read from device memory, with
 //     take(grad, w, state, k)   which updates w and the k-th of each row of the state
 
 #include "spool/kernels/cuda/philox.cuh"
