@@ -1,5 +1,5 @@
 // runs: threads
-// Tensors over memory that someone else has allocated, and the value of a tensor of one element.
+// Tensors over memory allocated outside Spool, and the value of a tensor of one element.
 
 #include <chrono>
 #include <thread>
