@@ -16,7 +16,7 @@ struct Node;          // program.h
 
 class Forward {
  public:
-  // With a check, it checks what it hands out.
+  // `check`, if given, checks the gradients' memory that is handed out.
   Forward(const OpContext& context, NodeId id, const Few<Tensor>& inputs,
           const Few<Tensor>& outputs, GradientCheck* check = nullptr);
 

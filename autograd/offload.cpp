@@ -92,7 +92,7 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
   HostSlot slot_;
   Event copied_out_, copied_in_;
   Tensor fetched_;       // from the fetch on
-  bool waited_ = false;  // the compute stream, for copied_in_
+  bool waited_ = false;  // the compute stream has waited for copied_in_
 };
 
 Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, Name name, const Offload& how,

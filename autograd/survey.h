@@ -74,7 +74,7 @@ struct Survey {
 
   // Begins to account what the stream does.  The first tape calls it, unless its step did before.
   void start(Stream&);
-  // For tapes.
+  // Called by tapes.
   void add_tape(Stream&);
   void add_save(ValueId, size_t bytes);
   void add_read(ValueId);

@@ -56,7 +56,7 @@ class Var {
 
  private:
   friend class Tape;
-  // As tensor(), but absent as long as the region has not ended, and for the tape itself.
+  // As tensor(), for the tape itself; absent until the region has ended.
   const Tensor& tensor_if_computed() const { return later_ ? later_->tensor : tensor_; }
 
   Tape* tape_ = nullptr;

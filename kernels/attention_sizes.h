@@ -26,7 +26,7 @@ enum class AttentionMethod : uint8_t { cudnn, tensor_cores, plain };
 template <>
 inline constexpr std::array enumerator_names<AttentionMethod>{"cuDNN", "tensor cores", "plain"};
 
-// The chosen method, and why each method before it was not chosen; null if it is not before.
+// The chosen method, and why the methods before it cannot be used; null for the others.
 struct AttentionChoice {
   AttentionMethod method = AttentionMethod::cudnn;
   const char *against_cudnn = nullptr, *against_tensor_cores = nullptr;

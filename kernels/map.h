@@ -60,7 +60,7 @@ struct Unread {
   SPOOL_HOST_DEVICE constexpr Unread(const T&) {}
 };
 
-// By which input a functor of several is differentiated.
+// The input by which a functor of several inputs is differentiated.
 template <int k>
 struct By {};
 

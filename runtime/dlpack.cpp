@@ -96,7 +96,7 @@ void check_on(const Stream& stream, const DLDevice& d) {
         describe(*own), "; copy them to that device first");
 }
 
-// What is lent to another program.
+// A tensor lent to another program.
 struct Lent {
   Tensor tensor;
   std::weak_ptr<Disposal> disposal;

@@ -95,7 +95,7 @@ ChunkDifference difference_of_chunks(const AppliedOp&, const Chunking&);
 
 // Changes elements of inputs, one at a time, and finds which elements of outputs change.
 struct Influences {
-  std::string forbidden;      // the first that crosses a separable index; empty: none
+  std::string forbidden;      // the first between unequal places of a separable index; or empty
   std::vector<bool> matters;  // by input: some element of it changes some output
 };
 Influences find_influences(const AppliedOp&);

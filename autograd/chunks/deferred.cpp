@@ -40,7 +40,7 @@ const Tensor& Var::tensor() const {
 }
 
 void Tape::fail_deferred(ValueId v, const std::string& what) const {
-  regions_.check_not_cut_short();  // or else it is the reason
+  regions_.check_not_cut_short();  // that would be the reason
   check(program_.values.contains(v), what, ": value ", v,
         " was computed in a region that runs in chunks, and is not one of its leaves");
   const NodeId producer = program_.values[v].producer;

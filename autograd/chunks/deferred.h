@@ -1,7 +1,7 @@
 #pragma once
 
-// What a tape holds while it records a region that runs in chunks: what the region reads, and the
-// tensors that it has yet to compute.
+// Holds, while a tape records a region that runs in chunks, what the region reads and the tensors
+// that it has yet to compute.
 
 #include <memory>
 #include <unordered_map>
@@ -30,7 +30,7 @@ class Deferred {
 
   const Tensors& held() const { return held_; }
   void keep_promise(ValueId, const Tensor&);
-  // For the end of the region.
+  // For the region's end: forgets all of it.
   void clear();
 
   // To undo an op that fails.

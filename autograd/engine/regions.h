@@ -152,8 +152,8 @@ class Regions {
   IdTable<RegionId, State> states_;
   std::vector<RegionId> open_;              // the innermost last
   std::vector<RegionId> chunked_;           // those in chunks that have ended, in their order
-  RegionId cut_short_ = -1;                 // one of the plan that a checkpoint ended too early
-  size_t next_planned_ = 0;                 // of the plan's regions
+  RegionId cut_short_ = -1;                 // a planned one that a checkpoint ended too early
+  size_t next_planned_ = 0;                 // index in the plan's regions
   IdTable<ValueId, RegionId> last_reader_;  // the innermost region around the last node that read
                                             // the value; values from its end on: none
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-// Products of a few rows with rows that come from memory, each of which is read once:
+// Products of a few rows a with many rows b, each of which is read from memory once:
 //   out[m,r] = sum_k a[m,k] b[r,k]
 // The terms of a sum are spread over the lanes of vectors, in an order that depends only on K.
 

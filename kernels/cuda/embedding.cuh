@@ -1,6 +1,7 @@
 #pragma once
 
-// Shared by the embedding kernels: a warp for each row, or for each row and tile of columns.
+// Launches, loads and sums of the embedding kernels: a warp for each row, or row and tile of
+// columns.
 
 #include "spool/kernels/cuda/map.cuh"
 

@@ -239,7 +239,7 @@ class Product {
 
   Description description_;
   Layout a_, b_, c_;
-  std::vector<Algorithm> algorithms_;  // that fit, in the heuristics' order
+  std::vector<Algorithm> algorithms_;  // supported ones, in the heuristics' order
   int place_ = 0;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Products by cuBLASLt.
+// Matrix products by cuBLASLt.
 
 #include "spool/kernels/matmul_batch.h"
 

@@ -18,7 +18,7 @@ struct NormBackward {
   float *dweight, *dbias;  // partial sums of the first group; null if not needed
   int64_t stride;          // from group to group
   const T *dy, *x, *weight;
-  const T* before;  // what dx is added to, if it is
+  const T* before;  // what dx is added to, if it accumulates
   const float *mean, *rstd;
   int64_t N, C;
   int64_t rows, groups;  // rows in a group, number of groups

@@ -1,6 +1,6 @@
 #pragma once
 
-// Shared by the kernels of attention on tensor cores: tiles of rows of a head in shared memory,
+// Parts of the kernels of attention on tensor cores: tiles of rows of a head in shared memory,
 // products of them with results in registers, masks, and the way back to a tensor.
 //
 // A block of four warps has a tile of `rows` rows, 16 M for each warp, and loops over tiles of N
@@ -48,8 +48,8 @@ __device__ __forceinline__ const bf16* fragment_row(const bf16* tile) {
   return tile + lane_of_warp() % 16 * stride + lane_of_warp() / 16 * 8;
 }
 
-// The same for a transposed fragment: then the words that one multiply_add() takes as b are
-// neighbours, as the instruction wants them.
+// The same with the second and third 8 x 8 matrix swapped: then the words that one multiply_add()
+// takes as b are neighbours, as the instruction wants them.
 template <int stride>
 __device__ __forceinline__ const bf16* right_row(const bf16* tile) {
   const int lane = lane_of_warp();
@@ -200,7 +200,7 @@ struct TensorHeads {
   unsigned B, H, Hkv;
   int T, D;
   bool causal;
-  // Scores are to the base 2, with a positive scale; a negative one is applied to -q.
+  // Scores are to the base 2, and scaled by |scale|; a negative scale negates q.
   bool negative;
   float scale;  // times log2 e; not 0, so that -infinity remains what it is
 

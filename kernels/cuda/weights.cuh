@@ -100,7 +100,7 @@ struct Words {
   uint32_t at[4];
 };
 
-// The rounding of kernels/weights.h.
+// Rounds stochastically, as kernels/weights.h says.
 __device__ __forceinline__ __nv_bfloat16 round_by(float x, uint32_t r) {
   constexpr uint32_t infinity = 0x7f800000, quiet = 0x400000;
   const uint32_t u = __float_as_uint(x);
