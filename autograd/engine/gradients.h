@@ -62,7 +62,7 @@ class Gradients {
  private:
   struct Gradient {
     Tensor tensor = {};
-    int contributions = 0;  // known so far
+    int contributions = 0;  // announced so far
     bool is_one = false;
   };
   // The memory for the gradient of a value on the tape of a chunk; none: it gets its own.

@@ -1,6 +1,6 @@
 #pragma once
 
-// The loop of kernels/weights.h.  A Rule, which has the arguments of a kernel and an entry,
+// The update loop of kernels/weights.h.  A Rule, which has the arguments of a kernel and an entry,
 // computes one element's step:
 //   float take(int64_t i, float grad, float w) const;   // w after the step; updates the state
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The loop of kernels/weights.h.  A Rule has the arguments of a kernel besides its tensors, and
+// The updates of kernels/weights.h.  A Rule has the arguments of a kernel besides its tensors, and
 //   rows, capacity      the rows of an entry's state, maybe 0; the capacity of the kernel's list
 //   Step(rule, clip factor, rate, decay)
 //                       the values for all elements of a tensor, read from device memory, with

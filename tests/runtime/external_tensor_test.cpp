@@ -94,7 +94,7 @@ TEST_F(ExternalTensor, ItsOwnerEndsWithAStreamThatFailedOrWasClosed) {
   }
 }
 
-// What an owner's destructor frees may be tensors of the same stream.
+// An owner's destructor may free tensors of the same stream.
 TEST_F(ExternalTensor, ItsOwnerMayHaveTensors) {
   const auto owner = std::make_shared<Tensor>(over(stream));
   { const Tensor t = Tensor::over(memory.data(), {Shape{3}}, stream, owner); }
