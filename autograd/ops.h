@@ -93,7 +93,7 @@ struct KeyValueLayer {
 // attention() of tokens that follow those in the cache; adds their keys and values to it.  Only on
 // a tape that does not record: backward cannot read memory that changes.
 // Row b begins at token first[b], i32 (B), if that is present: queries see no keys before it, and
-// queries before it their own alone.
+// queries before it see only their own key.
 Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads,
                      const Var& first = {});
 

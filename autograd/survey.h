@@ -60,7 +60,7 @@ struct Survey {
   double other_seconds = 0;              // of work outside of all nodes, such as uploads
   int micro_batches = 0;                 // number of tapes so far
 
-  // Of the first micro-batch; the others do the same.
+  // What the first micro-batch did; the others do the same.
   IdTable<ValueId, SurveyedValue> values = {};
   std::vector<ValueUse> saves = {};  // the value is saved after the node's forward
   std::vector<ValueUse> reads = {};  // the node's backward, or recomputation for it, reads it

@@ -20,8 +20,8 @@ struct Compared {
   std::string_view by;
 };
 
-// The number that is furthest from the wanted one, if the tensors differ by more than `bound` times
-// the largest wanted number, or have a NaN.
+// Names the number that is furthest from the wanted one, if the tensors differ by more than `bound`
+// times the largest wanted number, or have a NaN.
 std::string too_far(const Compared&, const Numbers& found, const Numbers& wanted, double bound);
 // The same for each tensor of a list, up to the first difference; `what` names its number.
 std::string too_far_output(std::string_view by, const SampleValues& found,

@@ -41,7 +41,7 @@ class MapBase : public Op {
     View dy = {};
     std::array<View, max_inputs + 1> slots = {};
     std::array<Broadcast, max_inputs> broadcasts = {};
-    bool any = false;  // of dx
+    bool any = false;  // whether any dx is present
   };
   Slots read_slots(const Needs&, std::span<const uint32_t> reads) const;
   Parts parts(Backward&, std::span<const uint32_t> reads, uint32_t passes) const;
