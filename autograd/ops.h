@@ -68,7 +68,7 @@ Var gelu(const Var& x, const Operand& bias, GeluForm form = GeluForm::tanh);
 Var dropout(const Var& x, float p);
 
 // Rotary position embedding of the queries and keys of packed qkv (B, T, (H + 2 Hkv) D); values are
-// copied.  The table, f32 (f64 of f64) (rows, D), is that of kernels/rope_table.h, and gets no
+// copied.  The table, f32 (f64 for f64) (rows, D), is that of kernels/rope_table.h, and gets no
 // gradient.  Token t of a row has position first_position + t; or, where positions i32 (B, T) are
 // present, its own, which must be below the table's rows.
 Var rope(const Var& qkv, const Var& table, Heads heads, int64_t first_position = 0);

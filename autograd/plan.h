@@ -61,7 +61,7 @@ struct Region {
 // Where the optimizer's state (moments and masters) is.
 enum class OptimizerState : uint8_t {
   device,
-  streamed,  // on the host, but for a share; each step moves it through the device in parts
+  streamed,  // on the host, except for a share; each step moves it through the device in parts
   cpu,       // on the host, which also updates the parameters
 };
 template <>

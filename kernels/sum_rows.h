@@ -4,7 +4,7 @@
 //   SumRows:  y[n] (+)= factor * sum_c x[n,c]
 //   Spread:   dx[i] (+)= factor * dy[i / (elements of dx for each of dy)], the gradient of a sum of
 //             each row, or of all elements where dy has one
-// Sums are formed in f32 (f64 of f64), in an order that depends on the shape alone.
+// Sums are formed in f32 (f64 for f64), in an order that depends on the shape alone.
 //
 // What is written shares no memory with other arguments.
 

@@ -35,7 +35,7 @@ class Regions {
           const ChunkRunner& chunks)
       : options_(options), program_(program), saving_(saving), runner_(runner), chunks_(chunks) {}
 
-  // In forward.  Opens a region by hand at the next node; it ends with the last node so far.
+  // In forward.  Open a region by hand at the next node; end it with the last node so far.
   RegionId open_by_hand();
   void close_by_hand(RegionId);
   // Whether something computed in the region, or in one within it, was left to be recomputed.
