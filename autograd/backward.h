@@ -1,6 +1,6 @@
 #pragma once
 
-// Backward is how an op's backward() reaches its tape.
+// Backward gives an op's backward() what it reads and where it writes gradients.
 
 #include <array>
 #include <cstdint>
@@ -14,13 +14,12 @@ class GradientCheck;  // gradient_check.h
 class Regions;        // engine/regions.h
 struct Node;          // program.h
 
-// What an op's backward() sees of its tape.  A gradient asked for must be written; one that is not
-// needed is absent.
+// A gradient that an op asks for must be written; one that is not needed is absent.
 class Backward {
  public:
   Backward(const OpContext& context, Regions& regions, NodeId id, GradientCheck* check = nullptr);
 
-  // The tensors that saves() named, in its order; at most as many.
+  // The first N of the tensors that saves() named, in its order.
   template <size_t N>
   std::array<View, N> saved() {
     return each<N>([this](int i) { return saved_at(i); });
@@ -43,8 +42,8 @@ class Backward {
   // for kernels that read element i before they write it.  Ask for it before other gradients.
   Grad grad_input_over(int input, int output);
 
-  // Makes the output's gradient, in the input's shape, that of the input.  Shares memory if
-  // possible; what is shared is copied before it is written to.
+  // Passes the output's gradient on as the input's, in the input's shape.  Shares memory if
+  // possible; shared memory is copied before it is written to.
   void pass(int input, int output = 0);
   // The same with some consecutive elements of the output's gradient.
   void pass_part(int input, int output, Range elements);

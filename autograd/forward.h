@@ -1,6 +1,6 @@
 #pragma once
 
-// Forward is how an op's forward() reaches its tape.
+// Forward gives an op's forward() its inputs, its outputs and memory.
 
 #include <array>
 #include <cstdint>
@@ -14,15 +14,14 @@ namespace spool {
 class GradientCheck;  // gradient_check.h
 struct Node;          // program.h
 
-// What an op's forward() sees of its tape.
 class Forward {
  public:
-  // With a check, what it hands out is checked.
+  // `check`, if given, checks the gradients' memory that is handed out.
   Forward(const OpContext& context, NodeId id, const Few<Tensor>& inputs,
           const Few<Tensor>& outputs, GradientCheck* check = nullptr);
 
-  // The first N inputs; optional ones that the op was not given are absent.  It has N outputs, or
-  // more.
+  // The first N inputs or outputs of at least N; optional inputs that the op was not given are
+  // absent.
   template <size_t N>
   std::array<View, N> inputs() const {
     return first<N>(inputs_);

@@ -7,7 +7,7 @@
 namespace spool {
 namespace {
 
-thread_local int scopes = 0;  // that live, of WithGradientChecks
+thread_local int scopes = 0;  // live objects of WithGradientChecks
 
 // Quiet NaNs with low bits of the fraction set: arithmetic on other numbers yields only NaNs whose
 // fraction is its highest bit.

@@ -63,7 +63,7 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
   Transfer(const Transfer&) = delete;
   Transfer& operator=(const Transfer&) = delete;
 
-  // Whether it serves this tensor, which has the same memory, if sent this way.
+  // Whether it serves this tensor, which has the same memory, if offloaded this way.
   bool is(const Tensor& t, const Offload& how) const;
   bool has_planned_fetch() const { return how_.fetch >= 0; }
   bool is_released() const { return !original_; }
@@ -92,7 +92,7 @@ class Offloader::Transfer : public std::enable_shared_from_this<Offloader::Trans
   HostSlot slot_;
   Event copied_out_, copied_in_;
   Tensor fetched_;       // from the fetch on
-  bool waited_ = false;  // the compute stream, for copied_in_
+  bool waited_ = false;  // the compute stream has waited for copied_in_
 };
 
 Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, Name name, const Offload& how,
@@ -301,7 +301,7 @@ void Offloader::begin_backward(NodeId nodes) {
   fetch_before(next_number_);
 }
 
-// Fetches the last tensor sent before this one, of those that are released and have no planned
+// Fetches the last tensor offloaded before this one, of those that are released and have no planned
 // fetch.
 void Offloader::fetch_before(uint64_t number) {
   for (auto at = transfers_.lower_bound(number); at != transfers_.begin();) {

@@ -13,7 +13,7 @@
 // leaves the device.
 //
 // The plan says where a tensor is released and fetched.  If it does not, a tensor is released when
-// the second one after it is sent, and fetched when the one sent after it is first read in
+// the second one after it is offloaded, and fetched when the next one after it is first read in
 // backward.
 //
 // One tape at a time.  Tensors pass through host memory on their way to a file.  If the file cannot
@@ -47,8 +47,8 @@ class Offloader {
   // are copied once.  Throws if host memory or file is full, which a rehearsal foretells.
   std::unique_ptr<SavedTensor> pack(const Tensor&, const SavedInfo&, const Offload&);
 
-  // Called by the tape: before a node runs in forward, before backward over so many nodes, before a
-  // node's backward, and after backward.
+  // Called by the tape: before a node runs in forward, before backward, with the number of nodes,
+  // before a node's backward, and after backward.
   void before_forward(NodeId);
   void begin_backward(NodeId nodes);
   void before_backward(NodeId);
@@ -92,8 +92,8 @@ class Offloader {
   Arena disk_;
   uint64_t next_number_ = 0, tape_ = 0;
   Traffic offloaded_, returned_;
-  std::map<uint64_t, Transfer*> transfers_;  // by number: in the order they were sent
-  std::multimap<Place, Transfer*> places_;   // of what was sent, in the same order at each
+  std::map<uint64_t, Transfer*> transfers_;  // by number: in the order they were offloaded
+  std::multimap<Place, Transfer*> places_;   // in the same order at each place
   std::deque<Transfer*> unreleased_;         // without a planned release, and not released
   Schedule releases_, fetches_;              // at the nodes that the plan says
 };

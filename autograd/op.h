@@ -69,9 +69,9 @@ class Op {
 
   virtual void forward(Forward&) const = 0;
 
-  // If present, output 0, which is then no memory of its own but a view of input 0, in the shape of
-  // its spec.  The view is not made where the output has a place already, as in a chunk: forward()
-  // copies if its output is not where the view would be.
+  // Output 0 as a view of input 0, in the shape of its spec, for an op whose output needs no memory
+  // of its own; else absent.  Where the output has a place already, as in a chunk, no view is made:
+  // forward() copies if its output is not where the view would be.
   virtual Tensor view(const Tensor& input, const Spec& output) const {
     (void)input, (void)output;
     return {};
@@ -85,8 +85,8 @@ class Op {
   // Whether output i has a gradient.  Outputs that exist only for backward have none.
   virtual bool differentiable(int output) const { return output == 0; }
 
-  // Whether it reads inputs of the types that are only stored, f16 and i8, and converts them
-  // itself; a tape refuses to apply other ops to them.
+  // Whether it reads inputs of the storage types, f16 and i8, and converts them itself; a tape
+  // refuses to apply other ops to them.
   virtual bool reads_stored_types() const { return false; }
 
   // Whether forward() can run again with the same result and no other effect.

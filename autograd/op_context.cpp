@@ -8,7 +8,7 @@
 namespace spool {
 namespace {
 
-// Of a tape whose tensors begin with that row of the batch.
+// Elements of the batch before a tensor on a tape whose tensors begin with that row.
 int64_t elements_before(const Shape& shape, int64_t first_row) {
   const int64_t rows = shape.rank() ? shape[0] : 1;
   return rows ? first_row * (shape.numel() / rows) : 0;
@@ -16,7 +16,7 @@ int64_t elements_before(const Shape& shape, int64_t first_row) {
 
 }  // namespace
 
-// Of a chunk, with the shape of the whole of which the tensor is a part.
+// On the tape of a chunk the shape of the whole, of which the tensor is a part, is looked up.
 int64_t OpContext::first_element(const View& t, NodeId id) const {
   const ChunkOfTape* const chunk = options.chunk;
   if (!chunk) return elements_before(t.shape(), options.first_row);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the ops of a tape share, and where the tensors of an op are in the whole batch.
+// The context that all ops of a tape share; it tells where an op's tensors are in the whole batch.
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Every op.  foo() is defined in autograd/ops/foo.cpp.  In shapes, N.. is any number of leading
+// All ops.  foo() is defined in autograd/ops/foo.cpp.  In shapes, N.. is any number of leading
 // dimensions.
 
 #include "spool/autograd/tape.h"
@@ -12,9 +12,9 @@
 
 namespace spool {
 
-// Element by element, of one type.  One operand has the shape of the result; the other has it too,
-// or is broadcast: a row (C), as long as the last dimension; a number for each row (N.., 1); or one
-// number (1).
+// Element by element, on operands of one type.  One has the shape of the result; the other has it
+// too, or is broadcast: a row (C), as long as the last dimension; a number for each row (N.., 1);
+// or one number (1).
 Var add(const Operand& a, const Operand& b);
 Var sub(const Operand& a, const Operand& b);
 Var mul(const Operand& a, const Operand& b);
@@ -58,8 +58,8 @@ Var head_norm(const Var& qkv, const Operand& query, const Operand& key, Heads he
 // silu(g) u of rows (N.., 2 I), of which g is the first half and u the second: (N.., I).
 Var swiglu(const Var& gate_up);
 
-// GELU of each element of x (N.., C), or of x + bias (C): the bias of a linear() before it costs
-// least here.  See kernels/gelu.h.
+// GELU of each element of x (N.., C), or of x + bias (C), which is cheaper than a bias in the
+// linear() before it.  See kernels/gelu.h.
 Var gelu(const Var& x, GeluForm form = GeluForm::tanh);
 Var gelu(const Var& x, const Operand& bias, GeluForm form = GeluForm::tanh);
 
@@ -68,7 +68,7 @@ Var gelu(const Var& x, const Operand& bias, GeluForm form = GeluForm::tanh);
 Var dropout(const Var& x, float p);
 
 // Rotary position embedding of the queries and keys of packed qkv (B, T, (H + 2 Hkv) D); values are
-// copied.  The table, f32 (f64 of f64) (rows, D), is that of kernels/rope_table.h, and gets no
+// copied.  The table, f32 (f64 for f64) (rows, D), is that of kernels/rope_table.h, and gets no
 // gradient.  Token t of a row has position first_position + t; or, where positions i32 (B, T) are
 // present, its own, which must be below the table's rows.
 Var rope(const Var& qkv, const Var& table, Heads heads, int64_t first_position = 0);
@@ -93,12 +93,12 @@ struct KeyValueLayer {
 // attention() of tokens that follow those in the cache; adds their keys and values to it.  Only on
 // a tape that does not record: backward cannot read memory that changes.
 // Row b begins at token first[b], i32 (B), if that is present: queries see no keys before it, and
-// queries before it their own alone.
+// queries before it see only their own key.
 Var cached_attention(const Var& qkv, const KeyValueLayer& cache, Heads heads,
                      const Var& first = {});
 
-// The sum and the mean of all elements, f32 (1), f64 of f64; or over the last dimension of x
-// (N.., C), of the type of x: (N..), (1) of a row.  The same bits for any number of threads.
+// The sum and the mean of all elements, f32 (1), f64 if x is; or over the last dimension of x
+// (N.., C), in its type: (N..), or (1) if x is a row.  The same bits for any number of threads.
 enum class Over { all, last };
 Var sum(const Operand& x, Over over = Over::all);
 Var mean(const Operand& x, Over over = Over::all);
@@ -113,15 +113,15 @@ struct Transposed {
 };
 Var matmul(const Operand& a, const Operand& b, Transposed transposed = {});
 
-// The same elements in another shape of as many.  A view: it shares the memory of x, and gradients
-// pass through it without a copy.
+// The same elements in another shape of equal size.  A view: it shares the memory of x, and
+// gradients pass through it without a copy.
 Var reshape(const Operand& x, const Shape& shape);
 
 // Elements range.begin to range.end - 1 along a dimension; -1 is the last.  A view along the first
 // dimension, if it begins at a multiple of 16 bytes, else a copy.
 Var slice(const Operand& x, int dim, Range range);
 
-// Up to 8 operands, one after another along a dimension; the others are equal.
+// Up to 8 operands, one after another along a dimension; their other dimensions are equal.
 Var concat(std::initializer_list<Operand> all, int dim);
 Var concat(std::span<const Operand> all, int dim);
 

@@ -16,8 +16,8 @@ struct Parameter {
   // of the data.
   Tensor grad = {};
   bool trainable = true;
-  // Its place among all parameters of its model, by which random bits are drawn for it; absent
-  // unless it is one of Parameters.
+  // Its place among all parameters of its model, for which random bits are drawn; absent unless it
+  // is one of Parameters.
   std::optional<uint32_t> number = {};
 };
 

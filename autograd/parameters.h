@@ -1,9 +1,9 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// The parameters of a model: owns them, at addresses that do not change, with their names and the
-// values that they begin with.  In the order in which they were added, which is also that of the
-// numbers that values and random bits are drawn by.
+// Owns the parameters of a model, at addresses that do not change, with their names and initial
+// values.  They stay in the order in which they were added; a parameter's place in it is the number
+// that its initial values and random bits are drawn by.
 
 #include <cstdint>
 #include <deque>
@@ -15,9 +15,9 @@
 
 namespace spool {
 
-// What a parameter begins with: normal numbers around zero if they have a deviation, which depend
-// on the seed, the parameter's place in the order and the element alone (kernels/normal.h); else
-// the constant.
+// A parameter's initial values: normal numbers around zero if there is a deviation, which depend on
+// the seed, the parameter's place in the order and the element alone (kernels/normal.h); else the
+// constant.
 struct InitialValues {
   float constant = 0;
   float deviation = 0;
@@ -28,7 +28,7 @@ constexpr InitialValues normal(float deviation) { return {.deviation = deviation
 
 class Parameters {
  public:
-  // Of this type unless a parameter has its own.  The stream outlives the parameters.
+  // `dtype` is for parameters added without one.  The stream outlives the parameters.
   explicit Parameters(Stream& stream, DType dtype = DType::f32) : stream_(stream), dtype_(dtype) {}
   Parameters(const Parameters&) = delete;
   Parameters& operator=(const Parameters&) = delete;
@@ -36,7 +36,7 @@ class Parameters {
   // Allocates a parameter without setting it; initialise() does.  Throws if the name is taken.
   Parameter& add(std::string_view name, const Shape&, const InitialValues& = {});
   Parameter& add(std::string_view name, const Spec&, const InitialValues& = {});
-  // Adds one that begins with the values that it has now, which initialise() leaves alone.
+  // Adds one that begins with the given values, which initialise() leaves alone.
   Parameter& add(std::string_view name, Tensor values);
 
   // Draws all initial values on the device.
@@ -64,7 +64,7 @@ class Parameters {
   DType dtype_;
   std::deque<Parameter> owned_;
   std::vector<Parameter*> all_;
-  std::vector<InitialValues> initial_;  // parallel to all_; of those with values, not read
+  std::vector<InitialValues> initial_;  // parallel to all_; unused for those with values
   std::vector<bool> drawn_;             // whether initialise() sets them
   std::unordered_map<std::string_view, size_t> by_name_;
 };

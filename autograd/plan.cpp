@@ -17,7 +17,7 @@ NodeId node_count(const Plan& plan) {
                                    : plan.fingerprints.next_id();
 }
 
-// One more, for a release before backward.
+// One node more, for a release before backward.
 NodeId after_last(NodeId nodes) {
   return nodes == std::numeric_limits<NodeId>::max() ? nodes : nodes + 1;
 }
@@ -55,7 +55,7 @@ struct RegionInError {
   }
 };
 
-// `before` is the last leaf of the regions before; a value is made in one region in chunks.
+// `before` is the last leaf of the regions before; only one region in chunks computes a value.
 void check_leaves(const Region& r, ValueId before) {
   for (const ValueId v : r.leaves) {
     check(v >= 0, RegionInError{r}, ": leaves: value ", v, " cannot exist");

@@ -52,7 +52,7 @@ struct Offload {
 // time. It may lie in a recomputed region, but not in another one that runs in chunks.
 struct Region {
   NodeId first = 0, last = 0;
-  int chunks = 1;  // at most so many
+  int chunks = 1;  // upper bound
   // Values computed in a region of several chunks and read outside of it, or by the caller; rising.
   std::vector<ValueId> leaves = {};
   bool operator==(const Region&) const = default;
@@ -61,7 +61,7 @@ struct Region {
 // Where the optimizer's state (moments and masters) is.
 enum class OptimizerState : uint8_t {
   device,
-  streamed,  // on the host, but for a share; each step moves it through the device in parts
+  streamed,  // on the host, except for a share; each step moves it through the device in parts
   cpu,       // on the host, which also updates the parameters
 };
 template <>
@@ -73,7 +73,7 @@ struct Plan {
   IdTable<NodeId, int> chunks = {};
   std::vector<Region> regions = {};  // by rising first node; an outer one before those in it
   OptimizerState optimizer_state = OptimizerState::device;
-  size_t state_bytes_on_device = 0;  // of streamed state, the share that stays there, at most
+  size_t state_bytes_on_device = 0;  // upper bound, of streamed state
   // The fingerprint of the plan's tape after each node (see fingerprint.h); empty: any tape.
   IdTable<NodeId, uint64_t> fingerprints = {};
   bool operator==(const Plan&) const = default;

@@ -66,8 +66,8 @@ struct TapeScope {
   NodeId first = 0, last = -1;  // last is known once it is closed
   ScopeId parent = -1;
   RegionId region = -1;  // the one it opened
-  // A checkpoint of whose values backward recomputes none: those that it reads are computed before
-  // the checkpoint, or saved by an op after it.
+  // A checkpoint that lets backward recompute nothing: the values that backward reads are computed
+  // before the checkpoint, or saved by an op after it.
   bool frees_nothing = false;
 
   // Outermost scopes are the blocks of a model.
@@ -81,8 +81,8 @@ struct Program {
   IdTable<ScopeId, TapeScope> scopes;     // in the order they were opened
   std::vector<ScopeId> open_scopes;       // the innermost last
 
-  // Whether the region has begun when the value is computed; of one in chunks, whether a node that
-  // runs in chunks computes the value.
+  // Whether the region has begun when the value is computed; for a region in chunks, whether the
+  // value is computed in its chunks.
   bool is_inside(RegionId r, ValueId v) const {
     const NodeId producer = values[v].producer;
     if (regions[r].chunks > 1) return producer >= 0 && nodes[producer].region == r;
@@ -113,8 +113,8 @@ struct Program {
 // The model's blocks, in order.
 std::vector<TapeScope> blocks_of(const Program&);
 
-// Of each checkpoint that frees nothing though backward needs its ops, a sentence that says which,
-// and why.
+// A sentence for each checkpoint that frees nothing though backward needs its ops: which one, and
+// why.
 std::vector<std::string> idle_checkpoints(const Program&);
 
 }  // namespace spool

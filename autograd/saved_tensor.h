@@ -1,9 +1,9 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// A tensor that backward reads is packed after forward and unpacked in backward.  The tape's
-// innermost hooks at the time of saving decide how (Tape::HooksScope); without hooks, the plan.
-// PyTorch calls such a pair of hooks torch.autograd.graph.saved_tensors_hooks.
+// Hooks for tensors that backward reads: a tensor is packed after forward and unpacked in backward.
+// The tape's innermost hooks at the time of saving decide how (Tape::HooksScope); without hooks,
+// the plan.  PyTorch calls such a pair of hooks torch.autograd.graph.saved_tensors_hooks.
 //
 // pack() is called once per saved value, in the order of saving.  unpack() is called at most once
 // while its result lives, which is until the last use in backward.  Neither is called for a value

@@ -27,8 +27,8 @@ class StepModel {
   // TapeOptions::loss_scale says; linear_cross_entropy() reads it by itself.
   virtual Var loss(Tape&) = 0;
 
-  // Uploads a valid batch of no meaning into the inputs, by the same copies as a real one: for
-  // rehearsals, and for what runs before the first step.  Without it, they run on what is there.
+  // Uploads a valid but meaningless batch into the inputs, by the same copies as a real one: for
+  // rehearsals, and for what runs before the first step.  By default they run on what is there.
   virtual void upload_placeholder() {}
 };
 

@@ -63,7 +63,7 @@ void Survey::repeat(size_t first, size_t last, size_t times) {
   }
 }
 
-// The node whose backward goes on.
+// The node whose backward is in progress.
 NodeId Survey::reader() const {
   if (current_ == 0) return -1;
   const SurveyedWork& work = works[current_ - 1];

@@ -56,7 +56,7 @@ class Var {
 
  private:
   friend class Tape;
-  // As tensor(), but absent as long as the region has not ended, and for the tape itself.
+  // As tensor(), for the tape itself; absent until the region has ended.
   const Tensor& tensor_if_computed() const { return later_ ? later_->tensor : tensor_; }
 
   Tape* tape_ = nullptr;
@@ -125,14 +125,14 @@ class Tape {
   const Program& program() const { return program_; }
   const IdTable<NodeId, Node>& nodes() const { return program_.nodes; }
   const IdTable<ValueId, Value>& values() const { return program_.values; }
-  // The same, for use when the tape is gone; outside of all scopes.  Nothing can be applied to the
-  // tape afterwards.
+  // Moves it out, for use when the tape is gone; throws within a scope.  Nothing can be applied to
+  // the tape afterwards.
   Program take_program();
   // Notes that the caller reads the value's tensor.
   void observe(ValueId v) {
     if (program_.values.contains(v)) program_.values[v].is_observed = true;
   }
-  // Whether a saved value was packed by hooks or offloaded, and is so still.
+  // Whether a saved value is still packed by hooks, or offloaded.
   bool is_packed(ValueId v) const { return saving_.is_packed(v); }
 
   // While it lives, these hooks are the innermost ones of the tape: they pack what is saved,
@@ -218,9 +218,9 @@ inline double item(const Var& v) { return item(v.tensor()); }
 // returns.  (Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".)  Checkpoints nest:
 // an op at depth d runs at most d + 1 times.
 //
-// What the body computes and an op after it saves, is saved.  If that is all that backward reads of
-// it, as with a body of one linear between two others, the checkpoint frees nothing; backward()
-// says so in the log (runtime/log.h), and idle_checkpoints() of the program does.
+// A value that the body computes and a later op saves is saved.  If these are all that backward
+// reads, as with a body of one linear between two others, the checkpoint frees nothing; backward()
+// says so in the log (runtime/log.h), and so does idle_checkpoints() of the program.
 template <class Body>
 decltype(auto) checkpoint(Tape& tape, Body&& body, ScopeOptions options = {}) {
   options.recompute = true;

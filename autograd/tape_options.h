@@ -13,7 +13,7 @@ namespace spool {
 struct Program;  // program.h
 struct Survey;   // survey.h
 
-// For the tape of a chunk (chunks/chunk.h): what it is of the whole tape.
+// For the tape of a chunk (chunks/chunk.h): its place in the whole tape.
 struct ChunkOfTape {
   const Program* whole = nullptr;      // what the whole tape has recorded
   std::span<const NodeId> nodes = {};  // the nodes of the whole tape that its own are chunks of

@@ -37,10 +37,10 @@ class Types {
 };
 
 constexpr Types floating = Types(DType::f64) | DType::f32 | DType::bf16;
-// Also those that are only stored and converted.
+// The floating types, and the types that are only stored and converted.
 constexpr Types convertible = floating | DType::f16 | DType::i8;
 
-// The types of a gradient of values of this type: theirs, or that of their sums.
+// The types of a gradient of values of this type: the same, or that of their sums.
 constexpr Types gradient_of(DType t) { return Types(t) | accumulator(t); }
 
 class Arguments {
@@ -52,18 +52,18 @@ class Arguments {
     if (!v || !types.has(v.dtype())) [[unlikely]]
       fail({.what = what, .found = v, .types = types});
   }
-  // Also of this many elements, in any shape.
+  // As present(), and of this many elements, in any shape.
   void elements(const char* what, const View& v, Types types, int64_t count) const {
     if (!v || !types.has(v.dtype()) || v.numel() != count) [[unlikely]]
       fail({.what = what, .found = v, .types = types, .rank = 1, .columns = count});
   }
-  // Also of this many rows and columns; all dimensions but the last count as rows.
+  // As present(), and of this many rows and columns; all dimensions but the last count as rows.
   void rows(const char* what, const View& v, Types types, int64_t rows, int64_t columns) const {
     if (!v || !types.has(v.dtype()) || v.shape().row() != columns || v.numel() != rows * columns)
         [[unlikely]]
       fail({.what = what, .found = v, .types = types, .rank = 2, .rows = rows, .columns = columns});
   }
-  // The same, with this many rows or more.
+  // As rows(), with this many rows or more.
   void at_least_rows(const char* what, const View& v, Types types, int64_t rows,
                      int64_t columns) const {
     if (!v || !types.has(v.dtype()) || v.shape().row() != columns || v.numel() < rows * columns)
@@ -81,14 +81,14 @@ class Arguments {
     const char* name;
     const View& view;
   };
-  // `out` has no byte in common with any of these; absent ones have none.
+  // `out` has no byte in common with any of these; absent ones have no bytes.
   void apart(const char* what, const View& out, std::initializer_list<Named> others) const {
     for (const Named& other : others) {
       if (overlap(out, other.view)) [[unlikely]]
         fail_overlap({what, out}, other, /*may_be_same=*/false);
     }
   }
-  // The same, or `out` is exactly that memory.
+  // As apart(), or `out` is exactly that memory.
   void same_or_apart(const char* what, const View& out, const char* name, const View& other) const {
     const bool same = out.data() == other.data() && out.dtype() == other.dtype();
     if (!same && overlap(out, other)) [[unlikely]]

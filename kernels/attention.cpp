@@ -96,7 +96,7 @@ size_t AttentionForward::workspace_bytes(const CudaArchitecture& architecture) c
   return cuda::fused_forward_bytes(cuda::attention_shape(qkv, y, heads));
 }
 
-// Of Spool's own kernels: delta, f32 (B, H, T).
+// Workspace of Spool's own kernels: delta, f32 (B, H, T).
 size_t AttentionBackward::workspace_bytes(const CudaArchitecture& architecture) const {
   if (choose_attention(*this, architecture).method != AttentionMethod::cudnn) {
     return dqkv ? static_cast<size_t>(lse.numel()) * sizeof(float) : 0;

@@ -13,9 +13,8 @@
 //   dq[i,d] = scale sum_j ds[i,j] k[j,d]     dk[j,d] = scale sum_i ds[i,j] q[i,d]
 // summed over the query heads that share a key head.  Sums are formed in f32 (f64 for f64).
 //
-// `first` is where the keys begin that a query sees, for texts packed into one row.  It may be
-// absent, and is 0 then.  The caller sees to it that 0 <= first[b,i] <= i.
-// What is written shares no memory with other arguments.
+// `first` is the first key that a query sees, for texts packed into one row; absent, it is 0.  The
+// caller ensures that 0 <= first[b,i] <= i.  What is written shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
 #include "spool/runtime/names.h"
@@ -34,8 +33,8 @@ enum class Mask : uint8_t { causal, none };
 template <>
 inline constexpr std::array enumerator_names<Mask>{"causal", "none"};
 
-// The order of backward's sums: always the same, for the same bits every time; or any, which on
-// cuda takes less memory, on most GPUs, where cuDNN computes it (kernels/attention_sizes.h).
+// The order of backward's sums: always the same, for the same bits every time; or any, which takes
+// less memory where cuDNN computes it, on most GPUs (kernels/attention_sizes.h).
 enum class SumOrder : uint8_t { fixed, any };
 template <>
 inline constexpr std::array enumerator_names<SumOrder>{"fixed", "any"};

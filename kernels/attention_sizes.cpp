@@ -24,7 +24,7 @@ int64_t even_size(int64_t extent, int64_t max_size) {
   return ceil_div(extent, ceil_div(extent, max_size));
 }
 
-// What cuDNN's backward keeps besides delta.
+// Bytes that cuDNN's backward keeps besides delta.
 int64_t known_bytes(const AttentionShape& s, FusedBackwardKind kind) {
   constexpr int64_t tile = 64, some_rows = 8;
   const bool hopper = kind.major == 9, blackwell = kind.major == 10, shared = s.H != s.Hkv;
@@ -38,8 +38,8 @@ int64_t known_bytes(const AttentionShape& s, FusedBackwardKind kind) {
   return dq + second_dq + (shared ? 2 * 2 * values : 0);
 }
 
-// What speaks against cuDNN, forward and backward.  Rows of lse begin at multiples of 16 bytes, in
-// the part and in the whole.
+// The reason against cuDNN, forward and backward; null if there is none.  Rows of lse begin at
+// multiples of 16 bytes, in the part and in the whole.
 const char* against_cudnn(const AttentionShape& s, DType type, const View& first, int64_t max_head,
                           const CudaArchitecture& architecture) {
   if (type != DType::bf16) return "values are not bf16";

@@ -7,11 +7,11 @@
 //                 for texts packed into one row, and for a gradient that is f32 or is added to
 //   plain         Spool's kernels without tensor cores, for the rest
 //
-// The first that can is taken.  To give the same bits every run, cuDNN's backward stores the
-// derivative of every score, which is 2 B H T^2 bytes, on devices but those of compute capability
-// 10.  So it runs in parts: some texts each or, if one text is too large, some of its heads, so
-// that no part needs more than 256 MiB; where even one key head does, it is not taken.  All of this
-// depends only on shapes, types and the architecture, so a rehearsal without a GPU predicts it.
+// The first that supports the call is chosen.  To give the same bits every run, cuDNN's backward
+// stores the derivative of every score, 2 B H T^2 bytes, except at compute capability 10.  So it
+// runs in parts: some texts each or, if one text is too large, some of its heads, so that no part
+// needs more than 256 MiB; if even one key head does, cuDNN is not chosen.  All of this depends
+// only on shapes, types and the architecture, so a rehearsal without a GPU predicts it.
 
 #include <algorithm>
 #include <compare>
@@ -26,7 +26,7 @@ enum class AttentionMethod : uint8_t { cudnn, tensor_cores, plain };
 template <>
 inline constexpr std::array enumerator_names<AttentionMethod>{"cuDNN", "tensor cores", "plain"};
 
-// What computes it, and what speaks against those before it; null if nothing does.
+// The chosen method, and why the methods before it cannot be used; null for the others.
 struct AttentionChoice {
   AttentionMethod method = AttentionMethod::cudnn;
   const char *against_cudnn = nullptr, *against_tensor_cores = nullptr;

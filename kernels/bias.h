@@ -1,7 +1,7 @@
 #pragma once
 
-// dbias[c] (+)= sum_n dy[n,c].  (The forward sum is part of Matmul.)  dbias shares no memory with
-// dy.
+// The gradient of a bias: dbias[c] (+)= sum_n dy[n,c].  (Matmul adds the bias in forward.)  dbias
+// shares no memory with dy.
 
 #include "spool/kernels/launch.h"
 

@@ -9,9 +9,9 @@
 //   s[j] = scale * sum_d q[i,d] keys[j,d]     for min(first[b], position + i) <= j <= position + i
 //   y[i,d] = sum_j exp(s[j]) values[j,d] / sum_j exp(s[j])
 // `first` is where the text of row b begins, after padding at the left; absent, it is 0.  A query
-// of the padding sees its own key alone, so what is computed of it is finite; so must be the
-// cache's rows of the padding, which may be read.  A negative one is an error on the cpu, and 0 on
-// cuda. What is written shares no memory with other arguments.
+// in the padding sees its own key alone, so its result is finite; the padding's rows of the cache,
+// which may be read, must be finite too.  A negative `first` is an error on the cpu, and 0 on cuda.
+// What is written shares no memory with other arguments.
 
 #include "spool/kernels/attention.h"
 

@@ -11,7 +11,7 @@
 
 namespace spool::cuda {
 
-// With at least this many queries, tiles of them are faster.
+// From this many queries on, the kernel that computes tiles of queries is faster.
 constexpr int64_t many_queries = 16;
 
 constexpr int64_t min_keys = 64, max_keys = 512;  // of a piece

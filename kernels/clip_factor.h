@@ -1,7 +1,7 @@
 #pragma once
 
-// ClipFactor: norm = sqrt(squared[0]); clip = {min(1, limit / norm), norm, isfinite(norm)}; with
-// limit 0 the factor is 1.  clip and squared do not overlap.
+// The factor that clips gradients: norm = sqrt(squared[0]), clip = {min(1, limit / norm), norm,
+// isfinite(norm)}; with limit 0 the factor is 1.  clip and squared do not overlap.
 
 #include "spool/kernels/arguments.h"
 #include "spool/kernels/launch.h"

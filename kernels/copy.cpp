@@ -9,7 +9,7 @@
 namespace spool {
 namespace {
 
-// `out` takes elements of `in`, in any number.
+// Checks that `out` can take elements of `in`, any number of them.
 void check_elements(const Arguments& all, const char* kernel, const Grad& out, const View& in) {
   all.present("in", in, floating | DType::i32);
   all.present("out", out.view, gradient_of(in.dtype()));
@@ -20,7 +20,7 @@ void check_elements(const Arguments& all, const char* kernel, const Grad& out, c
   all.apart("out", out.view, {{"in", in}});
 }
 
-// Rows of `width` elements lie inside of a tensor.
+// Checks that rows of `width` elements lie inside of a tensor.
 void check_rows(const StridedCopy& k, const char* what, const View& tensor, int64_t first,
                 int64_t stride) {
   const int64_t end = first + (k.rows - 1) * stride + k.width;

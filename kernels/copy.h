@@ -1,12 +1,12 @@
 #pragma once
 
-// Copies that put elements elsewhere.
+// Copies that move elements to other places.
 //   StridedCopy: out[out_first + r out_stride + i] (+)= in[in_first + r in_stride + i]
 //                for r < rows, i < width: some columns of a matrix, from or to others
 //   Permute:     out (+)= in, whose dimensions are in another order: dimension d of out is
 //                dimension order[d] of in
-// All floating types; out has the type of in or, as a gradient, of its sums.  Also i32, which is
-// only stored, not added to.
+// All floating types; out has the type of in or, as a gradient, of its sums.  i32 is copied, but
+// not added to.
 //
 // out shares no memory with in.
 

@@ -47,10 +47,10 @@ struct CrossEntropy {
     return V;
   }
   Cost cost() const { return cost_of(gradient ? 3 : 1); }
-  // What a block keeps of a row it does not read again for the gradient.
+  // On cuda a block keeps part of a row, and need not read it again for the gradient.
   Cost cost(const CudaArchitecture&) const;
-  // Packs of 16 bytes that a row of logits lies in, wherever it begins, and how many of them a
-  // block keeps in shared memory.
+  // The number of 16-byte packs that a row of logits touches at most, and how many of them a block
+  // keeps in shared memory.
   int64_t packs() const;
   int64_t kept_packs(const CudaArchitecture&) const;
 

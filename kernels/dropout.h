@@ -1,7 +1,7 @@
 #pragma once
 
-// y[i] (+)= x[i] / (1 - p) with probability 1 - p, else 0 (Srivastava et al. 2014): an element is
-// kept if uniform(draw) >= p.
+// Dropout (Srivastava et al. 2014): y[i] (+)= x[i] / (1 - p) with probability 1 - p, else 0.  An
+// element is kept if uniform(draw) >= p.
 // The draw of element i is word (first + i) % 4 of Philox with
 //   key      random[0], random[1]                              (the seed)
 //   counter  (first + i) / 4 mod 2^32, node, random[2], random[3]       (.., .., step, micro-batch)

@@ -1,14 +1,14 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
+// Element by element, in all types that are computed in; a + b is formed in f32 (f64 for f64):
 // out[i] = value                             Fill
 // out[i] (+)= a[i] + b[i]                    Add; without b: out (+)= a
 // out[i] (+)= factor * by[0] * a[i]          Scale; without `by`: factor * a
 // out[i] = in[i], to the type of out         Cast
-// All types that are computed in; the sum of a and b is formed in f32 (f64 for f64).
 //
-// Cast also converts from and to f16 and i8, which are only stored.  It rounds to nearest, ties to
-// even, f64 through f32; i8 saturates at -128 and 127, and NaN becomes 0.
+// Cast also converts from and to the storage types f16 and i8.  It rounds to nearest, ties to even,
+// f64 through f32; i8 saturates at -128 and 127, and NaN becomes 0.
 //
 // `out` may be a, or b, of the same type; otherwise it shares no memory with other arguments.
 

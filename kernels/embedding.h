@@ -1,12 +1,12 @@
 #pragma once
 
+// The embedding of tokens and positions, and its gradients:
 // y[b,t,c] = weight[tokens[b,t], c] + positions[first_position + t, c]
 // dweight[v,c] (+)= sum over (b,t) with tokens[b,t] = v of dy[b,t,c], in the order of the tokens
 // dpositions[t,c] (+)= sum_b dy[b,t,c]
-// Rows of a gradient whose token does not occur are set to zero, or left unchanged when
-// accumulating.  A token outside [0, V) is an error on the cpu.  On cuda, where the host does not
-// read tokens, its row of y is NaN, and it adds to no gradient.  What is written shares no memory
-// with other arguments.
+// Gradients of tokens that do not occur are set to zero, unless accumulating.  A token outside
+// [0, V) is an error on the cpu; on cuda, where the host does not read tokens, its row of y is NaN,
+// and it adds to no gradient.  What is written shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
 

@@ -1,17 +1,16 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Functions of a number, for functors that run on a cpu and in a CUDA kernel (map.h), in f32 and
-// f64:
+// Math functions for functors that run on a cpu and in a CUDA kernel (map.h), in f32 and f64:
 //
 //   template <class T>
 //   SPOOL_HOST_DEVICE T value(T x) const { return x * math::sigmoid(x); }
 //
-// On the cpu, a compiler can vectorise a loop of those of f32 up to sigmoid(), which are within 4
-// units of the last place; the others are the standard library's, one value at a time.  On cuda,
+// On the cpu, the f32 functions up to sigmoid() are within 4 units of the last place, and loops of
+// them can be vectorised; the others are the standard library's, one value at a time.  On cuda,
 // fast_exp() and fast_reciprocal() are the hardware's approximations, one instruction each besides
 // a product: their relative errors are 2^-22 + 1.3 |x| 2^-24 and 2^-23, and subnormal results are
-// 0. sigmoid() is made of them; the others are CUDA's functions of full precision.
+// 0.  sigmoid() uses them; the others are CUDA's functions of full precision.
 
 #include <cmath>
 #include <type_traits>

@@ -1,9 +1,9 @@
 #pragma once
 
-// The norm of kernels/rms_norm.h of each query and key head of packed q, k and v.  x (B, T,
-// (H + 2 Hkv) D) is packed as in kernels/attention.h; a row is one of the H + Hkv first heads of a
-// token, of D numbers.  Query heads have the weight `query`, key heads the weight `key`, (D) each,
-// and values are copied:
+// RMS norm (kernels/rms_norm.h) of each query and key head of packed q, k and v.  x (B, T, (H + 2
+// Hkv) D) is packed as in kernels/attention.h; a row is one of the H + Hkv first heads of a token,
+// of D numbers.  Query heads have the weight `query`, key heads the weight `key`, (D) each, and
+// values are copied:
 //   r[n,h] = 1 / sqrt(1/D sum_d x[n,h,d]^2 + eps)      y[n,h,d] = x[n,h,d] r[n,h] weight[d]
 // Backward is that of kernels/rms_norm.h for each row; the gradient of a weight is summed over its
 // heads and the tokens, and that of values is passed on.  dx may be dy; otherwise what is written

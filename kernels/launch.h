@@ -102,11 +102,11 @@ concept RunsOn = requires(const Kernel& kernel, DeviceStream& stream) {
   run(kernel, stream);
 };
 
-// Whether it runs on cuda.  Of a kernel whose form for cuda another source may bring or not, its
-// has_cuda_form() says so.
+// Whether the kernel runs on cuda.  If another source may provide its CUDA kernel, its
+// has_cuda_kernel() says whether one does.
 template <class Kernel>
 bool runs_on_cuda() {
-  if constexpr (requires { Kernel::has_cuda_form(); }) return Kernel::has_cuda_form();
+  if constexpr (requires { Kernel::has_cuda_kernel(); }) return Kernel::has_cuda_kernel();
   return RunsOn<Kernel, CudaStream>;
 }
 
@@ -146,9 +146,9 @@ void launch(const Kernel& kernel, Stream& stream) {
     if (floats > 0) {
       const Tensor memory({Shape{floats}, DType::f32}, stream,
                           {.name = Name::never_freed(Kernel::name), .purpose = Purpose::workspace});
-      Kernel with = kernel;
-      with.workspace = memory;
-      return dispatch(with, stream);
+      Kernel with_workspace = kernel;
+      with_workspace.workspace = memory;
+      return dispatch(with_workspace, stream);
     }
   }
   dispatch(kernel, stream);

@@ -11,7 +11,7 @@ namespace spool {
 // "oneDNN 2.6.0", "cuBLASLt 130000, cuDNN 91800", "no cuBLASLt"; "none" if there are none.
 std::string library_versions(DeviceType);
 
-// Those of the cuda device, in a build that has it.
+// The versions for the cuda device, in a build that has it.
 std::string cuda_library_versions();
 
 }  // namespace spool

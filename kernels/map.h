@@ -1,8 +1,8 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Element-wise kernels from a functor, which has the value of one element, of one to four inputs,
-// and its derivative:
+// Makes element-wise kernels from a functor, which has the value of one element, of one to four
+// inputs, and its derivative:
 //
 //   struct Silu {
 //     static constexpr const char* name = "silu";
@@ -14,9 +14,9 @@
 //   };
 //
 // x is float or double.  A derivative's parameters are the inputs and, if it has one more, the
-// value y; those of type Unread it does not read, and backward does not keep.  So the derivative of
-// exp is derivative(Unread, auto y) { return y; }.  One that reads several has one type T for them.
-// Of several inputs there is a derivative by each, which begins with By<0>, By<1>, ...:
+// value y; it does not read those of type Unread, and backward does not keep them.  So exp has
+// derivative(Unread, auto y) { return y; }.  If it reads several, they have one type T.  A functor
+// of several inputs has a derivative by each, which begins with By<0>, By<1>, ...:
 //
 //   struct Div {
 //     static constexpr const char* name = "div";
@@ -28,7 +28,7 @@
 //     SPOOL_HOST_DEVICE T derivative(By<1>, Unread, T b, T y) const { return -y / b; }
 //   };
 //
-// It may also have
+// A functor may also have
 //   static constexpr double flops                 of a value, by which its time is foretold
 //   static constexpr OpKind kind                  of the op; by default an activation of one input
 //   static constexpr uint32_t passes              bit k: the derivative by input k is 1
@@ -60,11 +60,11 @@ struct Unread {
   SPOOL_HOST_DEVICE constexpr Unread(const T&) {}
 };
 
-// By which input a functor of several is differentiated.
+// The input by which a functor of several inputs is differentiated.
 template <int k>
 struct By {};
 
-// How an input lies along y.
+// How an input is broadcast to y.
 enum class Broadcast : uint8_t { none, row, column, number };
 
 namespace map_details {
@@ -73,7 +73,7 @@ constexpr int max_inputs = 4;
 template <int n>
 using Indices = std::make_index_sequence<static_cast<size_t>(n)>;
 
-// In the place of an argument, fits parameters of type Unread only.
+// An argument that only parameters of type Unread accept.
 struct Nothing {};
 
 template <int k, bool tagged, class T, class F, class... V>
@@ -150,7 +150,7 @@ constexpr std::array<uint32_t, static_cast<size_t>(n)> reads_of(std::index_seque
   return {slots_read<F, n, static_cast<int>(k)>(Indices<n + 1>())...};
 }
 
-// The functor's name and more.
+// The functor's name with a suffix.
 template <class F>
 constexpr size_t name_length = std::string_view(F::name).size();
 template <class F, size_t extra>
@@ -171,7 +171,7 @@ constexpr double flops() {
   return 4;
 }
 
-// Whether a shape lies along y, and how.
+// Whether a shape broadcasts to y, and how.
 bool fits(const Shape& x, const Shape& y, Broadcast& broadcast);
 
 void check_forward(const char* name, const View& y, std::span<const View> x);
@@ -241,7 +241,7 @@ void derivative_loop(const void* f, int64_t count, void* dx, const void* dy,
 
 }  // namespace map_details
 
-// How an input of this shape lies along y; throws if it does not.
+// How an input of this shape is broadcast to y; throws if it cannot be.
 Broadcast broadcast_of(const char* name, const Shape& x, const Shape& y);
 
 // y = f(x...)
@@ -253,7 +253,7 @@ struct MapForward {
   std::array<View, static_cast<size_t>(n)> x;
   F f = {};
 
-  static bool has_cuda_form();
+  static bool has_cuda_kernel();
   void check_arguments() const { map_details::check_forward(name, y, x); }
   Cost cost() const {
     double moved = bytes(y);
@@ -265,7 +265,7 @@ struct MapForward {
 
 // dx[k] (+)= dy f'(by k), summed over what x[k] is broadcast to.  Absent gradients are not
 // computed.  The slots are the inputs and then y; those that no wanted derivative reads may be
-// absent.  A dx that is not broadcast may share the memory of dy; two of one value are added up.
+// absent.  A dx that is not broadcast may share the memory of dy; two dx of one value are added up.
 template <class F, int n>
 struct MapBackward {
   static constexpr const char* name = map_details::backward_name<F>.data();
@@ -280,7 +280,7 @@ struct MapBackward {
   F f = {};
   View workspace = {};
 
-  static bool has_cuda_form() { return MapForward<F, n>::has_cuda_form(); }
+  static bool has_cuda_kernel() { return MapForward<F, n>::has_cuda_kernel(); }
   void check_arguments() const {
     map_details::check_backward(name, dx, dy, slots, reads, broadcasts);
   }
@@ -316,9 +316,9 @@ struct BackwardArguments {
 };
 void run_backward(CpuStream&, const BackwardArguments&, std::span<const DerivativeLoops>);
 
-// The forms for cuda of a functor's kernels; a CUDA source of the program sets them, before main().
+// The CUDA kernels of a functor; a CUDA source of the program sets them, before main().
 template <class F, int n>
-struct CudaForms {
+struct CudaKernels {
   static inline void (*forward)(const MapForward<F, n>&, CudaStream&) = nullptr;
   static inline void (*backward)(const MapBackward<F, n>&, CudaStream&) = nullptr;
 };
@@ -353,11 +353,11 @@ void run(const MapBackward<F, n>& k, CpuStream& stream) {
 }
 template <class F, int n>
 void run(const MapForward<F, n>& k, CudaStream& stream) {
-  map_details::CudaForms<F, n>::forward(k, stream);
+  map_details::CudaKernels<F, n>::forward(k, stream);
 }
 template <class F, int n>
 void run(const MapBackward<F, n>& k, CudaStream& stream) {
-  map_details::CudaForms<F, n>::backward(k, stream);
+  map_details::CudaKernels<F, n>::backward(k, stream);
 }
 
 // Defined in kernels/cpu/functors.cpp and kernels/cuda/functors.cu.
@@ -371,8 +371,8 @@ template <map_details::OfLibrary F, int n>
 void run(const MapBackward<F, n>&, CudaStream&);
 
 template <class F, int n>
-bool MapForward<F, n>::has_cuda_form() {
-  return map_details::OfLibrary<F> || map_details::CudaForms<F, n>::forward != nullptr;
+bool MapForward<F, n>::has_cuda_kernel() {
+  return map_details::OfLibrary<F> || map_details::CudaKernels<F, n>::forward != nullptr;
 }
 
 }  // namespace spool

@@ -12,14 +12,14 @@
 
 namespace spool::map_details {
 
-// Rows, also of no elements.
+// The number of rows, which may have no elements.
 inline int64_t count_rows(const Shape& y) {
   int64_t n = 1;
   for (int i = 0; i + 1 < y.rank(); ++i) n *= y[i];
   return n;
 }
 
-// Of an input that lies so along y.
+// Elements of an input that is broadcast like this to y.
 inline int64_t elements(Broadcast broadcast, const Shape& y) {
   switch (broadcast) {
     case Broadcast::row:
@@ -37,7 +37,7 @@ inline size_t aligned_bytes(int64_t numbers, size_t each) {
   return round_up(static_cast<size_t>(numbers) * each, size_t{64});
 }
 
-// On the cpu: pieces of whole rows; of a sum to one number, of elements.
+// Pieces of a sum on the cpu: of whole rows or, for a sum to one number, of elements.
 struct SumPieces {
   int64_t N, C;
   cpu::RowPieces pieces;
@@ -59,7 +59,7 @@ struct SumPieces {
 // On cuda, elements of a piece of a sum to one number.
 constexpr int64_t number_piece = 16384;
 
-// On cuda, partial sums: f32 of a row, f64 of a number.
+// On cuda, bytes of the partial sums: f32 for a row, f64 for a number.
 inline size_t cuda_sum_bytes(Broadcast broadcast, const Shape& y) {
   if (broadcast == Broadcast::row) {
     return aligned_bytes(cuda::RowGroups(count_rows(y), y.row()).count * y.row(), sizeof(float));

@@ -1,6 +1,6 @@
 #pragma once
 
-// c[m,n] (+)= sum_k a[m,k] * b[k,n] + bias[n]; either factor may be stored transposed.
+// Matrix product: c[m,n] (+)= sum_k a[m,k] * b[k,n] + bias[n]; a factor may be stored transposed.
 // Types: a and b have one type; c has it too, or is f32 if they are bf16.  Sums are formed in f32
 // (f64 for f64).  All dimensions but the last count as rows.  c shares no memory with other
 // arguments.

@@ -5,7 +5,7 @@
 namespace spool {
 namespace {
 
-// The stream as one of the cuda device; null for others.
+// The stream as a CudaStream; null if it is of another device.
 [[maybe_unused]] CudaStream* on_cuda(Stream& stream) {
   return stream.device().type == DeviceType::cuda ? static_cast<CudaStream*>(&stream) : nullptr;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The common form of Matmul and BatchedMatmul, by which both are computed: products of one shape,
-// the first one, and how far the matrices of the others are from its own.
+// The common form in which Matmul and BatchedMatmul are computed: products of one shape, given by
+// the first and by the steps from its matrices to the next.
 
 #include "spool/kernels/batched_matmul.h"
 #include "spool/kernels/matmul.h"
@@ -14,7 +14,7 @@ struct MatmulBatch {
   int64_t a_step = 0, b_step = 0, c_step = 0;  // elements from one matrix to the next
 
   MatmulBatch(const Matmul& k) : first(k) {}
-  // Without bias.  Not for matrices without elements, whose extents do not show.
+  // Without bias.  The matrices must have elements: others do not show their extents.
   explicit MatmulBatch(const BatchedMatmul&);
   Matmul at(int64_t i) const;
 };

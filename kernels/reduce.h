@@ -1,5 +1,6 @@
 #pragma once
 
+// Sums in f64, in an order that depends only on the numbers of elements:
 // SumAll:      out[0] (+)= factor * by[0] * sum_i x[i]       `by` absent: 1
 // SquaredNorm: out[g] = sum_i x[j][i]^2                      for many tensors at once
 //   over the elements i of granule g: 2048 elements of one tensor, or its last ones; the granules
@@ -7,8 +8,7 @@
 // SumGranules: out[0] = sum_g granules[g]
 //   in order within each block of 1024 granules, then the blocks in order; `granules` is scratch
 //   memory afterwards
-// All sum in f64, in an order that depends only on the numbers of elements.  `out` may be `by`;
-// otherwise it shares no memory with other arguments.
+// `out` may be `by`; otherwise it shares no memory with other arguments.
 
 #include "spool/kernels/launch.h"
 #include "spool/kernels/list.h"

@@ -1,11 +1,11 @@
 #pragma once
 
-// Rotary position embedding (Su et al. 2021) of the queries and keys of packed q, k and v, in the
-// order of halves that the files of the hub have.  x (B, T, (H + 2 Hkv) D) is packed as in
+// Rotary position embedding (Su et al. 2021) of the queries and keys of packed q, k and v; it pairs
+// the halves of a head, as model files on Hugging Face do.  x (B, T, (H + 2 Hkv) D) is packed as in
 // kernels/attention.h.  Each of the H + Hkv first heads of a token is turned by the angles of its
 // position p, and values are copied; for d < D/2, with c = table[p, d], s = table[p, D/2 + d]:
 //   y[d] = x[d] c - x[D/2 + d] s      y[D/2 + d] = x[D/2 + d] c + x[d] s
-// Backward is the turn back, by -s: y is then the gradient of x, and x that of y.  All is computed
+// Backward turns back, by -s: y is then the gradient of x, and x that of y.  All is computed
 // in f32 (f64 where x is) and rounded once.
 //
 // The table (rows, D) is f32 (f64 where x is): in each row the D/2 cosines of a position, then its

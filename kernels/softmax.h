@@ -3,7 +3,7 @@
 // Softmax of rows, and its gradient.
 //   y[n,c] = exp(x[n,c] - m[n]) / sum_k exp(x[n,k] - m[n]),  m[n] = max_c x[n,c]
 //   dx[n,c] (+)= y[n,c] (dy[n,c] - sum_k dy[n,k] y[n,k])
-// Computed in f32 (f64 of f64) and rounded once.  An element of -inf has probability 0.  A row of
+// Computed in f32 (f64 for f64) and rounded once.  An element of -inf has probability 0.  A row of
 // -inf alone has no softmax, 0/0: it is NaN, as is a row with a NaN or +inf.
 //
 // y may be x, and dx may be dy, of the same type; otherwise what is written shares no memory with

@@ -4,7 +4,7 @@
 //   losses[n] = 1/C sum_c (x[n,c] - y[n,c])^2
 //   dx[n,c] (+)= 2/C (x[n,c] - y[n,c]) g[n]       dy[n,c] (+)= -2/C (x[n,c] - y[n,c]) g[n]
 //   g[n] = factor * scale[0] * upstream[n or 0]
-// Computed in f32 (f64 of f64); sums have an order that depends on C alone.
+// Computed in f32 (f64 for f64); sums have an order that depends on C alone.
 //
 // What is written shares no memory with other arguments.
 
@@ -14,7 +14,7 @@ namespace spool {
 
 struct SquaredErrorForward {
   static constexpr const char* name = "squared_error_forward";
-  View losses;  // (N), f32 (f64 of f64)
+  View losses;  // (N), f32 (f64 for f64)
   View x, y;    // (N, C), of one type
   void check_arguments() const;
   Cost cost() const {

@@ -1,10 +1,10 @@
 #pragma once
 
-// Sums of rows, and their gradient.
+// Sums of rows, and the gradient of a sum.
 //   SumRows:  y[n] (+)= factor * sum_c x[n,c]
 //   Spread:   dx[i] (+)= factor * dy[i / (elements of dx for each of dy)], the gradient of a sum of
 //             each row, or of all elements where dy has one
-// Sums are formed in f32 (f64 of f64), in an order that depends on the shape alone.
+// Sums are formed in f32 (f64 for f64), in an order that depends on the shape alone.
 //
 // What is written shares no memory with other arguments.
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// A hash of many bytes, such as a model's weights, at several GB/s: eight hashes take the words in
-// turn, so that a step of one need not wait for the step before.  The same on every machine.
+// A hash of many bytes, such as a model's weights, at several GB/s: the words are dealt to eight
+// hashes, which do not wait for one another.  The same on every machine.
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,8 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Errors are sentences a user can act on; a kind and fields let a program act on them too.  check()
-// states a condition the caller must meet:
+// Error is a sentence a user can act on, with a kind and fields that a program can act on.  check()
+// throws one unless a condition holds:
 //
 //   check(a.row() == b.row(), "linear: ", a.shape(), " by ", b.shape());
 //

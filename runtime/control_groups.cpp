@@ -13,11 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A place where control groups of one kind are mounted.
+// A mount point of control groups.
 struct GroupMount {
   int version = 0;
   std::string controllers = {};    // of version 1
-  fs::path top = {}, folder = {};  // the group that the folder is
+  fs::path top = {}, folder = {};  // `top` is mounted at `folder`
 };
 
 // Whether a list with commas has the word.
@@ -25,7 +25,7 @@ bool has_word(std::string_view list, std::string_view word) {
   return sentence(',', list, ',').find(sentence(',', word, ',')) != std::string::npos;
 }
 
-// Blanks and backslashes of a path are written as a backslash and three octal digits.
+// Decodes a path in which blanks and backslashes are a backslash and three octal digits.
 std::string without_escapes(std::string_view text) {
   constexpr size_t digits = 3;
   constexpr std::string_view octal = "01234567";
@@ -56,8 +56,8 @@ std::optional<GroupMount> mount_in(const std::string& line, const fs::path& root
                     .folder = root / fs::path(without_escapes(folder)).relative_path()};
 }
 
-// The group's path below the one that is mounted; empty if it is not below it, as where a container
-// has its own group mounted and is told the host's name of it.
+// The group's path relative to the mounted one; empty if it is not below it, as in a container that
+// mounts its own group but is told the host's name of it.
 fs::path below(const fs::path& group, const fs::path& top) {
   const fs::path relative = group.lexically_relative(top);
   const bool is_below = !relative.empty() && *relative.begin() != ".." && relative != ".";

@@ -46,7 +46,7 @@ struct Cost {
 
 class KernelTimes;  // runtime/meta/kernel_times.h
 
-// The rates of a machine, and the roofline that they give a kernel's duration.
+// The rates of a machine; seconds() is a kernel's duration by the roofline model.
 struct Machine {
   std::string name = "unnamed";
   Architecture architecture = {};
@@ -58,9 +58,9 @@ struct Machine {
   double host_memory_bytes_per_second = 20e9;  // of the host's work on its own memory
   double disk_bytes_per_second = 1e9;          // of the disk that values are offloaded to
   double launch_seconds = 2e-6;
-  std::shared_ptr<const KernelTimes> kernels = {};  // what kernels were measured to take
+  std::shared_ptr<const KernelTimes> kernels = {};  // measured durations of kernels
 
-  // By the rates alone.
+  // By the rates alone, without measured durations.
   double seconds(const Cost& cost) const {
     const double rate = cost.dtype == DType::bf16 ? bf16_flops : f32_flops;
     const double compute = cost.flops / rate, memory = cost.bytes / bytes_per_second;

@@ -78,7 +78,7 @@ std::string describe(const DLDevice& d) {
   return sentence("a device of DLPack's type ", static_cast<int>(d.device_type));
 }
 
-// Nothing for meta, which has none.
+// The tensor's device; nothing for meta, which has none.
 std::optional<DLDevice> device_of(const Stream& stream) {
   const Device device = stream.device();
   if (device.type == DeviceType::cpu) return DLDevice{kDLCPU, 0};
@@ -96,7 +96,7 @@ void check_on(const Stream& stream, const DLDevice& d) {
         describe(*own), "; copy them to that device first");
 }
 
-// What is lent to another program.
+// A tensor lent to another program.
 struct Lent {
   Tensor tensor;
   std::weak_ptr<Disposal> disposal;
@@ -125,7 +125,7 @@ Tensor from_dlpack(DLManagedTensor* managed, Stream& stream, const Label& label)
   const Spec spec{shape_of(t), type_of(t.dtype)};
   check_contiguous(t, spec.shape);
   auto* const data = static_cast<std::byte*>(t.data);
-  // The owner is made empty, so that the deleter runs only if nothing throws.
+  // Empty at first, so that the deleter runs only if nothing throws.
   struct Taken {
     DLManagedTensor* managed = nullptr;
     ~Taken() {

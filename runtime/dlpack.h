@@ -1,11 +1,11 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Tensors shared with PyTorch, NumPy and others through DLPack (dmlc.github.io/dlpack): no values
-// are copied.  A program that includes this header needs dlpack.h only to look into the struct.
+// Shares tensors with PyTorch, NumPy and others through DLPack (dmlc.github.io/dlpack), without
+// copying values.  A program that includes this header needs dlpack.h only to look into the struct.
 //
 // In Python a DLManagedTensor is in a capsule named "dltensor", which `__dlpack__()` returns and
-// `from_dlpack()` takes; whoever takes it over renames the capsule "used_dltensor".
+// `from_dlpack()` takes; the consumer renames the capsule "used_dltensor".
 
 #include "spool/runtime/tensor.h"
 

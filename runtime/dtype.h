@@ -1,8 +1,8 @@
 #pragma once
 
 // The scalar types of tensors.  f64 is for tests: gradients against finite differences.  f16 and i8
-// are types to store: they are copied, offloaded, written to files, and converted by the kernels
-// Cast (kernels/elementwise.h) and Quantize (kernels/quantize.h); no op computes in them.
+// are for storage: they are copied, offloaded, written to files, and converted by the kernels Cast
+// (kernels/elementwise.h) and Quantize (kernels/quantize.h); no op computes in them.
 
 #include <bit>
 #include <cstddef>
@@ -59,7 +59,7 @@ struct f16 {
   constexpr f16(float x) : bits(round(std::bit_cast<uint32_t>(x))) {}
   constexpr operator float() const {
     const uint32_t sign = uint32_t{bits & 0x8000u} << 16, magnitude = bits & 0x7fffu;
-    // The difference of the exponents' biases; infinity and NaN go from 31 to 255.
+    // The difference of the exponents' biases, twice for infinity and NaN: exponent 31 becomes 255.
     const uint32_t more = magnitude < infinite ? bias : 2 * bias;
     const float normal = std::bit_cast<float>((magnitude << 13) + (more << 23));
     const float subnormal = static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f;
@@ -75,7 +75,7 @@ struct f16 {
     const uint32_t sign = u >> 16 & 0x8000u, magnitude = u & 0x7fffffffu;
     const uint32_t nearest = (magnitude + 0xfff + (magnitude >> 13 & 1)) >> 13;
     const uint32_t normal = nearest - (bias << 10);
-    // The sum's last bit is 2^-24, the smallest number.
+    // The sum's last bit is worth 2^-24, the smallest subnormal, so the addition rounds.
     const float sum = std::bit_cast<float>(magnitude) + 0.5f;
     const uint32_t subnormal = std::bit_cast<uint32_t>(sum) - std::bit_cast<uint32_t>(0.5f);
     uint32_t rounded = magnitude < 0x38800000u ? subnormal : normal;  // 2^-14

@@ -19,7 +19,7 @@ void Stream::claim_thread(const char* call) const {
        "thread, or call adopt() on this thread when the first does not use the stream any more");
 }
 
-// What is thrown out of a noexcept function ends the program, which says why.
+// An exception that leaves a noexcept function ends the program with its message.
 void Stream::claim_freeing_thread() const noexcept {
   if (thread_->claim()) return;
   fail(ErrorKind::invalid, "a tensor of the stream ",

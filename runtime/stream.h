@@ -10,9 +10,9 @@
 // call rethrows the error, and so does every later one.
 //
 // One thread calls a stream, the first that does: arenas are not locked, and the order of the work
-// would be left to chance.  A call from a second thread throws Error (invalid); a tensor that a
-// second thread frees, where nothing can be thrown, ends the program with a sentence.  When the
-// first thread has ended, or another calls adopt(), the stream is the other's.
+// would be left to chance.  A call from a second thread throws Error (invalid); a second thread
+// that frees a tensor, where nothing can be thrown, ends the program with a message.  When the
+// first thread has ended, the next that calls takes the stream over; adopt() does so before.
 
 #include <cstdint>
 #include <functional>
@@ -54,12 +54,12 @@ class Stream {
   const MemoryStats& memory() const { return arena_->stats(); }
 
   // Makes the calling thread the one that calls this stream, its side streams and its streams on
-  // the host, and frees their tensors.  The thread that did so far must not do so any more, until
-  // it adopts the stream again; something must order the two threads, such as a mutex or a join.
-  // Work in the queue goes on.
+  // the host, and frees their tensors.  The previous thread must not do so any more, unless it
+  // adopts the stream again; something must order the two threads, such as a mutex or a join.
+  // Queued work goes on.
   void adopt() { thread_->adopt(); }
-  // For implementations.  Throws unless the calling thread may call this stream; `call` says what
-  // it called for.
+  // For implementations.  Throws unless the calling thread may call this stream; `call` is the
+  // call's name in the error.
   void check_thread(const char* call) const {
     if (!thread_->is_calling()) [[unlikely]]
       claim_thread(call);
@@ -71,7 +71,7 @@ class Stream {
   }
   // Whether the calling thread is the one that calls this stream.
   bool is_called_here() const { return thread_->is_calling(); }
-  // The thread that calls the other stream calls this one.
+  // From now on this stream is called by the thread that calls the other one.
   void follow_thread_of(const Stream& other) { thread_ = other.thread_; }
 
   // Number of kernels launched so far.
@@ -96,7 +96,7 @@ class Stream {
   // at once if it is, else in a later call of the stream, synchronize() or read() at the latest, or
   // in its destructor.  Never throws.
   virtual void destroy_after_work(std::shared_ptr<void> object) = 0;
-  // What other threads hand in, to be destroyed in the same calls.
+  // Objects that other threads hand in, destroyed in the same calls.
   const std::shared_ptr<Disposal>& disposal() const { return disposal_; }
 
   // Copies within the device.
@@ -149,7 +149,7 @@ class Stream {
   struct SideStream {};  // a second stream on the same device and memory
   Stream(SideStream, const Stream& s)
       : device_(s.device_), architecture_(s.architecture_), arena_(s.arena_), thread_(s.thread_) {}
-  // For destructors, which nothing else on the stream can follow: on whatever thread.
+  // For destructors of streams, on any thread: destroys what disposal() still has.
   void destroy_last() {
     if (!disposal_->is_empty()) adopt();
     disposal_->destroy();

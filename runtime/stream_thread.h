@@ -1,6 +1,6 @@
 #pragma once
 
-// The thread that may call a stream, and what other threads leave for it to destroy.
+// The thread that may call a stream, and the objects that other threads leave it to destroy.
 
 #include <pthread.h>
 
@@ -18,10 +18,10 @@ class StreamThread {
  public:
   // Whether the calling thread is the stream's.
   bool is_calling() const { return thread_.load(std::memory_order_relaxed) == ::pthread_self(); }
-  // The calling thread becomes the stream's, unless another is that has not ended; returns whether
+  // Makes the calling thread the stream's, unless another one is that still runs; returns whether
   // it is now.
   bool claim();
-  // The calling thread becomes the stream's.
+  // Makes the calling thread the stream's.
   void adopt();
 
  private:
@@ -29,11 +29,11 @@ class StreamThread {
 
   std::atomic<pthread_t> thread_ = {};
   std::mutex mutex_;
-  std::weak_ptr<const void> life_ = {};  // of the thread; expires when it ends
+  std::weak_ptr<const void> life_ = {};  // expires when the thread ends
 };
 
-// Objects that one thread is to destroy, and that any thread may hand in: the owners of memory that
-// a stream's work used, and tensors that another program has read.
+// Objects that any thread may hand in for one thread to destroy: the owners of memory that a
+// stream's work used, and tensors that another program has read.
 class Disposal {
  public:
   void add(std::shared_ptr<void> object) {
@@ -44,7 +44,7 @@ class Disposal {
     const std::lock_guard lock(mutex_);
     return objects_.empty();
   }
-  // Destroys what is there.  Their destructors may hand in more, which stays.
+  // Destroys the objects.  What their destructors hand in stays.
   void destroy() {
     std::vector<std::shared_ptr<void>> objects;  // outlives the lock
     const std::lock_guard lock(mutex_);

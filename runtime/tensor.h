@@ -1,9 +1,9 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// A Tensor is a contiguous range of memory with a shape and a type, and shares ownership of it: of
-// a stream's memory, or of memory that someone else has allocated (Tensor::over).  A View is the
-// same without ownership, trivially copyable; kernels take views.
+// A Tensor is a contiguous range of memory with a shape and a type.  It shares ownership of the
+// memory, which is a stream's, or was allocated outside Spool (Tensor::over).  A View is the same
+// without ownership, trivially copyable; kernels take views.
 
 #include <memory>
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace spool {
 
-// An allocation on a device, freed with its last tensor; or memory of someone else, whose owner is
+// An allocation on a device, freed with its last tensor; or external memory, whose owner is
 // destroyed after the stream's work.  It must not outlive its stream, and is freed on the thread
 // that calls the stream.
 class Storage {
@@ -30,7 +30,7 @@ class Storage {
 
  private:
   Stream& stream_;
-  Arena::Block* block_;  // null for memory of someone else
+  Arena::Block* block_;  // null for external memory
   size_t bytes_;
   std::byte* external_ = nullptr;
   std::shared_ptr<void> owner_ = nullptr;
@@ -72,9 +72,9 @@ class Tensor {
   Tensor(const Spec& spec, Stream& stream, const Label& label = {})
       : storage_(std::make_shared<Storage>(spec, stream, label)), view_(storage_->data(), spec) {}
 
-  // A tensor over memory that someone else has allocated: contiguous, on the stream's device, at an
-  // address that is a multiple of an element's size.  On meta the address is not used and may be
-  // null.  The bytes are outside the budget; MemoryStats::external counts them.
+  // A tensor over memory allocated outside Spool: contiguous, on the stream's device, at an address
+  // that is a multiple of an element's size.  On meta the address is not used and may be null.  The
+  // bytes are outside the budget; MemoryStats::external counts them.
   //
   // `owner` is destroyed after the last tensor and the work that was enqueued before (see
   // Stream::destroy_after_work); without one the memory must stay until that work is done.  No op

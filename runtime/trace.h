@@ -5,9 +5,9 @@
 // of its work, timed by its own clock on meta, the host's clock on the cpu, and events on cuda.  A
 // stream without a trace pays a branch that is never taken.
 //
-// A trace may ask for processor time: then a span of a cpu stream lasts as long as its threads'
-// processors worked for it, divided by their number, which other programs hardly change.  The
-// lengths of spans are then comparable, but not where they begin.
+// With TraceClock::processor a span of a cpu stream lasts the processor time of its threads,
+// divided by their number, which other programs hardly change.  The lengths of spans are then
+// comparable, but not where they begin.
 //
 // Spans are in program order, and those of one lane do not overlap.  Work that fails has no span.
 
@@ -42,7 +42,7 @@ struct TraceContext {
   const char* task = nullptr;  // null: nothing with a name
   const char* op = nullptr;
   int64_t node = -1;  // of the tape
-  int chunk = -1;     // of the region around the node, counted from 0
+  int chunk = -1;     // of the chunked region around the node, from 0
 
   explicit operator bool() const { return task != nullptr; }
   bool operator==(const TraceContext&) const = default;
@@ -139,7 +139,7 @@ class TraceScope {
     if (trace_) [[unlikely]]
       before_ = trace_->enter({.task = task});
   }
-  // For a context that takes time to find.
+  // For a context that takes time to find: find() is called only if there is a trace.
   template <std::invocable Find>
   TraceScope(Trace* trace, const Find& find) : trace_(trace) {
     if (trace_) [[unlikely]]

@@ -17,10 +17,9 @@ size_t parse_bytes(std::string_view text);
 
 // The shortest decimal that reads as the number: "0.0003", "6e-05", "1000".
 std::string format_number(double);
-// The double that is written as the float is: of 0.1F it is 0.1, not 0.10000000149011612.
+// The double with the shortest decimal of the float: 0.1F gives 0.1, not 0.10000000149011612.
 double as_written(float);
-// A number without what arithmetic in doubles has added to it beyond 15 digits: 0.0003 of 0.003
-// / 10.
+// Rounds to 15 digits, which removes what arithmetic in doubles adds: 0.003 / 10 gives 0.0003.
 double rounded_to_decimals(double);
 
 // "350 us", "12.3 ms", "4.56 s", "3 min 20 s", "2 h 5 min".

@@ -1,6 +1,6 @@
 #pragma once
 
-// What this program was built from.
+// The version, commit, compiler and options this program was built with.
 
 #include <string>
 
@@ -11,7 +11,7 @@ const char* version();
 // The first digits of the git commit, with a + if the tree had changes; "unknown" outside of git.
 // The build writes its source (cmake/commit.cmake).
 const char* commit();
-// The compiler, and how it was told to compile as far as that makes kernels faster or slower.
+// The compiler, and those of its options that affect the speed of kernels.
 std::string build();
 
 }  // namespace spool

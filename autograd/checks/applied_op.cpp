@@ -11,8 +11,8 @@ namespace {
 
 using numbers::values;
 
-// An op that something else owns, applied to the whole or to a part, whose outputs have these
-// shapes as far as they have a gradient.
+// An op owned elsewhere, applied to the whole or to a part; outputs that have a gradient get its
+// shape.
 struct Borrowed final : Op {
   const Op& op;
   const std::vector<HostTensor>& gradients;  // of the outputs; empty ones are absent
@@ -23,7 +23,7 @@ struct Borrowed final : Op {
   OpKind kind() const override { return op.kind(); }
   std::string attributes() const override { return op.attributes(); }
   const char* indices() const override { return op.indices(); }
-  // As the tape of a chunk, it sets the shapes of outputs that are parts.
+  // Sets the shapes of outputs that are parts, as the tape of a chunk does.
   Specs infer(const Specs& in) const override {
     Specs all = op.infer(in);
     for (size_t i = 0; i < std::min(all.size(), gradients.size()); ++i) {

@@ -1,7 +1,6 @@
 #pragma once
 
-// Whether an op's index notation, Op::indices(), is true: found out by running the op, not by
-// reading it.
+// Finds out whether an op's index notation, Op::indices(), is true, by running the op.
 
 #include <memory>
 #include <string>
@@ -19,7 +18,7 @@ struct HostTensor {
   bool constant = false;  // as in op_sample.h
 };
 
-// An op, what it is applied to, and the notation it is held to.
+// An op, its inputs, and the notation that it is checked against.
 struct AppliedOp {
   std::shared_ptr<const Op> op = {};
   std::vector<HostTensor> inputs = {};  // all but those of i32 and constants have a gradient
@@ -34,14 +33,14 @@ struct AppliedOp {
   std::vector<Spec> output_specs() const;
 };
 
-// The sample's op, held to its own notation.
+// The sample's op, with its own notation.
 AppliedOp applied_op(const OpSample&, bool backward_follows = false);
-// The same op, held to another notation.
+// The same op, checked against another notation.
 AppliedOp claiming(AppliedOp, std::string_view notation);
 // The same op, on floating-point inputs of another type.
 AppliedOp in_type(AppliedOp, DType);
 
-// What the op is given, and what it makes of it.
+// What a run of the op is given, and what it computes.
 struct OpArguments {
   std::vector<HostTensor> inputs;
   std::vector<HostTensor> upstream;  // by output; without numbers: not a root of backward
@@ -57,7 +56,7 @@ OpResults run(const AppliedOp&, const OpArguments&, Stream&);
 // Extents of a term's indices in a tensor of this shape.
 std::vector<int64_t> extents(const std::string& term, const Shape&);
 
-// A tensor around an index: its element (b, i, a) is at (b * extent + i) * after + a.
+// A tensor as three dimensions around an index: (b, i, a) is at (b * extent + i) * after + a.
 struct Around {
   int64_t before = 1, extent = 1, after = 1;
 };
@@ -67,13 +66,13 @@ Around around(char index, const std::string& term, const Shape&);
 bool carries(const std::string& term, char index);
 // Whether the index is first in each term it is in.
 bool leads_everywhere(const Notation&, char index);
-// The separable indices that are, and the others.
+// The separable indices that lead everywhere, and the others.
 std::string leading_indices(const Notation&);
 std::string other_separable_indices(const Notation&);
 
-// How a chunk along a first index looks, which may stand for several dimensions.
+// The shape of a chunk along a first index, which may stand for several dimensions.
 enum class ChunkForm {
-  rows,    // they are one dimension, of which the chunk has any part: (B, T, C) becomes (rows, C)
+  rows,    // they become one dimension, cut anywhere: a chunk of (B, T, C) is (rows, C)
   slices,  // the tensor keeps its dimensions, and the chunk has a part of the first
 };
 
@@ -94,9 +93,9 @@ struct ChunkDifference {
 // added up.
 ChunkDifference difference_of_chunks(const AppliedOp&, const Chunking&);
 
-// Changes elements of inputs, one at a time, and looks which elements of outputs change.
+// Changes elements of inputs, one at a time, and finds which elements of outputs change.
 struct Influences {
-  std::string forbidden;      // the first on an element with another separable index; or empty
+  std::string forbidden;      // the first between unequal places of a separable index; or empty
   std::vector<bool> matters;  // by input: some element of it changes some output
 };
 Influences find_influences(const AppliedOp&);

@@ -1,7 +1,7 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Checks anybody's op as Spool's own are checked, without a test framework:
+// Checks an op of your own as Spool's are checked, without a test framework:
 //
 //   const OpSample sample{.name = "squared_relu",
 //                         .inputs = {{.shape = {3, 2, 7}}},
@@ -32,8 +32,8 @@
 
 namespace spool {
 
-// What is wrong with the op, as sentences that name the sample, the check, the tensor and the
-// numbers; empty if nothing is.  Throws only if the sample itself cannot work.
+// The op's failures, as sentences that name the sample, the check, the tensor and the numbers;
+// empty if there are none.  Throws only if the sample itself cannot work.
 std::vector<std::string> check_op(const OpSample&, Device = {DeviceType::cpu});
 
 // The same, but throws one Error (invalid) with all of the sentences.

@@ -1,4 +1,4 @@
-// Ops in chunks along an index.
+// Compares an op in chunks along an index with the whole.
 
 #include <algorithm>
 #include <cmath>

@@ -12,7 +12,7 @@ namespace {
 
 std::string output(size_t i) { return sentence("output ", i); }
 
-// All digits of a number of its type.
+// As many digits as tell the number from all others of its type.
 std::string exact(double x) {
   char text[32];
   const bool narrow = static_cast<double>(static_cast<float>(x)) == x;

@@ -1,4 +1,4 @@
-// Which elements of an op's inputs matter to which of its outputs.
+// Finds which elements of an op's inputs change which of its outputs.
 
 #include <algorithm>
 #include <bit>
@@ -25,7 +25,7 @@ struct Element {
   int64_t number;
 };
 
-// The separable indices of both in whose places they differ.
+// The separable indices that both have, at different places.
 std::string apart(const Element& a, const Element& b) {
   std::string found;
   for (const char c : a.term) {

@@ -1,4 +1,4 @@
-// Whether an op's index notation is true, forward and backward.
+// Checks that an op's index notation is true, forward and backward.
 
 #include <map>
 
@@ -9,7 +9,7 @@ namespace {
 
 const std::string notation = "notation";
 
-// The notation's terms have as many indices as fit, and an index has one extent.
+// Checks that each term fits its tensor, and that an index has the same extent everywhere.
 void check_extents(Findings& findings, const AppliedOp& applied) {
   std::map<char, int64_t> seen;
   const auto see = [&](const std::string& term, const Shape& shape) {
@@ -80,7 +80,7 @@ void check_influences(Findings& findings, const AppliedOp& applied) {
   }
 }
 
-// Whether the op does more in forward if backward is promised: it computes gradients there.
+// Whether the op launches more in forward if backward is promised: it computes gradients there.
 bool computes_gradients_in_forward(const Findings& findings) {
   const auto launches = [&](bool backward_follows) {
     const auto stream = findings.open();

@@ -73,7 +73,7 @@ const char* kernel_without_cost(Trace& trace) {
   return nullptr;
 }
 
-// What the work takes on the meta device, with the architecture of the one that is checked.
+// The peak of the work on the meta device, with the architecture of the device that is checked.
 size_t foretell(Findings& findings, int threads, const std::function<void(Stream&)>& work) {
   MetaStream meta(Machine{.architecture = findings.open(threads, Arena::granule)->architecture()});
   const auto trace = std::make_shared<Trace>();
@@ -113,18 +113,18 @@ void check_memory(Findings& findings, DType type) {
   if (stats.live) add(stats.live, " bytes are live when the tape is gone");
 }
 
-struct Replay {
+struct SavedRun {
   std::vector<Numbers> gradients;
   int runs = 0;  // of the op
   bool recomputable = true;
   size_t nodes = 0, values = 0;  // of the tape
 };
 
-// With a gelu behind the op, which saves the op's outputs.
-Replay replay(const Findings& findings, DType type, const TapeOptions& tape, Stream& stream) {
+// Runs the sample with a gelu behind the op, which saves the op's outputs.
+SavedRun run_saving(const Findings& findings, DType type, const TapeOptions& tape, Stream& stream) {
   SampleRun run(findings.sample, stream, {.dtype = type, .tape = tape, .through_gelu = true});
   run.forward();
-  Replay done;
+  SavedRun done;
   done.nodes = run.tape().nodes().size();
   done.values = run.tape().values().size();
   if (done.nodes) done.recomputable = run.tape().nodes()[0].op->recomputable();
@@ -134,12 +134,12 @@ Replay replay(const Findings& findings, DType type, const TapeOptions& tape, Str
   return done;
 }
 
-Plan recompute_all(const Replay& tape) {
+Plan recompute_all(const SavedRun& tape) {
   return {.placement = std::vector(tape.values, Placement::recompute)};
 }
 
-// Everything has left the device before backward begins.
-Plan offload_all(const Replay& tape) {
+// Offloads all values, which are released before backward begins.
+Plan offload_all(const SavedRun& tape) {
   Plan plan{.placement = std::vector(tape.values, Placement::offload)};
   for (size_t v = 0; v < tape.values; ++v) {
     plan.offloads.push_back(
@@ -161,9 +161,9 @@ void check_recomputing(Findings& findings) {
   for (const DType type : findings.types()) {
     findings.attempt(check, [&] {
       const auto stream = findings.open(/*threads=*/2);
-      const Replay kept = replay(findings, type, {}, *stream);
+      const SavedRun kept = run_saving(findings, type, {}, *stream);
       if (!kept.recomputable) return;
-      const Replay again = replay(findings, type, {.plan = recompute_all(kept)}, *stream);
+      const SavedRun again = run_saving(findings, type, {.plan = recompute_all(kept)}, *stream);
       const std::string text = different_bits({{}, again.gradients}, {{}, kept.gradients});
       if (!text.empty()) findings.add(check, "it changes gradients: " + with_type(text, type));
       if (again.runs <= kept.runs) findings.add(check, "nothing runs again" + in(type));
@@ -176,11 +176,11 @@ void check_offloading(Findings& findings) {
   for (const DType type : findings.types()) {
     findings.attempt(check, [&] {
       const auto stream = findings.open(/*threads=*/2);
-      const Replay kept = replay(findings, type, {}, *stream);
+      const SavedRun kept = run_saving(findings, type, {}, *stream);
       HostLink link(*stream, plenty);
       Offloader offloader(link);
-      const Replay offloaded =
-          replay(findings, type, {.plan = offload_all(kept), .offloader = &offloader}, *stream);
+      const SavedRun offloaded =
+          run_saving(findings, type, {.plan = offload_all(kept), .offloader = &offloader}, *stream);
       const std::string text = different_bits({{}, offloaded.gradients}, {{}, kept.gradients});
       if (!text.empty()) findings.add(check, "it changes gradients: " + with_type(text, type));
       if (offloader.returned().tensors == 0) findings.add(check, "nothing is copied" + in(type));

@@ -24,7 +24,7 @@ class Findings {
   const OpSample& sample;
   const Device device;
 
-  // Those of the sample that the device computes in; the first is the widest.
+  // The sample's types that the device computes in, the widest first.
   std::vector<DType> types() const;
   const OpTolerance& tolerance(DType) const;
   std::unique_ptr<Stream> open(int threads = 1, size_t bytes = plenty) const;
@@ -41,25 +41,25 @@ class Findings {
   std::vector<std::string> all_;
 };
 
-// Forward and backward in each type, twice.
+// Runs forward and backward in each type, twice.
 void check_runs(Findings&);
-// The gradients, against central differences.
+// Compares the gradients with central differences.
 void check_differences(Findings&);
-// The peak that a rehearsal foretells.
+// Compares the peak with the one that a rehearsal foretells.
 void check_memory(Findings&);
-// Gradients when what is saved is recomputed, or offloaded.
+// Compares the gradients with those of saved values that are recomputed, or offloaded.
 void check_recomputing(Findings&);
 void check_offloading(Findings&);
 void check_absent_gradients(Findings&);
 void check_threads(Findings&);
 void check_narrow_types(Findings&);
-// The op's own chunks.
+// Compares the op's own chunks with the whole.
 void check_own_chunks(Findings&);
-// The index notation, and the same of an op that computes gradients in forward.
+// Checks the index notation, again with gradients in forward if the op computes them there.
 void check_notation(Findings&);
-// The same of an op that no sample applies.
+// Checks the index notation of an op without a sample.
 void check_notation(Findings&, const AppliedOp&);
-// Results of another device, against the cpu's.
+// Compares the results of another device with the cpu's.
 void check_device(Findings&);
 
 }  // namespace spool::op_checks

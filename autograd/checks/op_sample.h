@@ -1,7 +1,7 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// A small application of an op, by which check_op() checks the op: the inputs it is given, which
+// OpSample is a small application of an op, by which check_op() checks the op: the inputs, which
 // are drawn at random, and a function that applies it.  To check all of an op, give a sample for
 // each of its forms.
 
@@ -17,9 +17,9 @@ struct SampleInput {
   Shape shape = {};
   int32_t below = 0;          // above 0: i32, uniform in [0, below), and no gradient
   bool parameter = false;     // given to the op as a Parameter, not as a Var
-  bool constant = false;      // no gradient, and f32 beside bf16, as a table of angles is
-  double deviation = 1;       // standard, of its normal numbers
-  double mean = 0;            // of these
+  bool constant = false;      // no gradient, and f32 in a bf16 sample, as a table of angles
+  double deviation = 1;       // standard deviation of its numbers
+  double mean = 0;            // of its numbers
   int32_t ignored_every = 0;  // above 0: every ignored_every-th integer is -100
   // Not empty: the shape in a second check of threads, large enough that each loop of the kernels
   // has several pieces.  An input without one has `shape` there too.
@@ -42,7 +42,7 @@ struct OpSample {
   std::vector<SampleInput> inputs = {};
   // Applies the op, one, to the inputs; returns the outputs that have a gradient.
   std::function<std::vector<Var>(const std::vector<Operand>&)> apply = {};
-  int chunks = 1;  // of the op's own, Op::max_chunks(): the most to try
+  int chunks = 1;  // how many chunks of its own (Op::max_chunks()) to try, at most
   // The floating types that its kernels have, the widest first.  Differences and the notation want
   // f64; f32 alone will do, with larger tolerances.
   std::vector<DType> types = {DType::f64, DType::f32, DType::bf16};

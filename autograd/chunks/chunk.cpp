@@ -59,7 +59,7 @@ void Tape::Chunk::add_nodes(const Program& whole) {
   tape_.regions_.close_all();
 }
 
-// Of the outputs that carry the index; of a part of its input an op such as reshape cannot tell.
+// Sets the shapes of outputs with the index, which ops such as reshape cannot infer from a part.
 void Tape::Chunk::set_shapes(const Node& node, const Few<ValueId>& own, const Program& whole) {
   for (size_t k = 0; k < own.size(); ++k) {
     const ValueId v = node.outputs[k];

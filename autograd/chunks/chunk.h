@@ -1,8 +1,8 @@
 #pragma once
 
-// A chunk of a region is a tape of some rows of it, with one region over all of its nodes.  They
-// are recorded and not run: what is wanted of them, in forward or for backward, is recomputed as in
-// any region, and its backward is that of any tape.
+// A chunk of a region is a tape for some of the region's rows, with one region over all of its
+// nodes.  The nodes are recorded, not run: wanted values, in forward or for backward, are
+// recomputed as in any region, and backward is that of any tape.
 
 #include "spool/autograd/chunks/chunk_runner.h"
 #include "spool/autograd/tape.h"
@@ -12,23 +12,23 @@ namespace spool {
 // Values are named by their ids on the whole tape.
 class Tape::Chunk {
  public:
-  // `options` are those of the whole tape, `inputs` what the region reads, parameters aside, as far
-  // as the chunk will need it.
+  // `options` are those of the whole tape; `inputs` are the region's inputs, without parameters,
+  // that the chunk will need.
   Chunk(Stream&, const TapeOptions& options, const Program& whole, const ChunkedRegion&,
         const ChunkOfTape&, const Tensors& inputs, bool recording);
 
-  // compute() computes what is wanted: a leaf that carries the index in its rows of `whole`,
-  // another one in memory of its own, as this chunk's summand.
+  // Makes compute() compute a leaf: one that carries the index, in its rows of `whole`; any other,
+  // in memory of its own, as this chunk's summand.
   void want(ValueId leaf, const Tensor& whole);
   void compute();
   Tensor computed(ValueId leaf);
 
-  // backward() begins at these leaves, with the whole gradients of which it takes its rows, and
-  // puts the gradients of inputs into their rows of `whole`.
+  // backward() begins at these leaves, with its rows of their whole gradients, and writes the
+  // gradients of inputs into their rows of `whole`.
   void begin_backward_at(ValueId leaf, const Tensor& gradient);
   void place_gradient(ValueId input, const View& whole, bool accumulate);
   void backward();
-  // Whether backward() has written it.
+  // Whether backward() has written the input's gradient.
   bool has_gradient(ValueId input) const;
 
  private:

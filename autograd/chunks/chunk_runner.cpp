@@ -123,7 +123,7 @@ std::vector<ValueId> ChunkRunner::with_gradients(const ChunkedRegion& r) const {
 
 bool ChunkRunner::has_gradient(RegionId id) const { return !with_gradients(region(id)).empty(); }
 
-// The inputs that a gradient of a leaf reaches.
+// The inputs that get a gradient from a leaf.
 std::vector<ValueId> ChunkRunner::differentiated_inputs(const ChunkedRegion& r) const {
   const std::vector<ValueId> roots = with_gradients(r);
   std::unordered_set<ValueId> reached(roots.begin(), roots.end());

@@ -3,10 +3,10 @@
 // Runs the regions of a tape that run in chunks, forward and backward, as NodeRunner runs nodes.
 // cut.h says how a region is cut, chunk.h what a chunk is.
 //
-// What leaves a region is allocated whole, before its first chunk: its leaves, and the gradients of
-// what it reads.  Each chunk writes its rows of them.  What lacks the index is a sum over the
-// chunks, formed in rising order, in f32 (f64 for f64).  Such a gradient is rounded to its type
-// once, after the last chunk, if its type is narrower.
+// A region's leaves and the gradients of its inputs are allocated whole, before its first chunk,
+// and each chunk writes its rows of them.  One without the index is a sum over the chunks, formed
+// in rising order, in f32 (f64 for f64).  Such a gradient is rounded to its type once, after the
+// last chunk, if its type is narrower.
 
 #include <functional>
 #include <unordered_map>
@@ -39,7 +39,7 @@ class ChunkRunner {
   const ChunkedRegion& prepare(RegionId, NodeId last);
   const ChunkedRegion& region(RegionId) const;
 
-  // What is read, parameters aside, to compute these leaves.
+  // The values, without parameters, that are read to compute these leaves.
   std::vector<ValueId> inputs_of(RegionId, const std::vector<ValueId>& leaves) const;
   // Computes these leaves from those inputs.
   Tensors compute(RegionId, const std::vector<ValueId>& leaves, const Tensors& inputs,
@@ -54,7 +54,7 @@ class ChunkRunner {
   // The gradient of an input.
   struct Destination {
     ValueId value = -1;
-    bool is_carried = false;  // the index leads it
+    bool is_carried = false;  // it carries the index
     Grad to = {};
     Tensor sum = {};  // memory of `to`, if it has to be rounded
   };

@@ -19,28 +19,28 @@ struct Role {
   bool is_led() const { return is_separable(first()); }
 };
 
-struct NotedNode {
+struct NodeRoles {
   NodeId id = -1;
   Notation notation = {};
   std::vector<Role> roles = {};
 };
 
-std::vector<NotedNode> noted_nodes(const Program& program, NodeId first, NodeId last) {
-  std::vector<NotedNode> all;
+std::vector<NodeRoles> roles_of_nodes(const Program& program, NodeId first, NodeId last) {
+  std::vector<NodeRoles> all;
   all.reserve(static_cast<size_t>(last - first) + 1);  // roles point into them
   for (NodeId id = first; id <= last; ++id) {
     const Node& n = program.nodes[id];
-    NotedNode& noted = all.emplace_back();
-    noted.id = id;
-    noted.notation = parse_notation(n.op->indices());
+    NodeRoles& node = all.emplace_back();
+    node.id = id;
+    node.notation = parse_notation(n.op->indices());
     const auto add = [&](const Few<ValueId>& values, const std::vector<std::string>& terms,
                          bool is_output) {
       for (size_t i = 0; i < values.size(); ++i) {
-        noted.roles.push_back({values[i], i < terms.size() ? &terms[i] : nullptr, is_output});
+        node.roles.push_back({values[i], i < terms.size() ? &terms[i] : nullptr, is_output});
       }
     };
-    add(n.inputs, noted.notation.inputs, /*is_output=*/false);
-    add(n.outputs, noted.notation.outputs, /*is_output=*/true);
+    add(n.inputs, node.notation.inputs, /*is_output=*/false);
+    add(n.outputs, node.notation.outputs, /*is_output=*/true);
   }
   return all;
 }
@@ -53,7 +53,7 @@ int64_t leading_extent(const Shape& shape, const std::string& term) {
   return n;
 }
 
-// The dimensions up to which a shape has as many elements as the extent, or none.
+// The number of leading dimensions whose product is the extent; none if there is no such number.
 std::optional<int> dimensions_of(const Shape& shape, int64_t extent) {
   int64_t n = 1;
   for (int k = 0; k < shape.rank(); ++k) {
@@ -70,15 +70,15 @@ bool divides(int64_t extent, const Shape& shape) {
 // An index of the span: the values that it leads, and what follows from that.
 class Index {
  public:
-  Index(const Program& program, const std::vector<NotedNode>& nodes, ValueId seed)
+  Index(const Program& program, const std::vector<NodeRoles>& nodes, ValueId seed)
       : program_(program), nodes_(nodes), led_{seed} {
     for (size_t before = 0; before != led_.size();) {
       before = led_.size();
-      for (const NotedNode& node : nodes_) spread(node);
+      for (const NodeRoles& node : nodes_) spread(node);
     }
-    for (const NotedNode& node : nodes_) add(node);
+    for (const NodeRoles& node : nodes_) add(node);
     check_extent();
-    for (const NotedNode& node : nodes_) check_sums(node);
+    for (const NodeRoles& node : nodes_) check_sums(node);
   }
 
   bool leads(ValueId v) const { return led_.contains(v); }
@@ -92,8 +92,8 @@ class Index {
   }
 
  private:
-  // Of a node that reads or computes what the index leads, the other values that it leads.
-  void spread(const NotedNode& node) {
+  // Adds the values that share the index with one that it leads, at this node.
+  void spread(const NodeRoles& node) {
     for (const Role& known : node.roles) {
       if (!leads(known.value) || !known.is_led()) continue;
       for (const Role& r : node.roles) {
@@ -104,12 +104,12 @@ class Index {
   }
 
   template <class... Words>
-  void refuse(const NotedNode& node, const Words&... why) {
+  void refuse(const NodeRoles& node, const Words&... why) {
     if (!is_legal()) return;
     cut_.obstacle = sentence(program_.nodes[node.id].op->name(), " (node ", node.id, ") ", why...);
   }
 
-  void add(const NotedNode& node) {
+  void add(const NodeRoles& node) {
     char letter = '\0';
     for (const Role& r : node.roles) {
       if (!leads(r.value)) continue;
@@ -127,7 +127,7 @@ class Index {
     for (const Role& r : node.roles) add_role(node, r, letter);
   }
 
-  void add_role(const NotedNode& node, const Role& r, char letter) {
+  void add_role(const NodeRoles& node, const Role& r, char letter) {
     const Value& value = program_.values[r.value];
     const size_t at = r.term ? r.term->find(letter) : std::string::npos;
     if (at != std::string::npos && !leads(r.value)) {
@@ -143,7 +143,7 @@ class Index {
     }
   }
 
-  // Inputs of the cut: what no node that carries the index computes.
+  // Adds an input of the cut, unless a node that carries the index computes it.
   void computed_outside(ValueId v) {
     const bool inside = std::ranges::binary_search(cut_.nodes, program_.values[v].producer);
     if (!inside && inputs_.insert(v).second) cut_.inputs.push_back(v);
@@ -158,7 +158,7 @@ class Index {
     return std::ranges::all_of(
         led_, [&](ValueId v) { return divides(extent, program_.values[v].spec.shape); });
   }
-  // The least first dimension of all values, if they divide into as many parts; else the extent.
+  // The smallest first dimension of all values, if they divide into as many parts; else the extent.
   int64_t rows_of_all() const {
     int64_t rows = cut_.extent;
     for (const ValueId v : led_) {
@@ -175,7 +175,7 @@ class Index {
       cut_.obstacle = sentence("its index has an extent of ", cut_.extent);
       return;
     }
-    for (const NotedNode& node : nodes_) {
+    for (const NodeRoles& node : nodes_) {
       for (const Role& r : node.roles) {
         const Spec& spec = program_.values[r.value].spec;
         if (!leads(r.value) || divides(cut_.extent, spec.shape)) continue;
@@ -185,7 +185,7 @@ class Index {
     }
   }
 
-  void check_sums(const NotedNode& node) {
+  void check_sums(const NodeRoles& node) {
     for (const Role& r : node.roles) {
       if (r.is_output || !sums_.contains(r.value)) continue;
       refuse(node, "reads the sum ", program_.values[r.value].spec, " of ",
@@ -194,7 +194,7 @@ class Index {
   }
 
   const Program& program_;
-  const std::vector<NotedNode>& nodes_;
+  const std::vector<NodeRoles>& nodes_;
   std::unordered_set<ValueId> led_, sums_ = {}, inputs_ = {};
   int64_t elements_ = 0;  // of computed values that it leads
   bool has_extent_ = false;
@@ -210,7 +210,7 @@ bool Cut::has(NodeId n) const { return std::ranges::binary_search(nodes, n); }
 Cut cut(const Program& program, NodeId first, NodeId last) {
   check(0 <= first && first <= last && last < program.nodes.next_id(), "cut: nodes ", first, " to ",
         last, " of a tape of ", program.nodes.size());
-  const std::vector<NotedNode> nodes = noted_nodes(program, first, last);
+  const std::vector<NodeRoles> nodes = roles_of_nodes(program, first, last);
   std::optional<Index> best;
   std::unordered_set<ValueId> known;
   const auto is_better = [&](const Index& other) {
@@ -218,11 +218,11 @@ Cut cut(const Program& program, NodeId first, NodeId last) {
     if (other.is_legal() != best->is_legal()) return other.is_legal();
     return other.computed_elements() > best->computed_elements();
   };
-  for (const NotedNode& node : nodes) {
+  for (const NodeRoles& node : nodes) {
     for (const Role& r : node.roles) {
       if (!r.is_led() || program.values[r.value].parameter || known.contains(r.value)) continue;
       Index index(program, nodes, r.value);
-      for (const NotedNode& n : nodes) {
+      for (const NodeRoles& n : nodes) {
         for (const Role& other : n.roles) {
           if (index.leads(other.value)) known.insert(other.value);
         }

@@ -5,11 +5,11 @@
 // (Op::indices()).
 //
 // The index leads every value that carries it.  A first index stands for all leading dimensions
-// that it covers, B * T of a (B, T, C), so the extent of the cut is the least that an op of the
-// span gives it: with an op inside that looks along T, it is B.  Where a value does not divide into
-// so many parts, as one that is reshaped may not, it is the least first dimension.  Each value that
+// that it covers, B * T of a (B, T, C), so the extent of the cut is the smallest that an op of the
+// span gives it: with an op inside that looks along T, it is B.  If a value does not divide into
+// that many parts, as after a reshape, the extent is the smallest first dimension.  Each value that
 // carries the index is divided in proportion.  Values that lack it are used whole; where an op sums
-// it away, its output is a sum over all parts.  Nodes that read nothing that carries it are
+// it away, its output is a sum over all parts.  Nodes that read no value with the index are
 // computed once.
 
 #include <string>
@@ -32,17 +32,16 @@ struct Cut {
   bool has(NodeId) const;
 };
 
-// Of several indices along which nodes `first` to `last` can be cut, the one that most of the
-// computed elements carry.
+// Cuts nodes `first` to `last` along the index that most of the computed elements carry.
 Cut cut(const Program&, NodeId first, NodeId last);
 
 // The values that nodes `first` to `last` compute and that are read outside: by later nodes, or by
 // the caller, as far as the program has seen it.
 std::vector<ValueId> find_leaves(const Program&, NodeId first, NodeId last);
 
-// The shape of those rows of a value that carries an index of this extent.
+// The shape of a value of which only `rows` of the index, of this extent, are left.
 Shape part(const Shape& whole, int64_t extent, int64_t rows);
-// Those rows, in place.
+// These rows of a value, in place.
 Tensor part(const Tensor& whole, int64_t extent, Range rows);
 View part(const View& whole, int64_t extent, Range rows);
 

@@ -40,7 +40,7 @@ const Tensor& Var::tensor() const {
 }
 
 void Tape::fail_deferred(ValueId v, const std::string& what) const {
-  regions_.check_not_cut_short();  // or else it is the reason
+  regions_.check_not_cut_short();  // that would be the reason
   check(program_.values.contains(v), what, ": value ", v,
         " was computed in a region that runs in chunks, and is not one of its leaves");
   const NodeId producer = program_.values[v].producer;
@@ -55,7 +55,7 @@ void Tape::fail_deferred(ValueId v, const std::string& what) const {
   fail(ErrorKind::invalid, value, "that runs in chunks and has not ended yet");
 }
 
-// Of a region in chunks, only its own nodes may read what is not computed yet.
+// Only the region's own nodes may read what a region in chunks has yet to compute.
 void Tape::check_readable(NodeId id, ValueId v) const {
   const RegionId open = regions_.open_chunked();
   if (open >= 0 && program_.values[v].producer >= program_.regions[open].first) return;
@@ -116,8 +116,8 @@ void Tape::save(RegionId r, const ChunkedRegion& region, const Tensors& tensors)
   }
 }
 
-// Placements speak of what is read outside: all else lives in a chunk, or, if it is computed once,
-// as long as it is needed.  What is computed once is not recomputed.
+// Placements apply to leaves alone: other values live in a chunk, or, if computed once, as long as
+// they are needed.  What is computed once is not recomputed.
 void Tape::ignore_inner_placements(const ChunkedRegion& region,
                                    const std::vector<ValueId>& leaves) {
   IdTable<ValueId, Placement>& placement = options_.plan.placement;

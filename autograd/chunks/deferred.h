@@ -1,7 +1,7 @@
 #pragma once
 
-// What a tape holds while it records a region that runs in chunks: what the region reads, and the
-// tensors that it has yet to compute.
+// Holds, while a tape records a region that runs in chunks, what the region reads and the tensors
+// that it has yet to compute.
 
 #include <memory>
 #include <unordered_map>
@@ -16,7 +16,7 @@ namespace spool {
 
 using Tensors = std::unordered_map<ValueId, Tensor>;
 
-// Of a value that a region in chunks computes; it remains absent unless it is a leaf of the region.
+// A value that a region in chunks will compute; `tensor` stays absent unless it is a leaf.
 struct DeferredTensor {
   Spec spec = {};
   Tensor tensor = {};
@@ -24,16 +24,16 @@ struct DeferredTensor {
 
 class Deferred {
  public:
-  // The inputs of an op that exist.
+  // Holds the inputs of an op that exist already.
   void hold(const Few<ValueId>& ids, const Few<Tensor>& in);
   std::shared_ptr<const DeferredTensor> promise(ValueId, const Spec&);
 
   const Tensors& held() const { return held_; }
   void keep_promise(ValueId, const Tensor&);
-  // The region has ended.
+  // For the region's end: forgets all of it.
   void clear();
 
-  // An op that fails can be undone.
+  // To undo an op that fails.
   size_t mark() const { return order_.size(); }
   void restore(size_t mark, ValueId next_value);
 

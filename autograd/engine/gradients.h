@@ -1,10 +1,10 @@
 #pragma once
 
-// The gradients of a tape's values.  This is where a gradient is allocated, and where it is decided
-// whether an op's contribution is written or added to it; the op's kernel does the adding.
+// Owns the gradients of a tape's values: it allocates them, and decides whether an op's kernel
+// writes its contribution or adds it.
 //
-// Memory is allocated at the first write and added to afterwards.  Values may share it: add()
-// passes one gradient to both of its inputs.  What is shared is copied before it is written to.  A
+// Memory is allocated at the first write and added to afterwards.  Values may share it: the op add
+// passes one gradient to both of its inputs.  Shared memory is copied before it is written to.  A
 // parameter's gradient lives in the Parameter, until the optimizer frees it; with several
 // contributions a step it is f32.
 
@@ -20,13 +20,13 @@ class Gradients {
   Gradients(Stream& stream, const Program& program, int micro_batches)
       : stream_(stream), program_(program), micro_batches_(micro_batches) {}
 
-  // In forward.  An op begins; if it fails, undo_op() takes back what it did to gradients, except
+  // In forward.  If the op that begins fails, undo_op() takes back what it did to gradients, except
   // for what it has added to those that existed.
   void begin_op() { undo_log_.clear(); }
   void undo_op();
   // Announces contributions to the value's gradient; they decide its type.
   void expect(ValueId, int contributions);
-  // As contribute(), which see, for one more contribution than was announced.
+  // As contribute() below, for one more contribution than was announced.
   Grad contribute_in_forward(ValueId);
 
   // Gradient of the value; absent if there is none yet.  A parameter's is in the Parameter.
@@ -53,7 +53,7 @@ class Gradients {
   DType type(ValueId) const;
   // For the tape of a chunk: contributions to the value's gradient go to this memory.
   void place(ValueId, const Grad& destination);
-  // Whether anything has gone there.
+  // Whether anything was written there.
   bool has_written(ValueId v) const { return places_[v].written; }
 
   // Forgets values from this one on.
@@ -62,15 +62,15 @@ class Gradients {
  private:
   struct Gradient {
     Tensor tensor = {};
-    int contributions = 0;  // known so far
+    int contributions = 0;  // announced so far
     bool is_one = false;
   };
-  // Where the gradient of a value goes, if not to memory of its own; absent: it does not.
+  // The memory for the gradient of a value on the tape of a chunk; none: it gets its own.
   struct Place {
     Grad destination = {};
     bool written = false;
   };
-  // What the op that runs in forward has done.
+  // What the op in progress has done to a gradient in forward.
   struct Undo {
     ValueId value = -1;
     int contributions = 0;   // announced

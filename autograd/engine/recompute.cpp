@@ -60,8 +60,8 @@ const Tensor& Regions::read(ValueId v, RegionId level) {
   return *found;
 }
 
-// Recomputes a region, and first those that what it reads is recomputed with.  These may be as many
-// as the tape has nodes, hence the list, the innermost last.
+// Recomputes a region, after the regions that recompute what it reads.  These may be as many as the
+// tape has nodes, hence a list instead of recursion, the innermost last.
 void Regions::recompute(RegionId index) {
   struct Waiting {
     RegionId region;
@@ -169,7 +169,7 @@ void Regions::store(ValueId v, const Tensor& t, Buffers& buffers) {
   }
 }
 
-// One reader less.
+// Counts one reader less; after the last the value is freed.
 void Regions::release(ValueId v, RegionId index, Buffers& buffers) const {
   if (!program_.is_inside(index, v) || !buffers.tensors[buffers.at(v)]) return;
   if (--buffers.readers[buffers.at(v)] == 0) buffers.tensors[buffers.at(v)] = {};
@@ -185,7 +185,7 @@ void Regions::recompute_node(NodeId id, RegionId index, Buffers& buffers) {
   for (const ValueId v : n.inputs) release(v, index, buffers);
 }
 
-// The same for a region in chunks, of which the leaves are needed, or some, or none.
+// The same for a region in chunks; all, some or none of its leaves may be needed.
 void Regions::recompute_chunks(RegionId chunked, RegionId around, Buffers& buffers) {
   const std::vector<ValueId> leaves = needed_leaves(chunked, buffers);
   if (leaves.empty()) return;

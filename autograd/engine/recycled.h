@@ -1,8 +1,8 @@
 #pragma once
 
-// A list that begins with the memory of the thread's last list of its type, emptied.  A tape's
-// lists are likely as long as those of the tape before, and growing new ones costs more than
-// everything else a tape does.
+// A list that reuses the memory of the thread's last list of its type.  A tape's lists are likely
+// as long as those of the tape before, and growing new ones costs more than everything else a tape
+// does.
 
 #include <utility>
 

@@ -198,8 +198,8 @@ void Regions::add_saves(NodeId id, const Few<Tensor>& in, const Few<Tensor>& out
   }
 }
 
-// A region that is open has read a value before if the last to read it was that region or one
-// within, which was opened later.
+// An open region has read a value before if the last reader was in it, or in a region within it,
+// which was opened later.
 void Regions::add_region_reads(NodeId id, const Few<Tensor>& in, UndoLog& log) {
   const Node& n = program_.nodes[id];
   const auto has_read = [&](RegionId r, size_t i) {
@@ -226,7 +226,7 @@ void Regions::add_region_reads(NodeId id, const Few<Tensor>& in, UndoLog& log) {
   for (const ValueId v : n.inputs) last_reader_[v] = n.region;
 }
 
-// Counts a read by backward: of a saved tensor, or of what the region of that level will recompute.
+// Counts a read by backward: of a saved tensor, or of a value that its level will recompute.
 void Regions::add_use(const CountedUse& use, const Tensor& t, UndoLog& log) {
   if (use.level < 0) {
     saving_.save(use.value, t);

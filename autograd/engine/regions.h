@@ -12,11 +12,11 @@
 // around it is recomputed, and computed again when the inner region itself is.
 //
 // A region that runs in chunks counts what its nodes read in the same way, when it has run in
-// forward.  Its nodes are never recomputed one by one: its leaves are, where others read them, and
-// its backward is that of its chunks (chunks/chunk_runner.h).  For a region around it, it is one
-// node.
+// forward.  Its nodes are never recomputed one by one: its leaves are recomputed where others read
+// them, and its backward is that of its chunks (chunks/chunk_runner.h).  A region around it treats
+// it as one node.
 //
-// regions.cpp is what happens in forward, recompute.cpp what happens in backward.
+// regions.cpp has what happens in forward, recompute.cpp what happens in backward.
 
 #include <unordered_set>
 #include <vector>
@@ -35,7 +35,7 @@ class Regions {
           const ChunkRunner& chunks)
       : options_(options), program_(program), saving_(saving), runner_(runner), chunks_(chunks) {}
 
-  // In forward.  Opens a region by hand at the next node; it ends with the last node so far.
+  // In forward.  Open a region by hand at the next node; end it with the last node so far.
   RegionId open_by_hand();
   void close_by_hand(RegionId);
   // Whether something computed in the region, or in one within it, was left to be recomputed.
@@ -57,7 +57,7 @@ class Regions {
   // As save(), of all nodes of a region in chunks, given those of its tensors that exist.
   void save_chunked(RegionId, const Tensors&);
 
-  // A node that fails can be undone.
+  // To undo a node that fails.
   struct Before {
     RegionId next_region = 0;
     size_t next_planned = 0;
@@ -77,20 +77,20 @@ class Regions {
   const Tensor& saved(NodeId, int i);
   // The region in chunks that ends with the node; -1: none.
   RegionId chunked_ending_at(NodeId) const;
-  // What the backward of a region in chunks reads, parameters aside.
+  // The inputs that the backward of a region in chunks reads, without parameters.
   Tensors read_inputs(RegionId);
-  // Its backward is done.
+  // After the backward of a region in chunks.
   void leave_chunked(RegionId);
-  // The node's backward is done.
+  // After the node's backward.
   void release_saved(NodeId);
   // For the tape of a chunk.  Counts what the node's backward reads.
   void note_saves(NodeId);
-  // The region's value will be read when the region has been recomputed.
+  // Asks for a value of the region, to be read when the region has been recomputed.
   void want(RegionId region, ValueId v) { states_[region].uses.push_back(v); }
   void recompute(RegionId);
 
-  // Backward has passed the node: drops what regions that begin there still read, for nothing in
-  // them was needed.
+  // Backward has passed the node: if nothing in a region that begins there was needed, frees what
+  // the region reads.
   void leave_at(NodeId);
 
  private:
@@ -152,8 +152,8 @@ class Regions {
   IdTable<RegionId, State> states_;
   std::vector<RegionId> open_;              // the innermost last
   std::vector<RegionId> chunked_;           // those in chunks that have ended, in their order
-  RegionId cut_short_ = -1;                 // one of the plan that a checkpoint ended too early
-  size_t next_planned_ = 0;                 // of the plan's regions
+  RegionId cut_short_ = -1;                 // a planned one that a checkpoint ended too early
+  size_t next_planned_ = 0;                 // index in the plan's regions
   IdTable<ValueId, RegionId> last_reader_;  // the innermost region around the last node that read
                                             // the value; values from its end on: none
 };

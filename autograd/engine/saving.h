@@ -26,33 +26,33 @@ class Saving {
   void push(SavedTensorHooks& hooks) { hooks_.push_back(&hooks); }
   void pop_hooks() { hooks_.pop_back(); }
 
-  // In forward: backward will read the value once more than is known so far.
+  // In forward: counts one more read of the value by backward.
   void save(ValueId, const Tensor&);
-  // Backward will read it once less.  After the last read it is freed.
+  // Counts one read less.  After the last the value is freed.
   void release(ValueId);
   // As release(), in forward: what is packed stays so until backward, for a later op may save it.
   void release_in_forward(ValueId);
   // Frees what is packed and turned out not to be needed.
   void free_unread();
-  // The op that makes more values has failed: forgets them.
+  // Forgets values from this one on, as the op that computes them has failed.
   void forget_from(ValueId);
 
-  // In backward: a value that is recomputed is read so many times more, or fewer.
+  // In backward: counts more reads, or fewer, of a value that is recomputed.
   void add_reads(ValueId v, int reads) { at(v).reads += reads; }
-  // Backward will read it, and it is neither saved nor recomputed yet.
+  // Whether backward will read a value that is neither saved nor recomputed yet.
   bool is_missing(ValueId) const;
   bool exists(ValueId) const;
-  // The value: a parameter's data, or what was unpacked or recomputed before, or unpacks it; null
-  // if it must be recomputed.
+  // The value's tensor: a parameter's data, one that is live, or else it is unpacked; null if it
+  // must be recomputed.
   const Tensor* find(ValueId);
   // For the tape of a chunk: an input, which lives as long as the tape.
   void provide(ValueId v, const Tensor& t) {
     at(v).live = t;
     ++at(v).reads;
   }
-  // The value has been recomputed.
+  // Stores a value that has been recomputed.
   void put(ValueId v, const Tensor& t) { at(v).live = t; }
-  // Backward will soon read it.
+  // Prefetches a value that backward will soon read.
   void prefetch(ValueId);
   void free_all();
 

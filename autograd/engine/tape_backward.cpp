@@ -31,7 +31,7 @@ void Tape::backward(const std::vector<Root>& roots) {
   }
 }
 
-// Once for all tapes that look alike, as the steps of a run do.
+// Logs once for all tapes that look alike, as those of a run's steps do.
 void Tape::log_idle_checkpoints() const {
   static std::mutex mutex;
   static std::set<std::tuple<size_t, size_t, NodeId, NodeId, const char*>> seen;

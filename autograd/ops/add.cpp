@@ -6,7 +6,7 @@
 namespace spool {
 namespace {
 
-// Of two operands of one shape, whose gradient is theirs.
+// Adds two operands of one shape; both get the gradient of the result.
 struct AddOp final : Op {
   const char* name() const override { return "add"; }
   const char* indices() const override { return "nc,nc->nc"; }

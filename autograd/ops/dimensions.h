@@ -1,7 +1,7 @@
 #pragma once
 
-// Shared by the ops that move elements along a dimension: where it is, and the index notation of
-// operands that are whole along it.
+// Helpers of ops that move elements along a dimension: where it is, and the index notation of
+// operands that are needed whole along it.
 
 #include <string>
 
@@ -12,8 +12,8 @@ namespace spool {
 // The dimension, counted from 0; -1 and so on count from the end.  Throws if there is none such.
 int dimension(const char* op, const Spec& x, int dim);
 
-// The term of a tensor of this rank of which an op needs dimension `dim` whole; that one is called
-// `letter`, a capital one.
+// The notation's term for a tensor of this rank that is needed whole along dimension `dim`, which
+// is called `letter`, a capital one.
 std::string term_along(int rank, int dim, char letter);
 
 // Whether a view that begins with this element is as aligned as the fastest kernels ask for, 16

@@ -5,7 +5,7 @@
 namespace spool::map_details {
 namespace {
 
-// Index notation of an input that lies so along a result of this rank.
+// Index notation of an input that is broadcast like this to a result of this rank.
 const char* term_of(Broadcast broadcast, int rank) {
   if (rank < 2) return broadcast == Broadcast::number ? "" : "n";
   switch (broadcast) {
@@ -25,7 +25,7 @@ bool lies_along(const Shape& x, const Shape& y) {
   return fits(x, y, broadcast);
 }
 
-// The operand along whose shape all others lie, of several the one with the most dimensions; -1:
+// The operand to whose shape all others broadcast, of several the one with the most dimensions; -1:
 // there is none.
 int find_whole(std::span<const Operand> operands) {
   int whole = -1, rank = -1;
@@ -39,7 +39,7 @@ int find_whole(std::span<const Operand> operands) {
   return whole;
 }
 
-// The operand with the most dimensions and, of these, elements.
+// The shape with the most dimensions and, among those, the most elements.
 const Shape& largest(std::span<const Operand> operands) {
   const auto size = [](const Operand& x) { return std::pair(x.shape().rank(), x.shape().numel()); };
   return std::ranges::max_element(operands, {}, size)->shape();

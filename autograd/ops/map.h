@@ -26,7 +26,7 @@
 namespace spool {
 namespace map_details {
 
-// What does not depend on the functor.
+// The part of MapOp that does not depend on the functor.
 class MapBase : public Op {
  public:
   // Throws if the operands do not broadcast.
@@ -41,7 +41,7 @@ class MapBase : public Op {
     View dy = {};
     std::array<View, max_inputs + 1> slots = {};
     std::array<Broadcast, max_inputs> broadcasts = {};
-    bool any = false;  // of dx
+    bool any = false;  // whether any dx is present
   };
   Slots read_slots(const Needs&, std::span<const uint32_t> reads) const;
   Parts parts(Backward&, std::span<const uint32_t> reads, uint32_t passes) const;
@@ -100,14 +100,14 @@ class MapOp final : public MapBase {
 };
 
 #if SPOOL_IS_CUDA_SOURCE
-// Sets the forms for cuda before main(), if the source applies the op.
+// Sets the CUDA kernels before main(), if the source applies the op.
 template <class F, int n>
 struct CudaRegistration {
   static bool add() {
-    CudaForms<F, n>::forward = [](const MapForward<F, n>& k, CudaStream& s) {
+    CudaKernels<F, n>::forward = [](const MapForward<F, n>& k, CudaStream& s) {
       cuda::run_map(k, s);
     };
-    CudaForms<F, n>::backward = [](const MapBackward<F, n>& k, CudaStream& s) {
+    CudaKernels<F, n>::backward = [](const MapBackward<F, n>& k, CudaStream& s) {
       cuda::run_map(k, s);
     };
     return true;
@@ -118,7 +118,7 @@ struct CudaRegistration {
 
 }  // namespace map_details
 
-// Another function in a CUDA source than in others, as its definition is another.
+// A CUDA source gets a function of its own, because its definition differs.
 #if SPOOL_IS_CUDA_SOURCE
 inline namespace cuda_source {
 #else

@@ -15,8 +15,8 @@ Pairs pairs_of(const Shape& a, const Shape& b) {
   return b.rank() == 2 ? Pairs::shared : Pairs::each;
 }
 
-// By Pairs; whether a is transposed; whether b is.  With one b for all, m is the rows of all
-// matrices of an a that is not transposed.
+// Indexed by Pairs, then by whether a is transposed, and b.  With one b for all, m is the rows of
+// all matrices of an a that is not transposed.
 constexpr const char* notations[3][2][2] = {
     {{"mk,kn->mn", "mk,nk->mn"}, {"km,kn->mn", "km,nk->mn"}},
     {{"bmk,bkn->bmn", "bmk,bnk->bmn"}, {"bkm,bkn->bmn", "bkm,bnk->bmn"}},
@@ -28,7 +28,7 @@ struct Factors {
   Transposed transposed = {};
 };
 
-// The matrices of a tensor below each other.
+// The matrices of a tensor stacked into one, row upon row.
 View stacked(const View& v) {
   const Shape& s = v.shape();
   const int64_t row = s.row(), above = s.rank() > 3 ? s[0] * s[1] : s[0];

@@ -6,8 +6,8 @@
 namespace spool {
 namespace {
 
-// A mean over rows divides by their number, which is fixed when the op is applied: a chunk has some
-// of them.  x and y (C) are one row, so their mean is that over all elements.
+// A mean over rows divides by their number, which is fixed when the op is applied, since a chunk
+// has only some of them.  x and y (C) are one row, so their mean is that over all elements.
 struct Mse final : Op {
   Reduction reduction;
   int64_t rows;  // that a mean divides by

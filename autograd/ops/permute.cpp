@@ -62,7 +62,7 @@ struct PermuteOp final : Op {
   }
 };
 
-// Of an order of all of x's dimensions.
+// Permutes x; `order` has all of its dimensions.
 Var applied(const Operand& x, const Order& order) {
   const Shape& shape = x.shape();
   if (stays_in_order(shape, order)) return reshape(x, permuted(shape, order));

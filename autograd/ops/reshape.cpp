@@ -11,7 +11,7 @@ struct Reshape final : Op {
   const char* name() const override { return "reshape"; }
   const char* indices() const override { return "n->n"; }
 
-  // Of a part of its input, the tape of a chunk knows the shape.
+  // A part of its input does not tell the shape of the output; the tape of a chunk sets it.
   Specs infer(const Specs& in) const override {
     const int64_t n = in[0].shape.numel();
     return {{n == shape.numel() ? shape : Shape{n}, in[0].dtype}};

@@ -1,6 +1,6 @@
 #pragma once
 
-// Tensors (N.., C) as N rows, and what has a number for each of them.
+// Tensors (N.., C) seen as N rows, and the shapes of tensors with a number for each row.
 
 #include "spool/runtime/tensor.h"
 

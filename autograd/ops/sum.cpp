@@ -6,8 +6,8 @@
 namespace spool {
 namespace {
 
-// Times a factor, which a mean fixes when it is applied: chunks, which have some of the elements,
-// then add up to the mean of all.
+// The sum times a factor.  A mean fixes the factor when it is applied, so chunks, which have some
+// of the elements, add up to the mean of all.
 struct Sum final : Op {
   const char* word;
   Over over;

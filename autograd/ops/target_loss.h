@@ -1,6 +1,6 @@
 #pragma once
 
-// What the losses of a target per row share: their checks, outputs, words and scale.
+// What losses with a target for each row share: checks, specs of outputs, attributes and scale.
 
 #include <string>
 
@@ -23,7 +23,7 @@ struct TargetLoss {
                      {"soft cap", options.options.soft_cap}});
   }
 
-  // Of targets for the rows of x.
+  // The spec of the loss; the targets are for the rows of x.
   Spec infer(const char* op, const Spec& x, const Spec& targets) const {
     check(targets.dtype == DType::i32 && targets.shape.numel() == x.shape.rows(), op,
           ": targets must be i32, one for each row of ", x, ", not ", targets);

@@ -15,7 +15,7 @@
 namespace spool::cpu {
 
 // One head.  Query i belongs to token past + i and sees the keys up to its own or, without a mask,
-// the first `past` keys.  Those before its `first` are hidden from it; there is no past then.
+// the first `past` keys.  Keys before its `first` are hidden from it; there is no past then.
 template <class T>
 struct ForwardHead {
   HeadRows<const T> queries, keys, values;
@@ -54,7 +54,7 @@ class ForwardPiece {
  private:
   int64_t D() const { return head_.D; }
 
-  // The first key of the first tile of which a query sees something.
+  // The first key of the first tile that has a key some query sees.
   int64_t first_tile() const {
     if (!head_.first) return head_.past;
     const int64_t min = *std::min_element(head_.first + queries_.begin, head_.first + queries_.end);

@@ -1,8 +1,8 @@
 #pragma once
 
-// Shared by attention forward and backward on the cpu: the rows of a head in a packed tensor, and
-// copies of them as tiles in the accumulator type.  Beyond its rows and columns a tile has
-// arbitrary numbers, which never affect a result.
+// The rows of a head in a packed tensor, and copies of them as tiles in the accumulator type, for
+// attention on the cpu.  Beyond its rows and columns a tile has arbitrary numbers, which never
+// affect a result.
 
 #include <algorithm>
 #include <cstddef>

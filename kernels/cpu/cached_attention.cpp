@@ -48,7 +48,7 @@ ForwardHead<T> head_of(const CachedAttention& k, const CachedExtents& e, int64_t
   return head;
 }
 
-// A query that sees one key gets its value.
+// A query in the padding sees one key, so y is its value.
 template <class T>
 void copy_padding(const CachedAttention& k, const CachedExtents& e, int64_t b, int64_t h) {
   const HeadRows<const T> values(k.qkv, b, e.value(h / e.group()), e.D);

@@ -1,8 +1,8 @@
 #pragma once
 
-// The two ways of attention over a cache on the cpu, and their workspace.  Many queries are
-// computed in tiles, as in attention without a cache.  A few would leave most of a tile empty: they
-// read the keys row by row, in the order of memory, and its bandwidth limits the speed.
+// Attention over a cache on the cpu, in two ways, and its workspace.  Many queries are computed in
+// tiles, as in attention without a cache.  A few would leave most of a tile empty: they read the
+// keys row by row, in the order of memory, and its bandwidth limits the speed.
 
 #include "spool/kernels/cached_attention.h"
 #include "spool/kernels/cpu/attention_workspace.h"

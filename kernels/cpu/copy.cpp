@@ -55,8 +55,8 @@ void copy_rows(CpuStream& stream, const CopyLoops& loops, const T* in, const Out
   });
 }
 
-// A copy in which the neighbours in `in` are a loop of their own, in tiles of both loops: what is
-// read of a cache line is used before the line is gone.
+// A copy with a loop of its own over neighbours in `in`, in tiles of both loops, so that all that
+// is needed of a cache line is read while it is cached.
 struct Tiles {
   static constexpr int64_t side = 32, span = 512;
 
@@ -100,7 +100,7 @@ struct Tiles {
   }
 };
 
-// From element in_first of `in` to element out_first of `out`.
+// Copies from element in_first of `in` on to element out_first of `out` on.
 void copy(CpuStream& stream, const CopyLoops& loops, const Grad& out, int64_t out_first,
           const View& in, int64_t in_first) {
   if (loops.elements() == 0) return;

@@ -116,8 +116,7 @@ void run(const EmbeddingBackward& k, CpuStream& stream) {
   });
 }
 
-// Of the lists: a first position for each row of the vocabulary, a next
-// one for each token.
+// Bytes of the lists: a first position for each row of the vocabulary, a next one for each token.
 size_t EmbeddingBackward::workspace_bytes(const CpuArchitecture&) const {
   if (!dweight) return 0;
   return static_cast<size_t>(dweight.view.shape().rows() + tokens.numel()) * sizeof(int32_t);

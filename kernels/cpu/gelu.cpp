@@ -160,7 +160,7 @@ void run(const GeluBackward& k, CpuStream& stream) {
   });
 }
 
-// The sums of dbias over pieces, or groups, of rows.
+// Bytes of the sums of dbias over pieces, or groups, of rows.
 size_t GeluBackward::workspace_bytes(const CpuArchitecture&) const {
   if (!dbias) return 0;
   const int64_t C = x.shape().row();

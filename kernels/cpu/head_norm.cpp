@@ -17,7 +17,7 @@ void norm_heads(const HeadNormForward& k, const HeadNormExtents& e, int64_t n) {
   std::copy(x + e.normed * e.D, x + e.row(), y + e.normed * e.D);
 }
 
-// `sums` has those of dquery and then of dkey; it and dx may be absent.
+// `sums` has the sums of dquery and then of dkey; it and dx may be absent.
 template <class T, class Out>
 void head_norm_backward_token(const HeadNormBackward& k, const HeadNormExtents& e, int64_t n,
                               const Out& dx, cpu::accumulator_t<T>* sums) {

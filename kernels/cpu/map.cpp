@@ -1,5 +1,5 @@
-// The kernels of map.h for any functor: they are given loops over contiguous elements of f32 or
-// f64, and bring the elements there, a block at a time: from other types, broadcast, or as they
+// The kernels of map.h for any functor.  They are given loops over contiguous elements of f32 or
+// f64, and bring a block of elements at a time into that form: converted, broadcast, or as they
 // are.  So a functor's own code is a few small loops.
 
 #include "spool/kernels/map.h"
@@ -49,7 +49,7 @@ class Source {
     }
     return reinterpret_cast<const A*>(data_)[i];
   }
-  // In place, or converted to `to`.
+  // The elements, in place or converted to `to`.
   const A* range(int64_t first, int64_t count, A* to) const {
     if constexpr (std::is_same_v<A, float>) {
       if (type_ == DType::bf16) {
@@ -189,7 +189,7 @@ class Reduction {
   }
 
  private:
-  // Of a piece, or of the current row for a column.
+  // The sums of a piece; for a column, of the current row.
   struct Sums {
     A* row = nullptr;
     double number = 0;
@@ -259,7 +259,7 @@ class Reduction {
   std::byte* partials_;
 };
 
-// Of the inputs that are whole; one that shares the memory of dy comes last.
+// The inputs that are not broadcast; one that shares the memory of dy comes last.
 std::vector<size_t> whole_inputs(const BackwardArguments& k) {
   std::vector<size_t> inputs, last;
   for (size_t i = 0; i < k.dx.size(); ++i) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t cache_line = 16;  // elements of f32
 
-// The extent of the fewest parts that are about as long, and none longer than max.
+// The extent of the fewest parts of about the same length that are not longer than max.
 int64_t few_parts(int64_t extent, int64_t max) {
   const int64_t parts = std::max<int64_t>(ceil_div(extent, max), 1);
   return std::max<int64_t>(std::min(round_up(ceil_div(extent, parts), cache_line), extent), 1);
@@ -26,9 +26,9 @@ struct Cut {
   int64_t min_extent = 1, max_extent = 1;  // of a part
 };
 
-// The extent of parts, in whole cache lines, of which there are `others` times as many tiles.  Of
-// the numbers of parts that keep the limits it is the one with which four threads would be done
-// first, and of several such the one nearest to the wanted one.
+// The extent of parts, in whole cache lines, for `others` times as many tiles.  Of the possible
+// numbers of parts it is the one with which four threads would be done first or, of several such,
+// the one nearest to the wanted one.
 int64_t part_extent(int64_t extent, const Cut& cut, int64_t others = 1) {
   constexpr int64_t block = 48, tried = 16;  // a kernel of oneDNN works on whole blocks
   const int64_t fewest = std::max<int64_t>(ceil_div(extent, cut.max_extent), 1);
@@ -45,7 +45,7 @@ int64_t part_extent(int64_t extent, const Cut& cut, int64_t others = 1) {
   return std::max<int64_t>(std::min(best, extent), 1);
 }
 
-// The extent of parts that are all about as long, if the last one would be narrow: oneDNN computes
+// The extent of parts of about the same length, if the last one would be narrow: oneDNN computes
 // narrow tiles of f32 with other kernels, which take 25 ms to compile.
 int64_t without_narrow_rest(int64_t extent, int64_t part) {
   constexpr int64_t narrow = 64;
@@ -58,7 +58,7 @@ int64_t without_narrow_rest(int64_t extent, int64_t part) {
 template <class S>
 struct Parts {
   static constexpr int64_t rows = 96, columns = 64, terms = 64;
-  // As much as is read is written first.
+  // Everything that is read is written first.
   alignas(vector_bytes) S a[rows * terms], b[terms * columns], c[rows * columns];
 };
 
@@ -163,7 +163,7 @@ void plain_tile(const Matmul& k, Range rows, Range columns) {
   }
 }
 
-// Tiles of small products that a thread computes at once, as each is done in no time.
+// How many tiles of small products a thread takes at once, as each takes very little time.
 int64_t tiles_together(const Matmul& k) {
   constexpr int64_t products = 128 * 1024;
   return is_small(k) ? products / std::max<int64_t>(k.M() * k.N() * k.K(), 512) : 1;

@@ -1,8 +1,8 @@
 #pragma once
 
-// The tiles of products, and the two ways to compute them.  Tiles depend only on shapes, and one
-// thread computes each in a fixed order, so the result has the same bits for any number of threads.
-// The inner dimension is never cut.
+// Computes products in tiles, in two ways.  Tiles depend only on shapes, and one thread computes
+// each in a fixed order, so the result has the same bits for any number of threads.  The inner
+// dimension is never cut.
 
 #include "spool/kernels/matmul_batch.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The product for a few rows, whose time is that of reading b: b is read once, and nothing is
+// Matrix products with few rows, which take as long as reading b: b is read once, and nothing is
 // packed.  A piece is some rows of b; pieces depend only on shapes, and one thread forms each sum.
 
 #include "spool/kernels/matmul.h"

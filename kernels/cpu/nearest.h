@@ -1,6 +1,6 @@
 #pragma once
 
-// Rounding to i8, for kernels that are compiled with the library: it heeds NaN.
+// Rounding to i8 that respects NaN, for kernels that are compiled with the library.
 
 #include <cmath>
 #include <cstdint>

@@ -23,7 +23,7 @@ template <class T>
 void quantize_row(const T* x, int64_t C, int8_t* q, float* scale) {
   const float unit = largest_magnitude(x, C) / 127;
   *scale = unit;
-  // Of a row of zeros the quotients are NaN, and become 0.
+  // For a row of zeros the quotients are NaN, and become 0.
   put_all(C, Sink<int8_t, false>{q},
           [=](int64_t c) { return nearest_i8(static_cast<float>(x[c]) / unit); });
 }

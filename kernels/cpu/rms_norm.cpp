@@ -61,7 +61,7 @@ void run(const RmsNormBackward& k, CpuStream& stream) {
   cpu::dispatch(k.x.dtype(), [&](auto scalar) { rms_backward<decltype(scalar)>(k, stream); });
 }
 
-// Sums of dweight over pieces, or groups, of rows.
+// Bytes of the sums of dweight over pieces, or groups, of rows.
 size_t RmsNormBackward::workspace_bytes(const CpuArchitecture&) const {
   if (!dweight) return 0;
   const int64_t C = x.shape().row();

@@ -1,7 +1,7 @@
 #pragma once
 
-// One row of the kernels that divide by a root mean square: of rms_norm, where a row is a token's,
-// and of head_norm, where it is a head's.  Formulas are those of kernels/rms_norm.h.
+// One row of the kernels that divide by a root mean square: of rms_norm, whose rows are tokens, and
+// of head_norm, whose rows are heads.  Formulas are those of kernels/rms_norm.h.
 
 #include <cmath>
 

@@ -13,7 +13,7 @@ int64_t position_of(const Rope& k, int64_t n) {
   return p;
 }
 
-// A head's halves, a and b, turned by an angle of each pair; y may be where they lie.
+// A head's halves a and b, each pair turned by its angle; y may be their memory.
 template <class T, class Out>
 void turn_head(const T* a, const cpu::accumulator_t<T>* cosines, int64_t half,
                cpu::accumulator_t<T> sign, const Out& y) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Products of a few rows with rows that come from memory, each of which is read once:
+// Products of a few rows a with many rows b, each of which is read from memory once:
 //   out[m,r] = sum_k a[m,k] b[r,k]
 // The terms of a sum are spread over the lanes of vectors, in an order that depends only on K.
 
@@ -100,7 +100,7 @@ template <class T, int few>
 }
 
 #if defined(__AVX512BF16__)
-// Many rows wait for arithmetic rather than for memory: two products an instruction and lane.
+// With many rows arithmetic, not memory, limits the speed: two products an instruction and lane.
 template <int few>
 [[gnu::always_inline]] inline void multiply_row_in_pairs(
     const bf16* a, int64_t a_row, const bf16* b, int64_t K,

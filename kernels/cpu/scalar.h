@@ -1,7 +1,7 @@
 #pragma once
 
-// Shared by the cpu kernels: dispatch on the type of scalars, accumulator types, and exponentials
-// that a compiler can vectorise.
+// Scalars of the cpu kernels: dispatch on their type, accumulator types, and exponentials that a
+// compiler can vectorise.
 //
 // The exponentials depend on the order of their operations and on NaN and infinity, which flags
 // such as -ffast-math give up.  A file compiled with such flags calls functions of the library
@@ -38,7 +38,7 @@ void dispatch(DType t, F&& f) {
         is_only_stored(t) ? "; convert it first" : "");
   f(double{});
 }
-// The same with the types that are only stored.
+// The same with the storage types.
 template <class F>
 void dispatch_stored(DType t, F&& f) {
   if (t == DType::f16) return f(f16{});

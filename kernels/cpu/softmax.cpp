@@ -10,7 +10,7 @@ void softmax(T* y, const T* x, int64_t C) {
   using A = cpu::accumulator_t<T>;
   const A largest = cpu::largest<A>(C, [=](int64_t c) { return A(x[c]); });
   const auto exponential = [=](int64_t c) { return cpu::exp(A(x[c]) - largest); };
-  // Where y does not round them, it keeps the exponentials, which are then not computed again.
+  // If y does not round the exponentials, it stores them, so they are not computed twice.
   constexpr bool keeps = std::is_same_v<T, A>;
   const A sum = cpu::sum<A>(C, [=](int64_t c) {
     const A e = exponential(c);

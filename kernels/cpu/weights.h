@@ -1,7 +1,7 @@
 #pragma once
 
-// The loop of kernels/weights.h.  A Rule computes one element's step: it is made of a kernel and an
-// entry, and has
+// The update loop of kernels/weights.h.  A Rule, which has the arguments of a kernel and an entry,
+// computes one element's step:
 //   float take(int64_t i, float grad, float w) const;   // w after the step; updates the state
 
 #include "spool/kernels/cpu/loops.h"
@@ -22,7 +22,7 @@ void update(const Rule& rule, const View& gradient, Range range, Get get, Put pu
   }
 }
 
-// The rounding of kernels/weights.h.
+// Rounds stochastically, as kernels/weights.h says.
 inline uint16_t round_by(float x, uint32_t r) {
   constexpr uint32_t infinity = 0x7f800000, quiet = 0x400000;
   const auto u = std::bit_cast<uint32_t>(x);

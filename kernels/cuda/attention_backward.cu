@@ -214,7 +214,7 @@ struct KeyTile {
     add_weighted<S>(dkeys, dweights, queries);
   }
 
-  // One past the last query that sees some of the keys.
+  // One past the last query that sees any of the keys.
   __device__ int end_query() const {
     if (!all.first) return static_cast<int>(all.length);
     return end_of_queries<tile_block>(all.firsts(b), begin, begin + S::rows, all.length);

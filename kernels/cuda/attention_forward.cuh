@@ -16,8 +16,8 @@ struct ForwardHeads {
   int64_t length = 0, past = 0;     // query i < length belongs to the token of key past + i
   int64_t common = 0;          // the first keys, which every query sees beside those up to its own
   const int* first = nullptr;  // (B, length): the first key that a query sees; may be absent
-  const int* text_first = nullptr;  // (B): the same of all queries but those before it, which see
-                                    // their own key alone; may be absent
+  const int* text_first = nullptr;  // (B): the same for all queries from it on, while earlier
+                                    // ones see their own key alone; may be absent
   int D = 0;
   bool fours = false;
   float scale = 1;

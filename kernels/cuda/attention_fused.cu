@@ -7,8 +7,8 @@ namespace {
 
 using Element = __nv_bfloat16;
 
-// Addresses of a part in the tensors.  The heads of q, k and v follow each other in a row of the
-// packed tensor.
+// Addresses of a part in the tensors.  In a row of the packed tensor come the heads of q, then
+// those of k, then those of v.
 struct Place {
   FusedShape shape;
   int64_t text, key_head;

@@ -10,7 +10,7 @@
 
 namespace spool::cuda {
 
-// The extents of a call: a part of the packed tensors of a whole.
+// The extents of a call, which computes a part of packed tensors.
 struct FusedShape {
   AttentionShape part, whole;
   float scale = 1;
@@ -57,7 +57,7 @@ class FusedAttention {
   std::unique_ptr<State> state_;
 };
 
-// Run the kernels by FusedAttention.  Workspace: fused_forward_bytes() and fused_backward_bytes().
+// FusedAttention runs the kernels.  Workspace: fused_forward_bytes() and fused_backward_bytes().
 void fused_forward(const AttentionForward&, CudaStream&);
 void fused_backward(const AttentionBackward&, const AttentionCut&, CudaStream&);
 

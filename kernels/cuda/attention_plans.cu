@@ -15,7 +15,7 @@
 namespace spool::cuda {
 namespace {
 
-// Tell the frontend of a device that is only described.
+// Tells the frontend the capability of a device that is only described.
 int described_capability = 0;
 
 cudaError_t get_no_device(int* device) {
@@ -191,7 +191,7 @@ fe::error_t choose_plan(fe::graph::Graph& graph, cudnnHandle_t handle, size_t by
   fe::error_t status = graph.validate();
   if (status.is_good()) status = graph.build_operation_graph(handle);
   if (status.is_bad()) return status;
-  // As long as there are no plans, this is what the frontend takes.
+  // What the frontend takes is known here, as there are no plans yet.
   const int64_t left = static_cast<int64_t>(bytes) - graph.get_autotune_workspace_size();
   status = graph.create_execution_plans({fe::HeurMode_t::A});
   if (status.is_bad()) return status;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Shared by attention forward and backward on cuda: the rows of heads in a tensor, tiles of them as
+// Parts of attention forward and backward on cuda: the rows of heads in a tensor, tiles of them as
 // f32 in shared memory, and products of tiles with results in registers.
 //
 // A block has 16 x 16 threads.  In a product of tiles of `rows` and of `columns` rows of D numbers,
@@ -30,8 +30,8 @@ struct Tiling {
 __device__ __forceinline__ int thread_row() { return static_cast<int>(threadIdx.x) / side; }
 __device__ __forceinline__ int thread_column() { return static_cast<int>(threadIdx.x) % side; }
 
-// A row or a column of a tile of n, counted from its first one, in 32 bits.  Beyond the tile all
-// are the same.
+// A row or a column of a tile of n, counted from its first one, in 32 bits; n for all beyond the
+// tile.
 template <int n>
 __device__ __forceinline__ int place_in(int64_t place) {
   return static_cast<int>(min(place, int64_t{n}));
@@ -99,7 +99,7 @@ bool by_fours(const View& t, int64_t D) {
   return reinterpret_cast<uintptr_t>(t.data()) % (4 * sizeof(T)) == 0 && D % 4 == 0;
 }
 
-// The least of the first visible keys of queries [begin, end) of a text, in every lane; 0 without
+// The smallest first visible key of queries [begin, end) of a text, in every lane; 0 without
 // `firsts`.
 __device__ __forceinline__ int min_first(const int* firsts, int64_t begin, int64_t end) {
   if (!firsts) return 0;
@@ -111,7 +111,7 @@ __device__ __forceinline__ int min_first(const int* firsts, int64_t begin, int64
 }
 
 // Copies the first visible keys of queries [begin, begin + n) of a text to shared memory, where
-// they take no registers; those of queries beyond the last are its own.
+// they take no registers; queries beyond the last get the last one's.
 template <int n>
 __device__ __forceinline__ void load_firsts(int* to, const int* firsts, int64_t begin,
                                             int64_t length) {

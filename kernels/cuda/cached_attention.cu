@@ -123,12 +123,12 @@ void Cached<T>::launch_pieces() const {
 
 template <class T>
 void Cached<T>::attend_few() const {
-  const auto with = [&]<int lanes>(std::integral_constant<int, lanes>) {
+  const auto launch_lanes = [&]<int lanes>(std::integral_constant<int, lanes>) {
     if (e.group() * e.T == 1) return launch_pieces<lanes, 1>();
     launch_pieces<lanes, piece_warps>();
   };
   dispatch_head(e.D, [&](auto head) {
-    with(std::integral_constant<int, decltype(head)::value / lane_width>());
+    launch_lanes(std::integral_constant<int, decltype(head)::value / lane_width>());
   });
 }
 

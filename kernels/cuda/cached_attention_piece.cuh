@@ -48,7 +48,7 @@ struct Columns {
     return to_float(pack_of<T>(bits[k / size]).at[k % size]);
   }
 
-  // Loads elements from `first` on; zeros from D on, and all zeros unless `there`.
+  // Loads elements from `first` on; zeros from D on, and all zeros unless `in_range`.
   __device__ __forceinline__ void load(const T* row, int first, int D, bool packed,
                                        bool in_range = true) {
     if (packed) {
@@ -101,7 +101,7 @@ struct Piece {
   float (*sums)[R][lanes * lane_width];  // of each warp
   int64_t b, kv, piece, first_row, begin;
   int count;           // of keys
-  int64_t text_first;  // the first key that queries from it on see; those before it see their own
+  int64_t text_first;  // queries before it see only their own key, others the keys from it on
 
   static constexpr int at_once = piece_block / lanes;
   __device__ static int column() { return static_cast<int>(threadIdx.x) % lanes * lane_width; }

@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(sum_warps* warp_lanes)
 template <class T>
 struct PartialSums {
   Sink<T> out;
-  Sink<float> out_f32;  // one of both is null
+  Sink<float> out_f32;  // one of the two is null
   const float* partials = nullptr;
 
   PartialSums() = default;

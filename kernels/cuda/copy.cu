@@ -24,7 +24,7 @@ struct Loop {
 // Where a row begins in both tensors.
 struct Row {
   int64_t out = 0, in = 0;
-  // Of the next outer loop: takes its part from the row's number.
+  // Adds the next outer loop's part, which it takes from the row's number.
   __device__ __forceinline__ void add(const Loop& loop, int64_t& number) {
     if (loop.extent == 1) return;
     const int64_t rest = quotient(number, loop.extent), at = number - rest * loop.extent;

@@ -117,7 +117,7 @@ struct LogitsRow {
   __device__ bool counts(int i) const {
     return !cut || (i >= row.begin && i < used());
   }
-  // The difference comes before the factor of the exponential's base: logits may be near the
+  // Subtracts before it multiplies by the factor of the exponential's base: logits may be near the
   // largest number.
   template <bool cut>
   __device__ void add(RowSums& sums, const Pack<T>& pack, int p) const {

@@ -5,7 +5,7 @@
 namespace spool::cuda {
 namespace {
 
-#if SPOOL_CUBLASLT_EMULATED  // which is linked
+#if SPOOL_CUBLASLT_EMULATED  // the emulated library is linked
 #define SPOOL_FIND(function) .function = (&cublasLt##function)
 CublasLt find_functions() {
 #else

@@ -77,7 +77,7 @@ void dispatch(DType t, F&& f) {
         is_only_stored(t) ? "; convert it first" : "");
   f(__nv_bfloat16{});
 }
-// The same with the types that are only stored.
+// The same with the storage types.
 template <class F>
 void dispatch_stored(DType t, F&& f) {
   if (t == DType::f16) return f(__half{});
@@ -114,7 +114,7 @@ template <>
 __device__ __forceinline__ __half from_float<__half>(float x) {
   return __float2half_rn(x);
 }
-// To the nearest, or the end of the range; 0 for NaN.
+// Rounds to the nearest, or to the end of the range; NaN becomes 0.
 template <>
 __device__ __forceinline__ int8_t from_float<int8_t>(float x) {
   const float nearest = rintf(fminf(fmaxf(x, -128.0f), 127.0f));
@@ -153,8 +153,8 @@ __device__ __forceinline__ Pack<T> load_pack_written(const T* from) {
   return pack_of<T>(__ldcg(reinterpret_cast<const uint4*>(from)));
 }
 
-// Loads that are zeros unless `there`, as bits.  To unpack what is loaded is to wait for it; as
-// bits, several loads are under way at a time.
+// Loads that are zeros unless `in_range`, as bits.  Unpacking waits for the load; as bits, several
+// loads are in flight at a time.
 #define SPOOL_LOADS_IF(name, intrinsic)                                   \
   template <class Word>                                                   \
   __device__ __forceinline__ Word name(const Word* from, bool in_range) { \

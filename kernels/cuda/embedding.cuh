@@ -1,6 +1,7 @@
 #pragma once
 
-// Shared by the embedding kernels: a warp for each row, or for each row and tile of columns.
+// Launches, loads and sums of the embedding kernels: a warp for each row, or row and tile of
+// columns.
 
 #include "spool/kernels/cuda/map.cuh"
 
@@ -18,7 +19,7 @@ inline LaunchShape warp_a_row(int64_t rows, int64_t tiles) {
 }
 
 // n elements, one or a pack, of memory that this launch does not write and may read again; zeros
-// unless `there`.
+// unless `in_range`.
 template <int n, class T>
 __device__ __forceinline__ Raw<n, T> load_cached(const T* from, bool in_range) {
   if constexpr (n == 1) {

@@ -26,7 +26,7 @@ __device__ __forceinline__ int64_t column_of_lane() {
 // The column of the lane; lanes beyond the last column repeat the last, so that all lanes do the
 // same.
 template <int width>
-__device__ __forceinline__ int64_t column_there(int64_t C) {
+__device__ __forceinline__ int64_t column_in_range(int64_t C) {
   const int64_t c = column_of_lane<width>();
   return c < C ? c : C - width;
 }
@@ -37,7 +37,7 @@ template <int width, class T>
 __device__ __forceinline__ void add_rows(Floats<width>& sum, const GradientRows<T>& rows, int row,
                                          int count) {
   constexpr int at_once = 4;
-  const T* column = rows.dy + column_there<width>(rows.C);
+  const T* column = rows.dy + column_in_range<width>(rows.C);
   for (int i = 0; i < count; i += at_once) {
     int64_t n[at_once];
     Raw<width, T> x[at_once];
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(row_warps* warp_lanes, 4)
       add_rows(sum, rows, from + lane < to ? __ldg(k.second_order + from + lane) : 0, to - from);
     };
     add_between(begin, runs_begin <= runs_end ? runs_begin * run : end);
-    const float* sums = rows.sums + column_there<width>(rows.C);
+    const float* sums = rows.sums + column_in_range<width>(rows.C);
 #pragma unroll 2
     for (int64_t i = runs_begin; i < runs_end; ++i) add_to(sum, load<width>(sums + i * rows.C));
     if (runs_begin <= runs_end) add_between(runs_end * run, end);

@@ -64,7 +64,7 @@ struct Readers<F, inputs, s, std::index_sequence<k...>> {
       ((Derivative<k>::template reads<s> ? uint32_t{1} << k : uint32_t{0}) | ...);
 };
 
-// The terms of gradients, dy f'.  What is `whole` has no input that is broadcast.
+// The terms of gradients, dy f'.  `whole`: no input is broadcast.
 template <class F, int inputs, class T>
 struct Terms {
   const T* dy;
@@ -78,7 +78,7 @@ struct Terms {
     Elements<n, T> slots[inputs + 1];
   };
 
-  // What the wanted derivatives read, a bit for each, of n elements from i on.
+  // Loads what the wanted derivatives, a bit for each, read of n elements from i on.
   template <int n, bool whole>
   __device__ __forceinline__ Loaded<n> load(int64_t i, const Place& place, uint32_t wanted) const {
     Loaded<n> all;
@@ -100,7 +100,7 @@ struct Terms {
     }
   }
 
-  // By input k.
+  // The term by input k.
   template <int k, int n, bool whole>
   __device__ __forceinline__ Floats<n> by(const Loaded<n>& all) const {
     using Derivative = map_details::DerivativeOf<F, inputs, k>;
@@ -130,8 +130,8 @@ struct Terms {
   }
 };
 
-// dx[k] (+)= dy f'(by k) for the inputs that are whole, in order; the one that shares the memory of
-// dy is among them, and all is read before any is written.  Two may be one: of x x, dx.
+// dx[k] (+)= dy f'(by k) for the inputs that are not broadcast, in order.  One dx may share the
+// memory of dy, so all is read before any is written.  Two dx may be one, as for x times x.
 template <class F, int inputs, class T, class Out>
 struct WholeEach {
   Terms<F, inputs, T> terms;
@@ -184,7 +184,7 @@ struct TermAt {
 
 constexpr int term_block = 256;
 
-// Of the terms by input k: block r's sum over row r.
+// Block r's sum of the terms by input k over row r.
 template <class F, int inputs, int k, class T, class Out>
 __global__ void __launch_bounds__(term_block)
     sum_of_row(TermAt<F, inputs, k, T> term, Sink<Out> dx) {
@@ -243,7 +243,7 @@ class MapBackwardOnCuda {
   void run(std::index_sequence<k...>) {
     workspace_ = k_.workspace.data();
     (reduce<static_cast<int>(k)>(), ...);
-    // That of a parameter may be f32; one that shares the memory of dy is of its type.
+    // A parameter's gradient may be f32; one that shares the memory of dy has dy's type.
     if constexpr (!std::is_same_v<T, float>) whole<float>(DType::f32);
     whole<T>(k_.dy.dtype());
   }
@@ -274,7 +274,7 @@ class MapBackwardOnCuda {
     }
   }
 
-  // sum_columns() without its form for packs, for which each functor would be compiled again.
+  // sum_columns() without its variant for packs, which would compile each functor once more.
   template <class Term>
   void sum_to_row(const Term& term, int64_t N, int64_t C, const Grad& to, std::byte* memory) {
     if (C == 0) return;
@@ -302,7 +302,7 @@ class MapBackwardOnCuda {
                   partials, pieces, to);
   }
 
-  // Gradients of this type.
+  // Writes the gradients of this type.
   template <class Out>
   void whole(DType type) {
     WholeEach<F, inputs, T, Out> each{terms_, {}};

@@ -195,14 +195,14 @@ void dispatch_form(GeluForm form, F&& f) {
 template <class T, class F>
 void launch_columns(int64_t N, int64_t C, int64_t rows, bool wide, const F& launch) {
   if (N == 0 || C == 0) return;
-  const auto with = [&](auto width) {
+  const auto launch_width = [&](auto width) {
     const int64_t tiles = ceil_div<int64_t>(C, warp_lanes * decltype(width)::value);
     const LaunchShape shape{.grid = dim3(unsigned(tiles * ceil_div(N, rows))),
                             .block = dim3(warps * warp_lanes)};
     launch(width, shape, Rows{.N = N, .C = C, .rows = rows, .tiles = static_cast<unsigned>(tiles)});
   };
-  if (wide) return with(std::integral_constant<int, Pack<T>::size>{});
-  with(std::integral_constant<int, 1>{});
+  if (wide) return launch_width(std::integral_constant<int, Pack<T>::size>{});
+  launch_width(std::integral_constant<int, 1>{});
 }
 
 template <class Form, class T>

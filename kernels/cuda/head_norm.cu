@@ -40,7 +40,7 @@ struct HeadTeam {
   }
 };
 
-// A lane's numbers of a head; zeros from D on, and all zeros unless `there`.
+// A lane's numbers of a head; zeros from D on, and all zeros unless `in_range`.
 template <class Team, class T>
 struct HeadNumbers {
   Raw<Team::width, T> at[Team::slots];
@@ -71,7 +71,7 @@ __device__ __forceinline__ Floats<n> load_weight(const T* from, bool in_range = 
   return all;
 }
 
-// What both directions know of the heads.
+// What forward and backward know of the heads.
 template <class T>
 struct HeadsOfTokens {
   const T *x, *query, *key;
@@ -179,7 +179,7 @@ struct HeadSums {
   }
 };
 
-// One head of backward: number `number` of all, if it is `there`.
+// Backward of one head: number `number` of all, if it is `in_range`.
 template <class Team, class T>
 __device__ __forceinline__ void differentiate_head(const HeadBackward<T>& k, int64_t number,
                                                    bool in_range, HeadSums<Team>& sums) {

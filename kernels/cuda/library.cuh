@@ -1,8 +1,8 @@
 #pragma once
 
-// Shared by the libraries of a stream (CudaStream::library), cuBLASLt and cuDNN: their setup
-// allocates device memory and synchronises, which cannot be captured in a graph, so work runs once
-// before it is captured.
+// The setup of a stream's libraries (CudaStream::library), cuBLASLt and cuDNN: it allocates device
+// memory and synchronises, which cannot be captured in a graph, so work runs once before it is
+// captured.
 
 #include <cuda_runtime.h>
 

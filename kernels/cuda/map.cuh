@@ -47,7 +47,7 @@ __device__ __forceinline__ Floats<n> load(const T* from) {
   return x;
 }
 
-// n elements as they lie in memory: what is loaded stays so until it is used (load_if()).
+// n elements as bits: what is loaded stays packed until it is used (load_if()).
 template <int n, class T>
 struct Raw {
   static constexpr size_t bytes = n * sizeof(T);
@@ -72,7 +72,7 @@ __device__ __forceinline__ Raw<n, T> load_raw(const T* from) {
   }
   return raw;
 }
-// Zeros unless `there`.
+// Loads zeros unless `in_range`.
 template <int n, class T>
 __device__ __forceinline__ Raw<n, T> load_raw(const T* from, bool in_range) {
   using Word = typename Raw<n, T>::Word;

@@ -29,7 +29,7 @@ struct Elements {
   T one = from_float<T>(0);
 };
 
-// An argument of a functor, and how it lies along y.
+// An argument of a functor, and how it is broadcast to y.
 template <class T>
 struct Source {
   const T* data = nullptr;

@@ -83,7 +83,7 @@ std::ostream& operator<<(std::ostream& out, const Form& f) {
              << name(f.out) << (f.bias ? ", with bias" : "") << (f.accumulate ? ", added" : "");
 }
 
-// The form in a table: all that decides.
+// The form as a table names it, with everything that decides.
 std::string in_words(const Form& f) {
   return sentence(f, "; steps ", f.a_step, " and ", f.b_step, ", aligned to ", f.a_alignment, ", ",
                   f.b_alignment, " and ", f.c_alignment, " bytes, ", f.workspace,
@@ -239,11 +239,11 @@ class Product {
 
   Description description_;
   Layout a_, b_, c_;
-  std::vector<Algorithm> algorithms_;  // that fit, in the heuristics' order
+  std::vector<Algorithm> algorithms_;  // supported ones, in the heuristics' order
   int place_ = 0;
 };
 
-// Seconds of a product, the least of several times.
+// The shortest of several times of a product, in seconds.
 double seconds_of(Product& product, cublasLtHandle_t lt, const Form& f, const Matmul& k,
                   cudaStream_t stream) {
   constexpr int times = 6;
@@ -258,7 +258,7 @@ double seconds_of(Product& product, cublasLtHandle_t lt, const Form& f, const Ma
     check_call(cudaEventSynchronize(end.get()), "cudaEventSynchronize");
     float milliseconds = 0;
     check_call(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "cudaEventElapsedTime");
-    if (i > 0) min = std::min(min, milliseconds);  // the first loads the kernel
+    if (i > 0) min = std::min(min, milliseconds);  // the first run loads the kernel
   }
   return static_cast<double>(min) * 1e-3;
 }

@@ -81,9 +81,9 @@ __device__ __forceinline__ void multiply(float (&c)[4], const Fragment& a, uint3
 #endif
 }
 
-// Copies 4 or 16 bytes, at a multiple of that, into shared memory, or writes zeros if they are not
-// there.  The bytes arrive some time before wait_for_copies() returns to this thread, and other
-// threads may read them after a barrier.
+// Copies 4 or 16 bytes, at a multiple of that, into shared memory, or writes zeros there unless
+// `in_range`.  The bytes arrive some time before wait_for_copies() returns to this thread, and
+// other threads may read them after a barrier.
 template <int bytes>
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool in_range) {
   static_assert(bytes == 4 || bytes == 16);

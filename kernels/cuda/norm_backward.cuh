@@ -1,7 +1,7 @@
 #pragma once
 
-// Backward of the norms of rows: centred, of layer_norm; and not, of rms_norm, which has neither a
-// mean nor a bias.
+// Backward of the norms of rows: of layer_norm, which is centred; and of rms_norm, which is not,
+// and has neither a mean nor a bias.
 
 #include "spool/kernels/cuda/column_sums.cuh"
 #include "spool/kernels/layer_norm.h"
@@ -18,7 +18,7 @@ struct NormBackward {
   float *dweight, *dbias;  // partial sums of the first group; null if not needed
   int64_t stride;          // from group to group
   const T *dy, *x, *weight;
-  const T* before;  // what dx is added to, if it is
+  const T* before;  // what dx is added to, if it accumulates
   const float *mean, *rstd;
   int64_t N, C;
   int64_t rows, groups;  // rows in a group, number of groups
@@ -109,7 +109,7 @@ __device__ __forceinline__ ManySums<n> block_sums(const ManySums<n>& x, ManySums
 template <class T, int packs, int at_once, bool centred>
 struct NormPiece {
   static constexpr int size = Pack<T>::size;
-  // Of each row, the sum of g h; centred, that of g before it.
+  // For each row the sum of g h; if centred, before it that of g.
   static constexpr int sums_of_row = centred ? 2 : 1, sums_count = sums_of_row * at_once;
   static constexpr int first_gh = centred ? at_once : 0;
   using Bits = uint4[at_once][packs];

@@ -1,7 +1,7 @@
 #pragma once
 
-// Forward of the norms of rows: centred, of layer_norm, which subtracts the mean; and not, of
-// rms_norm, which has neither a mean nor a bias.
+// Forward of the norms of rows: of layer_norm, which is centred (subtracts the mean); and of
+// rms_norm, which is not, and has neither a mean nor a bias.
 
 #include "spool/kernels/cuda/map.cuh"
 #include "spool/kernels/layer_norm.h"
@@ -56,7 +56,7 @@ __device__ __forceinline__ float team_sum(float x, float* scratch) {
   return block_sum(x, scratch);
 }
 
-// y from h, at `size` columns from c.
+// Writes `size` columns of y, from c on, given h.
 template <class T, bool centred>
 __device__ __forceinline__ void write_pack(const NormForward<T, centred>& k, int64_t n, int64_t c,
                                            const Pack<T>& x, float mean, float rstd) {

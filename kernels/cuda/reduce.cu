@@ -33,7 +33,7 @@ struct Square {
   static __device__ __forceinline__ double of(float x) { return double{x} * double{x}; }
 };
 
-// This thread's share of the sum of f over n elements, of as many threads.
+// This thread's share of the sum of f over n elements, which `threads` threads add up.
 template <class F, int threads, class T>
 __device__ __forceinline__ double share(const T* x, int n) {
   const bool aligned = reinterpret_cast<uintptr_t>(x) % 16 == 0;

@@ -23,14 +23,13 @@ __device__ __forceinline__ Floats<n> load_angles(const float* from, bool in_rang
   return all;
 }
 
-// An element is a pair of one head; the pairs of a head follow each other.  Those of values are
-// copied.
+// An element is a pair of one head; a head's pairs are consecutive.  Pairs of values are copied.
 template <class T, class Out>
 struct RopeEach {
   Sink<Out> y;
   const T* x;
   const float* table;
-  const int32_t* positions;  // null if they follow each other from `first` on in each text
+  const int32_t* positions;  // null: consecutive from `first` on in each text
   int64_t first, T_each, rows, packed, turned, half;
   float sign;
 

@@ -39,7 +39,7 @@ struct DifferenceEach {
   const T *x, *y;
   const float *upstream, *scale;
   int64_t row;    // elements for each number of upstream
-  float factor;   // 2/C and the loss's
+  float factor;   // 2/C times the loss's
   bool together;  // groups of map_width elements have one number of upstream
   template <int n>
   __device__ void apply(int64_t i) const {

@@ -1,9 +1,9 @@
 #pragma once
 
-// Attention on tensor cores, by kernels of our own: bf16, head sizes that are multiples of 16 up to
-// 128, any number of tokens, causal (from `first` on) or not.  Products are of bf16 numbers, summed
-// in f32: weights p are rounded to bf16 for the products with v and dy, and ds for those with k and
-// q.  Every sum has one order, and memory is linear in T.
+// Spool's own attention on tensor cores: bf16, head sizes that are multiples of 16 up to 128, any
+// number of tokens, causal (from `first` on) or not.  Products are of bf16 numbers, summed in f32:
+// weights p are rounded to bf16 for the products with v and dy, and ds for those with k and q.
+// Every sum has one order, and memory is linear in T.
 //
 // qkv, y, dy and dqkv begin at multiples of 16 bytes.
 

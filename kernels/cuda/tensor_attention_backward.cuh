@@ -1,6 +1,6 @@
 #pragma once
 
-// Shared by the two kernels of attention backward on tensor cores.
+// The arguments of the two kernels of attention backward on tensor cores.
 
 #include "spool/kernels/cuda/tensor_attention_tiles.cuh"
 
@@ -41,8 +41,8 @@ struct TensorBackward {
   }
 };
 
-// Shared memory for a block's own rows, of two tensors, and the tiles of the other side; after the
-// last of these, for what write_rows() needs.
+// Shared memory for a block's own rows, of two tensors, and the tiles of the other side;
+// write_rows() reuses it after the last tile.
 template <class S>
 constexpr size_t gradient_shared = std::max((2 * S::row_tile + 4 * S::other_tile) * sizeof(bf16),
                                             S::warps* S::written_tile * sizeof(float));

@@ -7,9 +7,9 @@
 namespace spool::cuda {
 namespace {
 
-// What belongs to a tile of queries beside their numbers: two of these follow the tiles in shared
-// memory.  Zeros for queries that are not there: as their q and dy are zeros too, they add nothing.
-// A lane copies the numbers of one query, and a warp those of one kind.
+// The numbers of a tile of queries, one of each kind per query; two of these follow the tiles in
+// shared memory.  Queries beyond the last have zeros: as their q and dy are zeros too, they add
+// nothing.  A lane copies the numbers of one query, and a warp those of one kind.
 template <class S>
 struct QueryNumbers {
   float lse[S::N], delta[S::N];
@@ -28,8 +28,8 @@ struct QueryNumbers {
   }
 };
 
-// The tile of queries that a block comes to: from the first tile to the last, of each query head
-// that shares the key head.
+// The tile of queries that a block is at: from the first tile to the last, for each query head that
+// shares the key head.
 struct QueryCursor {
   unsigned h, end_head;
   int begin, first, end;
@@ -81,7 +81,7 @@ struct KeyGradients {
     set_zero<S::M, S::D>(dvalues);
   }
 
-  // Whether queries from `query` on see some of the keys, and all.
+  // Whether queries from `query` on see some of the keys, and whether they see all.
   __device__ bool seen_by_some(int query) const { return !all.causal || query + S::N > begin; }
   __device__ bool seen_by_all(int query, const QueryNumbers<S>& numbers) const {
     if (!all.causal) return true;

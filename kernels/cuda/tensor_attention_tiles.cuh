@@ -1,6 +1,6 @@
 #pragma once
 
-// Shared by the kernels of attention on tensor cores: tiles of rows of a head in shared memory,
+// Parts of the kernels of attention on tensor cores: tiles of rows of a head in shared memory,
 // products of them with results in registers, masks, and the way back to a tensor.
 //
 // A block of four warps has a tile of `rows` rows, 16 M for each warp, and loops over tiles of N
@@ -48,8 +48,8 @@ __device__ __forceinline__ const bf16* fragment_row(const bf16* tile) {
   return tile + lane_of_warp() % 16 * stride + lane_of_warp() / 16 * 8;
 }
 
-// The same for the fragment with columns and rows in each other's place: then the words that one
-// multiply_add() takes as b are neighbours, as the instruction wants them.
+// The same with the second and third 8 x 8 matrix swapped: then the words that one multiply_add()
+// takes as b are neighbours, as the instruction wants them.
 template <int stride>
 __device__ __forceinline__ const bf16* right_row(const bf16* tile) {
   const int lane = lane_of_warp();
@@ -118,7 +118,7 @@ struct OwnRows {
   __device__ Fragment read(int m, int d) const {
     return load_fragment(row + 16 * m * S::stride + 16 * d);
   }
-  // After the tile has arrived.
+  // Call it when the tile has arrived.
   __device__ void load() {
     if constexpr (S::kept) {
 #pragma unroll
@@ -192,15 +192,15 @@ __device__ __forceinline__ void add_weighted_rows(Results<S::M, S::D>& sum,
   }
 }
 
-// What the kernels know of keys and queries.  The scores of tokens are -infinity where one does not
-// see the other.
+// The heads that the kernels work on, and what a query sees.  A score is -infinity where the query
+// does not see the key.
 struct TensorHeads {
   HeadArray<const bf16> queries, keys, values;
   const int* first;  // (B, T), or null
   unsigned B, H, Hkv;
   int T, D;
   bool causal;
-  // Scores are computed to the base 2, and as if the scale were positive: of -q if it is negative.
+  // Scores are to the base 2, and scaled by |scale|; a negative scale negates q.
   bool negative;
   float scale;  // times log2 e; not 0, so that -infinity remains what it is
 
@@ -214,7 +214,7 @@ TensorHeads tensor_heads(const View& qkv, const View& first, const AttentionExte
                          double scale);
 
 // Which keys the queries of a warp see, from first to last.  Queries beyond the last token see what
-// that one does.
+// the last one sees.
 template <class S>
 struct QueryMask {
   int begin, T;  // of the warp
@@ -287,7 +287,7 @@ struct QueryPlace {
         first_key(min_first(all.firsts(b), begin, end)),
         end_key(all.causal ? end : all.T) {}
 
-  // The first of a warp's queries, and the number of those that are there, of the m-th 16.
+  // The m-th 16 of a warp's queries: the first, and how many of them exist.
   __device__ int row(int m) const { return begin + warp_of_block() * S::warp_rows + 16 * m; }
   __device__ int count(int m) const { return end - row(m); }
 };
@@ -308,7 +308,7 @@ struct OtherTiles {
   }
 };
 
-// What a block has copied has arrived, and the tiles before are no longer used.
+// Waits until a block's copies have arrived and the tiles before are no longer used.
 __device__ __forceinline__ void wait_for_tiles() {
   wait_for_copies<0>();
   __syncthreads();

@@ -1,10 +1,9 @@
 #pragma once
 
-// The loop of kernels/weights.h.  A Rule has the arguments of a kernel besides its tensors, and
-//   rows, capacity      of an entry's state, which may be 0; of the kernel's list
+// The updates of kernels/weights.h.  A Rule has the arguments of a kernel besides its tensors, and
+//   rows, capacity      the rows of an entry's state, maybe 0; the capacity of the kernel's list
 //   Step(rule, clip factor, rate, decay)
-//                       what is the same for all elements of a tensor, read from device memory,
-//                       with
+//                       the values for all elements of a tensor, read from device memory, with
 //     take(grad, w, state, k)   which updates w and the k-th of each row of the state
 
 #include "spool/kernels/cuda/philox.cuh"
@@ -101,7 +100,7 @@ struct Words {
   uint32_t at[4];
 };
 
-// The rounding of kernels/weights.h.
+// Rounds stochastically, as kernels/weights.h says.
 __device__ __forceinline__ __nv_bfloat16 round_by(float x, uint32_t r) {
   constexpr uint32_t infinity = 0x7f800000, quiet = 0x400000;
   const uint32_t u = __float_as_uint(x);

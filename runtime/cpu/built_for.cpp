@@ -1,12 +1,12 @@
 #include "spool/runtime/cpu/processor.h"
 
-// The build compiles this source with the options of all others, as its macros are what it is
-// about.
+// Records the instruction sets of the build: compiled with the options of all other sources, whose
+// macros it reads.
 
 namespace spool {
 namespace {
 
-// A macro that is defined as 1 has become that digit; another one is still its own name.
+// `text` is "1" if the macro is defined as 1, else the macro's own name.
 constexpr InstructionSets set_if(int bit, const char* text) {
   return text[0] == '1' ? InstructionSets{1} << bit : 0;
 }

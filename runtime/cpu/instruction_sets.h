@@ -1,7 +1,7 @@
 #pragma once
 
-// The extensions of x86-64 that compilers use unasked.  It is a list for a macro, as two sources,
-// compiled for different processors, ask for each one in their own way:
+// The extensions of x86-64 that compilers use unasked, as an X macro: two sources, compiled for
+// different processors, test each extension in their own way:
 //
 //   X(bit, name, macro)   the macro is 1 where the compiler may use the extension
 

@@ -23,7 +23,7 @@ std::string names(InstructionSets sets) {
   return list.empty() ? last : list + " and " + last;
 }
 
-// What compilers call this processor at the least.
+// The level of x86-64, in compilers' words, that the processor has at least.
 const char* level(InstructionSets supported) {
   for (const char* name : {"avx2", "fma", "bmi", "bmi2"}) {
     if (!(supported & instruction_set(name))) return "x86-64";

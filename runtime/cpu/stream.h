@@ -71,7 +71,7 @@ class CpuStream final : public Stream {
     run_pieces(ceil_div(n, loop.grain), run_piece, &loop);
   }
   int threads() const { return threads_; }
-  // Seconds that processors have worked so far for its threads, divided by their number.
+  // Processor time of its threads so far, in seconds, divided by their number.
   double processor_clock();
 
   std::string description() const override;
@@ -122,7 +122,7 @@ class CpuStream final : public Stream {
       keep_error();
     }
   }
-  void keep_error();  // the one that is being handled
+  void keep_error();  // the exception being handled
   void rethrow();
 
   int threads_;

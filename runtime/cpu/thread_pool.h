@@ -17,8 +17,8 @@ namespace spool {
 // Starts a thread; throws Error (device) if the system starts no more.
 std::thread start_thread(std::function<void()> work);
 
-// Seconds that a processor has worked for a thread so far; for the calling thread; for all threads
-// of the process.
+// Processor time so far, in seconds: of a thread; of the calling thread; of all threads of the
+// process.
 double processor_seconds(std::thread& thread);
 double thread_processor_seconds();
 double process_processor_seconds();
@@ -33,7 +33,7 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
-  // Seconds that processors have worked so far for its threads, except callers of run().
+  // Processor time of its threads so far, in seconds, without callers of run().
   double processor_seconds();
 
   // Calls work(context, piece, lane) for every piece in [0, pieces), on any thread, in any order;

@@ -28,7 +28,7 @@ int cores_by_affinity() {
   return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-// Processor time over time, as a group's files have both; infinite where there is no quota.
+// A group's quota in cores: processor time per period; infinite if it has none.
 double quota_of(const ControlGroup& group) {
   double quota = -1, period = 0;
   if (group.version == 2) {

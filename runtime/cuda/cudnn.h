@@ -1,6 +1,6 @@
 #pragma once
 
-// cuDNN is loaded at its first use, never linked, so that Spool also runs without it, on its own
+// Loads cuDNN at its first use: it is never linked, so that Spool also runs without it, on its own
 // kernels.  SPOOL_CUDNN=0 in the environment disables it.  This header includes none of CUDA's.
 
 #include <cstddef>
@@ -23,7 +23,7 @@ struct Cudnn {
 
 Cudnn find_cudnn();
 
-// Loads the first of these files that Spool can use; if there is none, why_not is about the first.
+// Loads the first of these files that Spool can use; if there is none, why_not explains the first.
 Cudnn open_cudnn(std::span<const char* const> files);
 
 }  // namespace spool

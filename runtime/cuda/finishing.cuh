@@ -1,6 +1,6 @@
 #pragma once
 
-// Objects that are destroyed once the work enqueued before on a stream is done.
+// Keeps objects alive until the work that was enqueued before them on a stream is done.
 
 #include <memory>
 #include <utility>
@@ -21,10 +21,10 @@ class Finishing {
     if (!recorded) (void)cudaStreamSynchronize(stream);
     if (recorded && !is_done(event)) objects_.push_back({std::move(event), std::move(object)});
   }
-  // A graph that is being captured may read it each time it runs: kept until all are destroyed.
+  // Keeps an object until destroy_all(): a graph that is being captured may read it at each replay.
   void keep(std::shared_ptr<void> object) { kept_.push_back(std::move(object)); }
 
-  // Destroys those whose work is done.
+  // Destroys the objects whose work is done.
   void destroy_done() {
     std::vector<Object> done;
     for (size_t i = 0; i < objects_.size();) {
@@ -37,7 +37,7 @@ class Finishing {
       }
     }
   }
-  // All work is done.
+  // Destroys all objects; all work must be done.
   void destroy_all() {
     const auto objects = std::exchange(objects_, {});
     const auto kept = std::exchange(kept_, {});

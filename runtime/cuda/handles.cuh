@@ -1,6 +1,6 @@
 #pragma once
 
-// Owners of CUDA's streams, events, graphs and memory, and the check of its calls.
+// RAII owners of CUDA's streams, events, graphs and memory, and the check of CUDA's calls.
 
 #include <cuda_runtime.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // Work that a CUDA stream does on a thread of the host, in order with its kernels.  CUDA accepts no
-// error from it, so the first is kept, work after it does nothing, and the stream rethrows it.
+// error from such work, so the first is kept, later work does nothing, and the stream rethrows it.
 
 #include <atomic>
 #include <exception>

@@ -14,7 +14,7 @@ class Staging {
 
   explicit Staging(cudaStream_t stream) : stream_(stream), memory_(2 * half) {}
 
-  // Memory to fill and to enqueue a copy from, on the stream, before the next call.
+  // Memory to fill and to enqueue a copy from, on the stream, before the next take().
   std::byte* take(size_t bytes) {
     if (used_ + bytes > half) switch_halves();
     std::byte* place = memory_.data() + static_cast<size_t>(side_) * half + used_;

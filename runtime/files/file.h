@@ -45,8 +45,8 @@ class File {
 // Throws "FILE: cannot be DONE: No space left on device", with the text of errno's value `error`.
 [[noreturn]] void fail_file(const std::string& file, const char* done, int error);
 
-// Whether the name, or what it links to, is there, and whether it is a directory.  They throw where
-// the system does not tell, as of a loop of links.
+// Whether a path, or what it links to, exists, and whether it is a directory.  Both throw if the
+// system cannot tell, as for a loop of links.
 bool path_exists(const std::filesystem::path&);
 bool path_is_directory(const std::filesystem::path&);
 
@@ -78,7 +78,7 @@ class AtomicWrite {
   std::filesystem::path path_, partial_;
 };
 
-// Throws if no file can be written atomically under this name, which these settings gave; leaves
+// Throws, naming these settings, if no file can be written atomically under this name; leaves
 // nothing behind.
 void check_writable(const std::filesystem::path&, SettingKeys);
 

@@ -13,7 +13,7 @@ using namespace std::string_view_literals;
 
 namespace {
 
-// The bytes at a place in the file by which a kind is known.
+// Bytes at an offset in the file that identify a kind.
 struct Signature {
   std::string_view bytes;
   FileKind kind;
@@ -49,7 +49,7 @@ constexpr FileKind zip_archive = compressed("is a zip archive", "unpack it first
                             "which then has to be downloaded again",
                             "it came in place of the file, which has to be downloaded again"};
 
-// Where one begins as another does, the longer is first.
+// A signature comes before its own prefixes.
 constexpr Signature signatures[] = {
     {"\x1f\x8b", compressed("is compressed by gzip", "unpack it first, as with gunzip")},
     {"\x28\xb5\x2f\xfd", compressed("is compressed by zstd", "unpack it first, as with unzstd")},
@@ -85,7 +85,7 @@ constexpr Signature signatures[] = {
      document("is a program")},
 };
 
-// Those of files without bytes that text lacks.
+// Signatures of files that may otherwise be taken for text.
 constexpr Signature text_signatures[] = {
     {"version https://git-lfs.github.com/spec/", lfs_pointer},
     {"version https://hawser.github.com/spec/", lfs_pointer},
@@ -102,7 +102,7 @@ bool is_text(std::string_view bytes) {
   return std::ranges::all_of(bytes, [](char c) { return c >= ' ' && c <= '~'; });
 }
 
-// Signatures that have numbers.
+// Kinds whose signature has a number in it, such as a version.
 std::optional<FileKind> kind_with_numbers(std::string_view begin) {
   const auto byte = [&](size_t i) { return i < begin.size() ? begin[i] : '\0'; };
   if (begin.starts_with("BZh") && byte(3) >= '1' && byte(3) <= '9' && has_at(begin, 4, "1AY&SY")) {
@@ -117,7 +117,7 @@ std::optional<FileKind> kind_with_numbers(std::string_view begin) {
   return {};
 }
 
-// What a zip archive is by the name of its first file.
+// The kind of a zip archive, by the name of its first file.
 std::optional<FileKind> kind_of_zip(std::string_view begin) {
   constexpr size_t length_at = 26, name_at = 30;
   if (!begin.starts_with("PK\x03\x04") || begin.size() < name_at) return {};
@@ -135,7 +135,7 @@ std::optional<FileKind> kind_of_zip(std::string_view begin) {
   return is_office ? document("is a document of an office program") : zip_archive;
 }
 
-// The length of a header of JSON, and its first characters.
+// Whether it has the length of a JSON header, and the header's first characters.
 bool begins_as_safetensors(std::string_view begin) {
   constexpr size_t length_bytes = 8;
   if (begin.size() < length_bytes + 2 || begin.substr(4, 4) != "\0\0\0\0"sv) return false;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Knows files by their first bytes: those that are neither text nor weights that can be read, and
-// what to do with each.
+// Recognises, by its first bytes, a file that is neither text nor weights that can be read, and
+// says what to do with it.
 
 #include <optional>
 #include <string>
@@ -20,26 +20,24 @@ struct FileKind {
 // The part of a file that file_kind() looks at, from its beginning.
 inline constexpr size_t bytes_of_file_kind = 512;
 
-// The kind of a file that begins so; nothing if it is of none that is known.  Text that is only
-// likely to be something else, such as XML, is none.
+// The kind of a file that begins with these bytes; nothing if it is unknown.  Text that is only
+// likely to be another format, such as XML, counts as unknown.
 std::optional<FileKind> file_kind(std::string_view begin);
 std::optional<FileKind> file_kind(const File&);
 
-// Whether a file that begins so is a web page, as browsers know it.
+// Whether a file that begins with these bytes is a web page, by the rules of browsers.
 bool is_web_page(std::string_view begin);
 
-// Up to so many bytes from the file's beginning.
+// The first bytes of the file, at most `max`.
 std::string beginning_of(const File&, size_t max);
 
 // Whether the file's beginning is text, in UTF-8.
 bool begins_as_text(const File&);
 
-// A name under which programs keep a file that they have not received as a whole yet, such as
-// model.safetensors.incomplete.
+// Whether programs give this name to an unfinished download, such as model.safetensors.incomplete.
 bool is_partial_download(const std::filesystem::path&);
 
-// Throws, if the file has the beginning of another kind than weights, or its name is that of a
-// partial download.
+// Throws if the file begins as another kind than weights, or has the name of a partial download.
 void check_is_weights(const File&);
 
 }  // namespace spool

@@ -1,8 +1,8 @@
 #pragma once
 
-// A file that is read little by little while other programs may write to it: it knows its size and
-// its time of modification at the beginning.  Files of any size are read, as nothing is kept in
-// memory.  A file that another takes the name of stays what it was.
+// A file of any size that is read piece by piece while other programs may write to it: it keeps the
+// size and modification time it was opened with, to notice such writes.  A file that replaces it
+// under its name does not affect it.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,11 +21,11 @@ class InputFile {
       : InputFile(File::open(path), path.string()) {}
 
   const std::string& name() const { return name_; }
-  // At the beginning, in bytes.
+  // When it was opened, in bytes.
   uint64_t size() const { return begin_.size; }
   // Throws an error that says so if the file has become shorter.
   void read(uint64_t begin, std::span<std::byte> out) const;
-  // Whether it was written to since the beginning.
+  // Whether it was written to since it was opened.
   bool has_changed() const { return state() != begin_; }
 
  private:

@@ -27,7 +27,7 @@ std::string place_in(std::string_view text, size_t read) {
                   1 + before.size() - begin);
 }
 
-// The parser's own words without its name, its context and the text that it read last.
+// The parser's message without its name, its context and the text that it read last.
 std::string reason_of(const nlohmann::detail::exception& e) {
   std::string reason = e.what();
   if (reason.find("number overflow") != std::string::npos) return "the number is too large";

@@ -55,7 +55,7 @@ class JsonField {
   const std::string& key() const;
   const nlohmann::json& value() const { return *value_; }
 
-  // A member of an object; both throw for any other value.
+  // A member of an object; both throw if the value is not an object.
   JsonField member(const char* key) const;  // throws if it is missing
   std::optional<JsonField> find(const char* key) const;
   // All members, in alphabetical order.

@@ -30,9 +30,9 @@ class SpillFile {
   static constexpr size_t alignment = 4096;  // of offsets, sizes and memory
 
   // Throws if the directory is missing or cannot be written to, or its disk has too little space.
-  // `trial` is a page of the memory that transfers will use, of which the constructor writes one to
-  // see what works: not every file system can bypass the page cache for every kind of memory.
-  // Absent: a page of its own.
+  // `trial` is a page of the memory that transfers will use; the constructor writes it once to see
+  // which methods work, since not every file system can bypass the page cache for every kind of
+  // memory.  Null: a page of its own.
   SpillFile(const std::filesystem::path& directory, size_t bytes, std::byte* trial = nullptr);
   ~SpillFile();
   SpillFile(const SpillFile&) = delete;

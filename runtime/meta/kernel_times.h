@@ -1,7 +1,7 @@
 #pragma once
 
-// What kernels of a machine take, measured: a table from what a launch tells of a kernel, its name
-// and its cost, to seconds.  It does not change once it is made, so machines share it.
+// Measured durations of a machine's kernels: a table from a kernel's name and cost, as its launch
+// has them, to seconds.  It is immutable, so machines share it.
 
 #include <bit>
 #include <memory>
@@ -20,14 +20,14 @@ struct KernelTime {
   double seconds = 0;
 };
 
-// Whether both are of one kernel.
+// Whether both have the same name and cost.
 bool same_kernel(const KernelTime&, const KernelTime&);
 // An order of kernels: by name, type of the flops, flops and bytes.
 bool before(const KernelTime&, const KernelTime&);
 
 class KernelTimes {
  public:
-  // Throws if a kernel is there twice, or a number is not finite, or no time.
+  // Throws if a kernel is listed twice, or a number is not finite, or a duration not positive.
   explicit KernelTimes(std::vector<KernelTime> kernels);
   KernelTimes(const KernelTimes&) = delete;
   KernelTimes& operator=(const KernelTimes&) = delete;
@@ -44,9 +44,9 @@ class KernelTimes {
     }
   }
 
-  // How much longer than by the rates a kernel takes that the table lacks: as the kernel of its
-  // name and type does whose flops are the nearest; 1 if there is none.  So what was measured and
-  // what was not can be compared.
+  // For a kernel that the table lacks: its duration relative to the machine's rates, as that of the
+  // kernel of the same name and type with the nearest flops; 1 if there is none.  It makes
+  // estimates comparable with measurements.
   double scale(const Machine& rates, std::string_view name, const Cost&) const;
 
   // In the order of before().
@@ -69,7 +69,7 @@ class KernelTimes {
   size_t mask_ = 0;
 };
 
-// What the machine takes for a kernel: as measured, or else by its rates, scaled.
+// Seconds of a kernel on the machine: as measured, or else by its rates times scale().
 inline double kernel_seconds(const Machine& machine, const char* name, const Cost& cost) {
   if (!machine.kernels) return machine.seconds(cost);
   const double* measured = machine.kernels->find(name, cost);

@@ -29,9 +29,9 @@ class MetaStream final : public Stream {
   void charge(const char* name, const Cost& cost) {
     advance(name, Activity::kernel, kernel_seconds(machine_, name, cost), cost);
   }
-  // A kernel has no form for devices of this kind; launch() tells, as far as it knows.
+  // Notes a kernel that has no implementation for devices of this kind; launch() calls it.
   void add_missing(DeviceType, const char* kernel);
-  // The kernels launched so far that have no form for the machine's kind of device, each once.
+  // The kernels noted for the machine's kind of device, each once.
   const std::vector<const char*>& missing() const { return missing_; }
   double now() const { return now_; }    // seconds since the start
   double busy() const { return busy_; }  // seconds since the start, without waits

@@ -235,7 +235,7 @@ TEST(CheckOp, ComparesThreadsOnLargeShapesToo) {
   EXPECT_EQ(found, 4u) << "two shapes, two numbers of threads";
 }
 
-TEST(CheckOp, ThrowsAllThatIsWrongIfThatIsPreferred) {
+TEST(CheckOp, ExpectOpThrowsTheFailures) {
   expect_error(ErrorKind::invalid, {"sample, gradients in f64", "input 0"},
                [] { expect_op(sample_with(Fault::wrong_gradient)); });
 }

@@ -68,7 +68,7 @@ class WatchedHooks final : public SavedTensorHooks {
 // The size of a test in builds with sanitizers, or else `released`; five times that at night.
 int64_t size_here(int64_t released, int64_t sanitized);
 
-// About so many of [0, n), at random, or all.
+// About `max` of [0, n), at random, or all.
 std::vector<int64_t> some_of(int64_t n, int64_t max, Random&);
 
 // A layout of a step of which only the first `count` allocations are known: the next one fails.

@@ -110,14 +110,14 @@ TEST_F(Maps, TakeParametersWhereverValues) {
   EXPECT_EQ(values(tape.grad(in)), values(b.grad));
 }
 
-TEST_F(Maps, BeginBackwardAtNoParameter) {
+TEST_F(Maps, RefuseAParameterAsARoot) {
   Parameter p{.name = "p", .data = normal({1}, DType::f64, stream, 1)};
   const Var in = tape.input(p);
   expect_error(ErrorKind::invalid, {"backward: a root is a parameter"}, [&] { tape.backward(in); });
 }
 
-// Whose gradient is f32 where its values are bf16.
-TEST_F(Maps, AndOtherOpsTakeAParameterInTheFirstPlace) {
+// The gradient of a bf16 parameter is f32 here.
+TEST_F(Maps, AndOtherOpsTakeAParameterAsTheFirstOperand) {
   const auto make = [&](const Shape& shape) {
     return Parameter{.name = "p", .data = normal(shape, DType::bf16, stream, ++seed)};
   };
@@ -150,7 +150,7 @@ TEST_F(Maps, OfShapesThatDoNotBroadcastAreRefused) {
   expect_error(ErrorKind::invalid, {"sub: f64 (2, 1) and f64 (3)"}, [&] {
     sub(input({2, 1}), input({3}));
   });
-  // As many rows, but others.
+  // An operand with as many rows, but of other dimensions.
   expect_error(ErrorKind::invalid, {"mul: f64 (2, 3, 4) and f64 (3, 2, 1)"}, [&] {
     mul(input({2, 3, 4}), input({3, 2, 1}));
   });
@@ -165,7 +165,7 @@ TEST_F(Maps, OfUnlikeTypesAreRefused) {
   expect_error(ErrorKind::invalid, {"absent Var"}, [&] { tanh(Var()); });
 }
 
-TEST_F(Maps, SayWhatTheyAre) {
+TEST_F(Maps, HaveTheAttributesOfTheirFunctorAndAKind) {
   const Var x = input({2, 3});
   map(FourInputs{.scale = 0.25}, x, x, x, x);
   const Op& op = *tape.nodes()[0].op;

@@ -60,7 +60,7 @@ class MixtureDrawing {
     return nest;
   }
 
-  // What the first node computes.
+  // The value that the first node computes.
   ValueId embedded() const { return program_.tape->nodes()[0].outputs[0]; }
 
   void keep_tokens(Plan& plan) const {
@@ -204,7 +204,7 @@ void Enactment::apply(NodeId id) {
 Few<Var> Enactment::apply_again_if_it_fails(const Node& node,
                                             const std::vector<Operand>& operands) {
   const auto once = [&] { return tape_->apply(watched(*node.op, faults_), operands); };
-  // One that cannot be recomputed may have added to gradients that existed.
+  // An op that cannot be recomputed may have added to gradients that existed.
   if (!mixture_.options.applies_again || !node.op->recomputable()) return once();
   try {
     return once();

@@ -98,10 +98,10 @@ class MixtureRun {
   // One run of a mixture at a time.
   explicit MixtureRun(Mixture&);
 
-  // Makes a new link and offloader, with so many bytes.
+  // Makes a new link and offloader of these sizes.
   void connect(size_t host_bytes, size_t disk_bytes);
-  // Runs all micro-batches; the bits of losses and gradients.  If it throws, the gradients are
-  // freed.  Unless it is mixed, all is kept and no hooks are called.
+  // Runs all micro-batches; returns the bits of losses and gradients.  If it throws, the gradients
+  // are freed.  Unless it is mixed, all values are kept and no hooks are called.
   Bytes step(bool mixed = true);
   // Bytes on the device, the host and the disk, when the last step's tapes had gone forward.
   const std::vector<size_t>& live_after_forward() const { return live_after_forward_; }

@@ -43,7 +43,7 @@ bool is_within(const Region& inner, const Region& outer) {
   return outer.first <= inner.first && inner.last <= outer.last;
 }
 
-// Adds a random region in chunks if it can be cut and crosses no other; those in it go.
+// Adds a random region in chunks if it can be cut and crosses no other; regions in it are removed.
 void add_chunked_region(const spool::Program& program, Random& random, std::vector<Region>& all) {
   const auto below = [&](NodeId n) { return static_cast<NodeId>(random.next() % uint64_t(n)); };
   Region r{.first = below(program.nodes.next_id())};

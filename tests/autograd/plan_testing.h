@@ -16,7 +16,7 @@ namespace spool::testing {
 Plan random_plan(const spool::Program&, Random&);
 bool runs_in_chunks(const Plan&);
 
-// A hash of the bits of a step's outputs and gradients, these themselves, and its peaks in bytes.
+// A step's outputs and gradients, a hash of their bits, and its peaks in bytes.
 struct StepOutcome {
   uint64_t bits = 0;
   std::vector<std::vector<float>> values = {};  // of a plan that keeps all, or runs in chunks

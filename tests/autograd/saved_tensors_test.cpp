@@ -92,7 +92,7 @@ TEST_F(SavedTensors, HooksFromTwoFunctionsThatReturnNothingAreRefused) {
 }
 
 // Gradients are summed in memory of their own, although the caller's is referred to only once.
-TEST_F(SavedTensors, MemoryOfSomeoneElseIsReadAndNeverWrittenOver) {
+TEST_F(SavedTensors, ExternalMemoryIsReadAndNeverWrittenOver) {
   const Bits expected = gradients_of_gelu_chain({});
   std::vector<float> x_memory = read<float>(x), dy_memory = read<float>(dy);
   const std::vector<float> x_before = x_memory, dy_before = dy_memory;

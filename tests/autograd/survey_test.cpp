@@ -111,7 +111,7 @@ TEST_F(Surveys, AccountForEverySecondThatIsNotAWait) {
   EXPECT_NEAR(seconds() + waits, narrow.now() - began, 1e-9 * narrow.now());
 }
 
-TEST_F(Surveys, TellTheMostLiveBytesAndWhere) {
+TEST_F(Surveys, TellThePeakAndItsWork) {
   const size_t before = stream.memory().live;
   LifetimeRecorder recorder(stream.arena());
   run({});
@@ -132,7 +132,7 @@ TEST_F(Surveys, TellTheMostLiveBytesAndWhere) {
   EXPECT_LT(works_of(Phase::forward)[0].live, survey.peak()->live);
 }
 
-TEST_F(Surveys, TellWhoSavesAndWhoReadsAValue) {
+TEST_F(Surveys, TellWhichNodesSaveAndReadAValue) {
   Plan plan{.placement = std::vector(13, Placement::keep)};
   const Program program = run(plan);
   size_t saved = 0;
@@ -230,7 +230,7 @@ void run_piece(Survey& survey, MetaStream& stream, size_t i, size_t count) {
   stream.copy(nullptr, nullptr, 4 * bytes);
 }
 
-// Of the pieces, within work of a node or of none.
+// A survey of the pieces, within work of a node or of none.
 Survey survey_pieces(MetaStream& stream, size_t count, bool within) {
   Survey survey;
   survey.start(stream);
@@ -292,7 +292,7 @@ TEST(RepeatedWork, OfANodeBeganWhereItsFirstPieceDid) {
   EXPECT_EQ(survey.begins(Phase::forward)[1], survey.works[1].begin);
 }
 
-TEST(RepeatedWork, WithoutASurveyIsTheStreams) {
+TEST(RepeatedWork, WithoutASurveyIsRunByTheStreamAlone) {
   MetaStream stream(Machine{});
   size_t ran = 0;
   repeat(nullptr, stream, 10, [&](size_t) { ++ran; });

@@ -27,7 +27,7 @@ def recent():
 
 
 def faults(kernel, loads, elements, most):
-    """What is wrong with a kernel that must have so many loads and at most so many instructions."""
+    """What is wrong with a kernel: it has fewer loads, or more instructions an element, than these."""
     if kernel.loads() < loads:
         yield f"has {kernel.loads()} wide loads under way before it waits, and its batch is {loads}"
     if kernel.spilled:

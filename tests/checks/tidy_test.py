@@ -147,7 +147,7 @@ with tempfile.TemporaryDirectory() as folder:
     for file in (tree.cache / "spool/tidy").iterdir():
         os.utime(file, times=(0, 0))
     tree.expect("one of the verdicts is used", set(), "runtime/b.cpp")
-    tree.expect("those that nobody used for long are forgotten", ALL - {"runtime/b.cpp"})
+    tree.expect("those unused for long are forgotten", ALL - {"runtime/b.cpp"})
 
     for arguments in [["--al"], ["--all", "--recent"], ["runtime/a.cpp", "--all"]]:
         tree.expect(f"with {arguments}", set(), *arguments, status=1, says="usage: scripts/tidy.sh")

@@ -5,8 +5,8 @@
 namespace emulator {
 namespace {
 
-// Those that this thread began.  Never destroyed: captures may be, after everything else at the end
-// of the thread.
+// The captures that this thread began.  Never destroyed: captures may be, after everything else at
+// the end of the thread.
 std::vector<Capture*>& active() {
   static thread_local auto& all = *new std::vector<Capture*>();
   return all;

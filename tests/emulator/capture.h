@@ -1,13 +1,13 @@
 #pragma once
 
-// A graph: the work that streams captured, and which of it comes before which.
+// The work that streams captured as a graph, and the order of its parts.
 //
 // The rules of a capture are CUDA's (CUDA C++ Programming Guide, CUDA graphs, stream capture): a
 // captured stream may not wait for an event that was recorded before the capture, or in another
 // one; the host waits for none of it; the thread that began it neither takes nor gives back memory,
-// as in cudaStreamCaptureModeThreadLocal; and when it ends,
-// the work of every stream in it comes before the end of the stream that it began with.  A call
-// that breaks a rule fails, and so does the end of the capture.
+// as in cudaStreamCaptureModeThreadLocal; and when it ends, the work of every stream in it comes
+// before the end of the stream that it began with.  A call that breaks a rule fails, and so does
+// the end of the capture.
 //
 // A graph replays the work of its first stream as early as that work's order allows, and that of
 // the others as late, or the other way round, by turns: an event that is missing gives wrong
@@ -28,13 +28,13 @@ namespace emulator {
 
 using Work = std::function<void()>;
 
-// How much of each stream's work comes before something.
+// The number of each stream's pieces of work that must come before something.
 using Behind = std::map<const Queue*, uint64_t>;
 
 class Graph {
  public:
   explicit Graph(const Queue* first) { parts_.push_back({.queue = first, .nodes = {}}); }
-  // Work of the queue, behind what the order says.
+  // Adds work of the queue, which comes behind what the order says.
   void add(const Queue* queue, Work work, Behind before);
   void replay() const;
 
@@ -61,16 +61,16 @@ class Capture {
 
   bool recording() const { return recording_; }
   void add(const Queue*, Work);
-  // What an event that this queue records now comes behind.
+  // The order of an event that this queue records now.
   Behind order_of(const Queue*) const;
   // The queue's next work comes behind an event of this order.
   void join(const Queue*, const Behind&);
-  // The capture has failed.
+  // Marks the capture as failed.
   void invalidate() { valid_ = false; }
   // Ends the capture; null if it failed, with the reason.
   std::unique_ptr<Graph> end(const Queue*, cudaError_t& why);
 
-  // Of a call that no capture of this thread allows.
+  // For a call that no capture of this thread allows: whether there is one.
   static bool any();
   static void invalidate_all();
 

@@ -156,7 +156,7 @@ cudaError_t end_of_capture(
   return status;
 }
 
-TEST_F(EmulatedRuntime, ACaptureMayNotWaitForAnEventOfBefore) {
+TEST_F(EmulatedRuntime, ACaptureMayNotWaitForAnEarlierEvent) {
   EXPECT_EQ(end_of_capture([](const auto& stream, const auto&, cudaEvent_t before) {
               EXPECT_EQ(cudaStreamWaitEvent(stream.get(), before, 0),
                         cudaErrorStreamCaptureIsolation);

@@ -56,7 +56,7 @@ std::map<void*, size_t> allocations;           // bytes, by address
 
 cudaError_t failed(cudaError_t status) { return last_error = status; }
 
-// Of a call that breaks a rule of the capture.
+// Reports a call that breaks a rule of the capture.
 cudaError_t broken(Capture& capture, cudaError_t rule) {
   capture.invalidate();
   return failed(rule);

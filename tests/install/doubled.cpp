@@ -4,4 +4,4 @@
 
 spool::Var doubled_elsewhere(const spool::Operand& x) { return spool::map(Doubled(), x); }
 
-bool runs_on_cuda_elsewhere() { return spool::MapForward<Doubled, 1>::has_cuda_form(); }
+bool runs_on_cuda_elsewhere() { return spool::MapForward<Doubled, 1>::has_cuda_kernel(); }

@@ -12,7 +12,7 @@
 
 namespace spool::testing {
 
-// A view that is there, of memory that is not.
+// A view that is present, without memory behind it.
 inline View without_memory(const Shape& shape, DType type) {
   static std::byte somewhere;
   return {&somewhere, {shape, type}};
@@ -43,7 +43,7 @@ inline AttentionBackward backward_of(const cuda::AttentionShape& s,
           .order = options.order};
 }
 
-// Those that tests give to cuDNN, or to what stands in for it.
+// The shapes that tests give to cuDNN or its stand-in.
 inline std::vector<cuda::AttentionShape> tested_shapes() {
   return {{.B = 1, .T = 4, .H = 1, .Hkv = 1, .D = 8},
           {.B = 3, .T = 20, .H = 4, .Hkv = 4, .D = 16},
@@ -59,7 +59,7 @@ inline std::vector<cuda::AttentionShape> tested_shapes() {
           {.B = 1, .T = 8000, .H = 6, .Hkv = 3, .D = 64}};
 }
 
-// Those of the presets of GPT-2, and of layers of larger models.
+// The shapes of the presets of GPT-2, and of layers of larger models.
 inline std::vector<cuda::AttentionShape> shapes_of_models() {
   std::vector<cuda::AttentionShape> all;
   for (const int64_t heads : {12, 16, 20, 25}) {

@@ -16,8 +16,8 @@ constexpr size_t attention_budget = size_t{64} << 20;
 struct AttentionCase {
   int64_t B, T, H, Hkv, D;
   Mask mask = Mask::causal;
-  // Of texts packed into a row, the tokens of each; those of row b are b tokens longer.  0: none
-  // are packed.  any_first: every query begins at some key, however its neighbours do.
+  // For texts packed into a row, the tokens of each; in row b each has b tokens more.  0: not
+  // packed.  any_first: every query begins at a key of its own.
   int64_t packed = 0;
   static constexpr int64_t any_first = -1;
 

@@ -152,7 +152,7 @@ TEST(CachedAttention, LargeScoresDoNotOverflow) {
   }
 }
 
-// In steps in which a text begins within one, before it, and after it; of few tokens and of many.
+// With steps in which a text begins within one, before it, and after it; of few tokens and of many.
 TEST(CachedAttention, TextsPaddedAtTheLeftAreWhatTheyAreAlone) {
   CpuStream stream(plenty, 2);
   for (const DType t : floating) {

@@ -55,7 +55,7 @@ class PaddedTexts {
   static constexpr int64_t D = 8, P = 60;
   static constexpr Heads heads{.query = 4, .key = 2};
 
-  // Without the first `skipped` tokens.
+  // Reads these texts without their first `skipped` tokens.
   void read_rows(size_t first_text, size_t count, const std::vector<int64_t>& steps,
                  int64_t skipped) {
     const auto B = static_cast<int64_t>(count);

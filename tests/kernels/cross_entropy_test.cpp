@@ -235,12 +235,12 @@ TEST(CrossEntropy, CountTargetsCountsTheValidOnes) {
 TEST(CrossEntropy, LossesMayBeAbsent) {
   CpuStream stream(64 << 20, 2);
   for (const DType t : floating) {
-    const Sample with(5, 17, 24, t, stream), without(5, 17, 24, t, stream);
-    launch(with.kernel({}, true), stream);
-    CrossEntropy k = without.kernel({}, true);
+    const Sample with_losses(5, 17, 24, t, stream), without_losses(5, 17, 24, t, stream);
+    launch(with_losses.kernel({}, true), stream);
+    CrossEntropy k = without_losses.kernel({}, true);
     k.losses = {};
     launch(k, stream);
-    EXPECT_EQ(values(without.logits), values(with.logits));
+    EXPECT_EQ(values(without_losses.logits), values(with_losses.logits));
   }
 }
 

@@ -250,7 +250,7 @@ Launch product(bool a_transposed, bool b_transposed) {
                });
 }
 
-// With one matrix for a or for b, or with neither.
+// Products of batches, or with one matrix for a or for b.
 Launch batched_product(const Shape& a, const Shape& b, bool transposed) {
   return entry({{"c", {2, 3, 5}}, {"a", a}, {"b", b}}, [=](const Given& g) {
     return BatchedMatmul{.c = g["c"],
@@ -306,7 +306,7 @@ std::vector<Launch> kernels_of_attention() {
   };
 }
 
-// With an entry for one parameter.
+// The optimizers' kernels, with an entry for one parameter.
 std::vector<Launch> kernels_of_optimizers() {
   return {
       entry({{"clip", {3}, f32}, {"squared", {1}, f64}},

@@ -45,7 +45,7 @@ std::vector<Launch> kernels_of_head_norm() {
   };
 }
 
-// Of rope: B = 2, T = 3, H = 2, Hkv = 1, D = 4; without positions it begins at 2.
+// For rope: B = 2, T = 3, H = 2, Hkv = 1, D = 4; without positions it begins at 2.
 std::vector<Launch> other_kernels() {
   constexpr Heads heads{.query = 2, .key = 1};
   return {

@@ -225,7 +225,7 @@ TEST(Matmul, OneDnnComputesProductsOfAllSizesSlow) {
       const MatmulExtent e{extent(), extent(), extent()};
       const MatmulForm f = matmul_form(i);
       const bool large = type == DType::f32 && f.bias && f.accumulate && e.M * e.N > 100'000;
-      // Of which it computes none.
+      // oneDNN is not used for small products.
       const bool is_small = std::max({e.M, e.N, e.K}) <= 64 && e.M * e.N * e.K <= 32 * 32 * 32;
       if (large || is_small) continue;
       EXPECT_TRUE(by_onednn(e, f, type)) << describe(e, f, {type, type});

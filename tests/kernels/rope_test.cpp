@@ -62,7 +62,7 @@ TEST(Rope, TurnsQueriesAndKeysAndCopiesValues) {
   }
 }
 
-TEST(Rope, PositionsThatTheTableHasNotAreRefused) {
+TEST(Rope, PositionsOutsideTheTableAreRefused) {
   const auto run = [&](const std::vector<int32_t>& positions, int64_t first_position) {
     CpuStream stream(1 << 20, 1);
     const Tensor x = normal({1, 2, packed * 4}, DType::f32, stream, 1);

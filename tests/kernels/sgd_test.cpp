@@ -121,12 +121,13 @@ TEST(Sgd, RefusesArgumentsThatDoNotFit) {
   const auto refused = [&](std::string_view words, const Sgd& k) {
     expect_error(ErrorKind::invalid, {"sgd", words}, [&] { k.check_arguments(); });
   };
-  const Sgd::Entry plain{.parameter = w, .grad = g}, with{.parameter = w, .momentum = b, .grad = g};
+  const Sgd::Entry plain{.parameter = w, .grad = g},
+      with_momentum{.parameter = w, .momentum = b, .grad = g};
   kernel(plain, 0, one).check_arguments();
-  kernel(with, 0.9f, one).check_arguments();
+  kernel(with_momentum, 0.9f, one).check_arguments();
   refused("schedule is f32 (3), and f32 (1) would fit", kernel(plain, 0, three));
   refused("must have a momentum buffer", kernel(plain, 0.9f, one));
-  refused("must have no momentum buffer", kernel(with, 0, one));
+  refused("must have no momentum buffer", kernel(with_momentum, 0, one));
   refused("gradient of a parameter is f32 (7)", kernel({.parameter = w, .grad = small}, 0, one));
   refused("state is f32 (7)", kernel({.parameter = w, .momentum = small, .grad = g}, 0.9f, one));
   refused("overlaps the memory of its gradient",

@@ -16,7 +16,7 @@
 namespace spool::testing {
 namespace {
 
-// What another program has: (2, 3) floats, and whether it was told that they are not used any more.
+// What another program lends: (2, 3) floats, and whether it was told that their use is over.
 struct Lender {
   std::vector<float> memory = {1, 2, 3, 4, 5, 6};
   std::vector<int64_t> shape = {2, 3}, strides = {3, 1};

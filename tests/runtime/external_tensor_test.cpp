@@ -1,5 +1,5 @@
 // runs: threads
-// Tensors over memory that someone else has allocated, and the value of a tensor of one element.
+// Tensors over memory allocated outside Spool, and the value of a tensor of one element.
 
 #include <chrono>
 #include <thread>
@@ -94,7 +94,7 @@ TEST_F(ExternalTensor, ItsOwnerEndsWithAStreamThatFailedOrWasClosed) {
   }
 }
 
-// What an owner's destructor frees may be tensors of the same stream.
+// An owner's destructor may free tensors of the same stream.
 TEST_F(ExternalTensor, ItsOwnerMayHaveTensors) {
   const auto owner = std::make_shared<Tensor>(over(stream));
   { const Tensor t = Tensor::over(memory.data(), {Shape{3}}, stream, owner); }

@@ -15,7 +15,7 @@ InstructionSets sets_of(std::initializer_list<const char*> names) {
   return sets;
 }
 
-// What is said of a processor with only these sets; empty if it is accepted.
+// The error for a processor with only these sets; empty if it is accepted.
 std::string refusal(const BuiltFor& built, InstructionSets supported) {
   return error_of([&] { check_processor(built, supported); });
 }
@@ -36,7 +36,7 @@ TEST(Processor, IsRefusedIfItLacksWhatTheLibraryUses) {
             "SPOOL_ARCH=x86-64-v3, or with SPOOL_ARCH=native on a machine with this processor");
 }
 
-TEST(Processor, IsToldOfALevelThatItHas) {
+TEST(Processor, IsToldTheLevelThatItSupports) {
   const std::string sentence =
       refusal({"x86-64-v3", sets_of({"avx", "avx2"})}, sets_of({"sse4.2", "avx"}));
   EXPECT_TRUE(contains(sentence,
@@ -45,13 +45,13 @@ TEST(Processor, IsToldOfALevelThatItHas) {
       << sentence;
 }
 
-TEST(Processor, ThatBuiltTheLibraryHasWhatItUses) {
+TEST(Processor, RunsWhatWasBuiltHere) {
   EXPECT_NO_THROW(check_processor());
   EXPECT_EQ(built_for.sets & ~processor_instruction_sets(), 0u);
 }
 
 // Tests are compiled for the same processor as the library.
-TEST(Processor, OfTheBuildIsRemembered) {
+TEST(Processor, HasTheSetsTheBuildMayUse) {
 #if __AVX2__
   constexpr bool may_use_avx2 = true;
 #else

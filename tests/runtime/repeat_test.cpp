@@ -38,7 +38,7 @@ struct Pieces {
   void run() {
     stream.repeat(count, [this](size_t i) { piece(i); });
   }
-  // As a stream that leaves none out.
+  // Runs all pieces, as a stream that leaves none out.
   void run_all() {
     stream.Stream::repeat(count, [this](size_t i) { piece(i); });
   }

@@ -27,7 +27,7 @@ constexpr const char* version_2 =
 class UsableCores : public ::testing::Test {
  protected:
   void write(const std::string& name, const std::string& text) const { root_.file(name, text); }
-  // Of a process that may run on 64 cores.
+  // The cores of a process that may run on 64.
   int in(const std::string& mounts, const std::string& groups) const {
     write("proc/self/mountinfo", mounts);
     write("proc/self/cgroup", groups);
@@ -49,21 +49,21 @@ TEST_F(UsableCores, AreThoseOfTheAffinityWithoutAQuota) {
 }
 
 TEST_F(UsableCores, AreThoseOfAQuotaRoundedUpAndAtLeastOne) {
-  const auto with = [&](const std::string& quota) {
+  const auto with_quota = [&](const std::string& quota) {
     write("sys/fs/cgroup/job/cpu.max", quota);
     return in(version_2, "0::/job\n");
   };
-  EXPECT_EQ(with("300000 100000\n"), 3);
-  EXPECT_EQ(with("310000 100000\n"), 4);
-  EXPECT_EQ(with("75000 50000\n"), 2);
-  EXPECT_EQ(with("1000 100000\n"), 1);
-  EXPECT_EQ(with("12800000 100000\n"), 64);
+  EXPECT_EQ(with_quota("300000 100000\n"), 3);
+  EXPECT_EQ(with_quota("310000 100000\n"), 4);
+  EXPECT_EQ(with_quota("75000 50000\n"), 2);
+  EXPECT_EQ(with_quota("1000 100000\n"), 1);
+  EXPECT_EQ(with_quota("12800000 100000\n"), 64);
   for (const char* damaged : {"", "words", "300000", "0 100000", "-5 100000", "300000 0"}) {
-    EXPECT_EQ(with(damaged), 64) << damaged;
+    EXPECT_EQ(with_quota(damaged), 64) << damaged;
   }
 }
 
-TEST_F(UsableCores, AreTheFewestOfTheGroupAndThoseAroundIt) {
+TEST_F(UsableCores, AreTheSmallestQuotaOfTheGroupAndThoseAroundIt) {
   write("sys/fs/cgroup/user/cpu.max", "400000 100000");
   write("sys/fs/cgroup/user/job/cpu.max", "max 100000");
   write("sys/fs/cgroup/user/small/cpu.max", "200000 100000");
@@ -81,7 +81,7 @@ TEST_F(UsableCores, OfTheFirstVersionAreThoseOfTheCpuController) {
 }
 
 // A container sees the host's name of its group, and its own group as the top one.
-TEST_F(UsableCores, OfAContainerAreThoseOfTheGroupThatIsMounted) {
+TEST_F(UsableCores, OfAContainerAreThoseOfItsMountedGroup) {
   write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "150000");
   write("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000");
   const std::string mounted = "40 9 0:30 /docker/3f /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu\n";

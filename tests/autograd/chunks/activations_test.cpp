@@ -122,7 +122,7 @@ TEST_F(RowsOfChunks, AsManyChunksAsRowsHaveOneEach) {
   EXPECT_EQ(rows_of({2, 3, 4}, 6), std::vector<int64_t>(12, 1));
 }
 
-TEST_F(RowsOfChunks, AreFewerThanChunksIsRefused) {
+TEST_F(RowsOfChunks, FewerThanChunksAreRefused) {
   expect_error(ErrorKind::invalid,
                {"nodes 0 to 0 cannot run in chunks", "extent of 10", "less than its 11 chunks"},
                [&] {

@@ -241,7 +241,7 @@ TEST_F(GradientsOfChunks, DoNotExistWhereNothingNeedsOne) {
   EXPECT_TRUE(bool(net.square.grad));
 }
 
-// Of two leaves, only one has a gradient; or the region has none at all.
+// Only one of two leaves has a gradient; or the region has none at all.
 TEST_F(GradientsOfChunks, ComeFromTheLeavesThatHaveOne) {
   const auto gradients = [&](const Plan& plan, bool through_b) {
     Net net(stream);

@@ -65,7 +65,7 @@ const ChunkCase& chunk_case(const std::string& name);
 // One step of a case.
 class CaseRun {
  public:
-  // Those of the options that the net has are its own.
+  // The net sets the options that it has values for.
   CaseRun(const ChunkCase&, Stream&, const TapeOptions& = {}, const NetOptions& = {});
 
   void forward();
@@ -74,7 +74,7 @@ class CaseRun {
   Net& net() { return net_; }
   const std::vector<Var>& outputs() const { return outputs_; }
   std::vector<Tensor> output_tensors() const;
-  // Of x, w and the parameters; absent where there is none.
+  // The gradients of x, w and the parameters; absent where there is none.
   std::vector<Tensor> take_gradients();
 
  private:
@@ -98,7 +98,7 @@ PlannedStep step_of(const ChunkCase&, const NetOptions& = {});
 double largest_difference(const std::vector<std::vector<double>>&,
                           const std::vector<std::vector<double>>&);
 
-// What holds of every case on every device.
+// Expectations that hold for every case on every device.
 void expect_the_numbers_of_one_chunk(const ChunkCase&, Device);
 void expect_the_foretold_peak(const ChunkCase&, Device);
 void expect_a_granule_less_is_refused(const ChunkCase&, Device);

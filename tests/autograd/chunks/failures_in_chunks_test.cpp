@@ -1,5 +1,5 @@
 // runs: threads
-// What fails in the middle of a chunk leaves the tape as it was before the op; in backward, it
+// A failure in the middle of a chunk leaves the tape as it was before the op; in backward, it
 // leaves nothing behind.
 
 #include "spool/kernels/elementwise.h"
@@ -83,15 +83,15 @@ TEST_F(FailuresInChunks, OfForwardLeaveTheTapeAsBeforeTheOpWhichCanBeAppliedAgai
   }
 }
 
-TEST_F(FailuresInChunks, OfReplaysAndOfBackwardFreeEverything) {
-  for (const bool in_replay : {true, false}) {
+TEST_F(FailuresInChunks, OfRecomputationAndOfBackwardFreeEverything) {
+  for (const bool in_recomputation : {true, false}) {
     for (int run = 0; run < 5; ++run) {
       {
         Tape tape(stream, how());
         const Var x = tape.input(net.x, true);
         Var y = linear(eventful(linear(linear(x, net.square), net.square)), net.square);
         const Tensor dy = normal(y.shape(), DType::f32, stream, 9);
-        (in_replay ? in_forward_ : in_backward_) = failing_at(run);
+        (in_recomputation ? in_forward_ : in_backward_) = failing_at(run);
         expect_error(ErrorKind::invalid, {sentence("run ", run, " fails")}, [&] {
           tape.backward({{y, dy}});
         });
@@ -138,7 +138,7 @@ TEST_F(FailuresInChunks, OfMemoryLeaveTheTapeAsBeforeTheOpWhichCanBeAppliedAgain
   EXPECT_EQ(narrow.memory().live, 0u);
 }
 
-TEST_F(FailuresInChunks, AreOpsThatKeepMemory) {
+TEST_F(FailuresInChunks, IncludeOpsThatKeepMemory) {
   std::vector<Tensor> kept;
   const auto keep_some = [&](Stream& s) { kept.emplace_back(Spec{Shape{3}}, s); };
   {

@@ -27,7 +27,7 @@ class LeavesOfChunks : public ::testing::Test {
   }
 };
 
-TEST_F(LeavesOfChunks, OthersCannotBeReadAndTheErrorNamesOpAndRegion) {
+TEST_F(LeavesOfChunks, InnerValuesCannotBeReadAndTheErrorNamesOpAndRegion) {
   Tape tape(stream, with_leaves({14}));
   const auto [inner, y] = mlp(tape);
   const uint64_t launches = stream.launches();
@@ -48,7 +48,7 @@ TEST_F(LeavesOfChunks, OthersCannotBeReadAndTheErrorNamesOpAndRegion) {
   tape.backward({root(y)});
 }
 
-TEST_F(LeavesOfChunks, OthersHaveNoTensor) {
+TEST_F(LeavesOfChunks, InnerValuesHaveNoTensor) {
   Tape tape(stream, with_leaves({14}));
   const auto [inner, y] = mlp(tape);
   expect_error(ErrorKind::invalid,
@@ -57,7 +57,7 @@ TEST_F(LeavesOfChunks, OthersHaveNoTensor) {
   EXPECT_EQ(y.tensor().shape(), Shape({2, 5, 8}));
 }
 
-TEST_F(LeavesOfChunks, OthersAreNoRoots) {
+TEST_F(LeavesOfChunks, InnerValuesAreNoRoots) {
   Tape tape(stream, with_leaves({14}));
   const auto [inner, y] = mlp(tape);
   expect_error(ErrorKind::invalid,
@@ -65,7 +65,7 @@ TEST_F(LeavesOfChunks, OthersAreNoRoots) {
                [&, v = inner] { tape.backward({root(v)}); });
 }
 
-TEST_F(LeavesOfChunks, AreOthersForAReaderThatTheProgramSeenWholeHasNot) {
+TEST_F(LeavesOfChunks, OfAWholeMlpAreItsResultAlone) {
   const Program program = program_of(chunk_case("mlp"));
   const Region region = region_of(program, 0, 5, 3);
   EXPECT_EQ(region.leaves, std::vector{program.nodes[5].outputs[0]});
@@ -104,7 +104,7 @@ TEST_F(LeavesOfChunks, ThatAreNotComputedThereAreRefused) {
   }
 }
 
-TEST_F(LeavesOfChunks, ThatNobodyReadsChangeNothing) {
+TEST_F(LeavesOfChunks, ThatAreNeverReadChangeNothing) {
   const auto results = [&](const std::vector<ValueId>& leaves) {
     std::vector<std::vector<double>> all;
     Tape tape(stream, with_leaves(leaves));
@@ -121,7 +121,7 @@ TEST_F(LeavesOfChunks, ThatNobodyReadsChangeNothing) {
   EXPECT_EQ(results({3, 4, 5, 8, 9, 12, 13, 14}), expected);
 }
 
-TEST_F(LeavesOfChunks, OfARegionThatNobodyReadsAtAllAreNotDifferentiated) {
+TEST_F(LeavesOfChunks, OfARegionThatIsNeverReadAreNotDifferentiated) {
   Tape tape(stream, with_leaves({14}));
   mlp(tape);
   const Var y = linear(tape.input(net.x), net.square);

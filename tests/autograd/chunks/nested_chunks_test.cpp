@@ -61,7 +61,7 @@ class NestedChunks : public ::testing::Test {
   }
 };
 
-TEST_F(NestedChunks, IgnorePlacementsOfWhatIsMadeInside) {
+TEST_F(NestedChunks, IgnorePlacementsOfInnerValues) {
   const NestedResults expected = results(in_chunks());
   const uint64_t launches = launches_of(in_chunks());
   const size_t live = live_after_forward(in_chunks());

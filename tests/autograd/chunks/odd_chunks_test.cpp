@@ -99,7 +99,7 @@ TEST_F(OddChunks, ARegionMayHaveOnlyLeavesThatAreComputedOnce) {
     Tape tape(*stream, net.options(plan));
     const Var x = tape.input(net.x, true), w = tape.input(net.w, true);
     const Var g = gelu(w);  // value 2
-    gelu(x);                // nobody reads it
+    gelu(x);                // not read
     tape.backward({Root{g, net.w}});
     return values(tape.grad(w));
   };
@@ -107,7 +107,7 @@ TEST_F(OddChunks, ARegionMayHaveOnlyLeavesThatAreComputedOnce) {
             results({}));
 }
 
-// A head in chunks of rows has chunks of as many rows in a region in chunks.
+// An op in chunks of rows has chunks of as many rows within a region in chunks.
 TEST_F(OddChunks, ChunksOfAnOpKeepTheirRowsInChunksOfARegion) {
   const auto products = [&](int of_region) {
     MetaStream meta(Machine{});

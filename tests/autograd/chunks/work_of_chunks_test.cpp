@@ -1,5 +1,5 @@
-// Which kernels a region in chunks launches: once forward, replayed as far as backward needs, once
-// backward; and what traces and surveys tell of them.
+// Which kernels a region in chunks launches: once forward, recomputed as far as backward needs,
+// once backward; and what traces and surveys tell of them.
 
 #include <map>
 #include <numeric>
@@ -42,7 +42,7 @@ std::set<int64_t> nodes_of(const Kernels& kernels, const std::string& task, int 
   return nodes;
 }
 
-TEST(WorkOfChunks, OfAnMlpIsTwoForwardsWithoutTheLastOpAgainAndOneBackward) {
+TEST(WorkOfChunks, OfAnMlpIsForwardThenRecomputedUpToTheGeluThenBackward) {
   CpuStream cpu(chunk_memory, 2);
   MetaStream meta{Machine{}};
   for (Stream* const stream : std::initializer_list<Stream*>{&cpu, &meta}) {
@@ -79,7 +79,7 @@ TEST(WorkOfChunks, NodesWithoutTheIndexRunOnceAndAreDifferentiatedOnce) {
   }
 }
 
-TEST(WorkOfChunks, ALeafThatIsReadInsideIsReplayed) {
+TEST(WorkOfChunks, ALeafThatIsReadInsideIsRecomputed) {
   MetaStream stream{Machine{}};
   const ChunkCase& c = chunk_case("several_leaves");
   const Kernels found = kernels_of(c, plan_of(c, 2), stream);
@@ -147,14 +147,14 @@ TEST_F(SurveysOfChunks, CountForChunksLeftOutWhatTheyTake) {
   }
 }
 
-TEST_F(SurveysOfChunks, TellTheReplaysOfARegion) {
+TEST_F(SurveysOfChunks, TellTheRecomputationsOfARegion) {
   const ChunkCase& c = chunk_case("mlp");
   const Surveyed found = survey_of(c, plan_of(c, 4), /*traced=*/false);
   for (NodeId n = 0; n < 6; ++n) {
     EXPECT_TRUE(found.seconds.contains({Phase::forward, n})) << n;
     EXPECT_TRUE(found.seconds.contains({Phase::backward, n})) << n;
-    const bool is_replayed = n < 3;
-    EXPECT_EQ(found.seconds.contains({Phase::recompute, n}), is_replayed) << n;
+    const bool is_recomputed = n < 3;
+    EXPECT_EQ(found.seconds.contains({Phase::recompute, n}), is_recomputed) << n;
   }
 }
 

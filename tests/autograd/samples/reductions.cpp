@@ -16,7 +16,7 @@ OpSample of_one(const std::string& name, const Shape& shape, const Shape& large,
           .apply = [=](const Operands& x) { return std::vector{apply(x[0])}; }};
 }
 
-// Of numbers whose sum is not all cancellation.
+// The inputs have a mean, so that a sum is not all cancellation.
 void add_sums(std::vector<OpSample>& all) {
   const auto add = [&](const std::string& name, const Shape& shape, auto apply) {
     all.push_back(of_one(name, shape, {600, 300}, apply, /*mean=*/1));

@@ -81,7 +81,7 @@ Numbers attend_at(const Case& c, DType t, int64_t position, int64_t n, Stream& s
 }
 
 // Pieces have 64 keys, or more for a long text: here 128 and 512.  Fewer positions and heads than
-// nightly, as the emulated device takes long for so many keys.
+// nightly, as the emulated device is slow with this many keys.
 TEST_F(CudaCachedAttention, ALongTextIsCutIntoPieces) {
   std::vector<int64_t> positions{63, 64, 1000};
   if (nightly()) positions = {62, 63, 64, 65, 1000, 1099};

@@ -58,7 +58,7 @@ TEST_F(CudaGelu, BackwardMatchesTheCpu) {
 }
 
 struct BiasCase {
-  int64_t N, C, skip;  // the tensors begin after so many rows of others
+  int64_t N, C, skip;  // skip: rows of others before the tensors
 };
 
 void for_every_bias(const std::function<void(const BiasCase&, DType, GeluForm)>& body) {

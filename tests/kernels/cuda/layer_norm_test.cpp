@@ -145,7 +145,7 @@ TEST_F(CudaLayerNorm, AbsentGradientsLeaveTheOthersUnchanged) {
   }
 }
 
-// Of layer_norm(x, p, p): both are added to the gradient of p.
+// In layer_norm(x, p, p) both gradients are added to that of p.
 TEST_F(CudaLayerNorm, OneParameterMayBeWeightAndBias) {
   for (const int64_t C : {264, 8200}) {
     const auto work = [=](Stream& stream) {

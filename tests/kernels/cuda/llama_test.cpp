@@ -138,7 +138,7 @@ TEST_F(CudaLlama, RopeMatchesTheCpu) {
   }
 }
 
-TEST_F(CudaLlama, PositionsThatTheTableHasNotGiveNaN) {
+TEST_F(CudaLlama, PositionsOutsideTheTableGiveNaN) {
   const auto stream = cuda_stream();
   const Tensor x = normal({1, 3, 3 * 16}, DType::f32, *stream, 1);
   const Tensor y = unset(x.shape(), DType::f32, *stream);

@@ -167,7 +167,7 @@ TEST_F(CudaMatmul, TakesTheAlgorithmOfATable) {
   EXPECT_EQ(table.device, "emulated GPU");
   EXPECT_EQ(table.places.begin()->second, 0);
 
-  const auto with = [](const MatmulAlgorithms& given) {
+  const auto algorithm_of_table = [](const MatmulAlgorithms& given) {
     Products products;
     use_matmul_algorithms(*products.stream, given);
     const int algorithm = products.algorithm();
@@ -175,15 +175,15 @@ TEST_F(CudaMatmul, TakesTheAlgorithmOfATable) {
     return algorithm;
   };
   table.places.begin()->second = 1;
-  EXPECT_EQ(with(table), 1);
+  EXPECT_EQ(algorithm_of_table(table), 1);
   table.places.begin()->second = max_matmul_algorithms - 1;  // which these heuristics do not name
-  EXPECT_EQ(with(table), 0);
+  EXPECT_EQ(algorithm_of_table(table), 0);
   table.places.begin()->second = 1;
   ++table.library;
-  EXPECT_EQ(with(table), 0);
+  EXPECT_EQ(algorithm_of_table(table), 0);
   --table.library;
   table.device = "another GPU";
-  EXPECT_EQ(with(table), 0);
+  EXPECT_EQ(algorithm_of_table(table), 0);
 }
 
 TEST_F(CudaMatmul, TimesAlgorithmsWhenAskedAndTakesTheFastest) {

@@ -94,7 +94,7 @@ TEST_F(CudaStreams, AReplayRepeatsTheCapturedWork) {
   EXPECT_EQ(values(y), sum);
 }
 
-// Memory of another program on the same device, here of another stream, and whether it was freed.
+// Memory of another program on the device, here of another stream, and whether it was freed.
 struct Foreign {
   CudaStream stream{0, size_t{1} << 20};
   Tensor memory = Tensor({Shape{100}}, stream);
@@ -110,7 +110,7 @@ struct Foreign {
   }
 };
 
-TEST_F(CudaStreams, MemoryOfSomeoneElseOutlivesTheWorkOnIt) {
+TEST_F(CudaStreams, ExternalMemoryOutlivesTheWorkOnIt) {
   Foreign foreign(3);
   CudaStream stream(0, on_both);
   const Tensor y({Shape{100}}, stream);
@@ -124,7 +124,7 @@ TEST_F(CudaStreams, MemoryOfSomeoneElseOutlivesTheWorkOnIt) {
   EXPECT_EQ(stream.memory().external_peak, 400u);
 }
 
-TEST_F(CudaStreams, MemoryOfSomeoneElseOutlivesAGraphThatReadsIt) {
+TEST_F(CudaStreams, ExternalMemoryOutlivesAGraphThatReadsIt) {
   Foreign foreign(3);
   {
     CudaStream stream(0, on_both);

@@ -86,7 +86,7 @@ class CudnnPlans : public ::testing::Test {
     EXPECT_EQ(cuda::why_no_plan(pass, s, gpu.described, bytes), "") << describe(gpu, s);
   }
 
-  // Of the parts of a backward, which differ in size where the last one is smaller.
+  // Expects a plan for each size of part of a backward; the last parts may be smaller.
   static void expect_parts(const Gpu& gpu, const AttentionShape& all, FusedShape s) {
     const AttentionBackward k = backward_of(all, {.order = s.order});
     if (choose_attention(k, gpu.architecture).method != AttentionMethod::cudnn) return;
