@@ -55,12 +55,12 @@ InstantBound::InstantBound(const Program& program, NodeId end, const std::vector
   cuts_.push_back({.bytes = std::max(needed, cuts_.front().bytes + 1)});
 }
 
-// Only values that backward still needs, and what they can be recomputed from, are in the network.
+// The network contains only values that backward still needs and what they can be recomputed from.
 struct InstantBound::Builder {
   const Program& program;
   InstantBound& bound;
   IdTable<ValueId, bool> is_free, is_priced;  // live as the node reads it; in the network
-  std::vector<ValueId> waiting = {};          // in the network, and their makers may not be
+  std::vector<ValueId> waiting = {};          // in the network, but perhaps without their producers
 
   int vertex_of_op(NodeId n) const { return 2 + n; }
   int vertex_of(ValueId v) const { return 2 + program.nodes.next_id() + v; }
@@ -147,7 +147,7 @@ InstantBound::Cut InstantBound::cut_at(double seconds_per_byte) {
   return cuts_by_price_[seconds_per_byte] = solve();
 }
 
-// The price of a byte that gives the best bound if so many may be kept: the slope of the hull
+// The price of a byte that gives the best bound if `left` bytes may be kept: the slope of the hull
 // there.
 double InstantBound::best_price(double left) {
   while (true) {
@@ -185,7 +185,7 @@ double InstantBound::seconds_within(double bytes) {
 
 double InstantBound::seconds_within(double bytes, const InstantLink& link) {
   const double w = link.bytes_per_second, left = bytes - fixed_;
-  if (left < 0) return std::numeric_limits<double>::infinity();  // only values can be sent
+  if (left < 0) return std::numeric_limits<double>::infinity();  // only values can be offloaded
   if (left >= cuts_.back().bytes) return 0;
   const double out = left + w * link.seconds_before, in = left + w * link.seconds_after;
   const double price_out = std::min(best_price(out), 1 / w);

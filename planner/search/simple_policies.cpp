@@ -50,7 +50,7 @@ class SimplePolicies {
     return plan;
   }
 
-  // The same for the first blocks, and nothing for the others.
+  // The plan for the first blocks alone; the others keep all.
   Plan of_first_blocks(Plan plan, size_t blocks) const {
     const NodeId last = blocks_[blocks - 1].last;
     for (ValueId v = 0; v < plan.placement.next_id(); ++v) {
@@ -78,7 +78,7 @@ class SimplePolicies {
     std::ranges::stable_sort(all_, {}, &SimplePolicy::rule);
   }
 
-  // Of the segments that are most often alike.
+  // Adds the subsets for the most frequent kind of segments.
   void add_subsets() {
     const std::vector<Segment> segments = segments_of(program());
     std::map<int, std::vector<const Segment*>> by_kind;
@@ -102,7 +102,7 @@ class SimplePolicies {
     }
   }
 
-  // Ops whose outputs backward reads, those first that take the fewest seconds a byte of them.
+  // The ops whose outputs backward reads, by rising seconds per byte of these.
   std::vector<NodeId> by_seconds_a_byte() const {
     IdTable<NodeId, double> bytes(program().nodes.size()), cost(program().nodes.size());
     std::vector<NodeId> order;
