@@ -87,26 +87,26 @@ struct Mlp {
 };
 
 // The first node that computes a value of the largest size.
-NodeId maker_of_widest(const Program& program, const TapeScope& block) {
-  NodeId maker = block.first;
+NodeId producer_of_widest(const Program& program, const TapeScope& block) {
+  NodeId producer = block.first;
   size_t max = 0;
   for (NodeId n = block.first; n <= block.last; ++n) {
     for (const ValueId v : program.nodes[n].outputs) {
       const size_t bytes = program.values[v].spec.nbytes();
-      if (bytes > max) maker = n;
+      if (bytes > max) producer = n;
       max = std::max(max, bytes);
     }
   }
-  return maker;
+  return producer;
 }
 
 Mlp mlp_of(const Program& program, const TapeScope& block) {
-  const NodeId maker = maker_of_widest(program, block);
-  const Cut from_maker = cut(program, maker, block.last);
-  NodeId first = maker;
-  for (const ValueId v : program.nodes[maker].inputs) {
+  const NodeId producer = producer_of_widest(program, block);
+  const Cut from_producer = cut(program, producer, block.last);
+  NodeId first = producer;
+  for (const ValueId v : program.nodes[producer].inputs) {
     const NodeId producer = program.values[v].producer;
-    if (producer < block.first || !from_maker.carries(v)) continue;
+    if (producer < block.first || !from_producer.carries(v)) continue;
     first = producer;
     break;
   }

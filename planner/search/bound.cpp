@@ -66,14 +66,14 @@ struct InstantBound::Builder {
   int vertex_of(ValueId v) const { return 2 + program.nodes.next_id() + v; }
 
   void add_value(ValueId v) {
-    const NodeId maker = program.values[v].producer;
-    if (maker < 0 || is_free[v] || is_priced[v]) return;
+    const NodeId producer = program.values[v].producer;
+    if (producer < 0 || is_free[v] || is_priced[v]) return;
     is_priced[v] = true;
-    const int edge = bound.network_.add_edge(vertex_of(v), vertex_of_op(maker), 0);
+    const int edge = bound.network_.add_edge(vertex_of(v), vertex_of_op(producer), 0);
     bound.values_.push_back({.edge = edge,
                              .bytes = bytes_of(program, v),
                              .vertex = vertex_of(v),
-                             .maker = vertex_of_op(maker)});
+                             .producer = vertex_of_op(producer)});
     waiting.push_back(v);
   }
 
@@ -85,15 +85,15 @@ struct InstantBound::Builder {
     bound.fixed_ -= bytes_of(program, v);
   }
 
-  void add_maker(NodeId maker, double seconds) {
-    const Node& node = program.nodes[maker];
-    const int edge = bound.network_.add_edge(vertex_of_op(maker), sink, MinCut::unlimited);
+  void add_producer(NodeId producer, double seconds) {
+    const Node& node = program.nodes[producer];
+    const int edge = bound.network_.add_edge(vertex_of_op(producer), sink, MinCut::unlimited);
     if (!node.op->recomputable()) return;
-    bound.ops_.push_back({.edge = edge, .seconds = seconds, .vertex = vertex_of_op(maker)});
+    bound.ops_.push_back({.edge = edge, .seconds = seconds, .vertex = vertex_of_op(producer)});
     for (const ValueId v : node.inputs) {
       add_value(v);
       if (!is_priced[v]) continue;
-      bound.network_.add_edge(vertex_of_op(maker), vertex_of(v), MinCut::unlimited);
+      bound.network_.add_edge(vertex_of_op(producer), vertex_of(v), MinCut::unlimited);
     }
   }
 };
@@ -110,10 +110,10 @@ void InstantBound::build(const Program& program, NodeId end, const std::vector<V
   }
   IdTable<NodeId, bool> is_added(program.nodes.size());
   while (!builder.waiting.empty()) {
-    const NodeId maker = program.values[builder.waiting.back()].producer;
+    const NodeId producer = program.values[builder.waiting.back()].producer;
     builder.waiting.pop_back();
-    if (!is_added[maker]) builder.add_maker(maker, seconds[maker]);
-    is_added[maker] = true;
+    if (!is_added[producer]) builder.add_producer(producer, seconds[producer]);
+    is_added[producer] = true;
   }
 }
 
@@ -124,7 +124,7 @@ InstantBound::Cut InstantBound::solve() {
     if (network_.is_source_side(op.vertex)) cut.seconds += op.seconds;
   }
   for (const PricedValue& v : values_) {
-    if (network_.is_source_side(v.vertex) && !network_.is_source_side(v.maker)) {
+    if (network_.is_source_side(v.vertex) && !network_.is_source_side(v.producer)) {
       cut.bytes += v.bytes;
     }
   }

@@ -69,7 +69,7 @@ class InstantBound {
   struct PricedValue {
     int edge = 0;
     double bytes = 0;
-    int vertex = 0, maker = 0;
+    int vertex = 0, producer = 0;
   };
   struct PricedOp {
     int edge = 0;
