@@ -1,4 +1,4 @@
-// Costs of planning.
+// Measures planning.
 //
 //   rehearsal  rehearses a whole training step: model built on meta, forward, backward, optimizer
 //   survey     the same, with and without a survey, in turn: `adds_percent` is what the survey adds
@@ -79,7 +79,7 @@ void visit_nodes(benchmark::State& state, const std::string& model) {
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-// Peak of a step, less the bytes that are live between steps.
+// The peak of a step, less the bytes that are live between steps.
 size_t peak_of_step(const TrainingConfig& config, const StepPlans& plans) {
   size_t persistent = 0;
   const Report report = rehearse(Machine{}, [&](MetaStream& stream) {

@@ -1,4 +1,4 @@
-// Machines that can be named.
+// Machines known by name, and confirmed times.
 
 #include "spool/planner/machine.h"
 

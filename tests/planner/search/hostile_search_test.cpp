@@ -1,5 +1,5 @@
 // runs: numbers
-// Searches of what is far from a model's step, and budgets that make no sense.
+// Searches for steps unlike any model's, and for impossible budgets.
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@ constexpr int64_t floats = static_cast<int64_t>(Arena::granule / sizeof(float));
 
 Spec granules(int64_t count) { return {Shape{count * floats}}; }
 
-// Takes so many seconds.
+// A kernel that takes the given seconds.
 struct SyntheticWork {
   static constexpr const char* name = "synthetic";
   double seconds = 0;
@@ -74,7 +74,7 @@ struct Synthetic final : Op {
   }
 };
 
-// What a step has besides its tapes.
+// The parts of a step that live beyond its tapes.
 class SyntheticRun {
  public:
   SyntheticRun(const SyntheticModel& model, Stream& stream)
