@@ -132,7 +132,7 @@ TEST(Offsets, StopAtWhatIsEnough) {
   EXPECT_GT(not_smallest, 0);
 }
 
-TEST(Offsets, OfTooFewBytesAreThoseOfNone) {
+TEST(Offsets, ForTooFewBytesEqualThoseWithoutALimit) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Lifetimes random = random_lifetimes(seed, 60);
     EXPECT_EQ(assign_offsets(random, max_live(random) - 1).offsets, assign_offsets(random).offsets);

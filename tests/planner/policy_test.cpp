@@ -57,7 +57,7 @@ std::vector<Placement> placements_of(OpKind kind, const char* recompute) {
   return {plan.placement[1], plan.placement[2]};
 }
 
-TEST(PolicyKinds, AnybodysOpIsRecomputedByItsKind) {
+TEST(PolicyKinds, ACustomOpIsRecomputedByItsKind) {
   using enum Placement;
   using Both = std::vector<Placement>;
   EXPECT_EQ(placements_of(OpKind::norm, "norms"), (Both{recompute, keep}));  // statistics stay

@@ -89,7 +89,7 @@ TEST(Rehearsal, NamesTheNodeWhoseBackwardAllocated) {
   EXPECT_EQ(at->purpose, Purpose::gradient);
 }
 
-TEST(Rehearsal, OfTotalsAloneSaysTheSameOfTheRest) {
+TEST(Rehearsal, WithTotalsAloneHasTheSameTotals) {
   const Report whole = rehearse(Machine{}, step), totals = rehearse_totals(Machine{}, step);
   EXPECT_TRUE(totals.at_peak.empty());
   EXPECT_EQ(totals.memory.peak, whole.memory.peak);

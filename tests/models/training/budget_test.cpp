@@ -1,4 +1,4 @@
-// What a run may take of a device's memory, and what is said where that is little.
+// How much of a device's memory a run may take, and the messages if that is too little.
 
 #include "spool/models/training/planned_run.h"
 
@@ -66,11 +66,11 @@ TEST(Budget, RefusesWhatTheMachineLacksAndWarnsOfWhatIsTaken) {
   run = plan(request);
   ASSERT_TRUE(run.refusal);
   EXPECT_NE(std::string(run.refusal->what()).find("on the device"), std::string::npos);
-  EXPECT_EQ(warn_of_memory(run, request), "");  // what is refused takes nothing
+  EXPECT_EQ(warn_of_memory(run, request), "");  // a refused run takes nothing
 }
 
 // Nodes of this plan run in more chunks than a micro-batch has rows.
-TEST(Budget, SaysThatFewerThreadsWouldFitByTheChunksThatWereFound) {
+TEST(Budget, SaysThatFewerThreadsWouldFitInTheFoundChunks) {
   TrainingConfig config = without_masters(small());
   config.model =
       Gpt2Config{.layers = 2, .heads = 4, .channels = 256, .context = 64, .vocabulary = 512};

@@ -32,7 +32,7 @@ void expect_holds(const SyntheticModel& model) {
   }
 }
 
-TEST(StepBound, HoldsWhereANodeReadsInForwardAloneWhatOneBelowSaves) {
+TEST(StepBound, HoldsIfANodeReadsOnlyInForwardWhatAnEarlierOneSaves) {
   SyntheticModel model;
   model.ops = {{.inputs = {-1}, .output = 16, .saves_inputs = false, .saves_output = true},
                {.inputs = {0}, .output = 1, .backward_scratch = 64, .saves_inputs = false}};
