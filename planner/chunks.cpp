@@ -101,12 +101,12 @@ NodeId producer_of_widest(const Program& program, const TapeScope& block) {
 }
 
 Mlp mlp_of(const Program& program, const TapeScope& block) {
-  const NodeId producer = producer_of_widest(program, block);
-  const Cut from_producer = cut(program, producer, block.last);
-  NodeId first = producer;
-  for (const ValueId v : program.nodes[producer].inputs) {
+  const NodeId widest = producer_of_widest(program, block);
+  const Cut from_widest = cut(program, widest, block.last);
+  NodeId first = widest;
+  for (const ValueId v : program.nodes[widest].inputs) {
     const NodeId producer = program.values[v].producer;
-    if (producer < block.first || !from_producer.carries(v)) continue;
+    if (producer < block.first || !from_widest.carries(v)) continue;
     first = producer;
     break;
   }

@@ -47,7 +47,7 @@ struct Report {
 // allocations at the peak, and missing kernels.
 std::string in_words(const Report&, size_t max = 10);
 
-// What a rehearsal of a step recorded; only the parts that AskedOfRehearsal asks for are filled in.
+// What a rehearsal of a step recorded; only the parts that RehearsalOptions asks for are filled in.
 struct RehearsedStep {
   Report report = {};
   Survey survey = {};
@@ -57,7 +57,7 @@ struct RehearsedStep {
   AllocationHistory allocations = {};
   size_t first_event = 0;
 };
-struct AskedOfRehearsal {
+struct RehearsalOptions {
   bool survey = false, lifetimes = false, trace = false;
   bool at_peak = false;      // report.at_peak
   bool allocations = false;  // implies the trace

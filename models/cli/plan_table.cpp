@@ -134,8 +134,9 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
          row(foretold_peak, format_bytes(foretold.memory.peak)) +
          row("  in bytes", std::to_string(foretold.memory.peak)) +
          (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") + limit_rows(run) +
-         (run.besides ? row("the program itself", format_bytes(run.besides), "besides, about")
-                      : "") +
+         (run.program_bytes
+              ? row("the program itself", format_bytes(run.program_bytes), "besides, about")
+              : "") +
          (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
          (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "");
 }

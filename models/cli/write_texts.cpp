@@ -53,7 +53,7 @@ class Writer {
   // Adds the next message of a conversation.
   void say(const std::string& message) {
     if (!is_begun_) return begin(message);
-    generator_->read(g_.checked(g_.chat->go_on(last_, message)));
+    generator_->read(g_.checked(g_.chat->next_turn(last_, message)));
     prompt_ = message;
   }
 

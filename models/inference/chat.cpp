@@ -97,7 +97,7 @@ std::vector<int32_t> Chat::begin(const std::string& system, const std::string& u
   return tokens;
 }
 
-std::vector<int32_t> Chat::go_on(int32_t last, const std::string& user) const {
+std::vector<int32_t> Chat::next_turn(int32_t last, const std::string& user) const {
   std::vector<int32_t> tokens;
   if (last != end_) tokens.push_back(end_);
   const std::string_view after = words_of(format_).after_end;

@@ -34,7 +34,7 @@ class Chat {
   // empty, and the user's.
   std::vector<int32_t> begin(const std::string& system, const std::string& user) const;
   // The continuation after what the assistant wrote, whose last token is given.
-  std::vector<int32_t> go_on(int32_t last, const std::string& user) const;
+  std::vector<int32_t> next_turn(int32_t last, const std::string& user) const;
   // The token that ends a message.
   int32_t end() const { return end_; }
 

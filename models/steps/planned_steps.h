@@ -23,7 +23,7 @@ struct PlannedSteps {
   // the peak.
   size_t limit = 0;
   // Bytes of the same memory that the program takes outside the arena; 0: none.
-  size_t besides = 0;
+  size_t program_bytes = 0;
   // Whether a search chose the plan.
   bool is_chosen = false;
   // A search's result: the plan, or one to compare it with; none: no search was run.

@@ -27,7 +27,7 @@ struct RunRequest {
   StepRequest steps = {};                   // with the budget, or the free bytes
   std::optional<Device> device = {};        // none: a machine that is not here
   size_t capacity = MetaStream::unlimited;  // bytes available for the arena
-  size_t besides = 0;  // bytes of the same memory that the program takes outside it; 0: none
+  size_t program_bytes = 0;  // bytes of the same memory that the program takes outside it; 0: none
   bool batch_is_fixed = false;  // with its chunks, as when a run resumes
   // Whether a plan that is set by hand is compared with a search's.
   bool compares = false;
@@ -40,7 +40,7 @@ size_t free_memory(Device);
 // The bytes of a cpu's memory that the program is expected to take outside a run's arena: what it
 // uses now, and a measured allowance for libraries and threads (benchmarks/results).  0 for other
 // machines.
-size_t expected_besides(const Machine&);
+size_t expected_program_bytes(const Machine&);
 
 // Limits the request to the memory of this machine's device, and lowers a budget above that; 0: no
 // budget.

@@ -73,7 +73,7 @@ SearchedStep searched_step(const StepDescription& step, const Machine& machine,
           .micro_batches = step.config.accumulate,
           .rehearse =
               [distinct, machine](const Plan& plan, const std::optional<Layout>& layout,
-                                  const AskedOfRehearsal& asked) {
+                                  const RehearsalOptions& asked) {
                 return rehearse_step(distinct, {.step = plan, .layout = layout}, machine, asked);
               },
           .rehearse_tape =
@@ -188,7 +188,7 @@ PlannedSteps StepPlanner::plan() {
                             : compared(searches().by_request.keep_all_or_plan(limit), limit);
   }
   planned.has_budget = budget > 0;
-  planned.besides = request_.besides;
+  planned.program_bytes = request_.program_bytes;
   if (budget) planned.budget = budget;
   planned.limit = planned.search ? limit : planned.budget;
   planned.refusal = refuse(planned, run_, request_, machine_);

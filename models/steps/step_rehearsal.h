@@ -26,12 +26,12 @@ std::vector<uint64_t> step_fingerprints(const StepDescription&);
 // Rehearses a step on the machine.  The memory includes the model's and the optimizer's; the
 // seconds are the step's alone.
 RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Machine&,
-                            const AskedOfRehearsal& = {});
+                            const RehearsalOptions& = {});
 
 // Foretells the peaks and the time of a whole step.  Micro-batches beyond the distinct ones repeat
 // the middle one.  The report can be asked for what is live at the peak.
 Report foretell_step(const StepDescription&, const StepPlans&, const Machine&,
-                     const AskedOfRehearsal& = {});
+                     const RehearsalOptions& = {});
 
 // The lifetime of each allocation in a step of at most `distinct_micro_batches` micro-batches.
 Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);

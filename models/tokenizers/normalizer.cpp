@@ -52,7 +52,7 @@ void append_normal_form(NormalizerKind kind, std::string_view valid, std::string
 }
 
 // Lowercases each character by itself; only U+0130 becomes two.
-void append_small_letters(std::string_view valid, std::string& out) {
+void append_lowercase(std::string_view valid, std::string& out) {
   constexpr char32_t dotted = 0x130;
   while (!valid.empty()) {
     const size_t size = first_character_size(valid);
@@ -98,7 +98,7 @@ std::string unicode_form(NormalizerStep::Kind kind, std::string_view text) {
     if (blank != text.npos) size = blank;
     const std::string_view some = text.substr(0, size);
     if (kind == NormalizerKind::lowercase) {
-      append_small_letters(some, out);
+      append_lowercase(some, out);
     } else {
       append_normal_form(kind, some, out);
     }

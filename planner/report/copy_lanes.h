@@ -29,7 +29,7 @@ struct CopyLanes {
   std::vector<LaneCopy> copies = {};   // by begin; the longest ones, if there are too many
 };
 
-// The step must have been rehearsed with AskedOfRehearsal::allocations.
+// The step must have been rehearsed with RehearsalOptions::allocations.
 CopyLanes copy_lanes(const RehearsedStep&, const NamedNodes&, size_t max_copies = 2000);
 
 }  // namespace spool

@@ -41,7 +41,7 @@ struct StepMemoryLimits {
   double min_part = 1.0 / 2000;  // smaller values than this part of the peak are not listed
 };
 
-// The step must have been rehearsed with AskedOfRehearsal::allocations.
+// The step must have been rehearsed with RehearsalOptions::allocations.
 StepMemory step_memory(const RehearsedStep&, const NamedNodes&, const StepMemoryLimits& = {});
 
 }  // namespace spool

@@ -207,15 +207,15 @@ Beginning OffloadWays::beginning(const OffloadWay& way, double bytes, size_t lim
     bytes -= offloadable.bytes;
     begin.kept += choice.kept(measured_, s);
   }
-  return_to_first(begin);
-  let_leave(begin);
+  time_copies_back(begin);
+  time_copies_out(begin);
   begin.max = static_cast<int64_t>(live_bytes(measured_, choice));
   return begin;
 }
 
 // Copies back begin as late as they may (planner/offload_schedule.h); what returns for the first
 // segments is live while later ones still run backward.
-void OffloadWays::return_to_first(Beginning& begin) const {
+void OffloadWays::time_copies_back(Beginning& begin) const {
   Choice& choice = begin.choice;
   const size_t offloading = choice.offloaded.size();
   std::vector<double> begins(offloading), ends(offloading);
@@ -255,7 +255,7 @@ std::vector<OffloadWays::CopyOut> OffloadWays::copies_out(const Beginning& begin
   return copies;
 }
 
-void OffloadWays::let_leave(Beginning& begin) const {
+void OffloadWays::time_copies_out(Beginning& begin) const {
   const std::vector<CopyOut> copies = copies_out(begin);
   const size_t offloading = begin.choice.offloaded.size();
   const auto bytes_after = [&](double time, size_t segment) {

@@ -76,8 +76,8 @@ class OffloadWays {
   // The segment's cheapest option that fits; the number of options if there is none.
   size_t cheapest(size_t segment, double price, int64_t room) const;
   double offload(const Offloadable&, double bytes, const OffloadWay&, double& seconds) const;
-  void let_leave(Beginning&) const;
-  void return_to_first(Beginning&) const;
+  void time_copies_out(Beginning&) const;
+  void time_copies_back(Beginning&) const;
   std::vector<CopyOut> copies_out(const Beginning&) const;
   void measure_forward();
 

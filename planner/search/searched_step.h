@@ -18,7 +18,7 @@ struct SearchedStep {
   Machine machine = {};
   int64_t micro_batches = 1;
   // Rehearses a step of at most three micro-batches under a plan and a layout of its memory.
-  std::function<RehearsedStep(const Plan&, const std::optional<Layout>&, const AskedOfRehearsal&)>
+  std::function<RehearsedStep(const Plan&, const std::optional<Layout>&, const RehearsalOptions&)>
       rehearse;
   // The tape of a micro-batch under a plan.
   std::function<RehearsedTape(const Plan&)> rehearse_tape;

@@ -110,7 +110,7 @@ class SegmentFinder {
 
   int kind_of(const Segment& s) {
     const uint64_t hash = structure(s);
-    return kinds_.try_emplace(hash, static_cast<int>(kinds_.size())).first->second;
+    return kind_of_hash_.try_emplace(hash, static_cast<int>(kind_of_hash_.size())).first->second;
   }
 
   uint64_t structure(const Segment& s) const {
@@ -152,7 +152,7 @@ class SegmentFinder {
   const std::vector<Region>& regions_;
   Uses uses_;
   std::vector<size_t> crossing_;
-  std::map<uint64_t, int> kinds_;
+  std::map<uint64_t, int> kind_of_hash_;
   std::vector<Segment> segments_;
 };
 

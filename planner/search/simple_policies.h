@@ -14,11 +14,11 @@
 namespace spool {
 
 enum class SimpleRule : uint8_t {
-  uniform,         // all layers alike: any subset of a layer's values is recomputed, or all of them
-  first_blocks,    // the first k layers alike; the others keep all
-  segments,        // segments of 2, 3, 4, 6 or sqrt(layers) layers, recomputed as a whole
-  seconds_a_byte,  // the values that cost the fewest seconds per byte, in all layers
-  offloading,      // all layers alike: what a layer saves is offloaded, or what it reads
+  uniform,       // all layers alike: any subset of a layer's values is recomputed, or all of them
+  first_blocks,  // the first k layers alike; the others keep all
+  segments,      // segments of 2, 3, 4, 6 or sqrt(layers) layers, recomputed as a whole
+  seconds_per_byte,  // the values that cost the fewest seconds per byte, in all layers
+  offloading,        // all layers alike: what a layer saves is offloaded, or what it reads
 };
 template <>
 inline constexpr std::array enumerator_names<SimpleRule>{"uniform", "first blocks", "segments",

@@ -82,7 +82,7 @@ TEST(ChatReference, IsWhatTheTemplatesOfPackagesRender) {
     expect_same(begun, text("begun"), tokenizer->decode(end), text("system"));
     tokenizer->encode(text("answer"), tokens);
     tokens.push_back(chat.end());
-    for (const int32_t token : chat.go_on(chat.end(), text("second"))) tokens.push_back(token);
+    for (const int32_t token : chat.next_turn(chat.end(), text("second"))) tokens.push_back(token);
     expect_same(tokenizer->decode(tokens), text("gone_on"), tokenizer->decode(end), text("system"));
     // Without a system message a template adds its own one, or renders what we do.
     const std::string plain = tokenizer->decode(chat.begin("", text("user")));

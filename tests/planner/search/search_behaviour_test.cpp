@@ -185,7 +185,7 @@ Plan uniform_plan(const MeasuredSegments& m, size_t layers, size_t option) {
 
 // For each k, the plan that recomputes k of the values that a layer computes and no other saves:
 // those that cost the fewest seconds per byte.
-std::vector<Plan> plans_by_seconds_a_byte(const SyntheticModel& model, const MeasuredSegments& m) {
+std::vector<Plan> plans_by_cost(const SyntheticModel& model, const MeasuredSegments& m) {
   const Program& program = m.program;
   std::vector<std::pair<double, ValueId>> order;
   for (const Segment& s : m.segments) {
@@ -217,7 +217,7 @@ TEST(SearchBehaviour, NoSimplePolicyIsFasterAtTheSameBytes) {
     const MeasuredSegments m = measure_segments(step, {});
     Search search(step, {});
     const auto smallest = static_cast<double>(search.smallest_budget());
-    std::vector<Plan> plans = plans_by_seconds_a_byte(model, m);
+    std::vector<Plan> plans = plans_by_cost(model, m);
     for (size_t option = 0; option < 16; ++option) {
       for (size_t layers = 1; layers <= m.segments.size(); ++layers) {
         plans.push_back(uniform_plan(m, layers, option));

@@ -163,7 +163,7 @@ class SyntheticRun {
 
 RehearsedStep rehearse_synthetic(const SyntheticModel& model, const Plan& plan,
                                  const std::optional<Layout>& layout,
-                                 const AskedOfRehearsal& asked) {
+                                 const RehearsalOptions& asked) {
   RehearsedStep rehearsed;
   rehearsed.report = rehearse(synthetic_machine(), [&](MetaStream& stream) {
     SyntheticRun run(model, stream);
@@ -200,7 +200,7 @@ SearchedStep searched_step(const SyntheticModel& model) {
       .micro_batches = model.micro_batches,
       .rehearse =
           [model](const Plan& plan, const std::optional<Layout>& layout,
-                  const AskedOfRehearsal& asked) {
+                  const RehearsalOptions& asked) {
             return rehearse_synthetic(model, plan, layout, asked);
           },
       .rehearse_tape = [model](const Plan& plan) { return rehearse_synthetic_tape(model, plan); },
