@@ -240,7 +240,7 @@ struct RmsNorm final : Op {
   }
 };
 
-// x (N.., C), weight (C): (N.., C).
+// x (N.., C), weight (C) -> (N.., C).
 Var rms_norm(const Var& x, const Operand& weight, double eps = 1e-6) {
   return apply<RmsNorm>({x, weight}, eps);
 }

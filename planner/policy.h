@@ -32,7 +32,7 @@ struct Policy {
   OptimizerState optimizer_state = OptimizerState::device;
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
   int64_t mlp_chunk = 0;   // rows of a block's MLP (chunk_mlps()) that are live at a time; 0: all
-  std::vector<NodesInChunks> in_chunks = {};  // further nodes in chunks, outside those
+  std::vector<NodesInChunks> in_chunks = {};  // other nodes that run in chunks
 };
 
 // Parses "none", or a list such as "norms,gelu"; throws an error that lists the names.  "gelu" and

@@ -14,7 +14,7 @@ namespace spool {
 struct PlannedSteps {
   StepPlans plans = {};
   StepChunks chunks = {};
-  // Of a step, with the model and the optimizer's state, and of the rest of the run.  Includes what
+  // The costs of a step, with model and optimizer state, and of the rest of the run; includes what
   // is live at the peak, and the kernels that the machine cannot run.
   Report foretold = {};
   size_t budget = 0;        // bytes of the device's arena: as requested, or the peak

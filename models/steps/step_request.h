@@ -16,7 +16,7 @@ namespace spool {
 struct StepChunks {
   int64_t loss_rows = 0;                  // rows of logits that are live at a time; 0: all
   int64_t mlp_rows = 0;                   // rows of each block's MLP live at a time; 0: all
-  std::vector<NodesInChunks> nodes = {};  // further nodes in chunks, outside those
+  std::vector<NodesInChunks> nodes = {};  // other nodes that run in chunks
   bool operator==(const StepChunks&) const = default;
 };
 StepChunks chunks_of(const Policy&);

@@ -73,7 +73,7 @@ class Closure {
   IdTable<ValueId, bool> saved_, saved_outside_;
 };
 
-// Whether these nodes compute the value, and in chunks it exists only a chunk at a time.
+// Whether these nodes compute the value, of which one chunk at a time exists if they run in chunks.
 bool is_inside(const Program& program, ValueId v, NodeId first, NodeId last,
                const std::vector<ValueId>& leaves) {
   const NodeId producer = program.values[v].producer;
