@@ -1,4 +1,4 @@
-// Measures what bytes cost: the planner's plans of a GPT-2 step over budgets, and simple policies
+// What bytes cost: the planner's plan of a GPT-2 step over budgets, and simple policies
 // (planner/search/simple_policies.h) at the same bytes, each laid out.  Percentages are of step
 // time beyond keeping everything.
 //

@@ -19,7 +19,7 @@ constexpr RopeFrequencies llama3(double factor) {
       .scaling = Llama3Scaling{.factor = factor, .low = 1, .high = 4, .original_context = 8192}};
 }
 
-// Models of the Hugging Face hub.
+// Of the models that the hub has.
 const std::pair<std::string_view, LlamaConfig> models_of_the_hub[] = {
     {"llama-tiny", {}},
     {"llama-3.2-1b",

@@ -30,7 +30,7 @@ class Stream;
 // Upper limits for any model: layers, and every other extent.
 inline constexpr int64_t max_layers = 10'000, max_extent = int64_t{1} << 24;
 
-// Throws if the parameters of this many layers are too many to count.
+// Throws if so many layers of so many parameters are more than can be counted.
 void check_number_of_parameters(int64_t layers, int64_t of_layer);
 
 // The public numbers of any model.

@@ -1,6 +1,6 @@
 #pragma once
 
-// Converts an optimizer's state to tensors of files.
+// An optimizer's state as tensors of files.
 
 #include <vector>
 

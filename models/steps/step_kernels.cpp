@@ -20,8 +20,8 @@ std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
   return spans;
 }
 
-// Adds the times of the spans to `times`, sets each launch to its smallest confirmed time, and
-// returns the sum.
+// Adds what the spans took to the times of the launches, sets these to the least that is confirmed,
+// and returns the sum.
 double lower(std::vector<KernelTime>& launches, const std::vector<TraceSpan>& spans,
              std::vector<std::vector<double>>& times) {
   check(spans.size() == launches.size(), "the step launches ", spans.size(),

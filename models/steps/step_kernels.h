@@ -26,7 +26,7 @@ StepKernels rehearse_kernels(const StepDescription&, const StepPlans&, const Mac
 // The layout of that step's memory, as lay_out_step() makes it.
 std::optional<Layout> lay_out_kernels(const StepDescription&, const StepPlans&, const Machine&);
 
-// Each kernel of the launches once, in the order of before(), with the mean time of its launches.
+// Each kernel of the launches once, in the order of before(); its time is the mean of its launches.
 std::vector<KernelTime> distinct(std::vector<KernelTime> launches);
 
 // Ends measuring early: after this time, but not before three steps.

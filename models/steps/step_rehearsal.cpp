@@ -30,8 +30,8 @@ RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const
 
 namespace {
 
-// Logs the stream's allocations with the work they belong to: that of the trace for a copy, and
-// else that of the arena's peak recorder, which knows it also while memory is freed.
+// A log of the stream's allocations.  The work is that of the stream's trace where it is a copy,
+// and else that of the arena's peak recorder, which knows it also while memory is freed.
 std::unique_ptr<AllocationLog> log_allocations(MetaStream& stream, const Trace& trace) {
   const PeakRecorder* recorder = stream.arena().peak_recorder();
   return std::make_unique<AllocationLog>(
@@ -39,7 +39,7 @@ std::unique_ptr<AllocationLog> log_allocations(MetaStream& stream, const Trace& 
       [&trace, recorder] { return is_copy(trace.context()) ? trace.context() : recorder->work(); });
 }
 
-// Moves the history to the clock of the trace, whose first device span begins when the step does.
+// The history on the clock of the trace, whose first span of the device begins when the step does.
 AllocationHistory on_clock_of(const std::vector<TraceSpan>& trace, double begin,
                               AllocationHistory history) {
   const auto first = std::ranges::find(trace, TraceLane::compute, &TraceSpan::lane);

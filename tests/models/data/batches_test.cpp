@@ -133,7 +133,7 @@ TEST(Batches, DependOnSeedAndIndexOnly) {
   EXPECT_LT(repeated, 10);
 }
 
-// A different order would change every resumed run.
+// Another order would change every run that is resumed.
 TEST(Batches, HaveTheSameOrderInEveryVersion) {
   const Batches batches(counting(100000), 64, /*seed=*/1337);
   std::vector<int64_t> begins;
@@ -181,7 +181,7 @@ TEST(Batches, FillABatchWithTheSameRowsAsOneByOne) {
   }
 }
 
-// Of two adjacent windows, the last target of one is the first token of the other.
+// Of two windows beside each other, the last target of one is the first token of the other.
 TEST(Batches, ReadEachTokenOfARowOnce) {
   constexpr int64_t T = 6, n = 60;
   const auto tokens = counting(n);
