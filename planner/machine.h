@@ -34,7 +34,7 @@ double measure_disk(const std::string& directory);
 // A machine from its data sheet, to rehearse for without having it; nothing if the name is not one
 // of machine_names().
 std::optional<Machine> named_machine(std::string_view name);
-// Bytes of its memory by the data sheet; drivers leave at least as much.
+// Bytes of its memory by the data sheet; drivers leave at least this much free.
 std::optional<size_t> memory_of_named_machine(std::string_view name);
 std::vector<std::string> machine_names();
 

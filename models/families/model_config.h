@@ -33,7 +33,7 @@ inline constexpr int64_t max_layers = 10'000, max_extent = int64_t{1} << 24;
 // Throws if so many layers of so many parameters are more than can be counted.
 void check_number_of_parameters(int64_t layers, int64_t of_layer);
 
-// The public numbers of any model.
+// Numbers that every model has.
 struct ModelShape {
   int64_t layers = 0, channels = 0, context = 0, vocabulary = 0;
   Heads heads = {};

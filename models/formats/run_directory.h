@@ -3,7 +3,7 @@
 // The directory of a run: its checkpoints, step-000100/ and so on, and `latest`, a relative link to
 // a complete one.  A second link, `best`, may name another.  On file systems without links each is
 // a file with the name in it.  A copy of the directory may have lost the links, or have a copied
-// checkpoint in their place; it is repaired.
+// checkpoint in their place; both are read.
 //
 // A checkpoint is written as .step-000100.partial/, synced, and renamed; then `latest` is replaced,
 // also by a rename.  So a crash at any byte leaves the previous checkpoint usable, and at most some

@@ -15,7 +15,7 @@ struct SamplingOptions {
   double temperature = 0.8;       // 0: always the most probable token
   int64_t top_k = 0;              // draw among this many most probable tokens; 0: all
   double top_p = 1;               // of these, the fewest whose probabilities sum up to this share
-  double min_p = 0;               // of these, those with this fraction of the largest probability
+  double min_p = 0;               // of these, those with at least this fraction of the largest
   double repetition_penalty = 1;  // above 1: tokens of the text become less probable
   int64_t vocabulary = 0;         // tokens of the tokenizer, if fewer than the model's; 0: all
   std::vector<int32_t> stop_tokens = {};  // each ends a text

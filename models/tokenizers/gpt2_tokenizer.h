@@ -68,7 +68,7 @@ BytePairEncoding read_merges(const std::filesystem::path&);
 TokenIds read_token_ids(const std::filesystem::path&, const BytePairEncoding&);
 
 // llm.c's tokenizer: 256 x int32 [20240328, 2, vocabulary, end of text], then each token's length
-// (uint8) and bytes.  It has no merges: earlier tokens encode each as the two it joins.
+// (uint8) and bytes.  Encoding a token with those before it finds its merge.
 BytePairEncoding read_llmc_tokenizer(const std::filesystem::path&);
 
 // Writes merges.txt, vocab.json and tokenizer_config.json, as transformers reads them.
