@@ -1,4 +1,4 @@
-// What chunks cost and save.  Names end in numbers of rows.
+// Measures what chunks cost and save.  Names end in numbers of rows.
 //
 //   mlp             an MLP (C 768, F 3072, 4096 rows, f32, one thread) in one chunk, which
 //                   recomputes too, and in chunks, in turn: `ratio` of the least processor times,
@@ -291,7 +291,7 @@ struct Head {
     stream.synchronize();
   }
 
-  // What a run takes at its peak beside what it reads and the gradients.
+  // The peak of a run, without its inputs and the gradients.
   double bytes_beside(int64_t chunk) {
     const size_t before = stream.memory().live;
     stream.arena().take_max_live();

@@ -1,13 +1,13 @@
-// How well the time of a step is foretold, on a cpu.  For each type of the weights the kernels of a
-// step of gpt2-124m are measured once, keeping all; then steps run under three policies, and with
-// the loss in four chunks, whose products were not measured:
+// Measures how well the time of a step is foretold on a cpu.  For each type of weights, the kernels
+// of a gpt2-124m step that keeps all are measured once; then steps run under three policies, and
+// with the loss in four chunks, whose products were not measured:
 //
 //   foretold    from the measured kernels            roofline   from the machine's rates alone
 //   measured    median of 7 steps                    corrected  by steps 2 to 4 of the same run
 //
 // Times are processor time over threads, which other programs hardly change.  --load=N measures the
-// kernels a second time beside N threads that keep processors busy, and prints how much the times
-// of matrix products differ: of each kernel, and of all together.
+// kernels again beside N threads that keep processors busy, and prints how much the times of matrix
+// products differ: for each kernel, and for all together.
 //
 //   clock [--model=gpt2-124m] [--batch=4] [--seq=256] [--load=2] [--repeats=7]
 
@@ -31,7 +31,7 @@ namespace {
 
 using benchmarks::median;
 
-// Threads that do nothing but keep processors busy, and their caches with them.
+// Threads that only keep processors and their caches busy.
 class Load {
  public:
   explicit Load(int threads) {
@@ -68,7 +68,7 @@ std::vector<KernelTime> measure(const Setting& s) {
   return distinct(measure_kernels(step, plans, std::move(kernels), *stream));
 }
 
-// Processor time over threads of each step, after one to warm up.
+// Processor time over threads of each step, after a warm-up.
 std::vector<double> time_steps(const Setting& s, const StepPlans& plans, size_t peak) {
   const auto stream = open_stream({DeviceType::cpu}, peak);
   Trainer trainer(s.config, plans, *stream);
@@ -108,7 +108,7 @@ void compare(Setting s, const std::string& how) {
   std::fflush(stdout);
 }
 
-// How far the products of `beside` are from those of `alone`.
+// How far the products measured under load are from those measured alone.
 void compare_products(const std::vector<KernelTime>& alone, const std::vector<KernelTime>& beside) {
   double worst = 1, sums[2] = {};
   for (size_t i = 0; i < alone.size(); ++i) {

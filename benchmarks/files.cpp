@@ -1,4 +1,4 @@
-// Costs of loading files that are in the page cache.
+// Measures the loading of files that are in the page cache.
 //
 //   read/124m      reads the file of a GPT-2 124M in f32 into a stream's fresh memory, which has
 //                  huge pages, on one thread

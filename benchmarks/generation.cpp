@@ -1,6 +1,6 @@
-// Generation with models of random parameters, compared with reading these once.  A token must read
-// all parameters but the position embedding.  Both run on all threads, in turn, so that they see
-// the same machine.  Times are medians.
+// Measures generation with models of random parameters, compared with reading these once.  A token
+// must read all parameters but the position embedding.  Both run on all threads, in turn, so that
+// they see the same machine.  Times are medians.
 //
 //   position      tokens of the text before the first that is timed
 //   tokens_per_s  rate of generation
@@ -10,7 +10,7 @@
 // `batch` continues 1 and 8 prompts of 32 tokens by 64, in turn:
 //
 //   tokens_per_s  of all texts together, without the time of reading the prompts
-//   times_one     as many times the rate of one prompt
+//   times_one     that rate as a multiple of the rate for one prompt
 
 #include <benchmark/benchmark.h>
 
@@ -32,7 +32,7 @@ namespace {
 using benchmarks::median;
 using benchmarks::seconds_of;
 
-// Reads a model's parameters, and does as little else as possible.
+// Reads a model's parameters and does little else.
 class Reader {
  public:
   Reader(Model& model, CpuStream& stream) : stream_(stream) {
@@ -121,7 +121,7 @@ void generate(benchmark::State& state, const Case& c) {
 
 constexpr int64_t prompt_tokens = 32, added_tokens = 64;
 
-// Seconds from the first token drawn to the last.
+// Seconds from the first drawn token to the last.
 double seconds_of_batch(BatchGenerator& generator, int64_t rows) {
   std::vector<BatchGenerator::Row> texts;
   for (int64_t i = 0; i < rows; ++i) {

@@ -1,5 +1,5 @@
-// Time of every kernel at the sizes of GPT-2 124M, and its share of the roofline: the time that its
-// cost() would take at this device's rates of a large copy and a large product, divided by the
+// Measures every kernel at the sizes of GPT-2 124M, and its share of the roofline: the time that
+// its cost() would take at this device's rates for a large copy and a large product, divided by the
 // measured time.  The program measures these rates first.
 //
 //   --device=cpu      1024 tokens (the default); cuda: 32768 tokens
@@ -10,7 +10,7 @@
 //   of_copy       rate of the bytes of cost(), as a share of the rate of the large copy
 //   gb_per_s      rate of the bytes of cost()
 //   gflop_per_s   rate of the flops of cost()
-//   host_us       of `launch`: time that the host takes to enqueue a kernel that has nothing to do
+//   host_us       of `launch`: host time to enqueue a kernel that has nothing to do
 //
 // On the CPU a kernel is timed alone.  On cuda many are enqueued in a row, over several sets of
 // arguments that together exceed the cache.
@@ -48,7 +48,7 @@ using benchmarks::seconds_of;
 
 constexpr int64_t C = 768, V = 50304, H = 12, parameters_of_124m = 162'000 * C;
 
-// The time that the host takes to enqueue a kernel with nothing to do.
+// The host time to enqueue a kernel that has nothing to do.
 void add_launch(Bench& b) {
   const auto run = [&b](benchmark::State& state) {
     Arguments arguments(*b.stream);
@@ -128,9 +128,9 @@ void add_attention(Bench& b, DType t, const std::string& suffix) {
   }
 }
 
-// Generation of one token: the head for one text, and attention for 8 texts, as the key-value cache
-// of fewer would fit the processor's cache.  These kernels only read, which may be faster than the
-// copy that they are compared with.
+// Kernels for generating one token: the head for one text, and attention for 8 texts, as the
+// key-value cache of fewer would fit into the processor's cache.  These kernels only read, which
+// may be faster than the copy that they are compared with.
 void add_generation(Bench& b, DType t, const std::string& suffix) {
   constexpr int64_t texts = 8, P = 1024, D = C / H;
   b.add("matmul/one_row" + suffix, [=](Arguments& a) {
@@ -257,7 +257,7 @@ void add_embedding_and_loss(Bench& b, DType t, const std::string& suffix) {
   });
 }
 
-// On cuda one parameter has the size of all of the model's.
+// On cuda a single parameter has the size of all of the model's.
 void add_optimizer(Bench& b, DType t, const std::string& suffix) {
   const Shape W{b.on_cuda() ? parameters_of_124m : V * C};
   const auto adamw = [=](Arguments& a, bool masters) {

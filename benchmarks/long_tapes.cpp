@@ -1,6 +1,6 @@
-// Growth of a step's bookkeeping with the length of its tape, on meta: the processor time of a
-// rehearsed step of n ops.  Twice the ops should take twice the time; `ratio` is the time for
-// 16,000 over that for 8,000, each the least of several, and `us_per_op` that for 16,000 an op.
+// Measures how a step's bookkeeping grows with the length of its tape, on meta: the processor time
+// of a rehearsed step of n ops.  Twice the ops should take twice the time; `ratio` is the time for
+// 16,000 ops over that for 8,000, each the minimum of several, `us_per_op` that for 16,000 per op.
 
 #include <benchmark/benchmark.h>
 
@@ -33,7 +33,7 @@ Plan everywhere(Placement placement, int n) {
 
 void offload(int n) { rehearse_chain(n, everywhere(Placement::offload, n)); }
 
-// Each value is read long before its fetch.
+// Backward reads each value long before its planned fetch.
 void offload_by_plan(int n) {
   Plan plan = everywhere(Placement::offload, n);
   for (ValueId v = 0; v <= n; ++v)
@@ -56,7 +56,7 @@ void checkpoint_of_many(int n) {
   tape.backward({Root{sum, Tensor(small, stream)}});
 }
 
-// A checkpoint that reads n values made in the one around it.
+// A checkpoint that reads n values computed in the one around it.
 void nested_checkpoints(int n) {
   MetaStream stream{Machine{}};
   Tape tape(stream);
@@ -73,7 +73,7 @@ void nested_checkpoints(int n) {
   tape.backward({Root{sum, Tensor(small, stream)}});
 }
 
-// Seconds of this thread's processor.
+// Processor seconds of this thread.
 double seconds_of(const std::function<void(int)>& step, int n) {
   const auto now = [] {
     timespec time{};

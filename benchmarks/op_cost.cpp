@@ -1,11 +1,11 @@
-// What an op costs besides its kernels: the processor time of the thread that makes and walks a
-// tape of 100 ops of one number, recorded, forward and backward, an op.
+// Measures what an op costs besides its kernels: the processor time, per op, of the thread that
+// records a tape of 100 ops on one number and walks it forward and backward.
 //
-// `forward`, `backward` and `end` (the tape's destructor) are ns an op, `ns` their sum, with the
-// launches of its kernels; on the inline stream, also with the kernels.  `launches` is their number
-// an op, and launch/... are the ns of launching a kernel that does nothing.  The op `nothing` has
-// one such kernel forward and one backward.  On meta kernels are only asked for their cost.  The
-// queued stream has a thread that runs them, and waking it up is in the time of a launch.
+// `forward`, `backward` and `end` (the tape's destructor) are ns per op, `ns` their sum, including
+// the launches of kernels; on the inline stream, also the kernels.  `launches` is their number per
+// op, and launch/... are the ns of launching a kernel that does nothing.  The op `nothing` has one
+// such kernel forward and one backward.  On meta kernels are only asked for their cost.  The queued
+// stream has a thread that runs them, and waking it up counts in the time of a launch.
 
 #include <benchmark/benchmark.h>
 

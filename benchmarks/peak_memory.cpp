@@ -6,9 +6,9 @@
 //               [--points=20] [--policies=16] [--link=no] [--json=FILE]
 //               [--report=FILE.html]
 //
-// foretells, in rehearsals, for a machine that need not be here; `cpu` is one of 450 GFLOP/s and 20
-// GB/s.  Of each rule, so many policies are compared, from the least bytes to the most. --link=yes:
-// values may also be sent to the host, and the optimizer's state streamed.
+// foretells, by rehearsals, for a machine that need not be here; `cpu` is one of 450 GFLOP/s and 20
+// GB/s.  --policies: how many of each rule are compared, from the fewest bytes to the most.
+// --link=yes: values may also be offloaded to the host, and the optimizer's state streamed.
 //
 //   peak_memory --device=cpu ...  [--steps=7]
 //
@@ -63,7 +63,7 @@ struct Setting {
   std::string json = {}, page = {};
 };
 
-// A policy that was laid out, and what the planner's plan for its bytes takes.
+// A policy that was laid out, and the planner's plan for its bytes.
 struct Candidate {
   SimpleRule rule = {};
   std::string name = {};
@@ -71,7 +71,7 @@ struct Candidate {
   double planned_seconds = 0;
 };
 
-// What happened when a plan ran.
+// The measurements of a plan that ran.
 struct Ran {
   size_t peak = 0;
   std::vector<float> losses = {};
@@ -89,7 +89,7 @@ class PeakMemory {
                         .offload_to = s_.link ? std::optional(OffloadTarget::host) : std::nullopt}),
         kept_(search_.plan(MetaStream::unlimited)) {}
 
-  // Whether all is as it should be.
+  // Returns whether everything is as it should be.
   bool run() {
     report_ = {{"model", s_.model},
                {"step", sentence(s_.config.batch, " rows of ", s_.config.seq, " tokens, ",
@@ -118,8 +118,8 @@ class PeakMemory {
     if (!is_so) failures_.push_back(otherwise);
   }
 
-  // Of each rule and each choice of chunks, some of those that no other one beats in both time and
-  // bytes.
+  // For each rule and choice of chunks, lays out some of the policies that no other one beats in
+  // both time and bytes.
   void lay_out_policies() {
     std::vector<SimplePolicy> policies = simple_policies(step_);
     const auto offloading =
@@ -187,7 +187,7 @@ class PeakMemory {
     }
   }
 
-  // The fastest of a rule within the budget; null if there is none.
+  // The fastest policy of the rule within the budget; null if there is none.
   const Candidate* best_within(size_t budget, SimpleRule rule) const {
     const Candidate* best = nullptr;
     for (const Candidate& c : candidates_) {
@@ -277,7 +277,7 @@ class PeakMemory {
     return ran;
   }
 
-  // Steps that keep everything, in chunks of the loss of so many rows.
+  // Steps that keep everything, with `rows` rows in a chunk of the loss.
   const Ran& keep_all(int64_t rows) {
     const auto [at, is_new] = kept_runs_.try_emplace(rows);
     if (is_new) {

@@ -1,4 +1,4 @@
-// Costs of planning.
+// Measures planning.
 //
 //   rehearsal  rehearses a whole training step: model built on meta, forward, backward, optimizer
 //   survey     the same, with and without a survey, in turn: `adds_percent` is what the survey adds
@@ -79,7 +79,7 @@ void visit_nodes(benchmark::State& state, const std::string& model) {
       benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
-// Peak of a step, less the bytes that are live between steps.
+// The peak of a step, less the bytes that are live between steps.
 size_t peak_of_step(const TrainingConfig& config, const StepPlans& plans) {
   size_t persistent = 0;
   const Report report = rehearse(Machine{}, [&](MetaStream& stream) {
@@ -111,14 +111,14 @@ void place_accumulating_step(benchmark::State& state, const std::string& model) 
   place_step(state, config, make_plans(config));
 }
 
-// The first third of the layers keeps only its sums, the second attention too, the last products.
+// The first third of the layers keeps only sums, the second attention too, the last products too.
 void place_mixed_step(benchmark::State& state, const std::string& model) {
   TrainingConfig config{.model = model_preset(model)->config, .dtype = DType::bf16, .batch = 8};
   config.chunks.loss_rows = 1024;
   StepPlans plans = make_plans(config);
   const Program program = rehearse_tape(describe_step(config), plans.step, Machine{}).program;
   const std::vector<std::string_view> recomputed{"layer_norm", "gelu", "linear", "attention"};
-  constexpr std::array counts{4, 3, 2};  // of these, by thirds
+  constexpr std::array counts{4, 3, 2};  // how many of these, by third of the layers
   plans.step.placement.resize(program.values.size());
   for (ValueId v = 0; v < program.values.next_id(); ++v) {
     const auto third = static_cast<size_t>(3 * v / program.values.next_id());

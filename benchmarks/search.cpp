@@ -1,9 +1,9 @@
-// Searches for the plan of a step: `search/MODEL/LINK/PERCENT` makes a Search of GPT-2 (T=1024,
-// bf16, on an H200) and asks it for the plan of one budget, in percent of the smallest that can be
-// met.  `gap_percent` is how far the plan can be from the best, `slower_percent` what it takes
-// beyond keeping everything, `rehearsals` how many steps were rehearsed.  `search/2000 ops` is a
-// chain of products of many widths without scopes; `frontier` asks for 20 budgets and the smallest;
-// `smallest` for the smallest alone, with and without regions in chunks.
+// Measures searches for the plan of a step: `search/MODEL/LINK/PERCENT` creates a Search for GPT-2
+// (T=1024, bf16, on an H200) and asks it for the plan of one budget, in percent of the smallest
+// possible one.  `gap_percent` is how far the plan can be from the best, `slower_percent` what it
+// takes beyond keeping everything, `rehearsals` how many steps were rehearsed.  `search/2000 ops`
+// is a chain of products of many widths without scopes; `frontier` asks for 20 budgets and the
+// smallest; `smallest` for the smallest alone, with and without regions in chunks.
 //
 // `budget/...` are budgets for which a good plan is known: `slower_percent` should not be above
 // `good_percent`, or `slower_ms` above `good_ms`.  sac_milp is the example of PyTorch's
@@ -92,7 +92,7 @@ void search_frontier(benchmark::State& state, const StepDescription& step, const
   }
 }
 
-// What regions in chunks lower the smallest budget by.
+// By how much regions in chunks lower the smallest budget.
 void search_smallest(benchmark::State& state, const StepDescription& step, Levers levers) {
   const SearchedStep searched = searched_step(step, *named_machine("h200"));
   const auto smallest = [&](bool regions) {
@@ -107,13 +107,13 @@ void search_smallest(benchmark::State& state, const StepDescription& step, Lever
   state.counters["lower_percent"] = 100 * (1 - with / without);
 }
 
-// A budget, and what a good plan for it takes beyond keeping everything without chunks.
+// A budget, and the extra time of a good plan for it, beyond keeping everything without chunks.
 struct KnownBudget {
   const char* name = "";
   TrainingConfig config = {};
   Machine machine = {};
   Levers levers = {};
-  double bytes = 0;  // below 0: so many less than keeping everything takes
+  double bytes = 0;  // negative: this much less than keeping everything takes
   double good_percent = 0, good_ms = 0;
 };
 

@@ -1,5 +1,5 @@
-// Bytes per second to and from a SpillFile in the directory $SPOOL_SPILL, or in the system's
-// directory for temporary files.
+// Measures bytes per second to and from a SpillFile in the directory $SPOOL_SPILL, or in the
+// system's directory for temporary files.
 //
 //   write/<way>/<MiB>    one transfer from memory
 //   read/<way>/<MiB>     one transfer into memory

@@ -1,7 +1,7 @@
-// A program with one linear on the cpu, from start to end: start_up [N C]
+// Runs one linear on the cpu, to measure a program from start to end: start_up [N C]
 //
-// Makes a stream of 64 MiB, computes x (N, C) times a weight (C, C), reads the result, and prints
-// the most memory that the process had (VmHWM), in KiB.  start_up.py runs it many times.
+// Creates a stream of 64 MiB, computes x (N, C) times a weight (C, C), reads the result, and prints
+// the maximum memory of the process (VmHWM), in KiB.  start_up.py runs it many times.
 
 #include <cstdio>
 #include <cstdlib>

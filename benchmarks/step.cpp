@@ -1,4 +1,4 @@
-// One optimizer step of a model.
+// Measures one optimizer step of a model.
 //
 // On the CPU (the default) it is compared with the matrix products of its linear layers alone,
 // forward and backward, by the same oneDNN in the same process, if the build has oneDNN:

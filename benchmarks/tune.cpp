@@ -3,8 +3,8 @@
 //
 //   tune [--model=gpt2-124m] [--batch=32] [--seq=1024] [--chunk-loss=0] [--copy=FILE]
 //
-// It adds to the table in the user's cache, and writes a copy where asked.  A step is run in bf16,
-// kernel by kernel; each form of product is computed some times by each algorithm.
+// It adds to the table in the user's cache, and writes a copy if asked.  A step is run in bf16,
+// kernel by kernel; each form of product is computed several times by each algorithm.
 
 #include <iostream>
 
@@ -31,7 +31,7 @@ MatmulAlgorithms time_step(const TrainingConfig& config) {
   const auto stream = open_stream({DeviceType::cuda}, foretold.memory.peak);
   Trainer trainer(config, plans, *stream);
   trainer.initialise();
-  trainer.prepare();  // whose numbers are NaN: a device may be faster with them
+  trainer.prepare();  // runs on NaN, with which a device may be faster
   time_matmul_algorithms(*stream);
   trainer.step(0, benchmarks::random_batch(config));
   stream->synchronize();

@@ -1,5 +1,5 @@
-// Choosing by hand which saved values are offloaded to the host between forward and backward.  The
-// net has seven linears.  The choice is made in two ways: by a plan, which annotates each op of a
+// Chooses by hand which saved values are offloaded to the host between forward and backward, in a
+// net of seven linears.  The choice is made in two ways: by a plan, which annotates each op of a
 // tape recorded beforehand, and by scopes in the net's own code.  Both offload the same values, and
 // the output and gradients equal the plain net's to the last bit.
 

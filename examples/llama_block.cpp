@@ -1,7 +1,7 @@
-// A Llama block whose norm, position embedding and activation are ops of one's own, in place of
-// those of autograd/ops.h: each two kernels and some forty lines that do not speak of memory, yet
-// its values are kept, recomputed, offloaded and planned.  Under several policies and in a budget,
-// losses and parameters are equal bit for bit, and peaks as foretold.
+// A Llama block whose norm, position embedding and activation are custom ops instead of those of
+// autograd/ops.h.  Each is two kernels and some forty lines that do not mention memory, yet its
+// values are kept, recomputed, offloaded and planned.  Under several policies and within a budget,
+// losses and parameters are equal bit for bit, and peaks are as foretold.
 
 #include <cmath>
 #include <cstdio>
@@ -127,8 +127,8 @@ struct RmsNorm final : Op {
   }
 };
 
-// Rotates each pair (d, d + D/2) of the heads that have positions by t / 10000^(2d/D), t the
-// token's place in its row; or back, for a gradient.   (Su et al. 2021)
+// Rotates each pair (d, d + D/2) of those heads that have positions by t / 10000^(2d/D), where t is
+// the token's place in its row; or back, for a gradient.   (Su et al. 2021)
 struct Rotate {
   static constexpr const char* name = "rotate";
   Grad out;
@@ -328,7 +328,7 @@ class Llama final : public StepModel {
     return linear_cross_entropy(research::rms_norm(x, norm_), head_, tape.input(targets_));
   }
   void upload_placeholder() override { upload(0); }
-  // Rows that count up, from a start at random.
+  // Rows that count up from a random start.
   void upload(int64_t number) {
     Random random(11, static_cast<uint64_t>(number));
     std::vector<int32_t> tokens, targets;
@@ -353,7 +353,7 @@ class Llama final : public StepModel {
   Tensor tokens_, targets_;  // i32 (B, T)
 };
 
-// Some steps; the losses and then all parameters.
+// Runs some steps; returns the losses, then all parameters.
 std::vector<std::vector<float>> train(StepRunner& runner, int64_t steps) {
   std::vector<std::vector<float>> bits(1);
   while (runner.steps() < steps) {

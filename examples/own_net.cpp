@@ -1,8 +1,7 @@
-// A net of one's own, trained in a budget: planned before the first step, saved, and resumed.  The
-// program learns which quarter of a row is largest with a deep residual net, in two thirds of the
-// memory that keeping everything takes.  It runs ten steps at once, and again as five, a
-// checkpoint, and five more in a new process's stead: the parameters are equal bit for bit, and the
-// peak is the one foretold.
+// Trains a custom net in a budget: planned before the first step, saved, and resumed.  A deep
+// residual net learns which quarter of a row is largest, in two thirds of the memory that keeping
+// everything takes.  It runs ten steps at once, and again as five, a checkpoint, and five more as
+// in a new process: the parameters are equal bit for bit, and the peak is the foretold one.
 
 #include <cstdio>
 #include <filesystem>
@@ -51,7 +50,7 @@ class Net final : public StepModel {
 
   void upload_placeholder() override { upload(0); }
 
-  // The batch of this number, always the same.
+  // Uploads the batch of this number, always the same.
   void upload(int64_t number) {
     Random random(7, static_cast<uint64_t>(number));
     std::vector<float> x;

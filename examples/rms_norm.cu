@@ -18,7 +18,7 @@ using namespace spool;
 // y[n,c] = x[n,c] rstd[n] weight[c]        rstd[n] = 1 / sqrt(mean_c x[n,c]^2 + eps)
 // dx[n,c] (+)= rstd (weight dy - x rstd^2 mean_c(weight dy x))
 // dweight[c] (+)= sum_n dy x rstd
-// What is written shares no memory with other arguments.
+// Outputs share no memory with other arguments.
 struct RmsNormForward {
   static constexpr const char* name = "rms_norm_forward";
   View y, rstd;  // (N.., C), of the type of x; (N), f32 (f64 of f64)
@@ -68,7 +68,7 @@ struct RmsNormBackward {
   }
 };
 
-// On the cpu.  T is a type of values, A the type that they are computed in.
+// On the cpu.  T is a type of values, A the type of the arithmetic.
 void run(const RmsNormForward& k, CpuStream& stream) {
   const int64_t N = k.x.shape().rows(), C = k.x.shape().row();
   cpu::dispatch(k.x.dtype(), [&](auto scalar) {
@@ -88,8 +88,8 @@ void run(const RmsNormForward& k, CpuStream& stream) {
   });
 }
 
-// Sums over rows are formed in pieces that depend on N and C alone, and added up in order: the same
-// bits for any number of threads.
+// Sums over rows are split by N and C alone and added in order: the same bits for any number of
+// threads.
 void run(const RmsNormBackward& k, CpuStream& stream) {
   const int64_t N = k.N(), C = k.C();
   const cpu::RowPieces pieces(N, C);
@@ -240,7 +240,7 @@ struct RmsNorm final : Op {
   }
 };
 
-// x (N.., C), weight (C): (N.., C).
+// x (N.., C), weight (C) -> (N.., C).
 Var rms_norm(const Var& x, const Operand& weight, double eps = 1e-6) {
   return apply<RmsNorm>({x, weight}, eps);
 }

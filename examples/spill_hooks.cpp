@@ -82,7 +82,7 @@ class Spilled final : public SavedTensor {
     prefetch();
     unpacked_ = true;
     const Tensor t(spec_, stream_, {.name = "spilled"});
-    write_bytes(t, 0, reading_.get());  // throws what the thread threw
+    write_bytes(t, 0, reading_.get());  // rethrows the thread's exception
     return t;
   }
 

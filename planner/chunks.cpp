@@ -15,8 +15,8 @@ void check_rows(int64_t rows) {
   check(rows > 0, "plan: chunks of ", rows, " rows; a chunk has at least 1");
 }
 
-// Finds the farthest position that `holds`, from `begin`, where it does, towards `end`, in steps of
-// 1 or -1.  Beyond a position where it does not hold, it holds nowhere.
+// The farthest position from `begin` towards `end` at which `holds` is true.  It is true at
+// `begin`, and false from some position on.
 template <class Holds>
 NodeId farthest(NodeId begin, NodeId end, const Holds& holds) {
   const NodeId direction = begin <= end ? 1 : -1;
@@ -35,8 +35,8 @@ NodeId farthest(NodeId begin, NodeId end, const Holds& holds) {
   return begin + direction * good;
 }
 
-// Finds the spans within some nodes.  It relies on that nodes that are added to a span never make
-// its extent larger, nor legal what cannot be cut, except for want of an index.
+// Finds the spans within some nodes.  Relies on that adding nodes to a span never enlarges its
+// extent, and never makes it possible to cut, except by adding the missing index.
 class SpanFinder {
  public:
   SpanFinder(const Program& program, NodeId first, NodeId last)
@@ -51,7 +51,7 @@ class SpanFinder {
   }
 
  private:
-  // 0: they cannot be cut.
+  // 0 if they cannot be cut.
   int64_t extent(NodeId first, NodeId last) const {
     const Cut c = cut(program_, first, last);
     return c ? c.extent : 0;
@@ -80,33 +80,33 @@ class SpanFinder {
   std::vector<int64_t> alone_;  // the extent of each node
 };
 
-// Why the MLP of a block cannot be cut, or its nodes.
+// The MLP of a block, or why it, or its nodes, cannot be cut.
 struct Mlp {
   CuttableNodes nodes = {};
   std::string obstacle = {};
 };
 
-// The first node that computes a value of the most bytes.
-NodeId maker_of_widest(const Program& program, const TapeScope& block) {
-  NodeId maker = block.first;
+// The first node that computes a value of the largest size.
+NodeId producer_of_widest(const Program& program, const TapeScope& block) {
+  NodeId producer = block.first;
   size_t max = 0;
   for (NodeId n = block.first; n <= block.last; ++n) {
     for (const ValueId v : program.nodes[n].outputs) {
       const size_t bytes = program.values[v].spec.nbytes();
-      if (bytes > max) maker = n;
+      if (bytes > max) producer = n;
       max = std::max(max, bytes);
     }
   }
-  return maker;
+  return producer;
 }
 
 Mlp mlp_of(const Program& program, const TapeScope& block) {
-  const NodeId maker = maker_of_widest(program, block);
-  const Cut from_maker = cut(program, maker, block.last);
-  NodeId first = maker;
-  for (const ValueId v : program.nodes[maker].inputs) {
+  const NodeId widest = producer_of_widest(program, block);
+  const Cut from_widest = cut(program, widest, block.last);
+  NodeId first = widest;
+  for (const ValueId v : program.nodes[widest].inputs) {
     const NodeId producer = program.values[v].producer;
-    if (producer < block.first || !from_maker.carries(v)) continue;
+    if (producer < block.first || !from_widest.carries(v)) continue;
     first = producer;
     break;
   }

@@ -21,14 +21,14 @@ constexpr double min_read_seconds = 1e-9;  // a clock may not see what is shorte
 
 constexpr size_t max_product_workspace = size_t{32} << 20;  // bytes
 
-// Large enough that measured data need not fit in a cache; on a GPU half its memory, at most 1 GiB.
+// So large that measured data does not fit into a cache; on a GPU half its memory, at most 1 GiB.
 size_t measurement_bytes(Device device) {
   constexpr size_t min_bytes = size_t{64} << 20, max_bytes = size_t{1} << 30;
   if (device.type != DeviceType::cuda) return min_bytes;
   return std::clamp(device_memory(device) / 2, min_bytes, max_bytes);
 }
 
-// The least time of repeats until the two smallest are about equal, after one to warm up.
+// The minimum of repeated runs, after a warm-up, until the two smallest are about equal.
 template <class Work>
 double seconds_of(Stream& stream, const Work& work) {
   constexpr int min_repeats = 3, max_repeats = 8;
@@ -113,13 +113,13 @@ double launch_cost(Stream& stream) {
          count;
 }
 
-// The rate of the host's copies within its own memory.
+// The rate of copies within host memory.
 double host_memory_rate() {
   const Device cpu{DeviceType::cpu};
   return copy_rate(*open_stream(cpu, measurement_bytes(cpu)));
 }
 
-// A vendor's data sheet of an accelerator.
+// A vendor's data sheet for an accelerator.
 struct DataSheet {
   const char* name;
   CudaArchitecture architecture;
@@ -146,7 +146,7 @@ const DataSheet* sheet_of(std::string_view name) {
   return sheet == std::end(data_sheets) ? nullptr : sheet;
 }
 
-// The rates that are attained of a data sheet's: clocks fall under load, and copies have overhead.
+// The attained part of a data sheet's rates: clocks fall under load, and copies have overhead.
 Machine derated(const DataSheet& sheet) {
   constexpr double bf16 = 0.7, f32 = 0.9, memory = 0.9, link = 0.78;
   return {.name = sheet.name,

@@ -1,10 +1,10 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Measures what a device can do: the rates of a large matrix product in one type (the other types
-// get the same), of a large copy within its memory, and of copies to and from the host, and the
-// cost of a launch.  Each is the least of repeats until it stands.  Takes about a quarter of a
-// second, and meanwhile 64 MiB of memory on a cpu, or 1 GiB of a GPU and 64 MiB of its host.
+// Measures the speed of a device: the rates of a large matrix product in one type (the other types
+// get the same), of a large copy within its memory and of copies to and from the host, and the cost
+// of a launch.  Each is repeated until its minimum is confirmed.  Takes about a quarter of a
+// second, and 64 MiB of memory on a cpu, or 1 GiB of a GPU and 64 MiB of its host.
 
 #include <optional>
 #include <string>
@@ -15,26 +15,26 @@
 
 namespace spool {
 
-// Seconds of work of a stream that has nothing left to do: the difference of two calls is what lies
-// between.  On a cpu what processors worked for its threads, divided by their number, which other
-// programs hardly change; on other devices the time that passed.
+// Seconds of work of an idle stream; subtract two calls to time what ran in between.  On a cpu it
+// is the processor time of its threads divided by their number, which other programs hardly change;
+// on other devices it is wall time.
 double work_clock(Stream&);
 
-// The least of some times that another one confirms, being at most a quarter longer; the longest if
-// there is none.  A clock of a virtual machine may, rarely, miss most of an interval.
+// The smallest time that another one, at most a quarter longer, confirms; the longest if there is
+// none.  The clock of a virtual machine may, rarely, miss most of an interval.
 double confirmed_min(std::vector<double> seconds);
 
-// Throws if there is no such device.
+// Throws if the device does not exist.
 Machine measure_machine(Device, DType of_products, int threads = 0);
 
-// Bytes per second of writing a 16 MiB file in this directory and reading it back.  Throws if no
-// file can be created there.
+// Bytes per second of writing a 16 MiB file in this directory and reading it back.  Throws if the
+// file cannot be created.
 double measure_disk(const std::string& directory);
 
-// A machine to rehearse for without having it, from its data sheet; nothing for any name but one of
-// machine_names().
+// A machine from its data sheet, to rehearse for without having it; nothing if the name is not one
+// of machine_names().
 std::optional<Machine> named_machine(std::string_view name);
-// Bytes of its memory, by the data sheet; a driver leaves at least as much.
+// Bytes of its memory by the data sheet; drivers leave at least this much free.
 std::optional<size_t> memory_of_named_machine(std::string_view name);
 std::vector<std::string> machine_names();
 

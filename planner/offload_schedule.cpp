@@ -61,8 +61,8 @@ void place_releases(std::vector<PlannedTransfer>& transfers, const Clock& clock,
   });
 }
 
-// Copies back run one after the other too, in the order of need: each begins at the latest node
-// from which it and those that follow arrive in time, even if copies were a quarter slower.
+// Copies back run one after the other, too, in the order of need: each begins at the latest node
+// from which it and later copies arrive in time even if each takes fetch_caution times as long.
 void place_fetches(std::vector<PlannedTransfer>& transfers, const Clock& clock) {
   std::ranges::sort(transfers, std::ranges::greater{}, &PlannedTransfer::read);
   double next_begins = clock.backward.front() + 1e9;

@@ -10,7 +10,7 @@
 
 namespace spool {
 
-// Copies back are given so much more time than they take.
+// Copies back are given this many times the seconds they take.
 inline constexpr double fetch_caution = 1.25;
 
 struct OffloadCandidate {
@@ -18,12 +18,12 @@ struct OffloadCandidate {
   size_t bytes;
 };
 
-// Until when copies out may end: before the last node of forward, or before backward.  What is
-// released before backward makes room for backward alone.
+// When copies out must have ended: by the last node of forward, or by the begin of backward.  A
+// value that is released only before backward makes room in backward alone.
 enum class CopiesEnd : uint8_t { in_forward, before_backward };
 
-// How the candidates are offloaded, by rising value, on a tape that was surveyed on the machine.
-// Leaves out values that backward does not read, and those whose copy out would end too late.
+// Schedules the candidates, by rising value, for a tape that was surveyed on the machine.  Leaves
+// out values that backward does not read, and those whose copy out would end too late.
 std::vector<Offload> schedule_offloads(const std::vector<OffloadCandidate>&, const Survey&,
                                        const Machine&, OffloadTarget,
                                        CopiesEnd = CopiesEnd::in_forward);

@@ -12,7 +12,7 @@ namespace {
 
 enum class EndsBy : uint8_t { age, weight };
 
-// A way to sweep.  Blocks that live longer than 1/`part` of the time are placed in advance.
+// One kind of sweep.  Blocks that live longer than 1/`part` of the time are placed in advance.
 struct SweepVariant {
   EndsBy ends_by = EndsBy::age;
   bool is_backwards = false;
@@ -65,8 +65,8 @@ class OffsetSearch {
     return false;
   }
 
-  // Places the blocks in more than `failed` bytes, in which they could not be: in about twice as
-  // many more as they need, if that is enough, else to 0.05 % in as few as it finds.
+  // Finds a capacity above `failed`, which was too small: about twice the extra bytes that are
+  // needed if that is within `enough`, else the smallest it finds, to 0.05 %.
   void place_beyond(size_t failed, size_t enough) {
     size_t more = std::max(Arena::granule, whole_granules(live_ / 1000));
     if (failed < enough) more = std::min(more, enough - failed);
@@ -83,7 +83,7 @@ class OffsetSearch {
     }
   }
 
-  // From the bottom, in as many bytes as it takes.
+  // Places all blocks from the bottom, without a limit.
   void place_anyhow() {
     constexpr size_t no_limit = std::numeric_limits<size_t>::max() / 4;
     const std::vector<End> bottom(forwards_.blocks.size());
@@ -104,11 +104,11 @@ class OffsetSearch {
 
   TimedBlocks forwards_, backwards_;
   size_t live_, few_steps_, steps_ = 0;
-  std::vector<End> ends_[2][2];  // chosen when they are first needed
-  std::vector<size_t> offsets_;  // found last
+  std::vector<End> ends_[2][2];  // chosen when first needed
+  std::vector<size_t> offsets_;  // of the last success
 };
 
-// Closes the gaps in memory that no block ever uses; returns the bytes that are left.
+// Closes the gaps in memory that no block ever uses; returns the bytes that remain.
 size_t close_gaps(const std::vector<Lifetime>& all, std::vector<size_t>& offsets) {
   std::vector<size_t> order(all.size());
   std::iota(order.begin(), order.end(), size_t{0});

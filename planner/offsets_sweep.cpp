@@ -10,14 +10,14 @@
 namespace spool {
 namespace {
 
-// Sums over ranges of positions, each of which may be added to.
+// Prefix sums over positions whose values may still grow.
 class RangeSums {
  public:
   explicit RangeSums(size_t size) : sums_(size + 1) {}
   void add(size_t at, size_t amount) {
     for (++at; at < sums_.size(); at += at & (0 - at)) sums_[at] += amount;
   }
-  // Over [0, end).
+  // The sum over [0, end).
   size_t below(size_t end) const {
     size_t sum = 0;
     for (; end > 0; end &= end - 1) sum += sums_[end];
@@ -116,17 +116,17 @@ std::vector<End> ends_by_weight(const TimedBlocks& timed) {
   return ends;
 }
 
-// What is free at some time.
+// The free memory at some time.
 class OffsetSweep::FreeMemory {
  public:
   FreeMemory(size_t bytes, Steps& steps) : holes_{{.begin = 0, .end = bytes}}, steps_(steps) {}
 
-  // The offset nearest to this end from which so many bytes are free, and none of them taken.
+  // The offset nearest to this end from which `bytes` bytes are free and not in `taken`.
   std::optional<size_t> find(size_t bytes, End end, const std::vector<Span>& taken) {
     return end == End::bottom ? find_lowest(bytes, taken) : find_highest(bytes, taken);
   }
 
-  // All of the span is free.
+  // The whole span must be free.
   void take(const Span& span) {
     const auto hole = first_from(span.begin + 1) - 1;
     if (hole->begin == span.begin) {

@@ -1,12 +1,12 @@
 #pragma once
 
-// Places blocks whose lifetimes are known into so many bytes of memory, in a sweep through time
+// Places blocks whose lifetimes are known into memory of a given capacity, in a sweep through time
 // that looks at free memory only.
 //
-// A block goes to one end of the free memory: to the one where it breaks up no stack.  Values that
-// forward saves are freed by backward in reverse, and gradients live until the optimizer; each kind
-// is a stack, but the two cross, since a gradient is born after a saved value and outlives it.  So
-// one kind is stacked from the bottom and the other from the top.
+// A block goes to the end of the free memory where it breaks up no stack.  Values that forward
+// saves are freed by backward in reverse, and gradients live until the optimizer; each kind is a
+// stack, but the two cross, since a gradient is born after a saved value and outlives it.  So one
+// kind is stacked from the bottom and the other from the top.
 
 #include <cstdint>
 #include <vector>
@@ -15,7 +15,7 @@
 
 namespace spool {
 
-// Blocks in a time that counts births and deaths, so that no two of these are at once.
+// Blocks whose time counts births and deaths, so that no two events are at the same time.
 struct TimedBlocks {
   struct Block {
     size_t bytes = 0;
@@ -33,39 +33,39 @@ struct TimedBlocks {
 TimedBlocks in_event_time(const std::vector<Lifetime>&);
 // The same blocks with time running backwards.
 TimedBlocks backwards(TimedBlocks);
-// The most bytes that are live at a time.
+// The maximum of live bytes.
 size_t max_live(const TimedBlocks&);
 
 enum class End : uint8_t { bottom, top };
 
-// An end for each block, chosen in either of two ways.  Two blocks cross if one is born and dies
-// before the other, and for a time both live: at the same end they would leave a hole.
-// - By age: the top if it outlives most bytes of what is at the bottom when it is born.
-// - By weight: where it crosses less of the blocks of the most bytes * life, for a shorter time.
+// Chooses an end for each block, by one of two rules.  Two blocks cross if one is born and dies
+// before the other and both live for a time: at the same end they would leave a hole.
+//   - By age: the top, if it outlives most bytes of what is at the bottom when it is born.
+//   - By weight (bytes * life): the end where it crosses less weight for less time.
 std::vector<End> ends_by_age(const TimedBlocks&);
 std::vector<End> ends_by_weight(const TimedBlocks&);
 
-// Finds offsets for blocks.  Its work is counted in steps, of a few nanoseconds.
+// Finds offsets for blocks.  Its work is counted in steps of a few nanoseconds each.
 class OffsetSweep {
  public:
   struct Limits {
     size_t capacity = 0;  // bytes
-    // Blocks that live longer get their places first, in a sweep of their own.
+    // Blocks that live longer than this are placed first, in a sweep of their own.
     size_t life = 0;
     int tries = 1;
     size_t steps = 0;
   };
 
-  // What is passed must outlive it.
+  // The arguments must outlive it.
   OffsetSweep(const TimedBlocks&, const std::vector<End>&);
 
-  // Whether all blocks find a place.  One that does not is placed in the first sweep of the next
-  // try.  Gives up if a block of the first sweep finds none, or at a limit.
+  // Returns whether all blocks found a place.  A block that did not is placed in the first sweep of
+  // the next try.  Gives up if a block of the first sweep finds none, or at a limit.
   bool place(const Limits&);
 
-  // After a success.
+  // After place() has succeeded.
   const std::vector<size_t>& offsets() const { return offsets_; }
-  // Of place() so far.
+  // Used by place() so far.
   size_t steps() const { return steps_.done; }
 
  private:
@@ -86,7 +86,7 @@ class OffsetSweep {
   const TimedBlocks& all_;
   const std::vector<End>& ends_;
   std::vector<char> is_early_;  // whether a block is placed in the first sweep
-  std::vector<size_t> early_;   // these blocks, by birth
+  std::vector<size_t> early_;   // the blocks of the first sweep, by birth
   std::vector<Span> taken_;     // by early blocks that are born while a late one lives
   std::vector<size_t> offsets_;
   size_t failed_ = 0;  // the block that found no place

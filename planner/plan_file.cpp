@@ -30,8 +30,8 @@ void write_member(std::ostream& out, const std::string& key, const json& value,
   write_value(out, value, begin.size() - 1, begin.size() - 1 + name.size());
 }
 
-// On one line if there is room, else an object as a member a line, and a list as many items a line
-// as fit.  `used` characters of the line are taken.
+// Writes the value on one line if there is room, else an object with one member per line, or a list
+// with as many items per line as fit.  `used` characters of the line are taken.
 void write_value(std::ostream& out, const json& j, size_t indent, size_t used) {
   const std::string line = text_of(j);
   if (used + line.size() < max_line || !j.is_structured()) {

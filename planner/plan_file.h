@@ -1,7 +1,7 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Plans in files (plan_json.h has the format).  The same plan makes the same bytes.
+// Saves and loads plans as files (plan_json.h has the format).  Equal plans have equal bytes.
 
 #include <string>
 
@@ -9,8 +9,8 @@
 
 namespace spool {
 
-// The file appears under its name only when it is complete.  A plan that load_plan() would not read
-// back as it is, is refused.
+// The file appears under its name only when it is complete.  Throws if load_plan() would not read
+// the same plan back.
 void save_plan(const std::string& path, const StoredPlan&);
 StoredPlan load_plan(const std::string& path);
 

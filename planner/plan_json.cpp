@@ -23,8 +23,8 @@ json range_to_json(int64_t first, int64_t last) {
   return first == last ? json(first) : json::array({first, last});
 }
 
-// The indices of each element but `usual`, under the element's name; the number of elements under
-// `length`.
+// Lists the indices of all elements but those equal to `usual`, under each element's name, and the
+// number of elements under `length`.
 template <class T, class NameOf>
 json group(const std::vector<T>& elements, T usual, const char* length, NameOf name_of) {
   json groups = {{length, elements.size()}};
@@ -46,7 +46,7 @@ json offload_to_json(const Offload& o) {
   return j;
 }
 
-// A region of one chunk has no leaves; one that does is written so that it is refused when read.
+// A region of one chunk has no leaves; with leaves it is written in full, and refused when read.
 bool is_plain(const Region& r) { return r.chunks == 1 && r.leaves.empty(); }
 
 json region_to_json(const Region& r) {
@@ -145,7 +145,7 @@ Offload read_offload(const JsonField& field) {
   return o;
 }
 
-// The leaves of all regions so far are `count`, which bounds the memory that a small file can take.
+// Counts the leaves of all regions in `count`, to bound the memory that a small file can take.
 std::vector<ValueId> read_leaves(const JsonField& field, int64_t& count) {
   std::vector<ValueId> leaves;
   for (const JsonField& indices : field.items()) {

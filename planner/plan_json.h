@@ -1,6 +1,6 @@
 #pragma once
 
-// A plan as JSON, for people and programs to read:
+// The JSON format of a plan, for people and programs to read:
 //
 //   {
 //     "spool_plan": 3,
@@ -15,10 +15,10 @@
 //     "tape_fingerprints": ["00d1e9bbe4c2a7f1", ... one for each of the 14 nodes]
 //   }
 //
-// Values and nodes are listed one by one, or as [first, last] of a range; "values" and "nodes" are
-// their total numbers.  A region is [first, last] of its nodes, and an object if it runs in chunks.
-// A field that is left out is as in StoredPlan{}; "made_for" has all of its fields.  Equal plans
-// have equal JSON.
+// Values and nodes are listed singly, or as [first, last] of a range; "values" and "nodes" are
+// their total numbers.  A region is [first, last] of its nodes, or an object if it runs in chunks.
+// An omitted field is as in StoredPlan{}; "made_for" has all of its fields.  Equal plans have equal
+// JSON.
 //
 // Version 2 is version 3 without "made_for" and "state_bytes_on_device", version 1 is version 2
 // without regions in chunks.  A plan is written as the oldest version that can hold it.
@@ -43,7 +43,7 @@ inline constexpr int64_t max_plan_length = 50'000;
 inline constexpr size_t max_machine_name = 200;
 
 nlohmann::json to_json(const StoredPlan&);
-// Throws, naming the file and the field, if it is no plan or one that check_plan() refuses.
+// Throws, naming the file and the field, if it is not a plan or check_plan() refuses it.
 StoredPlan plan_from_json(const JsonField&);
 
 // Nodes in chunks as a list of [first, last, chunks].

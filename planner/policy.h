@@ -1,7 +1,7 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// A policy decides which values are recomputed or offloaded, by a rule that the user sets and that
+// A policy chooses which values are recomputed or offloaded, by a rule that the user sets and that
 // is the same for all layers.
 
 #include <functional>
@@ -23,8 +23,8 @@ template <>
 inline constexpr std::array enumerator_names<Offloading>{"none", "residual", "all"};
 
 struct Policy {
-  // What is recomputed: the outputs of norms, activations and attention (Op::kind()); a whole block
-  // but its input.  A block is an outermost scope of the tape (Tape::Scope).
+  // What is recomputed: the outputs of norms, activations and attention (Op::kind()), or a whole
+  // block from its input.  A block is an outermost scope of the tape (Tape::Scope).
   bool norms = false, activations = false, attention = false, block = false;
   Offloading offload = Offloading::none;
   size_t min_offload_bytes = size_t{1} << 20;  // smaller values stay
@@ -32,19 +32,19 @@ struct Policy {
   OptimizerState optimizer_state = OptimizerState::device;
   int64_t loss_chunk = 0;  // rows of logits that are live at a time; 0: all
   int64_t mlp_chunk = 0;   // rows of a block's MLP (chunk_mlps()) that are live at a time; 0: all
-  std::vector<NodesInChunks> in_chunks = {};  // besides, and not in them
+  std::vector<NodesInChunks> in_chunks = {};  // other nodes that run in chunks
 };
 
-// Parses "none", or a list such as "norms,gelu"; throws an error that says what there is.  "gelu"
-// and "activations" both mean every activation.
+// Parses "none", or a list such as "norms,gelu"; throws an error that lists the names.  "gelu" and
+// "activations" both mean every activation.
 void set_recompute(Policy&, std::string_view list);
 std::string recompute_list(const Policy&);
 
-// Rehearses the tape to plan for, with this plan, on a meta stream of the machine.
+// Rehearses the tape that is planned for, under this plan, on a meta stream of the machine.
 using RehearseTape = std::function<RehearsedTape(const Plan&)>;
 
-// The plan that the policy makes for the tape.  When offloaded values leave and come back is chosen
-// from the machine's clock (offload_schedule.h).  A value that has no time to do both, such as one
+// The plan that the policy makes for the tape.  offload_schedule.h chooses, by the machine's clock,
+// when offloaded values leave and come back.  A value without time to do both, such as one that is
 // computed last, stays.
 Plan plan_from_policy(const Policy&, const Machine&, const RehearseTape&);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// A plan with the run that it was made for: what a plan file has.
+// A plan and the run that it was made for: the contents of a plan file.
 
 #include <cstddef>
 #include <cstdint>

@@ -74,7 +74,7 @@ def call(block, x):
 
 
 class Gpt2(nn.Module):
-    """run_block runs a block on its input; torch.utils.checkpoint may."""
+    """run_block runs a block on its input, for example by torch.utils.checkpoint."""
 
     def __init__(self, config, run_block=call):
         super().__init__()
@@ -153,7 +153,7 @@ class Part:
             torch._foreach_copy_(self.values, self.updated)
 
     def lasting(self):
-        """The tensors that are there between steps."""
+        """The tensors that live between steps."""
         state = [value for of in self.adamw.state.values() for value in of.values()]
         return self.values + self.updated + [value for value in state if torch.is_tensor(value)]
 
@@ -276,7 +276,7 @@ def attention_by(name, device):
 
 
 def run(way, config, arguments, device):
-    """Trains some steps in this way; returns their times and memory."""
+    """Trains some steps this way; returns their times and memory."""
     B, T = arguments.batch, arguments.seq
     all_bf16 = way.endswith("-bf16")
     training = Training(

@@ -1,4 +1,4 @@
-"""The training step of Spool's benchmark `step` in llm.c, by a program that someone built.
+"""The training step of Spool's benchmark `step` in llm.c, by a program that the user built.
 
 llm.c (https://github.com/karpathy/llm.c) trains GPT-2 124M in bf16 with f32 masters, as Spool does.
 This runs its train_gpt2cu on random tokens, from random weights, and adds a run to the JSON that

@@ -1,4 +1,4 @@
-"""GPT-2's sizes, as Spool's presets have them (models/families/gpt2.h).  Needs no PyTorch."""
+"""The sizes of GPT-2 in Spool's presets (models/families/gpt2.h).  Needs no PyTorch."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ class Config:
     vocabulary: int = 50304
 
     def parameters(self):
-        """How many numbers the model has; its head is the embedding."""
+        """Number of parameters; the head is the embedding."""
         C = self.channels
         return (self.vocabulary + self.context + 2) * C + self.layers * (12 * C * C + 13 * C)
 

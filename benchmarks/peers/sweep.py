@@ -42,7 +42,7 @@ FRACTIONS = "0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1"
 
 
 def expected_seconds(point, plan, counts):
-    """How long a point takes, about."""
+    """About how long a point takes."""
     foretold = plan.get("foretold_step_ms", 1000) / 1e3
     if point.is_spool():
         return 2 + foretold * (counts.warm_up + counts.steps + 1)
@@ -153,7 +153,7 @@ class Sweep:
                 yield Cell(a.model, dtype, batch, seq, a.device, a.threads)
 
     def plan_of(self, cell):
-        """Spool's frontier of a cell, from the results if it is there; empty if it cannot be had."""
+        """Spool's frontier of a cell, from the results if stored; empty if it fails."""
         plans = self.results.data["plans"]
         if cell.name() not in plans:
             try:
@@ -165,7 +165,7 @@ class Sweep:
         return plans[cell.name()]
 
     def measure_program(self, cell):
-        """Stores what a process of Spool's takes without a model, if it is not known."""
+        """Stores the memory of a Spool process without a model, if it is not known."""
         programs = self.results.data["programs"]
         if cell.device != "cpu" or cell.program() in programs:
             return
@@ -191,7 +191,7 @@ class Sweep:
         return found
 
     def measure(self, point):
-        """Its numbers, or its error."""
+        """A point's numbers, or its error."""
         began = time.monotonic()
         try:
             if point.is_spool():

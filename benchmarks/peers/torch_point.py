@@ -76,7 +76,7 @@ def auto_chunks():
 
 
 def way_of(arguments):
-    """What Training is told for a way."""
+    """The arguments of Training for a way."""
     way = arguments.way
     if way == "checkpoint":
         return {"run_block": run_checkpointed}
@@ -93,7 +93,7 @@ def way_of(arguments):
 
 
 def set_allocator(map_from, trim_from):
-    """Blocks of so many bytes are mapped one by one; so many free ones at the heap's end are given back."""
+    """Sets from how many bytes on glibc maps single blocks and returns the free end of the heap."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
         mallopt(M_MMAP_THRESHOLD, map_from)
@@ -105,19 +105,19 @@ def return_freed_blocks():
 
 
 def keep_freed_blocks():
-    """What glibc comes to by itself when large blocks are freed."""
+    """The thresholds that glibc reaches by itself when large blocks are freed."""
     set_allocator(map_from=32 * 2**20, trim_from=64 * 2**20)
 
 
 def lasting_bytes(training):
-    """Of the tensors that are there between steps."""
+    """Bytes of the tensors that live between steps."""
     tensors = [training.tokens, training.targets, *training.optimizer.lasting()]
     storages = (tensor.untyped_storage() for tensor in tensors)
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def tensors_peak(training):
-    """Most bytes of tensors in a step; None if the profiler tells nothing, or not of all that was freed."""
+    """Peak bytes of tensors in a step; None if the profiler does not report all frees."""
     before = lasting_bytes(training)
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True) as profile:

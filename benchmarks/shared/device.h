@@ -1,6 +1,6 @@
 #pragma once
 
-// Helpers of all benchmarks: command-line arguments, errors, and timing.
+// Helpers for all benchmarks: command-line arguments, errors, and timing.
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +14,7 @@ namespace spool::benchmarks {
 std::string take_argument(int& argc, char** argv, const std::string& name,
                           const std::string& otherwise);
 
-// Runs the work of main(): prints an exception to standard error.  Returns the exit status.
+// Runs the work of main(), and prints an exception to standard error.  Returns the exit status.
 int report_errors(const std::function<void()>& work);
 
 template <class Work>
@@ -31,8 +31,8 @@ inline double median(std::vector<double> all) {
   return *middle;
 }
 
-// Median time of one `work` when it is enqueued `times` times in a row, over five attempts after
-// one to warm up.
+// The median seconds of one `work` when it is enqueued `times` times in a row, over five attempts
+// after a warm-up.
 template <class Work>
 double seconds_each(Stream& stream, int times, const Work& work) {
   std::vector<double> all;

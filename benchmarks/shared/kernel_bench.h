@@ -1,7 +1,7 @@
 #pragma once
 
-// Benchmarks of single kernels: their arguments, their timing, and the machine's rates that they
-// are compared with.
+// Benchmarks single kernels: creates their arguments, times them, and compares them with the
+// machine's rates.
 
 #include <benchmark/benchmark.h>
 
@@ -10,13 +10,13 @@
 
 namespace spool::benchmarks {
 
-// Makes the arguments of kernels, and owns their memory.
+// Creates the arguments of kernels, and owns their memory.
 class Arguments {
  public:
   explicit Arguments(Stream& stream) : stream_(stream) {}
   Stream& stream() const { return stream_; }
 
-  // Normally distributed numbers; for i32 the ids of tokens.
+  // Normally distributed numbers, or token ids for i32.
   View make(const Shape&, DType);
   View with_values(const std::vector<float>&);
   void clear() { tensors_.clear(); }
@@ -34,7 +34,7 @@ struct Bench {
   std::unique_ptr<Stream> stream;
   Machine machine = {};
   Arguments arguments{*stream};
-  std::string made_for = {};  // title of the benchmark that has the arguments
+  std::string made_for = {};  // title of the benchmark that the arguments belong to
 
   bool on_cuda() const { return device.type == DeviceType::cuda; }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The machine that a benchmark plans for.
+// Finds the machine that a benchmark plans for.
 
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace spool::benchmarks {
 
-// A GPU by its data sheet, or `cpu`: one of 450 GFLOP/s and 20 GB/s.
+// A GPU from its data sheet, or `cpu`: a machine of 450 GFLOP/s and 20 GB/s.
 Machine machine_of(const std::string& name);
 
 }  // namespace spool::benchmarks

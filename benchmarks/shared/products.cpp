@@ -20,7 +20,7 @@ struct Layer {
   int64_t in, out;
 };
 
-// The matrices of a model that are not tables of embeddings, and its head, which may be one.
+// The model's matrices except embedding tables, and its head, even if that is one.
 std::vector<Layer> linear_layers(const ModelConfig& config) {
   std::vector<Layer> layers;
   rehearse({}, [&](MetaStream& stream) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The matrix products of a model's linear layers, forward and backward, by oneDNN itself.
+// Computes the matrix products of a model's linear layers, forward and backward, with oneDNN alone.
 
 #include <memory>
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// The batch of a training step: random tokens, which are their own targets; the same each time.
+// A batch for a training step: random tokens that are their own targets, the same each time.
 
 #include "spool/models/data/batch.h"
 #include "spool/models/training/training_config.h"

@@ -30,15 +30,15 @@ std::string fault_of_number(const std::string& text) {
   return sentence("'", text, "' is not ", what, "; write it in decimal digits, as in 1000");
 }
 
-// CLI11 would read 010 as eight.
+// Drops leading zeros: CLI11 would read 010 as eight.
 std::string without_zeros(const std::string& number) {
   const bool negative = number.starts_with('-');
   const size_t digit = number.find_first_not_of('0', negative ? 1 : 0);
   return (negative ? "-" : "") + (digit == std::string::npos ? "0" : number.substr(digit));
 }
 
-// Of a text that should be a number with a point or an exponent; what is too large for the setting,
-// infinity included, is told by the setting.
+// What is wrong with a text that should be a real number.  Numbers that are too large for the
+// setting, and infinity, are left to the setting's own check.
 std::string fault_of_real(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
   double number = 0;
@@ -77,7 +77,7 @@ CLI::Validator whole_number() {
           ""};
 }
 
-// --resume DIR and --resume=DIR.
+// Rewrites --resume DIR and --resume=DIR.
 void name_resumed_run(std::vector<std::string>& words) {
   constexpr std::string_view flag = "--resume";
   for (size_t i = 0; i < words.size(); ++i) {
@@ -92,7 +92,7 @@ void name_resumed_run(std::vector<std::string>& words) {
   }
 }
 
-// The least number of letters to insert, remove or replace (Levenshtein, 1966).
+// The minimum number of letters to insert, remove or replace (Levenshtein, 1966).
 size_t edits(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -125,7 +125,7 @@ void check_values(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
     if (option->get_items_expected_max() == 0) continue;
     const std::string type = option->get_type_name();
-    // A transformation comes before the checks of the option's own.
+    // A transformation runs before the option's own checks.
     if (type.starts_with("UINT")) option->transform(whole_number<uint64_t>());
     if (type.starts_with("INT")) option->transform(whole_number<int64_t>());
     if (type.starts_with("FLOAT")) option->transform(real_number());
@@ -139,7 +139,7 @@ std::string fault_of_words(const CLI::App& app, const std::vector<std::string>& 
   if (named.empty()) return {};
   const CLI::App* const command = named.front();
   for (const std::string& word : words) {
-    if (word == "--") break;  // names follow
+    if (word == "--") break;  // only names follow
     const size_t equals = word.find('=');
     if (!word.starts_with("--") || equals == std::string::npos) continue;
     const std::string flag = word.substr(0, equals), value = word.substr(equals + 1);
@@ -205,7 +205,7 @@ std::string wrong_command(const CLI::App& app, const std::string& first_word) {
   if (first_word.empty() || first_word.starts_with('-')) return {};
   const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
   std::string nearest;
-  size_t min = 3;  // more than two are another word
+  size_t min = 3;  // a word with more than two edits is another word
   for (const CLI::App* command : commands) {
     const size_t count = edits(first_word, command->get_name());
     if (count == 0) return {};

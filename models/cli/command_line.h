@@ -1,8 +1,8 @@
 #pragma once
 
-// What the command line of every command has in common: no value is empty, numbers are decimal,
-// what cannot be read is told with what would work, a flag that is given twice is told, - is
-// standard output, and a command that does not exist is named with the one that was meant.
+// Rules for the command line of every command: no value is empty, numbers are decimal, a value that
+// cannot be read and a flag that is given twice are reported, - is standard output, and for an
+// unknown command the most similar one is suggested.
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -13,34 +13,33 @@
 namespace spool {
 
 // The words of a command line after the program's name.  CLI11 would read a path such as [a,b] as a
-// list: the commands that take several paths get ./[a,b] instead, which is the same file.  What
-// `train --resume DIR` gets is --resume --out DIR.
+// list, so commands that take several paths get ./[a,b] instead, which is the same file.  `train
+// --resume DIR` becomes --resume --out DIR.
 std::vector<std::string> command_words(int argc, const char* const* argv);
 
-// Gives every option of the command a check that its values are not empty, and of how its numbers
-// are written.
+// Adds checks to every option of the command: values must not be empty, and numbers decimal.
 void check_values(CLI::App& command);
 
-// What is wrong with words such as --lr=, of which CLI11 would take the next word for the value, or
-// --dry-run=x; empty if nothing is.
+// What is wrong with words such as --dry-run=x, or --lr=, for which CLI11 would take the next word
+// as the value; empty if nothing is.
 std::string fault_of_words(const CLI::App& app, const std::vector<std::string>& words);
 
-// A CLI11 validator: a whole number of at least so many, and at most so many.
+// A CLI11 validator: a whole number from `min` to `max`.
 CLI::Validator at_least(int64_t min, int64_t max = std::numeric_limits<int64_t>::max());
-// One of these words, which the help lists.
+// Accepts one of these words, which the help lists.
 CLI::Validator one_of(const std::vector<std::string>& words);
 
-// Of outputs, whose names - and /dev/stdout are standard output: where `name` is the one that the
-// command knows, or where a file is needed, of what.
+// For outputs, where - and /dev/stdout mean standard output: the command calls it `name`; or where
+// only a file will do: `what` it is a file of.
 CLI::Validator standard_output_as(const char* name);
 CLI::Validator file_of(const char* what);
 
-// "--lr is given 2 times; the last one counts: 0.01", for each flag of the command that takes one
-// value and was given different ones.
+// Messages such as "--lr is given 2 times; the last one counts: 0.01", for flags that take one
+// value and were given different ones.
 std::vector<std::string> repeated_flags(const CLI::App& command);
 
-// "there is no command trian; did you mean train?" if the first word of the command line should be
-// a command and is none; empty otherwise.
+// "there is no command trian; did you mean train?" if the first word should be a command and is
+// not; else empty.
 std::string wrong_command(const CLI::App& app, const std::string& first_word);
 
 }  // namespace spool

@@ -13,7 +13,7 @@
 
 namespace spool {
 
-// Each adds a command to the program, and returns a function that runs it and returns its exit
+// Each adds a command to the program, and returns a function that runs it and returns the exit
 // code.
 std::function<int()> add_train(CLI::App&);
 std::function<int()> add_plan(CLI::App&);
@@ -25,14 +25,14 @@ std::function<int()> add_plot(CLI::App&);
 std::function<int()> add_info(CLI::App&);
 std::function<int()> add_calibrate(CLI::App&);
 
-// Flags of several commands.
+// Flags that several commands have.
 void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
 CLI::Option* add_model_flag(CLI::App&, std::string& model);
-// How files of data are read (data_reader.h).
+// Flags for how data files are read (data_reader.h).
 void add_data_format_flags(CLI::App&, DataFormat&, bool& separate);
 void add_device_flag(CLI::App&, std::string& device);
 // The device that the flag names, or the default one if it is empty.  Throws if the machine lacks
-// that device.
+// it.
 Device device_of(const std::string& flag);
 void add_threads_flag(CLI::App&, int& threads);
 CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);

@@ -1,4 +1,4 @@
-// With --json, a line of JSON for each text.
+// With --json, prints a line of JSON for each text.
 
 #include "spool/models/cli/generation.h"
 
@@ -15,7 +15,7 @@
 namespace spool {
 namespace {
 
-// A template that is wrong does not stop a format that is given.
+// A malformed template does not matter if a format is given.
 std::optional<std::string> template_of(const GenerateArguments& a, const ModelFile& file) {
   try {
     return chat_template_in(file.directory());

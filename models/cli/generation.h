@@ -1,7 +1,7 @@
 #pragma once
 
-// What `spool generate` is asked for, and its ways to write: one text, a conversation, or many
-// texts at once.
+// The arguments of `spool generate`, and its ways to write: one text, a conversation, or many texts
+// at once.
 
 #include <optional>
 #include <string>
@@ -37,32 +37,31 @@ struct Generation {
   SamplingOptions sampling = {};
 
   Generation(const GenerateArguments&, const ModelFile&, const Tokenizer&);
-  // Of a prompt, or of a conversation that begins with it.
+  // The tokens of a prompt, or of a conversation that begins with it.
   std::vector<int32_t> tokens_of(const std::string& prompt) const;
   // The tokens of a text; throws if the model lacks one.
   std::vector<int32_t> checked(std::vector<int32_t> tokens) const;
 };
 
-// The draws of a text, which depend on nothing else: not on how many prompts or samples there are.
-// Those of sample 0 are those of a prompt that has no other.
+// The random numbers of a text, which depend only on these arguments, not on the number of prompts
+// or samples.  Sample 0 has those of a prompt without samples.
 Random draws_of(uint64_t seed, int64_t prompt, int64_t sample);
 
-// Texts one after the other.
+// Writes texts one after the other.
 void write_texts(const Generation&);
-// The prompts of a file, or of standard input, or samples of one prompt, in batches.
+// Writes texts in batches: for prompts from a file or standard input, or samples of one.
 void write_batches(const Generation&);
-// Whether the prompt and what is added to it are no more than the model sees at a time, which
-// batches need.
+// Whether the prompt and what is added to it fit into the model's context, which batches need.
 bool fits_batches(const Generation&);
 
 // Writes to standard output at once.
 void print(std::string_view text);
-// The same, of bytes that a model wrote; printable on a terminal, and as they are elsewhere.
+// Prints bytes that a model wrote: as they are, or on a terminal made printable.
 void print_generated(std::string_view text);
-// A line of JSON of a text; with the number of the sample if there are several.
+// Prints a text as a line of JSON, with the number of the sample if there are several.
 void print_json(const std::string& prompt, std::optional<int64_t> sample, const std::string& text,
                 int64_t tokens, std::string_view ended_by);
-// Between the samples of a prompt, on a line of its own.
+// A line between the samples of a prompt.
 inline constexpr const char* between_samples = "---";
 
 }  // namespace spool

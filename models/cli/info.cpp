@@ -1,6 +1,6 @@
-// Says what a file or a directory is that Spool reads or writes: a run, a checkpoint, a model, a
-// plan, a shard of tokens and others.  Files of JSON are told by a member that only their kind has,
-// or by their name.
+// Says what a file or directory is, if Spool reads or writes it: a run, a checkpoint, a model, a
+// plan, a shard of tokens and others.  JSON files are recognised by a member that only their kind
+// has, or by their name.
 
 #include <spdlog/fmt/fmt.h>
 
@@ -65,7 +65,7 @@ FileDescription of_count(std::string what, const char* of, std::string count,
   return {.what = std::move(what), .details = {{of, std::move(count)}, {"size", bytes_of(file)}}};
 }
 
-// Words in lines of at most 56 characters, which end below each other.
+// Wraps words into lines of at most 56 characters, aligned below each other.
 std::string in_lines(const std::vector<std::string>& words) {
   constexpr size_t width = 56;
   std::string text;
@@ -127,7 +127,7 @@ FileDescription of_model(std::string what, const fs::path& path) {
   return d;
 }
 
-// "batch 8", "data [...]": but for what the model's lines say.
+// "batch 8", "data [...]": without those that the model's lines say.
 std::vector<std::string> settings_of(const JsonField& configuration) {
   const std::set<std::string> said{"layers",  "heads", "channels", "context", "vocab",
                                    "epsilon", "gelu",  "config",   "data",    "val-data"};
@@ -181,7 +181,7 @@ FileDescription describe_tokenizer(const fs::path& path, std::string what, const
   return of_count(std::move(what), "tokens", std::to_string(t.vocabulary()), path);
 }
 
-// The folder of a tokenizer alone; nothing for others.
+// A folder with a tokenizer only; nothing for others.
 std::optional<FileDescription> describe_tokenizer_folder(const fs::path& path) {
   for (const fs::path name : {"tokenizer.json", "merges.txt", "gpt2_tokenizer.bin"}) {
     if (!path_exists(path / name)) continue;
@@ -262,7 +262,7 @@ FileDescription describe_shard(const fs::path& path, const char* type) {
                   path);
 }
 
-// Files that begin with a number of llm.c's; nothing for others.
+// Files that begin with one of llm.c's magic numbers; nothing for others.
 std::optional<FileDescription> describe_llmc(const fs::path& path) {
   const File file = File::open(path);
   if (has_llmc_magic(file, llmc_tokens_magic)) return describe_shard(path, "uint16");
@@ -288,7 +288,7 @@ FileDescription describe_safetensors(const fs::path& path) {
   return d;
 }
 
-// Of a log, a line for each object; the first one says what the file is.
+// A log has an object per line, the first of which says what the file is.
 FileDescription describe_log(const fs::path& path) {
   std::ifstream in(path);
   std::string line, loss;
@@ -317,7 +317,7 @@ std::optional<FileDescription> describe_page(const fs::path& path) {
                  path);
 }
 
-// A file of JSON, by its first line or its members; nothing for others.
+// A JSON file, by its first line or its members; nothing for others.
 std::optional<FileDescription> describe_json(const fs::path& path) {
   std::ifstream in(path);
   std::string line;
@@ -330,7 +330,7 @@ std::optional<FileDescription> describe_json(const fs::path& path) {
   if (!line.starts_with('{') || File::open(path).size() > max_bytes) return {};
   const std::string text = read_text_file(path, max_bytes);
   const auto whole = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  // Says what is wrong with it.
+  // Throws with what is wrong with it.
   if (whole.is_discarded() && path.extension() == ".json") (void)parse_json(text, path.string());
   if (!whole.is_object()) return {};
   if (whole.contains("spool_plan")) return describe_plan(path);
@@ -354,7 +354,7 @@ std::optional<FileDescription> describe_json(const fs::path& path) {
   return {};
 }
 
-// Throws if it is not there, is damaged, or is nothing that Spool knows.
+// Throws if the file does not exist, is damaged, or is of no kind that Spool knows.
 FileDescription describe_file(const fs::path& path) {
   check_file(path_exists(path), path, "there is no such file or directory");
   if (path_is_directory(path)) return describe_directory(path);

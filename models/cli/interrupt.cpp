@@ -26,7 +26,7 @@ bool is_ignored(int signal) {
 }  // namespace
 
 void catch_interrupts() {
-  // Without SA_RESTART, so that the signal ends a wait for input.
+  // Without SA_RESTART, so that a signal ends a wait for input.
   struct sigaction action = {};
   action.sa_handler = interrupt;
   ::sigaction(SIGINT, &action, nullptr);

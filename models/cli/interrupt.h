@@ -6,11 +6,11 @@ namespace spool {
 
 inline constexpr int stopped_by_a_signal = 130;
 
-// From now on the first SIGINT or SIGTERM only makes interrupted() true; the second ends the
-// program.  SIGHUP only does the first, as often as it comes, since a terminal that goes away may
-// send several; where it is ignored already, as under nohup, it stays so.
+// From now on the first SIGINT or SIGTERM only makes interrupted() true; the second one ends the
+// program.  A SIGHUP never does more than the first, since a closing terminal may send several; if
+// it is ignored already, as under nohup, it stays ignored.
 void catch_interrupts();
-// A reader of the output that goes away no longer ends the program.
+// A closed reader of the output no longer ends the program.
 void outlive_readers();
 bool interrupted();
 // Makes interrupted() false again.

@@ -1,5 +1,5 @@
-// The program `spool`.  An error is one sentence on standard error.  Exit codes: 0 success, 1 an
-// error, 2 a wrong command line, 130 interrupted.
+// The program `spool`.  An error is one message on standard error.  Exit codes: 0 success, 1 error,
+// 2 wrong command line, 130 interrupted.
 
 #include "spool/models/cli/commands.h"
 
@@ -45,7 +45,7 @@ int print_error(const std::string& sentence, int code) {
   return code;
 }
 
-// A warning may have a path or a word as it was given.
+// Makes warnings printable, as they may contain a path or a word from the user.
 class WarningSink : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     print_message({message.payload.data(), message.payload.size()}, Style::warning);
@@ -59,7 +59,7 @@ std::string words_of(const CLI::ParseError& e) {
   return missing == std::string::npos ? text : text.substr(0, missing) + " needs a value";
 }
 
-// 0 if nothing is wrong with them.
+// Returns 0 if nothing is wrong with the words.
 int refuse_words(const CLI::App& app, const std::vector<std::string>& words) {
   const std::string fault = fault_of_words(app, words);
   return fault.empty() ? 0 : print_error(sentence(fault, "; see spool ", words[0], " --help"), 2);
@@ -101,8 +101,8 @@ std::string what_this_is() {
 
 using Commands = std::vector<std::pair<CLI::App*, std::function<int()>>>;
 
-// " (--batch, --seq)": the flags of the error's settings, except for those that the command lacks
-// or that the sentence names.
+// " (--batch, --seq)": the flags of the error's settings, except those that the command lacks or
+// that the message names.
 std::string flags_of(const Error& e, const Commands& commands) {
   std::string list;
   for (const auto& [command, run] : commands) {
@@ -141,7 +141,7 @@ int run_command(const Commands& commands) {
 
 int main(int argc, char** argv) {
   open_standard_files();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that grows too large is an error like others
+  std::signal(SIGXFSZ, SIG_IGN);  // makes a file that grows too large an ordinary error
   set_logger(std::make_shared<spdlog::logger>("spool", std::make_shared<WarningSink>()));
 
   CLI::App app("Spool trains transformers inside a byte budget.");

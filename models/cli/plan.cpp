@@ -52,7 +52,7 @@ Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>&
   if (!o.host_memory) o.host_memory = 2 * memory;
   RunRequest request = request_of(o, machine, given);
   request.device.reset();
-  request.besides = 0;
+  request.program_bytes = 0;
   request.capacity = request.steps.free = memory;
   request.steps.budget = std::min(o.memory, memory);
   return {machine, request};

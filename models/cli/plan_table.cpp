@@ -20,7 +20,7 @@ std::string row(std::string_view what, const std::string& value, const std::stri
   return fmt::format("  {:<20} {:>12}{}{}\n", what, value, note.empty() ? "" : "   ", note);
 }
 
-// Two digits that count; what is below a thousandth of a percent is rounding.
+// Two significant digits; less than a thousandth of a percent is rounding.
 std::string percent(double part) {
   const double percents = 100 * part;
   if (std::abs(percents) < 1e-3) return "0 %";
@@ -60,7 +60,7 @@ int size_of(const LayerGroup& group) {
   return layers;
 }
 
-// The groups but for the smallest, of which only the layers are told.
+// Keeps the largest groups, and merges the others into one that only lists their layers.
 std::vector<LayerGroup> largest(std::vector<LayerGroup> groups, size_t max) {
   if (groups.size() <= max) return groups;
   std::vector<int> sizes;
@@ -114,7 +114,7 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   return lines;
 }
 
-// What is free is a limit only where what is set by hand does not fit into it.
+// The free memory is a limit only if what is set by hand does not fit into it.
 std::string limit_rows(const PlannedRun& run) {
   if (run.has_budget) return row("budget", format_bytes(run.budget));
   return row("budget", "none") + (run.is_chosen ? row("free memory", format_bytes(run.limit)) : "");
@@ -134,8 +134,9 @@ std::string memory_rows(const Machine& machine, const PlannedRun& run) {
          row(foretold_peak, format_bytes(foretold.memory.peak)) +
          row("  in bytes", std::to_string(foretold.memory.peak)) +
          (cpu ? row("  with --threads", std::to_string(cpu->threads)) : "") + limit_rows(run) +
-         (run.besides ? row("the program itself", format_bytes(run.besides), "besides, about")
-                      : "") +
+         (run.program_bytes
+              ? row("the program itself", format_bytes(run.program_bytes), "besides, about")
+              : "") +
          (foretold.host.peak ? row("host memory", format_bytes(foretold.host.peak)) : "") +
          (foretold.disk.peak ? row("disk", format_bytes(foretold.disk.peak)) : "");
 }
@@ -144,7 +145,7 @@ double over_keep_all(const PlannedSteps& run) {
   return run.foretold.seconds / run.search->keep_all_seconds - 1;
 }
 
-// What a plan is compared with: keeping everything, in what is not chosen.
+// What a plan is compared with: keeping everything that may be chosen.
 std::string keeping_all(const RunOptions& o, const PlannedRun& run) {
   std::string words = "keeping all";
   const bool has_chunks = run.chunks.mlp_rows > 0 || (o.resume && !run.chunks.nodes.empty());
@@ -154,7 +155,7 @@ std::string keeping_all(const RunOptions& o, const PlannedRun& run) {
   return words;
 }
 
-// Of what does not fit: none, since a bound is of plans that do.
+// Empty if the plan does not fit: a bound is for plans that do.
 std::string bound_row(const PlannedRun& run) {
   const double bound = run.search->lower_bound;
   if (run.refusal) return "";

@@ -1,6 +1,6 @@
 #pragma once
 
-// What was planned, as tables for people.
+// Prints what was planned as tables for people.
 
 #include <string>
 #include <string_view>
@@ -11,14 +11,14 @@
 
 namespace spool {
 
-// The model, what is kept where, the parts of the foretold peak, the number of threads that it
-// holds for on a cpu, the budget, the step time and how far from the best it may be.
+// The model, what is kept where, the parts of the foretold peak, the number of threads of a cpu
+// that it holds for, the budget, the step time, and how far from the best it may be.
 std::string plan_table(const RunOptions&, const Machine&, const PlannedRun&);
 
-// A table with the lines of the foretold peak and step time in bold, for that descriptor.
+// The table with the foretold peak and step time in bold, if the descriptor is a terminal.
 std::string emphasised(std::string_view table, int descriptor);
 
-// Budget, peak and step time of each plan, a line each.
+// Budget, peak and step time of each plan, one line each.
 std::string frontier_table(const std::vector<PlannedSteps>&);
 
 }  // namespace spool

@@ -26,7 +26,7 @@ struct TokenizeArguments {
   bool decode = false, before_each = false, between = true;
 };
 
-// A shard may be replaced, nothing else.
+// Only a shard may be replaced.
 void check_replaceable(const std::filesystem::path& out) {
   std::error_code none;
   if (!std::filesystem::exists(out, none)) return;

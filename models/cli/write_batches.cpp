@@ -29,12 +29,12 @@ int64_t seen_at_a_time(const Generation& g) {
   return asked > 0 ? std::min(asked, context) : context;
 }
 
-// Every line but empty ones.
+// Every line that is not empty.
 std::vector<Prompt> read_prompts(const Generation& g) {
   const GenerateArguments& a = g.arguments;
   if (a.prompts.empty()) return {{.text = a.prompt, .tokens = g.tokens_of(a.prompt)}};
   std::string all = all_of_prompts(a.prompts);
-  if (all.starts_with("\xef\xbb\xbf")) all.erase(0, 3);  // a mark of UTF-8
+  if (all.starts_with("\xef\xbb\xbf")) all.erase(0, 3);  // UTF-8's byte order mark
   const std::string name = a.prompts == "-" ? "standard input" : a.prompts;
   const int64_t longest = seen_at_a_time(g);
   std::vector<Prompt> prompts;
@@ -56,7 +56,7 @@ std::vector<Prompt> read_prompts(const Generation& g) {
   return prompts;
 }
 
-// Prints each text when those before it have been printed.
+// Prints each text once those before it are printed.
 class BatchWriter {
  public:
   BatchWriter(const Generation& g, std::vector<Prompt> prompts)

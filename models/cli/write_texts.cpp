@@ -50,14 +50,14 @@ class Writer {
     is_begun_ = true;
   }
 
-  // The next message of a conversation.
+  // Adds the next message of a conversation.
   void say(const std::string& message) {
     if (!is_begun_) return begin(message);
-    generator_->read(g_.checked(g_.chat->go_on(last_, message)));
+    generator_->read(g_.checked(g_.chat->next_turn(last_, message)));
     prompt_ = message;
   }
 
-  // Continues the text, and prints what it adds.
+  // Continues the text and prints what is added.
   void write() {
     Continuation added(g_.tokenizer, from_, g_.arguments.stops);
     from_ = TextStream::From::middle;
@@ -79,15 +79,15 @@ class Writer {
     print(text_.rest() + "\n");
   }
 
-  // Files and pipes keep the bytes.
+  // Files and pipes get the bytes unchanged.
   void show(const std::string& bytes) { print(is_terminal_ ? text_(bytes) : bytes); }
-  // Before what is added to a text; a reply to a message stands alone.
+  // Prints the prompt before what is added to it; a reply to a message stands alone.
   void show_prompt(const std::string& prompt) {
     if (!json_ && !g_.chat) show(prompt);
   }
 
  private:
-  // Of a conversation the length is not known.
+  // The length of a conversation is not known in advance.
   int64_t longest_text(int64_t prompt) const {
     constexpr int64_t of_conversation = 4096;
     const GenerateArguments& a = g_.arguments;
@@ -115,8 +115,8 @@ constexpr const char* help_of_texts =
 constexpr const char* help_of_chat =
     "A line is a message; Ctrl-C ends an answer, Ctrl-D the conversation.\n";
 
-// Each line of standard input starts a new text, and an empty line continues the current one; or it
-// is a message of the conversation.
+// Each line of standard input starts a new text, and an empty line continues the current one; in a
+// conversation each line is a message.
 void converse(Writer& writer, const Generation& g) {
   const std::string& prompt = g.arguments.prompt;
   const bool terminal = ::isatty(STDIN_FILENO), chats = g.chat.has_value();
@@ -130,7 +130,7 @@ void converse(Writer& writer, const Generation& g) {
     clear_interrupt();
     if (terminal) print("> ");
     if (!std::getline(std::cin, line)) return print(terminal ? "\n" : "");
-    if (line.ends_with('\r')) line.pop_back();  // of a text from Windows
+    if (line.ends_with('\r')) line.pop_back();  // text from Windows
     if (chats && line.empty()) continue;
     if (chats) {
       writer.say(line);

@@ -9,8 +9,8 @@ Tensor make_input(Name name, int64_t batch, int64_t seq, Stream& stream) {
   return Tensor({{batch, seq}, DType::i32}, stream, {.name = name, .purpose = Purpose::input});
 }
 
-// The rows of each upload: few enough that a stream buffers them rather than wait for its work to
-// end.
+// The rows of each upload: few enough for a stream to buffer them, so that it need not wait for its
+// work to end.
 std::vector<Range> pieces(int64_t B, int64_t T) {
   constexpr int64_t max_tokens = 16 * 1024;
   const int64_t rows = std::clamp<int64_t>(max_tokens / T, 1, B);

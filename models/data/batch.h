@@ -1,7 +1,7 @@
 #pragma once
 
-// A batch of rows of tokens on the host, where the data is read into it, and on a device, where it
-// is the input of a model.
+// A batch of rows of tokens: on the host, where data is read into it, and on a device, as the input
+// of a model.
 
 #include <cstdint>
 #include <vector>
@@ -10,17 +10,17 @@
 
 namespace spool {
 
-// The target of a position without a loss.
+// The target of a position that has no loss.
 inline constexpr int32_t ignored_target = -100;
 
-// Rows of tokens on the host.  A batch that is filled again keeps its memory.
+// Rows of tokens on the host.  Filling a batch again reuses its memory.
 struct TokenBatch {
-  int64_t T = 0;                                   // tokens of a row
+  int64_t T = 0;                                   // tokens per row
   std::vector<int32_t> tokens = {}, targets = {};  // (rows, T)
   int64_t valid = 0;                               // targets that are not ignored
 
   int64_t rows() const { return T ? static_cast<int64_t>(tokens.size()) / T : 0; }
-  // Becomes that many rows of tokens 0, whose targets are all ignored.
+  // Resizes to `rows` rows of tokens 0, and ignores all targets.
   void clear(int64_t rows, int64_t tokens_of_row);
 };
 
@@ -31,8 +31,8 @@ struct BatchInput {
   BatchInput(int64_t batch, int64_t seq, Stream&);
   // Copies rows [first, first + B) of the batch to the device.
   void upload(const TokenBatch&, int64_t first);
-  // Copies tokens and targets 0, in pieces of the same sizes.  No batch of that size is on the
-  // host: a rehearsal may be of one beyond any memory.
+  // Uploads zeros in pieces of the same sizes, for rehearsals: the batch may be too large for the
+  // host.
   void upload_placeholder();
 };
 

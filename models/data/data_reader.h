@@ -17,14 +17,14 @@ struct DataReader {
   int64_t vocabulary = 0;  // of the model
   int threads = 0;         // for encoding; 0: one per usable core
   DataFormat format = DataFormat::automatic;
-  bool separate = true;  // puts the token that ends a text between files of text, if there is one
-  // Called from time to time while text is encoded, with bytes.
+  bool separate = true;  // puts the end-of-text token, if there is one, between files of text
+  // Called now and then while text is encoded, with bytes.
   std::function<void(size_t done, size_t total)> progress = {};
 
-  // Shards are opened as they are.  Text is encoded file by file into a temporary file, unless
-  // tokens are bytes; around each is what the model expects before and after a text.  Throws if
-  // there are both shards and text, or what is neither (text_files.h), or if the text has a token
-  // that is not in the model's vocabulary.
+  // Opens shards as they are.  Encodes text file by file into a temporary file, unless tokens are
+  // bytes; each file gets the tokens that the model expects before and after a text.  Throws if
+  // there are both shards and text, or a file that is neither (text_files.h), or if the text has a
+  // token outside the model's vocabulary.
   Tokens open(std::span<const std::filesystem::path> files) const;
 
  private:

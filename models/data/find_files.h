@@ -10,11 +10,11 @@
 namespace spool {
 
 // The files that paths and glob(3) patterns name, in the order of the patterns, sorted within each,
-// and none twice.  A pattern skips directories and empty files; a path must name a file.  Throws if
-// a pattern names no file.
+// without repetitions.  A pattern skips directories and empty files; a path must name a file.
+// Throws if a pattern matches no file.
 std::vector<std::filesystem::path> find_files(std::span<const std::string> patterns);
 
-// The documents and sources of Spool's repository at `root`, sorted: text that is always available.
+// The documents and sources of Spool's repository at `root`, sorted: text that is always there.
 std::vector<std::filesystem::path> default_texts(const std::filesystem::path& root);
 
 }  // namespace spool

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint16_t start_of_question = 65535;
 
-// Takes the fields of one question from the front of a file's words.
+// Parses one question from the front of a file's words.
 class QuestionParser {
  public:
   QuestionParser(const std::string& file, size_t index, std::span<const uint16_t> words)
@@ -67,7 +67,7 @@ class QuestionParser {
   std::span<const uint16_t> words_;
 };
 
-// All words after the header.
+// Reads all words after the header.
 std::vector<uint16_t> read_words(const File& file, int32_t questions) {
   const uint64_t bytes = file.size() - LlmcHeader::bytes;
   check_file(bytes % sizeof(uint16_t) == 0, file.name(), "has an odd number of bytes");

@@ -1,7 +1,7 @@
 #pragma once
 
-// Multiple-choice questions such as HellaSwag (Zellers et al. 2019), from the files that llm.c
-// makes of them: a context, and completions of which one is right.
+// Reads multiple-choice questions such as HellaSwag (Zellers et al. 2019) from llm.c's files: each
+// is a context with completions, one of which is right.
 //
 // A file is 256 x int32 [20240522, 1, questions, bytes of the longest], then for each question
 // uint16: 65535, its bytes, its index, the right completion, the number of completions, and the
@@ -20,13 +20,13 @@ struct Question {
   std::vector<std::vector<int32_t>> completions;
 };
 
-// Throws if a field is wrong, or a token is not in the vocabulary.
+// Throws if a field is wrong or a token is outside the vocabulary.
 std::vector<Question> read_questions(const std::filesystem::path&, int64_t vocabulary);
 
-// Whether the file begins as one of questions does.
+// Whether the file begins like a file of questions.
 bool has_questions(const std::filesystem::path&);
 
-// Tokens of the longest row: a question's context and a completion without its last token.
+// The length in tokens of the longest row: a context and a completion without its last token.
 int64_t longest_row(std::span<const Question>);
 
 }  // namespace spool

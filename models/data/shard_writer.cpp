@@ -24,7 +24,7 @@ struct OpenShard {
       : partial(path), file(File::create(partial.path())), writer(file, vocabulary) {}
 };
 
-// Writes tokens to one shard after the other.
+// Writes tokens to one shard after another.
 class ShardSequence {
  public:
   ShardSequence(const TokenizeOptions& options, int64_t vocabulary, size_t text_bytes)
@@ -32,11 +32,11 @@ class ShardSequence {
         vocabulary_(vocabulary),
         text_bytes_(text_bytes),
         max_(options.shard_tokens > 0 ? options.shard_tokens : ShardWriter::max_tokens) {
-    // A pattern that names the new shards would also name old ones.
+    // A pattern that matches the new shards would also match old ones.
     if (options.shard_tokens == 0) return;
     check_file(!path_exists(name()), name(), "exists already; remove it and the shards after it");
   }
-  // Removes finished shards after an error: a part of the text is of no use.
+  // Removes finished shards after an error: part of the text is of no use.
   ~ShardSequence() {
     std::error_code ignored;
     for (const fs::path& path : done_) fs::remove(path, ignored);
@@ -58,7 +58,7 @@ class ShardSequence {
     }
   }
 
-  // So much of the text is encoded.  It is told again after every shard, as each takes a while.
+  // Reports progress; also after every shard, as each takes a while.
   void tell(size_t done) {
     done_bytes_ = done;
     if (options_.progress) options_.progress(done_bytes_, text_bytes_);

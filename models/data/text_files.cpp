@@ -22,7 +22,7 @@ constexpr const char
         "its lines into files of text",
     *table_of_text = "is a table of separated values; write its column of texts into files of text";
 
-// What a file is by its name; null for most.
+// The kind of a file by its name; null for most.
 const char* kind_by_name(const fs::path& path) {
   constexpr std::pair<std::string_view, const char*> kinds[] = {{".jsonl", json_lines},
                                                                 {".ndjson", json_lines},
@@ -46,7 +46,7 @@ template <class... Parts>
               {.file = path.string(), .settings = {"data-format"}});
 }
 
-// Text of the Latin alphabet has a NUL in every other byte of UTF-16.
+// In UTF-16, text of the Latin alphabet has a NUL in every other byte.
 const char* utf16_of(std::string_view begin) {
   constexpr size_t min = 8, share = 3;
   size_t zeros[2] = {0, 0};
@@ -69,7 +69,7 @@ void refuse_other_files_of_llmc(const fs::path& path, const File& file) {
 }
 
 void check_is_text(const fs::path& path, std::string_view begin) {
-  // A page under its own name is meant.
+  // A web page with the right suffix is meant as text.
   const bool is_page = path.extension() == ".html" || path.extension() == ".htm";
   const auto kind = file_kind(begin.substr(0, bytes_of_file_kind));
   if (kind && !(is_page && is_web_page(begin))) {
@@ -100,7 +100,7 @@ DataKind kind_of_data(const fs::path& path, DataFormat format) {
   }
   refuse_other_files_of_llmc(path, file);
   const std::string begin = beginning_of(file, max);
-  // Its reader says what is wrong with it.
+  // A damaged shard is left to its reader, which says what is wrong.
   const bool is_damaged =
       is_named_as_shard(path) && !file_kind(file) && begin.find('\0') != std::string::npos;
   if (is_damaged) return DataKind::shard;

@@ -49,7 +49,7 @@ class TokenFile {
     return static_cast<int64_t>((file_.size() - layout_.header) / layout_.width);
   }
 
-  // The file's bytes come into the end of `out`, and are widened from its beginning on.
+  // Reads the bytes into the end of `out`, then widens them from its beginning on.
   void read(int64_t begin, std::span<int32_t> out) const {
     const auto bytes = std::as_writable_bytes(out).last(out.size() * layout_.width);
     file_.read(layout_.header + static_cast<uint64_t>(begin) * layout_.width, bytes);
@@ -64,7 +64,7 @@ class TokenFile {
   }
 
  private:
-  // Returns the largest.
+  // Returns the largest token.
   template <class T>
   static uint32_t widen(std::span<const std::byte> from, std::span<int32_t> out) {
     T largest = 0;
@@ -131,7 +131,7 @@ class FileSequence : public TokenSource {
   std::vector<int64_t> ends_;  // of each file, in the sequence
 };
 
-// Files stay open, so that one that is replaced, or removed, is still read.
+// Files stay open, so that those that are replaced or removed can still be read.
 void allow_open_files(size_t count) {
   constexpr ::rlim_t others = 64;
   ::rlimit limit = {};

@@ -16,7 +16,7 @@ struct Family {
   ModelConfig (*read)(const JsonField& config);
 };
 
-// Without a type, transformers does not know the model.
+// Transformers does not recognise a model without a type.
 ModelConfig read_gpt2(const JsonField& config) {
   nlohmann::json fields = config.value();
   if (!fields.contains("model_type") || fields["model_type"].is_null()) {
@@ -70,7 +70,7 @@ std::string list_of_presets() {
   return list;
 }
 
-// Early files of GPT-2 have no model_type.
+// Early GPT-2 files have no model_type.
 ModelConfig model_config(const JsonField& config) {
   const auto field = config.find("model_type");
   if (!field || field->is_null()) {

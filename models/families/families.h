@@ -1,6 +1,6 @@
 #pragma once
 
-// The families of models that there are, by name and by config.json (docs/adding-a-model.md).
+// Lists the families of models, and finds one by preset or config.json (docs/adding-a-model.md).
 
 #include <optional>
 #include <string>
@@ -15,7 +15,7 @@ class JsonField;
 
 // All presets, family by family, from small to large.
 const std::vector<ModelPreset>& model_presets();
-// Nothing if there is none of this name.
+// Nothing if there is no preset of this name.
 std::optional<ModelPreset> model_preset(std::string_view name);
 // "gpt2-tiny, gpt2-124m, ..."
 std::string list_of_presets();

@@ -10,7 +10,7 @@ namespace {
 
 struct Bounds {
   double min, max;
-  bool open = false;  // the least is not allowed itself
+  bool open = false;  // the minimum itself is not allowed
 };
 
 std::optional<double> number_in(const JsonField& config, const char* key, const Bounds& bounds) {
@@ -25,7 +25,7 @@ std::optional<double> number_in(const JsonField& config, const char* key, const 
 
 }  // namespace
 
-// Some files say -1 for none.
+// Some files write -1 for none.
 std::optional<std::vector<int32_t>> stop_tokens_in(const JsonField& config) {
   const auto field = config.find("eos_token_id");
   if (!field) return {};
@@ -56,7 +56,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory) 
   const int64_t k = has_top_k ? top_k->integer<int64_t>(-1, 1 << 24) : 0;
   if (!is_sampled) return config;
   config.temperature = temperature, config.top_p = top_p, config.min_p = min_p;
-  if (has_top_k) config.top_k = std::max<int64_t>(k, 0);  // -1: none, as 0
+  if (has_top_k) config.top_k = std::max<int64_t>(k, 0);  // -1 means none, like 0
   return config;
 }
 

@@ -5,7 +5,7 @@
 namespace spool {
 namespace {
 
-// The matrices that transformers stores as Conv1D does: (in, out).
+// Transformers stores these matrices as Conv1D, (in, out).
 bool is_conv1d(std::string_view name) {
   return name.ends_with("c_attn.weight") || name.ends_with("c_proj.weight") ||
          name.ends_with("c_fc.weight");

@@ -1,7 +1,7 @@
 #pragma once
 
 // GPT-2 (Radford et al. 2019): token and position embeddings; blocks of causal attention and an
-// MLP, each behind a layer norm and added to the residual stream; a last layer norm; and the token
+// MLP, each after a layer norm and added to the residual stream; a final layer norm; and the token
 // embedding as the head.
 
 #include <string>
@@ -14,9 +14,9 @@ namespace spool {
 
 class Gpt2 final : public Model {
  public:
-  // Allocates the parameters without setting them.  f32, bf16, or f64 for tests.  Matrices begin as
-  // normal numbers with standard deviation 0.02, or 0.02 / sqrt(2 layers) for the projections that
-  // add to the residual stream; norm weights as one, biases as zero.
+  // Allocates the parameters without setting them: f32, bf16, or f64 for tests.  Their initial
+  // values are normal with standard deviation 0.02 for matrices, or 0.02 / sqrt(2 layers) for
+  // projections that add to the residual stream; 1 for norm weights, 0 for biases.
   Gpt2(const Gpt2Config&, DType, Stream&);
 
   Var hidden(const Text&, float dropout = 0) override;
@@ -45,7 +45,7 @@ class Gpt2 final : public Model {
   Gpt2Config config_;
   Parameter &wte_, &wpe_;
   std::vector<Block> blocks_;
-  Norm norm_;  // added after the blocks
+  Norm norm_;  // its parameters come after the blocks'
 };
 
 }  // namespace spool

@@ -37,7 +37,7 @@ GeluForm read_gelu(const JsonField& config) {
   return GeluForm::exact;
 }
 
-// Fields that change what the model computes; each is absent, null, or the one supported value.
+// Fields that change the model: each must be absent, null, or the one supported value.
 void check_fixed_fields(const JsonField& config, int64_t channels) {
   const std::pair<const char*, json> fixed[] = {
       {"model_type", "gpt2"},         {"n_inner", 4 * static_cast<double>(channels)},

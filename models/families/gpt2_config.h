@@ -1,6 +1,6 @@
 #pragma once
 
-// The numbers that define a GPT-2, its presets, and its config.json as transformers writes it.
+// The hyperparameters of a GPT-2, its presets, and its config.json as transformers writes it.
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>

@@ -1,7 +1,7 @@
 #pragma once
 
-// A linear layer of a block.  Families apply their matrices through it, so what is added to all of
-// them, or cuts them, is added here.
+// A linear layer of a block.  Families apply all of their matrices through it, so whatever is to be
+// added to each of them, or cuts them, goes here.
 
 #include "spool/autograd/ops.h"
 #include "spool/autograd/parameter.h"
@@ -10,11 +10,11 @@ namespace spool {
 
 struct Linear {
   Parameter* weight = nullptr;  // (O, K)
-  Parameter* bias = nullptr;    // (O), or none
+  Parameter* bias = nullptr;    // (O), or null
 
-  // x (N.., K): (N.., O).
+  // x (N.., K) -> (N.., O).
   Var operator()(const Var& x) const { return bias ? linear(x, *weight, *bias) : without_bias(x); }
-  // For an op behind it that adds the bias itself.
+  // For a following op that adds the bias itself.
   Var without_bias(const Var& x) const { return linear(x, *weight); }
 };
 

@@ -5,7 +5,7 @@
 namespace spool {
 namespace {
 
-// Rows of packed parameters, one below the other.
+// The tensors in files of a packed parameter, which has their rows one below the other.
 std::vector<StoredRows> split_rows(const std::string& prefix, const std::string& suffix,
                                    std::initializer_list<std::pair<const char*, int64_t>> parts) {
   std::vector<StoredRows> all;
@@ -19,7 +19,7 @@ std::vector<StoredRows> split_rows(const std::string& prefix, const std::string&
   return all;
 }
 
-// A rehearsal has no values.
+// Does nothing in a rehearsal, which has no values.
 void set_rotations(const Tensor& table, const RopeFrequencies& frequencies) {
   if (table.stream().device().type == DeviceType::meta) return;
   const int64_t rows = table.shape()[0], D = table.shape()[1];

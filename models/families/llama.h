@@ -2,11 +2,11 @@
 
 // The Llama family (Touvron et al. 2023; Llama 3, Qwen2, Qwen3, SmolLM2, TinyLlama): a token
 // embedding; blocks of causal attention with rotary positions (Su et al. 2021) and an MLP with a
-// SiLU gate (Shazeer 2020), each behind an RMS norm and added to the residual stream; a last RMS
+// SiLU gate (Shazeer 2020), each after an RMS norm and added to the residual stream; a final RMS
 // norm; and a head, which may be the token embedding.
 //
 // The weights of queries, keys and values are one parameter, and those of gate and up are one.  In
-// files they are several.
+// files they are separate.
 
 #include <string>
 #include <vector>
@@ -18,9 +18,9 @@ namespace spool {
 
 class Llama final : public Model {
  public:
-  // Allocates the parameters without setting them, and the table of rotations of so many positions.
-  // f32, bf16, or f64 for tests.  Matrices begin as normal numbers with standard deviation 0.02, or
-  // 0.02 / sqrt(2 layers) for those that add to the residual stream; norms as one, biases as zero.
+  // Allocates the parameters without setting them (f32, bf16, or f64 for tests), and rotations of
+  // `longest_row` positions.  Initial values are normal with standard deviation 0.02 for matrices,
+  // or 0.02 / sqrt(2 layers) for those that add to the residual stream; 1 for norms, 0 for biases.
   Llama(const LlamaConfig&, DType, Stream&, int64_t longest_row);
 
   Var hidden(const Text&, float dropout = 0) override;
@@ -51,7 +51,7 @@ class Llama final : public Model {
   LlamaConfig config_;
   Parameter& embedding_;
   std::vector<Block> blocks_;
-  Parameter *norm_, *head_;  // added after the blocks
+  Parameter *norm_, *head_;  // created after the blocks
   Tensor rotations_;         // (positions, head), see kernels/rope_table.h
 };
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The numbers that define a model of the Llama family (llama.h): Llama 3, Qwen2, Qwen3, SmolLM2,
-// TinyLlama; their presets, and their config.json as transformers writes it.
+// The hyperparameters of a model of the Llama family (llama.h): Llama 3, Qwen2, Qwen3, SmolLM2,
+// TinyLlama; presets, and config.json as transformers writes it.
 
 #include <cstdint>
 #include <memory>
@@ -17,7 +17,7 @@ namespace spool {
 
 class JsonField;
 
-// The field model_type; what it stands for is in the other fields.
+// The field model_type; only the other fields change what is computed.
 enum class LlamaType : uint8_t { llama, qwen2, qwen3 };
 template <>
 inline constexpr std::array enumerator_names<LlamaType>{"llama", "qwen2", "qwen3"};
@@ -50,8 +50,8 @@ struct LlamaConfig {
 // llama-tiny, and the models of the hub: llama-3.2-1b, qwen2.5-0.5b, ...
 std::vector<ModelPreset> llama_presets();
 
-// Reads config.json of either age (rope_theta and rope_scaling, or rope_parameters; torch_dtype or
-// dtype), and keeps it.  A field that is null is absent.  Throws if what it asks for is
+// Reads and keeps a config.json of either generation (rope_theta and rope_scaling, or
+// rope_parameters; torch_dtype or dtype).  A null field is absent.  Throws if a field is
 // unsupported.
 ModelConfig llama_config(const JsonField& config);
 

@@ -11,7 +11,7 @@ constexpr int32_t f32_version = 3, bf16_version = 5;
 struct LlmcTensor {
   const char* name;       // for a tensor of the layers, without "h.LAYER."
   Shape shape;            // of one layer
-  bool per_layer = true;  // or one for the model
+  bool per_layer = true;  // false: one for the model
   int64_t padding = 0;    // rows after it
 };
 
@@ -54,7 +54,7 @@ std::vector<StoredTensor> tensors_of(const Gpt2Config& c, int64_t padded, DType 
   return all;
 }
 
-// A double, because the numbers of a corrupt header may overflow an integer.
+// A double, because the fields of a corrupt header may overflow an integer.
 double file_bytes(const Gpt2Config& c, int64_t padded, DType dtype) {
   const auto C = static_cast<double>(c.channels), L = static_cast<double>(c.layers);
   const double elements = static_cast<double>(padded + c.context + 2) * C + L * (12 * C + 13) * C;

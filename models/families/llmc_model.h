@@ -1,9 +1,9 @@
 #pragma once
 
-// Model files of llm.c: header 256 x int32 [20240326, 3 (f32) or 5 (bf16), context, V, layers,
-// heads, C, Vp], then 16 tensors.  A tensor of the layers has all layers end to end; matrices are
-// (out, in); the token embedding is padded to Vp rows.  The reader and the writer present them like
-// other formats: a tensor for each layer, under transformers' name, without padding.
+// Reads and writes llm.c's model files: header 256 x int32 [20240326, 3 (f32) or 5 (bf16), context,
+// V, layers, heads, C, Vp], then 16 tensors.  A tensor of the layers has all layers end to end;
+// matrices are (out, in); the token embedding is padded to Vp rows.  As in other formats, callers
+// see one tensor per layer, under transformers' name, without padding.
 
 #include <filesystem>
 

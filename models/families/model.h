@@ -1,7 +1,7 @@
 #pragma once
 
-// A model of text, of any family (families.h): what training, evaluation, generation and files need
-// of it.  B is rows, T tokens in a row, C channels, V the vocabulary.
+// A model of text, of any family (families.h), as training, evaluation, generation and files use
+// it.  B is the number of rows, T the tokens of a row, C the channels, V the vocabulary.
 //
 // The token embedding, and the head if it is another tensor, have V rows and padding up to a
 // multiple of 64.  The padding is zero, has no probability and no gradient, and is in no file.
@@ -19,19 +19,19 @@
 
 namespace spool {
 
-// Rows of a parameter, which are a tensor of their own in files.
+// Rows of a parameter that are a tensor of their own in files.
 struct StoredRows {
-  std::string name;  // as transformers has it
+  std::string name;  // in transformers
   Range rows = {};
-  bool conv1d = false;  // a matrix that transformers stores turned, as (in, out)
+  bool conv1d = false;  // a matrix that transformers stores transposed, as (in, out)
 };
 
-// Rows of tokens, i32 (B, T), and where they are in their texts.
+// Rows of tokens, i32 (B, T), with their positions in their texts.
 struct Text {
   Var tokens;
-  Var positions = {};  // i32 (B, T) of each token; absent: 0 to T - 1, or on from a cache's length
-  // The first token that tokens see of those in their row: i32 (B, T), or with a cache (B), where
-  // it is the place in the cache of the text's first token, behind padding.  Absent: 0.
+  Var positions = {};  // i32 (B, T); absent: 0 to T - 1, or counted on from a cache's length
+  // The first token of its row that each token attends to: i32 (B, T).  With a cache (B): the index
+  // in the cache of the text's first token, after padding.  Absent: 0.
   Var first = {};
 
   Text(Var t) : tokens(std::move(t)) {}
@@ -46,15 +46,15 @@ class Model {
 
   const ModelConfig& config() const { return config_; }
   const ModelShape& shape() const { return shape_; }
-  // Tokens of the longest row that it reads: at most the context.
+  // Tokens of the longest row that it can read: at most the context.
   int64_t longest_row() const { return longest_row_; }
   DType dtype() const { return parameters_.dtype(); }
   Parameters& parameters() { return parameters_; }
 
-  // (B, T, C), after the last norm.
+  // The output of the last norm, (B, T, C).
   virtual Var hidden(const Text&, float dropout = 0) = 0;
-  // The same for tokens that follow those in the cache, and appends them to it; on a tape that does
-  // not record.
+  // The same for tokens that follow those in the cache, to which it appends them; on a tape that
+  // does not record.
   virtual Var hidden(const Text&, KeyValueCache&) = 0;
   // The weight of the head, (padded V, C).
   virtual Parameter& head() = 0;
@@ -68,27 +68,27 @@ class Model {
   // The order of sums in attention's backward; fixed unless set.
   void set_sum_order(SumOrder order) { sum_order_ = order; }
 
-  // Cross-entropy against targets i32 (B, T).  What is not to be learnt, such as padding, has the
-  // target CrossEntropyOptions::ignore_index.
+  // Cross-entropy against targets i32 (B, T).  Positions that are not to be learnt, such as
+  // padding, have the target CrossEntropyOptions::ignore_index.
   Var loss(const Text&, const Var& targets, float dropout = 0,
            Reduction reduction = Reduction::mean);
-  // Rows of hidden()'s result (N, C): (N, padded V).
+  // Rows (N, C) of the result of hidden() -> (N, padded V).
   Var logits(const Var& hidden);
-  // An empty cache for B texts of up to so many tokens, 0: of the longest row; on the model's
+  // An empty cache for B texts of up to `tokens` tokens (0: the longest row), on the model's
   // stream.
   KeyValueCache make_cache(int64_t B = 1, int64_t tokens = 0) const;
 
  protected:
   Model(const ModelConfig&, DType, Stream&, int64_t longest_row);
 
-  // The parameters `name`.weight of that shape, (O, K), and, if wanted, `name`.bias, of zeros.
+  // Adds the parameters `name`.weight of this shape, (O, K), and, if wanted, `name`.bias of zeros.
   Linear add_linear(const std::string& name, const Shape& weight, const InitialValues&, bool bias);
-  // A parameter with a row for each token, and padding.
+  // Adds a parameter with a row for each token, and padding.
   Parameter& add_rows_of_tokens(std::string_view name, const InitialValues&);
   SumOrder sum_order() const { return sum_order_; }
 
  private:
-  friend class ModelConfig;  // what it makes has it, with the config.json that it was read from
+  friend class ModelConfig;  // gives a model it makes the config.json that was read
 
   ModelConfig config_;
   ModelShape shape_;
@@ -98,17 +98,17 @@ class Model {
   std::vector<const Parameter*> padded_;
 };
 
-// The standard deviation of matrices that are drawn.
+// The standard deviation of random matrices.
 inline constexpr float initial_deviation = 0.02f;
 
 // How a file stores a model's tensors.
 struct StoredAs {
-  std::string_view prefix = {};  // before every name
-  bool conv1d = true;            // those that transformers stores turned are
+  std::string_view prefix = {};  // of every name
+  bool conv1d = true;            // Conv1D matrices are transposed
 };
 
-// Tensors parallel to the model's parameters (their data, or an optimizer's state for each), under
-// the names that transformers uses, without padding.  Absent ones are left out.
+// Tensors parallel to the model's parameters (their data, or one kind of optimizer state), under
+// transformers' names, without padding.  Absent ones are left out.
 std::vector<NamedTensor> stored(Model&, const std::vector<TensorContents>& parallel,
                                 const StoredAs& = {});
 // The parameters themselves.

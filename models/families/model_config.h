@@ -1,8 +1,8 @@
 #pragma once
 
-// The numbers that define a model of any family (families.h), as a value that does not change.
+// The hyperparameters of a model of any family (families.h), as an immutable value.
 //
-// A family's own configuration, such as a Gpt2Config, converts to it.  That is a regular type with
+// A family's own configuration, such as a Gpt2Config, converts to it.  It is a regular type with
 //   ModelShape shape() const;
 //   int64_t parameter_count() const;                        // without padding
 //   void validate() const;                                  // throws if no model can have these
@@ -27,13 +27,13 @@ namespace spool {
 class Model;
 class Stream;
 
-// No model has more layers, or more of anything else.
+// Upper limits for any model: layers, and every other extent.
 inline constexpr int64_t max_layers = 10'000, max_extent = int64_t{1} << 24;
 
 // Throws if so many layers of so many parameters are more than can be counted.
 void check_number_of_parameters(int64_t layers, int64_t of_layer);
 
-// Facts that anyone may ask for.
+// Numbers that every model has.
 struct ModelShape {
   int64_t layers = 0, channels = 0, context = 0, vocabulary = 0;
   Heads heads = {};
@@ -43,14 +43,14 @@ struct ModelShape {
   int64_t padded_vocabulary() const { return round_up<int64_t>(vocabulary, 64); }
 };
 
-// What a run of a model begins with that says nothing else.
+// The defaults of a run of this model.
 struct TrainingDefaults {
   double lr = 5e-5;  // small: trained weights are adjusted, not lost
   double beta2 = 0.95, decay = 0.1;
   int64_t batch = 4, accumulate = 1;
   int64_t loss_chunk = 0;         // rows of logits that are live at a time; 0: all
   int64_t longest_row = 1 << 24;  // tokens, if the context is not shorter
-  double warmup = 0.05;           // of the steps
+  double warmup = 0.05;           // fraction of the steps
 };
 
 class ModelConfig {
@@ -66,19 +66,19 @@ class ModelConfig {
   void validate() const { held_->validate(); }
   std::string family() const { return held_->family(); }
   TrainingDefaults defaults() const { return held_->defaults(); }
-  // A model of these numbers with one other: layers, heads, channels, context or vocab.
+  // The same model with one number changed: layers, heads, channels, context or vocab.
   ModelConfig with(std::string_view setting, int64_t n) const { return held_->with(setting, n); }
 
-  // config.json: what was read, if it was, and else what the family writes.
+  // The config.json that was read, or else the one that the family writes.
   nlohmann::json to_json() const;
-  // The same numbers, with the config.json that they were read from.
+  // The same configuration, with the config.json that it was read from.
   ModelConfig as_read(nlohmann::json) const;
 
-  // Allocates a model without setting its parameters.  f32, bf16, or f64 for tests.  It reads rows
-  // of at most so many tokens; 0: of its context.
+  // Allocates a model without setting its parameters: f32, bf16, or f64 for tests.  It reads rows
+  // of at most `longest_row` tokens; 0: of its context.
   std::shared_ptr<Model> make(DType, Stream&, int64_t longest_row = 0) const;
 
-  // The configuration of a family, or null if it is another's.
+  // The configuration as one of this family, or null if it is another's.
   template <class Config>
   const Config* as() const {
     const auto* held = dynamic_cast<const Held<Config>*>(held_.get());
@@ -129,7 +129,7 @@ class ModelConfig {
   std::shared_ptr<const nlohmann::json> source_;
 };
 
-// A model with a name of its own, to be trained from random weights.
+// A named model, to be trained from random weights.
 struct ModelPreset {
   std::string_view name;
   ModelConfig config;

@@ -26,14 +26,14 @@ constexpr const char *config_name = "config.json", *generation_name = "generatio
 constexpr int32_t published_end_of_text = 50256;
 constexpr const char* head_name = "lm_head.weight";
 
-// Of a configuration's eos_token_id, those that the vocabulary has.
+// The tokens of a configuration's eos_token_id that are in the vocabulary.
 std::vector<int32_t> stop_tokens_of(const JsonField& config, int64_t vocabulary) {
   std::vector<int32_t> tokens = stop_tokens_in(config).value_or(std::vector<int32_t>{});
   std::erase_if(tokens, [&](int32_t id) { return id >= vocabulary; });
   return tokens;
 }
 
-// What generation_config.json says wins.
+// The tokens of generation_config.json, or else of config.json.
 std::vector<int32_t> read_stop_tokens(const JsonField& config, const fs::path& directory,
                                       int64_t vocabulary) {
   const fs::path generation = directory / generation_name;
@@ -49,7 +49,7 @@ std::shared_ptr<const TensorReader> open_tensors(const fs::path& file) {
   return std::make_shared<const SafetensorsReader>(file);
 }
 
-// The file with the weights of a model that is a folder, a config.json, or that file.
+// The file with the weights, given a folder, a config.json, or that file.
 fs::path weights_of(const fs::path& model) {
   const fs::path folder = folder_of_model(model);
   const bool is_file = !path_is_directory(model) && model.filename() != config_name;
@@ -63,12 +63,12 @@ JsonField read_config(const fs::path& folder, const fs::path& model) {
   return read_json(file);
 }
 
-// Files have a model's tensors with a name before them all but the head, or without: those of a
-// GPT-2 with "transformer." or without, of others with "model." or without.  Some have more names
-// before these, as of a model that was compiled.  The name of the token embedding shows it.
+// Finds how a file prefixes its names.  All but the head may have "transformer." (GPT-2) or
+// "model." (others) in front, and some models, such as compiled ones, have further prefixes.  The
+// name of the token embedding shows them.
 class NamesInFile {
  public:
-  // `embedding` is the name that the model has for its token embedding.
+  // `embedding`: the model's own name for its token embedding.
   NamesInFile(const TensorReader& file, const std::string& embedding) {
     const size_t layer = embedding.rfind('.', embedding.rfind('.') - 1);
     const std::string own = layer == std::string::npos ? embedding : embedding.substr(layer + 1);
@@ -94,7 +94,7 @@ class NamesInFile {
   }
 
  private:
-  std::string ours_, theirs_;  // before the tensors' own names
+  std::string ours_, theirs_;  // prefixes
 };
 
 bool same_bytes(const TensorReader& file, const StoredTensor& a, const StoredTensor& b) {
@@ -165,7 +165,7 @@ void ModelFile::load(Model& model, const FileProgress& progress) const {
   load(model, data, progress);
 }
 
-// Some files have a copy of the token embedding that is the head.
+// Some files have a head that is a copy of the token embedding.
 void ModelFile::load(Model& model, const std::vector<TensorContents>& parallel,
                      const FileProgress& progress) const {
   check(model.config() == config_, name(), ": the model has another configuration");
@@ -187,13 +187,13 @@ void ModelFile::load(Model& model, const std::vector<TensorContents>& parallel,
 
 namespace {
 
-// In the words of transformers: "bfloat16".
+// Transformers' name of the type: "bfloat16".
 const char* name_in_config(DType type) {
   return type == DType::bf16 ? "bfloat16" : type == DType::f64 ? "float64" : "float32";
 }
 
-// Without a type, as a GPT-2's may be, transformers takes that of the weights.  A GPT-2's tokens
-// are written also where there are none, since transformers has others by default.
+// A GPT-2's file may lack a type; transformers then takes that of the weights.  Its tokens are
+// written even if null, since transformers has other defaults.
 nlohmann::json config_of(const Model& model, std::optional<int32_t> end_of_text) {
   nlohmann::json config = model.config().to_json();
   const bool is_gpt2 = model.config().as<Gpt2Config>() != nullptr;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A stored model of any family, in any form a user may have; with its config.json, which is JSON.
+// A stored model of any family and format, with its config.json.
 
 #include <filesystem>
 #include <memory>
@@ -18,8 +18,8 @@ inline constexpr const char* model_forms =
     "transformers saved, as the hub has it; a .safetensors file with its config.json beside it; or "
     "a model file of llm.c";
 
-// What config.json says of a model, whose weights need not be there; a path is one of model_forms,
-// or that of a config.json.
+// A model's configuration, read without its weights; the path is one of model_forms, or that of a
+// config.json.
 struct ModelDescription {
   ModelConfig config;
   std::filesystem::path directory;  // where its files are
@@ -38,8 +38,8 @@ class ModelFile {
   const ModelConfig& config() const { return config_; }
   // The type of the stored matrices; f32 if the engine lacks that type.
   DType dtype() const;
-  // The tokens that end a text, if the model's files name some: those of generation_config.json, or
-  // else of config.json.
+  // The tokens that end a text, if the model's files name any: generation_config.json, or else
+  // config.json.
   const std::vector<int32_t>& stop_tokens() const { return stop_tokens_; }
 
   // The tensors, whatever their format.
@@ -60,17 +60,17 @@ class ModelFile {
 
 struct SaveModelOptions {
   std::optional<int32_t> end_of_text = {};  // where transformers stops generating
-  // Of model.safetensors, which says besides, as transformers demands, how it is written.
+  // Metadata of model.safetensors, beside what transformers demands.
   Metadata metadata = {};
   uint64_t shard_bytes = UINT64_MAX;  // see save_model_tensors()
 };
 
-// Writes the weights and config.json into a directory, as transformers does.  A config.json that
-// was read is written again, with the type of these weights.
+// Writes weights and config.json into a directory, as transformers does.  A config.json that was
+// read is written again, with the type of these weights.
 void save_model(const std::filesystem::path& directory, Model&, const SaveModelOptions& = {});
 
-// Copies what a model of transformers has besides weights, configuration and tokenizer:
-// generation_config.json and the template of chats.  Files that are not there are passed over.
+// Copies the other files of a transformers model, as far as they exist: generation_config.json and
+// the chat template.  Weights, configuration and tokenizer are not copied.
 void copy_side_files(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace spool

@@ -21,7 +21,7 @@ namespace {
 constexpr const char *adapter_config = "adapter_config.json",
                      *adapter_weights = "adapter_model.safetensors";
 
-// Sorted; none if the folder is not there or cannot be read.
+// The folder's entries, sorted; empty if it does not exist or cannot be read.
 std::vector<fs::path> paths_in(const fs::path& folder) {
   std::vector<fs::path> paths;
   std::error_code error;
@@ -34,13 +34,13 @@ std::vector<fs::path> paths_in(const fs::path& folder) {
 
 std::string name_of(const fs::path& path) { return path.filename().string(); }
 
-// models--OWNER--NAME/{blobs,refs,snapshots/REVISION}, as huggingface_hub keeps models.
+// Huggingface_hub's layout of a model: models--OWNER--NAME/{blobs,refs,snapshots/REVISION}.
 bool is_cache_of_model(const fs::path& folder) {
   std::error_code none;
   return fs::is_directory(folder / "snapshots", none) && fs::is_directory(folder / "blobs", none);
 }
 
-// The revision that `main` names, or else the last one that is there; empty if none is.
+// The snapshot that `main` names, or else the last one; empty if there is none.
 fs::path snapshot_in(const fs::path& cache) {
   constexpr uint64_t max_bytes = 1024;
   std::error_code none;
@@ -68,7 +68,7 @@ void refuse_cache(const fs::path& folder) {
              snapshot.string());
 }
 
-// ", NAME,": of the model that the adapter changes.
+// The model that the adapter changes, as ", NAME,".
 std::string adapted_model(const fs::path& folder) {
   if (!path_exists(folder / adapter_config)) return "";
   const auto name = read_json(folder / adapter_config).find("base_model_name_or_path");
@@ -96,7 +96,7 @@ void refuse_partial_downloads(const fs::path& folder) {
   }
 }
 
-// What a trainer writes beside a model.
+// Whether a trainer writes this file beside a model.
 bool is_state_of_training(std::string_view name) {
   constexpr std::array beginnings = {"optimizer", "scheduler", "scaler", "rng_state",
                                      "training_args"};

@@ -1,7 +1,7 @@
 #pragma once
 
-// The mark that the files of a checkpoint have in common, by which one of another step or run is
-// found: in the metadata of a safetensors file, and in the checkpoint's JSON.
+// A mark that all files of one checkpoint share, to detect files of another step or run.  It is in
+// the metadata of safetensors files and in the checkpoint's JSON.
 
 #include <array>
 #include <cstdint>
@@ -25,16 +25,16 @@ struct MarkedFile {
   std::optional<CheckpointMark> mark;  // none: a file of an older version
 };
 
-// As 16 hexadecimal digits.
+// 16 hexadecimal digits.
 std::string hash_in_words(uint64_t);
 
 Metadata metadata_of(const CheckpointMark&);
 MarkedFile marked_file(const std::filesystem::path& safetensors);
 
-// Throws, naming the file that differs from both others, unless all have the same mark.
+// Throws unless all files have the same mark, and names the one that differs from the others.
 void check_belong_together(const std::filesystem::path& checkpoint,
                            const std::array<MarkedFile, 3>&);
-// What to do about a file that does not belong to its checkpoint: the end of a sentence.
+// The remedy for a mixed checkpoint, as the end of a message.
 inline constexpr const char* remedy_of_mixed_checkpoint =
     "; copy the checkpoint's own file back, or let the link `latest` name another checkpoint";
 

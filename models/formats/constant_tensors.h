@@ -1,13 +1,13 @@
 #pragma once
 
-// Tensors that some files have besides a model's parameters: what they say follows from the model's
-// configuration, so they are not read.
+// Recognises tensors that some files have beside a model's parameters.  They follow from the
+// model's configuration, so they are not read.
 
 #include <string_view>
 
 namespace spool {
 
-// Whether a tensor of this name is a causal mask, or has the speeds of rotary positions.
+// Whether a tensor of this name is a causal mask or has the frequencies of rotary positions.
 bool is_constant_tensor(std::string_view name);
 
 }  // namespace spool

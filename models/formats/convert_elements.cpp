@@ -30,7 +30,7 @@ void convert_to(std::span<const std::byte> in, StoredType from, std::byte* out) 
   }
 }
 
-// The number that an element is; f64 and f32 are their own.
+// The numeric value of an element, in f64 or f32.
 inline double number(double x) { return x; }
 inline float number(float x) { return x; }
 inline float number(bf16 x) { return static_cast<float>(x); }

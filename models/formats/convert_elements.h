@@ -1,6 +1,6 @@
 #pragma once
 
-// Converts and transposes elements between a file's layout and memory's.
+// Converts and transposes elements between the layouts of files and of memory.
 
 #include <cstddef>
 #include <optional>
@@ -10,18 +10,18 @@
 
 namespace spool {
 
-// F64, F32, F16 and BF16, which convert to one another by rounding to nearest.
+// Whether it is F64, F32, F16 or BF16, which convert to one another, rounding to nearest.
 bool is_floating(StoredType);
 
 // Converts floating elements; `out` has room for all of them.
 void convert_elements(std::span<const std::byte> in, StoredType from, DType to, std::byte* out);
 
-// Where the first element is that is not finite; nothing if all are.
+// The index of the first element that is not finite; nothing if all are.
 std::optional<size_t> first_not_finite(std::span<const std::byte>, StoredType);
-// Where the first element is that is finite before a conversion and not finite after it.
+// The index of the first finite element that its conversion made infinite.
 std::optional<size_t> first_overflow(std::span<const std::byte> in, StoredType from,
                                      std::span<const std::byte> out, DType to);
-// An element as a number.
+// The value of an element.
 double element_at(std::span<const std::byte>, StoredType, size_t index);
 
 // A row-major matrix of elements of 1, 2, 4 or 8 bytes.

@@ -1,6 +1,6 @@
 #pragma once
 
-// The header of llm.c's binary files (github.com/karpathy/llm.c): 256 x int32, of which the first
+// The header of llm.c's binary files (github.com/karpathy/llm.c): 256 x int32, the first of which
 // is the kind of file (magic) and the second its version.
 
 #include <array>
@@ -24,7 +24,7 @@ class LlmcHeader {
 
   // All fields zero.
   LlmcHeader() = default;
-  // Throws if the file is too short; `kind` of file is for the error.
+  // Throws if the file is too short; the error names the `kind` of file.
   LlmcHeader(const File&, const char* kind);
 
   int32_t& operator[](size_t field) { return words_[field]; }

@@ -1,6 +1,6 @@
 #pragma once
 
-// A model's parameters, or what is parallel to them, as tensors of a file (tensor_file.h).
+// Names a model's parameters, or tensors parallel to them, for a file (tensor_file.h).
 
 #include <string_view>
 #include <vector>
@@ -10,8 +10,8 @@
 
 namespace spool {
 
-// Tensors parallel to the parameters (their data, or a row of an optimizer's state), each under the
-// parameter's name behind a prefix.  Absent ones are left out.
+// Tensors parallel to the parameters (their data, or one kind of optimizer state), each named after
+// its parameter, with a prefix.  Absent ones are left out.
 std::vector<NamedTensor> named_tensors(const Parameters&,
                                        const std::vector<TensorContents>& parallel,
                                        std::string_view prefix = {});

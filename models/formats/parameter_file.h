@@ -1,7 +1,7 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// A model's parameters in a safetensors file, each under its name.
+// Saves and loads a model's parameters as a safetensors file, each under its name.
 
 #include <map>
 #include <string>
@@ -13,8 +13,8 @@ namespace spool {
 // Writes all parameters, in their own types, and the metadata.  Waits for the device.
 void save_parameters(const std::string& file, const Parameters&,
                      const std::map<std::string, std::string>& metadata = {});
-// Fills all parameters, converting from other floating types.  Throws, before any is changed, if
-// the file lacks one, has one of another shape, or has a tensor that is not a parameter.
+// Sets all parameters, converting from other floating types.  Throws, before any is changed, if the
+// file lacks one, has one of another shape, or has a tensor that is not a parameter.
 void load_parameters(const std::string& file, const Parameters&);
 
 }  // namespace spool

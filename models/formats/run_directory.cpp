@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view prefix = "step-", partial_end = ".partial";
-// A file that marks a directory as Spool's checkpoint, which may be removed when it is old.
+// A file that marks a directory as a checkpoint of Spool, which may be removed when it is old.
 constexpr const char* marker = ".spool";
 constexpr const char *latest_link = "latest", *best_link = "best";
 
@@ -48,7 +48,7 @@ void rename_path(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_file(to.string(), "written", errno);
 }
 
-// Returns false if the file system cannot exchange names.
+// Returns false if the file system cannot exchange two names.
 bool exchange_paths(const fs::path& a, const fs::path& b) {
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) fail_file(b.string(), "written", errno);
@@ -81,8 +81,8 @@ std::vector<std::string> names_in(const fs::path& directory) {
   return names;
 }
 
-// Whether a checkpoint has all of its files, each as long as it says and with the same mark, which
-// those of older versions lack: half a copy of a folder has not.
+// Whether a checkpoint has all of its files, each of its full length and with the same mark (files
+// of older versions have none); half a copy of a folder does not.
 struct Wholeness {
   bool is_whole = false;
   std::optional<CheckpointMark> mark = {};
@@ -107,25 +107,25 @@ Wholeness wholeness_of(const fs::path& checkpoint) {
   return is_whole ? Wholeness{true, marks[0]} : Wholeness{};
 }
 
-// A copy may lack the marker, whose name is hidden.
+// A copy may lack the marker, because its name is hidden.
 bool is_own_checkpoint(const fs::path& path) {
   return type_of(path) == fs::file_type::directory &&
          (path_exists(path / marker) || wholeness_of(path).mark);
 }
 
-// What some programs make of a link.
+// Some programs turn a link into an empty file.
 bool is_empty_file(const fs::path& path) {
   std::error_code error;
   return type_of(path) == fs::file_type::regular && fs::file_size(path, error) == 0;
 }
 
-// A folder that is no checkpoint is not replaced.
+// Throws if a folder that is not a checkpoint would be replaced.
 void check_replaceable(const fs::path& link) {
   check_file(type_of(link) != fs::file_type::directory || is_own_checkpoint(link), link.string(),
              "is neither a link to a checkpoint nor a copy of one; rename it");
 }
 
-// The checkpoint with the highest step of those that are whole.
+// The complete checkpoint with the highest step.
 std::optional<fs::path> newest_checkpoint(const fs::path& run) {
   if (!path_is_directory(run)) return {};
   std::vector<int64_t> steps;
@@ -140,7 +140,7 @@ std::optional<fs::path> newest_checkpoint(const fs::path& run) {
   return {};
 }
 
-// What a link names, or a file has in it instead; empty for anything else.
+// The name that a link points to or a file contains; empty for anything else.
 std::string name_in(const fs::path& link) {
   constexpr uint64_t max_bytes = 255;
   std::error_code error;
@@ -238,8 +238,8 @@ RunDirectory::RunDirectory(const fs::path& path, int keep)
   check_half_copies();
 }
 
-// A copy may lack hidden files, and half a copy other files, too.  One of a later step would be in
-// the way of the checkpoints of a run that goes on.
+// Throws if a checkpoint of a step after `latest` lacks files, as in half a copy: the run would
+// collide with it later.  A whole copy may only lack hidden files.
 void RunDirectory::check_half_copies() const {
   const auto last = latest();
   if (!last) return;
@@ -280,8 +280,8 @@ void RunDirectory::write(int64_t step, const std::function<void(const fs::path&)
   }
 }
 
-// The directory may have a checkpoint of that step already, if the run was resumed from an earlier
-// one.  If `latest` names it, it must never be missing, so the two exchange names.
+// If the run was resumed from an earlier step, the directory may already have a checkpoint of this
+// step.  If `latest` names it, it must never be missing, so the two exchange names.
 void RunDirectory::publish(const fs::path& partial, const fs::path& checkpoint) {
   if (fs::symlink_status(checkpoint).type() == fs::file_type::not_found) {
     rename_path(partial, checkpoint);
@@ -301,7 +301,7 @@ void RunDirectory::publish(const fs::path& partial, const fs::path& checkpoint) 
   sync_path(path_);
 }
 
-// Some file systems have no links, and say so in several ways.
+// Some file systems lack links, and report it with different errors.
 void RunDirectory::point(const char* name, const std::string& checkpoint) {
   const fs::path link = path_ / name, partial = path_ / partial_name(name);
   remove_path(partial);
@@ -326,7 +326,7 @@ void RunDirectory::point(const char* name, const std::string& checkpoint) {
   if (is_folder) remove_partials(path_);
 }
 
-// A copy that followed links has a second copy of a checkpoint, or its only one, in place of each.
+// A copy that followed links has a checkpoint in place of each: a second copy, or the only one.
 void RunDirectory::repair_link(const char* name) {
   const fs::path folder = path_ / name;
   if (type_of(folder) != fs::file_type::directory) return;

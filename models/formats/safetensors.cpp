@@ -21,7 +21,7 @@ constexpr uint64_t max_header_bytes = 100'000'000, max_data_bytes = uint64_t{1} 
 constexpr const char* cut_short =
     ": it was cut short, as by a download that has not come to its end; download or copy it again";
 constexpr const char* metadata_key = "__metadata__";
-// {"name": {"shape": [...]}} and one level more, so that a wrong value's error names its field.
+// The depth of {"name": {"shape": [...]}} and one more, so that an error names the wrong field.
 constexpr int max_header_depth = 4;
 
 struct Header {

@@ -1,6 +1,6 @@
 #pragma once
 
-// The safetensors format: eight bytes with the header's length; the header, which is JSON and has
+// Reads and writes safetensors: eight bytes with the header's length; the header, in JSON, with
 // each tensor's type, shape and offsets; and the tensors' bytes, without holes.
 //
 //   SafetensorsWriter file(path, {{"a", {Shape{2, 3}, DType::f32}}}, {{"step", "100"}});
@@ -22,7 +22,7 @@ using Metadata = std::map<std::string, std::string>;
 
 class SafetensorsWriter : public TensorWriter {
  public:
-  // Writes the header.  Names are unique.
+  // Writes the header.  Names must be unique.
   SafetensorsWriter(const std::filesystem::path&, std::vector<StoredTensor> tensors,
                     const Metadata& = {});
 };
@@ -41,13 +41,13 @@ class SafetensorsReader : public TensorReader {
   Metadata metadata_;
 };
 
-// A file, opened and checked as by a reader, for a reader of several.
+// Opens and checks one of several files, as the reader does.
 TensorFileStart open_safetensors(const std::filesystem::path&);
 
-// A model in several files of a folder, its shards, and an index of them:
+// A model in several files of a folder, its shards, with an index:
 //   {"metadata": {"total_size": BYTES}, "weight_map": {"TENSOR": "SHARD", ...}}
-// The reader takes the index and refuses one that does not list each shard's tensors, or names a
-// file outside its folder.  Constants (constant_tensors.h) may be in either without the other.
+// The reader opens the index; it refuses one that does not list each shard's tensors, or names a
+// file outside the folder.  Constants (constant_tensors.h) may be missing from either.
 class ShardedSafetensorsReader : public TensorReader {
  public:
   explicit ShardedSafetensorsReader(const std::filesystem::path& index);

@@ -1,4 +1,4 @@
-// The index of a model in several files, which is JSON.
+// Reads the JSON index of a model in several files.
 
 #include <algorithm>
 #include <map>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 // The names of the tensors of each shard.
 using Shards = std::map<std::string, std::set<std::string, std::less<>>>;
 
-// Of ./NAME, the name.
+// "./NAME" -> "NAME".
 std::string without_dots(std::string path) {
   while (path.starts_with("./")) path.erase(0, 2);
   return path;

@@ -1,9 +1,8 @@
 #pragma once
 
-// Tensors in a file of any format, or in several: names, types, shapes, and the offsets of their
-// bytes.  Reading and writing work in pieces, so that no tensor needs to be in host memory as a
-// whole.  A reader's constructor checks everything that the file says about itself against the
-// file's size.
+// Tensors in one or several files of any format: names, types, shapes, and the offsets of their
+// bytes.  They are read and written in pieces, so no tensor needs to be in host memory as a whole.
+// A reader's constructor checks everything that the files say about themselves against their sizes.
 
 #include <array>
 #include <cstddef>
@@ -22,7 +21,7 @@
 
 namespace spool {
 
-// Types in files, named as in safetensors.  Tensors of those that the engine lacks cannot be
+// Types in files, named as in safetensors.  Tensors of types that the engine lacks cannot be
 // loaded.
 enum class StoredType : uint8_t {
   F64,
@@ -69,7 +68,7 @@ struct StoredTensor {
   std::string name;
   StoredSpec spec = {};
   uint64_t begin = 0;  // byte offset in the data; a writer sets it
-  size_t part = 0;     // the file, of a reader of several
+  size_t part = 0;     // index of the file, if there are several
 };
 
 // An open file and its tensors, whose offsets count from data_begin.
@@ -79,24 +78,24 @@ struct TensorFileStart {
   std::vector<StoredTensor> tensors = {};
 };
 
-// Is told how much of a file is read or written, in bytes of the total.
+// Called with the number of bytes of a file that are read or written.
 using FileProgress = std::function<void(size_t done, size_t total)>;
 
 class TensorReader {
  public:
   const std::string& name() const { return name_; }
-  // Of all its files.
+  // The size of all files.
   uint64_t bytes() const;
   // In the order of their bytes, file by file.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  // Null if there is none of that name.
+  // Null if there is no tensor of this name.
   const StoredTensor* find(std::string_view tensor) const;
-  // Bytes [begin, begin + out.size()) of one tensor.
+  // Reads bytes [begin, begin + out.size()) of one tensor.
   void read(const StoredTensor&, uint64_t begin, std::span<std::byte> out) const;
 
  protected:
   explicit TensorReader(TensorFileStart);
-  // Of several files, in which each tensor occurs once; `name` is for messages.
+  // Several files, each tensor in one of them; `name` is for messages.
   TensorReader(std::string name, std::vector<TensorFileStart>);
 
  private:
@@ -118,8 +117,8 @@ class TensorWriter {
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   // Writes bytes of one tensor, in any order, each byte once.
   void write(const StoredTensor&, uint64_t begin, std::span<const std::byte> bytes);
-  // Syncs and closes the file; throws if bytes are missing.  A file that is not finished may be
-  // refused by readers, or lost in a power cut.
+  // Syncs and closes the file; throws if bytes are missing.  Without it, readers may refuse the
+  // file, and a power cut may lose it.
   void finish();
 
  protected:

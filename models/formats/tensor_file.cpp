@@ -22,7 +22,7 @@ constexpr size_t buffer_bytes = size_t{8} << 20;
 
 using Buffer = std::vector<std::byte>;
 
-// Cuts a matrix that is (R, C) in memory and (C, R) in the file into bands of rows in memory.  Each
+// Cuts a matrix that is (R, C) in memory and (C, R) in the file into bands of rows of memory.  Each
 // row in the file has a piece of each band.
 struct Bands {
   size_t R, C, rows;
@@ -33,7 +33,7 @@ struct Bands {
     rows = std::min(rows, R);
   }
 
-  // work(first row, rows).
+  // Calls work(first row, rows) for each band.
   template <class Work>
   void for_each(const Work& work) const {
     if (C == 0) return;
@@ -58,7 +58,7 @@ void save_transposed(TensorWriter& file, const StoredTensor& stored, const Tenso
   });
 }
 
-// work(first byte, bytes).
+// Calls work(first byte, bytes) for each piece.
 template <class Work>
 void for_each_piece(const TensorContents& t, const Work& work) {
   Buffer buffer(std::min(buffer_bytes, t.nbytes()));
@@ -84,7 +84,7 @@ Shape stored_shape(const NamedTensor& named) {
 
 StoredSpec stored_spec(const NamedTensor& t) { return {stored_shape(t), t.tensor.dtype()}; }
 
-// The file's tensor of that name; throws unless it can be loaded into the given one.
+// The file's tensor of this name; throws unless it can be loaded into the given one.
 const StoredTensor& find_loadable(const TensorReader& file, const NamedTensor& named) {
   const StoredTensor* stored = file.find(named.name);
   check_file(stored, file.name(), "has no tensor \"", named.name, "\", ", named.tensor.spec());
@@ -110,7 +110,7 @@ void check_no_surplus(const TensorReader& file, std::span<const NamedTensor> ten
   }
 }
 
-// Where each shard of the tensors ends: at least one.
+// The index after the last tensor of each shard; there is at least one shard.
 std::vector<size_t> ends_of_shards(std::span<const NamedTensor> tensors, uint64_t shard_bytes) {
   std::vector<size_t> ends;
   uint64_t bytes = 0;

@@ -12,7 +12,7 @@
 namespace spool {
 namespace {
 
-// Bytes of the file that a thread reads at a time; small enough to stay in its cache.
+// Bytes of the file that a thread reads at a time: they fit into its cache.
 constexpr size_t piece_bytes = size_t{1} << 19;
 // Bytes of memory that are filled at a time, unless the tensor is transposed.
 constexpr size_t band_bytes = size_t{64} << 20;
@@ -63,7 +63,7 @@ class Loader {
     return loaded(load.from->spec.type) != load.to.dtype();
   }
 
-  // Fills `to` with the elements from `first` on.
+  // Fills `to` with the elements from index `first` on.
   void fill(const TensorLoad& load, size_t first, Bytes to) {
     const size_t from_size = size_of(load.from->spec.type), to_size = size_of(load.to.dtype());
     in_pieces(to.size() / to_size, piece_bytes / from_size,
@@ -77,7 +77,7 @@ class Loader {
               });
   }
 
-  // Of a tensor's elements, those from `first` on.
+  // Converts the tensor's elements from index `first` on.
   void convert(const TensorLoad& load, size_t first, Bytes in, Bytes out) const {
     const StoredType from = load.from->spec.type;
     const DType to = load.to.dtype();

@@ -10,7 +10,7 @@
 
 namespace spool {
 
-// The shapes agree, and the stored type is the tensor's or both are floating.
+// Shapes must agree, and types too, unless both are floating.
 struct TensorLoad {
   const StoredTensor* from = nullptr;
   TensorContents to = {};

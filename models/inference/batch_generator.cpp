@@ -10,7 +10,7 @@
 
 namespace spool {
 
-// n tokens of each row.
+// A pass over n tokens of each row.
 struct BatchGenerator::Columns {
   int64_t n = 0;
   std::vector<int32_t> tokens, positions;  // (rows, n)
@@ -101,7 +101,7 @@ void BatchGenerator::drop_ended() {
   const auto left = static_cast<uint64_t>(std::ranges::count(has_ended_, false));
   const uint64_t wanted = std::bit_ceil(left);
   if (left == 0 || wanted >= has_ended_.size()) return;
-  uint64_t spare = wanted - left;  // rows that have ended, and stay
+  uint64_t spare = wanted - left;  // rows whose texts have ended, but that stay
   std::vector<int64_t> kept;
   for (size_t r = 0; r < has_ended_.size(); ++r) {
     if (has_ended_[r] && spare == 0) continue;

@@ -1,4 +1,4 @@
-// The token that begins texts is named in tokenizer_config.json, which is JSON.
+// Reads the beginning-of-text token from tokenizer_config.json.
 
 #include "spool/models/inference/chat.h"
 
@@ -13,10 +13,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A message is before, role, after_role, content, end and after_end.
+// A message is written as: before, role, after_role, content, end, after_end.
 struct ChatWords {
   std::string_view before, after_role, end, after_end;
-  bool trims;  // white space around a content is left out
+  bool trims;  // strips white space around a message's content
 };
 
 constexpr ChatWords words_of(ChatFormat format) {
@@ -40,7 +40,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
-// The name of the token that begins texts, if the folder says that there is one.
+// The name of the beginning-of-text token, if the folder says that there is one.
 std::optional<std::string> begin_name(const fs::path& directory) {
   constexpr uint64_t max_bytes = uint64_t{1} << 24;
   const fs::path file = directory / "tokenizer_config.json";
@@ -97,7 +97,7 @@ std::vector<int32_t> Chat::begin(const std::string& system, const std::string& u
   return tokens;
 }
 
-std::vector<int32_t> Chat::go_on(int32_t last, const std::string& user) const {
+std::vector<int32_t> Chat::next_turn(int32_t last, const std::string& user) const {
   std::vector<int32_t> tokens;
   if (last != end_) tokens.push_back(end_);
   const std::string_view after = words_of(format_).after_end;

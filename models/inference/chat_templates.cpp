@@ -1,4 +1,4 @@
-// A template may be in tokenizer_config.json, which is JSON.
+// Reads templates, also from tokenizer_config.json.
 
 #include "spool/models/inference/chat_templates.h"
 
@@ -19,7 +19,7 @@ namespace {
 using enum ChatFormat;
 constexpr bool bos_first = true, no_bos = false, own_message = true, no_message = false;
 
-// tests/end_to_end/chat_templates_test.py renders those of packages by jinja2, and compares.
+// tests/end_to_end/chat_templates_test.py renders those of packages by jinja2 and compares.
 constexpr KnownTemplate template_table[] = {
     {"docs/files.md", "c3a2b35141707973c7c0eb58b9461fa3f5fcd6f5f5158f74f5ff26e7b9ccea13", chatml,
      no_bos, no_message},
@@ -109,7 +109,7 @@ class TemplateReader {
     return std::min(at, rest_.size());
   }
 
-  // Of the text before a tag, which follows it in the source.
+  // Adds the text before a tag, which follows it in the source.
   void add_data(std::string_view data) {
     const std::string_view tag = rest_.substr(data.size());
     const char sign = tag.size() > 2 ? tag[2] : '\0';
@@ -152,7 +152,7 @@ class TemplateReader {
     }
   }
 
-  // A line break in quotes is one however it is written.
+  // Line breaks in quotes are normalised.
   void read_quoted(char quote) {
     form_ += quote;
     rest_.remove_prefix(1);
@@ -181,7 +181,7 @@ class TemplateReader {
   bool at_line_ = true;  // whether the rest begins a line
 };
 
-// The field is a template; or some with names, as a list or an object, of which one is the default.
+// The field is a template, or several named ones, as a list or an object, one of them the default.
 std::optional<std::string> template_of(const JsonField& config) {
   const auto field = config.find("chat_template");
   if (!field || field->is_null()) return {};

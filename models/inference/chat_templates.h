@@ -1,7 +1,7 @@
 #pragma once
 
-// Templates of chats, which are programs in jinja.  Spool does not run them: it knows some by their
-// SHA-256, and what they render.  No other is taken for one of these, however alike.
+// Recognises chat templates, which are programs in jinja.  Spool does not run them: it knows some
+// by their SHA-256, and what they render.  However alike, no other is taken for one of these.
 
 #include <array>
 #include <cstdint>
@@ -28,22 +28,22 @@ struct KnownTemplate {
   std::string_view source;  // where its text was found
   std::string_view sha256;  // of its normal_form()
   ChatFormat format;
-  bool begins;           // with the token that begins texts
-  bool has_own_message;  // says who the assistant is where no message does
+  bool begins;           // with the beginning-of-text token
+  bool has_own_message;  // adds a system message if the conversation has none
 };
 
 std::span<const KnownTemplate> known_templates();
 
-// The row of a template, or null if it is none of them.
+// The table's entry for a template, or null if it is not a known one.
 const KnownTemplate* find_known_template(std::string_view chat_template);
 
-// A text that two templates have in common only if they render the same: without comments, without
-// blanks within {% %} and {{ }} but for those in quotes, and without the blanks that jinja drops
-// around tags, as transformers sets it (trim_blocks, lstrip_blocks) or a - in the tag asks for.
+// A normal form, equal only for templates that render the same: without comments, without spaces
+// inside {% %} and {{ }} except in quotes, and without the spaces around tags that jinja drops,
+// either by transformers' options (trim_blocks, lstrip_blocks) or because of a - in the tag.
 std::string normal_form(std::string_view chat_template);
 
-// The template that a model's folder has: chat_template.jinja, or else the field chat_template of
-// tokenizer_config.json or chat_template.json; where that has several with names, the default.
+// The template in a model's folder: chat_template.jinja, or else the field chat_template of
+// tokenizer_config.json or chat_template.json; of several named ones, the default.
 std::optional<std::string> chat_template_in(const std::filesystem::path& directory);
 
 }  // namespace spool

@@ -1,6 +1,6 @@
 #pragma once
 
-// The text that a model adds, token by token.
+// Turns the tokens that a model adds into text, one by one, up to a stop text.
 
 #include <string>
 #include <vector>
@@ -15,17 +15,17 @@ class Continuation {
   Continuation(const Tokenizer& tokenizer, TextStream::From from, std::vector<std::string> stops)
       : stream_(tokenizer, from), stops_(std::move(stops)) {}
 
-  // What can be shown now.
+  // Adds a token; returns the text that can be shown now.
   std::string add(int32_t token) {
     ++tokens_;
     return stops_.add(stream_.add(token));
   }
-  // The rest, when no token follows.
+  // The rest of the text, when no token follows.
   std::string finish() {
     std::string rest = stops_.add(stream_.finish());
     return rest + stops_.finish();
   }
-  // Whether one of the texts that stop it was found; nothing from there on is shown.
+  // Whether a stop text was found; nothing from there on is shown.
   bool is_stopped() const { return stops_.found(); }
   int64_t tokens() const { return tokens_; }
 

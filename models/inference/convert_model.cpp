@@ -21,7 +21,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const ModelFile& file) {
   return open_tokenizer(*choice);
 }
 
-// Of the file, which is read again only if a weight is not finite.
+// Reads the file again only if a weight is not finite.
 void check_finite_weights(const ModelFile& in, Model& model) {
   for (const Parameter* p : model.parameters()) {
     const Tensor& t = p->data;
@@ -55,13 +55,13 @@ void convert_model(const ModelFile& in, const fs::path& out, const ConvertOption
   const DType dtype = options.dtype;
   check_setting(dtype == DType::f32 || dtype == DType::bf16, {"dtype"}, in.name(),
                 ": a model file cannot have weights of ", name(dtype), "; choose f32 or bf16");
-  const fs::path target = out.has_filename() ? out : out.parent_path();  // without a last slash
+  const fs::path target = out.has_filename() ? out : out.parent_path();  // no trailing slash
   check_file(!path_exists(target), target, "is there already; choose another name");
   const auto* const gpt2 = in.config().as<Gpt2Config>();
   const bool for_llmc = target.extension() == ".bin";
   check_file(gpt2 || !for_llmc, target, "llm.c has model files of GPT-2 only, and this is a ",
              in.config().family(), "; choose a name that does not end in .bin, for a directory");
-  constexpr int64_t one_token = 1;  // it reads no text
+  constexpr int64_t one_token = 1;  // the model reads no text
   const auto make_model = [&](Stream& s) { return in.config().make(dtype, s, one_token); };
   const auto stream = open_stream_for([&](Stream& s) { make_model(s); }, Device{});
   const std::shared_ptr<Model> model = make_model(*stream);

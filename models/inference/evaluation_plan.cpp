@@ -37,7 +37,7 @@ Report foretell(const EvaluationShape& shape, const Plan& plan, const Machine& m
   return report;
 }
 
-// Whether a choice of more chunks is the better one.
+// Whether the next choice, which has more chunks, is better.
 bool is_better(const Report& next, const Report& best, size_t limit) {
   const bool next_fits = next.memory.peak <= limit, best_fits = best.memory.peak <= limit;
   if (next_fits != best_fits) return next_fits;

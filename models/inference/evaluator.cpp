@@ -25,7 +25,7 @@ void Evaluator::begin_sum() { launch(Fill{.out = loss_sum_}, stream_); }
 void Evaluator::add_losses() {
   Tape tape(stream_, {.plan = plan_, .recording = false, .training = false});
   launch(SumAll{.out = add_to(loss_sum_), .x = loss(tape, Reduction::sum).tensor()}, stream_);
-  stream_.synchronize();  // else the host would enqueue the work of all data at once
+  stream_.synchronize();  // otherwise the host would enqueue the work of all data at once
 }
 
 Tensor Evaluator::losses_of_input() {

@@ -1,6 +1,6 @@
 #pragma once
 
-// A model's losses over rows of tokens.
+// Computes a model's losses over rows of tokens.
 
 #include <functional>
 
@@ -22,7 +22,7 @@ class Evaluator {
   // targets.
   Tensor losses(const TokenBatch&);
 
-  // The work of one batch of each on a placeholder, for rehearsals.
+  // Evaluates one placeholder batch in either way, for rehearsals.
   void rehearse_mean_loss();
   void rehearse_losses();
 
@@ -37,18 +37,18 @@ class Evaluator {
   const Plan& plan_;
   Stream& stream_;
   Tensor loss_sum_;   // f64 (1)
-  TokenBatch batch_;  // the one that was read last
+  TokenBatch batch_;  // the last one that was read
 };
 
-// Rows that are live at a time: of logits, and of each block's MLP; 0: all.
+// Numbers of rows that are live at a time: of logits, and of each block's MLP; 0: all.
 struct ChunkRows {
   int64_t loss = 0, mlp = 0;
   bool operator==(const ChunkRows&) const = default;
 };
 
-// What an evaluator's tapes record.
+// The program of an evaluator's tape.
 Program evaluation_program(const ModelConfig&, DType, int64_t batch, int64_t seq);
-// The plan of these tapes.
+// The plan of that tape.
 Plan plan_evaluation(const Program&, const ChunkRows&);
 Plan plan_evaluation(const ModelConfig&, DType, int64_t batch, int64_t seq, const ChunkRows&);
 

@@ -11,8 +11,8 @@
 namespace spool {
 namespace {
 
-// Index of the first token in the cache, for a text of this many tokens: 0 while the text fits the
-// context; each time it no longer fits, half a context further.
+// The index in the text of the first cached token: 0 while the text fits into the context, then
+// half a context further whenever it is full.
 int64_t first_cached(int64_t tokens, int64_t context) {
   const int64_t step = context - context / 2;
   return tokens <= context ? 0 : round_up(tokens - context, step);

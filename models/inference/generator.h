@@ -1,11 +1,11 @@
 #pragma once
 
-// Generates text with a model.  A key-value cache has the tokens that the model has read, so each
+// Generates text with a model.  A key-value cache holds the tokens that the model has read, so each
 // new token costs one pass over the parameters, however long the text is.
 //
-// A text may be longer than the cache.  When the cache is full and a token follows, it is cleared
-// and the last half of what it holds is read again.  The distribution of the next token depends on
-// the text alone, not on how many calls appended it.
+// A text may be longer than the cache.  When a token follows a full cache, it is cleared and the
+// last half of its tokens is read again.  The distribution of the next token depends on the text
+// alone, not on how many calls appended it.
 
 #include <functional>
 #include <span>
@@ -18,8 +18,8 @@ namespace spool {
 
 class Generator {
  public:
-  // Allocates a cache for so many tokens; 0, or more than the model's longest row: for that.  The
-  // text is empty.
+  // Allocates a cache for `tokens` tokens; 0, or more than the model's longest row: for the longest
+  // row.  The text is empty.
   Generator(Model& model, Stream& stream, int64_t tokens = 0);
 
   // Empties the text.
@@ -50,7 +50,7 @@ class Generator {
   KeyValueCache cache_;
   Tensor logits_;              // f32 (1, padded V)
   std::vector<float> host_;    // a copy of logits_
-  std::vector<int32_t> text_;  // from the cache's first token on
+  std::vector<int32_t> text_;  // from the first cached token on
 };
 
 }  // namespace spool

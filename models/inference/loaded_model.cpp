@@ -7,10 +7,10 @@
 namespace spool {
 namespace {
 
-// Rows of logits that exist at a time; more would take memory and save no time.
+// Rows of logits that are live at a time; more would take memory and save no time.
 constexpr int64_t loss_chunk = 512;
 
-// The options with the sequence length filled in.
+// The options with the length of rows filled in.
 LoadedModel::Options checked_options(const ModelConfig& model, LoadedModel::Options o) {
   const int64_t context = model.shape().context;
   constexpr int64_t limit = int64_t{1} << 31;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A model loaded from a file, ready to be measured: its weights and an evaluator, in an arena of
+// A model loaded from a file, ready to be evaluated: its weights and an evaluator, in an arena of
 // exactly the size that they need, or of a budget that they are made to fit into.
 
 #include <memory>
@@ -19,17 +19,17 @@ class LoadedModel {
     int64_t seq = 0;           // tokens of a row; 0: the model's context
     Device device = {};
     int threads = 0;    // of a CPU; 0: one per usable core
-    size_t memory = 0;  // budget in bytes; 0: what 512 rows of logits at a time take
+    size_t memory = 0;  // budget in bytes; 0: what 512 rows of logits at a time need
   };
 
-  // Throws if the options or the file's tensors do not suit the model, or memory does not suffice,
-  // whatever the chunks.
+  // Throws if the options or the file's tensors do not suit the model, or if memory does not
+  // suffice even in chunks.
   LoadedModel(const ModelFile&, const Options&, const FileProgress& loading = {});
 
   Evaluator& evaluator() { return work_->evaluator; }
   int64_t batch() const { return options_.batch; }
   int64_t seq() const { return options_.seq; }
-  // What the budget has led to; nothing without one.
+  // How the evaluation was made to fit the budget; nothing without a budget.
   const std::optional<PlannedEvaluation>& planned() const { return planned_; }
   MemoryStats memory() const { return stream_->memory(); }
 

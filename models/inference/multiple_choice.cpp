@@ -10,7 +10,7 @@ struct Choice {
   size_t question = 0, completion = 0;
 };
 
-// Row `row` of the batch becomes the context and the completion, whose tokens alone are targets.
+// Fills row `row` of the batch with the context and the completion, whose tokens alone are targets.
 void fill_row(const Question& q, const std::vector<int32_t>& completion, int64_t row,
               TokenBatch& batch) {
   const auto context = static_cast<int64_t>(q.context.size());
@@ -21,7 +21,7 @@ void fill_row(const Question& q, const std::vector<int32_t>& completion, int64_t
   batch.valid += static_cast<int64_t>(completion.size());
 }
 
-// The sum of the losses of each of these rows, the first ones of the batch.
+// The sum of the losses of each of these rows, which are the first of the batch.
 std::vector<double> row_losses(std::span<const Question> questions, std::span<const Choice> rows,
                                Evaluator& evaluator, TokenBatch& batch) {
   for (size_t b = 0; b < rows.size(); ++b) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Answers multiple-choice questions (data/questions.h): a model's answer is the completion to whose
-// tokens it gives the highest probability.
+// Answers multiple-choice questions (data/questions.h): the model's answer is the completion to
+// which it gives the highest probability.
 
 #include <cstdint>
 #include <functional>
@@ -18,8 +18,8 @@ struct ChoiceResult {
   int64_t right_by_mean = 0, right_by_sum = 0;
 };
 
-// A row has a question's context, whose losses are not counted, then one completion.  `batch` and
-// `seq` are those of the evaluator's input.  on_progress is called after each batch.
+// Evaluates a row per completion: the context, whose losses do not count, and the completion.
+// `batch` and `seq`: of the evaluator's input.  on_progress is called after each batch.
 ChoiceResult answer_questions(std::span<const Question>, Evaluator&, int64_t batch, int64_t seq,
                               const std::function<void(const ChoiceResult&)>& on_progress = {});
 

@@ -13,9 +13,8 @@ namespace {
 
 int64_t size_of(std::span<const float> all) { return static_cast<int64_t>(all.size()); }
 
-// A draw in proportion to the weights exp(factor * (logit - largest)).  It keeps the sum of each
-// block of weights, and then computes the weights of one block a second time, which is cheaper than
-// keeping them all.
+// Draws an index with weights exp(factor * (logit - largest)).  It keeps the sum of each block of
+// weights and computes the weights of one block a second time, which is cheaper than storing them.
 class Weights {
  public:
   Weights(std::span<const float> logits, float largest, double temperature)
@@ -46,7 +45,7 @@ class Weights {
     return cpu::exp(factor_ * (logit - largest_));
   }
 
-  // Rounding may leave `left` above 0 at the end of the block: then its last token with a weight.
+  // If rounding leaves `left` above 0 at the block's end, returns its last token with a weight.
   size_t draw_within(size_t begin, double left) const {
     const size_t end = std::min(begin + block, logits_.size());
     size_t last = begin;
@@ -83,15 +82,15 @@ std::vector<int32_t> likeliest(std::span<const float> logits, int64_t count) {
   return heap;
 }
 
-// The fewest of the likeliest tokens that have top_p of the probability of all, or of the top_k;
-// without those that have less than min_p of the first one's.
+// The fewest of the likeliest tokens that reach the share top_p of the probability, of all tokens
+// or of the top_k; without tokens below min_p times the probability of the first one.
 class Nucleus {
  public:
   Nucleus(std::span<const float> logits, float largest, const SamplingOptions& options)
       : logits_(logits), largest_(largest), options_(options) {}
 
-  // In descending order.  Few tokens have most of the probability, so more are sorted only if these
-  // have not enough.
+  // Sorted, the likeliest first.  Few tokens have most of the probability, so more are sorted only
+  // if these do not suffice.
   std::vector<int32_t> tokens() const {
     constexpr int64_t first_tried = 256, times = 8;
     const int64_t count = size_of(logits_);
@@ -130,7 +129,7 @@ class Nucleus {
     return some;
   }
 
-  // How many of the first tokens are kept, of all that have this sum of weights.
+  // How many of these tokens are kept; `all` is the sum of weights that top_p is a share of.
   size_t begin_of(const std::vector<int32_t>& some, double all) const {
     double before = 0;
     for (size_t kept = 0; kept < some.size(); ++kept) {

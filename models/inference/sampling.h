@@ -12,10 +12,10 @@
 namespace spool {
 
 struct SamplingOptions {
-  double temperature = 0.8;  // 0: always the most probable token
-  int64_t top_k = 0;         // draw among this many most probable tokens; 0: all
-  double top_p = 1;          // of these, the fewest that have this share of the probability
-  double min_p = 0;          // of these, those with this share of the largest one's probability
+  double temperature = 0.8;       // 0: always the most probable token
+  int64_t top_k = 0;              // draw among this many most probable tokens; 0: all
+  double top_p = 1;               // of these, the fewest whose probabilities sum up to this share
+  double min_p = 0;               // of these, those with at least this fraction of the largest
   double repetition_penalty = 1;  // above 1: tokens of the text become less probable
   int64_t vocabulary = 0;         // tokens of the tokenizer, if fewer than the model's; 0: all
   std::vector<int32_t> stop_tokens = {};  // each ends a text
@@ -26,10 +26,9 @@ struct SamplingOptions {
 };
 
 // Draws a token with probability proportional to exp(logit / temperature), from all logits or some
-// of the largest.  Among equal logits the first count as larger.  The logits of tokens of the text
-// are first divided by the penalty if they are positive, and else multiplied with it (Keskar et al.
-// 2019, CTRL).  The options are applied in the order of transformers: penalty, temperature, top_k,
-// top_p, min_p.
+// of the largest.  Of equal logits the first counts as larger.  First, the logits of tokens in the
+// text are divided by the penalty if positive, else multiplied by it (Keskar et al. 2019, CTRL).
+// The options are applied in the order of transformers: penalty, temperature, top_k, top_p, min_p.
 int32_t sample(std::span<const float> logits, const SamplingOptions&, Random&,
                std::span<const int32_t> text = {});
 

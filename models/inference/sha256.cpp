@@ -64,7 +64,7 @@ std::string sha256(std::string_view bytes) {
   for (; bytes.size() >= block_bytes; bytes.remove_prefix(block_bytes)) {
     add_block(state, bytes.substr(0, block_bytes));
   }
-  // The rest, a bit of 1, zeros up to eight bytes before the end of a block, and the length.
+  // The rest, a 1 bit, zeros up to eight bytes before the end of a block, and the length.
   std::string end(bytes);
   end += '\x80';
   while (end.size() % block_bytes != block_bytes - 8) end += '\0';

@@ -1,14 +1,14 @@
 #pragma once
 
-// SHA-256 of FIPS 180-4, by which a text is known without a copy of it.  Other hashes of files are
-// in runtime/hash.h and are faster.
+// SHA-256 (FIPS 180-4), to recognise a text without storing it.  The hashes of files in
+// runtime/hash.h are others, and faster.
 
 #include <string>
 #include <string_view>
 
 namespace spool {
 
-// In 64 hexadecimal digits.
+// 64 hexadecimal digits.
 std::string sha256(std::string_view bytes);
 
 }  // namespace spool

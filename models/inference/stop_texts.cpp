@@ -8,11 +8,11 @@ namespace spool {
 std::string StopTexts::add(std::string_view part) {
   if (found_) return "";
   held_ += part;
-  size_t end = held_.size();  // of what can be given out
+  size_t end = held_.size();  // of what can be returned
   size_t stop = std::string::npos;
   for (const std::string& text : texts_) {
     stop = std::min(stop, held_.find(text));
-    // The longest beginning of the text that is at the end of what there is.
+    // The longest prefix of the stop text that ends what is held.
     for (size_t n = std::min(text.size() - 1, held_.size()); n > 0; --n) {
       if (std::string_view(held_).ends_with(std::string_view(text).substr(0, n))) {
         end = std::min(end, held_.size() - n);

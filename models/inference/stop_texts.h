@@ -1,7 +1,7 @@
 #pragma once
 
-// Finds where a text that comes in parts ends: before the first of some texts, which may be in
-// several parts.
+// Ends a text that comes in parts before the first of some stop texts, which may span several
+// parts.
 
 #include <string>
 #include <string_view>
@@ -11,13 +11,13 @@ namespace spool {
 
 class StopTexts {
  public:
-  // None of them is empty.
+  // None of them may be empty.
   explicit StopTexts(std::vector<std::string> texts) : texts_(std::move(texts)) {}
 
-  // What is known to come before an end; a part of a text that may be found is held back.
+  // Returns what is known to precede the end; holds back a possible beginning of a stop text.
   std::string add(std::string_view part);
   bool found() const { return found_; }
-  // What was held back, if the text ends without one.
+  // What was held back, when the text ends without a stop text.
   std::string finish();
 
  private:

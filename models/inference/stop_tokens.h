@@ -1,6 +1,6 @@
 #pragma once
 
-// Where a model's text ends.
+// Finds the tokens that end a model's text.
 
 #include <cstdint>
 #include <filesystem>
@@ -10,8 +10,8 @@
 
 namespace spool {
 
-// The tokens that the generation_config.json of a model's folder names, and no others; where that
-// file or its field eos_token_id is not there, the token between the tokenizer's documents.
+// The tokens that generation_config.json in the model's folder names; if the file or its field
+// eos_token_id is missing, the token that separates the tokenizer's documents.
 std::vector<int32_t> stop_tokens_of(const std::filesystem::path& directory, const Tokenizer&);
 
 }  // namespace spool

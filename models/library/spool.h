@@ -1,8 +1,8 @@
 #pragma once
 
-// The runtime, as research code includes it: streams and tensors, the tape and its ops, ops and
-// kernels of one's own, hooks and offload, plans and rehearsals, optimizers, and a runner of the
-// steps of any model.  docs/public-headers.md says what is in each.  Check ops of your own with
+// The whole library for research code: streams and tensors, the tape and its ops, custom ops and
+// kernels, hooks and offload, plans and rehearsals, optimizers, and a runner of training steps for
+// any model.  docs/public-headers.md says what is in each header.  Test your own ops with
 // spool/testing.h.
 
 #include "spool/autograd/offload.h"

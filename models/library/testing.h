@@ -1,6 +1,6 @@
 #pragma once
 
-// Checks of ops of one's own, as Spool's own are checked: check_op().  It needs no test framework.
+// Tests custom ops with check_op(), as Spool tests its own.  It needs no test framework.
 
 #include "spool/autograd/checks/check_op.h"
 #include "spool/autograd/checks/op_sample.h"

@@ -2,11 +2,10 @@
 #pragma once
 
 // The AdamW optimizer over all parameters of a model, with gradients clipped by their global norm.
-// The arithmetic is in kernels/adamw.h.  For the order of a step, masters, failures and where the
-// state may be see optimizer.h, and for the learning rate and decay of each parameter
-// parameter_groups.h.
+// The arithmetic is in kernels/adamw.h.  See optimizer.h for the order of a step, masters, failures
+// and where the state may be, and parameter_groups.h for the rate and decay of each parameter.
 //
-// Its state has the rows m and v, the running means of the gradient and of its square.
+// The state has two rows: m and v, the running means of the gradient and of its square.
 
 #include <vector>
 

@@ -1,13 +1,13 @@
 #pragma once
 
-// Buckets bound the memory of work on many tensors.  Ranges of the row of parameters
-// (state_rows.h), one behind the other, are cut into buckets of equal size; the last may be
-// smaller.  A bucket has several small tensors, or a slice of a large one.
+// Cuts the elements of many tensors into buckets of equal size, to bound the memory of work on
+// them.  The elements are ranges of the row of parameters (state_rows.h), one after the other.  A
+// bucket has several small tensors, or a slice of a large one; the last may be smaller.
 //
-// Parts and buckets both begin at granules, and so does every slice.  A bucket is about an eighth
-// of all and at most 4 Mi elements: enough for a copy to run at full speed, few enough that three
-// buckets in flight are small beside the model's gradients.  What nothing is copied for is one
-// bucket.
+// Parts, buckets and slices all begin at granules.  A bucket is about an eighth of all elements and
+// at most 4 Mi of them: enough for a copy to run at full speed, few enough that three buckets in
+// flight are small beside the model's gradients.  Where nothing is copied, one bucket has
+// everything.
 
 #include <vector>
 
@@ -19,25 +19,25 @@ class Buckets {
  public:
   static constexpr int64_t max_elements = int64_t{4} << 20;
 
-  // The elements of one part in a bucket.
+  // The elements of one part that are in a bucket.
   struct Slice {
     size_t part = 0;
     Range elements = {};  // of the part's tensor
     int64_t at = 0;       // offset in the bucket
   };
   struct Bucket {
-    Range elements = {};  // of all
+    Range elements = {};  // of all parts together
     std::vector<Slice> slices = {};
   };
 
   Buckets() = default;
-  // Of these elements, each of one tensor.
+  // Each range is of one tensor.
   explicit Buckets(const std::vector<Range>& parts);
   static Buckets one(const std::vector<Range>& parts);
 
-  // Of all, with the gaps that align the parts.
+  // Elements of all parts, with the gaps that align them.
   int64_t elements() const { return elements_; }
-  // Offset of a part in all.
+  // The first element of a part, counted over all.
   int64_t begin_of(size_t part) const { return begins_[part]; }
   // Elements of the largest bucket.
   int64_t bucket_elements() const { return bucket_elements_; }

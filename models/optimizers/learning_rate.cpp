@@ -7,7 +7,7 @@
 namespace spool {
 namespace {
 
-// How far a step is between two others, from 0 to 1.
+// The position of a step between two others, from 0 to 1.
 double part_done(int64_t step, int64_t from, int64_t to) {
   if (step <= from) return 0;
   const auto span = static_cast<double>(std::max<int64_t>(to - from, 1));

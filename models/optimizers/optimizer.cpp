@@ -81,7 +81,7 @@ Optimizer::Optimizer(std::unique_ptr<const UpdateRule> rule, std::vector<Paramet
   loop_ = std::make_unique<UpdateLoop>(*rule_, parameters_, std::move(rates), *state_, scheduled);
 }
 
-// Enqueued work must not outlive the memory that it uses.
+// Waits, since enqueued work must not outlive its memory.
 Optimizer::~Optimizer() { state_->wait_quietly(); }
 
 void Optimizer::initialise() {
@@ -93,7 +93,7 @@ void Optimizer::initialise() {
   set_steps(0);
 }
 
-// Before the state is used.
+// Call it before the state is used.
 void Optimizer::make_ready() {
   check_whole();
   if (initialised_) return;
@@ -151,8 +151,8 @@ void Optimizer::update(const Tensor& random) {
   free_gradients();
 }
 
-// The norm is a sum over the granules of the row, wherever its state is; those of a parameter
-// without a gradient are zero.
+// The norm is a sum over the granules of the row of parameters, wherever their state is; those of a
+// parameter without a gradient are zero.
 void Optimizer::measure_gradients() {
   int64_t granules = 0, done = 0;
   for (const Parameter* p : parameters_) granules += ceil_div(p->data.numel(), norm_granule);

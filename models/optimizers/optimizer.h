@@ -1,37 +1,36 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// What an optimizer is to a training step: it turns the gradients of its parameters into new
-// values for them, and frees the gradients.
+// An optimizer turns the gradients of its parameters into new values for them, and frees the
+// gradients.
 //
 //   optimizer.step(learning_rate);   after backward, once for each step
 //
-// A rule (update_rule.h) says what happens to one parameter.  The rest is the same for all rules:
+// A rule (update_rule.h) defines the update of one parameter.  The rest is the same for all rules:
 // gradients are clipped by their global norm, and a step whose norm is not finite changes nothing;
 // each bf16 parameter has an f32 master, which a step updates and rounds to the parameter, unless
-// it is rounded stochastically; parameters have a rate and a decay each (parameter_groups.h).
-// adamw.h and sgd.h are optimizers, optimizer_choice.h makes either from its settings.
+// rounding is stochastic; each parameter has a rate and a decay (parameter_groups.h).  adamw.h and
+// sgd.h are optimizers; optimizer_choice.h creates either from its settings.
 //
-// The state, the rule's rows and the masters, is on the device or in host memory, or, if it is
-// streamed, partly on each.  State that is streamed through the device gives the same bits as state
-// that stays there.  So does state that the host updates, if the device is a CPU.
+// The state, which is the rule's rows and the masters, is on the device or in host memory; streamed
+// state may be partly on each.  State that is streamed through the device gives the same bits as
+// state that stays there.  So does state that the host updates, if the device is a CPU.
 //
-// An optimizer counts its steps, and starts initialised: its state is derived from the parameters'
-// values at the first step, or when the state is first read or written, so weights that are loaded
-// before that count.
+// The state is derived from the parameters' values at the first step, or when it is first read or
+// written, so weights may be loaded before that.
 //
-// A run that resumes: load the parameters, then write the state, then set_steps().
+// To resume a run: load the parameters, then write the state, then call set_steps().
 //
-// A step in two parts, for a graph that is captured once and replayed: prepare() writes what
-// changes from step to step to the device, and is called before each step; update() enqueues the
-// work, all of which a graph can hold.  A replay calls no update(): whoever replays a graph calls
-// set_steps() with the steps done.
+// A step has two parts, so that a graph can be captured once and replayed: prepare(), called before
+// each step, writes to the device what changes from step to step; update() enqueues the work, all
+// of which can be captured.  A replay does not call update(): after it, call set_steps() with the
+// number of steps done.
 //
 // If update() throws because it was misused or lacks memory, nothing has changed, and it may be
 // called again.  If it throws later, when a stream fails, some parameters and their state are a
 // step ahead of others, which cannot be undone: gradients are freed, and the optimizer refuses to
-// go on, or to show its state, until initialise(), after which a run resumes from a checkpoint.  An
-// update that fails while it is captured counts as one that failed later.
+// continue or to read its state until initialise(), after which a run resumes from a checkpoint.
+// An update that fails while it is captured counts as one that failed later.
 
 #include <array>
 #include <cstdint>
@@ -51,8 +50,8 @@ namespace spool {
 class StateRows;
 class UpdateLoop;
 
-// How a step rounds parameters that are bf16: to the nearest value, of f32 masters that it keeps of
-// them; or without masters, up or down at random (kernels/weights.h).
+// How a step rounds bf16 parameters: to the nearest value, from f32 masters that it keeps of them;
+// or without masters, up or down at random (kernels/weights.h).
 enum class Rounding { nearest, stochastic };
 template <>
 inline constexpr std::array enumerator_names<Rounding>{"nearest", "stochastic"};
@@ -61,7 +60,7 @@ inline constexpr std::array enumerator_names<Rounding>{"nearest", "stochastic"};
 struct OptimizerMemory {
   OptimizerState state = OptimizerState::device;
   HostLink* link = nullptr;    // required unless the state is on the device; outlives the optimizer
-  size_t bytes_on_device = 0;  // of streamed state, the share that stays on the device, at most
+  size_t bytes_on_device = 0;  // maximum share of streamed state that stays on the device
 };
 
 // The settings that all rules have.
@@ -72,7 +71,7 @@ struct UpdateSettings {
   std::vector<ParameterGroup> groups = {};
 };
 
-// Those of AdamWSettings, SgdSettings, ...
+// The common part of AdamWSettings, SgdSettings, ...
 template <class Settings>
 UpdateSettings update_settings(const Settings& s) {
   return {.decay = s.decay, .clip = s.clip, .rounding = s.rounding, .groups = s.groups};
@@ -97,15 +96,15 @@ class Optimizer {
 
   const std::vector<Parameter*>& parameters() const { return parameters_; }
 
-  // Starts over: no steps done, and the state derived anew from the parameters' present values.
-  // Later changes to the parameters, except by update(), do not reach the state.
+  // Starts over: no steps done, and the state derived again from the parameters' current values.
+  // The state does not follow later changes to the parameters, except by update().
   void initialise();
 
-  // The t-th step, t from 1 on, at this learning rate.  prepare() may be called again before its
-  // update().  update() changes the parameters that have a gradient, at least one, and frees the
+  // Step t, from 1 on, at this learning rate.  prepare() may be repeated before its update().
+  // update() changes the parameters that have a gradient, of which there must be one, and frees the
   // gradients; then t steps are done.  If the gradients are not finite, nothing else happens, but
   // the step counts.  `random` seeds stochastic rounding: i32 (4), the seed's lower and upper half,
-  // the step, and an element that is not read.
+  // the step, and an unused element.
   void prepare(int64_t t, double learning_rate);
   void update(const Tensor& random = {});
   // The next step.  If it throws, no step was done.
@@ -125,13 +124,13 @@ class Optimizer {
   // whether it is finite.
   const Tensor& clip() const { return clip_; }
 
-  // The rule's rows, then "master", f32, if there are masters; none if nothing is kept.
+  // The rule's rows, then "master", f32, if there are masters; empty if there is no state.
   const std::vector<StateRow>& state_rows() const;
   // Elements of the state, in the row's type, wherever they are.  Both wait for the last step.
   void read_state(const StateRange&, std::span<std::byte> out);
   void write_state(const StateRange&, std::span<const std::byte> in);
 
-  // Where the state lives (state_rows.h); it is not one of the public headers.
+  // Where the state lives (state_rows.h, which is not a public header).
   const StateRows& places() const { return *state_; }
 
  private:
@@ -153,8 +152,8 @@ class Optimizer {
   bool initialised_ = false;
 };
 
-// Where the state of these parameters would be: on the device, too, if there is none, or if it is
-// streamed and its share is all.
+// Where the state of these parameters would be: the device, too, if there is none, or if its share
+// on the device is all of the streamed state.
 OptimizerState place_of_state(const std::vector<Parameter*>&, const UpdateRule&, Rounding,
                               const OptimizerMemory&);
 

@@ -1,8 +1,8 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// An optimizer chosen by its settings: make_optimizer(parameters, SgdSettings{.momentum = 0.9},
-// stream).
+// Creates the optimizer that its settings choose:
+// make_optimizer(parameters, SgdSettings{.momentum = 0.9}, stream).
 
 #include <memory>
 #include <variant>

@@ -2,11 +2,11 @@
 #pragma once
 
 // Stochastic gradient descent over all parameters of a model, with momentum, weight decay and
-// gradients clipped by their global norm: the arithmetic is in kernels/sgd.h.  For the order of a
-// step, masters, failures and where the state may be see optimizer.h, and for the learning rate and
-// decay of each parameter parameter_groups.h.
+// gradients clipped by their global norm.  The arithmetic is in kernels/sgd.h.  See optimizer.h for
+// the order of a step, masters, failures and where the state may be, and parameter_groups.h for the
+// rate and decay of each parameter.
 //
-// Its state has the row momentum, where there is momentum.
+// With momentum, the state has one row: momentum.
 
 #include <vector>
 

@@ -11,7 +11,7 @@
 namespace spool {
 namespace {
 
-// Bytes of so many elements of every row.
+// Bytes of this many elements in all rows of state.
 size_t bytes_of(int64_t elements, const std::vector<StateRow>& rows) {
   size_t bytes = 0;
   for (const StateRow& row : rows) {
@@ -26,7 +26,7 @@ std::vector<int64_t> numels_of(const std::vector<Parameter*>& parameters) {
   return numels;
 }
 
-// Types of one size have the same zero.
+// Types of the same size have the same zero.
 void set_to_zero(const Tensor& row) {
   if (row.dtype() == DType::f32) return launch(Fill{.out = row}, row.stream());
   const size_t bytes = size_of(row.dtype());
@@ -245,7 +245,7 @@ void StateRows::wait_quietly() const noexcept {
     } catch (...) {
     }
   };
-  wait(device_);  // a graph that it replays has the copies in it
+  wait(device_);  // its replayed graphs contain the copies
   for (Stream* stream : queues_) wait(*stream);
 }
 

@@ -1,20 +1,19 @@
 #pragma once
 
-// Where an optimizer's state lives.
+// The rows of an optimizer's state, and where each element of them lives.
 //
-// The parameters that are trained are numbered in one row: the last one first, which is about the
-// order in which backward completes them, each from a granule of 2048 elements on.  The state is a
-// number of such rows, by name and type.  A range of the row lives in one place, with all of its
-// state:
+// The elements of all trained parameters are numbered: the last parameter first, which is about the
+// order in which backward completes them, each from a granule of 2048 elements on.  A row of state,
+// such as AdamW's m, has one number per element; the row of parameters is the numbering itself, not
+// a block of memory.  A range of it lives in one place, with all rows of its state:
 //   device    a tensor for each parameter
 //   streamed  on the host, in the order of the row; the device updates it
 //   cpu       on the host; the host updates it, and has its own copy of the parameters
-// The row is a numbering, not a block of memory.
 //
-// A part of streamed state may be on the device: whole parameters, the largest first, each if it
-// still fits, and of the smallest other one the first granules.  So at most one parameter is
-// divided, and of what may be on the device less than a granule of each row stays unused, or less
-// than one parameter.
+// A part of streamed state may be on the device: whole parameters, each if it still fits, from the
+// largest on, and the first granules of the smallest other one.  So at most one parameter is
+// divided, and less than a granule of each row, or less than one parameter, of the allowed bytes
+// stays unused.
 
 #include <memory>
 #include <vector>
@@ -24,7 +23,7 @@
 
 namespace spool {
 
-// A range of the row, of one parameter.
+// A range of the row of parameters, within one parameter.
 struct PlacedRange {
   OptimizerState place = OptimizerState::device;
   size_t parameter = 0;
@@ -35,8 +34,8 @@ struct PlacedRange {
 std::vector<PlacedRange> places_of(const std::vector<Parameter*>&, const std::vector<StateRow>&,
                                    const OptimizerMemory&);
 
-// Of each parameter, the number of its first elements whose state is on the device, where it takes
-// at most `bytes`.
+// For each parameter, how many of its first elements have their state on the device, where it may
+// take at most `bytes`.
 std::vector<int64_t> elements_on_device(const std::vector<int64_t>& numels,
                                         const std::vector<StateRow>&, size_t bytes);
 
@@ -45,14 +44,14 @@ class StateRows {
   // A range and its state.
   struct Part {
     PlacedRange range;
-    std::vector<Tensor> rows = {};  // those elements of each row
-    Tensor parameter = {};          // the host's own copy of them, where it updates
+    std::vector<Tensor> rows = {};  // these elements of each row
+    Tensor parameter = {};          // the host's own copy of them, if the host updates
   };
 
-  // If `masters`, the last row begins with the parameters' values; the others with zeros.
+  // With `masters`, the last row begins as the parameters' values; all other rows as zeros.
   StateRows(const std::vector<Parameter*>&, std::vector<StateRow>, bool masters, Stream&,
             const OptimizerMemory&);
-  // Waits for all work of the host.
+  // Waits for all work on the host.
   ~StateRows() { wait_quietly(); }
   StateRows(const StateRows&) = delete;
   StateRows& operator=(const StateRows&) = delete;
@@ -60,32 +59,32 @@ class StateRows {
   const std::vector<StateRow>& rows() const { return rows_; }
   bool has_masters() const { return masters_; }
   Stream& device() const { return device_; }
-  // On the device, and on the host, in the order of the row.
+  // The parts on the device, and those on the host, in the order of the row.
   const std::vector<Part>& on_device() const { return on_device_; }
   const std::vector<Part>& on_host() const { return on_host_; }
 
-  // Of the link, which there is if a part is on the host.
+  // The link to the host, and its stream; there must be a part on the host.
   HostLink& link() const { return *link_; }
   Stream& host() const { return *host_; }
-  // The rows on the host, which its buckets (buckets.h) are cut from.
+  // The buckets (buckets.h) of the rows on the host.
   const Buckets& host_buckets() const { return host_buckets_; }
   View of_host(size_t row, Range elements) const;
-  // Of the host's updates; null where the device does them.
+  // The stream of the host's updates; null if the device does them.
   Stream* host_updates() const { return host_updates_.get(); }
 
-  // Sets all rows; waits for the work of device and host before.
+  // Sets all rows, after waiting for the work of device and host.
   void initialise();
-  // Of a state that nothing else works on.
+  // Nothing else may be working on the state.
   void read(const StateRange&, std::span<std::byte> out) const;
   void write(const StateRange&, std::span<const std::byte> in);
 
-  // Waits for all work of the host, even if some of it has failed; then throws the first error.
+  // Waits for all work on the host, even if some of it has failed; then throws the first error.
   void synchronize() const;
-  // Waits for all work of device and host, even if some of it has failed; errors are left to the
-  // next call.
+  // Waits for all work of device and host, even if some of it has failed; leaves errors to the next
+  // call.
   void wait_quietly() const noexcept;
-  // Calls enqueue().  If it throws, waits for the copies that it has begun: the memory that they
-  // use is about to be freed, and the compute stream has not waited for them.
+  // Calls enqueue().  If it throws, waits for the copies that it has begun: their memory is about
+  // to be freed, and the compute stream has not waited for them.
   template <class Enqueue>
   void enqueue_whole(const Enqueue& enqueue) const {
     try {

@@ -12,30 +12,30 @@ Buckets buckets_on_device(const StateRows& state) {
   return state.on_host().empty() ? Buckets::one(elements) : Buckets(elements);
 }
 
-// Of a bucket, the elements of a slice.
+// A slice's elements within its bucket.
 Range in_bucket(const Buckets::Slice& slice) {
   return {slice.at, slice.at + slice.elements.size()};
 }
 
-// Of a part's elements, those of a slice.
+// A slice's elements within its part.
 Range within(const StateRows::Part& part, const Buckets::Slice& slice) {
   const int64_t first = part.range.elements.begin;
   return {slice.elements.begin - first, slice.elements.end - first};
 }
 
-// What is whole, as most is, stays as it is: views are made a thousand times a rehearsal.
+// Returns most views, which are whole, unsliced: a rehearsal calls this a thousand times.
 View elements_of(const View& whole, Range elements) {
   return elements.size() == whole.numel() ? whole : whole.slice_elements(elements);
 }
 
-// The copy of a slice's gradient in a slot, which has room for f32.
+// The copy of a slice's gradient in a slot, whose elements have room for f32.
 View staged(const HostSlot& slot, const Buckets::Slice& slice, DType type) {
   return {slot.data() + static_cast<size_t>(slice.at) * sizeof(float),
           {Shape{slice.elements.size()}, type}};
 }
 
-// The numbers that random bits are drawn by: of several models, whose parameters may have equal
-// ones, the places in the list.
+// The numbers by which random bits of each parameter are drawn; places in the list if the numbers
+// of several models would coincide.
 std::vector<uint32_t> numbers_of(const std::vector<Parameter*>& parameters) {
   std::vector<uint32_t> numbers, places;
   for (const Parameter* p : parameters) {
@@ -107,9 +107,9 @@ void UpdateLoop::enqueue(Slots& slots, const UpdateStep::Scalars& scalars) {
     state_.link().begin_in();
     on_host = scalars_on_host(scalars);
   }
-  size_t updated = 0, begun = 0;  // of those here, of those there
+  size_t updated = 0, begun = 0;  // buckets here and there
   for (size_t n = 0; n < there.size(); ++n) {
-    // While the bucket is copied in, a part of the state on the device is updated.
+    // While the bucket is copied in, part of the state on the device is updated.
     for (const size_t end = here.size() * (n + 1) / there.size(); updated < end; ++updated) {
       update_here(here[updated], scalars);
     }
@@ -124,7 +124,7 @@ void UpdateLoop::enqueue(Slots& slots, const UpdateStep::Scalars& scalars) {
   device_.wait(state_.link().in().record());
 }
 
-// The scalars, copied to the host where it updates.
+// The scalars, copied to the host if it updates.
 UpdateStep::Scalars UpdateLoop::scalars_on_host(const UpdateStep::Scalars& scalars) {
   UpdateStep::Scalars copies = scalars;
   if (!state_.host_updates()) return copies;
@@ -235,7 +235,7 @@ UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts
   });
 }
 
-// The one that backward made last is freed first: a stack, which memory is laid out for.
+// Frees the last gradient that backward computed first: a stack, for which memory is laid out.
 void UpdateLoop::free_used_gradients(const Bucket& bucket, const Parts& parts) {
   for (size_t n = bucket.slices.size(); n-- > 0;) {
     const Buckets::Slice& slice = bucket.slices[n];
@@ -245,7 +245,7 @@ void UpdateLoop::free_used_gradients(const Bucket& bucket, const Parts& parts) {
   }
 }
 
-// Elements of one row in a slot.
+// Elements of one row of state in a slot.
 View UpdateLoop::row_of(const Tensor& memory, size_t row, Range elements) const {
   const auto bucket = static_cast<size_t>(state_.host_buckets().bucket_elements());
   const StateRow& kind = state_.rows()[row];

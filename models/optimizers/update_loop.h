@@ -1,22 +1,22 @@
 #pragma once
 
-// A step of a rule on all parameters, wherever their state lives (state_rows.h): one loop over
-// buckets (buckets.h).  With state on the host three buckets are in flight: one is copied in, one
-// is updated, one is copied out, and what is on the device is updated in parts meanwhile.  Events
-// order them; the calling thread never waits.  A step begins after all earlier work of the device,
-// and later work of the device waits for its end.
+// Runs a step of a rule on all parameters, wherever their state lives (state_rows.h), in one loop
+// over buckets (buckets.h).  With state on the host three buckets are in flight: one is copied in,
+// one updated, one copied out; meanwhile the state on the device is updated in parts.  Events order
+// them; the calling thread never waits.  A step begins after all earlier work of the device, whose
+// later work waits for the end of the step.
 //
 //   device    the device updates
 //   streamed  state in -> the device updates -> state out
 //   cpu       gradients out -> the host updates -> parameters in
 //
-// The host has its own copy of the parameters that it updates, so that they are copied one way
-// only.  If the gradients are not finite, the parameters are copied back unchanged.
+// The host has its own copy of the parameters that it updates, so they are copied one way only.  If
+// the gradients are not finite, the parameters are copied back unchanged.
 //
-// A step takes memory for three buckets: with streamed state three eighths of the state on the
-// host, and at most 12 MiB for each byte of an element's state, of the device; if the host updates,
-// of the gradients, on the host. It is allocated before anything is enqueued.  A gradient that the
-// device reads is freed after its last slice is used.
+// A step allocates three buckets before it enqueues anything: of device memory with streamed state
+// (three eighths of the state on the host, and at most 12 MiB per byte of an element's state), of
+// host memory for gradients if the host updates.  A gradient that the device reads is freed after
+// its last slice is used.
 
 #include <array>
 #include <vector>
@@ -27,8 +27,8 @@ namespace spool {
 
 class UpdateLoop {
  public:
-  // They outlive the loop, which is destroyed after its work.  `scheduled` numbers change from step
-  // to step.
+  // The references must outlive the loop, which is destroyed after its work.  `scheduled`: how many
+  // numbers of the rule change from step to step.
   UpdateLoop(const UpdateRule&, const std::vector<Parameter*>&, std::vector<ParameterRate>,
              StateRows&, int64_t scheduled);
 
@@ -36,18 +36,18 @@ class UpdateLoop {
   void update(const UpdateStep::Scalars&);
   // Whether an update has failed after it began to change the state.
   bool half_updated() const { return half_updated_; }
-  // The state was set anew.
+  // The state was initialised again.
   void forget_failure() { half_updated_ = false; }
 
  private:
   using Bucket = Buckets::Bucket;
   using Parts = std::vector<StateRows::Part>;
   static constexpr size_t in_flight = 3;
-  // A bucket's memory: of all rows on the device, or of its gradients on the host.
+  // The memory of a bucket: of all rows of state on the device, or of gradients on the host.
   struct Slot {
     Tensor rows = {};
     HostSlot gradients = {};
-    Event done = {};  // with the memory
+    Event done = {};  // after the last use of the memory
   };
   using Slots = std::array<Slot, in_flight>;
 
@@ -55,7 +55,7 @@ class UpdateLoop {
     return parameters_[part.range.parameter]->grad;
   }
   bool has_gradient(const Bucket&) const;
-  // Without a gradient: nothing.  row_of(row, slice) is the state; by default that in its place.
+  // `row_of(row, slice)`: the state; by default where it lives.  Empty without a gradient.
   template <class RowOf>
   UpdateEntry entry_of(const Buckets::Slice&, const Parts&, const RowOf&) const;
   UpdateEntry entry_of(const Buckets::Slice&, const Parts&) const;
@@ -74,11 +74,11 @@ class UpdateLoop {
   std::vector<uint32_t> numbers_;  // of each parameter, for random bits
   StateRows& state_;
   Stream& device_;
-  Buckets here_;                     // on the device
-  std::vector<size_t> row_begins_;   // of each row in a slot, in bytes for each element
+  Buckets here_;                     // of the state on the device
+  std::vector<size_t> row_begins_;   // of each row in a slot, in bytes per element
   size_t element_bytes_ = 0;         // of all rows
-  Tensor schedule_, clip_, random_;  // the host's, where it updates
-  std::vector<int64_t> unused_;      // during an update: elements of each parameter
+  Tensor schedule_, clip_, random_;  // the host's copies, if it updates
+  std::vector<int64_t> unused_;      // during an update: remaining elements of each parameter
   bool half_updated_ = false;
 };
 

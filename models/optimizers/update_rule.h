@@ -1,8 +1,8 @@
 #pragma once
 
-// What an optimizer does with one parameter: which rows of state it keeps, what changes from step
-// to step, and the kernel.  adamw.cpp and sgd.cpp have rules; where the state lives, in which order
-// it is updated, clipping, masters and rounding are the same for all of them (optimizer.h).
+// Defines an optimizer's update of one parameter: the rows of its state, the numbers that change
+// from step to step, and the kernel.  adamw.cpp and sgd.cpp have rules; where the state lives, the
+// order of updates, clipping, masters and rounding are the same for all of them (optimizer.h).
 //
 //   class Momentum final : public UpdateRule {
 //     const char* name() const override { return "momentum"; }
@@ -15,9 +15,9 @@
 //     }
 //   };
 //
-// A kernel is as kernels/adamw.h: its `tensors` is a List of entries with the members parameter,
-// master, grad, rate, decay, index and first, and what it reads from device memory are schedule,
-// clip and random.  It updates each element by itself, so that slices of a tensor have its bits.
+// A kernel is like those of kernels/adamw.h: `tensors` is a List of entries with the members
+// parameter, master, grad, rate, decay, index and first, and it reads schedule, clip and random
+// from device memory.  It updates each element by itself, so slices of a tensor have the same bits.
 
 #include <array>
 #include <functional>
@@ -28,17 +28,17 @@
 
 namespace spool {
 
-// A row of an optimizer's state: an element of this type for each one of the parameters.
+// A row of an optimizer's state: one element of this type per element of the parameters.
 struct StateRow {
   const char* name = "";  // "m", "v", "momentum", "master"
   DType type = DType::f32;
 };
 
-// Elements of one parameter, from its element `first` on: a multiple of 2048.
+// Elements of one parameter, from element `first` on, a multiple of 2048.
 struct UpdateEntry {
   static constexpr size_t max_rows = 4;
 
-  View parameter = {}, master = {}, grad = {};  // no master: absent
+  View parameter = {}, master = {}, grad = {};  // master is absent if there are none
   std::array<View, max_rows> state = {};        // in the order of the rule's rows
   float rate = 1, decay = 0;
   uint32_t index = 0;  // of the parameter, for random bits
@@ -52,10 +52,10 @@ class UpdateStep {
     View schedule, clip, random;  // random is absent if parameters are rounded to nearest
   };
 
-  // Entry i of `count`; one without a gradient is passed over.
+  // Entry i of `count`; entries without a gradient are skipped.
   using EntryOf = std::function<UpdateEntry(size_t i)>;
 
-  // `host`: the processors that do the work of the queue, if the entries are host memory.
+  // `host`: the cpu stream that does the work of `queue`, if the entries are in host memory.
   UpdateStep(size_t count, EntryOf entry_of, const Scalars& scalars, Stream& queue,
              Stream* host = nullptr)
       : count_(count),
@@ -64,8 +64,8 @@ class UpdateStep {
         queue_(queue),
         host_(host) {}
 
-  // Launches the kernel, which has no tensors and scalars yet, on all entries, in as few lists as
-  // it takes; set_state(Kernel::Entry&, const UpdateEntry&) sets what is the kernel's own.
+  // Launches the kernel on all entries, in as few lists as possible, after setting its tensors and
+  // scalars; set_state(Kernel::Entry&, const UpdateEntry&) sets the members for the state.
   template <class Kernel, class SetState>
   void launch(Kernel kernel, const SetState& set_state) const {
     kernel.schedule = scalars_.schedule;
@@ -114,9 +114,9 @@ class UpdateRule {
   UpdateRule& operator=(const UpdateRule&) = delete;
 
   virtual const char* name() const = 0;  // begins the optimizer's errors
-  // At most UpdateEntry::max_rows, which begin at zero.
+  // At most UpdateEntry::max_rows rows, which begin as zeros.
   virtual std::vector<StateRow> rows() const = 0;
-  // The numbers of step t, counted from 1, as many in each.
+  // The numbers of step t, counted from 1; the same amount for every step.
   virtual std::vector<float> schedule_at(int64_t t, double learning_rate) const = 0;
   virtual void update(const UpdateStep&) const = 0;
 };

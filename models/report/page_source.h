@@ -1,7 +1,7 @@
 #pragma once
 
-// The files in models/report/page as one page, in two parts around the report.  A source with them
-// is made when Spool is built (cmake/page.cmake).
+// The files of models/report/page as one page, in two parts around the report.  The build generates
+// the source that defines them (cmake/page.cmake).
 
 namespace spool {
 

@@ -10,11 +10,11 @@
 namespace spool {
 namespace {
 
-// A page begins with it.
+// The beginning of every page.
 constexpr std::string_view mark =
     "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta name=\"generator\" content=\"Spool\">\n";
 
-// JSON in ASCII without the characters that HTML gives a meaning.
+// JSON in ASCII without the characters that have a meaning in HTML.
 std::string escaped(const nlohmann::json& report) {
   const std::string text = report.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/true,
                                        nlohmann::json::error_handler_t::replace);
@@ -39,7 +39,7 @@ std::string escaped(const nlohmann::json& report) {
 }
 
 constexpr std::string_view element = "<script type=\"application/json\" id=\"spool-report\">";
-constexpr size_t max_bytes = 16 << 20;  // of a page that is read; those of large plans have 1 MB
+constexpr size_t max_bytes = 16 << 20;  // of a page to read; those of large plans have 1 MB
 
 bool is_report_page(const std::filesystem::path& path) {
   const File file = File::open(path);

@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr size_t longest_line = 1 << 20;
 constexpr size_t steps_of_a_page = 6000;
 
-// The lines of a log, one after the other.
+// Reads the lines of a log.
 class LogLines {
  public:
   explicit LogLines(const std::filesystem::path& path)
@@ -25,7 +25,7 @@ class LogLines {
     if (!in_) fail_file(path, "read", errno);
   }
 
-  // False if there is none.
+  // Returns false if there is no further line.
   bool next() {
     in_.getline(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
     if (in_.eof() && in_.gcount() == 0) return false;
@@ -97,7 +97,7 @@ LoggedRun read_page(const std::filesystem::path& path, const json& report, size_
 LoggedRun read_run_log(const std::filesystem::path& path, size_t max) {
   check_file(!std::filesystem::is_directory(path), path,
              "is a directory; give the file that the run logs to");
-  // A pipe is not waited for, nor emptied by a first look.
+  // Does not open a pipe, which could block, or lose what is read from it.
   check_file(!path_exists(path) || std::filesystem::is_regular_file(path), path,
              "is not a regular file; give the file that the run logs to");
   if (const json report = read_report_page(path); report.is_object()) {

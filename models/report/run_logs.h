@@ -17,18 +17,18 @@ namespace spool {
 
 struct LoggedRun {
   std::vector<StepEntry> steps = {};
-  std::string broken_off = {};  // in words, if the log ends in a line that is not whole
+  std::string broken_off = {};  // in words, if the last line of the log is incomplete
 };
 
-// Of a log, or of the page that `spool train --report` writes; `most` steps of it.  Throws if the
-// file is neither, or lines of it are wrong, other than broken off.
+// Reads `max` steps of a log, or of the page that `spool train --report` writes.  Throws if the
+// file is neither, or if a line of it is wrong, unless the last one is incomplete.
 LoggedRun read_run_log(const std::filesystem::path&, size_t max);
 
-// What tells paths apart: their parts without the first and the last ones that are all the same,
-// but for the name of the file if nothing else is left.
+// The distinct parts of paths: without the parts at the front and at the back that all have in
+// common, or the name of the file if nothing else is left.
 std::vector<std::string> short_names(const std::vector<std::filesystem::path>&);
 
-// At most 500 runs, of so many steps each that the page stays small.
+// At most 500 runs, and for each as many steps as keep the page small.
 inline constexpr size_t max_plotted_runs = 500;
 size_t plotted_steps(size_t runs);
 nlohmann::json plot_report(const std::vector<std::string>& names, const std::vector<LoggedRun>&);

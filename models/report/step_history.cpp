@@ -32,7 +32,7 @@ std::optional<double> number(const json& entry, const char* key) {
 std::optional<int64_t> whole_number(const json& entry, const char* key, int64_t max) {
   const auto at = entry.find(key);
   if (at == entry.end() || !at->is_number_integer()) return {};
-  const auto value = at->get<int64_t>();  // what is beyond it becomes negative
+  const auto value = at->get<int64_t>();  // numbers beyond it become negative
   return 0 <= value && value <= max ? std::optional(value) : std::nullopt;
 }
 

@@ -29,7 +29,7 @@ Machine with_threads(Machine machine, int64_t threads) {
   return machine;
 }
 
-// Nodes that look along the sequence run in no more chunks than there are rows.
+// Nodes that depend on whole rows cannot run in more chunks than there are rows.
 StepChunks for_batch(StepChunks chunks, int64_t batch) {
   for (NodesInChunks& nodes : chunks.nodes) {
     nodes.chunks = static_cast<int>(std::min<int64_t>(nodes.chunks, batch));
@@ -38,8 +38,8 @@ StepChunks for_batch(StepChunks chunks, int64_t batch) {
   return chunks;
 }
 
-// Finds the largest number from 1 to `fails` - 1 whose peak is within the limit, or 0.  The peak
-// rises with the number, and is too large for `fails`.
+// The largest number from 1 to `fails` - 1 whose peak is within the limit, or 0.  The peak rises
+// with the number, and is too large for `fails`.
 template <class PeakWith>
 int64_t largest_that_fits(int64_t fails, size_t limit, const PeakWith& peak_with) {
   int64_t fits = 0;
@@ -50,13 +50,13 @@ int64_t largest_that_fits(int64_t fails, size_t limit, const PeakWith& peak_with
   return fits;
 }
 
-// A smaller form of a run: fewer rows, shorter ones, or fewer threads.
+// A smaller version of a run: fewer rows, shorter ones, or fewer threads.
 struct Smaller {
   int64_t batch, seq;
   Machine machine;
 };
 
-// What would let a run that does not fit into so many bytes fit.
+// Finds changes that make a run fit into a limit.
 class Adviser {
  public:
   Adviser(const PlannedSteps& planned, const RunSteps& run, const RunRequest& request,
@@ -98,7 +98,7 @@ class Adviser {
                      rows ? sentence(rows, " rows") : "all rows", ")")};
   }
 
-  // Whether something was set by hand, and a plan that is chosen fits.
+  // Whether something is set by hand that a search could choose so that the run fits.
   bool could_be_chosen() const {
     if (!is_chosen() || request_.steps.choices().placement) return false;
     return StepPlanner(run_, request_, machine_).can_choose_within(limit_);
@@ -109,7 +109,7 @@ class Adviser {
     return has_fewer_tokens ? for_batch(std::move(chunks), s.batch) : chunks;
   }
 
-  // The plan that was found, as far as it suits steps whose policy makes another one.
+  // The plan that was found, adapted to steps for which the policy makes plan `own`.
   Plan suited(Plan own) const {
     Plan plan = planned_.plans.step;
     std::erase_if(plan.regions, [](const Region& r) { return r.chunks > 1; });
@@ -119,7 +119,7 @@ class Adviser {
     return plan;
   }
 
-  // By the same plan, as far as it suits.
+  // The peak under the same plan, adapted.
   size_t peak_of(const Smaller& s) const {
     const RunSteps run = run_.smaller(s.batch, s.seq, s.machine);
     const StepRequest& given = request_.steps;
@@ -134,8 +134,8 @@ class Adviser {
     return StepPlanner(run, {.steps = same}, s.machine).plan().foretold.memory.peak;
   }
 
-  // By the same plan, or by one that a search finds: chunks that suit a run may not divide the rows
-  // of a smaller one.
+  // Whether the run fits, under the same plan or one that a search finds: the run's chunks may not
+  // divide the rows of a smaller one.
   bool fits(const Smaller& s) const {
     if (!is_chosen()) return peak_of(s) <= limit_;
     RunRequest request = request_;
@@ -146,7 +146,7 @@ class Adviser {
         .search->fits;
   }
 
-  // The largest number below `fails` with which the run fits, or 0: found by the same plan, and
+  // The largest number below `fails` with which the run fits, or 0: found under the same plan, and
   // confirmed.
   template <class With>
   int64_t largest_below(int64_t fails, const With& with) const {
@@ -159,7 +159,7 @@ class Adviser {
     return is_chosen() ? "" : sentence(", with a peak of ", peak_of(s), " bytes");
   }
 
-  // Of a cpu, each of which has a workspace.
+  // For a cpu, each thread of which has a workspace.
   Advice fewer_threads() const {
     const auto* cpu = std::get_if<CpuArchitecture>(&machine_.architecture);
     if (!cpu) return {};
@@ -182,7 +182,7 @@ class Adviser {
     return {sentence("a batch of ", fits, " would fit", with_peak(with(fits))), {"batch"}};
   }
 
-  // What may fit, if the least of it does.
+  // Advice that may help, if its most extreme case fits.
   Advice smaller_steps() const {
     const bool fewer = run_.batch > 1, shorter = run_.seq > 1;
     if (fewer && fits({1, run_.seq, machine_})) return {"a smaller batch may fit", {"batch"}};

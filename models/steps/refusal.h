@@ -6,7 +6,7 @@
 
 namespace spool {
 
-// An Error (memory) if the foretold peak is above the budget or what the device has, or if the host
+// An Error (memory) if the foretold peak exceeds the budget or the device's memory, or if the host
 // has too little for what is offloaded; nothing if the run fits.  The error says which number of
 // threads of a cpu, or which batch, would fit.
 std::optional<Error> refuse(const PlannedSteps&, const RunSteps&, const RunRequest&,

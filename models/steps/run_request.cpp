@@ -13,7 +13,7 @@ size_t free_memory(Device device) {
   return std::min(all, available_host_memory()) / 10 * 9;
 }
 
-size_t expected_besides(const Machine& machine) {
+size_t expected_program_bytes(const Machine& machine) {
   constexpr size_t of_libraries = size_t{24} << 20, of_a_thread = size_t{2} << 20;
   const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
   if (!cpu) return 0;
@@ -23,8 +23,8 @@ size_t expected_besides(const Machine& machine) {
 void limit_memory(RunRequest& request, Device device, size_t budget, const Machine& machine) {
   const size_t all = device_memory(device);
   request.device = device;
-  request.besides = expected_besides(machine);
-  request.capacity = all - std::min(all, request.besides);
+  request.program_bytes = expected_program_bytes(machine);
+  request.capacity = all - std::min(all, request.program_bytes);
   request.steps.budget = std::min(budget, request.capacity);
   request.steps.free = std::min(free_memory(device), request.capacity);
 }
@@ -39,7 +39,7 @@ std::string lowered_budget(size_t asked, const RunRequest& request) {
 std::string warn_of_memory(const PlannedSteps& planned, const RunRequest& request) {
   if (!request.device || request.device->type != DeviceType::cpu) return {};
   const Report& foretold = planned.foretold;
-  const size_t expected = foretold.memory.peak + foretold.host.peak + request.besides;
+  const size_t expected = foretold.memory.peak + foretold.host.peak + request.program_bytes;
   const size_t available = available_host_memory();
   if (planned.refusal || expected <= available) return {};
   return sentence("this run is expected to take ", format_bytes(expected),

@@ -1,6 +1,6 @@
 #pragma once
 
-// What is planned: the steps of a run and what else it does, and what that has to fit into.
+// What is to be planned: the steps of a run, its other work, and the memory that it must fit into.
 
 #include <functional>
 #include <optional>
@@ -11,44 +11,44 @@
 
 namespace spool {
 
-// A run on some machine.
+// The work of a run, for any machine.
 struct RunSteps {
   StepDescription step = {};
-  // The memory of what else it does, such as evaluations, in these chunks and with the optimizer's
-  // state where the plan of the step has it; none: there is nothing else.
+  // The memory of the run's other work, such as evaluations, in these chunks and with the
+  // optimizer's state where the plan of the step places it; none: there is no other work.
   std::function<MemoryStats(const StepChunks&, const Plan&)> others = {};
-  // The rows of a micro-batch, and their tokens, and the same run of others, also on another
-  // machine, for advice; none: nothing is known of smaller ones.
+  // The shape of a micro-batch, and the same run with another shape or machine, for advice; none:
+  // no advice on smaller shapes.
   int64_t batch = 0, seq = 0;
   std::function<RunSteps(int64_t batch, int64_t seq, const Machine&)> smaller = {};
 };
 
 struct RunRequest {
-  StepRequest steps = {};                   // with the budget, or the bytes that are free
+  StepRequest steps = {};                   // with the budget, or the free bytes
   std::optional<Device> device = {};        // none: a machine that is not here
-  size_t capacity = MetaStream::unlimited;  // bytes that there are for the arena
-  size_t besides = 0;  // that the program is expected to take of the same memory; 0: of another
-  bool batch_is_fixed = false;  // as that of a run that resumes is, and its chunks
-  // Whether a plan that is set by hand is compared with what a search finds.
+  size_t capacity = MetaStream::unlimited;  // bytes available for the arena
+  size_t program_bytes = 0;  // bytes of the same memory that the program takes outside it; 0: none
+  bool batch_is_fixed = false;  // with its chunks, as when a run resumes
+  // Whether a plan that is set by hand is compared with a search's.
   bool compares = false;
 };
 
-// The bytes that a run may take on a device where others use memory, too: what is free there, less
-// a tenth on a cpu.
+// The bytes that a run may take of a device that others use, too: the free ones, less a tenth on a
+// cpu.
 size_t free_memory(Device);
 
-// Bytes that the program is expected to take of a cpu's memory besides a run's arena: what it has
-// now, and an allowance for libraries and threads that was measured (benchmarks/results).  0 for
-// other machines.
-size_t expected_besides(const Machine&);
+// The bytes of a cpu's memory that the program is expected to take outside a run's arena: what it
+// uses now, and a measured allowance for libraries and threads (benchmarks/results).  0 for other
+// machines.
+size_t expected_program_bytes(const Machine&);
 
-// Has the request fit into a device of this machine.  A budget above what there is for the arena
-// becomes that; 0: none.
+// Limits the request to the memory of this machine's device, and lowers a budget above that; 0: no
+// budget.
 void limit_memory(RunRequest&, Device, size_t budget, const Machine&);
-// A sentence if the budget that was asked for is above the most that there is; else empty.
+// A message if the requested budget exceeds the available memory; else empty.
 std::string lowered_budget(size_t asked, const RunRequest&);
-// A sentence if the run, with the program itself, takes more of a cpu's memory than is available
-// now; else empty.
+// A message if the run and the program itself take more of a cpu's memory than is available now;
+// else empty.
 std::string warn_of_memory(const PlannedSteps&, const RunRequest&);
 
 }  // namespace spool

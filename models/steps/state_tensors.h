@@ -12,11 +12,11 @@
 
 namespace spool {
 
-// A row of the state, parallel to all parameters of a model; absent for those that are not the
+// One row of the state as a tensor per parameter of a model; absent for parameters that are not the
 // optimizer's.
 std::vector<TensorContents> state_row(Optimizer&, size_t row, const Parameters&);
 
-// Parallel to the parameters: their masters, and themselves where there are none.
+// One tensor per parameter: its master, or the parameter itself if it has none.
 std::vector<TensorContents> exact_parameters(Optimizer&, const Parameters&);
 
 // Whether there are masters.

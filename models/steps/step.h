@@ -1,8 +1,7 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// What a training step of any model is: the model and what else determines its numbers, how it
-// runs, and what it returns.
+// A training step of any model: what determines its numbers, how it runs, and what it returns.
 
 #include <cstdint>
 #include <functional>
@@ -17,10 +16,10 @@
 
 namespace spool {
 
-// What a step computes, besides the model.
+// What determines a step's numbers, besides the model.
 struct StepConfig {
   DType dtype = DType::f32;  // of the parameters
-  int64_t accumulate = 1;    // micro-batches of a step
+  int64_t accumulate = 1;    // micro-batches per step
   uint64_t seed = 1;         // of dropout and of stochastic rounding
   OptimizerSettings optimizer = AdamWSettings{};
 };
@@ -30,7 +29,7 @@ struct StepConfig {
 struct StepPlans {
   Plan step = {};     // for the tape of a micro-batch
   bool graph = true;  // capture a step and replay it, where the device can
-  // Bytes of host memory, and of a file in spill_directory, for what is not kept on the device.  A
+  // Bytes of host memory, and of a file in spill_directory, for what is not on the device.  A
   // rehearsal that needs more throws.
   size_t host_bytes = MetaStream::unlimited, disk_bytes = MetaStream::unlimited;
   std::string spill_directory = {};
@@ -47,10 +46,10 @@ struct Step {
 struct StepResult {
   float loss = 0;       // mean over the step's targets, nats
   float grad_norm = 0;  // before clipping
-  bool finite = false;  // whether loss and gradients are; if not, no parameter was changed
+  bool finite = false;  // loss and gradients; if false, no parameter was changed
 };
 
-// Makes the model on a stream, without setting its parameters; a rehearsal makes it on meta.
+// Creates the model on a stream, or for a rehearsal on meta, without setting its parameters.
 using MakeStepModel = std::function<std::unique_ptr<StepModel>(Stream&)>;
 
 // A step of some model, before there is a stream to run it on.

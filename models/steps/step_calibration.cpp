@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A table that cannot be used is kept under another name.
+// Keeps an unusable table under another name.
 DeviceTable open_table(const fs::path& file, const DeviceIdentity& device,
                        const CalibrationRequest& request) {
   if (file.empty()) return {.device = device};
@@ -30,7 +30,7 @@ DeviceTable open_table(const fs::path& file, const DeviceIdentity& device,
   }
 }
 
-// What other runs have stored meanwhile stays, unless it is replaced.
+// Keeps what other runs have stored meanwhile, unless it is replaced.
 void store_table(const DeviceTable& table, const CalibrationRequest& request, Calibration& found) {
   if (found.file.empty()) return;
   try {
@@ -69,7 +69,7 @@ class Calibrator {
   }
 
  private:
-  // Asks only if something would be measured.
+  // Asks the request only if something would be measured.
   bool is_of_use() {
     if (request_.renewal != Renewal::keep) return true;
     const bool is_complete = table_.rates && has_disk_rate() && has_kernels();
@@ -97,7 +97,7 @@ class Calibrator {
     });
   }
 
-  // A run goes on without the times of its kernels.
+  // If this fails, a run continues without the times of its kernels.
   void measure_steps() {
     try {
       for (const StepPlans& plans : request_.plans) {

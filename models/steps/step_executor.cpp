@@ -10,7 +10,7 @@
 namespace spool {
 namespace {
 
-// What clip(), and the loss, say of a step.
+// The result of a step, from its loss and the optimizer's clip().
 StepResult step_result(float loss, const float* clip) {
   return {.loss = loss, .grad_norm = clip[1], .finite = std::isfinite(loss) && clip[2] > 0};
 }
@@ -53,7 +53,7 @@ StepResults::StepResults(Stream& stream)
       waiting_(stream.side_stream()),
       host_(stream.host_memory(2 * floats * sizeof(float))) {}
 
-// Copies may be under way.
+// Copies may still be running.
 StepResults::~StepResults() { stream_.destroy_after_work(std::move(host_)); }
 
 void StepResults::enqueue(int64_t number, const Tensor& loss, const Tensor& clip) {
@@ -175,8 +175,8 @@ void StepExecutor::run_micro_steps(const Step& step, const UploadBatch& upload) 
   survey_ = nullptr;
 }
 
-// A replayed graph cannot take arguments: what differs between micro-steps is in device memory
-// before each begins.
+// A replayed graph takes no arguments: what differs between micro-steps is written to device memory
+// before each of them.
 void StepExecutor::set_random(int64_t step, int64_t micro) {
   const std::array<int32_t, 4> random{static_cast<int32_t>(config_.seed),
                                       static_cast<int32_t>(config_.seed >> 32),

@@ -12,16 +12,16 @@
 
 namespace spool {
 
-// The graphs of a training step.  Micro-steps are of four kinds: the first, which allocates the
-// gradients; those in the middle, which add to them; the last, which ends in the optimizer; and one
-// that is both first and last.  Each kind is captured the first time it runs, and replayed from
-// then on, without a tape, at the same addresses.
+// The captured graphs of a training step.  There are four kinds of micro-steps: the first, which
+// allocates the gradients; those in the middle, which add to them; the last, which ends with the
+// optimizer; and one that is both first and last.  Each kind is captured the first time it runs,
+// and replayed from then on, without a tape, at the same addresses.
 class StepGraphs {
  public:
-  // Call it before the first micro-step.  Discards the graphs if the live memory is at other
-  // addresses than when they were captured.
+  // Call it before the first micro-step.  Discards the graphs if live memory has other addresses
+  // than when they were captured.
   void begin_step(const Stream&);
-  // Call it when a step fails: what it has captured, or replayed in part, is not to be replayed.
+  // Call it when a step fails: a graph that was captured or replayed in part must not be replayed.
   void discard() { graph_of_kind_ = {}; }
 
   // Enqueues a micro-step; its work is the same for all micro-steps of its kind.
@@ -32,11 +32,11 @@ class StepGraphs {
   uint64_t live_hash_ = 0;  // of the live memory when the graphs were captured
 };
 
-// The results of the last two steps on a device that runs behind the host: each is copied to the
-// host behind its step, so that the host can read it while the device runs the next one.
+// The results of the last two steps on a device that runs behind the host.  Each is copied to the
+// host after its step, so the host can read it while the device runs the next one.
 class StepResults {
  public:
-  // Takes pinned memory of a few bytes.  The stream must outlive it.
+  // Allocates a few bytes of pinned memory.  The stream must outlive it.
   explicit StepResults(Stream&);
   ~StepResults();
   StepResults(const StepResults&) = delete;
@@ -44,13 +44,13 @@ class StepResults {
 
   // Enqueues the copies of a step's loss, f32 (1), and of the optimizer's clip(), f32 (3).
   void enqueue(int64_t number, const Tensor& loss, const Tensor& clip);
-  // The step is about to run again, or anew: its result is another.
+  // Call it before the step runs again: its result will be another.
   void forget(int64_t number) {
     if (has(number)) slots_[static_cast<size_t>(number) % 2] = {};
   }
   // Whether it has the result of that step.
   bool has(int64_t number) const { return slot(number).number == number; }
-  // Waits for that step, and not for those behind it.
+  // Waits for that step, but not for later ones.
   StepResult read(int64_t number);
 
  private:
@@ -58,7 +58,7 @@ class StepResults {
     int64_t number = -1;
     Event done = {};
   };
-  static constexpr size_t floats = 4;  // of a step
+  static constexpr size_t floats = 4;  // per step
 
   const Slot& slot(int64_t number) const { return slots_[static_cast<size_t>(number) % 2]; }
   float* memory(int64_t number) {
@@ -66,21 +66,21 @@ class StepResults {
   }
 
   Stream& stream_;
-  std::unique_ptr<Stream> waiting_;  // waits for a step's event, and the host for it
+  std::unique_ptr<Stream> waiting_;  // waits for a step's event; the host waits for this stream
   std::shared_ptr<std::byte> host_;
   std::array<Slot, 2> slots_;
 };
 
-// Micro-steps are of three kinds, which a layout and its phases tell apart: 0 the first, which
-// allocates the gradients, 1 those in the middle, 2 the last, which ends in the optimizer.  A step
-// of one micro-batch has phase 0 alone.
+// The phase of a micro-step, which layouts distinguish: 0 the first, which allocates the gradients;
+// 1 those in the middle; 2 the last, which ends with the optimizer.  A step of one micro-batch has
+// phase 0 only.
 constexpr size_t step_phase(int64_t micro, int64_t accumulate) {
   if (micro == 0) return 0;
   return micro + 1 < accumulate ? 1 : 2;
 }
 
-// Runs the micro-batch in the model's inputs, forward and backward on a tape with these options,
-// and adds its loss to `loss_sum` (1).  Returns what the tape has recorded.
+// Runs the micro-batch in the model's inputs forward and backward, on a tape with these options,
+// and adds its loss to `loss_sum` (1).  Returns the tape's program.
 Program run_micro_batch(StepModel&, Stream&, TapeOptions, const Tensor& loss_sum);
 
 class StepExecutor {
@@ -91,26 +91,26 @@ class StepExecutor {
 
   Optimizer& optimizer() { return *optimizer_; }
 
-  // Has the next run() fill the survey, and only that one; on a MetaStream.
+  // Makes the next run(), and only that one, fill the survey; on a MetaStream.
   void survey(Survey* survey) { survey_ = survey; }
 
   // On a device that captures steps, runs one that changes nothing, so that libraries choose their
-  // algorithms, or fail, before the first real step.  Call it after the parameters and the
-  // optimizer are initialised; otherwise the first run() does.
+  // algorithms, or fail, before the first real step.  Call it after parameters and optimizer are
+  // initialised; otherwise the first run() does it.
   void prepare(double learning_rate);
 
-  // Enqueues a step.  If run() or prepare() throws, what it has allocated is freed, and what it has
-  // captured is dropped; if it lacked memory, or model or upload threw, nothing has changed, and it
-  // may be called again.  For what the optimizer may leave, see Optimizer.
+  // Enqueues a step.  If run() or prepare() throws, what it allocated is freed, and what it
+  // captured is dropped.  If it lacked memory, or the model or the upload threw, nothing has
+  // changed, and it may be called again.  For errors of the optimizer, see Optimizer.
   void run(const Step&, const UploadBatch&);
   // Result of the last step; waits for it.
   StepResult result() const;
-  // Of one of the last two steps.  Waits for no step behind it if runs_ahead().
+  // The result of one of the last two steps.  Does not wait for later steps if runs_ahead().
   StepResult result(int64_t number);
   // Whether the host may enqueue a step before it reads the result of the one before.
   bool runs_ahead() const { return results_.has_value(); }
 
-  // Host memory and disk in use; nothing where everything is kept on the device.
+  // Host memory and disk in use; zero if everything is on the device.
   MemoryStats host_memory() const { return link_ ? link_->memory() : MemoryStats{}; }
   MemoryStats disk() const { return offloader_ ? offloader_->disk() : MemoryStats{}; }
 
@@ -127,12 +127,12 @@ class StepExecutor {
   StepConfig config_;
   StepPlans plans_;
   Stream& stream_;
-  std::unique_ptr<HostLink> link_;        // if anything is not kept on the device
+  std::unique_ptr<HostLink> link_;        // if anything leaves the device
   std::unique_ptr<Offloader> offloader_;  // if the plan offloads saved values
   std::unique_ptr<Optimizer> optimizer_;
   Tensor loss_, loss_scale_, random_;  // f32 (1), f32 (1), i32 (4)
   StepGraphs graphs_;
-  std::optional<StepResults> results_;  // where the device captures, and the host has no work
+  std::optional<StepResults> results_;  // if the device captures, and the host has no work
   bool prepared_ = false;
   Survey* survey_ = nullptr;
 };

@@ -8,10 +8,10 @@
 namespace spool {
 namespace {
 
-constexpr int max_passes = 5;     // the first of which warms up
-constexpr int min_passes = 3;     // with which each launch has a time that another confirms
+constexpr int max_passes = 5;     // with one to warm up
+constexpr int min_passes = 3;     // until a second pass can confirm each time
 constexpr int64_t different = 2;  // micro-batches: the last launches what those in the middle do
-constexpr double stands = 0.99;   // a pass that lowers the sum to no less than this ends it
+constexpr double stands = 0.99;   // ends when a pass lowers the sum by less than 1 %
 
 std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
   std::erase_if(spans, [](const TraceSpan& span) {
@@ -53,7 +53,7 @@ class CalibratedStep {
     stream_.synchronize();
   }
 
-  // The learning rate is 0, so parameters stay what they are.
+  // At learning rate 0, parameters keep their values.
   void run(int64_t number, const std::shared_ptr<Trace>& trace) {
     const Traced traced(stream_, trace);
     executor_.run(Step{.number = number}, [&](int64_t) { model_->upload_placeholder(); });
@@ -120,7 +120,7 @@ std::vector<KernelTime> measure_kernels(const StepDescription& step, StepPlans p
   for (int pass = 0; pass < max_passes; ++pass) {
     const auto trace = std::make_shared<Trace>(TraceClock::processor);
     measured.run(pass, trace);
-    if (pass == 0) continue;  // its time is not what others take
+    if (pass == 0) continue;  // the warm-up
     const double before = sum;
     sum = lower(kernels.launches, kernel_spans(trace->spans()), times);
     if (pass > 2 && sum >= stands * before) break;

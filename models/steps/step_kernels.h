@@ -1,8 +1,7 @@
 #pragma once
 
-// The kernels of a training step of any model, and what they take on a device: the real step is run
-// a few times on a placeholder, so that each kernel has the operands, the caches and the memory
-// that it has in a run.
+// Measures the kernels of a training step of any model on a device: the real step runs a few times
+// on a placeholder batch, so each kernel has the operands, caches and memory of a real run.
 
 #include <functional>
 #include <limits>
@@ -14,14 +13,14 @@
 
 namespace spool {
 
-// What a step under these plans launches on its device, from a rehearsal.
+// What a step under these plans launches on its device, by a rehearsal.
 struct StepKernels {
   // Bytes that the step takes of the device, of its host, and of a disk.
   size_t peak = 0, host_peak = 0, disk_peak = 0;
   double seconds = 0;                // of the step, as foretold
-  std::vector<KernelTime> launches;  // in the order of launch; seconds as foretold
+  std::vector<KernelTime> launches;  // in the order of launch; foretold seconds
 };
-// Two micro-batches at most: the last launches what those in the middle do.
+// Rehearses at most two micro-batches: the last launches what those in the middle do.
 StepKernels rehearse_kernels(const StepDescription&, const StepPlans&, const Machine&);
 
 // The layout of that step's memory, as lay_out_step() makes it.
@@ -30,17 +29,17 @@ std::optional<Layout> lay_out_kernels(const StepDescription&, const StepPlans&, 
 // Each kernel of the launches once, in the order of before(); its time is the mean of its launches.
 std::vector<KernelTime> distinct(std::vector<KernelTime> launches);
 
-// When measuring ends before the times stand: once it has taken so long, and three steps.
+// Ends measuring early: after this time, but not before three steps.
 struct MeasuringLimit {
   double seconds = std::numeric_limits<double>::infinity();
   std::function<double()> clock = host_clock;
-  // Is told the steps that were run, and the seconds that they took, if it ended so.
+  // Called with the number of steps that were run and their seconds, if measuring ended early.
   std::function<void(int steps, double seconds)> late = [](int, double) {};
 };
 
-// Runs the step at most five times, until the sum of the least time of each launch stands, and
-// returns these.  `kernels` is its rehearsal; the stream has that much memory free, and no other
-// work.  Throws if the step launches other kernels than its rehearsal.
+// Runs the step at most five times, until the sum of the minimum times of the launches is stable,
+// and returns these.  `kernels`: its rehearsal.  The stream must have that much free memory, and no
+// other work.  Throws if the step launches other kernels than its rehearsal.
 std::vector<KernelTime> measure_kernels(const StepDescription&, StepPlans, StepKernels kernels,
                                         Stream&, const MeasuringLimit& = {});
 

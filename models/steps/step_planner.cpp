@@ -24,7 +24,7 @@ Levers levers_of(const StepDescription& step, const StepRequest& request, const 
   return levers;
 }
 
-// The search that chooses what is recomputed, whatever is set by hand.
+// The search that may choose what is recomputed, whatever is set by hand.
 Levers free_levers(const StepDescription& step, const StepRequest& request, const Levers& levers) {
   Levers chosen = levers;
   chosen.placement = true;
@@ -35,7 +35,7 @@ Levers free_levers(const StepDescription& step, const StepRequest& request, cons
   return chosen;
 }
 
-// The chunks of a plan whose policy has these.
+// The chunks of a plan that was made from this policy.
 StepChunks chunks_of(const Plan& plan, int64_t loss_rows, const Policy& policy) {
   StepChunks chunks = chunks_of(policy);
   chunks.loss_rows = loss_rows;
@@ -43,7 +43,7 @@ StepChunks chunks_of(const Plan& plan, int64_t loss_rows, const Policy& policy) 
   return chunks;
 }
 
-// The peak of what else the run does.  An evaluation takes the same in any nodes of as many chunks.
+// The peak of the run's other work.  Evaluations with the same number of chunks take the same.
 OtherPeak other_peak_of(const RunSteps& run, const Policy& policy) {
   if (!run.others) return {};
   using Key = std::tuple<int64_t, int, OptimizerState, size_t>;
@@ -73,7 +73,7 @@ SearchedStep searched_step(const StepDescription& step, const Machine& machine,
           .micro_batches = step.config.accumulate,
           .rehearse =
               [distinct, machine](const Plan& plan, const std::optional<Layout>& layout,
-                                  const AskedOfRehearsal& asked) {
+                                  const RehearsalOptions& asked) {
                 return rehearse_step(distinct, {.step = plan, .layout = layout}, machine, asked);
               },
           .rehearse_tape =
@@ -86,9 +86,9 @@ struct StepPlanner::Searches {
   OtherPeak other_peak;
   Levers levers;
   Search by_request;
-  // What could be chosen, if what is recomputed is set by hand.
+  // A search that may choose what is recomputed, if that is set by hand.
   std::optional<Search> by_choice = {};
-  double seconds = 0;  // that it took to begin
+  double seconds = 0;  // the duration of the preparation
 
   Searches(const RunSteps& run, const StepRequest& request, const Machine& machine)
       : other_peak(other_peak_of(run, request.given_policy())),
@@ -112,7 +112,7 @@ StepPlanner::Searches& StepPlanner::searches() {
   return *searches_;
 }
 
-// The result, compared with what could be chosen.
+// Compares the result with what could be chosen, if something is set by hand.
 SearchResult StepPlanner::compared(SearchResult result, size_t limit) {
   Searches& all = searches();
   result.plan_seconds += all.seconds;
@@ -124,7 +124,7 @@ SearchResult StepPlanner::compared(SearchResult result, size_t limit) {
     result.rehearsals += best.rehearsals;
     result.plan_seconds += best.plan_seconds;
   }
-  // Copies that are set by hand overlap with work in ways that no bound is known for.
+  // No bound is known if copies are set by hand: how they overlap with work is open.
   const Plan& fixed = all.levers.fixed;
   if (fixed.optimizer_state != OptimizerState::device || offloads(fixed)) result.lower_bound = 0;
   return result;
@@ -140,7 +140,7 @@ StepPlans StepPlanner::plans_by(const Plan& plan) const {
           .spill_directory = request_.steps.spill_directory};
 }
 
-// With what is foretold of the plans.
+// Fills in what is foretold of the plans.
 PlannedSteps StepPlanner::foretold(PlannedSteps planned) const {
   Report& report = planned.foretold;
   report = foretell_step(run_.step, planned.plans, machine_, {.at_peak = true});
@@ -188,7 +188,7 @@ PlannedSteps StepPlanner::plan() {
                             : compared(searches().by_request.keep_all_or_plan(limit), limit);
   }
   planned.has_budget = budget > 0;
-  planned.besides = request_.besides;
+  planned.program_bytes = request_.program_bytes;
   if (budget) planned.budget = budget;
   planned.limit = planned.search ? limit : planned.budget;
   planned.refusal = refuse(planned, run_, request_, machine_);

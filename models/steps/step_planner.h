@@ -1,7 +1,7 @@
 #pragma once
 
-// Plans the steps of a run of any model, and what else it does: as they are set by hand, or by a
-// search (planner/search/search.h) within its budget.
+// Plans the steps of a run of any model, and its other work: as they are set by hand, or by a
+// search (planner/search/search.h) within the budget.
 
 #include <functional>
 #include <memory>
@@ -15,47 +15,46 @@
 
 namespace spool {
 
-// The peak of what else a run does, in bytes of the device; as SearchedStep::other_peak, which see.
+// The peak of a run's other work in bytes of the device; see SearchedStep::other_peak.
 using OtherPeak = std::function<size_t(int64_t loss_rows, const Plan&)>;
 SearchedStep searched_step(const StepDescription&, const Machine&, OtherPeak = {});
 
-// A plan by a simple rule that treats all layers alike, as people set it by hand, and what it
-// takes.
+// A plan that treats all layers alike by a simple rule, as people set it by hand, and its costs.
 struct PolicyPoint {
   std::string name = {};  // "recompute norms,gelu"
   size_t peak = 0;        // of the run, bytes of the device
   double seconds = 0;     // of a step
 };
 
-// What a run takes under many budgets, and under policies that people set by hand.
+// The costs of a run under many budgets, and under policies that people set by hand.
 struct Frontier {
   std::vector<PlannedSteps> points = {};   // by rising budget
-  std::vector<PolicyPoint> policies = {};  // if asked for; the first keeps all
+  std::vector<PolicyPoint> policies = {};  // if requested; the first keeps all
 };
 
 class StepPlanner {
  public:
-  // The request says what may be chosen; what may not is that of its plan or, without one, that of
-  // its policy, which has the chunks of a plan that is given with it.
+  // The request says what may be chosen.  The rest comes from its plan or, without one, from its
+  // policy, which also has the chunks of a given plan.
   StepPlanner(RunSteps, RunRequest, const Machine&);
   ~StepPlanner();
 
-  // As it is set by hand, unless something may be chosen and there is a budget, or what is set by
-  // hand does not fit into what is free: then by a search.  With a refusal if it does not fit.
+  // The plan set by hand; or a search's, if something may be chosen and there is a budget, or the
+  // one set by hand exceeds the free memory.  Has a refusal if it does not fit.
   PlannedSteps plan();
 
-  // The fastest plan of at most so many bytes of the device, or the one of the smallest peak if
-  // none fits.  Its budget is its peak, and no refusal is in it.  It has no lower bound, 0, if
-  // values are offloaded, or the optimizer's state is on the host, by hand.
+  // The fastest plan of at most `bytes` device bytes, or the one of the smallest peak if none fits.
+  // Its budget is its peak, and it has no refusal.  Its lower bound is 0, none, if values are
+  // offloaded or the optimizer's state is on the host by hand.
   PlannedSteps plan_within(size_t bytes);
   // Whether a plan would fit if what is recomputed and offloaded were not set by hand.
   bool can_choose_within(size_t bytes);
-  // The smallest limit within which there is a plan.
+  // The smallest limit with a plan that fits.
   size_t smallest_budget();
   // The peak of the plan that keeps everything.
   size_t keep_all_peak();
 
-  // Plans for budgets from the smallest to that of keeping everything, evenly spread; no policies.
+  // Plans for budgets spread evenly from the smallest to that of keeping everything; no policies.
   Frontier frontier();
   // Policies that people know, with the chunks and the place of the optimizer's state that are set
   // by hand; the first keeps all.
@@ -74,7 +73,7 @@ class StepPlanner {
   RunSteps run_;
   RunRequest request_;
   Machine machine_;
-  std::unique_ptr<Searches> searches_;  // once something is searched for
+  std::unique_ptr<Searches> searches_;  // created by the first search
 };
 
 }  // namespace spool

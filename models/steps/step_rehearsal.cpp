@@ -51,7 +51,7 @@ AllocationHistory on_clock_of(const std::vector<TraceSpan>& trace, double begin,
 }  // namespace
 
 RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
-                            const Machine& machine, const AskedOfRehearsal& asked) {
+                            const Machine& machine, const RehearsalOptions& asked) {
   RehearsedStep rehearsed;
   double seconds = 0, begin = 0;
   MemoryStats host, disk;
@@ -86,7 +86,7 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
 }
 
 Report foretell_step(const StepDescription& step, const StepPlans& plans, const Machine& machine,
-                     const AskedOfRehearsal& asked) {
+                     const RehearsalOptions& asked) {
   const int64_t rehearsed = std::min(step.config.accumulate, distinct_micro_batches);
   const int64_t left_out = step.config.accumulate - rehearsed;
   const auto report_of = [&](int64_t micro_batches) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Rehearses a training step of any model before it runs: for the plan that a policy makes, the
-// layout of the step's memory, and its timeline.
+// Rehearses a training step of any model before it runs, to make a policy's plan, the layout of the
+// step's memory, and its timeline.
 
 #include <vector>
 
@@ -13,34 +13,33 @@ namespace spool {
 
 // Three micro-batches cover every case: first, middle, last.
 constexpr int64_t distinct_micro_batches = 3;
-// The same step, of at most so many micro-batches.
+// The same step with at most `max` micro-batches.
 StepDescription with_micro_batches(StepDescription, int64_t max);
 
-// The plan that the policy makes for the tape of a micro-batch; the machine's rates decide when
-// offloaded values are released and fetched.
+// The policy's plan for the tape of a micro-batch; the machine's rates decide when offloaded values
+// are released and fetched.
 Plan plan_step(const StepDescription&, const Policy&, const Machine&);
 
-// Fingerprints of that tape, for plans in files; see autograd/fingerprint.h.
+// Fingerprints of that tape, for plan files; see autograd/fingerprint.h.
 std::vector<uint64_t> step_fingerprints(const StepDescription&);
 
-// Rehearses a step on the machine; the memory is also its model's and its optimizer's, the seconds
-// are the step's alone.
+// Rehearses a step on the machine.  The memory includes the model's and the optimizer's; the
+// seconds are the step's alone.
 RehearsedStep rehearse_step(const StepDescription&, const StepPlans&, const Machine&,
-                            const AskedOfRehearsal& = {});
+                            const RehearsalOptions& = {});
 
-// Foretells a whole step: peaks, and the time.  Micro-batches beyond the distinct ones repeat the
-// middle one.  Of what can be asked for, the report has what is live at the peak.
+// Foretells the peaks and the time of a whole step.  Micro-batches beyond the distinct ones repeat
+// the middle one.  The report can be asked for what is live at the peak.
 Report foretell_step(const StepDescription&, const StepPlans&, const Machine&,
-                     const AskedOfRehearsal& = {});
+                     const RehearsalOptions& = {});
 
-// Birth and death of each allocation of a step, of at most `distinct_micro_batches`.
+// The lifetime of each allocation in a step of at most `distinct_micro_batches` micro-batches.
 Lifetimes record_step(const StepDescription&, const StepPlans&, const Machine&);
 
-// The program of the only micro-batch of a step, and a survey of it, under this plan, which
-// offloads nothing.
+// The program and survey of the only micro-batch of a step, under a plan that offloads nothing.
 RehearsedTape rehearse_tape(const StepDescription&, const Plan&, const Machine&);
 
-// The layout of a step's memory; nothing if best-fit allocation takes no more.
+// The layout of a step's memory; nothing if best-fit allocation needs no more.
 std::optional<Layout> lay_out_step(const StepDescription&, StepPlans, const Machine&);
 
 }  // namespace spool

@@ -12,23 +12,23 @@
 
 namespace spool {
 
-// How the ops of a run are cut.  It changes the order of sums, so a run that goes on keeps it.
+// The chunks of a run's ops.  They change the order of sums, so a resumed run keeps them.
 struct StepChunks {
-  int64_t loss_rows = 0;                  // of logits that are live at a time; 0: all
-  int64_t mlp_rows = 0;                   // of each block's MLP that are live at a time; 0: all
-  std::vector<NodesInChunks> nodes = {};  // besides, and not in these
+  int64_t loss_rows = 0;                  // rows of logits that are live at a time; 0: all
+  int64_t mlp_rows = 0;                   // rows of each block's MLP live at a time; 0: all
+  std::vector<NodesInChunks> nodes = {};  // other nodes that run in chunks
   bool operator==(const StepChunks&) const = default;
 };
 StepChunks chunks_of(const Policy&);
 Policy with_chunks(Policy, const StepChunks&);
 
-// What was not set by hand, and so is chosen for the memory that there is, if no plan is given.
+// What is not set by hand and so is chosen for the available memory, unless a plan is given.
 struct Choices {
   bool placement = false;  // what is recomputed
   bool loss_chunk = false;
   bool regions = false;  // which nodes run in chunks, if `placement` is chosen
-  // Whether a share of the optimizer's state may be on the host; where saved values may be sent, if
-  // `placement` is chosen; and the bytes of the host for both.
+  // Whether a share of the optimizer's state may be on the host; where saved values may be
+  // offloaded, if `placement` is chosen; and the host's bytes for both.
   bool state_share = false;
   std::optional<OffloadTarget> offload_to = {};
   size_t host_bytes = MetaStream::unlimited;
@@ -37,15 +37,13 @@ struct Choices {
 };
 
 struct StepRequest {
-  // The policy decides what is not chosen; the plan, if there is one, is of a step, and in place of
-  // both.
+  // The policy decides what is not chosen.  A plan of a step replaces both policy and choices.
   std::optional<Policy> policy = {};
   std::optional<Plan> plan = {};
-  // None: what is recomputed, and all chunks, unless a policy or a plan is given.
+  // None: if there is neither policy nor plan, what is recomputed and all chunks are chosen.
   std::optional<Choices> choose = {};
   size_t budget = 0;  // bytes of the device; 0: the foretold peak
-  // Bytes that steps without a budget may take; if they take more as set by hand, what may be
-  // chosen is.
+  // Free bytes for steps without a budget: if the plan set by hand needs more, a search chooses.
   size_t free = MetaStream::unlimited;
   bool graph = true;                 // capture a step and replay it, where the device can
   std::string spill_directory = {};  // for what is offloaded to a disk

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Without links and dots, whatever the working directory becomes.
+// An absolute path without links and dots, which stays valid if the working directory changes.
 fs::path whole_path(const fs::path& path) {
   std::error_code error;
   fs::path whole = fs::weakly_canonical(path, error);

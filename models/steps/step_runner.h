@@ -1,9 +1,9 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Trains any model in a budget of bytes: plans its steps, foretells what they take, opens the
-// device with exactly that memory, and runs them; writes checkpoints, and goes on from them with
-// the same bits.
+// Trains any model in a budget of bytes: plans its steps, foretells their memory and time, opens
+// the device with exactly that memory, and runs them; writes checkpoints, and resumes from them
+// with the same bits.
 //
 //   struct Net final : StepModel {          // its inputs at fixed addresses
 //     explicit Net(Stream&);
@@ -30,7 +30,7 @@ class RunDirectory;
 class StepExecutor;
 struct StepCheckpoint;
 
-// make_model for a model that is made from a stream alone.
+// A make_model for a model whose constructor takes only a stream.
 template <class Model>
 std::unique_ptr<StepModel> make(Stream& stream) {
   return std::make_unique<Model>(stream);
@@ -40,26 +40,25 @@ std::unique_ptr<StepModel> make(Stream& stream) {
 struct StepPlace {
   Device device = {};
   int threads = 0;  // of a cpu; 0: one per core that the process may use
-  // By whose clock steps are planned; none: this device's, whose kernels are measured if the table
-  // in the user's cache lacks them (step_calibration.h).
+  // The clock by which steps are planned; none: this device's, whose kernels are measured if the
+  // table in the user's cache lacks them (step_calibration.h).
   std::optional<Machine> machine = {};
 };
 
 class StepRunner {
  public:
-  // Plans the steps, opens the device, and sets the parameters to their initial values.  With
-  // `resume`, the directory of a run that save() has written to, all is as after its latest
-  // checkpoint, and the chunks of the plan are those of the run, as they change the order of sums.
-  // Throws Error (memory) if the steps do not fit, and Error (file) if there is no checkpoint, or
-  // one of another model.
+  // Plans the steps, opens the device, and initialises the parameters.  With `resume`, the
+  // directory of a run that save() has written to, everything is as after its latest checkpoint,
+  // and the plan has the run's chunks, as they change the order of sums.  Throws Error (memory) if
+  // the steps do not fit, and Error (file) if there is no checkpoint, or one of another model.
   StepRunner(StepDescription, const StepRequest&, const StepPlace& = {},
              const std::string& resume = {});
-  // By plans that are made, on a stream that outlives the runner: allocates everything that lives
+  // Takes finished plans and a stream that outlives the runner: allocates everything that lives
   // between steps, without setting it.
   StepRunner(StepDescription, const StepPlans&, Stream&);
   ~StepRunner();
 
-  // What was planned; by the second constructor, its plans alone.
+  // What was planned; after the second constructor, its plans only.
   const PlannedSteps& planned() const { return planned_; }
   Stream& stream() { return *stream_; }
   // The model, of the type that make_model made.
@@ -69,31 +68,30 @@ class StepRunner {
   }
   Optimizer& optimizer();
 
-  // Sets the parameters to their initial values and the optimizer's state to its own.
+  // Sets the parameters to their initial values, and the optimizer's state to its own.
   void initialise();
   // On a device that captures steps, runs one that changes nothing, so that libraries choose their
-  // algorithms, or fail, before the first real step; otherwise that does.
+  // algorithms, or fail, before the first real step; otherwise that step does it.
   void prepare(double learning_rate);
 
   // Number of steps done.
   int64_t steps() const { return steps_; }
-  // Runs the next step and waits for its result.  `targets`: the valid ones in all micro-batches,
-  // by which a mean loss divides (StepModel::loss()); of a loss that does not read
-  // TapeOptions::loss_scale, any.
+  // Runs the next step and waits for its result.  `targets`: the number of valid targets in all
+  // micro-batches, by which a mean loss divides (StepModel::loss()); any number if the loss does
+  // not read TapeOptions::loss_scale.
   StepResult step(double learning_rate, int64_t targets, const UploadBatch&);
   // Enqueues a step of any number; result() waits for it.
   void run(const Step&, const UploadBatch&);
   StepResult result() const;
-  // Of one of the last two steps: while the device runs the last, where runs_ahead(), which is so
-  // on a device that captures steps, if no plan gives the host work in a step.
+  // The result of one of the last two steps.  If runs_ahead(), the device may still run the last
+  // one: it captures steps, and no plan gives the host work in a step.
   StepResult result(int64_t number);
   bool runs_ahead() const;
 
-  // Writes a checkpoint of the steps done into a run's directory, which is made if it is missing
-  // and locked from then on (formats/run_directory.h): parameters.safetensors,
-  // optimizer.safetensors and step.json.  Throws Error (file), and changes nothing, if it has the
-  // checkpoints of a run that this runner neither resumed nor saved; then it may be called again
-  // with another directory.
+  // Writes a checkpoint of the steps done into a run's directory, which is created if missing and
+  // locked from then on (formats/run_directory.h): parameters.safetensors, optimizer.safetensors
+  // and step.json.  Throws Error (file), and changes nothing, if it has the checkpoints of a run
+  // that this runner neither resumed nor saved; then it may be called again with another directory.
   void save(const std::string& directory);
 
   // Host memory and disk in use; nothing where everything is kept on the device.
@@ -101,7 +99,7 @@ class StepRunner {
   MemoryStats disk() const;
 
  private:
-  // The two steps of the first constructor: what is planned may be compared between them.
+  // The two steps of the first constructor.
   void plan(const StepRequest&, const StepPlace&, const std::optional<StepCheckpoint>&);
   void open(const StepPlace&, const std::optional<StepCheckpoint>&);
   void make_executor(Stream&);
@@ -114,7 +112,7 @@ class StepRunner {
   std::unique_ptr<StepModel> model_;
   std::unique_ptr<StepExecutor> executor_;
   std::unique_ptr<RunDirectory> directory_;      // of the last save()
-  std::vector<std::filesystem::path> own_runs_;  // resumed or saved; whole paths without links
+  std::vector<std::filesystem::path> own_runs_;  // resumed or saved; canonical paths
   int64_t steps_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 int32_t byte_at(std::string_view text, size_t at) { return static_cast<unsigned char>(text[at]); }
 
-// The character that a text ends with; empty if its last bytes are none.
+// The last character of the text; empty if its last bytes are not one.
 std::string_view last_character(std::string_view text) {
   for (size_t size = 1; size <= 4 && size <= text.size(); ++size) {
     const std::string_view last = text.substr(text.size() - size);
@@ -50,7 +50,7 @@ size_t white_space_at_end(std::string_view text) {
   return size;
 }
 
-// Of a word, in Unicode's sense: alphabetic, a mark, a digit, a connector, or a joiner.
+// Whether it belongs to a word in Unicode's sense: a letter, mark, digit, connector or joiner.
 bool is_word_character(std::string_view character) {
   if (character.empty()) return false;
   const char32_t c = code_point(character);
@@ -113,7 +113,7 @@ std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text, size_
   return {};
 }
 
-// White space may be taken by a token, and have another one in it: the search goes on within it.
+// The search continues within the white space that a token takes, as it may contain another one.
 std::optional<AddedTokens::Found> AddedTokens::Walk::next() {
   while (const auto match = tokens_.find(text_, at_)) {
     at_ = match->end;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Tokens that are found in text before it is split, such as <|im_end|>: at the leftmost place where
-// one begins, the longest.
+// Finds added tokens, such as <|im_end|>, in text before it is split into pieces: the longest one
+// at the leftmost place where one begins.
 
 #include <cstdint>
 #include <optional>
@@ -16,23 +16,23 @@ namespace spool {
 struct AddedToken {
   std::string text;
   int32_t id = 0;
-  bool single_word = false;  // not within a word
-  bool takes_left = false;   // white space before it is a part of it
-  bool takes_right = false;  // white space after it is
+  bool single_word = false;  // is not found within a word
+  bool takes_left = false;   // includes the white space before it
+  bool takes_right = false;  // includes the white space after it
 };
 
 class AddedTokens {
  public:
   static constexpr size_t max_bytes = 1000;  // of a token
 
-  // A token of at least one byte, and of at most max_bytes.
+  // The token must have 1 to max_bytes bytes.
   void add(AddedToken);
 
   struct Found {
-    size_t begin = 0, size = 0;  // with the white space that it takes
+    size_t begin = 0, size = 0;  // including the white space that it takes
     int32_t id = 0;
   };
-  // Iterates over the tokens in a text.
+  // Iterates over the tokens of a text.
   class Walk {
    public:
     Walk(const AddedTokens& tokens, std::string_view text) : tokens_(tokens), text_(text) {}
@@ -41,26 +41,26 @@ class AddedTokens {
    private:
     const AddedTokens& tokens_;
     std::string_view text_;
-    size_t at_ = 0;       // of the next search
-    size_t reached_ = 0;  // the end of the last token, with its white space
+    size_t at_ = 0;       // where the next search begins
+    size_t reached_ = 0;  // the end of the last token, including its white space
   };
 
   bool empty() const { return tokens_.empty(); }
 
-  // Whether a token ends where the text does.
+  // Whether a token ends at the end of the text.
   bool ends(std::string_view text) const;
 
-  // Where the longest one begins of which the end of the text is a part; the text's size if none
-  // does.
+  // Where the longest token begins that is incomplete at the end of the text; the text's size if
+  // there is none.
   size_t incomplete(std::string_view text) const;
 
-  // Whether one may be partly in the text before a cut and partly in what follows, or is found
-  // there or not by what is on the other side.
+  // Whether a token may span the cut between these texts, or whether it is found on one side may
+  // depend on the other.
   bool any_spans(std::string_view before, std::string_view after) const;
 
  private:
   struct Node {
-    int32_t token = PairTable::none;  // that ends here
+    int32_t token = PairTable::none;  // ends here
   };
   struct Match {
     size_t begin = 0, end = 0;
@@ -70,7 +70,7 @@ class AddedTokens {
 
   PairTable next_;  // {node, byte} -> node; a tree of the tokens' bytes from its root, node 0
   std::vector<Node> nodes_ = {{}};
-  bool begins_[256] = {};  // whether a token begins with a byte
+  bool begins_[256] = {};  // whether a token begins with this byte
   std::vector<AddedToken> tokens_;
 };
 

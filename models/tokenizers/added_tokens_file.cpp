@@ -1,4 +1,4 @@
-// Makes a tokenizer.json of merges.txt, vocab.json and added_tokens.json, each token with its id.
+// Converts merges.txt, vocab.json and added_tokens.json to a tokenizer.json, with each token's id.
 
 #include <nlohmann/json.hpp>
 
@@ -34,7 +34,7 @@ json added_token(const std::string& text, int64_t id, bool special) {
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
-// What tokenizer_config.json says of an added token, by its id.
+// Adds what tokenizer_config.json says of an added token, by its id.
 void add_flags(const fs::path& directory, json& token) {
   const fs::path file = directory / "tokenizer_config.json";
   if (!path_exists(file)) return;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The alphabet in which merges.txt and vocab.json spell bytes: a byte that is visible in Latin-1 as
-// itself, the others, in order, as the characters from 256 on; in UTF-8.
+// The characters by which merges.txt and vocab.json spell bytes, in UTF-8: a byte that is visible
+// in Latin-1 by itself, the others, in order, by the characters from 256 on.
 
 #include <optional>
 #include <string>
@@ -14,10 +14,10 @@ class ByteAlphabet {
  public:
   static const ByteAlphabet& instance();
 
-  // The bytes of tokens 0 to 255.
+  // The bytes that are tokens 0 to 255, in order.
   const std::string& order() const { return order_; }
   std::string spell(std::string_view bytes) const;
-  // The bytes of a spelling; nothing if a character is not in the alphabet.
+  // The bytes that are spelt so; nothing if a character is not in the alphabet.
   std::optional<std::string> read(std::string_view spelling) const;
 
  private:

@@ -7,7 +7,7 @@ namespace {
 
 bool is_ascii_blank(char c) { return c == ' ' || ('\t' <= c && c <= '\r'); }
 
-// The text without an incomplete last character, unless that is all of it.
+// The text without an incomplete last character, unless nothing else is left.
 std::string_view whole_characters(std::string_view text) {
   const std::string_view whole = without_incomplete_character(text);
   return whole.empty() ? text : whole;

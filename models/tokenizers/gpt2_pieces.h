@@ -1,8 +1,8 @@
 #pragma once
 
-// GPT-2's split of text into pieces, across which byte-pair encoding never merges: contractions;
+// Splits text into GPT-2's pieces, across which byte-pair encoding never merges: contractions;
 // words, numbers and runs of other signs, each with one space before it; and white space, whose
-// last character goes to the word that follows (Radford et al. 2019, encoder.py):
+// last character goes to the next word (Radford et al. 2019, encoder.py):
 //
 //   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
@@ -27,9 +27,9 @@ class Gpt2Pieces {
         : RegexPieces::Walk(pieces.pieces_, text) {}
   };
 
-  // A place to cut any text that starts with `text`, such that both sides have the pieces they have
-  // in the whole: at most text.size(), and above 0 unless `text` is empty.  Only a piece that fills
-  // `text` is cut through, between two characters.
+  // A place to cut any text that starts with `text`, so that both sides have the same pieces as the
+  // whole: at most text.size(), and above 0 unless `text` is empty.  A piece is only cut if it
+  // fills `text`, and then between two characters.
   size_t boundary(std::string_view text) const;
 
  private:

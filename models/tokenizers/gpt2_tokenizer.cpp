@@ -7,8 +7,8 @@
 namespace spool {
 namespace {
 
-// Bytes that are encoded at a time: bounds the memory of one huge piece, which natural text does
-// not have.
+// Maximum number of bytes that are encoded at a time, to bound the memory for one huge piece, which
+// natural text does not have.
 constexpr size_t max_bytes_at_once = size_t{1} << 20;
 
 }  // namespace

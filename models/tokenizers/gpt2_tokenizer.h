@@ -1,7 +1,7 @@
 #pragma once
 
-// GPT-2's tokenizer: pieces of text (gpt2_pieces.h), each byte-pair encoded, and one token more,
-// <|endoftext|>, between documents.  The vocabulary comes from a merges.txt or from llm.c's
+// GPT-2's tokenizer: pieces of text (gpt2_pieces.h), each byte-pair encoded, and the token
+// <|endoftext|> between documents.  The vocabulary comes from a merges.txt or from llm.c's
 // tokenizer file.
 
 #include <filesystem>
@@ -16,24 +16,24 @@
 
 namespace spool {
 
-// The ids of a vocabulary; all together are 0, 1, 2, ..., each once.
+// The ids of a vocabulary: 0, 1, 2, ..., each once.
 struct TokenIds {
-  std::vector<int32_t> of_encoding;        // of each token of the encoding; empty: the same numbers
-  std::map<int32_t, std::string> special;  // text by id, of tokens that no merge makes
+  std::vector<int32_t> of_encoding;        // by token of the encoding; empty: they are the same
+  std::map<int32_t, std::string> special;  // text by id, of tokens without a merge
 };
 
 class Gpt2Tokenizer : public Tokenizer {
  public:
   static constexpr std::string_view end_of_text_text = "<|endoftext|>";
 
-  // The ids are the encoding's; <|endoftext|> is last.
+  // The ids are those of the encoding; <|endoftext|> is last.
   explicit Gpt2Tokenizer(BytePairEncoding);
   // Throws if the ids do not match the encoding.
   Gpt2Tokenizer(BytePairEncoding, const TokenIds&);
 
   std::string_view name() const override { return "gpt2"; }
   int64_t vocabulary() const override { return std::ssize(texts_); }
-  // As the original does: "<|endoftext|>" in a text is text like any other.
+  // As in the original, "<|endoftext|>" in a text is ordinary text.
   void encode(std::string_view text, std::vector<int32_t>& tokens) const override;
   // Special tokens decode to their names, such as <|endoftext|>.
   std::string decode(std::span<const int32_t> tokens) const override;
@@ -56,22 +56,22 @@ class Gpt2Tokenizer : public Tokenizer {
   Gpt2Pieces pieces_;
 };
 
-// Reads either kind of file; errors name the line or the field.  A vocab.json beside a merges.txt
-// has the ids; without one they are in the order of the merges, as GPT-2's are.
+// Reads either kind of file; errors name the line or the field.  The ids come from a vocab.json
+// beside a merges.txt; without it they are in the order of the merges, as GPT-2's are.
 std::unique_ptr<Gpt2Tokenizer> read_gpt2_tokenizer(const std::filesystem::path&);
 
-// merges.txt: a line with its version, then a merge a line: two tokens, spelt in byte_alphabet.h's
-// characters.
+// merges.txt: a line with its version, then one merge per line: two tokens, spelt in the characters
+// of byte_alphabet.h.
 BytePairEncoding read_merges(const std::filesystem::path&);
 
-// vocab.json: the id of each token, spelt in the same characters, and of special tokens.
+// vocab.json: the ids of all tokens, spelt in the same characters, and of special tokens.
 TokenIds read_token_ids(const std::filesystem::path&, const BytePairEncoding&);
 
 // llm.c's tokenizer: 256 x int32 [20240328, 2, vocabulary, end of text], then each token's length
-// (uint8) and bytes.  It has no merges: the tokens before a token split it into the two it joins.
+// (uint8) and bytes.  Encoding a token with those before it finds its merge.
 BytePairEncoding read_llmc_tokenizer(const std::filesystem::path&);
 
-// merges.txt, vocab.json and tokenizer_config.json, as transformers reads them.
+// Writes merges.txt, vocab.json and tokenizer_config.json, as transformers reads them.
 void write_tokenizer_files(const std::filesystem::path& directory, const Gpt2Tokenizer&);
 
 }  // namespace spool

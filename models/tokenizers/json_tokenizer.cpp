@@ -10,11 +10,11 @@
 namespace spool {
 namespace {
 
-// Bytes that are encoded at a time.
+// Maximum number of bytes that are encoded at a time.
 constexpr size_t max_bytes_encoded_at_once = size_t{1} << 20;
 
-// Where the next word begins: before a word_begin that is not the text's first, and does not follow
-// another; or the text's size.
+// Where the next word begins: at a word_begin that neither begins the text nor follows another one;
+// the text's size if there is none.
 size_t next_word(std::string_view text, std::string_view word_begin) {
   for (size_t at = 0; (at = text.find(word_begin, at)) != text.npos; at += word_begin.size()) {
     if (at > 0 && !text.substr(0, at).ends_with(word_begin)) return at;
@@ -24,7 +24,7 @@ size_t next_word(std::string_view text, std::string_view word_begin) {
 
 }  // namespace
 
-// What encoding needs besides the tokenizer.
+// Working memory and results of encoding.
 struct JsonTokenizer::Work {
   std::vector<int32_t>& tokens;
   PieceEncoder::Work pieces = {};
@@ -42,7 +42,7 @@ JsonTokenizer::JsonTokenizer(TokenizerParts parts)
   cuts_at_blanks_ = begins_words_at_blanks();
 }
 
-// Whether a blank always begins a word or a piece.
+// Whether a space always begins a word or a piece.
 bool JsonTokenizer::begins_words_at_blanks() const {
   std::string normalized, spaced;
   std::string_view blank = parts_.normalizer.normalize(" ", /*continues=*/true, normalized);
@@ -188,11 +188,11 @@ size_t JsonTokenizer::boundary(std::string_view text) const {
   return known > 0 ? known : here.size();
 }
 
-// After the last added token, and before one that may be incomplete; else where a token begins or
-// ends.  0 if there is no such place.
+// Cuts between pieces after the last added token and before one that may be incomplete, or else at
+// the begin or end of a token.  0 if there is no such place.
 size_t JsonTokenizer::cut_between_pieces(std::string_view text) const {
   const size_t end = parts_.added.incomplete(text);
-  std::vector<size_t> ends_of_tokens;  // and their beginnings, in order
+  std::vector<size_t> ends_of_tokens;  // begins and ends, in order
   AddedTokens::Walk walk(parts_.added, text.substr(0, end));
   while (const auto found = walk.next()) {
     ends_of_tokens.push_back(found->begin);
@@ -207,8 +207,8 @@ size_t JsonTokenizer::cut_between_pieces(std::string_view text) const {
   return place == ends_of_tokens.rend() ? 0 : *place;
 }
 
-// Between two pieces of text without added tokens but for those that are found once it is
-// normalized.
+// Cuts between two pieces of text that has no added tokens, except those found after it is
+// normalised.
 size_t JsonTokenizer::cut_in_rest(std::string_view rest,
                                   const std::function<bool(size_t)>& allowed) const {
   if (rest.empty() || parts_.pieces.empty()) return 0;
@@ -232,7 +232,7 @@ size_t JsonTokenizer::cut_in_rest(std::string_view rest,
   return cut > 0 ? places.at(begin + cut) : 0;
 }
 
-// Places in a normalized text of so many bytes that are places in the text, too; from its end.
+// Maps places near the end of the normalised text, of `size` bytes, to places in the text.
 std::map<size_t, size_t> JsonTokenizer::common_places(std::string_view text, size_t size) const {
   constexpr size_t near = 2048;
   std::map<size_t, size_t> places;

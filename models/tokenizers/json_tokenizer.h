@@ -1,16 +1,16 @@
 #pragma once
 
-// The tokenizer of a tokenizer.json, Hugging Face's format, of the kinds that Llama, Qwen, SmolLM
-// and their like have.  Text goes through these, in order:
+// A tokenizer read from tokenizer.json, Hugging Face's format, of the kinds that Llama, Qwen,
+// SmolLM and similar models have.  Text passes through these, in order:
 //
-//   added tokens   found in the text as it is (added_tokens.h); what is between them goes on
-//   normalizer     normalizer.h; then added tokens that are to be found in normalised text
+//   added tokens   found in the text as it is (added_tokens.h); the text between them continues
+//   normalizer     normalizer.h; then added tokens that are found in normalised text
 //   pre-tokenizer  pre_tokenizer.h or metaspace.h; without one, text is cut before words
 //   merges         piece_encoder.h, of the tokens of the piece's bytes or characters
 //
-// Bytes that are not UTF-8, which the original does not take, are encoded as bytes where the
-// vocabulary has those.  Text comes back from its tokens byte for byte, but for what the normalizer
-// changed and for characters that the vocabulary lacks.
+// Bytes that are not UTF-8, which the original refuses, are encoded as bytes if the vocabulary has
+// these.  Decoding restores the text byte for byte, except what the normalizer changed and
+// characters that the vocabulary lacks.
 
 #include <filesystem>
 #include <functional>
@@ -30,10 +30,10 @@
 
 namespace spool {
 
-// What a tokenizer.json says.
+// The contents of a tokenizer.json.
 struct TokenizerParts {
-  std::vector<std::string> texts;  // by id, as decoded; empty: there is no token with this id
-  std::unordered_map<int32_t, std::string> texts_at_begin;  // of those that begin a text otherwise
+  std::vector<std::string> texts;  // decoded, by id; empty: no token has this id
+  std::unordered_map<int32_t, std::string> texts_at_begin;  // where the begin of a text differs
   PieceVocabulary encoding;
   Normalizer normalizer;
   PreTokenizer pieces;
@@ -42,9 +42,9 @@ struct TokenizerParts {
   std::map<std::string, int32_t, std::less<>> added_ids;
   std::vector<int32_t> special, begin_of_text, after_text;
   std::optional<int32_t> end_of_text;
-  std::string stripped;                      // decoded text loses this at its beginning,
-  int64_t max_stripped = 0;                  // so many times
-  std::map<std::string, std::string> files;  // by name, tokenizer.json and those that go with it
+  std::string stripped;                      // removed from the beginning of decoded text,
+  int64_t max_stripped = 0;                  // at most this many times
+  std::map<std::string, std::string> files;  // by name: tokenizer.json and related files
 };
 
 class JsonTokenizer : public Tokenizer {
@@ -66,7 +66,7 @@ class JsonTokenizer : public Tokenizer {
   std::optional<int32_t> token_id(std::string_view text) const override;
   size_t boundary(std::string_view text) const override;
 
-  // Whether both are of the same tokenizer.json.
+  // Whether both have the same tokenizer.json.
   bool operator==(const JsonTokenizer&) const;
   // Writes the files that it was read from, byte for byte.
   void write_files(const std::filesystem::path& directory) const;
@@ -87,20 +87,20 @@ class JsonTokenizer : public Tokenizer {
   bool can_cut(std::string_view text, size_t at) const;
 
   TokenizerParts parts_;
-  std::string word_begin_;  // how a blank is spelt where there are no pieces
+  std::string word_begin_;  // how a space is spelt if there are no pieces
   bool has_words_ = false;  // text is cut before words
   bool cuts_at_blanks_ = false;
   std::unique_ptr<const PieceEncoder> encoder_;
 };
 
-// Reads a tokenizer.json, with a tokenizer_config.json and other files beside it that go with it.
-// Errors name the field; what is not supported is refused by its type.
+// Reads a tokenizer.json, with a tokenizer_config.json and other related files beside it.  Errors
+// name the field; an unsupported part is refused by its type.
 std::unique_ptr<JsonTokenizer> read_tokenizer_json(const std::filesystem::path&);
-// The same of the text of one, at this path.
+// The same for the text of such a file; `path` is where it is.
 std::unique_ptr<JsonTokenizer> parse_tokenizer_json(std::string text, const std::filesystem::path&);
 
-// The tokenizer of a GPT-2's folder with merges.txt and vocab.json, to which its added_tokens.json
-// adds tokens: the same as a tokenizer.json.
+// The tokenizer of a GPT-2's folder with merges.txt, vocab.json and an added_tokens.json, which
+// adds tokens: converts them to a tokenizer.json.
 std::unique_ptr<JsonTokenizer> read_added_tokens(const std::filesystem::path& added_tokens);
 
 }  // namespace spool

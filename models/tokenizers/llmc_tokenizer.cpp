@@ -7,7 +7,7 @@ namespace {
 constexpr uint64_t max_tokenizer_bytes = 64'000'000;
 constexpr const char* llmc_kind = "an llm.c tokenizer";
 
-// The tokens of a file; each follows its length.
+// The tokens of a file, each of which follows its length.
 std::vector<std::string_view> split(std::string_view text, int32_t count, const std::string& file) {
   std::vector<std::string_view> tokens;
   for (int32_t i = 0; i < count; ++i) {

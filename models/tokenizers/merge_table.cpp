@@ -13,7 +13,7 @@ uint64_t key_of_pair(TokenPair p) {
   return uint64_t{static_cast<uint32_t>(p.left)} << 32 | static_cast<uint32_t>(p.right);
 }
 
-// Parts up to which each merge scans all pairs; longer pieces use a queue.
+// Up to this many parts, each merge scans all pairs; longer pieces use a queue.
 constexpr size_t max_scanned_parts = 64;
 
 }  // namespace
@@ -81,8 +81,8 @@ void MergeTable::join_short(std::span<int32_t> parts, std::vector<int32_t>& toke
   tokens.insert(tokens.end(), parts.begin(), parts.begin() + n);
 }
 
-// The same in O(n log n), with a linked list of parts and a queue of pairs.  A queued pair is out
-// of date if its left part is gone or has no merge of that rank with its right neighbour.
+// The same in O(n log n), with a linked list of parts and a queue of pairs.  A queued pair is
+// outdated if its left part is gone, or has no merge of that rank with its right neighbour.
 void MergeTable::join_long(std::span<const int32_t> pieces, std::vector<int32_t>& tokens) const {
   struct Part {
     int32_t token;

@@ -1,12 +1,12 @@
 #pragma once
 
-// The merges of byte-pair encoding (Sennrich et al. 2016).  Neighbours among the parts of a piece
-// of text are joined, of all pairs that have a merge the one with the lowest rank first, and of
-// equal pairs the leftmost, until no two neighbours have one.
+// The merges of byte-pair encoding (Sennrich et al. 2016).  Neighbouring parts of a piece of text
+// are joined, first those whose merge has the lowest rank, and of equal pairs the leftmost, until
+// no two neighbours have a merge.
 //
 // A merge is a pair of tokens and the token that they become; its rank is its place in the list.
-// Tokens are numbered in any way: several merges may make one token, and a part may have a larger
-// number than what it becomes.
+// Tokens are numbered in any way: several merges may produce one token, and a part may have a
+// larger number than the token it becomes.
 
 #include <cstdint>
 #include <span>
@@ -18,8 +18,8 @@ struct TokenPair {
   int32_t left = 0, right = 0;
 };
 
-// Maps pairs to numbers from 0 on.  A hash table with open addressing: most of the time of encoding
-// goes into these lookups.
+// Maps pairs to numbers from 0 on.  A hash table with open addressing, since encoding spends most
+// of its time in these lookups.
 class PairTable {
  public:
   static constexpr int32_t none = -1;
@@ -27,7 +27,7 @@ class PairTable {
   PairTable() : slots_(initial_slots) {}
 
   int32_t operator[](TokenPair pair) const;
-  // Returns false and changes nothing if the table has the pair.
+  // Returns false and changes nothing if the table already has the pair.
   bool insert(TokenPair pair, int32_t number);
 
  private:
@@ -37,7 +37,7 @@ class PairTable {
   };
   static constexpr size_t initial_slots = 64;
 
-  // The slot with the pair, or the free one where it belongs.
+  // The slot of the pair, or the free one where it belongs.
   size_t slot_of(uint64_t pair) const;
   void grow();
 
@@ -50,7 +50,7 @@ class MergeTable {
   int32_t size() const { return static_cast<int32_t>(products_.size()); }
   // Adds the merge with the next rank.  Returns false and changes nothing if the pair has one.
   bool add(TokenPair pair, int32_t product);
-  // Joins the parts, which it overwrites, and appends what remains to `tokens`.
+  // Joins the parts, overwriting them, and appends the remaining ones to `tokens`.
   void join(std::span<int32_t> parts, std::vector<int32_t>& tokens) const;
 
  private:

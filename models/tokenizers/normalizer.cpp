@@ -15,8 +15,8 @@ namespace {
 
 using NormalizerKind = NormalizerStep::Kind;
 
-// Whether a form leaves the text as it is, by its first bytes: NFC does so below U+0300, the others
-// in ASCII, and small letters are others than A to Z.
+// Whether the step leaves the text unchanged, judged by its bytes: NFC changes nothing below
+// U+0300, the other forms nothing in ASCII, and lowercasing nothing in ASCII but A to Z.
 bool keeps_as_it_is(NormalizerKind kind, std::string_view text) {
   if (kind == NormalizerKind::nfc) {
     return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0xcc; });
@@ -51,8 +51,8 @@ void append_normal_form(NormalizerKind kind, std::string_view valid, std::string
   out.append(reinterpret_cast<const char*>(form), static_cast<size_t>(size));
 }
 
-// Each character by itself; U+0130 alone becomes two.
-void append_small_letters(std::string_view valid, std::string& out) {
+// Lowercases each character by itself; only U+0130 becomes two.
+void append_lowercase(std::string_view valid, std::string& out) {
   constexpr char32_t dotted = 0x130;
   while (!valid.empty()) {
     const size_t size = first_character_size(valid);
@@ -93,12 +93,12 @@ std::string unicode_form(NormalizerStep::Kind kind, std::string_view text) {
       text.remove_prefix(1);
       continue;
     }
-    // A blank is never composed with what is before it.
+    // A space is never composed with what precedes it.
     const size_t blank = size > at_once ? text.substr(0, size).find(' ', at_once) : text.npos;
     if (blank != text.npos) size = blank;
     const std::string_view some = text.substr(0, size);
     if (kind == NormalizerKind::lowercase) {
-      append_small_letters(some, out);
+      append_lowercase(some, out);
     } else {
       append_normal_form(kind, some, out);
     }
@@ -136,7 +136,7 @@ size_t Normalizer::longest_replaced() const {
   return longest;
 }
 
-// What is near the cut becomes the same on its own, at each step.
+// At each step, checks that the text near the cut is normalised as it would be alone.
 bool Normalizer::keeps_apart(std::string_view before, std::string_view after) const {
   const size_t near = 64 + longest_replaced();  // bytes
   std::string left(before.substr(before.size() - std::min(before.size(), near)));

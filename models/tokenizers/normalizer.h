@@ -1,10 +1,10 @@
 #pragma once
 
-// What a tokenizer.json does to text before it is split: one of Unicode's normal forms, small
-// letters, characters put before it, strings replaced by others, one after the other.
+// Normalises text before it is split, as a tokenizer.json says: applies Unicode's normal forms,
+// lowercases, prepends characters, or replaces strings, one step after another.
 //
-// NFC takes letters with separate accents for the letters that have them: such text comes back
-// from its tokens in the other spelling.  Bytes that are not UTF-8 stay as they are.
+// NFC composes letters and separate accents: such text is decoded in the composed spelling.  Bytes
+// that are not UTF-8 stay as they are.
 
 #include <string>
 #include <string_view>
@@ -22,14 +22,14 @@ class Normalizer {
  public:
   void add(NormalizerStep step) { steps_.push_back(std::move(step)); }
 
-  // The text itself, or what it became, in `buffer`.  Nothing is put before text that is empty or
-  // that continues another.
+  // The normalised text: `text` itself, or in `buffer`.  Nothing is prepended to text that is empty
+  // or continues another.
   std::string_view normalize(std::string_view text, bool continues, std::string& buffer) const;
 
-  // Whether a text that is cut there becomes the same as in one: it is not within a string that is
-  // replaced, nor between characters that are composed or ordered.
+  // Whether both sides of a cut are normalised as in the whole text: the cut is not within a string
+  // that is replaced, nor between characters that are composed or reordered.
   bool keeps_apart(std::string_view before, std::string_view after) const;
-  // Whether it puts something before a text.
+  // Whether it prepends something to a text.
   bool prepends() const;
   bool empty() const { return steps_.empty(); }
 
@@ -39,11 +39,10 @@ class Normalizer {
   std::vector<NormalizerStep> steps_;
 };
 
-// A normal form, or small letters, of any bytes.
+// Applies a normal form, or lowercases, any bytes.
 std::string unicode_form(NormalizerStep::Kind, std::string_view text);
 
-// Whether the string may be partly in the text before a cut and partly in what follows, of which
-// `after` is the beginning.
+// Whether the string may span a cut between `before` and what follows, which begins with `after`.
 bool spans(std::string_view string, std::string_view before, std::string_view after);
 
 }  // namespace spool

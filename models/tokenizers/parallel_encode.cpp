@@ -9,7 +9,7 @@
 namespace spool {
 namespace {
 
-// Large enough that no word fills a block and that the cost of cutting is negligible.
+// So large that no word fills a block and that the cost of cutting is negligible.
 constexpr size_t block_bytes = size_t{1} << 20;
 
 // Cuts a file into blocks, of which a few are in memory at a time.
@@ -18,7 +18,7 @@ class TextBlocks {
   TextBlocks(const Tokenizer& tokenizer, const InputFile& file, uint64_t begin, size_t at_once)
       : tokenizer_(tokenizer), file_(file), at_once_(at_once), begin_(begin) {}
 
-  // The next blocks, `at_once` of them as long as there are; they live until the next call.
+  // The next blocks, `at_once` of them if there are as many; they live until the next call.
   std::vector<std::string_view> take() {
     const size_t size = std::min<uint64_t>(at_once_ * block_bytes, file_.size() - begin_);
     buffer_.resize(size);

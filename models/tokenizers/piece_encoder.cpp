@@ -142,7 +142,7 @@ void PieceEncoder::merge(std::string_view piece, Work& work, std::vector<int32_t
   vocabulary_.merges.join(parts, tokens);
 }
 
-// Of a character that is not in the vocabulary, its bytes if all of them are.
+// A character that is not in the vocabulary becomes its bytes, if all of these are.
 void PieceEncoder::append_parts(std::string_view piece, std::vector<int32_t>& parts) const {
   const PieceVocabulary& v = vocabulary_;
   bool after_unknown = false;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Byte-pair encoding of a piece of text by the vocabulary of a tokenizer.json, whose tokens are of
-// bytes or of characters, with ids in any order.  A piece that becomes one token is looked up.
+// Byte-pair encodes a piece of text with the vocabulary of a tokenizer.json, whose tokens consist
+// of bytes or of characters, with ids in any order.  A piece that is one token is looked up.
 
 #include <array>
 #include <cstdint>
@@ -15,11 +15,11 @@
 
 namespace spool {
 
-// The bytes of a short text in words: those of two texts are the same only if the texts are.
+// The bytes of a short text in two words, which are equal only for equal texts.
 struct ShortText {
-  static constexpr size_t max_bytes = 16;  // almost all pieces have no more
+  static constexpr size_t max_bytes = 16;  // enough for almost all pieces
 
-  uint64_t begin = 0, end = 0;  // the first bytes and the last, which may overlap
+  uint64_t begin = 0, end = 0;  // the first bytes and the last ones, which may overlap
   size_t size = 0;
 
   ShortText() = default;
@@ -28,12 +28,12 @@ struct ShortText {
   uint64_t hash() const;
 };
 
-// Texts and their tokens; of short ones, a hash table with open addressing.
+// Maps texts to tokens; short ones by a hash table with open addressing.
 class TokenTable {
  public:
   static constexpr int32_t none = -1;
 
-  // Keeps the first token that a text has.
+  // Keeps the first token of a text.
   void insert(std::string_view text, int32_t token);
   int32_t operator[](std::string_view text) const;
   int32_t operator[](const ShortText& text) const { return slots_[place_of(text)].token; }
@@ -61,14 +61,14 @@ class TokenTable {
 struct PieceVocabulary {
   static constexpr int32_t none = PairTable::none;
 
-  // Tokens of the encoding, by their bytes, or their characters, as text is before it is decoded.
+  // Tokens of the encoding, by their bytes or characters, as in text before it is decoded.
   std::vector<std::pair<std::string, int32_t>> tokens;
   bool bytewise = false;            // pieces are sequences of bytes, not of characters
   std::array<int32_t, 256> bytes;   // the token of each byte, or none
   PairTable characters;             // {0, code point} -> token
-  int32_t unknown = none;           // the token of what the vocabulary lacks; none: it is left out
+  int32_t unknown = none;           // the token of unknown characters; none: they are left out
   bool fuse_unknown = false;        // several of them in a row are one token
-  bool takes_whole_tokens = false;  // a piece that is a token becomes it, whatever the merges say
+  bool takes_whole_tokens = false;  // a piece that is a token becomes it, regardless of the merges
   MergeTable merges;
 
   PieceVocabulary() { bytes.fill(none); }
@@ -76,10 +76,10 @@ struct PieceVocabulary {
 
 class PieceEncoder {
  public:
-  // Memory to work in, of one thread; with the tokens of short pieces that came before.
+  // Working memory of one thread, with the tokens of recent short pieces.
   class Work {
    public:
-    // Remembers pieces: it takes memory that is worth it for many of them.
+    // Remembers pieces; the memory for it pays off for many of them.
     void remember() { recent_.resize(recent_pieces); }
 
    private:
@@ -99,7 +99,7 @@ class PieceEncoder {
 
   // Appends the tokens of a piece.
   void encode(std::string_view piece, Work&, std::vector<int32_t>& tokens) const;
-  // Whether a character is a token.
+  // Whether the character is a token.
   bool has_character(std::string_view character) const;
 
  private:
@@ -108,7 +108,7 @@ class PieceEncoder {
 
   PieceVocabulary vocabulary_;
   bool has_all_bytes_ = false;  // of a bytewise vocabulary
-  TokenTable whole_;            // that the pieces with these bytes become
+  TokenTable whole_;            // pieces that become one token
 };
 
 }  // namespace spool

@@ -8,7 +8,7 @@
 namespace spool {
 namespace {
 
-// Of GPT-2 and, for SmolLM2, digits one by one; of Llama 3; of Qwen2.
+// The expressions of GPT-2 (and, for SmolLM2, single digits), Llama 3 and Qwen2.
 constexpr std::string_view known_expressions[] = {
     Gpt2Pieces::expression, R"(\p{N})",
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
@@ -47,8 +47,7 @@ std::string_view PreTokenizer::Walk::next() {
   }
 }
 
-// More text may change the last pieces, and white space at the end; so would the end of the first
-// part after a cut.
+// More text may change the last pieces and the white space at the end; so could what follows a cut.
 size_t PreTokenizer::last_cut(std::string_view text,
                               const std::function<bool(size_t)>& allowed) const {
   const size_t lookahead = cuts_at_blanks_ ? 8 : 1024;

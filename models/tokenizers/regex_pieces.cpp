@@ -14,8 +14,8 @@
 namespace spool {
 namespace {
 
-// Steps of one match, after which PCRE2 gives up.  A match over a megabyte of white space takes a
-// million.
+// Maximum number of steps of one match, after which PCRE2 gives up.  A match over a megabyte of
+// white space takes a million.
 constexpr uint32_t max_match_steps = 10'000'000;
 
 std::string pcre2_message(int code) {
@@ -75,7 +75,7 @@ struct RegexPieces::Walk::Matcher {
     ::pcre2_match_context_free(context);
   }
 
-  // Machine code has a stack of 32 KiB, and the interpreter as much as it needs.
+  // Compiled code has a stack of 32 KiB; the interpreter's stack is not limited.
   int match(std::string_view text, size_t begin) const {
     if (compiled) {
       const int result =

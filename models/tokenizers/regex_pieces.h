@@ -1,7 +1,7 @@
 #pragma once
 
-// Splits text into the matches of a regular expression and what is between them.  The expression is
-// one of a tokenizer.json, written for Oniguruma; PCRE2 matches it.
+// Splits text into the matches of a regular expression and the text between them.  A tokenizer.json
+// has expressions for Oniguruma; PCRE2 matches them here.
 //
 //   \s, \S, \d, \D    are spelt out as Unicode's White_Space and \p{Nd}, in classes too
 //   other classes     only \p{...}, \P{...} and those in brackets, not one within another
@@ -16,21 +16,21 @@ namespace spool {
 
 class RegexPieces {
  public:
-  // Throws an Error with the reason if the expression cannot be used: it is malformed, has
-  // something that is not in the list above, or matches nothing at all.
+  // Throws an Error with the reason if the expression is malformed, uses something that is not
+  // listed above, or cannot match anything.
   explicit RegexPieces(std::string_view expression);
   ~RegexPieces();
   RegexPieces(RegexPieces&&) noexcept;
   RegexPieces& operator=(RegexPieces&&) noexcept;
 
-  // Iterates over the pieces of a text, in order; each byte is in one.  For one thread.
+  // Iterates over the pieces of a text, in order; each byte is in one.  For use in one thread.
   class Walk {
    public:
     explicit Walk(const RegexPieces&, std::string_view text = {});
     ~Walk();
     Walk(Walk&&) noexcept;
 
-    // Goes on with another text.
+    // Restarts with another text.
     void start(std::string_view text);
     // The next piece; empty at the end.  Throws if a match takes too long.
     std::string_view next();
@@ -42,7 +42,7 @@ class RegexPieces {
     std::string_view text_;
     size_t at_ = 0;                           // begin of the next piece
     size_t match_begin_ = 0, match_end_ = 0;  // the first match at or after at_
-    size_t valid_begin_ = 0, valid_end_ = 0;  // the UTF-8 around at_
+    size_t valid_begin_ = 0, valid_end_ = 0;  // the valid UTF-8 around at_
     std::unique_ptr<Matcher> matcher_;
   };
 

@@ -9,7 +9,7 @@
 namespace spool {
 namespace {
 
-// Unicode's White_Space and all other characters, to be put into brackets.
+// Unicode's White_Space, and all other characters, for use in brackets.
 constexpr std::string_view white_space =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f})"
     R"(\x{3000})";
@@ -81,8 +81,8 @@ class RegexSpelling {
 
   bool ignores_case() const { return !groups_.empty() && groups_.back(); }
 
-  // Whether a character that is matched in any case begins what is also one other character, as ss
-  // is \xc3\x9f: PCRE2 does not know those.
+  // Whether the next character, matched in any case, may begin a sequence that is also one other
+  // character, as ss is \xc3\x9f: PCRE2 does not know those.
   bool folds_to_several() const {
     const auto c = static_cast<unsigned char>(rest_[0]);
     if (c >= 0x80) return true;
@@ -96,8 +96,8 @@ class RegexSpelling {
     refuse(sentence(rest_.substr(0, rest_[0] == '[' ? 1 : 2), " within (?i:"));
   }
 
-  // A number of times, {2}, {2,} or {2,3}; or a brace by itself.  Oniguruma has {,3}, and reads
-  // {2}+ and {2}? otherwise.
+  // A quantifier {2}, {2,} or {2,3}, or a literal brace.  Oniguruma also has {,3}, and reads {2}+
+  // and {2}? in another way.
   void braces() {
     const size_t end = rest_.find('}');
     const std::string_view inside = rest_.substr(1, std::min(end, rest_.size()) - 1);
@@ -132,7 +132,7 @@ class RegexSpelling {
     const std::string_view from = rest_;
     const bool is_class = is_class_escape(rest_);
     escape_one();
-    // A range with a class at one of its ends.
+    // A range with a class as one of its ends.
     if (in_class_ && is_class && rest_.starts_with('-') && !rest_.starts_with("-]")) {
       refuse(from.substr(0, from.size() - rest_.size() + 1));
     }
@@ -152,7 +152,7 @@ class RegexSpelling {
     copy(2);
   }
 
-  // \p{L}; PCRE2 takes \p{Han} for the script's extensions, too, and Oniguruma for the script.
+  // \p{L}.  For PCRE2, \p{Han} includes the script's extensions; for Oniguruma it does not.
   void property() {
     const size_t end = rest_.find('}');
     if (rest_.size() < 3 || rest_[2] != '{' || end == rest_.npos) refuse(rest_.substr(0, 3));
@@ -170,7 +170,7 @@ class RegexSpelling {
     rest_.remove_prefix(end + 1);
   }
 
-  // \xHH of ASCII, which are bytes to Oniguruma, or \x{H...}.
+  // \xHH in ASCII, which Oniguruma reads as bytes, or \x{H...}.
   void code_point_in_hexadecimal() {
     constexpr std::string_view digits = "0123456789abcdefABCDEF";
     const bool has_braces = rest_.size() > 2 && rest_[2] == '{';
@@ -183,7 +183,7 @@ class RegexSpelling {
     copy(has_braces ? end + 1 : end);
   }
 
-  // \uHHHH, of four hexadecimal digits.
+  // \uHHHH, with four hexadecimal digits.
   void code_unit() {
     const std::string_view digits = rest_.substr(2, 4);
     if (digits.size() < 4 || !std::ranges::all_of(digits, is_letter_or_digit)) refuse("\\u");
@@ -194,7 +194,7 @@ class RegexSpelling {
   std::string_view rest_;
   std::string out_;
   bool in_class_ = false;
-  std::vector<bool> groups_;  // the open ones: whether case is ignored
+  std::vector<bool> groups_;  // by open group: whether case is ignored
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ constexpr const char* bytewise = "bytes";
 constexpr const char* gpt2 = "gpt2";
 const std::string of_json(JsonTokenizer::kind);
 
-// The choice with a path in the place of a name made a path.
+// The choice in which a path given as a name is moved to `json`.
 TokenizerChoice with_path(TokenizerChoice choice) {
   const std::string& name = choice.name;
   if (name.empty() || name == bytewise || name == gpt2 || !choice.json.empty()) return choice;
@@ -53,7 +53,7 @@ TokenizerChoice complete(TokenizerChoice choice) {
   return choice;
 }
 
-// Tokens that are added to those of a merges.txt and a vocab.json make it a tokenizer.json.
+// With added tokens, merges.txt and vocab.json become a tokenizer.json.
 std::optional<fs::path> added_tokens_beside(const fs::path& merges) {
   const fs::path directory = merges.parent_path(), added = directory / "added_tokens.json";
   const bool is_whole = merges.filename() == "merges.txt" && path_exists(added) &&
@@ -94,7 +94,7 @@ TokenizerChoice choose_tokenizer(const TokenizerChoice& asked) {
   return choice.name == gpt2 ? with_added_tokens(std::move(choice)) : choice;
 }
 
-// A run that has begun with merges alone goes on with them.
+// A run that began with merges alone continues with them.
 TokenizerChoice choose_tokenizer(const TokenizerChoice& asked, const fs::path& directory) {
   TokenizerChoice choice = asked;
   const std::string of_run = name_in_run(directory);

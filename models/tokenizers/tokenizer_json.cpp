@@ -48,7 +48,7 @@ class TokenizerJsonReader {
     }
   }
 
-  // The place of a token's text; ids are not far above the number of tokens.
+  // The entry for a token's text; ids must not be far above the number of tokens.
   std::string& text_at(const JsonField& id) {
     const auto number = static_cast<size_t>(id.integer<int32_t>(0, max_id_));
     if (number >= parts_.texts.size()) parts_.texts.resize(number + 1);
@@ -78,7 +78,7 @@ class TokenizerJsonReader {
     parts_.encoding.takes_whole_tokens = flag_of(model, "ignore_merges", /*absent=*/false);
   }
 
-  // The text of a token; what it is at the beginning of a text is kept if it is another.
+  // The text of a token; stores its text at the begin of a text if that differs.
   std::string decoded(const std::string& key, int32_t id) {
     std::string text = spelling_.decode(key), begun = spelling_.decode_at_begin(key);
     if (begun != text) parts_.texts_at_begin[id] = std::move(begun);
@@ -176,7 +176,7 @@ class TokenizerJsonReader {
   int32_t max_id_ = 0;
 };
 
-// The text of a special token in tokenizer_config.json, which is a string or an object.
+// The text of a special token in tokenizer_config.json, which has it as a string or an object.
 std::string configured_token(const TokenizerParts& parts, const fs::path& directory,
                              const char* key) {
   const auto config = parts.files.find("tokenizer_config.json");
@@ -187,8 +187,8 @@ std::string configured_token(const TokenizerParts& parts, const fs::path& direct
   return field->is_string() ? field->string() : field->member("content").string();
 }
 
-// The token between documents has a name of its own; what ends a turn of a chat is another token,
-// though that may be what tokenizer_config.json has as its eos_token.
+// The token between documents has a name of its own.  The one that ends a turn of a chat is
+// another, even if tokenizer_config.json has that as its eos_token.
 std::optional<int32_t> end_of_text_of(const TokenizerParts& parts, const fs::path& directory) {
   for (const std::string& name :
        {std::string("<|endoftext|>"), std::string("<|end_of_text|>"), std::string("</s>"),
@@ -199,8 +199,8 @@ std::optional<int32_t> end_of_text_of(const TokenizerParts& parts, const fs::pat
   return {};
 }
 
-// The folder's other files that go with a tokenizer, and a tokenizer_config.json where it has none:
-// transformers would else take the class that the model's kind has, and its ids.
+// Reads the folder's other files of the tokenizer.  Without a tokenizer_config.json, writes one:
+// transformers would otherwise use the tokenizer class and the ids of the model's kind.
 void read_files_beside(const fs::path& directory, TokenizerParts& parts) {
   constexpr const char* beside[] = {"tokenizer_config.json", "special_tokens_map.json",
                                     "added_tokens.json", "chat_template.jinja"};

@@ -12,10 +12,10 @@ namespace {
 
 constexpr int max_steps = 8;           // of one part
 constexpr size_t max_prepended = 100;  // bytes
-constexpr size_t max_growth = 4;       // of what a step replaces
+constexpr size_t max_growth = 4;       // how many times as long as the replaced string
 
-// The parts of a Sequence, whose list has this key, or the one that is no Sequence; of those in it
-// too.
+// Appends the parts of a Sequence, also of Sequences in it, or the single part.  `key` is the name
+// of its list.
 void flatten(const JsonField& field, const char* key, std::vector<JsonField>& all) {
   const JsonField type = field.member("type");
   if (type.string() == "Sequence") {
@@ -50,7 +50,7 @@ void expect_false(const JsonField& object, const char* key, bool absent) {
   (field ? *field : object).refuse(key, " is true, which is not supported");
 }
 
-// What a step replaces, {"String": "x"}, and by what.
+// The string that a step replaces, {"String": "x"}, and its replacement.
 std::pair<std::string, std::string> replacement(const JsonField& step) {
   const JsonField from = step.member("pattern").member("String"), to = step.member("content");
   const size_t size = from.string().size();
@@ -85,7 +85,7 @@ void add_byte_level(const JsonField& step, TokenizerParts& parts) {
   }
 }
 
-// Of a pre-tokenizer or a decoder.
+// Reads the Metaspace step of a pre-tokenizer or a decoder.
 Metaspace read_metaspace(const JsonField& step) {
   using Prepend = Metaspace::Prepend;
   Metaspace metaspace;
@@ -118,7 +118,7 @@ void add_strip(const JsonField& step, TokenizerParts& parts) {
   stop.expect(stop.integer<int64_t>(0, 1000) == 0, "stripping the end is not supported");
 }
 
-// The ids that TemplateProcessing knows by a name.
+// The ids that TemplateProcessing defines for a name.
 std::vector<int32_t> template_ids(const JsonField& step, const JsonField& name,
                                   const TokenizerParts& parts) {
   const std::string key = name.string();

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts of a tokenizer.json around its model: what is done to text before, and to tokens after.
-// Each is an object with a field `type`, and may be a Sequence of others.
+// Reads the parts of a tokenizer.json around its model: the steps on text before it, and on tokens
+// after it.  Each part is an object with a field `type`, and may be a Sequence of others.
 
 #include <string>
 #include <string_view>
@@ -13,31 +13,31 @@
 
 namespace spool {
 
-// A member that is there and not null.
+// The member if it exists and is not null.
 std::optional<JsonField> find_value(const JsonField& object, const char* key);
-// A member that is true or false, or this if it is absent.
+// The boolean member, or `absent` if there is none.
 bool flag_of(const JsonField& object, const char* key, bool absent);
 
 // What decoding does to the spelling of a token.
 struct TokenSpelling {
-  bool bytewise = false;   // it is in byte_alphabet.h's characters
+  bool bytewise = false;   // it is spelt in the characters of byte_alphabet.h
   bool has_bytes = false;  // <0x0A> is a byte
   std::vector<std::pair<std::string, std::string>> replaced = {};
-  std::string dropped_at_begin = {};  // of the first token of a text
+  std::string dropped_at_begin = {};  // from the first token of a text
 
   std::string decode(const std::string& spelling) const;
-  // The same of the token that a text begins with.
+  // The same for the first token of a text.
   std::string decode_at_begin(std::string spelling) const;
 };
 
-// Each reads a part into what text goes through.
+// Each reads one part.
 void read_normalizer(const JsonField& whole, TokenizerParts&);
 void read_pre_tokenizer(const JsonField& whole, TokenizerParts&);
 TokenSpelling read_decoder(const JsonField& whole, TokenizerParts&);
-// After the added tokens.
+// Call it after the added tokens are known.
 void read_post_processor(const JsonField& whole, TokenizerParts&);
 
-// The byte that <0x0A> and its like spell, or -1.
+// The byte of a spelling such as <0x0A>, or -1.
 int byte_spelt(std::string_view spelling);
 
 }  // namespace spool

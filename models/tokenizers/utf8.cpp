@@ -5,7 +5,7 @@
 namespace spool {
 namespace {
 
-// The bytes of a character with this first byte; 0 if none has it.
+// The size of a character with this first byte; 0 if there is none.
 size_t size_by_first_byte(unsigned char first) {
   if (first < 0x80) return 1;
   if (first < 0xc2 || first > 0xf4) return 0;

@@ -1,20 +1,19 @@
 #pragma once
 
-// Characters of UTF-8 in text that may have any bytes.
+// Finds UTF-8 characters in text that may contain any bytes.
 
 #include <cstddef>
 #include <string_view>
 
 namespace spool {
 
-// The bytes of the character that a text begins with; 0 if it begins with none, as the text is
-// empty, or its bytes are not UTF-8.
+// The size of the character that begins the text; 0 if it is empty or does not begin with UTF-8.
 size_t first_character_size(std::string_view text);
 
-// The bytes before the first that is not UTF-8.
+// The size of the text before the first byte that is not UTF-8.
 size_t valid_utf8_size(std::string_view text);
 
-// The number of a character, of which these are the bytes.
+// The code point of the character with these bytes.
 char32_t code_point(std::string_view character);
 
 // The text without an incomplete last character.
@@ -22,8 +21,8 @@ std::string_view without_incomplete_character(std::string_view text);
 // The text without an incomplete first or last character.
 std::string_view from_character_to_character(std::string_view text);
 
-// Whether the text's last character is certainly not white space: one of ASCII's signs, or any
-// other that is not in Unicode's White_Space.
+// Whether the text certainly ends with a visible character: one of ASCII's, or any other that is
+// not in Unicode's White_Space.
 bool ends_visibly(std::string_view text);
 
 }  // namespace spool

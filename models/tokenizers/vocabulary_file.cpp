@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint64_t max_vocabulary_bytes = 64'000'000;
 
-// The id of each token by its spelling; ids are 0, 1, ..., each once.
+// The id of each token by its spelling; the ids are 0, 1, ..., each once.
 std::map<std::string, int32_t> read_ids(const JsonField& vocabulary) {
   const std::vector<JsonField> fields = vocabulary.members();
   std::vector<bool> taken(fields.size());

@@ -3,7 +3,7 @@
 namespace spool {
 namespace {
 
-// A view that is there, of memory that is not.
+// A view that counts as present, without memory.
 View without_memory(const Shape& shape, DType type) {
   static std::byte somewhere;
   return {&somewhere, {shape, type}};

@@ -1,6 +1,6 @@
 #pragma once
 
-// What computes attention in a step of a run on cuda, and why, for the reports of a plan.
+// Tells which kernel computes attention in a step on cuda, and why, for the reports of a plan.
 
 #include <string>
 
@@ -11,7 +11,7 @@ namespace spool {
 
 struct AttentionMethods {
   AttentionChoice forward, backward;
-  int64_t parts = 1;  // of a backward by cuDNN
+  int64_t parts = 1;  // that cuDNN's backward is cut into
 };
 AttentionMethods attention_methods(const TrainingConfig&, const CudaArchitecture&);
 

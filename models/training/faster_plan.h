@@ -1,8 +1,8 @@
 #pragma once
 
-// Whether another plan would be faster than a run's own, by the clock that its own steps have
-// corrected: by kernel where tracing a step costs nothing, which is on a cpu, else by one factor.
-// On a cpu copies use the processors of kernels, so that one factor for all changes no plan.
+// Finds out whether another plan would be faster than a run's own, by a clock that the run's steps
+// have corrected: by kernel where tracing a step costs nothing, as on a cpu, else by one factor.
+// On a cpu copies use the kernels' processors, so one factor for everything changes no plan.
 
 #include <functional>
 #include <optional>
@@ -13,31 +13,31 @@
 
 namespace spool {
 
-// The kernels of some steps of a run, timed.
+// The timed kernels of some steps of a run.
 class StepKernelTimes {
  public:
-  // Runs a step on the stream, of a cpu, and waits for it.
+  // Runs a step on the cpu stream and waits for it.
   void measure(Stream&, const std::function<void()>& step);
 
-  // Each kernel once, with the least time that another step confirms.  The plans and the machine
-  // are those of the steps.  Nothing if no step was measured, or if one launched other kernels than
-  // its rehearsal.
+  // Each kernel once, with its smallest time that another step confirms, given the plans and the
+  // machine of the steps.  Empty if no step was measured, or one launched other kernels than its
+  // rehearsal.
   std::vector<KernelTime> kernels(const TrainingConfig&, const StepPlans&, const Machine&) const;
 
  private:
   std::vector<std::vector<TraceSpan>> steps_;
 };
 
-// The machine whose kernels take these times and, all that are not listed, `factor` times as long.
-// Copies beside them take as long as before, but on a cpu.
+// The machine on which the listed kernels take these times, and all others `factor` times as long.
+// Copies take as long as before, except on a cpu.
 Machine corrected_machine(const Machine&, double factor, const std::vector<KernelTime>& measured);
 
-// Seconds of a step by the run's own plan, and by one that is faster.
+// The seconds of a step under the run's own plan, and under a faster one.
 struct FasterPlan {
   double own_seconds = 0, seconds = 0;
 };
-// Searches for a plan of the run, with its chunks and within its limit, that is 1 % faster by this
-// machine's clock.  Its own was chosen; the request and the sample are what it was made from.
+// Searches for a plan with the run's chunks and within its limit that is 1 % faster by this
+// machine's clock.  The run's own plan was chosen by a search from this request and sample.
 std::optional<FasterPlan> find_faster_plan(const PlannedRun&, RunRequest, const SampleLength&,
                                            const Machine&);
 

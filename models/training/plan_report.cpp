@@ -105,7 +105,7 @@ json attention_choice(const AttentionChoice& choice) {
   return {{"method", name(choice.method)}, {"why", choice.why()}};
 }
 
-// Null on a cpu, which has one.
+// Null on a cpu, which has only one method.
 json attention(const TrainingConfig& config, const Machine& machine) {
   const auto* architecture = std::get_if<CudaArchitecture>(&machine.architecture);
   if (!architecture) return {};
@@ -121,7 +121,7 @@ size_t state_on_device(const PlannedRun& run) {
   return is_there ? run.foretold.memory.at_peak_by[Purpose::optimizer] : plan.state_bytes_on_device;
 }
 
-// What a point of a frontier has, too.
+// The numbers that a point of a frontier has, too.
 json numbers(const PlannedSteps& run) {
   const bool bound = has_bound(run);
   return {{"budget_bytes", run.limit},
@@ -158,7 +158,7 @@ json described(const PlannedRun& run, const Machine& machine, const std::string&
           {"budget_is", what_limits(run)}};
 }
 
-// The part of the run that reaches its peak, of which this is the step's.
+// The part of the run with the peak; `of_step` is the peak of the step.
 const char* part_with_peak(const PlannedRun& run, const Machine& machine, size_t of_step) {
   const size_t peak = run.foretold.memory.peak;
   if (of_step >= peak) return "step";

@@ -1,6 +1,6 @@
 #pragma once
 
-// What was planned, as JSON for programs and for the page that shows it.  A plan that fits:
+// Reports what was planned, as JSON for programs and for the page that draws it.  A plan that fits:
 //
 //   {"format": "spool-plan-report", "format_version": 2,
 //    "model": "gpt2-124m", "batch": 4, "seq": 1024, "accumulate": 1, "dtype": "bf16",
@@ -29,9 +29,9 @@
 //                  "region_chunks": [...]}, ...],            if asked for
 //    "policies": [{"name": "keep all", "peak_bytes": ..., "step_ms": ...}, ...]}     with it
 //
-// A plan whose copies are set by hand has no bound, and within some of the smallest budgets none is
-// known: both are null, as in the frontier.  What nothing was searched for has
-// neither a bound, nor what keeping everything takes, nor what a search took: null.
+// A plan whose copies are set by hand has no bound, and for some of the smallest budgets none is
+// known: both are null, as in the frontier.  If no search was run, the bound, the costs of keeping
+// everything and those of the search are null.
 //
 // "memory" is that of the device over one step, as foretold:
 //
@@ -53,13 +53,13 @@
 //                                       1500 largest in bytes x time of at least 1/2000 of the
 //                                       peak; "layer" null: of no layer
 //
-// The names of activations are those that planner/report/explanation.h gives to nodes.  What a copy
-// to the host or back holds is "copies in flight": a value from when it is sent, or fetched. Values
-// of purpose "activations" are in the categories "activations: ..." and "copies in flight"; each of
-// the other purposes is a category.  A cell of the grid is what becomes of a value of a layer that
-// backward reads: "keep", "recompute", "host", "disk" or "chunked"; "": backward reads none.
+// Activations are named as nodes are by planner/report/explanation.h.  Memory that a copy to the
+// host or back holds is "copies in flight": a value from when it is offloaded or fetched.  Values
+// of purpose "activations" are in the categories "activations: ..." and "copies in flight"; each
+// other purpose is a category.  A cell of the grid is what becomes of a layer's value that backward
+// reads: "keep", "recompute", "host", "disk" or "chunked"; "": backward reads none.
 //
-// If no plan fits: "format" to "budget_bytes" and
+// If no plan fits, the members from "format" to "budget_bytes" and
 //
 //   {"error": "the smallest plan of this run needs ...",
 //    "minimum_budget_bytes": ..., "binding_op": "the backward of linear (node 37)"}
@@ -72,18 +72,18 @@
 
 namespace spool {
 
-// Of a run, whether its plan was searched for or not; the error if it has a refusal.  `model` is
-// how the settings name it.
+// The report of a run, whether a search chose its plan or not; the error if it has a refusal.
+// `model`: the model's name in the settings.
 nlohmann::json plan_report(const PlannedRun&, const Machine&, const std::string& model,
                            const Frontier& = {});
 
 // Throws if the file exists and is not a report, or cannot be written.
 void check_report_file(const std::filesystem::path&);
 void write_report(const std::filesystem::path&, const nlohmann::json&);
-// The report as text: a line for each member.
+// The report as text, one line per member.
 std::string report_text(const nlohmann::json&);
 
-// Seconds above the lower bound, as a part of it.
+// The seconds above the lower bound, as a fraction of it.
 double gap(const PlannedSteps&);
 
 }  // namespace spool

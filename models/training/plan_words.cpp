@@ -13,7 +13,7 @@
 namespace spool {
 namespace {
 
-// The part of a step's time below which a difference does not count.
+// The fraction of a step's time below which a difference does not count.
 constexpr double negligible = 1e-4;
 
 std::string percent(double part) { return fmt::format("{:.1f} %", 100 * part); }
@@ -46,7 +46,7 @@ class Sentences {
   }
   size_t peak() const { return run_.foretold.memory.peak; }
   double seconds() const { return run_.foretold.seconds; }
-  // Of more, the trace and the memory have only some.
+  // Of more micro-batches, the trace and the memory show only some.
   bool has_all_micro_batches() const { return run_.config.accumulate <= distinct_micro_batches; }
 
   std::string limit_in_words() const {
@@ -112,7 +112,7 @@ class Sentences {
       say("Every layer keeps what its backward reads.");
       return;
     }
-    // One group takes no more words than the sentence that there is one more.
+    // Naming one group more is no longer than saying that there is one more.
     const size_t told = groups.size() <= max + 1 ? groups.size() : max;
     for (size_t i = 0; i < told; ++i) {
       say("{}: {}.", capitalised(layers_of(groups[i])), groups[i].treatment);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A plan in sentences, for reports.
+// Describes a plan in sentences, for reports.
 
 #include <string>
 #include <string_view>
@@ -14,12 +14,12 @@ namespace spool {
 struct PlanInWords {
   const PlannedRun& run;
   const Machine& machine;
-  const std::string& model;               // as the settings name it
-  const std::vector<LayerGroup>& layers;  // as explain() gives them
+  const std::string& model;               // its name in the settings
+  const std::vector<LayerGroup>& layers;  // from explain()
   const RehearsedStep& step;              // with its trace
   const StepMemory& memory;               // of that step
   std::string_view peak_is_in;            // of the run: "step", "evaluation" or "sample"
-  const Frontier& frontier;               // if it has points, what a larger budget would buy
+  const Frontier& frontier;               // may be empty; shows what a larger budget would buy
 };
 
 std::vector<std::string> plan_in_words(const PlanInWords&);

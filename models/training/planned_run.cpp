@@ -10,13 +10,13 @@ namespace spool {
 
 namespace {
 
-// A plan for another tape is refused by that tape, in words of its own.
+// A plan for another tape is left to that tape, which refuses it with its own message.
 bool is_for_another_tape(const Plan& plan, const TrainingConfig& config) {
   return !plan.fingerprints.empty() &&
          std::vector<uint64_t>(plan.fingerprints) != step_fingerprints(describe_step(config));
 }
 
-// Only chunks change results, so a run has its own, whatever its plan.
+// Chunks are what changes results, so a run keeps its own, whatever its plan.
 void check_chunks(const Plan& given, const Plan& own, const StepChunks& chunks) {
   check_setting(given.chunks == own.chunks, {"plan", "chunk-loss"},
                 "the plan cuts the loss into chunks of another size than this run's, which is ",
@@ -31,8 +31,8 @@ void check_chunks(const Plan& given, const Plan& own, const StepChunks& chunks) 
                chunks.mlp_rows, " rows; give the number of rows it was made with");
 }
 
-// The chunks with the nodes of the request's plan, and without any if the search chooses them;
-// unchanged if they are set.
+// Takes the nodes in chunks from the request's plan, or none if the search chooses them; unchanged
+// if they are set.
 StepChunks settled_chunks(const TrainingConfig& config, const StepRequest& request) {
   StepChunks chunks = config.chunks;
   if (!request.choose->regions || chunks.mlp_rows > 0) return chunks;
@@ -54,7 +54,7 @@ void check_given(const Plan& given, const TrainingConfig& config, const StepRequ
                 "the plan offloads to a disk; name the directory, as disk:DIRECTORY");
 }
 
-// By measured kernels a search finds other plans, of which the smallest may take a little less.
+// With measured kernels, a search finds other plans, the smallest of which may need a little less.
 bool may_fit(const PlannedRun& run) {
   if (!run.refusal) return true;
   const size_t peak = run.foretold.memory.peak;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A training run as steps/step_planner.h plans it: its step, its evaluations and its text samples.
+// Plans a training run by steps/step_planner.h: its steps, evaluations and text samples.
 
 #include <filesystem>
 #include <functional>
@@ -21,28 +21,28 @@ struct SampleLength {
   int64_t prompt = 0, drawn = 0;
 };
 
-// A training step by this configuration; the plan is for evaluations.
+// A training step of this configuration; `evaluation` is the plan for evaluations.
 StepDescription describe_step(const TrainingConfig&, const Plan& evaluation = {});
 // The run, for a planner.
 RunSteps describe_run(const TrainingConfig&, const SampleLength&, const Machine&);
-// Rehearses the evaluation and the text sample alone, with the optimizer's state where the plan of
-// the step has it.
+// Rehearses only the evaluation and the text sample, with the optimizer's state where the plan of
+// the step places it.
 MemoryStats rehearse_others(const TrainingConfig&, const Plan& step, const Machine&,
                             const SampleLength&);
 
-// The plans that a policy makes; the machine decides when values are offloaded.
+// A policy's plans; the machine's clock decides when values are offloaded.
 StepPlans make_plans(const TrainingConfig&, const Policy& = {}, const Machine& = {});
 
-// How the run is to execute on this machine, with that plan: what was not given is chosen, except
-// for the chunks of a run that resumes.  What leaves a GPU by choice goes to its host; on a cpu,
-// whose host has the same memory, and to a disk, values are only sent where the options say so.
-// It has to fit into the options' device.
+// The request for a run on this machine, with a given plan if there is one.  What is not set is
+// chosen, except the chunks of a resumed run.  A search offloads from a GPU to its host; to a disk,
+// or on a cpu, whose host has the same memory, values are only offloaded if the options say so.
+// The run must fit into the options' device.
 RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
-// To measure the kernels of the step for that request, with the table in the user's cache.  Nothing
-// is measured for a run that cannot fit.
+// Measures the kernels of the step of that request, with the table in the user's cache.  Nothing is
+// measured for a run that cannot fit.
 CalibrationRequest calibration_of(const RunOptions&, const std::optional<Plan>& given = {});
 
-// A planned run; it does not change afterwards.
+// A planned run, which does not change afterwards.
 struct PlannedRun : PlannedSteps {
   TrainingConfig config = {};  // with the chunks that were chosen
 };
@@ -50,9 +50,9 @@ struct PlannedRun : PlannedSteps {
 // Plans a run.
 class RunPlanner {
  public:
-  // Throws an error that names the settings if the plan of the request has other chunks than the
-  // configuration, or offloads to a disk and no directory is given.  The policy of the request has
-  // no chunks; the configuration has.
+  // Throws an error that names the settings if the request's plan has other chunks than the
+  // configuration, or offloads to a disk without a directory.  Chunks are set by the configuration,
+  // not by the request's policy.
   RunPlanner(const TrainingConfig&, const RunRequest&, const SampleLength&, const Machine&);
 
   PlannedRun plan() { return of_run(steps_->plan()); }
@@ -66,14 +66,14 @@ class RunPlanner {
   std::optional<StepPlanner> steps_;
 };
 
-// Hands over the program of a step's tape that keeps every value, while its parameters exist.
+// Calls back with the program of a step that keeps every value, while its parameters exist.
 void read_program(const TrainingConfig&, const std::function<void(const Program&)>&);
 // What the plan of the run's step does to each layer.
 std::vector<LayerGroup> explain(const PlannedRun&);
 
 // Throws if the file exists and is not a plan, or cannot be written.
 void check_plan_file(const std::filesystem::path&);
-// Writes the plan of the run's step to such a file, with what it was made for.
+// Writes the plan of the run's step to a file, with what it was made for.
 void save_step_plan(const std::filesystem::path&, const PlannedRun&, const Machine&);
 
 }  // namespace spool

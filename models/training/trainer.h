@@ -1,6 +1,6 @@
 #pragma once
 
-// Trains a model on one stream: all the work of a run that uses the device, and nothing else.  On a
+// Trains a model on one stream: all of a run's work on the device, and nothing else.  On a
 // MetaStream the same calls rehearse it.
 
 #include <memory>
@@ -13,14 +13,13 @@
 
 namespace spool {
 
-// Of the tapes of an evaluation: what is live at a time is as little as of a step.
+// The plan of an evaluation's tapes: as little is live at a time as in a step.
 Plan evaluation_plan(const TrainingConfig&);
 
-// A model of text and the micro-batch that it reads, as a StepRunner sees them, with an evaluator
-// of both.
+// A model of text and its micro-batch, as a StepRunner sees them, with an evaluator of both.
 class TrainedModel final : public StepModel {
  public:
-  // The plan is for the evaluator's tapes.
+  // `evaluation`: the plan of the evaluator's tapes.
   TrainedModel(const TrainingConfig&, Plan evaluation, Stream&);
 
   Model& model() { return *model_; }
@@ -42,15 +41,15 @@ class TrainedModel final : public StepModel {
 
 class Trainer {
  public:
-  // Allocates everything that lives across steps, without initialising it.
+  // Allocates everything that lives between steps, without setting it.
   Trainer(const TrainingConfig&, const StepPlans&, Stream&);
 
   Model& model() { return model_.model(); }
   Optimizer& optimizer() { return runner_.optimizer(); }
-  // Draws random weights.
+  // Initialises the weights at random.
   void initialise();
-  // Loads the weights of a file of this configuration.  The f32 masters of bf16 weights are as
-  // exact as the file.
+  // Loads the weights of a file of this configuration.  The f32 masters of bf16 weights get the
+  // file's full precision.
   void initialise_from(const ModelFile&, const FileProgress& = {});
 
   // See StepRunner::prepare().  Call it after initialise().
@@ -58,20 +57,20 @@ class Trainer {
 
   double learning_rate(int64_t step) const;
 
-  // Enqueues step `step`, counted from 0, on a batch of accumulate * batch rows, which may be
-  // changed once this returns.
+  // Enqueues step `step`, counted from 0, on accumulate * batch rows; the batch may be changed once
+  // this returns.
   void step(int64_t step, const TokenBatch&);
-  // Enqueues step 0 on a placeholder, by the same copies, for rehearsals.
+  // Enqueues step 0 on a placeholder, with the same copies, for rehearsals.
   void rehearse_step();
-  // Result of that step, one of the last two; see StepRunner::result().
+  // The result of one of the last two steps; see StepRunner::result().
   StepResult result(int64_t step) { return runner_.result(step); }
-  // Of the last one; waits for it.
+  // The result of the last step; waits for it.
   StepResult result() const { return runner_.result(); }
   bool runs_ahead() const { return runner_.runs_ahead(); }
 
   Evaluator& evaluator() { return model_.evaluator(); }
 
-  // Host memory and disk in use; 0 if everything is kept on the device.
+  // Host memory and disk in use; zero if everything is on the device.
   MemoryStats host_memory() const { return runner_.host_memory(); }
   MemoryStats disk() const { return runner_.disk(); }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Which device a table is of, and where the tables are.
+// Identifies a device for its table of measurements (device_table.h), and finds the table's file.
 
 #include <filesystem>
 
@@ -9,15 +9,15 @@
 
 namespace spool {
 
-// Of the stream's device, for a machine whose rates are of products of this type: its model,
-// driver, libraries and number of threads, and what built this program.
+// The identity of the stream's device: its model, driver, libraries and number of threads, and the
+// build of this program.  `of_products`: the type of the matrix products that set its rates.
 DeviceIdentity identify(const Stream&, DType of_products);
 
-// The folder of the user's cache for Spool: $XDG_CACHE_HOME/spool, or ~/.cache/spool; empty if the
+// The user's cache folder for Spool: $XDG_CACHE_HOME/spool, or ~/.cache/spool; empty if the
 // environment names neither.
 std::filesystem::path cache_folder();
 
-// The file in the folder for the table of a device.
+// The file of the device's table in the folder.
 std::filesystem::path table_file(const std::filesystem::path& folder, const DeviceIdentity&);
 
 }  // namespace spool

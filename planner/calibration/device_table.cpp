@@ -28,7 +28,7 @@ void for_each_rate(SomeMachine& machine, const Visit& visit) {
   visit("launch_seconds", machine.launch_seconds);
 }
 
-// No kernel takes longer, does more, or is faster than these.
+// Upper limits of valid entries: seconds, counts of work, and rates.
 constexpr double max_seconds = 1e5, max_count = 1e24, max_rate = 1e20;
 
 double positive(const JsonField& field, double max) {

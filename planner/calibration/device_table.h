@@ -1,7 +1,7 @@
 #pragma once
 
-// What was measured of a device: its rates, and what kernels take.  It is kept in a file of the
-// user's cache, so that kernels are measured once and two starts of a run foretell the same:
+// A table of measurements of a device: its rates, and the seconds of kernels.  It is a file in the
+// user's cache, so each kernel is measured once and two starts of a run foretell the same:
 //
 //   {
 //     "spool_kernels": 1,
@@ -24,26 +24,26 @@
 
 namespace spool {
 
-// What tells a device from others, as far as its speed depends on it, by name.
+// What distinguishes a device whose speed may differ, as pairs of a name and a value.
 using DeviceIdentity = std::map<std::string, std::string>;
 
 struct DeviceTable {
   DeviceIdentity device = {};
   std::optional<Machine> rates = {};         // without name, architecture and kernels
   std::map<std::string, double> disks = {};  // by directory, bytes per second
-  std::vector<KernelTime> kernels = {};      // each once, in the order of before()
+  std::vector<KernelTime> kernels = {};      // without repetitions, in the order of before()
 };
 
-// What a new measurement does to an entry that a table has.
+// What a new measurement does to the table's entry for the same kernel.
 enum class Renewal : uint8_t { keep, lower, replace };
 template <>
 inline constexpr std::array enumerator_names<Renewal>{"keep", "lower", "replace"};
 
-// Adds the kernels, each at most once, to those of the table.
+// Adds the kernels to the table; none may be given twice.
 void add_kernels(DeviceTable&, const std::vector<KernelTime>&, Renewal);
 
-// Throws, naming the file and the field, if the file is damaged, or the table of another device; a
-// table without entries if there is none.
+// Returns a table without entries if there is no file.  Throws, naming the file and the field, if
+// the file is damaged or is the table of another device.
 DeviceTable load_table(const std::filesystem::path&, const DeviceIdentity&);
 // Creates the folder; throws if the file cannot be written.
 void save_table(const std::filesystem::path&, const DeviceTable&);

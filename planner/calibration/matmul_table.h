@@ -1,6 +1,6 @@
 #pragma once
 
-// Tables of timed algorithms for matrix products, as JSON:
+// Files of the fastest algorithms for matrix products, found by timing them; as JSON:
 //
 //   {"format": "spool-matmul-algorithms", "format_version": 1,
 //    "device": "NVIDIA H200", "cublaslt": 130100, "places": {"a product of (32768, 768) ...": 3}}
@@ -17,11 +17,11 @@ nlohmann::json to_json(const MatmulAlgorithms&);
 // Throws if a field is missing or wrong.
 MatmulAlgorithms matmul_algorithms_from_json(const JsonField&);
 
-// The file in the folder for the table of that device and library.
+// The file in the folder for the table of this device and library.
 std::filesystem::path matmul_table_file(const std::filesystem::path& folder,
                                         const MatmulAlgorithms& of);
 void save_matmul_table(const std::filesystem::path& file, const MatmulAlgorithms&);
-// The table for that device and library, empty if there is none.  Throws if the file is no such
+// The table for this device and library, empty if there is none.  Throws if the file is not such a
 // table.
 MatmulAlgorithms load_matmul_table(const std::filesystem::path& folder, const MatmulAlgorithms& of);
 

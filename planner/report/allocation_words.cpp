@@ -15,7 +15,7 @@ static_assert(before_activations.size() == AllocationWords::activations);
 
 NodeId node_of(const LoggedAllocation& a) { return static_cast<NodeId>(a.born_in.node); }
 
-// The names of parameters have parts.
+// Only names of parameters have dots.
 bool is_of_parameter(const LoggedAllocation& a) {
   return std::string_view(a.label.name).find('.') != std::string_view::npos;
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// What reports say of the allocations of a rehearsed step.
+// Describes the allocations of a rehearsed step in words, for reports.
 
 #include <string>
 #include <unordered_map>
@@ -12,29 +12,29 @@ namespace spool {
 
 class AllocationWords {
  public:
-  // Categories of memory, in the order in which they are drawn: a purpose each, but for
-  // activations, which have one for each kind of node, and one for what copies hold.
+  // Categories of memory, in the order in which they are drawn: one per purpose, but one per kind
+  // of node for activations, and one for memory that copies hold.
   static constexpr size_t activations = 4;  // the first of them
   static constexpr size_t workspace = activations + enumerator_names<NodeKind>.size();
   static constexpr size_t copies = workspace + 1, categories = copies + 1;
   static std::string category_name(size_t category);
 
-  // Both must outlive the words.
+  // Both must outlive this.
   AllocationWords(const NamedNodes&, const AllocationHistory&);
 
   size_t category(const LoggedAllocation&) const;
   // "ln_2" of layer 7, "input gradient of ln_2", "mlp.c_fc.weight".
   LayerName value(const LoggedAllocation&) const;
-  // The value that the copy with this number sends; null: none is known.
+  // The value that copy number `number` offloads; null if it is not known.
   const LoggedAllocation* offloaded(int64_t number) const;
-  // What it is kept until: "backward of mlp.c_fc", of the same layer, or "forward of ln_1 of layer
-  // 8".
+  // The work until which it is kept: "backward of mlp.c_fc", in the same layer, or "forward of ln_1
+  // of layer 8".
   std::string until(const LoggedAllocation&) const;
-  // What it was made for: "backward of mlp.c_fc of layer 7".
+  // The work for which it was allocated: "backward of mlp.c_fc of layer 7".
   std::string made_for(const LoggedAllocation&) const;
 
  private:
-  // Of rows that stayed where others were sent, the whole value.
+  // The whole value, given the rows of it that stayed while others were offloaded.
   const LoggedAllocation& whole(const LoggedAllocation&) const;
   bool has_node(const LoggedAllocation&) const;
   std::string work(const TraceContext&, bool with_layer) const;

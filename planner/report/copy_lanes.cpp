@@ -9,7 +9,7 @@
 namespace spool {
 namespace {
 
-// Copies, and work on a file; not waits.
+// Copies and work on a file are shown, waits are not.
 bool is_shown(const TraceSpan& span) {
   const bool lane = span.lane == TraceLane::copy_out || span.lane == TraceLane::copy_in;
   return lane && (span.activity == Activity::copy || span.activity == Activity::host);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The copies of a rehearsed step between the device and its host or disk, for reports.
+// Lists the copies of a rehearsed step between the device and its host or disk, for reports.
 
 #include <string>
 #include <vector>
@@ -17,7 +17,7 @@ struct LaneCopy {
   size_t bytes = 0;
 };
 
-// All copies of a lane.
+// Sums over all copies of a lane.
 struct LaneTotal {
   TraceLane lane = TraceLane::copy_out;
   size_t copies = 0, bytes = 0;
@@ -26,10 +26,10 @@ struct LaneTotal {
 
 struct CopyLanes {
   std::vector<LaneTotal> totals = {};  // of lanes with copies
-  std::vector<LaneCopy> copies = {};   // by begin; of more than a limit, those that take longest
+  std::vector<LaneCopy> copies = {};   // by begin; the longest ones, if there are too many
 };
 
-// Of a step that was rehearsed with AskedOfRehearsal::allocations.
+// The step must have been rehearsed with RehearsalOptions::allocations.
 CopyLanes copy_lanes(const RehearsedStep&, const NamedNodes&, size_t max_copies = 2000);
 
 }  // namespace spool

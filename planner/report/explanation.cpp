@@ -75,7 +75,7 @@ class Explainer {
   }
 
  private:
-  // " NAME NAME": the nodes of which a saved output holds.
+  // Names the nodes with a saved output for which `holds` is true: " NAME NAME".
   template <class Holds>
   std::string list(const std::vector<NodeId>& nodes, const Holds& holds) const {
     std::string names;

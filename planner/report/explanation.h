@@ -1,8 +1,8 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Explains a plan to people, layer by layer.  A layer is a block of the program, an outermost
-// scope; layers that a plan treats alike are told of together: "layers 0–13: recompute ln_1 gelu".
+// Explains a plan to people, layer by layer.  A layer is an outermost scope of the program; layers
+// that a plan treats alike are described together: "layers 0–13: recompute ln_1 gelu".
 
 #include <string>
 #include <utility>
@@ -12,10 +12,9 @@
 
 namespace spool {
 
-// A name for what each node computes: that of the layer's first parameter that it reads, without
-// the layer's number (h.3.mlp.c_fc.weight: mlp.c_fc), or that of its op; a bias names none.  Nodes
-// of a layer with equal names are numbered: add_1, add_2.  The program's parameters must still
-// exist.
+// Names each node after the first parameter of its layer that it reads, without the layer's number
+// (h.3.mlp.c_fc.weight: mlp.c_fc), or after its op if it reads none or only a bias.  Nodes of a
+// layer with equal names are numbered: add_1, add_2.  The program's parameters must still exist.
 IdTable<NodeId, std::string> node_names(const Program&);
 
 // The layer of each node, counted from 0; -1: outside of all layers.
@@ -28,9 +27,9 @@ struct LayerGroup {
   bool operator==(const LayerGroup&) const = default;
 };
 
-// What the plan does, by rising first layer; what is outside of all layers comes last, and only if
-// it is not just kept.  `kept` is the program of a tape that keeps every value.  Its parameters
-// must still exist.
+// Groups layers by what the plan does to them, by rising first layer.  What is outside of all
+// layers comes last, and only if something is done to it.  `kept` is the program of a tape that
+// keeps every value; its parameters must still exist.
 std::vector<LayerGroup> explain(const Program& kept, const Plan&);
 
 // "layers 0–13, 20", or "outside the layers".

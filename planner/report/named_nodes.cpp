@@ -43,7 +43,7 @@ NodeKind kind_of(const Node& node, std::string_view words) {
   return node.op->kind() == OpKind::product ? NodeKind::product : NodeKind::other;
 }
 
-// The first node after the layers that is no norm; of a program without layers, the last one.
+// The first node after the layers that is not a norm; without layers, the last node.
 NodeId first_of_loss(const Program& program, const IdTable<NodeId, int>& layers) {
   const NodeId end = program.nodes.next_id();
   NodeId first = end;

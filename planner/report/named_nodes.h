@@ -1,6 +1,6 @@
 #pragma once
 
-// What people call the nodes of a program, and what kinds of nodes there are.
+// Names the nodes of a program for people, and sorts them into kinds.
 
 #include <string>
 #include <string_view>
@@ -24,14 +24,14 @@ struct NamedNodes {
   NodeId loss = 0;  // the first node of the loss: after all layers, and no norm
 };
 
-// The program's parameters must still exist; they need not afterwards.
+// The program's parameters must exist during the call only.
 NamedNodes named_nodes(const Program&);
 
 // "mlp.c_fc of layer 3", or "wte" outside of all layers.
 std::string in_words(const NamedNodes&, NodeId);
 
-// "h.3.mlp.c_fc.weight" is "mlp.c_fc.weight" of layer 3; a name without a number is of no layer,
-// -1.
+// "h.3.mlp.c_fc.weight" is "mlp.c_fc.weight" of layer 3; a name without a number is of layer -1,
+// none.
 struct LayerName {
   std::string name = {};
   int layer = -1;

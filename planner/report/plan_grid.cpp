@@ -14,7 +14,7 @@ class Cells {
     }
   }
 
-  // Of the node's saved outputs, the one to which most happens.
+  // What happens to the node's saved outputs: the strongest treatment of any of them.
   GridCell of(NodeId n) const {
     GridCell cell = GridCell::none;
     for (const ValueId v : program_.nodes[n].outputs) {
@@ -42,8 +42,8 @@ class Cells {
     return to_disk ? GridCell::disk : GridCell::host;
   }
 
-  // Whether backward reads the value for a node outside of the region, or what follows the region
-  // reads it, and may be recomputed from it.
+  // Whether backward reads the value for a node outside of the region, or a later node reads it and
+  // may be recomputed from it.
   bool is_read_outside(ValueId v, const Region& region) const {
     const auto is_outside = [&](NodeId n) { return n < region.first || n > region.last; };
     if (region.chunks > 1) return std::ranges::binary_search(region.leaves, v);
@@ -55,7 +55,7 @@ class Cells {
   IdTable<ValueId, std::vector<NodeId>> savers_;
 };
 
-// The row of the name; a new one comes after the row `after`.
+// The row of this name; a new one is inserted after row `after`.
 size_t row_of(PlanGrid& grid, const std::string& name, size_t after) {
   const auto at = std::ranges::find(grid.rows, name);
   if (at != grid.rows.end()) return static_cast<size_t>(at - grid.rows.begin());

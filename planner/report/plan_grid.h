@@ -1,7 +1,7 @@
 #pragma once
 
-// What a plan does to the values of each layer, as a grid: a row for each name of a node, a column
-// for each layer.
+// A plan as a grid: a row for each name of a node, a column for each layer, and in each cell what
+// the plan does to the node's values.
 
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace spool {
 
-// `none`: of no node of this name in the layer, backward reads an output.
+// `none`: backward reads no output of such a node in this layer.
 enum class GridCell : uint8_t { none, keep, recompute, host, disk, chunked };
 template <>
 inline constexpr std::array enumerator_names<GridCell>{"",     "keep", "recompute",

@@ -17,7 +17,7 @@ double begin_of(const std::vector<TraceSpan>& trace) {
   return first == trace.end() ? 0 : first->begin;
 }
 
-// The phase that the span is a part of; `now` if it does not tell.
+// The phase that the span is a part of; `now` if the span does not tell.
 const char* phase_of(const TraceSpan& span, NodeId loss, const char* now) {
   const TraceContext& work = span.context;
   if (!work) return now;
@@ -25,7 +25,7 @@ const char* phase_of(const TraceSpan& span, NodeId loss, const char* now) {
   if (task == optimizer) return optimizer;
   if (!work.op) return now;
   if (task == forward) return work.node >= loss ? loss_phase : forward;
-  // What is recomputed for a layer may be of any node, also of one of the loss.
+  // What is recomputed for a layer may be any node, even one of the loss.
   return work.node >= loss && now != backward ? loss_phase : backward;
 }
 

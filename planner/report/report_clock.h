@@ -1,7 +1,7 @@
 #pragma once
 
-// The times of a rehearsed step as reports have them: milliseconds since the step began, rounded to
-// about a millionth of it, so that they take few digits.
+// Times of a rehearsed step for reports: milliseconds since the step began, rounded to about a
+// millionth of the step, so that they take few digits.
 
 #include "spool/planner/rehearsal.h"
 
@@ -9,10 +9,10 @@ namespace spool {
 
 class ReportClock {
  public:
-  // Of a step that was rehearsed with its trace.
+  // The step must have been rehearsed with its trace.
   explicit ReportClock(const RehearsedStep&);
 
-  // Of seconds on the clock of the trace; within the step.
+  // Converts seconds on the trace's clock; clamped to the step.
   double ms(double seconds) const;
   double end() const { return end_; }
 
@@ -28,8 +28,8 @@ struct StepPhase {
   double begin = 0, end = 0;  // milliseconds
 };
 
-// One after the other, for each micro-batch of the trace.  The nodes of the loss are those from
-// `loss` on; their backward is a part of it.
+// The phases of each micro-batch of the trace, one after the other.  The loss is the nodes from
+// `loss` on; their backward is part of the phase "loss".
 std::vector<StepPhase> step_phases(const RehearsedStep&, NodeId loss);
 
 }  // namespace spool

@@ -27,13 +27,13 @@ std::vector<Part> parts_of(const AllocationHistory& history, const AllocationWor
   return parts;
 }
 
-// What an event changes.
+// A change of live bytes at an event.
 struct Change {
   size_t event = 0, category = 0;
   std::ptrdiff_t bytes = 0;
 };
 
-// By event; one that sends a value has two.
+// Changes by event; an event that offloads a value has two.
 std::vector<Change> changes_of(const std::vector<Part>& parts) {
   std::vector<Change> changes;
   changes.reserve(2 * parts.size());
@@ -70,7 +70,7 @@ std::vector<Instant> all_instants(const RehearsedStep& step, const std::vector<C
   return all;
 }
 
-// Of instants of equal times, the last one, and before it that of most bytes if it has more than
+// Keeps of instants of equal times the last one, and before it the one of most bytes if it exceeds
 // its neighbours.
 std::vector<Instant> distinct_instants(const std::vector<Instant>& all) {
   std::vector<Instant> distinct;
@@ -93,8 +93,8 @@ size_t index_of_peak(const std::vector<Instant>& instants) {
                              instants.begin());
 }
 
-// At most so many, one more for the peak and one for the end: of neighbours, that of most bytes, at
-// the time of the first.
+// Merges neighbours into the one of most bytes, at the time of the first: at most `max` instants,
+// one more for the peak and one for the end.
 std::vector<Instant> merged(const std::vector<Instant>& all, size_t max) {
   if (all.size() <= max) return all;
   const size_t each = (all.size() + max - 1) / max;
@@ -166,7 +166,7 @@ std::vector<MemoryValue> values_of(const std::vector<Part>& parts,
   return values;
 }
 
-// For what the last allocation before the instant was made.
+// The work for which the last allocation before the instant was made.
 std::string work_at(const Instant& instant, const std::vector<Part>& parts,
                     const AllocationWords& words) {
   const LoggedAllocation* last = nullptr;
@@ -176,7 +176,7 @@ std::string work_at(const Instant& instant, const std::vector<Part>& parts,
   return last ? words.made_for(*last) : "";
 }
 
-// Leaves out the categories of which no byte is ever live.
+// Removes the categories that never have a live byte.
 void drop_empty_categories(StepMemory& memory) {
   std::vector<size_t> places(memory.categories.size());
   size_t count = 0;

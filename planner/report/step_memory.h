@@ -1,6 +1,6 @@
 #pragma once
 
-// The memory of a device over a rehearsed step, by what it is for, for reports.
+// The memory of a device over a rehearsed step, by category, for reports.
 
 #include <string>
 #include <vector>
@@ -11,11 +11,11 @@
 
 namespace spool {
 
-// An allocation, or the part of its life that is in one category, live in the instants [begin,
-// end).
+// An allocation, or the part of its life that it spends in one category.  It is live in the
+// instants [begin, end).
 struct MemoryValue {
   std::string name = {};  // "ln_2", "mlp.c_fc.weight", "input gradient of ln_2"
-  int layer = -1;         // -1: of none
+  int layer = -1;         // -1: outside of all layers
   size_t category = 0;
   size_t bytes = 0;
   size_t begin = 0, end = 0;
@@ -24,24 +24,24 @@ struct MemoryValue {
 
 struct StepMemory {
   std::vector<std::string> categories = {};  // from the bottom to the top; only those that occur
-  // Milliseconds since the step began; they never fall.  The bytes of an instant hold until the
-  // next one.  The first of two instants of equal times shows what was live at once for no time.
+  // Milliseconds since the step began, not falling.  The bytes of an instant hold until the next.
+  // Of two instants of equal times, the first shows a peak that lasted no time.
   std::vector<double> times = {};
   std::vector<std::vector<size_t>> bytes = {};  // of each category, at each instant
   std::vector<size_t> total = {};
-  size_t peak = 0;                       // the first instant of most bytes
+  size_t peak = 0;                       // the first instant at which most bytes are live
   std::string peak_is_in = {};           // "backward of mlp.c_fc of layer 7"
   std::vector<MemoryValue> values = {};  // the largest in bytes x time first
 };
 
 struct StepMemoryLimits {
-  // Neighbouring instants become the one of most bytes; that of the peak stays.
+  // Maximum number of instants: neighbours merge into the one of most bytes; the peak stays.
   size_t instants = 2000;
   size_t values = 1500;
-  double min_part = 1.0 / 2000;  // of the peak, that a value of the list has
+  double min_part = 1.0 / 2000;  // smaller values than this part of the peak are not listed
 };
 
-// Of a step that was rehearsed with AskedOfRehearsal::allocations.
+// The step must have been rehearsed with RehearsalOptions::allocations.
 StepMemory step_memory(const RehearsedStep&, const NamedNodes&, const StepMemoryLimits& = {});
 
 }  // namespace spool

@@ -15,8 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-// Microseconds in eighths, which are exact in binary and whole in nanoseconds: a viewer, which
-// truncates to nanoseconds, shows spans nested and in order as they are here.
+// Microseconds in eighths, which are exact in binary and a whole number of nanoseconds: a viewer,
+// which truncates to nanoseconds, shows spans nested and ordered as they are here.
 double microseconds(double seconds) { return std::round(seconds * 8e6) / 8; }
 
 std::string text(const TraceContext& c) {

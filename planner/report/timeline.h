@@ -1,9 +1,9 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Traces as trace events in JSON (Chrome's format), which https://ui.perfetto.dev shows: a process
-// for each trace, with a thread for each lane and counters of live bytes.  On a lane, the spans of
-// an op lie below a span with the op's name.
+// Writes traces as JSON in Chrome's trace event format, which https://ui.perfetto.dev shows: a
+// process for each trace, with a thread for each lane and counters of live bytes.  On a lane, the
+// spans of an op lie below a span with the op's name.
 
 #include <string>
 #include <vector>

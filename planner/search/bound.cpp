@@ -55,25 +55,25 @@ InstantBound::InstantBound(const Program& program, NodeId end, const std::vector
   cuts_.push_back({.bytes = std::max(needed, cuts_.front().bytes + 1)});
 }
 
-// Only values that backward still needs, and what they can be recomputed from, are in the network.
+// The network contains only values that backward still needs and what they can be recomputed from.
 struct InstantBound::Builder {
   const Program& program;
   InstantBound& bound;
   IdTable<ValueId, bool> is_free, is_priced;  // live as the node reads it; in the network
-  std::vector<ValueId> waiting = {};          // in the network, and their makers may not be
+  std::vector<ValueId> waiting = {};          // in the network, but perhaps without their producers
 
   int vertex_of_op(NodeId n) const { return 2 + n; }
   int vertex_of(ValueId v) const { return 2 + program.nodes.next_id() + v; }
 
   void add_value(ValueId v) {
-    const NodeId maker = program.values[v].producer;
-    if (maker < 0 || is_free[v] || is_priced[v]) return;
+    const NodeId producer = program.values[v].producer;
+    if (producer < 0 || is_free[v] || is_priced[v]) return;
     is_priced[v] = true;
-    const int edge = bound.network_.add_edge(vertex_of(v), vertex_of_op(maker), 0);
+    const int edge = bound.network_.add_edge(vertex_of(v), vertex_of_op(producer), 0);
     bound.values_.push_back({.edge = edge,
                              .bytes = bytes_of(program, v),
                              .vertex = vertex_of(v),
-                             .maker = vertex_of_op(maker)});
+                             .producer = vertex_of_op(producer)});
     waiting.push_back(v);
   }
 
@@ -85,15 +85,15 @@ struct InstantBound::Builder {
     bound.fixed_ -= bytes_of(program, v);
   }
 
-  void add_maker(NodeId maker, double seconds) {
-    const Node& node = program.nodes[maker];
-    const int edge = bound.network_.add_edge(vertex_of_op(maker), sink, MinCut::unlimited);
+  void add_producer(NodeId producer, double seconds) {
+    const Node& node = program.nodes[producer];
+    const int edge = bound.network_.add_edge(vertex_of_op(producer), sink, MinCut::unlimited);
     if (!node.op->recomputable()) return;
-    bound.ops_.push_back({.edge = edge, .seconds = seconds, .vertex = vertex_of_op(maker)});
+    bound.ops_.push_back({.edge = edge, .seconds = seconds, .vertex = vertex_of_op(producer)});
     for (const ValueId v : node.inputs) {
       add_value(v);
       if (!is_priced[v]) continue;
-      bound.network_.add_edge(vertex_of_op(maker), vertex_of(v), MinCut::unlimited);
+      bound.network_.add_edge(vertex_of_op(producer), vertex_of(v), MinCut::unlimited);
     }
   }
 };
@@ -110,10 +110,10 @@ void InstantBound::build(const Program& program, NodeId end, const std::vector<V
   }
   IdTable<NodeId, bool> is_added(program.nodes.size());
   while (!builder.waiting.empty()) {
-    const NodeId maker = program.values[builder.waiting.back()].producer;
+    const NodeId producer = program.values[builder.waiting.back()].producer;
     builder.waiting.pop_back();
-    if (!is_added[maker]) builder.add_maker(maker, seconds[maker]);
-    is_added[maker] = true;
+    if (!is_added[producer]) builder.add_producer(producer, seconds[producer]);
+    is_added[producer] = true;
   }
 }
 
@@ -124,7 +124,7 @@ InstantBound::Cut InstantBound::solve() {
     if (network_.is_source_side(op.vertex)) cut.seconds += op.seconds;
   }
   for (const PricedValue& v : values_) {
-    if (network_.is_source_side(v.vertex) && !network_.is_source_side(v.maker)) {
+    if (network_.is_source_side(v.vertex) && !network_.is_source_side(v.producer)) {
       cut.bytes += v.bytes;
     }
   }
@@ -147,7 +147,7 @@ InstantBound::Cut InstantBound::cut_at(double seconds_per_byte) {
   return cuts_by_price_[seconds_per_byte] = solve();
 }
 
-// The price of a byte that gives the best bound if so many may be kept: the slope of the hull
+// The price of a byte that gives the best bound if `left` bytes may be kept: the slope of the hull
 // there.
 double InstantBound::best_price(double left) {
   while (true) {
@@ -185,7 +185,7 @@ double InstantBound::seconds_within(double bytes) {
 
 double InstantBound::seconds_within(double bytes, const InstantLink& link) {
   const double w = link.bytes_per_second, left = bytes - fixed_;
-  if (left < 0) return std::numeric_limits<double>::infinity();  // only values can be sent
+  if (left < 0) return std::numeric_limits<double>::infinity();  // only values can be offloaded
   if (left >= cuts_.back().bytes) return 0;
   const double out = left + w * link.seconds_before, in = left + w * link.seconds_after;
   const double price_out = std::min(best_price(out), 1 / w);

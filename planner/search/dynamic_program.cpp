@@ -11,7 +11,7 @@
 namespace spool {
 namespace {
 
-// The number of segments that can be cut into chunks.
+// The number of segments that can run in chunks.
 size_t segments_with_rows(const MeasuredSegments& m) {
   return static_cast<size_t>(std::ranges::count_if(m.segments, [&](const Segment& s) {
     return m.options[static_cast<size_t>(s.kind)].size() > 1;
@@ -20,7 +20,7 @@ size_t segments_with_rows(const MeasuredSegments& m) {
 
 }  // namespace
 
-// The steps that no other one beats, of two such lists.
+// Merges two lists of steps, without those that another one beats.
 void FastestChoices::merge(const Steps& a, const Steps& b, Steps& merged) {
   merged.clear();
   double min = std::numeric_limits<double>::infinity();
@@ -57,7 +57,7 @@ FastestChoices::FastestChoices(const MeasuredSegments& m, const std::vector<bool
   }
 }
 
-// Puts one more segment before those of the run.
+// Adds the segment before those of the run.
 void FastestChoices::extend(Run& run) {
   const size_t segment = m_.segments.size() - run.after.size();
   const Steps& after = run.after.back();

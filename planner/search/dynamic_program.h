@@ -1,13 +1,13 @@
 #pragma once
 
-// The fastest choice of an option for each segment, exactly, under a limit on live bytes.
+// Finds the fastest choice of one option per segment, exactly, under a limit on live bytes.
 //
-// A segment may have an option if what it needs fits into its room: the limit less what was live at
-// first and what the segments below it keep.  Segments are visited from the last to the first.  The
-// least seconds that a segment and those after it cost beyond keeping all fall with its room, in
-// steps, which are those of the segment after it, each moved by each option; of two steps the one
-// with more room and more seconds is dropped.  They do not depend on the limit, nor on what is
-// chosen below, so that they are found once for all limits.
+// A segment's room is the limit less what was live at first and what the segments below it keep; an
+// option is allowed if what it needs fits.  Segments are visited from the last to the first.  The
+// minimum seconds of a segment and those after it, beyond keeping all, are a falling step function
+// of its room: the function of the next segment, shifted by each option, without the steps that
+// another one beats in room and seconds.  It depends neither on the limit nor on the choices below,
+// so it is computed once for all limits.
 
 #include <algorithm>
 #include <cstdint>
@@ -18,20 +18,20 @@
 
 namespace spool {
 
-// How the options of segments that send were chosen: the seconds that a byte was taken to cost, the
-// part of the bytes that a link can move which were sent, and whether a part of a value may be.
+// How the options of offloading segments were chosen: the assumed seconds per offloaded byte, the
+// part of the link's bytes that is used, and whether a value may be divided.
 struct OffloadWay {
   double price = 0, part = 0;
   bool divides = false;
   bool operator==(const OffloadWay&) const = default;
 };
 
-// Bytes that are live for segments that send while each segment runs; none: 0.
+// Bytes live for offloading segments while each other segment runs; none: 0.
 struct OthersBytes {
-  std::vector<size_t> backward = {};  // what has come back for those below
+  std::vector<size_t> backward = {};  // what has come back for the segments below
   std::vector<size_t> forward = {};   // what has not left yet
 
-  // All that is needed in a segment which itself needs so many bytes.
+  // The bytes needed in a segment that by itself needs `needed` in backward.
   int64_t with(size_t segment, int64_t needed, int64_t needed_in_forward) const {
     const auto in_backward = static_cast<int64_t>(backward.empty() ? 0 : backward[segment]);
     const auto in_forward = static_cast<int64_t>(forward.empty() ? 0 : forward[segment]);
@@ -42,40 +42,40 @@ struct OthersBytes {
 
 struct Choice {
   std::vector<const MeasuredOption*> by_segment = {};
-  // The parts of what the first segments can send that are sent, between 0 and 1.
+  // For each of the first segments, the part of its offloadable bytes that is offloaded, 0 to 1.
   std::vector<double> offloaded = {};
   OffloadWay way = {};
   OthersBytes others = {};
-  size_t row_choice = 0;     // of MeasuredSegments::rows
+  size_t row_choice = 0;     // index into MeasuredSegments::rows
   double extra_seconds = 0;  // beyond keeping all, in a micro-batch
 
-  // Bytes that the segment keeps on the device; below 0 if it frees more, of what it reads.
+  // Bytes that the segment keeps on the device; negative if it frees more, of what it reads.
   int64_t kept(const MeasuredSegments&, size_t segment) const;
   bool operator==(const Choice&) const = default;
 };
 
 class FastestChoices {
  public:
-  // `rows_allowed`: of each choice of rows.  The segments must outlive this.
+  // `rows_allowed`: for each choice of rows.  The segments must outlive this.
   FastestChoices(const MeasuredSegments&, const std::vector<bool>& rows_allowed,
                  OthersBytes others = {});
 
-  // The least seconds of the segments from `first` on, whose room is so many bytes; infinite if
+  // The minimum seconds of the segments from `first` on, given this room in bytes; infinite if
   // there is no choice.
   double seconds(size_t first, int64_t room);
-  // Adds these segments' options to those of the segments before.  There must be a choice.
+  // Appends the options of the remaining segments to the choice.  One must exist.
   void complete(Choice&, int64_t room);
 
  private:
-  // From so many bytes of room on, an option, and the seconds of its segment and those after it.
+  // From this room in bytes on: an option, and the seconds of its segment and those after it.
   struct Step {
     int64_t room = 0;
     double seconds = 0;
     int32_t option = -1, rows = 0;
   };
   using Steps = std::vector<Step>;  // by rising room and falling seconds
-  // Segments that choose among these rows: the steps of none, of the last segment, of the one
-  // before, and so on as far as they were asked for.
+  // Segments that share a set of choices of rows.  after[i]: the steps of the last i segments, as
+  // far as they were asked for.
   struct Run {
     std::vector<size_t> rows;
     std::vector<Steps> after;
@@ -89,28 +89,28 @@ class FastestChoices {
   std::vector<Run> runs_;
 };
 
-// Nothing if no choice is within the limit.
+// The fastest choice within the limit; nothing if there is none.
 std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
                                      const std::vector<bool>& rows_allowed);
 
-// Keeps all, with the first choice of rows.
+// The choice that keeps all, with the first choice of rows.
 Choice keep_all_choice(const MeasuredSegments&);
 
-// The choices that give all segments of the most frequent kind one option, and keep all in the
+// The choices that give all segments of the most frequent kind the same option and keep all in the
 // others, the fastest first.
 std::vector<Choice> uniform_choices(const MeasuredSegments&);
-// The same of the first segments alone; the others keep all.
+// The same option for the first segments alone; the others keep all.
 Choice of_first_segments(const MeasuredSegments&, Choice uniform, size_t count);
 
-// The most bytes that are live under a choice, of all segments or of the first ones.
+// The maximum of live bytes under a choice, over those segments for which it has an option.
 size_t live_bytes(const MeasuredSegments&, const Choice&);
 
-// Bytes that the segment needs with this option, with those that are live for others.
+// Bytes needed in the segment with this option, including those that are live for others.
 int64_t needed_bytes(const MeasuredSegments&, size_t segment, const MeasuredOption&,
                      const OthersBytes& = {});
 
-// The same options in another order within each kind: of the segments that send nothing, those that
-// keep least come first, so that equal layers with equal options stand together.  Unchanged if that
+// Reorders options within each kind: among segments that offload nothing, those that keep least
+// come first, so that equal layers with equal options stand together.  Unchanged if the new order
 // needs more than the limit.
 Choice in_groups(const MeasuredSegments&, Choice, size_t limit);
 

@@ -1,15 +1,15 @@
 #pragma once
 
-// The least of a convex function of one number by golden sections (Kiefer, Sequential minimax
-// search for a maximum, 1953).
+// Minimises a convex function of one number by golden sections (Kiefer, Sequential minimax search
+// for a maximum, 1953).
 
 #include <algorithm>
 #include <utility>
 
 namespace spool {
 
-// The least value seen between `low` and `high` with so many further sections.  The function may be
-// infinite from `low` to some number.
+// The smallest value seen between `low` and `high` with `sections` further sections.  The function
+// may be infinite from `low` to some number.
 template <class Function>
 double min_by_golden_sections(double low, double high, int sections, const Function& f) {
   constexpr double golden = 0.6180339887498949;

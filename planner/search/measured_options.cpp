@@ -9,10 +9,10 @@
 namespace spool {
 namespace {
 
-// What a rehearsal tells of one segment.
+// What a rehearsal measured of one segment.
 struct SegmentCosts {
   size_t live_before = 0, max_in_forward = 0, max_in_backward = 0;  // bytes
-  // Of each micro-batch that was rehearsed: the first writes gradients that later ones add to.
+  // By rehearsed micro-batch: the first writes the gradients that later ones add to.
   std::vector<double> seconds = {};
 };
 
@@ -22,7 +22,7 @@ struct RehearsedCosts {
   size_t outside = 0;                 // most bytes live outside of all segments
 };
 
-// The rehearsal and the segment that try an option.
+// The rehearsal and the segment in which an option is tried.
 struct OptionTrial {
   size_t round = 0, segment = 0;
 };
@@ -37,7 +37,7 @@ std::vector<int64_t> row_choices(int64_t rows) {
   return choices;
 }
 
-// Drops what another option beats or equals in all costs, but for the first, which keeps all.
+// Drops options that another one beats or equals in all costs, but not the first, which keeps all.
 std::vector<MeasuredOption> undominated(std::vector<MeasuredOption> all) {
   const auto beats = [](const MeasuredOption& a, const MeasuredOption& b) {
     return a.extra_seconds <= b.extra_seconds && a.extra_kept <= b.extra_kept &&
@@ -89,8 +89,8 @@ class Measurement {
     limit_candidates();
   }
 
-  // Where each choice of rows multiplies the options, fewer values are candidates: no kind has more
-  // than about as many options as one without rows.
+  // Where choices of rows multiply the options, takes fewer candidates, so that no kind has many
+  // more options than one without rows.
   void limit_candidates() {
     size_t candidates = max_candidates;
     for (size_t choices = 1; choices < all_.rows.size(); choices *= 2) --candidates;
@@ -116,7 +116,7 @@ class Measurement {
       }
       const size_t s = segment_of_[work.node];
       SegmentCosts& segment = costs.segments[s];
-      // Of a region in chunks, the first node runs again in each of them.
+      // The first node of a region in chunks runs again for each chunk.
       if (!has_begun[s]) {
         segment.live_before = segment.max_in_forward = segment.max_in_backward = work.live_before;
         has_begun[s] = true;
@@ -149,7 +149,7 @@ class Measurement {
     if (levers_.state_share) measure_state();
   }
 
-  // Values that backward reads, and that are large enough for a copy to run at full speed.
+  // Finds values that backward reads and that are large enough for copies to run at full speed.
   void find_offloadable() {
     constexpr size_t min_bytes = size_t{1} << 20;
     all_.offloadable.resize(all_.segments.size());
@@ -176,7 +176,7 @@ class Measurement {
     }
   }
 
-  // What a step takes whose state is streamed but for so many bytes.
+  // The costs of a step that streams all state but `bytes_on_device`.
   struct StreamedCosts {
     double host_bytes = 0, extra_seconds = 0;
     size_t outside = 0;
@@ -196,8 +196,8 @@ class Measurement {
             .outside = costs.outside};
   }
 
-  // However much is on the host, it is copied in while the device updates, and takes its copies'
-  // time at least.
+  // State on the host is copied in while the device updates; its cost is at least the time of its
+  // copies.
   void measure_state() {
     const StreamedCosts all = stream_all_but(0);
     if (all.host_bytes <= 0) return;
@@ -293,7 +293,7 @@ class Measurement {
             .forward_need = static_cast<int64_t>(costs.max_in_forward - costs.live_before)};
   }
 
-  // What the option costs beyond keeping all in each micro-batch that was rehearsed.
+  // The option's seconds beyond keeping all, for each rehearsed micro-batch.
   std::vector<double> extra_seconds(size_t kind, size_t o) const {
     if (o == 0) return std::vector<double>(base_.segments.front().seconds.size());
     const auto [round, s] = trial(kind, o);
@@ -302,7 +302,7 @@ class Measurement {
     return extra;
   }
 
-  // Of all micro-batches but the first and the last, the one in the middle is rehearsed.
+  // All micro-batches but the first and the last take as long as the rehearsed middle one.
   double in_step(const std::vector<double>& by_micro_batch) const {
     const auto rehearsed = static_cast<int64_t>(by_micro_batch.size());
     double seconds = 0;
@@ -312,7 +312,7 @@ class Measurement {
     return left_out > 0 ? seconds + left_out * by_micro_batch[1] : seconds;
   }
 
-  // Of the forward of what the region computes inside, if none of it ran in chunks.
+  // Seconds of the forward of what the region computes inside, if none of it ran in chunks.
   double seconds_again(const Segment& segment, const SegmentRegion& region) const {
     const std::set<NodeId> nodes = nodes_run_again(all_.program, segment, region);
     double seconds = 0;
@@ -346,7 +346,7 @@ class Measurement {
     }
   }
 
-  // Of the options that recompute nothing.
+  // Compares the choices of rows by the options that recompute nothing.
   void compare_rows() {
     for (size_t choice = 0; choice < all_.rows.size(); ++choice) {
       double seconds = 0;

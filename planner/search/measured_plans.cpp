@@ -1,4 +1,4 @@
-// The plans that options make, and what follows from the measurements of all of them.
+// Builds the plans that options make, and derives totals from all measurements.
 
 #include <algorithm>
 
@@ -34,7 +34,7 @@ double step_seconds(const RehearsedStep& step, int64_t micro_batches) {
   const Survey& survey = step.survey;
   const auto left_out = static_cast<double>(micro_batches - survey.micro_batches);
   if (left_out <= 0) return step.report.seconds;
-  // All micro-batches but the first and the last do what the one in the middle does.
+  // All micro-batches but the first and the last do what the rehearsed middle one does.
   const auto begin_of = [&](int micro_batch) {
     return std::ranges::find(survey.works, micro_batch, &SurveyedWork::micro_batch)->begin;
   };

@@ -33,7 +33,7 @@ bool MinCut::find_levels(int source, int sink) {
   return level_[at(sink)] >= 0;
 }
 
-// Pushes along one path of rising levels; 0 if there is none.
+// Pushes flow along one path of rising levels; returns 0 if there is none.
 int64_t MinCut::push(int source, int sink) {
   path_.clear();
   int vertex = source;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The minimum cut of a network between a source and a sink, by Dinic's algorithm (Algorithm for
-// Solution of a Problem of Maximum Flow in Networks with Power Estimation, 1970).
+// Finds the minimum cut of a network between a source and a sink by Dinic's algorithm (Algorithm
+// for Solution of a Problem of Maximum Flow in Networks with Power Estimation, 1970).
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ class MinCut {
     edges_[2 * static_cast<size_t>(edge)].capacity = capacity;
   }
 
-  // Finds the cut; is_source_side() tells of the smallest set on the source's side.  The sum of the
+  // Finds the cut; is_source_side() then describes its smallest source side.  The sum of the
   // capacities of all paths must be below `unlimited`.
   int64_t solve(int source, int sink);
   bool is_source_side(int vertex) const { return level_[static_cast<size_t>(vertex)] >= 0; }

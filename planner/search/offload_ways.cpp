@@ -7,8 +7,7 @@
 namespace spool {
 namespace {
 
-// The part of the bytes that a link could move at most which is sent: copies begin a little late
-// and end a little early.
+// The part of a link's bytes that can be used: copies begin a little late and end a little early.
 constexpr double link_use = 0.97;
 
 double seconds_per_byte(const Machine& machine, OffloadTarget target) {
@@ -16,7 +15,7 @@ double seconds_per_byte(const Machine& machine, OffloadTarget target) {
          (target == OffloadTarget::disk ? 1 / machine.disk_bytes_per_second : 0);
 }
 
-// The first rows of a value.
+// The first rows of a value, which are offloaded.
 struct OffloadedRows {
   const Offloadable::Value* value = nullptr;
   int64_t rows = 0;
@@ -39,11 +38,11 @@ OffloadedRows divided(const std::vector<const Offloadable::Value*>& values, doub
   return divided;
 }
 
-// Whole values while there is room for them, and rows of one more.  Of what it sends, it sends all.
+// Whole values while they fit into `bytes`, then rows of one more.
 std::vector<OffloadedRows> offloaded_rows(const Offloadable& offloadable, double bytes) {
   std::vector<OffloadedRows> offloaded;
   std::vector<const Offloadable::Value*> others;
-  bytes += 1;  // that rounding may have taken
+  bytes += 1;  // for rounding
   for (const Offloadable::Value& v : offloadable.values) {
     if (v.bytes > bytes) {
       others.push_back(&v);
@@ -129,7 +128,7 @@ void OffloadWays::measure_forward() {
   }
 }
 
-// At each, another option of the first segment that can send is the cheapest.
+// The prices at which another option of the first offloading segment becomes the cheapest.
 std::vector<double> OffloadWays::prices() const {
   size_t first = 0;
   while (first < measured_.segments.size() && measured_.segments[first].candidates.empty()) ++first;
@@ -175,8 +174,8 @@ size_t OffloadWays::cheapest(size_t segment, double price, int64_t room) const {
   return best;
 }
 
-// The bytes that are sent of at most so many.  What stays of a value is copied within the device
-// when the rest leaves, and again when it comes back: the seconds are added.
+// Returns how many of at most `bytes` bytes are offloaded.  Rows that stay of a divided value are
+// copied within the device when the rest leaves and when it returns: adds these seconds.
 double OffloadWays::offload(const Offloadable& offloadable, double bytes, const OffloadWay& way,
                             double& seconds) const {
   double offloaded = 0;
@@ -189,8 +188,8 @@ double OffloadWays::offload(const Offloadable& offloadable, double bytes, const 
   return offloaded;
 }
 
-// The first segments, with the options that are cheapest at this price, as far as what they keep
-// comes to so many bytes, which are sent.
+// Gives the first segments their cheapest options at this price, until the offloaded bytes reach
+// `bytes`.
 Beginning OffloadWays::beginning(const OffloadWay& way, double bytes, size_t limit) const {
   Beginning begin{.kept = static_cast<int64_t>(measured_.live_at_first)};
   Choice& choice = begin.choice;
@@ -208,15 +207,15 @@ Beginning OffloadWays::beginning(const OffloadWay& way, double bytes, size_t lim
     bytes -= offloadable.bytes;
     begin.kept += choice.kept(measured_, s);
   }
-  return_to_first(begin);
-  let_leave(begin);
+  time_copies_back(begin);
+  time_copies_out(begin);
   begin.max = static_cast<int64_t>(live_bytes(measured_, choice));
   return begin;
 }
 
-// Copies back begin as late as they may (planner/offload_schedule.h); what comes back for the first
+// Copies back begin as late as they may (planner/offload_schedule.h); what returns for the first
 // segments is live while later ones still run backward.
-void OffloadWays::return_to_first(Beginning& begin) const {
+void OffloadWays::time_copies_back(Beginning& begin) const {
   Choice& choice = begin.choice;
   const size_t offloading = choice.offloaded.size();
   std::vector<double> begins(offloading), ends(offloading);
@@ -256,7 +255,7 @@ std::vector<OffloadWays::CopyOut> OffloadWays::copies_out(const Beginning& begin
   return copies;
 }
 
-void OffloadWays::let_leave(Beginning& begin) const {
+void OffloadWays::time_copies_out(Beginning& begin) const {
   const std::vector<CopyOut> copies = copies_out(begin);
   const size_t offloading = begin.choice.offloaded.size();
   const auto bytes_after = [&](double time, size_t segment) {
@@ -290,7 +289,7 @@ OthersBytes OffloadWays::live_of_others(const Returning& returning) const {
     others.backward.push_back(static_cast<size_t>(std::min(back, bytes_out_)));
     others.forward.push_back(static_cast<size_t>(leaving));
   }
-  // What leaves while the loss runs is live in it.
+  // What is copied out while the loss runs is live in it.
   others.forward.back() = static_cast<size_t>(returning.late / parts * bytes_out_);
   others.backward.back() += others.forward.back();
   return others;
@@ -298,7 +297,7 @@ OthersBytes OffloadWays::live_of_others(const Returning& returning) const {
 
 std::vector<const Beginning*> OffloadWays::within(size_t limit, size_t host_bytes,
                                                   std::deque<Beginning>& limited) const {
-  // Of a host that is smaller than what could be sent, as much as a multiple of this part.
+  // A host smaller than all offloadable bytes is used up to a multiple of this part.
   const double part = bytes_out_ / 64;
   const double host = std::floor(static_cast<double>(host_bytes) / part) * part;
   std::vector<const Beginning*> all;

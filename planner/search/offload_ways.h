@@ -1,12 +1,12 @@
 #pragma once
 
-// What may be sent to the host: beginnings of a choice, whose segments send.
+// Chooses what may be offloaded: options for the first segments of a choice, whose values are
+// computed first and needed last.
 //
-// Copies cost nothing while the device computes, so bytes are sent as far as they can leave until
-// backward begins and come back after it; smaller parts of these are tried, too.  They are the
-// values of the first segments, which are made first and needed last.  At a price a byte, each of
-// these segments has the option that is cheapest in seconds and bytes to be sent; the prices
-// between which such an option changes are tried.
+// Copies cost nothing while the device computes, so as many bytes are offloaded as can leave until
+// backward begins and come back after it; smaller parts of these are tried, too.  At a price per
+// byte, each offloading segment has the option that is cheapest in seconds and offloaded bytes; the
+// prices between which such an option changes are tried.
 
 #include <compare>
 #include <deque>
@@ -17,27 +17,27 @@
 
 namespace spool {
 
-// What is live for the segments that send while those after them run, in parts, rounded up: when
-// copies out end, counted from the begin of forward, the bytes whose copies have not ended when the
-// loss begins, and when copies back begin, counted from the begin of backward.
+// How long copies hold memory while later segments run, in parts, rounded up: when copies out end,
+// counted from the begin of forward; the bytes not yet copied out when the loss begins; and when
+// copies back begin, counted from the begin of backward.
 struct Returning {
   static constexpr int parts = 2048;  // of forward, of what can leave, of the others' backward
   int out = 0, late = 0, begin = parts;
   auto operator<=>(const Returning&) const = default;
 };
 
-// What an option can send.
+// The values that an option can offload.
 struct Offloadable {
   struct Value {
     ValueId id = -1;
-    double bytes = 0, saved = 0;  // seconds since forward began
+    double bytes = 0, saved = 0;  // saved: seconds since forward began
     int64_t rows = 1;
   };
   std::vector<Value> values = {};
-  double bytes = 0;  // of all
+  double bytes = 0;  // the sum
 };
 
-// The options of the first segments, and what they send.
+// The options of the first segments, and what they offload.
 struct Beginning {
   Choice choice = {};
   std::vector<const Offloadable*> offloadable = {};
@@ -51,14 +51,14 @@ class OffloadWays {
   // The arguments must outlive it.
   OffloadWays(const SearchedStep&, const MeasuredSegments&, const Levers&);
 
-  // All within so many bytes of the device and of the host; `limited` has what is made for them.
+  // All ways that fit into these bytes; those reduced to fit are built in `limited`.
   std::vector<const Beginning*> within(size_t limit, size_t host_bytes,
                                        std::deque<Beginning>& limited) const;
 
-  // What is live for others while each segment that sends nothing runs.
+  // Bytes live for the offloading segments while each other segment runs.
   OthersBytes live_of_others(const Returning&) const;
 
-  // The values that a choice sends, and their rows; -1: all.
+  // The values that a choice offloads, and their rows; -1: all.
   std::vector<OffloadCandidate> values(const Choice&, IdTable<ValueId, int64_t>& rows) const;
 
   // Bytes per second of the link, each way; 0: no link.
@@ -76,8 +76,8 @@ class OffloadWays {
   // The segment's cheapest option that fits; the number of options if there is none.
   size_t cheapest(size_t segment, double price, int64_t room) const;
   double offload(const Offloadable&, double bytes, const OffloadWay&, double& seconds) const;
-  void let_leave(Beginning&) const;
-  void return_to_first(Beginning&) const;
+  void time_copies_out(Beginning&) const;
+  void time_copies_back(Beginning&) const;
   std::vector<CopyOut> copies_out(const Beginning&) const;
   void measure_forward();
 
@@ -88,7 +88,7 @@ class OffloadWays {
   double backward_ = 0;            // seconds, if all is kept
   std::vector<double> ends_ = {};  // of each segment's backward, seconds since backward began
   std::vector<double> forward_begins_ = {};  // of each segment, seconds since forward began
-  std::vector<std::vector<Offloadable>> offloadable_ = {};  // of each segment and its options
+  std::vector<std::vector<Offloadable>> offloadable_ = {};  // by segment, then by option
   std::vector<Beginning> all_ = {};
 };
 

@@ -20,7 +20,7 @@ ValueId value_at(const Program& program, const Segment& segment, const SegmentOu
   return program.nodes[segment.first + o.node].outputs[o.output];
 }
 
-// Finds what is recomputed with some of a segment's values.
+// Finds what is recomputed along with some of a segment's values.
 class Closure {
  public:
   Closure(const Program& program, const Segment& segment)
@@ -69,11 +69,11 @@ class Closure {
   }
   const Program& program_;
   const Segment& segment_;
-  // By a node, for its own backward; by one of another segment.
+  // Saved by a node for its own backward; saved by a node of another segment.
   IdTable<ValueId, bool> saved_, saved_outside_;
 };
 
-// Whether the value is computed by these nodes and exists a chunk at a time if they run in chunks.
+// Whether these nodes compute the value, of which one chunk at a time exists if they run in chunks.
 bool is_inside(const Program& program, ValueId v, NodeId first, NodeId last,
                const std::vector<ValueId>& leaves) {
   const NodeId producer = program.values[v].producer;
@@ -110,7 +110,7 @@ size_t bytes_saved_inside(const Program& program, const CuttableNodes& span,
   return bytes;
 }
 
-// Powers of two: chunks of fewer rows than this are slow, and what more chunks save is little.
+// Powers of two, as few: chunks of fewer rows are slow, and more chunks save little.
 std::vector<int> numbers_of_chunks(int64_t extent) {
   constexpr int max = 16;
   std::vector<int> numbers;

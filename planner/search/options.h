@@ -1,11 +1,10 @@
 #pragma once
 
-// The options of a segment: which of its values are recomputed, into chunks of how many rows its
-// loss is cut, and which of its nodes run in chunks (planner/chunks.h).
+// Lists the options of a segment: which of its values are recomputed, in chunks of how many rows
+// its loss runs, and which of its nodes run in chunks (planner/chunks.h).
 //
-// A value is recomputed with what is needed for it and costs nothing more to leave out: other
-// outputs of an op that runs again, and what only ops that run again read, which the tape would
-// otherwise save for them.
+// With a value, everything is recomputed that costs nothing more: the other outputs of an op that
+// runs again, and what only ops that run again read, which the tape would otherwise save for them.
 
 #include <cstdint>
 #include <optional>
@@ -39,30 +38,30 @@ struct SegmentOption {
   bool operator==(const SegmentOption&) const = default;
 };
 
-// Every subset of the segment's candidates, without repetitions; the first keeps all.  What is
-// computed in one of these regions in chunks, and not read outside, is no candidate.
+// Every subset of the segment's candidates, without repetitions; the first keeps all.  Values that
+// one of these regions in chunks computes, and that are not read outside, are not candidates.
 std::vector<SegmentOption> recompute_options(const Program&, const Segment&,
                                              const std::vector<Region>& = {});
 
 // Options that run nodes of the segment in chunks: each span of nodes that can (find_regions()) and
-// that saves a good part of what the segment does, in a few numbers of chunks, with every subset of
-// the candidates outside of it.
+// saves a good part of the segment's bytes, in a few numbers of chunks, with every subset of the
+// candidates outside of it.
 std::vector<SegmentOption> region_options(const Program&, const Segment&);
 
-// What a recomputation of the values inside of the region runs, of the segment's nodes.
+// The nodes of the segment that run again to recompute the values inside the region.
 std::set<NodeId> nodes_run_again(const Program&, const Segment&, const SegmentRegion&);
 
-// The chunks that a node can be cut into; 1: none.
+// The maximum number of chunks that the node can be cut into; 1: it cannot be cut.
 int64_t max_chunks(const Program&, NodeId);
-// The most of the segment's nodes; 0 if none can be cut.
+// The maximum of rows to cut over the segment's nodes; 0 if none can be cut.
 int64_t chunkable_rows(const Program&, const Segment&);
 
-// Whether the option lets this value, which is saved in the segment, be kept or sent: it neither
-// recomputes it nor computes it a chunk at a time.
+// Whether under the option this value, which is saved in the segment, can be kept or offloaded: it
+// is neither recomputed nor computed a chunk at a time.
 bool is_kept(const SegmentOption&, const Program&, const Segment&, ValueId);
 
-// Writes what the option recomputes into the plan, whose table of placements has its full length,
-// and adds its region.
+// Writes what the option recomputes into the plan, whose table of placements must have its full
+// length, and adds its region.
 void apply(const SegmentOption&, const Program&, const Segment&, Plan&);
 
 }  // namespace spool

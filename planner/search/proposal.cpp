@@ -10,9 +10,9 @@
 namespace spool {
 namespace {
 
-// The seconds that so many bytes of state on the host cost.  Between two shares the seconds are on
-// the line through those below or on that through those above, whichever is higher: copies are
-// hidden by the update of what stays, up to some share.
+// The seconds that `bytes` bytes of state on the host cost.  Between two shares they lie on the
+// line through those below or on that through those above, whichever is higher: up to some share,
+// the update of what stays hides the copies.
 double streaming_seconds(const MeasuredState& state, double bytes) {
   const auto& all = state.shares;
   if (bytes <= 0 || all.empty()) return 0;
@@ -63,7 +63,7 @@ std::optional<Choice> Proposer::with_offloading(size_t state_on_host,
   FastestChoices& without = choices_after({}, rows);
   const Beginning* best = &nothing;
   double min = seconds(nothing, without);
-  // No way is faster than if what comes back took no room.
+  // A way is never faster than if what comes back took no room.
   std::vector<std::pair<double, const Beginning*>> order;
   std::deque<Beginning> limited;
   const size_t host = limits.host - std::min(state_on_host, limits.host);
@@ -90,7 +90,7 @@ std::vector<bool> Proposer::rows_allowed(size_t bytes) const {
   return allowed;
 }
 
-// What is fixed, and each segment's region of the most chunks.
+// The fixed plan with each segment's region of the most chunks.
 Plan Proposer::in_most_chunks() const {
   const Program& program = measured_.program;
   std::vector<std::optional<SegmentOption>> by_kind(measured_.options.size());

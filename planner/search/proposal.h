@@ -1,16 +1,16 @@
 #pragma once
 
-// Proposes plans within a limit on live bytes, by what was measured: recomputation and the loss's
-// chunk by the dynamic program, what is sent to the host (offload_ways.h), and the share of the
-// optimizer's state that stays on the device.  A proposal is a promise of the model only; the
-// search rehearses it.
+// Proposes plans within a limit on live bytes, from measured costs: recomputation and the loss's
+// chunk by the dynamic program, what is offloaded (offload_ways.h), and the share of the
+// optimizer's state on the device.  A proposal is what the cost model promises; the search
+// rehearses it.
 //
-// After the segments that send, the dynamic program has less room for what comes back for them;
-// ways to send that leave it the same room share it.  It is run for those alone that could be
-// faster than the fastest so far if what comes back took no room.
+// What comes back for offloading segments leaves the dynamic program less room after them.  Ways
+// that leave it the same room share its result, and it runs only for ways that would be the fastest
+// so far if what comes back took no room.
 //
-// The share of the state: each byte on the host costs a time that was measured, and buys a byte for
-// the rest; the cheapest sum is found among a few shares, and then by golden sections about it.
+// State on the host has a measured cost in seconds and saves device bytes; the cheapest sum is
+// found among a few shares, and then by golden sections around the best.
 
 #include <map>
 #include <optional>
@@ -28,10 +28,10 @@ struct Proposal {
   bool operator==(const Proposal&) const = default;
 };
 
-// Bytes that a proposal has.
+// Available bytes.
 struct ProposalLimits {
   size_t step = 0;  // of the device, live in a step
-  size_t run = 0;   // of the device, for what else the run does
+  size_t run = 0;   // of the device, for the rest of the run
   size_t host = 0;
 };
 
@@ -40,26 +40,26 @@ class Proposer {
   // The arguments must outlive it.
   Proposer(const SearchedStep&, const MeasuredSegments&, const Levers&);
 
-  // Which choices of rows leave room for what else the run does, within so many bytes.
+  // For each choice of rows, whether the rest of the run fits into these bytes.
   std::vector<bool> rows_allowed(size_t bytes) const;
-  // The same of some plan, with regions in chunks if they may be chosen: they have an evaluation in
-  // chunks, too.
+  // The same for any plan, including those with regions in chunks if these may be chosen: they
+  // evaluate in chunks, too.
   std::vector<bool> rows_possible(size_t bytes);
 
-  // The fastest within the limits; nothing if there is none.
+  // The fastest proposal within the limits; nothing if there is none.
   std::optional<Proposal> fastest(const ProposalLimits&);
 
-  // Those that treat equal segments alike, and send and stream nothing, the fastest first.
+  // The proposals that treat equal segments alike and neither offload nor stream, fastest first.
   std::vector<Proposal> uniform() const;
 
-  // The plan of a proposal.  When values leave and come back is chosen by the clock of its tape.
+  // The plan of a proposal.  The clock of its tape decides when values leave and come back.
   Plan plan_of(const Proposal&) const;
 
   // Bytes per second of the link, each way; 0: no link.
   double link_rate() const { return ways_.link_rate(); }
 
  private:
-  // The fastest choices of the segments after those that send.
+  // The fastest choices of the segments after those that offload.
   FastestChoices& choices_after(const Returning&, const std::vector<bool>& rows_allowed);
   std::optional<Choice> with_offloading(size_t state_on_host, const ProposalLimits&);
   Plan in_most_chunks() const;
@@ -69,22 +69,22 @@ class Proposer {
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
   const Levers& levers_;
-  // By choice of rows, with all state on the device; and with the most chunks, once asked for.
+  // By choice of rows, with all state on the device; the second with the most chunks, once needed.
   std::vector<size_t> other_peaks_, other_peaks_in_chunks_;
   OffloadWays ways_;
   std::map<std::pair<std::vector<bool>, Returning>, FastestChoices> choices_;
 };
 
-// Rehearses and lays out proposals, each once.  What comes of a proposal depends on it alone, so
-// that a plan does not depend on what was asked before.
+// Rehearses proposals and lays out their memory, each once.  The result depends on the proposal
+// alone, so a plan does not depend on earlier queries.
 class Trials {
  public:
   // The arguments must outlive it.
   Trials(const SearchedStep& step, const MeasuredSegments& measured, const Proposer& proposer)
       : step_(step), measured_(measured), proposer_(proposer) {}
 
-  // The plan of a proposal and what it takes.  If more than so many bytes are live, it is not laid
-  // out, and its peak is these bytes.
+  // The plan of a proposal, with its costs.  If more than `bytes` are live, it is not laid out, and
+  // its peak is the live bytes.
   const FoundPlan& plan_of(const Proposal&, size_t bytes);
 
   int rehearsals() const { return rehearsals_; }

@@ -15,7 +15,7 @@ namespace {
 // Levels are the powers of this, in bytes.
 constexpr double level_ratio = 1.002;
 constexpr int max_tries = 8;          // plans of a level that are rehearsed
-constexpr size_t limit_parts = 5000;  // a limit that did not do is lowered by such a part at least
+constexpr size_t limit_parts = 5000;  // a limit that failed is lowered by 1/5000 at least
 
 size_t level_bytes(int level) {
   const auto bytes = static_cast<size_t>(std::pow(level_ratio, level));
@@ -79,9 +79,9 @@ struct Search::State {
     return at->second;
   }
 
-  // The fastest plan within the budget that treats equal segments alike, if it takes fewer seconds.
-  // Such plans are laid out without waste, so that they are of use where others miss a budget by
-  // less than a level.
+  // The fastest plan within the budget that treats equal segments alike, if faster than `seconds`.
+  // Such plans are laid out without waste, so they help where others miss a budget by less than a
+  // level.
   const FoundPlan* uniform_within(size_t budget, double seconds) {
     for (const Proposal& p : uniform) {
       if (p.seconds >= seconds) break;
@@ -107,7 +107,7 @@ struct Search::State {
       }
       if (found.peak <= bytes) return found;
       const size_t over = found.peak - bytes;
-      // Below what the model says of this proposal, the next one is another.
+      // Below the modelled bytes of this proposal, the next one must differ.
       const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
       const size_t min = std::max(over, limits.step / limit_parts);
       limits.step = std::min(limits.step - std::min(limits.step, min), modelled - 1);
@@ -115,14 +115,14 @@ struct Search::State {
     return {};
   }
 
-  // The share of a proposal's seconds that its plan takes at least, as far as is known: by measured
-  // kernels, what is sent and streamed may take less than was added up.
+  // A factor for a proposal's seconds that gives a lower bound on its plan's: with measured
+  // kernels, offloading and streaming may take less than the sum of their costs.
   double certainty() const {
     const bool is_measured = step.machine.kernels && (levers.state_share || levers.offload_to);
     return is_measured ? 0.9 : 1;
   }
 
-  // The fastest plan of this level and those below.
+  // The fastest plan of this level and those below it.
   const std::optional<FoundPlan>& plan_of_level(int level) {
     if (const auto at = best.find(level); at != best.end()) return at->second;
     std::optional<FoundPlan> fastest = search(level);
@@ -135,8 +135,8 @@ struct Search::State {
     return best[level] = std::move(fastest);
   }
 
-  // Of the plans within the limit that treat segments alike, those in which the last segments keep
-  // all, as many as fit; the fastest first.
+  // Plans that treat segments alike, with as many of the last segments as fit keeping all; the
+  // fastest first.
   std::vector<Proposal> alike_at_first(size_t limit) const {
     std::vector<Proposal> all;
     for (const Proposal& p : uniform) {
@@ -154,7 +154,7 @@ struct Search::State {
 
   // The plan of the lowest level that has one.
   const FoundPlan& plan_of_lowest_level() {
-    // No level below the smallest for which there is a proposal has a plan.
+    // Below the smallest level with a proposal, no level has a plan.
     int fails = 0, level = level_within(keep_all.peak);
     while (level - fails > 1) {
       const int middle = (fails + level) / 2;
@@ -181,7 +181,7 @@ struct Search::State {
     return *smallest;
   }
 
-  // Replaces a plan by a faster one within its peak, if there is one.
+  // Replaces the plan by a faster one within its peak, if there is one.
   void speed_up(FoundPlan& plan) {
     std::vector<Proposal> alike = alike_at_first(plan.peak);
     if (alike.size() > max_tries) alike.resize(max_tries);
@@ -193,9 +193,9 @@ struct Search::State {
     if (other && other->seconds < plan.seconds) plan = *other;
   }
 
-  // The search of plans that only recompute and cut the loss into chunks; null if this one is.  Of
-  // what is sent and streamed less is certain before a rehearsal, and regions in chunks begin a
-  // ladder of their own: with its plans they make none slower.
+  // The search among plans that only recompute and cut the loss into chunks; null if this is that
+  // search.  The costs of offloading and streaming are less certain before a rehearsal, and regions
+  // in chunks have levels of their own; plans of both searches compete, so none gets slower.
   State* without_others() {
     const bool has_others = levers.regions || levers.state_share || levers.offload_to;
     if (!has_others || plain) return plain.get();
@@ -210,7 +210,7 @@ struct Search::State {
     return measured.rehearsals + trials.rehearsals() + (plain ? plain->rehearsals() : 0);
   }
 
-  // Nothing if no plan fits.
+  // Null if no plan fits.
   const FoundPlan* plan_within(size_t budget) {
     const FoundPlan* found = nullptr;
     if (keep_all.peak <= budget) found = &keep_all;
@@ -229,7 +229,7 @@ struct Search::State {
     return found;
   }
 
-  // The plan that was found within the budget; null: none.
+  // The result for a plan that was found within the budget, or null if none was.
   SearchResult result(const FoundPlan* found, size_t budget) {
     SearchResult result{.found = found ? *found : smallest_plan(),
                         .fits = found != nullptr,

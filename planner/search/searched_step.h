@@ -1,7 +1,7 @@
 #pragma once
 
-// The question to a search and its answer: a step, what may be chosen about it, and a plan with
-// what it takes.
+// The question to a search and its answer: a step with what may be chosen about it, and a plan with
+// its costs.
 
 #include <cstdint>
 #include <functional>
@@ -13,18 +13,17 @@
 
 namespace spool {
 
-// What a search is about: a step of some model, and the run around it.
+// The step of some model that a search plans, and the run around it.
 struct SearchedStep {
   Machine machine = {};
   int64_t micro_batches = 1;
   // Rehearses a step of at most three micro-batches under a plan and a layout of its memory.
-  std::function<RehearsedStep(const Plan&, const std::optional<Layout>&, const AskedOfRehearsal&)>
+  std::function<RehearsedStep(const Plan&, const std::optional<Layout>&, const RehearsalOptions&)>
       rehearse;
   // The tape of a micro-batch under a plan.
   std::function<RehearsedTape(const Plan&)> rehearse_tape;
-  // The peak of what else the run does, in bytes of the device, such as an evaluation in chunks of
-  // the loss of so many rows (0: all), with the optimizer's state where the plan of the step has
-  // it.
+  // The peak of the rest of the run in bytes of the device, such as an evaluation with the loss in
+  // chunks of `loss_rows` rows (0: all), with the optimizer's state where the plan places it.
   std::function<size_t(int64_t loss_rows, const Plan&)> other_peak;
 };
 
@@ -32,27 +31,26 @@ struct SearchedStep {
 struct Levers {
   // Which values are recomputed; if not, the plan's placements and regions are `fixed`'s.
   bool placement = true;
-  // Whether nodes of a segment may run in chunks (planner/chunks.h), if `placement` is chosen and
-  // no region is fixed.
+  // Whether nodes of a segment may run in chunks (planner/chunks.h), if `placement` is true and
+  // `fixed` has no region.
   bool regions = false;
   // Rows of logits that are live at a time; none: the search chooses.  0: all.
   std::optional<int64_t> loss_rows = {};
-  // Whether a share of the optimizer's state may be on the host, and be streamed through the
-  // device.
+  // Whether a share of the optimizer's state may be on the host and streamed through the device.
   bool state_share = false;
-  // Where saved values may be sent between forward and backward; none: nowhere.
+  // Where saved values may be offloaded between forward and backward; none: nowhere.
   std::optional<OffloadTarget> offload_to = {};
-  size_t host_bytes = MetaStream::unlimited;  // of the host, for both
+  size_t host_bytes = MetaStream::unlimited;  // of the host, for state and values
   Plan fixed = {};
 };
 
-// A plan, and what it was found to take.
+// A plan and its costs.
 struct FoundPlan {
   Plan plan = {};
   int64_t loss_rows = 0;                  // of a chunk; 0: all
   std::optional<Layout> layout = {};      // of a step's memory; none: best fit
   size_t peak = 0;                        // of the run, bytes of the device
-  size_t host_bytes = 0, disk_bytes = 0;  // for what leaves the device
+  size_t host_bytes = 0, disk_bytes = 0;  // of state and values off the device
   double seconds = 0;                     // of a step
   std::string binding = {};               // where the step reaches its peak, in words
 };

@@ -8,7 +8,7 @@
 namespace spool {
 namespace {
 
-// Smaller values than this part of a segment's largest are not worth a choice of their own.
+// Values smaller than 1/32 of a segment's largest are no candidates.
 constexpr size_t smallest_part = 32;
 
 // Where the values of a program are read and saved.
@@ -67,7 +67,7 @@ class SegmentFinder {
   }
 
  private:
-  // The values of nodes `first` to `last` that backward reads there alone, the largest first.
+  // The values of nodes `first` to `last` that only their own backward reads, the largest first.
   std::vector<ValueId> candidates(NodeId first, NodeId last) const {
     std::vector<ValueId> all;
     size_t largest = 0;
@@ -96,7 +96,7 @@ class SegmentFinder {
     }
   }
 
-  // A span of many nodes ends where the fewest bytes cross, in its second half.
+  // Ends a segment of many nodes where the fewest bytes cross, in its second half.
   NodeId end_of_segment(NodeId first, NodeId last) const {
     if (candidates(first, last).size() <= 2 * max_candidates) return last;
     NodeId end = first;
@@ -110,12 +110,12 @@ class SegmentFinder {
 
   int kind_of(const Segment& s) {
     const uint64_t hash = structure(s);
-    return kinds_.try_emplace(hash, static_cast<int>(kinds_.size())).first->second;
+    return kind_of_hash_.try_emplace(hash, static_cast<int>(kind_of_hash_.size())).first->second;
   }
 
   uint64_t structure(const Segment& s) const {
     Hash hash(0);
-    std::map<ValueId, int64_t> numbers;  // of values computed elsewhere, in the order they are read
+    std::map<ValueId, int64_t> numbers;  // of values computed elsewhere, in the order of reading
     const auto add_value = [&](ValueId v) {
       const Value& value = program_.values[v];
       const bool inside = value.producer >= s.first;
@@ -124,7 +124,7 @@ class SegmentFinder {
                       : -1 - numbers.try_emplace(v, number).first->second);
       hash.add(std::string_view(name(value.spec.dtype)));
       for (int i = 0; i < value.spec.shape.rank(); ++i) hash.add(value.spec.shape[i]);
-      // What a segment keeps of the model's inputs costs nothing.
+      // Keeping the model's inputs costs nothing.
       const bool is_input = value.producer < 0 && !value.parameter;
       hash.add(uint64_t{is_input} << 2 | uint64_t{value.parameter != nullptr} << 1 |
                uint64_t{value.needs_grad});
@@ -152,7 +152,7 @@ class SegmentFinder {
   const std::vector<Region>& regions_;
   Uses uses_;
   std::vector<size_t> crossing_;
-  std::map<uint64_t, int> kinds_;
+  std::map<uint64_t, int> kind_of_hash_;
   std::vector<Segment> segments_;
 };
 

@@ -2,11 +2,11 @@
 
 // Cuts a program into segments, for which a search chooses one after the other: each outermost
 // scope is one, as are the nodes between two of them.  Segments of one kind compute alike, as the
-// layers of a transformer do, so what is found out about one holds for all.
+// layers of a transformer do, so measurements of one hold for all.
 //
-// The candidates of a segment are its values that backward reads and that a plan may recompute
-// instead of keeping: those that no node of another segment saves, largest first, and no more than
-// a search can try all subsets of.  A span of nodes with more than twice as many is cut into
+// The candidates of a segment are the values that backward reads and that a plan may recompute
+// instead of keeping: those that no node of another segment saves, largest first, and only as many
+// as a search can try all subsets of.  A span of nodes with more than twice as many is cut into
 // several segments, where the fewest bytes cross.
 
 #include <vector>
@@ -23,8 +23,8 @@ struct Segment {
 
 inline constexpr size_t max_candidates = 7;  // of a segment: 128 subsets
 
-// The program is a whole one, of a tape that kept everything.  Every node is in one segment.
-// Segments that have other nodes in these regions are not of one kind.
+// The program must be that of a whole tape that kept everything.  Every node is in one segment.
+// Segments that differ in their nodes in these regions are of different kinds.
 std::vector<Segment> segments_of(const Program&, const std::vector<Region>& = {});
 
 }  // namespace spool

@@ -34,7 +34,7 @@ class SimplePolicies {
     add_named();
     add_subsets();
     add_segments();
-    add_by_seconds_a_byte();
+    add_by_seconds_per_byte();
     return std::move(all_);
   }
 
@@ -50,7 +50,7 @@ class SimplePolicies {
     return plan;
   }
 
-  // The same for the first blocks, and nothing for the others.
+  // The plan for the first blocks alone; the others keep all.
   Plan of_first_blocks(Plan plan, size_t blocks) const {
     const NodeId last = blocks_[blocks - 1].last;
     for (ValueId v = 0; v < plan.placement.next_id(); ++v) {
@@ -78,7 +78,7 @@ class SimplePolicies {
     std::ranges::stable_sort(all_, {}, &SimplePolicy::rule);
   }
 
-  // Of the segments that are most often alike.
+  // Adds the subsets for the most frequent kind of segments.
   void add_subsets() {
     const std::vector<Segment> segments = segments_of(program());
     std::map<int, std::vector<const Segment*>> by_kind;
@@ -102,8 +102,8 @@ class SimplePolicies {
     }
   }
 
-  // Ops whose outputs backward reads, those first that take the fewest seconds a byte of them.
-  std::vector<NodeId> by_seconds_a_byte() const {
+  // The ops whose outputs backward reads, by rising seconds per byte of these.
+  std::vector<NodeId> by_seconds_per_byte() const {
     IdTable<NodeId, double> bytes(program().nodes.size()), cost(program().nodes.size());
     std::vector<NodeId> order;
     for (ValueId v = 0; v < kept_.survey.values.next_id(); ++v) {
@@ -122,14 +122,14 @@ class SimplePolicies {
     return order;
   }
 
-  void add_by_seconds_a_byte() {
-    const std::vector<NodeId> order = by_seconds_a_byte();
+  void add_by_seconds_per_byte() {
+    const std::vector<NodeId> order = by_seconds_per_byte();
     Plan plan = keep_all();
     for (size_t i = 0; i < order.size(); ++i) {
       for (const ValueId v : program().nodes[order[i]].outputs) {
         plan.placement[v] = Placement::recompute;
       }
-      add(SimpleRule::seconds_a_byte, sentence("the cheapest ", i + 1), plan);
+      add(SimpleRule::seconds_per_byte, sentence("the cheapest ", i + 1), plan);
     }
   }
 
@@ -191,7 +191,7 @@ std::vector<SimplePolicy> offloading_policies(const SearchedStep& step, OffloadT
 }
 
 FoundPlan lay_out_plan(const SearchedStep& step, Plan plan, int64_t loss_rows) {
-  const auto rehearse = [&](const std::optional<Layout>& layout, const AskedOfRehearsal& asked) {
+  const auto rehearse = [&](const std::optional<Layout>& layout, const RehearsalOptions& asked) {
     return step.rehearse(plan, layout, asked);
   };
   RehearsedStep rehearsed = rehearse({}, {.survey = true, .lifetimes = true});

@@ -11,12 +11,12 @@
 namespace spool {
 namespace {
 
-// The least seconds that so many bytes of state on the host cost.
+// The minimum seconds that `bytes` bytes of state on the host cost.
 double min_seconds(const MeasuredState& state, double bytes) {
   return state.last_seconds_per_byte * std::max(bytes - state.free_bytes, 0.0);
 }
 
-// What a rehearsal that keeps all tells of each node.
+// What a rehearsal that keeps all measured of each node.
 struct NodeCosts {
   IdTable<NodeId, double> forward_seconds;
   // Most bytes in forward, in backward but for unread inputs, and just before backward.
@@ -25,8 +25,8 @@ struct NodeCosts {
   double begin = 0, end = 0;  // of the first micro-batch
 };
 
-// Bytes of what each node reads in forward alone, and nodes below it save: they need not be live in
-// its backward.
+// Bytes that each node reads in forward alone and earlier nodes save: they need not be live in its
+// backward.
 IdTable<NodeId, size_t> unread_in_backward(const Program& program) {
   IdTable<NodeId, size_t> bytes(program.nodes.size());
   IdTable<ValueId, bool> is_saved(program.values.size());
@@ -76,7 +76,7 @@ NodeCosts costs_of(const MeasuredSegments& m) {
   return costs;
 }
 
-// Bytes that are live in each node's backward whatever is kept of what nodes save.
+// Bytes that are live in each node's backward whatever saved values are kept.
 IdTable<NodeId, int64_t> fixed_bytes(const Program& program, const IdTable<NodeId, size_t>& live) {
   IdTable<ValueId, bool> is_saved(program.values.size());
   IdTable<NodeId, int64_t> fixed(program.nodes.size());
@@ -92,7 +92,7 @@ IdTable<NodeId, int64_t> fixed_bytes(const Program& program, const IdTable<NodeI
   return fixed;
 }
 
-// Bytes of what nodes of the segment save and none before it.
+// Bytes of what nodes of the segment save and no earlier segment saves.
 size_t bytes_saved_first(const Program& program, const Segment& s) {
   IdTable<ValueId, bool> is_saved(program.values.size());
   size_t bytes = 0;
@@ -176,7 +176,7 @@ double StepBound::seconds_within(Moment& moment, double bytes) const {
                                : moment.bound.seconds_within(bytes);
 }
 
-// Of a micro-batch, beyond keeping all with this choice of rows.
+// Seconds of a micro-batch beyond keeping all with this choice of rows.
 double StepBound::extra_seconds(double bytes, size_t row_choice) {
   double extra = 0;
   for (Instant& i : instants_) {
@@ -192,8 +192,8 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
   return extra - gain_of_regions_;
 }
 
-// Of a step, beyond the same.  Each byte of state on the host costs seconds and frees a byte; the
-// sum is convex, so that golden sections find the least.
+// The same of a step.  Each byte of state on the host costs seconds and frees a byte; the sum is
+// convex, so golden sections find the minimum.
 double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
   const auto seconds = [&](double on_host) {
     return micro_batches_ * extra_seconds(bytes + on_host, row_choice) +

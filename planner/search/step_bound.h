@@ -1,13 +1,13 @@
 #pragma once
 
-// A lower bound on the seconds of a whole step within a budget, by the bounds of a few of its
-// instants (bound.h): the loss, where it forms its gradient, and the fullest node of five layers
-// from the last to the first.
+// A lower bound on the seconds of a whole step within a budget, from the bounds of a few of its
+// instants (bound.h): the loss, where it forms its gradient, and the node with most live bytes of
+// five layers from the last to the first.
 //
-// Where a layer may run in chunks, its fullest node may need less.  Then it has a region in chunks,
-// which costs what such a region costs at least; and at the instant just before its backward, at
-// which no chunk runs, the layers below it cost what they do at any other, in the bytes that it may
-// leave them.  The layer's bound is the lesser one of both cases.
+// A layer that may run in chunks may need less in that node.  Then it pays at least what a region
+// in chunks costs; and just before its backward, when no chunk runs, the layers below it still pay
+// as at any other instant, for the bytes it leaves them.  The layer's bound is the lower of the two
+// cases.
 
 #include <optional>
 #include <vector>
@@ -19,14 +19,14 @@ namespace spool {
 
 class StepBound {
  public:
-  // The segments must outlive this.  `bytes_per_second`: of a link, each way; 0: no link.
+  // The segments must outlive this.  `bytes_per_second`: of the link, each way; 0: no link.
   StepBound(const MeasuredSegments&, int64_t micro_batches, double bytes_per_second);
 
-  // Within so many live bytes.  `rows_allowed`: of each choice of rows.  Infinite if nothing fits.
+  // With at most `bytes` live.  `rows_allowed`: for each choice of rows.  Infinite if nothing fits.
   double seconds_within(size_t bytes, const std::vector<bool>& rows_allowed);
 
  private:
-  // A moment of a step, and copies around it.
+  // An instant of a step, and the copies around it.
   struct Moment {
     InstantBound bound;
     InstantLink link = {};

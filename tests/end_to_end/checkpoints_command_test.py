@@ -1,4 +1,4 @@
-"""The files of a checkpoint belong together, and a disk that is full loses no more than it must.
+"""The files of a checkpoint belong together, and a full disk loses no more than it must.
 
 checkpoints_command_test.py PROGRAM [CASE...]
 """
@@ -36,7 +36,7 @@ class Checkpoints(Files):
         return json.loads(((run or self.out) / "latest" / "run.json").read_text())
 
     def tensors(self, run):
-        """Digests of both files with tensors."""
+        """Digests of the two files of tensors."""
         return [hashlib.sha256((run / "latest" / name).read_bytes()).hexdigest() for name in FILES[:2]]
 
     def trained_to(self, steps, *words, out=None, data=None):
@@ -92,7 +92,7 @@ class BelongTogether(Checkpoints):
         self.done("train", "--resume", "--out", tuned[2], "--steps", 4)
         self.assertEqual(self.run_json(tuned[2])["initial_weights"], first["initial_weights"])
         self.assertNotEqual(self.run_json(tuned[2])["run"], first["run"])  # which is longer
-        # Weights that differ in one bit make another run, though they have the same name.
+        # Weights that differ in one bit make another run, even under the same name.
         file = forms[0] / "model.safetensors"
         whole = bytearray(file.read_bytes())
         whole[-2] ^= 1
@@ -327,7 +327,7 @@ class Disks(Checkpoints):
         self.assertEqual(status, 1)
         self.assertIn("File too large; the run has no checkpoint yet", errors)
         self.assertEqual([p.name for p in stopped.iterdir()], [".lock"])
-        # The end of a run, after one in between that fits no better.
+        # The evaluation at the end of a run, after an earlier one that is no better.
         words = ["--resume", "--out", self.out, "--steps", 4, "--checkpoint-every", 1]
         status, printed, errors = spool("train", *words, preexec_fn=self.small_files(20000))
         self.assertEqual(status, 1)

@@ -14,12 +14,12 @@ NAMES = ["chromium", "chromium-browser", "google-chrome", "chrome"]
 
 
 def find():
-    """Its path, or None."""
+    """Chromium's path, or None."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Chromium:
-    """The program, until the end of a `with`."""
+    """A running Chromium, ended by the end of a `with`."""
 
     def __init__(self, program, limit=60):
         self.limit, self.last, self.left, self.events = limit, 0, b"", []
@@ -56,7 +56,7 @@ class Chromium:
 
     @staticmethod
     def _pipe(ending):
-        """The end to read and the end to write, beyond the descriptors that Chromium is given."""
+        """A pipe's read and write ends, with other numbers than the descriptors that Chromium gets."""
         ends = os.pipe()
         copies = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10) for end in ends]
         for end in ends:
@@ -81,7 +81,7 @@ class Chromium:
             self.process.wait()
 
     def _message(self, until):
-        """The next one."""
+        """The next message."""
         while b"\0" not in self.left:
             ready, _, _ = select.select([self.messages], [], [], max(0, until - time.monotonic()))
             if not ready:
@@ -127,13 +127,13 @@ class Chromium:
         )
 
     def open(self, url):
-        """Loads a page; what it says from then on is in complaints()."""
+        """Loads a page; its messages from then on are in complaints()."""
         self.events.clear()
         self.page("Page.navigate", url=url)
         self.wait_for("Page.loadEventFired")
 
     def run(self, expression):
-        """The value of an expression of JavaScript."""
+        """The value of a JavaScript expression."""
         done = self.page("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in done:
             details = done["exceptionDetails"]

@@ -41,7 +41,7 @@ def last_step(log):
 
 
 def metadata(file):
-    """That of a safetensors file."""
+    """The header of a safetensors file."""
     whole = file.read_bytes()
     end = 8 + int.from_bytes(whole[:8], "little")
     return json.loads(whole[8:end]).get("__metadata__", {})
@@ -61,7 +61,7 @@ GPT2_NUMBERS = {"layers": "n_layer", "heads": "n_head", "channels": "n_embd", "c
 
 
 def as_of_an_earlier_version(checkpoint):
-    """Makes the files of a checkpoint forget that they belong together; returns its run.json."""
+    """Removes the mark that a checkpoint's files share; returns its run.json."""
     for name in ["model.safetensors", "optimizer.safetensors"]:
         set_metadata(checkpoint / name, {"format": "pt"} if name.startswith("model") else {})
     file = checkpoint / "run.json"
@@ -137,7 +137,7 @@ class Folder(unittest.TestCase):
         self.assertEqual(self.weights(self.out), self.weights(self.folder / "whole"))
 
     def said(self, errors):
-        """The lines but for the progress of work, which a busy machine shows of what is short elsewhere."""
+        """The lines without progress, which a busy machine shows even for short work."""
         progress = re.compile(r"^[a-z ]+ for \d+ s$|^[a-z ]+ \[#* *\] ")
         return [line for line in errors.splitlines() if not progress.search(line)]
 
@@ -145,7 +145,7 @@ class Folder(unittest.TestCase):
         """Expects the exit code and one line on standard error with each of these parts."""
         status, _, errors = result
         self.assertEqual(status, code, errors)
-        # Tests give flags of SHAPE again.
+        # Tests may repeat flags of SHAPE.
         said = [line for line in self.said(errors) if "the last one counts" not in line]
         self.assertEqual(len(said), 1, errors)
         self.assertTrue(said[0].startswith("spool: "), errors)
@@ -153,7 +153,7 @@ class Folder(unittest.TestCase):
             self.assertIn(part, errors)
 
 
-# Each line joins two tokens; \u0120 spells a blank.
+# Each line joins two tokens; \u0120 spells a space.
 MERGES = "#version: 0.2\nt h\nth e\n\u0120 t\ni n\n\u0120 a\n\u0120t h\ne x\nex t\n"
 VOCABULARY = 256 + 8 + 1
 

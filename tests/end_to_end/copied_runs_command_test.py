@@ -11,7 +11,7 @@ import subprocess
 
 from commands import Files, main, spool
 
-# What a file system without links says: exFAT EPERM, some that are shared over a network others.
+# Errors of file systems without links: exFAT has EPERM, some network shares have others.
 REFUSING = """
 #include <errno.h>
 int symlink(const char *target, const char *path) { (void)target; (void)path; errno = %s; return -1; }
@@ -135,7 +135,7 @@ class CopiedRuns(Files):
                 (run / "step-000006" / "model.safetensors").read_bytes(), self.weights(whole))
             self.assertEqual(self.checkpoints(run), self.checkpoints(whole))
             self.done("eval", "--model", run, "--data", self.text, "--seq", 8)
-            # Where there are links again, it has them.
+            # On a file system with links, it has them again.
             self.done("train", "--resume", "--out", run, "--steps", 8)
             self.assertEqual(os.readlink(run / "latest"), "step-000008")
 

@@ -1,4 +1,4 @@
-"""Data files that change while a run reads them, and files larger than memory is to hold.
+"""Data files that change while a run reads them, and files larger than memory.
 
 data_command_test.py PROGRAM [CASE...]
 """

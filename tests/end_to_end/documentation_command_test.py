@@ -1,4 +1,4 @@
-"""What the documents say of the program is so: their commands' flags exist, their tables are printed."""
+"""The documents describe the program truly: their flags exist, their tables are printed."""
 
 import pathlib
 import re
@@ -50,7 +50,7 @@ class Documents(Folder):
         self.assertEqual(labels(printed), labels(out))
 
     def test_peaks_in_saved_tensors_are_foretold(self):
-        """Those that depend on no copy's speed."""
+        """Rows that do not depend on the speed of copies."""
         text = (ROOT / "docs" / "saved-tensors.md").read_text()
         base = re.search(r"^spool (train .* --layers 8 .*)$", text, re.MULTILINE)[1].split()
         base[base.index("--data") + 1] = str(self.folder / "prose.txt")

@@ -72,7 +72,7 @@ class Evaluations(Folder):
 
 
 class Owed(Folder):
-    """Evaluations that a stop cut short, or that a run owes since it became longer."""
+    """Evaluations that a stop cut short, or that are due because the run was extended."""
 
     def setUp(self):
         super().setUp()
@@ -86,7 +86,7 @@ class Owed(Folder):
                 for line in self.log(log) if {"loss", "val_loss"} & line.keys()]
 
     def interrupted(self, log, *words, until):
-        """Interrupts a run once it has logged a step, or in what precedes its first; what it printed."""
+        """Interrupts a run after its first logged step, or before it; returns what it printed."""
         command = [PROGRAM, "train", "--out", self.out, "--log", log, *words]
         run = subprocess.Popen([str(w) for w in command], stdout=subprocess.PIPE, text=True)
         printed = ""

@@ -230,7 +230,7 @@ class Models(Files):
         checkpoint = self.trained(steps=40)
 
         def questions(answers):
-            """A file of questions that ask how a line of the prose goes on."""
+            """A file of questions that ask how a line of the prose continues."""
             all_words = []
             for index, answer in enumerate(answers):
                 choices = [[84 - 33] * 3, [64, 65, 66, 67]]

@@ -132,7 +132,7 @@ class Generate(Files):
         self.assertEqual((line["text"] + "\n", line["ended_by"]), (reply, "stop token"))
         (line,) = self.lines(*words, "--prompt", "7", "--system", "Speak of something else.")
         self.assertNotEqual(line["text"] + "\n", reply)
-        # A conversation goes on in the cache, whether its lines come at once or not.
+        # A conversation continues in the cache, whether its lines come at once or not.
         printed = self.written(*words, input=b"3\n\n4\n")
         self.assertEqual(len(printed.splitlines()), 2)
         self.assertEqual(self.written(*words, input=b"3\r\n\r\n4\r\n"), printed)  # as Windows ends lines
@@ -141,7 +141,7 @@ class Generate(Files):
         file.write_text("7\n3\n")
         lines = self.lines(*words, "--prompts", file)
         self.assertEqual(lines[0]["text"] + "\n", reply)
-        # Of another format the tokenizer lacks the tokens.
+        # The tokenizer lacks the tokens of another format.
         other = ["generate", "--model", self.out, "--chat", "--prompt", "7", "--chat-format", "llama3"]
         self.refused(spool(*other), 1, "<|eot_id|>", "llama3")
 
@@ -169,7 +169,7 @@ class Generate(Files):
         for value in [[{"name": "default", "template": CHATML}], {"default": CHATML, "tools": "x"}]:
             template(value)
             self.assertEqual(self.written(*words), named)
-        # The token that begins texts is there where the template has it, or the user says so.
+        # The beginning-of-text token comes first if the template has it or the user says so.
         template("{{ bos_token }}" + CHATML)
         begun = self.written(*words)
         self.assertEqual(begun, rendered("<tool_call>"))
@@ -197,11 +197,11 @@ class Generate(Files):
         before = whole[: whole.index("<|im_start|>")]
         self.assertEqual(written({"eos_token_id": start}), (before, "stop token"))
         self.assertEqual(written({"eos_token_id": [5, start]}), (before, "stop token"))
-        # config.json is not asked.
+        # config.json does not count.
         config.write_text(json.dumps(json.loads(config.read_text()) | {"eos_token_id": start}))
         for says in [{"eos_token_id": 5}, {"do_sample": False}, None]:
             self.assertEqual(written(says), (whole, "limit"))
-        # The token that ends texts is, where the file says nothing.
+        # The end-of-text token counts if the file names none.
         text = tokenizer.read_text().replace("<|im_start|>", "<|other|>")
         text = text.replace("<|endoftext|>", "<|im_start|>").replace("<|other|>", "<|endoftext|>")
         tokenizer.write_text(text)
@@ -212,7 +212,7 @@ class Generate(Files):
             self.assertEqual(written(says, prompt)[1], "limit")
 
     def samples(self, *words):
-        """Those that a run prints, which begins from the model."""
+        """The samples that a run prints which starts from the model."""
         run = self.folder / "tuned"
         shutil.rmtree(run, ignore_errors=True)
         words = ["--steps", 1, "--lr", 1e-9, *words]
@@ -254,7 +254,7 @@ class Generate(Files):
         words = ["train", "--model", self.out, "--data", self.text, "--out", self.folder / "none"]
         self.refused(
             spool(*words, "--no-sample", "--sample-every", 2), 1, "samples", "--sample-every, --no-sample")
-        # Nor is one foretold, where a sample is what takes most.
+        # Nor is a sample foretold, even where it would have the peak.
         words = ["--model", "gpt2-tiny", "--layers", 12, "--channels", 16, "--context", 320]
         words += ["--seq", 1, "--batch", 1, "--heads", 1, "--tokenizer", "bytes"]
         peaks = []

@@ -26,7 +26,7 @@ from hostile.runs import RunFailed, Runs
 
 ONE = os.environ.get("SPOOL_HOSTILE_CASE")
 NIGHTLY = os.environ.get("SPOOL_NIGHTLY") == "1"
-# By day the same cases for every commit; each night other ones.
+# The same cases for every commit; other ones each night.
 SEED = os.environ.get("SPOOL_HOSTILE_SEED") or str(random.SystemRandom().randrange(10**6) if NIGHTLY else 1)
 SECONDS = float(os.environ.get("SPOOL_HOSTILE_SECONDS", 800 if NIGHTLY else 22))
 CASE_SECONDS = 8  # after these, a case is interrupted
@@ -45,7 +45,7 @@ class Hostile(unittest.TestCase):
         shutil.rmtree(cls.root, ignore_errors=True)
 
     def numbered_dice(self, kind):
-        """A number and its dice for each case, until the time is over."""
+        """A number and a random generator for each case, until time is up."""
         end, number = time.monotonic() + SECONDS, int(ONE or 0)
         while time.monotonic() < end:
             yield number, random.Random(f"{SEED} {kind} {number}")
@@ -54,11 +54,11 @@ class Hostile(unittest.TestCase):
                 return
 
     def keep(self):
-        """The folder of a case that failed stays."""
+        """Keeps the folder of a failed case."""
         return shutil.move(self.folder, tempfile.mkdtemp(prefix="spool-hostile-failed-"))
 
     def judged(self, kind, make):
-        """Runs cases; counts those that do what no command may."""
+        """Runs cases; counts those with faults."""
         wrong, total, codes = 0, 0, collections.Counter()
         copy_given(self.whole, self.folder)
         for number, dice in self.numbered_dice(kind):
@@ -84,7 +84,7 @@ class Hostile(unittest.TestCase):
         self.judged("files", Files(self.folder).case)
 
     def tried(self, kind, attempt):
-        """Tries to lose a run, in ways that `attempt` has."""
+        """Tries to lose a run, by `attempt`."""
         wrong = total = 0
         for number, dice in self.numbered_dice(kind):
             shutil.rmtree(self.folder, ignore_errors=True)

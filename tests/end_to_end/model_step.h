@@ -1,13 +1,13 @@
 #pragma once
 
-// A step of a model on made-up tokens, for tests of plans.
+// Runs a step of a model on made-up tokens, for tests of plans.
 
 #include "spool/models/families/gpt2.h"
 #include "tests/autograd/plan_testing.h"
 
 namespace spool::testing {
 
-// Returns the loss and all gradients.
+// Runs the step; returns the loss and all gradients.
 struct ModelStep {
   ModelConfig config =
       Gpt2Config{.layers = 3, .heads = 2, .channels = 32, .context = 24, .vocabulary = 99};
@@ -18,8 +18,8 @@ struct ModelStep {
   Var loss(Model&, Tape&, Stream&) const;
 };
 
-// The step under `count` random plans has the bits of the step that keeps all values, and the
-// foretold peaks.
+// Expects that the step under `count` random plans has the bits of the step that keeps all values,
+// and the foretold peaks.
 void expect_as_kept(const ModelStep&, int count, Device);
 
 }  // namespace spool::testing

@@ -1,4 +1,4 @@
-"""What the program writes replaces nothing in silence.
+"""The program's outputs replace nothing silently.
 
 outputs_command_test.py PROGRAM [CASE...]
 """

@@ -1,4 +1,4 @@
-"""What benchmarks/peers/sweep.py makes of its numbers: what is left to measure, rows, the frontier and tables."""
+"""How benchmarks/peers/sweep.py evaluates its numbers: due points, rows, frontier and tables."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ MIB = points.MIB
 
 
 def stored(way, step_ms, memory, setting=None, turn=0, arena=None, own=None):
-    """What a file of results has of a point."""
+    """A point's entry in a file of results."""
     numbers = {"step_ms": step_ms, "processor_ms": 2 * step_ms, "steps_peak_bytes": memory}
     numbers |= {"process_peak_bytes": memory + MIB}
     if arena is not None:
@@ -87,7 +87,7 @@ class Points(unittest.TestCase):
 
 
 class Turns(unittest.TestCase):
-    """Which points are due, measured one after another until as many are."""
+    """The points that are due, measured one after another until this many are done."""
 
     def setUp(self):
         self.results = Results(None)
@@ -98,7 +98,7 @@ class Turns(unittest.TestCase):
         return self.results.due(CELL, *sides, retry)
 
     def measure(self, ways, most=None, failing=(), retry=False):
-        """What is measured, as `way turn`."""
+        """The measurements, as `way turn`."""
         done = self.due(ways, retry)[:most]
         for point, turn in done:
             self.results.add(point, turn, {"error": "no"} if point.way in failing else {"step_ms": 1})

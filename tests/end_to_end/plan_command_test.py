@@ -25,7 +25,7 @@ FIELDS = (
 
 class Planned(Folder):
     def plan(self, *words):
-        """Plans; returns the report, of a plan or of a refusal."""
+        """Plans; returns the report of a plan or of a refusal."""
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
         status, printed, errors = spool("plan", *SHAPE, *words, "--json", report)
@@ -35,7 +35,7 @@ class Planned(Folder):
         return found
 
     def table(self, *words):
-        """Plans a model of these words alone; returns the table, which is short."""
+        """Plans a model with these words only; returns the table, which is short."""
         status, printed, errors = spool("plan", *words)
         self.assertEqual(status, 0, errors)
         self.assertLessEqual(len(printed.splitlines()), 25)
@@ -59,7 +59,7 @@ class Planned(Folder):
         return self.plan("--memory", "1kB", *words)["minimum_budget_bytes"]
 
     def small(self, *words):
-        """A little more than the smallest budget, which depends on what this machine is measured to do."""
+        """A little more than the smallest budget, which depends on this machine's measurements."""
         return self.smallest(*words) * 51 // 50
 
 
@@ -169,7 +169,7 @@ class Training(Planned):
         plan, again = self.folder / "plan.json", self.folder / "again.json"
         budget = self.small()
         report = self.plan("--memory", budget, "--save-plan", plan)
-        # Before the kernels of the plan are measured: with their times another may be chosen.
+        # Before the plan's kernels are measured: with their times another plan may be chosen.
         searched = self.run_with("searched", "--memory", budget, "--save-plan", again)
         self.assertEqual(plan.read_text(), again.read_text())
         _, configuration, losses, peak = self.run_with("plan", "--plan", plan)

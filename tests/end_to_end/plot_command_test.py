@@ -142,7 +142,7 @@ class Plot(unittest.TestCase):
         self.assertIn("the report in this page is damaged", errors)
 
     def test_the_lines_that_bring_a_log_to_tensorboard(self):
-        """Those in docs/reports.md, with a writer that remembers."""
+        """Runs the loop of docs/reports.md with a writer that records its calls."""
         text = (ROOT / "docs" / "reports.md").read_text()
         code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1]
         self.assertLessEqual(len(code.splitlines()), 10)

@@ -1,4 +1,4 @@
-"""compare_programs.py, which holds a change to what the program did before it.
+"""compare_programs.py, which compares a changed program with the one before.
 
 programs_command_test.py PROGRAM [CASE...]
 """

@@ -18,7 +18,7 @@ HOSTILE = "</script><img src=x onerror=alert(1)><b>&amp;\u2028\u202e'\"`"
 
 
 def with_hostile_text(value):
-    """Every text of a report, but not the names of its members, ends in markup."""
+    """The report with markup at the end of every text, except the names of members."""
     if isinstance(value, dict):
         kept = {"format"}
         return {key: part if key in kept else with_hostile_text(part) for key, part in value.items()}
@@ -319,7 +319,7 @@ class Pages(unittest.TestCase):
         self.assertEqual(self.browser.complaints(), [])
 
     def test_pictures_fit_the_paper(self):
-        """Drawn for a screen, they shrink to the width of a page."""
+        """Pictures that were drawn for a screen shrink to the width of a printed page."""
         self.open(self.plan)
         self.browser.page("Emulation.setEmulatedMedia", media="print")
         styles = "[...document.querySelectorAll('.plot > svg')].map((svg) => getComputedStyle(svg).maxWidth)"

@@ -1,4 +1,4 @@
-"""What becomes of a run that is interrupted, killed, resumed, or loses its terminal.
+"""Runs that are interrupted, killed, resumed, or lose their terminal.
 
 resume_command_test.py PROGRAM [CASE...]
 """

@@ -111,7 +111,7 @@ class Schedules(Folder):
 
 
 class Best(Folder):
-    """Runs whose validation loss is smallest early."""
+    """Runs with an early minimum of the validation loss."""
 
     def setUp(self):
         super().setUp()

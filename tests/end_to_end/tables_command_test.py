@@ -35,7 +35,7 @@ class Table(Folder):
         self.count = 0
 
     def printed(self, command, *words):
-        """Exit code, what was printed on either stream in order, and the errors."""
+        """Exit code, the output of both streams in order, and the errors."""
         whole = [PROGRAM, command, "--threads", 2, *words]
         run = subprocess.run([*map(str, whole)], cwd=self.folder, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, timeout=300)
@@ -43,7 +43,7 @@ class Table(Folder):
         return run.returncode, [line for line in lines if line.strip()]
 
     def same(self, code, *words):
-        """What planning prints, which a dry run prints, too, after its line of data."""
+        """What planning prints; a dry run prints the same after its line about the data."""
         self.count += 1
         planned = self.printed("plan", *words)
         status, lines = self.printed("train", "--data", self.text, "--out", self.out, "--dry-run", *words)

@@ -19,7 +19,7 @@ STYLE = re.compile(r"\x1b\[[\d;]*m")
 
 
 def on_terminal(columns, *words, **environment):
-    """Standard output and error of the program, both on a terminal so wide; its lines."""
+    """The program's lines on a terminal of this width, for standard output and error."""
     ready, go = os.pipe()
     process, terminal = pty.fork()
     if process == 0:
@@ -181,7 +181,7 @@ class Terminal(unittest.TestCase):
 
 class Bars(Files):
     def line_of_the_bar(self, *words):
-        """What is left to be seen in the last line that a bar was in."""
+        """What remains visible of the last line with a bar."""
         status, lines = on_terminal(80, *words)
         self.assertEqual(status, 0, lines)
         self.assertEqual(lines[-1], "")

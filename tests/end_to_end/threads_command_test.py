@@ -1,4 +1,4 @@
-"""How many threads the program takes if it is not told.
+"""How many threads the program takes by default.
 
 threads_command_test.py PROGRAM [CASE...]
 """

@@ -27,7 +27,7 @@ TEST(StepTrace, MeasuredKernelsAreTheForetoldOnes) {
 }
 
 // Some kernel's span has the live bytes of the peak; none has more.
-TEST(StepTrace, ItsMostLiveBytesAreTheArenasPeak) {
+TEST(StepTrace, ItsMaxLiveBytesAreTheArenasPeak) {
   for (const auto& stream : traced_devices()) {
     const Measured m = measure(config_to_trace(), make_plans(config_to_trace()), *stream);
     size_t max_live = 0, at_peak = 0;

@@ -1,6 +1,6 @@
 #pragma once
 
-// A training step that is traced, foretold and measured.
+// A traced training step, foretold and measured.
 
 #include <vector>
 

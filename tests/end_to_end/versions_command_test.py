@@ -16,7 +16,7 @@ EARLIER = pathlib.Path(__file__).parents[1] / "reference" / "run"
 
 class Versions(Folder):
     def resumed(self, checkpoint):
-        """What a run goes on with from a checkpoint: the losses and norms by step."""
+        """The losses and norms, by step, of a run resumed from a checkpoint."""
         shutil.rmtree(self.out, ignore_errors=True)
         shutil.copytree(checkpoint, self.out / checkpoint.name)
         os.symlink(checkpoint.name, self.out / "latest")
@@ -28,7 +28,7 @@ class Versions(Folder):
         return self.losses(log)
 
     def apart(self, losses, expected):
-        """How far losses and norms are apart, as a part of what they are."""
+        """The relative difference of losses and norms."""
         pairs = [(a, b) for step in expected for a, b in zip(losses[int(step)], expected[step])]
         return max(abs(a - b) / b for a, b in pairs)
 

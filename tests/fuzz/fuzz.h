@@ -1,7 +1,7 @@
 #pragma once
 
-// Helpers of the fuzz targets.  A target gives any bytes to one reader, which may refuse them with
-// an Error and in no other way: no crash, no other exception, no allocation out of proportion.
+// Helpers of the fuzz targets.  A target gives arbitrary bytes to one reader, which may refuse them
+// with an Error only: no crash, no other exception, no disproportionate allocation.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,10 +15,10 @@ namespace spool::fuzz {
 
 using Bytes = std::span<const uint8_t>;
 
-// A file with these bytes, until the next call or the end of the process.
+// A file with these bytes; it lives until the next call or the end of the process.
 std::filesystem::path file_with(Bytes);
 
-// The same in a folder that the process has to itself, for readers of several files.
+// The same in a folder of this process alone, for readers of several files.
 std::filesystem::path file_in_folder(const std::string& name, Bytes);
 std::filesystem::path file_in_folder(const std::string& name, std::string_view text);
 

@@ -4,7 +4,7 @@
 #include "fuzz.h"
 #include "spool/models/report/run_logs.h"
 
-// Of a log, or of the page of a run.
+// Reads a log, or the page of a run.
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace spool;
   const auto path = fuzz::file_with({data, size});

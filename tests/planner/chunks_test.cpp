@@ -151,7 +151,7 @@ TEST(FindRegions, EndWhereASumIsReadAndAtCheckpoints) {
             (std::vector<CuttableNodes>{{0, 3, 4}, {3, 4, 4}, {5, 6, 4}}));
 }
 
-// Every span that it finds is legal, and none of its neighbours is with the same extent.
+// Every span it finds can be cut, and with one node more not to the same extent.
 TEST(FindRegions, AgreesWithEverySpan) {
   const Program program = Blocks(4, 1).run();
   std::vector<CuttableNodes> all;

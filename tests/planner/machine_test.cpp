@@ -1,4 +1,4 @@
-// Machines that can be named.
+// Machines known by name, and confirmed times.
 
 #include "spool/planner/machine.h"
 
@@ -22,7 +22,7 @@ TEST(Machines, HaveNames) {
   }
 }
 
-TEST(ConfirmedLeast, HasAnotherTimeNearIt) {
+TEST(ConfirmedMin, HasAnotherTimeNearIt) {
   EXPECT_EQ(confirmed_min({3, 2, 2.2, 5}), 2);
   EXPECT_EQ(confirmed_min({2.2, 0.001, 2, 5}), 2);  // missed by the clock
   EXPECT_EQ(confirmed_min({1, 2}), 2);

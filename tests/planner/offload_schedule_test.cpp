@@ -1,4 +1,4 @@
-// When values leave, by the clock of a step.
+// When offloaded values leave, by the clock of a step.
 
 #include "spool/planner/offload_schedule.h"
 
@@ -10,7 +10,7 @@ namespace {
 constexpr NodeId nodes = 6;
 constexpr size_t mib = size_t{1} << 20;
 
-// Forward and backward of nodes of a second each.  The first saves value 1, then value 0.
+// Nodes that take a second each, forward and backward.  The first saves value 1, then value 0.
 Survey survey_of_two_values() {
   Survey survey;
   survey.micro_batches = 1;
@@ -28,8 +28,8 @@ Survey survey_of_two_values() {
   return survey;
 }
 
-// Copies run in the order in which the tape saves: a value that was saved second is released when
-// both copies have ended, and the first does not wait for it.
+// Copies run in the order in which the tape saves: the value saved second is released when both
+// copies have ended; the first one does not wait for it.
 TEST(OffloadSchedule, ReleasesInTheOrderOfSaving) {
   Machine machine;
   machine.to_host_bytes_per_second = machine.from_host_bytes_per_second = mib / 1.5;

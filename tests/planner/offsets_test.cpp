@@ -70,9 +70,9 @@ TEST(Offsets, KnownCasesAreOptimal) {
   EXPECT_EQ(bytes({{4, 0, 2}, {4, 1, 9}, {1, 3, 8}, {7, 4, 7}, {0, 5, 6}}), 12 * granule);
 }
 
-// A training step of equal layers.  Forward keeps a value of each; backward frees it, and makes
-// gradients, which live until the end, and what only one op reads.  Every layer in three also keeps
-// a second value, which the others make anew.
+// A training step of equal layers.  Forward keeps a value of each layer; backward frees it, and
+// computes gradients, which live until the end, and values that only one op reads.  Every third
+// layer also keeps a second value, which the others recompute.
 Lifetimes step_of_layers(size_t layers) {
   std::vector<Allocation> all;
   std::vector<size_t> kept, second, gradients;
@@ -132,14 +132,14 @@ TEST(Offsets, StopAtWhatIsEnough) {
   EXPECT_GT(not_smallest, 0);
 }
 
-TEST(Offsets, OfTooFewBytesAreThoseOfNone) {
+TEST(Offsets, ForTooFewBytesEqualThoseWithoutALimit) {
   for (uint64_t seed = 0; seed < 20; ++seed) {
     const Lifetimes random = random_lifetimes(seed, 60);
     EXPECT_EQ(assign_offsets(random, max_live(random) - 1).offsets, assign_offsets(random).offsets);
   }
 }
 
-// No order of thousands of allocations that nest nowhere comes near the most that are live.
+// No order of thousands of blocks that never nest comes near the maximum of live bytes.
 TEST(Offsets, EndAfterALimitedNumberOfSteps) {
   const Lifetimes random = random_lifetimes(1, 2000);
   const Layout layout = assign_offsets(random, max_live(random));

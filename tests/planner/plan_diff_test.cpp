@@ -1,4 +1,4 @@
-// Differences of two plans, a line each.
+// Differences of two plans, one line each.
 
 #include "spool/planner/report/plan_diff.h"
 

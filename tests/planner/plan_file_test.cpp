@@ -15,7 +15,7 @@ namespace {
 
 int below(Random& random, int n) { return static_cast<int>(random.next() % uint32_t(n)); }
 
-// Random values in runs of equal ones, as plans have them.
+// Random values in runs of equal ones, as in real plans.
 template <class T, class Draw>
 std::vector<T> in_runs(Random& random, int count, Draw draw) {
   std::vector<T> all;
@@ -26,7 +26,7 @@ std::vector<T> in_runs(Random& random, int count, Draw draw) {
   return all;
 }
 
-// Some, as if each node had two outputs.
+// Random leaves, as if each node had two outputs.
 std::vector<ValueId> random_leaves(Random& random, int first, int end) {
   std::vector<ValueId> leaves;
   for (ValueId v = 2 * first; v < 2 * end; ++v) {

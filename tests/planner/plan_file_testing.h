@@ -1,6 +1,6 @@
 #pragma once
 
-// Files with plans, in a directory of their own.
+// A fixture for files with plans, in a directory of their own.
 
 #include "spool/planner/plan_file.h"
 #include "tests/runtime/temporary_directory.h"
@@ -11,7 +11,7 @@ namespace spool::testing {
 class PlanFile : public ::testing::Test {
  protected:
   TemporaryDirectory directory;
-  // Expects an error that names the file and has these words.
+  // Expects an error that names the file and contains these words.
   void expect_refused(const std::string& text, std::string_view words,
                       int line = __builtin_LINE()) {
     const auto path = directory.file("plan.json", text);

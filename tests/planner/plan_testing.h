@@ -1,6 +1,6 @@
 #pragma once
 
-// A small plan that has a bit of everything.
+// A small plan that has something of everything.
 
 #include "spool/autograd/plan.h"
 
@@ -16,7 +16,7 @@ inline Plan small_plan() {
           .fingerprints = {1, 0xfedcba9876543210, 3}};
 }
 
-// It also has a region in chunks, in a recomputed one.
+// Has also a region in chunks, inside a recomputed one.
 inline Plan small_plan_in_chunks() {
   Plan plan = small_plan();
   plan.regions = {{.first = 0, .last = 2},

@@ -27,7 +27,7 @@ TEST(PolicyWords, GeluAndActivationsAreTheSame) {
   }
 }
 
-// An op of some kind, with a name that says nothing: y = x, and a statistic of each row.
+// An op of any kind with a name that does not reveal it: y = x, and a statistic of each row.
 struct PlainOp final : Op {
   OpKind kind_;
   explicit PlainOp(OpKind k) : kind_(k) {}
@@ -40,7 +40,7 @@ struct PlainOp final : Op {
   void backward(Backward& b) const override { b.pass(0); }
 };
 
-// The placements of the outputs of one op of that kind.
+// The placements of the outputs of an op of this kind.
 std::vector<Placement> placements_of(OpKind kind, const char* recompute) {
   Policy policy;
   set_recompute(policy, recompute);
@@ -57,7 +57,7 @@ std::vector<Placement> placements_of(OpKind kind, const char* recompute) {
   return {plan.placement[1], plan.placement[2]};
 }
 
-TEST(PolicyKinds, AnybodysOpIsRecomputedByItsKind) {
+TEST(PolicyKinds, ACustomOpIsRecomputedByItsKind) {
   using enum Placement;
   using Both = std::vector<Placement>;
   EXPECT_EQ(placements_of(OpKind::norm, "norms"), (Both{recompute, keep}));  // statistics stay

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t N = 512, C = 32;
 
-// A kernel of somebody's own, for the cpu alone.
+// A custom kernel, for the cpu alone.
 struct Twice {
   static constexpr const char* name = "twice";
   View y, x;
@@ -85,11 +85,11 @@ TEST(Rehearsal, NamesTheNodeWhoseBackwardAllocated) {
   };
   const auto at = std::ranges::find_if(report.at_peak, is_of_gelu);
   ASSERT_NE(at, report.at_peak.end());
-  EXPECT_EQ(at->name, "twice_op");  // of which it is the gradient
+  EXPECT_EQ(at->name, "twice_op");  // the gradient of its output
   EXPECT_EQ(at->purpose, Purpose::gradient);
 }
 
-TEST(Rehearsal, OfTotalsAloneSaysTheSameOfTheRest) {
+TEST(Rehearsal, WithTotalsAloneHasTheSameTotals) {
   const Report whole = rehearse(Machine{}, step), totals = rehearse_totals(Machine{}, step);
   EXPECT_TRUE(totals.at_peak.empty());
   EXPECT_EQ(totals.memory.peak, whole.memory.peak);

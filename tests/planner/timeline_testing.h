@@ -1,6 +1,6 @@
 #pragma once
 
-// A trace file as a viewer reads it.
+// Reads a trace file as a viewer does.
 
 #include <map>
 #include <nlohmann/json_fwd.hpp>

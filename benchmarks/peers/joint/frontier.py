@@ -8,7 +8,7 @@ from joint.results import point_of
 
 @dataclass
 class Row:
-    """A point; of Spool's two times the mean, and the second over the first, and the larger memory."""
+    """A point; for Spool, the mean of its two times, the second over the first, and the larger memory."""
 
     point: Point
     error: str | None = None
@@ -33,7 +33,7 @@ class Row:
 
 
 def memory_of(stored):
-    """The peak by which points are compared: the least that the process can do with."""
+    """The peak by which points are compared: the minimum that the process needs."""
     if stored["device"] != "cpu":
         arena = stored.get("arena_peak_bytes")
         return arena if arena is not None else stored["peak_allocated_bytes"]
@@ -42,7 +42,7 @@ def memory_of(stored):
 
 
 def row_of(point, times, programs):
-    """A row of what was stored of a point, once or twice."""
+    """A row from the one or two stored results of a point."""
     whole = [stored for stored in times if "error" not in stored]
     if len(whole) < len(times):
         return Row(point, error=next(stored["error"] for stored in times if "error" in stored))
@@ -84,7 +84,7 @@ def rounds_of(stored):
 
 
 def rows_of(entries, programs):
-    """Those that failed last, the others from the least memory on."""
+    """The rows by memory, failed ones last."""
     points = {}
     for entry in entries:
         points.setdefault(point_of(entry), []).append(entry)
@@ -104,7 +104,7 @@ def rounds_by_cell(results):
 
 
 def frontier(rows):
-    """The rows that no other beats in memory or in time without losing in the other."""
+    """The rows that no other row beats in both memory and time."""
     best, on_it = float("inf"), []
     for row in sorted((row for row in rows if not row.error), key=lambda r: (r.memory, r.step_ms)):
         if row.step_ms < best:
@@ -115,7 +115,7 @@ def frontier(rows):
 
 @dataclass
 class Beside:
-    """One of PyTorch's rows and the Spool row of the least memory that takes no longer, or the fastest."""
+    """One of PyTorch's rows, and Spool's row of least memory among those as fast, or the fastest."""
 
     peer: Row
     spool: Row
@@ -130,7 +130,7 @@ class Beside:
         return self.spool.memory / self.peer.memory
 
     def beyond_state(self):
-        """The ratio, None where PyTorch needs nothing beyond the state."""
+        """The ratio, or None if PyTorch needs nothing beyond the state."""
         return ratio(self.spool.beyond_state(), self.peer.beyond_state())
 
     def activations(self):

@@ -1,4 +1,4 @@
-"""What the points were measured on."""
+"""Describes the machine on which the points were measured."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ import subprocess
 
 
 def processor():
-    """The processor, what of it is free to use, and the memory."""
+    """The processor, how much of it this process may use, and the memory."""
     info = pathlib.Path("/proc/cpuinfo").read_text()
     name = re.search(r"^model name\s*: (.*)$", info, re.MULTILINE)
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -17,7 +17,7 @@ def processor():
 
 
 def said_by_nvidia_smi(*words):
-    """What it prints, or nothing where it does not run."""
+    """A command's output, or nothing if it does not run."""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0].strip()
     command = ["nvidia-smi", *(["-i", first] if first else []), *words]
     try:

@@ -1,4 +1,4 @@
-"""What is measured: cells, which are a model, a type and a shape, and points, the ways to train one."""
+"""Cells, each a model, a type and a shape, and points, which are ways to train a cell's model."""
 
 from collections import namedtuple
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class Point:
 
 
 def spread(values, count):
-    """So many of the values, the first and the last among them, evenly spread."""
+    """A number of the values, evenly spread, with the first and the last."""
     if len(values) <= count:
         return list(values)
     if count == 1:
@@ -83,7 +83,7 @@ def spread(values, count):
 
 
 def budgets_of(plan, count):
-    """Bytes of so many different plans of Spool's frontier, fewer than those of keeping all."""
+    """Bytes of a number of different plans of Spool's frontier, below those of keeping all."""
     peaks = {at["foretold_peak_bytes"] for at in plan.get("frontier", [])}
     return spread(sorted(peak for peak in peaks if peak < plan["foretold_peak_bytes"]), count)
 

@@ -1,4 +1,4 @@
-"""What a process takes, read from /proc, and programs that end within a time limit."""
+"""Reads the memory and time of processes from /proc, and runs programs within a time limit."""
 
 import os
 import pathlib
@@ -12,11 +12,11 @@ LONGEST = 300  # characters of a reason
 
 
 class Failed(Exception):
-    """Why a point has no numbers, in a sentence."""
+    """Why a point has no numbers."""
 
 
 def memory_of(pid, field):
-    """Bytes of a field of a process's status, such as VmHWM, its most resident memory so far."""
+    """Bytes of a field of a process's status, such as VmHWM, its peak resident memory."""
     for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
@@ -24,7 +24,7 @@ def memory_of(pid, field):
 
 
 def forget_peak(pid):
-    """Makes VmHWM what the process has now; returns whether the system can."""
+    """Resets VmHWM to the current memory; returns whether the system can."""
     try:
         pathlib.Path(f"/proc/{pid}/clear_refs").write_text("5")
     except OSError:
@@ -33,7 +33,7 @@ def forget_peak(pid):
 
 
 class Peak:
-    """Most resident memory of a process since begin(), which may be called again, and of all it did."""
+    """Peak resident memory of a process since begin(), which may be repeated, and since its start."""
 
     def __init__(self, pid):
         self.pid, self.before = pid, 0
@@ -52,7 +52,7 @@ class Peak:
 
 
 def processor_seconds(pid):
-    """Of all threads so far."""
+    """Processor seconds of all threads so far."""
     numbers = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(numbers[11]) + int(numbers[12])) * TICK
 
@@ -65,7 +65,7 @@ def sentence(text):
 
 
 def ending(status, said):
-    """Why a program failed, by how it ended and what it wrote to standard error."""
+    """Why a program failed, from its exit status and standard error."""
     if status < 0:
         memory = ", as when memory runs out" if -status == signal.SIGKILL else ""
         return f"signal {-status} ({signal.Signals(-status).name}) ended it{memory}"
@@ -103,7 +103,7 @@ class Child:
         self.stdout.close()
 
     def ended(self):
-        """The status, or None while it runs; past its time limit it has failed."""
+        """The exit status, or None while it runs; a failure past its time limit."""
         status = self.process.poll()
         if status is None and time.monotonic() - self.began > self.limit:
             raise Failed(f"it was ended after the time limit of {self.limit:.0f} s")

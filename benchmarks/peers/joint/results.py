@@ -1,4 +1,4 @@
-"""What was measured so far, in a JSON file that is complete at any time, and what is left to measure.
+"""Stores results in a JSON file that is complete at any time, and lists what is left to measure.
 
 The machine may change while a sweep runs, and between two sweeps, so PyTorch's points are compared
 with Spool's that were measured just before and after them.  In a cell Spool has turns, numbered from 0:
@@ -16,7 +16,7 @@ VERSION = 2
 
 
 def point_of(stored):
-    """The point that a file's entry is of."""
+    """The point of a file's entry."""
     names = [field.name for field in dataclasses.fields(Cell)]
     return Point(Cell(**{name: stored[name] for name in names}), stored["way"], stored["setting"])
 
@@ -26,7 +26,7 @@ def key_of(point, turn):
 
 
 class Results:
-    """anew: whether what the file has is replaced."""
+    """anew: whether the file's results are replaced."""
 
     def __init__(self, file, anew=False):
         self.file = file
@@ -60,7 +60,7 @@ class Results:
         old.update(conditions)
 
     def find(self, point, turn=None):
-        """What was stored of a point, or None; of Spool's in this turn."""
+        """A point's stored result, or None; for Spool's points, that of this turn."""
         return self.data["points"].get(key_of(point, turn))
 
     def add(self, point, turn, numbers):
@@ -82,7 +82,7 @@ class Results:
             part.replace(self.file)
 
     def turns(self, cell):
-        """Spool's turns in a cell, and those that points of PyTorch's come after."""
+        """Spool's turns in a cell, and those that precede PyTorch's points."""
         spool, peers = set(), set()
         for stored in self.data["points"].values():
             point = point_of(stored)

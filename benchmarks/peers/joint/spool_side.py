@@ -19,7 +19,7 @@ MORE_STEPS = 1000  # beyond those measured: the program is ended in one, before 
 
 
 def version(program):
-    """The program's own words: its version, commit and compiler, and the libraries of each device."""
+    """The program's own description: version, commit, compiler, and libraries of each device."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60)
     except OSError as e:
@@ -33,7 +33,7 @@ def shape_words(cell):
 
 
 def members(what, found, names):
-    """Those of an object that Spool wrote; another version may write others."""
+    """The fields of an object that Spool wrote; other versions may write others."""
     lacking = [name for name in names if not isinstance(found, dict) or name not in found]
     if lacking:
         raise Failed(f"{what} has no {lacking[0]}: this program is of another version than Spool")
@@ -72,7 +72,7 @@ class Log:
         self.file, self.read, self.part, self.lines = file, 0, "", []
 
     def steps(self):
-        """Those that have ended so far."""
+        """The steps that have ended so far."""
         if self.file.exists():
             with self.file.open() as log:
                 log.seek(self.read)
@@ -83,7 +83,7 @@ class Log:
 
 
 class Watch:
-    """What a process took of the processor, and at most of memory, while it trained."""
+    """A process's processor time and peak memory while it trained."""
 
     def __init__(self, pid):
         self.pid, self.peak = pid, Peak(pid)
@@ -114,7 +114,7 @@ def watch_steps(child, log, counts):
 
 
 def numbers_of(cell, steps, counts):
-    """From the lines of the log."""
+    """The numbers, from the lines of the log."""
     for step in steps:
         members("a step of the log", step, ["step_ms", "peak_bytes", "foretold_peak_bytes"])
     milliseconds = [step["step_ms"] for step in steps[counts.warm_up :]]
@@ -149,7 +149,7 @@ def measure(program, point, counts, limit):
 
 
 def program_bytes(program, cell, limit):
-    """What a process takes beside its arena: one that trains gpt2-tiny, in which little else is large."""
+    """The memory of a process beside its arena, measured with gpt2-tiny, whose own is small."""
     tiny = dataclasses.replace(cell, model="gpt2-tiny", batch=1, seq=32)
     numbers = measure(program, Point(tiny, "spool"), Counts(warm_up=2, steps=2), limit)
     peak = numbers["steps_peak_bytes"] or numbers["process_peak_bytes"]

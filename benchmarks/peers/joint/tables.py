@@ -1,4 +1,4 @@
-"""The joint table in Markdown, with what each column is, and in the JSON."""
+"""Writes the joint table in Markdown, with a description of each column, and in the JSON."""
 
 from collections import namedtuple
 
@@ -53,7 +53,7 @@ ON_GPU = [
 
 
 def explained(conditions, cells):
-    """What each column of the tables of these cells is."""
+    """Describes the columns of the tables of these cells."""
     devices, dtypes = {cell.device for cell in cells}, sorted({cell.dtype for cell in cells}, reverse=True)
     state = "; ".join(STATE[dtype] for dtype in dtypes)
     steps = f"{conditions.get('steps', 'some')} steps at least, after {conditions.get('warm-up', 'some')}"
@@ -112,7 +112,7 @@ def joint_table(cell, rows):
 
 
 def beside_table(cell, rows):
-    """Empty if one side has no numbers."""
+    """The comparison; empty if one side has no numbers."""
     titles = ["", "Spool in the least memory at no more time", "time", "peak", "less state"]
     more = ["less program", "tensors"] if cell.device == "cpu" else []
     lines = []
@@ -131,7 +131,7 @@ def chunker_remark(row):
 
 
 def remarks(rows):
-    """Why points have no numbers, what the chunker did, and where the machine was not the same in the end."""
+    """Why points have no numbers, what the chunker did, and where the machine changed meanwhile."""
     said = [f"{row.point.label()}: {row.error}" for row in rows if row.error]
     chunked = [row for row in rows if row.point.way == "auto-chunker" and not row.error]
     said += [f"{row.point.label()}: {chunker_remark(row)}" for row in chunked]

@@ -38,7 +38,7 @@ def install(python, device):
 
 
 def environment(folder, device):
-    """The python of a virtual environment with PyTorch, which is made if it is not there."""
+    """The python of a virtual environment with PyTorch, created if missing."""
     python = folder / "bin" / "python"
     if not (folder / "has-torch").exists():
         print(f"making {folder} with PyTorch", file=sys.stderr, flush=True)
@@ -49,7 +49,7 @@ def environment(folder, device):
 
 
 def conditions(python):
-    """Its version, and whether it is a build for CUDA, whose libraries are in the process on a cpu, too."""
+    """PyTorch's version, and whether it is a CUDA build, whose libraries a cpu process loads, too."""
     words = [str(python), "-c", "import torch; print(torch.__version__, torch.version.cuda)"]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=300)

@@ -1,7 +1,7 @@
 #pragma once
 
-// How far the steps of a run are from their foretold time.  Steps 2 to 4 of the run, counted from
-// its start, correct it by one factor, which holds for this run only.
+// Corrects the foretold time of a run's steps by one factor, measured in steps 2 to 4 after the
+// run's start, which holds for this run only.
 
 #include <functional>
 #include <optional>
@@ -14,23 +14,23 @@ namespace spool {
 
 class StepClock {
  public:
-  // On a cpu it counts processor time of this process over the stream's threads, which other
-  // programs hardly change; on other devices the time that passes.
+  // On a cpu it counts the processor time of this process over the stream's threads, which other
+  // programs hardly change; on other devices wall time.
   StepClock(const Stream&, double foretold);
 
-  // Around each step, or from the end of one to the end of the next where the next is in the queue.
+  // Call them around each step, or, if the next step is already enqueued, from end to end.
   void begin() { began_ = now(); }
-  // Returns the corrected time of a step when the step is the one that completes the correction.
+  // Returns the corrected seconds of a step once, after the step that completes the correction.
   std::optional<double> end() { return add(now() - began_); }
-  // Adds the next step, which took `seconds`.
+  // Adds a step of this duration.
   std::optional<double> add(double seconds);
 
-  // Whether the next step is one of those that correct.
+  // Whether the next step counts for the correction.
   bool counts_next() const;
-  // Whether it is the last of them, behind which a faster plan may be looked for.
+  // Whether it is the last one that counts, after which a faster plan may be searched for.
   bool completes_next() const;
   double foretold() const { return foretold_; }
-  // Measured over foretold; 1 before it is known.
+  // Measured over foretold seconds; 1 before it is known.
   double factor() const { return factor_; }
 
  private:

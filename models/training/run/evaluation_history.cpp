@@ -12,7 +12,7 @@ using nlohmann::json;
 using Point = EvaluationHistory::Point;
 
 json to_json(const Point& point) {
-  // JSON has no numbers that are not finite.
+  // JSON has no infinite or nan numbers.
   return {{"step", point.step},
           {"val_loss", std::isfinite(point.loss) ? json(point.loss) : json()}};
 }
@@ -42,7 +42,7 @@ json to_json(const EvaluationHistory& history) {
 
 EvaluationHistory evaluation_history_from_json(const JsonField& stored, int64_t steps_done) {
   const Point last = point(stored.member("last"), steps_done);
-  // There is at most one after each step.
+  // There is at most one evaluation after each step.
   EvaluationHistory history{
       .last = last, .since_best = stored.member("since_best").integer<int64_t>(0, last.step)};
   if (const auto best = stored.find("best")) {

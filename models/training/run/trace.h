@@ -1,7 +1,7 @@
 #pragma once
 
-// A trace file, in JSON, of one step of a run: as foretold and as measured, one above the other
-// (planner/report/timeline.h).
+// Writes a trace file, in JSON, of one step of a run: as foretold and as measured, one above the
+// other (planner/report/timeline.h).
 
 #include <filesystem>
 #include <memory>

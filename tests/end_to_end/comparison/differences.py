@@ -64,7 +64,7 @@ def numbers(dtype, data):
 
 
 def apart(dtype, a, b):
-    """How far numbers are apart, as a part of the largest."""
+    """The largest difference of the numbers, as a fraction of the largest number."""
     if dtype not in {"F32", "BF16"} or len(a) != len(b):
         return "other bytes"
     a, b = numbers(dtype, a), numbers(dtype, b)
@@ -72,7 +72,7 @@ def apart(dtype, a, b):
 
 
 def in_files(before, after):
-    """Differences of safetensors files: that of a tensor is how far its numbers are apart."""
+    """Differences of safetensors files, for a tensor by how far its numbers are apart."""
     if before == after:
         return
     (header, extra, data), (other_header, other_extra, other_data) = tensors(before), tensors(after)

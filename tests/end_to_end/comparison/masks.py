@@ -1,9 +1,9 @@
-"""What two runs of one program differ in, which is hidden before programs are compared."""
+"""Hides what differs between two runs of one program, before programs are compared."""
 
 import json
 import re
 
-# Times that were measured, what the machine has free, and what the process itself takes.
+# Measured times, the machine's free memory, and the memory of the process itself.
 HIDDEN = [(re.compile(pattern, re.MULTILINE), instead) for pattern, instead in [
     (r"^\d+ kernels of the step were measured, in .*\n", ""),
     (r"^foretold step time corrected to .*\n", ""),
@@ -29,7 +29,7 @@ def text(said, folder):
 
 
 def report(file):
-    """The JSON of a plan or a refusal; the budget is hidden where it is this machine's free memory."""
+    """The JSON of a plan or a refusal, without a budget that is this machine's free memory."""
     found = json.loads(file.read_text())
     found.pop("plan_ms", None)
     if found.get("budget_is") == "free memory" and found["machine"].startswith("cpu"):
@@ -44,7 +44,7 @@ def log(file):
 
 
 def run(file):
-    """What a checkpoint says of its run."""
+    """A checkpoint's description of its run."""
     found = json.loads(file.read_text())
     found.pop("spool", None)
     return found

@@ -12,7 +12,7 @@ POLICIES = [words.split() for words in [
     "--offload all --optimizer-state streamed",
     "--recompute norms --optimizer-state cpu",
 ]]
-# What a preset is planned with, by turns.
+# Settings with which presets are planned, in turn.
 STEPS = [words.split() for words in [
     "",
     "--dtype bf16",
@@ -30,7 +30,7 @@ def presets(help_of_plan):
 
 
 def planned(side, folder, *words):
-    """What planning says and writes."""
+    """The output and the files of planning."""
     report = folder / "report.json"
     fixed = ["--json", report.name, "--save-plan", "plan.json"]
     status, printed, errors = side.said(folder, "plan", *words, *fixed)
@@ -43,7 +43,7 @@ def planned(side, folder, *words):
 
 
 class Plans:
-    """Those of one preset on one machine."""
+    """The cases of one preset on one machine."""
 
     def __init__(self, comparison, preset, number, heads, machine):
         self.all, self.name = comparison, f"plan {machine} {preset}"
@@ -60,7 +60,7 @@ class Plans:
         self.all.same(f"{self.name} {what}", run, self.tables)
 
     def budgets(self):
-        """By what the program of before says."""
+        """By the output of the earlier program."""
         before, words = self.all.sides[0], [*self.words, "--memory", "1kB"]
         folder = before.folder(f"{self.name} budgets")
         whole = planned(before, folder, *self.words)["report.json"]["keep_all_peak_bytes"]

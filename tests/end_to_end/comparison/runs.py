@@ -38,7 +38,7 @@ def help_texts(comparison):
 
 
 def written(folder, status, printed, errors):
-    """What a run in this folder said and wrote."""
+    """The output and the files of a run in this folder."""
     found = {"exit code": str(status), "printed": printed, "errors": errors}
     for name in ["plan.json", "run/latest/config.json"]:
         if (folder / name).exists():
@@ -115,7 +115,7 @@ def killed_at(side, folder, step, *words):
 
 
 def killed(side, folder, steps, *words):
-    """Kills a run at these steps, and resumes it; where it was too fast for a kill, once more."""
+    """Kills a run at these steps and resumes it; repeats a kill for which it was too fast."""
     kept = folder.with_name(folder.name + "-kept")
     for i, step in enumerate(steps):
         shutil.rmtree(kept, ignore_errors=True)
@@ -130,7 +130,7 @@ def killed(side, folder, steps, *words):
 
 
 def killed_runs(comparison, model):
-    """Ends of runs that were killed, of each program and of what the program of before had left."""
+    """Ends of killed runs, those of each program and those that the earlier program left."""
     for number, words in enumerate(KILLED):
         name = f"killed {model} {' '.join(words)}".replace("--", "")
         began = beginning(comparison, model, "--checkpoint-every", EVERY, *words)

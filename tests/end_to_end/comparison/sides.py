@@ -1,4 +1,4 @@
-"""The two programs that are compared, each in a folder of its own, and what both are given."""
+"""The two programs that are compared, each in its own folder, and their common input."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ class Side:
         self.program, self.root = program, folder
 
     def folder(self, case):
-        """An empty one."""
+        """An empty folder."""
         folder = self.root / case.replace(" ", "-")
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -43,7 +43,7 @@ class KernelTables:
         return 1e-6 + slower * max(kernel["flops"] / 2e11, kernel["bytes"] / 4e10)
 
     def settle(self):
-        """Whether the tables were what they are to be."""
+        """Whether the tables were as they should be."""
         settled = True
         for file in (pathlib.Path(CACHE) / "spool").glob("kernels-*.json"):
             text = file.read_text()

@@ -14,7 +14,7 @@ NUMBERS += [10**30, -(2**63), 0.5, -0.0, 1e-320, 1e308, float("nan"), float("inf
 STRINGS = ["", "x", "a" * 100000, "\u0000", "\ud800", "../../etc/passwd", "/dev/zero", "two\nlines", "\x1b[31m"]
 STRINGS += ["bf16", "f32", "F32", "gpt2", "loop", "*", "\u4f60", "1", "nan", "run", "disk"]
 
-# Beginnings of files that come in the place of others.
+# Beginnings of files that replace other files.
 KINDS = [
     b"version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 1\n" % 0,
     b"\x1f\x8b\x08" + bytes(500),

@@ -1,4 +1,4 @@
-"""Command lines with one odd value or two, flags that are given twice, and words that no command knows."""
+"""Command lines with one or two odd values, repeated flags, and unknown words."""
 
 from commands import SHAPE
 from hostile.given import LLAMA
@@ -13,7 +13,7 @@ PLACES = ["", ".", "dangling", "loop", "text.txt", "/dev/null", "/dev/full", "/p
 
 
 def valid(dice, command):
-    """The words of a command line that succeeds and is short."""
+    """A short command line that succeeds."""
     model, data = dice.choice(MODELS), dice.choice(DATA)
     if command == "train":
         words = [*dice.choice([SHAPE, SHAPE, LLAMA]), "--data", data, "--out", "new", "--steps", "2"]
@@ -52,7 +52,7 @@ class Flags:
         words[at : at + 2] = [f"{flag.name}={value}"] if dice.random() < 0.2 else [flag.name, value]
 
     def damage(self, dice, command, words):
-        """Makes one thing odd."""
+        """Makes one word odd."""
         chance = dice.random()
         places = [i for i, word in enumerate(words) if not word.startswith("--")]
         if chance < 0.8:

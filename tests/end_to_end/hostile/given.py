@@ -16,7 +16,7 @@ GENERATION = '{"eos_token_id": [0, 255], "do_sample": true, "temperature": 0.6, 
 
 
 def questions(path):
-    """Questions that ask how a line of the prose goes on."""
+    """Questions that ask how a line of the prose continues."""
     context, right, words = b"Line 7 of a text ", b"that says", []
     for i in range(4):
         choices = [right if i == c else b"zzzzzzzzz" for c in range(4)]
@@ -78,6 +78,6 @@ def make_given(folder):
 
 
 def copy_given(source, folder):
-    """Makes the folder what the first one is."""
+    """Makes the folder equal to the first one."""
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run(["cp", "-a", source, folder], check=True)

@@ -1,4 +1,4 @@
-"""What every command must do, however odd its words and its files are.
+"""What every command must do, however odd its words and files are.
 
 It ends, by itself or when it is interrupted, and not by a signal of its own. If it fails, it says so in
 one line that a person can read, and what was there before is there still.
@@ -14,13 +14,13 @@ import sys
 
 from commands import PROGRAM
 
-# Of other libraries, and of programs that were not meant to end so.
+# Messages of other libraries, and of programs that crashed.
 FOREIGN = re.compile(
     r"filesystem error|\[json\.exception|std::|what\(\)|terminate|basic_string|bad_\w|Assertion|stoi|stod"
     r"|\b0x[0-9a-f]{4}|syntax error while|last read|_M_|map::|vector|stack smashing|Sanitizer"
 )
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]")
-# Lines that are no errors, and those that do not begin with the program's name.
+# Lines that are not errors, and errors without the program's name.
 TOLD = re.compile(r"^foretold peak |^[a-z ]+ for \d+ s$|^[a-z ]+ \[[#. ]*\]")
 WARNING = re.compile(
     rf"the last one counts|besides|training goes on|--context \d+ is beyond the|{TOLD.pattern}"
@@ -31,7 +31,7 @@ MOST_MEMORY = 12 << 30
 
 
 def pasted(word):
-    """A word as a shell takes it."""
+    """A word quoted for a shell."""
     if re.fullmatch(r"[A-Za-z0-9_./:=,+-]+", word):
         return word
     if word.isascii() and word.isprintable() and "'" not in word:
@@ -102,7 +102,7 @@ def outcome(case, folder, seconds):
 
 
 def contents(folder):
-    """What tells a file from what it was before, for every file and link."""
+    """For every file and link, what changes if it is written or replaced."""
     found = {}
     for root, folders, names in os.walk(folder):
         for name in names + [f for f in folders if os.path.islink(os.path.join(root, f))]:
@@ -126,7 +126,7 @@ def is_at(path, places):
 
 
 def sentence_faults(o):
-    """What is wrong with the words on standard error and on standard output."""
+    """What is wrong with standard error and standard output."""
     said = [line for line in o.errors.split("\n") if line and not WARNING.search(line)]
     failed = o.code in (1, 2)
     if failed and len(said) != 1:
@@ -191,7 +191,7 @@ def faults(case, o, before, after):
 
 
 def report(where, case, o, found, folder):
-    """What one needs to see the fault again."""
+    """What is needed to reproduce the fault."""
     lines = [f"{where}: {'; '.join(dict.fromkeys(found))}", f"  in {folder}", f"  {case}"]
     if o:
         lines += [f"  exit code {o.code}", *(f"  {line[:600]!a}" for line in o.errors.splitlines()[:8])]

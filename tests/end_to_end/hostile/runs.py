@@ -1,4 +1,4 @@
-"""Runs that are interrupted, killed, or on a full disk, and then go on: they end as a whole run does."""
+"""Runs that are interrupted, killed or on a full disk, and resumed: they end like a whole run."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def policy(dice, tight):
 
 
 class RunFailed(Exception):
-    """A run that does not do what it must."""
+    """A fault of a run."""
 
 
 class Runs:
@@ -91,7 +91,7 @@ class Runs:
         return json.loads(run.read_text())["step"] if run.exists() else None
 
     def next_words(self):
-        """The command that goes on with the run, or begins it again."""
+        """The command that resumes the run, or starts it again."""
         more = ["--out", "run", "--log", "killed.jsonl"]
         if self.latest() is not None:
             return ["train", "--resume", *policy(self.dice, self.budgets), *more]
@@ -162,7 +162,7 @@ class Runs:
             self.run(Case(words), {1})
 
     def with_disk(self):
-        """A disk of some kilobytes, which then becomes larger."""
+        """A disk of some kilobytes, which is enlarged later."""
         self.out.mkdir()
         size = int(2 ** self.dice.uniform(3, 10))
         mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "none", self.out]

@@ -1,4 +1,4 @@
-"""The flags of each command, as its help has them, and odd values for each type."""
+"""The flags of each command, from its help, and odd values for each type."""
 
 import dataclasses
 import re
@@ -55,7 +55,7 @@ def odd_path(dice, given):
 
 
 def odd_value(dice, flag, given):
-    """A value for a flag; `given` are the names of files that are there."""
+    """A value for a flag; `given`: the names of the files in the folder."""
     if dice.random() < 0.08:  # of any type
         return dice.choice(dice.choice([WHOLE, REAL, BYTES, TEXT, ODD_PATHS, given]))
     if flag.name in WORDS and dice.random() < 0.7:

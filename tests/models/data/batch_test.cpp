@@ -32,7 +32,7 @@ TEST(TokenBatch, HasNoValidTargetAtFirst) {
   EXPECT_EQ(batch.valid, 0);
 }
 
-// In one piece, in pieces of several rows of which the last is smaller, and row by row.
+// In one piece, in pieces of several rows the last of which is smaller, and row by row.
 TEST(BatchInput, HasTheRowsThatWereUploaded) {
   struct Case {
     int64_t B, T;
@@ -44,7 +44,7 @@ TEST(BatchInput, HasTheRowsThatWereUploaded) {
     const TokenBatch wanted = batch;
     for (const int64_t first : {2 * B, B - 1}) {
       input.upload(batch, first);
-      std::ranges::fill(batch.tokens, -1);  // an upload does not read it any more
+      std::ranges::fill(batch.tokens, -1);  // the upload no longer reads them
       const auto at = static_cast<int64_t>(first * T), end = at + B * T;
       const auto part = [&](const std::vector<int32_t>& all) {
         return std::vector(all.begin() + at, all.begin() + end);

@@ -1,4 +1,4 @@
-// Files of text to shards of tokens, and back.
+// Text files converted to shards of tokens, and back.
 
 #include "spool/models/data/shard_writer.h"
 

@@ -1,4 +1,4 @@
-// Which files are text, which are shards, and what is said of the others.
+// Which files are text, which are shards, and what the errors say about others.
 
 #include "spool/models/data/text_files.h"
 
@@ -124,7 +124,7 @@ TEST(Documents, HaveOneTokenBetweenThem) {
   EXPECT_EQ(written({{}, {1}}), Ids{1});
 }
 
-TEST(Documents, ThatRunIntoEachOtherAreSaid) {
+TEST(Documents, ThatRunTogetherAreReported) {
   const auto bytes = make_byte_tokenizer();
   EXPECT_EQ(describe_joined_documents(1, *bytes, BeginOfText::written), "");
   EXPECT_TRUE(testing::contains(describe_joined_documents(3, *bytes, BeginOfText::written),

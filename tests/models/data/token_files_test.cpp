@@ -126,7 +126,7 @@ TEST(ShardWriter, WritesTokensOf32BitsOfALargerVocabulary) {
   EXPECT_EQ(testing::content_of(path), shard({20240801, 7, 3}, U32{1, 65536, 2}));
 }
 
-// A token for each byte, from 100000 on.
+// A tokenizer with a token for each byte, from 100000 on.
 class WideTokenizer : public Tokenizer {
  public:
   std::string_view name() const override { return "wide"; }
@@ -168,7 +168,7 @@ TEST(Shards, SayWhichHasBecomeShorterOrWasWrittenTo) {
   fs::resize_file(files[1], 1024 + 4);
   fs::resize_file(text, 2);
   int32_t some[3];
-  shards->read(1, some);  // as far as there is something
+  shards->read(1, some);  // up to the end of the shard
   EXPECT_EQ(some[2], 4);
   expect_error(ErrorKind::file, {"b.bin: had 1032 bytes when it was opened, and has 1028 now"},
                [&] { shards->read(2, some); });
@@ -231,7 +231,7 @@ TEST(DataReader, PutsTheTokenThatEndsATextBetweenFiles) {
   EXPECT_EQ(open({"ab"}), (Ids{ab}));
 }
 
-TEST(DataReader, ReadsUtf8BehindItsMarkAndAnyBytesIfItIsToldThatTheyAreText) {
+TEST(DataReader, SkipsAByteOrderMarkAndReadsAnyBytesAsTextIfToldSo) {
   const TemporaryDirectory d;
   const auto gpt2 = read_gpt2_tokenizer(d.file("merges.txt", "a b\n"));
   const auto bytes = make_byte_tokenizer();
@@ -267,13 +267,13 @@ TEST(DataReader, OpensShardsOrTextOfEitherTokenizer) {
   const int32_t c = 'c' - 33, blank = 220, end = 258;
   EXPECT_EQ(open(*gpt2, {text, other}), (std::vector<int32_t>{257, blank, 256, end, c}));
   EXPECT_EQ(open(*gpt2, {tokens}), (std::vector<int32_t>{7, 8}));
-  // A shard is known by its first bytes, whatever its name.
+  // A shard is recognised by its first bytes, whatever its name.
   const fs::path renamed = d.file("tokens.txt", testing::content_of(tokens));
   EXPECT_EQ(open(*gpt2, {renamed}), (std::vector<int32_t>{7, 8}));
   expect_error(ErrorKind::invalid, {"s.bin", "text", "only one kind"}, [&] {
     open(*gpt2, {text, tokens});
   });
-  // Of a model with fewer tokens only what has the others is refused.
+  // A model with fewer tokens refuses only data that has the others.
   EXPECT_EQ(open(*gpt2, {text, other}, 258), (std::vector<int32_t>{257, blank, 256, c}));
   expect_error(ErrorKind::invalid,
                {"t.txt: has the token \"abc\" near byte 0", "number 257", "0 to 256"}, [&] {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Tokens in memory that count how often each is read.
+// A token source in memory that counts how often each token is read.
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 #pragma once
 
-// Two small GPT-2 models, texts at random, and whole forward passes to compare with.
+// Two small GPT-2 models, random texts, and full forward passes to compare with.
 
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace spool::testing {
 
-// A model whose context is soon full.
+// A model with a short context, so that it is soon full.
 constexpr Gpt2Config short_context{.layers = 2,
                                    .heads = 2,
                                    .channels = 24,
@@ -17,17 +17,17 @@ constexpr Gpt2Config short_context{.layers = 2,
                                    .vocabulary = 50,
                                    .epsilon = 0.1,
                                    .gelu = GeluForm::exact};
-// A model whose context takes several tiles of attention, and several passes of a generator.
+// A model with a context of several tiles of attention and several passes of a generator.
 constexpr Gpt2Config long_context{
     .layers = 2, .heads = 3, .channels = 48, .context = 300, .vocabulary = 70};
 
 // Initialises a model with weights large enough for logits that differ.
 void initialise_with_large_weights(Gpt2&);
 
-// Tokens below 50 at random.
+// Random tokens below 50.
 std::vector<int32_t> some_text(int64_t count, uint64_t seed = 1);
 
-// Bound on the difference of two forward passes in this type.
+// The largest difference expected of two forward passes in this type.
 double forward_tolerance(DType);
 
 // The hidden states of tokens (B, T), by one forward pass without a cache.

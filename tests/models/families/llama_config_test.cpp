@@ -1,4 +1,4 @@
-// config.json of the Llama family, in both ages, and its presets.
+// config.json of the Llama family, as transformers 4 and 5 write it, and presets.
 
 #include "spool/models/families/llama_config.h"
 
@@ -18,7 +18,7 @@ using nlohmann::json;
 
 ModelConfig read(const json& config) { return model_config({config, "config.json"}); }
 
-// As transformers 4 writes Llama 3.2 1B, apart from what says nothing about the model.
+// As transformers 4 writes Llama 3.2 1B, without fields that do not describe the model.
 json older() {
   return json::parse(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
     "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009],

@@ -1,7 +1,7 @@
 #pragma once
 
-// The tiny models of tests/reference/llama, which a test goes through by name, with what
-// transformers and a model in f64 computed of them (tests/reference/README.md).
+// A fixture for the tiny models of tests/reference/llama, parametrised by name, with what
+// transformers and a model in f64 compute from them (tests/reference/README.md).
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ class LlamaReferenceModel : public ::testing::TestWithParam<const char*> {
  protected:
   static constexpr int64_t B = 2, T = 20, V = 50;
 
-  // Every parameter read from the file.
+  // The model with every parameter read from its file.
   std::shared_ptr<Model> make(DType dtype) {
     const ModelFile file(folder());
     auto model = file.config().make(dtype, stream, file.config().shape().context);
@@ -28,7 +28,7 @@ class LlamaReferenceModel : public ::testing::TestWithParam<const char*> {
     return model;
   }
 
-  // A tensor of the expected numbers.
+  // A tensor of the reference's results.
   Tensor expected(const std::string& name, const Shape& shape, DType type = DType::f64) {
     const NamedTensor one{.name = name, .tensor = Tensor({shape, type}, stream)};
     load_tensors(SafetensorsReader(folder() / "expected.safetensors"), {&one, 1},

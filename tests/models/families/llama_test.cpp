@@ -1,4 +1,4 @@
-// Llama models of each kind: with a cache as without, and in files as transformers has them.
+// Llama models of each kind: with and without a cache, and in files as transformers writes them.
 
 #include "spool/models/families/llama.h"
 
@@ -28,7 +28,7 @@ constexpr LlamaConfig plain{.layers = 2,
                             .head = 8,
                             .tied = false};
 
-// As Llama 3, Qwen2 and Qwen3 are.
+// Configurations like those of Llama 3, Qwen2 and Qwen3.
 std::vector<LlamaConfig> kinds() {
   LlamaConfig scaled = plain, qwen2 = plain, qwen3 = plain;
   scaled.rope.scaling = Llama3Scaling{.factor = 8, .low = 1, .high = 4, .original_context = 16};
@@ -128,7 +128,7 @@ TEST_F(LlamaTest, HasTransformersNamesInFiles) {
   for (const std::string& name : names) EXPECT_EQ(name.find("model.layers.0."), 0u) << name;
 }
 
-TEST_F(LlamaTest, PassesOverTheSpeedsOfRotationInAFile) {
+TEST_F(LlamaTest, SkipsRotaryFrequenciesInAFile) {
   const auto model = make(plain, 1), other = make(plain, 99);
   save_model(d_.path(), *model);
   std::vector<NamedTensor> tensors = stored_parameters(*model);
@@ -160,8 +160,8 @@ TEST_F(LlamaTest, IsReadUnderOtherNamesThatTransformersReads) {
   }
 }
 
-// Indexes of the hub list constants that no shard has, or do not list those that one has.
-TEST_F(LlamaTest, PassesOverConstantsOfAnIndexAndNamesWithTheFolder) {
+// Some indexes on the hub list constants that no shard has, or omit those that one has.
+TEST_F(LlamaTest, SkipsConstantsOfAnIndexAndFolderNames) {
   const auto model = make(plain, 1), other = make(plain, 99);
   save_model(d_.path(), *model, {.shard_bytes = 5000});
   const fs::path path = d_.path() / "model.safetensors.index.json";
@@ -258,7 +258,7 @@ TEST_F(LlamaTest, RefusesAnIndexThatDoesNotDescribeItsShards) {
   refused(good, {shard, "missing"});
 }
 
-TEST_F(LlamaTest, RefusesAnIndexOrAShardThatIsNone) {
+TEST_F(LlamaTest, RefusesMalformedIndexesAndShards) {
   save_model(d_.path(), *make(plain, 1), {.shard_bytes = 5000});
   const fs::path index = d_.path() / "model.safetensors.index.json";
   const nlohmann::json good = read_json(index).value();

@@ -1,4 +1,4 @@
-// GPT-2 from and to the model files of llm.c.
+// GPT-2 in the model files of llm.c, written and read.
 
 #include "spool/models/families/llmc_model.h"
 
@@ -24,7 +24,7 @@ TEST_F(LlmcModel, LoadsWhatWasSaved) {
   }
 }
 
-// Byte by byte against the documented layout.
+// Compares byte by byte with the documented layout.
 TEST_F(LlmcModel, IsLaidOutAsDocumented) {
   const auto model = make(small);
   save_llmc(*model, d_.path() / "m.bin");

@@ -1,5 +1,5 @@
 // runs: threads
-// GPT-2 from and to the files of transformers, and the choice of a file in a directory.
+// GPT-2 in the files of transformers, written and read, and the choice of a file in a directory.
 
 #include "spool/models/families/model_file.h"
 
@@ -138,7 +138,7 @@ TEST_F(ModelFileOfTransformers, OfAnEarlyVersionGetsItsType) {
 
 using ModelFileChoice = ModelFileTest;
 
-// An older model in the directory of a run is not the one that `latest` names.
+// An older model in the directory of a run is ignored: `latest` names another.
 TEST_F(ModelFileChoice, TakesTheLatestCheckpointOfARun) {
   const auto first = make(small), second = make(small, DType::bf16);
   save_model(d_.path(), *first);
@@ -169,7 +169,7 @@ TEST_F(ModelFileChoice, NamesTheOptionOfTransformersThatSavesAFileItReads) {
   refused("safe_serialization");
 }
 
-// Each folder has a config.json, and this file besides.
+// Each folder has a config.json and one other file.
 TEST_F(ModelFileChoice, NamesWhatAFolderHasInPlaceOfWeights) {
   const auto refused = [&](const std::string& file, const std::string& content,
                            std::initializer_list<std::string_view> words) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Small GPT-2 models with parameters at random, in files of a temporary directory.
+// A fixture for small GPT-2 models with random parameters, in files of a temporary directory.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ class ModelFileTest : public ::testing::Test {
   static constexpr Gpt2Config small{
       .layers = 2, .heads = 2, .channels = 8, .context = 6, .vocabulary = 270};
 
-  // Sets every parameter to numbers of its own.
+  // Sets every parameter to its own random numbers.
   void randomise(Gpt2& model, uint64_t seed) {
     for (Parameter* p : model.parameters()) {
       p->data = normal(p->data.shape(), model.dtype(), stream_, seed++);
@@ -37,7 +37,7 @@ class ModelFileTest : public ::testing::Test {
   std::unique_ptr<Gpt2> load(const std::filesystem::path& path, DType dtype = DType::f32) {
     const ModelFile file(path);
     auto model = std::make_unique<Gpt2>(*file.config().as<Gpt2Config>(), dtype, stream_);
-    randomise(*model, /*seed=*/99);  // so that parameters that are not loaded show
+    randomise(*model, /*seed=*/99);  // reveals parameters that are not loaded
     file.load(*model);
     return model;
   }

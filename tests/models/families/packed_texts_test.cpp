@@ -1,4 +1,4 @@
-// Texts that share a row: each is read, and learnt, as if it were alone.
+// Texts that share a row: each is read and learnt as if it were alone.
 
 #include <gtest/gtest.h>
 
@@ -84,7 +84,7 @@ TEST_P(PackedTexts, HaveTheLossAndTheGradientsOfEachAlone) {
   }
 }
 
-TEST_P(PackedTexts, SeeEachOtherWithoutPlacesOfTheirOwn) {
+TEST_P(PackedTexts, SeeEachOtherWithoutTheirOwnPositions) {
   const double alone = loss({3, 1, 4}, {1, 4, 1}) + loss({5, 9, 2}, {9, 2, 6});
   EXPECT_GT(std::abs(loss({3, 1, 4, 5, 9, 2}, {1, 4, 1, 9, 2, 6}) - alone), 1e-3);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The GPT-2 of tests/reference with its numbers from PyTorch, on a device and in a type that a test
-// goes through.
+// A fixture for the GPT-2 of tests/reference with its results from PyTorch, parametrised by device
+// and type.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ struct Place {
   DType dtype;
 };
 
-// These places, and cuda in f32 where there is one.
+// These places, and cuda in f32 if there is a GPU.
 std::vector<Place> with_cuda(std::vector<Place> places);
 std::string name_of(const ::testing::TestParamInfo<Place>&);
 
@@ -32,10 +32,10 @@ class ReferenceModel : public ::testing::TestWithParam<Place> {
 
   ReferenceModel();
 
-  // A tensor of the expected numbers.
+  // A tensor of the reference's results.
   Tensor load(const std::string& name, const Shape& shape, DType type);
-  // Compares parameters or gradients with the expected tensors `prefix` + name: those of `names`,
-  // or all if it is empty.  A gradient is stored transposed where its parameter is.
+  // Compares parameters or gradients with the reference's tensors `prefix` + name: those of
+  // `names`, or all if it is empty.  A gradient is stored transposed if its parameter is.
   void expect_tensors(const std::string& prefix, const std::vector<Tensor>& parallel,
                       double tolerance, const std::vector<std::string>& names = {});
   std::vector<Tensor> weights();

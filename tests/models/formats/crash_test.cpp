@@ -1,5 +1,5 @@
 // runs: alone
-// Checkpoints are whole or absent, wherever the process dies or the disk is full.  This program
+// Checkpoints are complete or absent, wherever the process dies or the disk is full.  This program
 // replaces the C library's calls that change files, counts them, and dies before any one of them.
 // fsync() is only counted: what a process has written outlives it in any case.
 
@@ -133,7 +133,7 @@ int64_t read_checkpoint(const fs::path& checkpoint) {
   return step;
 }
 
-// After a crash the latest checkpoint, and every other in the directory, is whole.
+// Expects that after a crash every checkpoint in the directory is complete.
 void expect_whole(const fs::path& directory) {
   for (const std::string& name : names_in(directory)) {
     if (name.starts_with("step-")) {
@@ -161,7 +161,7 @@ TEST(Crash, FilesAreSyncedBeforeTheyArePublished) {
   }
 }
 
-// Forks a child for each change that writing a checkpoint makes, killed before that change; returns
+// For each change that writing a checkpoint makes, forks a child that is killed before it; returns
 // the number of changes.
 int crash_everywhere(const std::function<void(const fs::path&)>& prepare, int64_t step) {
   for (int changes = 0;; ++changes) {
@@ -194,7 +194,7 @@ TEST(Crash, BeforeAnyChangeLeavesAWholeCheckpoint) {
   EXPECT_GT(crash_everywhere([&](const fs::path& run) { write(run, 2), write(run, 1); }, 2), 20);
 }
 
-// In place of the link to it.
+// Puts a copy of the latest checkpoint in the place of the link to it.
 void copy_latest(const fs::path& run) {
   const fs::path latest = *latest_checkpoint(run);
   fs::remove(run / "latest");

@@ -15,7 +15,7 @@ namespace {
 using testing::expect_error;
 using testing::TemporaryDirectory;
 
-// A file of a tensor "good" of one zero and a tensor "x" of these elements.
+// A file with a tensor "good" of one zero, and a tensor "x" of these elements.
 template <class T>
 SafetensorsReader file_of(const TemporaryDirectory& d, StoredType type, const std::vector<T>& x) {
   const auto path = d.path() / "x.safetensors";

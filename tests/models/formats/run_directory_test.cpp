@@ -23,7 +23,7 @@ auto writing(const std::string& text) {
   return [text](const fs::path& partial) { write_text_file_atomically(partial / "state", text); };
 }
 
-// With all files of a checkpoint.
+// Writes all files of a checkpoint.
 auto whole(int64_t step) {
   return [step](const fs::path& partial) {
     const Metadata mark = metadata_of({.step = step, .run = "a run"});
@@ -230,7 +230,7 @@ TEST(RunDirectory, FoldersMayBeWhereLinksWere) {
   EXPECT_EQ(latest_checkpoint(d.path()), d.path() / "latest");
   check_best_link(d.path());
   fs::remove_all(d.path() / "step-000020");                    // the folder is the only copy
-  fs::remove(d.path() / "step-000010/optimizer.safetensors");  // and the whole one
+  fs::remove(d.path() / "step-000010/optimizer.safetensors");  // and the only complete one
   RunDirectory run(d.path(), /*keep=*/1);
   EXPECT_EQ(names_in(d.path()), (Names{".lock", "best", "latest", "step-000010", "step-000020"}));
   EXPECT_EQ(fs::read_symlink(d.path() / "latest"), "step-000020");

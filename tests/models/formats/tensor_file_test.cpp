@@ -25,7 +25,7 @@ class TensorFile : public ::testing::Test {
     if (dtype == DType::f32) return make_tensor<float>(shape, f32, stream_);
     return make_tensor<bf16>(shape, half, stream_);
   }
-  // Element i is i, modulo what the dtype holds exactly.
+  // Element i is i, modulo what the type represents exactly.
   Tensor counting(const Shape& shape, DType dtype) {
     std::vector<double> numbers(static_cast<size_t>(shape.numel()));
     const int64_t modulus = dtype == DType::bf16 ? 251 : 8388593;
@@ -143,9 +143,9 @@ TEST_F(TensorFile, ConvertsBetweenFloatingTypes) {
   EXPECT_EQ(values(rounded)[0], static_cast<float>(bf16(1.0f / 3)));
 }
 
-// Of a matrix that is transposed, too, and in any of its pieces.
+// Also in a transposed matrix, and in any of its pieces.
 TEST_F(TensorFile, RefusesAFiniteElementThatTheTensorsTypeCannotHold) {
-  const double max_of_bf16 = 3.3895e38;  // and half a step more becomes infinite
+  const double max_of_bf16 = 3.3895e38;  // half a step above, numbers round to infinity
   const auto loaded = [&](size_t at, double x, DType from, DType to, bool transposed) {
     const Shape stored{1500, 700}, in_memory = transposed ? Shape{700, 1500} : stored;
     std::vector<double> elements(1500 * 700, -2);
@@ -165,7 +165,7 @@ TEST_F(TensorFile, RefusesAFiniteElementThatTheTensorsTypeCannotHold) {
       loaded(at, max_of_bf16, DType::f32, DType::bf16, transposed);
       loaded(at, 3.4e38, DType::f32, DType::f32, transposed);
       loaded(at, 3e38, DType::bf16, DType::f32, transposed);
-      loaded(at, INFINITY, DType::f32, DType::bf16, transposed);  // it is not finite before
+      loaded(at, INFINITY, DType::f32, DType::bf16, transposed);  // already infinite in the file
       loaded(at, NAN, DType::f32, DType::f16, transposed);
     }
   }

@@ -1,4 +1,4 @@
-// Texts that are continued together, against each alone.
+// Texts that are continued together, compared with each alone.
 
 #include "spool/models/inference/batch_generator.h"
 
@@ -47,7 +47,7 @@ std::vector<BatchGenerator::Row> prompts(const std::vector<int64_t>& lengths) {
   return rows;
 }
 
-// Any lengths, that of one row much above the others' and above a pass.
+// Various lengths, one of them far above the others and longer than a pass.
 const std::vector<std::vector<int64_t>> lengths{
     {1}, {5, 5}, {1, 2, 3}, {7, 30, 4, 1, 19}, {140, 3, 1, 2, 9, 8, 33, 2, 1}};
 
@@ -57,7 +57,7 @@ TEST(BatchGenerator, ContinuesEachTextAsIfItWereAlone) {
     const auto model = large_weights(config, DType::f32, stream);
     for (const auto& all : lengths) {
       for (const double temperature : {0.0, 1.0}) {
-        // Some tokens stop a text, so rows end one after the other.
+        // Some tokens stop a text, so rows end at different times.
         const SamplingOptions options{
             .temperature = temperature, .repetition_penalty = 1.1, .stop_tokens = {4, 7}};
         std::vector<BatchGenerator::Row> rows = prompts(all);
@@ -72,7 +72,7 @@ TEST(BatchGenerator, ContinuesEachTextAsIfItWereAlone) {
   }
 }
 
-TEST(BatchGenerator, TellsEachTokenUntilItsTextIsEnded) {
+TEST(BatchGenerator, ReportsEachTokenUntilItsTextEnds) {
   CpuStream stream(generator_budget, 2);
   const auto model = large_weights(llama(), DType::f32, stream);
   std::vector<BatchGenerator::Row> rows = prompts({3, 9, 1, 4, 6});
@@ -90,7 +90,7 @@ TEST(BatchGenerator, TellsEachTokenUntilItsTextIsEnded) {
     whole.insert(whole.end(), told[i].begin(), told[i].end());
     EXPECT_EQ(rows[i].tokens, whole);
   }
-  // Fewer rows than there is room for, after more.
+  // First more rows, then fewer than there is room for.
   std::vector<BatchGenerator::Row> fewer = prompts({2, 1}), same = prompts({2, 1});
   generator.extend(fewer, 6, {.temperature = 0});
   BatchGenerator(*model, stream, 2, 60).extend(same, 6, {.temperature = 0});

@@ -1,5 +1,5 @@
-// Chats against what jinja2 renders of templates from packages: chat_templates_test.py, in
-// tests/end_to_end, writes them into the folder that SPOOL_CHAT_TEMPLATES names.
+// Chats compared with jinja2's rendering of templates from packages, which
+// tests/end_to_end/chat_templates_test.py writes into the folder that SPOOL_CHAT_TEMPLATES names.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-// A tokenizer of bytes that has the tokens of all formats.
+// A byte tokenizer with the tokens of all formats.
 std::unique_ptr<Tokenizer> tokenizer_of_all(const TemporaryDirectory& d) {
   json file = json::parse(content_of(source_folder() / "tests/reference/tokenizers/qwen2.json"));
   json& added = file["added_tokens"];
@@ -32,7 +32,7 @@ std::unique_ptr<Tokenizer> tokenizer_of_all(const TemporaryDirectory& d) {
   return read_tokenizer_json(d.file("tokenizer.json", file.dump()));
 }
 
-// The messages of a text, each with what is before it up to the end of the one before.
+// The messages of a text, each from the end of the one before.
 std::vector<std::string> turns_of(std::string_view text, std::string_view end) {
   std::vector<std::string> turns;
   for (size_t at = 0; at <= text.size();) {
@@ -43,7 +43,7 @@ std::vector<std::string> turns_of(std::string_view text, std::string_view end) {
   return turns;
 }
 
-// Llama 3.1 and 3.2 put a date before what the system message says.
+// Llama 3.1 and 3.2 put a date before the system message's text.
 void expect_same(const std::string& ours, const std::string& theirs, std::string_view end,
                  const std::string& system) {
   const auto left = turns_of(ours, end), right = turns_of(theirs, end);
@@ -82,9 +82,9 @@ TEST(ChatReference, IsWhatTheTemplatesOfPackagesRender) {
     expect_same(begun, text("begun"), tokenizer->decode(end), text("system"));
     tokenizer->encode(text("answer"), tokens);
     tokens.push_back(chat.end());
-    for (const int32_t token : chat.go_on(chat.end(), text("second"))) tokens.push_back(token);
+    for (const int32_t token : chat.next_turn(chat.end(), text("second"))) tokens.push_back(token);
     expect_same(tokenizer->decode(tokens), text("gone_on"), tokenizer->decode(end), text("system"));
-    // Without a system message a template has one of its own, or ours is all.
+    // Without a system message a template adds its own one, or renders what we do.
     const std::string plain = tokenizer->decode(chat.begin("", text("user")));
     EXPECT_EQ(plain != text("plain"), known->has_own_message) << text("plain");
     ++found;

@@ -1,4 +1,4 @@
-// Which templates of chats are known, and where a folder has its own.
+// Which chat templates are known, and where a folder has its own.
 
 #include "spool/models/inference/chat_templates.h"
 
@@ -13,7 +13,7 @@
 namespace spool::testing {
 namespace {
 
-// That of docs/files.md, with a text in it.
+// The template of docs/files.md, with a text inserted.
 std::string chatml(const std::string& text) {
   return "{% for message in messages %}" + text +
          "<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
@@ -28,7 +28,7 @@ TEST(ChatTemplates, AreKnownByTheirText) {
   const KnownTemplate* begins = find_known_template("{{ bos_token }}" + chatml(""));
   ASSERT_TRUE(begins);
   EXPECT_TRUE(begins->begins);
-  // A word more or other is another template, whatever tokens it has.
+  // One word more, or another, makes another template, whatever tokens it has.
   for (const std::string& other :
        {std::string(), std::string("{{ '<|im_start|>' + role }}"), chatml(" "), chatml("{{ x }}"),
         chatml("") + "<|im_end|>", "\n" + chatml(""), "{{ eos_token }}" + chatml(""),

@@ -26,9 +26,9 @@ TEST(Chat, RendersMessagesAsTheTemplatesDo) {
   EXPECT_EQ(text(chat.begin("Be kind.", " Hi ")),
             "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\n Hi <|im_end|>\n"
             "<|im_start|>assistant\n");
-  EXPECT_EQ(text(chat.go_on(chat.end(), "And?")),
+  EXPECT_EQ(text(chat.next_turn(chat.end(), "And?")),
             "\n<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n");
-  EXPECT_EQ(text(chat.go_on(5, "And?")),
+  EXPECT_EQ(text(chat.next_turn(5, "And?")),
             "<|im_end|>\n<|im_start|>user\nAnd?<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(chat.end(), tokenizer->token_id("<|im_end|>"));
   // The tokens are those of the text as a whole.

@@ -1,4 +1,4 @@
-// Models from one form to another, with their tokenizers.
+// Models converted from one format to another, with their tokenizers.
 
 #include "spool/models/inference/convert_model.h"
 
@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 class ConvertModel : public ModelFileTest {
  protected:
-  // The path of `in` converted.
+  // Converts `in`; returns the path of the result.
   fs::path to(const std::string& out, const fs::path& in, DType dtype = DType::f32) const {
     convert_model(ModelFile(in), d_.path() / out, {.dtype = dtype});
     return d_.path() / out;
@@ -56,7 +56,7 @@ TEST_F(ConvertModel, KeepsATokenizerWithMoreTokensThanTheModel) {
   d_.file("merges.txt", many);
   const fs::path out = to("other", d_.path());
   EXPECT_TRUE(fs::exists(out / "merges.txt"));
-  EXPECT_NO_THROW(ModelFile{out});  // its end of text is none of the model's
+  EXPECT_NO_THROW(ModelFile{out});  // the model lacks the end-of-text token
 }
 
 TEST_F(ConvertModel, RefusesOutputsItCannotWriteAndLeavesNothing) {

@@ -1,5 +1,5 @@
 // runs: numbers
-// Evaluations that are made to fit into a budget.
+// Evaluations that are planned to fit into a budget.
 
 #include "spool/models/inference/evaluation_plan.h"
 #include "spool/models/families/gpt2.h"
@@ -27,7 +27,7 @@ EvaluationShape some_shape(DType dtype) {
           .seq = 30};
 }
 
-// Of two batches.
+// The report of two batches.
 Report foretold_report(const EvaluationShape& shape, const ChunkRows& rows) {
   const Plan plan = plan_evaluation(shape.model, shape.dtype, shape.batch, shape.seq, rows);
   return rehearse(two_cpu_threads,
@@ -105,7 +105,7 @@ TEST(EvaluationPlan, HasThePeakForetoldAndTheLossOfOneChunk) {
   }
 }
 
-// 8192 tokens at once, of GPT-2 124M.
+// 8192 tokens at a time, of GPT-2 124M.
 TEST(EvaluationPlan, FitsALongContextIntoATwelfthOfItsWork) {
   EvaluationShape shape{.batch = 1, .seq = 8192};
   shape.model = shape.model.with("context", shape.seq);
@@ -119,7 +119,7 @@ TEST(EvaluationPlan, FitsALongContextIntoATwelfthOfItsWork) {
     return static_cast<double>(r.memory.peak - by[Purpose::parameter]);
   };
   EXPECT_LE(work(chunks), 0.08 * work(whole));
-  EXPECT_LE(chunks.seconds, 1.05 * whole.seconds / 2);  // of one batch
+  EXPECT_LE(chunks.seconds, 1.05 * whole.seconds / 2);  // `whole` is two batches
 }
 
 // On a machine that takes no time.
@@ -154,7 +154,7 @@ class BudgetOfLoadedModel : public ::testing::Test {
   const TemporaryDirectory d_;
 };
 
-TEST_F(BudgetOfLoadedModel, IsKeptAndSufficesIfItIsTheLeast) {
+TEST_F(BudgetOfLoadedModel, IsMetAndTheSmallestSuffices) {
   EXPECT_FALSE(open(0).planned());
   EXPECT_EQ(open(ample).planned()->rows, ChunkRows{});
   const ErrorFields fields =
@@ -172,8 +172,8 @@ TEST_F(BudgetOfLoadedModel, IsKeptAndSufficesIfItIsTheLeast) {
   EXPECT_LE(min.memory().peak, fields.needed);
 }
 
-// The longest rows of 124M that 2 GiB can evaluate at once, rehearsed without chunks, are of 7936
-// tokens.
+// Without chunks, the longest rows that GPT-2 124M can evaluate in 2 GiB are of 7936 tokens, by
+// rehearsals.
 TEST(LongEvaluation, NightlyOfFourTimesTheTokensFits) {
   if (!nightly()) GTEST_SKIP() << "it takes minutes";
   constexpr size_t budget = size_t{2} << 30;

@@ -88,7 +88,7 @@ TEST(Generator, RunsOnePassForTheTokensItHasNotRun) {
   EXPECT_EQ(since(), one_pass);
   generator.read(some_text(1));
   EXPECT_EQ(since(), 0u);
-  generator.logits();  // the token drawn and the one read, together
+  generator.logits();  // reads the drawn token and the given one together
   EXPECT_EQ(since(), one_pass);
   generator.logits();
   EXPECT_EQ(since(), 0u);

@@ -3,7 +3,7 @@
 namespace spool::testing {
 namespace {
 
-// The number of last tokens of a text that the generator still has, after reading them one by one.
+// How many last tokens of a text the generator still has after reading them one by one.
 int64_t kept_tokens(int64_t tokens, int64_t context) {
   int64_t length = 0;
   for (int64_t i = 0; i < tokens; ++i) length = (length == context ? context / 2 : length) + 1;

@@ -1,6 +1,6 @@
 #pragma once
 
-// The logits that a generator should have, by whole forward passes.
+// The expected logits of a generator, by full forward passes.
 
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace spool::testing {
 
 constexpr size_t generator_budget = size_t{64} << 20;  // more than any of these models needs
 
-// The logits of the token after a text, by one forward pass over the tokens the generator keeps.
+// The logits of the token after a text, by one forward pass over the tokens it keeps.
 Numbers whole_logits(Gpt2&, const std::vector<int32_t>& text, Stream&);
 
 }  // namespace spool::testing

@@ -1,5 +1,5 @@
 // runs: numbers
-// Losses of a model in a file, and its answers to multiple-choice questions.
+// Losses of a model loaded from a file, and its answers to multiple-choice questions.
 
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/families/gpt2.h"
@@ -33,7 +33,7 @@ class LoadedModelTest : public ::testing::Test {
     save_model(d_.path(), model, {});
   }
 
-  // -log p of each token after the first, by a whole forward pass.
+  // -log p of each token after the first, by a full forward pass.
   std::vector<double> losses_of(const std::vector<int32_t>& tokens) {
     const ModelFile file(d_.path());
     Gpt2 model(small, DType::f32, stream_);

@@ -1,4 +1,4 @@
-// Files of multiple-choice questions, and those that are refused.
+// Files of multiple-choice questions, right and wrong ones.
 
 #include "spool/models/inference/multiple_choice.h"
 
@@ -42,7 +42,7 @@ TEST_F(Questions, AreRefusedByTheWordThatIsWrong) {
     wrong[field] = field == 0 ? 3 : 60000;
     refused(file_of({20240522, 1, 2}, wrong), {"question 0", word});
     wrong[field] = 0;
-    if (field == 2 || field == 3 || field == 6) continue;  // where 0 is right
+    if (field == 2 || field == 3 || field == 6) continue;  // 0 is valid there
     refused(file_of({20240522, 1, 2}, wrong), {"question 0"});
   }
 }

@@ -34,8 +34,8 @@ std::vector<float> some_logits(size_t count) {
   return all;
 }
 
-// The token drawn is the one in whose interval of the summed weights the random number falls.  The
-// sizes take several blocks of logits and a last one that is not whole.
+// The drawn token is the one whose interval of the summed weights contains the random number.  The
+// sizes need several blocks of logits and a partial last one.
 TEST(Sampling, IsTheInverseOfTheDistribution) {
   for (const size_t V : {1, 3, 256, 257, 1000}) {
     const std::vector<float> logits = some_logits(V);
@@ -115,10 +115,10 @@ TEST(Sampling, TopPKeepsTheFewestTokensThatHaveTheShare) {
   EXPECT_EQ(drawn(logits, {.temperature = 1, .top_p = 0.41}), (Tokens{1, 3}));
   EXPECT_EQ(drawn(logits, {.temperature = 1, .top_p = 0.71}), (Tokens{0, 1, 3}));
   EXPECT_EQ(drawn(logits, {.temperature = 1, .top_p = 0.99}), (Tokens{0, 1, 2, 3}));
-  // Of the top 2, which are 4/7 and 3/7.
+  // Of the top 2, whose probabilities become 4/7 and 3/7.
   EXPECT_EQ(drawn(logits, {.temperature = 1, .top_k = 2, .top_p = 0.5}), (Tokens{1}));
   EXPECT_EQ(drawn(logits, {.temperature = 1, .top_k = 2, .top_p = 0.6}), (Tokens{1, 3}));
-  // Of equal ones the first.
+  // Of equal tokens, the first.
   EXPECT_EQ(drawn({1, 1, 1, 1}, {.temperature = 1, .top_p = 0.5}), (Tokens{0, 1}));
 }
 
@@ -151,8 +151,8 @@ TEST(Sampling, PenaltyMakesTokensOfTheTextLessProbable) {
   };
   EXPECT_EQ(likeliest(1.5, {}), 0);
   EXPECT_EQ(likeliest(1, {0, 0}), 0);
-  EXPECT_EQ(likeliest(1.3, {0}), 0);        // 1.54
-  EXPECT_EQ(likeliest(1.3, {0, 0, 0}), 0);  // once for each token
+  EXPECT_EQ(likeliest(1.3, {0}), 0);        // 2 / 1.3 = 1.54
+  EXPECT_EQ(likeliest(1.3, {0, 0, 0}), 0);  // penalised once per token
   EXPECT_EQ(likeliest(1.4, {0}), 1);        // 1.43
   // A negative logit becomes lower; tokens beyond the vocabulary are passed over.
   const std::vector<float> negative{-1, -1.2f};

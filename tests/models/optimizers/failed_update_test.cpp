@@ -1,6 +1,6 @@
 // runs: threads
-// An update, or an initialisation, that fails at any of its calls: no copy reads or writes what was
-// freed, and the optimizer is as its header says.
+// An update, or an initialisation, that fails at any of its calls: no copy reads or writes freed
+// memory, and the optimizer is as its header says.
 
 #include <cstring>
 
@@ -29,7 +29,7 @@ std::unique_ptr<HostLink> small_link(Stream& stream) {
   return std::make_unique<HostLink>(stream, budget);
 }
 
-// All of the free memory, of the device and of the link, filled with a pattern.
+// All free memory of the device and of the link, filled with a pattern.
 class FreeMemory {
  public:
   explicit FreeMemory(OptimizerRun& run) {
@@ -50,7 +50,7 @@ class FreeMemory {
     run.stream.wait(out.record());
   }
 
-  // Whether it has the pattern everywhere; after all work.
+  // Whether the pattern is intact everywhere, after all work has ended.
   bool is_intact() const {
     const auto is_pattern = [](float x) { return x == pattern; };
     for (const Tensor& t : device_) {
@@ -80,7 +80,7 @@ class FreeMemory {
   std::vector<HostSlot> host_;
 };
 
-// An optimizer whose link fails when told to.
+// An optimizer whose link fails at a chosen call.
 struct FailingRun {
   CallCounter calls;
   OptimizerRun run;
@@ -89,10 +89,10 @@ struct FailingRun {
       : run(
             numels, form, place, [this](Stream& on) { return failing_link(on, budget, calls); },
             budget) {
-    (void)run.bytes();  // which initialises
+    (void)run.bytes();  // initialises the state
   }
 
-  // Whether work() fails if the n-th of its calls does.
+  // Whether work() fails if its n-th call does.
   bool fails_at(int64_t n, const std::function<void()>& work) {
     calls.fail_at(n);
     bool failed = false;
@@ -106,7 +106,7 @@ struct FailingRun {
     return failed;
   }
 
-  // What was freed is used again at once, and no element is other than before or after the work.
+  // Freed memory is reused at once, and each element is as before or as after the work.
   void expect_no_copy_of_freed_memory(const Bytes& before, const Bytes& after) {
     for (Parameter* p : run.pointers) p->grad = {};
     const FreeMemory memory(run);
@@ -129,7 +129,7 @@ struct FailingRun {
   }
 };
 
-// The bits without any failure: of the state as it is allocated, initialised, and after each step.
+// The state's bits without failures: allocated, initialised, and after each step.
 std::vector<Bytes> bits_of(const OptimizerForm& form, OptimizerState state) {
   OptimizerRun run(numels, form, state);
   std::vector<Bytes> all{run.bytes()};
@@ -141,8 +141,8 @@ std::vector<Bytes> bits_of(const OptimizerForm& form, OptimizerState state) {
   return all;
 }
 
-// Calls test(form, place, bits) for each form whose state is on the host, or all but that of the
-// largest parameter, on streams that are delayed at random.
+// Calls test(form, place, bits) for each form with state on the host, all of it or all but the
+// largest parameter's, on streams that are delayed at random.
 void for_each_offloaded(const std::function<void(const OptimizerForm&, const StatePlace&,
                                                  const std::vector<Bytes>&)>& test) {
   for (const OptimizerForm& form : forms) {
@@ -226,7 +226,7 @@ TEST(FailedUpdate, ThatLacksMemoryCanBeRepeated) {
 
 TEST(FailedInitialise, LeavesNoCopyThatReadsFreedMemoryAndCanBeRepeated) {
   for_each_offloaded([](const auto& form, const StatePlace& place, const auto& bits) {
-    Bytes zero = bits[0];  // the moments stay so, and the masters begin so
+    Bytes zero = bits[0];  // as the moments stay, and the masters begin
     const size_t parameter_bytes = bytes_of_parameters(form.type);
     std::fill(zero.begin() + static_cast<std::ptrdiff_t>(parameter_bytes), zero.end(), std::byte{});
     bool failed = true;

@@ -9,7 +9,7 @@
 
 namespace spool::testing {
 
-// Counts the calls that enqueue work on a link's streams, and fails one of them; later calls work.
+// Counts the calls that enqueue work on a link's streams, and fails one of them; later ones work.
 class CallCounter {
  public:
   // The n-th call from now on throws, n from 0 on; negative: none does.

@@ -1,4 +1,4 @@
-// Misuse of AdamW is a sentence, and changes nothing.
+// Misuse of AdamW is reported, and changes nothing.
 
 #include "tests/models/optimizers/optimizer_testing.h"
 #include "tests/runtime/testing.h"

@@ -1,5 +1,5 @@
-// The norm of the gradients: one tree over the granules of the row, the last parameter first,
-// wherever the state is.
+// The norm of the gradients: one tree over the granules of the row of parameters, the last
+// parameter first, wherever the state is.
 
 #include <cmath>
 
@@ -11,7 +11,7 @@
 namespace spool::testing {
 namespace {
 
-// Of each granule of the row.
+// The sum of squares of each granule of the row.
 std::vector<double> squares_of(OptimizerRun& run) {
   std::vector<double> all;
   for (size_t i = run.parameters.size(); i-- > 0;) {

@@ -38,7 +38,7 @@ TEST(OptimizerState, HasTheSameBitsForTensorsLargerThanABucket) {
   expect_same_bits({1, 5000, 70001, 2048, 0, 4097, 3, 12345});
 }
 
-// Random delays show orders of the queues that only events keep.
+// Random delays reveal orders of the queues that are not enforced by events.
 TEST(OptimizerState, HasTheSameBitsOnStreamsDelayedAtRandom) {
   const bool given = std::getenv("SPOOL_CPU_DELAY");
   ::setenv("SPOOL_CPU_DELAY", "300", /*overwrite=*/0);
@@ -47,7 +47,7 @@ TEST(OptimizerState, HasTheSameBitsOnStreamsDelayedAtRandom) {
 }
 
 TEST(OptimizerState, HasTheSameBitsForManySmallTensors) {
-  expect_same_bits(std::vector<int64_t>(700, 5));  // a bucket has more than one launch takes
+  expect_same_bits(std::vector<int64_t>(700, 5));  // more tensors in a bucket than in a launch
 }
 
 TEST(OptimizerState, HasTheSameBitsForLessThanABucket) { expect_same_bits({7, 100}); }

@@ -17,7 +17,7 @@ std::unique_ptr<HostLink> ample_link(Stream& stream) {
   return std::make_unique<HostLink>(stream, OptimizerRun::host_bytes);
 }
 
-// Other values for the parameters, as if they were loaded.
+// Overwrites the parameters, as if they were loaded.
 void load_parameters(OptimizerRun& run) {
   for (size_t i = 0; i < run.parameters.size(); ++i) {
     const Tensor& to = run.parameters[i].data;
@@ -48,11 +48,11 @@ void expect_loaded_parameters_count(const std::function<void(OptimizerRun&)>& be
   }
 }
 
-TEST(OptimizerSteps, BeginWithTheParametersOfThatTime) {
+TEST(OptimizerSteps, StartFromTheParametersAtTheFirstStep) {
   expect_loaded_parameters_count([](OptimizerRun&) {});
 }
 
-TEST(OptimizerSteps, BeginWithTheParametersOfWhenTheStateWasRead) {
+TEST(OptimizerSteps, StartFromTheParametersWhenTheStateWasRead) {
   expect_loaded_parameters_count([](OptimizerRun& run) { (void)read_row(*run.optimizer, 0, 0); });
 }
 
@@ -113,7 +113,7 @@ TEST(OptimizerSteps, ResumeFromTheStateAndTheCount) {
   }
 }
 
-// The peaks of device and host of two steps, the first of which initialises the state.
+// The peaks of device and host over two steps, the first of which initialises the state.
 std::pair<size_t, size_t> peaks_of_two_steps(Stream& stream, const OptimizerForm& form,
                                              const OptimizerSettings& settings,
                                              const StatePlace& place) {

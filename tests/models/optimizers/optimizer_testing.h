@@ -1,6 +1,6 @@
 #pragma once
 
-// An optimizer with parameters and gradients at random, and the bytes of parameters and optimizer
+// An optimizer with random parameters and gradients, and the bytes of parameters and optimizer
 // state, to be compared.
 
 #include <cstddef>
@@ -20,13 +20,13 @@ constexpr OptimizerState optimizer_states[] = {OptimizerState::device, Optimizer
 
 // The bytes of the parameters, then of each row of the state.
 Bytes state_bytes(const std::vector<Parameter*>&, Optimizer&);
-// The same, even of an optimizer that shows no state.
+// The same, even for an optimizer that refuses to show its state.
 Bytes state_bytes_at_rest(const Optimizer&);
-// Elements of a row of the state, all of a parameter's or some.
+// Elements of one row of the state: a range of a parameter's, or all of them.
 std::vector<float> read_row(Optimizer&, const StateRange&);
 std::vector<float> read_row(Optimizer&, size_t row, size_t parameter);
 void write_row(Optimizer&, const StateRange&, std::span<const float>);
-// As a checkpoint does: the parameters, and the state.
+// Loads parameters and state, as from a checkpoint.
 void load_bytes(Optimizer&, const Bytes&);
 
 // Where an optimizer's state is.
@@ -42,7 +42,7 @@ struct OptimizerForm {
   DType type = DType::f32, gradient = DType::f32;
   Rounding rounding = Rounding::nearest;
 
-  // Rows of the state: moments, and masters where there are any.
+  // Number of rows of state: moments, and masters if there are any.
   size_t rows() const { return type == DType::bf16 && rounding == Rounding::nearest ? 3 : 2; }
 };
 
@@ -60,13 +60,13 @@ struct OptimizerRun {
   std::optional<AdamWOptimizer> optimizer;
   Tensor random;
 
-  // The optimizer is not initialised until it is used.
+  // The optimizer initialises its state when it is first used.
   OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm&, const StatePlace&,
                const MakeLink&, size_t budget = plenty);
-  // With a link to plenty of memory; the optimizer is initialised.
+  // Has a link with enough memory, and an initialised optimizer.
   OptimizerRun(const std::vector<int64_t>& numels, const OptimizerForm&, const StatePlace&);
 
-  // Every third parameter, in turn, has no gradient.
+  // Sets gradients, without one for a third of the parameters, in turn.
   void make_gradients(int64_t t);
   void step(int64_t t) {
     optimizer->prepare(t, 0.01);

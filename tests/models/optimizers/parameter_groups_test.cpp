@@ -51,7 +51,7 @@ TEST(ParameterGroups, TheFirstThatHasAParameterCounts) {
     EXPECT_EQ(rates[i].decay, decay) << i;
   };
   expect(0, 1, 0);
-  expect(1, 1, 0);  // in no group, and of one dimension
+  expect(1, 1, 0);  // in no group, and with one dimension
   expect(2, 2, 0.5f);
   expect(3, 0.5f, 0.125f);
 }
@@ -72,7 +72,7 @@ TEST(ParameterGroups, ThatMakeNoSenseAreRefused) {
   refused({"group 2", "decay of nan"}, {.has = named("b"), .decay = nan});
   refused({"group 2", "`has`"}, {});
   refused({"no parameter is in group 2"}, {.has = named("c")});
-  refused({"no parameter is in group 2"}, {.has = named("a")});  // the first has it
+  refused({"no parameter is in group 2"}, {.has = named("a")});  // group 1 has it already
 }
 
 const OptimizerForm forms[] = {
@@ -120,7 +120,7 @@ TEST(ParameterGroups, HaveTheSameBitsWhereverTheStateIs) {
   }
 }
 
-// One step of AdamW with gradients of 1 from 1 on: m / sqrt(v) is 1.
+// One step of AdamW at gradient 1 from weight 1: m / sqrt(v) is 1.
 TEST(ParameterGroups, ChangeTheStepOfTheirParametersAlone) {
   Net net;
   const AdamWSettings settings{
@@ -144,7 +144,7 @@ TEST(ParameterGroups, LeaveAParameterThatIsNotTrainedAsItIs) {
   Net net;
   AdamWOptimizer optimizer(net.pointers, {}, net.stream);
   const std::vector<double> before = values(net.parameters[1].data);
-  net.parameters[1].trainable = false;  // so backward writes it no gradient
+  net.parameters[1].trainable = false;  // so it gets no gradient
   net.parameters[0].grad = normal({7, 5}, DType::f32, net.stream, 9);
   optimizer.step(0.1);
   EXPECT_EQ(values(net.parameters[1].data), before);

@@ -32,7 +32,7 @@ struct Model {
   }
 };
 
-// The same in f64; the matrix decays.
+// The same loop in f64; the matrix decays.
 struct Reference {
   std::vector<std::vector<double>> w, b;
 
@@ -120,7 +120,7 @@ TEST(SgdOptimizer, IsUnchangedByGradientsThatAreNotFinite) {
   }
 }
 
-// With no momentum, bf16 weights of 1 and steps of a quarter of what bf16 can tell apart.
+// Without momentum, for bf16 weights of 1 and steps of a quarter of bf16's spacing there.
 TEST(SgdOptimizer, RoundsStochasticallyWithoutMasters) {
   Model model(DType::bf16);
   SgdOptimizer optimizer(model.pointers, {.rounding = Rounding::stochastic}, model.stream);

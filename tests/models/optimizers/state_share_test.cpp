@@ -1,6 +1,6 @@
 // runs: threads
-// A share of the state on the device, the rest streamed: as many bytes as may be there, and for any
-// share the same bits, in tensors that can be read and written.
+// A share of the state on the device, the rest streamed: it uses the bytes it may, and any share
+// has the same bits, in tensors that can be read and written.
 
 #include "spool/models/optimizers/state_rows.h"
 
@@ -31,7 +31,7 @@ size_t bytes_of(const std::vector<int64_t>& elements, size_t rows) {
 
 std::vector<StateRow> rows_of(size_t rows) { return std::vector<StateRow>(rows); }
 
-TEST(StateShare, IsAsLargeAsMayBe) {
+TEST(StateShare, IsAsLargeAsAllowed) {
   Random random(/*seed=*/3);
   for (int i = 0; i < 500; ++i) {
     std::vector<int64_t> all(1 + random.next() % 9);
@@ -60,7 +60,7 @@ TEST(StateShare, IsAsLargeAsMayBe) {
   }
 }
 
-// Shares at random, none and all.
+// Random shares, none and all.
 std::vector<size_t> shares_of(const OptimizerForm& form, uint64_t seed) {
   Random random(seed);
   const size_t all = bytes_of(numels, form.rows());
@@ -119,7 +119,7 @@ TEST(StateShare, TakesItsBytesAndTheHostTheRest) {
   }
 }
 
-TEST(StateShare, ThatIsAllNeedsNoLink) {
+TEST(StateShare, OfAllTheStateNeedsNoLink) {
   CpuStream stream(OptimizerRun::plenty, 1);
   Parameter p{.name = "w", .data = normal({8, 8}, DType::f32, stream, 1)};
   const size_t all = 2 * round_up(p.data.nbytes(), Arena::granule);
@@ -130,8 +130,7 @@ TEST(StateShare, ThatIsAllNeedsNoLink) {
   expect_error(ErrorKind::invalid, {"optimizer state", "link to the host"}, [&] { make(all - 1); });
 }
 
-// What is written is what the next step reads, in ranges of any length, also where a parameter is
-// divided.
+// The next step reads what was written, in ranges of any length, even in a divided parameter.
 TEST(StateShare, IsReadAndWrittenInRanges) {
   for (const OptimizerForm& form : forms) {
     const auto bits_of = [&](const StatePlace& place) {

@@ -1,5 +1,5 @@
 // runs: threads
-// A rule that no one has heard of, with three rows of different types: it streams, resumes, clips.
+// A custom rule with three rows of different types: it streams, resumes and clips.
 
 #include "spool/models/optimizers/update_rule.h"
 
@@ -13,7 +13,7 @@
 
 namespace spool::testing {
 
-// The mean of the gradient, in bf16; of its square; and how often an element was updated:
+// The mean of the gradient, in bf16; of its square; and the number of updates of an element:
 //   mean = (mean + clip[0] grad) / 2      square = square + mean^2      count = count + 1
 //   w = w - lr rate mean / (sqrt(square / count) + 1e-3)
 struct Counted {

@@ -55,7 +55,7 @@ TEST_F(RunLogs, EndWhereALineIsBrokenOff) {
   }
 }
 
-TEST_F(RunLogs, ThatAreNoneAreRefused) {
+TEST_F(RunLogs, RefuseOtherFiles) {
   for (const std::string text : {"", "\n", "a", "{}", "[1]", "{\"format\":\"spool-plan\"}"}) {
     refuses(text, {"a.jsonl", "is not a log"});
   }
@@ -93,7 +93,7 @@ TEST_F(RunLogs, MayBePagesOfRuns) {
   expect_error(ErrorKind::file, {"run.html", "is damaged"}, [&] { read_run_log(page, 9); });
 }
 
-TEST_F(RunLogs, AreNotWaitedForInPipes) {
+TEST_F(RunLogs, RefusePipesWithoutWaiting) {
   const auto pipe = folder_.path() / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   expect_error(ErrorKind::file, {"pipe", "is not a regular file"}, [&] { read_run_log(pipe, 9); });

@@ -63,7 +63,7 @@ TEST(StepHistory, KeepsEvaluationsBeforeSteps) {
   EXPECT_EQ(kept, evaluations);
 }
 
-TEST(StepHistory, ThinsEvaluationsOfWhichThereAreTooMany) {
+TEST(StepHistory, ThinsTooManyEvaluations) {
   StepHistory history(20);
   for (int64_t n = 1; n <= 1000; ++n) {
     history.add({.step = n, .loss = 1, .val_loss = 1});
@@ -78,7 +78,7 @@ TEST(StepHistory, IsTheSameAsItsJson) {
   EXPECT_EQ(step_entries(nlohmann::json::parse(to_json(entries).dump())), entries);
 }
 
-TEST(StepHistory, WhatIsNoStepIsLeftOut) {
+TEST(StepHistory, SkipsWhatIsNotAStep) {
   const auto read = [](const char* text) { return step_entries(nlohmann::json::parse(text)); };
   EXPECT_TRUE(read("{}").empty());
   EXPECT_TRUE(read(R"([1, null, "a", {}, {"step": 1.5}, {"step": "1"}])").empty());

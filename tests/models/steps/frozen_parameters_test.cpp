@@ -1,6 +1,6 @@
 // runs: numbers
-// Parameters that are not trained have no state, and keep their values; a run of them resumes, also
-// from a checkpoint that has state of them.
+// Parameters that are not trained have no state and keep their values.  A run with them resumes,
+// also from a checkpoint that has state for them.
 
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/formats/tensor_file.h"
@@ -13,7 +13,7 @@
 namespace spool::testing {
 namespace {
 
-constexpr size_t frozen = 4;  // of the parameters, the first
+constexpr size_t frozen = 4;  // the number of first parameters that are frozen
 const StepPlace cpu_place{.device = {DeviceType::cpu}, .threads = 2, .machine = cpu_machine()};
 
 StepDescription partly_frozen(const StepConfig& config, DType type = DType::f32) {
@@ -119,7 +119,7 @@ TEST(FrozenParameters, AreInCheckpointsWithoutState) {
   expect_error(ErrorKind::file, {"m.other"}, expect_resumed);
 }
 
-// Bits are drawn by a parameter's number among all.
+// Random bits depend on a parameter's number among all parameters.
 TEST(FrozenParameters, ChangeNoRandomBitOfOthers) {
   CpuStream stream(size_t{16} << 20, 1);
   const auto step = [&](bool freeze) {

@@ -1,5 +1,5 @@
 // runs: numbers
-// Bound and plan of a transformer's block against its fastest schedule.
+// Bound and plan of a transformer block compared with its fastest schedule.
 
 #include "tests/planner/search/integer_program.h"
 
@@ -25,7 +25,7 @@ TEST(TransformerBlock, PlanIsNearTheFastestScheduleAndBoundBelow) {
     const SearchResult result = search.plan(bytes);
     EXPECT_LE(result.lower_bound, *optimum * (1 + 1e-6)) << bytes;
     EXPECT_GE(result.found.seconds, *optimum * (1 - 1e-6)) << bytes;
-    // At the smallest budget a node's workspace decides, which plans treat more coarsely.
+    // At the smallest budget a node's workspace decides, which plans control more coarsely.
     EXPECT_LE(result.found.seconds, *optimum * (part == 0 ? 1.02 : 1.01)) << bytes;
   }
 }

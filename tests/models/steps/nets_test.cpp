@@ -1,6 +1,6 @@
 // runs: numbers
-// Nets from the ops of ops.h alone: their gradients are those of differences, and they are planned,
-// recomputed, offloaded and run in chunks at the foretold peak with the same bits.
+// Nets written with ops.h alone: their gradients equal differences, and they are planned,
+// recomputed, offloaded and run in chunks, at the foretold peak and with the same bits.
 
 #include <cmath>
 
@@ -33,7 +33,7 @@ class Function {
     Tape tape(stream_);
     tape.backward(net_->loss(tape));
   }
-  // By a number of a parameter: central differences of fourth order.
+  // The derivative by one element of a parameter: central differences of fourth order.
   double difference(const Parameter& p, size_t i) {
     constexpr double h = 2e-5;  // so that no relu is where its slope jumps
     const std::vector<double> before = read<double>(p.data);

@@ -8,7 +8,7 @@
 namespace spool::testing {
 namespace {
 
-// Sets numbers of any floating type.
+// Sets the numbers of a tensor of any floating type.
 void set(const Tensor& t, const std::vector<float>& numbers) {
   if (t.stream().device().type == DeviceType::meta) return;
   if (t.dtype() == DType::f64) {
@@ -173,7 +173,7 @@ class Llama final : public SmallNet {
   Tensor tokens_, targets_, epsilon_, cosines_, sines_;
 };
 
-// Two experts, of which each row weighs the results (Jacobs et al. 1991), and a squared error.
+// Two experts whose results each row weighs (Jacobs et al. 1991), and a squared error.
 class Experts final : public SmallNet {
  public:
   static constexpr int64_t N = 10, K = 4, C = 6, F = 12, layers = 2;
@@ -199,7 +199,7 @@ class Experts final : public SmallNet {
       const Var gates = softmax(linear(x, parameters_.named(prefix + "gate")));
       std::vector<Operand> all;
       const std::array<Var, 2> experts{expert(x, prefix, "0"), expert(x, prefix, "1")};
-      // (2, N, C) by a number for each expert and row
+      // (2, N, C) times one number per expert and row
       const Var weights = reshape(transpose(gates, 0, 1), {2 * N, 1});
       const Var weighed = mul(concat({experts[0], experts[1]}, 0), weights);
       x = add(x, sum(permute(reshape(weighed, {2, N, C}), {1, 2, 0}), Over::last));

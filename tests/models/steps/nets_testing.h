@@ -1,7 +1,7 @@
 #pragma once
 
-// Three small nets that are written from ops.h alone: a classifier of pictures, a Llama, and a
-// mixture of two experts.
+// Three small nets written with ops.h alone: an image classifier, a Llama, and a mixture of two
+// experts.
 
 #include <memory>
 #include <vector>

@@ -1,6 +1,6 @@
 // runs: numbers
-// Searches by a table of kernels that were measured badly, as on a machine that is busy: chunks may
-// take less than the whole, and a kernel several times what it should.
+// Searches with a table of badly measured kernels, as on a busy machine: chunks may seem faster
+// than the whole, and a kernel several times slower than it is.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr TransformerSizes sizes{.layers = 4, .channels = 64, .batch = 8, .tokens = 48};
 
-// Of the plans of some budgets, each once.
+// The kernels of the plans of some budgets, without repetitions.
 std::vector<KernelTime> kernels_of_plans(const StepDescription& step, const Levers& levers) {
   const Machine machine = cpu_machine();
   Search search(searched_step(step, machine), levers);
@@ -30,7 +30,7 @@ std::vector<KernelTime> kernels_of_plans(const StepDescription& step, const Leve
   return distinct(std::move(kernels));
 }
 
-// Each kernel takes between a third of its time and three times that.
+// Each kernel takes between a third and three times its time.
 Machine noisy_machine(std::vector<KernelTime> kernels, uint64_t seed) {
   Random random(seed, /*stream=*/0);
   for (KernelTime& k : kernels) k.seconds *= std::exp2(3.17 * (random.uniform() - 0.5));
@@ -68,7 +68,7 @@ TEST(NoisyKernels, NoPlanTakesLessThanItsBoundOrMoreThanThatOfASmallerBudget) {
   expect_bounds_to_hold(all, 3);
 }
 
-// The first micro-batch writes the gradients that the others add to, by other kernels.
+// The first micro-batch writes, with other kernels, the gradients that the others add to.
 TEST(NoisyKernels, NoPlanOfSeveralMicroBatchesTakesLessThanItsBound) {
   for (const int64_t micro_batches : {2, 5}) {
     expect_bounds_to_hold({}, 6, micro_batches);

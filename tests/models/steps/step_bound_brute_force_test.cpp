@@ -1,6 +1,6 @@
 // runs: numbers
-// The bound of a transformer's step against every plan that keeps or recomputes what each node
-// computes.
+// The bound of a transformer step compared with every plan that keeps or recomputes the outputs of
+// each node.
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 namespace spool::testing {
 namespace {
 
-// Whose values backward reads, and that may run again.
+// Nodes whose outputs backward reads, and that may run again.
 std::vector<NodeId> recomputable_nodes(const Program& program) {
   IdTable<ValueId, bool> is_saved(program.values.size());
   for (const Node& node : program.nodes) {
@@ -48,7 +48,7 @@ void expect_holds(const TransformerSizes& sizes, const Machine& machine) {
   }
 }
 
-// In bf16 the fullest moment of a product's backward is before it reads its input.
+// In bf16, a product's backward has its peak before it reads its input.
 TEST(StepBound, HoldsForEveryPlacementOfATransformersLayer) {
   for (const int64_t tokens : {64, 256}) {
     for (const int64_t channels : {64, 256}) {

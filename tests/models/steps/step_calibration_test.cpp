@@ -1,4 +1,4 @@
-// What a calibration measures of a step, keeps, and takes.
+// What a calibration of a step measures, stores, and needs.
 
 #include "spool/models/steps/step_calibration.h"
 
@@ -27,7 +27,7 @@ class StepCalibration : public ::testing::Test {
     request.plans = calibration_plans(request.step, {});
     return request;
   }
-  // Of the only file in the folder.
+  // The only file in the folder.
   std::string table() const {
     for (const std::string& name : names_in(folder_.path())) {
       if (name.ends_with(".json")) return content_of(folder_.path() / name);
@@ -40,7 +40,7 @@ class StepCalibration : public ::testing::Test {
   std::string said_;
 };
 
-TEST_F(StepCalibration, EndsAfterThreeStepsWhereTimeIsUpAndKeepsWhatItMeasured) {
+TEST_F(StepCalibration, EndsAfterThreeStepsIfTimeIsUpAndKeepsWhatItMeasured) {
   CalibrationRequest wanted = request();
   wanted.seconds = 0;
   const Calibration found = calibrate(wanted);
@@ -95,7 +95,7 @@ TEST_F(StepCalibration, CoversTheKernelsOfTheStepAndNoOthers) {
   }
 }
 
-TEST_F(StepCalibration, OfASecondStartIsTheFirstOnes) {
+TEST_F(StepCalibration, OfASecondStartEqualsTheFirst) {
   const Calibration first = calibrate(request());
   const std::string stored = table();
   EXPECT_FALSE(stored.empty());
@@ -120,7 +120,7 @@ TEST_F(StepCalibration, MeasuresOnlyWhatTheTableLacks) {
   }
 }
 
-TEST_F(StepCalibration, OnlyLowersUnlessItIsAfresh) {
+TEST_F(StepCalibration, OnlyLowersTimesUnlessItReplacesThem) {
   const Calibration first = calibrate(request());
   CalibrationRequest again = request();
   again.renewal = Renewal::lower;
@@ -153,7 +153,7 @@ TEST_F(StepCalibration, StaysWithinTheMemory) {
   EXPECT_GT(none.machine.f32_flops, 0);
 }
 
-TEST_F(StepCalibration, SetsATableAsideThatCannotBeRead) {
+TEST_F(StepCalibration, SetsAnUnreadableTableAside) {
   const Calibration first = calibrate(request());
   const std::string file = first.file.filename().string();
   folder_.file(file, "no table");
@@ -165,7 +165,7 @@ TEST_F(StepCalibration, SetsATableAsideThatCannotBeRead) {
   EXPECT_EQ(content_of(first.file.string() + ".unread"), "no table");
 }
 
-TEST_F(StepCalibration, GoesOnWhereNothingCanBeKept) {
+TEST_F(StepCalibration, ContinuesIfNothingCanBeStored) {
   CalibrationRequest wanted = request();
   wanted.folder = folder_.file("a file", "") / "folder";
   const Calibration found = calibrate(wanted);

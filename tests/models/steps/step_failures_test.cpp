@@ -1,7 +1,7 @@
 // runs: threads, alone
 // Training steps under random mixtures of placements, regions, scopes, checkpoints, hooks, offload,
-// places of the optimizer's state and delays: one that fails leaves nothing live, and the next has
-// the bits of a run that never failed.  Mixture i is Mixture(i, options_of_steps()).
+// places of the optimizer's state and delays: a failed step leaves nothing live, and the next one
+// has the bits of a run without failures.  Mixture i is Mixture(i, options_of_steps()).
 
 #include "spool/kernels/reduce.h"
 #include "tests/models/steps/step_failures_testing.h"
@@ -9,7 +9,7 @@
 namespace spool::testing {
 namespace {
 
-// A run that fails, and one that does not and keeps all.
+// A run with failures, and one without that keeps all.
 struct Pair {
   Mixture mixture;
   MixedSteps kept, mixed;
@@ -26,7 +26,7 @@ struct Pair {
         mixed.stream, [] { return nullptr; }, static_cast<uint64_t>(i));
   }
 
-  // The next step, without a failure.
+  // Runs the next step without a failure.
   void expect_equal_steps() {
     mixture.program.at_place = {};
     kept.run(step);
@@ -96,7 +96,7 @@ TEST(StepFailures, OfAnyAllocationOfTheUpdateLeaveNothingLiveAndTheSameBits) {
   expect_allocations_can_fail(/*of_update=*/true);
 }
 
-// A stream that has failed stays so: each place needs another.
+// A failed stream stays failed, so each place needs a new one.
 TEST(StepFailures, OfQueuedWorkLeaveNothingLive) {
   for (int64_t i = 0; i < size_here(12, 6) && !::testing::Test::HasFailure(); ++i) {
     SCOPED_TRACE(sentence("mixture ", i));

@@ -57,7 +57,7 @@ Bytes MixedSteps::outcome() {
 }
 
 void MixedSteps::expect_nothing_live() {
-  for (Parameter* p : model_.parameters()) p->grad = {};  // as the next step does
+  for (Parameter* p : model_.parameters()) p->grad = {};  // the next step does the same
   EXPECT_EQ(stream.memory().live, live_before_);
   EXPECT_EQ(runner_.host_memory().live, host_live_before_);
   EXPECT_EQ(runner_.disk().live, 0u);

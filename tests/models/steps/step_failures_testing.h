@@ -1,7 +1,7 @@
 #pragma once
 
-// Training steps of a random program under a mixture (tests/autograd/mixture_testing.h), and what
-// is left of them.
+// Training steps of a random program under a mixture (tests/autograd/mixture_testing.h), and checks
+// of what they leave behind.
 
 #include <vector>
 
@@ -12,7 +12,7 @@
 
 namespace spool::testing {
 
-// Hooks do not offload, for the step's offloader is its own.
+// Hooks do not offload, since the step has its own offloader.
 inline MixtureOptions options_of_steps() { return {.hooks_offload = false, .plan_offloads = true}; }
 
 class MixedModel final : public StepModel {
@@ -30,19 +30,19 @@ class MixedModel final : public StepModel {
   std::vector<Tensor> inputs_;
 };
 
-// A runner of such steps, initialised.
+// An initialised runner of such steps.
 class MixedSteps {
  public:
-  // Unless it is mixed, all is kept, no hooks are called, and the state is on the device.
+  // If not mixed, all is kept, no hooks are called, and the state is on the device.
   MixedSteps(Mixture&, bool mixed, OptimizerState);
 
-  // A failed step may be run again.
+  // A failed step may be repeated.
   void run(int64_t number);
   // Loss, norm of the gradients, parameters and optimizer state after the last step.
   Bytes outcome();
-  // Expects that what is live is what was before the first step.
+  // Expects that the same is live as before the first step.
   void expect_nothing_live();
-  // Expects also that nothing runs on.
+  // Expects also that no work is still running.
   void expect_as_before_the_step();
 
   CpuStream stream{MixtureRun::plenty, 2};

@@ -1,6 +1,6 @@
 // runs: numbers
-// The search for the plan of a step: what is foretold is what a run takes, and no simple policy is
-// faster at the same bytes.
+// The search for the plan of a step: a run takes what is foretold, and no simple policy is faster
+// at the same bytes.
 
 #include "spool/models/steps/step_planner.h"
 
@@ -32,7 +32,7 @@ std::vector<size_t> budgets_of(Search& search, int count) {
   return budgets;
 }
 
-// The plan of the same chunks that keeps all.
+// The plan that keeps all in the same chunks.
 Plan keep_all(const Plan& plan) {
   Plan kept{.chunks = plan.chunks};
   for (const Region& r : plan.regions) {
@@ -41,13 +41,13 @@ Plan keep_all(const Plan& plan) {
   return kept;
 }
 
-// What plans of some step do.
+// Which features some plans use.
 struct Uses {
   bool offloading = false, streaming = false, regions = false;
 };
 
-// Runs the plans of several budgets on the cpu, in arenas of the foretold peak; returns what any of
-// them does.
+// Runs the plans of several budgets on the cpu, in arenas of the foretold peak; returns which
+// features any of them uses.
 Uses expect_as_foretold(const TransformerSizes& sizes, const StepConfig& config,
                         Levers levers = {}) {
   Search search(searched_step(describe(sizes, config), cpu_machine()), std::move(levers));
@@ -100,7 +100,7 @@ TEST(StepPlanner, RunsRegionsInChunksAsForetold) {
   EXPECT_TRUE(expect_as_foretold(sizes, {}, all).regions);
 }
 
-// Regions are an option like others: where they do not pay, they are not chosen.
+// Regions are an option among others: where they do not pay, they are not chosen.
 TEST(StepPlanner, RegionsLowerTheSmallestBudgetAndSlowNoOther) {
   const SearchedStep step =
       searched_step(describe(large_batch_of_124m, {.dtype = DType::bf16}), *named_machine("h200"));
@@ -123,7 +123,7 @@ Region random_region(Random& random, const Program& program, const Segment& laye
   }
 }
 
-// Each layer has a region in chunks, or one of the options of its segment, or keeps all.
+// For each layer a region in chunks, one of its segment's options, or keeping all.
 Plan random_plan_of(Random& random, const MeasuredSegments& m) {
   Plan plan;
   plan.placement.assign(m.program.values.size(), Placement::keep);
@@ -170,7 +170,7 @@ TEST(StepPlanner, OffloadsValuesAndStreamsStateAsForetold) {
   }
 }
 
-// A bound above a plan that was found would be wrong.
+// A bound above the time of a found plan would be wrong.
 TEST(StepPlanner, NoPlanIsFasterThanItsBoundAllows) {
   for (const int64_t micro_batches : {1, 4}) {
     const StepDescription step = describe(sizes_of_124m, {.accumulate = micro_batches});
@@ -248,7 +248,7 @@ TEST(StepPlanner, NoSimplePolicyIsFasterAtTheSameBytes) {
       EXPECT_LE(search.plan(other.peak).lower_bound, other.seconds * (1 + 1e-9));
     }
   }
-  EXPECT_EQ(rules.size(), enumerators<SimpleRule>().size() - 1);  // nothing is sent
+  EXPECT_EQ(rules.size(), enumerators<SimpleRule>().size() - 1);  // nothing is offloaded
 }
 
 // Consecutive equal layers that are treated alike count once.

@@ -1,6 +1,6 @@
 // runs: numbers, slow
-// Plans that send values and stream the optimizer's state: what is proposed comes true, so that few
-// plans of a search are rehearsed.
+// Plans that offload values and stream the optimizer's state: proposals are accurate, so that a
+// search rehearses few plans.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ SearchedStep step_on_h200(int64_t micro_batches = 1, double link = 50e9) {
 
 const Levers all_levers{.state_share = true, .offload_to = OffloadTarget::host};
 
-// From what no plan without them fits into, to what keeps nearly all.
+// From a budget that only such plans meet to one that keeps nearly all.
 std::vector<size_t> budgets_of(const SearchedStep& step, int count) {
   Search search(step, {});
   const auto min = 0.6 * static_cast<double>(search.smallest_budget());

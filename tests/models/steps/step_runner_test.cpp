@@ -51,7 +51,7 @@ size_t keep_all_peak() {
   return plan_steps(drawn(), {.policy = Policy{}}, *here.machine).foretold.memory.peak;
 }
 
-// A budget a part of the way from the smallest to that of keeping all.
+// A budget between the smallest and that of keeping all, by fraction.
 size_t budget_at(double part, const StepRequest& request = {}) {
   const size_t min = StepPlanner({drawn()}, {.steps = request}, *here.machine).smallest_budget();
   return min + static_cast<size_t>(part * static_cast<double>(keep_all_peak() - min));
@@ -125,8 +125,8 @@ TEST(StepRunner, SaysWhatWouldFit) {
                [&] { StepRunner(drawn(), {.policy = Policy{}, .plan = Plan{}}, here); });
 }
 
-// With plans that differ in all but their chunks.
-TEST(StepRunner, GoesOnFromACheckpointWithTheSameBits) {
+// With plans that differ in everything but their chunks.
+TEST(StepRunner, ResumesFromACheckpointWithTheSameBits) {
   const size_t budget = budget_at(0.2);
   StepRunner whole(drawn(), {.budget = budget}, here);
   const std::vector<float> numbers = train(whole, 5);
@@ -169,7 +169,7 @@ class StepRunnerCheckpoint : public ::testing::Test {
   fs::path run_ = d_.path() / "run";
 };
 
-// The files of a folder and of those in it, with what they hold; links as such.
+// The contents of all files in a folder, recursively; links as such.
 std::map<std::string, std::string> contents_of(const fs::path& folder) {
   std::map<std::string, std::string> contents;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -216,7 +216,7 @@ TEST_F(StepRunnerCheckpoint, MayBeWrittenByARunnerThatResumedItAndSavedElsewhere
   second.save(copy);
   EXPECT_EQ(latest_checkpoint(run_)->filename(), "step-000003");
   EXPECT_EQ(latest_checkpoint(copy)->filename(), "step-000004");
-  // A folder that another run writes to stays locked, and the runner keeps its own.
+  // A folder stays locked while another run writes to it, and the runner keeps its own one.
   StepRunner third(drawn(), {}, here);
   expect_error(ErrorKind::file, {"another"}, [&] { third.save(copy); });
 }

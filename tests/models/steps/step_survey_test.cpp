@@ -1,4 +1,4 @@
-// The survey of a whole step: micro-batches, the optimizer's update, and every second of it.
+// The survey of a whole step: its micro-batches, the optimizer's update, and every second.
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace spool::testing {
 namespace {
 
-// Runs a step under a survey; returns how long it takes, and how long compute waits in it.
+// Runs a step under a survey; returns its seconds, and those in which compute waits.
 std::pair<double, double> survey_step(const StepForm& form, Survey& survey) {
   MetaStream stream{Machine{}};
   CallCounter calls;
@@ -48,7 +48,7 @@ TEST(StepSurvey, HasAllMicroBatchesAndTheUpdateAndEverySecond) {
   }
 }
 
-TEST(StepSurvey, IsHandedBackWhenARehearsalIsAskedForIt) {
+TEST(StepSurvey, IsReturnedByARehearsalThatIsAskedForIt) {
   CallCounter calls;
   const StepDescription step{
       .make_model = [&](Stream& stream) { return std::make_unique<SmallModel>(stream, calls); }};

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t plenty = size_t{4} << 20;
 
-// The identity, which fails when told to.
+// The identity, which fails on demand.
 struct Tripwire final : Op {
   CallCounter& calls;
   explicit Tripwire(CallCounter& c) : calls(c) {}

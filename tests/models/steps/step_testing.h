@@ -1,6 +1,6 @@
 #pragma once
 
-// A small model whose steps fail where a test chooses: when a batch is uploaded, and in forward and
+// A small model whose steps fail where a test chooses: in the upload of a batch, or in forward or
 // backward of several ops.
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace spool::testing {
 
-// Two layers and a loss, on rows at random.
+// Two layers and a loss, on random rows.
 class SmallModel final : public StepModel {
  public:
   SmallModel(Stream&, CallCounter&);
@@ -22,12 +22,12 @@ class SmallModel final : public StepModel {
   void upload_placeholder() override;
   void upload(int64_t micro);
 
-  // Counts what may fail.
+  // Counts the calls that may fail.
   CallCounter& calls() { return calls_; }
   int64_t placeholders() const { return placeholders_; }
 
   static constexpr int64_t rows = 24, channels = 16, classes = 40;
-  // Of one tape.
+  // On one tape.
   static constexpr size_t values = 10;
 
  private:
@@ -38,7 +38,7 @@ class SmallModel final : public StepModel {
   int64_t placeholders_ = 0;
 };
 
-// A runner of the model, initialised.
+// An initialised runner of the model.
 struct SmallRun {
   Stream& stream;
   CallCounter calls;
@@ -54,23 +54,23 @@ struct SmallRun {
     Bytes state;
     bool operator==(const Results&) const = default;
   };
-  // Runs steps from `first` to 2, and returns the results of these.
+  // Runs steps from `first` to 2, and returns their results.
   Results steps_from(int64_t first);
 };
 
-// A way to run steps.
+// A way to run steps, by name.
 struct StepForm {
   const char* name;
   StepConfig config = {};
   StepPlans plans = {};
 };
-// Every place of the optimizer's state, with and without micro-batches, a layout, offloaded and
+// Every place of the optimizer's state, with and without micro-batches, a layout, and offloaded and
 // recomputed values.
 std::vector<StepForm> step_forms(const Architecture&);
 
-// Fails steps at every call that can fail, or every `stride`-th, and where memory ends; `open`
-// makes a stream of so many bytes.  Nothing stays live, and the steps that follow have the bits of
-// steps without failures.
+// Fails steps at every call that can fail, or every `stride`-th, and at the end of memory; `open`
+// opens a stream of `bytes` bytes.  Expects that nothing stays live, and that the following steps
+// have the bits of steps without failures.
 using OpenStream = std::function<std::unique_ptr<Stream>(size_t bytes)>;
 void expect_no_trace_of_failed_steps(const StepForm&, const OpenStream& open, int64_t stride = 1);
 

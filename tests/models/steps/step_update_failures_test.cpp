@@ -1,7 +1,7 @@
 // runs: threads, alone
-// An optimizer's update that fails midway, as one of its streams fails, leaves parameters half
-// updated.  But nothing is live, and nothing was freed that was still in use: if it was only the
-// last copies that failed, each element is that of before the update or that of after it.
+// An optimizer's update that fails midway, because one of its streams fails, leaves parameters half
+// updated.  But nothing is live, and no memory was freed while in use: if only the last copies
+// failed, each element is as before or as after the update.
 
 #include <chrono>
 #include <functional>
@@ -23,7 +23,7 @@ constexpr OptimizerState states_on_host[] = {OptimizerState::streamed, Optimizer
 struct UpdateCase {
   OptimizerState state = OptimizerState::streamed;
   DType type = DType::f32;
-  bool share = false;  // of streamed state, that of the largest parameter is on the device
+  bool share = false;  // of streamed state: the largest parameter's is on the device
 };
 
 // An optimizer after its first update, with gradients for the second.
@@ -57,7 +57,7 @@ class UpdateRun {
   }
 
   void update() { optimizer_->update(); }
-  // Waits for everything, whether it has failed or not.
+  // Waits for all work, even if some has failed.
   void synchronize() {
     for (const auto& wait : std::vector<std::function<void()>>{
              [&] { optimizer_->synchronize(); }, [&] { link.out().synchronize(); },
@@ -87,7 +87,7 @@ class UpdateRun {
   size_t live_before_ = 0, host_live_before_ = 0;
 };
 
-// Elements are of 2 bytes or 4; the halves of one may differ in this.
+// Elements have 2 or 4 bytes; the two halves of one may differ in this.
 bool is_of_either(const Bytes& found, const Bytes& before, const Bytes& after) {
   for (size_t i = 0; i < found.size(); i += 2) {
     const auto is = [&](const Bytes& b) { return found[i] == b[i] && found[i + 1] == b[i + 1]; };
@@ -107,7 +107,7 @@ void expect_half_updated_at_most(UpdateRun& run, const UpdateCase& c, Stream* fa
   run.expect_nothing_live();
   if (failed == &run.stream) return;  // no values can be read
   expect_free_memory_is_idle(run.stream, nullptr, [&] { run.synchronize(); });
-  // Any other copy that fails gives the arithmetic garbage.
+  // Any other failed copy makes the arithmetic's results garbage.
   const bool is_last = c.state == OptimizerState::cpu && failed == &run.link.in();
   EXPECT_TRUE(!is_last || is_of_either(run.bytes(), before, after));
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-// A transformer like GPT-2, of any size, as a step's model.
+// A GPT-2-like transformer of any size, as a step's model.
 
 #include <memory>
 #include <vector>
@@ -18,7 +18,7 @@ struct TransformerSizes {
 };
 inline constexpr TransformerSizes sizes_of_124m = {
     .layers = 12, .channels = 768, .heads = 12, .vocabulary = 50304, .batch = 4, .tokens = 256};
-// Of 32 rows of 1024 tokens, in bf16.
+// 32 rows of 1024 tokens, in bf16.
 inline constexpr TransformerSizes large_batch_of_124m = {.layers = 12,
                                                          .channels = 768,
                                                          .heads = 12,
@@ -53,7 +53,7 @@ class Transformer final : public StepModel {
 
 StepDescription describe(const TransformerSizes&, const StepConfig& = {});
 
-// What some steps of a transformer compute on the cpu, and the most memory that they take.
+// The results of some steps of a transformer on the cpu, and their peak memory.
 struct TransformerRun {
   std::vector<float> numbers = {};  // losses and norms of gradients
   size_t peak = 0;
@@ -61,7 +61,7 @@ struct TransformerRun {
 TransformerRun run_transformer(const TransformerSizes&, const StepConfig&, const StepPlans&,
                                size_t capacity);
 
-// A machine on which this cpu's kernels take as much memory as they do here.
+// A machine on which kernels need as much memory as on this cpu.
 Machine cpu_machine();
 
 }  // namespace spool::testing

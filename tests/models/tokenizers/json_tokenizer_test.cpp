@@ -59,7 +59,7 @@ TEST_P(JsonTokenizerStyle, GivesTheTokensAndTextsOfHuggingFaces) {
   compare(*open_style(style), cases);
 }
 
-// Texts by the script's --random, in a folder that the environment names.
+// Texts written by the script's --random, in a folder that the environment names.
 TEST_P(JsonTokenizerStyle, GivesTheTokensOfRandomTextsAtHand) {
   const char* folder = std::getenv("SPOOL_TOKENIZER_TEXTS");
   if (!folder) GTEST_SKIP() << "no random texts at hand";
@@ -116,7 +116,7 @@ TEST_P(JsonTokenizerStyle, GivesTheSameTokensForTextCutAtItsBoundaries) {
     const size_t cut = tokenizer->boundary(std::string_view(text).substr(0, window));
     ASSERT_GT(cut, 0u);
     ASSERT_LE(cut, window);
-    if (cut + 12 > window) continue;  // there was no place, or a token begins there
+    if (cut + 12 > window) continue;  // no place was found, or a token begins there
     Ids parts = encode(*tokenizer, text.substr(0, cut));
     tokenizer->encode_rest(std::string_view(text).substr(cut), parts);
     ASSERT_EQ(parts, encode(*tokenizer, text))
@@ -127,7 +127,7 @@ TEST_P(JsonTokenizerStyle, GivesTheSameTokensForTextCutAtItsBoundaries) {
   EXPECT_GT(cuts, 1000);
 }
 
-// Of text with many added tokens and few blanks, which some of them take.
+// Text with many added tokens and few spaces, which some of the tokens take.
 TEST_P(JsonTokenizerStyle, IsCutBetweenAddedTokens) {
   constexpr std::string_view parts[] = {"\xe5\xad\x97", "<right>",  "<left>", "<word>",
                                         "<norm>",       "<NORM>",   "<s>",    "\n\n\n\n\n\n",
@@ -143,7 +143,7 @@ TEST_P(JsonTokenizerStyle, IsCutBetweenAddedTokens) {
     ASSERT_GT(cut, 0u);
     Ids ids = encode(*tokenizer, text.substr(0, cut));
     tokenizer->encode_rest(std::string_view(text).substr(cut), ids);
-    if (cut + 12 > window && ids != encode(*tokenizer, text)) continue;  // there was no place
+    if (cut + 12 > window && ids != encode(*tokenizer, text)) continue;  // no place was found
     ASSERT_EQ(ids, encode(*tokenizer, text)) << ::testing::PrintToString(text) << cut;
     ++cuts;
   }
@@ -167,8 +167,8 @@ TEST_P(JsonTokenizerStyle, GivesTheSameTokensForAnyNumberOfThreads) {
   }
 }
 
-// What a style makes of a text before it has tokens, by the library's rules, that its tokens do not
-// undo.
+// The text that encoding and decoding gives back: what the style changes, by the library's rules,
+// and its tokens do not restore.
 std::string kept_by(const std::string& style, std::string text) {
   using Kind = NormalizerStep::Kind;
   if (style == "qwen2") return unicode_form(Kind::nfc, text);
@@ -182,7 +182,7 @@ std::string kept_by(const std::string& style, std::string text) {
   return text;
 }
 
-// Bytes that are not UTF-8 come back, too.
+// Bytes that are not UTF-8 are restored, too.
 TEST_P(JsonTokenizerStyle, DecodesToTheSameBytes) {
   const std::string style = GetParam();
   const auto tokenizer = open_style(style);
@@ -214,7 +214,7 @@ TEST(JsonTokenizer, KnowsItsSpecialTokens) {
   EXPECT_EQ(encode(*sentencepiece, "</s>\n").at(0), 2);
 }
 
-TEST(JsonTokenizer, PutsTokensAroundADocumentThatAreNotThere) {
+TEST(JsonTokenizer, AddsMissingTokensAroundADocument) {
   const TemporaryDirectory d;
   const auto tokens_of = [&](const JsonTokenizer& t, const std::string& text) {
     Ids all;

@@ -1,4 +1,4 @@
-// Which tokenizer a command uses: the one it names, or the one of the model's directory.
+// Which tokenizer a command uses: the one it names, or that of the model's directory.
 
 #include "spool/models/tokenizers/tokenizer_choice.h"
 
@@ -82,7 +82,7 @@ TEST(TokenizerChoice, AddsTheTokensOfAddedTokens) {
     }
     fs::remove(out.path() / "added_tokens.json");
   }
-  // A run that began without them goes on without them; one that began with them, with them.
+  // A run continues with added tokens if it began with them, and else without.
   d.file("run.json", R"({"tokenizer":"gpt2"})");
   EXPECT_EQ(choose_tokenizer({}, d.path()).name, "gpt2");
   EXPECT_EQ(

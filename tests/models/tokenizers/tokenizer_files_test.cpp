@@ -30,7 +30,7 @@ std::string tokens_of_llmc(const Gpt2Tokenizer& t) {
   return bytes;
 }
 
-// Numbered as by Hugging Face's trainer, which begins with special tokens.
+// Numbered as by Hugging Face's trainer, which starts with special tokens.
 TEST(VocabularyFile, GivesTheIdsOfTokens) {
   const TemporaryDirectory d, written;
   const auto plain = small_tokenizer();
@@ -93,7 +93,7 @@ TEST(LlmcTokenizer, GivesTheTokensOfItsMerges) {
     const std::string text = random_bytes(random, 100);
     ASSERT_EQ(encode(*other, text), encode(*tokenizer, text));
   }
-  // Its merges are written as they were.
+  // Writes its merges unchanged.
   write_tokenizer_files(d.path(), *other);
   EXPECT_EQ(content_of(d.path() / "merges.txt"), small_merges);
 }

@@ -1,4 +1,4 @@
-// A tokenizer.json with anything wrong in it is refused in a sentence.
+// A tokenizer.json with an error anywhere is refused with a message.
 
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using Change = std::function<void(json&)>;
 
-// Small tokenizers with every field that is read.
+// Small tokenizers with every field that the reader knows.
 const char* const bytewise = R"({"version": "1.0", "truncation": null, "padding": null,
   "added_tokens": [{"id": 4, "content": "<s>", "single_word": false, "lstrip": false,
                     "rstrip": false, "normalized": false, "special": true}],
@@ -97,7 +97,7 @@ TEST(TokenizerJson, RefusesWhatIsNotSupportedByItsType) {
   refused(of_characters, "neither ByteLevel nor Fuse", [](json& j) { j["decoder"] = nullptr; });
 }
 
-TEST(TokenizerJson, RefusesAMetaspaceThatIsNone) {
+TEST(TokenizerJson, RefusesAMalformedMetaspace) {
   const auto with = [](const char* part, const json& changes) {
     return [=](json& j) {
       j["normalizer"] = nullptr;
@@ -153,8 +153,8 @@ TEST(TokenizerJson, RefusesVocabulariesThatDoNotFit) {
           [](json& j) { j["post_processor"]["processors"][1]["special_tokens"] = json::object(); });
 }
 
-// Every place of the JSON, replaced by every kind of value, or left out.
-TEST(TokenizerJson, RefusesAnyFieldThatIsWrongInASentence) {
+// Replaces every value of the JSON by values of every kind, or removes it.
+TEST(TokenizerJson, RefusesAnyWrongFieldWithAMessage) {
   const json values[] = {nullptr,
                          true,
                          -1,
@@ -242,7 +242,7 @@ TEST(RegexPieces, SpellWhiteSpaceOut) {
             (Texts{"'\xc5\xbf", "\xff\xfe", "a"}));
   EXPECT_EQ(pieces_of("(?<=a)b", "bab"), (Texts{"ba", "b"}));
   EXPECT_EQ(pieces_of("a{2,3}|\\p{^L}{2}|[\\d-]", "aaaa12b-"), (Texts{"aaa", "a", "12", "b", "-"}));
-  // A mark that several scripts have is of none: U+3099, of Hiragana and Katakana.
+  // \p{...} excludes a mark of several scripts: U+3099, of Hiragana and Katakana.
   EXPECT_EQ(pieces_of("\\p{Hiragana}+", "\xe3\x81\x8b\xe3\x82\x99"),
             (Texts{"\xe3\x81\x8b", "\xe3\x82\x99"}));
 }

@@ -1,5 +1,5 @@
 // runs: threads
-// Tokenizers: the tokens of a text, and the text that comes back byte for byte.
+// Tokenizers: the tokens of a text, and its text restored byte for byte.
 
 #include "spool/models/tokenizers/parallel_encode.h"
 #include "spool/runtime/hash.h"
@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The merges published with the model, if they are there.
+// The merges published with the model, if they are present.
 const fs::path published = source_folder() / "../shared/data/gpt2/merges.txt";
 const fs::path shakespeare = source_folder() / "../shared/data/tinyshakespeare.txt";
 
@@ -74,7 +74,7 @@ TEST(Gpt2Tokenizer, DecodesTheEndOfTextButDoesNotEncodeIt) {
   expect_error(ErrorKind::invalid, {"token 266"}, [&] { tokenizer->decode(beyond); });
 }
 
-// Encodes by going through all pairs for each merge in turn.
+// Encodes by scanning all pairs for each merge in turn.
 std::vector<int32_t> plain_encode(const BytePairEncoding& e, std::string_view piece) {
   std::vector<int32_t> parts;
   for (const char byte : piece) parts.push_back(e.of_byte(byte));
@@ -141,7 +141,7 @@ TEST(Gpt2Tokenizer, GivesTheSameTokensForTextCutAtItsBoundaries) {
     const size_t cut = tokenizer->boundary(std::string_view(text).substr(0, window));
     ASSERT_GT(cut, 0u);
     ASSERT_LE(cut, window);
-    // The boundary goes through a piece that fills the window.
+    // The boundary cuts through a piece that fills the window.
     Gpt2Pieces pieces;
     Gpt2Pieces::Walk walk(pieces, text);
     if (walk.next().size() + 6 >= window) continue;

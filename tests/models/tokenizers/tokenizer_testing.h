@@ -1,6 +1,6 @@
 #pragma once
 
-// A small GPT-2 tokenizer, and texts at random.
+// A small GPT-2 tokenizer, and random texts.
 
 #include <memory>
 #include <random>
@@ -12,7 +12,7 @@
 
 namespace spool::testing {
 
-// A few merges, with joins of joins; \xc4\xa0 is how a blank is spelt.
+// A few merges, some of merged tokens; \xc4\xa0 spells a space.
 inline const std::string small_merges =
     "#version: 0.2\nt h\nth e\n\xc4\xa0 the\na a\naa aa\n\xc4\xa0 a\n' s\n1 2\n\xc3\xa3 \xc4\xa3\n";
 
@@ -27,7 +27,7 @@ inline std::vector<int32_t> encode(const Tokenizer& tokenizer, std::string_view 
   return tokens;
 }
 
-// Words, blanks and characters of several bytes, some of them cut short.
+// Words, spaces and characters of several bytes, some of them cut short.
 inline std::string random_bytes(std::mt19937& random, size_t size) {
   constexpr std::string_view parts[] = {"a",
                                         "the",

@@ -1,4 +1,4 @@
-// What a run may take of a device's memory, and what is said where that is little.
+// How much of a device's memory a run may take, and the messages if that is too little.
 
 #include "spool/models/training/planned_run.h"
 
@@ -30,14 +30,14 @@ TEST(Budget, LeavesMemoryForTheProgramItself) {
   RunRequest limit;
   limit_memory(limit, cpu, /*budget=*/1000, two_cores);
   EXPECT_EQ(limit.steps.budget, 1000u);
-  EXPECT_GT(limit.besides, resident_memory() / 2);
-  EXPECT_LT(limit.besides, size_t{1} << 30);
-  EXPECT_NEAR(static_cast<double>(limit.capacity + limit.besides),
+  EXPECT_GT(limit.program_bytes, resident_memory() / 2);
+  EXPECT_LT(limit.program_bytes, size_t{1} << 30);
+  EXPECT_NEAR(static_cast<double>(limit.capacity + limit.program_bytes),
               static_cast<double>(device_memory(cpu)), 1.0);
   EXPECT_LE(limit.steps.free, limit.capacity);
   const Machine of_64{.architecture = CpuArchitecture{.threads = 64}};
-  EXPECT_GT(expected_besides(of_64), expected_besides(two_cores));
-  EXPECT_EQ(expected_besides(*named_machine("h100")), 0u);
+  EXPECT_GT(expected_program_bytes(of_64), expected_program_bytes(two_cores));
+  EXPECT_EQ(expected_program_bytes(*named_machine("h100")), 0u);
 }
 
 TEST(Budget, BecomesWhatTheDeviceHas) {
@@ -49,7 +49,7 @@ TEST(Budget, BecomesWhatTheDeviceHas) {
   const PlannedRun run = plan(request);
   EXPECT_FALSE(run.refusal);
   EXPECT_EQ(run.budget, request.capacity);
-  EXPECT_EQ(run.besides, request.besides);
+  EXPECT_EQ(run.program_bytes, request.program_bytes);
 }
 
 TEST(Budget, RefusesWhatTheMachineLacksAndWarnsOfWhatIsTaken) {
@@ -57,7 +57,7 @@ TEST(Budget, RefusesWhatTheMachineLacksAndWarnsOfWhatIsTaken) {
   limit_memory(request, cpu, /*budget=*/0, two_cores);
   PlannedRun run = plan(request);
   EXPECT_EQ(warn_of_memory(run, request), "");
-  request.besides = 2 * host_memory();  // more than can become available while other tests end
+  request.program_bytes = 2 * host_memory();  // more than other tests can free meanwhile
   EXPECT_NE(warn_of_memory(run, request).find("is available now"), std::string::npos);
   request.device.reset();
   EXPECT_EQ(warn_of_memory(run, request), "");
@@ -66,11 +66,11 @@ TEST(Budget, RefusesWhatTheMachineLacksAndWarnsOfWhatIsTaken) {
   run = plan(request);
   ASSERT_TRUE(run.refusal);
   EXPECT_NE(std::string(run.refusal->what()).find("on the device"), std::string::npos);
-  EXPECT_EQ(warn_of_memory(run, request), "");  // what is refused takes nothing
+  EXPECT_EQ(warn_of_memory(run, request), "");  // a refused run takes nothing
 }
 
 // Nodes of this plan run in more chunks than a micro-batch has rows.
-TEST(Budget, SaysThatFewerThreadsWouldFitByTheChunksThatWereFound) {
+TEST(Budget, SaysThatFewerThreadsWouldFitInTheFoundChunks) {
   TrainingConfig config = without_masters(small());
   config.model =
       Gpt2Config{.layers = 2, .heads = 4, .channels = 256, .context = 64, .vocabulary = 512};

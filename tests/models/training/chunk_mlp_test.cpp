@@ -83,7 +83,7 @@ TEST(ChunkMlp, TakesNoMemoryForAllRowsAtOnce) {
   EXPECT_EQ(peak(4 * config.seq), peak(0));
 }
 
-// GPT-2 124M with recomputed blocks, as an H200 would run it.
+// GPT-2 124M with recomputed blocks, for an H200.
 Report rehearsed_on_h200(int64_t batch, int64_t loss_chunk, int64_t mlp_chunk) {
   TrainingConfig config;
   config.dtype = DType::bf16;

@@ -1,5 +1,5 @@
 // runs: numbers
-// Whether a run hears of a faster plan once its steps have corrected its clock.
+// Whether a faster plan is found for a run once its steps have corrected its clock.
 
 #include "spool/models/training/faster_plan.h"
 #include "spool/models/families/gpt2.h"
@@ -28,7 +28,7 @@ RunRequest choosing() {
   return {.steps = {.choose = Choices{.placement = true, .loss_chunk = true}}};
 }
 
-// Of a budget at which some values are recomputed.
+// A run planned for a budget at which some values are recomputed.
 PlannedRun planned(const Machine& machine) {
   RunPlanner search(layers(), choosing(), {}, machine);
   const size_t min = search.steps().smallest_budget();
@@ -39,7 +39,7 @@ std::vector<KernelTime> kernels_of(const PlannedRun& run, const Machine& machine
   return distinct(rehearse_kernels(describe_step(run.config), run.plans, machine).launches);
 }
 
-TEST(FasterPlan, IsNoneByTheClockOfThePlanOrOneFactor) {
+TEST(FasterPlan, IsNotFoundByThePlansOwnClockOrOneFactor) {
   const PlannedRun run = planned(two_cores);
   EXPECT_FALSE(find_faster_plan(run, choosing(), {}, two_cores));
   for (const double factor : {0.1, 3.0}) {
@@ -81,7 +81,7 @@ TEST(FasterPlan, KernelsThatAreNotMeasuredTakeTheFactor) {
   EXPECT_NEAR(corrected.seconds(other), 3 * machine.seconds(other), 1e-12);
 }
 
-TEST(FasterPlan, StepsTellWhatTheirKernelsTake) {
+TEST(FasterPlan, StepsMeasureTheirKernels) {
   const PlannedRun run = planned(two_cores);
   CpuStream stream(run.foretold.memory.peak, 2);
   Trainer trainer(run.config, run.plans, stream);

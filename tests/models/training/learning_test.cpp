@@ -1,4 +1,4 @@
-// Training learns: losses fall on rows whose next token can be foreseen.
+// Training learns: losses fall on rows whose next token is predictable.
 
 #include "spool/models/training/trainer.h"
 

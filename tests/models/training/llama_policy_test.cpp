@@ -12,7 +12,7 @@
 namespace spool::testing {
 namespace {
 
-// As Qwen3 is, so with both norms.
+// Like Qwen3, so with both norms.
 TrainingConfig small_llama() {
   TrainingConfig config = small();
   config.model = LlamaConfig{.type = LlamaType::qwen3,
@@ -34,7 +34,7 @@ Policy recomputing_list(const char* list) {
   return policy;
 }
 
-// For each kind of op of a step, what becomes of its results, which is the same for all of them.
+// The placement of the outputs of each kind of op, which is the same for all ops of a kind.
 std::map<std::string, std::vector<Placement>> placements(const char* recompute) {
   const TrainingConfig config = small_llama();
   const Plan plan = make_plans(config, recomputing_list(recompute)).step;
@@ -63,7 +63,7 @@ TEST(LlamaPolicy, RecomputesNormsButTheirStatistics) {
   for (const char* kept : {"linear", "rope", "add"}) EXPECT_EQ(both[kept].front(), keep) << kept;
 }
 
-// Trains by the policy within the peak foretold, and not in less.
+// Trains under the policy in the foretold peak, and fails in less.
 Losses train_within_foretold(const TrainingConfig& config, const Policy& policy) {
   const Machine slow = slow_machine(CpuArchitecture{.threads = 2});
   const PlannedRun run = plan_run(config, {.policy = policy}, slow);

@@ -1,6 +1,5 @@
 // runs: numbers
-// What the report of a plan, in JSON, tells of a step: its memory adds up, in every instant, to
-// what is foretold.
+// The JSON report of a plan: the memory of a step adds up, in every instant, to what is foretold.
 
 #include "spool/models/training/plan_report.h"
 
@@ -76,7 +75,7 @@ void check_purposes(const json& report) {
   EXPECT_EQ(json(by_purpose), report["peak_bytes_by_purpose"]);
 }
 
-// Each value is live, in its category, in all of its instants.
+// Checks that each value is live, in its category, in all of its instants.
 void check_values(const json& memory) {
   const json& bytes = memory["bytes"];
   std::vector<std::vector<size_t>> listed(bytes.size(),
@@ -228,7 +227,7 @@ TEST(PlanReportMemory, NamesTheRowsThatStayOnTheDevice) {
     const json& category = report["memory"]["categories"][value["category"].get<size_t>()];
     if (category == "activations: attention") bytes.insert(value["bytes"].get<size_t>());
   }
-  // From the release on, the row that stays; before, both.
+  // After the release only the row that stays; before it, both.
   const size_t row = sizeof(float) * config.seq * 3 * config.model.shape().channels;
   EXPECT_EQ(bytes, (std::multiset<size_t>{row, 2 * row}));
 }
@@ -301,7 +300,7 @@ TEST(PlanReportMemory, AddsUpWithinEveryBudget) {
   EXPECT_TRUE(places.contains("step"));
 }
 
-// A prompt of many more tokens than the rows of a small model's batch.
+// With a prompt of many more tokens than a small model's batch.
 TEST(PlanReportMemory, SaysThatThePeakIsNotInTheStep) {
   TrainingConfig config = small();
   config.model =
@@ -314,7 +313,7 @@ TEST(PlanReportMemory, SaysThatThePeakIsNotInTheStep) {
   EXPECT_NE(report["explanation"][1].get<std::string>().find("a text sample"), std::string::npos);
 }
 
-TEST(PlanReportMemory, KnowsNothingOfASearchThatWasNotMade) {
+TEST(PlanReportMemory, HasNoSearchIfNoneWasRun) {
   const PlannedRun run = plan_run(preset("gpt2-tiny"), with({}), h200);
   ASSERT_FALSE(run.search);
   const json report = plan_report(run, h200, "gpt2-tiny");
@@ -351,7 +350,7 @@ TEST(PlanReportMemory, NamesValuesAndHowLongTheyAreKept) {
   EXPECT_EQ(report["grid"]["layers"], 4);
 }
 
-// Neighbours are merged: a chunk of a few rows makes many instants.
+// Neighbours are merged, as chunks of a few rows make many instants.
 TEST(PlanReportMemory, IsOfAtMostTwoThousandInstantsAndKeepsThePeak) {
   TrainingConfig config = preset("gpt2-tiny", DType::f32, 3);
   config.chunks.mlp_rows = 16;

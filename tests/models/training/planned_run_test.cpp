@@ -1,6 +1,6 @@
 // runs: numbers
-// Runs that are searched for a budget, and their reports in JSON: what they take, what they
-// compute, and what is refused.
+// Runs that a search plans for a budget, and their JSON reports: what they take, what they compute,
+// and what is refused.
 
 #include "spool/models/training/planned_run.h"
 #include "spool/models/families/gpt2.h"
@@ -43,7 +43,7 @@ std::vector<KernelTime> kernels_of(const PlannedRun& run) {
   return distinct(rehearse_kernels(step, StepPlans{run.plans}, two_cores).launches);
 }
 
-// Evenly spread, from the smallest to the peak of keeping everything.
+// Evenly spread from the smallest one to the peak of keeping everything.
 std::vector<size_t> budgets_of(RunPlanner& search) {
   const size_t min = search.steps().smallest_budget(), max = search.steps().keep_all_peak();
   return {min, min + (max - min) / 3, min + (max - min) / 3 * 2, max};
@@ -71,7 +71,7 @@ TEST(PlannedRun, MeetsEachBudgetWithTheLossesOfKeepingAll) {
 
 constexpr Choices with_regions{.placement = true, .loss_chunk = true, .regions = true};
 
-// What is in chunks is part of the configuration, so the same run keeps all in the same chunks.
+// Chunks are part of the configuration, so the same run keeps all in the same chunks.
 TEST(PlannedRun, ChoosesNodesThatRunInChunks) {
   TrainingConfig config = chunkable();
   config.model = config.model.with("vocab", 64);
@@ -86,7 +86,7 @@ TEST(PlannedRun, ChoosesNodesThatRunInChunks) {
   EXPECT_EQ(losses.peak, run.foretold.memory.peak);
   EXPECT_EQ(losses, train(run.config, make_plans(run.config), plenty));
 
-  // A run that resumes keeps them in any budget.
+  // A resumed run keeps them in any budget.
   RunPlanner resumed(run.config, choosing({.placement = true}), sample, two_cores);
   const PlannedRun again = resumed.plan_within(search.steps().keep_all_peak());
   EXPECT_EQ(again.chunks.nodes, run.chunks.nodes);

@@ -1,6 +1,6 @@
 // runs: numbers
-// Runs under policies that a user sets by hand have the losses of keeping every value, bit for bit,
-// and the peaks foretold.
+// Runs under policies that a user sets have the losses of keeping every value, bit for bit, and the
+// foretold peaks.
 
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-// A small training run on made-up rows, shared by tests of training.
+// A small training run on made-up rows, for tests of training.
 
 #include <filesystem>
 #include <vector>
@@ -23,7 +23,7 @@ Machine slow_machine(const Architecture&);
 
 // The plans of a run with the layout of its step.
 StepPlans laid_out_plans(const TrainingConfig&, const Machine&);
-// What a run takes by these plans: a step, an evaluation and a text sample.
+// Rehearses a run under these plans: a step, an evaluation and a text sample.
 Report rehearse_training(const TrainingConfig&, const StepPlans&, const Machine&,
                          const SampleLength& = {});
 
@@ -45,7 +45,7 @@ constexpr SampleLength sample{.prompt = 1, .drawn = 30};
 PlannedRun plan_run(const TrainingConfig&, const StepRequest&, const Machine&,
                     const SampleLength& = sample);
 Losses train(const TrainingConfig&, const StepPlans&, Stream&);
-// With the plans of a run from the command line.
+// The same with the plans of a run from the command line.
 Losses train(const TrainingConfig&, Stream&, bool graph = true);
 
 }  // namespace spool::testing

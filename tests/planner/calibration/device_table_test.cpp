@@ -1,4 +1,4 @@
-// The file of what was measured of a device.
+// The file of a device's measurements.
 
 #include "spool/planner/calibration/device_table.h"
 

@@ -1,4 +1,4 @@
-// The file of timed algorithms of matrix products.
+// The file of the fastest algorithms for matrix products.
 
 #include "spool/planner/calibration/matmul_table.h"
 

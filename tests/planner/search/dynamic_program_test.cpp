@@ -1,5 +1,5 @@
 // runs: numbers
-// The choice of an option for each segment, against every choice.
+// The dynamic program's choice of an option for each segment, against every choice.
 
 #include "spool/planner/search/dynamic_program.h"
 
@@ -117,7 +117,7 @@ TEST(DynamicProgram, FindsTheFastestOfAllChoices) {
   }
 }
 
-// The least seconds of the choices that begin as this one does.
+// The minimum seconds of the choices that begin like this one.
 double fastest_from(const MeasuredSegments& m, size_t limit, const Choice& begin) {
   double min = infinite;
   for_each_choice(m, std::vector<bool>(m.rows.size(), true), [&](Choice choice) {
@@ -130,7 +130,7 @@ double fastest_from(const MeasuredSegments& m, size_t limit, const Choice& begin
   return min;
 }
 
-// Of a random choice, the options of the first segments.
+// The options of the first segments of a random choice.
 Choice random_beginning(Random& random, const MeasuredSegments& m) {
   Choice begin;
   const int64_t count = draw(random, 0, static_cast<int64_t>(m.segments.size()) - 1);
@@ -197,7 +197,7 @@ TEST(DynamicProgram, GroupsEqualSegmentsWithinTheLimit) {
   }
 }
 
-// A segment that reads more than it keeps leaves less live than there was.
+// A segment that frees more than it keeps leaves less live than before it.
 TEST(DynamicProgram, ASegmentMayFreeMoreThanItKeeps) {
   constexpr auto granule = static_cast<int64_t>(Arena::granule);
   MeasuredSegments m;

@@ -1,5 +1,5 @@
 // runs: numbers
-// Searches of what is far from a model's step, and budgets that make no sense.
+// Searches for steps unlike any model's, and for impossible budgets.
 
 #include <gtest/gtest.h>
 
@@ -125,7 +125,7 @@ TEST(HostileSearch, PlacementIsAsGiven) {
   }
 }
 
-TEST(HostileSearch, WhatElseTheRunDoesNeedsMore) {
+TEST(HostileSearch, TheRestOfTheRunNeedsMore) {
   SyntheticModel model = two_layers();
   model.ops.push_back({.inputs = {5}, .scratch = 512, .is_recomputable = false, .rows = 1024});
   SearchedStep step = searched_step(model);

@@ -1,6 +1,5 @@
 // runs: numbers
-// The bound at one instant: against every choice of what is kept, and against optima that others
-// have proven.
+// The bound at one instant: against every choice of what is kept, and against published optima.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +17,7 @@ double granules_of(const Program& program, ValueId v) {
   return static_cast<double>(ceil_div(program.values[v].spec.nbytes(), Arena::granule));
 }
 
-// Everything that can be kept at an instant, and what it costs not to.
+// Everything that can be kept at an instant, and what it costs to recompute it.
 class EveryChoice {
  public:
   EveryChoice(const Program& program, NodeId node, const IdTable<NodeId, double>& seconds)
@@ -26,9 +25,9 @@ class EveryChoice {
     for (const ValueId v : program.nodes[node].saves) is_free_[v] = true;
     for (const ValueId v : program.nodes[node].inputs) is_free_[v] = true;
     for (ValueId v = 0; v < program.values.next_id(); ++v) {
-      const NodeId maker = program.values[v].producer;
-      if (maker < 0) is_free_[v] = true;
-      if (maker >= 0 && maker < node && !is_free_[v]) values_.push_back(v);
+      const NodeId producer = program.values[v].producer;
+      if (producer < 0) is_free_[v] = true;
+      if (producer >= 0 && producer < node && !is_free_[v]) values_.push_back(v);
     }
     for (NodeId n = 0; n < node; ++n) {
       for (const ValueId v : program.nodes[n].saves) {
@@ -46,7 +45,7 @@ class EveryChoice {
     return sum;
   }
 
-  // The least seconds by granules kept.
+  // The minimum seconds by kept granules.
   std::map<double, double> seconds_by_granules() const {
     std::map<double, double> min;
     for (size_t kept = 0; kept < size_t{1} << values_.size(); ++kept) {
@@ -72,12 +71,12 @@ class EveryChoice {
     while (!waiting.empty()) {
       const ValueId v = waiting.back();
       waiting.pop_back();
-      const NodeId maker = program_.values[v].producer;
-      if (is_live[v] || runs[maker]) continue;
-      if (!program_.nodes[maker].op->recomputable()) return infinite;
-      runs[maker] = true;
-      sum += seconds_[maker];
-      for (const ValueId from : program_.nodes[maker].inputs) waiting.push_back(from);
+      const NodeId producer = program_.values[v].producer;
+      if (is_live[v] || runs[producer]) continue;
+      if (!program_.nodes[producer].op->recomputable()) return infinite;
+      runs[producer] = true;
+      sum += seconds_[producer];
+      for (const ValueId from : program_.nodes[producer].inputs) waiting.push_back(from);
     }
     return sum;
   }
@@ -185,7 +184,7 @@ TEST(InstantBound, AFasterLinkNeverRaisesIt) {
   }
 }
 
-// A chain whose ops save what they read.
+// A chain whose ops save their inputs.
 SyntheticModel chain(int ops) {
   SyntheticModel model;
   for (int i = 0; i < ops; ++i) model.ops.push_back({.inputs = {i - 1}});
@@ -204,9 +203,9 @@ int64_t reversal(int64_t l, int64_t c) {
   return r * l - binomial(c + r, c + 1);
 }
 
-// Nodes 0 to 2n, where i is read by i + 1 and by 2n - i, in M slots of memory.  Node i < n is op i
-// here, which reads nothing that is priced if i is 0; node n is the loss; and 2n - i is op i + 1's
-// backward.
+// Nodes 0 to 2n, where i is read by i + 1 and by 2n - i, in M slots of memory.  Here node i < n is
+// op i, which reads nothing that is priced if i is 0; node n is the loss; and 2n - i is the
+// backward of op i + 1.
 TEST(InstantBound, IsAtMostTheOptimumOfUnitChains) {
   EXPECT_EQ(reversal(3, 1) - 2, 1);  // n = 2, M = 3
   EXPECT_EQ(reversal(7, 4) - 6, 2);  // n = 6, M = 6
@@ -228,8 +227,8 @@ TEST(InstantBound, IsAtMostTheOptimumOfUnitChains) {
   }
 }
 
-// A chain of 4: what crosses between two ops takes 1 slot, what an op saves 2, of which one is its
-// output; forward takes 1, backward 2.  Whole costs are known for each number of slots.
+// A chain of 4 ops: each passes on a value of 1 slot and saves 2, one of them its output; forward
+// takes 1, backward 2.  The optimum is known for each number of slots.
 TEST(InstantBound, IsAtMostTheOptimumOfRotorsChain) {
   SyntheticModel model;
   for (int i = 0; i < 4; ++i) {

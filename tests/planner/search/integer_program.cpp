@@ -16,7 +16,7 @@ namespace {
 
 constexpr int max_seconds = 20;  // of the solver
 constexpr double granule = Arena::granule;
-constexpr double parts = 1e5;  // of the step's seconds, in which the solver counts
+constexpr double parts = 1e5;  // unit of the solver's time: the step's seconds over this
 
 std::string exact(double n) {
   std::ostringstream out;
@@ -24,7 +24,7 @@ std::string exact(double n) {
   return out.str();
 }
 
-// A sum of variables, in the format of LP files.
+// A row of an LP file: a sum of variables.
 class Row {
  public:
   Row& add(double factor, const std::string& variable) {
@@ -71,11 +71,11 @@ class IntegerProgram {
   double bytes_of(ValueId v) const {
     return static_cast<double>(round_up(program_.values[v].spec.nbytes(), Arena::granule));
   }
-  NodeId maker(ValueId v) const { return program_.values[v].producer; }
+  NodeId producer(ValueId v) const { return program_.values[v].producer; }
   std::set<ValueId> made(const Few<ValueId>& all) const {
     std::set<ValueId> some;
     for (const ValueId v : all) {
-      if (maker(v) >= 0) some.insert(v);
+      if (producer(v) >= 0) some.insert(v);
     }
     return some;
   }
@@ -101,11 +101,11 @@ class IntegerProgram {
   std::string live(size_t t, ValueId v) { return binary(sentence("S_", t, '_', v)); }
   std::string again(size_t t, NodeId j) { return binary(sentence("R_", t, '_', j)); }
 
-  // At least one of them holds the value when stage t needs it: it is live, or its maker runs.
+  // At least one of these makes the value available to stage t: it is live, or its producer runs.
   Row available(size_t t, ValueId v) {
     Row row;
     if (t > 0) row.add(1, live(t, v));
-    if (runs_again(t, maker(v))) row.add(1, again(t, maker(v)));
+    if (runs_again(t, producer(v))) row.add(1, again(t, producer(v)));
     return row;
   }
 
@@ -116,11 +116,11 @@ class IntegerProgram {
     const auto reads = made(is_forward ? program_.nodes[n].inputs : program_.nodes[n].saves);
     for (const ValueId v : reads) rows_.push_back(available(t, v).at_least(1));
     for (ValueId v = 0; v < program_.values.next_id(); ++v) {
-      if (maker(v) < 0 || maker(v) > n || (is_forward && maker(v) == n)) continue;
-      Row kept;  // S[t+1,v] <= S[t,v] + R[t,maker]
+      if (producer(v) < 0 || producer(v) > n || (is_forward && producer(v) == n)) continue;
+      Row kept;  // S[t+1,v] <= S[t,v] + R[t,producer]
       kept.add(1, live(t + 1, v));
       if (t > 0) kept.add(-1, live(t, v));
-      if (runs_again(t, maker(v))) kept.add(-1, again(t, maker(v)));
+      if (runs_again(t, producer(v))) kept.add(-1, again(t, producer(v)));
       rows_.push_back(kept.at_most(0));
     }
     add_memory(t, reads);
@@ -129,7 +129,7 @@ class IntegerProgram {
     }
   }
 
-  // While the node itself runs.
+  // The memory while the node itself runs.
   void add_memory(size_t t, std::set<ValueId> own) {
     const SurveyedWork& work = *stages_[t];
     const bool is_forward = work.phase == Phase::forward;
@@ -142,7 +142,7 @@ class IntegerProgram {
         fixed -= bytes_of(v);
         row.add(bytes_of(v) / granule, live(t, v));
       }
-      if (maker(v) < 0 || maker(v) >= work.node || own.contains(v)) continue;
+      if (producer(v) < 0 || producer(v) >= work.node || own.contains(v)) continue;
       if (saved.contains(v))
         fixed -= bytes_of(v);
       else if (is_forward && is_read_from(work.node, v))
@@ -152,7 +152,7 @@ class IntegerProgram {
     add_limit(row, fixed);
   }
 
-  // While op k runs again in stage t.
+  // The memory while op k runs again in stage t.
   void add_recomputation(size_t t, NodeId k, const std::set<ValueId>& own) {
     const Node& node = program_.nodes[k];
     objective_.add(parts * forward_[k]->seconds / seconds(), again(t, k));
@@ -166,11 +166,11 @@ class IntegerProgram {
     Row row;
     row.add(static_cast<double>(forward.live - forward.live_before) / granule, again(t, k));
     for (ValueId v = 0; v < program_.values.next_id(); ++v) {
-      if (maker(v) < 0 || maker(v) == k || maker(v) > stages_[t]->node) continue;
+      if (producer(v) < 0 || producer(v) == k || producer(v) > stages_[t]->node) continue;
       const std::string use = sentence("L_", t, '_', k, '_', v);
       std::vector<std::string> exists;
       exists.push_back(live(t, v));
-      if (maker(v) < k && runs_again(t, maker(v))) exists.push_back(again(t, maker(v)));
+      if (producer(v) < k && runs_again(t, producer(v))) exists.push_back(again(t, producer(v)));
       for (const std::string& e : exists) {
         const auto is_live_if = [&](const std::string& needed) {
           rows_.push_back(Row().add(1, use).add(-1, e).add(-1, needed).at_least(-1));

@@ -1,5 +1,5 @@
 // runs: numbers
-// Bound and plan against the fastest schedule that there is, which an integer program finds.
+// Bound and plan against the fastest schedule, which an integer program finds.
 
 #include "tests/planner/search/integer_program.h"
 
@@ -20,14 +20,14 @@ class IntegerProgram : public ::testing::Test {
   }
 };
 
-// A chain whose ops save what they read, all of one second and granule.
+// A chain whose ops save their inputs, each of one second and one granule.
 SyntheticModel chain(int ops) {
   SyntheticModel model;
   for (int i = 0; i < ops; ++i) model.ops.push_back({.inputs = {i - 1}});
   return model;
 }
 
-// Seconds that recomputation adds if so many granules less than those of keeping all are there.
+// The seconds of recomputation with this many granules less than keeping all takes.
 TEST_F(IntegerProgram, FindsTheOptimaOfUnitChains) {
   const std::vector<std::vector<double>> known{{0, 1}, {0, 1, 3}, {0, 1, 2, 6}, {0, 1, 2, 3, 10}};
   for (size_t i = 0; i < known.size(); ++i) {

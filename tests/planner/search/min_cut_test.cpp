@@ -34,7 +34,7 @@ struct Network {
     }
     return sum;
   }
-  // The least capacity, and the smallest set of that capacity: what all of them have in common.
+  // The minimum capacity, and the size of the smallest such set: the intersection of all of them.
   std::pair<int64_t, size_t> smallest() const {
     int64_t min = MinCut::unlimited;
     size_t common = 0;

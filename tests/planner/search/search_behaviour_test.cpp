@@ -16,7 +16,7 @@ namespace {
 
 constexpr double one_level = 1.002;  // the ladder of budgets
 
-// Budgets from below the smallest that can be met to above keeping everything.
+// Budgets from below the smallest possible one to above keeping everything.
 std::vector<size_t> budgets_of(Search& search, int count) {
   const auto min = static_cast<double>(search.smallest_budget());
   const double max = 1.05 * static_cast<double>(search.keep_all_peak());
@@ -133,8 +133,8 @@ TEST(SearchBehaviour, TheUnitOfTimeDoesNotMatter) {
   });
 }
 
-// To one step of the ladder, whose rungs are bytes, either way.  A granule is not a unit, so what
-// is smaller than one is large here.
+// The same up to one step of the ladder, whose rungs are bytes.  Granules do not scale with the
+// unit, so sizes below a granule become large.
 TEST(SearchBehaviour, TheUnitOfBytesDoesNotMatter) {
   for_each_model(12, [](const SyntheticModel& model, Random&) {
     constexpr int64_t times = 512;
@@ -183,9 +183,9 @@ Plan uniform_plan(const MeasuredSegments& m, size_t layers, size_t option) {
   return plan_of(m, chosen, {});
 }
 
-// Values that a layer computes, and no other saves, in the order of the seconds that recomputing
-// each costs for a byte; the first is recomputed, the first two, and so on.
-std::vector<Plan> plans_by_seconds_a_byte(const SyntheticModel& model, const MeasuredSegments& m) {
+// For each k, the plan that recomputes k of the values that a layer computes and no other saves:
+// those that cost the fewest seconds per byte.
+std::vector<Plan> plans_by_cost(const SyntheticModel& model, const MeasuredSegments& m) {
   const Program& program = m.program;
   std::vector<std::pair<double, ValueId>> order;
   for (const Segment& s : m.segments) {
@@ -207,7 +207,7 @@ std::vector<Plan> plans_by_seconds_a_byte(const SyntheticModel& model, const Mea
   return plans;
 }
 
-// At the same bytes, to one step of the ladder.
+// At the same bytes, up to one step of the ladder.
 TEST(SearchBehaviour, NoSimplePolicyIsFasterAtTheSameBytes) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     SCOPED_TRACE(sentence("seed ", seed));
@@ -217,7 +217,7 @@ TEST(SearchBehaviour, NoSimplePolicyIsFasterAtTheSameBytes) {
     const MeasuredSegments m = measure_segments(step, {});
     Search search(step, {});
     const auto smallest = static_cast<double>(search.smallest_budget());
-    std::vector<Plan> plans = plans_by_seconds_a_byte(model, m);
+    std::vector<Plan> plans = plans_by_cost(model, m);
     for (size_t option = 0; option < 16; ++option) {
       for (size_t layers = 1; layers <= m.segments.size(); ++layers) {
         plans.push_back(uniform_plan(m, layers, option));

@@ -13,7 +13,7 @@
 namespace spool::testing {
 namespace {
 
-// Every node is in one segment, and candidates are values of the segment that it alone saves.
+// Every node is in one segment, and candidates are values that only their own segment saves.
 void expect_valid(const Program& program, const std::vector<Segment>& segments) {
   NodeId next = 0;
   for (const Segment& s : segments) {
@@ -102,7 +102,7 @@ TEST(Segments, OfAnyProgramHoldEveryNodeOnce) {
   }
 }
 
-// A long span without scopes has equal parts too, so that a search has few kinds to measure.
+// A long span without scopes also repeats, so a search has few kinds to measure.
 TEST(Segments, OfALongChainWithoutScopesAreOfFewKinds) {
   const std::vector<Segment> segments = segments_of(program_of(chain_of(2000, 0)));
   EXPECT_LE(kinds_of(segments).size(), 8u);
@@ -115,7 +115,7 @@ bool recomputes(const SegmentOption& option, NodeId node, int output = 0) {
 
 TEST(SegmentOptions, RecomputeWhatOnlyARecomputedOpReads) {
   SyntheticModel model = chain_of(4, 3);
-  model.ops[1].saves_inputs = false;  // nobody saves op 0's output
+  model.ops[1].saves_inputs = false;  // op 0's output is not saved
   model.ops[2].saves_inputs = true;   // op 1's is saved
   const Program program = program_of(model);
   const Segment segment = segments_of(program).front();
@@ -140,7 +140,7 @@ TEST(SegmentOptions, RecomputeSmallOutputsWithTheirOp) {
   }
 }
 
-// What the next layer saves stays, or the next layer's backward would recompute this one.
+// Keeps what the next layer saves; otherwise the next layer's backward would recompute this one.
 TEST(SegmentOptions, KeepWhatOtherSegmentsSave) {
   SyntheticModel model = chain_of(6, 3);
   model.ops[2].statistics = 1;

@@ -1,5 +1,5 @@
 // runs: numbers
-// The bound of a step, where it would be easy to claim too much.
+// The bound of a step, in cases where it could easily be too high.
 
 #include "spool/planner/search/step_bound.h"
 
@@ -10,7 +10,7 @@
 namespace spool::testing {
 namespace {
 
-// Expects that the bound holds for every choice of values that are recomputed.
+// Expects that the bound holds whatever values are recomputed.
 void expect_holds(const SyntheticModel& model) {
   const SearchedStep step = searched_step(model);
   const MeasuredSegments m = measure_segments(step, {});
@@ -32,7 +32,7 @@ void expect_holds(const SyntheticModel& model) {
   }
 }
 
-TEST(StepBound, HoldsWhereANodeReadsInForwardAloneWhatOneBelowSaves) {
+TEST(StepBound, HoldsIfANodeReadsOnlyInForwardWhatAnEarlierOneSaves) {
   SyntheticModel model;
   model.ops = {{.inputs = {-1}, .output = 16, .saves_inputs = false, .saves_output = true},
                {.inputs = {0}, .output = 1, .backward_scratch = 64, .saves_inputs = false}};
@@ -73,7 +73,6 @@ TEST(StepBound, HoldsForEveryPlacementInSmallModels) {
   }
 }
 
-// A wide input of the node, which another one saves, and a gradient that needs as much again.
 TEST(StepBound, HoldsForRandomStacks) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(sentence("seed ", seed));

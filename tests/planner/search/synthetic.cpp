@@ -15,7 +15,7 @@ constexpr int64_t floats = static_cast<int64_t>(Arena::granule / sizeof(float));
 
 Spec granules(int64_t count) { return {Shape{count * floats}}; }
 
-// Takes so many seconds.
+// A kernel that takes the given seconds.
 struct SyntheticWork {
   static constexpr const char* name = "synthetic";
   double seconds = 0;
@@ -74,7 +74,7 @@ struct Synthetic final : Op {
   }
 };
 
-// What a step has besides its tapes.
+// The parts of a step that live beyond its tapes.
 class SyntheticRun {
  public:
   SyntheticRun(const SyntheticModel& model, Stream& stream)
@@ -163,7 +163,7 @@ class SyntheticRun {
 
 RehearsedStep rehearse_synthetic(const SyntheticModel& model, const Plan& plan,
                                  const std::optional<Layout>& layout,
-                                 const AskedOfRehearsal& asked) {
+                                 const RehearsalOptions& asked) {
   RehearsedStep rehearsed;
   rehearsed.report = rehearse(synthetic_machine(), [&](MetaStream& stream) {
     SyntheticRun run(model, stream);
@@ -200,7 +200,7 @@ SearchedStep searched_step(const SyntheticModel& model) {
       .micro_batches = model.micro_batches,
       .rehearse =
           [model](const Plan& plan, const std::optional<Layout>& layout,
-                  const AskedOfRehearsal& asked) {
+                  const RehearsalOptions& asked) {
             return rehearse_synthetic(model, plan, layout, asked);
           },
       .rehearse_tape = [model](const Plan& plan) { return rehearse_synthetic_tape(model, plan); },

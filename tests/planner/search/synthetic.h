@@ -1,7 +1,7 @@
 #pragma once
 
-// Abstract models: ops of given seconds and bytes, in chains, random graphs and stacks of equal
-// layers, that run through the real tape on the meta device.
+// Synthetic models: ops of given seconds and bytes, in chains, random graphs and stacks of equal
+// layers, that run on the real tape on the meta device.
 
 #include <vector>
 
@@ -14,13 +14,13 @@ namespace spool::testing {
 struct SyntheticOp {
   std::vector<int> inputs = {};  // positions of ops in the model; -1: the model's input
   int64_t output = 1;
-  int64_t statistics = 0;  // of a second output, which backward reads; 0: there is none
+  int64_t statistics = 0;  // of a second output, which backward reads; 0: none
   int64_t parameter = 0;   // of a parameter that it reads; 0: none
   int64_t scratch = 0, backward_scratch = 0;
   double forward = 1, backward = 2;  // seconds
   bool saves_inputs = true, saves_output = false;
   bool is_recomputable = true;
-  int64_t rows = 1;  // chunks that forward's scratch can be cut into; each further one takes time
+  int64_t rows = 1;  // max chunks of forward's scratch; each further chunk takes time
   int layer = -1;    // consecutive ops with the same number are a scope; -1: none
 };
 
@@ -39,11 +39,11 @@ Machine synthetic_machine();
 SearchedStep searched_step(const SyntheticModel&);
 Program program_of(const SyntheticModel&);
 
-// Between `least` and `most`.
+// A random number from `min` to `max`.
 int64_t draw(Random&, int64_t min, int64_t max);
 bool draw_bool(Random&, double probability = 0.5);
 
-// An op that reads the one before and some others, of random costs.
+// An op of random costs that reads the one before and some others.
 SyntheticOp random_op(Random&, int position);
 SyntheticModel random_graph(Random&, int ops);
 // Equal random layers, each of which reads what the one before has computed, and an op that can run
@@ -54,15 +54,15 @@ struct StackOptions {
 };
 SyntheticModel random_stack(Random&, const StackOptions&);
 
-// Every time and every size is multiplied.
+// The model with all times and all sizes multiplied.
 SyntheticModel scaled(SyntheticModel, double seconds, int64_t bytes);
 
-// Which values a plan may recompute: those that a recomputable op computes.
+// The values that a plan may recompute: those of recomputable ops.
 std::vector<ValueId> recomputable_values(const Program&);
 // Random placements, and chunks if the program can be cut into some.
 Plan random_plan(Random&, const Program&);
 
-// What a rehearsed plan takes if it is laid out as the search does.
+// The costs of a rehearsed plan that is laid out as a search does it.
 struct LaidOut {
   size_t peak = 0;
   double seconds = 0;

@@ -1,5 +1,5 @@
-// A step that fails on a device that captures steps: it is prepared again, and no graph of it is
-// replayed.
+// A failed step on a device that captures steps: the next one is prepared again, and no graph of
+// the failed step is replayed.
 
 #include "tests/kernels/cuda_testing.h"
 #include "tests/models/steps/step_testing.h"
@@ -26,8 +26,8 @@ struct Launches {
   }
 };
 
-// What may fail: two calls that upload a placeholder, and in each micro-batch five of ops; then, in
-// each micro-batch of the step, its upload and five of ops.
+// The calls that may fail: two uploads of a placeholder, and five of ops in each of their
+// micro-batches; then, in each micro-batch of the step, its upload and five of ops.
 TEST_F(CudaFailedStep, IsPreparedAndCapturedAgain) {
   const StepConfig config{.accumulate = 2};
   const auto reference = cuda_stream();

@@ -28,7 +28,7 @@ Results read_at_once(const StepForm& form) {
   return all;
 }
 
-// Every step but the last is read when the next one is in the queue.
+// Reads every step but the last while the next one is enqueued.
 Results read_behind(const StepForm& form) {
   const auto stream = cuda_stream();
   SmallRun run(*stream, form.config, form.plans);

@@ -45,7 +45,7 @@ TEST(EvaluationHistory, IsReadAsItWasWritten) {
   EXPECT_FALSE(EvaluationHistory().ends_at(0));
 }
 
-TEST(EvaluationHistory, ThatNoRunHasIsRefused) {
+TEST(EvaluationHistory, RefusesWhatNoRunCanHave) {
   const auto refuses = [](const json& stored, std::initializer_list<std::string_view> words) {
     expect_error(ErrorKind::file, words, [&] { read(stored); });
   };
