@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "spool/models/cli/progress_bar.h"
+#include "spool/models/cli/terminal/progress_bar.h"
 #include "spool/models/formats/stored_tensors.h"
 #include "spool/models/training/run_listener.h"
 
