@@ -3,9 +3,8 @@
 // Groups of parameters that an optimizer treats differently: another learning rate, another weight
 // decay.
 //
-//   AdamWSettings settings{.groups = {{.has = [](const Parameter& p) { return p.data.shape()[0] >
-//   1000; },
-//                                      .rate = 0.1, .decay = 0}}};
+//   auto is_large = [](const Parameter& p) { return p.data.shape()[0] > 1000; };
+//   AdamWSettings settings{.groups = {{.has = is_large, .rate = 0.1, .decay = 0}}};
 //
 // The first group that has a parameter counts.  A parameter in no group has rate 1, and decays by
 // the optimizer's decay if it has two or more dimensions, so biases and norms do not.  The groups

@@ -75,6 +75,9 @@ BREACHES = [
     ("paths", "tests/kernels/wrong.py", QUOTES + "See\nmatrix.h." + QUOTES, ":2: names matrix.h"),
     ("style", "kernels/wrong.cpp", "// TO" + "DO\n", "for later"),
     ("style", "kernels/wrong.cpp", "int a;\n" * 401, "401 lines"),
+    ("style", "kernels/wrong.cpp", "int a;\n//" + " a" * 50 + "\n", ":2: a comment goes beyond"),
+    ("style", "kernels/wrong.cpp", "/* a\n" + "a " * 51 + "*/\n", ":2: a comment goes beyond"),
+    ("style", "kernels/wrong.cpp", "int a = 1;  //" + " a" * 45 + "\n", ":1: a comment goes"),
     ("style", "kernels/wrong.cpp", "void f() {\n" + "g();\n" * 45 + "}\n", "47 lines"),
 ]
 SEVERAL = [
@@ -96,6 +99,7 @@ SEVERAL += [
 ALLOWED = [
     ("numbers", {"README.md": f"1.11 times {LINKED}\n\n## Numbers\n\n| 8 | 0.88 ms | {LINKED} |\n", **PAGES}),
     ("numbers", {"README.md": "```\n+10 %\n```\n\n## Numbers\n\n## Other\n\n12.\n", "docs/a.md": "5 %\n"}),
+    ("style", {"kernels/a.cpp": "//" + " a" * 49 + "\n" + f'auto a = "// {"a" * 99}";\n'}),
     ("folders", {f"kernels/cpu/{i}.cpp": "" for i in range(30)}),
     ("folders", {f"runtime/files/{i}{suffix}": "" for i in range(24) for suffix in [".h", ".cpp"]}),
     ("command_line", {"runtime/a.cpp": '// See --memory.\nint a = i--; std::snprintf(a, "a--b");\n'}),
