@@ -34,7 +34,8 @@ def include(header):
     return f'#include "{header}"\n'
 
 
-NAMES_SCRIPTS = ["checks_test", "headers", "machine_code_test", "streams", "tidy_test"]  # name what the small tree lacks
+# These name what the small tree lacks.
+NAMES_SCRIPTS = ["checks_test", "commit_subject_test", "headers", "machine_code_test", "streams", "tidy_test"]
 QUOTES = '"' * 3
 
 # The check, the file that breaks its rule, the file's text, and a word of what the check says.
