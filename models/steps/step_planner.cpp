@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "spool/models/steps/refusal.h"
-#include "spool/planner/search/simple_policies.h"
+#include "spool/planner/report/simple_policies.h"
 
 namespace spool {
 namespace {
