@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <cstdio>
 #include <iostream>
 #include <memory>
 

@@ -13,13 +13,6 @@ constexpr int min_passes = 3;     // with which each launch has a time that anot
 constexpr int64_t different = 2;  // micro-batches: the last launches what those in the middle do
 constexpr double stands = 0.99;   // a pass that lowers the sum to no less than this ends it
 
-std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
-  std::erase_if(spans, [](const TraceSpan& span) {
-    return span.activity != Activity::kernel || span.lane != TraceLane::compute;
-  });
-  return spans;
-}
-
 // Adds what the spans took to the times of the launches, sets these to the least that is confirmed,
 // and returns the sum.
 double lower(std::vector<KernelTime>& launches, const std::vector<TraceSpan>& spans,
@@ -68,6 +61,13 @@ class CalibratedStep {
 };
 
 }  // namespace
+
+std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
+  std::erase_if(spans, [](const TraceSpan& span) {
+    return span.activity != Activity::kernel || span.lane != TraceLane::compute;
+  });
+  return spans;
+}
 
 StepKernels rehearse_kernels(const StepDescription& step, const StepPlans& plans,
                              const Machine& machine) {

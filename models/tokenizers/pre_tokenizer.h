@@ -4,7 +4,6 @@
 // one regular expression, each piece of that by the next, and so on.
 
 #include <functional>
-#include <string>
 #include <string_view>
 #include <vector>
 

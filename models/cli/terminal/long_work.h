@@ -3,7 +3,6 @@
 // Shows what goes on for long on standard error, from what a run tells its listener or a command
 // says: a bar, or, where the extent is not known, the time that it has taken.
 
-#include <chrono>
 #include <optional>
 #include <string>
 
