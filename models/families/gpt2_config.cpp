@@ -43,8 +43,8 @@ void check_fixed_fields(const JsonField& config, int64_t channels) {
       {"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
       {"add_cross_attention", false}, {"tie_word_embeddings", true}};
   for (const auto& [key, supported] : fixed) {
-    const auto field = config.find(key);
-    if (!field || field->is_null()) continue;
+    const auto field = config.present(key);
+    if (!field) continue;
     field->expect(field->value() == supported, excerpt(field->value()), ", and only ",
                   supported.dump(), " is supported");
   }

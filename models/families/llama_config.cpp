@@ -54,16 +54,9 @@ constexpr struct {
     {"tinyllama-1.1b", tinyllama, 22, 2048, 5632, {32, 4}, 64, 2048},
 };
 
-// A member that is there and not null.
-std::optional<JsonField> present(const JsonField& object, const char* key) {
-  auto field = object.find(key);
-  if (field && field->is_null()) field.reset();
-  return field;
-}
-
 int64_t read_extent(const JsonField& config, const char* key,
                     std::optional<int64_t> absent = std::nullopt) {
-  const auto field = present(config, key);
+  const auto field = config.present(key);
   if (!field && absent) return *absent;
   return (field ? *field : config.member(key)).integer<int64_t>(1, max_extent);
 }
@@ -78,14 +71,9 @@ double read_positive(const JsonField& object, const char* key) {
   return x;
 }
 
-bool read_flag(const JsonField& config, const char* key, bool absent) {
-  const auto field = present(config, key);
-  return field ? field->boolean() : absent;
-}
-
 // A field of models that Spool lacks: absent, or the one value that changes nothing.
 void expect_fixed(const JsonField& object, const char* key, const json& supported) {
-  const auto field = present(object, key);
+  const auto field = object.present(key);
   if (!field) return;
   field->expect(field->value() == supported, excerpt(field->value()), ", and only ",
                 supported.dump(), " is supported");
@@ -97,10 +85,10 @@ void refuse_what_is_missing(const JsonField& config) {
       {"hidden_act", "silu"},         {"use_sliding_window", false},
       {"partial_rotary_factor", 1.0}, {"pretraining_tp", 1}};
   for (const auto& [key, supported] : fixed) expect_fixed(config, key, supported);
-  if (const auto field = present(config, "quantization_config")) {
+  if (const auto field = config.present("quantization_config")) {
     field->refuse("quantized weights cannot be read; take the model in bf16, f16 or f32");
   }
-  const auto layers = present(config, "layer_types");
+  const auto layers = config.present("layer_types");
   if (!layers) return;
   for (const JsonField& layer : layers->items()) {
     layer.expect(layer.value() == "full_attention", excerpt(layer.value()),
@@ -110,19 +98,19 @@ void refuse_what_is_missing(const JsonField& config) {
 
 // The member of `rope` or of all of config.json, wherever it is; the newer place first.
 double read_theta(const JsonField& config, const std::optional<JsonField>& rope) {
-  if (rope && present(*rope, "rope_theta")) return read_positive(*rope, "rope_theta");
-  if (present(config, "rope_theta")) return read_positive(config, "rope_theta");
+  if (rope && rope->present("rope_theta")) return read_positive(*rope, "rope_theta");
+  if (config.present("rope_theta")) return read_positive(config, "rope_theta");
   return RopeFrequencies{}.theta;
 }
 
 RopeFrequencies read_rope(const JsonField& config) {
-  auto rope = present(config, "rope_parameters");
-  if (!rope) rope = present(config, "rope_scaling");
+  auto rope = config.present("rope_parameters");
+  if (!rope) rope = config.present("rope_scaling");
   RopeFrequencies all{.theta = read_theta(config, rope)};
   if (!rope) return all;
   expect_fixed(*rope, "partial_rotary_factor", 1.0);
-  auto type = present(*rope, "rope_type");
-  if (!type) type = present(*rope, "type");
+  auto type = rope->present("rope_type");
+  if (!type) type = rope->present("type");
   if (!type || type->value() == "default") return all;
   type->expect(type->value() == "llama3", excerpt(type->value()),
                " is none of the types of rotary embedding that are supported: default, llama3");
@@ -276,12 +264,12 @@ ModelConfig llama_config(const JsonField& config) {
   c.head = read_extent(config, "head_dim",
                        is_qwen3 ? head_of_qwen3 : std::max<int64_t>(1, c.channels / c.heads.query));
   constexpr double epsilon_of_transformers = 1e-6;
-  c.epsilon = present(config, "rms_norm_eps") ? read_positive(config, "rms_norm_eps")
-                                              : epsilon_of_transformers;
+  c.epsilon = config.present("rms_norm_eps") ? read_positive(config, "rms_norm_eps")
+                                             : epsilon_of_transformers;
   c.rope = read_rope(config);
   c.qkv_bias = c.type == LlamaType::qwen2;
   c.qk_norm = is_qwen3;
-  c.tied = read_flag(config, "tie_word_embeddings", false);
+  c.tied = config.flag("tie_word_embeddings", false);
   try {
     c.validate();
   } catch (const Error& e) {

@@ -13,11 +13,6 @@
 
 namespace spool {
 
-// A member that is there and not null.
-std::optional<JsonField> find_value(const JsonField& object, const char* key);
-// A member that is true or false, or this if it is absent.
-bool flag_of(const JsonField& object, const char* key, bool absent);
-
 // What decoding does to the spelling of a token.
 struct TokenSpelling {
   bool bytewise = false;   // it is in byte_alphabet.h's characters
