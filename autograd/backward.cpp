@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "spool/autograd/checks/gradient_check.h"
 #include "spool/autograd/engine/gradients.h"
 #include "spool/autograd/engine/regions.h"
-#include "spool/autograd/gradient_check.h"
 #include "spool/autograd/program.h"
 #include "spool/autograd/tape_options.h"
 #include "spool/kernels/elementwise.h"
@@ -12,19 +12,7 @@
 namespace spool {
 
 Backward::Backward(const OpContext& context, Regions& regions, NodeId id, GradientCheck* check)
-    : context_(context),
-      regions_(regions),
-      node_(context.program.nodes[id]),
-      id_(id),
-      check_(check) {}
-
-int Backward::chunks() const { return node_.chunks; }
-NodeId Backward::node() const { return context_.options.whole_node(id_); }
-int64_t Backward::first_element(const View& t) const { return context_.first_element(t, id_); }
-View Backward::random() const { return context_.options.random; }
-View Backward::loss_scale() const { return context_.options.loss_scale; }
-
-Tensor Backward::scratch(const Spec& spec) { return context_.scratch(spec, id_); }
+    : OpRun(context, id, check), regions_(regions) {}
 
 bool Backward::needs_grad(int i) const {
   return context_.program.values[node_.inputs[i]].needs_grad;
@@ -48,9 +36,7 @@ bool Backward::grad_output_is_one(int i) const {
 
 Grad Backward::grad_input(int i) {
   if (!node_.inputs.has(i)) return {};
-  const Grad gradient = context_.gradients.contribute(node_.inputs[i]);
-  if (check_ && gradient) check_->hand_out(i, gradient);
-  return gradient;
+  return hand_out(i, context_.gradients.contribute(node_.inputs[i]));
 }
 
 Grad Backward::grad_input_over(int input, int output) {

@@ -3,19 +3,15 @@
 // Backward gives an op's backward() what it reads and where it writes gradients.
 
 #include <array>
-#include <cstdint>
 
 #include "spool/autograd/op_context.h"
-#include "spool/kernels/launch.h"
 
 namespace spool {
 
-class GradientCheck;  // gradient_check.h
-class Regions;        // engine/regions.h
-struct Node;          // program.h
+class Regions;  // engine/regions.h
 
 // A gradient that an op asks for must be written; one that is not needed is absent.
-class Backward {
+class Backward : public OpRun {
  public:
   Backward(const OpContext& context, Regions& regions, NodeId id, GradientCheck* check = nullptr);
 
@@ -53,18 +49,6 @@ class Backward {
   // of its own, or was passed the gradient of such a root.
   bool grad_output_is_one(int output) const;
 
-  int chunks() const;
-  NodeId node() const;
-  int64_t first_element(const View&) const;
-  View random() const;
-  View loss_scale() const;
-  Stream& stream() const { return context_.stream; }
-  Tensor scratch(const Spec& spec);
-  template <class Kernel>
-  void launch(const Kernel& k) {
-    spool::launch(k, stream());
-  }
-
  private:
   template <size_t N, class F>
   static auto each(F f) {
@@ -75,11 +59,7 @@ class Backward {
   const Tensor& saved_tensor(int i);
   void receive(int input, const Tensor& gradient, bool is_one = false);
 
-  const OpContext& context_;
   Regions& regions_;
-  const Node& node_;
-  NodeId id_;
-  GradientCheck* check_;
 };
 
 }  // namespace spool

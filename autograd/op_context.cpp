@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/autograd/checks/gradient_check.h"
 #include "spool/autograd/program.h"
 #include "spool/autograd/tape_options.h"
 
@@ -16,12 +17,20 @@ int64_t elements_before(const Shape& shape, int64_t first_row) {
 
 }  // namespace
 
+OpRun::OpRun(const OpContext& context, NodeId id, GradientCheck* check)
+    : context_(context), node_(context.program.nodes[id]), id_(id), check_(check) {}
+
+int OpRun::chunks() const { return node_.chunks; }
+NodeId OpRun::node() const { return context_.options.whole_node(id_); }
+View OpRun::loss_scale() const { return context_.options.loss_scale; }
+
 // On the tape of a chunk the shape of the whole, of which the tensor is a part, is looked up.
-int64_t OpContext::first_element(const View& t, NodeId id) const {
+int64_t OpRun::first_element(const View& t) const {
+  const TapeOptions& options = context_.options;
   const ChunkOfTape* const chunk = options.chunk;
   if (!chunk) return elements_before(t.shape(), options.first_row);
   const Program& whole = *chunk->whole;
-  const Node& node = whole.nodes[options.whole_node(id)];
+  const Node& node = whole.nodes[options.whole_node(id_)];
   const int64_t row = t.numel() / std::max<int64_t>(chunk->rows.size(), 1);
   for (const Few<ValueId>* values : {&node.outputs, &node.inputs}) {
     for (const ValueId v : *values) {
@@ -34,9 +43,20 @@ int64_t OpContext::first_element(const View& t, NodeId id) const {
        " is not a part of any of its inputs and outputs");
 }
 
-Tensor OpContext::scratch(const Spec& spec, NodeId id) const {
-  const char* const op = program.nodes[id].op->name();
-  return {spec, stream, {.name = Name::never_freed(op), .purpose = Purpose::workspace}};
+View OpRun::random() const {
+  check(bool(context_.options.random), node_.op->name(),
+        " draws random numbers, but the tape has no state for them (TapeOptions::random)");
+  return context_.options.random;
+}
+
+Tensor OpRun::scratch(const Spec& spec) {
+  const char* const op = node_.op->name();
+  return {spec, stream(), {.name = Name::never_freed(op), .purpose = Purpose::workspace}};
+}
+
+Grad OpRun::hand_out(int input, const Grad& gradient) {
+  if (check_ && gradient) check_->hand_out(input, gradient);
+  return gradient;
 }
 
 }  // namespace spool

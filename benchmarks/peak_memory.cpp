@@ -1,5 +1,5 @@
 // What bytes cost: the planner's plan of a GPT-2 step over budgets, and simple policies
-// (planner/search/simple_policies.h) at the same bytes, each laid out.  Percentages are of step
+// (planner/report/simple_policies.h) at the same bytes, each laid out.  Percentages are of step
 // time beyond keeping everything.
 //
 //   peak_memory [--machine=h200] [--model=gpt2-124m] [--batch=4] [--seq=1024] [--dtype=bf16]
@@ -42,7 +42,7 @@
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/chunks.h"
-#include "spool/planner/search/simple_policies.h"
+#include "spool/planner/report/simple_policies.h"
 
 namespace spool {
 namespace {

@@ -1,7 +1,5 @@
 #include "spool/kernels/attention.h"
 
-#include <algorithm>
-
 #include "spool/kernels/arguments.h"
 #include "spool/kernels/attention_sizes.h"
 #include "spool/runtime/integer.h"

@@ -1,7 +1,6 @@
 #include "spool/planner/machine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 
@@ -199,11 +198,10 @@ double measure_disk(const std::string& directory) {
   void* aligned = memory.get();
   size_t space = bytes + SpillFile::alignment;
   auto* data = static_cast<std::byte*>(std::align(SpillFile::alignment, bytes, aligned, space));
-  const auto start = std::chrono::steady_clock::now();
+  const double start = host_clock();
   file.write(0, data, bytes);
   file.read(0, data, bytes);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  return 2 * static_cast<double>(bytes) / took.count();
+  return 2 * static_cast<double>(bytes) / (host_clock() - start);
 }
 
 Machine measure_machine(Device device, DType of_products, int threads) {

@@ -1,7 +1,6 @@
 #include "spool/planner/rehearsal.h"
 
 #include <algorithm>
-#include <functional>
 #include <iomanip>
 #include <numeric>
 #include <span>

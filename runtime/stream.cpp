@@ -1,7 +1,5 @@
 #include "spool/runtime/stream.h"
 
-#include <algorithm>
-
 #include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/memory/repetition.h"
 

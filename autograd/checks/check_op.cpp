@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "spool/autograd/checks/gradient_check.h"
 #include "spool/autograd/checks/op_check.h"
-#include "spool/autograd/gradient_check.h"
 
 namespace spool {
 namespace {

@@ -1,6 +1,5 @@
 #include "spool/autograd/checks/comparison.h"
 
-#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>

@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "spool/autograd/engine/few.h"

@@ -1,7 +1,7 @@
 #include "spool/autograd/engine/node_runner.h"
 
+#include "spool/autograd/checks/gradient_check.h"
 #include "spool/autograd/engine/regions.h"
-#include "spool/autograd/gradient_check.h"
 #include "spool/autograd/survey.h"
 
 namespace spool {

@@ -28,7 +28,7 @@ class NodeRunner {
 
   OpContext context_;
   Program& program_;
-  bool checks_gradients_;                 // see gradient_check.h
+  bool checks_gradients_;                 // see checks/gradient_check.h
   IdTable<NodeId, uint32_t> in_forward_;  // bit i: forward has computed the gradient of input i
   IdTable<ValueId, Tensor> places_;       // of outputs; empty but on the tape of a chunk
 };

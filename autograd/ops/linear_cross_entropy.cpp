@@ -1,5 +1,3 @@
-#include <optional>
-
 #include "spool/autograd/ops/rows.h"
 #include "spool/autograd/ops/target_loss.h"
 #include "spool/kernels/elementwise.h"

@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "spool/models/cli/long_work.h"
-#include "spool/models/cli/terminal_width.h"
+#include "spool/models/cli/terminal/long_work.h"
+#include "spool/models/cli/terminal/width.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/runtime/units.h"

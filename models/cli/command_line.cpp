@@ -8,7 +8,6 @@
 #include <set>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "spool/runtime/check.h"
 

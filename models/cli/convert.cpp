@@ -3,7 +3,7 @@
 
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
-#include "spool/models/cli/long_work.h"
+#include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/inference/convert_model.h"
 #include "spool/runtime/units.h"
 

@@ -8,8 +8,8 @@
 
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
-#include "spool/models/cli/long_work.h"
-#include "spool/models/cli/terminal_width.h"
+#include "spool/models/cli/terminal/long_work.h"
+#include "spool/models/cli/terminal/width.h"
 #include "spool/models/data/data_reader.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/questions.h"

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "spool/models/cli/terminal_text.h"
+#include "spool/models/cli/terminal/text.h"
 #include "spool/models/families/generation_config.h"
 #include "spool/models/inference/stop_tokens.h"
 #include "spool/runtime/log.h"

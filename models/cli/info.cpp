@@ -12,7 +12,7 @@
 #include <set>
 
 #include "spool/models/cli/commands.h"
-#include "spool/models/cli/terminal_text.h"
+#include "spool/models/cli/terminal/text.h"
 #include "spool/models/data/questions.h"
 #include "spool/models/data/token_files.h"
 #include "spool/models/families/families.h"

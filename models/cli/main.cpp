@@ -18,9 +18,9 @@
 
 #include "spool/kernels/libraries.h"
 #include "spool/models/cli/command_line.h"
-#include "spool/models/cli/terminal_style.h"
-#include "spool/models/cli/terminal_text.h"
-#include "spool/models/cli/terminal_width.h"
+#include "spool/models/cli/terminal/style.h"
+#include "spool/models/cli/terminal/text.h"
+#include "spool/models/cli/terminal/width.h"
 #include "spool/runtime/check.h"
 #include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/files/file.h"

@@ -10,9 +10,9 @@
 #include <optional>
 
 #include "spool/models/cli/command_line.h"
-#include "spool/models/cli/long_work.h"
 #include "spool/models/cli/plan_table.h"
-#include "spool/models/cli/terminal_width.h"
+#include "spool/models/cli/terminal/long_work.h"
+#include "spool/models/cli/terminal/width.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/report/report_page.h"
 #include "spool/models/training/plan_report.h"

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include "spool/models/cli/terminal_style.h"
+#include "spool/models/cli/terminal/style.h"
 #include "spool/models/training/attention_methods.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/runtime/units.h"

@@ -8,8 +8,8 @@
 #include <cstdio>
 
 #include "spool/models/cli/plan_table.h"
-#include "spool/models/cli/terminal_text.h"
-#include "spool/models/cli/terminal_width.h"
+#include "spool/models/cli/terminal/text.h"
+#include "spool/models/cli/terminal/width.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/units.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "spool/models/cli/long_work.h"
+#include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/training/run/listener.h"
 
 namespace spool {

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
-#include "spool/models/cli/progress_bar.h"
-#include "spool/models/cli/terminal_width.h"
+#include "spool/models/cli/terminal/progress_bar.h"
+#include "spool/models/cli/terminal/width.h"
 #include "spool/models/data/find_files.h"
 #include "spool/models/data/shard_writer.h"
 #include "spool/models/data/token_files.h"

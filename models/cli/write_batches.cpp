@@ -4,7 +4,7 @@
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/generation.h"
 #include "spool/models/cli/interrupt.h"
-#include "spool/models/cli/long_work.h"
+#include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/inference/batch_generator.h"
 #include "spool/models/inference/continuation.h"
 #include "spool/planner/rehearsal.h"

@@ -1,14 +1,13 @@
 #include <unistd.h>
 
-#include <cstdio>
 #include <iostream>
 #include <memory>
 
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/generation.h"
 #include "spool/models/cli/interrupt.h"
-#include "spool/models/cli/long_work.h"
-#include "spool/models/cli/terminal_text.h"
+#include "spool/models/cli/terminal/long_work.h"
+#include "spool/models/cli/terminal/text.h"
 #include "spool/models/inference/continuation.h"
 #include "spool/models/inference/generator.h"
 #include "spool/planner/rehearsal.h"

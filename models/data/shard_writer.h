@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <functional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "spool/models/data/text_files.h"

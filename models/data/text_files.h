@@ -12,7 +12,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/runtime/files/input_file.h"

@@ -72,8 +72,8 @@ std::string list_of_presets() {
 
 // Early GPT-2 files have no model_type.
 ModelConfig model_config(const JsonField& config) {
-  const auto field = config.find("model_type");
-  if (!field || field->is_null()) {
+  const auto field = config.present("model_type");
+  if (!field) {
     const bool is_early = config.find("n_layer") || config.find("n_embd") || config.find("n_head");
     config.expect(is_early, "has no model_type, and none of GPT-2's fields; say which it is of ",
                   list_of_types());

@@ -14,8 +14,8 @@ struct Bounds {
 };
 
 std::optional<double> number_in(const JsonField& config, const char* key, const Bounds& bounds) {
-  const auto field = config.find(key);
-  if (!field || field->is_null()) return {};
+  const auto field = config.present(key);
+  if (!field) return {};
   const double x = field->number();
   field->expect(x <= bounds.max && (bounds.open ? x > bounds.min : x >= bounds.min), x,
                 " is not a number ", bounds.open ? "above " : "from ", bounds.min, " to ",
@@ -46,17 +46,15 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory) 
   const JsonField all = read_json(file);
   config.stop_tokens = stop_tokens_in(all);
   config.repetition_penalty = number_in(all, "repetition_penalty", {0, any, /*open=*/true});
-  const auto samples = all.find("do_sample");
-  const bool is_sampled = samples && !samples->is_null() && samples->boolean();
+  const bool is_sampled = all.flag("do_sample", /*absent=*/false);
   const auto temperature = number_in(all, "temperature", {0, any});
   const auto top_p = number_in(all, "top_p", {0, 1, /*open=*/true});
   const auto min_p = number_in(all, "min_p", {0, 1});
-  const auto top_k = all.find("top_k");
-  const bool has_top_k = top_k && !top_k->is_null();
-  const int64_t k = has_top_k ? top_k->integer<int64_t>(-1, 1 << 24) : 0;
+  const auto top_k = all.present("top_k");
+  const int64_t k = top_k ? top_k->integer<int64_t>(-1, 1 << 24) : 0;
   if (!is_sampled) return config;
   config.temperature = temperature, config.top_p = top_p, config.min_p = min_p;
-  if (has_top_k) config.top_k = std::max<int64_t>(k, 0);  // -1 means none, like 0
+  if (top_k) config.top_k = std::max<int64_t>(k, 0);  // -1 means none, like 0
   return config;
 }
 

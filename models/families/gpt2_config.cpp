@@ -2,7 +2,6 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "spool/runtime/files/json.h"
 
@@ -44,8 +43,8 @@ void check_fixed_fields(const JsonField& config, int64_t channels) {
       {"scale_attn_weights", true},   {"scale_attn_by_inverse_layer_idx", false},
       {"add_cross_attention", false}, {"tie_word_embeddings", true}};
   for (const auto& [key, supported] : fixed) {
-    const auto field = config.find(key);
-    if (!field || field->is_null()) continue;
+    const auto field = config.present(key);
+    if (!field) continue;
     field->expect(field->value() == supported, excerpt(field->value()), ", and only ",
                   supported.dump(), " is supported");
   }
@@ -89,19 +88,11 @@ int64_t Gpt2Config::parameter_count() const {
 }
 
 void Gpt2Config::validate() const {
-  const struct {
-    const char* setting;
-    const char* words;
-    int64_t value, max;
-  } limits[] = {{"layers", "number of layers", layers, max_layers},
-                {"heads", "number of heads", heads, max_extent},
-                {"channels", "number of channels", channels, max_extent},
-                {"context", "context", context, max_extent},
-                {"vocab", "vocabulary", vocabulary, max_extent}};
-  for (const auto& [setting, words, value, max] : limits) {
-    check_setting(value > 0 && value <= max, {setting}, "the ", words, " is ", value,
-                  ", and must be between 1 and ", max);
-  }
+  check_extents({{"layers", "number of layers", layers, max_layers},
+                 {"heads", "number of heads", heads},
+                 {"channels", "number of channels", channels},
+                 {"context", "context", context},
+                 {"vocab", "vocabulary", vocabulary}});
   check_setting(channels % heads == 0, {"heads"}, heads, " heads do not divide ", channels,
                 " channels; choose heads that do, for example ", channels % 64 ? 1 : channels / 64);
   check_number_of_parameters(layers, parameters_of_layer());

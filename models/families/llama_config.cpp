@@ -1,7 +1,6 @@
 #include "spool/models/families/llama_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -19,124 +18,45 @@ constexpr RopeFrequencies llama3(double factor) {
       .scaling = Llama3Scaling{.factor = factor, .low = 1, .high = 4, .original_context = 8192}};
 }
 
-// Of the models that the hub has.
-const std::pair<std::string_view, LlamaConfig> models_of_the_hub[] = {
-    {"llama-tiny", {}},
-    {"llama-3.2-1b",
-     {.layers = 16,
-      .channels = 2048,
-      .inner = 8192,
-      .context = 131072,
-      .vocabulary = 128256,
-      .heads = {32, 8},
-      .head = 64,
-      .rope = llama3(32)}},
-    {"llama-3.2-3b",
-     {.layers = 28,
-      .channels = 3072,
-      .inner = 8192,
-      .context = 131072,
-      .vocabulary = 128256,
-      .heads = {24, 8},
-      .head = 128,
-      .rope = llama3(32)}},
-    {"llama-3.1-8b",
-     {.layers = 32,
-      .channels = 4096,
-      .inner = 14336,
-      .context = 131072,
-      .vocabulary = 128256,
-      .heads = {32, 8},
-      .head = 128,
-      .rope = llama3(8),
-      .tied = false}},
-    {"qwen2.5-0.5b",
-     {.type = LlamaType::qwen2,
-      .layers = 24,
-      .channels = 896,
-      .inner = 4864,
-      .context = 32768,
-      .vocabulary = 151936,
-      .heads = {14, 2},
-      .head = 64,
-      .epsilon = 1e-6,
-      .rope = {1e6, {}},
-      .qkv_bias = true}},
-    {"qwen2.5-1.5b",
-     {.type = LlamaType::qwen2,
-      .layers = 28,
-      .channels = 1536,
-      .inner = 8960,
-      .context = 131072,
-      .vocabulary = 151936,
-      .heads = {12, 2},
-      .head = 128,
-      .epsilon = 1e-6,
-      .rope = {1e6, {}},
-      .qkv_bias = true}},
-    {"qwen3-0.6b",
-     {.type = LlamaType::qwen3,
-      .layers = 28,
-      .channels = 1024,
-      .inner = 3072,
-      .context = 40960,
-      .vocabulary = 151936,
-      .heads = {16, 8},
-      .head = 128,
-      .epsilon = 1e-6,
-      .rope = {1e6, {}},
-      .qk_norm = true}},
-    {"qwen3-1.7b",
-     {.type = LlamaType::qwen3,
-      .layers = 28,
-      .channels = 2048,
-      .inner = 6144,
-      .context = 40960,
-      .vocabulary = 151936,
-      .heads = {16, 8},
-      .head = 128,
-      .epsilon = 1e-6,
-      .rope = {1e6, {}},
-      .qk_norm = true}},
-    {"smollm2-135m",
-     {.layers = 30,
-      .channels = 576,
-      .inner = 1536,
-      .context = 8192,
-      .vocabulary = 49152,
-      .heads = {9, 3},
-      .head = 64,
-      .rope = {1e5, {}}}},
-    {"smollm2-360m",
-     {.layers = 32,
-      .channels = 960,
-      .inner = 2560,
-      .context = 8192,
-      .vocabulary = 49152,
-      .heads = {15, 5},
-      .head = 64,
-      .rope = {1e5, {}}}},
-    {"tinyllama-1.1b",
-     {.layers = 22,
-      .channels = 2048,
-      .inner = 5632,
-      .context = 2048,
-      .vocabulary = 32000,
-      .heads = {32, 4},
-      .head = 64,
-      .tied = false}},
-};
+// What the models of a family have in common.
+constexpr LlamaConfig llama_3_2{.vocabulary = 128256, .rope = llama3(32)};
+constexpr LlamaConfig llama_3_1{.vocabulary = 128256, .rope = llama3(8), .tied = false};
+constexpr LlamaConfig qwen2_5{.type = LlamaType::qwen2,
+                              .vocabulary = 151936,
+                              .epsilon = 1e-6,
+                              .rope = {1e6, {}},
+                              .qkv_bias = true};
+constexpr LlamaConfig qwen3{.type = LlamaType::qwen3,
+                            .vocabulary = 151936,
+                            .epsilon = 1e-6,
+                            .rope = {1e6, {}},
+                            .qk_norm = true};
+constexpr LlamaConfig smollm2{.vocabulary = 49152, .rope = {1e5, {}}};
+constexpr LlamaConfig tinyllama{.vocabulary = 32000, .tied = false};
 
-// The member if it exists and is not null.
-std::optional<JsonField> present(const JsonField& object, const char* key) {
-  auto field = object.find(key);
-  if (field && field->is_null()) field.reset();
-  return field;
-}
+// The models that the hub has.
+constexpr struct {
+  std::string_view name;
+  LlamaConfig family;
+  int64_t layers, channels, inner;
+  Heads heads;
+  int64_t head, context;
+} models_of_the_hub[] = {
+    {"llama-3.2-1b", llama_3_2, 16, 2048, 8192, {32, 8}, 64, 131072},
+    {"llama-3.2-3b", llama_3_2, 28, 3072, 8192, {24, 8}, 128, 131072},
+    {"llama-3.1-8b", llama_3_1, 32, 4096, 14336, {32, 8}, 128, 131072},
+    {"qwen2.5-0.5b", qwen2_5, 24, 896, 4864, {14, 2}, 64, 32768},
+    {"qwen2.5-1.5b", qwen2_5, 28, 1536, 8960, {12, 2}, 128, 131072},
+    {"qwen3-0.6b", qwen3, 28, 1024, 3072, {16, 8}, 128, 40960},
+    {"qwen3-1.7b", qwen3, 28, 2048, 6144, {16, 8}, 128, 40960},
+    {"smollm2-135m", smollm2, 30, 576, 1536, {9, 3}, 64, 8192},
+    {"smollm2-360m", smollm2, 32, 960, 2560, {15, 5}, 64, 8192},
+    {"tinyllama-1.1b", tinyllama, 22, 2048, 5632, {32, 4}, 64, 2048},
+};
 
 int64_t read_extent(const JsonField& config, const char* key,
                     std::optional<int64_t> absent = std::nullopt) {
-  const auto field = present(config, key);
+  const auto field = config.present(key);
   if (!field && absent) return *absent;
   return (field ? *field : config.member(key)).integer<int64_t>(1, max_extent);
 }
@@ -151,14 +71,9 @@ double read_positive(const JsonField& object, const char* key) {
   return x;
 }
 
-bool read_flag(const JsonField& config, const char* key, bool absent) {
-  const auto field = present(config, key);
-  return field ? field->boolean() : absent;
-}
-
-// A field of a feature that Spool lacks: absent, or the one value that turns it off.
+// A field of models that Spool lacks: absent, or the one value that changes nothing.
 void expect_fixed(const JsonField& object, const char* key, const json& supported) {
-  const auto field = present(object, key);
+  const auto field = object.present(key);
   if (!field) return;
   field->expect(field->value() == supported, excerpt(field->value()), ", and only ",
                 supported.dump(), " is supported");
@@ -170,10 +85,10 @@ void refuse_what_is_missing(const JsonField& config) {
       {"hidden_act", "silu"},         {"use_sliding_window", false},
       {"partial_rotary_factor", 1.0}, {"pretraining_tp", 1}};
   for (const auto& [key, supported] : fixed) expect_fixed(config, key, supported);
-  if (const auto field = present(config, "quantization_config")) {
+  if (const auto field = config.present("quantization_config")) {
     field->refuse("quantized weights cannot be read; take the model in bf16, f16 or f32");
   }
-  const auto layers = present(config, "layer_types");
+  const auto layers = config.present("layer_types");
   if (!layers) return;
   for (const JsonField& layer : layers->items()) {
     layer.expect(layer.value() == "full_attention", excerpt(layer.value()),
@@ -183,19 +98,19 @@ void refuse_what_is_missing(const JsonField& config) {
 
 // The member of `rope` or of config.json itself; the newer place first.
 double read_theta(const JsonField& config, const std::optional<JsonField>& rope) {
-  if (rope && present(*rope, "rope_theta")) return read_positive(*rope, "rope_theta");
-  if (present(config, "rope_theta")) return read_positive(config, "rope_theta");
+  if (rope && rope->present("rope_theta")) return read_positive(*rope, "rope_theta");
+  if (config.present("rope_theta")) return read_positive(config, "rope_theta");
   return RopeFrequencies{}.theta;
 }
 
 RopeFrequencies read_rope(const JsonField& config) {
-  auto rope = present(config, "rope_parameters");
-  if (!rope) rope = present(config, "rope_scaling");
+  auto rope = config.present("rope_parameters");
+  if (!rope) rope = config.present("rope_scaling");
   RopeFrequencies all{.theta = read_theta(config, rope)};
   if (!rope) return all;
   expect_fixed(*rope, "partial_rotary_factor", 1.0);
-  auto type = present(*rope, "rope_type");
-  if (!type) type = present(*rope, "type");
+  auto type = rope->present("rope_type");
+  if (!type) type = rope->present("type");
   if (!type || type->value() == "default") return all;
   type->expect(type->value() == "llama3", excerpt(type->value()),
                " is none of the types of rotary embedding that are supported: default, llama3");
@@ -212,12 +127,19 @@ RopeFrequencies read_rope(const JsonField& config) {
 }  // namespace
 
 std::vector<ModelPreset> llama_presets() {
-  std::vector<ModelPreset> all;
-  for (const auto& [name, config] : models_of_the_hub) {
+  std::vector<ModelPreset> all{
+      {"llama-tiny", LlamaConfig{}, {.lr = 3e-3, .beta2 = 0.99, .batch = 8}}};
+  for (const auto& model : models_of_the_hub) {
+    LlamaConfig config = model.family;
+    config.layers = model.layers;
+    config.channels = model.channels;
+    config.inner = model.inner;
+    config.heads = model.heads;
+    config.head = model.head;
+    config.context = model.context;
     TrainingDefaults scratch{.lr = 3e-4, .longest_row = 2048};
     if (config.vocabulary > 65536) scratch.loss_chunk = config.defaults().loss_chunk;
-    if (name == "llama-tiny") scratch = {.lr = 3e-3, .beta2 = 0.99, .batch = 8};
-    all.push_back({name, config, scratch});
+    all.push_back({model.name, config, scratch});
   }
   return all;
 }
@@ -247,22 +169,14 @@ int64_t LlamaConfig::parameter_count() const {
 }
 
 void LlamaConfig::validate() const {
-  const struct {
-    const char* setting;
-    const char* words;
-    int64_t value, max;
-  } limits[] = {{"layers", "number of layers", layers, max_layers},
-                {"heads", "number of heads", heads.query, max_extent},
-                {"heads", "number of heads of keys", heads.key, max_extent},
-                {"heads", "number of channels of a head", head, max_extent},
-                {"channels", "number of channels", channels, max_extent},
-                {"channels", "number of channels of an MLP", inner, max_extent},
-                {"context", "context", context, max_extent},
-                {"vocab", "vocabulary", vocabulary, max_extent}};
-  for (const auto& [setting, words, value, max] : limits) {
-    check_setting(value > 0 && value <= max, {setting}, "the ", words, " is ", value,
-                  ", and must be between 1 and ", max);
-  }
+  check_extents({{"layers", "number of layers", layers, max_layers},
+                 {"heads", "number of heads", heads.query},
+                 {"heads", "number of heads of keys", heads.key},
+                 {"heads", "number of channels of a head", head},
+                 {"channels", "number of channels", channels},
+                 {"channels", "number of channels of an MLP", inner},
+                 {"context", "context", context},
+                 {"vocab", "vocabulary", vocabulary}});
   check_setting(heads.query * head <= max_extent, {"heads"}, heads.query, " heads of ", head,
                 " channels are more than ", max_extent, " channels");
   check_setting(heads.query % heads.key == 0, {"heads"}, heads.query,
@@ -350,12 +264,12 @@ ModelConfig llama_config(const JsonField& config) {
   c.head = read_extent(config, "head_dim",
                        is_qwen3 ? head_of_qwen3 : std::max<int64_t>(1, c.channels / c.heads.query));
   constexpr double epsilon_of_transformers = 1e-6;
-  c.epsilon = present(config, "rms_norm_eps") ? read_positive(config, "rms_norm_eps")
-                                              : epsilon_of_transformers;
+  c.epsilon = config.present("rms_norm_eps") ? read_positive(config, "rms_norm_eps")
+                                             : epsilon_of_transformers;
   c.rope = read_rope(config);
   c.qkv_bias = c.type == LlamaType::qwen2;
   c.qk_norm = is_qwen3;
-  c.tied = read_flag(config, "tie_word_embeddings", false);
+  c.tied = config.flag("tie_word_embeddings", false);
   try {
     c.validate();
   } catch (const Error& e) {

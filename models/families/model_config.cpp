@@ -8,6 +8,13 @@
 
 namespace spool {
 
+void check_extents(std::initializer_list<Extent> all) {
+  for (const auto& [setting, words, value, max] : all) {
+    check_setting(value > 0 && value <= max, {setting}, "the ", words, " is ", value,
+                  ", and must be between 1 and ", max);
+  }
+}
+
 void check_number_of_parameters(int64_t layers, int64_t of_layer) {
   constexpr int64_t max = int64_t{1} << 53;
   check_setting(layers <= max / of_layer, {"layers", "channels"}, layers, " layers of ", of_layer,

@@ -13,6 +13,7 @@
 //   std::string family() const;                             // in words: "GPT-2"
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -29,6 +30,16 @@ class Stream;
 
 // Upper limits for any model: layers, and every other extent.
 inline constexpr int64_t max_layers = 10'000, max_extent = int64_t{1} << 24;
+
+// An extent of a model that the settings give.
+struct Extent {
+  const char* setting;
+  const char* words;
+  int64_t value;
+  int64_t max = max_extent;
+};
+// Throws unless each is positive and at most its `max`.
+void check_extents(std::initializer_list<Extent>);
 
 // Throws if so many layers of so many parameters are more than can be counted.
 void check_number_of_parameters(int64_t layers, int64_t of_layer);

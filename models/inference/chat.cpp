@@ -45,8 +45,9 @@ std::optional<std::string> begin_name(const fs::path& directory) {
   constexpr uint64_t max_bytes = uint64_t{1} << 24;
   const fs::path file = directory / "tokenizer_config.json";
   if (!path_exists(file)) return {};
-  const auto field = parse_json(read_text_file(file, max_bytes), file.string()).find("bos_token");
-  if (!field || field->is_null()) return {};
+  const auto field =
+      parse_json(read_text_file(file, max_bytes), file.string()).present("bos_token");
+  if (!field) return {};
   return field->is_string() ? field->string() : field->member("content").string();
 }
 

@@ -183,8 +183,8 @@ class TemplateReader {
 
 // The field is a template, or several named ones, as a list or an object, one of them the default.
 std::optional<std::string> template_of(const JsonField& config) {
-  const auto field = config.find("chat_template");
-  if (!field || field->is_null()) return {};
+  const auto field = config.present("chat_template");
+  if (!field) return {};
   if (field->is_list()) {
     for (const JsonField& item : field->items()) {
       if (item.member("name").string() == "default") return item.member("template").string();

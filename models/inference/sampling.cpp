@@ -1,9 +1,7 @@
 #include "spool/models/inference/sampling.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "spool/kernels/cpu/fold.h"
 #include "spool/kernels/cpu/scalar.h"

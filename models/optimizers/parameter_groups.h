@@ -3,9 +3,8 @@
 // Groups of parameters that an optimizer treats differently: with another learning rate or weight
 // decay.
 //
-//   AdamWSettings settings{.groups = {{.has = [](const Parameter& p) { return p.data.shape()[0] >
-//   1000; },
-//                                      .rate = 0.1, .decay = 0}}};
+//   auto is_large = [](const Parameter& p) { return p.data.shape()[0] > 1000; };
+//   AdamWSettings settings{.groups = {{.has = is_large, .rate = 0.1, .decay = 0}}};
 //
 // A parameter belongs to the first group that has it.  Without a group its rate is 1, and it decays
 // by the optimizer's decay if it has two or more dimensions, so biases and norms do not.  Groups

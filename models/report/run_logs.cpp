@@ -49,9 +49,8 @@ class LogLines {
 };
 
 std::optional<double> number(const JsonField& line, const char* key) {
-  const auto field = line.find(key);
-  if (!field || field->is_null()) return {};
-  return field->number();
+  const auto field = line.present(key);
+  return field ? std::optional(field->number()) : std::nullopt;
 }
 
 StepEntry entry_of(const JsonField& line) {

@@ -13,13 +13,6 @@ constexpr int min_passes = 3;     // until a second pass can confirm each time
 constexpr int64_t different = 2;  // micro-batches: the last launches what those in the middle do
 constexpr double stands = 0.99;   // ends when a pass lowers the sum by less than 1 %
 
-std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
-  std::erase_if(spans, [](const TraceSpan& span) {
-    return span.activity != Activity::kernel || span.lane != TraceLane::compute;
-  });
-  return spans;
-}
-
 // Adds what the spans took to the times of the launches, sets these to the least that is confirmed,
 // and returns the sum.
 double lower(std::vector<KernelTime>& launches, const std::vector<TraceSpan>& spans,
@@ -68,6 +61,13 @@ class CalibratedStep {
 };
 
 }  // namespace
+
+std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
+  std::erase_if(spans, [](const TraceSpan& span) {
+    return span.activity != Activity::kernel || span.lane != TraceLane::compute;
+  });
+  return spans;
+}
 
 StepKernels rehearse_kernels(const StepDescription& step, const StepPlans& plans,
                              const Machine& machine) {

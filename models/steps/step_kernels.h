@@ -26,6 +26,9 @@ StepKernels rehearse_kernels(const StepDescription&, const StepPlans&, const Mac
 // The layout of that step's memory, as lay_out_step() makes it.
 std::optional<Layout> lay_out_kernels(const StepDescription&, const StepPlans&, const Machine&);
 
+// The spans of kernels on the compute stream.
+std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan>);
+
 // Each kernel of the launches once, in the order of before(); its time is the mean of its launches.
 std::vector<KernelTime> distinct(std::vector<KernelTime> launches);
 

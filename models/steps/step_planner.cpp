@@ -1,12 +1,11 @@
 #include "spool/models/steps/step_planner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <tuple>
 
 #include "spool/models/steps/refusal.h"
-#include "spool/planner/search/simple_policies.h"
+#include "spool/planner/report/simple_policies.h"
 
 namespace spool {
 namespace {
@@ -59,10 +58,6 @@ OtherPeak other_peak_of(const RunSteps& run, const Policy& policy) {
   };
 }
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 }  // namespace
 
 SearchedStep searched_step(const StepDescription& step, const Machine& machine,
@@ -82,7 +77,7 @@ SearchedStep searched_step(const StepDescription& step, const Machine& machine,
 }
 
 struct StepPlanner::Searches {
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  double start = host_clock();
   OtherPeak other_peak;
   Levers levers;
   Search by_request;
@@ -98,7 +93,7 @@ struct StepPlanner::Searches {
       by_choice.emplace(searched_step(run.step, machine, other_peak),
                         free_levers(run.step, request, levers));
     }
-    seconds = seconds_since(start);
+    seconds = host_clock() - start;
   }
 };
 

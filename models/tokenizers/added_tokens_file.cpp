@@ -39,12 +39,12 @@ void add_flags(const fs::path& directory, json& token) {
   const fs::path file = directory / "tokenizer_config.json";
   if (!path_exists(file)) return;
   const JsonField config = read_json(file);
-  const auto known = find_value(config, "added_tokens_decoder");
+  const auto known = config.present("added_tokens_decoder");
   const auto flags =
       known ? known->find(std::to_string(token["id"].get<int64_t>()).c_str()) : std::nullopt;
   if (!flags || flags->member("content").string() != token["content"]) return;
   for (const char* key : {"single_word", "lstrip", "rstrip", "special"}) {
-    token[key] = flag_of(*flags, key, /*absent=*/false);
+    token[key] = flags->flag(key, /*absent=*/false);
   }
 }
 

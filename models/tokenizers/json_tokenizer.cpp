@@ -1,7 +1,6 @@
 #include "spool/models/tokenizers/json_tokenizer.h"
 
 #include <algorithm>
-#include <map>
 
 #include "spool/models/tokenizers/utf8.h"
 #include "spool/runtime/check.h"

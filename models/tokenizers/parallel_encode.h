@@ -4,7 +4,6 @@
 
 #include <functional>
 #include <span>
-#include <vector>
 
 #include "spool/models/tokenizers/tokenizer.h"
 #include "spool/runtime/files/input_file.h"

@@ -4,7 +4,6 @@
 // by one regular expression, each of its pieces by the next one, and so on.
 
 #include <functional>
-#include <string>
 #include <string_view>
 #include <vector>
 

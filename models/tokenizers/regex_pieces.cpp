@@ -1,6 +1,5 @@
 #include "spool/models/tokenizers/regex_pieces.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 

@@ -36,14 +36,14 @@ class TokenizerJsonReader {
 
  private:
   static void check_model(const JsonField& model) {
-    const auto type = find_value(model, "type");
+    const auto type = model.present("type");
     if (type && type->string() != "BPE") {
       type->refuse(excerpt(type->value()), " is not supported; BPE is");
     }
-    const auto dropout = find_value(model, "dropout");
+    const auto dropout = model.present("dropout");
     if (dropout) dropout->expect(dropout->number() == 0, "dropout is not supported");
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-      const auto field = find_value(model, key);
+      const auto field = model.present(key);
       if (field) field->expect(field->string().empty(), "it is not supported");
     }
   }
@@ -57,10 +57,10 @@ class TokenizerJsonReader {
 
   void read_vocabulary(const JsonField& model) {
     const std::vector<JsonField> tokens = model.member("vocab").members();
-    const auto added = find_value(whole_, "added_tokens");
+    const auto added = whole_.present("added_tokens");
     max_id_ = static_cast<int32_t>(2 * tokens.size() + (added ? added->items().size() : 0) + 1000);
     ids_.reserve(tokens.size());
-    const bool byte_fallback = flag_of(model, "byte_fallback", /*absent=*/false);
+    const bool byte_fallback = model.flag("byte_fallback", /*absent=*/false);
     for (const JsonField& field : tokens) {
       const std::string& key = field.key();
       field.expect(!key.empty(), "a token without a character is not supported");
@@ -75,7 +75,7 @@ class TokenizerJsonReader {
       }
     }
     read_unknown(model);
-    parts_.encoding.takes_whole_tokens = flag_of(model, "ignore_merges", /*absent=*/false);
+    parts_.encoding.takes_whole_tokens = model.flag("ignore_merges", /*absent=*/false);
   }
 
   // The text of a token; stores its text at the begin of a text if that differs.
@@ -96,8 +96,8 @@ class TokenizerJsonReader {
   }
 
   void read_unknown(const JsonField& model) {
-    parts_.encoding.fuse_unknown = flag_of(model, "fuse_unk", /*absent=*/false);
-    const auto unknown = find_value(model, "unk_token");
+    parts_.encoding.fuse_unknown = model.flag("fuse_unk", /*absent=*/false);
+    const auto unknown = model.present("unk_token");
     if (!unknown) return;
     const auto found = ids_.find(unknown->string());
     unknown->expect(found != ids_.end(), excerpt(unknown->value()), " is not in the vocabulary");
@@ -105,7 +105,7 @@ class TokenizerJsonReader {
   }
 
   void read_added_tokens() {
-    const auto list = find_value(whole_, "added_tokens");
+    const auto list = whole_.present("added_tokens");
     if (!list) return;
     for (const JsonField& token : list->items()) add_added_token(token);
   }
@@ -123,14 +123,14 @@ class TokenizerJsonReader {
     place = parts_.encoding.bytewise ? text : decoded(text, id);
     ids_.emplace(text, id);
     content.expect(parts_.added_ids.emplace(text, id).second, excerpt(text), " is there twice");
-    const bool special = flag_of(token, "special", /*absent=*/false);
+    const bool special = token.flag("special", /*absent=*/false);
     if (special) parts_.special.push_back(id);
     AddedToken added{.text = text,
                      .id = id,
-                     .single_word = flag_of(token, "single_word", /*absent=*/false),
-                     .takes_left = flag_of(token, "lstrip", /*absent=*/false),
-                     .takes_right = flag_of(token, "rstrip", /*absent=*/false)};
-    if (flag_of(token, "normalized", /*absent=*/!special)) {
+                     .single_word = token.flag("single_word", /*absent=*/false),
+                     .takes_left = token.flag("lstrip", /*absent=*/false),
+                     .takes_right = token.flag("rstrip", /*absent=*/false)};
+    if (token.flag("normalized", /*absent=*/!special)) {
       std::string buffer;
       added.text = parts_.normalizer.normalize(text, /*continues=*/false, buffer);
       content.expect(!added.text.empty() && added.text.size() <= AddedTokens::max_bytes,
@@ -182,7 +182,7 @@ std::string configured_token(const TokenizerParts& parts, const fs::path& direct
   const auto config = parts.files.find("tokenizer_config.json");
   if (config == parts.files.end()) return {};
   const JsonField whole = parse_json(config->second, (directory / config->first).string());
-  const auto field = find_value(whole, key);
+  const auto field = whole.present(key);
   if (!field) return {};
   return field->is_string() ? field->string() : field->member("content").string();
 }

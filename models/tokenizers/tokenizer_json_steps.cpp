@@ -28,7 +28,7 @@ void flatten(const JsonField& field, const char* key, std::vector<JsonField>& al
 
 std::vector<JsonField> steps_of(const JsonField& whole, const char* part, const char* key) {
   std::vector<JsonField> all;
-  if (const auto field = find_value(whole, part)) flatten(*field, key, all);
+  if (const auto field = whole.present(part)) flatten(*field, key, all);
   return all;
 }
 
@@ -45,7 +45,7 @@ constexpr std::pair<const char*, NormalizerStep::Kind> unicode_forms[] = {
 }
 
 void expect_false(const JsonField& object, const char* key, bool absent) {
-  if (!flag_of(object, key, absent)) return;
+  if (!object.flag(key, absent)) return;
   const auto field = object.find(key);
   (field ? *field : object).refuse(key, " is true, which is not supported");
 }
@@ -80,7 +80,7 @@ void add_split(const JsonField& step, PreTokenizer& pieces) {
 void add_byte_level(const JsonField& step, TokenizerParts& parts) {
   expect_false(step, "add_prefix_space", /*absent=*/true);
   parts.encoding.bytewise = true;
-  if (flag_of(step, "use_regex", /*absent=*/true)) {
+  if (step.flag("use_regex", /*absent=*/true)) {
     add_pieces(step, Gpt2Pieces::expression, parts.pieces);
   }
 }
@@ -94,7 +94,7 @@ Metaspace read_metaspace(const JsonField& step) {
   const size_t size = first_character_size(metaspace.blank);
   blank.expect(size > 0 && size == metaspace.blank.size(), excerpt(blank.value()),
                " is not one character");
-  if (const auto scheme = find_value(step, "prepend_scheme")) {
+  if (const auto scheme = step.present("prepend_scheme")) {
     const std::string name = scheme->string();
     scheme->expect(name == "always" || name == "first" || name == "never", excerpt(name),
                    " is none of \"always\", \"first\" and \"never\"");
@@ -102,11 +102,11 @@ Metaspace read_metaspace(const JsonField& step) {
                         : name == "first" ? Prepend::first
                                           : Prepend::never;
   }
-  if (!flag_of(step, "add_prefix_space", /*absent=*/true)) {
+  if (!step.flag("add_prefix_space", /*absent=*/true)) {
     step.member("add_prefix_space")
         .expect(metaspace.prepend == Prepend::never, "it does not go with the prepend_scheme");
   }
-  metaspace.splits = flag_of(step, "split", /*absent=*/true);
+  metaspace.splits = step.flag("split", /*absent=*/true);
   return metaspace;
 }
 
@@ -147,17 +147,6 @@ void read_template(const JsonField& step, TokenizerParts& parts) {
 }
 
 }  // namespace
-
-std::optional<JsonField> find_value(const JsonField& object, const char* key) {
-  auto field = object.find(key);
-  if (field && field->is_null()) field.reset();
-  return field;
-}
-
-bool flag_of(const JsonField& object, const char* key, bool absent) {
-  const auto field = find_value(object, key);
-  return field ? field->boolean() : absent;
-}
 
 std::string TokenSpelling::decode(const std::string& spelling) const {
   if (bytewise) return ByteAlphabet::instance().read(spelling).value_or(spelling);

@@ -13,11 +13,6 @@
 
 namespace spool {
 
-// The member if it exists and is not null.
-std::optional<JsonField> find_value(const JsonField& object, const char* key);
-// The boolean member, or `absent` if there is none.
-bool flag_of(const JsonField& object, const char* key, bool absent);
-
 // What decoding does to the spelling of a token.
 struct TokenSpelling {
   bool bytewise = false;   // it is spelt in the characters of byte_alphabet.h

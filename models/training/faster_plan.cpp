@@ -10,13 +10,6 @@ namespace {
 
 constexpr double worth_saying = 0.99;  // of the own plan's time
 
-std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan> spans) {
-  std::erase_if(spans, [](const TraceSpan& span) {
-    return span.activity != Activity::kernel || span.lane != TraceLane::compute;
-  });
-  return spans;
-}
-
 std::string_view name_of(const TraceSpan& span) { return span.name; }
 
 Machine slower_rates(Machine machine, double factor) {

@@ -3,7 +3,6 @@
 #include "spool/planner/calibration/device_table.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "spool/runtime/files/file.h"

@@ -9,7 +9,7 @@
 //     "rates": {"bytes_per_second": 2.1e10, ...},
 //     "disks": {"/tmp": 1.2e9},
 //     "kernels": [{"name": "matmul", "dtype": "f32", "flops": ..., "bytes": ..., "seconds": ...},
-//     ...]
+//                 ...]
 //   }
 //
 // Equal tables have equal files.

@@ -1,7 +1,6 @@
 #include "spool/planner/search/bound.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "spool/runtime/integer.h"

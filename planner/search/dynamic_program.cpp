@@ -1,6 +1,5 @@
 #include "spool/planner/search/dynamic_program.h"
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>

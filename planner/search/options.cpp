@@ -1,7 +1,6 @@
 #include "spool/planner/search/options.h"
 
 #include <algorithm>
-#include <set>
 
 #include "spool/autograd/chunks/cut.h"
 

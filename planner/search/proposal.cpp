@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "spool/planner/offsets.h"
 #include "spool/planner/search/golden_sections.h"

@@ -1,7 +1,6 @@
 #include "spool/planner/search/search.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -29,10 +28,6 @@ int level_within(size_t budget) {
   while (level_bytes(level + 1) <= budget) ++level;
   while (level > 0 && level_bytes(level) > budget) --level;
   return level;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace
@@ -250,17 +245,17 @@ Search::Search(SearchedStep step, Levers levers)
 Search::~Search() = default;
 
 SearchResult Search::plan(size_t budget) {
-  const auto start = std::chrono::steady_clock::now();
+  const double start = host_clock();
   SearchResult result = state_->result(state_->plan_within(budget), budget);
-  result.plan_seconds = seconds_since(start);
+  result.plan_seconds = host_clock() - start;
   return result;
 }
 
 SearchResult Search::keep_all_or_plan(size_t bytes) {
   if (state_->keep_all.peak > bytes) return plan(bytes);
-  const auto start = std::chrono::steady_clock::now();
+  const double start = host_clock();
   SearchResult result = state_->result(&state_->keep_all, bytes);
-  result.plan_seconds = seconds_since(start);
+  result.plan_seconds = host_clock() - start;
   return result;
 }
 

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <utility>
-#include <vector>
 
 #include "spool/runtime/check.h"
 

@@ -175,6 +175,17 @@ std::optional<JsonField> JsonField::find(const char* key) const {
   return JsonField(std::make_shared<JsonField>(*this), &found.key(), 0, *found);
 }
 
+std::optional<JsonField> JsonField::present(const char* key) const {
+  auto field = find(key);
+  if (field && field->is_null()) field.reset();
+  return field;
+}
+
+bool JsonField::flag(const char* key, bool absent) const {
+  const auto field = present(key);
+  return field ? field->boolean() : absent;
+}
+
 JsonField JsonField::member(const char* key) const {
   if (const auto found = find(key)) return *found;
   fail_about({}, sentence("field ", member_path(path(), key), " is missing"));

@@ -58,6 +58,9 @@ class JsonField {
   // A member of an object; both throw if the value is not an object.
   JsonField member(const char* key) const;  // throws if it is missing
   std::optional<JsonField> find(const char* key) const;
+  // The same, of a member that is not null.
+  std::optional<JsonField> present(const char* key) const;
+  bool flag(const char* key, bool absent) const;  // `absent` if it is none
   // All members, in alphabetical order.
   std::vector<JsonField> members() const;
   // All items of a list.

@@ -1,7 +1,6 @@
 #include "spool/runtime/meta/kernel_times.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <tuple>
 

@@ -2,7 +2,7 @@
 // SPOOL_CHECK=1, with which all tests of this program run: an op that does not write a gradient, or
 // asks for it twice or never, is found.
 
-#include "spool/autograd/gradient_check.h"
+#include "spool/autograd/checks/gradient_check.h"
 
 #include <cstdlib>
 

@@ -1,6 +1,7 @@
 """The checks fail for what they forbid: each runs on a small tree, as it is and with one breach."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -27,14 +28,18 @@ TREE = {
     "tests/emulator/emulator.h": '#include "spool/kernels/gelu.h"\n',
     "tests/emulator/include/cuda_runtime.h": '#include "../emulator.h"\n',
     "examples/net.cpp": '#include "spool/models/data/data.h"\n',
+    "tests/checks/sizes.txt": "# Lines.\nruntime 5 Tensors.\nkernels 3 GELU.\n"
+    "models/formats 3 Files.\nmodels/data 1 Batches.\nmodels/cli 2 A program.\n",
 }
+SIZES = TREE["tests/checks/sizes.txt"]
 
 
 def include(header):
     return f'#include "{header}"\n'
 
 
-NAMES_SCRIPTS = ["checks_test", "headers", "machine_code_test", "streams", "tidy_test"]  # name what the small tree lacks
+# These name what the small tree lacks.
+NAMES_SCRIPTS = ["checks_test", "commit_subject_test", "headers", "machine_code_test", "streams", "tidy_test"]
 QUOTES = '"' * 3
 
 # The check, the file that breaks its rule, the file's text, and a word of what the check says.
@@ -75,6 +80,9 @@ BREACHES = [
     ("paths", "tests/kernels/wrong.py", QUOTES + "See\nmatrix.h." + QUOTES, ":2: names matrix.h"),
     ("style", "kernels/wrong.cpp", "// TO" + "DO\n", "for later"),
     ("style", "kernels/wrong.cpp", "int a;\n" * 401, "401 lines"),
+    ("style", "kernels/wrong.cpp", "int a;\n//" + " a" * 50 + "\n", ":2: a comment goes beyond"),
+    ("style", "kernels/wrong.cpp", "/* a\n" + "a " * 51 + "*/\n", ":2: a comment goes beyond"),
+    ("style", "kernels/wrong.cpp", "int a = 1;  //" + " a" * 45 + "\n", ":1: a comment goes"),
     ("style", "kernels/wrong.cpp", "void f() {\n" + "g();\n" * 45 + "}\n", "47 lines"),
 ]
 SEVERAL = [
@@ -93,14 +101,27 @@ SEVERAL += [
     ("numbers", {"docs/a.md": f"1.2 times: [cpu](../{PAGE})\n", **PAGES}, "1.2 is not in"),
     ("numbers", {"README.md": f"It takes 1.02 times {LINKED}\n", PAGE: "1.02\n"}, "has no command"),
 ]
+SEVERAL += [
+    ("size", {"runtime/more.h": "int a;\n"}, "runtime: has 6 lines, 1 more than its row"),
+    ("size", {"tests/checks/sizes.txt": SIZES.replace("3 G", "104 G")}, "101 fewer than its row"),
+    ("size", {"tests/checks/sizes.txt": SIZES.replace(" GELU.", "")}, "does not say why kernels"),
+    ("size", {"tests/checks/sizes.txt": SIZES.replace("kernels", "kennels")}, "kernels: has 3 lines"),
+    ("size", {"tests/checks/sizes.txt": SIZES + "models/zoo 1 Animals.\n"}, "which is no room"),
+    ("size", {"tests/checks/sizes.txt": SIZES + "models/cli: some\n"}, ":7: is not a room, its lines"),
+    ("size", {"tests/checks/sizes.txt": SIZES + "runtime 9 Again.\n"}, ":7: is not a room, its lines"),
+    ("size", {"runtime/more.h": "\n" * 23_996}, "the core has 24,001 lines"),
+]
 ALLOWED = [
     ("numbers", {"README.md": f"1.11 times {LINKED}\n\n## Numbers\n\n| 8 | 0.88 ms | {LINKED} |\n", **PAGES}),
     ("numbers", {"README.md": "```\n+10 %\n```\n\n## Numbers\n\n## Other\n\n12.\n", "docs/a.md": "5 %\n"}),
+    ("style", {"kernels/a.cpp": "//" + " a" * 49 + "\n" + f'auto a = "// {"a" * 99}";\n'}),
     ("folders", {f"kernels/cpu/{i}.cpp": "" for i in range(30)}),
     ("folders", {f"runtime/files/{i}{suffix}": "" for i in range(24) for suffix in [".h", ".cpp"]}),
     ("command_line", {"runtime/a.cpp": '// See --memory.\nint a = i--; std::snprintf(a, "a--b");\n'}),
     ("paths", {"docs/a.md": "`gelu.h`, `runtime/files/`, `runtime/<room>`, [A](../kernels/gelu.h)\n"}),
     ("paths", {"kernels/a.cpp": '// See tensor.h, files/json.h.\nopen("matrix.h");\n'}),
+    ("size", {"tests/checks/sizes.txt": SIZES.replace("3 GELU", "103 GELU")}),
+    ("size", {"tests/runtime/more.h": "int a;\n", "runtime/a.md": "A.\n"}),
     ("layering", {"tests/kernels/cuda/a.cpp": include("tests/emulator/emulator.h")}),
 ]
 
@@ -111,21 +132,50 @@ def write(root, files):
         (root / path).write_text(text)
 
 
+def small_tree(folder, files):
+    """Writes the small tree with these files besides."""
+    root = pathlib.Path(folder)
+    shutil.copytree(ROOT / "tests" / "checks", root / "tests" / "checks")
+    for name in NAMES_SCRIPTS:
+        (root / "tests" / "checks" / f"{name}.py").unlink()
+    write(root, {**TREE, **files})
+    return root
+
+
+def run_in(root, check, *words):
+    command = [sys.executable, root / "tests" / "checks" / f"{check}.py", *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
 def run(check, files):
     """The exit status and the output of a check on the small tree with these files besides."""
     with tempfile.TemporaryDirectory() as folder:
-        root = pathlib.Path(folder)
-        write(root, {**TREE, **files})
-        shutil.copytree(ROOT / "tests" / "checks", root / "tests" / "checks", dirs_exist_ok=True)
-        for name in NAMES_SCRIPTS:
-            (root / "tests" / "checks" / f"{name}.py").unlink()
-        command = [sys.executable, root / "tests" / "checks" / f"{check}.py"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        return done.returncode, done.stdout + done.stderr
+        return run_in(small_tree(folder, files), check)
+
+
+def sizes_faults():
+    """What is wrong with the table that size.py writes, and with what it says of a change."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = small_tree(folder, {"runtime/more.h": "int a;\n", "kernels/gelu.h": ""})
+        said = run_in(root, "size", "--update")[1] + run_in(root, "size")[1]
+        rows = [line.split() for line in (root / "tests/checks/sizes.txt").read_text().splitlines()]
+        if rows[1:3] != [["runtime", "6", "Tensors."], ["kernels", "2", "GELU."]] or "allows" in said:
+            yield f"size.py --update writes {rows}:\n{said}"
+        if not shutil.which("git"):
+            return
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", root]
+        for words in [["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "All."]]:
+            subprocess.run(git + words, capture_output=True, check=True)
+        write(root, {"runtime/more.h": "\n", "runtime/new.h": "\n\n", "kernels/cuda/gelu.cu": "\n"})
+        _, said = run_in(root, "size")
+        for change in ["8 +2 since HEAD: 3 new, 1 gone", "1 -1 since HEAD: 1 new, 2 gone"]:
+            if change not in re.sub(" +", " ", said):
+                yield f'size.py does not say "{change}":\n{said}'
 
 
 errors = []
-allowed = [(check, {}) for check in ["layering", "folders", "paths", "command_line", "style", "numbers"]] + ALLOWED
+allowed = [(check, {}) for check in ["layering", "folders", "paths", "command_line", "style", "numbers", "size"]] + ALLOWED
 for check, files in allowed:
     status, said = run(check, files)
     if status != 0:
@@ -138,4 +188,5 @@ for check, files, word in breaches:
         file, text = next(iter(files.items()))
         errors.append(f'{check} does not say "{word}" of {file}, {text!r}:\n{said}')
 
+errors += sizes_faults()
 verdict(errors, f"{len(breaches)} breaches are found, and {len(allowed)} trees without are allowed")

@@ -1,4 +1,4 @@
-"""Files and functions are short, have no section headings, and leave nothing for later.
+"""Files, functions and lines of comments are short; no section headings, nothing left for later.
 
 A file that needs headings is several files. A heading is a comment with a row of dashes or the like,
 or a comment that stands alone between code.
@@ -7,9 +7,11 @@ or a comment that stands alone between code.
 import pathlib
 import re
 
-from tree import CPP, LIBRARY, PROGRAMS, ROOT, bare, line_of, sources, verdict
+from tree import CPP, LIBRARY, LITERAL, PROGRAMS, ROOT
+from tree import bare, is_comment, line_of, sources, verdict
 
 FILE_LINES = 400
+COLUMNS = 100  # of a comment in C++, which clang-format leaves as it is; it breaks the code
 FUNCTION_LINES = 45  # from the first line of its head to its closing brace
 LATER = re.compile(r"\b(TO" r"DO|FIX" r"ME)\b")
 BUILD = {".py", ".sh", ".yml", ".cmake", ".txt"}
@@ -91,6 +93,17 @@ def headings(lines, cpp):
             yield i + 1
 
 
+def long_comments(text, lines):
+    """The numbers of the lines of C++ that a comment makes too long."""
+    for match in LITERAL.finditer(text):
+        if not is_comment(match[0]):
+            continue
+        first = line_of(text, match.start())
+        for number in range(first, first + match[0].count("\n") + 1):
+            if len(lines[number - 1]) > COLUMNS:
+                yield number
+
+
 def faults(file):
     """What is wrong with one file."""
     text = (ROOT / file).read_text()
@@ -104,6 +117,8 @@ def faults(file):
         yield f"{file}:{i}: a section heading; make a file of the section, or leave the heading out"
     if file.suffix not in CPP:
         return
+    for i in long_comments(text, lines):
+        yield f"{file}:{i}: a comment goes beyond column {COLUMNS}; break its line"
     code = DIRECTIVE.sub(lambda directive: "\n" * directive[0].count("\n"), bare(text))
     for first, last in functions(code):
         if last - first + 1 > FUNCTION_LINES:

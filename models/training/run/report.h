@@ -4,11 +4,12 @@
 // To the JSON of the plan (plan_report.h) it adds
 //
 //   "run": {"directory": "/home/me/runs/gpt2-124m",
-//           "step": ..., "steps": ...,  those done, and all
-//           "plan_since_step": ...,     steps before had other plans, or the page tells nothing of
-//           them "measured_peak_bytes": ..., "foretold_peak_bytes": ..., "measured_step_ms": ...,
-//           the median of the steps with this plan "foretold_step_ms": ..., "corrected_step_ms":
-//           ..., "log": [...]}               models/report/step_history.h
+//           "step": ..., "steps": ...,                   done, and of all
+//           "plan_since_step": ...,                      steps that had other plans, or none told
+//           "measured_peak_bytes": ..., "foretold_peak_bytes": ...,
+//           "measured_step_ms": ...,                     the median of the steps with this plan
+//           "foretold_step_ms": ..., "corrected_step_ms": ...,
+//           "log": [...]}                                models/report/step_history.h
 //
 // null: not yet known.  A run that resumes goes on in the page: its first steps are in the log, and
 // what was measured counts if the plan is the same.

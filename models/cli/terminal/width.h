@@ -21,7 +21,7 @@ std::string wrapped(std::string_view text, size_t width);
 std::string cut(std::string_view line, size_t width);
 
 // What to write to a terminal to begin its line anew: an escape code, or where none is wanted
-// (terminal_style.h) blanks over all of the line.
+// (style.h) blanks over all of the line.
 std::string cleared_line(int descriptor);
 
 // Writes to standard output, wrapped if it is a terminal.

@@ -1,4 +1,4 @@
-#include "spool/models/cli/terminal_style.h"
+#include "spool/models/cli/terminal/style.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "spool/models/cli/progress_bar.h"
+#include "spool/models/cli/terminal/progress_bar.h"
 
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "spool/models/cli/terminal_width.h"
+#include "spool/models/cli/terminal/width.h"
 #include "spool/runtime/units.h"
 
 namespace spool {

@@ -1,4 +1,4 @@
-#include "spool/planner/search/simple_policies.h"
+#include "spool/planner/report/simple_policies.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "spool/models/cli/terminal_text.h"
+#include "spool/models/cli/terminal/text.h"
 
 #include <algorithm>
 

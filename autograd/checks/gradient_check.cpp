@@ -1,4 +1,4 @@
-#include "spool/autograd/gradient_check.h"
+#include "spool/autograd/checks/gradient_check.h"
 
 #include <algorithm>
 #include <cstdlib>

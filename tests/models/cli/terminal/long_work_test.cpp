@@ -1,7 +1,7 @@
 // runs: threads
 // What the program shows on a terminal while it works for long.
 
-#include "spool/models/cli/long_work.h"
+#include "spool/models/cli/terminal/long_work.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-#include "spool/models/cli/long_work.h"
+#include "spool/models/cli/terminal/long_work.h"
 
 namespace spool {
 

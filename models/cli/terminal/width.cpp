@@ -1,4 +1,4 @@
-#include "spool/models/cli/terminal_width.h"
+#include "spool/models/cli/terminal/width.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <sstream>
 #include <utility>
 
-#include "spool/models/cli/terminal_style.h"
+#include "spool/models/cli/terminal/style.h"
 
 namespace spool {
 namespace {

@@ -3,11 +3,10 @@
 // Shows what goes on for long on standard error, from what a run tells its listener or a command
 // says: a bar, or, where the extent is not known, the time that it has taken.
 
-#include <chrono>
 #include <optional>
 #include <string>
 
-#include "spool/models/cli/progress_bar.h"
+#include "spool/models/cli/terminal/progress_bar.h"
 #include "spool/models/formats/stored_tensors.h"
 #include "spool/models/training/run/listener.h"
 
