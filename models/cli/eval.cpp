@@ -116,7 +116,7 @@ void measure_loss(const EvalArguments& a, const ModelFile& file,
       std::isfinite(perplexity) || !a.json ? fmt::format("{:.7g}", perplexity) : "null";
   const char* form = a.json ? R"({{"loss":{:.7f},"perplexity":{},"tokens":{}}})"
                             : "loss {:.7f} nats a token, perplexity {}, over {} tokens";
-  print_lines(fmt::format(fmt::runtime(form), loss, shown, rows.targets()));
+  print_lines(fmt::format(fmt::runtime(form), loss, shown, targets_of(rows)));
 }
 
 void answer(const EvalArguments& a, const ModelFile& file, const std::filesystem::path& path) {

@@ -25,7 +25,7 @@
 #include "spool/models/tokenizers/gpt2_tokenizer.h"
 #include "spool/models/tokenizers/json_tokenizer.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
-#include "spool/models/training/run_checkpoint.h"
+#include "spool/models/training/run/checkpoint_files.h"
 #include "spool/planner/plan_file.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/files/file_kind.h"

@@ -9,7 +9,7 @@
 
 #include "spool/models/cli/progress_bar.h"
 #include "spool/models/formats/stored_tensors.h"
-#include "spool/models/training/run_listener.h"
+#include "spool/models/training/run/listener.h"
 
 namespace spool {
 

@@ -17,7 +17,7 @@
 #include "spool/models/report/report_page.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/planned_run.h"
-#include "spool/models/training/run_tokenizer.h"
+#include "spool/models/training/run/tokenizer.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/log.h"
 

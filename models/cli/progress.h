@@ -8,7 +8,7 @@
 #include <string>
 
 #include "spool/models/cli/long_work.h"
-#include "spool/models/training/run_listener.h"
+#include "spool/models/training/run/listener.h"
 
 namespace spool {
 

@@ -6,7 +6,7 @@
 #include "spool/models/cli/progress.h"
 #include "spool/models/cli/training_flags.h"
 #include "spool/models/families/model_file.h"
-#include "spool/models/training/training_run.h"
+#include "spool/models/training/train.h"
 #include "spool/runtime/files/file.h"
 
 #ifndef SPOOL_SOURCE_DIR
@@ -141,9 +141,9 @@ std::function<int()> add_train(CLI::App& app) {
   return [given, &app] {
     outlive_readers();
     RunPrinter printer;
-    TrainingRun run(resolve(*given, app), printer);
+    const RunSetup run = set_up_run(resolve(*given, app), printer);
     catch_interrupts();
-    run.run(interrupted);
+    train(run, interrupted);
     return interrupted() ? stopped_by_a_signal : 0;
   };
 }

@@ -109,7 +109,13 @@ int64_t Permutation::operator[](int64_t i) const {
   return static_cast<int64_t>(x);
 }
 
-Batches::Batches(Tokens tokens, int64_t T, uint64_t seed)
+int64_t targets_of(const RowSource& source) {
+  int64_t targets = 0;
+  for (int64_t row = 0; row < source.rows(); ++row) targets += source.targets(row);
+  return targets;
+}
+
+TrainingRows::TrainingRows(Tokens tokens, int64_t T, uint64_t seed)
     : tokens_(std::move(tokens)), T_(T), seed_(seed) {
   const int64_t n = tokens_->size();
   check_sequence_length(T);
@@ -121,14 +127,14 @@ Batches::Batches(Tokens tokens, int64_t T, uint64_t seed)
   phases_ = n - rows_ * T;
 }
 
-int64_t Batches::begin(int64_t index) const {
-  check(index >= 0, "there is no row ", index, " of the training data");
-  const auto epoch = static_cast<uint64_t>(index / rows_);
+int64_t TrainingRows::begin(int64_t row) const {
+  check(row >= 0, "there is no row ", row, " of the training data");
+  const auto epoch = static_cast<uint64_t>(row / rows_);
   const int64_t phase = draw(derived_key(seed_, epoch, 1), phases_);
-  return phase + T_ * Permutation(rows_, seed_, epoch)[index % rows_];
+  return phase + T_ * Permutation(rows_, seed_, epoch)[row % rows_];
 }
 
-void Batches::fill(Range rows, TokenBatch& batch) const {
+void TrainingRows::fill(Range rows, TokenBatch& batch) const {
   check_rows(rows, "training");
   batch.clear(rows.size(), T_);
   for (int64_t i = 0; i < rows.size(); ++i) {
@@ -154,18 +160,16 @@ int64_t ValidationRows::begin(int64_t row) const {
   return T_ * (row * whole + row * rest / rows_);
 }
 
-int64_t ValidationRows::length(int64_t row) const {
+int64_t ValidationRows::targets(int64_t row) const {
   return row < rows_ ? std::min(T_, tokens_->size() - 1 - begin(row)) : 0;
 }
-
-int64_t ValidationRows::targets() const { return (rows_ - 1) * T_ + length(rows_ - 1); }
 
 void ValidationRows::fill(Range rows, TokenBatch& batch) const {
   check_rows(rows, "validation");
   batch.clear(rows.size(), T_);
   for (int64_t i = 0; i < rows.size(); ++i) {
     const int64_t row = rows.begin + i;
-    read_row(*tokens_, begin(row), length(row), i, batch);
+    read_row(*tokens_, begin(row), targets(row), i, batch);
   }
 }
 

@@ -1,12 +1,12 @@
 #pragma once
 
-// Training data is one long sequence of tokens (token_files.h opens one); Batches and
-// ValidationRows choose the windows of it that are read.
+// The rows that a run reads.  A RowSource numbers them and fills batches with them.  Those of texts
+// are windows of one long sequence of tokens, a TokenSource (token_files.h opens one).
 //
 //   auto data = split_validation(open_texts(find_files(patterns)), nullptr);
-//   Batches batches(data.training, T, seed);
+//   TrainingRows rows(data.training, T, seed);
 //   TokenBatch batch;
-//   batches.fill({step * rows, (step + 1) * rows}, batch);
+//   rows.fill({step * rows_per_step, (step + 1) * rows_per_step}, batch);
 //
 // Nothing here has mutable state: what a step reads depends only on the seed and the step's number,
 // so a resumed run reads what an uninterrupted one would have read.
@@ -59,19 +59,35 @@ class Permutation {
   int half_bits_;
 };
 
-// The endless rows of training batches.  Each epoch visits windows of T + 1 tokens, T apart, once
-// each, in its own order.  The start of the first window also changes with the epoch, so that over
-// many epochs every token occurs with every length of context.
-class Batches {
+class RowSource {
+ public:
+  virtual ~RowSource() = default;
+  // The number of different rows: of an epoch, or of an evaluation.
+  virtual int64_t rows() const = 0;
+  // The number of targets of a row that are not ignored.
+  virtual int64_t targets(int64_t row) const = 0;
+  // The batch becomes these rows, from 0 on; what those from rows() on are, the source says.
+  virtual void fill(Range rows, TokenBatch&) const = 0;
+};
+
+// The number of targets in all rows that are not ignored.
+int64_t targets_of(const RowSource&);
+
+// The rows of training: windows of T + 1 tokens, of which the first T are a row and the last T its
+// targets.  The windows are T apart.  Each epoch visits each of them once, in its own order, and
+// then the next epoch follows.  The start of the first window also changes with the epoch, so that
+// over many epochs every token occurs with every length of context.
+class TrainingRows final : public RowSource {
  public:
   // Throws, naming the length that would fit, if there are fewer than T + 2 tokens.
-  Batches(Tokens tokens, int64_t T, uint64_t seed);
+  TrainingRows(Tokens tokens, int64_t T, uint64_t seed);
 
-  int64_t rows_per_epoch() const { return rows_; }
-  // The first token of row `index`, counted over all epochs.
-  int64_t begin(int64_t index) const;
-  // The batch becomes these rows: T tokens each, and as targets the tokens that follow them.
-  void fill(Range rows, TokenBatch&) const;
+  int64_t rows() const override { return rows_; }
+  int64_t targets(int64_t) const override { return T_; }
+  // Rows from rows() on are those of later epochs.
+  void fill(Range rows, TokenBatch&) const override;
+  // The first token of a row, counted over all epochs.
+  int64_t begin(int64_t row) const;
 
  private:
   Tokens tokens_;
@@ -84,23 +100,20 @@ class Batches {
 // The rows of validation, in order.  Over all windows every token but the first is a target
 // exactly once; the last window is padded with ignored targets.  A limit selects that many windows,
 // evenly spread and always the same.
-class ValidationRows {
+class ValidationRows final : public RowSource {
  public:
   static constexpr int64_t all = 0;
 
   // Throws if there are fewer than two tokens.
   ValidationRows(Tokens tokens, int64_t T, int64_t limit = all);
 
-  int64_t rows() const { return rows_; }
-  // Number of targets in all rows that are not ignored.
-  int64_t targets() const;
-  // The batch becomes these rows.  Those from rows() on have only ignored targets: they pad the
-  // last batch.
-  void fill(Range rows, TokenBatch&) const;
+  int64_t rows() const override { return rows_; }
+  int64_t targets(int64_t row) const override;
+  // Rows from rows() on have only ignored targets: they pad the last batch.
+  void fill(Range rows, TokenBatch&) const override;
 
  private:
   int64_t begin(int64_t row) const;
-  int64_t length(int64_t row) const;
 
   Tokens tokens_;
   int64_t T_;

@@ -33,7 +33,7 @@ Tensor Evaluator::losses_of_input() {
   return loss(tape, Reduction::none).tensor();
 }
 
-double Evaluator::mean_loss(const ValidationRows& rows,
+double Evaluator::mean_loss(const RowSource& rows,
                             const std::function<void(int64_t rows)>& on_progress) {
   const int64_t B = input_.tokens.shape()[0];
   begin_sum();
@@ -43,7 +43,7 @@ double Evaluator::mean_loss(const ValidationRows& rows,
     add_losses();
     if (on_progress) on_progress(std::min(first + B, rows.rows()));
   }
-  return read<double>(loss_sum_).front() / static_cast<double>(rows.targets());
+  return read<double>(loss_sum_).front() / static_cast<double>(targets_of(rows));
 }
 
 Tensor Evaluator::losses(const TokenBatch& batch) {

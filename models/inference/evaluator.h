@@ -17,8 +17,7 @@ class Evaluator {
 
   // The mean loss over all targets of the rows, which are read and evaluated a batch at a time.
   // on_progress is told how many rows are done.
-  double mean_loss(const ValidationRows&,
-                   const std::function<void(int64_t rows)>& on_progress = {});
+  double mean_loss(const RowSource&, const std::function<void(int64_t rows)>& on_progress = {});
   // Enqueues the loss of each target of one batch of the input's shape, f32 (B, T); 0 for ignored
   // targets.
   Tensor losses(const TokenBatch&);

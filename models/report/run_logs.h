@@ -1,6 +1,6 @@
 #pragma once
 
-// Reads the logs of runs, which are lines of JSON (models/training/run_log.h), for a page that
+// Reads the logs of runs, which are lines of JSON (models/training/run/log.h), for a page that
 // draws them beside each other:
 //
 //   {"format": "spool-plot", "format_version": 1,

@@ -1,6 +1,6 @@
 #include "spool/models/steps/state_tensors.h"
 
-#include <string_view>
+#include <string>
 
 namespace spool {
 namespace {
@@ -51,6 +51,34 @@ std::vector<TensorContents> exact_parameters(Optimizer& optimizer, const Paramet
 bool has_masters(const Optimizer& optimizer) {
   const std::vector<StateRow>& rows = optimizer.state_rows();
   return !rows.empty() && std::string_view(rows.back().name) == "master";
+}
+
+OptimizerFile::OptimizerFile(Optimizer& optimizer, const Parameters& parameters,
+                             const NameTensors& name_tensors)
+    : optimizer_(optimizer) {
+  for (size_t row = 0; row < optimizer.state_rows().size(); ++row) {
+    const std::string prefix = std::string(optimizer.state_rows()[row].name) + ".";
+    for (NamedTensor& t : name_tensors(state_row(optimizer, row, parameters), prefix)) {
+      tensors_.push_back(std::move(t));
+    }
+  }
+}
+
+size_t OptimizerFile::nbytes() const {
+  size_t bytes = 0;
+  for (const NamedTensor& t : tensors_) bytes += t.tensor.nbytes();
+  return bytes;
+}
+
+void OptimizerFile::save(const std::filesystem::path& checkpoint, const Metadata& metadata) const {
+  save_tensors(checkpoint / name, tensors_, metadata);
+}
+
+void OptimizerFile::load(const std::filesystem::path& checkpoint,
+                         const std::function<bool(std::string_view tensor)>& ignored,
+                         const FileProgress& progress) const {
+  optimizer_.initialise();
+  load_tensors(SafetensorsReader(checkpoint / name), tensors_, ignored, progress);
 }
 
 }  // namespace spool

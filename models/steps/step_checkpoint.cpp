@@ -21,8 +21,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr int format_version = 1;
-constexpr const char *parameter_file = "parameters.safetensors",
-                     *optimizer_file = "optimizer.safetensors", *step_file = "step.json";
+constexpr const char *parameter_file = "parameters.safetensors", *step_file = "step.json";
 
 // The tape that the steps were of, and the chunks of its ops.
 StoredPlan plan_of(const StepCheckpoint& checkpoint) {
@@ -46,16 +45,11 @@ CheckpointMark mark_of(const StepCheckpoint& checkpoint) {
   return {.step = checkpoint.step, .run = hash_in_words(hash.state())};
 }
 
-std::vector<NamedTensor> optimizer_tensors(const Parameters& parameters, Optimizer& optimizer) {
-  std::vector<NamedTensor> all;
-  for (size_t row = 0; row < optimizer.state_rows().size(); ++row) {
-    const std::string prefix = std::string(optimizer.state_rows()[row].name) + ".";
-    for (NamedTensor& t :
-         named_tensors(parameters, state_row(optimizer, row, parameters), prefix)) {
-      all.push_back(std::move(t));
-    }
-  }
-  return all;
+OptimizerFile file_of(Optimizer& optimizer, const Parameters& parameters) {
+  return {optimizer, parameters,
+          [&](const std::vector<TensorContents>& parallel, std::string_view prefix) {
+            return named_tensors(parameters, parallel, prefix);
+          }};
 }
 
 // Whether a tensor of the state is of a parameter that is not trained, as older files have them.
@@ -110,8 +104,7 @@ void save_checkpoint(const fs::path& directory, const StepCheckpoint& checkpoint
                      Optimizer& optimizer) {
   const CheckpointMark mark = mark_of(checkpoint);
   save_parameters(directory / parameter_file, model.parameters(), metadata_of(mark));
-  save_tensors(directory / optimizer_file, optimizer_tensors(model.parameters(), optimizer),
-               metadata_of(mark));
+  file_of(optimizer, model.parameters()).save(directory, metadata_of(mark));
   json file = determining(checkpoint);
   file["format_version"] = format_version;
   file["spool"] = sentence(version(), " ", commit());
@@ -129,7 +122,7 @@ StepCheckpoint find_checkpoint(const fs::path& run, const StepDescription& step)
   checkpoint.directory = *latest;
   check_belong_together(
       *latest, {MarkedFile{file, mark_of(checkpoint)}, marked_file(*latest / parameter_file),
-                marked_file(*latest / optimizer_file)});
+                marked_file(*latest / OptimizerFile::name)});
   check_same_tape(checkpoint, step);
   const StepConfig& config = step.config;
   check_file(checkpoint.accumulate == config.accumulate && checkpoint.seed == config.seed, file,
@@ -158,11 +151,10 @@ void check_chunks(const StepCheckpoint& checkpoint, const Plan& plan) {
 
 void load_checkpoint(const StepCheckpoint& checkpoint, StepModel& model, Optimizer& optimizer) {
   load_parameters(checkpoint.directory / parameter_file, model.parameters());
-  optimizer.initialise();
   const Parameters& parameters = model.parameters();
-  load_tensors(SafetensorsReader(checkpoint.directory / optimizer_file),
-               optimizer_tensors(parameters, optimizer),
-               [&](std::string_view tensor) { return is_of_frozen(tensor, parameters); });
+  file_of(optimizer, parameters).load(checkpoint.directory, [&](std::string_view tensor) {
+    return is_of_frozen(tensor, parameters);
+  });
   optimizer.set_steps(checkpoint.step);
 }
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/families/gpt2.h"
-#include "spool/models/training/run_checkpoint.h"
+#include "spool/models/training/run/checkpoint_files.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "spool/models/training/step_trace.h"
+#include "spool/models/training/run/trace.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/end_to_end/trace_testing.h"
 

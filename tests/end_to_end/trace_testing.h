@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "spool/models/training/step_trace.h"
+#include "spool/models/training/run/trace.h"
 #include "tests/kernels/trace_testing.h"
 #include "tests/models/training/training_testing.h"
 

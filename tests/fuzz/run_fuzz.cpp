@@ -1,7 +1,7 @@
 #include <cstdlib>
 
 #include "fuzz.h"
-#include "spool/models/training/run_checkpoint.h"
+#include "spool/models/training/run/checkpoint_files.h"
 #include "spool/models/training/run_options.h"
 #include "spool/runtime/files/json.h"
 

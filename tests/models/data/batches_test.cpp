@@ -77,34 +77,34 @@ TEST(Permutation, MovesEveryElementToEveryPlaceEquallyOften) {
   }
 }
 
-TEST(Batches, ReadEveryWindowOnceAnEpoch) {
+TEST(TrainingRows, ReadEveryWindowOnceAnEpoch) {
   constexpr int64_t T = 7;
-  const Batches batches(counting(1000), T, /*seed=*/1);
-  ASSERT_EQ(batches.rows_per_epoch(), 1000 / T - 1);
+  const TrainingRows batches(counting(1000), T, /*seed=*/1);
+  ASSERT_EQ(batches.rows(), 1000 / T - 1);
   std::set<int64_t> phases;
   for (int64_t epoch = 0; epoch < 5; ++epoch) {
     std::set<int64_t> begins;
-    for (int64_t i = 0; i < batches.rows_per_epoch(); ++i) {
-      const TokenBatch row = row_of(batches, epoch * batches.rows_per_epoch() + i);
+    for (int64_t i = 0; i < batches.rows(); ++i) {
+      const TokenBatch row = row_of(batches, epoch * batches.rows() + i);
       begins.insert(row.tokens[0]);
       for (size_t t = 0; t < T; ++t) {
         ASSERT_EQ(row.tokens[t], row.tokens[0] + static_cast<int32_t>(t));
         ASSERT_EQ(row.targets[t], row.tokens[t] + 1);
       }
     }
-    ASSERT_EQ(static_cast<int64_t>(begins.size()), batches.rows_per_epoch());
-    EXPECT_EQ(*begins.rbegin() - *begins.begin(), T * (batches.rows_per_epoch() - 1));
+    ASSERT_EQ(static_cast<int64_t>(begins.size()), batches.rows());
+    EXPECT_EQ(*begins.rbegin() - *begins.begin(), T * (batches.rows() - 1));
     phases.insert(*begins.begin());
   }
   EXPECT_GT(phases.size(), 1u);
 }
 
-TEST(Batches, ReadEveryTokenOverTheEpochs) {
+TEST(TrainingRows, ReadEveryTokenOverTheEpochs) {
   constexpr int64_t T = 8;
   for (int64_t n : {10, 11, 15, 16, 17, 23, 24, 31, 40}) {
-    const Batches batches(counting(n), T, /*seed=*/2);
+    const TrainingRows batches(counting(n), T, /*seed=*/2);
     std::set<int32_t> read;
-    for (int64_t i = 0; i < 300 * batches.rows_per_epoch(); ++i) {
+    for (int64_t i = 0; i < 300 * batches.rows(); ++i) {
       const TokenBatch row = row_of(batches, i);
       read.insert(row.tokens.begin(), row.tokens.end());
       read.insert(row.targets.begin(), row.targets.end());
@@ -113,16 +113,16 @@ TEST(Batches, ReadEveryTokenOverTheEpochs) {
   }
 }
 
-TEST(Batches, DependOnSeedAndIndexOnly) {
+TEST(TrainingRows, DependOnSeedAndIndexOnly) {
   constexpr int64_t T = 16;
-  const Batches a(counting(5000), T, 1), b(counting(5000), T, 1), other(counting(5000), T, 2);
+  const TrainingRows a(counting(5000), T, 1), b(counting(5000), T, 1), other(counting(5000), T, 2);
   std::vector<std::vector<int32_t>> forward, backward;
   for (int64_t i = 0; i < 700; ++i) forward.push_back(row_of(a, i).tokens);
   for (int64_t i = 700; i-- > 0;) backward.push_back(row_of(b, i).tokens);
   std::ranges::reverse(backward);
   EXPECT_EQ(forward, backward);
   int same = 0, ordered = 0, repeated = 0;
-  const int64_t epoch = a.rows_per_epoch();
+  const int64_t epoch = a.rows();
   for (int64_t i = 0; i < epoch; ++i) {
     same += a.begin(i) / T == other.begin(i) / T;
     ordered += a.begin(i + 1) - a.begin(i) == T;
@@ -134,37 +134,38 @@ TEST(Batches, DependOnSeedAndIndexOnly) {
 }
 
 // Another order would change every run that is resumed.
-TEST(Batches, HaveTheSameOrderInEveryVersion) {
-  const Batches batches(counting(100000), 64, /*seed=*/1337);
+TEST(TrainingRows, HaveTheSameOrderInEveryVersion) {
+  const TrainingRows batches(counting(100000), 64, /*seed=*/1337);
   std::vector<int64_t> begins;
   for (int64_t i : {0, 1, 2, 1560, 1561, 1000000}) begins.push_back(batches.begin(i));
   EXPECT_EQ(begins, (std::vector<int64_t>{65504, 65312, 73184, 57376, 70620, 27082}));
 }
 
-TEST(Batches, RefuseTooLittleDataAndSayWhatWouldFit) {
-  EXPECT_NO_THROW(Batches(counting(66), 64, 1));
+TEST(TrainingRows, RefuseTooLittleDataAndSayWhatWouldFit) {
+  EXPECT_NO_THROW(TrainingRows(counting(66), 64, 1));
   expect_error(ErrorKind::file, {"memory", "65 tokens", "63 or less"},
-               [] { Batches(counting(65), 64, 1); });
-  EXPECT_NO_THROW(Batches(counting(65), 63, 1));
-  expect_error(ErrorKind::file, {"2 tokens", "at least 3"}, [] { Batches(counting(2), 1, 1); });
+               [] { TrainingRows(counting(65), 64, 1); });
+  EXPECT_NO_THROW(TrainingRows(counting(65), 63, 1));
+  expect_error(ErrorKind::file, {"2 tokens", "at least 3"},
+               [] { TrainingRows(counting(2), 1, 1); });
   expect_error(ErrorKind::file, {"9 tokens", "7 or less"},
-               [] { Batches(counting(9), INT64_MAX, 1); });
+               [] { TrainingRows(counting(9), INT64_MAX, 1); });
 }
 
-TEST(Batches, RefuseRowsThatCannotBe) {
-  expect_error(ErrorKind::invalid, {"at least 1"}, [] { Batches(counting(9), 0, 1); });
-  expect_error(ErrorKind::invalid, {"-3"}, [] { Batches(counting(9), -3, 1); });
-  const Batches batches(counting(9), 3, 1);
+TEST(TrainingRows, RefuseRowsThatCannotBe) {
+  expect_error(ErrorKind::invalid, {"at least 1"}, [] { TrainingRows(counting(9), 0, 1); });
+  expect_error(ErrorKind::invalid, {"-3"}, [] { TrainingRows(counting(9), -3, 1); });
+  const TrainingRows batches(counting(9), 3, 1);
   TokenBatch batch;
   expect_error(ErrorKind::invalid, {"row -1"}, [&] { batches.fill({-1, 1}, batch); });
   expect_error(ErrorKind::invalid, {"rows 2 to 1"}, [&] { batches.fill({2, 1}, batch); });
 }
 
 // Rows 0 to 8 are an epoch of 9: a batch may have more rows than that.
-TEST(Batches, FillABatchWithTheSameRowsAsOneByOne) {
+TEST(TrainingRows, FillABatchWithTheSameRowsAsOneByOne) {
   constexpr int64_t T = 10;
-  const Batches batches(counting(100), T, /*seed=*/4);
-  ASSERT_EQ(batches.rows_per_epoch(), 9);
+  const TrainingRows batches(counting(100), T, /*seed=*/4);
+  ASSERT_EQ(batches.rows(), 9);
   for (const Range rows : {Range{0, 1}, Range{3, 7}, Range{5, 45}, Range{7, 7}}) {
     TokenBatch wanted{.T = T}, found;
     for (int64_t i = rows.begin; i < rows.end; ++i) {
@@ -182,11 +183,11 @@ TEST(Batches, FillABatchWithTheSameRowsAsOneByOne) {
 }
 
 // Of two windows beside each other, the last target of one is the first token of the other.
-TEST(Batches, ReadEachTokenOfARowOnce) {
+TEST(TrainingRows, ReadEachTokenOfARowOnce) {
   constexpr int64_t T = 6, n = 60;
   const auto tokens = counting(n);
-  const Batches batches(tokens, T, /*seed=*/5);
-  const int64_t rows = batches.rows_per_epoch();
+  const TrainingRows batches(tokens, T, /*seed=*/5);
+  const int64_t rows = batches.rows();
   TokenBatch batch;
   batches.fill({0, rows}, batch);
   const int32_t first = std::ranges::min(batch.tokens), last = std::ranges::max(batch.targets);
@@ -197,8 +198,8 @@ TEST(Batches, ReadEachTokenOfARowOnce) {
   }
 }
 
-TEST(Batches, FillTheMemoryOfTheStepBefore) {
-  const Batches batches(counting(100), /*T=*/10, /*seed=*/4);
+TEST(TrainingRows, FillTheMemoryOfTheStepBefore) {
+  const TrainingRows batches(counting(100), /*T=*/10, /*seed=*/4);
   TokenBatch batch;
   batches.fill({0, 6}, batch);
   const int32_t *tokens = batch.tokens.data(), *targets = batch.targets.data();
@@ -230,7 +231,7 @@ TEST(ValidationRows, CountEveryTargetOnce) {
       std::vector<int32_t> expected(static_cast<size_t>(n - 1));
       std::iota(expected.begin(), expected.end(), 1);
       ASSERT_EQ(counted, expected);
-      ASSERT_EQ(validation.targets(), n - 1);
+      ASSERT_EQ(targets_of(validation), n - 1);
       ASSERT_EQ(validation.rows(), (n - 1) / T + ((n - 1) % T != 0));
     }
   }
@@ -254,13 +255,13 @@ TEST(ValidationRows, PadTheLastBatchAndCountTheTargetsThatAreLeft) {
   for (size_t i = 0; i < 21; ++i) EXPECT_EQ(tokens->reads[i], i == 8 || i == 16 ? 2 : 1);
   validation.fill({0, 9}, batch);
   EXPECT_EQ(batch.rows(), 9);
-  EXPECT_EQ(batch.valid, validation.targets());
+  EXPECT_EQ(batch.valid, targets_of(validation));
 }
 
 TEST(ValidationRows, AreSpreadEvenlyWhereTheyAreLimited) {
   const ValidationRows few(counting(1003), /*T=*/10, /*limit=*/7);
   ASSERT_EQ(few.rows(), 7);
-  EXPECT_EQ(few.targets(), 70);
+  EXPECT_EQ(targets_of(few), 70);
   for (int64_t i = 0; i < 7; ++i) {
     const TokenBatch row = row_of(few, i);
     EXPECT_EQ(row.tokens[0] / 10, i * 101 / 7);
@@ -272,7 +273,7 @@ TEST(ValidationRows, AreSpreadEvenlyWhereTheyAreLimited) {
 
 TEST(ValidationRows, RefuseTooLittleDataAndRowsThatCannotBe) {
   EXPECT_NO_THROW(ValidationRows(counting(2), 8));
-  EXPECT_EQ(ValidationRows(counting(9), INT64_MAX).targets(), 8);
+  EXPECT_EQ(targets_of(ValidationRows(counting(9), INT64_MAX)), 8);
   expect_error(ErrorKind::file, {"has 1 tokens", "at least 2"},
                [] { ValidationRows(counting(1), 8); });
   expect_error(ErrorKind::invalid, {"at least 1"}, [] { ValidationRows(counting(9), 0); });

@@ -76,7 +76,7 @@ TEST_F(LoadedModelTest, HasTheLossesOfAWholePass) {
     std::vector<int64_t> progress;
     const double loss =
         model.evaluator().mean_loss(rows, [&](int64_t done) { progress.push_back(done); });
-    EXPECT_EQ(rows.targets(), 30);
+    EXPECT_EQ(targets_of(rows), 30);
     EXPECT_NEAR(loss, expected / 30, 1e-4 * expected / 30) << batch;
     EXPECT_EQ(static_cast<int64_t>(progress.size()), (3 + batch - 1) / batch);
     EXPECT_EQ(progress.back(), 3);

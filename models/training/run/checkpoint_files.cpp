@@ -1,4 +1,4 @@
-#include "spool/models/training/run_checkpoint.h"
+#include "spool/models/training/run/checkpoint_files.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -26,21 +26,16 @@ using nlohmann::json;
 namespace {
 
 constexpr int format_version = 1;
-constexpr const char *model_file = "model.safetensors", *optimizer_file = "optimizer.safetensors",
-                     *run_file = "run.json", *merges_file = "merges.txt",
-                     *vocabulary_file = "vocab.json", *tokenizer_file = "tokenizer.json";
+constexpr const char *model_file = "model.safetensors", *run_file = "run.json",
+                     *merges_file = "merges.txt", *vocabulary_file = "vocab.json",
+                     *tokenizer_file = "tokenizer.json";
 
-std::vector<NamedTensor> optimizer_tensors(Trainer& trainer) {
-  Optimizer& optimizer = trainer.optimizer();
-  std::vector<NamedTensor> all;
-  for (size_t row = 0; row < optimizer.state_rows().size(); ++row) {
-    const std::string prefix = std::string(optimizer.state_rows()[row].name) + ".";
-    const auto tensors = state_row(optimizer, row, trainer.model().parameters());
-    for (NamedTensor& t : stored(trainer.model(), tensors, {.prefix = prefix})) {
-      all.push_back(std::move(t));
-    }
-  }
-  return all;
+OptimizerFile optimizer_file(Trainer& trainer) {
+  Model& model = trainer.model();
+  return {trainer.optimizer(), model.parameters(),
+          [&model](const std::vector<TensorContents>& parallel, std::string_view prefix) {
+            return stored(model, parallel, {.prefix = prefix});
+          }};
 }
 
 std::optional<uint64_t> parse_hex(const JsonField& field) {
@@ -70,7 +65,7 @@ std::string hash_of_run(json settings, uint64_t data, std::optional<uint64_t> in
   return hash_in_words(hash.state());
 }
 
-CheckpointMark mark_of(const RunState& s) {
+CheckpointMark mark_of(const CheckpointContents& s) {
   return {.step = s.step,
           .run = hash_of_run(configuration(s.options), s.data_fingerprint, s.initial_weights)};
 }
@@ -91,11 +86,10 @@ std::map<std::string, std::string> hashes_of_vocabulary(const fs::path& director
   return hashes;
 }
 
-// Of the tensors; the rest of a checkpoint is small.
+// Bytes of the tensors; the rest of a checkpoint is small.
 size_t bytes_of_checkpoint(Trainer& trainer) {
-  size_t bytes = 0;
+  size_t bytes = optimizer_file(trainer).nbytes();
   for (const NamedTensor& t : stored_parameters(trainer.model())) bytes += t.tensor.nbytes();
-  for (const NamedTensor& t : optimizer_tensors(trainer)) bytes += t.tensor.nbytes();
   return bytes;
 }
 
@@ -118,7 +112,7 @@ uint64_t hash_of_weights(Trainer& trainer) {
   return hash_of(stored(model, exact_parameters(trainer.optimizer(), model.parameters())));
 }
 
-void save_checkpoint(const fs::path& directory, const RunState& state) {
+void save_checkpoint(const fs::path& directory, const CheckpointContents& state) {
   const CheckpointMark mark = mark_of(state);
   const Metadata metadata = metadata_of(mark);
   const int64_t rows = state.trainer.model().shape().vocabulary;
@@ -126,7 +120,7 @@ void save_checkpoint(const fs::path& directory, const RunState& state) {
              {.end_of_text = end_of_text_within(state.tokenizer, rows), .metadata = metadata});
   save_tokenizer(directory, state.tokenizer);
   if (!state.model.empty()) copy_side_files(state.model, directory);
-  save_tensors(directory / optimizer_file, optimizer_tensors(state.trainer), metadata);
+  optimizer_file(state.trainer).save(directory, metadata);
   json run{{"format_version", format_version},
            {"spool", sentence(version(), " ", commit())},
            {"step", state.step},
@@ -143,7 +137,7 @@ void save_checkpoint(const fs::path& directory, const RunState& state) {
   write_text_file_atomically(directory / run_file, run.dump(2) + "\n");
 }
 
-void write_checkpoint(RunDirectory& directory, const RunState& state) {
+void write_checkpoint(RunDirectory& directory, const CheckpointContents& state) {
   try {
     directory.write(state.step, [&](const fs::path& p) { save_checkpoint(p, state); });
   } catch (const Error& e) {
@@ -175,21 +169,19 @@ void load_checkpoint(const fs::path& directory, Trainer& trainer, const FileProg
              "describes another model than the configuration in ", run_file,
              remedy_of_mixed_checkpoint);
   model.load(trainer.model(), progress);
-  trainer.optimizer().initialise();  // for the padding, which is in no file
-  const SafetensorsReader optimizer(directory / optimizer_file);
-  load_tensors(optimizer, optimizer_tensors(trainer), /*ignored=*/{}, progress);
+  optimizer_file(trainer).load(directory, /*ignored=*/{}, progress);
 }
 
 void check_finite_checkpoint(const fs::path& directory) {
   check_finite(ModelFile(directory).tensors());
-  check_finite(SafetensorsReader(directory / optimizer_file));
+  check_finite(SafetensorsReader(directory / OptimizerFile::name));
 }
 
 StoredRun read_run(const fs::path& directory) {
   const StoredRun run = parse_run(read_json(directory / run_file));
   check_belong_together(
       directory, {MarkedFile{directory / run_file, run.mark}, marked_file(directory / model_file),
-                  marked_file(directory / optimizer_file)});
+                  marked_file(directory / OptimizerFile::name)});
   check_vocabulary(directory, run);
   return run;
 }

@@ -1,4 +1,4 @@
-#include "spool/models/training/evaluation_history.h"
+#include "spool/models/training/run/evaluation_history.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The correction of a run's foretold time.
 
-#include "spool/models/training/step_clock.h"
+#include "spool/models/training/run/clock.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "spool/models/training/run_log.h"
+#include "spool/models/training/run/log.h"
 
 #include <spdlog/fmt/chrono.h>
 #include <spdlog/fmt/fmt.h>
@@ -81,7 +81,7 @@ void check_log_file(const std::string& path, bool resumes) {
 
 RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<ResumedLog> resumed,
                RunListener& listener)
-    : foretold_peak_(foretold_peak), path_(options.log), listener_(&listener) {
+    : foretold_peak_(foretold_peak), path_(options.log), listener_(listener) {
   check_log_file(path_, resumed.has_value());
   std::string kept;
   if (has_lines(path_)) {
@@ -99,7 +99,7 @@ RunLog::RunLog(const RunOptions& options, size_t foretold_peak, std::optional<Re
   if (error != 0) fail_file(path_, "written", error);
 }
 
-void RunLog::write(const StepNumbers& n) {
+void RunLog::step(const StepNumbers& n) {
   write_line({{"step", n.step},
               {"loss", as_written(n.loss)},
               {"lr", n.lr},
@@ -111,26 +111,25 @@ void RunLog::write(const StepNumbers& n) {
               {"foretold_peak_bytes", foretold_peak_}});
 }
 
-void RunLog::write(const EvaluationNumbers& n) {
+void RunLog::evaluated(const EvaluationNumbers& n) {
   write_line(
       {{"step", n.step}, {"val_loss", n.loss}, {"val_targets", n.targets}, {"whole", n.whole}});
 }
 
-void RunLog::write(const CorrectedTime& t) {
+void RunLog::corrected(const CorrectedTime& t) {
   write_line({{"step", t.step},
               {"foretold_step_ms", t.foretold * 1e3},
               {"corrected_step_ms", t.corrected * 1e3}});
 }
 
 void RunLog::write_line(const nlohmann::json& object) {
-  if (path_.empty()) return;
   std::error_code none;
   const uintmax_t whole = std::filesystem::file_size(path_, none);
   const int error = append(object);
   if (error == 0) return;
   cut_back(whole);
   if (std::exchange(lacks_lines_, true)) return;
-  listener_->warn(fmt::format(
+  listener_.warn(fmt::format(
       "{}: cannot be written: {}; training goes on, and the log lacks the lines until it can be",
       path_, std::generic_category().message(error)));
 }

@@ -29,7 +29,7 @@ struct RunSample {
   SampleLength length = {};
 };
 
-// Of the weights that the run starts from, or else of its checkpoint.
+// The sample of the weights that the run starts from, or else of its checkpoint.
 RunSample sample_of(const RunOptions&, const Tokenizer&,
                     const std::optional<std::filesystem::path>& checkpoint = {});
 

@@ -10,26 +10,12 @@
 #include <optional>
 #include <string>
 
-#include "spool/models/training/run_listener.h"
+#include "spool/models/training/run/listener.h"
 #include "spool/models/training/run_options.h"
 
 namespace spool {
 
-// An evaluation of some or all of the validation data.
-struct EvaluationNumbers {
-  int64_t step = 0;     // steps done before it
-  double loss = 0;      // mean over the targets, nats
-  int64_t targets = 0;  // valid ones
-  bool whole = false;   // all of the data
-};
-
-// The time of a step, foretold and as corrected by the first steps of this start of the run.
-struct CorrectedTime {
-  int64_t step = 0;                    // steps done before it
-  double foretold = 0, corrected = 0;  // seconds
-};
-
-// Where a run resumes: after so many steps.  It may first evaluate there, which replaces what the
+// Where a run resumes.  It may first evaluate there, which replaces what the
 // log has of such an evaluation.
 struct ResumedLog {
   int64_t steps_done = 0;
@@ -39,29 +25,27 @@ struct ResumedLog {
 // Throws if no log can be written to this file, which may only exist if the run resumes.
 void check_log_file(const std::string&, bool resumes);
 
-class RunLog {
+class RunLog final : public RunListener {
  public:
-  // A log that writes nothing.
-  RunLog() = default;
   // Starts a log with the configuration and the foretold peak, in bytes.  A run that resumes keeps
   // the lines of what it does not do again, so that each step and evaluation is logged once.
-  // Throws as check_log_file() does.  The listener outlives the log.
+  // Throws as check_log_file() does.  The listener, which outlives the log, is told of the first
+  // line that cannot be written: it is left out.
   RunLog(const RunOptions&, size_t foretold_peak, std::optional<ResumedLog>, RunListener&);
 
-  // A line that cannot be written is left out, which the listener is told of the first.
-  void write(const StepNumbers&);
-  void write(const EvaluationNumbers&);
-  void write(const CorrectedTime&);
+  void step(const StepNumbers&) override;
+  void evaluated(const EvaluationNumbers&) override;
+  void corrected(const CorrectedTime&) override;
 
  private:
   void write_line(const nlohmann::json& object);
   int append(nlohmann::json object);
   void cut_back(uintmax_t bytes);
 
-  size_t foretold_peak_ = 0;
+  size_t foretold_peak_;
   std::string path_;
   std::ofstream file_;
-  RunListener* listener_ = nullptr;
+  RunListener& listener_;
   bool lacks_lines_ = false;
 };
 

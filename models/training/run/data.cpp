@@ -1,4 +1,4 @@
-#include "spool/models/training/run_data.h"
+#include "spool/models/training/run/data.h"
 
 #include <spdlog/fmt/fmt.h>
 
@@ -39,19 +39,6 @@ uint64_t fingerprint_of(const Split& split, RunListener& listener) {
   return training * 31 + validation;
 }
 
-class TokenList : public TokenSource {
- public:
-  explicit TokenList(std::vector<int32_t> all) : all_(std::move(all)) {}
-  std::string name() const override { return "a batch"; }
-  int64_t size() const override { return std::ssize(all_); }
-  void read(int64_t begin, std::span<int32_t> out) const override {
-    std::ranges::copy(std::span(all_).subspan(static_cast<size_t>(begin), out.size()), out.begin());
-  }
-
- private:
-  std::vector<int32_t> all_;
-};
-
 // Spool's own texts, the default, are no documents of a user's.
 std::string describe_joined(const DataReader& reader, const RunOptions& options,
                             const std::vector<std::vector<std::filesystem::path>>& of_each_kind) {
@@ -65,7 +52,8 @@ std::string describe_joined(const DataReader& reader, const RunOptions& options,
 
 }  // namespace
 
-RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListener& listener) {
+RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListener& listener)
+    : seq_(options.training.seq) {
   const DataReader reader{
       .tokenizer = tokenizer,
       .vocabulary = options.training.model.shape().vocabulary,
@@ -89,18 +77,19 @@ RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListe
                 {.file = e.fields().file, .settings = {"data", "val-data"}});
   }
   fingerprint_ = fingerprint_of(split_, listener);
+  const uint64_t order = options.data_seed.value_or(options.training.seed);
+  training_ = std::make_unique<TrainingRows>(split_.training, seq_, order);
+  (void)validation();
 }
 
-std::optional<std::string> RunData::describe_changes() {
+std::unique_ptr<const RowSource> RunData::validation(int64_t limit) const {
+  return std::make_unique<ValidationRows>(split_.validation, seq_, limit);
+}
+
+std::vector<std::string> RunData::changed_files() const {
   std::vector<std::string> changed = split_.training->changed_files();
   for (std::string& file : split_.validation->changed_files()) changed.push_back(std::move(file));
-  std::erase_if(changed, [&](const std::string& file) { return !described_.insert(file).second; });
-  if (changed.empty()) return {};
-  const size_t others = changed.size() - 1;
-  return fmt::format(
-      "{} changed since the run began: steps read what is there now, and resuming needs the data "
-      "as it was",
-      others ? fmt::format("{} and {} more files have", changed[0], others) : changed[0] + " has");
+  return changed;
 }
 
 uint64_t fingerprint(const TokenSource& tokens,
@@ -120,12 +109,6 @@ uint64_t fingerprint(const TokenSource& tokens,
     if (progress) progress(hashed);
   }
   return hash.state();
-}
-
-Tokens tokens_of(const TokenBatch& batch) {
-  std::vector<int32_t> all = batch.tokens;
-  all.push_back(all.at(0));  // the last target
-  return std::make_shared<TokenList>(std::move(all));
 }
 
 }  // namespace spool

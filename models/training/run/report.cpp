@@ -1,4 +1,4 @@
-#include "spool/models/training/run_report.h"
+#include "spool/models/training/run/report.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -6,6 +6,7 @@
 
 #include "spool/models/report/report_page.h"
 #include "spool/models/training/plan_report.h"
+#include "spool/models/training/run_options.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -59,7 +60,8 @@ RunReport::RunReport(const RunOptions& options, const PlannedRun& run, const Mac
     : page_(options.report),
       directory_(absolute_directory(options.out)),
       listener_(listener),
-      plan_(std::make_unique<json>(plan_report(run, machine, options.model, frontier))) {}
+      plan_(std::make_unique<json>(plan_report(run, machine, options.model, frontier))),
+      steps_(options.training.steps) {}
 
 RunReport::~RunReport() = default;
 
@@ -78,9 +80,9 @@ void RunReport::resume_after(int64_t step) {
   corrected_ms_ = number_or_zero<double>(run, "corrected_step_ms");
 }
 
-void RunReport::add(const StepNumbers& n) {
+void RunReport::step(const StepNumbers& n) {
   done_ = n.step;
-  add_peak(n.peak_bytes);
+  peak_ = std::max(peak_, n.peak_bytes);
   history_.add({.step = n.step,
                 .loss = as_written(n.loss),
                 .ms = as_written(static_cast<float>(1e3 * n.seconds)),
@@ -88,13 +90,16 @@ void RunReport::add(const StepNumbers& n) {
                 .tokens = n.tokens});
 }
 
-void RunReport::add(const EvaluationNumbers& n) {
+void RunReport::evaluated(const EvaluationNumbers& n) {
   history_.add({.step = n.step, .val_loss = n.loss});
 }
 
-void RunReport::add(const CorrectedTime& t) { corrected_ms_ = 1e3 * t.corrected; }
+void RunReport::corrected(const CorrectedTime& t) { corrected_ms_ = 1e3 * t.corrected; }
 
-void RunReport::add_peak(size_t bytes) { peak_ = std::max(peak_, bytes); }
+void RunReport::flush(size_t peak) {
+  peak_ = std::max(peak_, peak);
+  write();
+}
 
 std::optional<double> RunReport::measured_ms() const {
   std::vector<double> times;
@@ -107,12 +112,12 @@ std::optional<double> RunReport::measured_ms() const {
   return times.size() % 2 ? times[half] : (times[half - 1] + times[half]) / 2;
 }
 
-json RunReport::with_run(int64_t steps) const {
+json RunReport::with_run() const {
   json report = *plan_;
   const auto measured = measured_ms();
   report["run"] = {{"directory", directory_},
                    {"step", done_},
-                   {"steps", steps},
+                   {"steps", steps_},
                    {"plan_since_step", plan_since_},
                    {"measured_peak_bytes", unless_zero(peak_)},
                    {"foretold_peak_bytes", report.value("foretold_peak_bytes", json())},
@@ -123,9 +128,9 @@ json RunReport::with_run(int64_t steps) const {
   return report;
 }
 
-bool RunReport::write(int64_t steps) {
+bool RunReport::write() {
   try {
-    write_report_page(page_, with_run(steps));
+    write_report_page(page_, with_run());
     return true;
   } catch (const Error& e) {
     if (e.kind() != ErrorKind::file) throw;
@@ -135,8 +140,6 @@ bool RunReport::write(int64_t steps) {
   }
 }
 
-void RunReport::write_plan(int64_t steps) const {
-  write_report_page(page_, resumes_ ? with_run(steps) : *plan_);
-}
+void RunReport::write_plan() const { write_report_page(page_, resumes_ ? with_run() : *plan_); }
 
 }  // namespace spool

@@ -1,4 +1,4 @@
-#include "spool/models/training/step_trace.h"
+#include "spool/models/training/run/trace.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -24,7 +24,7 @@
 #include "spool/models/formats/checkpoint_mark.h"
 #include "spool/models/formats/run_directory.h"
 #include "spool/models/tokenizers/tokenizer.h"
-#include "spool/models/training/evaluation_history.h"
+#include "spool/models/training/run/evaluation_history.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
 #include "spool/runtime/files/json.h"
@@ -45,7 +45,7 @@ struct StoredRun {
 };
 
 // What a checkpoint is made of.
-struct RunState {
+struct CheckpointContents {
   Trainer& trainer;
   const Tokenizer& tokenizer;
   const RunOptions& options;
@@ -62,10 +62,10 @@ struct RunState {
 // any form of the file that they were loaded from.
 uint64_t hash_of_weights(Trainer&);
 
-void save_checkpoint(const std::filesystem::path& directory, const RunState&);
+void save_checkpoint(const std::filesystem::path& directory, const CheckpointContents&);
 // Writes a checkpoint of a run.  One that cannot be written leaves nothing; the error says what it
 // takes, if that is more than is free, and which checkpoint is the latest.
-void write_checkpoint(RunDirectory&, const RunState&);
+void write_checkpoint(RunDirectory&, const CheckpointContents&);
 
 // Replaces the evaluations in a checkpoint's run.json.
 void store_evaluations(const std::filesystem::path& directory, const EvaluationHistory&);

@@ -1,6 +1,6 @@
 // The data of a run: its fingerprint, which checkpoints store.
 
-#include "spool/models/training/run_data.h"
+#include "spool/models/training/run/data.h"
 
 #include "spool/runtime/hash.h"
 #include "tests/models/data/token_list.h"
@@ -50,16 +50,6 @@ TEST(Fingerprint, IsOfAllTokensOrOfEvenlySpreadBlocks) {
   EXPECT_EQ(fingerprint(many, [&](int64_t n) { hashed = n; }), expected(size, int64_t{4} * 4096));
   EXPECT_EQ(hashed, many.tokens_read());
   EXPECT_LE(hashed, max + 4096);
-}
-
-TEST(TokensOf, AreThoseOfABatch) {
-  TokenBatch batch;
-  Batches(testing::counting(40), /*T=*/4, /*seed=*/1).fill({0, 3}, batch);
-  const Tokens tokens = tokens_of(batch);
-  ASSERT_EQ(tokens->size(), 13);
-  std::vector<int32_t> some(12);
-  tokens->read(0, some);
-  EXPECT_EQ(some, batch.tokens);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "spool/models/training/run_tokenizer.h"
+#include "spool/models/training/run/tokenizer.h"
 
 #include <algorithm>
 
@@ -19,8 +19,8 @@ std::optional<fs::path> vocabulary_of(const TokenizerChoice& choice, const fs::p
   return own && !own->json.empty() ? std::optional(own->json) : std::nullopt;
 }
 
-// What the files of a model with so many rows say of its texts.  A file that is wrong there does
-// not concern its training.
+// What the files of a model say of its texts, as far as its vocabulary of `rows` has the tokens.  A
+// file that is wrong there does not concern its training.
 void add_model_sample(RunSample& sample, const fs::path& directory, const Tokenizer& tokenizer,
                       int64_t rows) {
   try {

@@ -4,11 +4,11 @@
 // To the JSON of the plan (plan_report.h) it adds
 //
 //   "run": {"directory": "/home/me/runs/gpt2-124m",
-//           "step": ..., "steps": ...,                   done, and of all
-//           "plan_since_step": ...,                      steps that had other plans, or none told
-//           of "measured_peak_bytes": ..., "foretold_peak_bytes": ..., "measured_step_ms": ..., the
-//           median of the steps with this plan "foretold_step_ms": ..., "corrected_step_ms": ...,
-//           "log": [...]}                                models/report/step_history.h
+//           "step": ..., "steps": ...,  those done, and all
+//           "plan_since_step": ...,     steps before had other plans, or the page tells nothing of
+//           them "measured_peak_bytes": ..., "foretold_peak_bytes": ..., "measured_step_ms": ...,
+//           the median of the steps with this plan "foretold_step_ms": ..., "corrected_step_ms":
+//           ..., "log": [...]}               models/report/step_history.h
 //
 // null: not yet known.  A run that resumes goes on in the page: its first steps are in the log, and
 // what was measured counts if the plan is the same.
@@ -21,33 +21,31 @@
 
 #include "spool/models/report/step_history.h"
 #include "spool/models/training/planned_run.h"
-#include "spool/models/training/run_listener.h"
-#include "spool/models/training/run_log.h"
+#include "spool/models/training/run/listener.h"
 
 namespace spool {
 
-class RunReport {
+class RunReport final : public RunListener {
  public:
-  // What a run with these options is planned to take.  The listener outlives the report.
+  // What a run with these options is planned to take.  The listener outlives the report; it is told
+  // once if the page cannot be written.
   RunReport(const RunOptions&, const PlannedRun&, const Machine&, const Frontier&, RunListener&);
-  ~RunReport();
+  ~RunReport() override;
 
-  // The run resumes after so many steps: those that the page tells of this run are its first ones.
+  // The run resumes after that many steps: those that the page tells of this run are its first.
   void resume_after(int64_t step);
-  void add(const StepNumbers&);
-  void add(const EvaluationNumbers&);
-  void add(const CorrectedTime&);
-  // The most bytes of the device that the run has taken so far.
-  void add_peak(size_t bytes);
-  // Writes the page of a run that is to have so many steps; returns whether it was.  If not, the
-  // listener is told, once.
-  bool write(int64_t steps);
+  void step(const StepNumbers&) override;
+  void evaluated(const EvaluationNumbers&) override;
+  void corrected(const CorrectedTime&) override;
+  void flush(size_t peak) override;
+  // Writes the page; returns whether it was written.
+  bool write();
   // Writes the page of a run that does not begin: its plan, and what the page told of its steps.
   // Throws if it cannot be written.
-  void write_plan(int64_t steps) const;
+  void write_plan() const;
 
  private:
-  nlohmann::json with_run(int64_t steps) const;
+  nlohmann::json with_run() const;
   std::optional<double> measured_ms() const;
 
   std::filesystem::path page_;
@@ -55,7 +53,7 @@ class RunReport {
   RunListener& listener_;
   std::unique_ptr<nlohmann::json> plan_;
   StepHistory history_;
-  int64_t done_ = 0, plan_since_ = 0;
+  int64_t steps_, done_ = 0, plan_since_ = 0;
   size_t peak_ = 0;          // bytes; 0: no step was measured
   double corrected_ms_ = 0;  // 0: not yet known
   bool resumes_ = false, is_told_ = false;

@@ -1,0 +1,233 @@
+#include "spool/models/training/run/setup.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include "spool/models/families/model_file.h"
+#include "spool/models/report/report_page.h"
+#include "spool/models/training/run/checkpoint_files.h"
+#include "spool/models/training/run/log.h"
+#include "spool/models/training/run/report.h"
+#include "spool/planner/calibration/device_identity.h"
+#include "spool/planner/calibration/matmul_table.h"
+
+namespace spool {
+namespace {
+
+// Takes the settings and the state of the run that this one resumes, if it does.
+std::optional<StoredRun> find_stored_run(RunSetup& run) {
+  RunOptions& o = run.options;
+  run.checkpoint = latest_checkpoint(o.out);
+  if (!o.resume) {
+    check_file_setting(!run.checkpoint, o.out, {"resume", "out"},
+                       "already has a run; resume it, or choose another directory");
+    return {};
+  }
+  check_file_setting(run.checkpoint.has_value(), o.out, {"resume"},
+                     "there is no checkpoint to resume; begin a run instead");
+  StoredRun stored = read_run(*run.checkpoint);
+  adopt(o, stored.configuration);
+  check_file(stored.step <= run.steps(), *run.checkpoint / "run.json", "field step: ", stored.step,
+             " is beyond the ", run.steps(), " steps of the run");
+  run.evaluations = stored.evaluations;
+  return stored;
+}
+
+// Checks the files that the run writes: planning, which comes before them, may take long.
+void check_files(RunSetup& run) {
+  const RunOptions& o = run.options;
+  check_run_directory(o.out);
+  if (o.keep_best) check_best_link(o.out);
+  check_names_differ(o);
+  if (!o.trace.empty()) run.trace = std::make_unique<StepTrace>(o.trace);
+  if (!o.save_plan.empty()) check_plan_file(o.save_plan);
+  if (!o.report.empty()) check_report_page_file(o.report);
+  if (!o.log.empty()) check_log_file(o.log, o.resume);
+}
+
+void open_data(RunSetup& run, const std::optional<StoredRun>& stored) {
+  run.data = std::make_unique<const RunData>(run.options, *run.tokenizer, *run.listeners);
+  if (!stored) return;
+  check_file(stored->data_fingerprint == run.data->fingerprint(), *run.checkpoint / "run.json",
+             "the run was trained on other data than ", run.data->name(),
+             "; resume with the same data, or start a new run");
+  run.first_step = stored->step;
+  run.initial_weights = stored->initial_weights;
+}
+
+// Opens the page, also of a run that is refused.
+void open_report(RunSetup& run, RunPlanner& planner) {
+  const RunOptions& o = run.options;
+  if (o.report.empty()) return;
+  const bool is_refused = run.planned.refusal.has_value();
+  std::unique_ptr<RunReport> report;
+  {
+    const LongWork planning(*run.listeners, "planning for other budgets");
+    Frontier frontier;
+    if (!is_refused) {
+      frontier = planner.steps().frontier();
+      frontier.policies = planner.steps().policies();
+    }
+    report = std::make_unique<RunReport>(o, run.planned, run.machine, frontier, *run.listeners);
+  }
+  if (o.resume) report->resume_after(run.first_step);
+  bool is_written = true;
+  if (o.dry_run || is_refused) {
+    report->write_plan();
+  } else {
+    is_written = report->write();
+  }
+  if (is_written) run.listeners->say(fmt::format("the report is in {}", o.report));
+  run.listeners->add(std::move(report));
+}
+
+void tell_plan(RunSetup& run, const RunRequest& request) {
+  const RunOptions& o = run.options;
+  RunListeners& listeners = *run.listeners;
+  listeners.say(fmt::format("{} tokens to train on, {} to validate with, from {}",
+                            run.data->training_tokens(), run.data->validation_tokens(),
+                            run.data->name()));
+  listeners.planned(o, run.machine, run.planned);
+  for (const std::string& words :
+       {lowered_budget(o.memory, request), warn_of_memory(run.planned, request)}) {
+    if (!words.empty() && !run.planned.refusal) listeners.warn(words);
+  }
+  if (run.trace) {
+    listeners.say(run.trace->foretell(o.training, run.planned.plans, run.machine));
+  }
+}
+
+void plan(RunSetup& run) {
+  RunOptions& o = run.options;
+  RunListeners& listeners = *run.listeners;
+  CalibrationRequest calibration = calibration_of(o, run.given_plan);
+  calibration.say = [&](const std::string& text) { listeners.say(text); };
+  {
+    const LongWork measuring(listeners, "measuring kernels");
+    run.machine = calibrate(calibration).machine;
+  }
+  const RunRequest request = request_of(o, run.machine, run.given_plan);
+  RunPlanner planner(o.training, request, run.sample.length, run.machine);
+  {
+    const LongWork planning(listeners, "planning");
+    run.planned = planner.plan();
+  }
+  o.training = run.planned.config;
+  if (!o.save_plan.empty() && !run.planned.refusal) {
+    save_step_plan(o.save_plan, run.planned, run.machine);
+    listeners.say(fmt::format("the plan is in {}", o.save_plan));
+  }
+  tell_plan(run, request);
+  open_report(run, planner);
+  if (run.planned.refusal) throw *run.planned.refusal;
+}
+
+void tell_differences(const RunSetup& run, const StoredRun& stored) {
+  const int64_t before = stored.configuration.member("steps").integer<int64_t>();
+  if (run.steps() != before) {
+    TrainingConfig shorter = run.options.training;
+    shorter.steps = before;
+    const bool same =
+        run.options.training.learning_rate().begins_as(shorter.learning_rate(), run.first_step);
+    run.listeners->say(fmt::format("the run now has {} steps instead of {}; {}", run.steps(),
+                                   before,
+                                   same ? "its learning rate so far is that of a run of this length"
+                                        : "from here on the learning rate follows that length"));
+  }
+  if (stored.tape != run.tape && run.first_step < run.steps()) {
+    run.listeners->say(
+        "another version of Spool wrote this checkpoint, whose steps have other ops: the run goes "
+        "on, but its numbers may differ from that version's in their last bits");
+  }
+}
+
+// A run keeps the table of algorithms that it began with, whatever is timed meanwhile.
+void choose_algorithms(RunSetup& run, const std::optional<StoredRun>& stored) {
+  const MatmulAlgorithms own = matmul_algorithms(*run.stream);
+  MatmulAlgorithms& products = run.products;
+  products = stored ? stored->products : load_matmul_table(cache_folder(), own);
+  if (products.places.empty()) return;
+  if (!products.is_of_device_of(own)) {
+    return run.listeners->say(
+        fmt::format("the run began with algorithms of matrix products for {} with cuBLASLt {}, "
+                    "which this device or library cannot take: its numbers may differ in their "
+                    "last bits",
+                    products.device, products.library));
+  }
+  use_matmul_algorithms(*run.stream, products);
+  run.listeners->say(
+      fmt::format("matrix products take the algorithms of a table of {} forms for {}",
+                  products.places.size(), products.device));
+}
+
+void set_up_trainer(RunSetup& run, const std::optional<StoredRun>& stored) {
+  RunListeners& listeners = *run.listeners;
+  const LongWork preparing(listeners, "preparing the model");
+  const auto tell = [&](size_t done, size_t total) {
+    listeners.progress({.what = "loading", .done = done, .total = total, .unit = "bytes"});
+  };
+  const RunOptions& o = run.options;
+  run.trainer = std::make_unique<Trainer>(o.training, run.planned.plans, *run.stream);
+  if (stored) {
+    load_checkpoint(*run.checkpoint, *run.trainer, tell);
+    listeners.say(
+        fmt::format("resuming at step {} from {}", run.first_step, run.checkpoint->string()));
+    tell_differences(run, *stored);
+  } else if (has_weights(o.model)) {
+    const ModelFile file(o.model);
+    run.trainer->initialise_from(file, tell);
+    run.initial_weights = hash_of_weights(*run.trainer);
+    listeners.say(fmt::format("starting from the weights of {}", file.name()));
+  } else {
+    run.trainer->initialise();
+  }
+  choose_algorithms(run, stored);
+  run.trainer->prepare();
+  run.stream->synchronize();  // so that this is not a part of the first step
+}
+
+void open_log(RunSetup& run) {
+  if (run.options.log.empty()) return;
+  std::optional<ResumedLog> resumed;
+  if (run.checkpoint) {
+    resumed = {.steps_done = run.first_step, .evaluates_first = run.owes_evaluation()};
+  }
+  run.listeners->add(std::make_unique<RunLog>(run.options, run.planned.foretold.memory.peak,
+                                              resumed, *run.listeners));
+}
+
+}  // namespace
+
+bool RunSetup::owes_evaluation() const {
+  const bool ends = options.keep_best && first_step == steps();
+  const bool evaluates =
+      options.eval_batches > 0 && (ends || is_due(options.eval_every, first_step));
+  return evaluates && first_step > 0 && !evaluations.ends_at(first_step);
+}
+
+RunSetup set_up_run(RunOptions options, RunListener& listener) {
+  RunSetup run{.options = std::move(options),
+               .listeners = std::make_unique<RunListeners>(listener)};
+  RunOptions& o = run.options;
+  const std::optional<StoredRun> stored = find_stored_run(run);
+  check_can_be_stored(o);
+  check_run_settings(o);
+  check_files(run);
+  run.given_plan = read_given_plan(o);
+  run.tokenizer = open_run_tokenizer(o, run.checkpoint);
+  run.sample = sample_of(o, *run.tokenizer, run.checkpoint);
+  o.training.validate();
+  open_data(run, stored);
+  plan(run);
+  if (o.dry_run) return run;
+  run.tape = step_fingerprints(describe_step(o.training)).back();
+  run.stream = open_stream(o.device, run.planned.budget, o.threads);
+  run.directory = std::make_unique<RunDirectory>(o.out, o.keep_checkpoints);
+  set_up_trainer(run, stored);
+  if (o.keep_best && run.evaluations.best) {
+    run.directory->point_best_to(run.evaluations.best->step);
+  }
+  open_log(run);
+  return run;
+}
+
+}  // namespace spool
