@@ -56,7 +56,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& directory) 
   const int64_t k = has_top_k ? top_k->integer<int64_t>(-1, 1 << 24) : 0;
   if (!is_sampled) return config;
   config.temperature = temperature, config.top_p = top_p, config.min_p = min_p;
-  if (has_top_k) config.top_k = std::max<int64_t>(k, 0);  // -1 means none, like 0
+  if (has_top_k) config.top_k = std::max<int64_t>(k, 0);  // -1: none, as 0
   return config;
 }
 

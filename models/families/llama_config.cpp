@@ -127,7 +127,7 @@ const std::pair<std::string_view, LlamaConfig> models_of_the_hub[] = {
       .tied = false}},
 };
 
-// The member if it exists and is not null.
+// A member that is there and not null.
 std::optional<JsonField> present(const JsonField& object, const char* key) {
   auto field = object.find(key);
   if (field && field->is_null()) field.reset();
@@ -141,7 +141,7 @@ int64_t read_extent(const JsonField& config, const char* key,
   return (field ? *field : config.member(key)).integer<int64_t>(1, max_extent);
 }
 
-// Within these bounds, products and quotients of a few numbers are neither 0 nor infinite in f32.
+// Within these bounds, products and quotients of a few are neither 0 nor infinite in f32.
 double read_positive(const JsonField& object, const char* key) {
   constexpr double min = 1e-12, max = 1e12;
   const JsonField field = object.member(key);
@@ -156,7 +156,7 @@ bool read_flag(const JsonField& config, const char* key, bool absent) {
   return field ? field->boolean() : absent;
 }
 
-// A field of a feature that Spool lacks: absent, or the one value that turns it off.
+// A field of models that Spool lacks: absent, or the one value that changes nothing.
 void expect_fixed(const JsonField& object, const char* key, const json& supported) {
   const auto field = present(object, key);
   if (!field) return;
@@ -181,7 +181,7 @@ void refuse_what_is_missing(const JsonField& config) {
   }
 }
 
-// The member of `rope` or of config.json itself; the newer place first.
+// The member of `rope` or of all of config.json, wherever it is; the newer place first.
 double read_theta(const JsonField& config, const std::optional<JsonField>& rope) {
   if (rope && present(*rope, "rope_theta")) return read_positive(*rope, "rope_theta");
   if (present(config, "rope_theta")) return read_positive(config, "rope_theta");
@@ -301,8 +301,8 @@ void LlamaConfig::write(json& to) const {
   }
 }
 
-// Keeps the proportions: an MLP is 8/3 as wide as the residual stream, in multiples of 64, and a
-// key head serves the same number of query heads.
+// The proportions stay: an MLP is 8/3 as wide as the residual stream, in whole 64s, and a head of
+// keys serves as many of queries.
 LlamaConfig LlamaConfig::with(std::string_view setting, int64_t n) const {
   LlamaConfig other = *this;
   if (setting == "layers") other.layers = n;

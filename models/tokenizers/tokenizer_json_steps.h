@@ -13,9 +13,9 @@
 
 namespace spool {
 
-// The member if it exists and is not null.
+// A member that is there and not null.
 std::optional<JsonField> find_value(const JsonField& object, const char* key);
-// The boolean member, or `absent` if there is none.
+// A member that is true or false, or this if it is absent.
 bool flag_of(const JsonField& object, const char* key, bool absent);
 
 // What decoding does to the spelling of a token.
