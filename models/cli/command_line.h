@@ -24,13 +24,13 @@ void check_values(CLI::App& command);
 // as the value; empty if nothing is.
 std::string fault_of_words(const CLI::App& app, const std::vector<std::string>& words);
 
-// A CLI11 validator: a whole number from `min` to `max`.
+// A CLI11 validator: a whole number of at least so many, and at most so many.
 CLI::Validator at_least(int64_t min, int64_t max = std::numeric_limits<int64_t>::max());
-// Accepts one of these words, which the help lists.
+// One of these words, which the help lists.
 CLI::Validator one_of(const std::vector<std::string>& words);
 
-// For outputs, where - and /dev/stdout mean standard output: the command calls it `name`; or where
-// only a file will do: `what` it is a file of.
+// Of outputs, whose names - and /dev/stdout are standard output: where `name` is the one that the
+// command knows, or where a file is needed, of what.
 CLI::Validator standard_output_as(const char* name);
 CLI::Validator file_of(const char* what);
 

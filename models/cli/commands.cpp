@@ -11,7 +11,7 @@
 namespace spool {
 namespace {
 
-// More threads than processors only wait for each other.
+// More of them only wait for each other.
 CLI::Validator threads_of_this_machine() {
   const int64_t max = 16 * std::max<int64_t>(std::thread::hardware_concurrency(), 1);
   return {[max](std::string& text) {

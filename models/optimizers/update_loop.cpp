@@ -23,7 +23,7 @@ Range within(const StateRows::Part& part, const Buckets::Slice& slice) {
   return {slice.elements.begin - first, slice.elements.end - first};
 }
 
-// Returns most views, which are whole, unsliced: a rehearsal calls this a thousand times.
+// What is whole, as most is, stays as it is: views are made a thousand times a rehearsal.
 View elements_of(const View& whole, Range elements) {
   return elements.size() == whole.numel() ? whole : whole.slice_elements(elements);
 }

@@ -55,7 +55,7 @@ class UpdateLoop {
     return parameters_[part.range.parameter]->grad;
   }
   bool has_gradient(const Bucket&) const;
-  // `row_of(row, slice)`: the state; by default where it lives.  Empty without a gradient.
+  // Without a gradient: nothing.  row_of(row, slice) is the state; by default that in its place.
   template <class RowOf>
   UpdateEntry entry_of(const Buckets::Slice&, const Parts&, const RowOf&) const;
   UpdateEntry entry_of(const Buckets::Slice&, const Parts&) const;
