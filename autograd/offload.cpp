@@ -119,7 +119,7 @@ Offloader::Transfer::Transfer(Offloader& owner, const Tensor& t, Name name, cons
 
 void Offloader::Transfer::offload() {
   const TraceScope scope(compute().trace(), name_.c_str(), number_);
-  if (AllocationLog* log = compute().arena().allocation_log()) {
+  if (AllocationLog* log = compute().arena().log()) {
     log->record_offloaded(original_.view().data(), number_);
   }
   Stream& out = owner_.link_.begin_out();
@@ -169,7 +169,7 @@ void Offloader::Transfer::release() {
   if (resident_.size() > 0) {
     const Tensor rest = original_.slice(resident_);
     resident_rows_ = Tensor(rest.spec(), compute(), {.name = name_});
-    if (AllocationLog* log = compute().arena().allocation_log()) {
+    if (AllocationLog* log = compute().arena().log()) {
       log->record_rest(resident_rows_.view().data(), number_);
     }
     compute().copy(resident_rows_.view().data(), rest.view().data(), rest.nbytes());

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "spool/runtime/memory/peak_recorder.h"
+#include "spool/runtime/memory/allocation_log.h"
 
 namespace spool {
 
@@ -114,9 +114,7 @@ std::string description(const SurveyedWork& work) {
 }
 
 void SurveyScope::begin(Stream& stream, Phase phase, NodeId node, const char* op) {
-  if (recorder_) {
-    before_ = recorder_->enter({.task = name(phase), .op = op, .node = node});
-  }
+  if (log_) before_ = log_->enter({.task = name(phase), .op = op, .node = node});
   if (!survey_) return;
   stream_ = static_cast<MetaStream*>(&stream);
   survey_->account(*stream_);
@@ -134,7 +132,7 @@ void SurveyScope::begin(Stream& stream, Phase phase, NodeId node, const char* op
 }
 
 void SurveyScope::end() {
-  if (recorder_) recorder_->enter(before_);
+  if (log_) log_->enter(before_);
   if (!survey_) return;
   survey_->account(*stream_);
   survey_->current_ = outer_;

@@ -112,22 +112,22 @@ void repeat(Survey*, Stream&, size_t count, const std::function<void(size_t)>& w
 std::string description(const SurveyedWork&);
 
 // Accounts what the stream does during its lifetime to one piece of work; nested ones are accounted
-// apart.  Tells the arena's PeakRecorder, if it has one, for which work memory is allocated.  Does
-// nothing without a survey and a recorder.
+// apart.  Tells the arena's log, if it has one, for which work memory is allocated.  Does nothing
+// without a survey and a log.
 class SurveyScope {
  public:
   SurveyScope(Survey* survey, Stream& stream, Phase phase)
-      : survey_(survey), recorder_(stream.arena().peak_recorder()) {
-    if (survey_ || recorder_) [[unlikely]]
+      : survey_(survey), log_(stream.arena().log()) {
+    if (survey_ || log_) [[unlikely]]
       begin(stream, phase, /*node=*/-1, /*op=*/"");
   }
   SurveyScope(Survey* survey, Stream& stream, Phase phase, NodeId node, const Op& op)
-      : survey_(survey), recorder_(stream.arena().peak_recorder()) {
-    if (survey_ || recorder_) [[unlikely]]
+      : survey_(survey), log_(stream.arena().log()) {
+    if (survey_ || log_) [[unlikely]]
       begin(stream, phase, node, op.name());
   }
   ~SurveyScope() {
-    if (survey_ || recorder_) [[unlikely]]
+    if (survey_ || log_) [[unlikely]]
       end();
   }
   SurveyScope(const SurveyScope&) = delete;
@@ -138,7 +138,7 @@ class SurveyScope {
   void end();
 
   Survey* survey_;
-  PeakRecorder* recorder_;
+  AllocationLog* log_;
   TraceContext before_ = {};
   MetaStream* stream_ = nullptr;
   size_t outer_ = 0;

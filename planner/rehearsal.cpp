@@ -6,28 +6,10 @@
 #include <span>
 #include <sstream>
 
-#include "spool/runtime/memory/peak_recorder.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
-
-std::vector<LiveAtPeak> largest_first(const std::vector<PeakAllocation>& recorded) {
-  std::vector<LiveAtPeak> all;
-  all.reserve(recorded.size());
-  for (const PeakAllocation& a : recorded) {
-    const bool is_of_node = a.work.node >= 0;
-    all.push_back({.name = a.label.name.c_str(),
-                   .purpose = a.label.purpose,
-                   .bytes = a.bytes,
-                   .spec = a.spec,
-                   .phase = a.work ? a.work.task : "",
-                   .op = is_of_node ? a.work.op : "",
-                   .node = static_cast<NodeId>(a.work.node)});
-  }
-  std::ranges::stable_sort(all, std::ranges::greater{}, &LiveAtPeak::bytes);
-  return all;
-}
 
 std::string work_of(const LiveAtPeak& a) {
   if (a.op.empty()) return a.phase;
@@ -64,6 +46,24 @@ Report report_of(const MetaStream& stream) {
 
 }  // namespace
 
+std::vector<LiveAtPeak> live_at_peak(const AllocationLog& log) {
+  const std::vector<const LoggedAllocation*> recorded = log.at_peak();
+  std::vector<LiveAtPeak> all;
+  all.reserve(recorded.size());
+  for (const LoggedAllocation* a : recorded) {
+    const TraceContext& work = a->born_in;
+    all.push_back({.name = a->label.name.c_str(),
+                   .purpose = a->label.purpose,
+                   .bytes = a->bytes,
+                   .spec = a->spec,
+                   .phase = work ? work.task : "",
+                   .op = work.node >= 0 ? work.op : "",
+                   .node = static_cast<NodeId>(work.node)});
+  }
+  std::ranges::stable_sort(all, std::ranges::greater{}, &LiveAtPeak::bytes);
+  return all;
+}
+
 Report rehearse_totals(const Machine& machine, const std::function<void(MetaStream&)>& work) {
   MetaStream stream(machine);
   work(stream);
@@ -72,10 +72,10 @@ Report rehearse_totals(const Machine& machine, const std::function<void(MetaStre
 
 Report rehearse(const Machine& machine, const std::function<void(MetaStream&)>& work) {
   MetaStream stream(machine);
-  const PeakRecorder recorder(stream.arena());
+  const AllocationLog log(stream.arena());
   work(stream);
   Report report = report_of(stream);
-  report.at_peak = largest_first(recorder.at_peak());
+  report.at_peak = live_at_peak(log);
   return report;
 }
 

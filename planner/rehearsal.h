@@ -11,7 +11,6 @@
 
 #include "spool/autograd/survey.h"
 #include "spool/runtime/memory/allocation_log.h"
-#include "spool/runtime/memory/lifetimes.h"
 #include "spool/runtime/meta/stream.h"
 
 namespace spool {
@@ -73,6 +72,8 @@ struct RehearsedTape {
 Report rehearse(const Machine&, const std::function<void(MetaStream&)>& work);
 // The same without Report::at_peak, which is faster.
 Report rehearse_totals(const Machine&, const std::function<void(MetaStream&)>& work);
+// Report::at_peak, from a log of the work.
+std::vector<LiveAtPeak> live_at_peak(const AllocationLog&);
 
 // Opens a stream on the device, with an arena of exactly the bytes that the work needs.  Throws if
 // the device has less memory.

@@ -45,6 +45,8 @@ struct TraceContext {
   int chunk = -1;     // of the chunked region around the node, from 0
 
   explicit operator bool() const { return task != nullptr; }
+  // Whether it is a copy of the tensor with the number `node`.
+  bool is_copy() const { return task && !op && node >= 0; }
   bool operator==(const TraceContext&) const = default;
 };
 

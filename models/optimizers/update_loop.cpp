@@ -23,9 +23,9 @@ Range within(const StateRows::Part& part, const Buckets::Slice& slice) {
   return {slice.elements.begin - first, slice.elements.end - first};
 }
 
-// What is whole, as most is, stays as it is: views are made a thousand times a rehearsal.
-View elements_of(const View& whole, Range elements) {
-  return elements.size() == whole.numel() ? whole : whole.slice_elements(elements);
+// What is whole, as most is, is copied once: views are made a thousand times a rehearsal.
+void set_elements(View& to, const View& whole, Range elements) {
+  elements.size() == whole.numel() ? to = whole : to = whole.slice_elements(elements);
 }
 
 // The copy of a slice's gradient in a slot, whose elements have room for f32.
@@ -156,8 +156,8 @@ void UpdateLoop::stream(const Bucket& bucket, Slot& slot, const UpdateStep::Scal
     in.copy_in(row_of(slot.rows, row, whole).data(), from.data(), from.nbytes());
   }
   device_.wait(in.record());
-  const auto row = [&](size_t number, const Buckets::Slice& slice) {
-    return row_of(slot.rows, number, in_bucket(slice));
+  const auto row = [&](View& to, size_t number, const Buckets::Slice& slice) {
+    to = row_of(slot.rows, number, in_bucket(slice));
   };
   const auto entry = [&](size_t i) { return entry_of(bucket.slices[i], state_.on_host(), row); };
   rule_.update(UpdateStep(bucket.slices.size(), entry, scalars, device_));
@@ -208,30 +208,30 @@ bool UpdateLoop::has_gradient(const Bucket& bucket) const {
   });
 }
 
-template <class RowOf>
+template <class SetRow>
 UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts,
-                                 const RowOf& row_of) const {
+                                 const SetRow& set_row) const {
   UpdateEntry entry;
   const size_t i = parts[slice.part].range.parameter;
   const Parameter& p = *parameters_[i];
   if (!p.grad) return entry;
-  entry.parameter = elements_of(p.data, slice.elements);
-  entry.grad = elements_of(p.grad, slice.elements);
+  set_elements(entry.parameter, p.data.view(), slice.elements);
+  set_elements(entry.grad, p.grad.view(), slice.elements);
   entry.rate = rates_[i].rate;
   entry.decay = rates_[i].decay;
   entry.index = numbers_[i];
   entry.first = slice.elements.begin;
   for (size_t row = 0; row < row_begins_.size(); ++row) {
     const bool master = state_.has_masters() && row + 1 == row_begins_.size();
-    (master ? entry.master : entry.state[row]) = row_of(row, slice);
+    set_row(master ? entry.master : entry.state[row], row, slice);
   }
   return entry;
 }
 
 UpdateEntry UpdateLoop::entry_of(const Buckets::Slice& slice, const Parts& parts) const {
-  return entry_of(slice, parts, [&](size_t row, const Buckets::Slice&) {
+  return entry_of(slice, parts, [&](View& to, size_t row, const Buckets::Slice&) {
     const StateRows::Part& part = parts[slice.part];
-    return elements_of(part.rows[row], within(part, slice));
+    set_elements(to, part.rows[row].view(), within(part, slice));
   });
 }
 

@@ -55,9 +55,9 @@ class UpdateLoop {
     return parameters_[part.range.parameter]->grad;
   }
   bool has_gradient(const Bucket&) const;
-  // Without a gradient: nothing.  row_of(row, slice) is the state; by default that in its place.
-  template <class RowOf>
-  UpdateEntry entry_of(const Buckets::Slice&, const Parts&, const RowOf&) const;
+  // Empty without a gradient.  set_row(View&, row, slice) sets the state, by default that in place.
+  template <class SetRow>
+  UpdateEntry entry_of(const Buckets::Slice&, const Parts&, const SetRow&) const;
   UpdateEntry entry_of(const Buckets::Slice&, const Parts&) const;
   void allocate(Slots&) const;
   void enqueue(Slots&, const UpdateStep::Scalars&);

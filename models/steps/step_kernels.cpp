@@ -73,7 +73,7 @@ StepKernels rehearse_kernels(const StepDescription& step, const StepPlans& plans
                              const Machine& machine) {
   StepKernels kernels;
   const auto trace = std::make_shared<Trace>();
-  const Report report = rehearse(machine, [&](MetaStream& stream) {
+  const Report report = rehearse_totals(machine, [&](MetaStream& stream) {
     CalibratedStep rehearsed(step, plans, stream);
     const double start = stream.now();
     rehearsed.run(/*number=*/0, trace);

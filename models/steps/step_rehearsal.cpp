@@ -5,7 +5,6 @@
 #include "spool/autograd/fingerprint.h"
 #include "spool/models/steps/step_executor.h"
 #include "spool/planner/offsets.h"
-#include "spool/runtime/memory/peak_recorder.h"
 
 namespace spool {
 
@@ -30,15 +29,6 @@ RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const
 
 namespace {
 
-// A log of the stream's allocations.  The work is that of the stream's trace where it is a copy,
-// and else that of the arena's peak recorder, which knows it also while memory is freed.
-std::unique_ptr<AllocationLog> log_allocations(MetaStream& stream, const Trace& trace) {
-  const PeakRecorder* recorder = stream.arena().peak_recorder();
-  return std::make_unique<AllocationLog>(
-      stream.arena(), [&stream] { return stream.now(); },
-      [&trace, recorder] { return is_copy(trace.context()) ? trace.context() : recorder->work(); });
-}
-
 // The history on the clock of the trace, whose first span of the device begins when the step does.
 AllocationHistory on_clock_of(const std::vector<TraceSpan>& trace, double begin,
                               AllocationHistory history) {
@@ -55,27 +45,31 @@ RehearsedStep rehearse_step(const StepDescription& step, const StepPlans& plans,
   RehearsedStep rehearsed;
   double seconds = 0, begin = 0;
   MemoryStats host, disk;
+  std::vector<LiveAtPeak> at_peak;
   const auto trace = asked.trace || asked.allocations ? std::make_shared<Trace>() : nullptr;
-  const auto rehearse_it = asked.at_peak || asked.allocations ? rehearse : rehearse_totals;
-  rehearsed.report = rehearse_it(machine, [&](MetaStream& stream) {
-    const auto log = asked.allocations ? log_allocations(stream, *trace) : nullptr;
+  rehearsed.report = rehearse_totals(machine, [&](MetaStream& stream) {
+    std::optional<AllocationLog> log;
+    if (asked.at_peak || asked.lifetimes || asked.allocations) {
+      log.emplace(
+          stream.arena(), [&stream] { return stream.now(); }, trace.get());
+    }
     const std::unique_ptr<StepModel> model = step.make_model(stream);
     StepExecutor executor(*model, step.config, plans, stream);
     executor.optimizer().initialise();
     if (asked.survey) executor.survey(&rehearsed.survey);
     const Traced traced(stream, trace);
-    std::optional<LifetimeRecorder> recorder;
-    if (asked.lifetimes) recorder.emplace(stream.arena());
     begin = stream.now();
     if (log) rehearsed.first_event = log->events();
     executor.run(Step{}, [&](int64_t) { model->upload_placeholder(); });
     seconds = stream.now() - begin;
-    if (recorder) rehearsed.lifetimes = recorder->finish();
-    if (log) rehearsed.allocations = log->history();
+    if (asked.lifetimes) rehearsed.lifetimes = log->lifetimes(rehearsed.first_event);
+    if (asked.allocations) rehearsed.allocations = log->history();
+    if (asked.at_peak) at_peak = live_at_peak(*log);
     host = executor.host_memory();
     disk = executor.disk();
   });
   rehearsed.report.seconds = seconds;
+  rehearsed.report.at_peak = std::move(at_peak);
   rehearsed.report.host = host;
   rehearsed.report.disk = disk;
   if (trace) rehearsed.trace = trace->spans();

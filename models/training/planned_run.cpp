@@ -104,7 +104,7 @@ MemoryStats rehearse_others(const TrainingConfig& config, const Plan& step, cons
                             const SampleLength& sample) {
   const Plan state{.optimizer_state = step.optimizer_state,
                    .state_bytes_on_device = step.state_bytes_on_device};
-  const Report report = rehearse(machine, [&](MetaStream& stream) {
+  const Report report = rehearse_totals(machine, [&](MetaStream& stream) {
     Trainer trainer(config, {.step = state}, stream);
     trainer.initialise();
     trainer.evaluator().rehearse_mean_loss();

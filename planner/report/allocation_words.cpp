@@ -53,7 +53,7 @@ const LoggedAllocation& AllocationWords::whole(const LoggedAllocation& a) const 
 }
 
 bool AllocationWords::has_node(const LoggedAllocation& a) const {
-  return !is_copy(a.born_in) && a.born_in.node >= 0 && nodes_.names.contains(node_of(a));
+  return a.fetched < 0 && a.born_in.node >= 0 && nodes_.names.contains(node_of(a));
 }
 
 size_t AllocationWords::category(const LoggedAllocation& part) const {
@@ -61,16 +61,16 @@ size_t AllocationWords::category(const LoggedAllocation& part) const {
   const auto at = std::ranges::find(before_activations, a.label.purpose);
   if (at != before_activations.end()) return static_cast<size_t>(at - before_activations.begin());
   if (a.label.purpose == Purpose::workspace) return workspace;
-  if (is_copy(a.born_in)) return copies;
+  if (a.fetched >= 0) return copies;
   const NodeKind kind = has_node(a) ? nodes_.kinds[node_of(a)] : NodeKind::other;
   return activations + static_cast<size_t>(kind);
 }
 
 LayerName AllocationWords::value(const LoggedAllocation& part) const {
   const LoggedAllocation& a = whole(part);
-  if (is_copy(a.born_in)) {
-    const LoggedAllocation* original = offloaded(a.born_in.node);
-    return original ? value(*original) : LayerName{a.born_in.task};
+  if (a.fetched >= 0) {
+    const LoggedAllocation* original = offloaded(a.fetched);
+    return original ? value(*original) : LayerName{a.label.name.c_str()};
   }
   const bool is_gradient = a.label.purpose == Purpose::gradient;
   const bool is_of_node = a.label.purpose == Purpose::activation ||
@@ -85,7 +85,6 @@ LayerName AllocationWords::value(const LoggedAllocation& part) const {
 
 std::string AllocationWords::work(const TraceContext& work, bool with_layer) const {
   if (!work) return "beginning of the step";
-  if (is_copy(work)) return sentence("copy of ", work.task);
   if (work.node < 0) return work.task;
   const auto n = static_cast<NodeId>(work.node);
   return sentence(is_recomputed(work) ? "recomputing" : sentence(work.task, " of"), " ",
@@ -100,6 +99,7 @@ std::string AllocationWords::until(const LoggedAllocation& a) const {
 }
 
 std::string AllocationWords::made_for(const LoggedAllocation& a) const {
+  if (a.fetched >= 0) return sentence("copy of ", a.label.name);
   return work(a.born_in, /*with_layer=*/true);
 }
 

@@ -17,7 +17,7 @@ bool is_shown(const TraceSpan& span) {
 
 std::string name_of(const TraceSpan& span, const LoggedAllocation* original,
                     const AllocationWords& words) {
-  if (!original) return is_copy(span.context) ? span.context.task : "optimizer state";
+  if (!original) return span.context.is_copy() ? span.context.task : "optimizer state";
   const auto [value, layer] = words.value(*original);
   const char* file = "";
   if (span.activity == Activity::host) {
@@ -33,7 +33,7 @@ std::vector<LaneCopy> all_copies(const RehearsedStep& step, const NamedNodes& no
   for (const TraceSpan& span : step.trace) {
     if (!is_shown(span)) continue;
     const LoggedAllocation* original =
-        is_copy(span.context) ? words.offloaded(span.context.node) : nullptr;
+        span.context.is_copy() ? words.offloaded(span.context.node) : nullptr;
     copies.push_back({.lane = span.lane,
                       .name = name_of(span, original, words),
                       .begin = clock.ms(span.begin),

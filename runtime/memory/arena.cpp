@@ -7,7 +7,6 @@
 #include "spool/runtime/memory/allocation_log.h"
 #include "spool/runtime/memory/arena_block.h"
 #include "spool/runtime/memory/layout.h"
-#include "spool/runtime/memory/peak_recorder.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -38,24 +37,23 @@ std::byte* Arena::address(const Block* block) const {
 }
 
 void Arena::begin_phase(size_t phase) {
-  if (recorder_) recorder_->begin_phase(phase);
+  if (log_) log_->record_phase(phase);
   if (placed_step_) placed_step_->begin_phase(phase);
 }
 
 Arena::Block* Arena::allocate(const Spec& spec, const Label& label) {
   const size_t bytes = std::max(ceil_div(spec.nbytes(), granule_), size_t{1}) * granule_;
-  Block* block = placed_step_ ? place_next(bytes, spec, label) : fit(bytes, spec, label);
+  Block* block = placed_step_ ? placed_step_->place(bytes, spec, label) : fit(bytes, spec, label);
+  block->number = allocations_++;
   block->spec = spec;
   block->label = label;
   count_live(*block);
-  if (recorder_) recorder_->record_birth(block, bytes, label);
   return block;
 }
 
 void Arena::free(Block* block) {
-  if (recorder_) recorder_->record_death(block);
   count_freed(*block);
-  block->slab ? remove_placed(block) : coalesce(block);
+  block->frame ? remove_placed(block) : coalesce(block);
 }
 
 Arena::Block* Arena::fit(size_t bytes, const Spec& spec, const Label& label) {
@@ -151,14 +149,12 @@ void Arena::count_live(const Block& block) {
   max_live_ = std::max(max_live_, stats_.live);
   stats_.live_hash ^= hash_of(block.offset, block.bytes);
   stats_.live_by[block.label.purpose] += block.bytes;
-  if (peak_recorder_) peak_recorder_->record_birth(&block, block.bytes, block.spec, block.label);
-  if (allocation_log_) allocation_log_->record_birth(&block);
+  if (log_) log_->record_birth(block);
   update_peak();
 }
 
 void Arena::count_freed(const Block& block) {
-  if (peak_recorder_) peak_recorder_->record_death(&block);
-  if (allocation_log_) allocation_log_->record_death(&block);
+  if (log_) log_->record_death(block);
   stats_.live -= block.bytes;
   stats_.live_hash ^= hash_of(block.offset, block.bytes);
   stats_.live_by[block.label.purpose] -= block.bytes;
@@ -170,7 +166,7 @@ void Arena::update_peak() {
   stats_.peak = end_;
   stats_.at_peak_by = stats_.live_by;
   live_at_peak_ = stats_.live;
-  if (peak_recorder_) peak_recorder_->record_peak();
+  if (log_) log_->record_peak();
 }
 
 void Arena::fail_to_fit(size_t bytes, const Spec& spec, const Label& label) const {

@@ -1,7 +1,7 @@
 #pragma once
 
-// One range of memory, divided by a stream-ordered, best-fit, coalescing allocator.  Every device
-// uses this code, the meta device included, so that a rehearsal rounds, reuses and fragments
+// An Arena divides one range of memory: a stream-ordered, best-fit, coalescing allocator.  Every
+// device uses this code, the meta device included, so that a rehearsal rounds, reuses and fragments
 // exactly as the device does.
 //
 // Invariants: blocks start and end on granules; blocks, free or not, tile [0, end), and the last
@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,10 +27,7 @@
 namespace spool {
 
 class AllocationLog;
-class LifetimeRecorder;
-class PeakRecorder;
 class PlacedStep;
-class Repetition;
 
 // Bytes of an arena, in whole granules.
 struct MemoryStats {
@@ -41,7 +37,7 @@ struct MemoryStats {
   EnumArray<Purpose, size_t> live_by = {};
   EnumArray<Purpose, size_t> at_peak_by = {};  // live_by when the peak was reached
   uint64_t live_hash = 0;                      // of the offsets and sizes of the live blocks
-  // Bytes of tensors over memory that is not the arena's (Tensor::over): no budget has them.
+  // Bytes of tensors over memory that is not the arena's (Tensor::over), outside of the budget.
   size_t external = 0, external_peak = 0;
 };
 
@@ -49,6 +45,7 @@ class Arena {
  public:
   static constexpr size_t granule = 512;  // bytes
   struct Block;
+  struct Frame;
 
   // Divides [base, base + capacity); sizes are rounded up to `multiple` bytes.  Never touches the
   // memory.
@@ -69,42 +66,34 @@ class Arena {
   }
   void count_external_freed(size_t bytes) { stats_.external -= bytes; }
 
-  // Tells the LifetimeRecorder and the PlacedStep, if any, that a phase of the work begins.
+  // Tells the log and the placed step, if any, that a phase of the work begins.
   void begin_phase(size_t phase);
 
-  // Null if nobody asks what is live at the peak.
-  PeakRecorder* peak_recorder() const { return peak_recorder_; }
+  // Records allocations, frees and phases; null: nothing does.
+  AllocationLog* log() const { return log_; }
+  void set_log(AllocationLog* log) { log_ = log; }
 
-  // Null if nobody asks for every allocation.
-  AllocationLog* allocation_log() const { return allocation_log_; }
+  // Allocations so far.
+  size_t allocations() const { return allocations_; }
+
+  // Places allocations from now on; null: best fit does.
+  PlacedStep* placed_step() const { return placed_step_; }
+  void set_placed_step(PlacedStep* step) { placed_step_ = step; }
+
+  // The memory of a placed step: a block whose bytes count as live only once blocks are placed in
+  // them.  It is freed when the frame has been closed and no block in it is live.
+  Frame* open_frame(size_t bytes);
+  void close(Frame*);
+  // A block in the frame that overlaps no other.  `offset`: in the arena.
+  Block* place(Frame&, size_t offset, size_t bytes);
 
   const MemoryStats& stats() const { return stats_; }
   // Most bytes live at a time since the last call.
   size_t take_max_live() { return std::exchange(max_live_, stats_.live); }
 
  private:
-  friend class AllocationLog;
-  friend class LifetimeRecorder;
-  friend class PeakRecorder;
-  friend class PlacedStep;
-  friend class Repetition;
-
-  // The memory of a PlacedStep: a block of the arena, and the live blocks that were placed in it.
-  // Closed when the step ends, and freed once nothing in it is live.
-  struct Slab {
-    Block* whole = nullptr;           // null for a layout of no bytes
-    std::vector<Block*> placed = {};  // by offset
-    bool open = true;
-  };
-  Slab* open_slab(size_t bytes);
-  void close(Slab*);
-  void free_if_unused(const Slab*);
-  Block* place_next(size_t bytes, const Spec&, const Label&);
-  Block* place(Slab&, size_t offset, size_t bytes);
+  void free_if_unused(const Frame*);
   void remove_placed(Block*);
-  static const Block* overlapping(const Slab&, size_t offset, size_t bytes);
-  static std::optional<Name> name_of_live(const Slab&);
-
   Block* fit(size_t bytes, const Spec&, const Label&);
   Block* take_free(size_t bytes);
   Block* append(size_t bytes);
@@ -126,14 +115,13 @@ class Arena {
   size_t granule_;
   MemoryStats stats_;
   size_t end_ = 0, live_at_peak_ = 0, max_live_ = 0;
+  size_t allocations_ = 0;    // so far
   Block* last_ = nullptr;     // by offset
   std::vector<Block*> free_;  // by size, then offset; few, so cheaper than a tree
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<Block*> unused_;
-  std::vector<std::unique_ptr<Slab>> slabs_;
-  LifetimeRecorder* recorder_ = nullptr;
-  PeakRecorder* peak_recorder_ = nullptr;
-  AllocationLog* allocation_log_ = nullptr;
+  std::vector<std::unique_ptr<Frame>> frames_;
+  AllocationLog* log_ = nullptr;
   PlacedStep* placed_step_ = nullptr;
 };
 

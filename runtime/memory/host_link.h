@@ -1,9 +1,9 @@
 // Public: one of the headers of docs/public-headers.md.
 #pragma once
 
-// Copies between a device and its host that overlap the device's own work: two streams, one each
-// way, and one slab of host memory, allocated once and divided by an arena of its own, so that a
-// rehearsal predicts its peak as it does the device's.
+// A HostLink copies between a device and its host while the device works.  It has two streams, one
+// each way, and one slab of host memory, which is allocated once and divided by an arena of its
+// own.  So a rehearsal predicts the slab's peak as it does the device's.
 //
 // Slots are allocated in program order, like device memory.  A slot may be freed once the
 // compute stream's wait() has been called for every copy that reads or writes it: each copy first
@@ -54,7 +54,7 @@ class HostLink {
 
   // Allocates a slab of `bytes`.  Throws Error (memory) if the host has less.
   HostLink(Stream& compute, size_t bytes);
-  // With these streams for the copies, side streams of `compute`.
+  // Copies on these streams, side streams of `compute`.
   HostLink(Stream& compute, size_t bytes, std::unique_ptr<Stream> out, std::unique_ptr<Stream> in);
   // Waits for the compute stream, whose graphs may have copies in them.
   ~HostLink();
@@ -62,15 +62,15 @@ class HostLink {
   HostLink& operator=(const HostLink&) = delete;
 
   Stream& compute() { return compute_; }
-  // The stream of copies out of the device, or into it, after making it wait for all work enqueued
-  // on the compute stream so far.
+  // Makes the stream of copies out of the device, or into it, wait for all work enqueued on the
+  // compute stream so far; returns it.
   Stream& begin_out();
   Stream& begin_in();
   // The same streams without a wait.
   Stream& out() { return *out_; }
   Stream& in() { return *in_; }
-  // A stream of the host's processors on the slab: its tensors are host memory.  Nothing orders it
-  // with the other streams.
+  // Opens a stream of the host's processors whose tensors are in the slab.  It is not ordered with
+  // the other streams.
   std::unique_ptr<Stream> open_host() { return compute_.on_host(slab_); }
   // Waits for both streams, even if one has failed; then rethrows the first error.
   void synchronize();

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number in a file, or after a key in it; nothing if it is not there ("max" is none).
+// The number in a file, or after a key in it; absent if there is none, or "max".
 std::optional<size_t> number_in(const fs::path& path, const std::string& key = "") {
   std::ifstream file(path);
   std::string word;
@@ -25,11 +25,11 @@ std::optional<size_t> number_in(const fs::path& path, const std::string& key = "
   return {};
 }
 
-// How a version of control groups calls its files.
+// File names of a version of control groups.
 struct GroupFiles {
   const char* limit;
   const char* used;
-  const char* cached;  // key in memory.stat: of file caches that can be dropped
+  const char* cached;  // a key in memory.stat: bytes of file caches that can be dropped
 };
 constexpr GroupFiles version_1{"memory.limit_in_bytes", "memory.usage_in_bytes",
                                "total_inactive_file"};

@@ -1,7 +1,7 @@
 #pragma once
 
-// The memory of this machine's host, as far as this process may use it, in bytes.  Linux tells: in
-// /proc, and for control groups in their folders (runtime/control_groups.h).
+// Bytes of host memory that this process may use, as Linux reports them in /proc and in the folders
+// of control groups (runtime/control_groups.h).
 
 #include <cstddef>
 #include <filesystem>
@@ -9,19 +9,20 @@
 
 namespace spool {
 
-// The machine's, or the lowest limit of the control groups that this process is in.
+// Memory of the machine, or the lowest limit of this process's control groups, whichever is less.
 size_t host_memory();
-// What programs can be given now without swapping.
+// Memory that can be allocated now without swapping.
 size_t available_host_memory();
-// What this process has in memory now.
+// Memory that this process occupies now.
 size_t resident_memory();
 
-// The limits of this process's control groups.  `root`: of the file system, for tests.
+// The limits of this process's control groups.
 struct ControlGroupMemory {
   static constexpr size_t unlimited = std::numeric_limits<size_t>::max();
-  size_t limit = unlimited;      // the lowest of the group and of those around it
-  size_t available = unlimited;  // the least that one of them has left; file caches count as free
+  size_t limit = unlimited;      // the lowest of the group's and its ancestors' limits
+  size_t available = unlimited;  // the least left within one of them; file caches count as free
 };
+// `root`: root of the file system, another one in tests.
 ControlGroupMemory control_group_memory(const std::filesystem::path& root = "/");
 
 }  // namespace spool

@@ -1,6 +1,6 @@
 #pragma once
 
-// The name and purpose of an allocation.
+// A Label is the name and the purpose of an allocation.
 //
 // A Name is text that lives as long as the process, and is as cheap to copy as a pointer.  It is
 // made from a literal, at no cost, or from a std::string or std::string_view, which is looked up in
@@ -26,8 +26,7 @@ class Name {
   Name(std::string_view text);
   Name(const std::string& text) : Name(std::string_view(text)) {}
 
-  // For text that is a literal, or lives as long, but is known only when the program runs, such as
-  // that of Op::name().
+  // From text that is never freed but is known only when the program runs, such as Op::name().
   static constexpr Name never_freed(const char* text) { return Name(text, NeverFreed{}); }
 
   constexpr const char* c_str() const { return text_; }
@@ -53,7 +52,7 @@ class Name {
 
 inline Name intern(std::string_view text) { return text; }
 
-// The purpose of an allocation; the memory table and errors group bytes by it.
+// Tables of memory and errors group bytes by purpose.
 enum class Purpose : uint8_t { parameter, gradient, optimizer, activation, workspace, input };
 template <>
 inline constexpr std::array enumerator_names<Purpose>{"parameters",  "gradients", "optimizer",

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "spool/runtime/memory/arena_block.h"
+
 namespace spool {
 namespace {
 
@@ -19,25 +21,26 @@ std::string describe(const Lifetime& l) {
 PlacedStep::PlacedStep(Arena& arena, const std::optional<Layout>& layout)
     : arena_(arena), layout_(layout ? &*layout : nullptr) {
   if (!layout_) return;
-  check(!arena.placed_step_, "layout: the arena has a placed step already");
-  slab_ = arena.open_slab(layout_->bytes);
-  arena.placed_step_ = this;
+  check(!arena.placed_step(), "layout: the arena has a placed step already");
+  frame_ = arena.open_frame(layout_->bytes);
+  arena.set_placed_step(this);
 }
 
 PlacedStep::~PlacedStep() {
-  if (!slab_) return;
-  arena_.placed_step_ = nullptr;
-  arena_.close(slab_);
+  if (!frame_) return;
+  arena_.set_placed_step(nullptr);
+  arena_.close(frame_);
 }
 
 void PlacedStep::finish() {
-  if (!slab_) return;
+  if (!frame_) return;
   check_complete();
-  if (const std::optional<Name> live = Arena::name_of_live(*slab_)) {
-    fail(ErrorKind::invalid, "layout: ", *live, " is still live when the step ends", advice);
+  if (!frame_->placed.empty()) {
+    fail(ErrorKind::invalid, "layout: ", frame_->placed.front()->label.name,
+         " is still live when the step ends", advice);
   }
-  arena_.placed_step_ = nullptr;
-  arena_.close(std::exchange(slab_, nullptr));
+  arena_.set_placed_step(nullptr);
+  arena_.close(std::exchange(frame_, nullptr));
 }
 
 void PlacedStep::begin_phase(size_t phase) {
@@ -45,44 +48,49 @@ void PlacedStep::begin_phase(size_t phase) {
   begun_ = true;
   const std::vector<Lifetimes::Phase>& phases = layout_->lifetimes.phases;
   current_ = phase < phases.size() ? phases[phase] : Lifetimes::Phase{};
-  next_ = current_.begin;
-  phase_ = phase;
+  position_ = {.phase = phase, .next = current_.begin};
 }
 
-std::string PlacedStep::position() const {
-  return sentence("layout: allocation ", next_ - current_.begin, " of phase ", phase_);
+std::string PlacedStep::position_in_words() const {
+  return sentence("layout: allocation ", position_.next - current_.begin, " of phase ",
+                  position_.phase);
 }
 
 void PlacedStep::check_complete() const {
-  if (next_ == current_.end) return;
-  fail(ErrorKind::invalid, position(), " was ", describe(layout_->lifetimes.all[next_]),
+  if (position_.next == current_.end) return;
+  fail(ErrorKind::invalid, position_in_words(), " was ",
+       describe(layout_->lifetimes.all[position_.next]),
        ", when it was rehearsed, and the phase ends without it", advice);
 }
 
-void PlacedStep::fail_overlap(Name placed, const Spec& spec, Name live,
-                              const Spec& live_spec) const {
-  fail(ErrorKind::invalid, position(), ", ", placed, " (", spec, "), overlaps ", live, " (",
-       live_spec, "), which the rehearsal had freed by then", advice);
-}
-
-size_t PlacedStep::next() {
+PlacedStep::Position PlacedStep::position() {
   if (!begun_) begin_phase(0);
-  return next_;
+  return position_;
 }
 
-size_t PlacedStep::offset(size_t bytes, const Spec& spec, const Label& label) {
-  (void)next();
+Arena::Block* PlacedStep::place(size_t bytes, const Spec& spec, const Label& label) {
+  const size_t next = position().next, within = offset(bytes, spec, label);
+  const size_t in_arena = frame_->whole->offset + within;
+  if (const Arena::Block* live = frame_->overlapping(in_arena, bytes)) {
+    fail(ErrorKind::invalid, position_in_words(), ", ", label.name, " (", spec, "), overlaps ",
+         live->label.name, " (", live->spec, "), which the rehearsal had freed by then", advice);
+  }
+  position_.next = next + 1;
+  return arena_.place(*frame_, in_arena, bytes);
+}
+
+size_t PlacedStep::offset(size_t bytes, const Spec& spec, const Label& label) const {
   const Lifetime found{.bytes = bytes, .label = label};
-  if (next_ == current_.end) {
-    fail(ErrorKind::invalid, position(), " is ", describe(found), " (", spec,
+  if (position_.next == current_.end) {
+    fail(ErrorKind::invalid, position_in_words(), " is ", describe(found), " (", spec,
          "), one more than were rehearsed", advice);
   }
-  const Lifetime& wanted = layout_->lifetimes.all[next_];
+  const Lifetime& wanted = layout_->lifetimes.all[position_.next];
   if (wanted.bytes != bytes || !same(wanted.label, label)) {
-    fail(ErrorKind::invalid, position(), " is ", describe(found), " (", spec, "), and was ",
-         describe(wanted), ", when it was rehearsed", advice);
+    fail(ErrorKind::invalid, position_in_words(), " is ", describe(found), " (", spec,
+         "), and was ", describe(wanted), ", when it was rehearsed", advice);
   }
-  return layout_->offsets[next_];
+  return layout_->offsets[position_.next];
 }
 
 }  // namespace spool

@@ -1,18 +1,20 @@
 #pragma once
 
-// A LifetimeRecorder records each allocation's birth and death during a rehearsal.
+// When each allocation of a piece of work is made and freed; AllocationLog::lifetimes() has them
+// from a rehearsal.
 //
 // The work may have phases, which Arena::begin_phase() begins.  If it is never called there is one
-// phase, 0.  Repeated work (repetition.h) is recorded once.
+// phase, 0.  Of repeated work (repetition.h) only the first time is included.
 
-#include <unordered_map>
+#include <cstddef>
 #include <vector>
 
-#include "spool/runtime/memory/arena.h"
+#include "spool/runtime/memory/label.h"
 
 namespace spool {
 
-// An allocation that is live from its birth until its death.  Time counts allocations and frees.
+// An allocation that is live from its birth until its death.  Time counts the births and deaths of
+// the allocations that are included.
 struct Lifetime {
   size_t bytes = 0;  // whole granules
   Label label = {};
@@ -26,31 +28,6 @@ struct Lifetimes {
   };
   std::vector<Lifetime> all = {};  // by birth
   std::vector<Phase> phases = {};
-};
-
-// Records the allocations made during its lifetime.  An arena has at most one recorder at a time.
-class LifetimeRecorder {
- public:
-  explicit LifetimeRecorder(Arena&);
-  ~LifetimeRecorder();
-  LifetimeRecorder(const LifetimeRecorder&) = delete;
-  LifetimeRecorder& operator=(const LifetimeRecorder&) = delete;
-
-  // Ends the recording.  Throws if a recorded allocation is still live.
-  Lifetimes finish();
-
- private:
-  friend class Arena;
-  friend class Repetition;
-  void begin_phase(size_t phase);
-  void record_birth(const Arena::Block*, size_t bytes, const Label&);
-  void record_death(const Arena::Block*);
-
-  Arena& arena_;
-  Lifetimes lifetimes_;
-  std::unordered_map<const Arena::Block*, size_t> live_;  // indices of lifetimes
-  size_t time_ = 0, phase_ = 0;
-  bool paused_ = false;  // while work is repeated
 };
 
 }  // namespace spool

@@ -1,34 +1,31 @@
 #include "spool/runtime/memory/repetition.h"
 
-#include "spool/runtime/memory/layout.h"
+#include "spool/runtime/memory/allocation_log.h"
 
 namespace spool {
 
 Repetition::Repetition(Arena& arena)
     : arena_(arena), live_(arena.stats().live), live_hash_(arena.stats().live_hash) {
-  if (const LifetimeRecorder* recorder = arena_.recorder_) was_paused_ = recorder->paused_;
-  if (PlacedStep* step = arena_.placed_step_) {
-    first_ = step->next();
-    phase_ = step->phase_;
-  }
+  if (PlacedStep* step = arena_.placed_step()) first_ = step->position();
 }
 
 Repetition::~Repetition() {
-  if (LifetimeRecorder* recorder = arena_.recorder_) recorder->paused_ = was_paused_;
+  AllocationLog* const log = arena_.log();
+  if (log && times_ > 1) log->repeat(was_repeated_);
 }
 
 void Repetition::begin() {
   if (++times_ == 1) return;
-  if (LifetimeRecorder* recorder = arena_.recorder_) recorder->paused_ = true;
-  if (PlacedStep* step = arena_.placed_step_) step->next_ = first_;
+  if (AllocationLog* log = arena_.log()) {
+    const bool was_repeated = log->repeat(true);
+    if (times_ == 2) was_repeated_ = was_repeated;
+  }
+  if (PlacedStep* step = arena_.placed_step()) step->go_back(first_.next);
 }
 
 void Repetition::end() {
   check_memory();
-  if (const PlacedStep* step = arena_.placed_step_) {
-    if (times_ == 1) last_ = step->next_;
-    check_placed();
-  }
+  if (PlacedStep* step = arena_.placed_step()) check_placed(step->position());
 }
 
 void Repetition::check_memory() const {
@@ -39,11 +36,11 @@ void Repetition::check_memory() const {
        "; it must free what it allocates and nothing else");
 }
 
-void Repetition::check_placed() const {
-  const PlacedStep& step = *arena_.placed_step_;
-  check(step.phase_ == phase_, "layout: a phase begins in repeated work; begin it before");
-  check(step.next_ == last_, "layout: repeated work made ", step.next_ - first_,
-        " allocations, and ", last_ - first_,
+void Repetition::check_placed(const PlacedStep::Position& end) {
+  if (times_ == 1) last_ = end.next;
+  check(end.phase == first_.phase, "layout: a phase begins in repeated work; begin it before");
+  check(end.next == last_, "layout: repeated work made ", end.next - first_.next,
+        " allocations, and ", last_ - first_.next,
         " the first time; each time it must allocate the same, in the same order");
 }
 

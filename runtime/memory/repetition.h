@@ -1,21 +1,21 @@
 #pragma once
 
-// Memory of work that is done several times, and each time allocates and frees the same in the same
-// order and leaves memory as it was.  A LifetimeRecorder records the first time only, and a
-// PlacedStep has one set of offsets for all.
+// A Repetition marks work that is done several times, and each time makes and frees the same
+// allocations in the same order and leaves memory as it was.  Lifetimes include the first time
+// only, and a PlacedStep has one set of offsets for all times.
 
 #include <cstddef>
 #include <cstdint>
 
-#include "spool/runtime/memory/arena.h"
+#include "spool/runtime/memory/layout.h"
 
 namespace spool {
 
-// Lives as long as the work is repeated.  Repetitions nest; the work begins no phase.
+// Exists while the work is repeated.  Repetitions nest; the work begins no phase.
 class Repetition {
  public:
   explicit Repetition(Arena&);
-  // If the work throws, what follows is recorded again, and a PlacedStep stays where it is.
+  // If the work throws, allocations after it are not repeated, and a PlacedStep stays where it is.
   ~Repetition();
   Repetition(const Repetition&) = delete;
   Repetition& operator=(const Repetition&) = delete;
@@ -27,15 +27,15 @@ class Repetition {
 
  private:
   void check_memory() const;
-  void check_placed() const;
+  void check_placed(const PlacedStep::Position& end);
 
   Arena& arena_;
   size_t live_;
   uint64_t live_hash_;
-  size_t first_ = 0, last_ = 0;  // of the PlacedStep's allocations: [first_, last_)
-  size_t phase_ = 0;
+  PlacedStep::Position first_ = {};  // of the PlacedStep when the work begins
+  size_t last_ = 0;                  // its next allocation when the work ends
   int times_ = 0;
-  bool was_paused_ = false;
+  bool was_repeated_ = false;
 };
 
 }  // namespace spool

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "spool/runtime/memory/allocation_log.h"
 #include "tests/autograd/mixture_testing.h"
 
 namespace spool::testing {
@@ -89,9 +90,9 @@ TEST_F(Failures, InForwardLeaveTheTapeAsBefore) {
 
 TEST_F(Failures, OfAnyAllocationLeaveNothingLiveAndTheSameBits) {
   for_mixtures(size_here(10, 8), {}, [&](MixtureRun& run, const Bytes& expected, Random& random) {
-    LifetimeRecorder recorder(run.stream.arena());
+    const AllocationLog log(run.stream.arena());
     run.step();
-    const Lifetimes lifetimes = recorder.finish();
+    const Lifetimes lifetimes = log.lifetimes();
     const auto allocations = static_cast<int64_t>(lifetimes.all.size());
     for (const int64_t count : some_of(allocations, size_here(40, 20), random)) {
       SCOPED_TRACE(sentence("allocation ", count, " of ", allocations));

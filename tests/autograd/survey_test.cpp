@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "spool/autograd/ops.h"
-#include "spool/runtime/memory/lifetimes.h"
+#include "spool/runtime/memory/allocation_log.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
@@ -113,9 +113,9 @@ TEST_F(Surveys, AccountForEverySecondThatIsNotAWait) {
 
 TEST_F(Surveys, TellThePeakAndItsWork) {
   const size_t before = stream.memory().live;
-  LifetimeRecorder recorder(stream.arena());
+  const AllocationLog log(stream.arena());
   run({});
-  const Lifetimes lifetimes = recorder.finish();
+  const Lifetimes lifetimes = log.lifetimes();
   std::vector<std::pair<size_t, int64_t>> changes;  // times, and bytes
   for (const Lifetime& l : lifetimes.all) {
     changes.emplace_back(l.birth, static_cast<int64_t>(l.bytes));

@@ -2,6 +2,7 @@
 // offsets, and the step has the bits of one without a layout.
 
 #include "spool/planner/offsets.h"
+#include "spool/runtime/memory/allocation_log.h"
 #include "spool/runtime/meta/stream.h"
 #include "tests/autograd/chunks/chunks_testing.h"
 #include "tests/planner/layout_testing.h"
@@ -13,9 +14,9 @@ class LayoutsOfChunks : public ::testing::TestWithParam<ChunkCase> {
  protected:
   static Layout layout_of(const ChunkCase& c, const Plan& plan, const Architecture& architecture) {
     MetaStream meta({.architecture = architecture});
-    LifetimeRecorder recorder(meta.arena());
+    const AllocationLog log(meta.arena());
     step_of(c)(meta, {.plan = plan});
-    return assign_offsets(recorder.finish());
+    return assign_offsets(log.lifetimes());
   }
   static std::vector<std::vector<double>> results(const ChunkCase& c, const Plan& plan,
                                                   Stream& stream) {

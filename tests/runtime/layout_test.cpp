@@ -3,6 +3,7 @@
 
 #include "spool/runtime/memory/layout.h"
 
+#include "spool/runtime/memory/allocation_log.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {
@@ -26,9 +27,9 @@ Layout layout_of(Lifetimes lifetimes, std::vector<size_t> offsets_in_granules,
 class PlacedStepTest : public ::testing::Test {
  protected:
   PlacedStepTest() : outside_(arena.allocate(granules(3), {.name = "outside"})) {
-    LifetimeRecorder recorder(arena);
+    const AllocationLog log(arena);
     step();
-    layout = layout_of(recorder.finish(), {0, 2, 0}, 3);
+    layout = layout_of(log.lifetimes(), {0, 2, 0}, 3);
     before = arena.stats();
   }
   // After each test the arena is as it was, and takes a step without and with the layout.
@@ -175,9 +176,9 @@ TEST(PlacedStep, PhasesMayBeLeftOutOrRepeated) {
     arena.free(across);
     arena.free(last);
   };
-  LifetimeRecorder recorder(arena);
+  const AllocationLog log(arena);
   step(1);
-  const std::optional<Layout> layout = layout_of(recorder.finish(), {0, 2, 2}, 5);
+  const std::optional<Layout> layout = layout_of(log.lifetimes(), {0, 2, 2}, 5);
   for (const int middles : {0, 1, 5}) {
     PlacedStep placed(arena, layout);
     step(middles);
@@ -187,25 +188,25 @@ TEST(PlacedStep, PhasesMayBeLeftOutOrRepeated) {
   EXPECT_EQ(arena.stats().live, 0u);
 }
 
-TEST(LifetimeRecorder, RecordsBirthsAndDeathsInAllocationsAndFrees) {
+TEST(Lifetimes, CountBirthsAndDeaths) {
   Arena arena(nullptr, size_t{1} << 20, "test");
-  LifetimeRecorder recorder(arena);
+  const AllocationLog log(arena);
   Arena::Block* a = arena.allocate(granules(2), first);
   Arena::Block* b = arena.allocate(granules(1), second);
   arena.free(a);
   arena.free(b);
-  const Lifetimes lifetimes = recorder.finish();
+  const Lifetimes lifetimes = log.lifetimes();
   ASSERT_EQ(lifetimes.all.size(), 2u);
   EXPECT_EQ(lifetimes.all[0].bytes, 2 * granule);
   EXPECT_EQ(std::pair(lifetimes.all[0].birth, lifetimes.all[0].death), std::pair(0ul, 2ul));
   EXPECT_EQ(std::pair(lifetimes.all[1].birth, lifetimes.all[1].death), std::pair(1ul, 3ul));
 }
 
-TEST(LifetimeRecorder, RefusesABlockThatIsStillLiveAtItsEnd) {
+TEST(Lifetimes, RefuseABlockThatIsStillLive) {
   Arena arena(nullptr, size_t{1} << 20, "test");
-  LifetimeRecorder recorder(arena);
+  const AllocationLog log(arena);
   Arena::Block* block = arena.allocate(granules(1), second);
-  expect_error(ErrorKind::invalid, {"second (activations)"}, [&] { recorder.finish(); });
+  expect_error(ErrorKind::invalid, {"second (activations)"}, [&] { log.lifetimes(); });
   arena.free(block);
 }
 

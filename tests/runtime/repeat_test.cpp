@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/memory/allocation_log.h"
 #include "spool/runtime/memory/layout.h"
 #include "spool/runtime/meta/stream.h"
 #include "tests/runtime/testing.h"
@@ -57,9 +58,9 @@ struct Pieces {
 };
 
 Lifetimes record(Stream& stream, const std::function<void()>& work) {
-  LifetimeRecorder recorder(stream.arena());
+  const AllocationLog log(stream.arena());
   work();
-  return recorder.finish();
+  return log.lifetimes();
 }
 
 // Each allocation has a place of its own.

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "spool/kernels/elementwise.h"
-#include "spool/runtime/memory/lifetimes.h"
+#include "spool/runtime/memory/allocation_log.h"
 #include "spool/runtime/meta/stream.h"
 #include "tests/autograd/chunks/chunks_testing.h"
 
@@ -32,7 +32,7 @@ class ActivationsInChunks : public ::testing::Test {
     Parameter fc{.data = Tensor({Shape{1024, 256}}, stream)};
     Parameter proj{.data = Tensor({Shape{256, 1024}}, stream)};
     const Tensor x({Shape{1024, 256}}, stream);
-    LifetimeRecorder recorder(stream.arena());
+    const AllocationLog log(stream.arena());
     {
       Plan plan;
       if (chunks > 1) plan.regions = {{0, 2, chunks, {5}}};
@@ -42,7 +42,7 @@ class ActivationsInChunks : public ::testing::Test {
       y = linear(y, proj);
       EXPECT_EQ(y.id(), 5);
     }
-    return at_kernels(recorder.finish());
+    return at_kernels(log.lifetimes());
   }
 
  private:

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "spool/kernels/bias.h"
-#include "spool/runtime/memory/lifetimes.h"
+#include "spool/runtime/memory/allocation_log.h"
 #include "spool/runtime/meta/stream.h"
 #include "tests/autograd/chunks/chunks_testing.h"
 
@@ -94,14 +94,14 @@ Lifetimes lifetimes_of_step(const TapeOptions& how, bool tied) {
   Parameter before{.name = "before", .data = tensor({8, 8})}, fc{.data = tensor({8, 8})},
       proj{.data = tensor({8, 8})};
   const Tensor x = tensor({64, 8}), dy = tensor({64, 8});
-  LifetimeRecorder recorder(stream.arena());
+  const AllocationLog log(stream.arena());
   {
     Tape tape(stream, how);
     const Var y = linear(gelu(linear(linear(tape.input(x), before), fc)), tied ? fc : proj);
     tape.backward({Root{y, dy}});
     for (Parameter* const p : {&before, &fc, &proj}) p->grad = {};
   }
-  return recorder.finish();
+  return log.lifetimes();
 }
 
 std::vector<Lifetime> gradients_named(const Lifetimes& lifetimes, std::string_view name) {

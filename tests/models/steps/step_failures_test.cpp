@@ -4,6 +4,7 @@
 // has the bits of a run without failures.  Mixture i is Mixture(i, options_of_steps()).
 
 #include "spool/kernels/reduce.h"
+#include "spool/runtime/memory/allocation_log.h"
 #include "tests/models/steps/step_failures_testing.h"
 
 namespace spool::testing {
@@ -66,9 +67,9 @@ void expect_allocations_can_fail(bool of_update) {
     SCOPED_TRACE(sentence("mixture ", i));
     Pair pair(i);
     pair.expect_equal_steps();
-    LifetimeRecorder recorder(pair.mixed.stream.arena());
+    const AllocationLog log(pair.mixed.stream.arena());
     pair.expect_equal_steps();
-    const Lifetimes lifetimes = recorder.finish();
+    const Lifetimes lifetimes = log.lifetimes();
     const auto count = static_cast<int64_t>(lifetimes.all.size());
     for (const int64_t at : some_of(count, of_update ? count : size_here(30, 15), pair.random)) {
       if (is_of_update(lifetimes.all[static_cast<size_t>(at)]) != of_update) continue;

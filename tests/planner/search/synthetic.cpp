@@ -165,12 +165,12 @@ RehearsedStep rehearse_synthetic(const SyntheticModel& model, const Plan& plan,
                                  const std::optional<Layout>& layout,
                                  const RehearsalOptions& asked) {
   RehearsedStep rehearsed;
-  rehearsed.report = rehearse(synthetic_machine(), [&](MetaStream& stream) {
+  rehearsed.report = rehearse_totals(synthetic_machine(), [&](MetaStream& stream) {
     SyntheticRun run(model, stream);
-    std::optional<LifetimeRecorder> recorder;
-    if (asked.lifetimes) recorder.emplace(stream.arena());
+    std::optional<AllocationLog> log;
+    if (asked.lifetimes) log.emplace(stream.arena());
     run.run_step(plan, layout, asked.survey ? &rehearsed.survey : nullptr);
-    if (recorder) rehearsed.lifetimes = recorder->finish();
+    if (log) rehearsed.lifetimes = log->lifetimes();
   });
   return rehearsed;
 }
