@@ -1,20 +1,14 @@
 #include <spdlog/fmt/fmt.h>
 
-#include <memory>
-
+#include "spool/models/cli/commands.h"
+#include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
-#include "spool/models/cli/training_flags.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
-
-struct CalibrationFlags {
-  TrainingFlags training;
-  bool afresh = false;
-};
 
 std::string kernel_row(const KernelTime& k) {
   const Cost& cost = k.cost;
@@ -45,12 +39,12 @@ Calibration calibrate_with_display(CalibrationRequest request) {
   return calibrate(request);
 }
 
-int calibrate_and_print(const CalibrationFlags& flags, const CLI::App& command) {
-  RunOptions options = resolve_training(flags.training, command);
-  options.device = device_of(flags.training.device);
+int calibrate_and_print(const CLI::App& command, bool afresh) {
+  RunOptions options = options_of(command);
+  options.device = device_of(options.device_name);
   options.training.validate();
   CalibrationRequest request = calibration_of(options);
-  request.renewal = flags.afresh ? Renewal::replace : Renewal::lower;
+  request.renewal = afresh ? Renewal::replace : Renewal::lower;
   const Calibration found = calibrate_with_display(request);
   const Machine& m = found.machine;
   print_lines(fmt::format(
@@ -65,16 +59,15 @@ int calibrate_and_print(const CalibrationFlags& flags, const CLI::App& command) 
 }  // namespace
 
 std::function<int()> add_calibrate(CLI::App& app) {
-  const auto flags = std::make_shared<CalibrationFlags>();
-  add_shape_flags(app, flags->training);
-  add_step_flags(app, flags->training);
-  add_machine_flags(
-      app, flags->training,
-      "Memory that the measured step may take, such as 2GiB; by default what it needs");
-  app.add_flag("--afresh", flags->afresh,
-               "Replace what was measured before; by default it is only lowered");
-  app.footer(preset_table());
-  return [flags, &app] { return calibrate_and_print(*flags, app); };
+  using namespace settings;
+  add_settings(app, {&model_table, &step_table, &machine_table});
+  app.get_option("--memory")
+      ->description(
+          "Memory that the measured step may take, such as 2GiB; by default what it needs");
+  const CLI::Option* const afresh =
+      app.add_flag("--afresh")
+          ->description("Replace what was measured before; by default it is only lowered");
+  return [afresh, &app] { return calibrate_and_print(app, afresh->count() > 0); };
 }
 
 }  // namespace spool

@@ -1,7 +1,6 @@
 #include "spool/models/cli/command_line.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <numeric>
@@ -58,12 +57,6 @@ const std::string empty_value = "the value is empty; give one, or leave it out";
 
 CLI::Validator no_empty_text() {
   return {[](const std::string& text) { return text.empty() ? empty_value : std::string(); }, ""};
-}
-
-bool is_standard_output(std::string_view name) {
-  constexpr std::array<std::string_view, 4> names{"-", "/dev/stdout", "/dev/fd/1",
-                                                  "/proc/self/fd/1"};
-  return std::ranges::find(names, name) != names.end();
 }
 
 template <class T>
@@ -151,41 +144,7 @@ std::string fault_of_words(const CLI::App& app, const std::vector<std::string>& 
   return {};
 }
 
-CLI::Validator at_least(int64_t min, int64_t max) {
-  return {[min, max](const std::string& text) {
-            const int64_t number = std::strtoll(text.c_str(), nullptr, 10);
-            if (number < min) return sentence(text, " is too little; give ", min, " or more");
-            if (number > max) return sentence(text, " is too much; give at most ", max);
-            return std::string();
-          },
-          ""};
-}
-
-CLI::Validator one_of(const std::vector<std::string>& words) {
-  return {[words](const std::string& text) {
-            const bool is_known = std::ranges::find(words, text) != words.end();
-            return is_known ? std::string()
-                            : sentence("'", text, "' is none of ", CLI::detail::join(words, ", "));
-          },
-          "{" + CLI::detail::join(words, ",") + "}"};
-}
-
-CLI::Validator standard_output_as(const char* name) {
-  return {[name](std::string& text) {
-            if (is_standard_output(text)) text = name;
-            return std::string();
-          },
-          ""};
-}
-
-CLI::Validator file_of(const char* what) {
-  return {[what](const std::string& text) {
-            return is_standard_output(text) ? sentence("'", text, "' is standard output, where ",
-                                                       what, " cannot go; give a name")
-                                            : "";
-          },
-          ""};
-}
+CLI::Validator validator(const TextCheck& check) { return {check.fault, check.words}; }
 
 std::vector<std::string> repeated_flags(const CLI::App& command) {
   std::vector<std::string> all;

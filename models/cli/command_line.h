@@ -5,10 +5,10 @@
 // unknown command the most similar one is suggested.
 
 #include <CLI/CLI.hpp>
-#include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
+
+#include "spool/models/training/settings/setting.h"
 
 namespace spool {
 
@@ -24,15 +24,8 @@ void check_values(CLI::App& command);
 // as the value; empty if nothing is.
 std::string fault_of_words(const CLI::App& app, const std::vector<std::string>& words);
 
-// A CLI11 validator: a whole number of at least so many, and at most so many.
-CLI::Validator at_least(int64_t min, int64_t max = std::numeric_limits<int64_t>::max());
-// One of these words, which the help lists.
-CLI::Validator one_of(const std::vector<std::string>& words);
-
-// Of outputs, whose names - and /dev/stdout are standard output: where `name` is the one that the
-// command knows, or where a file is needed, of what.
-CLI::Validator standard_output_as(const char* name);
-CLI::Validator file_of(const char* what);
+// The check of a setting's text, for CLI11.
+CLI::Validator validator(const TextCheck&);
 
 // Messages such as "--lr is given 2 times; the last one counts: 0.01", for flags that take one
 // value and were given different ones.

@@ -30,16 +30,9 @@ void add_tokenizer_flags(CLI::App&, TokenizerChoice&);
 CLI::Option* add_model_flag(CLI::App&, std::string& model);
 // Flags for how data files are read (data_reader.h).
 void add_data_format_flags(CLI::App&, DataFormat&, bool& separate);
-void add_device_flag(CLI::App&, std::string& device);
 // The device that the flag names, or the default one if it is empty.  Throws if the machine lacks
 // it.
 Device device_of(const std::string& flag);
-void add_threads_flag(CLI::App&, int& threads);
 CLI::Option* add_dtype_flag(CLI::App&, std::string& dtype, const std::string& what);
-
-// A CLI11 validator: the text is an amount of memory.
-CLI::Validator memory_amount();
-// The same, or 0.
-CLI::Validator memory_amount_or_none();
 
 }  // namespace spool

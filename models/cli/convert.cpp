@@ -5,6 +5,7 @@
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/inference/convert_model.h"
+#include "spool/models/training/settings/setting_checks.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -18,10 +19,10 @@ std::function<int()> add_convert(CLI::App& app) {
   app.add_option("OUT", a->out,
                  "File for llm.c, if the name ends in .bin; otherwise a directory for transformers")
       ->required()
-      ->check(file_of("a model"));
+      ->check(validator(file_of("a model")));
   app.add_option("--shard-bytes", a->shard_bytes,
                  "Largest size of a file of weights; a model with more becomes several")
-      ->check(memory_amount())
+      ->check(validator(memory_amount()))
       ->capture_default_str();
   add_dtype_flag(app, a->dtype, "Type of the weights: f32 or bf16; by default the model's own");
   return [a] {

@@ -8,6 +8,7 @@
 
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
 #include "spool/models/data/data_reader.h"
@@ -18,6 +19,7 @@
 #include "spool/models/inference/loaded_model.h"
 #include "spool/models/inference/multiple_choice.h"
 #include "spool/models/steps/run_request.h"
+#include "spool/models/training/settings/setting_checks.h"
 #include "spool/runtime/log.h"
 #include "spool/runtime/units.h"
 
@@ -181,15 +183,15 @@ std::function<int()> add_eval(CLI::App& app) {
          "Memory budget of the device, such as 2GiB: the loss and each block's MLP run as "
          "many rows at a time as it allows, and the foretold peak is told first; by default "
          "what 512 rows of logits at a time take")
-      ->check(memory_amount());
+      ->check(validator(memory_amount()));
   app.add_option("--limit", a->limit,
                  "Rows of the data to read, evenly spread and always the same; 0: all")
-      ->check(at_least(0))
+      ->check(validator(at_least(0)))
       ->capture_default_str();
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
   app.add_flag("--json", a->json, "Print the result as one JSON object");
-  add_device_flag(app, a->device);
-  add_threads_flag(app, a->options.threads);
+  add_setting(app, "device", a->device);
+  add_setting(app, "threads", a->options.threads);
   return [a] {
     evaluate(*a);
     return 0;

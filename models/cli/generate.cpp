@@ -3,6 +3,7 @@
 #include "spool/models/cli/command_line.h"
 #include "spool/models/cli/commands.h"
 #include "spool/models/cli/generation.h"
+#include "spool/models/cli/setting_flags.h"
 #include "spool/models/families/families.h"
 #include "spool/models/formats/finite_tensors.h"
 #include "spool/runtime/log.h"
@@ -125,8 +126,8 @@ std::function<int()> add_generate(CLI::App& app) {
   add_sampling_flags(app, *a);
   add_tokenizer_flags(app, a->tokenizer);
   add_dtype_flag(app, a->dtype, "Type of the computation: f32 or bf16")->capture_default_str();
-  add_device_flag(app, a->device);
-  add_threads_flag(app, a->threads);
+  add_setting(app, "device", a->device);
+  add_setting(app, "threads", a->threads);
   return [a] { return generate(*a); };
 }
 

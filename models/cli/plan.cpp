@@ -10,14 +10,16 @@
 #include <optional>
 
 #include "spool/models/cli/command_line.h"
+#include "spool/models/cli/commands.h"
 #include "spool/models/cli/plan_table.h"
+#include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/long_work.h"
 #include "spool/models/cli/terminal/width.h"
-#include "spool/models/cli/training_flags.h"
 #include "spool/models/report/report_page.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/models/training/run/tokenizer.h"
+#include "spool/models/training/settings/setting_checks.h"
 #include "spool/planner/machine.h"
 #include "spool/runtime/log.h"
 
@@ -27,7 +29,6 @@ namespace {
 constexpr const char* here = "this";
 
 struct PlanFlags {
-  TrainingFlags training;
   std::string machine = here, json;
   bool frontier = false;
 };
@@ -40,7 +41,7 @@ struct Place {
 
 Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given) {
   if (flags.machine == here) {
-    o.device = device_of(flags.training.device);
+    o.device = device_of(o.device_name);
     const CommandWork work("measuring kernels");
     const Machine machine = calibrate(calibration_of(o, given)).machine;
     return {machine, request_of(o, machine, given)};
@@ -104,7 +105,7 @@ void warn(const std::string& words) {
 }
 
 int plan(const PlanFlags& flags, const CLI::App& command) {
-  RunOptions o = resolve_training(flags.training, command);
+  RunOptions o = options_of(command);
   const bool reports = !flags.json.empty() || !o.report.empty();
   if (reports) check_can_be_stored(o);
   check_outputs(flags, o);
@@ -140,33 +141,30 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
 
 std::function<int()> add_plan(CLI::App& app) {
   const auto flags = std::make_shared<PlanFlags>();
-  add_shape_flags(app, flags->training);
-  add_tokenizer_flags(app, flags->training.options.tokenizer);
-  add_step_flags(app, flags->training);
-  add_policy_flags(app, flags->training);
-  add_machine_flags(
-      app, flags->training,
-      "Memory budget of the device, such as 2GiB; by default everything is kept, or as much as "
-      "fits into what the machine has, or has free if it is this one");
-  add_sample_flag(app, flags->training.options);
+  using namespace settings;
+  add_settings(app, {&model_table, &tokenizer_table, &step_table, &policy_table, &machine_table,
+                     &sample_table});
+  app.get_option("--memory")
+      ->description(
+          "Memory budget of the device, such as 2GiB; by default everything is kept, or as much as "
+          "fits into what the machine has, or has free if it is this one");
   std::vector<std::string> machines = machine_names();
   const std::string gpus = CLI::detail::join(machines, ", ");
   machines.emplace_back(here);
   app.add_option("--machine", flags->machine,
                  sentence("Machine to plan for: a GPU by its data sheet (", gpus, "), or ", here,
                           " one, which is measured"))
-      ->check(one_of(machines).description(""))
+      ->check(validator(one_of(machines)).description(""))
       ->capture_default_str();
   app.add_flag("--frontier", flags->frontier,
                "Also plan for budgets from the smallest that can be met to that of keeping all");
-  app.add_option("--report", flags->training.options.report,
-                 "File to write a page to that draws the plan, with --frontier: HTML that needs no "
-                 "network")
-      ->check(file_of("a page"));
+  add_setting(app, run_setting("report"))
+      ->description(
+          "File to write a page to that draws the plan, with --frontier: HTML that needs no "
+          "network");
   app.add_option("--json", flags->json,
                  "File to write a report to, as JSON; -: standard output, and nothing else there")
-      ->transform(standard_output_as("-"));
-  app.footer(preset_table());
+      ->transform(validator(standard_output_as("-")));
   return [flags, &app] { return plan(*flags, app); };
 }
 

@@ -10,6 +10,7 @@
 #include "spool/models/cli/commands.h"
 #include "spool/models/report/report_page.h"
 #include "spool/models/report/run_logs.h"
+#include "spool/models/training/settings/setting_checks.h"
 #include "spool/runtime/files/file.h"
 #include "spool/runtime/log.h"
 
@@ -61,7 +62,7 @@ std::function<int()> add_plot(CLI::App& app) {
                  "File to write the page to, which draws losses and speed: HTML that needs no "
                  "network")
       ->required()
-      ->check(file_of("a page"));
+      ->check(validator(file_of("a page")));
   return [flags] { return plot(*flags); };
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "spool/models/cli/commands.h"
+#include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/progress_bar.h"
 #include "spool/models/cli/terminal/width.h"
 #include "spool/models/data/find_files.h"
@@ -119,7 +120,7 @@ std::function<int()> add_tokenize(CLI::App& app) {
          "--shard-tokens", a->options.shard_tokens,
          "Tokens per shard; writes shards FILE_000000.bin and so on; 0: one shard, FILE.bin")
       ->capture_default_str();
-  add_threads_flag(app, a->options.threads);
+  add_setting(app, "threads", a->options.threads);
   return [a] {
     catch_interrupts();
     const auto tokenizer = open_tokenizer(choose_tokenizer(a->tokenizer));

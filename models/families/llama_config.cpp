@@ -225,7 +225,7 @@ LlamaConfig LlamaConfig::with(std::string_view setting, int64_t n) const {
   if (setting == "channels") {
     other.channels = n;
     other.inner = round_up<int64_t>(n * inner / channels, 64);
-    other.head = n / heads.query;
+    other.head = heads.query > 0 ? n / heads.query : 0;
   }
   if (setting == "heads" && n > 0) {
     const int64_t group = heads.query / heads.key;

@@ -1,11 +1,13 @@
 #pragma once
 
-// The settings of a training run.  Its configuration determines the losses: on one device, two
-// runs of the same configuration have the same losses, bit for bit, except that AdamW on the host
-// of a GPU rounds as the host does (update_loop.h), and unless it says nondeterministic.  A
-// checkpoint stores the configuration as JSON.
+// The values of a training run's settings, each of which is declared in a table of
+// settings/setting.h. The run's configuration determines the losses: on one device, two runs of the
+// same configuration have the same losses, bit for bit, except that AdamW on the host of a GPU
+// rounds as the host does (update_loop.h), and unless it says nondeterministic.  A checkpoint
+// stores the configuration as JSON.
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <set>
 #include <string>
@@ -39,8 +41,9 @@ struct RunOptions {
 
   // The rest changes where and how the run executes, not its losses.
   Device device = {};
-  bool graph = true;  // capture a step and replay it, where the device can
-  int threads = 0;    // 0: one per usable core
+  std::string device_name = {};  // as given; empty: the default device
+  bool graph = true;             // capture a step and replay it, where the device can
+  int threads = 0;               // 0: one per usable core
   Policy policy = {};
   std::string spill_directory = {};  // for values that are offloaded to a disk
   std::string plan = {};             // a file; empty: the plan comes from the policy
@@ -52,10 +55,10 @@ struct RunOptions {
   std::string out = {}, log = {}, trace = {}, report = {};
   std::filesystem::path default_texts = {};  // source tree whose texts are the default data
   bool resume = false;
-  bool dry_run = false;                            // only foretell
-  bool sample = true;                              // text is written at the end, at least
-  int64_t checkpoint_every = 0, sample_every = 0;  // steps; 0: only at the end
-  double checkpoint_minutes = 0;                   // of the wall clock; 0: not by time
+  bool dry_run = false;                              // only foretell
+  bool sample = true;                                // text is written at the end, at least
+  int64_t checkpoint_every = 250, sample_every = 0;  // steps; 0: only at the end
+  double checkpoint_minutes = 0;                     // of the wall clock; 0: not by time
   int keep_checkpoints = 2;
   // Batches of validation data that the evaluation after the last step reads; 0: there is none; no
   // number: it reads all data.
@@ -68,8 +71,21 @@ struct RunOptions {
 // Whether the model is a path to weights rather than a preset.
 bool has_weights(const std::string& model);
 
-// The default settings for a preset or for a model with weights.  Throws if it is neither.
+// Texts that are given for settings, as on a command line, by key.
+using GivenTexts = std::map<std::string, std::vector<std::string>>;
+// The options of a run: each setting, in the order of their declarations, has what is given for it,
+// or else its default.  Throws if a text cannot be, or settings that are given contradict each
+// other; a sentence that begins with a setting's key in braces names others like that, too.
+RunOptions run_options(const GivenTexts&);
+
+// What the model of the options says of settings that are not given.
+TrainingDefaults training_defaults(const RunOptions&);
+
+// The default settings for a preset or for a model with weights, without warm-up, which depends on
+// the number of steps.  Throws if it is neither.
 TrainingConfig training_preset(const std::string& model);
+// "Defaults that depend on the model:" and a line for each preset, such as "gpt2-tiny: {layers} 4".
+std::string table_of_presets();
 
 // The plan in the file that the options name, if they do.  Takes the chunks of the loss and of the
 // MLPs that it was made for.  Throws if one that was given differs, or one of a run that resumes,
@@ -88,7 +104,8 @@ void adopt(RunOptions&, const JsonField& stored);
 // fingerprint of the data tells, and what concerns evaluations.
 const std::set<std::string>& settings_without_numbers();
 
-// Throws if settings that concern the run as a whole contradict each other.
+// Throws if one of the settings that TrainingConfig lacks is out of range, or two contradict each
+// other.
 void check_run_settings(const RunOptions&);
 
 // Throws unless each of the files that the run writes has a name of its own, also among the others
