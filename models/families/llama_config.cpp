@@ -61,7 +61,7 @@ int64_t read_extent(const JsonField& config, const char* key,
   return (field ? *field : config.member(key)).integer<int64_t>(1, max_extent);
 }
 
-// Within these bounds, products and quotients of a few are neither 0 nor infinite in f32.
+// Within these bounds, products and quotients of a few numbers are neither 0 nor infinite in f32.
 double read_positive(const JsonField& object, const char* key) {
   constexpr double min = 1e-12, max = 1e12;
   const JsonField field = object.member(key);
@@ -215,8 +215,8 @@ void LlamaConfig::write(json& to) const {
   }
 }
 
-// The proportions stay: an MLP is 8/3 as wide as the residual stream, in whole 64s, and a head of
-// keys serves as many of queries.
+// Keeps the proportions: an MLP is 8/3 as wide as the residual stream, in multiples of 64, and a
+// key head serves the same number of query heads.
 LlamaConfig LlamaConfig::with(std::string_view setting, int64_t n) const {
   LlamaConfig other = *this;
   if (setting == "layers") other.layers = n;

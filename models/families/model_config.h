@@ -41,7 +41,7 @@ struct Extent {
 // Throws unless each is positive and at most its `max`.
 void check_extents(std::initializer_list<Extent>);
 
-// Throws if so many layers of so many parameters are more than can be counted.
+// Throws if the parameters of this many layers are too many to count.
 void check_number_of_parameters(int64_t layers, int64_t of_layer);
 
 // Numbers that every model has.

@@ -16,7 +16,7 @@ class Evaluator {
   Evaluator(Model&, BatchInput&, const Plan&, Stream&);
 
   // The mean loss over all targets of the rows, which are read and evaluated a batch at a time.
-  // on_progress is told how many rows are done.
+  // on_progress is called with the number of rows done.
   double mean_loss(const RowSource&, const std::function<void(int64_t rows)>& on_progress = {});
   // Enqueues the loss of each target of one batch of the input's shape, f32 (B, T); 0 for ignored
   // targets.

@@ -1,7 +1,7 @@
 #pragma once
 
 // Reads the logs of runs, which are lines of JSON (models/training/run/log.h), for a page that
-// draws them beside each other:
+// draws several runs together:
 //
 //   {"format": "spool-plot", "format_version": 1,
 //    "runs": [{"name": "a", "log": [...]}, ...]}              step_history.h

@@ -11,7 +11,7 @@
 
 namespace spool {
 
-// Of a run; JSON numbers are exact up to here.
+// The limit of a run; JSON numbers are exact up to here.
 inline constexpr int64_t max_steps = int64_t{1} << 53;
 
 // Numbers of a step that are not known are absent.

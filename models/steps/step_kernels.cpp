@@ -13,8 +13,8 @@ constexpr int min_passes = 3;     // until a second pass can confirm each time
 constexpr int64_t different = 2;  // micro-batches: the last launches what those in the middle do
 constexpr double stands = 0.99;   // ends when a pass lowers the sum by less than 1 %
 
-// Adds what the spans took to the times of the launches, sets these to the least that is confirmed,
-// and returns the sum.
+// Adds the times of the spans to `times`, sets each launch to its smallest confirmed time, and
+// returns the sum.
 double lower(std::vector<KernelTime>& launches, const std::vector<TraceSpan>& spans,
              std::vector<std::vector<double>>& times) {
   check(spans.size() == launches.size(), "the step launches ", spans.size(),

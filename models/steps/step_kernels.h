@@ -29,7 +29,7 @@ std::optional<Layout> lay_out_kernels(const StepDescription&, const StepPlans&, 
 // The spans of kernels on the compute stream.
 std::vector<TraceSpan> kernel_spans(std::vector<TraceSpan>);
 
-// Each kernel of the launches once, in the order of before(); its time is the mean of its launches.
+// Each kernel of the launches once, in the order of before(); with the mean time of its launches.
 std::vector<KernelTime> distinct(std::vector<KernelTime> launches);
 
 // Ends measuring early: after this time, but not before three steps.

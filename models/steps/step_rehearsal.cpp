@@ -29,7 +29,7 @@ RehearsedTape rehearse_tape(const StepDescription& step, const Plan& plan, const
 
 namespace {
 
-// The history on the clock of the trace, whose first span of the device begins when the step does.
+// Moves the history to the clock of the trace, whose first device span begins when the step does.
 AllocationHistory on_clock_of(const std::vector<TraceSpan>& trace, double begin,
                               AllocationHistory history) {
   const auto first = std::ranges::find(trace, TraceLane::compute, &TraceSpan::lane);

@@ -46,7 +46,7 @@ class Sentences {
   }
   size_t peak() const { return run_.foretold.memory.peak; }
   double seconds() const { return run_.foretold.seconds; }
-  // Of more micro-batches, the trace and the memory show only some.
+  // The trace and the memory show only some, if there are more micro-batches.
   bool has_all_micro_batches() const { return run_.config.accumulate <= distinct_micro_batches; }
 
   std::string limit_in_words() const {

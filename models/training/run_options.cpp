@@ -51,7 +51,7 @@ json with_shape(json all, const ModelConfig& model) {
   for (const Setting& s : run_settings()) {
     if (s.kind == SettingKind::shape) all[s.key] = s.to_json(shaped);
   }
-  // Of two files of the same model, one may say more than the other.
+  // Two files of the same model may say more or less of it.
   all[model_numbers] = model.with("layers", model.shape().layers).to_json();
   return all;
 }

@@ -25,7 +25,7 @@ struct MemoryValue {
 struct StepMemory {
   std::vector<std::string> categories = {};  // from the bottom to the top; only those that occur
   // Milliseconds since the step began, not falling.  The bytes of an instant hold until the next.
-  // Of two instants of equal times, the first shows a peak that lasted no time.
+  // Two instants may have the same time: the first shows a peak that lasted no time.
   std::vector<double> times = {};
   std::vector<std::vector<size_t>> bytes = {};  // of each category, at each instant
   std::vector<size_t> total = {};

@@ -12,7 +12,7 @@
 
 namespace spool {
 
-// Of work whose total is known.
+// Draws how far work is whose total is known.
 class ProgressBar {
  public:
   static constexpr const char* bytes = "bytes";
@@ -39,7 +39,7 @@ class ProgressBar {
   Clock::time_point start_ = Clock::now(), last_ = start_;
 };
 
-// Of work whose total is not known: the time that it has taken, until this is destroyed.
+// Draws the time that work of unknown length has taken, until this is destroyed.
 class ElapsedTime {
  public:
   using Clock = std::chrono::steady_clock;

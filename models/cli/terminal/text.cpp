@@ -20,7 +20,7 @@ size_t length_of_character(unsigned char first) {
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-// Of a whole character.
+// Whether a whole character of UTF-8 is a control character.
 bool is_control(std::string_view character) {
   const auto first = static_cast<unsigned char>(character[0]);
   if (character == "\n" || character == "\t") return false;

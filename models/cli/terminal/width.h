@@ -12,12 +12,12 @@ namespace spool {
 // The columns of the terminal that the descriptor is; 80 if that is not known, 0 if it is none.
 size_t terminal_width(int descriptor);
 
-// The text with lines of at most so many columns, broken at spaces, the further ones four columns
-// deeper than the first; of a line with columns, which three spaces or more divide, below each
-// other in the last one.  A word that is too long stays whole.  0: all.
+// Breaks lines at spaces so that each has at most `width` columns.  Continued lines begin four
+// columns deeper than the first, or, in a table, whose columns three spaces or more divide, below
+// the last column.  A word that is too long stays whole.  Width 0: nothing is broken.
 std::string wrapped(std::string_view text, size_t width);
 
-// The beginning of a line, at most so many columns of it; 0: all.
+// The first `width` columns of a line; 0: all of it.
 std::string cut(std::string_view line, size_t width);
 
 // What to write to a terminal to begin its line anew: an escape code, or where none is wanted

@@ -9,7 +9,7 @@
 namespace spool {
 namespace {
 
-// Of a preset, or of the weights that the run starts from.
+// The configuration of a preset, or of the weights that the run starts from.
 ModelConfig numbers_of_model(const RunOptions& o) {
   if (const auto preset = model_preset(o.model)) return preset->config;
   check_setting(path_exists(o.model), {"model"}, "the model '", o.model,

@@ -27,7 +27,7 @@ namespace spool {
 enum class SettingKind : uint8_t {
   shape,       // a number of the model, stored with the others of its configuration
   numbers,     // the numbers of a step; a run keeps it
-  length,      // likewise, and a run that resumes may become longer
+  length,      // a number of steps: a run that resumes may become longer
   source,      // how model and data are read, whose fingerprints are stored, too; a run keeps it
   place,       // where data lies; it may change
   evaluation,  // evaluations and what follows from them; it may change

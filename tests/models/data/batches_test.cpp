@@ -133,7 +133,7 @@ TEST(TrainingRows, DependOnSeedAndIndexOnly) {
   EXPECT_LT(repeated, 10);
 }
 
-// Another order would change every run that is resumed.
+// A different order would change every resumed run.
 TEST(TrainingRows, HaveTheSameOrderInEveryVersion) {
   const TrainingRows batches(counting(100000), 64, /*seed=*/1337);
   std::vector<int64_t> begins;
@@ -182,7 +182,7 @@ TEST(TrainingRows, FillABatchWithTheSameRowsAsOneByOne) {
   }
 }
 
-// Of two windows beside each other, the last target of one is the first token of the other.
+// The last target of a window is the first token of the next.
 TEST(TrainingRows, ReadEachTokenOfARowOnce) {
   constexpr int64_t T = 6, n = 60;
   const auto tokens = counting(n);
