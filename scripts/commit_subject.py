@@ -13,7 +13,8 @@ import sys
 
 CHARACTERS = 72
 MELTED = re.compile(r"^(?:(?:fixup|squash|amend)! )+")
-BY_GIT = re.compile(r'^(?:Merge |Revert "|Reapply ")')
+MERGED = "Merge (?:branch|branches|remote-tracking branch|tag|commit|pull request) "
+BY_GIT = re.compile(rf'^(?:{MERGED}|Revert "|Reapply ")')
 
 
 def subject(message):

@@ -143,7 +143,7 @@ class Index {
     }
   }
 
-  // Adds an input of the cut, unless a node that carries the index computes it.
+  // Adds an input of the cut, unless one of the nodes that are cut computes it.
   void computed_outside(ValueId v) {
     const bool inside = std::ranges::binary_search(cut_.nodes, program_.values[v].producer);
     if (!inside && inputs_.insert(v).second) cut_.inputs.push_back(v);

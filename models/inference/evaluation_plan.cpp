@@ -26,7 +26,7 @@ std::vector<ChunkRows> choices_of(int64_t all) {
 
 Report foretell(const EvaluationShape& shape, const Plan& plan, const Machine& machine) {
   double seconds = 0;
-  Report report = rehearse(machine, [&](MetaStream& stream) {
+  Report report = rehearse_totals(machine, [&](MetaStream& stream) {
     Evaluation evaluation(shape, plan, stream);
     evaluation.evaluator.rehearse_losses();
     const double start = stream.now();

@@ -30,7 +30,7 @@ struct PlacedRange {
   Range elements = {};
 };
 
-// All ranges of the row, in its order.
+// Where the state of each range of the row is; the ranges in the order of the row.
 std::vector<PlacedRange> places_of(const std::vector<Parameter*>&, const std::vector<StateRow>&,
                                    const OptimizerMemory&);
 

@@ -1,12 +1,14 @@
 #pragma once
 
-// Measures by rehearsals what the options of each segment cost: segments of one kind try different
-// options in one rehearsal, so all 128 options of a block take three rehearsals of 48 layers.
+// Measures by rehearsals what the options of each segment cost.  A segment is a layer's part of the
+// tape; an option, a choice of the values in it that are recomputed (options.h).  Segments of one
+// kind try different options in one rehearsal, so all 128 of a block take three rehearsals of 48
+// layers.
 //
 // An option's costs are seconds, bytes that it keeps while the segments after it run, and bytes
 // that the segment itself needs, in forward and in backward, beyond what was live when it began:
 //
-//   live in segment l = live at first + what the segments below l keep + what l needs.
+//   live in segment l = live before all segments + what the segments below l keep + what l needs.
 //
 // Options that another one beats in all costs are left out.
 

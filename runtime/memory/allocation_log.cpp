@@ -20,6 +20,7 @@ size_t AllocationLog::next_event() {
 }
 
 void AllocationLog::record_birth(const Arena::Block& block) {
+  check(block.number == first_ + history_.all.size(), "allocations: the log missed some");
   history_.all.push_back({.bytes = block.bytes,
                           .spec = block.spec,
                           .label = block.label,

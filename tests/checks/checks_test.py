@@ -160,7 +160,7 @@ def sizes_faults():
         root = small_tree(folder, {"runtime/more.h": "int a;\n", "kernels/gelu.h": ""})
         said = run_in(root, "size", "--update")[1] + run_in(root, "size")[1]
         rows = [line.split() for line in (root / "tests/checks/sizes.txt").read_text().splitlines()]
-        if rows[1:3] != [["runtime", "6", "Tensors."], ["kernels", "2", "GELU."]] or "allows" in said:
+        if rows[1:3] != [["runtime", "50", "Tensors."], ["kernels", "50", "GELU."]] or "allows" in said:
             yield f"size.py --update writes {rows}:\n{said}"
         if not shutil.which("git"):
             return
@@ -172,6 +172,9 @@ def sizes_faults():
         for change in ["8 +2 since HEAD: 3 new, 1 gone", "1 -1 since HEAD: 1 new, 2 gone"]:
             if change not in re.sub(" +", " ", said):
                 yield f'size.py does not say "{change}":\n{said}'
+        write(root, {"runtime/new.h": "\n" * 99})
+        if "runtime: grew from 50 lines to 105; say why" not in run_in(root, "size", "--update")[1]:
+            yield "size.py --update lets a room grow without a new reason"
 
 
 errors = []

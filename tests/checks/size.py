@@ -3,7 +3,8 @@
     size.py             prints the lines of each room and what the change adds: all that differs from
                         the commit named by SPOOL_BASE, or else from the last one
     size.py COMMIT      the same from this commit
-    size.py --update    writes the numbers of sizes.txt and keeps its reasons
+    size.py --update    writes the numbers of sizes.txt, rounded up to STEP, and keeps its reasons; a
+                        row that grows needs a new one, written before
 
 A row has a room, its lines as `wc -l` counts those of its sources and headers, and why it has them: a
 change that needs more says it there. A room that is SLACK lines smaller than its row fails, too,
@@ -19,7 +20,7 @@ import sys
 from tree import CPP, ROOT, room_of, rooms, sources, verdict
 
 TABLE = "tests/checks/sizes.txt"
-SLACK = 100
+SLACK, STEP = 100, 50
 CORE_LINES = 24_000
 CORE = ["runtime", "autograd", "planner", "models/steps", "models/optimizers"]
 BESIDE_CORE = ["runtime/cuda", "autograd/checks", "planner/report"]
@@ -105,10 +106,21 @@ def counts(known):
     return found, core
 
 
+def committed():
+    """The table of the last commit: the same as table(), without faults."""
+    rows = map(ROW.match, git("show", f"HEAD:{TABLE}"))
+    return {row[1]: (int(row[2].replace(",", "")), row[3]) for row in rows if row}
+
+
 def update(said, counted):
-    rows = []
+    """Writes the table, unless a room grew without a reason of its own."""
+    before, rows = committed(), []
     for room, count in counted.items():
         _, why = said.get(room, (0, None))
+        old_limit, old_why = before.get(room, (count, None))
+        if count > old_limit and why == old_why:
+            sys.exit(f"{room}: grew from {old_limit:,} lines to {count:,}; say why in its row of {TABLE} first")
+        count = -(-count // STEP) * STEP
         rows.append(f"{room:<18} {count:>6,}  {why or ''}".rstrip() + "\n")
     (ROOT / TABLE).write_text(HEAD + "".join(rows))
 

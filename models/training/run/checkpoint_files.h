@@ -6,14 +6,14 @@
 //   merges.txt, vocab.json, ...      the tokenizer, if it has a vocabulary
 //   run.json                         the step, and the configuration for resuming
 //
-// They belong together.  run.json and the metadata of both safetensors files hold the step and a
-// hash of what determines the run's numbers: its configuration without its paths and what concerns
-// evaluations, the fingerprint of its data, and a hash of the weights that it began from, if it
-// did.  Device, policy and threads are not in it: runs that compute the same write the same.
-// run.json also has the hashes of the vocabulary's files, the table of algorithms that a GPU's
-// products take, if the run began with one, the losses of the last and the best evaluation, and a
-// fingerprint of the ops of a step: programs whose ops differ compute the same numbers only within
-// rounding.  Checkpoints of earlier versions have none of this.
+// The files belong together: run.json and both safetensors files hold the step and the same hash of
+// what determines the run's numbers, which is its configuration without paths and evaluations, the
+// fingerprint of its data, and the initial weights if they came from a file.  Device, policy and
+// threads are not part of it, as they change no number.
+//
+// run.json also has hashes of the vocabulary's files, the algorithms of a GPU's matrix products,
+// the last and the best evaluation, and a fingerprint of a step's ops, by which a run notices that
+// a program of other ops continues it.  Checkpoints of earlier versions have none of this.
 
 #include <filesystem>
 #include <map>

@@ -31,7 +31,9 @@ class BatchRows final : public RowSource {
                   count = std::min(rows_, rows.end) * batch_.T - begin;
     std::copy_n(batch_.tokens.begin() + begin, count, batch.tokens.begin());
     std::copy_n(batch_.targets.begin() + begin, count, batch.targets.begin());
-    for (int64_t row = rows.begin; row < rows_; ++row) batch.valid += targets(row);
+    for (int64_t row = rows.begin; row < std::min(rows_, rows.end); ++row) {
+      batch.valid += targets(row);
+    }
   }
 
  private:
@@ -74,8 +76,8 @@ void Checkpoints::write() {
 
 void Checkpoints::save() {
   if (state_.done == last_saved_) return;
-  Evaluator& evaluator = run_.trainer->evaluator();
-  const double loss = evaluator.mean_loss(BatchRows(state_.batch, run_.options.training.batch));
+  const BatchRows rows(state_.batch, run_.options.training.batch);
+  const double loss = targets_of(rows) > 0 ? run_.trainer->evaluator().mean_loss(rows) : 0;
   if (!std::isfinite(loss)) {
     fail_not_finite(state_.done, "the loss of the updated weights is", loss);
   }

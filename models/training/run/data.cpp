@@ -79,7 +79,7 @@ RunData::RunData(const RunOptions& options, const Tokenizer& tokenizer, RunListe
   fingerprint_ = fingerprint_of(split_, listener);
   const uint64_t order = options.data_seed.value_or(options.training.seed);
   training_ = std::make_unique<TrainingRows>(split_.training, seq_, order);
-  (void)validation();
+  validation_targets_ = targets_of(*validation());
 }
 
 std::unique_ptr<const RowSource> RunData::validation(int64_t limit) const {

@@ -30,6 +30,8 @@ class RunData {
   std::string name() const { return split_.training->name(); }
   int64_t training_tokens() const { return split_.training->size(); }
   int64_t validation_tokens() const { return split_.validation->size(); }
+  // Those of all validation rows.
+  int64_t validation_targets() const { return validation_targets_; }
   // By which a run that resumes notices other data.
   uint64_t fingerprint() const { return fingerprint_; }
   // The files that were written to since the run began.
@@ -39,6 +41,7 @@ class RunData {
   Split split_;
   int64_t seq_;
   uint64_t fingerprint_ = 0;
+  int64_t validation_targets_ = 0;
   std::unique_ptr<const RowSource> training_;
 };
 

@@ -11,7 +11,7 @@ bool Evaluations::is_due(int64_t done) const {
 std::optional<EvaluationNumbers> Evaluations::evaluate(const RowSource& rows) {
   struct Stopped {};
   EvaluationNumbers numbers{.step = state.done, .targets = targets_of(rows)};
-  numbers.whole = numbers.targets + 1 == run.data->validation_tokens();
+  numbers.whole = numbers.targets == run.data->validation_targets();
   try {
     checkpoints.read_data([&] {
       numbers.loss = run.trainer->evaluator().mean_loss(rows, [&](int64_t done) {
@@ -62,7 +62,7 @@ bool Evaluations::evaluate_at_the_end() {
       o.final_eval_batches ? *o.final_eval_batches * o.training.batch : ValidationRows::all;
   const auto numbers = evaluate(*run.data->validation(limit));
   if (!numbers) return false;
-  const int64_t all = run.data->validation_tokens() - 1;
+  const int64_t all = run.data->validation_targets();
   run.listeners->say(fmt::format("validation loss {:.4f} nats a token, over {} targets",
                                  numbers->loss,
                                  numbers->whole ? fmt::format("all {}", all)

@@ -218,7 +218,10 @@ RunSetup set_up_run(RunOptions options, RunListener& listener) {
   o.training.validate();
   open_data(run, stored);
   plan(run);
-  if (o.dry_run) return run;
+  if (o.dry_run) {
+    if (run.trace) run.listeners->say(run.trace->write(run.traced_step() + 1));
+    return run;
+  }
   run.tape = step_fingerprints(describe_step(o.training)).back();
   run.stream = open_stream(o.device, run.planned.budget, o.threads);
   run.directory = std::make_unique<RunDirectory>(o.out, o.keep_checkpoints);

@@ -1,7 +1,9 @@
 #pragma once
 
-// What a training run is made of.  All of it is made once, before the first step.
+// What a training run is made of.  All of it is made once, before the first step; after that only
+// the weights, the files and the streams change that it has pointers to, as train() goes.
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -47,6 +49,8 @@ struct RunSetup {
   bool is_due(int64_t every, int64_t done) const {
     return every > 0 && done % every == 0 && done < steps();
   }
+  // The step that is traced: the second, in which nothing happens for the first time, or the only.
+  int64_t traced_step() const { return std::min(first_step + 1, steps() - 1); }
   // Whether the run is to evaluate after its first_step, as a run that never stopped did: a stop
   // cut that evaluation short, or the run has become longer.
   bool owes_evaluation() const;
@@ -64,8 +68,8 @@ struct RunState {
 
 // Checks the options, opens the data, foretells the peak, and initialises the model, from a
 // checkpoint if the run resumes.  Throws Error (memory) if the peak is above the budget.  A dry run
-// ends before anything is written but the plan, the page and the trace that were asked for.  The
-// listener outlives the setup.
+// ends before anything is written but the plan, the page and the foretold trace, if they were asked
+// for.  The listener outlives the setup.
 RunSetup set_up_run(RunOptions, RunListener&);
 
 }  // namespace spool

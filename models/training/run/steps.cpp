@@ -16,11 +16,6 @@ TrainingSteps::TrainingSteps(const RunSetup& run, RunState& state, Checkpoints& 
       correction_(correction),
       is_due_(std::move(is_due)) {}
 
-// The second step of the run, in which nothing happens for the first time, or its only one.
-int64_t TrainingSteps::traced_step() const {
-  return std::min(run_.first_step + 1, run_.steps() - 1);
-}
-
 // Whether the step may be enqueued behind the one before, whose result is not known: if nothing
 // happens in between, and both are ordinary.
 bool TrainingSteps::may_run_ahead(int64_t step) const {

@@ -19,14 +19,13 @@ class TrainingSteps {
   // Trains a step.  Enqueues none behind it if the run stops.  Throws Error (numeric) if the loss
   // or a gradient is not finite, and Error (file) if the data cannot be read any more.
   StepNumbers train_next(bool stops);
-  // Tells where the trace is, if it is that of the step that was trained.
+  // Writes the trace after the step that it is of.
   void write_trace_if_complete();
   // Whether a trace is still to come.
-  bool is_trace_missing() const { return run_.trace && state_.done <= traced_step(); }
+  bool is_trace_missing() const { return run_.trace && state_.done <= run_.traced_step(); }
 
  private:
-  int64_t traced_step() const;
-  bool is_traced(int64_t step) const { return run_.trace && step == traced_step(); }
+  bool is_traced(int64_t step) const { return run_.trace && step == run_.traced_step(); }
   bool may_run_ahead(int64_t step) const;
   void read_batch(int64_t step);
   bool can_read_batch(int64_t step);
