@@ -221,9 +221,10 @@ TEST(Settings, RefuseTextsAndValuesThatAreWrong) {
   const std::pair<const char*, const char*> wrong[] = {
       {"eval-every", "-1"},   {"keep-checkpoints", "0"}, {"dtype", "f64"}, {"memory", "much"},
       {"recompute", "gelus"}, {"final-eval", "-2"},      {"out", "-"},     {"offload", "some"}};
-  for (const auto& [key, text] : wrong) {
-    const auto fields = expect_error(ErrorKind::invalid, {}, [&] { options_with(key, text); });
-    EXPECT_EQ(fields.settings, std::vector<std::string>{key});
+  for (const auto& given : wrong) {
+    const auto fields =
+        expect_error(ErrorKind::invalid, {}, [&] { options_with(given.first, given.second); });
+    EXPECT_EQ(fields.settings, std::vector<std::string>{given.first});
   }
   expect_error(ErrorKind::invalid, {"'1e3' is not a whole number"},
                [&] { options_with("steps", "1e3"); });
