@@ -371,7 +371,7 @@ Setting parse_setting(int& argc, char** argv) {
   for (int i = 1; i < argc; ++i) s.words += sentence(i > 1 ? " " : "", argv[i]);
   if (const auto device = take("device", ""); !device.empty()) s.device = parse_device(device);
   s.model = take("model", "gpt2-124m");
-  s.config = training_preset(s.model);
+  s.config = run_options({{"model", {s.model}}}).training;
   s.config.batch = std::stoll(take("batch", "4"));
   s.config.seq = std::stoll(take("seq", "1024"));
   s.config.dtype = *parse<DType>(take("dtype", "bf16"));

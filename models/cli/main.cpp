@@ -18,6 +18,7 @@
 
 #include "spool/kernels/libraries.h"
 #include "spool/models/cli/command_line.h"
+#include "spool/models/cli/setting_flags.h"
 #include "spool/models/cli/terminal/style.h"
 #include "spool/models/cli/terminal/text.h"
 #include "spool/models/cli/terminal/width.h"
@@ -108,7 +109,8 @@ std::string flags_of(const Error& e, const Commands& commands) {
   for (const auto& [command, run] : commands) {
     if (!command->parsed()) continue;
     for (const std::string& key : e.fields().settings) {
-      const std::string flag = "--" + key;
+      const bool has_key = command->get_option_no_throw("--" + key);
+      const std::string flag = has_key ? "--" + key : flag_of(key);
       const bool named = std::string_view(e.what()).find(flag) != std::string_view::npos;
       if (command->get_option_no_throw(flag) && !named) list += (list.empty() ? "" : ", ") + flag;
     }

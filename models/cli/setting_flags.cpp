@@ -1,40 +1,32 @@
 #include "spool/models/cli/setting_flags.h"
 
-#include <algorithm>
-
 #include "spool/models/cli/command_line.h"
 
 namespace spool {
 namespace {
 
-// A flag of a setting that begins as yes says no.
+// A flag that can only turn off what is on by default.
 bool says_no(const Setting& s) {
-  return s.form == TextForm::flag && s.text(RunOptions{}) == "true";
+  return s.form == TextForm::flag && !may_change(s.kind) && s.text(RunOptions{}) == "true";
 }
 
-std::string flag_of(const Setting& s) { return std::string(says_no(s) ? "--no-" : "--") + s.key; }
-
-// The text, with the flag of a setting for its key in braces.
-std::string with_flags(std::string text) {
-  for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
-    const size_t end = std::min(text.find('}', at), text.size());
-    const auto key = std::string_view(text).substr(at + 1, end - at - 1);
-    const auto known = std::ranges::find(run_settings(), key, &Setting::key);
-    if (known != run_settings().end()) text.replace(at, end + 1 - at, flag_of(*known));
-  }
-  return text;
-}
+std::string with_flags(const std::string& text) { return with_names(text, flag_of); }
 
 GivenTexts given_texts(const CLI::App& command) {
   GivenTexts given;
   for (const Setting& s : run_settings()) {
-    const CLI::Option* const option = command.get_option_no_throw(flag_of(s));
+    const CLI::Option* const option = command.get_option_no_throw(flag_of(s.key));
     if (option && option->count() > 0) given[s.key] = option->reduced_results();
   }
   return given;
 }
 
 }  // namespace
+
+std::string flag_of(const std::string& key) {
+  const Setting* const setting = find_setting(key);
+  return (setting && says_no(*setting) ? "--no-" : "--") + key;
+}
 
 CLI::Option* describe(CLI::Option* option, const Setting& s) {
   option->description(with_flags(s.help));
@@ -44,13 +36,13 @@ CLI::Option* describe(CLI::Option* option, const Setting& s) {
 }
 
 CLI::Option* add_setting(CLI::App& app, const Setting& s) {
+  const std::string flag = sentence("--", s.key), off = sentence("!--no-", s.key);
   if (s.form == TextForm::flag) {
     const bool both = may_change(s.kind);  // as a run that resumes may say the other
-    const std::string flag = says_no(s) ? "!" + flag_of(s) : flag_of(s);
-    return describe(app.add_flag(both ? sentence(flag, ",!--no-", s.key) : flag), s);
+    return describe(app.add_flag(both ? flag + "," + off : says_no(s) ? off : flag), s);
   }
-  CLI::Option* const option = app.add_option(flag_of(s))->type_name(name(s.form));
-  if (s.form == TextForm::list) option->expected(CLI::detail::expected_max_vector_size);
+  CLI::Option* const option = app.add_option(flag)->type_name(name(s.form));
+  if (s.is_list) option->expected(CLI::detail::expected_max_vector_size);
   return describe(option, s);
 }
 
@@ -64,12 +56,7 @@ void add_settings(CLI::App& app, std::initializer_list<const Settings*> tables) 
 }
 
 RunOptions options_of(const CLI::App& command) {
-  try {
-    return run_options(given_texts(command));
-  } catch (const Error& e) {
-    const std::string words = e.what();
-    throw Error(e.kind(), words.starts_with('{') ? with_flags(words) : words, e.fields());
-  }
+  return run_options(given_texts(command), flag_of);
 }
 
 }  // namespace spool

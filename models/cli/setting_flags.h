@@ -14,6 +14,8 @@ namespace spool {
 // Adds a flag for each setting of these tables, and to the help of the command the table of
 // defaults that depend on the model.
 void add_settings(CLI::App&, std::initializer_list<const Settings*>);
+// The flag of a key: --graph, or what a setting that is on by default has, --no-graph.
+std::string flag_of(const std::string& key);
 // Adds the flag of one.
 CLI::Option* add_setting(CLI::App&, const Setting&);
 // Gives an option that has a variable of its own the help, check and default of a setting.

@@ -93,21 +93,40 @@ void check_given(const RunOptions& o) {
   const TrainingConfig& t = o.training;
   const auto is_given = [&](const char* key) { return o.given.contains(key); };
   const bool keeps_schedule = o.resume;  // it may be the stored run's
-  check(keeps_schedule || t.schedule == LrSchedule::wsd || !is_given("decay-share"),
-        "{decay-share} is for {lr-schedule} wsd, not ", name(t.schedule));
-  check(keeps_schedule || t.schedule != LrSchedule::constant || !is_given("min-lr"),
-        "{min-lr} has no meaning with {lr-schedule} constant, whose learning rate stays the "
-        "highest");
+  check_setting(keeps_schedule || t.schedule == LrSchedule::wsd || !is_given("decay-share"),
+                {"decay-share", "lr-schedule"}, "{decay-share} is for {lr-schedule} wsd, not ",
+                name(t.schedule));
+  check_setting(
+      keeps_schedule || t.schedule != LrSchedule::constant || !is_given("min-lr"),
+      {"min-lr", "lr-schedule"},
+      "{min-lr} has no meaning with {lr-schedule} constant, whose learning rate stays the "
+      "highest");
   for (const char* key : {"recompute", "offload", "optimizer-state"}) {
-    check(o.plan.empty() || !is_given(key), "{", key,
-          "} and {plan} both say what to keep; give one of them");
+    check_setting(o.plan.empty() || !is_given(key), {key, "plan"}, "{", key,
+                  "} and {plan} both say what to keep; give one of them");
   }
   const bool may_offload = o.policy.offload != Offloading::none || !o.plan.empty() ||
                            (!is_given("recompute") && !is_given("offload"));
-  check(may_offload || o.policy.target == OffloadTarget::host,
-        "{offload-to} disk:", o.spill_directory,
-        " needs values to offload; give {offload} residual or {offload} all, too, or leave out "
-        "{recompute} and {offload}");
+  check_setting(
+      may_offload || o.policy.target == OffloadTarget::host, {"offload-to", "offload", "recompute"},
+      "{offload-to} disk:", o.spill_directory,
+      " needs values to offload; give {offload} residual or {offload} all, too, or leave out "
+      "{recompute} and {offload}");
+}
+
+// Each setting has what is given, or its default.
+RunOptions options_with(const GivenTexts& given) {
+  RunOptions o;
+  for (const auto& [key, texts] : given) {
+    check_setting(find_setting(key), {key.c_str()}, "there is no setting ", key);
+    o.given.insert(key);
+  }
+  for (const Setting& setting : run_settings()) {
+    const auto texts = given.find(setting.key);
+    texts == given.end() ? setting.reset(o) : setting.read(o, texts->second);
+  }
+  check_given(o);
+  return o;
 }
 
 // Takes the chunks that a plan was made for; those that were given, or are those of a run that
@@ -144,26 +163,18 @@ std::filesystem::path resolved(std::filesystem::path name) {
 
 bool has_weights(const std::string& model) { return !model_preset(model).has_value(); }
 
-RunOptions run_options(const GivenTexts& given) {
-  RunOptions o;
-  for (const auto& [key, texts] : given) o.given.insert(key);
-  for (const Setting& setting : run_settings()) {
-    const auto texts = given.find(setting.key);
-    texts == given.end() ? setting.reset(o) : setting.read(o, texts->second);
+RunOptions run_options(const GivenTexts& given, NameOfKey name_of) {
+  try {
+    return options_with(given);
+  } catch (const Error& e) {
+    const std::string words = e.what();
+    throw Error(e.kind(), words.starts_with('{') ? with_names(words, name_of) : words, e.fields());
   }
-  check_given(o);
-  return o;
 }
 
 TrainingDefaults training_defaults(const RunOptions& o) {
   const auto preset = model_preset(o.model);
   return preset ? preset->defaults : o.training.model.defaults();
-}
-
-TrainingConfig training_preset(const std::string& model) {
-  TrainingConfig config = run_options({{"model", {model}}}).training;
-  config.warmup = 0;
-  return config;
 }
 
 std::string table_of_presets() {
@@ -228,9 +239,8 @@ void check_run_settings(const RunOptions& o) {
                 "the best model is found by evaluations", of_no_evaluations, "do not keep it");
   check_setting(evaluates || o.patience == 0, {"patience", "eval-every"},
                 "patience counts evaluations", of_no_evaluations, "a patience of 0");
-  check_setting(o.sample || o.sample_every == 0, {"sample-every", "no-sample"},
-                "text samples every ", o.sample_every,
-                " steps, and none at all; leave one of these out");
+  check_setting(o.sample || o.sample_every == 0, {"sample-every", "sample"}, "text samples every ",
+                o.sample_every, " steps, and none at all; leave one of these out");
 }
 
 void check_names_differ(const RunOptions& o, const NamedFiles& others) {

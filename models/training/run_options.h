@@ -74,16 +74,16 @@ bool has_weights(const std::string& model);
 // Texts that are given for settings, as on a command line, by key.
 using GivenTexts = std::map<std::string, std::vector<std::string>>;
 // The options of a run: each setting, in the order of their declarations, has what is given for it,
-// or else its default.  Throws if a text cannot be, or settings that are given contradict each
-// other; a sentence that begins with a setting's key in braces names others like that, too.
-RunOptions run_options(const GivenTexts&);
+// or else its default.  Throws if there is no such setting, a text cannot be, or settings that are
+// given contradict each other: a sentence of that names settings as name_of() says, such as by
+// their flags.
+using NameOfKey = std::string (*)(const std::string& key);
+inline std::string key_alone(const std::string& key) { return key; }
+RunOptions run_options(const GivenTexts&, NameOfKey name_of = key_alone);
 
 // What the model of the options says of settings that are not given.
 TrainingDefaults training_defaults(const RunOptions&);
 
-// The default settings for a preset or for a model with weights, without warm-up, which depends on
-// the number of steps.  Throws if it is neither.
-TrainingConfig training_preset(const std::string& model);
 // "Defaults that depend on the model:" and a line for each preset, such as "gpt2-tiny: {layers} 4".
 std::string table_of_presets();
 

@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     EvaluationHistory evaluations = run.evaluations;
     if (evaluations.since_best > 0 && !evaluations.last) std::abort();
     evaluations.add({.step = run.step + 1, .loss = 1});
-    RunOptions options{.training = training_preset("gpt2-tiny")};
+    RunOptions options = run_options({});
     adopt(options, run.configuration);
     options.training.validate();
   });

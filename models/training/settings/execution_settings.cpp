@@ -10,30 +10,41 @@
 namespace spool {
 namespace {
 
-// A setting that says more than one value, or is stored in other words; `shown` is a text that may
-// be given for the default.
-SettingAccess<std::string> words(void (*read)(RunOptions&, const std::string&),
-                                 const char* shown = "") {
-  return {[=](const RunOptions&) { return shown; }, read};
-}
+// These settings are given in other words than they are kept in, or set several members.
+using Words = SettingAccess<std::string>;
 
+std::string recomputed_text(const RunOptions& o) { return recompute_list(o.policy); }
 void read_recomputed(RunOptions& o, const std::string& list) { set_recompute(o.policy, list); }
 
-void read_memory(RunOptions& o, const std::string& bytes) { o.memory = parse_bytes(bytes); }
-
-void read_host_memory(RunOptions& o, const std::string& bytes) {
-  o.host_memory = bytes == "0" ? 0 : parse_bytes(bytes);
+// Bytes, given as an amount of memory; no text: the default.
+template <class Bytes>
+Words amount(Bytes RunOptions::*bytes) {
+  return {[=](const RunOptions& o) {
+            const std::optional<size_t> number = o.*bytes;
+            return o.*bytes == Bytes() ? "" : std::to_string(*number);
+          },
+          [=](RunOptions& o, const std::string& text) {
+            o.*bytes = text.empty() ? Bytes() : text == "0" ? 0 : parse_bytes(text);
+          }};
 }
 
+constexpr std::string_view disk_prefix = "disk:";
+
+std::string offload_target_text(const RunOptions& o) {
+  return o.policy.target == OffloadTarget::host ? "host" : sentence(disk_prefix, o.spill_directory);
+}
 void read_offload_target(RunOptions& o, const std::string& text) {
-  if (text == "host") return;
-  constexpr std::string_view disk = "disk:";
-  check(text.starts_with(disk) && text.size() > disk.size(), "{offload-to} '", text,
-        "' is neither host nor disk:DIRECTORY");
-  o.policy.target = OffloadTarget::disk;
-  o.spill_directory = text.substr(disk.size());
+  const bool is_disk = text.starts_with(disk_prefix) && text.size() > disk_prefix.size();
+  check_setting(is_disk || text == "host", {"offload-to"}, "{offload-to} '", text,
+                "' is neither host nor disk:DIRECTORY");
+  o.policy.target = is_disk ? OffloadTarget::disk : OffloadTarget::host;
+  o.spill_directory = is_disk ? text.substr(disk_prefix.size()) : "";
 }
 
+std::string final_evaluation_text(const RunOptions& o) {
+  if (!o.final_eval_batches) return "all";
+  return *o.final_eval_batches == 0 ? "none" : std::to_string(*o.final_eval_batches);
+}
 void read_final_evaluation(RunOptions& o, const std::string& text) {
   o.final_eval_batches.reset();
   if (text == "all") return;
@@ -53,7 +64,7 @@ void read_final_evaluation(RunOptions& o, const std::string& text) {
 namespace settings {
 
 const Settings policy_table{
-    {"recompute", words(read_recomputed),
+    {"recompute", Words{recomputed_text, read_recomputed},
      "Values to recompute in backward rather than keep: none, or a comma-separated list of "
      "norms, gelu (every activation), attention and block (everything in a block except its "
      "input); by default, and without {offload}, what {memory} needs",
@@ -63,11 +74,11 @@ const Settings policy_table{
      "blocks' inputs); or all (every saved value); only values of at least 1 MiB with time for "
      "both copies are offloaded",
      one_of<Offloading>(), execution, in_help},
-    {"offload-to", words(read_offload_target, "host"),
+    {"offload-to", Words{offload_target_text, read_offload_target},
      "Destination of offloaded values: host, or disk:DIRECTORY, an unnamed file there that "
      "disappears with the process",
      any_value, execution, as_value},
-    {"host-memory", words(read_host_memory),
+    {"host-memory", amount(&RunOptions::host_memory),
      "Memory of a GPU's host for what leaves the GPU because {memory} needs it; 0: none; by "
      "default half of the host's",
      memory_amount_or_none(), execution, in_help},
@@ -85,7 +96,7 @@ const Settings policy_table{
 };
 
 const Settings machine_table{
-    {"memory", words(read_memory),
+    {"memory", amount(&RunOptions::memory),
      "Memory budget of the device, such as 2GiB, which the run never exceeds.  What is "
      "recomputed, and what runs in chunks, are chosen for it, unless {recompute}, {offload}, "
      "{chunk-loss}, {chunk-mlp} or {plan} say so.  By default everything is kept, or as much as "
@@ -142,21 +153,29 @@ const Settings checkpoint_table{
 };
 
 const Settings evaluation_table{
-    {"eval-every", &RunOptions::eval_every, "Steps between evaluations; 0: only at the end",
-     both(at_least(0), not_negative("the steps between evaluations")), evaluation, as_value},
-    {"eval-batches", &RunOptions::eval_batches,
+    {"eval-every",
+     &RunOptions::eval_every,
+     "Steps between evaluations; 0: only at the end",
+     {at_least(0), not_negative("the steps between evaluations")},
+     evaluation,
+     as_value},
+    {"eval-batches",
+     &RunOptions::eval_batches,
      "Batches of validation data for each of these evaluations, evenly spread",
-     both(at_least(1, largest_count), not_negative("the batches of an evaluation")), evaluation,
+     {at_least(1, largest_count), not_negative("the batches of an evaluation")},
+     evaluation,
      as_value},
     {"keep-best", &RunOptions::keep_best,
      "Also keep the checkpoint of the smallest loss of these evaluations, as best in {out}",
      any_value, evaluation, in_help},
-    {"patience", &RunOptions::patience,
+    {"patience",
+     &RunOptions::patience,
      "End the run after so many of these evaluations in a row without a smaller loss; 0: train "
      "all {steps}",
-     both(at_least(0), not_negative("the evaluations that a run goes on without a better one")),
-     evaluation, as_value},
-    {"final-eval", words(read_final_evaluation),
+     {at_least(0), not_negative("the evaluations that a run goes on without a better one")},
+     evaluation,
+     as_value},
+    {"final-eval", Words{final_evaluation_text, read_final_evaluation},
      "Batches of validation data for the evaluation at the end, after the model is saved: a "
      "number, all, the default, or none",
      any_value, execution, in_help},

@@ -27,8 +27,8 @@ Setting shape_setting(const char* key, int64_t (*of)(const ModelShape&), const c
   const SettingAccess<int64_t> number{
       [of](const RunOptions& o) { return of(o.training.model.shape()); },
       [key](RunOptions& o, int64_t n) {
-        check(!has_weights(o.model), "{", key,
-              "} cannot be given if {model} has weights, whose shape is fixed");
+        check_setting(!has_weights(o.model), {key, "model"}, "{", key,
+                      "} cannot be given if {model} has weights, whose shape is fixed");
         o.training.model = o.training.model.with(key, n);
       }};
   return {key, number, help, any_value, SettingKind::shape, DefaultShown::by_model};
@@ -58,9 +58,12 @@ const Settings model_table{
     shape_setting(
         "vocab", [](const ModelShape& m) { return m.vocabulary; },
         "Size of the vocabulary, at least the tokenizer's"),
-    {"dtype", &TrainingConfig::dtype,
+    {"dtype",
+     &TrainingConfig::dtype,
      "Type of the weights: f32, or bf16 with f32 masters (but see {rounding})",
-     both<DType>(one_of({"f32", "bf16"}), fault_of_weights), numbers, as_value},
+     {one_of({"f32", "bf16"}), fault_of_weights},
+     numbers,
+     as_value},
 };
 
 const Settings data_table{

@@ -8,9 +8,7 @@
 namespace spool {
 namespace {
 
-nlohmann::json value_of(const std::vector<std::string>& texts, TextForm form) {
-  const std::string& text = texts.back();
-  if (form == TextForm::list) return texts;
+nlohmann::json value_of(const std::string& text, TextForm form) {
   if (form == TextForm::text) return text;
   if (form == TextForm::flag) return text == "true";
   if (form == TextForm::real) return static_cast<double>(std::strtold(text.c_str(), nullptr));
@@ -32,12 +30,14 @@ bool may_change(SettingKind kind) {
 }
 
 void Setting::read(RunOptions& o, std::vector<std::string> texts) const {
+  check_setting(!texts.empty(), {key}, "there is no value for the setting ", key);
+  nlohmann::json values;
   for (std::string& given : texts) {
     const std::string fault = text_check.fault ? text_check.fault(given) : std::string();
     check_setting(fault.empty(), {key}, fault);
-    if (text_check.taken) given = text_check.taken(given);
+    values.push_back(value_of(text_check.taken ? text_check.taken(given) : given, form));
   }
-  from_json(o, JsonField(value_of(texts, form), key));
+  from_json(o, JsonField(is_list ? values : values.back(), key));
 }
 
 nlohmann::json Setting::to_json(const RunOptions& o) const {
@@ -49,6 +49,7 @@ nlohmann::json Setting::to_json(const RunOptions& o) const {
 std::string Setting::text(const RunOptions& o) const {
   const nlohmann::json value = to_json(o);
   if (value.is_number_float()) return sentence(value.get<double>());
+  if (value.is_null()) return {};
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -57,24 +58,37 @@ void Setting::check(const RunOptions& o) const {
   check_setting(fault.empty(), {key}, fault);
 }
 
-const Settings& run_settings() {
-  static const Settings all = [] {
-    Settings flat;
+const std::vector<std::reference_wrapper<const Setting>>& run_settings() {
+  static const auto all = [] {
+    std::vector<std::reference_wrapper<const Setting>> flat;
     using namespace settings;
-    for (const Settings& table :
-         {model_table, data_table, tokenizer_table, step_table, policy_table, machine_table,
-          output_table, checkpoint_table, evaluation_table, sample_table}) {
-      flat.insert(flat.end(), table.begin(), table.end());
+    for (const Settings* table :
+         {&model_table, &data_table, &tokenizer_table, &step_table, &policy_table, &machine_table,
+          &output_table, &checkpoint_table, &evaluation_table, &sample_table}) {
+      flat.insert(flat.end(), table->begin(), table->end());
     }
     return flat;
   }();
   return all;
 }
 
-const Setting& run_setting(std::string_view key) {
+const Setting* find_setting(std::string_view key) {
   const auto found = std::ranges::find(run_settings(), key, &Setting::key);
-  if (found == run_settings().end()) throw std::out_of_range("a setting that there is not");
-  return *found;
+  return found == run_settings().end() ? nullptr : &found->get();
+}
+
+const Setting& run_setting(std::string_view key) {
+  if (const Setting* const found = find_setting(key)) return *found;
+  throw std::out_of_range("a setting that there is not");
+}
+
+std::string with_names(std::string text, NameOfKey name_of) {
+  for (size_t at = text.find('{'); at != std::string::npos; at = text.find('{', at + 1)) {
+    const size_t end = std::min(text.find('}', at), text.size());
+    const std::string key = text.substr(at + 1, end - at - 1);
+    if (find_setting(key)) text.replace(at, end + 1 - at, name_of(key));
+  }
+  return text;
 }
 
 }  // namespace spool

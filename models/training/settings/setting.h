@@ -5,7 +5,8 @@
 // does not compile.  The command line, the JSON of a stored run, what may change when a run
 // resumes, help, and the table of defaults by model come from it (docs/adding-a-setting.md).
 //
-// A setting names no flag: help says another setting as {lr}, which a command line writes --lr.
+// A setting names no flag: help says another setting as {lr}, and so does an error that begins with
+// a key in braces; run_options() makes lr of it for a program, and --lr for a command line.
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
@@ -37,8 +38,8 @@ bool is_stored(SettingKind);
 bool has_numbers(SettingKind);
 bool may_change(SettingKind);
 
-// Where help says the default: beside the name, as a value; in its words, or it is none; or in the
-// table of defaults that depend on the model.
+// Where help says the default: beside the name, as a value; in the sentence of the setting, which
+// says nothing of it where that is plain; or in the table of defaults that depend on the model.
 enum class DefaultShown : uint8_t { as_value, in_help, by_model };
 inline constexpr DefaultShown as_value = DefaultShown::as_value, in_help = DefaultShown::in_help;
 
@@ -61,10 +62,9 @@ SettingDefault<T> computed(T (*compute)(const RunOptions&)) {
 }
 
 // What is given for a setting on a command line, and what help calls it.
-enum class TextForm : uint8_t { none, flag, whole, natural, real, text, list };
+enum class TextForm : uint8_t { none, flag, whole, natural, real, text };
 template <>
-inline constexpr std::array enumerator_names<TextForm>{"",      "",     "INT", "UINT",
-                                                       "FLOAT", "TEXT", "TEXT"};
+inline constexpr std::array enumerator_names<TextForm>{"", "", "INT", "UINT", "FLOAT", "TEXT"};
 
 // A check of a text that is given.
 struct TextCheck {
@@ -88,10 +88,6 @@ struct SettingCheck {
   TextCheck text;
   Fault fault;
 };
-template <class T>
-SettingCheck<T> both(TextCheck text, std::function<std::string(const T&)> fault) {
-  return {std::move(text), std::move(fault)};
-}
 
 // How the value is read and written, if it is not a member.
 template <class T>
@@ -113,9 +109,10 @@ class Setting {
       : Setting(name, access_to(member), std::move(words), std::move(of_values), decides,
                 std::move(otherwise)) {}
 
-  // Takes the last of the texts, or all, if the setting is a list.  Throws if one cannot be.
+  // Takes the last of the texts, or all, if the setting is a list.  Throws if one cannot be, or
+  // there is none.
   void read(RunOptions&, std::vector<std::string> texts) const;
-  // The value as a checkpoint stores it, and as a text.
+  // The value as a checkpoint stores it, and as a text: empty if there is none.
   nlohmann::json to_json(const RunOptions&) const;
   std::string text(const RunOptions&) const;
   // Throws unless the value is one that the setting may have.
@@ -126,7 +123,8 @@ class Setting {
   TextCheck text_check;
   SettingKind kind;
   DefaultShown shown;
-  TextForm form;
+  TextForm form;  // of a list: of each item
+  bool is_list;
   // Takes what a checkpoint stored.
   std::function<void(RunOptions&, const JsonField& stored)> from_json;
   // Takes the default.
@@ -158,67 +156,68 @@ extern const Settings model_table, data_table, tokenizer_table, step_table, poli
     machine_table, output_table, checkpoint_table, evaluation_table, sample_table;
 }  // namespace settings
 
-// All of them.
-const Settings& run_settings();
+// All of them.  The tables are made before main() begins, in an order of the linker: no static
+// initialiser may call this, or what finds a setting.
+const std::vector<std::reference_wrapper<const Setting>>& run_settings();
+// Null if there is none.
+const Setting* find_setting(std::string_view key);
 // Throws std::out_of_range if there is none.
 const Setting& run_setting(std::string_view key);
 
-template <class T>
-TextForm form_of(const T&) {
-  if constexpr (std::is_same_v<T, bool>) return TextForm::flag;
-  if constexpr (std::is_integral_v<T>) {
-    return std::is_signed_v<T> ? TextForm::whole : TextForm::natural;
-  }
-  if constexpr (std::is_floating_point_v<T>) return TextForm::real;
-  if constexpr (std::is_convertible_v<T, std::string> || NamedEnum<T>) return TextForm::text;
-  return std::is_same_v<T, std::vector<std::string>> ? TextForm::list : TextForm::none;
-}
-template <class T>
-TextForm form_of(const std::optional<T>&) {
-  return form_of(T());
-}
+// The text with what name_of() says for each {key} of a setting.
+std::string with_names(std::string text, NameOfKey name_of);
 
+// What a text of a value is, and how the value is stored.
 template <class T>
-void write_setting(const T& value, nlohmann::json& to) {
-  if constexpr (NamedEnum<T>) {
-    to = name(value);
-  } else if constexpr (std::is_same_v<T, ModelConfig>) {
-    to = value.to_json();
-  } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
-    to = to_json(value);
-  } else if constexpr (std::is_same_v<T, std::optional<uint64_t>>) {
-    if (value) to = *value;
-  } else if constexpr (std::is_same_v<T, std::filesystem::path>) {
-    to = value.string();
-  } else {
-    to = value;
+struct SettingType {
+  static constexpr bool is_list = false, is_text = std::is_convertible_v<T, std::string>;
+  static constexpr TextForm form = std::is_same_v<T, bool>       ? TextForm::flag
+                                   : std::is_floating_point_v<T> ? TextForm::real
+                                   : std::is_unsigned_v<T>       ? TextForm::natural
+                                   : std::is_integral_v<T>       ? TextForm::whole
+                                   : is_text || NamedEnum<T>     ? TextForm::text
+                                                                 : TextForm::none;
+  static void write(const T& value, auto& to) {
+    if constexpr (NamedEnum<T>) to = name(value);
+    if constexpr (form == TextForm::none) to = value.to_json();
+    if constexpr (form != TextForm::none && !NamedEnum<T>) to = value;
   }
-}
-
+  static T read(const JsonField& stored) {
+    if constexpr (NamedEnum<T>) return stored.enumerator<T>();
+    if constexpr (form == TextForm::flag) return stored.boolean();
+    if constexpr (form == TextForm::real) return static_cast<T>(stored.number());
+    if constexpr (form == TextForm::none) return model_config(stored);
+    if constexpr (is_text) return stored.string();
+    if constexpr (std::is_integral_v<T> && form != TextForm::flag) return stored.integer<T>();
+  }
+};
 template <class T>
-T from_setting(const JsonField& stored) {
-  if constexpr (NamedEnum<T>) {
-    return stored.enumerator<T>();
-  } else if constexpr (std::is_same_v<T, bool>) {
-    return stored.boolean();
-  } else if constexpr (std::is_integral_v<T>) {
-    return stored.integer<T>();
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(stored.number());
-  } else if constexpr (std::is_same_v<T, ModelConfig>) {
-    return model_config(stored);
-  } else if constexpr (std::is_same_v<T, std::vector<NodesInChunks>>) {
-    return nodes_in_chunks_from_json(stored);
-  } else if constexpr (std::is_same_v<T, std::optional<uint64_t>>) {
-    return stored.is_null() ? T() : stored.integer<uint64_t>();
-  } else if constexpr (std::is_convertible_v<T, std::string>) {
-    return stored.string();
-  } else {
-    T all;
-    for (const JsonField& item : stored.items()) all.push_back(item.string());
+struct SettingType<std::optional<T>> : SettingType<T> {
+  static void write(const std::optional<T>& value, auto& to) {
+    if (value) SettingType<T>::write(*value, to);
+  }
+  static std::optional<T> read(const JsonField& stored) {
+    return stored.is_null() ? std::optional<T>() : SettingType<T>::read(stored);
+  }
+};
+template <class T>
+struct SettingType<std::vector<T>> : SettingType<T> {
+  static constexpr bool is_list = true;
+  static void write(const std::vector<T>& values, auto& to) {
+    to = to.array();
+    for (const T& value : values) SettingType<T>::write(value, to.emplace_back());
+  }
+  static std::vector<T> read(const JsonField& stored) {
+    std::vector<T> all;
+    for (const JsonField& item : stored.items()) all.push_back(SettingType<T>::read(item));
     return all;
   }
-}
+};
+template <>
+struct SettingType<std::vector<NodesInChunks>> : SettingType<NodesInChunks> {
+  static void write(const auto& nodes, auto& to) { to = to_json(nodes); }
+  static auto read(const JsonField& stored) { return nodes_in_chunks_from_json(stored); }
+};
 
 template <class T>
 Setting::Setting(const char* name, SettingAccess<T> value, std::string words,
@@ -229,12 +228,15 @@ Setting::Setting(const char* name, SettingAccess<T> value, std::string words,
       text_check(std::move(of_values.text)),
       kind(decides),
       shown(otherwise.shown),
-      form(form_of(T())),
-      from_json([=](RunOptions& o, const JsonField& f) { value.set(o, from_setting<T>(f)); }),
+      form(SettingType<T>::form),
+      is_list(SettingType<T>::is_list),
+      from_json([=](RunOptions& o, const JsonField& f) { value.set(o, SettingType<T>::read(f)); }),
       reset([=](RunOptions& o) {
         if (otherwise.compute) value.set(o, otherwise.compute(o));
       }),
-      write_([=](const RunOptions& o, nlohmann::json& to) { write_setting(value.get(o), to); }),
+      write_([=](const RunOptions& o, nlohmann::json& to) {
+        SettingType<T>::write(value.get(o), to);
+      }),
       fault_([=, fault = std::move(of_values.fault)](const RunOptions& o) {
         return fault ? fault(value.get(o)) : std::string();
       }) {}

@@ -50,7 +50,7 @@ TextCheck at_least(int64_t min, int64_t max) {
   }};
 }
 
-// More of them only wait for each other.
+// Far more threads than cores would make a run slower.
 TextCheck threads_of_this_machine() {
   const int64_t max = 16 * std::max<int64_t>(std::thread::hardware_concurrency(), 1);
   return {[=](const std::string& text) {

@@ -23,7 +23,7 @@ using nlohmann::json;
 const Machine h200 = *named_machine("h200");
 
 TrainingConfig preset(const char* model, DType dtype = DType::f32, int64_t accumulate = 1) {
-  TrainingConfig config = training_preset(model);
+  TrainingConfig config = run_options({{"model", {model}}}).training;
   config.dtype = dtype;
   config.batch = 2;
   config.accumulate = accumulate;

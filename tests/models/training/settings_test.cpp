@@ -32,18 +32,13 @@ JsonField stored(const json& settings) { return {settings, "run.json"}; }
 // Another value of a setting, of which there is at least one.
 json another(const Setting& s, const RunOptions& o) {
   const json value = s.to_json(o);
-  switch (s.form) {
-    case TextForm::flag:
-      return !value.get<bool>();
-    case TextForm::list:
-      return json{"/another"};
-    case TextForm::text:
-      return s.key == std::string("model") ? "gpt2-124m" : "another";
-    case TextForm::real:
-      return value.get<double>() / 2 + 0.25;
-    default:
-      return value.is_null() ? json(77) : json(value.get<int64_t>() + 1);
-  }
+  const double number = value.is_number() ? value.get<double>() : 76;
+  json item;
+  if (s.form == TextForm::flag) item = value != json(true);
+  if (s.form == TextForm::text) item = s.key == std::string("model") ? "gpt2-124m" : "/another";
+  if (s.form == TextForm::real) item = number / 2 + 0.25;
+  if (s.form == TextForm::whole || s.form == TextForm::natural) item = int64_t(number) + 1;
+  return s.is_list ? json::array({item}) : item;
 }
 
 // Whether a run goes on with another value of a setting, which is given, than its own.
@@ -121,12 +116,14 @@ TEST(Settings, KindsDecideWhatMayChange) {
     EXPECT_EQ(goes_on(s, another(s, own)), may) << s.key;
     (may ? changed : kept)++;
   }
-  EXPECT_EQ(changed, 7);
-  EXPECT_GT(kept, 15);
+  EXPECT_GT(changed, 0);
+  EXPECT_GT(kept, changed);
   EXPECT_FALSE(goes_on(run_setting("steps"), 999));
-  EXPECT_EQ(settings_without_numbers(),
-            (std::set<std::string>{"data", "data-format", "eval-batches", "eval-every", "keep-best",
-                                   "model", "patience", "separate", "val-data"}));
+  for (const Setting& s : run_settings()) {
+    const bool is_without = is_stored(s.kind) && !has_numbers(s.kind);
+    EXPECT_EQ(settings_without_numbers().contains(s.key), is_without) << s.key;
+  }
+  EXPECT_TRUE(settings_without_numbers().contains("data"));
 }
 
 TEST(Settings, HaveDefaultsOfTheModelAndOfOthers) {
@@ -154,16 +151,89 @@ TEST(Settings, TakeTextsOfSeveralValues) {
   EXPECT_EQ(options_with("log", "-").log, "/dev/stdout");
 }
 
+TEST(Settings, SayTheValueThatTheyHave) {
+  const RunOptions own = run_options({});
+  for (const Setting& s : run_settings()) {
+    RunOptions o = own;
+    s.from_json(o, JsonField(s.to_json(own), s.key));
+    EXPECT_EQ(s.to_json(o), s.to_json(own)) << s.key;
+  }
+  const std::array<std::string, 3> said[] = {
+      {"memory", "2MiB", "2097152"},
+      {"host-memory", "0", "0"},
+      {"host-memory", "1KiB", "1024"},
+      {"recompute", "gelu,norms", "norms,gelu"},
+      {"recompute", "none", "none"},
+      {"offload-to", "disk:/tmp", "disk:/tmp"},
+      {"offload-to", "host", "host"},
+      {"final-eval", "none", "none"},
+      {"final-eval", "all", "all"},
+      {"final-eval", "3", "3"},
+      {"data-seed", "18446744073709551615", "18446744073709551615"}};
+  for (const auto& [key, text, value] : said) {
+    RunOptions o = options_with(key.c_str(), text);
+    const Setting& s = run_setting(key);
+    EXPECT_EQ(s.text(o), value);
+    const json stored = s.to_json(o);
+    s.from_json(o, JsonField(s.to_json(own), s.key));
+    EXPECT_EQ(s.text(o), s.text(own)) << key;
+    s.from_json(o, JsonField(stored, s.key));
+    EXPECT_EQ(s.text(o), value);
+  }
+}
+
+template <class T>
+void expect_kept(const std::vector<std::string>& texts, const T& value, TextForm form) {
+  const auto held = std::make_shared<T>();
+  const SettingAccess<T> access{[=](const RunOptions&) { return *held; },
+                                [=](RunOptions&, const T& v) { *held = v; }};
+  const Setting s("made-up", access, "Help", any_value, SettingKind::numbers, in_help);
+  RunOptions o;
+  const json none = s.to_json(o);
+  s.read(o, texts);
+  EXPECT_EQ(*held, value);
+  EXPECT_EQ(s.form, form);
+  const json kept = s.to_json(o);
+  s.from_json(o, JsonField(none, "run.json"));
+  EXPECT_EQ(*held, T());
+  s.from_json(o, JsonField(kept, "run.json"));
+  EXPECT_EQ(*held, value);
+}
+
+TEST(Settings, MayBeOfAnyUsualType) {
+  expect_kept<std::optional<int64_t>>({"-3"}, -3, TextForm::whole);
+  expect_kept<std::optional<size_t>>({"0"}, 0, TextForm::natural);
+  expect_kept<std::optional<double>>({"0.25"}, 0.25, TextForm::real);
+  expect_kept<std::optional<bool>>({"false"}, false, TextForm::flag);
+  expect_kept<std::optional<std::string>>({"a"}, "a", TextForm::text);
+  expect_kept<std::optional<DType>>({"bf16"}, DType::bf16, TextForm::text);
+  expect_kept<std::filesystem::path>({"a/b"}, "a/b", TextForm::text);
+  expect_kept<std::vector<int64_t>>({"1", "-2"}, {1, -2}, TextForm::whole);
+  expect_kept<std::vector<double>>({"1", "0.5"}, {1, 0.5}, TextForm::real);
+  expect_kept<std::vector<DType>>({"f32", "bf16"}, {DType::f32, DType::bf16}, TextForm::text);
+  expect_kept<std::optional<std::vector<int>>>({"7"}, std::vector{7}, TextForm::whole);
+  expect_error(ErrorKind::invalid, {"'x' is not a whole number"}, [&] {
+    expect_kept<std::vector<int>>({"1", "x"}, {}, TextForm::whole);
+  });
+}
+
 TEST(Settings, RefuseTextsAndValuesThatAreWrong) {
   const std::pair<const char*, const char*> wrong[] = {
       {"eval-every", "-1"},   {"keep-checkpoints", "0"}, {"dtype", "f64"}, {"memory", "much"},
       {"recompute", "gelus"}, {"final-eval", "-2"},      {"out", "-"},     {"offload", "some"}};
-  for (const auto& [key, text] : wrong) {
-    const auto fields = expect_error(ErrorKind::invalid, {}, [&] { options_with(key, text); });
-    EXPECT_EQ(fields.settings, std::vector<std::string>{key});
+  for (const auto& given : wrong) {
+    const auto fields =
+        expect_error(ErrorKind::invalid, {}, [&] { options_with(given.first, given.second); });
+    EXPECT_EQ(fields.settings, std::vector<std::string>{given.first});
   }
   expect_error(ErrorKind::invalid, {"'1e3' is not a whole number"},
                [&] { options_with("steps", "1e3"); });
+  const auto unknown = expect_error(ErrorKind::invalid, {"there is no setting bacth"},
+                                    [&] { options_with("bacth", "3"); });
+  EXPECT_EQ(unknown.settings, std::vector<std::string>{"bacth"});
+  expect_error(ErrorKind::invalid, {"no value for the setting batch"}, [&] {
+    run_options({{"batch", {}}});
+  });
   RunOptions o = run_options({});
   o.patience = -1;
   const auto fields = expect_error(ErrorKind::invalid, {"must be 0 or more, not -1"},
@@ -172,12 +242,24 @@ TEST(Settings, RefuseTextsAndValuesThatAreWrong) {
 }
 
 TEST(Settings, ThatContradictEachOtherAreNamedByTheirKeys) {
-  const auto refuse = [](const GivenTexts& given, const std::string& words) {
-    expect_error(ErrorKind::invalid, {words}, [&] { run_options(given); });
+  const auto refuse = [](const GivenTexts& given, const std::string& words,
+                         const std::vector<std::string>& keys) {
+    const auto fields = expect_error(ErrorKind::invalid, {words}, [&] { run_options(given); });
+    EXPECT_EQ(fields.settings, keys);
   };
-  refuse({{"decay-share", {"0.1"}}}, "{decay-share} is for {lr-schedule} wsd, not cosine");
-  refuse({{"recompute", {"gelu"}}, {"plan", {"p"}}}, "{recompute} and {plan} both say");
-  refuse({{"recompute", {"gelu"}}, {"offload-to", {"disk:d"}}}, "{offload-to} disk:d needs values");
+  refuse({{"decay-share", {"0.1"}}}, "decay-share is for lr-schedule wsd, not cosine",
+         {"decay-share", "lr-schedule"});
+  refuse({{"lr-schedule", {"constant"}}, {"min-lr", {"0"}}}, "min-lr has no meaning",
+         {"min-lr", "lr-schedule"});
+  refuse({{"recompute", {"gelu"}}, {"plan", {"p"}}}, "recompute and plan both say",
+         {"recompute", "plan"});
+  refuse({{"recompute", {"gelu"}}, {"offload-to", {"disk:d"}}}, "offload-to disk:d needs values",
+         {"offload-to", "offload", "recompute"});
+  refuse({{"offload-to", {"disk"}}}, "offload-to 'disk' is neither", {"offload-to"});
+  const auto flag = [](const std::string& key) { return "--" + key; };
+  expect_error(ErrorKind::invalid, {"--decay-share is for --lr-schedule wsd"}, [&] {
+    run_options({{"decay-share", {"0.1"}}}, flag);
+  });
   EXPECT_NO_THROW(run_options({{"decay-share", {"0.1"}}, {"resume", {"true"}}}));
 }
 
