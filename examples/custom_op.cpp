@@ -94,7 +94,7 @@ int main() {
   const Report foretold =
       rehearse(machine, [](MetaStream& stream) { train(stream, /*steps=*/1, /*report=*/false); });
   std::printf("foretold peak: %zu bytes\n%s", foretold.memory.peak,
-              in_words(foretold, /*most=*/5).c_str());
+              in_words(foretold, /*max=*/5).c_str());
   CpuStream stream(foretold.memory.peak, threads);
   train(stream, /*steps=*/50, /*report=*/true);
   std::printf("reached peak:  %zu bytes\n", stream.memory().peak);

@@ -114,7 +114,7 @@ int main() {
               budget);
   StepRunner runner(net_steps, {.budget = budget}, place);
   const Report& foretold = runner.planned().foretold;
-  std::printf("foretold: %s", in_words(foretold, /*most=*/5).c_str());
+  std::printf("foretold: %s", in_words(foretold, /*max=*/5).c_str());
   train(runner, steps);
   bool good = report(runner.stream().memory().peak == foretold.memory.peak,
                      "the peak reached is the one foretold");

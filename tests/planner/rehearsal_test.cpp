@@ -105,7 +105,7 @@ TEST(Rehearsal, ListsKernelsWithoutAFormForTheMachinesKind) {
 
 TEST(Rehearsal, IsATableInWords) {
   const Report report = rehearse(*named_machine("h200"), step);
-  const std::string words = in_words(report, /*most=*/2);
+  const std::string words = in_words(report, /*max=*/2);
   for (const char* part :
        {"peak ", "parameters\n", "256 KiB  gelu, f32 (512, 128); forward of gelu (node 2)\n",
         " more\n", "kernels without a form for this kind of device: twice\n"}) {
