@@ -1,7 +1,7 @@
 #pragma once
 
-// What a training run is made of.  All of it is made once, before the first step; after that only
-// the weights, the files and the streams change that it has pointers to, as train() goes.
+// What a training run is made of.  All of it is made once, before the first step.  After that
+// train() changes only what it points to: the weights, the files and the streams.
 
 #include <algorithm>
 #include <filesystem>

@@ -8,12 +8,23 @@
 namespace spool {
 namespace {
 
-nlohmann::json value_of(const std::string& text, TextForm form) {
+nlohmann::json value_of(const std::string& text, TextForm form, const char* key) {
+  const auto expect = [&](bool is_right, const char* what) {
+    check_setting(is_right, {key}, "'", text, "' is ", what);
+  };
   if (form == TextForm::text) return text;
-  if (form == TextForm::flag) return text == "true";
-  if (form == TextForm::real) return static_cast<double>(std::strtold(text.c_str(), nullptr));
+  if (form == TextForm::flag) {
+    expect(text == "true" || text == "false", "neither true nor false");
+    return text == "true";
+  }
+  if (form == TextForm::real) {
+    char* end = nullptr;
+    const long double number = std::strtold(text.c_str(), &end);
+    expect(!text.empty() && *end == '\0', "not a number");
+    return static_cast<double>(number);
+  }
   const nlohmann::json number = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  check(number.is_number_integer(), "'", text, "' is not a whole number");
+  expect(number.is_number_integer(), "not a whole number");
   return number;
 }
 
@@ -35,7 +46,7 @@ void Setting::read(RunOptions& o, std::vector<std::string> texts) const {
   for (std::string& given : texts) {
     const std::string fault = text_check.fault ? text_check.fault(given) : std::string();
     check_setting(fault.empty(), {key}, fault);
-    values.push_back(value_of(text_check.taken ? text_check.taken(given) : given, form));
+    values.push_back(value_of(text_check.taken ? text_check.taken(given) : given, form, key));
   }
   from_json(o, JsonField(is_list ? values : values.back(), key));
 }

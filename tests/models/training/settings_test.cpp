@@ -228,6 +228,13 @@ TEST(Settings, RefuseTextsAndValuesThatAreWrong) {
   }
   expect_error(ErrorKind::invalid, {"'1e3' is not a whole number"},
                [&] { options_with("steps", "1e3"); });
+  for (const auto& [key, text] : {std::pair("lr", "abc"), {"lr", "1x"}, {"lr", ""}}) {
+    const auto fields = expect_error(ErrorKind::invalid, {text, "is not a number"},
+                                     [&, k = key, v = text] { options_with(k, v); });
+    EXPECT_EQ(fields.settings, std::vector<std::string>{key});
+  }
+  expect_error(ErrorKind::invalid, {"'maybe' is neither true nor false"},
+               [] { options_with("keep-best", "maybe"); });
   const auto unknown = expect_error(ErrorKind::invalid, {"there is no setting bacth"},
                                     [&] { options_with("bacth", "3"); });
   EXPECT_EQ(unknown.settings, std::vector<std::string>{"bacth"});
