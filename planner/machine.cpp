@@ -191,6 +191,30 @@ std::vector<std::string> machine_names() {
   return names;
 }
 
+Machine nominal_machine(const Machine& machine) {
+  const auto* gpu = std::get_if<CudaArchitecture>(&machine.architecture);
+  if (!gpu) {
+    return {.name = machine.name,
+            .architecture = machine.architecture,
+            .f32_flops = 200e9,
+            .bf16_flops = 400e9,
+            .bytes_per_second = 20e9,
+            .to_host_bytes_per_second = 10e9,
+            .from_host_bytes_per_second = 10e9,
+            .host_memory_bytes_per_second = 20e9,
+            .disk_bytes_per_second = 1e9,
+            .launch_seconds = 5e-6};
+  }
+  const auto distance = [&](const DataSheet& sheet) {
+    return std::abs(10 * (sheet.architecture.major - gpu->major) + sheet.architecture.minor -
+                    gpu->minor);
+  };
+  Machine nominal = derated(*std::ranges::min_element(data_sheets, {}, distance));
+  nominal.name = machine.name;
+  nominal.architecture = machine.architecture;
+  return nominal;
+}
+
 double measure_disk(const std::string& directory) {
   constexpr size_t bytes = size_t{16} << 20;
   SpillFile file(directory, bytes);

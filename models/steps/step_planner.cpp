@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "spool/models/steps/refusal.h"
 #include "spool/planner/report/simple_policies.h"
@@ -42,18 +41,14 @@ StepChunks chunks_of(const Plan& plan, int64_t loss_rows, const Policy& policy) 
   return chunks;
 }
 
-// The peak of the run's other work.  Evaluations with the same number of chunks take the same.
-OtherPeak other_peak_of(const RunSteps& run, const Policy& policy) {
+// The smallest peak of the run's other work, computed once for each place of the state.
+OtherPeak other_peak_of(const RunSteps& run) {
   if (!run.others) return {};
-  using Key = std::tuple<int64_t, int, OptimizerState, size_t>;
-  const auto known = std::make_shared<std::map<Key, size_t>>();
-  return [run, policy, known](int64_t loss_rows, const Plan& plan) {
-    const StepChunks chunks = chunks_of(plan, loss_rows, policy);
-    int max = 1;
-    for (const NodesInChunks& nodes : chunks.nodes) max = std::max(max, nodes.chunks);
+  const auto known = std::make_shared<std::map<std::pair<OptimizerState, size_t>, size_t>>();
+  return [run, known](const Plan& plan) {
     const auto [at, is_new] =
-        known->try_emplace(Key(loss_rows, max, plan.optimizer_state, plan.state_bytes_on_device));
-    if (is_new) at->second = run.others(chunks, plan).peak;
+        known->try_emplace({plan.optimizer_state, plan.state_bytes_on_device});
+    if (is_new) at->second = run.others(plan, /*limit=*/0).peak;
     return at->second;
   };
 }
@@ -63,7 +58,7 @@ OtherPeak other_peak_of(const RunSteps& run, const Policy& policy) {
 SearchedStep searched_step(const StepDescription& step, const Machine& machine,
                            OtherPeak other_peak) {
   const StepDescription distinct = with_micro_batches(step, distinct_micro_batches);
-  if (!other_peak) other_peak = [](int64_t, const Plan&) { return size_t{0}; };
+  if (!other_peak) other_peak = [](const Plan&) { return size_t{0}; };
   return {.machine = machine,
           .micro_batches = step.config.accumulate,
           .rehearse =
@@ -86,7 +81,7 @@ struct StepPlanner::Searches {
   double seconds = 0;  // the duration of the preparation
 
   Searches(const RunSteps& run, const StepRequest& request, const Machine& machine)
-      : other_peak(other_peak_of(run, request.given_policy())),
+      : other_peak(other_peak_of(run)),
         levers(levers_of(run.step, request, machine)),
         by_request(searched_step(run.step, machine, other_peak), levers) {
     if (!levers.placement) {
@@ -140,7 +135,7 @@ PlannedSteps StepPlanner::foretold(PlannedSteps planned) const {
   Report& report = planned.foretold;
   report = foretell_step(run_.step, planned.plans, machine_, {.at_peak = true});
   if (run_.others) {
-    const MemoryStats others = run_.others(planned.chunks, planned.plans.step);
+    const MemoryStats others = run_.others(planned.plans.step, planned.limit);
     if (others.peak > report.memory.peak) report.memory = others;
   }
   planned.plans.host_bytes = report.host.peak;
@@ -226,7 +221,7 @@ std::vector<PolicyPoint> StepPlanner::policies() {
   std::vector<PolicyPoint> points;
   for (const SimplePolicy& policy : policies_by_hand(step, rest)) {
     const FoundPlan found = lay_out_plan(step, policy.plan, rest.loss_chunk);
-    const size_t others = other_peak ? other_peak(rest.loss_chunk, found.plan) : 0;
+    const size_t others = other_peak ? other_peak(found.plan) : 0;
     points.push_back(
         {.name = policy.name, .peak = std::max(found.peak, others), .seconds = found.seconds});
   }

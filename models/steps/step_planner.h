@@ -15,8 +15,8 @@
 
 namespace spool {
 
-// The peak of a run's other work in bytes of the device; see SearchedStep::other_peak.
-using OtherPeak = std::function<size_t(int64_t loss_rows, const Plan&)>;
+// The smallest peak of a run's other work in bytes of the device; see SearchedStep::other_peak.
+using OtherPeak = std::function<size_t(const Plan&)>;
 SearchedStep searched_step(const StepDescription&, const Machine&, OtherPeak = {});
 
 // A plan that treats all layers alike by a simple rule, as people set it by hand, and its costs.

@@ -84,10 +84,16 @@ RunSteps describe_run(const TrainingConfig& config, const SampleLength& sample,
                       const Machine& machine) {
   return {.step = describe_step(config),
           .others =
-              [config, sample, machine](const StepChunks& chunks, const Plan& step) {
+              [config, sample, machine](const Plan& step, size_t limit) {
                 TrainingConfig in_chunks = config;
-                in_chunks.chunks = chunks;
-                return rehearse_others(in_chunks, step, machine, sample);
+                MemoryStats least;
+                for (int64_t rows = config.batch * config.seq; rows > 0; rows /= 4) {
+                  in_chunks.chunks = {.loss_rows = rows, .mlp_rows = rows};
+                  const MemoryStats memory = rehearse_others(in_chunks, step, machine, sample);
+                  if (least.peak == 0 || memory.peak < least.peak) least = memory;
+                  if (least.peak <= limit) break;
+                }
+                return least;
               },
           .batch = config.batch,
           .seq = config.seq,

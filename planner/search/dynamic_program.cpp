@@ -4,6 +4,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -35,22 +36,19 @@ void FastestChoices::merge(const Steps& a, const Steps& b, Steps& merged) {
   }
 }
 
-FastestChoices::FastestChoices(const MeasuredSegments& m, const std::vector<bool>& rows_allowed,
-                               OthersBytes others)
+FastestChoices::FastestChoices(const MeasuredSegments& m, OthersBytes others)
     : m_(m), others_(std::move(others)) {
-  std::vector<size_t> allowed;
-  for (size_t rows = 0; rows < rows_allowed.size(); ++rows) {
-    if (rows_allowed[rows]) allowed.push_back(rows);
-  }
+  std::vector<size_t> all(m.rows.size());
+  std::iota(all.begin(), all.end(), size_t{0});
   const Step nothing{.room = std::numeric_limits<int64_t>::min() / 2};
   const Run empty{.rows = {}, .after = {{nothing}}};
   // A single segment may choose among all rows; several must agree.
   if (segments_with_rows(m) <= 1) {
     runs_.push_back(empty);
-    runs_.back().rows = allowed;
+    runs_.back().rows = all;
     return;
   }
-  for (const size_t rows : allowed) {
+  for (const size_t rows : all) {
     runs_.push_back(empty);
     runs_.back().rows = {rows};
   }
@@ -134,10 +132,9 @@ int64_t needed_bytes(const MeasuredSegments& m, size_t segment, const MeasuredOp
   return others.with(segment, std::max<int64_t>(needed, 0), option.forward_need);
 }
 
-std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit,
-                                     const std::vector<bool>& rows_allowed) {
+std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit) {
   if (m.min_live > limit) return {};
-  FastestChoices choices(m, rows_allowed);
+  FastestChoices choices(m);
   const auto room = static_cast<int64_t>(limit) - static_cast<int64_t>(m.live_at_first);
   if (std::isinf(choices.seconds(/*first=*/0, room))) return {};
   Choice choice;

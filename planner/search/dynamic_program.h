@@ -56,9 +56,8 @@ struct Choice {
 
 class FastestChoices {
  public:
-  // `rows_allowed`: for each choice of rows.  The segments must outlive this.
-  FastestChoices(const MeasuredSegments&, const std::vector<bool>& rows_allowed,
-                 OthersBytes others = {});
+  // The segments must outlive this.
+  explicit FastestChoices(const MeasuredSegments&, OthersBytes others = {});
 
   // The minimum seconds of the segments from `first` on, given this room in bytes; infinite if
   // there is no choice.
@@ -90,8 +89,7 @@ class FastestChoices {
 };
 
 // The fastest choice within the limit; nothing if there is none.
-std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit,
-                                     const std::vector<bool>& rows_allowed);
+std::optional<Choice> fastest_choice(const MeasuredSegments&, size_t limit);
 
 // The choice that keeps all, with the first choice of rows.
 Choice keep_all_choice(const MeasuredSegments&);

@@ -32,25 +32,19 @@ double streaming_seconds(const MeasuredState& state, double bytes) {
 
 Proposer::Proposer(const SearchedStep& step, const MeasuredSegments& measured, const Levers& levers)
     : step_(step), measured_(measured), levers_(levers), ways_(step, measured, levers) {
-  for (const int64_t rows : measured.rows)
-    other_peaks_.push_back(step.other_peak(rows, levers.fixed));
+  other_peak_ = step.other_peak(levers.fixed);
 }
 
-FastestChoices& Proposer::choices_after(const Returning& returning,
-                                        const std::vector<bool>& rows_allowed) {
-  const auto known = choices_.find({rows_allowed, returning});
+FastestChoices& Proposer::choices_after(const Returning& returning) {
+  const auto known = choices_.find(returning);
   if (known != choices_.end()) return known->second;
-  return choices_
-      .try_emplace({rows_allowed, returning}, measured_, rows_allowed,
-                   ways_.live_of_others(returning))
-      .first->second;
+  return choices_.try_emplace(returning, measured_, ways_.live_of_others(returning)).first->second;
 }
 
 std::optional<Choice> Proposer::with_offloading(size_t state_on_host,
                                                 const ProposalLimits& limits) {
   const size_t limit = limits.step + state_on_host;
-  if (measured_.min_live > limit) return {};
-  const std::vector<bool> rows = rows_allowed(limits.run + state_on_host);
+  if (measured_.min_live > limit || !allows_others(limits.run + state_on_host)) return {};
   const auto room_after = [&](const Beginning& begin) {
     return static_cast<int64_t>(limit) - begin.kept;
   };
@@ -59,7 +53,7 @@ std::optional<Choice> Proposer::with_offloading(size_t state_on_host,
            choices.seconds(begin.choice.by_segment.size(), room_after(begin));
   };
   const Beginning nothing{.kept = static_cast<int64_t>(measured_.live_at_first)};
-  FastestChoices& without = choices_after({}, rows);
+  FastestChoices& without = choices_after({});
   const Beginning* best = &nothing;
   double min = seconds(nothing, without);
   // A way is never faster than if what comes back took no room.
@@ -72,58 +66,15 @@ std::optional<Choice> Proposer::with_offloading(size_t state_on_host,
   std::ranges::stable_sort(order, {}, &std::pair<double, const Beginning*>::first);
   for (const auto& [bound, begin] : order) {
     if (bound >= min) break;
-    const double found = seconds(*begin, choices_after(begin->returning, rows));
+    const double found = seconds(*begin, choices_after(begin->returning));
     if (found >= min) continue;
     min = found;
     best = begin;
   }
   if (std::isinf(min)) return {};
   Choice choice = best->choice;
-  choices_after(best->returning, rows).complete(choice, room_after(*best));
+  choices_after(best->returning).complete(choice, room_after(*best));
   return choice;
-}
-
-std::vector<bool> Proposer::rows_allowed(size_t bytes) const {
-  std::vector<bool> allowed;
-  for (const size_t peak : other_peaks_) allowed.push_back(peak <= bytes);
-  return allowed;
-}
-
-// The fixed plan with each segment's region of the most chunks.
-Plan Proposer::in_most_chunks() const {
-  const Program& program = measured_.program;
-  std::vector<std::optional<SegmentOption>> by_kind(measured_.options.size());
-  Plan plan = levers_.fixed;
-  plan.placement.assign(program.values.size(), Placement::keep);
-  for (const Segment& s : measured_.segments) {
-    auto& max = by_kind[static_cast<size_t>(s.kind)];
-    if (!max) {
-      max.emplace();
-      for (SegmentOption& option : region_options(program, s)) {
-        const bool is_more = !max->region || option.region->chunks > max->region->chunks;
-        if (is_more) max = std::move(option);
-      }
-    }
-    apply(*max, program, s, plan);
-  }
-  sort_regions(plan);
-  return plan;
-}
-
-std::vector<bool> Proposer::rows_possible(size_t bytes) {
-  std::vector<bool> possible = rows_allowed(bytes);
-  const bool has_regions = levers_.placement && levers_.regions;
-  if (!has_regions || std::ranges::count(possible, false) == 0) return possible;
-  if (other_peaks_in_chunks_.empty()) {
-    const Plan plan = in_most_chunks();
-    for (const int64_t rows : measured_.rows) {
-      other_peaks_in_chunks_.push_back(step_.other_peak(rows, plan));
-    }
-  }
-  for (size_t choice = 0; choice < possible.size(); ++choice) {
-    possible[choice] = possible[choice] || other_peaks_in_chunks_[choice] <= bytes;
-  }
-  return possible;
 }
 
 // The most bytes that are live outside of all segments, mostly when the optimizer updates: less of
@@ -217,7 +168,7 @@ Trials::Trial& Trials::begin(const Proposal& proposal) {
   trial.rehearsed = step_.rehearse(found.plan, std::nullopt, {.survey = true, .lifetimes = true});
   const Report& report = trial.rehearsed->report;
   const SurveyedWork& peak = *trial.rehearsed->survey.peak();
-  trial.other_peak = step_.other_peak(found.loss_rows, found.plan);
+  trial.other_peak = step_.other_peak(found.plan);
   found.binding =
       peak.live < trial.other_peak ? "an evaluation or a text sample" : description(peak);
   found.seconds = step_seconds(*trial.rehearsed, step_.micro_batches);

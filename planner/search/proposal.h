@@ -40,11 +40,8 @@ class Proposer {
   // The arguments must outlive it.
   Proposer(const SearchedStep&, const MeasuredSegments&, const Levers&);
 
-  // For each choice of rows, whether the rest of the run fits into these bytes.
-  std::vector<bool> rows_allowed(size_t bytes) const;
-  // The same for any plan, including those with regions in chunks if these may be chosen: they
-  // evaluate in chunks, too.
-  std::vector<bool> rows_possible(size_t bytes);
+  // Whether the rest of the run fits into these bytes and those of state on the host.
+  bool allows_others(size_t bytes) const { return other_peak_ <= bytes; }
 
   // The fastest proposal within the limits; nothing if there is none.
   std::optional<Proposal> fastest(const ProposalLimits&);
@@ -60,19 +57,17 @@ class Proposer {
 
  private:
   // The fastest choices of the segments after those that offload.
-  FastestChoices& choices_after(const Returning&, const std::vector<bool>& rows_allowed);
+  FastestChoices& choices_after(const Returning&);
   std::optional<Choice> with_offloading(size_t state_on_host, const ProposalLimits&);
-  Plan in_most_chunks() const;
   size_t min_with(size_t state_on_host) const;
   std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&);
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
   const Levers& levers_;
-  // By choice of rows, with all state on the device; the second with the most chunks, once needed.
-  std::vector<size_t> other_peaks_, other_peaks_in_chunks_;
+  size_t other_peak_ = 0;  // with all state on the device
   OffloadWays ways_;
-  std::map<std::pair<std::vector<bool>, Returning>, FastestChoices> choices_;
+  std::map<Returning, FastestChoices> choices_;
 };
 
 // Rehearses proposals and lays out their memory, each once.  The result depends on the proposal

@@ -231,8 +231,7 @@ struct Search::State {
                         .keep_all_peak = keep_all.peak,
                         .keep_all_seconds = keep_all.seconds};
     const size_t bytes = found ? budget : result.found.peak;
-    const size_t state = measured.state ? measured.state->bytes : 0;
-    const double min = bound.seconds_within(bytes, proposer.rows_possible(bytes + state));
+    const double min = bound.seconds_within(bytes);
     result.lower_bound = std::isfinite(min) ? min : 0;
     result.rehearsals = rehearsals();
     return result;

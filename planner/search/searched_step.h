@@ -22,9 +22,9 @@ struct SearchedStep {
       rehearse;
   // The tape of a micro-batch under a plan.
   std::function<RehearsedTape(const Plan&)> rehearse_tape;
-  // The peak of the rest of the run in bytes of the device, such as an evaluation with the loss in
-  // chunks of `loss_rows` rows (0: all), with the optimizer's state where the plan places it.
-  std::function<size_t(int64_t loss_rows, const Plan&)> other_peak;
+  // The smallest peak of the rest of the run in bytes of the device, such as an evaluation in the
+  // chunks that need fewest, with the optimizer's state where the plan places it.
+  std::function<size_t(const Plan&)> other_peak;
 };
 
 // What a search may choose.

@@ -205,14 +205,14 @@ double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
   return std::min({min, seconds(0), seconds(all)});
 }
 
-double StepBound::seconds_within(size_t bytes, const std::vector<bool>& rows_allowed) {
+double StepBound::seconds_within(size_t bytes) {
   double min = std::numeric_limits<double>::infinity();
   const auto limit = static_cast<double>(bytes);
   const double gain = measured_.state ? measured_.state->gain : 0;
   for (size_t choice = 0; choice < measured_.rows.size(); ++choice) {
     const double kept_all = measured_.seconds + measured_.seconds_of_rows[choice];
     const double min_of_choice = kept_all - micro_batches_ * gain_of_regions_ - gain;
-    if (!rows_allowed[choice] || min_of_choice >= min) continue;
+    if (min_of_choice >= min) continue;
     const double kept = bytes >= measured_.min_live ? micro_batches_ * extra_seconds(limit, choice)
                                                     : std::numeric_limits<double>::infinity();
     const double shared = measured_.state ? extra_seconds_with_state(limit, choice) : kept;

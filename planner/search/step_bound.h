@@ -22,8 +22,8 @@ class StepBound {
   // The segments must outlive this.  `bytes_per_second`: of the link, each way; 0: no link.
   StepBound(const MeasuredSegments&, int64_t micro_batches, double bytes_per_second);
 
-  // With at most `bytes` live.  `rows_allowed`: for each choice of rows.  Infinite if nothing fits.
-  double seconds_within(size_t bytes, const std::vector<bool>& rows_allowed);
+  // With at most `bytes` live.  Infinite if nothing fits.
+  double seconds_within(size_t bytes);
 
  private:
   // An instant of a step, and the copies around it.

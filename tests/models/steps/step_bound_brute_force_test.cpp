@@ -43,7 +43,7 @@ void expect_holds(const TransformerSizes& sizes, const Machine& machine) {
       }
     }
     const RehearsedStep rehearsed = step.rehearse(plan, std::nullopt, {.survey = true});
-    const double min = bound.seconds_within(rehearsed.survey.peak()->live, {true});
+    const double min = bound.seconds_within(rehearsed.survey.peak()->live);
     ASSERT_LE(min, rehearsed.report.seconds * (1 + 1e-9)) << chosen;
   }
 }

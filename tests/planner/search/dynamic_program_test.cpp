@@ -50,10 +50,8 @@ MeasuredSegments random_segments(Random& random) {
 
 // Calls visit(choice) for every choice of options and rows.
 template <class Visit>
-void for_each_choice(const MeasuredSegments& m, const std::vector<bool>& rows_allowed,
-                     const Visit& visit) {
+void for_each_choice(const MeasuredSegments& m, const Visit& visit) {
   for (size_t rows = 0; rows < m.rows.size(); ++rows) {
-    if (!rows_allowed[rows]) continue;
     size_t count = 1;
     for (size_t s = 0; s < m.segments.size(); ++s) count *= m.options_of(s, rows).size();
     for (size_t number = 0; number < count; ++number) {
@@ -69,26 +67,18 @@ void for_each_choice(const MeasuredSegments& m, const std::vector<bool>& rows_al
   }
 }
 
-double fastest(const MeasuredSegments& m, size_t limit, const std::vector<bool>& rows_allowed) {
+double fastest(const MeasuredSegments& m, size_t limit) {
   double min = infinite;
-  for_each_choice(m, rows_allowed, [&](const Choice& choice) {
+  for_each_choice(m, [&](const Choice& choice) {
     if (live_bytes(m, choice) <= limit) min = std::min(min, choice.extra_seconds);
   });
   return min;
 }
 
-size_t min_live(const MeasuredSegments& m, const std::vector<bool>& rows_allowed) {
+size_t min_live(const MeasuredSegments& m) {
   size_t min = std::numeric_limits<size_t>::max();
-  for_each_choice(m, rows_allowed,
-                  [&](const Choice& choice) { min = std::min(min, live_bytes(m, choice)); });
+  for_each_choice(m, [&](const Choice& choice) { min = std::min(min, live_bytes(m, choice)); });
   return min;
-}
-
-std::vector<bool> random_rows(Random& random, const MeasuredSegments& m) {
-  std::vector<bool> allowed(m.rows.size());
-  for (size_t rows = 0; rows < m.rows.size(); ++rows) allowed[rows] = draw_bool(random, 0.7);
-  allowed[static_cast<size_t>(draw(random, 0, static_cast<int64_t>(m.rows.size()) - 1))] = true;
-  return allowed;
 }
 
 double seconds_of(const Choice& choice) {
@@ -102,17 +92,15 @@ TEST(DynamicProgram, FindsTheFastestOfAllChoices) {
     SCOPED_TRACE(seed);
     Random random(seed);
     const MeasuredSegments m = random_segments(random);
-    const std::vector<bool> allowed = random_rows(random, m);
     for (size_t granules = 0; granules < 80; ++granules) {
       const size_t limit = granules * Arena::granule;
-      const auto found = fastest_choice(m, limit, allowed);
-      const double wanted = fastest(m, limit, allowed);
+      const auto found = fastest_choice(m, limit);
+      const double wanted = fastest(m, limit);
       ASSERT_EQ(found.has_value(), wanted < infinite) << granules;
       if (!found) continue;
       EXPECT_EQ(found->extra_seconds, wanted) << granules;
       EXPECT_EQ(seconds_of(*found), wanted) << granules;
       EXPECT_LE(live_bytes(m, *found), limit);
-      EXPECT_TRUE(allowed[found->row_choice]);
     }
   }
 }
@@ -120,7 +108,7 @@ TEST(DynamicProgram, FindsTheFastestOfAllChoices) {
 // The minimum seconds of the choices that begin like this one.
 double fastest_from(const MeasuredSegments& m, size_t limit, const Choice& begin) {
   double min = infinite;
-  for_each_choice(m, std::vector<bool>(m.rows.size(), true), [&](Choice choice) {
+  for_each_choice(m, [&](Choice choice) {
     for (size_t s = 0; s < begin.by_segment.size(); ++s) {
       if (choice.by_segment[s] != begin.by_segment[s]) return;
     }
@@ -155,7 +143,7 @@ TEST(DynamicProgram, ServesEveryLimitAndEveryBeginning) {
       others.backward.push_back(static_cast<size_t>(draw(random, 0, 5)) * Arena::granule);
       others.forward.push_back(static_cast<size_t>(draw(random, 0, 20)) * Arena::granule);
     }
-    FastestChoices choices(m, {true}, others);
+    FastestChoices choices(m, others);
     for (int i = 0; i < 20; ++i) {
       Choice begin = random_beginning(random, m);
       begin.others = others;
@@ -179,11 +167,10 @@ TEST(DynamicProgram, GroupsEqualSegmentsWithinTheLimit) {
     SCOPED_TRACE(seed);
     Random random(seed);
     const MeasuredSegments m = random_segments(random);
-    const std::vector<bool> allowed(m.rows.size(), true);
-    const size_t min = min_live(m, allowed);
+    const size_t min = min_live(m);
     for (size_t more = 0; more < 40; more += 3) {
       const size_t limit = min + more * Arena::granule;
-      const auto choice = fastest_choice(m, limit, allowed);
+      const auto choice = fastest_choice(m, limit);
       ASSERT_TRUE(choice);
       const Choice grouped = in_groups(m, *choice, limit);
       EXPECT_LE(live_bytes(m, grouped), limit);
@@ -211,10 +198,9 @@ TEST(DynamicProgram, ASegmentMayFreeMoreThanItKeeps) {
       {{{.extra_seconds = 0, .extra_kept = 4 * granule}}},
       {{{.extra_seconds = 0, .extra_kept = 0}, {.extra_seconds = 1, .extra_kept = -3 * granule}}},
       {{{.extra_seconds = 0}}}};
-  const std::vector<bool> allowed{true};
-  EXPECT_EQ(fastest_choice(m, 20 * Arena::granule, allowed)->extra_seconds, 0);
-  EXPECT_EQ(fastest_choice(m, 10 * Arena::granule, allowed)->extra_seconds, 0);
-  const auto tight = fastest_choice(m, 9 * Arena::granule, allowed);
+  EXPECT_EQ(fastest_choice(m, 20 * Arena::granule)->extra_seconds, 0);
+  EXPECT_EQ(fastest_choice(m, 10 * Arena::granule)->extra_seconds, 0);
+  const auto tight = fastest_choice(m, 9 * Arena::granule);
   ASSERT_TRUE(tight);
   EXPECT_EQ(tight->extra_seconds, 1);
 }

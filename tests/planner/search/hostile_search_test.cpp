@@ -130,14 +130,13 @@ TEST(HostileSearch, TheRestOfTheRunNeedsMore) {
   model.ops.push_back({.inputs = {5}, .scratch = 512, .is_recomputable = false, .rows = 1024});
   SearchedStep step = searched_step(model);
   const size_t alone = Search(step, {}).keep_all_peak();
-  step.other_peak = [&](int64_t rows, const Plan&) { return rows == 0 ? 3 * alone : 2 * alone; };
+  step.other_peak = [&](const Plan&) { return 2 * alone; };
   Search search(step, {});
-  EXPECT_EQ(search.keep_all_peak(), 3 * alone);
+  EXPECT_EQ(search.keep_all_peak(), 2 * alone);
   EXPECT_EQ(search.smallest_budget(), 2 * alone);
   EXPECT_FALSE(search.plan(2 * alone - Arena::granule).fits);
   const SearchResult result = search.plan(2 * alone);
   EXPECT_TRUE(result.fits);
-  EXPECT_GT(result.found.loss_rows, 0);
   EXPECT_LE(result.lower_bound, result.found.seconds);
 }
 

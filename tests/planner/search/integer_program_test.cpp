@@ -54,7 +54,6 @@ struct Found {
 void compare(const SearchedStep& step, int64_t micro_batches, Found& found) {
   const MeasuredSegments m = measure_segments(step, {});
   StepBound bound(m, micro_batches, /*bytes_per_second=*/0);
-  const std::vector<bool> allowed(m.rows.size(), true);
   Search search(step, {});
   const size_t min = search.smallest_budget(), max = search.keep_all_peak();
   for (size_t part = 0; part <= 4; ++part) {
@@ -62,7 +61,7 @@ void compare(const SearchedStep& step, int64_t micro_batches, Found& found) {
     const auto optimum = fastest_step(step, bytes, Reads::first);
     if (!optimum) continue;  // it takes too long
     const SearchResult result = search.plan(bytes);
-    EXPECT_LE(bound.seconds_within(bytes, allowed), *optimum * (1 + 1e-6)) << bytes;
+    EXPECT_LE(bound.seconds_within(bytes), *optimum * (1 + 1e-6)) << bytes;
     EXPECT_LE(result.lower_bound, *optimum * (1 + 1e-6)) << bytes;
     EXPECT_GE(result.found.seconds, *optimum * (1 - 1e-6)) << bytes;
     ++found.budgets;

@@ -15,7 +15,6 @@ void expect_holds(const SyntheticModel& model) {
   const SearchedStep step = searched_step(model);
   const MeasuredSegments m = measure_segments(step, {});
   StepBound bound(m, model.micro_batches, /*bytes_per_second=*/0);
-  const std::vector<bool> allowed(m.rows.size(), true);
   const std::vector<ValueId> values = recomputable_values(m.program);
   ASSERT_LE(values.size(), 8u);
   for (size_t chosen = 0; chosen < size_t{1} << values.size(); ++chosen) {
@@ -26,8 +25,7 @@ void expect_holds(const SyntheticModel& model) {
     }
     const RehearsedStep rehearsed = step.rehearse(plan, std::nullopt, {.survey = true});
     const size_t live = rehearsed.survey.peak()->live;
-    EXPECT_LE(bound.seconds_within(live, allowed),
-              step_seconds(rehearsed, model.micro_batches) * (1 + 1e-9))
+    EXPECT_LE(bound.seconds_within(live), step_seconds(rehearsed, model.micro_batches) * (1 + 1e-9))
         << chosen << ": " << live / Arena::granule << " granules";
   }
 }
@@ -52,12 +50,11 @@ TEST(StepBound, HoldsWhereAChunkedOpBeginsItsSegment) {
   const SearchedStep step = searched_step(model);
   const MeasuredSegments m = measure_segments(step, {});
   StepBound bound(m, 1, /*bytes_per_second=*/0);
-  const std::vector<bool> allowed(m.rows.size(), true);
   Random random(1);
   for (int i = 0; i < 300; ++i) {
     const RehearsedStep rehearsed =
         step.rehearse(random_plan(random, m.program), std::nullopt, {.survey = true});
-    EXPECT_LE(bound.seconds_within(rehearsed.survey.peak()->live, allowed),
+    EXPECT_LE(bound.seconds_within(rehearsed.survey.peak()->live),
               rehearsed.report.seconds * (1 + 1e-9));
   }
 }

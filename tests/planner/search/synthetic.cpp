@@ -204,7 +204,7 @@ SearchedStep searched_step(const SyntheticModel& model) {
             return rehearse_synthetic(model, plan, layout, asked);
           },
       .rehearse_tape = [model](const Plan& plan) { return rehearse_synthetic_tape(model, plan); },
-      .other_peak = [](int64_t, const Plan&) { return size_t{0}; }};
+      .other_peak = [](const Plan&) { return size_t{0}; }};
 }
 
 Program program_of(const SyntheticModel& model) {
