@@ -27,11 +27,12 @@ struct OptionTrial {
   size_t round = 0, segment = 0;
 };
 
+// Halves, down to one row or to so many chunks that more save next to nothing.
 std::vector<int64_t> row_choices(int64_t rows) {
-  constexpr int64_t min_rows = 128;
-  constexpr size_t max_choices = 8;
+  constexpr int64_t max_chunks = 1024;
   std::vector<int64_t> choices{0};
-  for (int64_t r = (rows + 1) / 2; r >= min_rows && choices.size() < max_choices; r = (r + 1) / 2) {
+  for (int64_t r = (rows + 1) / 2; r > 0 && choices.back() != r && rows / r <= max_chunks;
+       r = (r + 1) / 2) {
     choices.push_back(r);
   }
   return choices;
@@ -93,7 +94,9 @@ class Measurement {
   // more options than one without rows.
   void limit_candidates() {
     size_t candidates = max_candidates;
-    for (size_t choices = 1; choices < all_.rows.size(); choices *= 2) --candidates;
+    for (size_t choices = 1; choices < all_.rows.size() && candidates > 3; choices *= 2) {
+      --candidates;
+    }
     for (Segment& s : all_.segments) {
       const bool has_rows = chunkable_rows(all_.program, s) > 0;
       if (has_rows && s.candidates.size() > candidates) s.candidates.resize(candidates);

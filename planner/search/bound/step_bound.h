@@ -1,7 +1,7 @@
 #pragma once
 
 // A lower bound on the seconds of a whole step within a budget, from the bounds of a few of its
-// instants (bound.h): the loss, where it forms its gradient, and the node with most live bytes of
+// instants (instant_bound.h): the loss, where it forms its gradient, and the node with most live bytes of
 // five layers from the last to the first.
 //
 // A layer that may run in chunks may need less in that node.  Then it pays at least what a region
@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "spool/planner/search/bound.h"
+#include "spool/planner/search/bound/instant_bound.h"
 #include "spool/planner/search/measured_options.h"
 
 namespace spool {

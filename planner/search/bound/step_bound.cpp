@@ -1,11 +1,11 @@
-#include "spool/planner/search/step_bound.h"
+#include "spool/planner/search/bound/step_bound.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
 
-#include "spool/planner/search/golden_sections.h"
+#include "spool/planner/search/bound/golden_sections.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
