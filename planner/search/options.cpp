@@ -1,6 +1,7 @@
 #include "spool/planner/search/options.h"
 
 #include <algorithm>
+#include <set>
 
 #include "spool/autograd/chunks/cut.h"
 
@@ -168,24 +169,25 @@ std::vector<SegmentOption> region_options(const Program& program, const Segment&
   return options;
 }
 
-std::set<NodeId> nodes_run_again(const Program& program, const Segment& segment,
-                                 const SegmentRegion& region) {
+std::vector<NodeId> nodes_run_again(const Program& program, const Segment& segment,
+                                    const SegmentRegion& region) {
   const NodeId first = segment.first + region.first, last = segment.first + region.last;
   std::vector<ValueId> leaves;
   for (const SegmentOutput& o : region.leaves) leaves.push_back(value_at(program, segment, o));
   std::ranges::sort(leaves);
   std::set<ValueId> read;  // by backward, or to compute what it reads
   for (const Node& node : program.nodes) read.insert(node.saves.begin(), node.saves.end());
-  std::set<NodeId> nodes;
+  std::vector<NodeId> nodes;
   for (NodeId n = last; n >= first; --n) {
     const Node& node = program.nodes[n];
     const auto is_needed = [&](ValueId v) {
       return read.contains(v) && is_inside(program, v, first, last, leaves);
     };
     if (std::ranges::none_of(node.outputs, is_needed)) continue;
-    nodes.insert(n);
+    nodes.push_back(n - segment.first);
     read.insert(node.inputs.begin(), node.inputs.end());
   }
+  std::ranges::reverse(nodes);
   return nodes;
 }
 

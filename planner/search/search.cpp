@@ -191,10 +191,10 @@ struct Search::State {
       if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
     }
     equalise_chunks(*smallest);
-    speed_up(*smallest);
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
       smallest = few->smallest_plan();
     }
+    speed_up(*smallest);
     return *smallest;
   }
 
@@ -227,6 +227,8 @@ struct Search::State {
     }
     const auto other = search_within(plan.peak);
     if (other && other->seconds < plan.seconds) plan = *other;
+    if (!has_others()) return;
+    if (const FoundPlan* found = by_hand.fastest_within(plan.peak, plan.seconds)) plan = *found;
   }
 
   // The search among plans that only recompute and cut the loss into chunks; null if this is that
