@@ -62,11 +62,17 @@ const std::vector<HandPolicies::Flags>& HandPolicies::grid() {
     vary(&Flags::state, std::array{OptimizerState::device, OptimizerState::streamed});
   }
   grid_ = std::move(all);
-  for (const Flags& flags : descents()) grid_.push_back(flags);
-  std::ranges::sort(grid_);
-  grid_.erase(std::unique(grid_.begin(), grid_.end()), grid_.end());
-  std::ranges::stable_sort(grid_, {}, [&](const Flags& f) { return trial(f).found.seconds; });
+  std::ranges::stable_sort(grid_, {}, [&](const Flags& f) { return seconds_without_copies(f); });
   return grid_;
+}
+
+double HandPolicies::seconds_without_copies(const Flags& flags) {
+  // Kernels can be measured to be slower where nothing is streamed than where it is.
+  const double gain = measured_.state ? measured_.state->gain : 0;
+  Flags without = flags;
+  without.offload = Offloading::none;
+  without.state = OptimizerState::device;
+  return trial(without).found.seconds - gain;
 }
 
 std::vector<HandPolicies::Flags> HandPolicies::other_chunks(const Flags& flags) const {
@@ -117,7 +123,7 @@ Plan HandPolicies::plan_of(const Flags& flags) const {
       .mlp_chunk = flags.mlp_rows < mlp_extent_ ? flags.mlp_rows : 0,
       .in_chunks = nodes_in_chunks(levers_.fixed)};
   set_recompute(policy, recomputed_lists[flags.list]);
-  return plan_from_policy(policy, step_.machine, step_.rehearse_tape);
+  return plan_from_policy(policy, step_.machine, measured_.program, step_.rehearse_tape);
 }
 
 Trials::Trial& HandPolicies::trial(const Flags& flags) {
@@ -175,16 +181,18 @@ const FoundPlan* HandPolicies::fastest_within(size_t budget, double seconds) {
   if (!levers_.placement) return nullptr;
   const FoundPlan* fastest = nullptr;
   for (const Flags& flags : grid()) {
+    if (seconds_without_copies(flags) >= seconds) break;
     if (const FoundPlan* found = if_faster(trial(flags), budget, seconds)) fastest = found;
   }
   // From the fastest of each kind, other chunks may lead to a faster one that fits.
   constexpr size_t max_kinds = 12;
   std::vector<Flags> begun;
   for (const Flags& flags : grid_) {
-    if (trial(flags).found.seconds >= seconds || begun.size() == max_kinds) break;
+    if (seconds_without_copies(flags) >= seconds || begun.size() == max_kinds) break;
     const auto is_like = [&](const Flags& other) { return other.is_like(flags); };
     const auto is_near = [&](const Flags& other) {
-      return is_like(other) && trial(other).live <= budget + budget / 4;
+      return is_like(other) && seconds_without_copies(other) < seconds &&
+             trial(other).live <= budget + budget / 4;
     };
     if (std::ranges::any_of(begun, is_like) || std::ranges::none_of(grid_, is_near)) continue;
     begun.push_back(flags);
@@ -219,6 +227,9 @@ std::vector<HandPolicies::Flags> HandPolicies::descents() {
 const FoundPlan* HandPolicies::smallest_below(size_t bytes) {
   if (!levers_.placement) return nullptr;
   std::vector<Flags> all = grid();
+  for (const Flags& flags : descents()) all.push_back(flags);
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   std::ranges::stable_sort(all, {}, [&](const Flags& f) { return live_bytes_of(f); });
   constexpr size_t max_laid_out = 8;
   if (all.size() > max_laid_out) all.resize(max_laid_out);
