@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <map>
 
+#include "spool/autograd/chunks/cut.h"
+#include "spool/planner/search/bound/step_bound.h"
+#include "spool/planner/search/hand_policies.h"
 #include "spool/planner/search/proposal.h"
-#include "spool/planner/search/step_bound.h"
 
 namespace spool {
 namespace {
@@ -39,6 +42,8 @@ struct Search::State {
   Proposer proposer;
   StepBound bound;
   Trials trials;
+  HandPolicies by_hand;
+  std::deque<std::pair<Proposal, Trials::Trial*>> tried = {};
   std::vector<Proposal> uniform;  // the fastest first
   FoundPlan keep_all = {};
   std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
@@ -52,9 +57,22 @@ struct Search::State {
         measured(measure_segments(step, levers)),
         proposer(step, measured, levers),
         bound(measured, step.micro_batches, proposer.link_rate()),
-        trials(step, measured, proposer),
+        trials(step),
+        by_hand(step, measured, levers, trials),
         uniform(proposer.uniform()),
-        keep_all(trials.plan_of({.choice = keep_all_choice(measured)}, MetaStream::unlimited)) {}
+        keep_all(plan_of({.choice = keep_all_choice(measured)}, MetaStream::unlimited)) {}
+
+  // The plan of a proposal with its costs, laid out unless more than `bytes` are live.
+  const FoundPlan& plan_of(const Proposal& proposal, size_t bytes) {
+    const auto is_it = [&](const auto& known) { return known.first == proposal; };
+    auto at = std::ranges::find_if(tried, is_it);
+    if (at == tried.end()) {
+      const int64_t rows = measured.rows[proposal.choice.row_choice];
+      tried.emplace_back(proposal, &trials.of(proposer.plan_of(proposal), rows));
+      at = std::prev(tried.end());
+    }
+    return trials.laid_out(*at->second, bytes);
+  }
 
   // The seconds of the fastest choice within the level; infinite if there is none.
   double optimum(int level) {
@@ -81,7 +99,7 @@ struct Search::State {
     for (const Proposal& p : uniform) {
       if (p.seconds >= seconds) break;
       if (live_bytes(measured, p.choice) > budget) continue;
-      const FoundPlan& found = trials.plan_of(p, budget);
+      const FoundPlan& found = plan_of(p, budget);
       if (found.peak <= budget && found.seconds < seconds) return &found;
     }
     return nullptr;
@@ -94,7 +112,7 @@ struct Search::State {
       if (!proposal) return {};
       const size_t for_choice = limits.step + proposal->state_on_host;
       proposal->choice = in_groups(measured, std::move(proposal->choice), for_choice);
-      const FoundPlan& found = trials.plan_of(*proposal, bytes);
+      const FoundPlan& found = plan_of(*proposal, bytes);
       const bool uses_host = proposal->state_on_host > 0 || !proposal->choice.offloaded.empty();
       if (uses_host && found.host_bytes > levers.host_bytes) {
         limits.host -= std::min(limits.host, found.host_bytes - levers.host_bytes);
@@ -166,14 +184,37 @@ struct Search::State {
     smallest = plan_of_lowest_level();
     for (const Proposal& p : uniform) {
       if (live_bytes(measured, p.choice) >= smallest->peak) continue;
-      const FoundPlan& found = trials.plan_of(p, smallest->peak);
+      const FoundPlan& found = plan_of(p, smallest->peak);
       if (found.peak < smallest->peak) smallest = found;
     }
-    speed_up(*smallest);
+    if (has_others()) {
+      if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
+    }
+    equalise_chunks(*smallest);
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
       smallest = few->smallest_plan();
     }
+    speed_up(*smallest);
     return *smallest;
+  }
+
+  // Replaces the plan by a smaller one whose regions have equal numbers of chunks, if there is one:
+  // what is alike is laid out without holes.
+  void equalise_chunks(FoundPlan& plan) {
+    const Plan any = plan.plan;
+    for (const int chunks : {16, 32, 64, 128, 256, 512}) {
+      Plan equal = any;
+      bool differs = false;
+      for (Region& r : equal.regions) {
+        if (r.chunks == 1 || cut(measured.program, r.first, r.last).extent < chunks) continue;
+        differs = differs || r.chunks != chunks;
+        r.chunks = chunks;
+      }
+      if (!differs) continue;
+      const FoundPlan& found =
+          trials.laid_out(trials.of(std::move(equal), plan.loss_rows), plan.peak);
+      if (found.peak < plan.peak && found.host_bytes <= levers.host_bytes) plan = found;
+    }
   }
 
   // Replaces the plan by a faster one within its peak, if there is one.
@@ -181,19 +222,21 @@ struct Search::State {
     std::vector<Proposal> alike = alike_at_first(plan.peak);
     if (alike.size() > max_tries) alike.resize(max_tries);
     for (const Proposal& p : alike) {
-      const FoundPlan& found = trials.plan_of(p, plan.peak);
+      const FoundPlan& found = plan_of(p, plan.peak);
       if (found.peak <= plan.peak && found.seconds < plan.seconds) plan = found;
     }
     const auto other = search_within(plan.peak);
     if (other && other->seconds < plan.seconds) plan = *other;
+    if (!has_others()) return;
+    if (const FoundPlan* found = by_hand.fastest_within(plan.peak, plan.seconds)) plan = *found;
   }
 
   // The search among plans that only recompute and cut the loss into chunks; null if this is that
   // search.  The costs of offloading and streaming are less certain before a rehearsal, and regions
   // in chunks have levels of their own; plans of both searches compete, so none gets slower.
+  bool has_others() const { return levers.regions || levers.state_share || levers.offload_to; }
   State* without_others() {
-    const bool has_others = levers.regions || levers.state_share || levers.offload_to;
-    if (!has_others || plain) return plain.get();
+    if (!has_others() || plain) return plain.get();
     Levers few = levers;
     few.regions = few.state_share = false;
     few.offload_to.reset();
@@ -221,6 +264,12 @@ struct Search::State {
       const FoundPlan* other = few->plan_within(budget);
       if (other && (!found || other->seconds < found->seconds)) found = other;
     }
+    // Without copies the uniform choices have all policies.
+    if (!levers.state_share && !levers.offload_to) return found;
+    constexpr double proven = 1.001;  // no plan is faster by more than this
+    const double least = found ? found->seconds : std::numeric_limits<double>::infinity();
+    if (found && least <= proven * bound.seconds_within(budget)) return found;
+    if (const FoundPlan* other = by_hand.fastest_within(budget, least)) found = other;
     return found;
   }
 

@@ -6,7 +6,7 @@
 
 #include "spool/models/steps/step_planner.h"
 #include "spool/planner/machine.h"
-#include "spool/planner/search/step_bound.h"
+#include "spool/planner/search/bound/step_bound.h"
 #include "tests/models/steps/transformer_testing.h"
 
 namespace spool::testing {
