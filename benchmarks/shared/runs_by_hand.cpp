@@ -28,7 +28,7 @@ struct SweptRun {
 
 // A policy by hand, or the plan of a search in which a flag is set, beside the plan of its bytes.
 struct Rival {
-  std::string flags = {};
+  std::string flags = {};  // empty: the plan of the smallest budget itself
   size_t peak = 0, host_bytes = 0;
   double seconds = 0;
   double plan_seconds = 0, bound = 0;  // of the plan; 0: none
@@ -121,6 +121,13 @@ void compare_policies(const SweptRun& run, RunPlanner& search, Outcome& outcome)
   }
 }
 
+// The smallest budget must have a bound, too.
+void compare_smallest(const SweptRun& run, RunPlanner& search, Outcome& outcome) {
+  Rival rival = rival_of(search.plan_within(outcome.smallest), "", run.host_bytes);
+  compare(search, outcome, rival);
+  outcome.rivals.push_back(std::move(rival));
+}
+
 // A search with one flag set, at its smallest budget and half-way to what keeps everything.
 void compare_with_flag(const SweptRun& run, const GivenTexts& flag, RunPlanner& search,
                        Outcome& outcome) {
@@ -153,13 +160,15 @@ Outcome compare_run(const SweptRun& run, bool one_flag) {
   outcome.smallest = search->steps().smallest_budget();
   outcome.keep_all = search->steps().keep_all_peak();
   outcome.processor_seconds = thread_processor_seconds() - start;
+  compare_smallest(run, *search, outcome);
   (one_flag ? compare_flags : compare_policies)(run, *search, outcome);
   for (const Rival& r : outcome.rivals) outcome.processor_seconds += r.processor_seconds;
   return outcome;
 }
 
 void print_rival(const Outcome& o, const Rival& r) {
-  std::printf("  %s\n    %s bytes, %s of the host, %.6g s", r.flags.c_str(),
+  std::printf("  %s\n    %s bytes, %s of the host, %.6g s",
+              r.flags.empty() ? "the smallest budget" : r.flags.c_str(),
               with_commas(r.peak).c_str(), with_commas(r.host_bytes).c_str(), r.seconds);
   if (!r.fits_host) std::printf("; the host has less");
   if (is_smaller(o, r)) {
@@ -192,7 +201,7 @@ void print_outcome(const Outcome& o, bool all) {
   std::printf("%-24s smallest %18s, keeping all %18s;", o.name.c_str(),
               with_commas(o.smallest).c_str(), with_commas(o.keep_all).c_str());
   std::printf(" of %zu: %ld smaller, %ld faster, %ld without bound, %ld below it; %.1f s\n",
-              o.rivals.size(), count(o, is_smaller), count(o, is_faster), count(o, lacks_bound),
+              o.rivals.size() - 1, count(o, is_smaller), count(o, is_faster), count(o, lacks_bound),
               count(o, exceeds), o.processor_seconds);
   for (const Rival& r : o.rivals) {
     if (all || is_at_fault(o, r)) print_rival(o, r);
