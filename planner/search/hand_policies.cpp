@@ -75,23 +75,33 @@ double HandPolicies::seconds_without_copies(const Flags& flags) {
   return trial(without).found.seconds - gain;
 }
 
+HandPolicies::Flags HandPolicies::with_rows(Flags flags, int64_t mlp_rows, int64_t loss_rows) {
+  flags.mlp_rows = mlp_rows;
+  flags.loss_rows = loss_rows;
+  return flags;
+}
+
 std::vector<HandPolicies::Flags> HandPolicies::other_chunks(const Flags& flags) const {
-  std::vector<Flags> all;
-  const auto add = [&](int64_t Flags::*lever, int64_t rows) {
-    if (flags.*lever == rows) return;
-    all.push_back(flags);
-    all.back().*lever = rows;
-  };
+  Flags finer = flags, coarser = flags;
   constexpr int64_t first_chunks = 16;
   if (mlp_extent_ > 1 && flags.mlp_rows == 0) {
-    add(&Flags::mlp_rows, ceil_div(mlp_extent_, std::min(first_chunks, mlp_extent_)));
+    finer.mlp_rows = ceil_div(mlp_extent_, std::min(first_chunks, mlp_extent_));
   } else if (mlp_extent_ > 1) {
-    add(&Flags::mlp_rows, std::max<int64_t>(flags.mlp_rows / 2, 1));
-    add(&Flags::mlp_rows, flags.mlp_rows * 2 < mlp_extent_ ? flags.mlp_rows * 2 : 0);
+    finer.mlp_rows = std::max<int64_t>(flags.mlp_rows / 2, 1);
+    coarser.mlp_rows = flags.mlp_rows * 2 < mlp_extent_ ? flags.mlp_rows * 2 : 0;
   }
   const auto at = std::ranges::find(measured_.rows, flags.loss_rows);
-  if (at != measured_.rows.end() && at + 1 != measured_.rows.end()) add(&Flags::loss_rows, at[1]);
-  if (at != measured_.rows.begin()) add(&Flags::loss_rows, at[-1]);
+  if (at != measured_.rows.end() && at + 1 != measured_.rows.end()) finer.loss_rows = at[1];
+  if (at != measured_.rows.begin()) coarser.loss_rows = at[-1];
+  std::vector<Flags> all;
+  for (const Flags& other : {finer, coarser}) {
+    if (other.mlp_rows != flags.mlp_rows)
+      all.push_back(with_rows(flags, other.mlp_rows, flags.loss_rows));
+    if (other.loss_rows != flags.loss_rows)
+      all.push_back(with_rows(flags, flags.mlp_rows, other.loss_rows));
+  }
+  // The bytes may fall only if both change.
+  if (finer.mlp_rows != flags.mlp_rows && finer.loss_rows != flags.loss_rows) all.push_back(finer);
   return all;
 }
 
@@ -163,17 +173,17 @@ const FoundPlan* HandPolicies::if_faster(Trials::Trial& trial, size_t budget, do
 }
 
 const FoundPlan* HandPolicies::faster_with_other_chunks(Flags at, size_t budget, double& seconds) {
-  constexpr int max_layouts = 4;
   const FoundPlan* fastest = nullptr;
   const auto compare = [&](const Flags& flags) {
     if (const FoundPlan* found = if_faster(trial(flags), budget, seconds)) fastest = found;
   };
-  for (int i = 0; i < max_layouts; ++i) {
-    at = with_chunks_for(at, budget);
-    compare(at);
-    if (trial(at).found.peak <= budget || trial(at).rehearsed) break;
-    for (const Flags& other : other_chunks(at)) compare(other);
-  }
+  at = with_chunks_for(at, budget);
+  compare(at);
+  const Trials::Trial& reached = trial(at);
+  if (reached.live > budget || reached.found.peak <= budget) return fastest;
+  // Its layout has holes; that of a policy of as many live bytes may have fewer.
+  for (const Flags& other : other_chunks(at)) compare(other);
+  for (const int64_t rows : measured_.rows) compare(with_rows(at, at.mlp_rows, rows));
   return fastest;
 }
 

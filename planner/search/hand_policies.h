@@ -41,6 +41,7 @@ class HandPolicies {
   std::vector<int64_t> loss_rows_of_grid() const;
   // Policies that differ in one lever, or in chunks alone.
   std::vector<Flags> neighbours(const Flags&) const;
+  static Flags with_rows(Flags, int64_t mlp_rows, int64_t loss_rows);
   std::vector<Flags> other_chunks(const Flags&) const;
   // Changes chunks while the policy gets faster within the bytes, or smaller if it exceeds them.
   Flags with_chunks_for(Flags, size_t bytes);

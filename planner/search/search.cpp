@@ -109,7 +109,8 @@ struct Search::State {
     return nullptr;
   }
 
-  std::optional<FoundPlan> search_within(size_t bytes) {
+  // Its plan may have fewer chunks than the proposals have, unless the smallest peak is wanted.
+  std::optional<FoundPlan> search_within(size_t bytes, bool moves_chunks = true) {
     ProposalLimits limits{.step = bytes, .run = bytes, .host = levers.host_bytes};
     for (int i = 0; i < max_tries; ++i) {
       auto proposal = proposer.fastest(limits);
@@ -122,7 +123,7 @@ struct Search::State {
         limits.host -= std::min(limits.host, found.host_bytes - levers.host_bytes);
         continue;
       }
-      if (found.peak <= bytes) return moves.faster_within(bytes, found);
+      if (found.peak <= bytes) return moves_chunks ? moves.faster_within(bytes, found) : found;
       const size_t over = found.peak - bytes;
       // Below the modelled bytes of this proposal, the next one must differ.
       const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
@@ -170,7 +171,7 @@ struct Search::State {
   }
 
   // The plan of the lowest level that has one.
-  const FoundPlan& plan_of_lowest_level() {
+  FoundPlan plan_of_lowest_level() {
     // Below the smallest level with a proposal, no level has a plan.
     int fails = 0, level = level_within(keep_all.peak);
     while (level - fails > 1) {
@@ -178,7 +179,8 @@ struct Search::State {
       (std::isinf(optimum(middle)) ? fails : level) = middle;
     }
     for (; level_bytes(level) < keep_all.peak; ++level) {
-      if (const auto& found = search(level)) return *found;
+      if (const auto found = search_within(level_bytes(level), /*moves_chunks=*/false))
+        return *found;
     }
     return keep_all;
   }
