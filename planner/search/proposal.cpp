@@ -103,7 +103,12 @@ size_t Proposer::min_with(size_t state_on_host) const {
 std::optional<Proposal> Proposer::proposal(size_t state_on_host, const ProposalLimits& limits) {
   if (state_on_host > 0 && min_with(state_on_host) > limits.step) return {};
   double offloaded = 0;
-  const auto choice = with_offloading(state_on_host, limits, offloaded);
+  auto choice = with_offloading(state_on_host, limits, offloaded);
+  if (!choice && family_ == 0) {
+    family_ = 1;
+    choice = with_offloading(state_on_host, limits, offloaded);
+    family_ = 0;
+  }
   if (!choice) return {};
   const auto on_host = static_cast<double>(state_on_host);
   const double seconds = measured_.seconds +

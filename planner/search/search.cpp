@@ -54,6 +54,7 @@ struct Search::State {
   std::map<int, double> optima = {};  // seconds of the fastest choice of a level, if none is lost
   std::optional<FoundPlan> smallest = {};
   std::unique_ptr<State> plain = {};
+  bool is_part = false;  // of another search
 
   State(SearchedStep s, Levers l)
       : step(std::move(s)),
@@ -233,7 +234,7 @@ struct Search::State {
       if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
     }
     equalise_chunks(*smallest);
-    for (size_t family = 1; family < proposer.families().size(); ++family) {
+    for (size_t family = 2; family < proposer.families().size(); ++family) {
       const auto search = [&] {
         return search_family(family, smallest->peak - Arena::granule, infinite, smallest->plan);
       };
@@ -291,6 +292,7 @@ struct Search::State {
     few.regions = few.state_share = false;
     few.offload_to.reset();
     plain = std::make_unique<State>(step, few);
+    plain->is_part = true;
     return plain.get();
   }
 
@@ -322,8 +324,10 @@ struct Search::State {
       if (const auto other = few->plan_within(budget)) take(*other);
     }
     if (!fastest || is_proven(fastest, budget)) return fastest;
+    // Each family has a dynamic program of its own for each way of offloading, which takes long.
     const FoundPlan first = *fastest;
-    for (size_t family = 1; family < proposer.families().size(); ++family) {
+    const bool has_time = !levers.offload_to && !is_part;
+    for (size_t family = 2; has_time && family < proposer.families().size(); ++family) {
       if (!is_near(proposer.families()[family], first)) continue;
       if (const auto other = search_family(family, budget, seconds(), first.plan)) {
         take(moves.faster_within(budget, *other));
