@@ -105,12 +105,7 @@ size_t Proposer::min_with(size_t state_on_host) const {
 std::optional<Proposal> Proposer::proposal(size_t state_on_host, const ProposalLimits& limits) {
   if (state_on_host > 0 && min_with(state_on_host) > limits.step) return {};
   double offloaded = 0;
-  auto choice = with_offloading(state_on_host, limits, offloaded);
-  if (!choice && family_ == 0) {
-    family_ = 1;
-    choice = with_offloading(state_on_host, limits, offloaded);
-    family_ = 0;
-  }
+  const auto choice = with_offloading(state_on_host, limits, offloaded);
   if (!choice) return {};
   const auto on_host = static_cast<double>(state_on_host);
   const double seconds = measured_.seconds +
@@ -123,6 +118,15 @@ std::optional<Proposal> Proposer::proposal(size_t state_on_host, const ProposalL
 }
 
 std::optional<Proposal> Proposer::fastest(const ProposalLimits& limits) {
+  std::optional<Proposal> found = fastest_of_family(limits);
+  if (found) return found;
+  family_ = 1;
+  found = fastest_of_family(limits);
+  family_ = 0;
+  return found;
+}
+
+std::optional<Proposal> Proposer::fastest_of_family(const ProposalLimits& limits) {
   std::optional<Proposal> best = proposal(/*state_on_host=*/0, limits);
   if (!measured_.state) return best;
   const auto cost_with = [&](double bytes) {
