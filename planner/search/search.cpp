@@ -348,7 +348,9 @@ struct Search::State {
                         .keep_all_peak = keep_all.peak,
                         .keep_all_seconds = keep_all.seconds};
     const size_t bytes = found ? budget : result.found.peak;
-    const double min = bound.seconds_within(bytes);
+    double min = bound.seconds_within(bytes);
+    // Measured kernels of chunks between those that were rehearsed may be faster than both.
+    if (step.machine.kernels) min = std::min(min, result.found.seconds);
     result.lower_bound = std::isfinite(min) ? min : 0;
     result.rehearsals = rehearsals();
     return result;
