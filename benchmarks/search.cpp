@@ -32,7 +32,7 @@
 #include "spool/models/families/gpt2.h"
 #include "spool/models/steps/step_planner.h"
 #include "spool/models/training/trainer.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/random.h"
 
 namespace spool {

@@ -62,30 +62,46 @@ const std::vector<HandPolicies::Flags>& HandPolicies::grid() {
     vary(&Flags::state, std::array{OptimizerState::device, OptimizerState::streamed});
   }
   grid_ = std::move(all);
-  for (const Flags& flags : descents()) grid_.push_back(flags);
-  std::ranges::sort(grid_);
-  grid_.erase(std::unique(grid_.begin(), grid_.end()), grid_.end());
-  std::ranges::stable_sort(grid_, {}, [&](const Flags& f) { return trial(f).found.seconds; });
+  std::ranges::stable_sort(grid_, {}, [&](const Flags& f) { return seconds_without_copies(f); });
   return grid_;
 }
 
+double HandPolicies::seconds_without_copies(const Flags& flags) {
+  // Kernels can be measured to be slower where nothing is streamed than where it is.
+  const double gain = measured_.state ? measured_.state->gain : 0;
+  Flags without = flags;
+  without.offload = Offloading::none;
+  without.state = OptimizerState::device;
+  return trial(without).found.seconds - gain;
+}
+
+HandPolicies::Flags HandPolicies::with_rows(Flags flags, int64_t mlp_rows, int64_t loss_rows) {
+  flags.mlp_rows = mlp_rows;
+  flags.loss_rows = loss_rows;
+  return flags;
+}
+
 std::vector<HandPolicies::Flags> HandPolicies::other_chunks(const Flags& flags) const {
-  std::vector<Flags> all;
-  const auto add = [&](int64_t Flags::*lever, int64_t rows) {
-    if (flags.*lever == rows) return;
-    all.push_back(flags);
-    all.back().*lever = rows;
-  };
+  Flags finer = flags, coarser = flags;
   constexpr int64_t first_chunks = 16;
   if (mlp_extent_ > 1 && flags.mlp_rows == 0) {
-    add(&Flags::mlp_rows, ceil_div(mlp_extent_, std::min(first_chunks, mlp_extent_)));
+    finer.mlp_rows = ceil_div(mlp_extent_, std::min(first_chunks, mlp_extent_));
   } else if (mlp_extent_ > 1) {
-    add(&Flags::mlp_rows, std::max<int64_t>(flags.mlp_rows / 2, 1));
-    add(&Flags::mlp_rows, flags.mlp_rows * 2 < mlp_extent_ ? flags.mlp_rows * 2 : 0);
+    finer.mlp_rows = std::max<int64_t>(flags.mlp_rows / 2, 1);
+    coarser.mlp_rows = flags.mlp_rows * 2 < mlp_extent_ ? flags.mlp_rows * 2 : 0;
   }
   const auto at = std::ranges::find(measured_.rows, flags.loss_rows);
-  if (at != measured_.rows.end() && at + 1 != measured_.rows.end()) add(&Flags::loss_rows, at[1]);
-  if (at != measured_.rows.begin()) add(&Flags::loss_rows, at[-1]);
+  if (at != measured_.rows.end() && at + 1 != measured_.rows.end()) finer.loss_rows = at[1];
+  if (at != measured_.rows.begin()) coarser.loss_rows = at[-1];
+  std::vector<Flags> all;
+  for (const Flags& other : {finer, coarser}) {
+    if (other.mlp_rows != flags.mlp_rows)
+      all.push_back(with_rows(flags, other.mlp_rows, flags.loss_rows));
+    if (other.loss_rows != flags.loss_rows)
+      all.push_back(with_rows(flags, flags.mlp_rows, other.loss_rows));
+  }
+  // The bytes may fall only if both change.
+  if (finer.mlp_rows != flags.mlp_rows && finer.loss_rows != flags.loss_rows) all.push_back(finer);
   return all;
 }
 
@@ -117,7 +133,7 @@ Plan HandPolicies::plan_of(const Flags& flags) const {
       .mlp_chunk = flags.mlp_rows < mlp_extent_ ? flags.mlp_rows : 0,
       .in_chunks = nodes_in_chunks(levers_.fixed)};
   set_recompute(policy, recomputed_lists[flags.list]);
-  return plan_from_policy(policy, step_.machine, step_.rehearse_tape);
+  return plan_from_policy(policy, step_.machine, measured_.program, step_.rehearse_tape);
 }
 
 Trials::Trial& HandPolicies::trial(const Flags& flags) {
@@ -157,17 +173,17 @@ const FoundPlan* HandPolicies::if_faster(Trials::Trial& trial, size_t budget, do
 }
 
 const FoundPlan* HandPolicies::faster_with_other_chunks(Flags at, size_t budget, double& seconds) {
-  constexpr int max_layouts = 4;
   const FoundPlan* fastest = nullptr;
   const auto compare = [&](const Flags& flags) {
     if (const FoundPlan* found = if_faster(trial(flags), budget, seconds)) fastest = found;
   };
-  for (int i = 0; i < max_layouts; ++i) {
-    at = with_chunks_for(at, budget);
-    compare(at);
-    if (trial(at).found.peak <= budget || trial(at).rehearsed) break;
-    for (const Flags& other : other_chunks(at)) compare(other);
-  }
+  at = with_chunks_for(at, budget);
+  compare(at);
+  const Trials::Trial& reached = trial(at);
+  if (reached.live > budget || reached.found.peak <= budget) return fastest;
+  // Its layout has holes; that of a policy of as many live bytes may have fewer.
+  for (const Flags& other : other_chunks(at)) compare(other);
+  for (const int64_t rows : measured_.rows) compare(with_rows(at, at.mlp_rows, rows));
   return fastest;
 }
 
@@ -175,16 +191,18 @@ const FoundPlan* HandPolicies::fastest_within(size_t budget, double seconds) {
   if (!levers_.placement) return nullptr;
   const FoundPlan* fastest = nullptr;
   for (const Flags& flags : grid()) {
+    if (seconds_without_copies(flags) >= seconds) break;
     if (const FoundPlan* found = if_faster(trial(flags), budget, seconds)) fastest = found;
   }
   // From the fastest of each kind, other chunks may lead to a faster one that fits.
   constexpr size_t max_kinds = 12;
   std::vector<Flags> begun;
   for (const Flags& flags : grid_) {
-    if (trial(flags).found.seconds >= seconds || begun.size() == max_kinds) break;
+    if (seconds_without_copies(flags) >= seconds || begun.size() == max_kinds) break;
     const auto is_like = [&](const Flags& other) { return other.is_like(flags); };
     const auto is_near = [&](const Flags& other) {
-      return is_like(other) && trial(other).live <= budget + budget / 4;
+      return is_like(other) && seconds_without_copies(other) < seconds &&
+             trial(other).live <= budget + budget / 4;
     };
     if (std::ranges::any_of(begun, is_like) || std::ranges::none_of(grid_, is_near)) continue;
     begun.push_back(flags);
@@ -219,6 +237,9 @@ std::vector<HandPolicies::Flags> HandPolicies::descents() {
 const FoundPlan* HandPolicies::smallest_below(size_t bytes) {
   if (!levers_.placement) return nullptr;
   std::vector<Flags> all = grid();
+  for (const Flags& flags : descents()) all.push_back(flags);
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
   std::ranges::stable_sort(all, {}, [&](const Flags& f) { return live_bytes_of(f); });
   constexpr size_t max_laid_out = 8;
   if (all.size() > max_laid_out) all.resize(max_laid_out);

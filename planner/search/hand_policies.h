@@ -36,9 +36,12 @@ class HandPolicies {
     }
   };
   const std::vector<Flags>& grid();
+  // Seconds of the policy if nothing is copied, a lower bound.
+  double seconds_without_copies(const Flags&);
   std::vector<int64_t> loss_rows_of_grid() const;
   // Policies that differ in one lever, or in chunks alone.
   std::vector<Flags> neighbours(const Flags&) const;
+  static Flags with_rows(Flags, int64_t mlp_rows, int64_t loss_rows);
   std::vector<Flags> other_chunks(const Flags&) const;
   // Changes chunks while the policy gets faster within the bytes, or smaller if it exceeds them.
   Flags with_chunks_for(Flags, size_t bytes);
@@ -55,7 +58,7 @@ class HandPolicies {
   Trials& trials_;
   int64_t mlp_extent_ = 0;  // rows of the MLPs, if they may run in chunks
   std::map<Flags, Trials::Trial*> known_;
-  std::vector<Flags> grid_;  // the fastest first
+  std::vector<Flags> grid_;  // by rising seconds without copies
 };
 
 }  // namespace spool

@@ -8,6 +8,7 @@
 
 #include "spool/autograd/chunks/cut.h"
 #include "spool/planner/search/bound/step_bound.h"
+#include "spool/planner/search/chunk_moves.h"
 #include "spool/planner/search/hand_policies.h"
 #include "spool/planner/search/proposal.h"
 
@@ -42,8 +43,10 @@ struct Search::State {
   Proposer proposer;
   StepBound bound;
   Trials trials;
+  ChunkMoves moves;
   HandPolicies by_hand;
   std::deque<std::pair<Proposal, Trials::Trial*>> tried = {};
+  std::deque<FoundPlan> moved = {};
   std::vector<Proposal> uniform;  // the fastest first
   FoundPlan keep_all = {};
   std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
@@ -58,6 +61,7 @@ struct Search::State {
         proposer(step, measured, levers),
         bound(measured, step.micro_batches, proposer.link_rate()),
         trials(step),
+        moves(measured, levers, trials),
         by_hand(step, measured, levers, trials),
         uniform(proposer.uniform()),
         keep_all(plan_of({.choice = keep_all_choice(measured)}, MetaStream::unlimited)) {}
@@ -105,7 +109,8 @@ struct Search::State {
     return nullptr;
   }
 
-  std::optional<FoundPlan> search_within(size_t bytes) {
+  // Its plan may have fewer chunks than the proposals have, unless the smallest peak is wanted.
+  std::optional<FoundPlan> search_within(size_t bytes, bool moves_chunks = true) {
     ProposalLimits limits{.step = bytes, .run = bytes, .host = levers.host_bytes};
     for (int i = 0; i < max_tries; ++i) {
       auto proposal = proposer.fastest(limits);
@@ -118,7 +123,7 @@ struct Search::State {
         limits.host -= std::min(limits.host, found.host_bytes - levers.host_bytes);
         continue;
       }
-      if (found.peak <= bytes) return found;
+      if (found.peak <= bytes) return moves_chunks ? moves.faster_within(bytes, found) : found;
       const size_t over = found.peak - bytes;
       // Below the modelled bytes of this proposal, the next one must differ.
       const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
@@ -166,7 +171,7 @@ struct Search::State {
   }
 
   // The plan of the lowest level that has one.
-  const FoundPlan& plan_of_lowest_level() {
+  FoundPlan plan_of_lowest_level() {
     // Below the smallest level with a proposal, no level has a plan.
     int fails = 0, level = level_within(keep_all.peak);
     while (level - fails > 1) {
@@ -174,7 +179,8 @@ struct Search::State {
       (std::isinf(optimum(middle)) ? fails : level) = middle;
     }
     for (; level_bytes(level) < keep_all.peak; ++level) {
-      if (const auto& found = search(level)) return *found;
+      if (const auto found = search_within(level_bytes(level), /*moves_chunks=*/false))
+        return *found;
     }
     return keep_all;
   }
@@ -191,6 +197,7 @@ struct Search::State {
       if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
     }
     equalise_chunks(*smallest);
+    smallest = moves.smaller(*std::move(smallest));
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
       smallest = few->smallest_plan();
     }
@@ -229,6 +236,7 @@ struct Search::State {
     if (other && other->seconds < plan.seconds) plan = *other;
     if (!has_others()) return;
     if (const FoundPlan* found = by_hand.fastest_within(plan.peak, plan.seconds)) plan = *found;
+    plan = moves.faster_within(plan.peak, std::move(plan));
   }
 
   // The search among plans that only recompute and cut the loss into chunks; null if this is that
@@ -269,7 +277,10 @@ struct Search::State {
     constexpr double proven = 1.001;  // no plan is faster by more than this
     const double least = found ? found->seconds : std::numeric_limits<double>::infinity();
     if (found && least <= proven * bound.seconds_within(budget)) return found;
-    if (const FoundPlan* other = by_hand.fastest_within(budget, least)) found = other;
+    if (const FoundPlan* other = by_hand.fastest_within(budget, least)) {
+      moved.push_back(moves.faster_within(budget, *other));
+      found = &moved.back();
+    }
     return found;
   }
 

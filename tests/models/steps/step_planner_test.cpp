@@ -10,7 +10,7 @@
 #include <set>
 
 #include "spool/planner/chunks.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/report/simple_policies.h"
 #include "spool/planner/search/bound/step_bound.h"
 #include "spool/planner/search/measured_options.h"

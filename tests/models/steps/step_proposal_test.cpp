@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "spool/models/steps/step_planner.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/search/proposal.h"
 #include "spool/planner/search/trials.h"
 #include "tests/models/steps/transformer_testing.h"
