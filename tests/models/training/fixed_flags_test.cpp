@@ -16,14 +16,14 @@ namespace {
 
 constexpr double no_slower = 1.001;
 
-int cases() { return nightly() ? 200 : 8; }
+int cases() { return nightly() ? 200 : 6; }
 
 TEST(FixedFlags, NoPolicyHelps) {
   for (int i = 0; i < cases(); ++i) {
     Random random(/*seed=*/1, static_cast<uint64_t>(i));
     const FlaggedRun run = random_run(random);
     const auto search = planner_of(run);
-    for (int j = 0; j < 8; ++j) {
+    for (int j = 0; j < 6; ++j) {
       const FlaggedRun by_hand = with_flags(run, random_policy(random, run));
       SCOPED_TRACE(sentence("case ", i, " ", in_words(by_hand)));
       expect_no_help(*search, run, costs_of(planner_of(by_hand)->plan()), no_slower);
@@ -99,9 +99,9 @@ void expect_no_policy_helps(const FlaggedRun& run, const std::vector<GivenTexts>
 
 TEST(FixedFlags, NoUniformPolicyHelps) {
   for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
-    expect_no_policy_helps(small_net(model, "64"), policies({{"recompute", recompute_lists()},
-                                                             {"chunk-loss", halves_of(64)},
-                                                             {"chunk-mlp", halves_of(64)}}));
+    expect_no_policy_helps(small_net(model, "32"), policies({{"recompute", recompute_lists()},
+                                                             {"chunk-loss", halves_of(32)},
+                                                             {"chunk-mlp", halves_of(32)}}));
   }
 }
 
