@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "spool/models/steps/step_planner.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/report/simple_policies.h"
 #include "tests/models/steps/transformer_testing.h"
 

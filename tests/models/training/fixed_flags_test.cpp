@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "tests/models/training/flags_testing.h"
 #include "tests/runtime/testing.h"
 

@@ -1,6 +1,6 @@
 #include "tests/models/training/flags_testing.h"
 
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "tests/models/training/training_testing.h"
 
 namespace spool::testing {
