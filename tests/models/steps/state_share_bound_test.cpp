@@ -14,11 +14,11 @@ namespace {
 
 constexpr TransformerSizes sizes{
     .layers = 4, .channels = 128, .heads = 2, .vocabulary = 2000, .batch = 4, .tokens = 512};
-constexpr int shares = 4;
+constexpr int shares = 3;
 
 std::vector<Policy> policies() {
   std::vector<Policy> all;
-  for (const char* list : {"none", "norms,gelu", "block"}) {
+  for (const char* list : {"none", "block"}) {
     for (const Offloading offload : {Offloading::none, Offloading::all}) {
       for (const int64_t rows : {0, 256}) {
         Policy policy{.offload = offload, .loss_chunk = rows, .mlp_chunk = rows};
@@ -62,12 +62,12 @@ void expect_holds(const Machine& machine, int64_t micro_batches) {
 }
 
 TEST(StateShareBound, HoldsForPlansByHand) {
-  for (const double link : {2e9, 50e9}) {
+  for (const int64_t micro_batches : {1, 3}) {
     Machine machine = *named_machine("h200");
-    machine.to_host_bytes_per_second = machine.from_host_bytes_per_second = link;
-    SCOPED_TRACE(sentence("a link of ", link, " bytes a second"));
-    expect_holds(machine, /*micro_batches=*/1);
-    expect_holds(machine, /*micro_batches=*/3);
+    machine.to_host_bytes_per_second = machine.from_host_bytes_per_second =
+        micro_batches == 1 ? 2e9 : 50e9;
+    SCOPED_TRACE(sentence(micro_batches, " micro-batches"));
+    expect_holds(machine, micro_batches);
   }
 }
 
