@@ -1,6 +1,6 @@
 // runs: numbers
-// The bound of steps whose optimizer's state may leave the device: it holds for plans with any share
-// of the state on the device, with values that are recomputed, in chunks or offloaded.
+// The bound of steps whose optimizer's state may leave the device: it holds for plans with any
+// share of the state on the device, with values that are recomputed, in chunks or offloaded.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // runs: numbers
 // Plans by a table of measured kernels, each of which is off by a factor of up to four: chunks and
-// the smallest budget, which decide the losses of a run and whether it begins, are those without it.
+// the smallest budget, which decide the losses of a run and whether it begins, are those without
+// it.
 
 #include <gtest/gtest.h>
 
