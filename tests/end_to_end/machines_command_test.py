@@ -58,7 +58,7 @@ class Cpus(Machines):
         self.assertIn("no budget is set", " ".join(report["explanation"]))
         huge = self.plan("--machine", "cpu:2,avx512,3GHz,50GB/s", "--memory", "1000TB")
         self.assertEqual(huge["budget_bytes"], 10**15)
-        self.assertEqual(self.errors, "")
+        self.assertNotIn("becomes that", self.errors)
         known = self.plan("--machine", "cpu:2,avx512,3GHz,50GB/s,2GiB", "--memory", "1000TB")
         self.assertLess(known["budget_bytes"], 2 << 30)
         self.assertGreater(known["budget_bytes"], 1 << 30)
@@ -106,9 +106,9 @@ class Tables(Machines):
         for words in ([], ["--memory", least]):
             here = self.plan("--threads", 2, *words)
             there = self.plan("--machine", file, *words)
-            for key in here:
-                if key not in ("plan_ms", "budget_bytes"):
-                    self.assertEqual(there[key], here[key], key)
+            for report in (here, there):  # but for what is free now
+                del report["plan_ms"], report["budget_bytes"], report["explanation"][0]
+            self.assertEqual(there, here)
         elsewhere = {**self.environment, "XDG_CACHE_HOME": str(self.folder / "empty")}
         status, printed, errors = spool("plan", *SHAPE, "--machine", file, env=elsewhere)
         self.assertEqual(status, 0, errors)

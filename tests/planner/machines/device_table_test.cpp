@@ -79,8 +79,10 @@ TEST(DeviceTable, ThatIsDamagedIsRefused) {
 
 DeviceTable table_for_elsewhere(const Architecture& architecture) {
   DeviceTable table = some_table();
-  table.measured = MeasuredDevice{
-      .name = "there", .architecture = architecture, .memory = 1 << 30, .host_memory = 1 << 31};
+  table.measured = MeasuredDevice{.name = "there",
+                                  .architecture = architecture,
+                                  .memory = size_t{1} << 30,
+                                  .host_memory = size_t{1} << 31};
   return table;
 }
 
