@@ -117,7 +117,9 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
 // The free memory is a limit only if what is set by hand does not fit into it.
 std::string limit_rows(const PlannedRun& run) {
   if (run.has_budget) return row("budget", format_bytes(run.budget));
-  return row("budget", "none") + (run.is_chosen ? row("free memory", format_bytes(run.limit)) : "");
+  const bool has_limit = run.limit < MetaStream::unlimited;
+  return row("budget", "none", has_limit ? "" : "no memory is given for the machine") +
+         (run.is_chosen ? row("free memory", format_bytes(run.limit)) : "");
 }
 
 std::string memory_rows(const Machine& machine, const PlannedRun& run) {

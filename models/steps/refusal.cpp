@@ -25,7 +25,7 @@ Advice all_of(const Advice& a, const Advice& b) {
 
 // The same cpu with another number of threads.
 Machine with_threads(Machine machine, int64_t threads) {
-  machine.architecture = CpuArchitecture{.threads = static_cast<int>(threads)};
+  std::get<CpuArchitecture>(machine.architecture).threads = static_cast<int>(threads);
   return machine;
 }
 
@@ -206,8 +206,10 @@ const char* name_of(const PlannedSteps& planned, const RunSteps& run, const RunR
                                            : "a step by this plan";
 }
 
-void check_host(const Report& foretold, const RunRequest& request) {
-  const bool shared = request.device->type == DeviceType::cpu;  // the host's memory is the device's
+void check_host(const Report& foretold, const RunRequest& request, const Machine& machine) {
+  // Whether the host's memory is the device's.
+  const bool shared = std::holds_alternative<CpuArchitecture>(machine.architecture);
+  if (!shared && !request.device) return;
   const size_t available = shared ? request.capacity : host_memory();
   const size_t needed = foretold.host.peak + (shared ? foretold.memory.peak : 0);
   if (foretold.host.peak == 0 || needed <= available) return;
@@ -238,7 +240,7 @@ void check_fits(const PlannedSteps& planned, const RunSteps& run, const RunReque
   if (request.steps.budget) check_limit("in the budget", request.steps.budget);
   if (planned.is_chosen) check_limit("on the device", planned.limit);
   check_limit("on the device", request.capacity);
-  if (request.device) check_host(planned.foretold, request);
+  check_host(planned.foretold, request, machine);
 }
 
 }  // namespace

@@ -21,12 +21,19 @@ size_t expected_program_bytes(const Machine& machine) {
 }
 
 void limit_memory(RunRequest& request, Device device, size_t budget, const Machine& machine) {
-  const size_t all = device_memory(device);
+  limit_memory(request, device_memory(device), budget, machine);
   request.device = device;
-  request.program_bytes = expected_program_bytes(machine);
-  request.capacity = all - std::min(all, request.program_bytes);
-  request.steps.budget = std::min(budget, request.capacity);
   request.steps.free = std::min(free_memory(device), request.capacity);
+}
+
+void limit_memory(RunRequest& request, std::optional<size_t> memory, size_t budget,
+                  const Machine& machine) {
+  request.device.reset();
+  request.program_bytes = expected_program_bytes(machine);
+  request.capacity =
+      memory ? *memory - std::min(*memory, request.program_bytes) : MetaStream::unlimited;
+  request.steps.budget = std::min(budget, request.capacity);
+  request.steps.free = request.capacity;
 }
 
 std::string lowered_budget(size_t asked, const RunRequest& request) {

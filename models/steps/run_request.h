@@ -46,6 +46,8 @@ size_t expected_program_bytes(const Machine&);
 // Limits the request to the memory of this machine's device, and lowers a budget above that; 0: no
 // budget.
 void limit_memory(RunRequest&, Device, size_t budget, const Machine&);
+// The same for a machine that is not here, with all of its memory free; none: of unknown memory.
+void limit_memory(RunRequest&, std::optional<size_t> memory, size_t budget, const Machine&);
 // A message if the requested budget exceeds the available memory; else empty.
 std::string lowered_budget(size_t asked, const RunRequest&);
 // A message if the run and the program itself take more of a cpu's memory than is available now;

@@ -51,6 +51,7 @@ class Calibrator {
       : request_(request), found_(found) {
     const auto probe = open_stream(request.device, Arena::granule, request.threads);
     found.machine = {.name = probe->description(), .architecture = probe->architecture()};
+    found.table.measured = describe(*probe);
     const DeviceIdentity device = identify(*probe, request.step.config.dtype);
     if (!request.folder.empty()) found.file = table_file(request.folder, device);
     table_ = open_table(found.file, device, request);
@@ -181,6 +182,8 @@ class Calibrator {
   }
 
   void report() {
+    table_.measured = std::move(found_.table.measured);
+    found_.table = table_;
     found_.machine.kernels = std::make_shared<KernelTimes>(table_.kernels);
     for (KernelTime& k : needed_) {
       const double* seconds = found_.machine.kernels->find(k.name.c_str(), k.cost);

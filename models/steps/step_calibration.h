@@ -40,6 +40,7 @@ struct Calibration {
   Machine machine = {};
   // The kernels of the step, without repetitions: measured, or foretold if no plan fits.
   std::vector<KernelTime> kernels = {}, unmeasured = {};
+  DeviceTable table = {};           // of the device, all that is known; and what the device is
   std::filesystem::path file = {};  // the table's; empty: it is not stored
   size_t measured = 0;              // number of kernels that were measured
   double seconds = 0;               // duration of the measurements

@@ -7,7 +7,8 @@
 //    "parameters": 124475904, "machine": "h200",
 //    "budget_is": "set",                                     or "free memory", which limits a plan
 //                                                            without a budget, or "none"
-//    "budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
+//    "budget_bytes": ...,                                    null: of unknown memory
+//    "foretold_peak_bytes": ..., "foretold_step_ms": ...,
 //    "peak_is_in": "step",                                   or "evaluation", or "sample"
 //    "keep_all_peak_bytes": ..., "keep_all_step_ms": ...,    of keeping everything
 //    "lower_bound_ms": ..., "gap": ...,                      foretold_step_ms / lower_bound_ms - 1

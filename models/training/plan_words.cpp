@@ -51,7 +51,8 @@ class Sentences {
 
   std::string limit_in_words() const {
     if (run_.has_budget) return "the budget is " + format_bytes(run_.limit);
-    if (run_.search) return "what is free is " + format_bytes(run_.limit);
+    const bool has_limit = run_.limit < MetaStream::unlimited;
+    if (run_.search && has_limit) return "what is free is " + format_bytes(run_.limit);
     return "no budget is set";
   }
 
