@@ -34,7 +34,7 @@
 #include "spool/models/families/gpt2.h"
 #include "spool/models/inference/evaluation_plan.h"
 #include "spool/models/training/planned_run.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/offsets.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cpu/thread_pool.h"

@@ -22,7 +22,7 @@
 #include "spool/models/families/gpt2.h"
 #include "spool/models/steps/step_kernels.h"
 #include "spool/models/training/trainer.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/cpu/thread_pool.h"
 

@@ -21,7 +21,7 @@
 #include "spool/models/families/families.h"
 #include "spool/models/families/model.h"
 #include "spool/models/training/trainer.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/offsets.h"
 #include "spool/runtime/cpu/thread_pool.h"
 

@@ -9,16 +9,30 @@
 // `good_percent`, or `slower_ms` above `good_ms`.  sac_milp is the example of PyTorch's
 // selective-checkpoint solver (torch/distributed/_tools), on its roofline of an A100, for the bytes
 // by which its answer is below keeping everything.
+//
+//   search --sweep [--runs=search_runs.json] [--only=NAME] [--one-flag] [--all] [--jobs=N]
+//
+// compares searches with policies by hand instead: a line for each run of the file, one for each
+// policy (--all), or only those that take fewer bytes than the smallest budget that the search
+// names, or are more than 0.1 % faster than the plan of their bytes, or whose bytes have no bound.
+// --one-flag compares with searches in which one flag of the policies is set.  The exit status is 1
+// if there is such a policy.
+//
+//   search --numbers
+//
+// prints time, gap and smallest budget of long rows, and in brackets those of a good plan.
 
 #include <benchmark/benchmark.h>
 
 #include <string>
 
+#include "shared/device.h"
+#include "shared/runs_by_hand.h"
 #include "spool/autograd/ops.h"
 #include "spool/models/families/gpt2.h"
 #include "spool/models/steps/step_planner.h"
 #include "spool/models/training/trainer.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/random.h"
 
 namespace spool {
@@ -221,7 +235,24 @@ void register_all() {
 }  // namespace spool
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  spool::register_all();
-  benchmark::RunSpecifiedBenchmarks();
+  using namespace spool::benchmarks;
+  bool holds = true;
+  const auto run = [&] {
+    if (take_flag(argc, argv, "numbers")) return print_numbers();
+    SweepChoice choice{.file = take_argument(argc, argv, "runs", ""),
+                       .only = take_argument(argc, argv, "only", ""),
+                       .jobs = std::stoi(take_argument(argc, argv, "jobs", "0")),
+                       .one_flag = take_flag(argc, argv, "one-flag"),
+                       .all = take_flag(argc, argv, "all")};
+    if (take_flag(argc, argv, "sweep") || !choice.file.empty()) {
+      if (choice.file.empty()) choice.file = SPOOL_SEARCH_RUNS;
+      holds = sweep_runs(choice);
+      return;
+    }
+    benchmark::Initialize(&argc, argv);
+    spool::register_all();
+    benchmark::RunSpecifiedBenchmarks();
+  };
+  const int status = report_errors(run);
+  return status == 0 && holds ? 0 : 1;
 }

@@ -12,8 +12,8 @@
 #include "shared/token_batch.h"
 #include "spool/models/families/gpt2.h"
 #include "spool/models/training/trainer.h"
-#include "spool/planner/calibration/device_identity.h"
-#include "spool/planner/calibration/matmul_table.h"
+#include "spool/planner/machines/device_identity.h"
+#include "spool/planner/machines/matmul_table.h"
 
 namespace spool {
 namespace {

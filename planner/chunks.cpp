@@ -190,6 +190,18 @@ std::vector<CuttableNodes> find_regions(const Program& program) {
   return find_regions(program, 0, program.nodes.next_id() - 1);
 }
 
+std::vector<CuttableNodes> cuttable_mlps(const Program& program, NodeId first, NodeId last) {
+  std::vector<CuttableNodes> mlps;
+  for (const TapeScope& scope : program.scopes) {
+    if (!scope.is_block() || scope.first < first || scope.last > last) continue;
+    const Mlp mlp = mlp_of(program, scope);
+    const CuttableNodes& nodes = mlp.nodes;
+    if (!mlp.obstacle.empty() || nodes.extent < 2) continue;
+    if (!find_leaves(program, nodes.first, nodes.last).empty()) mlps.push_back(nodes);
+  }
+  return mlps;
+}
+
 std::vector<Region> chunk_mlps(const Program& program, int64_t rows) {
   check_rows(rows);
   std::vector<Region> regions;

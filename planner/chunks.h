@@ -53,5 +53,7 @@ std::vector<CuttableNodes> find_regions(const Program&, NodeId first, NodeId las
 // written, the MLP begins with the op whose output (a norm's) feeds the producer of the block's
 // widest value, and ends with the block.  Throws if no block has an MLP that can be cut.
 std::vector<Region> chunk_mlps(const Program&, int64_t rows);
+// The MLPs of the blocks within nodes `first` to `last` that can run in chunks.
+std::vector<CuttableNodes> cuttable_mlps(const Program&, NodeId first, NodeId last);
 
 }  // namespace spool

@@ -102,13 +102,15 @@ std::string recompute_list(const Policy& policy) {
 }
 
 Plan plan_from_policy(const Policy& policy, const Machine& machine, const RehearseTape& rehearse) {
+  return plan_from_policy(policy, machine, rehearse({}).program, rehearse);
+}
+
+Plan plan_from_policy(const Policy& policy, const Machine& machine, const Program& kept,
+                      const RehearseTape& rehearse) {
   Plan plan{.optimizer_state = policy.optimizer_state};
-  {
-    const RehearsedTape kept = rehearse({});
-    place_recomputed(policy, kept.program, plan);
-    place_regions(policy, kept.program, plan);
-    if (policy.loss_chunk > 0) plan.chunks = chunk_rows(kept.program, policy.loss_chunk).chunks;
-  }
+  place_recomputed(policy, kept, plan);
+  place_regions(policy, kept, plan);
+  if (policy.loss_chunk > 0) plan.chunks = chunk_rows(kept, policy.loss_chunk).chunks;
   if (policy.offload == Offloading::none) return plan;
   const RehearsedTape tape = rehearse(plan);
   plan.offloads = schedule_offloads(offload_candidates(policy, tape.program), tape.survey, machine,

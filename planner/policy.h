@@ -47,5 +47,7 @@ using RehearseTape = std::function<RehearsedTape(const Plan&)>;
 // when offloaded values leave and come back.  A value without time to do both, such as one that is
 // computed last, stays.
 Plan plan_from_policy(const Policy&, const Machine&, const RehearseTape&);
+// The same from the program of the tape if it keeps everything.
+Plan plan_from_policy(const Policy&, const Machine&, const Program&, const RehearseTape&);
 
 }  // namespace spool

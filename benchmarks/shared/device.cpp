@@ -21,6 +21,14 @@ std::string take_argument(int& argc, char** argv, const std::string& name,
   return value;
 }
 
+bool take_flag(int& argc, char** argv, const std::string& name) {
+  char** const end = std::remove_if(argv, argv + argc,
+                                    [&](const char* argument) { return "--" + name == argument; });
+  const bool is_given = end != argv + argc;
+  argc = static_cast<int>(end - argv);
+  return is_given;
+}
+
 int report_errors(const std::function<void()>& work) {
   try {
     work();

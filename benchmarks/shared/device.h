@@ -13,6 +13,8 @@ namespace spool::benchmarks {
 // The value of the argument --<name>=<value>, which is removed from argv; `otherwise` if absent.
 std::string take_argument(int& argc, char** argv, const std::string& name,
                           const std::string& otherwise);
+// Whether there is an argument --<name>, which is removed from argv.
+bool take_flag(int& argc, char** argv, const std::string& name);
 
 // Runs the work of main(), and prints an exception to standard error.  Returns the exit status.
 int report_errors(const std::function<void()>& work);

@@ -3,7 +3,7 @@
 #include "spool/kernels/elementwise.h"
 #include "spool/kernels/matmul.h"
 #include "spool/kernels/normal.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/random.h"
 
 namespace spool::benchmarks {

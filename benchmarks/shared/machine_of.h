@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 
 namespace spool::benchmarks {
 

@@ -20,7 +20,7 @@
 #include "spool/models/training/planned_run.h"
 #include "spool/models/training/run/tokenizer.h"
 #include "spool/models/training/settings/setting_checks.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/log.h"
 
 namespace spool {

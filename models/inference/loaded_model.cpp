@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 
 namespace spool {
 namespace {

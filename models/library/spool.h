@@ -36,7 +36,7 @@
 #include "spool/models/steps/step_runner.h"
 #include "spool/planner/annotations.h"
 #include "spool/planner/chunks.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/plan_file.h"
 #include "spool/planner/policy.h"
 #include "spool/planner/rehearsal.h"

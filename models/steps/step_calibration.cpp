@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "spool/planner/calibration/device_identity.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/device_identity.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/units.h"
 
 namespace spool {

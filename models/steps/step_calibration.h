@@ -1,7 +1,7 @@
 #pragma once
 
 // Gives rehearsals the clock of a device: its rates, and the seconds of a step's kernels, from the
-// table in the user's cache (planner/calibration/), after measuring what the table lacks.
+// table in the user's cache (planner/machines/), after measuring what the table lacks.
 
 #include <filesystem>
 #include <functional>
@@ -10,7 +10,7 @@
 
 #include "spool/models/steps/step_kernels.h"
 #include "spool/models/steps/step_request.h"
-#include "spool/planner/calibration/device_table.h"
+#include "spool/planner/machines/device_table.h"
 
 namespace spool {
 

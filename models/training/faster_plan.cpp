@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "spool/models/steps/step_kernels.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 
 namespace spool {
 namespace {

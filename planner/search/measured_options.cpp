@@ -1,7 +1,6 @@
 #include "spool/planner/search/measured_options.h"
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "spool/planner/chunks.h"
@@ -12,8 +11,7 @@ namespace {
 // What a rehearsal measured of one segment.
 struct SegmentCosts {
   size_t live_before = 0, max_in_forward = 0, max_in_backward = 0;  // bytes
-  // By rehearsed micro-batch: the first writes the gradients that later ones add to.
-  std::vector<double> seconds = {};
+  double seconds = 0;                                               // of a micro-batch, in the mean
 };
 
 struct RehearsedCosts {
@@ -27,11 +25,12 @@ struct OptionTrial {
   size_t round = 0, segment = 0;
 };
 
+// Halves, down to one row or to so many chunks that more save next to nothing.
 std::vector<int64_t> row_choices(int64_t rows) {
-  constexpr int64_t min_rows = 128;
-  constexpr size_t max_choices = 8;
+  constexpr int64_t max_chunks = 1024;
   std::vector<int64_t> choices{0};
-  for (int64_t r = (rows + 1) / 2; r >= min_rows && choices.size() < max_choices; r = (r + 1) / 2) {
+  for (int64_t r = (rows + 1) / 2; r > 0 && choices.back() != r && rows / r <= max_chunks;
+       r = (r + 1) / 2) {
     choices.push_back(r);
   }
   return choices;
@@ -93,7 +92,9 @@ class Measurement {
   // more options than one without rows.
   void limit_candidates() {
     size_t candidates = max_candidates;
-    for (size_t choices = 1; choices < all_.rows.size(); choices *= 2) --candidates;
+    for (size_t choices = 1; choices < all_.rows.size() && candidates > 3; choices *= 2) {
+      --candidates;
+    }
     for (Segment& s : all_.segments) {
       const bool has_rows = chunkable_rows(all_.program, s) > 0;
       if (has_rows && s.candidates.size() > candidates) s.candidates.resize(candidates);
@@ -126,11 +127,17 @@ class Measurement {
       max = std::max(max, work.live);
       size_t& live = costs.live[work.node];
       live = std::max(live, work.live - segment.live_before);
-      const auto micro_batch = static_cast<size_t>(work.micro_batch);
-      if (segment.seconds.size() <= micro_batch) segment.seconds.resize(micro_batch + 1);
-      segment.seconds[micro_batch] += work.seconds;
+      segment.seconds += weight(survey, work.micro_batch) * work.seconds;
     }
     return costs;
+  }
+
+  // The weight of a rehearsed micro-batch in the mean of all: the first writes gradients, later ones
+  // add to them, and the middle one stands for those that were left out.
+  double weight(const Survey& survey, int micro_batch) const {
+    const auto all = static_cast<double>(step_.micro_batches);
+    const bool stands_for_others = micro_batch == 1 && step_.micro_batches > survey.micro_batches;
+    return (stands_for_others ? all - 2 : 1) / all;
   }
 
   void keep_all() {
@@ -286,61 +293,56 @@ class Measurement {
     const RehearsedCosts& tried = o == 0 ? base_ : tried_[round];
     const SegmentCosts& costs = tried.segments[s];
     return {.option = listed_[kind][o],
-            .extra_seconds = costs.seconds.front() - base.seconds.front(),
+            .extra_seconds = costs.seconds - base.seconds,
             .extra_kept = bytes_kept(tried, s) - bytes_kept(base_, s),
             .extra_need = static_cast<int64_t>(costs.max_in_backward - costs.live_before) -
                           static_cast<int64_t>(base.max_in_backward - base.live_before),
             .forward_need = static_cast<int64_t>(costs.max_in_forward - costs.live_before)};
   }
 
-  // The option's seconds beyond keeping all, for each rehearsed micro-batch.
-  std::vector<double> extra_seconds(size_t kind, size_t o) const {
-    if (o == 0) return std::vector<double>(base_.segments.front().seconds.size());
-    const auto [round, s] = trial(kind, o);
-    std::vector<double> extra = tried_[round].segments[s].seconds;
-    for (size_t m = 0; m < extra.size(); ++m) extra[m] -= base_.segments[s].seconds[m];
-    return extra;
-  }
-
-  // All micro-batches but the first and the last take as long as the rehearsed middle one.
-  double in_step(const std::vector<double>& by_micro_batch) const {
-    const auto rehearsed = static_cast<int64_t>(by_micro_batch.size());
-    double seconds = 0;
-    for (const double some : by_micro_batch) seconds += some;
-    const auto left_out =
-        static_cast<double>(std::max(step_.micro_batches - rehearsed, int64_t{0}));
-    return left_out > 0 ? seconds + left_out * by_micro_batch[1] : seconds;
-  }
-
-  // Seconds of the forward of what the region computes inside, if none of it ran in chunks.
-  double seconds_again(const Segment& segment, const SegmentRegion& region) const {
-    const std::set<NodeId> nodes = nodes_run_again(all_.program, segment, region);
+  // Seconds of these nodes' forward, if none of them ran in chunks.
+  double seconds_again(const Segment& segment, const std::vector<NodeId>& nodes) const {
     double seconds = 0;
     for (const SurveyedWork& work : all_.keep_all.works) {
       const bool counts = work.phase == Phase::forward && work.micro_batch == 0;
-      if (counts && nodes.contains(work.node)) seconds += work.seconds;
+      const NodeId node = work.node - segment.first;
+      if (counts && std::ranges::binary_search(nodes, node)) seconds += work.seconds;
     }
     return seconds;
+  }
+
+  // Adds an option to what is known of its region.
+  void add_to(std::vector<MeasuredRegion>& regions, size_t kind, const MeasuredOption& option) {
+    const SegmentRegion& region = *option.option.region;
+    const auto is_it = [&](const MeasuredRegion& r) {
+      return r.first == region.first && r.last == region.last;
+    };
+    auto at = std::ranges::find_if(regions, is_it);
+    if (at == regions.end()) {
+      regions.push_back({.first = region.first,
+                         .last = region.last,
+                         .min_seconds = option.extra_seconds,
+                         .run_again = nodes_run_again(all_.program, sample(kind), region)});
+      at = std::prev(regions.end());
+    }
+    at->min_seconds = std::min(at->min_seconds, option.extra_seconds);
+    if (!option.option.recomputed.empty()) return;
+    double& gain = all_.gain_of_regions[kind];
+    const double whole = seconds_again(sample(kind), at->run_again);
+    gain = std::max(gain, whole - option.extra_seconds);
   }
 
   void collect() {
     for (size_t kind = 0; kind < kinds(); ++kind) {
       const bool has_rows = chunkable_rows(all_.program, sample(kind)) > 0;
       std::vector<std::vector<MeasuredOption>> by_rows(has_rows ? all_.rows.size() : 1);
-      double min_of_regions = std::numeric_limits<double>::infinity(), gain_of_regions = 0;
+      all_.gain_of_regions.push_back(0);
+      std::vector<MeasuredRegion>& regions = all_.regions.emplace_back();
       for (size_t o = 0; o < listed_[kind].size(); ++o) {
         const size_t row_choice = o / (listed_[kind].size() / by_rows.size());
         MeasuredOption& option = by_rows[row_choice].emplace_back(measured(kind, o));
-        const auto& region = option.option.region;
-        if (!region) continue;
-        const double min = std::ranges::min(extra_seconds(kind, o));
-        min_of_regions = std::min(min_of_regions, min);
-        if (!option.option.recomputed.empty()) continue;
-        const double whole = seconds_again(sample(kind), *region);
-        gain_of_regions = std::max(gain_of_regions, whole - min);
+        if (option.option.region) add_to(regions, kind, option);
       }
-      all_.min_of_regions.push_back(min_of_regions);
-      all_.gain_of_regions.push_back(gain_of_regions);
       for (auto& options : by_rows) options = undominated(std::move(options));
       all_.options.push_back(std::move(by_rows));
     }
@@ -357,7 +359,8 @@ class Measurement {
         if (keeps == 0) continue;
         const auto [round, s] = trial(kind, keeps);
         const auto segments = static_cast<double>(by_kind_[kind].size());
-        seconds += in_step(extra_seconds(kind, keeps)) * segments;
+        const double extra = tried_[round].segments[s].seconds - base_.segments[s].seconds;
+        seconds += static_cast<double>(step_.micro_batches) * extra * segments;
         for (const size_t other : by_kind_[kind]) {
           const NodeId shift = all_.segments[other].first - all_.segments[s].first;
           for (NodeId n = all_.segments[s].first; n <= all_.segments[s].last; ++n) {

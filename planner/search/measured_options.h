@@ -43,6 +43,13 @@ struct MeasuredOption {
   int64_t forward_need = 0;  // bytes needed in forward, by any segment of its kind
 };
 
+// Nodes that may run in chunks, counted from their segment's first.
+struct MeasuredRegion {
+  NodeId first = 0, last = 0;
+  double min_seconds = 0;              // beyond keeping all, of any number of chunks
+  std::vector<NodeId> run_again = {};  // the nodes that its recomputation runs
+};
+
 // A value that may be offloaded between forward and backward.
 struct OffloadableValue {
   ValueId value = -1;
@@ -59,11 +66,12 @@ struct MeasuredSegments {
   std::vector<int64_t> rows = {0};
   std::vector<double> seconds_of_rows = {};
   std::vector<IdTable<NodeId, int64_t>> live_of_rows = {};
-  // For each kind, in seconds of a micro-batch: the minimum that an option with a region in chunks
-  // costs beyond keeping all, infinite if there is none; and the maximum by which such a region is
-  // faster than running again, whole, what it computes.  By the roofline that is 0, but kernels of
-  // fewer rows can be measured to be faster.
-  std::vector<double> min_of_regions = {}, gain_of_regions = {};
+  // By kind: the regions in chunks that its options have.
+  std::vector<std::vector<MeasuredRegion>> regions = {};
+  // For each kind, the maximum seconds of a micro-batch by which such a region is faster than running
+  // again, whole, what it computes.  By the roofline that is 0, but kernels of fewer rows can be
+  // measured to be faster.
+  std::vector<double> gain_of_regions = {};
   // The survey of keeping all with the first choice of rows.
   Survey keep_all = {};
   std::vector<size_t> needs = {};  // bytes of each segment, in backward

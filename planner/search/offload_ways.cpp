@@ -162,16 +162,19 @@ std::vector<double> OffloadWays::prices() const {
 
 size_t OffloadWays::cheapest(size_t segment, double price, int64_t room) const {
   const auto& options = measured_.options_of(segment, /*row_choice=*/0);
-  size_t best = options.size();
-  double min = INFINITY;
-  for (size_t o = 0; o < options.size(); ++o) {
-    if (needed_bytes(measured_, segment, options[o]) > room) continue;
-    const double cost = options[o].extra_seconds + price * offloadable_[segment][o].bytes;
-    if (cost >= min) continue;
-    best = o;
-    min = cost;
+  auto& orders = cheapest_first_[price];
+  orders.resize(measured_.segments.size());
+  std::vector<size_t>& order = orders[segment];
+  if (order.empty()) {
+    for (size_t o = 0; o < options.size(); ++o) order.push_back(o);
+    std::ranges::stable_sort(order, {}, [&](size_t o) {
+      return options[o].extra_seconds + price * offloadable_[segment][o].bytes;
+    });
   }
-  return best;
+  for (const size_t o : order) {
+    if (needed_bytes(measured_, segment, options[o]) <= room) return o;
+  }
+  return options.size();
 }
 
 // Returns how many of at most `bytes` bytes are offloaded.  Rows that stay of a divided value are
@@ -204,12 +207,28 @@ Beginning OffloadWays::beginning(const OffloadWay& way, double bytes, size_t lim
     choice.extra_seconds += options[best].extra_seconds;
     const double offloaded = offload(offloadable, bytes, way, choice.extra_seconds);
     choice.offloaded.push_back(offloadable.bytes > 0 ? offloaded / offloadable.bytes : 0);
+    begin.offloaded += offloaded;
     bytes -= offloadable.bytes;
     begin.kept += choice.kept(measured_, s);
   }
   time_copies_back(begin);
   time_copies_out(begin);
   begin.max = static_cast<int64_t>(live_bytes(measured_, choice));
+  return begin;
+}
+
+// An option is chosen by what it needs itself; what copies have not taken away yet, or brought back
+// for others, is known only then, and lowers the room of the next attempt.
+Beginning OffloadWays::limited_beginning(const OffloadWay& way, double bytes, size_t limit) const {
+  constexpr int max_tries = 8;
+  const auto max = static_cast<int64_t>(limit);
+  int64_t room = max;
+  Beginning begin = beginning(way, bytes, limit);
+  for (int i = 1; i < max_tries && begin.max > max; ++i) {
+    room -= std::max(begin.max - max, max / 200);
+    if (room <= 0) break;
+    begin = beginning(way, bytes, static_cast<size_t>(room));
+  }
   return begin;
 }
 
@@ -230,7 +249,7 @@ void OffloadWays::time_copies_back(Beginning& begin) const {
     const double copy = fetch_caution * bytes / link_rate_;
     if (copy <= 0) continue;
     next = std::min(next, begins[s]) - copy;
-    for (size_t later = s + 1; later < offloading; ++later) {
+    for (size_t later = s + 1; later < offloading && ends[later] > next; ++later) {
       returned[later] += std::clamp((ends[later] - next) / copy, 0.0, 1.0) * bytes;
     }
   }
@@ -258,10 +277,15 @@ std::vector<OffloadWays::CopyOut> OffloadWays::copies_out(const Beginning& begin
 void OffloadWays::time_copies_out(Beginning& begin) const {
   const std::vector<CopyOut> copies = copies_out(begin);
   const size_t offloading = begin.choice.offloaded.size();
+  std::vector<double> sums{0};  // of the first copies
+  for (const CopyOut& c : copies) sums.push_back(sums.back() + c.bytes);
+  // Bytes of the segments before this one whose copies end later; ends and segments both rise.
   const auto bytes_after = [&](double time, size_t segment) {
-    double bytes = 0;
-    for (const CopyOut& c : copies) bytes += c.segment < segment && c.end > time ? c.bytes : 0;
-    return bytes;
+    const auto first = std::ranges::upper_bound(copies, time, {}, &CopyOut::end);
+    const auto last = std::ranges::lower_bound(copies, segment, {}, &CopyOut::segment);
+    if (last <= first) return 0.0;
+    return sums[static_cast<size_t>(last - copies.begin())] -
+           sums[static_cast<size_t>(first - copies.begin())];
   };
   constexpr double parts = Returning::parts;
   const double out = copies.empty() ? 0 : copies.back().end / measured_.seconds_before_loss;
@@ -306,7 +330,7 @@ std::vector<const Beginning*> OffloadWays::within(size_t limit, size_t host_byte
     const double bytes = std::min(own.part * bytes_out_, host);
     if (bytes <= 0) continue;
     const bool fits = way.max <= static_cast<int64_t>(limit) && bytes >= own.part * bytes_out_;
-    all.push_back(fits ? &way : &limited.emplace_back(beginning(own, bytes, limit)));
+    all.push_back(fits ? &way : &limited.emplace_back(limited_beginning(own, bytes, limit)));
   }
   std::erase_if(all, [&](const Beginning* b) { return b->max > static_cast<int64_t>(limit); });
   return all;

@@ -10,6 +10,7 @@
 
 #include <compare>
 #include <deque>
+#include <map>
 #include <vector>
 
 #include "spool/planner/offload_schedule.h"
@@ -41,8 +42,9 @@ struct Offloadable {
 struct Beginning {
   Choice choice = {};
   std::vector<const Offloadable*> offloadable = {};
-  int64_t kept = 0;  // bytes live when the next segment begins
-  int64_t max = 0;   // bytes live in these segments
+  int64_t kept = 0;      // bytes live when the next segment begins
+  int64_t max = 0;       // bytes live in these segments
+  double offloaded = 0;  // bytes
   Returning returning = {};
 };
 
@@ -63,6 +65,8 @@ class OffloadWays {
 
   // Bytes per second of the link, each way; 0: no link.
   double link_rate() const { return link_rate_; }
+  // The most bytes that a way offloads.
+  double max_bytes() const { return bytes_out_; }
 
  private:
   struct CopyOut {
@@ -73,6 +77,7 @@ class OffloadWays {
   double max_offloadable() const;  // bytes
   std::vector<double> prices() const;
   Beginning beginning(const OffloadWay&, double bytes, size_t limit) const;
+  Beginning limited_beginning(const OffloadWay&, double bytes, size_t limit) const;
   // The segment's cheapest option that fits; the number of options if there is none.
   size_t cheapest(size_t segment, double price, int64_t room) const;
   double offload(const Offloadable&, double bytes, const OffloadWay&, double& seconds) const;
@@ -89,6 +94,8 @@ class OffloadWays {
   std::vector<double> ends_ = {};  // of each segment's backward, seconds since backward began
   std::vector<double> forward_begins_ = {};  // of each segment, seconds since forward began
   std::vector<std::vector<Offloadable>> offloadable_ = {};  // by segment, then by option
+  // By price, then by segment: its options, the cheapest first.
+  mutable std::map<double, std::vector<std::vector<size_t>>> cheapest_first_ = {};
   std::vector<Beginning> all_ = {};
 };
 

@@ -1,6 +1,7 @@
 #include "spool/planner/search/options.h"
 
 #include <algorithm>
+#include <set>
 
 #include "spool/autograd/chunks/cut.h"
 
@@ -109,12 +110,27 @@ size_t bytes_saved_inside(const Program& program, const CuttableNodes& span,
   return bytes;
 }
 
-// Powers of two, as few: chunks of fewer rows are slow, and more chunks save little.
-std::vector<int> numbers_of_chunks(int64_t extent) {
-  constexpr int max = 16;
+// Powers of two, until what a chunk computes is so small a part of what the segment saves that more
+// chunks save next to nothing.
+std::vector<int> numbers_of_chunks(int64_t extent, size_t inside, size_t saved) {
+  constexpr int few = 16, max = 1024;
+  constexpr size_t min_part = 512;
   std::vector<int> numbers;
-  for (int n = 2; n <= max && n <= extent; n *= 2) numbers.push_back(n);
+  for (int n = 2; n <= max && n <= extent; n *= 2) {
+    if (n > few && inside / static_cast<size_t>(n) * 2 * min_part < saved) break;
+    numbers.push_back(n);
+  }
   return numbers;
+}
+
+// The spans that can run in chunks: the longest of each extent, and the MLP alone, since a longer
+// span reads values whose gradients are as large as the segment's output.
+std::vector<CuttableNodes> spans_of(const Program& program, const Segment& segment) {
+  std::vector<CuttableNodes> spans = find_regions(program, segment.first, segment.last);
+  for (const CuttableNodes& mlp : cuttable_mlps(program, segment.first, segment.last)) {
+    if (std::ranges::find(spans, mlp) == spans.end()) spans.push_back(mlp);
+  }
+  return spans;
 }
 
 }  // namespace
@@ -135,15 +151,16 @@ std::vector<SegmentOption> region_options(const Program& program, const Segment&
   size_t saved = 0;
   for (const ValueId v : segment.candidates) saved += program.values[v].spec.nbytes();
   std::vector<SegmentOption> options;
-  for (const CuttableNodes& span : find_regions(program, segment.first, segment.last)) {
+  for (const CuttableNodes& span : spans_of(program, segment)) {
     const std::vector<ValueId> leaves = find_leaves(program, span.first, span.last);
-    if (bytes_saved_inside(program, span, leaves) * min_part < saved) continue;
+    const size_t inside = bytes_saved_inside(program, span, leaves);
+    if (inside * min_part < saved) continue;
     std::vector<ValueId> outside = segment.candidates;
     std::erase_if(outside,
                   [&](ValueId v) { return is_inside(program, v, span.first, span.last, leaves); });
     SegmentRegion region{.first = span.first - segment.first, .last = span.last - segment.first};
     for (const ValueId v : leaves) region.leaves.push_back(position(program, segment, v));
-    for (const int chunks : numbers_of_chunks(span.extent)) {
+    for (const int chunks : numbers_of_chunks(span.extent, inside, saved)) {
       region.chunks = chunks;
       const auto some = subsets(program, segment, outside, {.region = region});
       options.insert(options.end(), some.begin(), some.end());
@@ -152,24 +169,25 @@ std::vector<SegmentOption> region_options(const Program& program, const Segment&
   return options;
 }
 
-std::set<NodeId> nodes_run_again(const Program& program, const Segment& segment,
-                                 const SegmentRegion& region) {
+std::vector<NodeId> nodes_run_again(const Program& program, const Segment& segment,
+                                    const SegmentRegion& region) {
   const NodeId first = segment.first + region.first, last = segment.first + region.last;
   std::vector<ValueId> leaves;
   for (const SegmentOutput& o : region.leaves) leaves.push_back(value_at(program, segment, o));
   std::ranges::sort(leaves);
   std::set<ValueId> read;  // by backward, or to compute what it reads
   for (const Node& node : program.nodes) read.insert(node.saves.begin(), node.saves.end());
-  std::set<NodeId> nodes;
+  std::vector<NodeId> nodes;
   for (NodeId n = last; n >= first; --n) {
     const Node& node = program.nodes[n];
     const auto is_needed = [&](ValueId v) {
       return read.contains(v) && is_inside(program, v, first, last, leaves);
     };
     if (std::ranges::none_of(node.outputs, is_needed)) continue;
-    nodes.insert(n);
+    nodes.push_back(n - segment.first);
     read.insert(node.inputs.begin(), node.inputs.end());
   }
+  std::ranges::reverse(nodes);
   return nodes;
 }
 

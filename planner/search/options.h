@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "spool/planner/chunks.h"
@@ -48,8 +47,9 @@ std::vector<SegmentOption> recompute_options(const Program&, const Segment&,
 // candidates outside of it.
 std::vector<SegmentOption> region_options(const Program&, const Segment&);
 
-// The nodes of the segment that run again to recompute the values inside the region.
-std::set<NodeId> nodes_run_again(const Program&, const Segment&, const SegmentRegion&);
+// The nodes that run again to recompute the values inside the region, counted from the segment's
+// first, rising.
+std::vector<NodeId> nodes_run_again(const Program&, const Segment&, const SegmentRegion&);
 
 // The maximum number of chunks that the node can be cut into; 1: it cannot be cut.
 int64_t max_chunks(const Program&, NodeId);

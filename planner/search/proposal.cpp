@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "spool/planner/offsets.h"
-#include "spool/planner/search/golden_sections.h"
+#include "spool/planner/search/bound/golden_sections.h"
 
 namespace spool {
 namespace {
@@ -33,6 +32,11 @@ double streaming_seconds(const MeasuredState& state, double bytes) {
 Proposer::Proposer(const SearchedStep& step, const MeasuredSegments& measured, const Levers& levers)
     : step_(step), measured_(measured), levers_(levers), ways_(step, measured, levers) {
   other_peak_ = step.other_peak(levers.fixed);
+  // The price of all bytes that could leave the device, as a part of a step's time.
+  constexpr double price = 5e-4;
+  const double state = measured.state ? static_cast<double>(measured.state->bytes) : 0;
+  const double all = ways_.max_bytes() + state;
+  if (all > 0) seconds_per_host_byte_ = price * measured.seconds / all;
 }
 
 FastestChoices& Proposer::choices_after(const Returning& returning) {
@@ -41,37 +45,39 @@ FastestChoices& Proposer::choices_after(const Returning& returning) {
   return choices_.try_emplace(returning, measured_, ways_.live_of_others(returning)).first->second;
 }
 
-std::optional<Choice> Proposer::with_offloading(size_t state_on_host,
-                                                const ProposalLimits& limits) {
+std::optional<Choice> Proposer::with_offloading(size_t state_on_host, const ProposalLimits& limits,
+                                                double& offloaded) {
   const size_t limit = limits.step + state_on_host;
   if (measured_.min_live > limit || !allows_others(limits.run + state_on_host)) return {};
   const auto room_after = [&](const Beginning& begin) {
     return static_cast<int64_t>(limit) - begin.kept;
   };
-  const auto seconds = [&](const Beginning& begin, FastestChoices& choices) {
-    return begin.choice.extra_seconds +
+  const double host_byte = seconds_per_host_byte_ / static_cast<double>(step_.micro_batches);
+  const auto cost = [&](const Beginning& begin, FastestChoices& choices) {
+    return begin.choice.extra_seconds + host_byte * begin.offloaded +
            choices.seconds(begin.choice.by_segment.size(), room_after(begin));
   };
   const Beginning nothing{.kept = static_cast<int64_t>(measured_.live_at_first)};
   FastestChoices& without = choices_after({});
   const Beginning* best = &nothing;
-  double min = seconds(nothing, without);
+  double min = cost(nothing, without);
   // A way is never faster than if what comes back took no room.
   std::vector<std::pair<double, const Beginning*>> order;
   std::deque<Beginning> limited;
   const size_t host = limits.host - std::min(state_on_host, limits.host);
   for (const Beginning* begin : ways_.within(limit, host, limited)) {
-    order.emplace_back(seconds(*begin, without), begin);
+    order.emplace_back(cost(*begin, without), begin);
   }
   std::ranges::stable_sort(order, {}, &std::pair<double, const Beginning*>::first);
   for (const auto& [bound, begin] : order) {
     if (bound >= min) break;
-    const double found = seconds(*begin, choices_after(begin->returning));
+    const double found = cost(*begin, choices_after(begin->returning));
     if (found >= min) continue;
     min = found;
     best = begin;
   }
   if (std::isinf(min)) return {};
+  offloaded = best->offloaded;
   Choice choice = best->choice;
   choices_after(best->returning).complete(choice, room_after(*best));
   return choice;
@@ -89,35 +95,38 @@ size_t Proposer::min_with(size_t state_on_host) const {
 
 std::optional<Proposal> Proposer::proposal(size_t state_on_host, const ProposalLimits& limits) {
   if (state_on_host > 0 && min_with(state_on_host) > limits.step) return {};
-  const auto choice = with_offloading(state_on_host, limits);
+  double offloaded = 0;
+  const auto choice = with_offloading(state_on_host, limits, offloaded);
   if (!choice) return {};
   const auto on_host = static_cast<double>(state_on_host);
+  const double seconds = measured_.seconds +
+                         static_cast<double>(step_.micro_batches) * choice->extra_seconds +
+                         (measured_.state ? streaming_seconds(*measured_.state, on_host) : 0);
   return Proposal{.choice = *choice,
                   .state_on_host = state_on_host,
-                  .seconds = measured_.seconds +
-                             static_cast<double>(step_.micro_batches) * choice->extra_seconds +
-                             (measured_.state ? streaming_seconds(*measured_.state, on_host) : 0)};
+                  .seconds = seconds,
+                  .cost = seconds + seconds_per_host_byte_ * (on_host + offloaded)};
 }
 
 std::optional<Proposal> Proposer::fastest(const ProposalLimits& limits) {
   std::optional<Proposal> best = proposal(/*state_on_host=*/0, limits);
   if (!measured_.state) return best;
-  const auto seconds_with = [&](double bytes) {
+  const auto cost_with = [&](double bytes) {
     auto other = proposal(static_cast<size_t>(bytes) / Arena::granule * Arena::granule, limits);
-    const double seconds = other ? other->seconds : INFINITY;
-    if (other && (!best || seconds < best->seconds)) best = std::move(other);
-    return seconds;
+    const double cost = other ? other->cost : INFINITY;
+    if (other && (!best || cost < best->cost)) best = std::move(other);
+    return cost;
   };
   constexpr int parts = 32, sections = 12;
   const auto all = static_cast<double>(std::min(measured_.state->bytes, limits.host));
   for (const MeasuredState::Share& share : measured_.state->shares) {
-    if (share.bytes < all / parts) seconds_with(share.bytes);
+    if (share.bytes < all / parts) cost_with(share.bytes);
   }
-  for (int i = 1; i <= parts; ++i) seconds_with(all * i / parts);
+  for (int i = 1; i <= parts; ++i) cost_with(all * i / parts);
   if (!best) return {};
   const auto around = static_cast<double>(best->state_on_host);
   (void)min_by_golden_sections(std::max(around - all / parts, 0.0),
-                               std::min(around + all / parts, all), sections, seconds_with);
+                               std::min(around + all / parts, all), sections, cost_with);
   return best;
 }
 
@@ -150,42 +159,6 @@ Plan Proposer::plan_of(const Proposal& proposal) const {
     o.rows = rows[o.value];
   }
   return plan;
-}
-
-const FoundPlan& Trials::plan_of(const Proposal& proposal, size_t bytes) {
-  const auto known = std::ranges::find(all_, proposal, &Trial::proposal);
-  Trial& trial = known == all_.end() ? begin(proposal) : *known;
-  if (trial.rehearsed && trial.found.peak <= bytes) assign_offsets(trial);
-  return trial.found;
-}
-
-Trials::Trial& Trials::begin(const Proposal& proposal) {
-  ++rehearsals_;
-  Trial& trial = all_.emplace_back(Trial{.proposal = proposal});
-  FoundPlan& found = trial.found;
-  found.plan = proposer_.plan_of(proposal);
-  found.loss_rows = measured_.rows[proposal.choice.row_choice];
-  trial.rehearsed = step_.rehearse(found.plan, std::nullopt, {.survey = true, .lifetimes = true});
-  const Report& report = trial.rehearsed->report;
-  const SurveyedWork& peak = *trial.rehearsed->survey.peak();
-  trial.other_peak = step_.other_peak(found.plan);
-  found.binding =
-      peak.live < trial.other_peak ? "an evaluation or a text sample" : description(peak);
-  found.seconds = step_seconds(*trial.rehearsed, step_.micro_batches);
-  found.host_bytes = report.host.peak;
-  found.disk_bytes = report.disk.peak;
-  found.peak = std::max(peak.live, trial.other_peak);
-  return trial;
-}
-
-void Trials::assign_offsets(Trial& trial) {
-  RehearsedStep rehearsed = *std::exchange(trial.rehearsed, std::nullopt);
-  const size_t best_fit = rehearsed.report.memory.peak;
-  trial.found.layout = spool::assign_offsets(std::move(rehearsed.lifetimes));
-  ++rehearsals_;
-  const size_t placed = step_.rehearse(trial.found.plan, trial.found.layout, {}).report.memory.peak;
-  if (placed >= best_fit) trial.found.layout.reset();
-  trial.found.peak = std::max(std::min(placed, best_fit), trial.other_peak);
 }
 
 }  // namespace spool

@@ -25,6 +25,7 @@ struct Proposal {
   Choice choice = {};
   size_t state_on_host = 0;  // bytes of the device that streaming the optimizer's state saves
   double seconds = 0;        // of a step
+  double cost = 0;           // seconds, and the price of its bytes on the host
   bool operator==(const Proposal&) const = default;
 };
 
@@ -58,47 +59,18 @@ class Proposer {
  private:
   // The fastest choices of the segments after those that offload.
   FastestChoices& choices_after(const Returning&);
-  std::optional<Choice> with_offloading(size_t state_on_host, const ProposalLimits&);
+  std::optional<Choice> with_offloading(size_t state_on_host, const ProposalLimits&,
+                                        double& offloaded);
   size_t min_with(size_t state_on_host) const;
   std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&);
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;
   const Levers& levers_;
-  size_t other_peak_ = 0;  // with all state on the device
+  size_t other_peak_ = 0;             // with all state on the device
+  double seconds_per_host_byte_ = 0;  // the price of a byte on the host
   OffloadWays ways_;
   std::map<Returning, FastestChoices> choices_;
-};
-
-// Rehearses proposals and lays out their memory, each once.  The result depends on the proposal
-// alone, so a plan does not depend on earlier queries.
-class Trials {
- public:
-  // The arguments must outlive it.
-  Trials(const SearchedStep& step, const MeasuredSegments& measured, const Proposer& proposer)
-      : step_(step), measured_(measured), proposer_(proposer) {}
-
-  // The plan of a proposal, with its costs.  If more than `bytes` are live, it is not laid out, and
-  // its peak is the live bytes.
-  const FoundPlan& plan_of(const Proposal&, size_t bytes);
-
-  int rehearsals() const { return rehearsals_; }
-
- private:
-  struct Trial {
-    Proposal proposal;
-    FoundPlan found = {};
-    std::optional<RehearsedStep> rehearsed = {};  // until it is laid out
-    size_t other_peak = 0;
-  };
-  Trial& begin(const Proposal&);
-  void assign_offsets(Trial&);
-
-  const SearchedStep& step_;
-  const MeasuredSegments& measured_;
-  const Proposer& proposer_;
-  std::deque<Trial> all_;
-  int rehearsals_ = 0;
 };
 
 }  // namespace spool

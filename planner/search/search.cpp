@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <map>
 
+#include "spool/autograd/chunks/cut.h"
+#include "spool/planner/search/bound/step_bound.h"
+#include "spool/planner/search/chunk_moves.h"
+#include "spool/planner/search/hand_policies.h"
 #include "spool/planner/search/proposal.h"
-#include "spool/planner/search/step_bound.h"
 
 namespace spool {
 namespace {
@@ -39,6 +43,10 @@ struct Search::State {
   Proposer proposer;
   StepBound bound;
   Trials trials;
+  ChunkMoves moves;
+  HandPolicies by_hand;
+  std::deque<std::pair<Proposal, Trials::Trial*>> tried = {};
+  std::deque<FoundPlan> moved = {};
   std::vector<Proposal> uniform;  // the fastest first
   FoundPlan keep_all = {};
   std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
@@ -52,9 +60,23 @@ struct Search::State {
         measured(measure_segments(step, levers)),
         proposer(step, measured, levers),
         bound(measured, step.micro_batches, proposer.link_rate()),
-        trials(step, measured, proposer),
+        trials(step),
+        moves(measured, levers, trials),
+        by_hand(step, measured, levers, trials),
         uniform(proposer.uniform()),
-        keep_all(trials.plan_of({.choice = keep_all_choice(measured)}, MetaStream::unlimited)) {}
+        keep_all(plan_of({.choice = keep_all_choice(measured)}, MetaStream::unlimited)) {}
+
+  // The plan of a proposal with its costs, laid out unless more than `bytes` are live.
+  const FoundPlan& plan_of(const Proposal& proposal, size_t bytes) {
+    const auto is_it = [&](const auto& known) { return known.first == proposal; };
+    auto at = std::ranges::find_if(tried, is_it);
+    if (at == tried.end()) {
+      const int64_t rows = measured.rows[proposal.choice.row_choice];
+      tried.emplace_back(proposal, &trials.of(proposer.plan_of(proposal), rows));
+      at = std::prev(tried.end());
+    }
+    return trials.laid_out(*at->second, bytes);
+  }
 
   // The seconds of the fastest choice within the level; infinite if there is none.
   double optimum(int level) {
@@ -81,26 +103,27 @@ struct Search::State {
     for (const Proposal& p : uniform) {
       if (p.seconds >= seconds) break;
       if (live_bytes(measured, p.choice) > budget) continue;
-      const FoundPlan& found = trials.plan_of(p, budget);
+      const FoundPlan& found = plan_of(p, budget);
       if (found.peak <= budget && found.seconds < seconds) return &found;
     }
     return nullptr;
   }
 
-  std::optional<FoundPlan> search_within(size_t bytes) {
+  // Its plan may have fewer chunks than the proposals have, unless the smallest peak is wanted.
+  std::optional<FoundPlan> search_within(size_t bytes, bool moves_chunks = true) {
     ProposalLimits limits{.step = bytes, .run = bytes, .host = levers.host_bytes};
     for (int i = 0; i < max_tries; ++i) {
       auto proposal = proposer.fastest(limits);
       if (!proposal) return {};
       const size_t for_choice = limits.step + proposal->state_on_host;
       proposal->choice = in_groups(measured, std::move(proposal->choice), for_choice);
-      const FoundPlan& found = trials.plan_of(*proposal, bytes);
+      const FoundPlan& found = plan_of(*proposal, bytes);
       const bool uses_host = proposal->state_on_host > 0 || !proposal->choice.offloaded.empty();
       if (uses_host && found.host_bytes > levers.host_bytes) {
         limits.host -= std::min(limits.host, found.host_bytes - levers.host_bytes);
         continue;
       }
-      if (found.peak <= bytes) return found;
+      if (found.peak <= bytes) return moves_chunks ? moves.faster_within(bytes, found) : found;
       const size_t over = found.peak - bytes;
       // Below the modelled bytes of this proposal, the next one must differ.
       const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
@@ -148,7 +171,7 @@ struct Search::State {
   }
 
   // The plan of the lowest level that has one.
-  const FoundPlan& plan_of_lowest_level() {
+  FoundPlan plan_of_lowest_level() {
     // Below the smallest level with a proposal, no level has a plan.
     int fails = 0, level = level_within(keep_all.peak);
     while (level - fails > 1) {
@@ -156,7 +179,8 @@ struct Search::State {
       (std::isinf(optimum(middle)) ? fails : level) = middle;
     }
     for (; level_bytes(level) < keep_all.peak; ++level) {
-      if (const auto& found = search(level)) return *found;
+      if (const auto found = search_within(level_bytes(level), /*moves_chunks=*/false))
+        return *found;
     }
     return keep_all;
   }
@@ -166,14 +190,38 @@ struct Search::State {
     smallest = plan_of_lowest_level();
     for (const Proposal& p : uniform) {
       if (live_bytes(measured, p.choice) >= smallest->peak) continue;
-      const FoundPlan& found = trials.plan_of(p, smallest->peak);
+      const FoundPlan& found = plan_of(p, smallest->peak);
       if (found.peak < smallest->peak) smallest = found;
     }
-    speed_up(*smallest);
+    if (has_others()) {
+      if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
+    }
+    equalise_chunks(*smallest);
+    smallest = moves.smaller(*std::move(smallest));
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
       smallest = few->smallest_plan();
     }
+    speed_up(*smallest);
     return *smallest;
+  }
+
+  // Replaces the plan by a smaller one whose regions have equal numbers of chunks, if there is one:
+  // what is alike is laid out without holes.
+  void equalise_chunks(FoundPlan& plan) {
+    const Plan any = plan.plan;
+    for (const int chunks : {16, 32, 64, 128, 256, 512}) {
+      Plan equal = any;
+      bool differs = false;
+      for (Region& r : equal.regions) {
+        if (r.chunks == 1 || cut(measured.program, r.first, r.last).extent < chunks) continue;
+        differs = differs || r.chunks != chunks;
+        r.chunks = chunks;
+      }
+      if (!differs) continue;
+      const FoundPlan& found =
+          trials.laid_out(trials.of(std::move(equal), plan.loss_rows), plan.peak);
+      if (found.peak < plan.peak && found.host_bytes <= levers.host_bytes) plan = found;
+    }
   }
 
   // Replaces the plan by a faster one within its peak, if there is one.
@@ -181,19 +229,22 @@ struct Search::State {
     std::vector<Proposal> alike = alike_at_first(plan.peak);
     if (alike.size() > max_tries) alike.resize(max_tries);
     for (const Proposal& p : alike) {
-      const FoundPlan& found = trials.plan_of(p, plan.peak);
+      const FoundPlan& found = plan_of(p, plan.peak);
       if (found.peak <= plan.peak && found.seconds < plan.seconds) plan = found;
     }
     const auto other = search_within(plan.peak);
     if (other && other->seconds < plan.seconds) plan = *other;
+    if (!has_others()) return;
+    if (const FoundPlan* found = by_hand.fastest_within(plan.peak, plan.seconds)) plan = *found;
+    plan = moves.faster_within(plan.peak, std::move(plan));
   }
 
   // The search among plans that only recompute and cut the loss into chunks; null if this is that
   // search.  The costs of offloading and streaming are less certain before a rehearsal, and regions
   // in chunks have levels of their own; plans of both searches compete, so none gets slower.
+  bool has_others() const { return levers.regions || levers.state_share || levers.offload_to; }
   State* without_others() {
-    const bool has_others = levers.regions || levers.state_share || levers.offload_to;
-    if (!has_others || plain) return plain.get();
+    if (!has_others() || plain) return plain.get();
     Levers few = levers;
     few.regions = few.state_share = false;
     few.offload_to.reset();
@@ -220,6 +271,15 @@ struct Search::State {
     if (State* few = without_others()) {
       const FoundPlan* other = few->plan_within(budget);
       if (other && (!found || other->seconds < found->seconds)) found = other;
+    }
+    // Without copies the uniform choices have all policies.
+    if (!levers.state_share && !levers.offload_to) return found;
+    constexpr double proven = 1.001;  // no plan is faster by more than this
+    const double least = found ? found->seconds : std::numeric_limits<double>::infinity();
+    if (found && least <= proven * bound.seconds_within(budget)) return found;
+    if (const FoundPlan* other = by_hand.fastest_within(budget, least)) {
+      moved.push_back(moves.faster_within(budget, *other));
+      found = &moved.back();
     }
     return found;
   }

@@ -7,7 +7,7 @@
 
 #include "spool/models/families/gpt2.h"
 #include "spool/models/training/run/checkpoint_files.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 #include "tests/runtime/temporary_directory.h"

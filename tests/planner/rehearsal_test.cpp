@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "spool/autograd/ops.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "tests/runtime/testing.h"
 
 namespace spool::testing {

@@ -12,7 +12,7 @@
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/steps/state_tensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
-#include "spool/planner/calibration/matmul_table.h"
+#include "spool/planner/machines/matmul_table.h"
 #include "spool/runtime/bulk_hash.h"
 #include "spool/runtime/hash.h"
 #include "spool/runtime/units.h"

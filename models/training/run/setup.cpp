@@ -7,8 +7,8 @@
 #include "spool/models/training/run/checkpoint_files.h"
 #include "spool/models/training/run/log.h"
 #include "spool/models/training/run/report.h"
-#include "spool/planner/calibration/device_identity.h"
-#include "spool/planner/calibration/matmul_table.h"
+#include "spool/planner/machines/device_identity.h"
+#include "spool/planner/machines/matmul_table.h"
 
 namespace spool {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "spool/models/steps/step_kernels.h"
 #include "spool/models/steps/step_planner.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/report/plan_diff.h"
 #include "spool/runtime/random.h"
 #include "tests/models/steps/transformer_testing.h"

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "spool/models/steps/step_planner.h"
-#include "spool/planner/machine.h"
-#include "spool/planner/search/step_bound.h"
+#include "spool/planner/machines/machine.h"
+#include "spool/planner/search/bound/step_bound.h"
 #include "tests/models/steps/transformer_testing.h"
 
 namespace spool::testing {

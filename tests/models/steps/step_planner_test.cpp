@@ -10,10 +10,10 @@
 #include <set>
 
 #include "spool/planner/chunks.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/report/simple_policies.h"
+#include "spool/planner/search/bound/step_bound.h"
 #include "spool/planner/search/measured_options.h"
-#include "spool/planner/search/step_bound.h"
 #include "spool/runtime/random.h"
 #include "tests/models/steps/transformer_testing.h"
 

@@ -7,8 +7,9 @@
 #include <cmath>
 
 #include "spool/models/steps/step_planner.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/search/proposal.h"
+#include "spool/planner/search/trials.h"
 #include "tests/models/steps/transformer_testing.h"
 
 namespace spool::testing {
@@ -39,13 +40,14 @@ TEST(StepProposal, ComesTrue) {
     const SearchedStep step = step_on_h200(micro_batches);
     const MeasuredSegments measured = measure_segments(step, all_levers);
     Proposer proposer(step, measured, all_levers);
-    Trials trials(step, measured, proposer);
+    Trials trials(step);
     for (const size_t bytes : budgets_of(step, 12)) {
       SCOPED_TRACE(sentence(bytes, " bytes, ", micro_batches, " micro-batches"));
       const auto proposal =
           proposer.fastest({.step = bytes, .run = bytes, .host = MetaStream::unlimited});
       ASSERT_TRUE(proposal);
-      const FoundPlan& found = trials.plan_of(*proposal, /*bytes=*/0);
+      const int64_t rows = measured.rows[proposal->choice.row_choice];
+      const FoundPlan& found = trials.of(proposer.plan_of(*proposal), rows).found;
       EXPECT_NEAR(found.seconds, proposal->seconds, 0.005 * found.seconds);
       EXPECT_LE(static_cast<double>(found.peak), 1.01 * static_cast<double>(bytes))
           << found.binding;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "spool/models/families/gpt2_config.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/memory/host_memory.h"
 #include "tests/models/training/training_testing.h"

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "spool/models/training/run_options.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "spool/runtime/files/json.h"
 #include "tests/models/training/training_testing.h"

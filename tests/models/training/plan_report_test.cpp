@@ -10,7 +10,7 @@
 
 #include "spool/models/families/gpt2.h"
 #include "spool/models/training/run_options.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/report/copy_lanes.h"
 #include "spool/runtime/memory/allocation_log.h"
 #include "tests/models/training/training_testing.h"

@@ -10,7 +10,7 @@
 #include "spool/models/steps/step_kernels.h"
 #include "spool/models/training/faster_plan.h"
 #include "spool/models/training/plan_report.h"
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "spool/planner/search/bound.h"
+#include "spool/planner/search/bound/instant_bound.h"
 #include "tests/planner/search/synthetic.h"
 
 namespace spool::testing {

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "spool/planner/search/step_bound.h"
+#include "spool/planner/search/bound/step_bound.h"
 #include "tests/planner/search/synthetic.h"
 
 namespace spool::testing {

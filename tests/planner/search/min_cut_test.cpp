@@ -1,7 +1,7 @@
 // runs: numbers
 // The minimum cut, against every set of vertices on the source's side.
 
-#include "spool/planner/search/min_cut.h"
+#include "spool/planner/search/bound/min_cut.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // runs: numbers
 // The bound of a step, in cases where it could easily be too high.
 
-#include "spool/planner/search/step_bound.h"
+#include "spool/planner/search/bound/step_bound.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "spool/planner/search/min_cut.h"
+#include "spool/planner/search/bound/min_cut.h"
 
 #include <algorithm>
 

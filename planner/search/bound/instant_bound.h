@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "spool/autograd/program.h"
-#include "spool/planner/search/min_cut.h"
+#include "spool/planner/search/bound/min_cut.h"
 
 namespace spool {
 

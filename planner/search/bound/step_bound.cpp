@@ -1,15 +1,17 @@
-#include "spool/planner/search/step_bound.h"
+#include "spool/planner/search/bound/step_bound.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
 
-#include "spool/planner/search/golden_sections.h"
+#include "spool/planner/search/bound/golden_sections.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
 
 // The minimum seconds that `bytes` bytes of state on the host cost.
 double min_seconds(const MeasuredState& state, double bytes) {
@@ -84,7 +86,7 @@ IdTable<NodeId, int64_t> fixed_bytes(const Program& program, const IdTable<NodeI
   for (NodeId n = 0; n < program.nodes.next_id(); ++n) {
     for (const ValueId v : program.nodes[n].saves) {
       if (program.values[v].producer < 0 || is_saved[v]) continue;
-      below += static_cast<int64_t>(program.values[v].spec.nbytes());
+      below += static_cast<int64_t>(round_up(program.values[v].spec.nbytes(), Arena::granule));
       is_saved[v] = true;
     }
     fixed[n] = static_cast<int64_t>(live[n]) - below;
@@ -108,77 +110,132 @@ size_t bytes_saved_first(const Program& program, const Segment& s) {
 
 }  // namespace
 
+struct StepBound::Builder {
+  const MeasuredSegments& measured;
+  StepBound& bound;
+  const NodeCosts costs = costs_of(measured);
+  const IdTable<NodeId, int64_t> fixed = fixed_bytes(measured.program, costs.live_in_backward);
+  IdTable<NodeId, double> unforced = costs.forward_seconds;  // 0 for what regions run again
+
+  const Segment& segment_of(NodeId n) const {
+    return *std::ranges::find_if(measured.segments, [&](const Segment& s) { return n <= s.last; });
+  }
+
+  NodeId fullest(const Segment& s) const {
+    NodeId fullest = s.first;
+    for (NodeId n = s.first; n <= s.last; ++n) {
+      if (fixed[n] > fixed[fullest]) fullest = n;
+    }
+    return fullest;
+  }
+
+  // The loss, and the fullest nodes of five layers.
+  std::set<NodeId> instants() const {
+    std::set<NodeId> nodes;
+    std::vector<const Segment*> layers;
+    for (const Segment& s : measured.segments) {
+      if (!s.candidates.empty()) layers.push_back(&s);
+      for (NodeId n = s.first; n <= s.last; ++n) {
+        if (max_chunks(measured.program, n) > 1) nodes.insert(n);
+      }
+    }
+    for (size_t quarter = 0; quarter <= 4 && !layers.empty(); ++quarter) {
+      nodes.insert(fullest(*layers[(layers.size() - 1) * quarter / 4]));
+    }
+    return nodes;
+  }
+
+  void add_layers() {
+    for (const Segment& s : measured.segments) {
+      const NodeId node = fullest(s);
+      Layer layer{.fixed = static_cast<double>(fixed[node]), .region_seconds = infinite};
+      for (const MeasuredRegion& r : measured.regions[static_cast<size_t>(s.kind)]) {
+        if (node < s.first + r.first || node > s.first + r.last) continue;
+        layer.region_seconds = std::min(layer.region_seconds, r.min_seconds);
+        for (const NodeId n : r.run_again) unforced[s.first + n] = 0;
+      }
+      if (std::isfinite(layer.region_seconds)) bound.layers_.push_back(layer);
+    }
+  }
+
+  InstantLink link(double end_before, double begin_after) const {
+    return {.bytes_per_second = bound.bytes_per_second_,
+            .seconds_before = end_before - costs.begin,
+            .seconds_after = costs.end - begin_after};
+  }
+
+  // The loss forms its gradient in forward.
+  Moment in_forward(NodeId n, const IdTable<NodeId, double>& seconds) const {
+    const double at = costs.forward_begins[n];
+    const size_t live = std::max(costs.live_in_forward[n], costs.live_in_backward[n]);
+    return {.bound = InstantBound::in_forward(measured.program, n, seconds, live),
+            .link = link(at + costs.forward_seconds[n], at)};
+  }
+  Moment in_backward(NodeId n, const IdTable<NodeId, double>& seconds) const {
+    const size_t live = costs.live_in_backward[n];
+    return {.bound = InstantBound::in_backward(measured.program, n, seconds, live),
+            .link = link(costs.backward_ends[n], costs.backward_begins[n])};
+  }
+  Moment before(const Segment& s, const IdTable<NodeId, double>& seconds) const {
+    const double at = costs.backward_begins[s.last];
+    const size_t others = costs.live_before[s.last] - bytes_saved_first(measured.program, s);
+    return {.bound = InstantBound::below(measured.program, s.first, seconds, others),
+            .link = link(at, at)};
+  }
+
+  void add_instant(NodeId n) {
+    const auto& seconds = costs.forward_seconds;
+    const bool is_loss = max_chunks(measured.program, n) > 1;
+    Instant instant{.node = n,
+                    .moment = is_loss ? in_forward(n, seconds) : in_backward(n, seconds)};
+    const Segment& s = segment_of(n);
+    const auto& regions = measured.regions[static_cast<size_t>(s.kind)];
+    if (!is_loss && !regions.empty()) {
+      const auto& seconds_of = &MeasuredRegion::min_seconds;
+      instant.min_of_regions = std::ranges::min_element(regions, {}, seconds_of)->min_seconds;
+      instant.before = before(s, seconds);
+    }
+    if (!bound.layers_.empty()) {
+      instant.if_forced = instant.before ? before(s, unforced)
+                          : is_loss      ? in_forward(n, unforced)
+                                         : in_backward(n, unforced);
+    }
+    bound.instants_.push_back(std::move(instant));
+  }
+};
+
 StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
                      double bytes_per_second)
     : measured_(measured),
       micro_batches_(static_cast<double>(micro_batches)),
       bytes_per_second_(bytes_per_second) {
-  const NodeCosts costs = costs_of(measured);
-  const auto link = [&](double end_before, double begin_after) {
-    return InstantLink{.bytes_per_second = bytes_per_second,
-                       .seconds_before = end_before - costs.begin,
-                       .seconds_after = costs.end - begin_after};
-  };
   for (const Segment& s : measured.segments) {
     gain_of_regions_ += measured.gain_of_regions[static_cast<size_t>(s.kind)];
   }
-  const Program& program = measured.program;
-  const auto& seconds = costs.forward_seconds;
-  for (const NodeId n : instants(fixed_bytes(program, costs.live_in_backward))) {
-    if (max_chunks(program, n) > 1) {  // it forms its gradient in forward
-      const double at = costs.forward_begins[n];
-      const size_t live = std::max(costs.live_in_forward[n], costs.live_in_backward[n]);
-      instants_.push_back({.node = n,
-                           .moment = {.bound = InstantBound::in_forward(program, n, seconds, live),
-                                      .link = link(at + seconds[n], at)}});
-      continue;
-    }
-    const size_t live = costs.live_in_backward[n];
-    Instant instant{.node = n,
-                    .moment = {.bound = InstantBound::in_backward(program, n, seconds, live),
-                               .link = link(costs.backward_ends[n], costs.backward_begins[n])}};
-    const Segment& s = *std::ranges::find_if(measured.segments,
-                                             [&](const Segment& some) { return n <= some.last; });
-    instant.min_of_regions = measured.min_of_regions[static_cast<size_t>(s.kind)];
-    if (std::isfinite(instant.min_of_regions)) {
-      const double at = costs.backward_begins[s.last];
-      const size_t others = costs.live_before[s.last] - bytes_saved_first(program, s);
-      instant.before = {.bound = InstantBound::below(program, s.first, seconds, others),
-                        .link = link(at, at)};
-    }
-    instants_.push_back(std::move(instant));
-  }
+  Builder builder{.measured = measured, .bound = *this};
+  builder.add_layers();
+  for (const NodeId n : builder.instants()) builder.add_instant(n);
 }
 
-std::vector<NodeId> StepBound::instants(const IdTable<NodeId, int64_t>& fixed) const {
-  const Program& program = measured_.program;
-  std::set<NodeId> nodes;
-  std::vector<const Segment*> layers;
-  for (const Segment& s : measured_.segments) {
-    if (!s.candidates.empty()) layers.push_back(&s);
-    for (NodeId n = s.first; n <= s.last; ++n) {
-      if (max_chunks(program, n) > 1) nodes.insert(n);
-    }
-  }
-  for (size_t quarter = 0; quarter <= 4 && !layers.empty(); ++quarter) {
-    const Segment& s = *layers[(layers.size() - 1) * quarter / 4];
-    NodeId fullest = s.first;
-    for (NodeId n = s.first; n <= s.last; ++n) {
-      if (fixed[n] > fixed[fullest]) fullest = n;
-    }
-    nodes.insert(fullest);
-  }
-  return {nodes.begin(), nodes.end()};
+// `forced`: seconds of forced regions, during which copies can run, too.
+double StepBound::seconds_within(Moment& moment, double bytes, double forced) const {
+  if (bytes_per_second_ <= 0) return moment.bound.seconds_within(bytes);
+  InstantLink link = moment.link;
+  link.seconds_before += forced;
+  link.seconds_after += forced;
+  return moment.bound.seconds_within(bytes, link);
 }
 
-double StepBound::seconds_within(Moment& moment, double bytes) const {
-  return bytes_per_second_ > 0 ? moment.bound.seconds_within(bytes, moment.link)
-                               : moment.bound.seconds_within(bytes);
+double StepBound::forced_seconds(double bytes) const {
+  double seconds = 0;
+  for (const Layer& layer : layers_) seconds += layer.fixed > bytes ? layer.region_seconds : 0;
+  return seconds;
 }
 
 // Seconds of a micro-batch beyond keeping all with this choice of rows.
 double StepBound::extra_seconds(double bytes, size_t row_choice) {
-  double extra = 0;
+  const double forced = std::max(forced_seconds(bytes), 0.0);
+  double extra = forced;
   for (Instant& i : instants_) {
     const double available =
         bytes - static_cast<double>(measured_.live_of_rows[row_choice][i.node]);
@@ -186,6 +243,9 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
     if (i.before && seconds > 0) {
       const double in_chunks = seconds_within(*i.before, available);
       seconds = std::min(seconds, in_chunks + i.min_of_regions);
+    }
+    if (forced > 0) {
+      seconds = std::max(seconds, forced + seconds_within(*i.if_forced, available, forced));
     }
     extra = std::max(extra, seconds);
   }
@@ -206,15 +266,15 @@ double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
 }
 
 double StepBound::seconds_within(size_t bytes) {
-  double min = std::numeric_limits<double>::infinity();
+  double min = infinite;
   const auto limit = static_cast<double>(bytes);
   const double gain = measured_.state ? measured_.state->gain : 0;
   for (size_t choice = 0; choice < measured_.rows.size(); ++choice) {
     const double kept_all = measured_.seconds + measured_.seconds_of_rows[choice];
     const double min_of_choice = kept_all - micro_batches_ * gain_of_regions_ - gain;
     if (min_of_choice >= min) continue;
-    const double kept = bytes >= measured_.min_live ? micro_batches_ * extra_seconds(limit, choice)
-                                                    : std::numeric_limits<double>::infinity();
+    const double kept =
+        bytes >= measured_.min_live ? micro_batches_ * extra_seconds(limit, choice) : infinite;
     const double shared = measured_.state ? extra_seconds_with_state(limit, choice) : kept;
     min = std::min({min, kept_all + kept, kept_all + shared});
   }

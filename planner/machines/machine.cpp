@@ -1,4 +1,4 @@
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "spool/planner/search/bound.h"
+#include "spool/planner/search/bound/instant_bound.h"
 
 #include <algorithm>
 #include <limits>

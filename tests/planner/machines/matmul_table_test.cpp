@@ -1,6 +1,6 @@
 // The file of the fastest algorithms for matrix products.
 
-#include "spool/planner/calibration/matmul_table.h"
+#include "spool/planner/machines/matmul_table.h"
 
 #include <nlohmann/json.hpp>
 

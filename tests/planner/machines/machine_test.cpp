@@ -1,6 +1,6 @@
 // Machines known by name, and confirmed times.
 
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // The file of a device's measurements.
 
-#include "spool/planner/calibration/device_table.h"
+#include "spool/planner/machines/device_table.h"
 
-#include "spool/planner/calibration/device_identity.h"
+#include "spool/planner/machines/device_identity.h"
 #include "tests/runtime/environment.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"

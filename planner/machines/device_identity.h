@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "spool/planner/calibration/device_table.h"
+#include "spool/planner/machines/device_table.h"
 #include "spool/runtime/stream.h"
 
 namespace spool {

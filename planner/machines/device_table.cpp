@@ -1,6 +1,6 @@
 // Reads and writes the table's JSON.
 
-#include "spool/planner/calibration/device_table.h"
+#include "spool/planner/machines/device_table.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "spool/planner/calibration/device_identity.h"
+#include "spool/planner/machines/device_identity.h"
 
 #include <spdlog/fmt/fmt.h>
 

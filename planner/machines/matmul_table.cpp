@@ -1,4 +1,4 @@
-#include "spool/planner/calibration/matmul_table.h"
+#include "spool/planner/machines/matmul_table.h"
 
 #include <spdlog/fmt/fmt.h>
 

@@ -1,0 +1,259 @@
+#include "spool/planner/search/hand_policies.h"
+
+#include <algorithm>
+#include <array>
+
+#include "spool/runtime/integer.h"
+
+namespace spool {
+namespace {
+
+constexpr std::array recomputed_lists{"none", "norms,gelu", "norms,gelu,attention", "block"};
+
+}  // namespace
+
+HandPolicies::HandPolicies(const SearchedStep& step, const MeasuredSegments& measured,
+                           const Levers& levers, Trials& trials)
+    : step_(step), measured_(measured), levers_(levers), trials_(trials) {
+  if (!levers.placement || !levers.regions) return;
+  const Program& program = measured.program;
+  for (const CuttableNodes& mlp : cuttable_mlps(program, 0, program.nodes.next_id() - 1)) {
+    mlp_extent_ = std::max(mlp_extent_, mlp.extent);
+  }
+}
+
+std::vector<int64_t> HandPolicies::loss_rows_of_grid() const {
+  std::vector<int64_t> chosen;
+  const auto add_at_most = [&](int64_t max) {
+    const auto fits = [&](int64_t rows) { return rows > 0 && rows <= max; };
+    const auto at = std::ranges::find_if(measured_.rows, fits);
+    const int64_t rows = at == measured_.rows.end() ? measured_.rows.back() : *at;
+    if (std::ranges::find(chosen, rows) == chosen.end()) chosen.push_back(rows);
+  };
+  add_at_most(4096);
+  if (!levers_.offload_to) {
+    for (const int64_t rows : {1024, 128, 32, 8}) add_at_most(rows);
+  }
+  return chosen;
+}
+
+const std::vector<HandPolicies::Flags>& HandPolicies::grid() {
+  if (!grid_.empty()) return grid_;
+  std::vector<int64_t> mlp_rows{0};
+  for (const int64_t chunks : {16, 64}) {
+    if (mlp_extent_ >= 2 * chunks) mlp_rows.push_back(ceil_div(mlp_extent_, chunks));
+  }
+  std::vector<Flags> all{{}};
+  const auto vary = [&](auto Flags::*lever, const auto& choices) {
+    std::vector<Flags> varied;
+    for (Flags flags : all) {
+      for (const auto& choice : choices) {
+        flags.*lever = choice;
+        varied.push_back(flags);
+      }
+    }
+    all = std::move(varied);
+  };
+  vary(&Flags::list, std::array<size_t, recomputed_lists.size()>{0, 1, 2, 3});
+  vary(&Flags::mlp_rows, mlp_rows);
+  vary(&Flags::loss_rows, loss_rows_of_grid());
+  if (levers_.offload_to) vary(&Flags::offload, enumerators<Offloading>());
+  if (levers_.state_share) {
+    vary(&Flags::state, std::array{OptimizerState::device, OptimizerState::streamed});
+  }
+  grid_ = std::move(all);
+  std::ranges::stable_sort(grid_, {}, [&](const Flags& f) { return seconds_without_copies(f); });
+  return grid_;
+}
+
+double HandPolicies::seconds_without_copies(const Flags& flags) {
+  // Kernels can be measured to be slower where nothing is streamed than where it is.
+  const double gain = measured_.state ? measured_.state->gain : 0;
+  Flags without = flags;
+  without.offload = Offloading::none;
+  without.state = OptimizerState::device;
+  return trial(without).found.seconds - gain;
+}
+
+HandPolicies::Flags HandPolicies::with_rows(Flags flags, int64_t mlp_rows, int64_t loss_rows) {
+  flags.mlp_rows = mlp_rows;
+  flags.loss_rows = loss_rows;
+  return flags;
+}
+
+std::vector<HandPolicies::Flags> HandPolicies::other_chunks(const Flags& flags) const {
+  Flags finer = flags, coarser = flags;
+  constexpr int64_t first_chunks = 16;
+  if (mlp_extent_ > 1 && flags.mlp_rows == 0) {
+    finer.mlp_rows = ceil_div(mlp_extent_, std::min(first_chunks, mlp_extent_));
+  } else if (mlp_extent_ > 1) {
+    finer.mlp_rows = std::max<int64_t>(flags.mlp_rows / 2, 1);
+    coarser.mlp_rows = flags.mlp_rows * 2 < mlp_extent_ ? flags.mlp_rows * 2 : 0;
+  }
+  const auto at = std::ranges::find(measured_.rows, flags.loss_rows);
+  if (at != measured_.rows.end() && at + 1 != measured_.rows.end()) finer.loss_rows = at[1];
+  if (at != measured_.rows.begin()) coarser.loss_rows = at[-1];
+  std::vector<Flags> all;
+  for (const Flags& other : {finer, coarser}) {
+    if (other.mlp_rows != flags.mlp_rows)
+      all.push_back(with_rows(flags, other.mlp_rows, flags.loss_rows));
+    if (other.loss_rows != flags.loss_rows)
+      all.push_back(with_rows(flags, flags.mlp_rows, other.loss_rows));
+  }
+  // The bytes may fall only if both change.
+  if (finer.mlp_rows != flags.mlp_rows && finer.loss_rows != flags.loss_rows) all.push_back(finer);
+  return all;
+}
+
+std::vector<HandPolicies::Flags> HandPolicies::neighbours(const Flags& flags) const {
+  std::vector<Flags> all = other_chunks(flags);
+  const auto add = [&](auto Flags::*lever, const auto& other) {
+    if (flags.*lever == other) return;
+    all.push_back(flags);
+    all.back().*lever = other;
+  };
+  for (size_t list = 0; list < recomputed_lists.size(); ++list) add(&Flags::list, list);
+  if (levers_.offload_to) {
+    for (const Offloading offload : enumerators<Offloading>()) add(&Flags::offload, offload);
+  }
+  if (levers_.state_share) {
+    for (const OptimizerState state : {OptimizerState::device, OptimizerState::streamed}) {
+      add(&Flags::state, state);
+    }
+  }
+  return all;
+}
+
+Plan HandPolicies::plan_of(const Flags& flags) const {
+  Policy policy{
+      .offload = flags.offload,
+      .target = levers_.offload_to.value_or(OffloadTarget::host),
+      .optimizer_state = levers_.state_share ? flags.state : levers_.fixed.optimizer_state,
+      .loss_chunk = flags.loss_rows,
+      .mlp_chunk = flags.mlp_rows < mlp_extent_ ? flags.mlp_rows : 0,
+      .in_chunks = nodes_in_chunks(levers_.fixed)};
+  set_recompute(policy, recomputed_lists[flags.list]);
+  return plan_from_policy(policy, step_.machine, measured_.program, step_.rehearse_tape);
+}
+
+Trials::Trial& HandPolicies::trial(const Flags& flags) {
+  Trials::Trial*& known = known_[flags];
+  if (!known) known = &trials_.of(plan_of(flags), flags.loss_rows);
+  return *known;
+}
+
+size_t HandPolicies::live_bytes_of(const Flags& flags) {
+  const Trials::Trial& t = trial(flags);
+  return t.found.host_bytes > levers_.host_bytes ? MetaStream::unlimited : t.live;
+}
+
+HandPolicies::Flags HandPolicies::with_chunks_for(Flags at, size_t bytes) {
+  constexpr int max_moves = 12;
+  for (int i = 0; i < max_moves; ++i) {
+    const bool fits = live_bytes_of(at) <= bytes;
+    Flags best = at;
+    for (const Flags& other : other_chunks(at)) {
+      const bool is_better = fits ? live_bytes_of(other) <= bytes &&
+                                        trial(other).found.seconds < trial(best).found.seconds
+                                  : live_bytes_of(other) < live_bytes_of(best);
+      if (is_better) best = other;
+    }
+    if (best == at) break;
+    at = best;
+  }
+  return at;
+}
+
+const FoundPlan* HandPolicies::if_faster(Trials::Trial& trial, size_t budget, double& seconds) {
+  const FoundPlan& found = trial.found;
+  if (found.seconds >= seconds || found.host_bytes > levers_.host_bytes) return nullptr;
+  if (trials_.laid_out(trial, budget).peak > budget) return nullptr;
+  seconds = found.seconds;
+  return &found;
+}
+
+const FoundPlan* HandPolicies::faster_with_other_chunks(Flags at, size_t budget, double& seconds) {
+  const FoundPlan* fastest = nullptr;
+  const auto compare = [&](const Flags& flags) {
+    if (const FoundPlan* found = if_faster(trial(flags), budget, seconds)) fastest = found;
+  };
+  at = with_chunks_for(at, budget);
+  compare(at);
+  const Trials::Trial& reached = trial(at);
+  if (reached.live > budget || reached.found.peak <= budget) return fastest;
+  // Its layout has holes; that of a policy of as many live bytes may have fewer.
+  for (const Flags& other : other_chunks(at)) compare(other);
+  for (const int64_t rows : measured_.rows) compare(with_rows(at, at.mlp_rows, rows));
+  return fastest;
+}
+
+const FoundPlan* HandPolicies::fastest_within(size_t budget, double seconds) {
+  if (!levers_.placement) return nullptr;
+  const FoundPlan* fastest = nullptr;
+  for (const Flags& flags : grid()) {
+    if (seconds_without_copies(flags) >= seconds) break;
+    if (const FoundPlan* found = if_faster(trial(flags), budget, seconds)) fastest = found;
+  }
+  // From the fastest of each kind, other chunks may lead to a faster one that fits.
+  constexpr size_t max_kinds = 12;
+  std::vector<Flags> begun;
+  for (const Flags& flags : grid_) {
+    if (seconds_without_copies(flags) >= seconds || begun.size() == max_kinds) break;
+    const auto is_like = [&](const Flags& other) { return other.is_like(flags); };
+    const auto is_near = [&](const Flags& other) {
+      return is_like(other) && seconds_without_copies(other) < seconds &&
+             trial(other).live <= budget + budget / 4;
+    };
+    if (std::ranges::any_of(begun, is_like) || std::ranges::none_of(grid_, is_near)) continue;
+    begun.push_back(flags);
+    if (const FoundPlan* found = faster_with_other_chunks(flags, budget, seconds)) fastest = found;
+  }
+  return fastest;
+}
+
+// From each list, levers change one at a time while the live bytes fall.  Returns all on the way.
+std::vector<HandPolicies::Flags> HandPolicies::descents() {
+  constexpr int64_t few_rows = 128;
+  std::vector<Flags> all;
+  for (size_t list = 0; list < recomputed_lists.size(); ++list) {
+    Flags at{.list = list,
+             .mlp_rows = mlp_extent_ > few_rows ? few_rows : 0,
+             .loss_rows = measured_.rows[(measured_.rows.size() - 1) / 2],
+             .offload = levers_.offload_to ? Offloading::all : Offloading::none,
+             .state = levers_.state_share ? OptimizerState::streamed : OptimizerState::device};
+    bool has_moved = true;
+    while (has_moved) {
+      all.push_back(at);
+      const auto is_smaller = [&](const Flags& f) { return live_bytes_of(f) < live_bytes_of(at); };
+      const std::vector<Flags> others = neighbours(at);
+      const auto smaller = std::ranges::find_if(others, is_smaller);
+      has_moved = smaller != others.end();
+      if (has_moved) at = *smaller;
+    }
+  }
+  return all;
+}
+
+const FoundPlan* HandPolicies::smallest_below(size_t bytes) {
+  if (!levers_.placement) return nullptr;
+  std::vector<Flags> all = grid();
+  for (const Flags& flags : descents()) all.push_back(flags);
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  std::ranges::stable_sort(all, {}, [&](const Flags& f) { return live_bytes_of(f); });
+  constexpr size_t max_laid_out = 8;
+  if (all.size() > max_laid_out) all.resize(max_laid_out);
+  const FoundPlan* smallest = nullptr;
+  for (const Flags& flags : all) {
+    if (live_bytes_of(flags) > bytes) break;
+    const FoundPlan& found = trials_.laid_out(trial(flags), bytes);
+    const bool is_faster =
+        smallest && found.peak == smallest->peak && found.seconds < smallest->seconds;
+    if (found.peak >= bytes && !is_faster) continue;
+    smallest = &found;
+    bytes = found.peak;
+  }
+  return smallest;
+}
+
+}  // namespace spool

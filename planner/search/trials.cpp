@@ -1,0 +1,70 @@
+#include "spool/planner/search/trials.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "spool/planner/offsets.h"
+#include "spool/planner/search/measured_options.h"
+#include "spool/runtime/hash.h"
+
+namespace spool {
+namespace {
+
+uint64_t hash_of(const Plan& plan) {
+  Hash hash(0);
+  for (ValueId v = 0; v < plan.placement.next_id(); ++v) {
+    hash.add(static_cast<uint64_t>(plan.placement[v]));
+  }
+  for (const Region& r : plan.regions) {
+    for (const int64_t number : {r.first, r.last, r.chunks}) hash.add(number);
+  }
+  for (NodeId n = 0; n < plan.chunks.next_id(); ++n) hash.add(int64_t{plan.chunks[n]});
+  for (const Offload& o : plan.offloads) {
+    hash.add(int64_t{o.value});
+    hash.add(o.rows);
+  }
+  hash.add(uint64_t{plan.state_bytes_on_device});
+  return hash.state();
+}
+
+}  // namespace
+
+Trials::Trial& Trials::of(Plan plan, int64_t loss_rows) {
+  const uint64_t hash = hash_of(plan);
+  const auto [first, last] = by_hash_.equal_range(hash);
+  for (auto at = first; at != last; ++at) {
+    if (at->second->found.plan == plan) return *at->second;
+  }
+  ++rehearsals_;
+  Trial& trial = all_.emplace_back();
+  by_hash_.emplace(hash, &trial);
+  FoundPlan& found = trial.found;
+  found.plan = std::move(plan);
+  found.loss_rows = loss_rows;
+  trial.rehearsed = step_.rehearse(found.plan, std::nullopt, {.survey = true, .lifetimes = true});
+  const Report& report = trial.rehearsed->report;
+  const SurveyedWork& peak = *trial.rehearsed->survey.peak();
+  trial.other_peak = step_.other_peak(found.plan);
+  found.binding =
+      peak.live < trial.other_peak ? "an evaluation or a text sample" : description(peak);
+  found.seconds = step_seconds(*trial.rehearsed, step_.micro_batches);
+  found.host_bytes = report.host.peak;
+  found.disk_bytes = report.disk.peak;
+  found.peak = trial.live = std::max(peak.live, trial.other_peak);
+  trial.rehearsed->survey = {};
+  return trial;
+}
+
+const FoundPlan& Trials::laid_out(Trial& trial, size_t bytes) {
+  if (!trial.rehearsed || trial.live > bytes) return trial.found;
+  RehearsedStep rehearsed = *std::exchange(trial.rehearsed, std::nullopt);
+  const size_t best_fit = rehearsed.report.memory.peak;
+  trial.found.layout = assign_offsets(std::move(rehearsed.lifetimes));
+  ++rehearsals_;
+  const size_t placed = step_.rehearse(trial.found.plan, trial.found.layout, {}).report.memory.peak;
+  if (placed >= best_fit) trial.found.layout.reset();
+  trial.found.peak = std::max(std::min(placed, best_fit), trial.other_peak);
+  return trial.found;
+}
+
+}  // namespace spool

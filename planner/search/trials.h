@@ -1,0 +1,40 @@
+#pragma once
+
+// Rehearses plans and lays out their memory, each once.  What is found depends on the plan alone,
+// so it does not depend on earlier queries.
+
+#include <deque>
+#include <unordered_map>
+
+#include "spool/planner/search/searched_step.h"
+
+namespace spool {
+
+class Trials {
+ public:
+  // A plan that was rehearsed.
+  struct Trial {
+    FoundPlan found = {};
+    size_t live = 0;                              // most live bytes of the run, without a layout
+    size_t other_peak = 0;                        // of the rest of the run
+    std::optional<RehearsedStep> rehearsed = {};  // until it is laid out
+  };
+
+  // The step must outlive it.
+  explicit Trials(const SearchedStep& step) : step_(step) {}
+
+  // The plan with its costs.  Until it is laid out, its peak is its live bytes.
+  Trial& of(Plan, int64_t loss_rows);
+  // Lays it out, unless its live bytes are more than `bytes`.
+  const FoundPlan& laid_out(Trial&, size_t bytes);
+
+  int rehearsals() const { return rehearsals_; }
+
+ private:
+  const SearchedStep& step_;
+  std::deque<Trial> all_;
+  std::unordered_multimap<uint64_t, Trial*> by_hash_;
+  int rehearsals_ = 0;
+};
+
+}  // namespace spool
