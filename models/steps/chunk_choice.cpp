@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "spool/planner/machine.h"
+#include "spool/planner/machines/machine.h"
 
 namespace spool {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Chooses what changes the order of a run's sums: the rows of its loss, and its regions in chunks.
-// It does so by the nominal clock (planner/machine.h), so that losses depend neither on what was
+// It does so by the nominal clock (planner/machines/machine.h), so that losses depend neither on what was
 // measured nor, on a cpu, on the number of threads up to eight: their workspaces are among the
 // bytes of a step, so chunks are chosen for those of eight threads, or of fewer where a budget has
 // no room for so many.
