@@ -18,6 +18,12 @@ size_t segments_with_rows(const MeasuredSegments& m) {
   }));
 }
 
+int most_frequent_kind(const MeasuredSegments& m) {
+  std::map<int, size_t> counts;
+  for (const Segment& s : m.segments) ++counts[s.kind];
+  return std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
+}
+
 }  // namespace
 
 // Merges two lists of steps, without those that another one beats.
@@ -36,10 +42,35 @@ void FastestChoices::merge(const Steps& a, const Steps& b, Steps& merged) {
   }
 }
 
-FastestChoices::FastestChoices(const MeasuredSegments& m, OthersBytes others)
-    : m_(m), others_(std::move(others)) {
+bool Family::has(const SegmentOption& option) const {
+  if (!region) return true;
+  const auto& own = option.region;
+  return own && own->first == region->first && own->last == region->last &&
+         own->chunks == region->chunks;
+}
+
+std::vector<Family> families_of(const MeasuredSegments& m) {
+  std::vector<Family> all{{}};
+  for (size_t rows = 0; rows < m.rows.size() && m.rows.size() > 1; ++rows) {
+    all.push_back({.row_choice = rows});
+  }
+  for (const MeasuredOption& o : m.options[static_cast<size_t>(most_frequent_kind(m))].front()) {
+    const auto has_it = [&](const Family& f) { return f.region && f.has(o.option); };
+    if (!o.option.region || std::ranges::any_of(all, has_it)) continue;
+    all.push_back({.region = o.option.region});
+    all.back().region->leaves.clear();
+  }
+  return all;
+}
+
+FastestChoices::FastestChoices(const MeasuredSegments& m, OthersBytes others, Family family)
+    : m_(m),
+      others_(std::move(others)),
+      family_(std::move(family)),
+      alike_kind_(most_frequent_kind(m)) {
   std::vector<size_t> all(m.rows.size());
   std::iota(all.begin(), all.end(), size_t{0});
+  if (family_.row_choice) all = {*family_.row_choice};
   const Step nothing{.room = std::numeric_limits<int64_t>::min() / 2};
   const Run empty{.rows = {}, .after = {{nothing}}};
   // A single segment may choose among all rows; several must agree.
@@ -62,7 +93,9 @@ void FastestChoices::extend(Run& run) {
   Steps all, extended, merged;
   for (const size_t rows : run.rows) {
     const std::vector<MeasuredOption>& options = m_.options_of(segment, rows);
+    const bool is_alike = m_.segments[segment].kind == alike_kind_;
     for (size_t o = 0; o < options.size(); ++o) {
+      if (is_alike && !family_.has(options[o].option)) continue;
       const int64_t kept = m_.keeps[segment] + options[o].extra_kept;
       const int64_t needed = needed_bytes(m_, segment, options[o], others_);
       extended.clear();
@@ -143,12 +176,6 @@ std::optional<Choice> fastest_choice(const MeasuredSegments& m, size_t limit) {
 }
 
 namespace {
-
-int most_frequent_kind(const MeasuredSegments& m) {
-  std::map<int, size_t> counts;
-  for (const Segment& s : m.segments) ++counts[s.kind];
-  return std::ranges::max_element(counts, {}, [](const auto& c) { return c.second; })->first;
-}
 
 const MeasuredOption& keeping_all(const MeasuredSegments& m, size_t segment, size_t rows) {
   return m.options_of(segment, rows).front();

@@ -54,10 +54,21 @@ struct Choice {
   bool operator==(const Choice&) const = default;
 };
 
+// Choices that are alike: what is alike is laid out without holes, so their plans may fit where
+// those of faster choices do not.
+struct Family {
+  std::optional<size_t> row_choice = {};
+  // The region of all segments of the most frequent kind, without its leaves.
+  std::optional<SegmentRegion> region = {};
+  bool has(const SegmentOption&) const;
+};
+// The first has all choices; the others agree in their rows, or in their region.
+std::vector<Family> families_of(const MeasuredSegments&);
+
 class FastestChoices {
  public:
   // The segments must outlive this.
-  explicit FastestChoices(const MeasuredSegments&, OthersBytes others = {});
+  explicit FastestChoices(const MeasuredSegments&, OthersBytes others = {}, Family family = {});
 
   // The minimum seconds of the segments from `first` on, given this room in bytes; infinite if
   // there is no choice.
@@ -85,6 +96,8 @@ class FastestChoices {
 
   const MeasuredSegments& m_;
   OthersBytes others_;
+  Family family_;
+  int alike_kind_ = 0;
   std::vector<Run> runs_;
 };
 

@@ -147,21 +147,29 @@ size_t HandPolicies::live_bytes_of(const Flags& flags) {
   return t.found.host_bytes > levers_.host_bytes ? MetaStream::unlimited : t.live;
 }
 
-HandPolicies::Flags HandPolicies::with_chunks_for(Flags at, size_t bytes) {
-  constexpr int max_moves = 12;
-  for (int i = 0; i < max_moves; ++i) {
-    const bool fits = live_bytes_of(at) <= bytes;
-    Flags best = at;
-    for (const Flags& other : other_chunks(at)) {
-      const bool is_better = fits ? live_bytes_of(other) <= bytes &&
-                                        trial(other).found.seconds < trial(best).found.seconds
-                                  : live_bytes_of(other) < live_bytes_of(best);
-      if (is_better) best = other;
-    }
-    if (best == at) break;
-    at = best;
+std::vector<int64_t> HandPolicies::mlp_ladder() const {
+  constexpr int64_t max_chunks = 1024;
+  std::vector<int64_t> ladder{0};
+  for (int64_t chunks = 2; chunks <= std::min(mlp_extent_, max_chunks); chunks *= 2) {
+    ladder.push_back(ceil_div(mlp_extent_, chunks));
   }
-  return at;
+  return ladder;
+}
+
+std::vector<HandPolicies::Flags> HandPolicies::fewest_chunks_within(const Flags& kind,
+                                                                    size_t bytes) {
+  std::vector<Flags> all;
+  size_t loss = measured_.rows.size() - 1;  // the most chunks
+  for (const int64_t mlp : mlp_ladder()) {
+    const auto fits = [&](size_t at) {
+      return live_bytes_of(with_rows(kind, mlp, measured_.rows[at])) <= bytes;
+    };
+    if (!fits(loss)) continue;
+    while (loss > 0 && fits(loss - 1)) --loss;
+    all.push_back(with_rows(kind, mlp, measured_.rows[loss]));
+  }
+  std::ranges::stable_sort(all, {}, [&](const Flags& f) { return trial(f).found.seconds; });
+  return all;
 }
 
 const FoundPlan* HandPolicies::if_faster(Trials::Trial& trial, size_t budget, double& seconds) {
@@ -172,19 +180,27 @@ const FoundPlan* HandPolicies::if_faster(Trials::Trial& trial, size_t budget, do
   return &found;
 }
 
-const FoundPlan* HandPolicies::faster_with_other_chunks(Flags at, size_t budget, double& seconds) {
-  const FoundPlan* fastest = nullptr;
-  const auto compare = [&](const Flags& flags) {
-    if (const FoundPlan* found = if_faster(trial(flags), budget, seconds)) fastest = found;
+// Tries the kind's policies of fewest chunks, the fastest first, until one has a layout that fits.
+const FoundPlan* HandPolicies::faster_with_other_chunks(const Flags& kind, size_t budget,
+                                                        double& seconds) {
+  constexpr size_t max_layouts = 8;
+  std::vector<Flags> all = fewest_chunks_within(kind, budget);
+  if (all.size() > max_layouts) all.resize(max_layouts);
+  for (const Flags& flags : all) {
+    if (const FoundPlan* found = if_faster(trial(flags), budget, seconds)) return found;
+    for (const Flags& other : other_chunks(flags)) {
+      if (const FoundPlan* found = if_faster(trial(other), budget, seconds)) return found;
+    }
+  }
+  // Layouts with holes: other rows of the loss take as many live bytes.
+  const auto found_with = [&](int64_t rows) -> const FoundPlan* {
+    const Flags& first = all.front();
+    return if_faster(trial(with_rows(first, first.mlp_rows, rows)), budget, seconds);
   };
-  at = with_chunks_for(at, budget);
-  compare(at);
-  const Trials::Trial& reached = trial(at);
-  if (reached.live > budget || reached.found.peak <= budget) return fastest;
-  // Its layout has holes; that of a policy of as many live bytes may have fewer.
-  for (const Flags& other : other_chunks(at)) compare(other);
-  for (const int64_t rows : measured_.rows) compare(with_rows(at, at.mlp_rows, rows));
-  return fastest;
+  for (size_t i = 0; i < measured_.rows.size() && !all.empty(); ++i) {
+    if (const FoundPlan* found = found_with(measured_.rows[i])) return found;
+  }
+  return nullptr;
 }
 
 const FoundPlan* HandPolicies::fastest_within(size_t budget, double seconds) {
@@ -205,6 +221,8 @@ const FoundPlan* HandPolicies::fastest_within(size_t budget, double seconds) {
              trial(other).live <= budget + budget / 4;
     };
     if (std::ranges::any_of(begun, is_like) || std::ranges::none_of(grid_, is_near)) continue;
+    constexpr double certainty = 0.998;  // more chunks do not make a policy faster by more
+    if (certainty * trial(flags).found.seconds >= seconds) continue;
     begun.push_back(flags);
     if (const FoundPlan* found = faster_with_other_chunks(flags, budget, seconds)) fastest = found;
   }

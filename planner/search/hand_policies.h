@@ -43,9 +43,11 @@ class HandPolicies {
   std::vector<Flags> neighbours(const Flags&) const;
   static Flags with_rows(Flags, int64_t mlp_rows, int64_t loss_rows);
   std::vector<Flags> other_chunks(const Flags&) const;
-  // Changes chunks while the policy gets faster within the bytes, or smaller if it exceeds them.
-  Flags with_chunks_for(Flags, size_t bytes);
-  const FoundPlan* faster_with_other_chunks(Flags, size_t budget, double& seconds);
+  std::vector<int64_t> mlp_ladder() const;  // rows, falling
+  // For each number of rows of the MLPs, the policy of this kind with the fewest chunks of the loss
+  // whose live bytes are within `bytes`; the fastest first.
+  std::vector<Flags> fewest_chunks_within(const Flags& kind, size_t bytes);
+  const FoundPlan* faster_with_other_chunks(const Flags& kind, size_t budget, double& seconds);
   std::vector<Flags> descents();
   size_t live_bytes_of(const Flags&);
   Plan plan_of(const Flags&) const;

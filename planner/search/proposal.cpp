@@ -30,7 +30,11 @@ double streaming_seconds(const MeasuredState& state, double bytes) {
 }  // namespace
 
 Proposer::Proposer(const SearchedStep& step, const MeasuredSegments& measured, const Levers& levers)
-    : step_(step), measured_(measured), levers_(levers), ways_(step, measured, levers) {
+    : step_(step),
+      measured_(measured),
+      levers_(levers),
+      ways_(step, measured, levers),
+      families_(families_of(measured)) {
   other_peak_ = step.other_peak(levers.fixed);
   // The price of all bytes that could leave the device, as a part of a step's time.
   constexpr double price = 5e-4;
@@ -40,9 +44,12 @@ Proposer::Proposer(const SearchedStep& step, const MeasuredSegments& measured, c
 }
 
 FastestChoices& Proposer::choices_after(const Returning& returning) {
-  const auto known = choices_.find(returning);
+  const auto known = choices_.find({family_, returning});
   if (known != choices_.end()) return known->second;
-  return choices_.try_emplace(returning, measured_, ways_.live_of_others(returning)).first->second;
+  return choices_
+      .try_emplace({family_, returning}, measured_, ways_.live_of_others(returning),
+                   families_[family_])
+      .first->second;
 }
 
 std::optional<Choice> Proposer::with_offloading(size_t state_on_host, const ProposalLimits& limits,
@@ -128,6 +135,15 @@ std::optional<Proposal> Proposer::fastest(const ProposalLimits& limits) {
   (void)min_by_golden_sections(std::max(around - all / parts, 0.0),
                                std::min(around + all / parts, all), sections, cost_with);
   return best;
+}
+
+std::optional<Proposal> Proposer::fastest_of(size_t family, size_t state_on_host,
+                                             const ProposalLimits& limits) {
+  family_ = family;
+  const size_t bytes = std::min(state_on_host, limits.host) / Arena::granule * Arena::granule;
+  std::optional<Proposal> found = proposal(bytes, limits);
+  family_ = 0;
+  return found;
 }
 
 std::vector<Proposal> Proposer::uniform() const {

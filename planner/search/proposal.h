@@ -46,6 +46,9 @@ class Proposer {
 
   // The fastest proposal within the limits; nothing if there is none.
   std::optional<Proposal> fastest(const ProposalLimits&);
+  // The same of a family, an index into families(), with this much state on the host.
+  std::optional<Proposal> fastest_of(size_t family, size_t state_on_host, const ProposalLimits&);
+  const std::vector<Family>& families() const { return families_; }
 
   // The proposals that treat equal segments alike and neither offload nor stream, fastest first.
   std::vector<Proposal> uniform() const;
@@ -59,6 +62,7 @@ class Proposer {
  private:
   // The fastest choices of the segments after those that offload.
   FastestChoices& choices_after(const Returning&);
+  size_t family_ = 0;  // of the proposals that are made
   std::optional<Choice> with_offloading(size_t state_on_host, const ProposalLimits&,
                                         double& offloaded);
   size_t min_with(size_t state_on_host) const;
@@ -70,7 +74,8 @@ class Proposer {
   size_t other_peak_ = 0;             // with all state on the device
   double seconds_per_host_byte_ = 0;  // the price of a byte on the host
   OffloadWays ways_;
-  std::map<Returning, FastestChoices> choices_;
+  std::vector<Family> families_;
+  std::map<std::pair<size_t, Returning>, FastestChoices> choices_;
 };
 
 }  // namespace spool

@@ -15,6 +15,8 @@
 namespace spool {
 namespace {
 
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
 // Levels are the powers of this, in bytes.
 constexpr double level_ratio = 1.002;
 constexpr int max_tries = 8;          // plans of a level that are rehearsed
@@ -46,7 +48,6 @@ struct Search::State {
   ChunkMoves moves;
   HandPolicies by_hand;
   std::deque<std::pair<Proposal, Trials::Trial*>> tried = {};
-  std::deque<FoundPlan> moved = {};
   std::vector<Proposal> uniform;  // the fastest first
   FoundPlan keep_all = {};
   std::map<int, std::optional<FoundPlan>> searched = {}, best = {};  // by level
@@ -80,7 +81,7 @@ struct Search::State {
 
   // The seconds of the fastest choice within the level; infinite if there is none.
   double optimum(int level) {
-    const auto [at, is_new] = optima.try_emplace(level, std::numeric_limits<double>::infinity());
+    const auto [at, is_new] = optima.try_emplace(level, infinite);
     if (is_new) {
       const size_t bytes = level_bytes(level);
       const auto proposal =
@@ -109,12 +110,13 @@ struct Search::State {
     return nullptr;
   }
 
-  // Its plan may have fewer chunks than the proposals have, unless the smallest peak is wanted.
-  std::optional<FoundPlan> search_within(size_t bytes, bool moves_chunks = true) {
+  // Proposals of decreasing bytes until the plan of one fits and takes fewer than `seconds`.
+  template <class Propose>
+  std::optional<FoundPlan> first_that_fits(size_t bytes, double seconds, const Propose& propose) {
     ProposalLimits limits{.step = bytes, .run = bytes, .host = levers.host_bytes};
     for (int i = 0; i < max_tries; ++i) {
-      auto proposal = proposer.fastest(limits);
-      if (!proposal) return {};
+      std::optional<Proposal> proposal = propose(limits);
+      if (!proposal || proposal->seconds >= seconds) return {};
       const size_t for_choice = limits.step + proposal->state_on_host;
       proposal->choice = in_groups(measured, std::move(proposal->choice), for_choice);
       const FoundPlan& found = plan_of(*proposal, bytes);
@@ -123,7 +125,7 @@ struct Search::State {
         limits.host -= std::min(limits.host, found.host_bytes - levers.host_bytes);
         continue;
       }
-      if (found.peak <= bytes) return moves_chunks ? moves.faster_within(bytes, found) : found;
+      if (found.peak <= bytes) return found;
       const size_t over = found.peak - bytes;
       // Below the modelled bytes of this proposal, the next one must differ.
       const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
@@ -131,6 +133,41 @@ struct Search::State {
       limits.step = std::min(limits.step - std::min(limits.step, min), modelled - 1);
     }
     return {};
+  }
+
+  std::optional<FoundPlan> first_that_fits(size_t bytes) {
+    return first_that_fits(bytes, infinite,
+                           [&](const ProposalLimits& limits) { return proposer.fastest(limits); });
+  }
+
+  std::optional<FoundPlan> search_within(size_t bytes) {
+    std::optional<FoundPlan> found = first_that_fits(bytes);
+    if (found) found = moves.faster_within(bytes, *std::move(found));
+    return found;
+  }
+
+  // With as much of the state on the host as this plan has.
+  std::optional<FoundPlan> search_family(size_t family, size_t bytes, double seconds,
+                                         const Plan& like) {
+    const bool streams = measured.state && like.optimizer_state == OptimizerState::streamed;
+    const size_t state = streams ? measured.state->bytes : 0;
+    const size_t on_host = state - std::min(state, like.state_bytes_on_device);
+    return first_that_fits(bytes, seconds, [&](const ProposalLimits& limits) {
+      return proposer.fastest_of(family, on_host, limits);
+    });
+  }
+
+  // Whether plans of the family may do what this one does in a more regular way: with about the
+  // same rows of the loss, or with alike regions.
+  bool is_near(const Family& family, const FoundPlan& found) const {
+    const auto has_chunks = [](const Region& r) { return r.chunks > 1; };
+    if (family.region) return std::ranges::any_of(found.plan.regions, has_chunks);
+    if (!family.row_choice) return false;
+    const int64_t rows = measured.rows[*family.row_choice];
+    const int64_t all = measured.rows.size() > 1 ? 2 * measured.rows[1] : 0;
+    const auto chunks = [&](int64_t of) { return of > 0 ? 1.0 * all / of : 1.0; };
+    const double ratio = chunks(rows) / chunks(found.loss_rows);
+    return 0.4 < ratio && ratio < 2.5;
   }
 
   // A factor for a proposal's seconds that gives a lower bound on its plan's: with measured
@@ -179,8 +216,7 @@ struct Search::State {
       (std::isinf(optimum(middle)) ? fails : level) = middle;
     }
     for (; level_bytes(level) < keep_all.peak; ++level) {
-      if (const auto found = search_within(level_bytes(level), /*moves_chunks=*/false))
-        return *found;
+      if (const auto found = first_that_fits(level_bytes(level))) return *found;
     }
     return keep_all;
   }
@@ -197,6 +233,12 @@ struct Search::State {
       if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
     }
     equalise_chunks(*smallest);
+    for (size_t family = 1; family < proposer.families().size(); ++family) {
+      const auto search = [&] {
+        return search_family(family, smallest->peak - Arena::granule, infinite, smallest->plan);
+      };
+      while (auto found = search()) smallest = std::move(found);
+    }
     smallest = moves.smaller(*std::move(smallest));
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
       smallest = few->smallest_plan();
@@ -256,38 +298,49 @@ struct Search::State {
     return measured.rehearsals + trials.rehearsals() + (plain ? plain->rehearsals() : 0);
   }
 
-  // Null if no plan fits.
-  const FoundPlan* plan_within(size_t budget) {
-    const FoundPlan* found = nullptr;
-    if (keep_all.peak <= budget) found = &keep_all;
+  bool is_proven(const std::optional<FoundPlan>& found, size_t budget) {
+    constexpr double proven = 1.001;  // no plan is faster by more than this
+    return found && found->seconds <= proven * bound.seconds_within(budget);
+  }
+
+  // Nothing if no plan fits.
+  std::optional<FoundPlan> plan_within(size_t budget) {
+    std::optional<FoundPlan> fastest;
+    const auto take = [&](const FoundPlan& other) {
+      if (!fastest || other.seconds < fastest->seconds) fastest = other;
+    };
+    const auto seconds = [&] { return fastest ? fastest->seconds : infinite; };
+    if (keep_all.peak <= budget) take(keep_all);
     const int level = level_within(budget);
-    if (!found || optimum(level) < found->seconds) {
-      const std::optional<FoundPlan>& other = plan_of_level(level);
-      if (other && (!found || other->seconds < found->seconds)) found = &*other;
+    if (optimum(level) < seconds()) {
+      if (const auto& other = plan_of_level(level)) take(*other);
     }
-    if (!found && smallest_plan().peak <= budget) found = &smallest_plan();
-    const double seconds = found ? found->seconds : std::numeric_limits<double>::infinity();
-    if (const FoundPlan* alike = uniform_within(budget, seconds)) found = alike;
+    if (const auto other = search_within(budget)) take(*other);
+    if (!fastest && smallest_plan().peak <= budget) take(smallest_plan());
+    if (const FoundPlan* alike = uniform_within(budget, seconds())) take(*alike);
     if (State* few = without_others()) {
-      const FoundPlan* other = few->plan_within(budget);
-      if (other && (!found || other->seconds < found->seconds)) found = other;
+      if (const auto other = few->plan_within(budget)) take(*other);
+    }
+    if (!fastest || is_proven(fastest, budget)) return fastest;
+    const FoundPlan first = *fastest;
+    for (size_t family = 1; family < proposer.families().size(); ++family) {
+      if (!is_near(proposer.families()[family], first)) continue;
+      if (const auto other = search_family(family, budget, seconds(), first.plan)) {
+        take(moves.faster_within(budget, *other));
+      }
     }
     // Without copies the uniform choices have all policies.
-    if (!levers.state_share && !levers.offload_to) return found;
-    constexpr double proven = 1.001;  // no plan is faster by more than this
-    const double least = found ? found->seconds : std::numeric_limits<double>::infinity();
-    if (found && least <= proven * bound.seconds_within(budget)) return found;
-    if (const FoundPlan* other = by_hand.fastest_within(budget, least)) {
-      moved.push_back(moves.faster_within(budget, *other));
-      found = &moved.back();
+    if (!levers.state_share && !levers.offload_to) return fastest;
+    if (const FoundPlan* other = by_hand.fastest_within(budget, seconds())) {
+      take(moves.faster_within(budget, *other));
     }
-    return found;
+    return fastest;
   }
 
   // The result for a plan that was found within the budget, or null if none was.
-  SearchResult result(const FoundPlan* found, size_t budget) {
+  SearchResult result(const std::optional<FoundPlan>& found, size_t budget) {
     SearchResult result{.found = found ? *found : smallest_plan(),
-                        .fits = found != nullptr,
+                        .fits = found.has_value(),
                         .keep_all_peak = keep_all.peak,
                         .keep_all_seconds = keep_all.seconds};
     const size_t bytes = found ? budget : result.found.peak;
@@ -313,7 +366,7 @@ SearchResult Search::plan(size_t budget) {
 SearchResult Search::keep_all_or_plan(size_t bytes) {
   if (state_->keep_all.peak > bytes) return plan(bytes);
   const double start = host_clock();
-  SearchResult result = state_->result(&state_->keep_all, bytes);
+  SearchResult result = state_->result(state_->keep_all, bytes);
   result.plan_seconds = host_clock() - start;
   return result;
 }
