@@ -250,6 +250,7 @@ struct Search::State {
   // Replaces the plan by a smaller one whose regions have equal numbers of chunks, if there is one:
   // what is alike is laid out without holes.
   void equalise_chunks(FoundPlan& plan) {
+    if (!levers.regions) return;
     const Plan any = plan.plan;
     for (const int chunks : {16, 32, 64, 128, 256, 512}) {
       Plan equal = any;
