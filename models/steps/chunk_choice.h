@@ -1,10 +1,9 @@
 #pragma once
 
 // Chooses what changes the order of a run's sums: the rows of its loss, and its regions in chunks.
-// It does so by the nominal clock (planner/machines/machine.h), so that losses depend neither on what was
-// measured nor, on a cpu, on the number of threads up to eight: their workspaces are among the
-// bytes of a step, so chunks are chosen for those of eight threads, or of fewer where a budget has
-// no room for so many.
+// It does so by the nominal clock (planner/machines/machine.h), so that losses do not depend on
+// what was measured.  Workspaces of a cpu's threads are among the bytes of a step: chunks are
+// chosen for those of eight threads, or of fewer where a budget has no room for so many.
 
 #include <functional>
 #include <map>

@@ -372,7 +372,7 @@ SearchResult Search::keep_all_or_plan(size_t bytes) {
   return result;
 }
 
-SearchResult Search::comparison(size_t budget) { return state_->result(&state_->keep_all, budget); }
+SearchResult Search::comparison(size_t budget) { return state_->result(state_->keep_all, budget); }
 
 size_t Search::smallest_budget() { return state_->smallest_plan().peak; }
 
