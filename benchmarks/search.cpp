@@ -21,11 +21,17 @@
 //   search --numbers
 //
 // prints time, gap and smallest budget of long rows, and in brackets those of a good plan.
+//
+//   search --losses
+//
+// compares chunks, on which losses depend, over tables of measured kernels and numbers of threads,
+// and prints how much slower plans are than with chunks that are chosen freely.
 
 #include <benchmark/benchmark.h>
 
 #include <string>
 
+#include "shared/chunk_prices.h"
 #include "shared/device.h"
 #include "shared/runs_by_hand.h"
 #include "spool/autograd/ops.h"
@@ -239,6 +245,10 @@ int main(int argc, char** argv) {
   bool holds = true;
   const auto run = [&] {
     if (take_flag(argc, argv, "numbers")) return print_numbers();
+    if (take_flag(argc, argv, "losses")) {
+      holds = print_chunk_prices();
+      return;
+    }
     SweepChoice choice{.file = take_argument(argc, argv, "runs", ""),
                        .only = take_argument(argc, argv, "only", ""),
                        .jobs = std::stoi(take_argument(argc, argv, "jobs", "0")),

@@ -9,6 +9,7 @@
 #include "spool/models/cli/terminal/style.h"
 #include "spool/models/training/attention_methods.h"
 #include "spool/models/training/plan_report.h"
+#include "spool/models/training/plan_words.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -172,9 +173,28 @@ std::string time_rows(const RunOptions& o, const PlannedRun& run) {
              fmt::format("+{} over {}: {} in {}", percent(std::max(over_keep_all(run), 0.0)),
                          keeping_all(o, run), format_seconds(s.keep_all_seconds),
                          format_bytes(s.keep_all_peak))) +
-         bound_row(run) +
+         bound_row(run) + chunk_rows_of(run) +
          row("  planned in", format_seconds(s.plan_seconds),
              fmt::format("{} rehearsals", s.rehearsals));
+}
+
+// What chunks cost that were not chosen by this clock and for these threads, and for which threads
+// they hold; empty if there is nothing to say.
+std::string chunk_rows_of(const PlannedRun& run) {
+  constexpr int expected = 8;
+  if (run.refusal) return "";
+  const int threads = run.chunks_hold_for_threads;
+  const double slowed = run.slowed_by_chunks;
+  std::string rows;
+  if (threads != 0 && threads != expected) {
+    rows += row("  chunks", chunk_threads(threads), "runs with others may have other losses");
+  }
+  if (slowed > 0) {
+    rows += row("  chosen freely", format_seconds((1 - slowed) * run.foretold.seconds),
+                fmt::format("{} faster, with losses that depend on measured times and threads",
+                            percent(slowed)));
+  }
+  return rows;
 }
 
 // What computes attention, and why it is not cuDNN.

@@ -28,6 +28,12 @@ struct PlannedSteps {
   bool is_chosen = false;
   // A search's result: the plan, or one to compare it with; none: no search was run.
   std::optional<SearchResult> search = {};
+  // Threads of a cpu for whose workspaces a search chose chunks: with 8, 4, 2 or 1, runs of as many
+  // or fewer have the same chunks; 0: another device, or they were not chosen.
+  int chunks_hold_for_threads = 0;
+  // By what part of its time the step would be faster if chunks were chosen by the run's own clock
+  // and for its own threads; 0: by at most 1 %.
+  double slowed_by_chunks = 0;
   // Why the steps cannot begin, if they do not fit: an Error (memory) that says where the peak is
   // and what would fit.
   std::optional<Error> refusal = {};

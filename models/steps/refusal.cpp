@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/models/steps/chunk_choice.h"
 #include "spool/models/steps/step_planner.h"
 #include "spool/runtime/memory/host_memory.h"
 #include "spool/runtime/units.h"
@@ -21,12 +22,6 @@ Advice all_of(const Advice& a, const Advice& b) {
   Advice both{.text = a.text + "; " + b.text, .settings = a.settings};
   both.settings.insert(both.settings.end(), b.settings.begin(), b.settings.end());
   return both;
-}
-
-// The same cpu with another number of threads.
-Machine with_threads(Machine machine, int64_t threads) {
-  std::get<CpuArchitecture>(machine.architecture).threads = static_cast<int>(threads);
-  return machine;
 }
 
 // Nodes that depend on whole rows cannot run in more chunks than there are rows.
@@ -161,12 +156,12 @@ class Adviser {
 
   // For a cpu, each thread of which has a workspace.
   Advice fewer_threads() const {
-    const auto* cpu = std::get_if<CpuArchitecture>(&machine_.architecture);
-    if (!cpu) return {};
+    const int own = threads_of(machine_);
+    if (own == 0) return {};
     const auto with = [&](int64_t threads) {
-      return Smaller{run_.batch, run_.seq, with_threads(machine_, threads)};
+      return Smaller{run_.batch, run_.seq, with_threads(machine_, static_cast<int>(threads))};
     };
-    const int64_t fits = largest_below(cpu->threads, with);
+    const int64_t fits = largest_below(own, with);
     if (fits == 0) return {};
     return {sentence("with ", fits, fits == 1 ? " thread" : " threads", " it would fit",
                      with_peak(with(fits))),

@@ -3,10 +3,24 @@
 #include <algorithm>
 #include <map>
 
+#include "spool/models/steps/chunk_choice.h"
 #include "spool/models/steps/refusal.h"
 #include "spool/planner/report/simple_policies.h"
+#include "spool/planner/search/measured_options.h"
 
 namespace spool {
+
+StepChunks chunks_of(const Policy& policy) {
+  return {.loss_rows = policy.loss_chunk, .mlp_rows = policy.mlp_chunk, .nodes = policy.in_chunks};
+}
+
+Policy with_chunks(Policy policy, const StepChunks& chunks) {
+  policy.loss_chunk = chunks.loss_rows;
+  policy.mlp_chunk = chunks.mlp_rows;
+  policy.in_chunks = chunks.nodes;
+  return policy;
+}
+
 namespace {
 
 Levers levers_of(const StepDescription& step, const StepRequest& request, const Machine& machine) {
@@ -71,24 +85,90 @@ SearchedStep searched_step(const StepDescription& step, const Machine& machine,
           .other_peak = std::move(other_peak)};
 }
 
+// The searches of a run, each begun when it is first asked.
 struct StepPlanner::Searches {
-  double start = host_clock();
-  OtherPeak other_peak;
-  Levers levers;
-  Search by_request;
-  // A search that may choose what is recomputed, if that is set by hand.
-  std::optional<Search> by_choice = {};
-  double seconds = 0;  // the duration of the preparation
+  const RunSteps& run;
+  const StepRequest& request;
+  SearchedStep step;
+  Levers levers;  // of the request
+  bool chooses_chunks;
+  bool is_nominal;  // the clock
+  ChunkChoice chunks;
+  std::unique_ptr<Search> asked = {}, unasked = {};
+  std::map<std::pair<int64_t, std::vector<NodesInChunks>>, std::unique_ptr<Search>> in_chunks = {};
 
-  Searches(const RunSteps& run, const StepRequest& request, const Machine& machine)
-      : other_peak(other_peak_of(run)),
-        levers(levers_of(run.step, request, machine)),
-        by_request(searched_step(run.step, machine, other_peak), levers) {
-    if (!levers.placement) {
-      by_choice.emplace(searched_step(run.step, machine, other_peak),
-                        free_levers(run.step, request, levers));
+  Searches(const RunSteps& r, const StepRequest& asked_for, const Machine& machine)
+      : run(r),
+        request(asked_for),
+        step(searched_step(r.step, machine, other_peak_of(r))),
+        levers(levers_of(r.step, asked_for, machine)),
+        chooses_chunks(!levers.loss_rows || levers.regions),
+        is_nominal(has_nominal_clock(machine)),
+        chunks(machine, chooses_chunks, [this](const Machine& other) { return search_on(other); }) {
+  }
+
+  // A machine of the same kind, which may have other threads.
+  std::unique_ptr<Search> search_on(const Machine& machine) const {
+    const bool has_own_peak = !run.smaller || threads_of(machine) == threads_of(step.machine);
+    OtherPeak other_peak = has_own_peak ? OtherPeak(step.other_peak)
+                                        : other_peak_of(run.smaller(run.batch, run.seq, machine));
+    return std::make_unique<Search>(searched_step(run.step, machine, std::move(other_peak)),
+                                    levers_of(run.step, request, machine));
+  }
+
+  // Whether the choice of chunks for these threads is a search by the run's own clock.
+  bool is_own(int threads) const { return is_nominal && threads == threads_of(step.machine); }
+
+  // By the run's own clock: chooses what the request leaves open.
+  Search& by_request() {
+    if (is_nominal) return chunks.own();
+    if (!asked) asked = std::make_unique<Search>(step, levers);
+    return *asked;
+  }
+
+  // By the run's own clock: what is recomputed and offloaded is chosen, too.
+  Search& by_choice() {
+    if (levers.placement) return by_request();
+    if (!unasked) {
+      unasked = std::make_unique<Search>(step, free_levers(run.step, request, levers));
     }
-    seconds = host_clock() - start;
+    return *unasked;
+  }
+
+  // By the run's own clock, with the chunks of a plan.
+  Search& with_chunks(const FoundPlan& found) {
+    auto& search = in_chunks[{found.loss_rows, nodes_in_chunks(found.plan)}];
+    if (!search) search = std::make_unique<Search>(step, with_chunks_of(found, levers));
+    return *search;
+  }
+
+  // A plan that another clock, or other threads, found, on the run's machine.
+  FoundPlan on_own_machine(const FoundPlan& found, int threads) const {
+    FoundPlan own = found;
+    if (threads != threads_of(step.machine)) {
+      own = lay_out_plan(step, found.plan, found.loss_rows);
+      own.peak = std::max(own.peak, step.other_peak(found.plan));
+      own.binding = found.binding;
+    }
+    own.seconds = seconds_of(found.plan);
+    return own;
+  }
+
+  double seconds_of(const Plan& plan) const {
+    return step_seconds(step.rehearse(plan, std::nullopt, {.survey = true}), step.micro_batches);
+  }
+
+  // The fastest plan within the limit by the run's own clock, with the chunks of this one.
+  SearchResult within(const SearchResult& chosen, int threads, size_t limit) {
+    if (!chosen.fits || is_own(threads)) return chosen;
+    SearchResult own = with_chunks(chosen.found).plan(limit);
+    own.rehearsals += chosen.rehearsals;
+    if (own.fits && own.found.seconds <= seconds_of(chosen.found.plan)) return own;
+    const FoundPlan same = on_own_machine(chosen.found, threads);
+    if (same.peak > limit) return own;
+    own.fits = true;
+    own.found = same;
+    return own;
   }
 };
 
@@ -102,26 +182,48 @@ StepPlanner::Searches& StepPlanner::searches() {
   return *searches_;
 }
 
-// Compares the result with what could be chosen, if something is set by hand.
+// Compares the result with what could be chosen, if something is set by hand, in any chunks.
 SearchResult StepPlanner::compared(SearchResult result, size_t limit) {
   Searches& all = searches();
-  result.plan_seconds += all.seconds;
-  if (all.by_choice) {
-    const SearchResult best = all.by_choice->plan(limit);
-    result.keep_all_peak = best.keep_all_peak;
-    result.keep_all_seconds = best.keep_all_seconds;
-    result.lower_bound = best.lower_bound;
-    result.rehearsals += best.rehearsals;
-    result.plan_seconds += best.plan_seconds;
-  }
+  const SearchResult kept = all.by_choice().comparison(result.fits ? limit : result.found.peak);
+  result.keep_all_peak = kept.keep_all_peak;
+  result.keep_all_seconds = kept.keep_all_seconds;
+  result.lower_bound = kept.lower_bound;
+  if (!all.is_nominal || !all.levers.placement) result.rehearsals += kept.rehearsals;
   // No bound is known if copies are set by hand: how they overlap with work is open.
   const Plan& fixed = all.levers.fixed;
   if (fixed.optimizer_state != OptimizerState::device || offloads(fixed)) result.lower_bound = 0;
   return result;
 }
 
-SearchResult StepPlanner::search_within(size_t limit) {
-  return compared(searches().by_request.plan(limit), limit);
+PlannedSteps StepPlanner::search_within(size_t limit) {
+  const double start = host_clock();
+  Searches& all = searches();
+  SearchResult result;
+  int threads = 0;
+  for (const int each : all.chunks.threads()) {
+    threads = each;
+    result = all.within(all.chunks.plan(threads, limit), threads, limit);
+    if (result.fits) break;
+  }
+  result = compared(std::move(result), limit);
+  result.plan_seconds = host_clock() - start;
+  PlannedSteps planned = found(std::move(result), limit);
+  if (all.chooses_chunks) planned.chunks_hold_for_threads = threads;
+  return planned;
+}
+
+// By what part of the step's time it would be faster if chunks were chosen by the run's own clock
+// and for its own threads; 0 if that is little.
+double StepPlanner::slowed_by_chunks(const PlannedSteps& planned, size_t limit) {
+  constexpr double worth_saying = 0.99;
+  Searches& all = searches();
+  const SearchResult& own = *planned.search;
+  const double seconds = own.found.seconds;
+  if (!all.chooses_chunks || !own.fits || all.is_own(planned.chunks_hold_for_threads)) return 0;
+  if (own.lower_bound >= worth_saying * seconds) return 0;
+  const SearchResult free = all.by_request().plan(limit);
+  return free.found.seconds < worth_saying * seconds ? 1 - free.found.seconds / seconds : 0;
 }
 
 StepPlans StepPlanner::plans_by(const Plan& plan) const {
@@ -172,10 +274,12 @@ PlannedSteps StepPlanner::plan() {
   PlannedSteps planned;
   if (!may_choose || !budget) planned = as_given();
   if (may_choose && (budget || planned.budget > limit)) {
-    planned = found(search_within(limit), limit);
+    planned = search_within(limit);
+    if (request_.compares) planned.slowed_by_chunks = slowed_by_chunks(planned, limit);
   } else if (request_.compares) {
-    planned.search = budget ? search_within(limit)
-                            : compared(searches().by_request.keep_all_or_plan(limit), limit);
+    const double start = host_clock();
+    planned.search = compared({}, limit);
+    planned.search->plan_seconds = host_clock() - start;
   }
   planned.has_budget = budget > 0;
   planned.program_bytes = request_.program_bytes;
@@ -186,22 +290,19 @@ PlannedSteps StepPlanner::plan() {
 }
 
 PlannedSteps StepPlanner::plan_within(size_t bytes) {
-  PlannedSteps planned = found(search_within(bytes), bytes);
+  PlannedSteps planned = search_within(bytes);
   planned.has_budget = true;
   return planned;
 }
 
 bool StepPlanner::can_choose_within(size_t bytes) {
-  auto& by_choice = searches().by_choice;
-  return by_choice && by_choice->plan(bytes).fits;
-}
-
-size_t StepPlanner::smallest_budget() { return searches().by_request.smallest_budget(); }
-
-size_t StepPlanner::keep_all_peak() {
   Searches& all = searches();
-  return (all.by_choice ? *all.by_choice : all.by_request).keep_all_peak();
+  return !all.levers.placement && all.by_choice().plan(bytes).fits;
 }
+
+size_t StepPlanner::smallest_budget() { return searches().chunks.own().smallest_budget(); }
+
+size_t StepPlanner::keep_all_peak() { return searches().by_choice().keep_all_peak(); }
 
 Frontier StepPlanner::frontier() {
   constexpr size_t steps = 20;
@@ -216,16 +317,26 @@ Frontier StepPlanner::frontier() {
 std::vector<PolicyPoint> StepPlanner::policies() {
   Policy rest = request_.steps.given_policy();
   rest.offload = Offloading::none;
-  const SearchedStep step = searched_step(run_.step, machine_);
-  const OtherPeak& other_peak = searches().other_peak;
+  const SearchedStep& step = searches().step;
   std::vector<PolicyPoint> points;
   for (const SimplePolicy& policy : policies_by_hand(step, rest)) {
     const FoundPlan found = lay_out_plan(step, policy.plan, rest.loss_chunk);
-    const size_t others = other_peak ? other_peak(found.plan) : 0;
-    points.push_back(
-        {.name = policy.name, .peak = std::max(found.peak, others), .seconds = found.seconds});
+    points.push_back({.name = policy.name,
+                      .peak = std::max(found.peak, step.other_peak(found.plan)),
+                      .seconds = found.seconds});
   }
   return points;
+}
+
+PlannedSteps plan_steps(const StepDescription& step, const StepRequest& request,
+                        const Machine& machine) {
+  check(!request.policy || !request.plan,
+        "steps were given both a policy and a plan; give one of them, or neither and a budget");
+  const RunRequest steps_alone{.steps = request,
+                               .capacity = request.budget ? MetaStream::unlimited : request.free};
+  PlannedSteps planned = StepPlanner({.step = step}, steps_alone, machine).plan();
+  if (planned.refusal) throw Error(*planned.refusal);
+  return planned;
 }
 
 }  // namespace spool

@@ -1,7 +1,8 @@
 #pragma once
 
 // Plans the steps of a run of any model, and its other work: as they are set by hand, or by a
-// search (planner/search/search.h) within the budget.
+// search (planner/search/search.h) within the budget.  A search by the nominal clock chooses chunks
+// (chunk_choice.h), and one by the run's own everything else.
 
 #include <functional>
 #include <memory>
@@ -49,7 +50,7 @@ class StepPlanner {
   PlannedSteps plan_within(size_t bytes);
   // Whether a plan would fit if what is recomputed and offloaded were not set by hand.
   bool can_choose_within(size_t bytes);
-  // The smallest limit with a plan that fits.
+  // The smallest limit with a plan that fits: the same by any clock of the machine.
   size_t smallest_budget();
   // The peak of the plan that keeps everything.
   size_t keep_all_peak();
@@ -64,7 +65,8 @@ class StepPlanner {
   struct Searches;
   Searches& searches();
   SearchResult compared(SearchResult, size_t limit);
-  SearchResult search_within(size_t limit);
+  PlannedSteps search_within(size_t limit);
+  double slowed_by_chunks(const PlannedSteps&, size_t limit);
   StepPlans plans_by(const Plan&) const;
   PlannedSteps as_given() const;
   PlannedSteps found(SearchResult, size_t limit) const;

@@ -252,6 +252,8 @@ json plan_report(const PlannedRun& run, const Machine& machine, const std::strin
   report.update(searched(run.search));
   report.update(
       {{"fingerprint", fmt::format("{:016x}", step_fingerprints(describe_step(run.config)).back())},
+       {"chunks_hold_for_threads", run.chunks_hold_for_threads},
+       {"slowed_by_chunks", run.slowed_by_chunks},
        {"attention", attention(run.config, machine)},
        {"state_bytes_on_device", state_on_device(run)},
        {"host_bytes", run.foretold.host.peak},

@@ -15,6 +15,9 @@
 //    "plan_ms": ..., "rehearsals": ...,                      what the search took
 //    "fingerprint": "00d1e9bbe4c2a7f1",                      of the step's tape
 //    "loss_chunk": ..., "region_chunks": [8, ...],           rows (0: all); chunks of each region
+//    "chunks_hold_for_threads": 8,                           of a cpu; 0: none, or not chosen
+//    "slowed_by_chunks": 0.013,                              the part of the step's time that free
+//                                                            chunks would save; 0: at most 0.01
 //    "state_bytes_on_device": ..., "host_bytes": ..., "disk_bytes": ...,
 //    "peak_bytes_by_purpose": {"parameters": ..., ...},
 //    "attention": {"forward": {"method": ..., "why": ...}, ...},     null on a cpu

@@ -35,6 +35,7 @@ class Sentences {
     say_what_leaves();
     say_what_it_saves();
     say_the_bound();
+    say_what_chunks_cost();
     say_what_more_buys();
     return std::move(all_);
   }
@@ -181,6 +182,20 @@ class Sentences {
     }
   }
 
+  void say_what_chunks_cost() {
+    constexpr int expected = 8;
+    const int threads = run_.chunks_hold_for_threads;
+    if (threads != 0 && threads != expected) {
+      say("The chunks hold for {}; runs with others may have other losses.",
+          chunk_threads(threads));
+    }
+    if (run_.slowed_by_chunks > 0) {
+      say("With chunks chosen by measured times and for these threads, on which losses would then "
+          "depend, the step would be {} faster.",
+          percent(run_.slowed_by_chunks));
+    }
+  }
+
   void say_what_more_buys() {
     for (const PlannedSteps& point : of_.frontier.points) {
       const double less = seconds() - point.foretold.seconds;
@@ -205,5 +220,11 @@ class Sentences {
 }  // namespace
 
 std::vector<std::string> plan_in_words(const PlanInWords& of) { return Sentences(of).all(); }
+
+std::string chunk_threads(int threads) {
+  if (threads == 1) return "1 thread";
+  const bool for_fewer = threads == 2 || threads == 4 || threads == 8;
+  return fmt::format("{}{} threads", for_fewer ? "up to " : "", threads);
+}
 
 }  // namespace spool

@@ -24,4 +24,7 @@ struct PlanInWords {
 
 std::vector<std::string> plan_in_words(const PlanInWords&);
 
+// The numbers of threads for which chunks hold that were chosen for `threads`: "up to 4 threads".
+std::string chunk_threads(int threads);
+
 }  // namespace spool

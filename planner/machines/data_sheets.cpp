@@ -24,8 +24,8 @@ struct DataSheet {
 // GPU" (SXM, and one as a card; PCIe 4 x16), "Ada GPU Architecture" (GeForce RTX 4090; PCIe 4 x16;
 // bf16 with f32 sums).
 constexpr DataSheet data_sheets[] = {
-    {"h200", {.major = 9, .minor = 0}, 989e12, 67e12, 4.8e12, 64e9, 141e9},
     {"h100", {.major = 9, .minor = 0}, 989.4e12, 67e12, 3.35e12, 64e9, 80e9},
+    {"h200", {.major = 9, .minor = 0}, 989e12, 67e12, 4.8e12, 64e9, 141e9},
     {"a100-80g", {.major = 8, .minor = 0}, 312e12, 19.5e12, 2.039e12, 32e9, 80e9},
     {"a100-80g-pcie", {.major = 8, .minor = 0}, 312e12, 19.5e12, 1.935e12, 32e9, 80e9},
     {"a100-40g", {.major = 8, .minor = 0}, 312e12, 19.5e12, 1.555e12, 32e9, 40e9},

@@ -251,6 +251,7 @@ struct Search::State {
   // Replaces the plan by a smaller one whose regions have equal numbers of chunks, if there is one:
   // what is alike is laid out without holes.
   void equalise_chunks(FoundPlan& plan) {
+    if (!levers.regions) return;
     const Plan any = plan.plan;
     for (const int chunks : {16, 32, 64, 128, 256, 512}) {
       Plan equal = any;
@@ -376,6 +377,8 @@ SearchResult Search::keep_all_or_plan(size_t bytes) {
   result.plan_seconds = host_clock() - start;
   return result;
 }
+
+SearchResult Search::comparison(size_t budget) { return state_->result(state_->keep_all, budget); }
 
 size_t Search::smallest_budget() { return state_->smallest_plan().peak; }
 

@@ -37,6 +37,9 @@ class Search {
   SearchResult plan(size_t budget);
   // The plan that keeps everything if it fits into this many bytes, else the fastest that fits.
   SearchResult keep_all_or_plan(size_t bytes);
+  // What plans of a budget are compared with: the plan that keeps everything, whether it fits or
+  // not, and the lower bound.
+  SearchResult comparison(size_t budget);
   // The smallest possible budget: the smallest peak of any plan that the search lays out.
   size_t smallest_budget();
   // The peak of keeping everything.

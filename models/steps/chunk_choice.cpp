@@ -1,0 +1,68 @@
+#include "spool/models/steps/chunk_choice.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "spool/planner/machines/machine.h"
+
+namespace spool {
+namespace {
+
+std::vector<int> threads_to_choose_for(int own, bool is_free) {
+  std::vector<int> threads;
+  if (is_free && own > 0) {
+    for (int more = 8; more > own; more /= 2) threads.push_back(more);
+  }
+  threads.push_back(own);
+  return threads;
+}
+
+}  // namespace
+
+int threads_of(const Machine& machine) {
+  const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
+  return cpu ? cpu->threads : 0;
+}
+
+Machine with_threads(Machine machine, int threads) {
+  if (auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture)) cpu->threads = threads;
+  return machine;
+}
+
+bool has_nominal_clock(const Machine& machine) {
+  const auto rates = [](const Machine& m) {
+    return std::tuple(m.f32_flops, m.bf16_flops, m.bytes_per_second, m.to_host_bytes_per_second,
+                      m.from_host_bytes_per_second, m.host_memory_bytes_per_second,
+                      m.disk_bytes_per_second, m.launch_seconds);
+  };
+  return !machine.kernels && rates(machine) == rates(nominal_machine(machine));
+}
+
+Levers with_chunks_of(const FoundPlan& found, Levers levers) {
+  levers.loss_rows = found.loss_rows;
+  levers.regions = false;
+  if (!levers.placement) return levers;
+  std::erase_if(levers.fixed.regions, [](const Region& r) { return r.chunks > 1; });
+  std::ranges::copy_if(found.plan.regions, std::back_inserter(levers.fixed.regions),
+                       [](const Region& r) { return r.chunks > 1; });
+  return levers;
+}
+
+ChunkChoice::ChunkChoice(const Machine& machine, bool is_free, SearchOn search_on)
+    : nominal_(nominal_machine(machine)),
+      is_free_(is_free),
+      search_on_(std::move(search_on)),
+      threads_(threads_to_choose_for(threads_of(machine), is_free)) {}
+
+Search& ChunkChoice::search(int threads) {
+  std::unique_ptr<Search>& at = searches_[threads];
+  if (!at) at = search_on_(with_threads(nominal_, threads));
+  return *at;
+}
+
+SearchResult ChunkChoice::plan(int threads, size_t limit) {
+  Search& by_nominal_clock = search(threads);
+  return is_free_ ? by_nominal_clock.keep_all_or_plan(limit) : by_nominal_clock.plan(limit);
+}
+
+}  // namespace spool
