@@ -37,26 +37,35 @@ struct PlanFlags {
 struct Place {
   Machine machine;
   RunRequest request;
+  std::optional<SplitChoice> split;
 };
 
-Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given) {
-  if (flags.machine == here) {
-    o.device = device_of(o.device_name);
-    const CommandWork work("measuring kernels");
-    const Machine machine = calibrate(calibration_of(o, given)).machine;
-    return {machine, request_of(o, machine, given)};
-  }
+Place this_place(RunOptions& o, const std::optional<Plan>& given, const SampleLength& sample) {
+  o.device = device_of(o.device_name);
+  auto choosing = std::make_optional<CommandWork>("choosing micro-batches");
+  std::optional<SplitChoice> split = choose_split(o, sample);
+  choosing.reset();
+  const CommandWork work("measuring kernels");
+  const Machine machine = calibrate(calibration_of(o, given)).machine;
+  return {machine, request_of(o, machine, given), std::move(split)};
+}
+
+// Also chooses the micro-batches, if that is asked for.
+Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given,
+               const SampleLength& sample) {
+  if (flags.machine == here) return this_place(o, given, sample);
   check(!o.given.contains("device"), "--device and --machine ", flags.machine,
         " both say where the run is planned for; give one of them");
   const Machine machine = *named_machine(flags.machine);
   const size_t memory = *memory_of_named_machine(flags.machine);
   if (!o.host_memory) o.host_memory = 2 * memory;
+  std::optional<SplitChoice> split = choose_split(o, machine, memory, sample);
   RunRequest request = request_of(o, machine, given);
   request.device.reset();
   request.program_bytes = 0;
   request.capacity = request.steps.free = memory;
   request.steps.budget = std::min(o.memory, memory);
-  return {machine, request};
+  return {machine, request, std::move(split)};
 }
 
 // The samples of the run.  The folder of a model may have its config.json alone: then they begin
@@ -112,10 +121,11 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   const std::optional<Plan> given_plan = read_given_plan(o);
   const SampleLength sample = foretold_sample(o);
   o.training.validate();
-  const auto [machine, request] = place_of(flags, o, given_plan);
+  const auto [machine, request, split] = place_of(flags, o, given_plan, sample);
   auto planning = std::make_optional<CommandWork>("planning");
   RunPlanner planner(o.training, request, sample, machine);
-  const PlannedRun run = planner.plan();
+  PlannedRun run = planner.plan();
+  run.split = split;
   o.training = run.config;
   Frontier frontier;
   if ((flags.frontier || !o.report.empty()) && !run.refusal) {
