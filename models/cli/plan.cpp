@@ -39,6 +39,7 @@ struct PlanFlags {
 struct Place {
   Machine machine;
   RunRequest request;
+  std::optional<SplitChoice> split;
 };
 
 // Bytes of the host for what leaves the device: half of a measured GPU's host, or twice what a GPU
@@ -51,7 +52,8 @@ size_t host_bytes(const AbsentMachine& absent) {
 }
 
 // A machine that is not here.
-Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given) {
+Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given,
+                      const SampleLength& sample) {
   check(!o.given.contains("device"), "--device and --machine ", flags.machine,
         " both say where the run is planned for; give one of them");
   AbsentMachine absent = machine_from_text(flags.machine);
@@ -65,19 +67,28 @@ Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional
     if (absent.disks.contains(disk)) machine.disk_bytes_per_second = absent.disks[disk];
   }
   if (!o.host_memory) o.host_memory = host_bytes(absent);
+  const size_t memory = absent.memory.value_or(MetaStream::unlimited);
+  std::optional<SplitChoice> split = choose_split(o, machine, memory, sample);
   RunRequest request = request_of(o, machine, given);
   limit_memory(request, absent.memory, o.memory, machine);
-  return {machine, request};
+  return {machine, request, std::move(split)};
 }
 
-Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given) {
-  if (flags.machine == here) {
-    o.device = device_of(o.device_name);
-    const CommandWork work("measuring kernels");
-    const Machine machine = calibrate(calibration_of(o, given)).machine;
-    return {machine, request_of(o, machine, given)};
-  }
-  return place_elsewhere(flags, o, given);
+Place this_place(RunOptions& o, const std::optional<Plan>& given, const SampleLength& sample) {
+  o.device = device_of(o.device_name);
+  auto choosing = std::make_optional<CommandWork>("choosing micro-batches");
+  std::optional<SplitChoice> split = choose_split(o, sample);
+  choosing.reset();
+  const CommandWork work("measuring kernels");
+  const Machine machine = calibrate(calibration_of(o, given)).machine;
+  return {machine, request_of(o, machine, given), std::move(split)};
+}
+
+// Also chooses the micro-batches, if that is asked for.
+Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given,
+               const SampleLength& sample) {
+  return flags.machine == here ? this_place(o, given, sample)
+                               : place_elsewhere(flags, o, given, sample);
 }
 
 // What is wrong with the text of a machine; a file is read later.
@@ -144,10 +155,11 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   const std::optional<Plan> given_plan = read_given_plan(o);
   const SampleLength sample = foretold_sample(o);
   o.training.validate();
-  const auto [machine, request] = place_of(flags, o, given_plan);
+  const auto [machine, request, split] = place_of(flags, o, given_plan, sample);
   auto planning = std::make_optional<CommandWork>("planning");
   RunPlanner planner(o.training, request, sample, machine);
-  const PlannedRun run = planner.plan();
+  PlannedRun run = planner.plan();
+  run.split = split;
   o.training = run.config;
   Frontier frontier;
   if ((flags.frontier || !o.report.empty()) && !run.refusal) {

@@ -197,6 +197,28 @@ std::string chunk_rows_of(const PlannedRun& run) {
   return rows;
 }
 
+std::string split_beside(const StepSplit& split) {
+  const std::string name = fmt::format("{} x {}", split.batch, split.accumulate);
+  if (!split.fits) return name + " does not fit";
+  return fmt::format("{} takes {}{}", name, split.is_searched ? "" : "at least ",
+                     format_seconds(split.seconds));
+}
+
+// How the rows of a step are split, if that was chosen.
+std::string split_rows(const PlannedRun& run) {
+  if (!run.split || !run.split->fits()) return "";
+  const SplitChoice& choice = *run.split;
+  const StepSplit& own = choice.all[choice.chosen];
+  std::string note =
+      fmt::format("rows x micro-batches: {} by the nominal clock", format_seconds(own.seconds));
+  for (const StepSplit& other : choice.neighbours()) note += "; " + split_beside(other);
+  constexpr int threads = 8;  // of the nominal cpu
+  if (choice.threads > 0 && choice.threads != threads) {
+    note += fmt::format("; chosen for {} threads", choice.threads);
+  }
+  return row("split of a step", fmt::format("{} x {}", own.batch, own.accumulate), note);
+}
+
 // What computes attention, and why it is not cuDNN.
 std::string attention_rows(const RunOptions& o, const Machine& machine) {
   const auto* architecture = std::get_if<CudaArchitecture>(&machine.architecture);
@@ -225,7 +247,7 @@ std::string layers_in_chunks(const PlannedSteps& run) {
 
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   std::string table = head(o, machine) + placement_lines(o, run) + attention_rows(o, machine) +
-                      memory_rows(machine, run) + time_rows(o, run);
+                      memory_rows(machine, run) + time_rows(o, run) + split_rows(run);
   if (o.policy.offload != Offloading::none && !offloads(run.plans.step)) {
     table +=
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back\n";

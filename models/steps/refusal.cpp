@@ -172,9 +172,28 @@ class Adviser {
     const bool suits = is_chosen() ? !offloads(planned_.plans.step) : !request_.steps.plan;
     if (request_.batch_is_fixed || !suits) return {};
     const auto with = [&](int64_t batch) { return Smaller{batch, run_.seq, machine_}; };
+    if (request_.split_is_chosen) return of_chosen_split();
     const int64_t fits = largest_below(run_.batch, with);
     if (fits == 0) return {};
-    return {sentence("a batch of ", fits, " would fit", with_peak(with(fits))), {"batch"}};
+    const std::string batch = sentence("a batch of ", fits, " would fit", with_peak(with(fits)));
+    if (!rows_fit_alone()) return {batch, {"batch"}};
+    return {batch + "; of the tokens of a step a split that fits can be chosen",
+            {"batch", "tokens-per-step"}};
+  }
+
+  // Whether the same step in micro-batches of one row fits.
+  bool rows_fit_alone() const {
+    RunSteps run = run_.smaller(1, run_.seq, machine_);
+    run.step.config.accumulate = run_.batch * run_.step.config.accumulate;
+    return StepPlanner(run, request_, machine_).plan_within(limit_).search->fits;
+  }
+
+  Advice of_chosen_split() const {
+    if (request_.steps.budget || !rows_fit_alone()) return {};
+    return {
+        "its micro-batches were chosen for the whole memory of the device; with a budget they "
+        "are chosen for that",
+        {"memory", "tokens-per-step"}};
   }
 
   // Advice that may help, if its most extreme case fits.

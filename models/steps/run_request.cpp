@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/runtime/cuda/device.h"
 #include "spool/runtime/memory/host_memory.h"
 #include "spool/runtime/units.h"
 
@@ -11,6 +12,13 @@ size_t free_memory(Device device) {
   const size_t all = device_memory(device);
   if (device.type != DeviceType::cpu) return all;
   return std::min(all, available_host_memory()) / 10 * 9;
+}
+
+size_t whole_memory(Device device) {
+#if SPOOL_CUDA
+  if (device.type == DeviceType::cuda) return cuda_device(device.index).bytes - cuda_library_bytes;
+#endif
+  return device_memory(device) / 10 * 9;
 }
 
 size_t expected_program_bytes(const Machine& machine) {

@@ -30,6 +30,8 @@ struct RunRequest {
   size_t capacity = MetaStream::unlimited;  // bytes available for the arena
   size_t program_bytes = 0;  // bytes of the same memory that the program takes outside it; 0: none
   bool batch_is_fixed = false;  // with its chunks, as when a run resumes
+  // Whether the micro-batches were chosen: within the budget, or without one the whole memory.
+  bool split_is_chosen = false;
   // Whether a plan that is set by hand is compared with a search's.
   bool compares = false;
 };
@@ -37,6 +39,8 @@ struct RunRequest {
 // The bytes that a run may take of a device that others use, too: the free ones, less a tenth on a
 // cpu.
 size_t free_memory(Device);
+// The same as if no other program used the device.
+size_t whole_memory(Device);
 
 // The bytes of a cpu's memory that the program is expected to take outside a run's arena: what it
 // uses now, and a measured allowance for libraries and threads (benchmarks/results).  0 for other

@@ -124,6 +124,20 @@ size_t state_on_device(const PlannedRun& run) {
   return is_there ? run.foretold.memory.at_peak_by[Purpose::optimizer] : plan.state_bytes_on_device;
 }
 
+// Null if it was not chosen.
+json split_json(const std::optional<SplitChoice>& choice) {
+  if (!choice) return {};
+  json all = json::array();
+  for (const StepSplit& s : choice->all) {
+    all.push_back({{"batch", s.batch},
+                   {"accumulate", s.accumulate},
+                   {"fits", s.fits},
+                   {"searched", s.is_searched},
+                   {"step_ms", s.fits ? json(milliseconds(s.seconds)) : json()}});
+  }
+  return all;
+}
+
 // The numbers that a point of a frontier has, too.
 json numbers(const PlannedSteps& run) {
   const bool bound = has_bound(run);
@@ -158,6 +172,7 @@ json described(const PlannedRun& run, const Machine& machine, const std::string&
           {"dtype", name(config.dtype)},
           {"parameters", config.model.parameter_count()},
           {"machine", machine.name},
+          {"splits", split_json(run.split)},
           {"budget_is", what_limits(run)}};
 }
 

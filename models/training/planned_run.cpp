@@ -143,6 +143,7 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
                                .graph = o.graph,
                                .spill_directory = o.spill_directory},
                      .batch_is_fixed = o.resume,
+                     .split_is_chosen = o.tokens_per_step && !o.resume,
                      .compares = true};
   limit_memory(request, o.device, o.memory, machine);
   return request;

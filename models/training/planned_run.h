@@ -9,6 +9,7 @@
 
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_planner.h"
+#include "spool/models/training/split_choice.h"
 #include "spool/models/training/training_config.h"
 #include "spool/planner/report/explanation.h"
 
@@ -44,7 +45,8 @@ CalibrationRequest calibration_of(const RunOptions&, const std::optional<Plan>& 
 
 // A planned run, which does not change afterwards.
 struct PlannedRun : PlannedSteps {
-  TrainingConfig config = {};  // with the chunks that were chosen
+  TrainingConfig config = {};             // with the chunks that were chosen
+  std::optional<SplitChoice> split = {};  // if its micro-batches were chosen
 };
 
 // Plans a run.

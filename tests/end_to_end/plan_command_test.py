@@ -15,7 +15,7 @@ SHAPE = (
 ).split()
 MACHINES = ["h200", "h100", "a100-80g", "a100-80g-pcie", "a100-40g", "rtx4090", "this"]
 FIELDS = (
-    "format format_version model batch seq accumulate dtype parameters machine budget_bytes "
+    "format format_version model batch seq accumulate dtype parameters machine splits budget_bytes "
     "foretold_peak_bytes foretold_step_ms peak_is_in keep_all_peak_bytes keep_all_step_ms "
     "lower_bound_ms gap plan_ms rehearsals fingerprint loss_chunk region_chunks budget_is "
     "chunks_hold_for_threads slowed_by_chunks state_bytes_on_device host_bytes disk_bytes "
@@ -345,7 +345,7 @@ class Refusals(Planned):
     def test_says_what_would_fit(self):
         budget = self.small("--batch", 8)
         tight = self.train_refused("--memory", budget)
-        self.refused(tight, 1, " would fit", "(--memory, --batch)")
+        self.refused(tight, 1, " would fit", "(--memory, --batch, --tokens-per-step)")
         batch = int(re.search(r"a batch of (\d+) would fit", tight[2])[1])
         self.assertGreaterEqual(batch, 4)
         self.assertLess(batch, 16)

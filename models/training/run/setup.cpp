@@ -99,6 +99,11 @@ void tell_plan(RunSetup& run, const RunRequest& request) {
 void plan(RunSetup& run) {
   RunOptions& o = run.options;
   RunListeners& listeners = *run.listeners;
+  std::optional<SplitChoice> split;
+  {
+    const LongWork choosing(listeners, "choosing micro-batches");
+    split = choose_split(o, run.sample.length);
+  }
   CalibrationRequest calibration = calibration_of(o, run.given_plan);
   calibration.say = [&](const std::string& text) { listeners.say(text); };
   {
@@ -111,6 +116,7 @@ void plan(RunSetup& run) {
     const LongWork planning(listeners, "planning");
     run.planned = planner.plan();
   }
+  run.planned.split = std::move(split);
   o.training = run.planned.config;
   if (!o.save_plan.empty() && !run.planned.refusal) {
     save_step_plan(o.save_plan, run.planned, run.machine);
