@@ -95,6 +95,16 @@ std::string layer_lines(const PlannedRun& run) {
   return lines;
 }
 
+// Empty if evaluations have all rows at once.
+std::string evaluation_words(const ChunkRows& rows) {
+  if (rows == ChunkRows{}) return "";
+  const std::string loss = fmt::format("the loss in chunks of {} rows", rows.loss);
+  const std::string mlps = fmt::format("MLPs in chunks of {} rows", rows.mlp);
+  return "evaluations have " + (rows.mlp == 0    ? loss
+                                : rows.loss == 0 ? mlps
+                                                 : loss + " and " + mlps);
+}
+
 // What is kept for backward, and where.
 std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   std::string lines;
@@ -112,6 +122,8 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
     say(fmt::format("optimizer state {}{}", name(plan.optimizer_state),
                     share ? ", " + format_bytes(share) + " of it on the device" : ""));
   }
+  const std::string evaluations = evaluation_words(run.config.evaluation.value_or(ChunkRows{}));
+  if (!evaluations.empty()) say(evaluations);
   return lines;
 }
 

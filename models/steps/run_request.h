@@ -16,8 +16,9 @@ struct RunSteps {
   StepDescription step = {};
   // The memory of the run's other work, such as evaluations, with the optimizer's state where the
   // plan of the step places it: in as few chunks as fit into `limit` bytes, or, if none do, in
-  // those that take fewest.  None: there is no other work.
-  std::function<MemoryStats(const Plan& step, size_t limit)> others = {};
+  // those that take fewest; a run that resumes keeps its chunks while they fit into `most`.  None:
+  // there is no other work.
+  std::function<MemoryStats(const Plan& step, size_t limit, size_t most)> others = {};
   // The shape of a micro-batch, and the same run with another shape or machine, for advice; none:
   // no advice on smaller shapes.
   int64_t batch = 0, seq = 0;

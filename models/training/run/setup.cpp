@@ -26,6 +26,7 @@ std::optional<StoredRun> find_stored_run(RunSetup& run) {
                      "there is no checkpoint to resume; begin a run instead");
   StoredRun stored = read_run(*run.checkpoint);
   adopt(o, stored.configuration);
+  o.training.evaluation = stored.evaluation_rows;
   check_file(stored.step <= run.steps(), *run.checkpoint / "run.json", "field step: ", stored.step,
              " is beyond the ", run.steps(), " steps of the run");
   run.evaluations = stored.evaluations;
