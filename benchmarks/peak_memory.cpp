@@ -358,8 +358,8 @@ class PeakMemory {
 
 // The device, with the times of the kernels of this step.
 Machine measured_machine(const Setting& s) {
-  CalibrationRequest request{.device = *s.device, .step = describe_step(s.config)};
-  request.plans = calibration_plans(request.step, {});
+  CalibrationRequest request = calibration_of(describe_step(s.config), {}, *s.device, 0);
+  request.folder.clear();
   return calibrate(request).machine;
 }
 

@@ -27,7 +27,10 @@ std::string kernel_table(const Calibration& found) {
                                   "type", "flops", "bytes", "ms", "GFLOP/s", "GB/s");
   for (const KernelTime& k : found.kernels) table += kernel_row(k);
   if (!found.unmeasured.empty()) {
-    table += "not measured, as the step does not fit into the memory; as foretold:\n";
+    table += fmt::format(
+        "{} of the {} kernels of a step not measured, but foretold by the rates, scaled as {}:\n",
+        found.unmeasured.size(), found.kernels.size() + found.unmeasured.size(),
+        found.kernels.empty() ? "what was measured before" : "those above");
     for (const KernelTime& k : found.unmeasured) table += kernel_row(k);
   }
   table.pop_back();

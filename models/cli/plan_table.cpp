@@ -8,6 +8,7 @@
 
 #include "spool/models/cli/terminal/style.h"
 #include "spool/models/training/attention_methods.h"
+#include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/plan_words.h"
 #include "spool/runtime/units.h"
@@ -179,13 +180,22 @@ std::string bound_row(const PlannedRun& run) {
              fmt::format("at most {} from the fastest possible", percent(gap(run))));
 }
 
-std::string time_rows(const RunOptions& o, const PlannedRun& run) {
+// Nothing for a machine that is not measured.
+std::string kernel_row(const Machine& machine, const PlannedRun& run) {
+  if (!machine.kernels || run.refusal) return "";
+  const KernelCount kernels = count_kernels(run, machine);
+  if (kernels.unmeasured == 0) return "";
+  return row("  kernels", fmt::format("{} of {}", kernels.unmeasured, kernels.all),
+             "are not measured, but foretold by rates, scaled as what was");
+}
+
+std::string time_rows(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   const SearchResult& s = *run.search;
   return row(foretold_time, format_seconds(run.foretold.seconds),
              fmt::format("+{} over {}: {} in {}", percent(std::max(over_keep_all(run), 0.0)),
                          keeping_all(o, run), format_seconds(s.keep_all_seconds),
                          format_bytes(s.keep_all_peak))) +
-         bound_row(run) + chunk_rows_of(run) +
+         bound_row(run) + chunk_rows_of(run) + kernel_row(machine, run) +
          row("  planned in", format_seconds(s.plan_seconds),
              fmt::format("{} rehearsals", s.rehearsals));
 }
@@ -259,7 +269,7 @@ std::string layers_in_chunks(const PlannedSteps& run) {
 
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   std::string table = head(o, machine) + placement_lines(o, run) + attention_rows(o, machine) +
-                      memory_rows(machine, run) + time_rows(o, run) + split_rows(run);
+                      memory_rows(machine, run) + time_rows(o, machine, run) + split_rows(run);
   if (o.policy.offload != Offloading::none && !offloads(run.plans.step)) {
     table +=
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back\n";

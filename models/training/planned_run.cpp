@@ -1,5 +1,6 @@
 #include "spool/models/training/planned_run.h"
 
+#include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/plan_file.h"
@@ -115,6 +116,7 @@ CalibrationRequest calibration_of(const RunOptions& o, const std::optional<Plan>
                           .spill_directory = o.spill_directory};
   CalibrationRequest request =
       calibration_of(describe_step(o.training), steps, o.device, o.threads);
+  add_samples(request, o.training, steps);
   request.is_of_use = [o, given](const Machine& machine) {
     RunRequest of_run = request_of(o, machine, given);
     of_run.compares = false;

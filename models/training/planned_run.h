@@ -29,8 +29,9 @@ StepPlans make_plans(const TrainingConfig&, const Policy& = {}, const Machine& =
 // or on a cpu, whose host has the same memory, values are only offloaded if the options say so.
 // The run must fit into the options' device.
 RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
-// Measures the kernels of the step of that request, with the table in the user's cache.  Nothing is
-// measured for a run that cannot fit.
+// Measures the kernels of the step of that request, on a sample of the model
+// (calibration_samples.h), with the table in the user's cache.  Nothing is measured for a run that
+// cannot fit.
 CalibrationRequest calibration_of(const RunOptions&, const std::optional<Plan>& given = {});
 
 // A planned run, which does not change afterwards.

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "spool/models/steps/step_kernels.h"
+#include "spool/models/steps/step_calibration.h"
 #include "spool/models/training/faster_plan.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/planner/machines/machine.h"
@@ -40,8 +40,8 @@ PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request) {
 }
 
 std::vector<KernelTime> kernels_of(const PlannedRun& run) {
-  const StepDescription step = describe_step(run.config);
-  return distinct(rehearse_kernels(step, StepPlans{run.plans}, two_cores).launches);
+  const MeasurableWork step = measurable_step(describe_step(run.config), run.plans);
+  return distinct(rehearse_kernels(step, two_cores).launches);
 }
 
 // Evenly spread from the smallest one to the peak of keeping everything.
