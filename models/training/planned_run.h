@@ -36,7 +36,7 @@ CalibrationRequest calibration_of(const RunOptions&, const std::optional<Plan>& 
 
 // A planned run, which does not change afterwards.
 struct PlannedRun : PlannedSteps {
-  TrainingConfig config = {};  // with the chunks that were chosen, also of evaluations
+  TrainingConfig config = {};             // with the chunks that were chosen, also of evaluations
   std::optional<SplitChoice> split = {};  // if its micro-batches were chosen
 };
 
