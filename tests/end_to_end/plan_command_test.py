@@ -173,7 +173,8 @@ class Training(Planned):
         searched = self.run_with("searched", "--memory", budget, "--save-plan", again)
         self.assertEqual(plan.read_text(), again.read_text())
         _, configuration, losses, peak = self.run_with("plan", "--plan", plan)
-        self.assertEqual(peak, report["foretold_peak_bytes"])
+        # Without a budget an evaluation takes no more than the step.
+        self.assertLessEqual(peak, report["foretold_peak_bytes"])
         self.assertEqual(configuration["chunk-loss"], report["loss_chunk"])
         in_chunks = configuration["nodes-in-chunks"]
         self.assertEqual([chunks for _, _, chunks in in_chunks], report["region_chunks"])

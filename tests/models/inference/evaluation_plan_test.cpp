@@ -93,8 +93,9 @@ TEST(EvaluationPlan, HasTheSameBitsInAnyChunks) {
       return measured_within(shape, plan, ample).loss;
     };
     const double whole = loss({});
-    for (const ChunkRows& rows :
-         {ChunkRows{.loss = 20}, {.loss = 30}, {.mlp = 20}, {.mlp = 30}, {.loss = 20, .mlp = 20}}) {
+    const std::vector<ChunkRows> all{
+        {.loss = 20}, {.loss = 30}, {.mlp = 20}, {.mlp = 30}, {.loss = 20, .mlp = 20}};
+    for (const ChunkRows& rows : all) {
       EXPECT_EQ(loss(rows), whole) << rows.loss << ' ' << rows.mlp;
     }
     for (const int64_t rows : {1, 4, 8}) {
