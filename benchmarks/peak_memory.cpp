@@ -42,6 +42,7 @@
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/chunks.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/report/simple_policies.h"
 
 namespace spool {

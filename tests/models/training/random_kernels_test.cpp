@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "spool/models/steps/step_kernels.h"
+#include "spool/models/steps/step_calibration.h"
 #include "spool/planner/machines/machine.h"
 #include "tests/models/training/flags_testing.h"
 #include "tests/runtime/testing.h"
@@ -52,7 +52,8 @@ std::vector<KernelTime> kernels_of(const FlaggedRun& run) {
   for (const size_t budget : budgets_of(*planner)) {
     const PlannedRun planned = planner->plan_within(budget);
     const auto more =
-        rehearse_kernels(describe_step(planned.config), planned.plans, run.machine).launches;
+        rehearse_kernels(measurable_step(describe_step(planned.config), planned.plans), run.machine)
+            .launches;
     kernels.insert(kernels.end(), more.begin(), more.end());
   }
   return distinct(std::move(kernels));
