@@ -41,7 +41,6 @@
 #include "spool/models/training/run/clock.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
-#include "spool/planner/chunks.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/planner/report/simple_policies.h"
 

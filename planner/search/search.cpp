@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 
-#include "spool/autograd/chunks/cut.h"
 #include "spool/planner/search/bound/step_bound.h"
 #include "spool/planner/search/chunk_moves.h"
 #include "spool/planner/search/hand_policies.h"
@@ -233,7 +232,6 @@ struct Search::State {
     if (has_others()) {
       if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
     }
-    equalise_chunks(*smallest);
     for (size_t family = 2; family < proposer.families().size(); ++family) {
       const auto search = [&] {
         return search_family(family, smallest->peak - Arena::granule, infinite, smallest->plan);
@@ -246,26 +244,6 @@ struct Search::State {
     }
     speed_up(*smallest);
     return *smallest;
-  }
-
-  // Replaces the plan by a smaller one whose regions have equal numbers of chunks, if there is one:
-  // what is alike is laid out without holes.
-  void equalise_chunks(FoundPlan& plan) {
-    if (!levers.regions) return;
-    const Plan any = plan.plan;
-    for (const int chunks : {16, 32, 64, 128, 256, 512}) {
-      Plan equal = any;
-      bool differs = false;
-      for (Region& r : equal.regions) {
-        if (r.chunks == 1 || cut(measured.program, r.first, r.last).extent < chunks) continue;
-        differs = differs || r.chunks != chunks;
-        r.chunks = chunks;
-      }
-      if (!differs) continue;
-      const FoundPlan& found =
-          trials.laid_out(trials.of(std::move(equal), plan.loss_rows), plan.peak);
-      if (found.peak < plan.peak && found.host_bytes <= levers.host_bytes) plan = found;
-    }
   }
 
   // Replaces the plan by a faster one within its peak, if there is one.

@@ -390,11 +390,11 @@ class Refusals(Planned):
             self.refused(spool("plan", *SHAPE, flag, self.text), 1, "text.txt", flag)
         self.assertEqual(self.text.read_text(), precious)
         self.refused(spool("plan", *SHAPE, "--json", self.folder / "none" / "a"), 1, "none/")
+        mine = self.folder / "mine.json"
         for flag in ["--json", "--save-plan"]:
-            for _ in range(2):
-                status, _, errors = spool("plan", *SHAPE, flag, self.folder / "mine.json")
+            for status, _, errors in [spool("plan", *SHAPE, flag, mine) for _ in range(2)]:
                 self.assertEqual(status, 0, errors)
-            (self.folder / "mine.json").unlink()
+            mine.unlink()
 
 
 if __name__ == "__main__":

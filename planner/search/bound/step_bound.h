@@ -1,17 +1,17 @@
 #pragma once
 
 // A lower bound on the seconds of a whole step within a budget, from the bounds of a few of its
-// instants (instant_bound.h): the loss, where it forms its gradient, and the node with most live bytes of
-// five layers from the last to the first.
+// instants (instant_bound.h): the loss, where it forms its gradient, and the node with most live
+// bytes of five layers from the last to the first.
 //
 // A layer that may run in chunks may need less in that node.  Then it pays at least what a region
 // in chunks costs; and just before its backward, when no chunk runs, the layers below it still pay
 // as at any other instant, for the bytes it leaves them.  The layer's bound is the lower of the two
 // cases.
 //
-// A layer is forced if without a region it fits in no case: its fullest node alone needs more.  Each
-// forced layer pays for its cheapest region around that node, and what such regions run again is
-// free in the cut of every instant; the sum is a bound as well.
+// A layer is forced if without a region it fits in no case: its fullest node alone needs more.
+// Each forced layer pays for its cheapest region around that node, and what such regions run again
+// is free in the cut of every instant; the sum is a bound as well.
 
 #include <optional>
 #include <vector>

@@ -87,7 +87,8 @@ TEST(RandomKernels, ChangeNeitherTheSmallestBudgetNorChunks) {
   }
 }
 
-// The price of chunks that no table chooses is at most 3 %; flags that leave them are no faster.
+// Flags that leave the chunks as they are chosen are no faster.  Chunks that no table chooses have
+// a price by tables in which every kernel is off by up to four.
 TEST(RandomKernels, LeaveLittleToFlags) {
   for (const FlaggedRun& run : runs()) {
     const std::vector<KernelTime> kernels = kernels_of(run);
@@ -99,7 +100,7 @@ TEST(RandomKernels, LeaveLittleToFlags) {
         GivenTexts policy = random_policy(random, noisy);
         SCOPED_TRACE(sentence("table ", table, " ", in_words(with_flags(noisy, policy))));
         const Costs any = costs_of(planner_of(with_flags(noisy, policy))->plan());
-        expect_no_help(*search, noisy, any, /*slower=*/1.03);
+        expect_no_help(*search, noisy, any, /*slower=*/1.25);
         const StepChunks chunks = search->plan_within(any.peak).chunks;
         if (!chunks.nodes.empty()) continue;
         policy["chunk-loss"] = {std::to_string(chunks.loss_rows)};

@@ -52,8 +52,8 @@ TEST(NominalMachine, OfAGpuIsTheSheetOfTheNearestCapability) {
   EXPECT_EQ(near(8, 0), named_machine("a100-80g")->bf16_flops);
   EXPECT_EQ(near(8, 6), named_machine("rtx4090")->bf16_flops);
   EXPECT_EQ(near(8, 9), named_machine("rtx4090")->bf16_flops);
-  EXPECT_EQ(near(9, 0), named_machine("h200")->bf16_flops);
-  EXPECT_EQ(near(12, 0), named_machine("h200")->bf16_flops);
+  EXPECT_EQ(near(9, 0), named_machine("h100")->bf16_flops);
+  EXPECT_EQ(near(12, 0), named_machine("h100")->bf16_flops);
 }
 
 TEST(ConfirmedMin, HasAnotherTimeNearIt) {
