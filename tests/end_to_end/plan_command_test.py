@@ -385,12 +385,11 @@ class Refusals(Planned):
         self.assertEqual({p.name for p in self.folder.iterdir()}, {"closed", "text.txt"})
 
     def test_overwrites_nothing_but_what_it_wrote(self):
-        precious = self.text.read_text()
+        precious, mine = self.text.read_text(), self.folder / "mine.json"
         for flag in ["--json", "--save-plan"]:
             self.refused(spool("plan", *SHAPE, flag, self.text), 1, "text.txt", flag)
         self.assertEqual(self.text.read_text(), precious)
         self.refused(spool("plan", *SHAPE, "--json", self.folder / "none" / "a"), 1, "none/")
-        mine = self.folder / "mine.json"
         for flag in ["--json", "--save-plan"]:
             for status, _, errors in [spool("plan", *SHAPE, flag, mine) for _ in range(2)]:
                 self.assertEqual(status, 0, errors)
