@@ -223,7 +223,12 @@ std::vector<Choice> uniform_choices(const MeasuredSegments& m) {
 }
 
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
-  auto below = static_cast<int64_t>(m.live_at_first), max = static_cast<int64_t>(m.min_live);
+  return std::max(m.min_live, live_in_segments(m, choice));
+}
+
+size_t live_in_segments(const MeasuredSegments& m, const Choice& choice) {
+  auto below = static_cast<int64_t>(m.live_at_first);
+  int64_t max = 0;
   for (size_t s = 0; s < choice.by_segment.size(); ++s) {
     max = std::max(max, below + needed_bytes(m, s, *choice.by_segment[s], choice.others));
     below += choice.kept(m, s);
@@ -248,7 +253,7 @@ Choice in_groups(const MeasuredSegments& m, Choice choice, size_t limit) {
     const int kind = m.segments[s].kind;
     grouped.by_segment[s] = by_kind[kind][next[kind]++];
   }
-  return live_bytes(m, grouped) <= limit ? grouped : choice;
+  return live_in_segments(m, grouped) <= limit ? grouped : choice;
 }
 
 }  // namespace spool

@@ -118,6 +118,8 @@ Choice of_first_segments(const MeasuredSegments&, Choice uniform, size_t count);
 
 // The maximum of live bytes under a choice, over those segments for which it has an option.
 size_t live_bytes(const MeasuredSegments&, const Choice&);
+// The same without what is live outside of all segments, which is less if state is on the host.
+size_t live_in_segments(const MeasuredSegments&, const Choice&);
 
 // Bytes needed in the segment with this option, including those that are live for others.
 int64_t needed_bytes(const MeasuredSegments&, size_t segment, const MeasuredOption&,

@@ -213,7 +213,7 @@ Beginning OffloadWays::beginning(const OffloadWay& way, double bytes, size_t lim
   }
   time_copies_back(begin);
   time_copies_out(begin);
-  begin.max = static_cast<int64_t>(live_bytes(measured_, choice));
+  begin.max = static_cast<int64_t>(live_in_segments(measured_, choice));
   return begin;
 }
 

@@ -55,7 +55,8 @@ FastestChoices& Proposer::choices_after(const Returning& returning) {
 std::optional<Choice> Proposer::with_offloading(size_t state_on_host, const ProposalLimits& limits,
                                                 double& offloaded) {
   const size_t limit = limits.step + state_on_host;
-  if (measured_.min_live > limit || !allows_others(limits.run + state_on_host)) return {};
+  if (min_with(state_on_host) > limits.step) return {};
+  if (!allows_others(limits.run + state_on_host)) return {};
   const auto room_after = [&](const Beginning& begin) {
     return static_cast<int64_t>(limit) - begin.kept;
   };
@@ -95,15 +96,18 @@ std::optional<Choice> Proposer::with_offloading(size_t state_on_host, const Prop
 // The most bytes that are live outside of all segments, mostly when the optimizer updates: less of
 // the state, and the buckets that stream the rest, which are of up to three eighths of it.
 size_t Proposer::min_with(size_t state_on_host) const {
+  if (state_on_host == 0) return measured_.min_live;
   const MeasuredState& state = *measured_.state;
   const size_t buckets =
       state.min_live + state.bytes - std::min(measured_.min_live, state.min_live + state.bytes);
-  return measured_.min_live - std::min(measured_.min_live, state_on_host) +
+  const double part = static_cast<double>(state_on_host) / static_cast<double>(state.bytes);
+  const auto of_all = static_cast<double>(measured_.min_live) - static_cast<double>(state.min_live);
+  const size_t saved = std::max(state_on_host, static_cast<size_t>(std::max(part * of_all, 0.0)));
+  return measured_.min_live - std::min(measured_.min_live, saved) +
          std::min(state_on_host / 8 * 3, buckets);
 }
 
 std::optional<Proposal> Proposer::proposal(size_t state_on_host, const ProposalLimits& limits) {
-  if (state_on_host > 0 && min_with(state_on_host) > limits.step) return {};
   double offloaded = 0;
   const auto choice = with_offloading(state_on_host, limits, offloaded);
   if (!choice) return {};

@@ -53,6 +53,9 @@ class Proposer {
   // The proposals that treat equal segments alike and neither offload nor stream, fastest first.
   std::vector<Proposal> uniform() const;
 
+  // Bytes live outside of all segments with this much state on the host.
+  size_t min_with(size_t state_on_host) const;
+
   // The plan of a proposal.  The clock of its tape decides when values leave and come back.
   Plan plan_of(const Proposal&) const;
 
@@ -65,7 +68,6 @@ class Proposer {
   size_t family_ = 0;  // of the proposals that are made
   std::optional<Choice> with_offloading(size_t state_on_host, const ProposalLimits&,
                                         double& offloaded);
-  size_t min_with(size_t state_on_host) const;
   std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&);
   std::optional<Proposal> fastest_of_family(const ProposalLimits&);
 

@@ -128,7 +128,9 @@ struct Search::State {
       if (found.peak <= bytes) return found;
       const size_t over = found.peak - bytes;
       // Below the modelled bytes of this proposal, the next one must differ.
-      const size_t modelled = live_bytes(measured, proposal->choice) - proposal->state_on_host;
+      const size_t modelled =
+          std::max(live_in_segments(measured, proposal->choice) - proposal->state_on_host,
+                   proposer.min_with(proposal->state_on_host) + 1);
       const size_t min = std::max(over, limits.step / limit_parts);
       limits.step = std::min(limits.step - std::min(limits.step, min), modelled - 1);
     }
@@ -231,6 +233,13 @@ struct Search::State {
     }
     if (has_others()) {
       if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
+    }
+    // Layouts have luck: fewer bytes may be met where a little fewer were not.
+    constexpr size_t parts[] = {500, 200, 100, 50};
+    for (size_t i = 0; i < std::size(parts);) {
+      const auto found = first_that_fits(smallest->peak - smallest->peak / parts[i]);
+      i = found ? 0 : i + 1;
+      if (found) smallest = found;
     }
     for (size_t family = 2; family < proposer.families().size(); ++family) {
       const auto search = [&] {
