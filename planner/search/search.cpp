@@ -252,6 +252,8 @@ struct Search::State {
       smallest = few->smallest_plan();
     }
     speed_up(*smallest);
+    // What no budget below finds is the smallest.
+    while (auto found = found_within(smallest->peak - Arena::granule)) smallest = std::move(found);
     return *smallest;
   }
 
@@ -295,6 +297,13 @@ struct Search::State {
 
   // Nothing if no plan fits.
   std::optional<FoundPlan> plan_within(size_t budget) {
+    std::optional<FoundPlan> found = found_within(budget);
+    if (!found && smallest_plan().peak <= budget) found = smallest_plan();
+    return found;
+  }
+
+  // The same without the plan of the smallest budget.
+  std::optional<FoundPlan> found_within(size_t budget) {
     std::optional<FoundPlan> fastest;
     const auto take = [&](const FoundPlan& other) {
       if (!fastest || other.seconds < fastest->seconds) fastest = other;
@@ -311,18 +320,17 @@ struct Search::State {
     if (!levers.offload_to || measured.segments.size() < many) {
       if (const auto other = search_within(budget)) take(*other);
     }
-    if (!fastest && smallest_plan().peak <= budget) take(smallest_plan());
     if (const FoundPlan* alike = uniform_within(budget, seconds())) take(*alike);
     if (State* few = without_others()) {
-      if (const auto other = few->plan_within(budget)) take(*other);
+      if (const auto other = few->found_within(budget)) take(*other);
     }
-    if (!fastest || is_proven(fastest, budget)) return fastest;
+    if (is_proven(fastest, budget)) return fastest;
     // Each family has a dynamic program of its own for each way of offloading, which takes long.
-    const FoundPlan first = *fastest;
-    const bool has_time = !levers.offload_to && !is_part;
+    const std::optional<FoundPlan> first = fastest;
+    const bool has_time = first && !levers.offload_to && !is_part;
     for (size_t family = 2; has_time && family < proposer.families().size(); ++family) {
-      if (!is_near(proposer.families()[family], first)) continue;
-      if (const auto other = search_family(family, budget, seconds(), first.plan)) {
+      if (!is_near(proposer.families()[family], *first)) continue;
+      if (const auto other = search_family(family, budget, seconds(), first->plan)) {
         take(moves.faster_within(budget, *other));
       }
     }
