@@ -165,17 +165,6 @@ std::string bound_row(const PlannedRun& run) {
              fmt::format("at most {} from the fastest possible", percent(gap(run))));
 }
 
-std::string time_rows(const RunOptions& o, const PlannedRun& run) {
-  const SearchResult& s = *run.search;
-  return row(foretold_time, format_seconds(run.foretold.seconds),
-             fmt::format("+{} over {}: {} in {}", percent(std::max(over_keep_all(run), 0.0)),
-                         keeping_all(o, run), format_seconds(s.keep_all_seconds),
-                         format_bytes(s.keep_all_peak))) +
-         bound_row(run) + chunk_rows_of(run) +
-         row("  planned in", format_seconds(s.plan_seconds),
-             fmt::format("{} rehearsals", s.rehearsals));
-}
-
 // What chunks cost that were not chosen by this clock and for these threads, and for which threads
 // they hold; empty if there is nothing to say.
 std::string chunk_rows_of(const PlannedRun& run) {
@@ -193,6 +182,17 @@ std::string chunk_rows_of(const PlannedRun& run) {
                             percent(slowed)));
   }
   return rows;
+}
+
+std::string time_rows(const RunOptions& o, const PlannedRun& run) {
+  const SearchResult& s = *run.search;
+  return row(foretold_time, format_seconds(run.foretold.seconds),
+             fmt::format("+{} over {}: {} in {}", percent(std::max(over_keep_all(run), 0.0)),
+                         keeping_all(o, run), format_seconds(s.keep_all_seconds),
+                         format_bytes(s.keep_all_peak))) +
+         bound_row(run) + chunk_rows_of(run) +
+         row("  planned in", format_seconds(s.plan_seconds),
+             fmt::format("{} rehearsals", s.rehearsals));
 }
 
 // What computes attention, and why it is not cuDNN.
