@@ -6,8 +6,9 @@
 
 namespace spool::benchmarks {
 
-// Prints a line for each model, table and number of threads, and the prices of all.  Returns
-// whether all chunks of a model and a budget are equal, and the prices as low as they should be.
+// Prints a line for each model, table and number of threads, and the prices of the clock alone.
+// Returns whether all chunks of a model and a budget are equal, and these prices as low as they
+// should be.
 bool print_chunk_prices();
 
 }  // namespace spool::benchmarks
