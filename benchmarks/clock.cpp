@@ -20,7 +20,7 @@
 #include "shared/token_batch.h"
 #include "spool/kernels/matmul.h"
 #include "spool/models/families/gpt2.h"
-#include "spool/models/steps/step_kernels.h"
+#include "spool/models/steps/step_calibration.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/runtime/cpu/stream.h"
@@ -61,11 +61,11 @@ struct Setting {
 };
 
 std::vector<KernelTime> measure(const Setting& s) {
-  const StepDescription step = describe_step(s.config);
-  const StepPlans plans = make_plans(s.config, {}, s.machine);
-  StepKernels kernels = rehearse_kernels(step, plans, s.machine);
+  const MeasurableWork step =
+      measurable_step(describe_step(s.config), make_plans(s.config, {}, s.machine));
+  WorkKernels kernels = rehearse_kernels(step, s.machine);
   const auto stream = open_stream({DeviceType::cpu}, kernels.peak);
-  return distinct(measure_kernels(step, plans, std::move(kernels), *stream));
+  return distinct(measure_kernels(step, /*layout=*/{}, std::move(kernels), *stream));
 }
 
 // Processor time over threads of each step, after a warm-up.

@@ -41,7 +41,7 @@
 #include "spool/models/training/run/clock.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
-#include "spool/planner/chunks.h"
+#include "spool/planner/machines/machine.h"
 #include "spool/planner/report/simple_policies.h"
 
 namespace spool {
@@ -358,8 +358,8 @@ class PeakMemory {
 
 // The device, with the times of the kernels of this step.
 Machine measured_machine(const Setting& s) {
-  CalibrationRequest request{.device = *s.device, .step = describe_step(s.config)};
-  request.plans = calibration_plans(request.step, {});
+  CalibrationRequest request = calibration_of(describe_step(s.config), {}, *s.device, 0);
+  request.folder.clear();
   return calibrate(request).machine;
 }
 

@@ -27,9 +27,17 @@ struct Device {
 // "cpu", "cuda", "cuda:1", "meta"; throws for any other text.
 Device parse_device(std::string_view text);
 
-// The properties of a device that a kernel's workspace may depend on, besides its arguments.
+// How a processor multiplies bf16: as f32, in pairs of terms (as AVX512-BF16 does), or in tiles
+// (AMX).
+enum class Bf16Products : uint8_t { as_f32, pairs, tiles };
+template <>
+inline constexpr std::array enumerator_names<Bf16Products>{"f32", "pairs", "tiles"};
+
+// The properties of a device that a kernel's workspace may depend on, besides its arguments, or
+// that a clock without measurements does.
 struct CpuArchitecture {
   int threads = 1;
+  Bf16Products bf16_products = Bf16Products::pairs;
 };
 struct CudaArchitecture {
   int major = 9, minor = 0;     // compute capability

@@ -77,8 +77,8 @@ std::vector<Table> tables_of(const TrainingConfig& config) {
 
 // Searches by the machine's own clock, in chunks of any size.
 Search free_search(const TrainingConfig& config, const Machine& machine) {
-  const RunSteps run = describe_run(config, {}, machine);
-  const OtherPeak other_peak = [run](const Plan& plan) { return run.others(plan, 0).peak; };
+  const RunSteps run = describe_run(std::make_shared<RestOfRun>(config, SampleLength{}, machine));
+  const OtherPeak other_peak = [run](const Plan& plan) { return run.others(plan, 0, 0).peak; };
   return Search(searched_step(run.step, machine, other_peak), {.regions = true});
 }
 

@@ -10,8 +10,7 @@ Machine machine_of(const std::string& name) {
             .bf16_flops = 900e9,
             .bytes_per_second = 20e9};
   }
-  check(named_machine(name).has_value(), "there is no machine ", name);
-  return *named_machine(name);
+  return machine_from_text(name).machine;
 }
 
 }  // namespace spool::benchmarks

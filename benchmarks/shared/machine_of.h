@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include "spool/planner/machines/machine.h"
+#include "spool/planner/machines/machine_text.h"
 
 namespace spool::benchmarks {
 
-// A GPU from its data sheet, or `cpu`: a machine of 450 GFLOP/s and 20 GB/s.
+// `cpu`: a machine of 450 GFLOP/s and 20 GB/s; or one by its text, as of spool plan --machine.
 Machine machine_of(const std::string& name);
 
 }  // namespace spool::benchmarks

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "spool/models/training/run/tokenizer.h"
 #include "spool/models/training/settings/setting_checks.h"
 #include "spool/planner/machines/machine.h"
+#include "spool/planner/machines/machine_text.h"
 #include "spool/runtime/log.h"
 
 namespace spool {
@@ -37,26 +39,67 @@ struct PlanFlags {
 struct Place {
   Machine machine;
   RunRequest request;
+  std::optional<SplitChoice> split;
 };
 
-Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given) {
-  if (flags.machine == here) {
-    o.device = device_of(o.device_name);
-    const CommandWork work("measuring kernels");
-    const Machine machine = calibrate(calibration_of(o, given)).machine;
-    return {machine, request_of(o, machine, given)};
-  }
+// Bytes of the host for what leaves the device: half of a measured GPU's host, or twice what a GPU
+// of a data sheet has; of a cpu, half of its own.
+size_t host_bytes(const AbsentMachine& absent) {
+  const bool is_cpu = std::holds_alternative<CpuArchitecture>(absent.machine.architecture);
+  if (!absent.memory) return MetaStream::unlimited;
+  if (is_cpu) return *absent.memory / 2;
+  return absent.host_memory ? *absent.host_memory / 2 : 2 * *absent.memory;
+}
+
+// A machine that is not here.
+Place place_elsewhere(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given,
+                      const SampleLength& sample) {
   check(!o.given.contains("device"), "--device and --machine ", flags.machine,
         " both say where the run is planned for; give one of them");
-  const Machine machine = *named_machine(flags.machine);
-  const size_t memory = *memory_of_named_machine(flags.machine);
-  if (!o.host_memory) o.host_memory = 2 * memory;
+  AbsentMachine absent = machine_from_text(flags.machine);
+  Machine& machine = absent.machine;
+  if (const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture)) {
+    check(o.threads == 0 || o.threads == cpu->threads, "--machine ", flags.machine, " has ",
+          cpu->threads, " threads, and --threads says ", o.threads, "; leave --threads out");
+  }
+  if (!o.spill_directory.empty()) {
+    const std::string disk = std::filesystem::absolute(o.spill_directory).lexically_normal();
+    if (absent.disks.contains(disk)) machine.disk_bytes_per_second = absent.disks[disk];
+  }
+  if (!o.host_memory) o.host_memory = host_bytes(absent);
+  const size_t memory = absent.memory.value_or(MetaStream::unlimited);
+  std::optional<SplitChoice> split = choose_split(o, machine, memory, sample);
   RunRequest request = request_of(o, machine, given);
-  request.device.reset();
-  request.program_bytes = 0;
-  request.capacity = request.steps.free = memory;
-  request.steps.budget = std::min(o.memory, memory);
-  return {machine, request};
+  limit_memory(request, absent.memory, o.memory, machine);
+  return {machine, request, std::move(split)};
+}
+
+Place this_place(RunOptions& o, const std::optional<Plan>& given, const SampleLength& sample) {
+  o.device = device_of(o.device_name);
+  auto choosing = std::make_optional<CommandWork>("choosing micro-batches");
+  std::optional<SplitChoice> split = choose_split(o, sample);
+  choosing.reset();
+  const CommandWork work("measuring kernels");
+  const Machine machine = calibrate(calibration_of(o, given)).machine;
+  return {machine, request_of(o, machine, given), std::move(split)};
+}
+
+// Also chooses the micro-batches, if that is asked for.
+Place place_of(const PlanFlags& flags, RunOptions& o, const std::optional<Plan>& given,
+               const SampleLength& sample) {
+  return flags.machine == here ? this_place(o, given, sample)
+                               : place_elsewhere(flags, o, given, sample);
+}
+
+// What is wrong with the text of a machine; a file is read later.
+std::string fault_of_machine(const std::string& text) {
+  if (text == here || is_machine_file(text)) return {};
+  try {
+    machine_from_text(text);
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
 }
 
 // The samples of the run.  The folder of a model may have its config.json alone: then they begin
@@ -112,10 +155,11 @@ int plan(const PlanFlags& flags, const CLI::App& command) {
   const std::optional<Plan> given_plan = read_given_plan(o);
   const SampleLength sample = foretold_sample(o);
   o.training.validate();
-  const auto [machine, request] = place_of(flags, o, given_plan);
+  const auto [machine, request, split] = place_of(flags, o, given_plan, sample);
   auto planning = std::make_optional<CommandWork>("planning");
   RunPlanner planner(o.training, request, sample, machine);
-  const PlannedRun run = planner.plan();
+  PlannedRun run = planner.plan();
+  run.split = split;
   o.training = run.config;
   Frontier frontier;
   if ((flags.frontier || !o.report.empty()) && !run.refusal) {
@@ -148,13 +192,15 @@ std::function<int()> add_plan(CLI::App& app) {
       ->description(
           "Memory budget of the device, such as 2GiB; by default everything is kept, or as much as "
           "fits into what the machine has, or has free if it is this one");
-  std::vector<std::string> machines = machine_names();
-  const std::string gpus = CLI::detail::join(machines, ", ");
-  machines.emplace_back(here);
-  app.add_option("--machine", flags->machine,
-                 sentence("Machine to plan for: a GPU by its data sheet (", gpus, "), or ", here,
-                          " one, which is measured"))
-      ->check(validator(one_of(machines)).description(""))
+  const std::string gpus = CLI::detail::join(machine_names(), ", ");
+  app.add_option(
+         "--machine", flags->machine,
+         sentence("Machine to plan for: ", here, " one, which is measured; a GPU by its ",
+                  "data sheet (", gpus, "), also with other memory (rtx4090,400GiB) or ",
+                  "another link to its host (h100,link=6GB/s); a cpu as ", text_of_a_cpu,
+                  ", where ISA is avx2, avx512, avx512bf16 or amx, and one-port may follow;",
+                  " or a file that spool calibrate --save wrote on another machine"))
+      ->check(validator({.fault = fault_of_machine}))
       ->capture_default_str();
   app.add_flag("--frontier", flags->frontier,
                "Also plan for budgets from the smallest that can be met to that of keeping all");

@@ -8,6 +8,7 @@
 
 #include "spool/models/cli/terminal/style.h"
 #include "spool/models/training/attention_methods.h"
+#include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/models/training/plan_words.h"
 #include "spool/runtime/units.h"
@@ -95,6 +96,16 @@ std::string layer_lines(const PlannedRun& run) {
   return lines;
 }
 
+// Empty if evaluations have all rows at once.
+std::string evaluation_words(const ChunkRows& rows) {
+  if (rows == ChunkRows{}) return "";
+  const std::string loss = fmt::format("the loss in chunks of {} rows", rows.loss);
+  const std::string mlps = fmt::format("MLPs in chunks of {} rows", rows.mlp);
+  return "evaluations have " + (rows.mlp == 0    ? loss
+                                : rows.loss == 0 ? mlps
+                                                 : loss + " and " + mlps);
+}
+
 // What is kept for backward, and where.
 std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
   std::string lines;
@@ -112,13 +123,17 @@ std::string placement_lines(const RunOptions& o, const PlannedRun& run) {
     say(fmt::format("optimizer state {}{}", name(plan.optimizer_state),
                     share ? ", " + format_bytes(share) + " of it on the device" : ""));
   }
+  const std::string evaluations = evaluation_words(run.config.evaluation.value_or(ChunkRows{}));
+  if (!evaluations.empty()) say(evaluations);
   return lines;
 }
 
 // The free memory is a limit only if what is set by hand does not fit into it.
 std::string limit_rows(const PlannedRun& run) {
   if (run.has_budget) return row("budget", format_bytes(run.budget));
-  return row("budget", "none") + (run.is_chosen ? row("free memory", format_bytes(run.limit)) : "");
+  const bool has_limit = run.limit < MetaStream::unlimited;
+  return row("budget", "none", has_limit ? "" : "no memory is given for the machine") +
+         (run.is_chosen ? row("free memory", format_bytes(run.limit)) : "");
 }
 
 std::string memory_rows(const Machine& machine, const PlannedRun& run) {
@@ -165,6 +180,15 @@ std::string bound_row(const PlannedRun& run) {
              fmt::format("at most {} from the fastest possible", percent(gap(run))));
 }
 
+// Nothing for a machine that is not measured.
+std::string kernel_row(const Machine& machine, const PlannedRun& run) {
+  if (!machine.kernels || run.refusal) return "";
+  const KernelCount kernels = count_kernels(run, machine);
+  if (kernels.unmeasured == 0) return "";
+  return row("  kernels", fmt::format("{} of {}", kernels.unmeasured, kernels.all),
+             "are not measured, but foretold by rates, scaled as what was");
+}
+
 // What chunks cost that were not chosen by this clock and for these threads, and for which threads
 // they hold; empty if there is nothing to say.
 std::string chunk_rows_of(const PlannedRun& run) {
@@ -184,15 +208,37 @@ std::string chunk_rows_of(const PlannedRun& run) {
   return rows;
 }
 
-std::string time_rows(const RunOptions& o, const PlannedRun& run) {
+std::string time_rows(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   const SearchResult& s = *run.search;
   return row(foretold_time, format_seconds(run.foretold.seconds),
              fmt::format("+{} over {}: {} in {}", percent(std::max(over_keep_all(run), 0.0)),
                          keeping_all(o, run), format_seconds(s.keep_all_seconds),
                          format_bytes(s.keep_all_peak))) +
-         bound_row(run) + chunk_rows_of(run) +
+         bound_row(run) + chunk_rows_of(run) + kernel_row(machine, run) +
          row("  planned in", format_seconds(s.plan_seconds),
              fmt::format("{} rehearsals", s.rehearsals));
+}
+
+std::string split_beside(const StepSplit& split) {
+  const std::string name = fmt::format("{} x {}", split.batch, split.accumulate);
+  if (!split.fits) return name + " does not fit";
+  return fmt::format("{} takes {}{}", name, split.is_searched ? "" : "at least ",
+                     format_seconds(split.seconds));
+}
+
+// How the rows of a step are split, if that was chosen.
+std::string split_rows(const PlannedRun& run) {
+  if (!run.split || !run.split->fits()) return "";
+  const SplitChoice& choice = *run.split;
+  const StepSplit& own = choice.all[choice.chosen];
+  std::string note =
+      fmt::format("rows x micro-batches: {} by the nominal clock", format_seconds(own.seconds));
+  for (const StepSplit& other : choice.neighbours()) note += "; " + split_beside(other);
+  constexpr int threads = 8;  // of the nominal cpu
+  if (choice.threads > 0 && choice.threads != threads) {
+    note += fmt::format("; chosen for {} threads", choice.threads);
+  }
+  return row("split of a step", fmt::format("{} x {}", own.batch, own.accumulate), note);
 }
 
 // What computes attention, and why it is not cuDNN.
@@ -223,7 +269,7 @@ std::string layers_in_chunks(const PlannedSteps& run) {
 
 std::string plan_table(const RunOptions& o, const Machine& machine, const PlannedRun& run) {
   std::string table = head(o, machine) + placement_lines(o, run) + attention_rows(o, machine) +
-                      memory_rows(machine, run) + time_rows(o, run);
+                      memory_rows(machine, run) + time_rows(o, machine, run) + split_rows(run);
   if (o.policy.offload != Offloading::none && !offloads(run.plans.step)) {
     table +=
         "  nothing is offloaded: no value is at least 1 MiB with time to copy it out and back\n";

@@ -1,27 +1,23 @@
 #include "spool/models/inference/evaluation_plan.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "spool/runtime/integer.h"
 
 namespace spool {
 namespace {
 
-int64_t chunks_of(int64_t all, int64_t rows) { return rows == 0 ? 1 : ceil_div(all, rows); }
-
-// All combinations of rows, by rising number of chunks.
-std::vector<ChunkRows> choices_of(int64_t all) {
-  std::vector<int64_t> rows{0};
-  for (int64_t r = 1; r < all; r *= 2) rows.push_back(r);
-  std::vector<ChunkRows> choices;
-  for (const int64_t loss : rows) {
-    for (const int64_t mlp : rows) choices.push_back({.loss = loss, .mlp = mlp});
+// The least number from 1 to `max` with which it fits; it fits with `max`, and with more if it does
+// with fewer.
+template <class Fits>
+int64_t least_that_fits(int64_t max, const Fits& fits) {
+  if (max == 1 || fits(1)) return 1;
+  int64_t below = 1;
+  while (max - below > 1) {
+    const int64_t middle = below + (max - below) / 2;
+    (fits(middle) ? max : below) = middle;
   }
-  std::ranges::stable_sort(choices, {}, [&](const ChunkRows& c) {
-    return chunks_of(all, c.loss) + chunks_of(all, c.mlp);
-  });
-  return choices;
+  return max;
 }
 
 Report foretell(const EvaluationShape& shape, const Plan& plan, const Machine& machine) {
@@ -37,13 +33,6 @@ Report foretell(const EvaluationShape& shape, const Plan& plan, const Machine& m
   return report;
 }
 
-// Whether the next choice, which has more chunks, is better.
-bool is_better(const Report& next, const Report& best, size_t limit) {
-  const bool next_fits = next.memory.peak <= limit, best_fits = best.memory.peak <= limit;
-  if (next_fits != best_fits) return next_fits;
-  return next_fits ? next.seconds < best.seconds : next.memory.peak < best.memory.peak;
-}
-
 }  // namespace
 
 Evaluation::Evaluation(const EvaluationShape& shape, const Plan& plan, Stream& stream)
@@ -57,17 +46,43 @@ void rehearse_evaluation(const EvaluationShape& shape, const Plan& plan, Stream&
   evaluation.evaluator.rehearse_losses();
 }
 
+ChunkRows fewest_chunks(int64_t tokens, size_t limit, const PeakInChunks& peak_in) {
+  constexpr int64_t max_chunks = 1024, min_rows_of_mlp = 16;
+  const int64_t max_loss = std::min(tokens, max_chunks);
+  const int64_t max_mlp = std::min(tokens / min_rows_of_mlp, max_chunks);
+  const auto rows_of = [&](int64_t loss, int64_t mlp) {
+    const auto rows = [&](int64_t chunks) { return chunks > 1 ? ceil_div(tokens, chunks) : 0; };
+    return ChunkRows{.loss = rows(std::min(loss, max_loss)), .mlp = rows(std::min(mlp, max_mlp))};
+  };
+  int64_t chunks = 1;
+  size_t least = peak_in({});
+  // Where two doublings free nothing, what does not run in chunks has the peak.
+  for (int64_t n = 2; least > limit && n < 2 * max_loss && n <= 4 * chunks; n *= 2) {
+    const size_t peak = peak_in(rows_of(n, n));
+    if (peak >= least) continue;
+    least = peak;
+    chunks = n;
+  }
+  // The loss and the MLPs have their peaks at different times, so each has its own least number.
+  const size_t most = std::max(limit, least);
+  const int64_t mlp =
+      least_that_fits(chunks, [&](int64_t n) { return peak_in(rows_of(chunks, n)) <= most; });
+  const int64_t loss =
+      least_that_fits(chunks, [&](int64_t n) { return peak_in(rows_of(n, mlp)) <= most; });
+  return rows_of(loss, mlp);
+}
+
 PlannedEvaluation plan_evaluation_within(size_t limit, const EvaluationShape& shape,
                                          const Machine& machine) {
   const Program program = evaluation_program(shape.model, shape.dtype, shape.batch, shape.seq);
-  std::optional<PlannedEvaluation> best;
-  for (const ChunkRows& rows : choices_of(shape.batch * shape.seq)) {
-    Plan plan = plan_evaluation(program, rows);
-    const Report foretold = foretell(shape, plan, machine);
-    if (best && !is_better(foretold, best->foretold, limit)) continue;
-    best = {.rows = rows, .plan = std::move(plan), .foretold = foretold};
-  }
-  return *std::move(best);
+  PlannedEvaluation planned;
+  const auto foretold = [&](const ChunkRows& rows) {
+    planned = {.rows = rows, .plan = plan_evaluation(program, rows)};
+    planned.foretold = foretell(shape, planned.plan, machine);
+    return planned.foretold.memory.peak;
+  };
+  foretold(fewest_chunks(shape.batch * shape.seq, limit, foretold));
+  return planned;
 }
 
 }  // namespace spool

@@ -2,6 +2,8 @@
 
 // Chooses the chunks of an evaluation, so that it fits into a budget.
 
+#include <functional>
+
 #include "spool/models/inference/evaluator.h"
 
 namespace spool {
@@ -32,10 +34,14 @@ struct PlannedEvaluation {
   Report foretold = {};  // its time is that of one batch for the mean loss
 };
 
-// Tries the loss and the MLPs in chunks of all rows, or of a power of two of them.  Returns the
-// fastest choice by the machine's clock whose foretold peak is within the limit, with as few chunks
-// as possible; or, if none fits, that of the lowest peak.  The peak is that of one block, as all
-// are alike.  Takes a millisecond for each of at most a few hundred rehearsals.
+// The bytes that an evaluation takes in these chunks.
+using PeakInChunks = std::function<size_t(const ChunkRows&)>;
+// The rows of the fewest chunks, of the loss and of each MLP, whose peak is within the limit; or,
+// if none is, those of the lowest peak.  It is the same on every machine, and takes a few calls, at
+// most about thirty.  The loss has at most 1024 chunks, and each of an MLP has at least 16 rows.
+ChunkRows fewest_chunks(int64_t tokens, size_t limit, const PeakInChunks&);
+
+// Plans an evaluation in those chunks.
 PlannedEvaluation plan_evaluation_within(size_t limit, const EvaluationShape&, const Machine&);
 
 }  // namespace spool

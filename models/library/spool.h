@@ -37,6 +37,7 @@
 #include "spool/planner/annotations.h"
 #include "spool/planner/chunks.h"
 #include "spool/planner/machines/machine.h"
+#include "spool/planner/machines/machine_text.h"
 #include "spool/planner/plan_file.h"
 #include "spool/planner/policy.h"
 #include "spool/planner/rehearsal.h"

@@ -172,9 +172,28 @@ class Adviser {
     const bool suits = is_chosen() ? !offloads(planned_.plans.step) : !request_.steps.plan;
     if (request_.batch_is_fixed || !suits) return {};
     const auto with = [&](int64_t batch) { return Smaller{batch, run_.seq, machine_}; };
+    if (request_.split_is_chosen) return of_chosen_split();
     const int64_t fits = largest_below(run_.batch, with);
     if (fits == 0) return {};
-    return {sentence("a batch of ", fits, " would fit", with_peak(with(fits))), {"batch"}};
+    const std::string batch = sentence("a batch of ", fits, " would fit", with_peak(with(fits)));
+    if (!rows_fit_alone()) return {batch, {"batch"}};
+    return {batch + "; of the tokens of a step a split that fits can be chosen",
+            {"batch", "tokens-per-step"}};
+  }
+
+  // Whether the same step in micro-batches of one row fits.
+  bool rows_fit_alone() const {
+    RunSteps run = run_.smaller(1, run_.seq, machine_);
+    run.step.config.accumulate = run_.batch * run_.step.config.accumulate;
+    return StepPlanner(run, request_, machine_).plan_within(limit_).search->fits;
+  }
+
+  Advice of_chosen_split() const {
+    if (request_.steps.budget || !rows_fit_alone()) return {};
+    return {
+        "its micro-batches were chosen for the whole memory of the device; with a budget they "
+        "are chosen for that",
+        {"memory", "tokens-per-step"}};
   }
 
   // Advice that may help, if its most extreme case fits.
@@ -201,8 +220,10 @@ const char* name_of(const PlannedSteps& planned, const RunSteps& run, const RunR
                                            : "a step by this plan";
 }
 
-void check_host(const Report& foretold, const RunRequest& request) {
-  const bool shared = request.device->type == DeviceType::cpu;  // the host's memory is the device's
+void check_host(const Report& foretold, const RunRequest& request, const Machine& machine) {
+  // Whether the host's memory is the device's.
+  const bool shared = std::holds_alternative<CpuArchitecture>(machine.architecture);
+  if (!shared && !request.device) return;
   const size_t available = shared ? request.capacity : host_memory();
   const size_t needed = foretold.host.peak + (shared ? foretold.memory.peak : 0);
   if (foretold.host.peak == 0 || needed <= available) return;
@@ -233,7 +254,7 @@ void check_fits(const PlannedSteps& planned, const RunSteps& run, const RunReque
   if (request.steps.budget) check_limit("in the budget", request.steps.budget);
   if (planned.is_chosen) check_limit("on the device", planned.limit);
   check_limit("on the device", request.capacity);
-  if (request.device) check_host(planned.foretold, request);
+  check_host(planned.foretold, request, machine);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "spool/runtime/cuda/device.h"
 #include "spool/runtime/memory/host_memory.h"
 #include "spool/runtime/units.h"
 
@@ -13,6 +14,13 @@ size_t free_memory(Device device) {
   return std::min(all, available_host_memory()) / 10 * 9;
 }
 
+size_t whole_memory(Device device) {
+#if SPOOL_CUDA
+  if (device.type == DeviceType::cuda) return cuda_device(device.index).bytes - cuda_library_bytes;
+#endif
+  return device_memory(device) / 10 * 9;
+}
+
 size_t expected_program_bytes(const Machine& machine) {
   constexpr size_t of_libraries = size_t{24} << 20, of_a_thread = size_t{2} << 20;
   const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
@@ -21,12 +29,19 @@ size_t expected_program_bytes(const Machine& machine) {
 }
 
 void limit_memory(RunRequest& request, Device device, size_t budget, const Machine& machine) {
-  const size_t all = device_memory(device);
+  limit_memory(request, device_memory(device), budget, machine);
   request.device = device;
-  request.program_bytes = expected_program_bytes(machine);
-  request.capacity = all - std::min(all, request.program_bytes);
-  request.steps.budget = std::min(budget, request.capacity);
   request.steps.free = std::min(free_memory(device), request.capacity);
+}
+
+void limit_memory(RunRequest& request, std::optional<size_t> memory, size_t budget,
+                  const Machine& machine) {
+  request.device.reset();
+  request.program_bytes = expected_program_bytes(machine);
+  request.capacity =
+      memory ? *memory - std::min(*memory, request.program_bytes) : MetaStream::unlimited;
+  request.steps.budget = std::min(budget, request.capacity);
+  request.steps.free = request.capacity;
 }
 
 std::string lowered_budget(size_t asked, const RunRequest& request) {

@@ -1,228 +1,69 @@
 #include "spool/models/steps/step_calibration.h"
 
-#include <spdlog/fmt/fmt.h>
-
-#include <algorithm>
-#include <limits>
-
+#include "spool/models/steps/step_executor.h"
+#include "spool/models/steps/step_rehearsal.h"
 #include "spool/planner/machines/device_identity.h"
-#include "spool/planner/machines/machine.h"
-#include "spool/runtime/units.h"
 
 namespace spool {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr int64_t different = 2;  // micro-batches
 
-// Keeps an unusable table under another name.
-DeviceTable open_table(const fs::path& file, const DeviceIdentity& device,
-                       const CalibrationRequest& request) {
-  if (file.empty()) return {.device = device};
-  try {
-    return load_table(file, device);
-  } catch (const Error& error) {
-    const fs::path aside = file.string() + ".unread";
-    std::error_code status;
-    fs::rename(file, aside, status);
-    request.say(sentence(error.what(), status ? "" : "; it is now " + aside.string(),
-                         ", and kernels are measured again"));
-    return {.device = device};
-  }
-}
-
-// Keeps what other runs have stored meanwhile, unless it is replaced.
-void store_table(const DeviceTable& table, const CalibrationRequest& request, Calibration& found) {
-  if (found.file.empty()) return;
-  try {
-    DeviceTable whole = table;
-    if (request.renewal != Renewal::replace) {
-      add_kernels(whole, load_table(found.file, table.device).kernels, Renewal::keep);
-    }
-    save_table(found.file, whole);
-  } catch (const Error& error) {
-    request.say(sentence("measured kernels are not kept for the next start: ", error.what()));
-    found.file.clear();
-  }
-}
-
-class Calibrator {
+// A step of the model, ready to run on a placeholder.
+class CalibratedStep final : public RepeatedWork {
  public:
-  Calibrator(const CalibrationRequest& request, Calibration& found)
-      : request_(request), found_(found) {
-    const auto probe = open_stream(request.device, Arena::granule, request.threads);
-    found.machine = {.name = probe->description(), .architecture = probe->architecture()};
-    const DeviceIdentity device = identify(*probe, request.step.config.dtype);
-    if (!request.folder.empty()) found.file = table_file(request.folder, device);
-    table_ = open_table(found.file, device, request);
+  CalibratedStep(const StepDescription& described, const StepPlans& plans, Stream& stream)
+      : model_(described.make_model(stream)), executor_(*model_, described.config, plans, stream) {
+    model_->initialise(described.config.seed);
+    executor_.optimizer().initialise();
+    executor_.prepare(/*learning_rate=*/0);
+    stream.synchronize();
   }
 
-  void measure() {
-    if (!is_of_use()) {
-      found_.machine = known_machine();
-      return report();
-    }
-    measure_rates();
-    measure_disk_rate();
-    measure_steps();
-    if (changed_) store_table(table_, request_, found_);
-    report();
+  // At learning rate 0, parameters keep their values.
+  void run(int64_t number) override {
+    executor_.run(Step{.number = number}, [&](int64_t) { model_->upload_placeholder(); });
   }
+  MemoryStats host_memory() const override { return executor_.host_memory(); }
+  MemoryStats disk() const override { return executor_.disk(); }
 
  private:
-  // Asks the request only if something would be measured.
-  bool is_of_use() {
-    if (request_.renewal != Renewal::keep) return true;
-    const bool is_complete = table_.rates && has_disk_rate() && has_kernels();
-    return is_complete || request_.is_of_use(known_machine());
-  }
-
-  Machine known_machine() const {
-    Machine machine = table_.rates.value_or(Machine{});
-    machine.name = found_.machine.name;
-    machine.architecture = found_.machine.architecture;
-    return machine;
-  }
-
-  std::string disk_directory() const { return fs::absolute(request_.disk).lexically_normal(); }
-
-  bool has_disk_rate() const {
-    return request_.disk.empty() || table_.disks.contains(disk_directory());
-  }
-
-  bool has_kernels() const {
-    const Machine machine = known_machine();
-    return std::ranges::any_of(request_.plans, [&](const StepPlans& plans) {
-      const StepKernels kernels = rehearse_kernels(request_.step, plans, machine);
-      return std::ranges::none_of(kernels.launches, [&](const auto& k) { return is_wanted(k); });
-    });
-  }
-
-  // If this fails, a run continues without the times of its kernels.
-  void measure_steps() {
-    try {
-      for (const StepPlans& plans : request_.plans) {
-        if (measure_step(plans)) break;
-      }
-    } catch (const Error& error) {
-      if (request_.renewal != Renewal::keep) throw;
-      request_.say(sentence("kernels could not be measured, and are foretold from the machine's ",
-                            "rates: ", error.what()));
-    }
-  }
-
-  void measure_rates() {
-    if (!table_.rates || request_.renewal == Renewal::replace) {
-      table_.rates = measure_machine(request_.device, request_.step.config.dtype, request_.threads);
-      table_.rates->name.clear();
-      changed_ = true;
-    }
-    found_.machine = known_machine();
-  }
-
-  void measure_disk_rate() {
-    if (request_.disk.empty()) return;
-    double& rate = table_.disks[disk_directory()];
-    if (rate == 0 || request_.renewal == Renewal::replace) {
-      rate = measure_disk(request_.disk);
-      changed_ = true;
-    }
-    found_.machine.disk_bytes_per_second = rate;
-  }
-
-  bool is_wanted(const KernelTime& k) const {
-    return request_.renewal != Renewal::keep ||
-           !std::ranges::binary_search(table_.kernels, k, before);
-  }
-
-  bool fits_on_host(const StepKernels& kernels) const {
-    const size_t shared = request_.device.type == DeviceType::cpu ? kernels.peak : 0;
-    return kernels.host_peak == 0 || kernels.host_peak + shared <= device_memory({DeviceType::cpu});
-  }
-
-  // Returns whether the table then has the kernels of the step.
-  bool measure_step(StepPlans plans) {
-    StepKernels kernels = rehearse_kernels(request_.step, plans, found_.machine);
-    needed_ = distinct(kernels.launches);
-    const bool wanted = std::ranges::any_of(needed_, [&](const auto& k) { return is_wanted(k); });
-    if (!wanted) return true;
-    const size_t available = std::min(request_.free, device_memory(request_.device));
-    const size_t limit = request_.memory ? std::min(request_.memory, available) : available;
-    constexpr size_t saved = 2;  // a layout takes more than one half of what best fit takes
-    if (!fits_on_host(kernels) || kernels.peak / saved > limit) return false;
-    if (kernels.peak > limit || request_.memory == 0) {
-      plans.layout = lay_out_kernels(request_.step, plans, found_.machine);
-      kernels = rehearse_kernels(request_.step, plans, found_.machine);
-    }
-    if (kernels.peak > limit) return false;
-    constexpr double long_time = 2;  // seconds of a step
-    if (kernels.seconds > long_time) {
-      request_.say("measuring the kernels of a step, which takes a few steps' time");
-    }
-    constexpr double unlimited = std::numeric_limits<double>::infinity();
-    const bool keeps = request_.renewal == Renewal::keep;
-    const auto stream = open_stream(request_.device, kernels.peak, request_.threads);
-    std::vector<KernelTime> times = distinct(
-        measure_kernels(request_.step, std::move(plans), std::move(kernels), *stream,
-                        {.seconds = keeps ? request_.seconds : unlimited,
-                         .late = [&](int passes, double s) { say_it_ended_early(passes, s); }}));
-    std::erase_if(times, [&](const KernelTime& k) { return !is_wanted(k); });
-    add_kernels(table_, times, request_.renewal);
-    found_.measured = times.size();
-    changed_ = true;
-    return true;
-  }
-
-  void say_it_ended_early(int passes, double seconds) {
-    request_.say(
-        fmt::format("measuring ended after {} steps, in {}: what is measured of a busy machine can "
-                    "be too long, "
-                    "and spool calibrate measures again",
-                    passes, format_seconds(seconds)));
-  }
-
-  void report() {
-    found_.machine.kernels = std::make_shared<KernelTimes>(table_.kernels);
-    for (KernelTime& k : needed_) {
-      const double* seconds = found_.machine.kernels->find(k.name.c_str(), k.cost);
-      k.seconds = seconds ? *seconds : kernel_seconds(found_.machine, k.name.c_str(), k.cost);
-      (seconds ? found_.kernels : found_.unmeasured).push_back(std::move(k));
-    }
-  }
-
-  const CalibrationRequest& request_;
-  Calibration& found_;
-  DeviceTable table_;
-  std::vector<KernelTime> needed_;  // by the step
-  bool changed_ = false;
+  std::unique_ptr<StepModel> model_;
+  StepExecutor executor_;
 };
 
 }  // namespace
 
-Calibration calibrate(const CalibrationRequest& request) {
-  const double start = host_clock();
-  Calibration found;
-  Calibrator(request, found).measure();
-  found.seconds = host_clock() - start;
-  if (found.measured > 0) {
-    request.say(fmt::format("{} kernels of the step were measured, in {}", found.measured,
-                            format_seconds(found.seconds)));
-  }
-  return found;
+MeasurableWork measurable_step(const StepDescription& whole, const StepPlans& plans) {
+  const StepDescription step = with_micro_batches(whole, different);
+  return {.open =
+              [step, plans](Stream& stream, const WorkMemory& memory) {
+                StepPlans placed = plans;
+                placed.host_bytes = memory.host_bytes;
+                placed.disk_bytes = memory.disk_bytes;
+                placed.layout = memory.layout;
+                return std::make_unique<CalibratedStep>(step, placed, stream);
+              },
+          .lay_out =
+              [step, plans](const Machine& machine) { return lay_out_step(step, plans, machine); }};
 }
 
 CalibrationRequest calibration_of(const StepDescription& step, const StepRequest& request,
                                   Device device, int threads) {
+  std::vector<StepPlans> plans = calibration_plans(step, request.given_policy());
+  if (request.plan) plans.insert(plans.begin(), StepPlans{.step = *request.plan});
   CalibrationRequest calibration{.device = device,
                                  .threads = threads,
+                                 .dtype = step.config.dtype,
                                  .memory = request.budget,
                                  .free = request.free,
-                                 .step = step,
-                                 .plans = calibration_plans(step, request.given_policy()),
                                  .disk = request.spill_directory,
                                  .folder = cache_folder()};
-  auto& plans = calibration.plans;
-  if (request.plan) plans.insert(plans.begin(), StepPlans{.step = *request.plan});
-  for (StepPlans& each : plans) each.spill_directory = request.spill_directory;
+  for (StepPlans& each : plans) {
+    each.spill_directory = request.spill_directory;
+    calibration.samples.push_back(measurable_step(step, each));
+  }
+  calibration.work = calibration.samples.front();
   return calibration;
 }
 

@@ -62,7 +62,7 @@ OtherPeak other_peak_of(const RunSteps& run) {
   return [run, known](const Plan& plan) {
     const auto [at, is_new] =
         known->try_emplace({plan.optimizer_state, plan.state_bytes_on_device});
-    if (is_new) at->second = run.others(plan, /*limit=*/0).peak;
+    if (is_new) at->second = run.others(plan, /*limit=*/0, /*most=*/0).peak;
     return at->second;
   };
 }
@@ -240,7 +240,10 @@ PlannedSteps StepPlanner::foretold(PlannedSteps planned) const {
   Report& report = planned.foretold;
   report = foretell_step(run_.step, planned.plans, machine_, {.at_peak = true});
   if (run_.others) {
-    const MemoryStats others = run_.others(planned.plans.step, planned.limit);
+    // Without a limit, other work takes no more than the step, if it can.
+    const size_t limit = planned.limit ? planned.limit : report.memory.peak;
+    const size_t most = planned.limit ? planned.limit : std::max(limit, request_.steps.free);
+    const MemoryStats others = run_.others(planned.plans.step, limit, most);
     if (others.peak > report.memory.peak) report.memory = others;
   }
   planned.plans.host_bytes = report.host.peak;
@@ -254,7 +257,8 @@ PlannedSteps StepPlanner::as_given() const {
   const Policy policy = request.given_policy();
   PlannedSteps planned{
       .plans = plans_by(request.plan ? *request.plan : plan_step(run_.step, policy, machine_)),
-      .chunks = chunks_of(policy)};
+      .chunks = chunks_of(policy),
+      .limit = request.budget};
   planned.plans.layout = lay_out_step(run_.step, planned.plans, machine_);
   return foretold(std::move(planned));
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "spool/models/steps/step_kernels.h"
+#include "spool/models/calibration/work_kernels.h"
 #include "spool/planner/machines/machine.h"
 
 namespace spool {

@@ -25,6 +25,9 @@ json head() { return {{"format", format}, {"format_version", 2}}; }
 
 double milliseconds(double seconds) { return 1e3 * seconds; }
 
+// Not where a machine's memory is not known.
+bool has_limit(const PlannedSteps& run) { return run.limit < MetaStream::unlimited; }
+
 bool has_bound(const PlannedSteps& run) { return run.search && run.search->lower_bound > 0; }
 
 json region_chunks(const Plan& plan) {
@@ -121,10 +124,24 @@ size_t state_on_device(const PlannedRun& run) {
   return is_there ? run.foretold.memory.at_peak_by[Purpose::optimizer] : plan.state_bytes_on_device;
 }
 
+// Null if it was not chosen.
+json split_json(const std::optional<SplitChoice>& choice) {
+  if (!choice) return {};
+  json all = json::array();
+  for (const StepSplit& s : choice->all) {
+    all.push_back({{"batch", s.batch},
+                   {"accumulate", s.accumulate},
+                   {"fits", s.fits},
+                   {"searched", s.is_searched},
+                   {"step_ms", s.fits ? json(milliseconds(s.seconds)) : json()}});
+  }
+  return all;
+}
+
 // The numbers that a point of a frontier has, too.
 json numbers(const PlannedSteps& run) {
   const bool bound = has_bound(run);
-  return {{"budget_bytes", run.limit},
+  return {{"budget_bytes", has_limit(run) ? json(run.limit) : json()},
           {"foretold_peak_bytes", run.foretold.memory.peak},
           {"foretold_step_ms", milliseconds(run.foretold.seconds)},
           {"lower_bound_ms", bound ? json(milliseconds(run.search->lower_bound)) : json()},
@@ -143,7 +160,7 @@ json searched(const std::optional<SearchResult>& search) {
 }
 
 const char* what_limits(const PlannedRun& run) {
-  return run.has_budget ? "set" : run.search ? "free memory" : "none";
+  return run.has_budget ? "set" : run.search && has_limit(run) ? "free memory" : "none";
 }
 
 json described(const PlannedRun& run, const Machine& machine, const std::string& model) {
@@ -155,6 +172,7 @@ json described(const PlannedRun& run, const Machine& machine, const std::string&
           {"dtype", name(config.dtype)},
           {"parameters", config.model.parameter_count()},
           {"machine", machine.name},
+          {"splits", split_json(run.split)},
           {"budget_is", what_limits(run)}};
 }
 

@@ -5,9 +5,14 @@
 //   {"format": "spool-plan-report", "format_version": 2,
 //    "model": "gpt2-124m", "batch": 4, "seq": 1024, "accumulate": 1, "dtype": "bf16",
 //    "parameters": 124475904, "machine": "h200",
+//    "splits": [{"batch": 4, "accumulate": 8,                every split of the tokens of a step,
+//                "fits": true, "searched": true,             if it was chosen, else null; the time
+//                "step_ms": ...}, ...],                      is by the nominal clock, of keeping
+//                                                            all if it was not searched, or null
 //    "budget_is": "set",                                     or "free memory", which limits a plan
 //                                                            without a budget, or "none"
-//    "budget_bytes": ..., "foretold_peak_bytes": ..., "foretold_step_ms": ...,
+//    "budget_bytes": ...,                                    null: of unknown memory
+//    "foretold_peak_bytes": ..., "foretold_step_ms": ...,
 //    "peak_is_in": "step",                                   or "evaluation", or "sample"
 //    "keep_all_peak_bytes": ..., "keep_all_step_ms": ...,    of keeping everything
 //    "lower_bound_ms": ..., "gap": ...,                      foretold_step_ms / lower_bound_ms - 1

@@ -52,7 +52,8 @@ class Sentences {
 
   std::string limit_in_words() const {
     if (run_.has_budget) return "the budget is " + format_bytes(run_.limit);
-    if (run_.search) return "what is free is " + format_bytes(run_.limit);
+    const bool has_limit = run_.limit < MetaStream::unlimited;
+    if (run_.search && has_limit) return "what is free is " + format_bytes(run_.limit);
     return "no budget is set";
   }
 
@@ -64,6 +65,11 @@ class Sentences {
         "its memory; {}.",
         of_.model, name(c.dtype), c.rows_per_step(), c.seq, micro, format_seconds(seconds()),
         of_.machine.name, format_bytes(peak()), limit_in_words());
+    if (run_.split && run_.split->fits()) {
+      say("By the nominal clock no split of these rows into micro-batches has a faster plan: {} of "
+          "{} splits were searched, the others could not be faster or do not fit.",
+          run_.split->searched(), run_.split->all.size());
+    }
     if (!has_all_micro_batches()) {
       say("Of the {} micro-batches the first, one in the middle and the last are shown; the others "
           "repeat the one in the middle.",

@@ -1,6 +1,6 @@
 #include "spool/models/training/planned_run.h"
 
-#include "spool/models/inference/generator.h"
+#include "spool/models/training/calibration_samples.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/trainer.h"
 #include "spool/planner/plan_file.h"
@@ -80,47 +80,6 @@ StepDescription describe_step(const TrainingConfig& config, const Plan& evaluati
           .config = config.step()};
 }
 
-RunSteps describe_run(const TrainingConfig& config, const SampleLength& sample,
-                      const Machine& machine) {
-  return {.step = describe_step(config),
-          .others =
-              [config, sample, machine](const Plan& step, size_t limit) {
-                TrainingConfig in_chunks = config;
-                MemoryStats least;
-                for (int64_t rows = config.batch * config.seq; rows > 0; rows /= 4) {
-                  in_chunks.chunks = {.loss_rows = rows, .mlp_rows = rows};
-                  const MemoryStats memory = rehearse_others(in_chunks, step, machine, sample);
-                  if (least.peak == 0 || memory.peak < least.peak) least = memory;
-                  if (least.peak <= limit) break;
-                }
-                return least;
-              },
-          .batch = config.batch,
-          .seq = config.seq,
-          .smaller =
-              [config, sample](int64_t batch, int64_t seq, const Machine& other) {
-                TrainingConfig smaller = config;
-                smaller.batch = batch;
-                smaller.seq = seq;
-                return describe_run(smaller, sample, other);
-              }};
-}
-
-MemoryStats rehearse_others(const TrainingConfig& config, const Plan& step, const Machine& machine,
-                            const SampleLength& sample) {
-  const Plan state{.optimizer_state = step.optimizer_state,
-                   .state_bytes_on_device = step.state_bytes_on_device};
-  const Report report = rehearse_totals(machine, [&](MetaStream& stream) {
-    Trainer trainer(config, {.step = state}, stream);
-    trainer.initialise();
-    trainer.evaluator().rehearse_mean_loss();
-    if (sample.drawn == 0) return;
-    Generator(trainer.model(), stream, sample.prompt + sample.drawn)
-        .rehearse(sample.prompt, sample.drawn);
-  });
-  return report.memory;
-}
-
 StepPlans make_plans(const TrainingConfig& config, const Policy& policy, const Machine& machine) {
   return {.step = plan_step(describe_step(config), with_chunks(policy, config.chunks), machine)};
 }
@@ -143,6 +102,7 @@ RunRequest request_of(const RunOptions& o, const Machine& machine, std::optional
                                .graph = o.graph,
                                .spill_directory = o.spill_directory},
                      .batch_is_fixed = o.resume,
+                     .split_is_chosen = o.tokens_per_step && !o.resume,
                      .compares = true};
   limit_memory(request, o.device, o.memory, machine);
   return request;
@@ -156,6 +116,7 @@ CalibrationRequest calibration_of(const RunOptions& o, const std::optional<Plan>
                           .spill_directory = o.spill_directory};
   CalibrationRequest request =
       calibration_of(describe_step(o.training), steps, o.device, o.threads);
+  add_samples(request, o.training, steps);
   request.is_of_use = [o, given](const Machine& machine) {
     RunRequest of_run = request_of(o, machine, given);
     of_run.compares = false;
@@ -173,12 +134,14 @@ RunPlanner::RunPlanner(const TrainingConfig& config, const RunRequest& given,
   config_.chunks = settled_chunks(config, steps);
   steps.policy = with_chunks(steps.given_policy(), config_.chunks);
   if (steps.plan) check_given(*steps.plan, config_, steps, machine);
-  steps_.emplace(describe_run(config_, sample, machine), std::move(request), machine);
+  rest_ = std::make_shared<RestOfRun>(config_, sample, machine);
+  steps_.emplace(describe_run(rest_), std::move(request), machine);
 }
 
 PlannedRun RunPlanner::of_run(PlannedSteps planned) const {
   PlannedRun run{std::move(planned), config_};
   run.config.chunks = run.chunks;
+  run.config.evaluation = rest_->evaluation_rows(run.plans.step, run.budget, run.budget);
   return run;
 }
 

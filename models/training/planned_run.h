@@ -4,31 +4,22 @@
 
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_planner.h"
-#include "spool/models/training/training_config.h"
+#include "spool/models/training/rest_of_run.h"
+#include "spool/models/training/split_choice.h"
 #include "spool/planner/report/explanation.h"
 
 namespace spool {
 
 struct RunOptions;
 
-// Length of the text samples of a run, in tokens; drawn = 0: there are none.
-struct SampleLength {
-  int64_t prompt = 0, drawn = 0;
-};
-
 // A training step of this configuration; `evaluation` is the plan for evaluations.
 StepDescription describe_step(const TrainingConfig&, const Plan& evaluation = {});
-// The run, for a planner.
-RunSteps describe_run(const TrainingConfig&, const SampleLength&, const Machine&);
-// Rehearses only the evaluation and the text sample, with the optimizer's state where the plan of
-// the step places it.
-MemoryStats rehearse_others(const TrainingConfig&, const Plan& step, const Machine&,
-                            const SampleLength&);
 
 // A policy's plans; the machine's clock decides when values are offloaded.
 StepPlans make_plans(const TrainingConfig&, const Policy& = {}, const Machine& = {});
@@ -38,13 +29,15 @@ StepPlans make_plans(const TrainingConfig&, const Policy& = {}, const Machine& =
 // or on a cpu, whose host has the same memory, values are only offloaded if the options say so.
 // The run must fit into the options' device.
 RunRequest request_of(const RunOptions&, const Machine&, std::optional<Plan>);
-// Measures the kernels of the step of that request, with the table in the user's cache.  Nothing is
-// measured for a run that cannot fit.
+// Measures the kernels of the step of that request, on a sample of the model
+// (calibration_samples.h), with the table in the user's cache.  Nothing is measured for a run that
+// cannot fit.
 CalibrationRequest calibration_of(const RunOptions&, const std::optional<Plan>& given = {});
 
 // A planned run, which does not change afterwards.
 struct PlannedRun : PlannedSteps {
-  TrainingConfig config = {};  // with the chunks that were chosen
+  TrainingConfig config = {};             // with the chunks that were chosen, also of evaluations
+  std::optional<SplitChoice> split = {};  // if its micro-batches were chosen
 };
 
 // Plans a run.
@@ -52,7 +45,7 @@ class RunPlanner {
  public:
   // Throws an error that names the settings if the request's plan has other chunks than the
   // configuration, or offloads to a disk without a directory.  Chunks are set by the configuration,
-  // not by the request's policy.
+  // not by the request's policy; those of its evaluations are kept while they fit.
   RunPlanner(const TrainingConfig&, const RunRequest&, const SampleLength&, const Machine&);
 
   PlannedRun plan() { return of_run(steps_->plan()); }
@@ -63,6 +56,7 @@ class RunPlanner {
   PlannedRun of_run(PlannedSteps) const;
 
   TrainingConfig config_;
+  std::shared_ptr<RestOfRun> rest_;
   std::optional<StepPlanner> steps_;
 };
 

@@ -7,6 +7,7 @@
 #include "spool/models/families/families.h"
 #include "spool/models/families/gpt2_config.h"
 #include "spool/models/training/settings/setting.h"
+#include "spool/models/training/settings/setting_checks.h"
 #include "spool/planner/plan_file.h"
 #include "spool/runtime/files/json.h"
 
@@ -101,6 +102,14 @@ void check_given(const RunOptions& o) {
       {"min-lr", "lr-schedule"},
       "{min-lr} has no meaning with {lr-schedule} constant, whose learning rate stays the "
       "highest");
+  for (const char* key : {"batch", "accumulate"}) {
+    check_setting(!o.tokens_per_step || !is_given(key), {key, "tokens-per-step"}, "{", key,
+                  "} and {tokens-per-step} both say how a step is split into micro-batches; give "
+                  "{tokens-per-step} alone, or {batch} and {accumulate}");
+  }
+  check_setting(!o.tokens_per_step || o.plan.empty() || keeps_schedule, {"plan", "tokens-per-step"},
+                "{plan} is of one split into micro-batches; give its {batch} and {accumulate} "
+                "instead of {tokens-per-step}");
   for (const char* key : {"recompute", "offload", "optimizer-state"}) {
     check_setting(o.plan.empty() || !is_given(key), {key, "plan"}, "{", key,
                   "} and {plan} both say what to keep; give one of them");
@@ -112,6 +121,30 @@ void check_given(const RunOptions& o) {
       "{offload-to} disk:", o.spill_directory,
       " needs values to offload; give {offload} residual or {offload} all, too, or leave out "
       "{recompute} and {offload}");
+}
+
+// Splits a step of so many tokens into micro-batches of one row, until a search chooses.
+void split_into_rows(RunOptions& o, int64_t tokens) {
+  run_setting("seq").check(o);
+  const int64_t seq = o.training.seq, rows = tokens / seq, below = rows * seq;
+  check_setting(rows <= largest_count, {"tokens-per-step", "seq"}, "a step of ", tokens,
+                " tokens has ", rows, " rows of ", seq, " tokens, and may have at most ",
+                largest_count);
+  check_setting(below == tokens, {"tokens-per-step", "seq"}, "{tokens-per-step} ", tokens,
+                " is no multiple of {seq} ", seq, "; the nearest ",
+                rows > 0 ? sentence("are ", below, " and ") : "is ", below + seq);
+  o.training.batch = 1;
+  o.training.accumulate = rows;
+}
+
+void check_tokens_of_stored_run(const RunOptions& o) {
+  const TrainingConfig& t = o.training;
+  check_setting(
+      !o.tokens_per_step || *o.tokens_per_step == t.tokens_per_step(), {"tokens-per-step", "out"},
+      "the run cannot be resumed with tokens-per-step ", o.tokens_per_step.value_or(0),
+      ": it keeps its ", t.tokens_per_step(), ", in micro-batches of ", t.batch, " rows of ", t.seq,
+      " tokens, ", t.accumulate,
+      " a step; leave the setting out to resume, or start a new run in another directory");
 }
 
 // Each setting has what is given, or its default.
@@ -126,6 +159,7 @@ RunOptions options_with(const GivenTexts& given) {
     texts == given.end() ? setting.reset(o) : setting.read(o, texts->second);
   }
   check_given(o);
+  if (o.tokens_per_step && !o.resume) split_into_rows(o, *o.tokens_per_step);
   return o;
 }
 
@@ -215,6 +249,7 @@ void adopt(RunOptions& o, const JsonField& stored) {
     const JsonField field = theirs.member(s.key);
     if (!may_go_on(o, s, ours.at(s.key), field.value())) s.from_json(o, field);
   }
+  check_tokens_of_stored_run(o);
 }
 
 const std::set<std::string>& settings_without_numbers() {

@@ -39,6 +39,10 @@ struct RunOptions {
   bool keep_best = false;
   int64_t patience = 0;
 
+  // Of which the search for a split (split_choice.h) makes the rows of a micro-batch and the number
+  // of micro-batches, which are stored; a run that resumes has these many.  None: it has both.
+  std::optional<int64_t> tokens_per_step = {};
+
   // The rest changes where and how the run executes, not its losses.
   Device device = {};
   std::string device_name = {};  // as given; empty: the default device

@@ -6,7 +6,7 @@ namespace spool {
 
 Plan evaluation_plan(const TrainingConfig& config) {
   return plan_evaluation(config.model, config.dtype, config.batch, config.seq,
-                         config.evaluation_rows());
+                         config.evaluation.value_or(ChunkRows{}));
 }
 
 TrainedModel::TrainedModel(const TrainingConfig& config, Plan evaluation, Stream& stream)

@@ -13,7 +13,7 @@
 
 namespace spool {
 
-// The plan of an evaluation's tapes: as little is live at a time as in a step.
+// The plan of an evaluation's tapes.
 Plan evaluation_plan(const TrainingConfig&);
 
 // A model of text and its micro-batch, as a StepRunner sees them, with an evaluator of both.

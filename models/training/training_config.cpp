@@ -5,7 +5,6 @@
 
 #include "spool/models/training/settings/setting.h"
 #include "spool/models/training/settings/setting_checks.h"
-#include "spool/runtime/integer.h"
 #include "spool/runtime/units.h"
 
 namespace spool {
@@ -56,14 +55,6 @@ LearningRate TrainingConfig::learning_rate() const {
 
 StepConfig TrainingConfig::step() const {
   return {.dtype = dtype, .accumulate = accumulate, .seed = seed, .optimizer = optimizer};
-}
-
-ChunkRows TrainingConfig::evaluation_rows() const {
-  ChunkRows rows{.loss = chunks.loss_rows, .mlp = chunks.mlp_rows};
-  if (chunks.nodes.empty()) return rows;
-  const int max = std::ranges::max(chunks.nodes, {}, &NodesInChunks::chunks).chunks;
-  rows.mlp = ceil_div(batch * seq, int64_t{max});
-  return rows;
 }
 
 void TrainingConfig::validate() const {

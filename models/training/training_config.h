@@ -3,6 +3,7 @@
 // The settings that define what a training run computes: model, batches, schedule, optimizer.
 
 #include <cstdint>
+#include <optional>
 
 #include "spool/models/families/model_config.h"
 #include "spool/models/inference/evaluator.h"
@@ -28,6 +29,9 @@ struct TrainingConfig {
   // Nodes of a step's tape are in it only if those of the MLPs are not set: a search chose them for
   // a budget.
   StepChunks chunks = {};
+  // The chunks of an evaluation: chosen for a budget and stored beside the settings, as they may
+  // change the last bits of its loss.  None: not chosen yet, all rows.
+  std::optional<ChunkRows> evaluation = {};
   uint64_t seed = 1;
   // On a GPU, lets attention's backward form sums in any order, for less memory on most; then the
   // losses of two runs may differ.
@@ -39,8 +43,6 @@ struct TrainingConfig {
   LearningRate learning_rate() const;
   // The part that a StepExecutor needs.
   StepConfig step() const;
-  // What is live at a time of an evaluation: of the MLPs, as little as of a step's nodes.
-  ChunkRows evaluation_rows() const;
   // Throws an error that names the settings if one is out of range or two contradict each other.
   void validate() const;
 };

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "spool/planner/machines/measured_device.h"
 #include "spool/runtime/files/file.h"
-#include "spool/runtime/files/json.h"
 
 namespace spool {
 namespace {
@@ -91,6 +91,7 @@ std::string format_table(const DeviceTable& table) {
     for_each_rate(*table.rates, [&](const char* key, double rate) { rates[key] = rate; });
     text += sentence(",\n  \"rates\": ", rates);
   }
+  if (table.measured) text += sentence(",\n  \"machine\": ", to_json(*table.measured));
   text += sentence(",\n  \"disks\": ", json(table.disks), ",\n  \"kernels\": [");
   const char* comma = "\n    ";
   for (const KernelTime& k : table.kernels) {
@@ -100,13 +101,15 @@ std::string format_table(const DeviceTable& table) {
   return text + "\n  ]\n}\n";
 }
 
-DeviceTable table_from_json(const JsonField& whole, const DeviceIdentity& device) {
+// Of the device, or of any if it is null.
+DeviceTable table_from_json(const JsonField& whole, const DeviceIdentity* device) {
   const JsonField version = whole.member("spool_kernels");
   version.expect(version.integer<int>() == table_version, "a table of version ",
                  excerpt(version.value()), " cannot be read, only of version ", table_version);
   DeviceTable table{.device = read_identity(whole.member("device"))};
-  check_device(table.device, device, whole.file());
+  if (device) check_device(table.device, *device, whole.file());
   if (const auto rates = whole.find("rates")) table.rates = read_rates(*rates);
+  if (const auto machine = whole.find("machine")) table.measured = measured_device(*machine);
   for (const JsonField& disk : whole.member("disks").members()) {
     table.disks[disk.key()] = positive(disk, max_rate);
   }
@@ -116,6 +119,10 @@ DeviceTable table_from_json(const JsonField& whole, const DeviceIdentity& device
   const auto twice = std::ranges::adjacent_find(table.kernels, same_kernel);
   kernels.expect(twice == table.kernels.end(), "a kernel is there twice");
   return table;
+}
+
+DeviceTable read_table(const std::filesystem::path& path, const DeviceIdentity* device) {
+  return table_from_json(parse_json(read_text_file(path, max_table_bytes), path.string()), device);
 }
 
 }  // namespace
@@ -136,7 +143,24 @@ void add_kernels(DeviceTable& table, const std::vector<KernelTime>& kernels, Ren
 DeviceTable load_table(const std::filesystem::path& path, const DeviceIdentity& device) {
   std::error_code unreachable;  // is for the user to hear when the table is saved
   if (!std::filesystem::exists(path, unreachable)) return {.device = device};
-  return table_from_json(parse_json(read_text_file(path, max_table_bytes), path.string()), device);
+  return read_table(path, &device);
+}
+
+DeviceTable load_table_of_any_device(const std::filesystem::path& path) {
+  DeviceTable table = read_table(path, nullptr);
+  constexpr const char* is_missing = "; measure the device, and save its table, once more";
+  check_file(table.rates.has_value(), path, "there is no field rates", is_missing);
+  check_file(table.measured.has_value(), path, "there is no field machine", is_missing);
+  return table;
+}
+
+bool is_table(const std::filesystem::path& path) {
+  try {
+    (void)read_table(path, nullptr);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 void save_table(const std::filesystem::path& path, const DeviceTable& table) {

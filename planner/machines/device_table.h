@@ -12,7 +12,13 @@
 //                 ...]
 //   }
 //
-// Equal tables have equal files.
+// Equal tables have equal files.  One that is for planning elsewhere (machine_text.h) says more, in
+// a member of this file:
+//
+//     "machine": {"name": "cpu (2 threads)", "memory": 25769803776, "host_memory": 25769803776,
+//                 "cpu": {"threads": 2, "bf16_products": "pairs"}},
+//
+// or "cuda": {"major": 9, "minor": 0, "fused_attention": true}.
 
 #include <filesystem>
 #include <map>
@@ -21,17 +27,27 @@
 #include <vector>
 
 #include "spool/runtime/meta/kernel_times.h"
+#include "spool/runtime/stream.h"
 
 namespace spool {
 
 // What distinguishes a device whose speed may differ, as pairs of a name and a value.
 using DeviceIdentity = std::map<std::string, std::string>;
 
+// What plans for a device depend on besides its speed.
+struct MeasuredDevice {
+  std::string name = {};
+  Architecture architecture = {};
+  size_t memory = 0, host_memory = 0;  // bytes; a cpu is its own host
+};
+MeasuredDevice describe(const Stream&);
+
 struct DeviceTable {
   DeviceIdentity device = {};
   std::optional<Machine> rates = {};         // without name, architecture and kernels
   std::map<std::string, double> disks = {};  // by directory, bytes per second
   std::vector<KernelTime> kernels = {};      // without repetitions, in the order of before()
+  std::optional<MeasuredDevice> measured = {};
 };
 
 // What a new measurement does to the table's entry for the same kernel.
@@ -45,6 +61,11 @@ void add_kernels(DeviceTable&, const std::vector<KernelTime>&, Renewal);
 // Returns a table without entries if there is no file.  Throws, naming the file and the field, if
 // the file is damaged or is the table of another device.
 DeviceTable load_table(const std::filesystem::path&, const DeviceIdentity&);
+// The table of any device, with its rates and what it is: to plan for it.  Throws likewise, and if
+// there is no file.
+DeviceTable load_table_of_any_device(const std::filesystem::path&);
+// Whether the file is a table that this program can read, of any device.
+bool is_table(const std::filesystem::path&);
 // Creates the folder; throws if the file cannot be written.
 void save_table(const std::filesystem::path&, const DeviceTable&);
 

@@ -22,8 +22,8 @@ class ChunkMoves {
   bool could_gain(const FoundPlan&);
 
  private:
-  // What is cut into `chunks`, and cannot be cut into more than `extent`: the loss, or the regions of
-  // so many nodes that have as many chunks.
+  // What is cut into `chunks`, and cannot be cut into more than `extent`: the loss, or the regions
+  // of so many nodes that have as many chunks.
   struct Lever {
     bool is_loss = false;
     NodeId nodes = 0;

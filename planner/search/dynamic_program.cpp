@@ -42,20 +42,22 @@ void FastestChoices::merge(const Steps& a, const Steps& b, Steps& merged) {
   }
 }
 
-bool Family::has(const SegmentOption& option) const {
-  if (!region) return true;
+bool Family::has(const SegmentOption& option, bool of_most_frequent_kind) const {
   const auto& own = option.region;
+  if (own && own->chunks > max_chunks) return false;
+  if (!region || !of_most_frequent_kind) return true;
   return own && own->first == region->first && own->last == region->last &&
          own->chunks == region->chunks;
 }
 
 std::vector<Family> families_of(const MeasuredSegments& m) {
-  std::vector<Family> all{{}};
+  constexpr int few = 16;
+  std::vector<Family> all{{.max_chunks = few}, {}};
   for (size_t rows = 0; rows < m.rows.size() && m.rows.size() > 1; ++rows) {
     all.push_back({.row_choice = rows});
   }
   for (const MeasuredOption& o : m.options[static_cast<size_t>(most_frequent_kind(m))].front()) {
-    const auto has_it = [&](const Family& f) { return f.region && f.has(o.option); };
+    const auto has_it = [&](const Family& f) { return f.region && f.has(o.option, true); };
     if (!o.option.region || std::ranges::any_of(all, has_it)) continue;
     all.push_back({.region = o.option.region});
     all.back().region->leaves.clear();
@@ -95,7 +97,7 @@ void FastestChoices::extend(Run& run) {
     const std::vector<MeasuredOption>& options = m_.options_of(segment, rows);
     const bool is_alike = m_.segments[segment].kind == alike_kind_;
     for (size_t o = 0; o < options.size(); ++o) {
-      if (is_alike && !family_.has(options[o].option)) continue;
+      if (!family_.has(options[o].option, is_alike)) continue;
       const int64_t kept = m_.keeps[segment] + options[o].extra_kept;
       const int64_t needed = needed_bytes(m_, segment, options[o], others_);
       extended.clear();

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -60,9 +61,11 @@ struct Family {
   std::optional<size_t> row_choice = {};
   // The region of all segments of the most frequent kind, without its leaves.
   std::optional<SegmentRegion> region = {};
-  bool has(const SegmentOption&) const;
+  int max_chunks = std::numeric_limits<int>::max();  // of a region
+  bool has(const SegmentOption&, bool of_most_frequent_kind) const;
 };
-// The first has all choices; the others agree in their rows, or in their region.
+// The first has regions of few chunks alone, as more chunks matter only where fewer bytes are
+// wanted; the second has all choices; the others agree in their rows, or in their region.
 std::vector<Family> families_of(const MeasuredSegments&);
 
 class FastestChoices {

@@ -70,6 +70,7 @@ double HandPolicies::seconds_without_copies(const Flags& flags) {
   // Kernels can be measured to be slower where nothing is streamed than where it is.
   const double gain = measured_.state ? measured_.state->gain : 0;
   Flags without = flags;
+  without.loss_rows = measured_.rows.front();
   without.offload = Offloading::none;
   without.state = OptimizerState::device;
   return trial(without).found.seconds - gain;
@@ -221,8 +222,9 @@ const FoundPlan* HandPolicies::fastest_within(size_t budget, double seconds) {
              trial(other).live <= budget + budget / 4;
     };
     if (std::ranges::any_of(begun, is_like) || std::ranges::none_of(grid_, is_near)) continue;
-    constexpr double certainty = 0.998;  // more chunks do not make a policy faster by more
-    if (certainty * trial(flags).found.seconds >= seconds) continue;
+    // More chunks do not make a policy faster.
+    const Flags fewest = with_rows(flags, /*mlp_rows=*/0, measured_.rows.front());
+    if (trial(fewest).found.seconds >= seconds) continue;
     begun.push_back(flags);
     if (const FoundPlan* found = faster_with_other_chunks(flags, budget, seconds)) fastest = found;
   }

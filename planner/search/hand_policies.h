@@ -3,8 +3,8 @@
 // Policies as flags set them by hand (planner/policy.h), the same for all layers: what is
 // recomputed, rows of the MLPs and of the loss, what is offloaded, and the optimizer's state.  They
 // stand beside a search, so that fixing a flag never helps.  No model of copies is exact, so each
-// is judged by a rehearsal, and laid out only where it would win.  The smallest budget is found from
-// them by bytes alone, one lever changed at a time.
+// is judged by a rehearsal, and laid out only where it would win.  The smallest budget is found
+// from them by bytes alone, one lever changed at a time.
 
 #include <map>
 
@@ -36,7 +36,7 @@ class HandPolicies {
     }
   };
   const std::vector<Flags>& grid();
-  // Seconds of the policy if nothing is copied, a lower bound.
+  // Seconds of the policy without copies and chunks of the loss, a lower bound.
   double seconds_without_copies(const Flags&);
   std::vector<int64_t> loss_rows_of_grid() const;
   // Policies that differ in one lever, or in chunks alone.

@@ -132,8 +132,8 @@ class Measurement {
     return costs;
   }
 
-  // The weight of a rehearsed micro-batch in the mean of all: the first writes gradients, later ones
-  // add to them, and the middle one stands for those that were left out.
+  // The weight of a rehearsed micro-batch in the mean of all: the first writes gradients, later
+  // ones add to them, and the middle one stands for those that were left out.
   double weight(const Survey& survey, int micro_batch) const {
     const auto all = static_cast<double>(step_.micro_batches);
     const bool stands_for_others = micro_batch == 1 && step_.micro_batches > survey.micro_batches;

@@ -68,9 +68,9 @@ struct MeasuredSegments {
   std::vector<IdTable<NodeId, int64_t>> live_of_rows = {};
   // By kind: the regions in chunks that its options have.
   std::vector<std::vector<MeasuredRegion>> regions = {};
-  // For each kind, the maximum seconds of a micro-batch by which such a region is faster than running
-  // again, whole, what it computes.  By the roofline that is 0, but kernels of fewer rows can be
-  // measured to be faster.
+  // For each kind, the maximum seconds of a micro-batch by which such a region is faster than
+  // running again, whole, what it computes.  By the roofline that is 0, but kernels of fewer rows
+  // can be measured to be faster.
   std::vector<double> gain_of_regions = {};
   // The survey of keeping all with the first choice of rows.
   Survey keep_all = {};

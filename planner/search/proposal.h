@@ -67,6 +67,7 @@ class Proposer {
                                         double& offloaded);
   size_t min_with(size_t state_on_host) const;
   std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&);
+  std::optional<Proposal> fastest_of_family(const ProposalLimits&);
 
   const SearchedStep& step_;
   const MeasuredSegments& measured_;

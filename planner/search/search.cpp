@@ -6,7 +6,6 @@
 #include <limits>
 #include <map>
 
-#include "spool/autograd/chunks/cut.h"
 #include "spool/planner/search/bound/step_bound.h"
 #include "spool/planner/search/chunk_moves.h"
 #include "spool/planner/search/hand_policies.h"
@@ -54,6 +53,7 @@ struct Search::State {
   std::map<int, double> optima = {};  // seconds of the fastest choice of a level, if none is lost
   std::optional<FoundPlan> smallest = {};
   std::unique_ptr<State> plain = {};
+  bool is_part = false;  // of another search
 
   State(SearchedStep s, Levers l)
       : step(std::move(s)),
@@ -232,8 +232,7 @@ struct Search::State {
     if (has_others()) {
       if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
     }
-    equalise_chunks(*smallest);
-    for (size_t family = 1; family < proposer.families().size(); ++family) {
+    for (size_t family = 2; family < proposer.families().size(); ++family) {
       const auto search = [&] {
         return search_family(family, smallest->peak - Arena::granule, infinite, smallest->plan);
       };
@@ -245,26 +244,6 @@ struct Search::State {
     }
     speed_up(*smallest);
     return *smallest;
-  }
-
-  // Replaces the plan by a smaller one whose regions have equal numbers of chunks, if there is one:
-  // what is alike is laid out without holes.
-  void equalise_chunks(FoundPlan& plan) {
-    if (!levers.regions) return;
-    const Plan any = plan.plan;
-    for (const int chunks : {16, 32, 64, 128, 256, 512}) {
-      Plan equal = any;
-      bool differs = false;
-      for (Region& r : equal.regions) {
-        if (r.chunks == 1 || cut(measured.program, r.first, r.last).extent < chunks) continue;
-        differs = differs || r.chunks != chunks;
-        r.chunks = chunks;
-      }
-      if (!differs) continue;
-      const FoundPlan& found =
-          trials.laid_out(trials.of(std::move(equal), plan.loss_rows), plan.peak);
-      if (found.peak < plan.peak && found.host_bytes <= levers.host_bytes) plan = found;
-    }
   }
 
   // Replaces the plan by a faster one within its peak, if there is one.
@@ -292,6 +271,7 @@ struct Search::State {
     few.regions = few.state_share = false;
     few.offload_to.reset();
     plain = std::make_unique<State>(step, few);
+    plain->is_part = true;
     return plain.get();
   }
 
@@ -316,15 +296,22 @@ struct Search::State {
     if (optimum(level) < seconds()) {
       if (const auto& other = plan_of_level(level)) take(*other);
     }
-    if (const auto other = search_within(budget)) take(*other);
+    // A level is up to 0.2 % lower than the budget.  With a link and many segments, each further
+    // search takes long.
+    constexpr size_t many = 100;
+    if (!levers.offload_to || measured.segments.size() < many) {
+      if (const auto other = search_within(budget)) take(*other);
+    }
     if (!fastest && smallest_plan().peak <= budget) take(smallest_plan());
     if (const FoundPlan* alike = uniform_within(budget, seconds())) take(*alike);
     if (State* few = without_others()) {
       if (const auto other = few->plan_within(budget)) take(*other);
     }
     if (!fastest || is_proven(fastest, budget)) return fastest;
+    // Each family has a dynamic program of its own for each way of offloading, which takes long.
     const FoundPlan first = *fastest;
-    for (size_t family = 1; family < proposer.families().size(); ++family) {
+    const bool has_time = !levers.offload_to && !is_part;
+    for (size_t family = 2; has_time && family < proposer.families().size(); ++family) {
       if (!is_near(proposer.families()[family], first)) continue;
       if (const auto other = search_family(family, budget, seconds(), first.plan)) {
         take(moves.faster_within(budget, *other));
@@ -345,7 +332,9 @@ struct Search::State {
                         .keep_all_peak = keep_all.peak,
                         .keep_all_seconds = keep_all.seconds};
     const size_t bytes = found ? budget : result.found.peak;
-    const double min = bound.seconds_within(bytes);
+    double min = bound.seconds_within(bytes);
+    // Measured kernels of chunks between those that were rehearsed may be faster than both.
+    if (step.machine.kernels) min = std::min(min, result.found.seconds);
     result.lower_bound = std::isfinite(min) ? min : 0;
     result.rehearsals = rehearsals();
     return result;

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "spool/runtime/cpu/bf16_products.h"
 #include "spool/runtime/cpu/processor.h"
 #include "spool/runtime/cpu/thread_pool.h"
 #include "spool/runtime/cpu/usable_cores.h"
@@ -164,7 +165,8 @@ struct CpuStream::Worker {
 CpuStream::CpuStream(size_t budget, int threads) : CpuStream(reserve(budget), threads) {}
 
 CpuStream::CpuStream(std::shared_ptr<Arena> memory, int threads)
-    : Stream({DeviceType::cpu}, CpuArchitecture{.threads = thread_count(threads)},
+    : Stream({DeviceType::cpu},
+             CpuArchitecture{.threads = thread_count(threads), .bf16_products = bf16_products()},
              std::move(memory)),
       threads_(thread_count(threads)),
       inline_(run_inline()),

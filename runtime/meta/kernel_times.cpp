@@ -1,6 +1,7 @@
 #include "spool/runtime/meta/kernel_times.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <tuple>
 
@@ -19,6 +20,21 @@ void check_kernel(const KernelTime& k) {
                      k.seconds > 0;
   check(valid, "measured kernels: ", k.cost.flops, " flops and ", k.cost.bytes, " bytes of '",
         k.name, "' in ", k.seconds, " s are no measurement");
+}
+
+// Of at most `max` kernels, spread evenly over all, so that a large table takes no longer.
+double median_scale(const std::vector<KernelTime>& kernels, const Machine& rates) {
+  constexpr size_t max = 32;
+  std::array<double, max> scales = {};
+  const size_t count = std::min(kernels.size(), max);
+  if (count == 0) return 1;
+  for (size_t i = 0; i < count; ++i) {
+    const KernelTime& k = kernels[i * kernels.size() / count];
+    scales[i] = k.seconds / rates.seconds(k.cost);
+  }
+  const auto middle = scales.begin() + count / 2;
+  std::nth_element(scales.begin(), middle, scales.begin() + count);
+  return *middle;
 }
 
 }  // namespace
@@ -51,7 +67,7 @@ double KernelTimes::scale(const Machine& rates, std::string_view name, const Cos
   const auto fits = [&](auto at) { return at->name == name && at->cost.dtype == cost.dtype; };
   const bool has_next = next != kernels_.end() && fits(next);
   const bool has_previous = next != kernels_.begin() && fits(next - 1);
-  if (!has_next && !has_previous) return 1;
+  if (!has_next && !has_previous) return median_scale(kernels_, rates);
   bool take_next = has_next;
   if (has_next && has_previous) {  // by the ratio of the flops
     take_next = cost.flops * cost.flops > next->cost.flops * (next - 1)->cost.flops;

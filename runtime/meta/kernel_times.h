@@ -45,8 +45,8 @@ class KernelTimes {
   }
 
   // For a kernel that the table lacks: its duration relative to the machine's rates, as that of the
-  // kernel of the same name and type with the nearest flops; 1 if there is none.  It makes
-  // estimates comparable with measurements.
+  // kernel of the same name and type with the nearest flops, or else as the median of others; 1 if
+  // there are none.  It makes estimates comparable with measurements.
   double scale(const Machine& rates, std::string_view name, const Cost&) const;
 
   // In the order of before().

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import unittest
 
 from commands import SHAPE, Folder, main, spool
@@ -41,6 +42,18 @@ class Calibrate(Folder):
         self.calibrate("--afresh")
         self.assertEqual(self.seconds().keys(), first.keys())
         self.assertNotEqual(self.seconds(), lowered)
+
+    def test_equal_layers_are_measured_once_and_what_is_left_is_counted(self):
+        deep = ["--layers", 6]
+        out = self.calibrate(*deep)
+        self.assertRegex(out, r"\d+ of the \d+ kernels of a step not measured")
+        for words, counts in [(deep, True), ([], False)]:
+            self.calibrate(*words)
+            status, out, errors = spool("plan", *SHAPE, *DEVICE, *words, env=self.environment)
+            self.assertEqual(status, 0, errors)
+            counted = re.search(r"kernels +\d+ of \d+ +are not measured", out)
+            self.assertEqual(counted is not None, counts, out)
+        self.assertNotIn("not measured", self.calibrate())
 
     def test_train_measures_once_and_corrects_its_foretold_time(self):
         log = self.folder / "log.jsonl"

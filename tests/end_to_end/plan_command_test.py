@@ -15,7 +15,7 @@ SHAPE = (
 ).split()
 MACHINES = ["h200", "h100", "a100-80g", "a100-80g-pcie", "a100-40g", "rtx4090", "this"]
 FIELDS = (
-    "format format_version model batch seq accumulate dtype parameters machine budget_bytes "
+    "format format_version model batch seq accumulate dtype parameters machine splits budget_bytes "
     "foretold_peak_bytes foretold_step_ms peak_is_in keep_all_peak_bytes keep_all_step_ms "
     "lower_bound_ms gap plan_ms rehearsals fingerprint loss_chunk region_chunks budget_is "
     "chunks_hold_for_threads slowed_by_chunks state_bytes_on_device host_bytes disk_bytes "
@@ -173,7 +173,8 @@ class Training(Planned):
         searched = self.run_with("searched", "--memory", budget, "--save-plan", again)
         self.assertEqual(plan.read_text(), again.read_text())
         _, configuration, losses, peak = self.run_with("plan", "--plan", plan)
-        self.assertEqual(peak, report["foretold_peak_bytes"])
+        # Without a budget an evaluation takes no more than the step.
+        self.assertLessEqual(peak, report["foretold_peak_bytes"])
         self.assertEqual(configuration["chunk-loss"], report["loss_chunk"])
         in_chunks = configuration["nodes-in-chunks"]
         self.assertEqual([chunks for _, _, chunks in in_chunks], report["region_chunks"])
@@ -345,7 +346,7 @@ class Refusals(Planned):
     def test_says_what_would_fit(self):
         budget = self.small("--batch", 8)
         tight = self.train_refused("--memory", budget)
-        self.refused(tight, 1, " would fit", "(--memory, --batch)")
+        self.refused(tight, 1, " would fit", "(--memory, --batch, --tokens-per-step)")
         batch = int(re.search(r"a batch of (\d+) would fit", tight[2])[1])
         self.assertGreaterEqual(batch, 4)
         self.assertLess(batch, 16)
@@ -384,16 +385,15 @@ class Refusals(Planned):
         self.assertEqual({p.name for p in self.folder.iterdir()}, {"closed", "text.txt"})
 
     def test_overwrites_nothing_but_what_it_wrote(self):
-        precious = self.text.read_text()
+        precious, mine = self.text.read_text(), self.folder / "mine.json"
         for flag in ["--json", "--save-plan"]:
             self.refused(spool("plan", *SHAPE, flag, self.text), 1, "text.txt", flag)
         self.assertEqual(self.text.read_text(), precious)
         self.refused(spool("plan", *SHAPE, "--json", self.folder / "none" / "a"), 1, "none/")
         for flag in ["--json", "--save-plan"]:
-            for _ in range(2):
-                status, _, errors = spool("plan", *SHAPE, flag, self.folder / "mine.json")
+            for status, _, errors in [spool("plan", *SHAPE, flag, mine) for _ in range(2)]:
                 self.assertEqual(status, 0, errors)
-            (self.folder / "mine.json").unlink()
+            mine.unlink()
 
 
 if __name__ == "__main__":

@@ -143,6 +143,34 @@ class Resuming(Folder):
         (self.out / "latest" / "run.json").write_text(json.dumps(run))
         self.refused(spool(*resume), 1, "run.json", "tape")
 
+    def test_keeps_the_rows_of_its_evaluations(self):
+        self.assertEqual(self.train()[0], 0)
+        resume = ["train", "--out", self.out, "--resume"]
+
+        def rows_of_run():
+            return json.loads((self.out / "latest" / "run.json").read_text())["evaluation_rows"]
+
+        def resumed_with(rows, steps):
+            file = self.out / "latest" / "run.json"
+            run = json.loads(file.read_text())
+            run["evaluation_rows"] = rows
+            if rows is None:  # of an earlier version
+                del run["evaluation_rows"]
+            file.write_text(json.dumps(run))
+            return spool(*resume, "--steps", steps)
+
+        self.assertEqual(rows_of_run(), {"loss": 0, "mlp": 0})
+        few = {"loss": 8, "mlp": 16}
+        status, _, errors = resumed_with(few, 4)
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(rows_of_run(), few)
+        status, _, errors = resumed_with(None, 5)
+        self.assertEqual(status, 0, errors)
+        self.assertEqual(rows_of_run(), {"loss": 0, "mlp": 0})
+        for rows in ([], 7, {"loss": 1}, {"loss": -1, "mlp": 0}, {"loss": 1, "mlp": 2**31},
+                     {"loss": "8", "mlp": 16}, {"loss": 1.5, "mlp": 0}):
+            self.refused(resumed_with(rows, 6), 1, "run.json", "evaluation_rows")
+
     def test_a_log_keeps_what_was_done_before_a_run_resumes(self):
         log = self.folder / "log"
 

@@ -56,7 +56,7 @@ TEST(KernelTimes, AreWhatARehearsalTakes) {
   stream.charge("matmul", square);
   EXPECT_EQ(stream.now(), 0.25);
   stream.charge("add", square);
-  EXPECT_EQ(stream.now(), 2.25);
+  EXPECT_EQ(stream.now(), 0.5);
 }
 
 TEST(KernelTimes, ScaleTheRatesForKernelsLikeThem) {
@@ -73,9 +73,24 @@ TEST(KernelTimes, ScaleTheRatesForKernelsLikeThem) {
   EXPECT_DOUBLE_EQ(seconds("matmul", {.flops = 5e8}), 0.25);
   EXPECT_DOUBLE_EQ(seconds("matmul", {.flops = 4e9}), 2);
   EXPECT_DOUBLE_EQ(seconds("add", {.bytes = 1e3}), 3e-6);
-  EXPECT_DOUBLE_EQ(seconds("scale", {.flops = 1e9}), 1);
-  const Cost bf16{.flops = 4e11, .dtype = DType::bf16};
-  EXPECT_DOUBLE_EQ(seconds("matmul", bf16), machine.seconds(bf16));
+}
+
+TEST(KernelTimes, ScaleTheRatesForKernelsLikeNone) {
+  Machine machine{.f32_flops = 1e9, .bytes_per_second = 1e9, .launch_seconds = 0};
+  const Cost unknown{.flops = 1e9}, bf16{.flops = 4e11, .dtype = DType::bf16};
+  const auto seconds = [&](const char* name, const Cost& cost) {
+    return kernel_seconds(machine, name, cost);
+  };
+  machine.kernels = std::make_shared<KernelTimes>(std::vector<KernelTime>{});
+  EXPECT_DOUBLE_EQ(seconds("scale", unknown), 1);
+  std::vector<KernelTime> kernels{
+      {"matmul", {.flops = 1e6}, 2e-3}, {"gelu", {.flops = 1e9}, 0.5}, {"add", {.bytes = 1e9}, 3}};
+  machine.kernels = std::make_shared<KernelTimes>(kernels);
+  EXPECT_DOUBLE_EQ(seconds("scale", unknown), 2);
+  EXPECT_DOUBLE_EQ(seconds("matmul", bf16), 2 * machine.seconds(bf16));
+  for (int i = 1; i <= 5000; ++i) kernels.push_back({"norm", {.flops = 1e3 * i}, 5e-6 * i});
+  machine.kernels = std::make_shared<KernelTimes>(kernels);
+  EXPECT_DOUBLE_EQ(seconds("scale", unknown), 5);
 }
 
 TEST(KernelTimes, OfADeviceAreNotItsHosts) {

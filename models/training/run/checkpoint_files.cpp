@@ -12,6 +12,7 @@
 #include "spool/models/formats/safetensors.h"
 #include "spool/models/steps/state_tensors.h"
 #include "spool/models/tokenizers/tokenizer_choice.h"
+#include "spool/models/training/settings/setting_checks.h"
 #include "spool/planner/machines/matmul_table.h"
 #include "spool/runtime/bulk_hash.h"
 #include "spool/runtime/hash.h"
@@ -45,6 +46,13 @@ std::optional<uint64_t> parse_hex(const JsonField& field) {
   field.expect(error == std::errc() && hash_in_words(hash) == text, excerpt(field.value()),
                " is not a hash of 16 hexadecimal digits");
   return hash;
+}
+
+ChunkRows read_rows(const JsonField& field) {
+  const auto rows = [&](const char* of) {
+    return field.member(of).integer<int64_t>(0, largest_count);
+  };
+  return {.loss = rows("loss"), .mlp = rows("mlp")};
 }
 
 // A GPT-2's configuration without fields that change no number, which its folder may have or lack.
@@ -129,6 +137,9 @@ void save_checkpoint(const fs::path& directory, const CheckpointContents& state)
            {"tokenizer", state.tokenizer.name()},
            {"run", mark.run},
            {"tape", hash_in_words(state.tape)}};
+  if (const auto& chunks = state.options.training.evaluation) {
+    run["evaluation_rows"] = {{"loss", chunks->loss}, {"mlp", chunks->mlp}};
+  }
   if (state.evaluations.last) run["evaluations"] = to_json(state.evaluations);
   if (!state.products.places.empty()) run["products"] = to_json(state.products);
   if (state.initial_weights) run["initial_weights"] = hash_in_words(*state.initial_weights);
@@ -206,6 +217,7 @@ StoredRun parse_run(const JsonField& run) {
   if (const auto evaluations = run.find("evaluations")) {
     stored.evaluations = evaluation_history_from_json(*evaluations, stored.step);
   }
+  if (const auto rows = run.find("evaluation_rows")) stored.evaluation_rows = read_rows(*rows);
   const auto hash = run.find("run");
   if (!hash) return stored;
   const json& settings = stored.configuration.value();

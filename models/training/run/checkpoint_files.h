@@ -42,6 +42,7 @@ struct StoredRun {
   MatmulAlgorithms products = {};
   std::optional<uint64_t> tape = {};  // the fingerprint of a step's tape (autograd/fingerprint.h)
   EvaluationHistory evaluations = {};
+  std::optional<ChunkRows> evaluation_rows = {};  // none: of an earlier version
 };
 
 // What a checkpoint is made of.

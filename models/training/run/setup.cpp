@@ -26,6 +26,7 @@ std::optional<StoredRun> find_stored_run(RunSetup& run) {
                      "there is no checkpoint to resume; begin a run instead");
   StoredRun stored = read_run(*run.checkpoint);
   adopt(o, stored.configuration);
+  o.training.evaluation = stored.evaluation_rows;
   check_file(stored.step <= run.steps(), *run.checkpoint / "run.json", "field step: ", stored.step,
              " is beyond the ", run.steps(), " steps of the run");
   run.evaluations = stored.evaluations;
@@ -99,6 +100,11 @@ void tell_plan(RunSetup& run, const RunRequest& request) {
 void plan(RunSetup& run) {
   RunOptions& o = run.options;
   RunListeners& listeners = *run.listeners;
+  std::optional<SplitChoice> split;
+  {
+    const LongWork choosing(listeners, "choosing micro-batches");
+    split = choose_split(o, run.sample.length);
+  }
   CalibrationRequest calibration = calibration_of(o, run.given_plan);
   calibration.say = [&](const std::string& text) { listeners.say(text); };
   {
@@ -111,6 +117,7 @@ void plan(RunSetup& run) {
     const LongWork planning(listeners, "planning");
     run.planned = planner.plan();
   }
+  run.planned.split = std::move(split);
   o.training = run.planned.config;
   if (!o.save_plan.empty() && !run.planned.refusal) {
     save_step_plan(o.save_plan, run.planned, run.machine);

@@ -64,6 +64,11 @@ void read_final_evaluation(RunOptions& o, const std::string& text) {
 namespace settings {
 
 const Settings policy_table{
+    {"tokens-per-step", &RunOptions::tokens_per_step,
+     "Tokens of a step, a multiple of {seq}, instead of {batch} and {accumulate}: the split into "
+     "micro-batches is the one with the fastest plan within {memory}, or within all memory of the "
+     "device, and part of the run",
+     at_least(1), execution, in_help},
     {"recompute", Words{recomputed_text, read_recomputed},
      "Values to recompute in backward rather than keep: none, or a comma-separated list of "
      "norms, gelu (every activation), attention and block (everything in a block except its "

@@ -213,6 +213,7 @@ StepBound::StepBound(const MeasuredSegments& measured, int64_t micro_batches,
     gain_of_regions_ += measured.gain_of_regions[static_cast<size_t>(s.kind)];
   }
   Builder builder{.measured = measured, .bound = *this};
+  add_rows();
   builder.add_layers();
   for (const NodeId n : builder.instants()) builder.add_instant(n);
 }
@@ -232,13 +233,56 @@ double StepBound::forced_seconds(double bytes) const {
   return seconds;
 }
 
-// Seconds of a micro-batch beyond keeping all with this choice of rows.
-double StepBound::extra_seconds(double bytes, size_t row_choice) {
+double StepBound::chunks_of(size_t row_choice) const {
+  // The first choice, all rows, is 0; the second is half of them.
+  return row_choice == 0 ? 1
+                         : std::round(2.0 * static_cast<double>(measured_.rows[1]) /
+                                      static_cast<double>(measured_.rows[row_choice]));
+}
+
+// A loss may have any number of chunks between two choices.  Its seconds are at least those of the
+// choice with fewer chunks, and its bytes at least those of the other; by the roofline, both rise
+// from there no slower than before, as they are sums of maxima of straight lines.
+void StepBound::add_rows() {
+  const size_t count = measured_.rows.size();
+  constexpr double parts = 4, rounding = 8 * Arena::granule;
+  const auto& seconds = measured_.seconds_of_rows;
+  const auto slope = [&](double rise, double from, double to) {
+    return from == to ? 0 : std::max(rise / (to - from), 0.0);
+  };
+  for (size_t i = 0; i < count; ++i) {
+    rows_.push_back({.seconds = seconds[i], .live = {}});
+    for (const int64_t live : measured_.live_of_rows[i]) {
+      rows_.back().live.push_back(static_cast<double>(live));
+    }
+    if (i + 1 == count) break;
+    const size_t fewer = i > 0 ? i - 1 : i, more = std::min(i + 2, count - 1);
+    const double first = chunks_of(i), last = chunks_of(i + 1);
+    const double each = slope(seconds[i] - seconds[fewer], chunks_of(fewer), first);
+    for (double part = 0; part < parts; ++part) {
+      const double from = first + (last - first) * part / parts;
+      const double to = first + (last - first) * (part + 1) / parts;
+      Rows rows{.seconds = std::min(seconds[i] + each * (from - first), seconds[i + 1])};
+      for (NodeId n = 0; n < measured_.live_of_rows[i].next_id(); ++n) {
+        const auto live = [&](size_t choice) {
+          return static_cast<double>(measured_.live_of_rows[choice][n]);
+        };
+        const double of_rows =
+            slope(live(i + 1) - live(more), 1 / chunks_of(more), 1 / last) * (1 / to - 1 / last);
+        rows.live.push_back(std::min(live(i + 1) + of_rows - rounding, live(i)));
+      }
+      rows_.push_back(std::move(rows));
+    }
+  }
+  std::ranges::stable_sort(rows_, {}, &Rows::seconds);
+}
+
+// Seconds of a micro-batch beyond keeping all with these rows.
+double StepBound::extra_seconds(double bytes, const Rows& rows) {
   const double forced = std::max(forced_seconds(bytes), 0.0);
   double extra = forced;
   for (Instant& i : instants_) {
-    const double available =
-        bytes - static_cast<double>(measured_.live_of_rows[row_choice][i.node]);
+    const double available = bytes - rows.live[i.node];
     double seconds = seconds_within(i.moment, available);
     if (i.before && seconds > 0) {
       const double in_chunks = seconds_within(*i.before, available);
@@ -254,9 +298,9 @@ double StepBound::extra_seconds(double bytes, size_t row_choice) {
 
 // The same of a step.  Each byte of state on the host costs seconds and frees a byte; the sum is
 // convex, so golden sections find the minimum.
-double StepBound::extra_seconds_with_state(double bytes, size_t row_choice) {
+double StepBound::extra_seconds_with_state(double bytes, const Rows& rows) {
   const auto seconds = [&](double on_host) {
-    return micro_batches_ * extra_seconds(bytes + on_host, row_choice) +
+    return micro_batches_ * extra_seconds(bytes + on_host, rows) +
            min_seconds(*measured_.state, on_host) - measured_.state->gain;
   };
   constexpr int sections = 36;  // to a granule
@@ -269,13 +313,13 @@ double StepBound::seconds_within(size_t bytes) {
   double min = infinite;
   const auto limit = static_cast<double>(bytes);
   const double gain = measured_.state ? measured_.state->gain : 0;
-  for (size_t choice = 0; choice < measured_.rows.size(); ++choice) {
-    const double kept_all = measured_.seconds + measured_.seconds_of_rows[choice];
+  for (const Rows& rows : rows_) {
+    const double kept_all = measured_.seconds + rows.seconds;
     const double min_of_choice = kept_all - micro_batches_ * gain_of_regions_ - gain;
     if (min_of_choice >= min) continue;
     const double kept =
-        bytes >= measured_.min_live ? micro_batches_ * extra_seconds(limit, choice) : infinite;
-    const double shared = measured_.state ? extra_seconds_with_state(limit, choice) : kept;
+        bytes >= measured_.min_live ? micro_batches_ * extra_seconds(limit, rows) : infinite;
+    const double shared = measured_.state ? extra_seconds_with_state(limit, rows) : kept;
     min = std::min({min, kept_all + kept, kept_all + shared});
   }
   // A plan's time is another sum of the same seconds, of which each may be rounded.

@@ -5,10 +5,10 @@
 #include "spool/models/families/gpt2.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "spool/models/inference/loaded_model.h"
 #include "spool/runtime/cpu/stream.h"
+#include "spool/runtime/integer.h"
 #include "tests/models/data/token_list.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
@@ -56,34 +56,52 @@ MeasuredEvaluation measured_within(const EvaluationShape& shape, const Plan& pla
 
 constexpr size_t ample = size_t{64} << 20;
 
-TEST(EvaluationPlan, IsTheFastestThatFitsAndNeverSlowerInMoreMemory) {
+int64_t chunks_of(const EvaluationShape& shape, int64_t rows) {
+  return rows == 0 ? 1 : ceil_div(shape.batch * shape.seq, rows);
+}
+
+TEST(EvaluationPlan, HasTheFewestChunksThatFit) {
   const EvaluationShape shape = some_shape(DType::f32);
-  std::vector<std::pair<Report, ChunkRows>> all;
-  std::vector<size_t> peaks;
-  for (const int64_t loss : {0, 32, 16, 8, 4, 2, 1}) {
-    for (const int64_t mlp : {0, 32, 16, 8, 4, 2, 1}) {
-      const ChunkRows rows{.loss = loss, .mlp = mlp};
-      all.emplace_back(foretold_report(shape, rows), rows);
-      peaks.push_back(all.back().first.memory.peak);
+  std::vector<std::pair<size_t, int64_t>> all;  // peaks, and chunks of the loss and of an MLP
+  for (const int64_t loss : {0, 30, 20, 15, 12, 10, 6, 3, 1}) {
+    for (const int64_t mlp : {0, 30, 20}) {
+      all.emplace_back(foretold_report(shape, {.loss = loss, .mlp = mlp}).memory.peak,
+                       chunks_of(shape, loss) + chunks_of(shape, mlp));
     }
   }
-  std::ranges::sort(peaks);
-  double before = 1e9;
-  for (const size_t peak : peaks) {
-    const PlannedEvaluation planned = plan_evaluation_within(peak, shape, two_cpu_threads);
-    EXPECT_LE(planned.foretold.memory.peak, peak);
-    EXPECT_LE(planned.foretold.seconds, before);
-    before = planned.foretold.seconds;
-    double seconds = 1e9, of_planned = 0;
-    for (const auto& [report, rows] : all) {
-      if (report.memory.peak <= peak) seconds = std::min(seconds, report.seconds);
-      if (rows == planned.rows) of_planned = report.seconds;
+  for (const auto& [limit, own] : all) {
+    int64_t fewest = own;
+    for (const auto& [peak, chunks] : all) {
+      if (peak <= limit) fewest = std::min(fewest, chunks);
     }
-    EXPECT_NEAR(of_planned, seconds, 1e-9 * seconds) << peak;
+    const PlannedEvaluation planned = plan_evaluation_within(limit, shape, two_cpu_threads);
+    EXPECT_LE(planned.foretold.memory.peak, limit);
+    const auto [loss, mlp] = planned.rows;
+    EXPECT_LE(chunks_of(shape, loss) + chunks_of(shape, mlp), fewest) << limit;
   }
   EXPECT_EQ(plan_evaluation_within(ample, shape, two_cpu_threads).rows, ChunkRows{});
   const PlannedEvaluation min = plan_evaluation_within(1, shape, two_cpu_threads);
-  EXPECT_EQ(min.foretold.memory.peak, peaks.front());
+  EXPECT_EQ(min.foretold.memory.peak, std::ranges::min(all).first);
+}
+
+// With any rows from 16 on, and with fewer where the kernels of few rows add in the same order.
+TEST(EvaluationPlan, HasTheSameBitsInAnyChunks) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const EvaluationShape shape = some_shape(dtype);
+    const auto loss = [&](const ChunkRows& rows) {
+      const Plan plan = plan_evaluation(shape.model, dtype, shape.batch, shape.seq, rows);
+      return measured_within(shape, plan, ample).loss;
+    };
+    const double whole = loss({});
+    const std::vector<ChunkRows> all{
+        {.loss = 20}, {.loss = 30}, {.mlp = 20}, {.mlp = 30}, {.loss = 20, .mlp = 20}};
+    for (const ChunkRows& rows : all) {
+      EXPECT_EQ(loss(rows), whole) << rows.loss << ' ' << rows.mlp;
+    }
+    for (const int64_t rows : {1, 4, 8}) {
+      EXPECT_NEAR(loss({.loss = rows}), whole, 1e-6 * whole) << rows;
+    }
+  }
 }
 
 TEST(EvaluationPlan, HasThePeakForetoldAndTheLossOfOneChunk) {
@@ -109,7 +127,7 @@ TEST(EvaluationPlan, HasThePeakForetoldAndTheLossOfOneChunk) {
 TEST(EvaluationPlan, FitsALongContextIntoATwelfthOfItsWork) {
   EvaluationShape shape{.batch = 1, .seq = 8192};
   shape.model = shape.model.with("context", shape.seq);
-  constexpr size_t budget = size_t{640} << 20;
+  constexpr size_t budget = size_t{624} << 20;
   const Report whole = foretold_report(shape, {});
   const PlannedEvaluation planned = plan_evaluation_within(budget, shape, two_cpu_threads);
   const Report& chunks = planned.foretold;
@@ -122,19 +140,24 @@ TEST(EvaluationPlan, FitsALongContextIntoATwelfthOfItsWork) {
   EXPECT_LE(chunks.seconds, 1.05 * whole.seconds / 2);  // `whole` is two batches
 }
 
-// On a machine that takes no time.
-TEST(EvaluationPlan, HasTheFewestChunksOfThoseThatAreAsFast) {
-  const EvaluationShape shape = some_shape(DType::f32);
-  constexpr double infinite = std::numeric_limits<double>::infinity();
-  const Machine free{.architecture = CpuArchitecture{.threads = 2},
-                     .f32_flops = infinite,
-                     .bytes_per_second = infinite,
-                     .to_host_bytes_per_second = infinite,
-                     .from_host_bytes_per_second = infinite,
-                     .launch_seconds = 0};
-  EXPECT_EQ(plan_evaluation_within(ample, shape, free).rows, ChunkRows{});
-  const size_t peak = foretold_report(shape, {.loss = 32}).memory.peak;
-  EXPECT_EQ(plan_evaluation_within(peak, shape, free).rows, ChunkRows{.loss = 32});
+TEST(EvaluationPlan, TakesFewRehearsals) {
+  for (const int64_t tokens : {1, 15, 40, 1000, 1 << 20}) {
+    for (const int64_t loss : {1, 100, 10'000}) {
+      int calls = 0;
+      const auto peak = [&](const ChunkRows& rows) {
+        ++calls;
+        const auto share = [&](int64_t r) { return static_cast<size_t>(r == 0 ? tokens : r); };
+        return 5000 + static_cast<size_t>(loss) * share(rows.loss) + 64 * share(rows.mlp);
+      };
+      for (const size_t limit : {size_t{0}, size_t{100'000}, size_t{1} << 40}) {
+        calls = 0;
+        const ChunkRows rows = fewest_chunks(tokens, limit, peak);
+        EXPECT_LE(calls, 36);
+        EXPECT_TRUE(rows.mlp == 0 || rows.mlp >= 16);
+      }
+      EXPECT_EQ(fewest_chunks(tokens, size_t{1} << 40, peak), ChunkRows{});
+    }
+  }
 }
 
 class BudgetOfLoadedModel : public ::testing::Test {

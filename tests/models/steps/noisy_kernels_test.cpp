@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "spool/models/steps/step_kernels.h"
+#include "spool/models/steps/step_calibration.h"
 #include "spool/models/steps/step_planner.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/planner/report/plan_diff.h"
@@ -24,7 +24,8 @@ std::vector<KernelTime> kernels_of_plans(const StepDescription& step, const Leve
   std::vector<KernelTime> kernels;
   for (size_t i = 0; i <= 4; ++i) {
     const FoundPlan found = search.plan(min + (max - min) * i / 4).found;
-    const auto more = rehearse_kernels(step, {.step = found.plan}, machine).launches;
+    const auto more =
+        rehearse_kernels(measurable_step(step, {.step = found.plan}), machine).launches;
     kernels.insert(kernels.end(), more.begin(), more.end());
   }
   return distinct(std::move(kernels));

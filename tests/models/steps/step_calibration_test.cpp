@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "spool/models/steps/step_rehearsal.h"
 #include "tests/models/steps/step_testing.h"
 #include "tests/runtime/temporary_directory.h"
 #include "tests/runtime/testing.h"
@@ -21,10 +22,12 @@ class StepCalibration : public ::testing::Test {
   CalibrationRequest request(int64_t accumulate = 1) {
     CalibrationRequest request{.device = {DeviceType::cpu},
                                .threads = 2,
-                               .step = step(accumulate),
                                .folder = folder_.path(),
                                .say = [this](const std::string& text) { said_ += text + "\n"; }};
-    request.plans = calibration_plans(request.step, {});
+    for (const StepPlans& plans : calibration_plans(step(accumulate), {})) {
+      request.samples.push_back(measurable_step(step(accumulate), plans));
+    }
+    request.work = request.samples.front();
     return request;
   }
   // The only file in the folder.
@@ -39,22 +42,6 @@ class StepCalibration : public ::testing::Test {
   CallCounter calls_;
   std::string said_;
 };
-
-TEST_F(StepCalibration, EndsAfterThreeStepsIfTimeIsUpAndKeepsWhatItMeasured) {
-  CalibrationRequest wanted = request();
-  wanted.seconds = 0;
-  const Calibration found = calibrate(wanted);
-  EXPECT_NE(said_.find("measuring ended after 3 steps"), std::string::npos) << said_;
-  EXPECT_TRUE(found.unmeasured.empty());
-  const std::string kept = table();
-  said_.clear();
-  EXPECT_EQ(calibrate(wanted).measured, 0u);
-  EXPECT_EQ(table(), kept);
-  EXPECT_EQ(said_, "");
-  wanted.renewal = Renewal::lower;
-  calibrate(wanted);
-  EXPECT_EQ(said_.find("measuring ended"), std::string::npos) << said_;
-}
 
 TEST_F(StepCalibration, MeasuresNothingIfItIsOfNoUse) {
   CalibrationRequest wanted = request();
@@ -140,7 +127,7 @@ TEST_F(StepCalibration, OnlyLowersTimesUnlessItReplacesThem) {
 
 TEST_F(StepCalibration, StaysWithinTheMemory) {
   CalibrationRequest small = request();
-  StepKernels kernels = rehearse_kernels(small.step, small.plans.front(), Machine{});
+  const WorkKernels kernels = rehearse_kernels(small.samples.front(), Machine{});
   small.memory = kernels.peak;
   EXPECT_TRUE(calibrate(small).unmeasured.empty());
   const TemporaryDirectory fresh;
@@ -176,15 +163,6 @@ TEST_F(StepCalibration, ContinuesIfNothingCanBeStored) {
   said_.clear();
   EXPECT_GT(calibrate(wanted).measured, 0u);
   EXPECT_EQ(said_.find("not kept"), std::string::npos);
-}
-
-TEST(DistinctKernels, TakeTheMeanOfTheirLaunches) {
-  const std::vector<KernelTime> kernels =
-      distinct({{"b", {}, 1}, {"a", {}, 2}, {"b", {}, 4}, {"b", {.flops = 1}, 8}});
-  ASSERT_EQ(kernels.size(), 3u);
-  EXPECT_EQ(kernels[0].name, "a");
-  EXPECT_EQ(kernels[1].seconds, 2.5);
-  EXPECT_EQ(kernels[2].seconds, 8);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "spool/models/steps/step_kernels.h"
+#include "spool/models/steps/step_calibration.h"
 #include "spool/runtime/cpu/stream.h"
 #include "tests/models/training/training_testing.h"
 
@@ -36,7 +36,8 @@ PlannedRun planned(const Machine& machine) {
 }
 
 std::vector<KernelTime> kernels_of(const PlannedRun& run, const Machine& machine) {
-  return distinct(rehearse_kernels(describe_step(run.config), run.plans, machine).launches);
+  const MeasurableWork step = measurable_step(describe_step(run.config), run.plans);
+  return distinct(rehearse_kernels(step, machine).launches);
 }
 
 TEST(FasterPlan, IsNotFoundByThePlansOwnClockOrOneFactor) {

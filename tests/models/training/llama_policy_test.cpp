@@ -69,11 +69,11 @@ Losses train_within_foretold(const TrainingConfig& config, const Policy& policy)
   const PlannedRun run = plan_run(config, {.policy = policy}, slow);
   const size_t foretold = run.foretold.memory.peak;
   CpuStream stream(foretold, 2);
-  Losses losses = train(config, run.plans, stream);
+  Losses losses = train(run.config, run.plans, stream);
   EXPECT_EQ(losses.peak, foretold);
   EXPECT_EQ(losses.host_peak, run.foretold.host.peak);
   CpuStream less(foretold - Arena::granule, 2);
-  expect_error(ErrorKind::memory, {}, [&] { train(config, run.plans, less); });
+  expect_error(ErrorKind::memory, {}, [&] { train(run.config, run.plans, less); });
   return losses;
 }
 

@@ -6,7 +6,7 @@
 
 #include "spool/models/families/gpt2.h"
 #include "spool/models/steps/chunk_choice.h"
-#include "spool/models/steps/step_kernels.h"
+#include "spool/models/steps/step_calibration.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/planner/machines/machine.h"
 #include "spool/runtime/cpu/stream.h"
@@ -53,7 +53,8 @@ std::vector<KernelTime> kernels_of(const TrainingConfig& config) {
   std::vector<KernelTime> all;
   for (const size_t budget : {search.steps().smallest_budget(), search.steps().keep_all_peak()}) {
     const PlannedRun run = search.plan_within(budget);
-    const auto more = rehearse_kernels(describe_step(run.config), run.plans, on_threads(2));
+    const MeasurableWork step = measurable_step(describe_step(run.config), run.plans);
+    const auto more = rehearse_kernels(step, on_threads(2));
     all.insert(all.end(), more.launches.begin(), more.launches.end());
   }
   return distinct(std::move(all));

@@ -6,8 +6,9 @@
 #include "spool/models/families/gpt2.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
 
-#include "spool/models/steps/step_kernels.h"
+#include "spool/models/steps/step_calibration.h"
 #include "spool/models/training/faster_plan.h"
 #include "spool/models/training/plan_report.h"
 #include "spool/planner/machines/machine.h"
@@ -39,8 +40,8 @@ PlannedRun plan_run(const TrainingConfig& config, const RunRequest& request) {
 }
 
 std::vector<KernelTime> kernels_of(const PlannedRun& run) {
-  const StepDescription step = describe_step(run.config);
-  return distinct(rehearse_kernels(step, StepPlans{run.plans}, two_cores).launches);
+  const MeasurableWork step = measurable_step(describe_step(run.config), run.plans);
+  return distinct(rehearse_kernels(step, two_cores).launches);
 }
 
 // Evenly spread from the smallest one to the peak of keeping everything.
@@ -80,7 +81,6 @@ TEST(PlannedRun, ChoosesNodesThatRunInChunks) {
   ASSERT_FALSE(run.chunks.nodes.empty());
   EXPECT_LT(search.steps().smallest_budget(),
             RunPlanner(config, choosing(), sample, two_cores).steps().smallest_budget());
-  EXPECT_GT(run.config.evaluation_rows().mlp, 0);
   CpuStream stream(run.foretold.memory.peak, 2), plenty(size_t{256} << 20, 2);
   const Losses losses = train(run.config, run.plans, stream);
   EXPECT_EQ(losses.peak, run.foretold.memory.peak);
@@ -92,6 +92,61 @@ TEST(PlannedRun, ChoosesNodesThatRunInChunks) {
   EXPECT_EQ(again.chunks.nodes, run.chunks.nodes);
   EXPECT_EQ(nodes_in_chunks(again.plans.step), run.chunks.nodes);
   EXPECT_EQ(resumed.steps().smallest_budget(), search.steps().smallest_budget());
+}
+
+// A step's loss of one row leaves less than an evaluation of all rows takes.
+TrainingConfig with_wide_vocabulary(DType dtype) {
+  TrainingConfig config = small();
+  config.model =
+      Gpt2Config{.layers = 2, .heads = 2, .channels = 16, .context = 64, .vocabulary = 3000};
+  config.batch = 4;
+  config.seq = 64;
+  config.steps = 1;
+  config.dtype = dtype;
+  return config;
+}
+
+TEST(PlannedRun, HasTheValidationLossOfAnyBudget) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const TrainingConfig config = with_wide_vocabulary(dtype);
+    RunPlanner search(config, choosing(with_regions), sample, two_cores);
+    std::set<int64_t> rows;
+    for (const size_t budget : budgets_of(search)) {
+      const PlannedRun run = search.plan_within(budget);
+      EXPECT_LE(run.foretold.memory.peak, budget);
+      rows.insert(run.config.evaluation->loss);
+      CpuStream stream(run.foretold.memory.peak, 2), plenty(size_t{256} << 20, 2);
+      const Losses losses = train(run.config, run.plans, stream);
+      EXPECT_EQ(losses.peak, run.foretold.memory.peak);
+      TrainingConfig whole = run.config;
+      whole.evaluation = ChunkRows{};
+      EXPECT_EQ(losses.validation, train(whole, run.plans, plenty).validation) << budget;
+    }
+    EXPECT_GT(rows.size(), 1u);
+    EXPECT_EQ(*rows.begin(), 0);
+    EXPECT_GE(*std::next(rows.begin()), 16);
+  }
+}
+
+TEST(PlannedRun, KeepsTheRowsOfItsEvaluationsWhileTheyFit) {
+  TrainingConfig config = with_wide_vocabulary(DType::f32);
+  RunPlanner search(config, choosing(), sample, two_cores);
+  const PlannedRun smallest = search.plan_within(search.steps().smallest_budget());
+  const ChunkRows few = *smallest.config.evaluation;
+  ASSERT_GT(few.loss, 0);
+  RunPlanner resumed(smallest.config, choosing({.placement = true}), sample, two_cores);
+  EXPECT_EQ(resumed.plan_within(search.steps().keep_all_peak()).config.evaluation, few);
+  EXPECT_EQ(resumed.plan().config.evaluation, few);
+
+  config = smallest.config;
+  config.evaluation = ChunkRows{};
+  RunPlanner whole(config, choosing({.placement = true}), sample, two_cores);
+  EXPECT_EQ(whole.plan_within(search.steps().smallest_budget()).config.evaluation, few);
+  EXPECT_EQ(whole.plan_within(search.steps().keep_all_peak()).config.evaluation, ChunkRows{});
+  const PlannedRun free = whole.plan();  // its steps alone need less
+  EXPECT_EQ(free.config.evaluation, ChunkRows{});
+  CpuStream stream(free.budget, 2);
+  EXPECT_EQ(train(free.config, free.plans, stream).peak, free.budget);
 }
 
 TEST(PlannedRun, TakesTheNodesInChunksOfAPlan) {

@@ -55,7 +55,7 @@ TEST(TrainingPolicy, HasTheLossesOfKeepingAllAndThePeaksForetold) {
       const Report& foretold = run.foretold;
       EXPECT_EQ(offloads(plans.step), policy.offload != Offloading::none);
       CpuStream stream(foretold.memory.peak, 2);
-      const Losses losses = train(config, plans, stream);
+      const Losses losses = train(run.config, plans, stream);
       EXPECT_EQ(losses.peak, foretold.memory.peak);
       EXPECT_EQ(losses.host_peak, foretold.host.peak);
       EXPECT_EQ(losses, kept) << recompute_list(policy) << ' ' << name(policy.offload);

@@ -263,11 +263,52 @@ TEST(Settings, ThatContradictEachOtherAreNamedByTheirKeys) {
   refuse({{"recompute", {"gelu"}}, {"offload-to", {"disk:d"}}}, "offload-to disk:d needs values",
          {"offload-to", "offload", "recompute"});
   refuse({{"offload-to", {"disk"}}}, "offload-to 'disk' is neither", {"offload-to"});
+  refuse({{"batch", {"2"}}, {"tokens-per-step", {"256"}}}, "batch and tokens-per-step both say",
+         {"batch", "tokens-per-step"});
+  refuse({{"accumulate", {"1"}}, {"tokens-per-step", {"256"}}},
+         "give tokens-per-step alone, or batch and accumulate", {"accumulate", "tokens-per-step"});
+  refuse({{"plan", {"p"}}, {"tokens-per-step", {"256"}}}, "plan is of one split",
+         {"plan", "tokens-per-step"});
   const auto flag = [](const std::string& key) { return "--" + key; };
   expect_error(ErrorKind::invalid, {"--decay-share is for --lr-schedule wsd"}, [&] {
     run_options({{"decay-share", {"0.1"}}}, flag);
   });
   EXPECT_NO_THROW(run_options({{"decay-share", {"0.1"}}, {"resume", {"true"}}}));
+}
+
+TEST(Settings, TokensOfAStepAreWholeRows) {
+  const auto refuse = [](const char* tokens, const char* row, const std::string& words) {
+    expect_error(ErrorKind::invalid, {words}, [&] {
+      run_options({{"tokens-per-step", {tokens}}, {"seq", {row}}});
+    });
+  };
+  refuse("1000", "64",
+         "tokens-per-step 1000 is no multiple of seq 64; the nearest are 960 and 1024");
+  refuse("63", "64", "tokens-per-step 63 is no multiple of seq 64; the nearest is 64");
+  refuse("9223372036854775807", "64", "rows of 64 tokens, and may have at most 2147483647");
+  refuse("99999999999999999999", "64", "is not a whole number");
+  refuse("0", "64", "0 is too little");
+  refuse("-64", "64", "-64 is too little");
+  refuse("many", "64", "many");
+  refuse("64", "0", "the number of tokens of a row is 0");
+  const RunOptions o = run_options({{"tokens-per-step", {"1024"}}, {"seq", {"64"}}});
+  EXPECT_EQ(o.training.tokens_per_step(), 1024);
+}
+
+TEST(Settings, AResumedRunKeepsItsTokensOfAStep) {
+  const json own = configuration(run_options({{"batch", {"4"}}, {"seq", {"32"}}}));
+  for (const auto& [tokens, goes_on] : {std::pair("128", true), {"256", false}, {"100", false}}) {
+    RunOptions o = run_options({{"tokens-per-step", {tokens}}, {"resume", {"true"}}});
+    const auto resume = [&] { adopt(o, stored(own)); };
+    if (goes_on) {
+      EXPECT_NO_THROW(resume());
+    } else {
+      expect_error(ErrorKind::invalid,
+                   {"cannot be resumed with tokens-per-step", "keeps its 128", "4 rows of 32"},
+                   resume);
+    }
+    EXPECT_EQ(o.training.batch, 4);
+  }
 }
 
 }  // namespace

@@ -13,6 +13,16 @@ ValidationRows validation_rows(const TrainingConfig& config) {
   return {counting((2 * config.batch - 1) * T + T / 2 + 1, /*vocabulary=*/50), T};
 }
 
+// The configuration with the evaluation's rows that a planner chooses without a budget, if it has
+// none.
+TrainingConfig with_evaluation(TrainingConfig config, const StepPlans& plans,
+                               const Machine& machine) {
+  if (config.evaluation) return config;
+  const size_t peak = foretell_step(describe_step(config), plans, machine).memory.peak;
+  config.evaluation = RestOfRun(config, sample, machine).evaluation_rows(plans.step, peak, peak);
+  return config;
+}
+
 }  // namespace
 
 TrainingConfig small() {
@@ -60,7 +70,8 @@ StepPlans laid_out_plans(const TrainingConfig& config, const Machine& machine) {
 Report rehearse_training(const TrainingConfig& config, const StepPlans& plans,
                          const Machine& machine, const SampleLength& length) {
   Report report = foretell_step(describe_step(config), plans, machine);
-  const MemoryStats others = rehearse_others(config, plans.step, machine, length);
+  const TrainingConfig chosen = with_evaluation(config, plans, machine);
+  const MemoryStats others = rehearse_others(chosen, plans.step, machine, length);
   if (others.peak > report.memory.peak) report.memory = others;
   return report;
 }
@@ -79,7 +90,8 @@ Losses train(const TrainingConfig& config, Stream& stream, bool graph) {
 Losses train(const TrainingConfig& config, const StepPlans& plans, Stream& stream) {
   Losses all;
   {
-    Trainer trainer(config, plans, stream);
+    const Machine machine{.architecture = stream.architecture()};
+    Trainer trainer(with_evaluation(config, plans, machine), plans, stream);
     trainer.initialise();
     for (int64_t step = 0; step < config.steps; ++step) {
       trainer.step(step, batch_of(config, step));

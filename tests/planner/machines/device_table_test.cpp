@@ -77,6 +77,71 @@ TEST(DeviceTable, ThatIsDamagedIsRefused) {
   refused(whole, "", {"damaged.json"});
 }
 
+DeviceTable table_for_elsewhere(const Architecture& architecture) {
+  DeviceTable table = some_table();
+  table.measured = MeasuredDevice{.name = "there",
+                                  .architecture = architecture,
+                                  .memory = size_t{1} << 30,
+                                  .host_memory = size_t{1} << 31};
+  return table;
+}
+
+TEST(DeviceTable, SaysWhatItsDeviceIs) {
+  const TemporaryDirectory folder;
+  const auto file = folder.path() / "table.json";
+  save_table(file, table_for_elsewhere(
+                       CudaArchitecture{.major = 8, .minor = 9, .fused_attention = false}));
+  const DeviceTable read = load_table_of_any_device(file);
+  EXPECT_EQ(read.device, ours);
+  ASSERT_TRUE(read.measured);
+  EXPECT_EQ(read.measured->name, "there");
+  EXPECT_EQ(read.measured->memory, size_t{1} << 30);
+  EXPECT_EQ(read.measured->host_memory, size_t{1} << 31);
+  const auto& gpu = std::get<CudaArchitecture>(read.measured->architecture);
+  EXPECT_EQ(gpu.major, 8);
+  EXPECT_EQ(gpu.minor, 9);
+  EXPECT_FALSE(gpu.fused_attention);
+  EXPECT_EQ(load_table(file, ours).kernels.size(), 2u);
+  const std::string text = content_of(file);
+  save_table(file, read);
+  EXPECT_EQ(content_of(file), text);
+}
+
+TEST(DeviceTable, ForElsewhereThatIsDamagedIsRefused) {
+  const TemporaryDirectory folder;
+  const auto file = folder.path() / "whole.json";
+  save_table(file, table_for_elsewhere(
+                       CpuArchitecture{.threads = 2, .bf16_products = Bf16Products::tiles}));
+  const std::string whole = content_of(file);
+  const auto refused = [&](const std::string& from, const std::string& to,
+                           const std::string& said) {
+    std::string text = whole;
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    const auto damaged = folder.file("damaged.json", text.replace(at, from.size(), to));
+    expect_error(ErrorKind::file, {"damaged.json", said},
+                 [&] { load_table_of_any_device(damaged); });
+  };
+  refused("spool_kernels", "spool_plan", "spool_kernels is missing");
+  refused("\"spool_kernels\": 1", "\"spool_kernels\": 2", "spool_kernels");
+  refused("\"rates\"", "\"rats\"", "there is no field rates");
+  refused("\"machine\"", "\"device_2\"", "there is no field machine");
+  refused("\"memory\":1073741824", "\"memory\":0", "machine.memory");
+  refused("\"memory\":1073741824", "\"memory\":-1", "machine.memory");
+  refused("\"memory\":1073741824", "\"memory\":1e400", "damaged.json");
+  refused("\"threads\":2", "\"threads\":0", "machine.cpu.threads");
+  refused("\"threads\":2", "\"threads\":2.5", "machine.cpu.threads");
+  refused("\"tiles\"", "\"tile\"", "machine.cpu.bf16_products");
+  refused("\"cpu\":{", "\"tpu\":{", "field machine: has cpu or cuda");
+  refused("\"name\":\"there\"", "\"name\":\"\\u001b[2J\"", "machine.name");
+  refused("\"f32_flops\":", "\"f32_flops\":-", "rates.f32_flops");
+  expect_error(ErrorKind::file, {"none.json"},
+               [&] { load_table_of_any_device(folder.path() / "none.json"); });
+  expect_error(ErrorKind::file, {}, [&] { load_table_of_any_device(folder.path()); });
+  EXPECT_TRUE(is_table(file));
+  EXPECT_FALSE(is_table(folder.path() / "none.json"));
+}
+
 TEST(DeviceTable, IsOnlyLoweredUnlessItIsReplaced) {
   const std::vector<KernelTime> measured{{"add", {.bytes = 12}, 0.2}, {"gelu", {}, 5}};
   const auto seconds_after = [&](double before, Renewal renewal) {

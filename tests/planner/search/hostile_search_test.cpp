@@ -20,7 +20,7 @@ SyntheticModel two_layers() {
   return model;
 }
 
-// Every budget has an answer; the largest keeps all.
+// Every budget has an answer, with a bound from the smallest on; the largest keeps all.
 void expect_answers(const SyntheticModel& model, const Levers& levers = {}) {
   Search search(searched_step(model), levers);
   const size_t min = search.smallest_budget();
@@ -31,6 +31,9 @@ void expect_answers(const SyntheticModel& model, const Levers& levers = {}) {
     EXPECT_EQ(result.fits, budget >= min);
     EXPECT_LE(result.found.peak, std::max(budget, min));
     EXPECT_LE(result.lower_bound, result.found.seconds * (1 + 1e-9));
+    if (result.fits && result.found.seconds > 0) {
+      EXPECT_GT(result.lower_bound, 0);
+    }
     EXPECT_FALSE(result.found.binding.empty());
   }
   const SearchResult all = search.plan(endless);
@@ -138,6 +141,48 @@ TEST(HostileSearch, TheRestOfTheRunNeedsMore) {
   const SearchResult result = search.plan(2 * alone);
   EXPECT_TRUE(result.fits);
   EXPECT_LE(result.lower_bound, result.found.seconds);
+}
+
+// Ops of no bytes or no time, of much more than all others, and that cannot run again.
+SyntheticModel hostile_model(Random& random) {
+  SyntheticModel model = random_stack(random, {.layers = static_cast<int>(draw(random, 1, 5)),
+                                               .ops = static_cast<int>(draw(random, 1, 4)),
+                                               .rows = draw_bool(random) ? 4096 : 1});
+  for (SyntheticOp& op : model.ops) {
+    if (draw_bool(random, 0.1)) op.forward = 0;
+    if (draw_bool(random, 0.1)) op.backward = 0;
+    if (draw_bool(random, 0.1)) op.forward = 1000;
+    if (draw_bool(random, 0.1)) op.scratch = draw(random, 100, 1000);
+    if (draw_bool(random, 0.1)) op.backward_scratch = draw(random, 100, 1000);
+    if (draw_bool(random, 0.1)) op.is_recomputable = false;
+  }
+  model.micro_batches = draw(random, 1, 4);
+  return model;
+}
+
+// The bound of a budget is below the time of each plan that it holds, found or drawn.
+TEST(HostileSearch, EachBudgetFromTheSmallestOnHasABound) {
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(sentence("seed ", seed));
+    Random random(seed);
+    const SyntheticModel model = hostile_model(random);
+    const SearchedStep step = searched_step(model);
+    Search search(step, {});
+    const size_t min = search.smallest_budget(), max = search.keep_all_peak();
+    double fastest = std::numeric_limits<double>::infinity();
+    for (size_t i = 0; i <= 6; ++i) {
+      const SearchResult result = search.plan(min + (max - min) * i / 6);
+      ASSERT_TRUE(result.fits) << i;
+      fastest = std::min(fastest, result.found.seconds);
+      EXPECT_GT(result.lower_bound, 0) << i;
+      EXPECT_LE(result.lower_bound, fastest * (1 + 1e-9)) << i;
+    }
+    const Program program = program_of(model);
+    for (int i = 0; i < 8; ++i) {
+      const LaidOut plan = laid_out(step, random_plan(random, program));
+      EXPECT_LE(search.plan(plan.peak).lower_bound, plan.seconds * (1 + 1e-9)) << plan.peak;
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,53 @@
+#pragma once
+
+// Gives rehearsals the clock of a device: its rates, and the seconds of the kernels of some work,
+// from the table in the user's cache (planner/machines/), after measuring what the table lacks.
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "spool/models/calibration/work_kernels.h"
+#include "spool/planner/machines/device_table.h"
+
+namespace spool {
+
+struct CalibrationRequest {
+  Device device = {};
+  int threads = 0;           // of a cpu; 0: one per usable core
+  DType dtype = DType::f32;  // of products
+  // Maximum device bytes for measuring; 0: what the sample, laid out, takes, as far as the device
+  // has it free.
+  size_t memory = 0;
+  size_t free = MetaStream::unlimited;  // free bytes of the device
+  // The work whose time is foretold, and what may be measured for it: the first sample that fits
+  // into the memory and, with Renewal::keep, twice into the time.
+  MeasurableWork work = {};
+  std::vector<MeasurableWork> samples = {};
+  Renewal renewal = Renewal::keep;    // keep: measures only what the table lacks
+  std::filesystem::path disk = {};    // a directory to measure; empty: none
+  std::filesystem::path folder = {};  // of the table; empty: it is not stored
+  // With Renewal::keep, measuring ends before a run of the sample that would exceed this time.
+  double seconds = 60;
+  // Called before anything is measured, with the device's rates as far as they are known.  If it
+  // returns false, nothing is measured, and the machine has these rates.
+  std::function<bool(const Machine&)> is_of_use = [](const Machine&) { return true; };
+  // Called with messages for the user.
+  std::function<void(const std::string&)> say = [](const std::string&) {};
+};
+
+struct Calibration {
+  Machine machine = {};
+  // The kernels of the work, without repetitions: measured, or foretold by the machine's rates,
+  // scaled as what was measured.
+  std::vector<KernelTime> kernels = {}, unmeasured = {};
+  DeviceTable table = {};           // of the device, all that is known; and what the device is
+  std::filesystem::path file = {};  // the table's; empty: it is not stored
+  size_t measured = 0;              // number of kernels that were measured
+  double seconds = 0;               // duration of the measurements
+};
+
+Calibration calibrate(const CalibrationRequest&);
+
+}  // namespace spool

@@ -1,0 +1,42 @@
+// Public: one of the headers of docs/public-headers.md.
+#pragma once
+
+// Reads a text that says which machine to plan for, when it need not be here:
+//
+//   h200                                   a GPU by its data sheet
+//   rtx4090,400GiB                         with other memory
+//   h100,link=6GB/s                        with another link to its host, each way
+//   cpu:16,avx512,3.5GHz,80GB/s            threads, instruction set, clock, bandwidth of memory
+//   cpu:16,avx512,3.5GHz,80GB/s,64GiB      with as much memory
+//   cpu:8,avx512,2GHz,40GB/s,one-port      that issues one operation of 512 bits a cycle, not two
+//   gpu.json                               the file of a measured device (device_table.h)
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "spool/runtime/device.h"
+
+namespace spool {
+
+// A machine that need not be here.  The host of a cpu is the cpu itself.
+struct AbsentMachine {
+  Machine machine = {};                      // its name is the text, or that of a measured device
+  std::optional<size_t> memory = {};         // bytes of its device; none: not known
+  std::optional<size_t> host_memory = {};    // bytes of a GPU's host; none: not known
+  std::map<std::string, double> disks = {};  // bytes per second, by directory
+};
+
+// Throws an error that names what is wrong and what would be right: of the setting "machine", or of
+// the file and its field.
+AbsentMachine machine_from_text(const std::string& text);
+// Whether the text means a file: no machine has this name, and it names one in JSON or a place in
+// folders, or something that exists.
+bool is_machine_file(const std::string& text);
+
+// What the text of a cpu has, with an example; for errors and help.
+inline constexpr const char* text_of_a_cpu =
+    "cpu:THREADS,ISA,GHZ,BANDWIDTH[,MEMORY], such as cpu:16,avx512,3.5GHz,80GB/s,64GiB";
+
+}  // namespace spool

@@ -1,0 +1,154 @@
+// runs: numbers
+// Nothing set by hand beats the plan: no flags that a search may choose take fewer bytes than the
+// smallest budget, or are faster in the bytes of a plan.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "spool/planner/machines/machine.h"
+#include "tests/models/training/flags_testing.h"
+#include "tests/runtime/testing.h"
+
+namespace spool::testing {
+namespace {
+
+constexpr double no_slower = 1.001;
+
+int cases() { return nightly() ? 200 : 6; }
+
+TEST(FixedFlags, NoPolicyHelps) {
+  for (int i = 0; i < cases(); ++i) {
+    Random random(/*seed=*/1, static_cast<uint64_t>(i));
+    const FlaggedRun run = random_run(random);
+    const auto search = planner_of(run);
+    for (int j = 0; j < 6; ++j) {
+      const FlaggedRun by_hand = with_flags(run, random_policy(random, run));
+      SCOPED_TRACE(sentence("case ", i, " ", in_words(by_hand)));
+      expect_no_help(*search, run, costs_of(planner_of(by_hand)->plan()), no_slower);
+    }
+  }
+}
+
+// What a search in which some flags are set finds for its smallest budget, and half-way to the peak
+// that keeps all.
+std::vector<Costs> costs_of_search(RunPlanner& planner) {
+  const size_t min = planner.steps().smallest_budget();
+  const size_t max = std::max(min, planner.steps().keep_all_peak());
+  return {costs_of(planner.plan_within(min)),
+          costs_of(planner.plan_within(std::midpoint(min, max)))};
+}
+
+TEST(FixedFlags, NoFlagHelpsASearch) {
+  for (int i = 0; i < cases(); ++i) {
+    Random random(/*seed=*/2, static_cast<uint64_t>(i));
+    const FlaggedRun run = random_run(random);
+    const GivenTexts policy = random_policy(random, run);
+    const FlaggedRun fewer = with_flags(run, some_of(random, policy));
+    SCOPED_TRACE(sentence("case ", i, " ", in_words(fewer)));
+    const auto search = planner_of(run), other = planner_of(fewer);
+    for (const Costs& costs : costs_of_search(*other)) {
+      expect_no_help(*search, run, costs, no_slower);
+    }
+    SCOPED_TRACE(in_words(with_flags(run, policy)));
+    const Costs by_hand = costs_of(planner_of(with_flags(run, policy))->plan());
+    expect_no_help(*other, fewer, by_hand, no_slower);
+  }
+}
+
+FlaggedRun small_net(const std::string& model, const std::string& tokens) {
+  return {.flags = {{"model", {model}},
+                    {"layers", {"2"}},
+                    {"heads", {"2"}},
+                    {"channels", {"64"}},
+                    {"vocab", {"1000"}},
+                    {"context", {tokens}},
+                    {"seq", {tokens}},
+                    {"batch", {"1"}},
+                    {"accumulate", {"1"}},
+                    {"dtype", {"f32"}}},
+          .machine = *named_machine("rtx4090")};
+}
+
+// All policies with these values of each flag.
+std::vector<GivenTexts> policies(const std::vector<std::pair<const char*, Texts>>& values) {
+  std::vector<GivenTexts> all{{}};
+  for (const auto& [key, texts] : values) {
+    std::vector<GivenTexts> longer;
+    for (const GivenTexts& policy : all) {
+      for (const std::string& text : texts) {
+        longer.push_back(policy);
+        longer.back()[key] = {text};
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+void expect_no_policy_helps(const FlaggedRun& run, const std::vector<GivenTexts>& policies) {
+  const auto search = planner_of(run);
+  for (const GivenTexts& policy : policies) {
+    const FlaggedRun by_hand = with_flags(run, policy);
+    SCOPED_TRACE(in_words(by_hand));
+    expect_no_help(*search, run, costs_of(planner_of(by_hand)->plan()), no_slower);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(FixedFlags, NoUniformPolicyHelps) {
+  for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+    expect_no_policy_helps(small_net(model, "32"), policies({{"recompute", recompute_lists()},
+                                                             {"chunk-loss", halves_of(32)},
+                                                             {"chunk-mlp", halves_of(32)}}));
+  }
+}
+
+TEST(FixedFlags, NoUniformPolicyHelpsWithALink) {
+  for (const char* model : {"gpt2-tiny", "llama-tiny"}) {
+    FlaggedRun run = small_net(model, "4096");  // values of 1 MiB
+    run.host_bytes = size_t{1} << 30;
+    expect_no_policy_helps(
+        run, policies({{"recompute", {"none", "norms,gelu", "norms,gelu,attention", "block"}},
+                       {"chunk-loss", {"0", "512", "8"}},
+                       {"chunk-mlp", {"0", "512", "8"}},
+                       {"offload", {"none", "residual", "all"}},
+                       {"optimizer-state", {"device", "streamed"}}}));
+  }
+}
+
+// Six budgets by equal ratios, from the smallest to the peak that keeps all.
+std::vector<size_t> budgets_of(RunPlanner& planner) {
+  const auto min = static_cast<double>(planner.steps().smallest_budget());
+  const double ratio = static_cast<double>(planner.steps().keep_all_peak()) / min;
+  std::vector<size_t> budgets;
+  for (int i = 0; i <= 5; ++i) {
+    budgets.push_back(static_cast<size_t>(std::ceil(min * std::pow(ratio, i / 5.0))));
+  }
+  return budgets;
+}
+
+// Also below the times of plans of smaller budgets.
+TEST(FixedFlags, EachBudgetHasABoundAndALargerOneIsNotSlower) {
+  for (int i = 0; i < cases(); ++i) {
+    Random random(/*seed=*/3, static_cast<uint64_t>(i));
+    const FlaggedRun run = random_run(random);
+    SCOPED_TRACE(sentence("case ", i, " ", in_words(run)));
+    const auto planner = planner_of(run);
+    double before = INFINITY;
+    for (const size_t budget : budgets_of(*planner)) {
+      const PlannedRun planned = planner->plan_within(budget);
+      ASSERT_TRUE(planned.search->fits) << budget;
+      const double seconds = planned.search->found.seconds;
+      EXPECT_GT(planned.search->lower_bound, 0) << budget;
+      EXPECT_LE(planned.search->lower_bound, std::min(before, seconds) * (1 + 1e-9)) << budget;
+      EXPECT_LE(seconds, before * (run.host_bytes > 0 ? no_slower : 1)) << budget;
+      before = std::min(before, seconds);
+    }
+    EXPECT_FALSE(planner->plan_within(planner->steps().smallest_budget() - 1).search->fits);
+  }
+}
+
+}  // namespace
+}  // namespace spool::testing
