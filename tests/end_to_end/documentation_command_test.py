@@ -18,8 +18,9 @@ def cells(line):
 
 
 def labels(table):
-    """The names of a table's rows, in order."""
-    return [name for name, _ in ROW.findall(table) if not name.startswith("layer ")]
+    """The names of a table's rows, in order, but for those that depend on measured times."""
+    names = [name for name, _ in ROW.findall(table)]
+    return [name for name in names if not name.startswith(("layer ", "chosen freely", "kernels"))]
 
 
 class Documents(Folder):
