@@ -59,7 +59,7 @@ class SplitSearch {
       StepSplit split{.batch = batch, .accumulate = rows_ / batch};
       if (batch > 1 && batch * options_.training.seq > largest_count) break;
       split.fits = batch == 1 || smallest_bytes(config_of(split)) <= memory_;
-      if (split.fits) split.seconds = keep_all_seconds(split);
+      if (split.fits) split.seconds = split.keep_all_seconds = keep_all_seconds(split);
       choice_.all.push_back(split);
     }
   }
@@ -72,25 +72,39 @@ class SplitSearch {
     return foretell_step(describe_step(config), plans, machine_).seconds;
   }
 
-  // The next one that may be the fastest, in the order of the times that keep everything.  Once one
-  // does not fit, no larger one is searched, and the boundary is halved.
+  // The next one that may be the fastest: in the order of the times that keep everything or, while
+  // they are many or the last one did not fit, the middle one.  No larger one is searched than one
+  // that does not fit.
   StepSplit* next_split() {
+    constexpr size_t few = 6;
+    std::vector<StepSplit*> open = open_splits();
+    const bool are_many = open.size() > few;
+    if (are_many) std::erase_if(open, [&](const StepSplit* s) { return is_hopeless(*s); });
+    const bool halves = has_failed_last_ && !open.empty() && open.back()->batch > fits_to_;
+    if (halves) std::erase_if(open, [&](const StepSplit* s) { return s->batch < fits_to_; });
+    if (open.empty()) return nullptr;
+    if (halves || are_many) return open[open.size() / 2];
+    return *std::ranges::min_element(open.rbegin(), open.rend(), {}, &StepSplit::seconds);
+  }
+
+  std::vector<StepSplit*> open_splits() {
     std::vector<StepSplit*> open;
     for (StepSplit& s : choice_.all) {
-      if (s.fits && !s.is_searched && s.batch < fails_from_ && s.seconds < best_)
-        open.push_back(&s);
+      const bool may_be_faster = s.fits && s.batch < fails_from_ && s.seconds < best_;
+      if (may_be_faster && !s.is_searched) open.push_back(&s);
     }
-    if (open.empty()) return nullptr;
-    if (has_failed_last_) {
-      std::erase_if(open, [&](const StepSplit* s) { return s->batch < fits_to_; });
-      if (!open.empty()) return open[open.size() / 2];
-      has_failed_last_ = false;
-      return next_split();
-    }
-    const auto faster = [](const StepSplit* a, const StepSplit* b) {
-      return a->seconds < b->seconds;
-    };
-    return *std::min_element(open.rbegin(), open.rend(), faster);
+    return open;
+  }
+
+  // Whether it would not be the fastest if the budget cost it nearly as much time as it cost one of
+  // smaller micro-batches, which need less memory.
+  bool is_hopeless(const StepSplit& split) const {
+    constexpr double nearly = 0.9;
+    return std::ranges::any_of(choice_.all, [&](const StepSplit& s) {
+      const double cost =
+          s.is_searched && s.batch < split.batch ? s.seconds - s.keep_all_seconds : 0;
+      return split.keep_all_seconds + nearly * cost >= best_;
+    });
   }
 
   void search(StepSplit& split) {

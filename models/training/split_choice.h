@@ -20,7 +20,7 @@ struct StepSplit {
   int64_t batch = 0, accumulate = 0;
   // By the nominal clock: of the fastest plan that was found, or, if none was searched for, of
   // keeping everything, which no plan is faster than.
-  double seconds = 0;
+  double seconds = 0, keep_all_seconds = 0;
   bool is_searched = false;
   bool fits = true;  // false: no plan is within the memory
 };

@@ -117,7 +117,7 @@ TEST(SplitChoice, IsTheSmallestWhereNoneFits) {
   RunRequest request = request_of(o, cpu_of(1), {});
   request.steps.budget = 1000;
   const PlannedRun run = RunPlanner(o.training, request, sample, cpu_of(1)).plan();
-  EXPECT_EQ(std::string(run.refusal->what()).find("batch"), std::string::npos);
+  EXPECT_EQ(std::string(run.refusal->what()).find("may fit"), std::string::npos);
 }
 
 // Rows of many divisors, of which most are too large for the memory.
