@@ -51,7 +51,7 @@ std::shared_ptr<RestOfRun> RestOfRun::with(int64_t batch, int64_t seq,
   return std::make_shared<RestOfRun>(config, sample_, machine);
 }
 
-RunSteps describe_run(std::shared_ptr<RestOfRun> rest) {
+RunSteps describe_run(const std::shared_ptr<RestOfRun>& rest) {
   const TrainingConfig& config = rest->config();
   return {.step = describe_step(config),
           .others =

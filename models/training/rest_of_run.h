@@ -48,6 +48,6 @@ class RestOfRun {
 };
 
 // The run, for a planner.
-RunSteps describe_run(std::shared_ptr<RestOfRun>);
+RunSteps describe_run(const std::shared_ptr<RestOfRun>&);
 
 }  // namespace spool

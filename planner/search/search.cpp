@@ -269,7 +269,7 @@ struct Search::State {
     if (other && other->seconds < plan.seconds) plan = *other;
     if (!has_others()) return;
     if (const FoundPlan* found = by_hand.fastest_within(plan.peak, plan.seconds)) plan = *found;
-    plan = moves.faster_within(plan.peak, std::move(plan));
+    plan = moves.faster_within(plan.peak, plan);
   }
 
   // The search among plans that only recompute and cut the loss into chunks; null if this is that
