@@ -127,7 +127,7 @@ TEST(SplitChoice, SearchesFewOfManySplits) {
   const SplitChoice choice = *choose_split(o, cpu_of(2), 4 * one, sample);
   EXPECT_EQ(choice.all.size(), 60u);
   EXPECT_TRUE(choice.fits());
-  EXPECT_LE(choice.searched(), 10);
+  EXPECT_LE(choice.searched(), 16);
 }
 
 TEST(SplitChoice, OfAHandPolicyIsWithinTheMemory) {
