@@ -110,9 +110,8 @@ class Tables(Machines):
                 del report["plan_ms"], report["budget_bytes"], report["explanation"][0]
             self.assertEqual(there, here)
         elsewhere = {**self.environment, "XDG_CACHE_HOME": str(self.folder / "empty")}
-        status, printed, errors = spool("plan", *SHAPE, "--machine", file, env=elsewhere)
+        status, _, errors = spool("plan", *SHAPE, "--machine", file, env=elsewhere)
         self.assertEqual(status, 0, errors)
-        self.assertNotIn("measured", printed)
         self.assertFalse((self.folder / "empty").exists())
 
     def test_that_are_damaged_are_refused_by_their_field(self):
