@@ -189,7 +189,8 @@ class Adviser {
   }
 
   Advice of_chosen_split() const {
-    if (request_.steps.budget || !rows_fit_alone()) return {};
+    if (request_.steps.budget) return {"fewer tokens a step may fit", {"tokens-per-step"}};
+    if (!rows_fit_alone()) return {};
     return {
         "its micro-batches were chosen for the whole memory of the device; with a budget they "
         "are chosen for that",

@@ -28,8 +28,20 @@ size_t expected_program_bytes(const Machine& machine) {
   return resident_memory() + of_libraries + of_a_thread * static_cast<size_t>(cpu->threads);
 }
 
+namespace {
+
+void limit_to(RunRequest& request, std::optional<size_t> memory, size_t budget) {
+  request.capacity =
+      memory ? *memory - std::min(*memory, request.program_bytes) : MetaStream::unlimited;
+  request.steps.budget = std::min(budget, request.capacity);
+  request.steps.free = request.capacity;
+}
+
+}  // namespace
+
 void limit_memory(RunRequest& request, Device device, size_t budget, const Machine& machine) {
-  limit_memory(request, device_memory(device), budget, machine);
+  request.program_bytes = expected_program_bytes(machine);
+  limit_to(request, device_memory(device), budget);
   request.device = device;
   request.steps.free = std::min(free_memory(device), request.capacity);
 }
@@ -37,11 +49,10 @@ void limit_memory(RunRequest& request, Device device, size_t budget, const Machi
 void limit_memory(RunRequest& request, std::optional<size_t> memory, size_t budget,
                   const Machine& machine) {
   request.device.reset();
-  request.program_bytes = expected_program_bytes(machine);
-  request.capacity =
-      memory ? *memory - std::min(*memory, request.program_bytes) : MetaStream::unlimited;
-  request.steps.budget = std::min(budget, request.capacity);
-  request.steps.free = request.capacity;
+  // What this program uses now says nothing of another machine.
+  request.program_bytes = expected_program_bytes(machine) -
+                          std::min(expected_program_bytes(machine), resident_memory());
+  limit_to(request, memory, budget);
 }
 
 std::string lowered_budget(size_t asked, const RunRequest& request) {

@@ -137,6 +137,7 @@ struct StepPlanner::Searches {
 
   // By the run's own clock, with the chunks of a plan.
   Search& with_chunks(const FoundPlan& found) {
+    if (!chooses_chunks) return by_request();
     auto& search = in_chunks[{found.loss_rows, nodes_in_chunks(found.plan)}];
     if (!search) search = std::make_unique<Search>(step, with_chunks_of(found, levers));
     return *search;
@@ -207,6 +208,8 @@ PlannedSteps StepPlanner::search_within(size_t limit) {
     if (result.fits) break;
   }
   result = compared(std::move(result), limit);
+  // Measured kernels of chunks that were not rehearsed may be faster than the bound assumes.
+  if (machine_.kernels) result.lower_bound = std::min(result.lower_bound, result.found.seconds);
   result.plan_seconds = host_clock() - start;
   PlannedSteps planned = found(std::move(result), limit);
   if (all.chooses_chunks) planned.chunks_hold_for_threads = threads;

@@ -66,8 +66,8 @@ class Sentences {
         of_.model, name(c.dtype), c.rows_per_step(), c.seq, micro, format_seconds(seconds()),
         of_.machine.name, format_bytes(peak()), limit_in_words());
     if (run_.split && run_.split->fits()) {
-      say("By the nominal clock no split of these rows into micro-batches has a faster plan: {} of "
-          "{} splits were searched, the others could not be faster or do not fit.",
+      say("By the nominal clock no split of these rows into micro-batches that was searched has a "
+          "faster plan: {} of {} were searched, the others are too slow or do not fit.",
           run_.split->searched(), run_.split->all.size());
     }
     if (!has_all_micro_batches()) {

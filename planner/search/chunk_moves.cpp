@@ -35,9 +35,14 @@ std::vector<ChunkMoves::Lever> ChunkMoves::levers_of(const FoundPlan& found) con
     const auto is_it = [&](const Lever& lever) {
       return !lever.is_loss && lever.nodes == nodes_of(r) && lever.chunks == r.chunks;
     };
-    if (r.chunks == 1 || std::ranges::any_of(all, is_it)) continue;
+    if (r.chunks == 1) continue;
     const int64_t extent = cut(measured_.program, r.first, r.last).extent;
-    all.push_back({.nodes = nodes_of(r), .chunks = r.chunks, .extent = extent});
+    const auto known = std::ranges::find_if(all, is_it);
+    if (known == all.end()) {
+      all.push_back({.nodes = nodes_of(r), .chunks = r.chunks, .extent = extent});
+    } else {
+      known->extent = std::min(known->extent, extent);
+    }
   }
   return all;
 }
@@ -59,15 +64,6 @@ Trials::Trial& ChunkMoves::with_chunks(const FoundPlan& found, const Lever& leve
 bool ChunkMoves::fits(Trials::Trial& trial, size_t budget) {
   if (trial.found.host_bytes > levers_.host_bytes) return false;
   return trials_.laid_out(trial, budget).peak <= budget;
-}
-
-bool ChunkMoves::could_gain(const FoundPlan& found) {
-  for (const Lever& lever : levers_of(found)) {
-    if (lever.chunks <= (lever.is_loss ? 1 : 2)) continue;
-    const double half = with_chunks(found, lever, lever.chunks / 2).found.seconds;
-    if (half < found.seconds * (1 - min_gain)) return true;
-  }
-  return false;
 }
 
 // Finds the fewest chunks of a lever that fit, by halves and then between the last two.

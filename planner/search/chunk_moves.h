@@ -18,8 +18,6 @@ class ChunkMoves {
   FoundPlan faster_within(size_t budget, FoundPlan);
   // The plan with the chunks that take fewest bytes of the device.
   FoundPlan smaller(FoundPlan);
-  // Whether half the chunks would make the plan faster by a part of its seconds that counts.
-  bool could_gain(const FoundPlan&);
 
  private:
   // What is cut into `chunks`, and cannot be cut into more than `extent`: the loss, or the regions

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "spool/runtime/integer.h"
 
@@ -261,6 +262,8 @@ const FoundPlan* HandPolicies::smallest_below(size_t bytes) {
   std::ranges::sort(all);
   all.erase(std::unique(all.begin(), all.end()), all.end());
   std::ranges::stable_sort(all, {}, [&](const Flags& f) { return live_bytes_of(f); });
+  std::set<const Trials::Trial*> seen;  // different flags may make one plan
+  std::erase_if(all, [&](const Flags& f) { return !seen.insert(&trial(f)).second; });
   constexpr size_t max_laid_out = 8;
   if (all.size() > max_laid_out) all.resize(max_laid_out);
   const FoundPlan* smallest = nullptr;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "spool/planner/search/bound/golden_sections.h"
+#include "spool/planner/search/golden_sections.h"
 
 namespace spool {
 namespace {

@@ -245,7 +245,10 @@ struct Search::State {
       const auto search = [&] {
         return search_family(family, smallest->peak - Arena::granule, infinite, smallest->plan);
       };
-      while (auto found = search()) smallest = std::move(found);
+      constexpr int max_times = 4;
+      for (int i = 0; i < max_times; ++i) {
+        if (auto found = search()) smallest = std::move(found);
+      }
     }
     smallest = moves.smaller(*std::move(smallest));
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
@@ -253,7 +256,10 @@ struct Search::State {
     }
     speed_up(*smallest);
     // What no budget below finds is the smallest.
-    while (auto found = found_within(smallest->peak - Arena::granule)) smallest = std::move(found);
+    while (auto found = found_within(smallest->peak - Arena::granule)) {
+      smallest = std::move(found);
+      speed_up(*smallest);
+    }
     return *smallest;
   }
 
@@ -298,7 +304,12 @@ struct Search::State {
   // Nothing if no plan fits.
   std::optional<FoundPlan> plan_within(size_t budget) {
     std::optional<FoundPlan> found = found_within(budget);
-    if (!found && smallest_plan().peak <= budget) found = smallest_plan();
+    const bool is_proven_fast = is_proven(found, budget);
+    constexpr size_t near = 32;  // of the smallest budget, whose plan was searched for the longest
+    if (is_proven_fast || !std::isinf(optimum(level_within(budget - budget / near)))) return found;
+    const FoundPlan& least = smallest_plan();
+    const bool is_faster = !found || least.seconds < found->seconds;
+    if (least.peak <= budget && is_faster) found = least;
     return found;
   }
 

@@ -3,10 +3,11 @@
 // Searches for the fastest plan of a step within a budget, with a lower bound that says how far it
 // can be from the best.  docs/planner.md explains how it works.
 //
-// The plan of a budget is that of the highest level within it; levels are a ladder of budgets, the
-// same for every step.  Plans that keep everything or treat equal segments alike, and a search
-// among plans that only recompute, compete too: a budget gets the fastest of all.  So a larger
-// budget never gives a slower plan, and equal steps on equal machines have equal plans.
+// Levels are a ladder of budgets, the same for every step.  The plan of the highest level within a
+// budget competes with a search for the budget itself, with plans that keep everything or treat
+// equal segments alike, with policies as people set them by hand, and with a search among plans
+// that only recompute: a budget gets the fastest of all.  So a larger budget gives no plan that is
+// slower by more than 0.1 %, and equal steps on equal machines have equal plans.
 
 #include <cstddef>
 #include <memory>

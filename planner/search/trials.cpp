@@ -41,29 +41,30 @@ Trials::Trial& Trials::of(Plan plan, int64_t loss_rows) {
   FoundPlan& found = trial.found;
   found.plan = std::move(plan);
   found.loss_rows = loss_rows;
-  trial.rehearsed = step_.rehearse(found.plan, std::nullopt, {.survey = true, .lifetimes = true});
-  const Report& report = trial.rehearsed->report;
-  const SurveyedWork& peak = *trial.rehearsed->survey.peak();
+  const RehearsedStep rehearsed = step_.rehearse(found.plan, std::nullopt, {.survey = true});
+  const Report& report = rehearsed.report;
+  const SurveyedWork& peak = *rehearsed.survey.peak();
   trial.other_peak = step_.other_peak(found.plan);
   found.binding =
       peak.live < trial.other_peak ? "an evaluation or a text sample" : description(peak);
-  found.seconds = step_seconds(*trial.rehearsed, step_.micro_batches);
+  found.seconds = step_seconds(rehearsed, step_.micro_batches);
   found.host_bytes = report.host.peak;
   found.disk_bytes = report.disk.peak;
   found.peak = trial.live = std::max(peak.live, trial.other_peak);
-  trial.rehearsed->survey = {};
+  trial.best_fit = report.memory.peak;
   return trial;
 }
 
 const FoundPlan& Trials::laid_out(Trial& trial, size_t bytes) {
-  if (!trial.rehearsed || trial.live > bytes) return trial.found;
-  RehearsedStep rehearsed = *std::exchange(trial.rehearsed, std::nullopt);
-  const size_t best_fit = rehearsed.report.memory.peak;
+  if (trial.is_laid_out || trial.live > bytes) return trial.found;
+  trial.is_laid_out = true;
+  // The lifetimes of all trials would take much memory, and few are laid out.
+  RehearsedStep rehearsed = step_.rehearse(trial.found.plan, std::nullopt, {.lifetimes = true});
   trial.found.layout = assign_offsets(std::move(rehearsed.lifetimes));
-  ++rehearsals_;
+  rehearsals_ += 2;
   const size_t placed = step_.rehearse(trial.found.plan, trial.found.layout, {}).report.memory.peak;
-  if (placed >= best_fit) trial.found.layout.reset();
-  trial.found.peak = std::max(std::min(placed, best_fit), trial.other_peak);
+  if (placed >= trial.best_fit) trial.found.layout.reset();
+  trial.found.peak = std::max(std::min(placed, trial.best_fit), trial.other_peak);
   return trial.found;
 }
 

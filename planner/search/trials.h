@@ -15,9 +15,10 @@ class Trials {
   // A plan that was rehearsed.
   struct Trial {
     FoundPlan found = {};
-    size_t live = 0;                              // most live bytes of the run, without a layout
-    size_t other_peak = 0;                        // of the rest of the run
-    std::optional<RehearsedStep> rehearsed = {};  // until it is laid out
+    size_t live = 0;        // most live bytes of the run, without a layout
+    size_t other_peak = 0;  // of the rest of the run
+    size_t best_fit = 0;    // the step's peak without a layout
+    bool is_laid_out = false;
   };
 
   // The step must outlive it.

@@ -38,7 +38,7 @@ class Planned(Folder):
         """Plans a model with these words only; returns the table, which is short."""
         status, printed, errors = spool("plan", *words)
         self.assertEqual(status, 0, errors)
-        self.assertLessEqual(len(printed.splitlines()), 25)
+        self.assertLessEqual(len(printed.splitlines()), 28)
         return printed
 
     def run_with(self, name, *words, steps=3):

@@ -5,7 +5,6 @@
 #include <limits>
 #include <set>
 
-#include "spool/planner/search/bound/golden_sections.h"
 #include "spool/runtime/integer.h"
 
 namespace spool {
@@ -296,17 +295,27 @@ double StepBound::extra_seconds(double bytes, const Rows& rows) {
   return extra - gain_of_regions_;
 }
 
-// The same of a step.  Each byte of state on the host costs seconds and frees a byte; the sum is
-// convex, so golden sections find the minimum.
+// The same of a step.  Each byte of state on the host costs seconds and frees a byte.  In a part of
+// the shares the sum is at least what most bytes leave to the others, and what fewest cost; the part
+// where that is least is halved, again and again.
 double StepBound::extra_seconds_with_state(double bytes, const Rows& rows) {
-  const auto seconds = [&](double on_host) {
-    return micro_batches_ * extra_seconds(bytes + on_host, rows) +
-           min_seconds(*measured_.state, on_host) - measured_.state->gain;
+  struct Part {
+    double low = 0, high = 0, seconds = 0;
   };
-  constexpr int sections = 36;  // to a granule
-  const auto all = static_cast<double>(measured_.state->bytes);
-  const double min = min_by_golden_sections(/*low=*/0, all, sections, seconds);
-  return std::min({min, seconds(0), seconds(all)});
+  const auto part = [&](double low, double high) {
+    const double others = micro_batches_ * extra_seconds(bytes + high, rows);
+    return Part{low, high, others + min_seconds(*measured_.state, low) - measured_.state->gain};
+  };
+  constexpr int max_halves = 96;
+  std::vector<Part> parts{part(0, static_cast<double>(measured_.state->bytes))};
+  for (int i = 0; i < max_halves; ++i) {
+    Part& least = *std::ranges::min_element(parts, {}, &Part::seconds);
+    if (least.high - least.low < Arena::granule || std::isinf(least.seconds)) break;
+    const double middle = (least.low + least.high) / 2, high = least.high;
+    least = part(least.low, middle);
+    parts.push_back(part(middle, high));
+  }
+  return std::ranges::min_element(parts, {}, &Part::seconds)->seconds;
 }
 
 double StepBound::seconds_within(size_t bytes) {
