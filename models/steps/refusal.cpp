@@ -189,8 +189,7 @@ class Adviser {
   }
 
   Advice of_chosen_split() const {
-    if (request_.steps.budget) return {"fewer tokens a step may fit", {"tokens-per-step"}};
-    if (!rows_fit_alone()) return {};
+    if (request_.steps.budget || !rows_fit_alone()) return {};
     return {
         "its micro-batches were chosen for the whole memory of the device; with a budget they "
         "are chosen for that",
@@ -199,7 +198,8 @@ class Adviser {
 
   // Advice that may help, if its most extreme case fits.
   Advice smaller_steps() const {
-    const bool fewer = run_.batch > 1, shorter = run_.seq > 1;
+    // A chosen split is the smallest if none fits.
+    const bool fewer = run_.batch > 1 && !request_.split_is_chosen, shorter = run_.seq > 1;
     if (fewer && fits({1, run_.seq, machine_})) return {"a smaller batch may fit", {"batch"}};
     if (shorter && fits({run_.batch, 1, machine_})) return {"shorter rows may fit", {"seq"}};
     if (fewer && shorter && fits({1, 1, machine_})) {
