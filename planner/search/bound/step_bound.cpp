@@ -296,8 +296,8 @@ double StepBound::extra_seconds(double bytes, const Rows& rows) {
 }
 
 // The same of a step.  Each byte of state on the host costs seconds and frees a byte.  In a part of
-// the shares the sum is at least what most bytes leave to the others, and what fewest cost; the part
-// where that is least is halved, again and again.
+// the shares the sum is at least what most bytes leave to the others, and what fewest cost; the
+// part where that is least is halved, again and again.
 double StepBound::extra_seconds_with_state(double bytes, const Rows& rows) {
   struct Part {
     double low = 0, high = 0, seconds = 0;
