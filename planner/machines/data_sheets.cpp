@@ -97,6 +97,10 @@ Machine nominal_machine(const Machine& machine) {
                         : derated(sheet_near(std::get<CudaArchitecture>(machine.architecture)));
   nominal.name = machine.name;
   nominal.architecture = machine.architecture;
+  if (!cpu && !machine.kernels) {  // nothing of it was measured: its link is a part of the machine
+    nominal.to_host_bytes_per_second = machine.to_host_bytes_per_second;
+    nominal.from_host_bytes_per_second = machine.from_host_bytes_per_second;
+  }
   return nominal;
 }
 
