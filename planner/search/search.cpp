@@ -338,9 +338,7 @@ struct Search::State {
     if (is_proven(fastest, budget)) return fastest;
     // Each family has a dynamic program of its own for each way of offloading, which takes long.
     const std::optional<FoundPlan> first = fastest;
-    constexpr size_t few = 20;
-    const bool has_time =
-        first && !is_part && (!levers.offload_to || measured.segments.size() < few);
+    const bool has_time = first && !levers.offload_to && !is_part;
     for (size_t family = 2; has_time && family < proposer.families().size(); ++family) {
       if (!is_near(proposer.families()[family], *first)) continue;
       if (const auto other = search_family(family, budget, seconds(), first->plan)) {
