@@ -195,11 +195,13 @@ std::function<int()> add_plan(CLI::App& app) {
   const std::string gpus = CLI::detail::join(machine_names(), ", ");
   app.add_option(
          "--machine", flags->machine,
-         sentence("Machine to plan for: ", here, " one, which is measured; a GPU by its ",
-                  "data sheet (", gpus, "), also with other memory (rtx4090,400GiB) or ",
-                  "another link to its host (h100,link=6GB/s); a cpu as ", text_of_a_cpu,
-                  ", where ISA is avx2, avx512, avx512bf16 or amx, and one-port may follow;",
-                  " or a file that spool calibrate --save wrote on another machine"))
+         sentence(
+             "Machine to plan for: ", here, " one, which is measured; a GPU by its ",
+             "data sheet (", gpus, "), also with other memory (rtx4090,400GiB) or ",
+             "another link to its host (h100,link=6GB/s); a cpu by its threads, instruction "
+             "set (avx2, avx512, avx512bf16 or amx), clock and bandwidth of memory, as ",
+             "cpu:16,avx2,3.5GHz,80GB/s after which its memory (64GiB) and one-port may stand;",
+             " or a file that spool calibrate --save wrote on another machine"))
       ->check(validator({.fault = fault_of_machine}))
       ->capture_default_str();
   app.add_flag("--frontier", flags->frontier,

@@ -35,7 +35,7 @@ AbsentMachine machine_from_text(const std::string& text);
 // folders, or something that exists.
 bool is_machine_file(const std::string& text);
 
-// What the text of a cpu has, with an example; for errors and help.
+// What the text of a cpu has, with an example; for errors.
 inline constexpr const char* text_of_a_cpu =
     "cpu:THREADS,ISA,GHZ,BANDWIDTH[,MEMORY], such as cpu:16,avx512,3.5GHz,80GB/s,64GiB";
 
