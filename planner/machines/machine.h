@@ -39,9 +39,9 @@ std::optional<size_t> memory_of_named_machine(std::string_view name);
 std::vector<std::string> machine_names();
 
 // A machine of the same kind by a clock that no measurement enters: for a GPU the data sheet of the
-// nearest compute capability, with the link of a machine that is not here; for a cpu fixed rates, of
-// bf16 by how it multiplies that.  It decides what changes the order of sums, so that losses do not
-// depend on what was measured.
+// nearest compute capability, with the link of a machine that is not here; for a cpu fixed rates,
+// of bf16 by how it multiplies that.  It decides what changes the order of sums, so that losses do
+// not depend on what was measured.
 Machine nominal_machine(const Machine&);
 
 }  // namespace spool
