@@ -6,18 +6,13 @@
 #include "spool/planner/machines/machine.h"
 
 namespace spool {
-namespace {
 
-std::vector<int> threads_to_choose_for(int own, bool is_free) {
+std::vector<int> threads_to_choose_for(int own) {
   std::vector<int> threads;
-  if (is_free && own > 0) {
-    for (int more = 8; more > own; more /= 2) threads.push_back(more);
-  }
+  for (int more = 8; more > own && own > 0; more /= 2) threads.push_back(more);
   threads.push_back(own);
   return threads;
 }
-
-}  // namespace
 
 int threads_of(const Machine& machine) {
   const auto* cpu = std::get_if<CpuArchitecture>(&machine.architecture);
@@ -52,7 +47,8 @@ ChunkChoice::ChunkChoice(const Machine& machine, bool is_free, SearchOn search_o
     : nominal_(nominal_machine(machine)),
       is_free_(is_free),
       search_on_(std::move(search_on)),
-      threads_(threads_to_choose_for(threads_of(machine), is_free)) {}
+      threads_(is_free ? threads_to_choose_for(threads_of(machine))
+                       : std::vector{threads_of(machine)}) {}
 
 Search& ChunkChoice::search(int threads) {
   std::unique_ptr<Search>& at = searches_[threads];

@@ -19,6 +19,10 @@ int threads_of(const Machine&);
 // The same cpu with another number of threads.
 Machine with_threads(Machine, int threads);
 
+// The numbers of threads of a cpu to choose for, one after the other until one has a plan: eight,
+// four and two, as far as they are more than the cpu's own, which come last.
+std::vector<int> threads_to_choose_for(int own);
+
 // Whether the machine's times are those of the nominal clock.
 bool has_nominal_clock(const Machine&);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "spool/models/steps/chunk_choice.h"
 #include "spool/models/training/planned_run.h"
 #include "spool/models/training/run_options.h"
 #include "spool/models/training/settings/setting_checks.h"
@@ -148,26 +149,13 @@ class SplitSearch {
   bool has_failed_last_ = false;
 };
 
-// The numbers of threads whose workspaces a split is chosen for, so that it is the same for any
-// number up to the first for which there is a plan.
-std::vector<int> threads_to_plan_for(int threads) {
-  std::vector<int> all;
-  for (const int count : {8, 4, 2, 1}) {
-    if (count > threads) all.push_back(count);
-  }
-  all.push_back(threads);
-  return all;
-}
-
+// For the workspaces of as many threads as chunks are chosen for.
 SplitChoice chosen_within(const RunOptions& o, const Machine& machine, size_t memory,
                           const SampleLength& sample) {
-  Machine nominal = nominal_machine(machine);
-  auto* const cpu = std::get_if<CpuArchitecture>(&nominal.architecture);
-  if (!cpu) return SplitSearch(o, nominal, memory, sample).choose();
+  const Machine nominal = nominal_machine(machine);
   SplitChoice choice;
-  for (const int threads : threads_to_plan_for(cpu->threads)) {
-    cpu->threads = threads;
-    choice = SplitSearch(o, nominal, memory, sample).choose();
+  for (const int threads : threads_to_choose_for(threads_of(nominal))) {
+    choice = SplitSearch(o, with_threads(nominal, threads), memory, sample).choose();
     choice.threads = threads;
     if (choice.fits()) break;
   }

@@ -56,7 +56,7 @@ std::optional<Choice> Proposer::with_offloading(size_t state_on_host, const Prop
                                                 double& offloaded) {
   const size_t limit = limits.step + state_on_host;
   if (min_with(state_on_host) > limits.step) return {};
-  if (!allows_others(limits.run + state_on_host)) return {};
+  if (other_peak_ > limits.run + state_on_host) return {};
   const auto room_after = [&](const Beginning& begin) {
     return static_cast<int64_t>(limit) - begin.kept;
   };

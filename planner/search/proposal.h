@@ -41,9 +41,6 @@ class Proposer {
   // The arguments must outlive it.
   Proposer(const SearchedStep&, const MeasuredSegments&, const Levers&);
 
-  // Whether the rest of the run fits into these bytes and those of state on the host.
-  bool allows_others(size_t bytes) const { return other_peak_ <= bytes; }
-
   // The fastest proposal within the limits; nothing if there is none.
   std::optional<Proposal> fastest(const ProposalLimits&);
   // The same of a family, an index into families(), with this much state on the host.
@@ -65,7 +62,6 @@ class Proposer {
  private:
   // The fastest choices of the segments after those that offload.
   FastestChoices& choices_after(const Returning&);
-  size_t family_ = 0;  // of the proposals that are made
   std::optional<Choice> with_offloading(size_t state_on_host, const ProposalLimits&,
                                         double& offloaded);
   std::optional<Proposal> proposal(size_t state_on_host, const ProposalLimits&);
@@ -78,6 +74,7 @@ class Proposer {
   double seconds_per_host_byte_ = 0;  // the price of a byte on the host
   OffloadWays ways_;
   std::vector<Family> families_;
+  size_t family_ = 0;  // of the proposals that are made
   std::map<std::pair<size_t, Returning>, FastestChoices> choices_;
 };
 
