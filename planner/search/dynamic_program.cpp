@@ -42,12 +42,8 @@ void FastestChoices::merge(const Steps& a, const Steps& b, Steps& merged) {
   }
 }
 
-bool Family::has(const SegmentOption& option, bool of_most_frequent_kind) const {
-  const auto& own = option.region;
-  if (own && own->chunks > max_chunks) return false;
-  if (!region || !of_most_frequent_kind) return true;
-  return own && own->first == region->first && own->last == region->last &&
-         own->chunks == region->chunks;
+bool Family::has(const MeasuredOption& option) const {
+  return !option.option.region || option.option.region->chunks <= max_chunks;
 }
 
 std::vector<Family> families_of(const MeasuredSegments& m) {
@@ -56,11 +52,13 @@ std::vector<Family> families_of(const MeasuredSegments& m) {
   for (size_t rows = 0; rows < m.rows.size() && m.rows.size() > 1; ++rows) {
     all.push_back({.row_choice = rows});
   }
-  for (const MeasuredOption& o : m.options[static_cast<size_t>(most_frequent_kind(m))].front()) {
-    const auto has_it = [&](const Family& f) { return f.region && f.has(o.option, true); };
-    if (!o.option.region || std::ranges::any_of(all, has_it)) continue;
-    all.push_back({.region = o.option.region});
-    all.back().region->leaves.clear();
+  for (size_t region = 0; region < m.options_with_region.size(); ++region) {
+    all.push_back({.region = region});
+  }
+  for (size_t rows = 0; rows < m.rows.size() && m.rows.size() > 1; ++rows) {
+    for (size_t region = 0; region < m.options_with_region.size(); ++region) {
+      all.push_back({.row_choice = rows, .region = region});
+    }
   }
   return all;
 }
@@ -87,38 +85,72 @@ FastestChoices::FastestChoices(const MeasuredSegments& m, OthersBytes others, Fa
   }
 }
 
+const std::vector<MeasuredOption>& FastestChoices::options_of(size_t segment, size_t rows) const {
+  const bool is_alike = family_.region && m_.segments[segment].kind == alike_kind_;
+  return is_alike ? m_.options_with_region[*family_.region] : m_.options_of(segment, rows);
+}
+
+// From the room on that an option needs, one that keeps and takes more is never better.
+std::vector<FastestChoices::Shift> FastestChoices::shifts_of(
+    size_t segment, const std::vector<MeasuredOption>& options) const {
+  std::vector<Shift> all;
+  for (size_t o = 0; o < options.size(); ++o) {
+    if (!family_.has(options[o])) continue;
+    all.push_back({.kept = m_.keeps[segment] + options[o].extra_kept,
+                   .needed = needed_bytes(m_, segment, options[o], others_),
+                   .seconds = options[o].extra_seconds,
+                   .option = static_cast<int32_t>(o)});
+  }
+  for (Shift& shift : all) {
+    for (const Shift& other : all) {
+      const bool is_better =
+          std::pair(other.seconds, other.kept) < std::pair(shift.seconds, shift.kept);
+      if (is_better && other.kept <= shift.kept) shift.until = std::min(shift.until, other.needed);
+    }
+  }
+  return all;
+}
+
+// The steps after one more segment, with one of its options.
+void FastestChoices::extend(const Steps& after, const Shift& shift, int32_t rows, Steps& extended) {
+  extended.clear();
+  for (const Step& step : after) {
+    const int64_t room = std::max(step.room + shift.kept, shift.needed);
+    if (room >= shift.until) break;
+    if (!extended.empty() && extended.back().room == room) extended.pop_back();
+    extended.push_back({.room = room,
+                        .seconds = step.seconds + shift.seconds,
+                        .option = shift.option,
+                        .rows = rows});
+  }
+}
+
 // Adds the segment before those of the run.
-void FastestChoices::extend(Run& run) {
+void FastestChoices::extend(Run& run, std::vector<Steps>& by_option) const {
   const size_t segment = m_.segments.size() - run.after.size();
-  const Steps& after = run.after.back();
   const bool has_rows = m_.options[static_cast<size_t>(m_.segments[segment].kind)].size() > 1;
-  Steps all, extended, merged;
+  size_t count = 0;
   for (const size_t rows : run.rows) {
-    const std::vector<MeasuredOption>& options = m_.options_of(segment, rows);
-    const bool is_alike = m_.segments[segment].kind == alike_kind_;
-    for (size_t o = 0; o < options.size(); ++o) {
-      if (!family_.has(options[o].option, is_alike)) continue;
-      const int64_t kept = m_.keeps[segment] + options[o].extra_kept;
-      const int64_t needed = needed_bytes(m_, segment, options[o], others_);
-      extended.clear();
-      for (const Step& step : after) {
-        const int64_t room = std::max(step.room + kept, needed);
-        if (!extended.empty() && extended.back().room == room) extended.pop_back();
-        extended.push_back({.room = room,
-                            .seconds = step.seconds + options[o].extra_seconds,
-                            .option = static_cast<int32_t>(o),
-                            .rows = static_cast<int32_t>(rows)});
-      }
-      merge(all, extended, merged);
-      std::swap(all, merged);
+    for (const Shift& shift : shifts_of(segment, options_of(segment, rows))) {
+      if (count == by_option.size()) by_option.emplace_back();
+      extend(run.after.back(), shift, static_cast<int32_t>(rows), by_option[count++]);
     }
     if (!has_rows) break;
   }
-  run.after.push_back(std::move(all));
+  // Neighbours are merged first, so that each step is copied few times.
+  Steps merged;
+  for (size_t apart = 1; apart < count; apart *= 2) {
+    for (size_t i = 0; i + apart < count; i += 2 * apart) {
+      merge(by_option[i], by_option[i + apart], merged);
+      std::swap(by_option[i], merged);
+    }
+  }
+  run.after.push_back(count > 0 ? by_option.front() : Steps{});
 }
 
 const FastestChoices::Step* FastestChoices::step(Run& run, size_t segment, int64_t room) {
-  while (run.after.size() <= m_.segments.size() - segment) extend(run);
+  std::vector<Steps> by_option;  // kept for its memory
+  while (run.after.size() <= m_.segments.size() - segment) extend(run, by_option);
   const Steps& steps = run.after[m_.segments.size() - segment];
   const auto above = std::ranges::upper_bound(steps, room, {}, &Step::room);
   return above == steps.begin() ? nullptr : &*std::prev(above);
@@ -144,7 +176,7 @@ void FastestChoices::complete(Choice& choice, int64_t room) {
   for (size_t s = first; s < m_.segments.size(); ++s) {
     const Step& at = *step(*best, s, room);
     const auto rows = static_cast<size_t>(at.rows);
-    const MeasuredOption& option = m_.options_of(s, rows)[static_cast<size_t>(at.option)];
+    const MeasuredOption& option = options_of(s, rows)[static_cast<size_t>(at.option)];
     choice.by_segment.push_back(&option);
     room -= m_.keeps[s] + option.extra_kept;
     const bool has_rows = m_.options[static_cast<size_t>(m_.segments[s].kind)].size() > 1;
@@ -155,10 +187,7 @@ void FastestChoices::complete(Choice& choice, int64_t room) {
 int64_t Choice::kept(const MeasuredSegments& m, size_t segment) const {
   const MeasuredOption& option = *by_segment[segment];
   const int64_t kept = m.keeps[segment] + option.extra_kept;
-  if (segment >= offloaded.size() || offloaded[segment] == 0) return kept;
-  const auto leaves =
-      static_cast<double>(m.offloadable_bytes(segment, option)) * offloaded[segment];
-  return kept - static_cast<int64_t>(leaves);
+  return segment < offloaded.size() ? kept - static_cast<int64_t>(offloaded[segment]) : kept;
 }
 
 int64_t needed_bytes(const MeasuredSegments& m, size_t segment, const MeasuredOption& option,

@@ -43,7 +43,7 @@ struct OthersBytes {
 
 struct Choice {
   std::vector<const MeasuredOption*> by_segment = {};
-  // For each of the first segments, the part of its offloadable bytes that is offloaded, 0 to 1.
+  // The bytes that each of the first segments offloads.
   std::vector<double> offloaded = {};
   OffloadWay way = {};
   OthersBytes others = {};
@@ -59,14 +59,15 @@ struct Choice {
 // those of faster choices do not.
 struct Family {
   std::optional<size_t> row_choice = {};
-  // The region of all segments of the most frequent kind, without its leaves.
-  std::optional<SegmentRegion> region = {};
+  // The region of all segments of the most frequent kind, an index into options_with_region.
+  std::optional<size_t> region = {};
   int max_chunks = std::numeric_limits<int>::max();  // of a region
-  bool has(const SegmentOption&, bool of_most_frequent_kind) const;
+  bool has(const MeasuredOption&) const;
 };
 // The first has regions of few chunks alone, as more chunks matter only where fewer bytes are
-// wanted; the second has all choices; the others agree in their rows, or in their region.
+// wanted; the second has all choices; the others agree in their rows, in their region, or in both.
 std::vector<Family> families_of(const MeasuredSegments&);
+constexpr size_t first_alike_family = 2;
 
 class FastestChoices {
  public:
@@ -93,8 +94,18 @@ class FastestChoices {
     std::vector<size_t> rows;
     std::vector<Steps> after;
   };
+  // An option of a segment: what it adds to the steps of those after it, in less room than `until`.
+  struct Shift {
+    int64_t kept = 0, needed = 0;
+    double seconds = 0;
+    int32_t option = 0;
+    int64_t until = std::numeric_limits<int64_t>::max();
+  };
+  std::vector<Shift> shifts_of(size_t segment, const std::vector<MeasuredOption>&) const;
+  static void extend(const Steps& after, const Shift&, int32_t rows, Steps& extended);
   static void merge(const Steps& a, const Steps& b, Steps& merged);
-  void extend(Run&);
+  void extend(Run&, std::vector<Steps>& by_option) const;
+  const std::vector<MeasuredOption>& options_of(size_t segment, size_t rows) const;
   const Step* step(Run&, size_t segment, int64_t room);
 
   const MeasuredSegments& m_;

@@ -255,16 +255,35 @@ std::vector<HandPolicies::Flags> HandPolicies::descents() {
   return all;
 }
 
+// Policies of about the least live bytes, in chunks that are near: some take as many bytes, and are
+// laid out without holes.
+std::vector<HandPolicies::Flags> HandPolicies::with_near_chunks(const std::vector<Flags>& all) {
+  const auto live = [&](const Flags& f) { return live_bytes_of(f); };
+  const size_t least = live(*std::ranges::min_element(all, {}, live));
+  std::vector<Flags> near;
+  for (const Flags& f : all) {
+    if (live(f) > least + least / 2000) continue;
+    std::vector<int64_t> mlp_rows{f.mlp_rows};
+    if (f.mlp_rows > 1) mlp_rows.push_back(f.mlp_rows / 2);
+    if (f.mlp_rows > 0 && 2 * f.mlp_rows < mlp_extent_) mlp_rows.push_back(2 * f.mlp_rows);
+    for (const int64_t mlp : mlp_rows) {
+      for (const int64_t rows : measured_.rows) near.push_back(with_rows(f, mlp, rows));
+    }
+  }
+  return near;
+}
+
 const FoundPlan* HandPolicies::smallest_below(size_t bytes) {
   if (!levers_.placement) return nullptr;
   std::vector<Flags> all = grid();
   for (const Flags& flags : descents()) all.push_back(flags);
+  for (const Flags& flags : with_near_chunks(all)) all.push_back(flags);
   std::ranges::sort(all);
   all.erase(std::unique(all.begin(), all.end()), all.end());
   std::ranges::stable_sort(all, {}, [&](const Flags& f) { return live_bytes_of(f); });
   std::set<const Trials::Trial*> seen;  // different flags may make one plan
   std::erase_if(all, [&](const Flags& f) { return !seen.insert(&trial(f)).second; });
-  constexpr size_t max_laid_out = 8;
+  constexpr size_t max_laid_out = 64;
   if (all.size() > max_laid_out) all.resize(max_laid_out);
   const FoundPlan* smallest = nullptr;
   for (const Flags& flags : all) {

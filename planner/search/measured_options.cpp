@@ -36,25 +36,6 @@ std::vector<int64_t> row_choices(int64_t rows) {
   return choices;
 }
 
-// Drops options that another one beats or equals in all costs, but not the first, which keeps all.
-std::vector<MeasuredOption> undominated(std::vector<MeasuredOption> all) {
-  const auto beats = [](const MeasuredOption& a, const MeasuredOption& b) {
-    return a.extra_seconds <= b.extra_seconds && a.extra_kept <= b.extra_kept &&
-           a.extra_need <= b.extra_need && a.forward_need <= b.forward_need;
-  };
-  std::vector<MeasuredOption*> by_time;
-  for (MeasuredOption& option : all) by_time.push_back(&option);
-  std::stable_sort(by_time.begin() + 1, by_time.end(), [](const auto* a, const auto* b) {
-    return a->extra_seconds < b->extra_seconds;
-  });
-  std::vector<MeasuredOption> left;
-  for (MeasuredOption* option : by_time) {
-    const auto is_beaten = [&](const MeasuredOption& by) { return beats(by, *option); };
-    if (std::ranges::none_of(left, is_beaten)) left.push_back(std::move(*option));
-  }
-  return left;
-}
-
 class Measurement {
  public:
   Measurement(const SearchedStep& step, const Levers& levers) : step_(step), levers_(levers) {}
@@ -343,9 +324,17 @@ class Measurement {
         MeasuredOption& option = by_rows[row_choice].emplace_back(measured(kind, o));
         if (option.option.region) add_to(regions, kind, option);
       }
+      if (kind == most_frequent_kind()) {
+        all_.options_with_region = undominated_by_region(by_rows.front());
+      }
       for (auto& options : by_rows) options = undominated(std::move(options));
       all_.options.push_back(std::move(by_rows));
     }
+  }
+
+  size_t most_frequent_kind() const {
+    return static_cast<size_t>(std::ranges::max_element(by_kind_, {}, &std::vector<size_t>::size) -
+                               by_kind_.begin());
   }
 
   // Compares the choices of rows by the options that recompute nothing.

@@ -61,6 +61,9 @@ struct MeasuredSegments {
   std::vector<Segment> segments = {};
   // By kind, then by choice of rows (only one for a kind without chunks); the first keeps all.
   std::vector<std::vector<std::vector<MeasuredOption>>> options = {};
+  // Of the most frequent kind, for each region in chunks: the options with it that no other one of
+  // them beats.
+  std::vector<std::vector<MeasuredOption>> options_with_region = {};
   // The choices of rows of a chunk (0: all), and relative to the first of them, if all is kept:
   // seconds of a step, and the maximum of live bytes in each node that is cut.
   std::vector<int64_t> rows = {0};
@@ -98,6 +101,11 @@ struct MeasuredSegments {
 
 // `levers` says which options there are.
 MeasuredSegments measure_segments(const SearchedStep&, const Levers&);
+
+// Drops options that another one beats or equals in all costs, but not the first.
+std::vector<MeasuredOption> undominated(std::vector<MeasuredOption>);
+// The same among those with one region in chunks, for each region.
+std::vector<std::vector<MeasuredOption>> undominated_by_region(const std::vector<MeasuredOption>&);
 
 // The plan in which each segment has this option.
 Plan plan_of(const MeasuredSegments&, const std::vector<const SegmentOption*>& by_segment,

@@ -1,4 +1,4 @@
-// Builds the plans that options make, and derives totals from all measurements.
+// Builds the plans that options make, compares options, and derives totals from measurements.
 
 #include <algorithm>
 
@@ -28,6 +28,40 @@ size_t MeasuredSegments::offloadable_bytes(size_t segment, const MeasuredOption&
     if (is_kept(option.option, program, segments[segment], v.value)) bytes += v.bytes;
   }
   return bytes;
+}
+
+std::vector<MeasuredOption> undominated(std::vector<MeasuredOption> all) {
+  const auto beats = [](const MeasuredOption& a, const MeasuredOption& b) {
+    return a.extra_seconds <= b.extra_seconds && a.extra_kept <= b.extra_kept &&
+           a.extra_need <= b.extra_need && a.forward_need <= b.forward_need;
+  };
+  std::vector<MeasuredOption*> by_time;
+  for (MeasuredOption& option : all) by_time.push_back(&option);
+  std::stable_sort(by_time.begin() + 1, by_time.end(), [](const auto* a, const auto* b) {
+    return a->extra_seconds < b->extra_seconds;
+  });
+  std::vector<MeasuredOption> left;
+  for (MeasuredOption* option : by_time) {
+    const auto is_beaten = [&](const MeasuredOption& by) { return beats(by, *option); };
+    if (std::ranges::none_of(left, is_beaten)) left.push_back(std::move(*option));
+  }
+  return left;
+}
+
+std::vector<std::vector<MeasuredOption>> undominated_by_region(
+    const std::vector<MeasuredOption>& options) {
+  std::vector<std::vector<MeasuredOption>> all;
+  for (const MeasuredOption& option : options) {
+    const auto has_it = [&](const std::vector<MeasuredOption>& with) {
+      return with.front().option.region == option.option.region;
+    };
+    if (!option.option.region) continue;
+    auto at = std::ranges::find_if(all, has_it);
+    if (at == all.end()) at = all.emplace(at);
+    at->push_back(option);
+  }
+  for (auto& with_region : all) with_region = undominated(std::move(with_region));
+  return all;
 }
 
 double step_seconds(const RehearsedStep& step, int64_t micro_batches) {

@@ -57,6 +57,17 @@ std::vector<OffloadedRows> offloaded_rows(const Offloadable& offloadable, double
   return offloaded;
 }
 
+// Each number becomes at least the other list's.  Returns whether any did.
+bool raise(std::vector<size_t>& numbers, const std::vector<size_t>& others) {
+  bool is_raised = false;
+  numbers.resize(std::max(numbers.size(), others.size()));
+  for (size_t i = 0; i < others.size(); ++i) {
+    is_raised |= others[i] > numbers[i];
+    numbers[i] = std::max(numbers[i], others[i]);
+  }
+  return is_raised;
+}
+
 }  // namespace
 
 OffloadWays::OffloadWays(const SearchedStep& step, const MeasuredSegments& measured,
@@ -79,7 +90,12 @@ OffloadWays::OffloadWays(const SearchedStep& step, const MeasuredSegments& measu
     for (int part = parts; part > 0; --part) {
       for (const bool divides : {true, false}) {
         const OffloadWay way{.price = price, .part = 1.0 * part / parts, .divides = divides};
-        all_.push_back(beginning(way, way.part * bytes_out_, MetaStream::unlimited));
+        Beginning begin = beginning(way, way.part * bytes_out_, MetaStream::unlimited, {});
+        const auto is_it = [&](const Beginning& other) {
+          return other.choice.by_segment == begin.choice.by_segment &&
+                 other.choice.offloaded == begin.choice.offloaded;
+        };
+        if (std::ranges::none_of(all_, is_it)) all_.push_back(std::move(begin));
       }
     }
   }
@@ -160,7 +176,8 @@ std::vector<double> OffloadWays::prices() const {
   return between;
 }
 
-size_t OffloadWays::cheapest(size_t segment, double price, int64_t room) const {
+size_t OffloadWays::cheapest(size_t segment, double price, int64_t room,
+                             const OthersBytes& others) const {
   const auto& options = measured_.options_of(segment, /*row_choice=*/0);
   auto& orders = cheapest_first_[price];
   orders.resize(measured_.segments.size());
@@ -172,41 +189,42 @@ size_t OffloadWays::cheapest(size_t segment, double price, int64_t room) const {
     });
   }
   for (const size_t o : order) {
-    if (needed_bytes(measured_, segment, options[o]) <= room) return o;
+    if (needed_bytes(measured_, segment, options[o], others) <= room) return o;
   }
   return options.size();
 }
 
-// Returns how many of at most `bytes` bytes are offloaded.  Rows that stay of a divided value are
-// copied within the device when the rest leaves and when it returns: adds these seconds.
-double OffloadWays::offload(const Offloadable& offloadable, double bytes, const OffloadWay& way,
-                            double& seconds) const {
+// Rows that stay of a divided value are copied within the device when the rest leaves and when it
+// returns, which takes seconds.
+double OffloadWays::offload(Beginning& begin, const Offloadable& offloadable, double bytes) const {
   double offloaded = 0;
   for (const OffloadedRows& v : offloaded_rows(offloadable, bytes)) {
-    if (!v.is_whole() && !way.divides) continue;
+    if (!v.is_whole() && !begin.choice.way.divides) continue;
     offloaded += v.bytes;
+    begin.copies.push_back(
+        {.segment = begin.choice.offloaded.size(), .saved = v.value->saved, .bytes = v.bytes});
     const Cost copy{.bytes = 2 * (v.value->bytes - v.bytes)};
-    if (!v.is_whole()) seconds += 2 * step_.machine.seconds(copy);
+    if (!v.is_whole()) begin.choice.extra_seconds += 2 * step_.machine.seconds(copy);
   }
   return offloaded;
 }
 
 // Gives the first segments their cheapest options at this price, until the offloaded bytes reach
 // `bytes`.
-Beginning OffloadWays::beginning(const OffloadWay& way, double bytes, size_t limit) const {
+Beginning OffloadWays::beginning(const OffloadWay& way, double bytes, size_t limit,
+                                 const OthersBytes& others) const {
   Beginning begin{.kept = static_cast<int64_t>(measured_.live_at_first)};
   Choice& choice = begin.choice;
   choice.way = way;
   for (size_t s = 0; s + 1 < measured_.segments.size() && bytes > 0; ++s) {
     const auto& options = measured_.options_of(s, /*row_choice=*/0);
-    const size_t best = cheapest(s, way.price, static_cast<int64_t>(limit) - begin.kept);
+    const size_t best = cheapest(s, way.price, static_cast<int64_t>(limit) - begin.kept, others);
     if (best == options.size()) break;
     const Offloadable& offloadable = offloadable_[s][best];
-    begin.offloadable.push_back(&offloadable);
     choice.by_segment.push_back(&options[best]);
     choice.extra_seconds += options[best].extra_seconds;
-    const double offloaded = offload(offloadable, bytes, way, choice.extra_seconds);
-    choice.offloaded.push_back(offloadable.bytes > 0 ? offloaded / offloadable.bytes : 0);
+    const double offloaded = offload(begin, offloadable, bytes);
+    choice.offloaded.push_back(offloaded);
     begin.offloaded += offloaded;
     bytes -= offloadable.bytes;
     begin.kept += choice.kept(measured_, s);
@@ -217,17 +235,17 @@ Beginning OffloadWays::beginning(const OffloadWay& way, double bytes, size_t lim
   return begin;
 }
 
-// An option is chosen by what it needs itself; what copies have not taken away yet, or brought back
-// for others, is known only then, and lowers the room of the next attempt.
+// What copies have not taken away yet, or brought back for others, is known only when all options
+// are chosen; the next attempt leaves room for it.
 Beginning OffloadWays::limited_beginning(const OffloadWay& way, double bytes, size_t limit) const {
   constexpr int max_tries = 8;
-  const auto max = static_cast<int64_t>(limit);
-  int64_t room = max;
-  Beginning begin = beginning(way, bytes, limit);
-  for (int i = 1; i < max_tries && begin.max > max; ++i) {
-    room -= std::max(begin.max - max, max / 200);
-    if (room <= 0) break;
-    begin = beginning(way, bytes, static_cast<size_t>(room));
+  Beginning begin = beginning(way, bytes, limit, {});
+  OthersBytes others;
+  for (int i = 1; i < max_tries && begin.max > static_cast<int64_t>(limit); ++i) {
+    const bool in_backward = raise(others.backward, begin.choice.others.backward);
+    const bool in_forward = raise(others.forward, begin.choice.others.forward);
+    if (!in_backward && !in_forward) break;
+    begin = beginning(way, bytes, limit, others);
   }
   return begin;
 }
@@ -245,7 +263,7 @@ void OffloadWays::time_copies_back(Beginning& begin) const {
   }
   std::vector<double> returned(offloading);
   for (size_t s = 0; s < offloading; ++s) {
-    const double bytes = choice.offloaded[s] * begin.offloadable[s]->bytes;
+    const double bytes = choice.offloaded[s];
     const double copy = fetch_caution * bytes / link_rate_;
     if (copy <= 0) continue;
     next = std::min(next, begins[s]) - copy;
@@ -260,35 +278,24 @@ void OffloadWays::time_copies_back(Beginning& begin) const {
 }
 
 // Copies out run one after the other.  A value is live until its copy has ended.
-std::vector<OffloadWays::CopyOut> OffloadWays::copies_out(const Beginning& begin) const {
-  std::vector<CopyOut> copies;
-  double end = 0;
-  for (size_t s = 0; s < begin.offloadable.size(); ++s) {
-    const Offloadable& offloadable = *begin.offloadable[s];
-    for (const OffloadedRows& v :
-         offloaded_rows(offloadable, begin.choice.offloaded[s] * offloadable.bytes)) {
-      end = std::max(end, v.value->saved) + v.bytes / link_rate_;
-      copies.push_back({.segment = s, .end = end, .bytes = v.bytes});
-    }
-  }
-  return copies;
-}
-
 void OffloadWays::time_copies_out(Beginning& begin) const {
-  const std::vector<CopyOut> copies = copies_out(begin);
+  const std::vector<Beginning::Copy>& copies = begin.copies;
   const size_t offloading = begin.choice.offloaded.size();
-  std::vector<double> sums{0};  // of the first copies
-  for (const CopyOut& c : copies) sums.push_back(sums.back() + c.bytes);
+  std::vector<double> ends, sums{0};  // seconds since forward began; bytes of the first copies
+  for (const Beginning::Copy& c : copies) {
+    ends.push_back(std::max(ends.empty() ? 0 : ends.back(), c.saved) + c.bytes / link_rate_);
+    sums.push_back(sums.back() + c.bytes);
+  }
   // Bytes of the segments before this one whose copies end later; ends and segments both rise.
   const auto bytes_after = [&](double time, size_t segment) {
-    const auto first = std::ranges::upper_bound(copies, time, {}, &CopyOut::end);
-    const auto last = std::ranges::lower_bound(copies, segment, {}, &CopyOut::segment);
+    const auto first = std::ranges::upper_bound(ends, time) - ends.begin();
+    const auto last =
+        std::ranges::lower_bound(copies, segment, {}, &Beginning::Copy::segment) - copies.begin();
     if (last <= first) return 0.0;
-    return sums[static_cast<size_t>(last - copies.begin())] -
-           sums[static_cast<size_t>(first - copies.begin())];
+    return sums[static_cast<size_t>(last)] - sums[static_cast<size_t>(first)];
   };
   constexpr double parts = Returning::parts;
-  const double out = copies.empty() ? 0 : copies.back().end / measured_.seconds_before_loss;
+  const double out = ends.empty() ? 0 : ends.back() / measured_.seconds_before_loss;
   const double late = bytes_after(measured_.seconds_before_loss, offloading);
   begin.returning.out = static_cast<int>(std::ceil(parts * std::min(out, 2.0)));
   begin.returning.late = static_cast<int>(std::ceil(parts * late / bytes_out_));
@@ -343,8 +350,7 @@ std::vector<OffloadCandidate> OffloadWays::values(const Choice& choice,
     const auto& options = measured_.options_of(s, /*row_choice=*/0);
     const auto option = static_cast<size_t>(choice.by_segment[s] - options.data());
     const Offloadable& offloadable = offloadable_[s][option];
-    for (const OffloadedRows& v :
-         offloaded_rows(offloadable, choice.offloaded[s] * offloadable.bytes)) {
+    for (const OffloadedRows& v : offloaded_rows(offloadable, choice.offloaded[s])) {
       rows[v.value->id] = v.is_whole() ? -1 : v.rows;
       all.push_back({.value = v.value->id, .bytes = static_cast<size_t>(v.bytes)});
     }

@@ -22,7 +22,7 @@ namespace spool {
 // counted from the begin of forward; the bytes not yet copied out when the loss begins; and when
 // copies back begin, counted from the begin of backward.
 struct Returning {
-  static constexpr int parts = 2048;  // of forward, of what can leave, of the others' backward
+  static constexpr int parts = 512;  // of forward, of what can leave, of the others' backward
   int out = 0, late = 0, begin = parts;
   auto operator<=>(const Returning&) const = default;
 };
@@ -40,8 +40,13 @@ struct Offloadable {
 
 // The options of the first segments, and what they offload.
 struct Beginning {
+  // The copy of a value, or of its first rows, in the order of forward.
+  struct Copy {
+    size_t segment = 0;
+    double saved = 0, bytes = 0;  // saved: seconds since forward began
+  };
   Choice choice = {};
-  std::vector<const Offloadable*> offloadable = {};
+  std::vector<Copy> copies = {};
   int64_t kept = 0;      // bytes live when the next segment begins
   int64_t max = 0;       // bytes live in these segments
   double offloaded = 0;  // bytes
@@ -69,21 +74,19 @@ class OffloadWays {
   double max_bytes() const { return bytes_out_; }
 
  private:
-  struct CopyOut {
-    size_t segment = 0;
-    double end = 0, bytes = 0;  // seconds since forward began
-  };
   void list_offloadable();
   double max_offloadable() const;  // bytes
   std::vector<double> prices() const;
-  Beginning beginning(const OffloadWay&, double bytes, size_t limit) const;
+  // `others`: bytes assumed to be live for other segments.
+  Beginning beginning(const OffloadWay&, double bytes, size_t limit,
+                      const OthersBytes& others) const;
   Beginning limited_beginning(const OffloadWay&, double bytes, size_t limit) const;
   // The segment's cheapest option that fits; the number of options if there is none.
-  size_t cheapest(size_t segment, double price, int64_t room) const;
-  double offload(const Offloadable&, double bytes, const OffloadWay&, double& seconds) const;
+  size_t cheapest(size_t segment, double price, int64_t room, const OthersBytes& others) const;
+  // Offloads at most `bytes` bytes of the next segment; returns how many.
+  double offload(Beginning&, const Offloadable&, double bytes) const;
   void time_copies_out(Beginning&) const;
   void time_copies_back(Beginning&) const;
-  std::vector<CopyOut> copies_out(const Beginning&) const;
   void measure_forward();
 
   const SearchedStep& step_;

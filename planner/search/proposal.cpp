@@ -170,6 +170,21 @@ std::vector<Proposal> Proposer::uniform() const {
   return all;
 }
 
+std::vector<Proposal> Proposer::alike_at_first(size_t limit) const {
+  std::vector<Proposal> all;
+  for (const Choice& choice : uniform_choices(measured_)) {
+    if (live_bytes(measured_, choice) > limit) continue;
+    size_t count = 0;
+    Proposal first;
+    do {
+      first.choice = of_first_segments(measured_, choice, ++count);
+    } while (live_bytes(measured_, first.choice) > limit);
+    all.push_back(std::move(first));
+  }
+  std::ranges::stable_sort(all, {}, [](const Proposal& p) { return p.choice.extra_seconds; });
+  return all;
+}
+
 Plan Proposer::plan_of(const Proposal& proposal) const {
   const Choice& choice = proposal.choice;
   std::vector<const SegmentOption*> options;

@@ -49,6 +49,8 @@ class Proposer {
 
   // The proposals that treat equal segments alike and neither offload nor stream, fastest first.
   std::vector<Proposal> uniform() const;
+  // The same, with as many of the last segments as the limit has room for keeping all.
+  std::vector<Proposal> alike_at_first(size_t limit) const;
 
   // Bytes live outside of all segments with this much state on the host.
   size_t min_with(size_t state_on_host) const;

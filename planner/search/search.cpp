@@ -53,7 +53,6 @@ struct Search::State {
   std::map<int, double> optima = {};  // seconds of the fastest choice of a level, if none is lost
   std::optional<FoundPlan> smallest = {};
   std::unique_ptr<State> plain = {};
-  bool is_part = false;  // of another search
 
   State(SearchedStep s, Levers l)
       : step(std::move(s)),
@@ -148,6 +147,8 @@ struct Search::State {
     return found;
   }
 
+  const std::vector<Family>& families() const { return proposer.families(); }
+
   // With as much of the state on the host as this plan has.
   std::optional<FoundPlan> search_family(size_t family, size_t bytes, double seconds,
                                          const Plan& like) {
@@ -163,6 +164,7 @@ struct Search::State {
   // same rows of the loss, or with alike regions.
   bool is_near(const Family& family, const FoundPlan& found) const {
     const auto has_chunks = [](const Region& r) { return r.chunks > 1; };
+    if (family.region && family.row_choice) return false;
     if (family.region) return std::ranges::any_of(found.plan.regions, has_chunks);
     if (!family.row_choice) return false;
     const int64_t rows = measured.rows[*family.row_choice];
@@ -190,23 +192,6 @@ struct Search::State {
       if (other && (!fastest || other->seconds < fastest->seconds)) fastest = other;
     }
     return best[level] = std::move(fastest);
-  }
-
-  // Plans that treat segments alike, with as many of the last segments as fit keeping all; the
-  // fastest first.
-  std::vector<Proposal> alike_at_first(size_t limit) const {
-    std::vector<Proposal> all;
-    for (const Proposal& p : uniform) {
-      if (live_bytes(measured, p.choice) > limit) continue;
-      size_t count = 0;
-      Proposal first;
-      do {
-        first.choice = of_first_segments(measured, p.choice, ++count);
-      } while (live_bytes(measured, first.choice) > limit);
-      all.push_back(std::move(first));
-    }
-    std::ranges::stable_sort(all, {}, [](const Proposal& p) { return p.choice.extra_seconds; });
-    return all;
   }
 
   // The plan of the lowest level that has one.
@@ -241,7 +226,7 @@ struct Search::State {
       i = found ? 0 : i + 1;
       if (found) smallest = found;
     }
-    for (size_t family = 2; family < proposer.families().size(); ++family) {
+    for (size_t family = first_alike_family; family < families().size(); ++family) {
       const auto search = [&] {
         return search_family(family, smallest->peak - Arena::granule, infinite, smallest->plan);
       };
@@ -265,7 +250,7 @@ struct Search::State {
 
   // Replaces the plan by a faster one within its peak, if there is one.
   void speed_up(FoundPlan& plan) {
-    std::vector<Proposal> alike = alike_at_first(plan.peak);
+    std::vector<Proposal> alike = proposer.alike_at_first(plan.peak);
     if (alike.size() > max_tries) alike.resize(max_tries);
     for (const Proposal& p : alike) {
       const FoundPlan& found = plan_of(p, plan.peak);
@@ -288,7 +273,6 @@ struct Search::State {
     few.regions = few.state_share = false;
     few.offload_to.reset();
     plain = std::make_unique<State>(step, few);
-    plain->is_part = true;
     return plain.get();
   }
 
@@ -310,6 +294,11 @@ struct Search::State {
     const FoundPlan& least = smallest_plan();
     const bool is_faster = !found || least.seconds < found->seconds;
     if (least.peak <= budget && is_faster) found = least;
+    for (size_t family = first_alike_family; found && family < families().size(); ++family) {
+      if (const auto other = search_family(family, budget, found->seconds, found->plan)) {
+        found = moves.faster_within(budget, *other);
+      }
+    }
     return found;
   }
 
@@ -338,9 +327,9 @@ struct Search::State {
     if (is_proven(fastest, budget)) return fastest;
     // Each family has a dynamic program of its own for each way of offloading, which takes long.
     const std::optional<FoundPlan> first = fastest;
-    const bool has_time = first && !levers.offload_to && !is_part;
-    for (size_t family = 2; has_time && family < proposer.families().size(); ++family) {
-      if (!is_near(proposer.families()[family], *first)) continue;
+    const bool has_time = first && !levers.offload_to;
+    for (size_t family = first_alike_family; has_time && family < families().size(); ++family) {
+      if (!is_near(families()[family], *first)) continue;
       if (const auto other = search_family(family, budget, seconds(), first->plan)) {
         take(moves.faster_within(budget, *other));
       }
