@@ -194,30 +194,31 @@ struct Search::State {
     return best[level] = std::move(fastest);
   }
 
-  // The plan of the lowest level that has one.
-  FoundPlan plan_of_lowest_level() {
+  // The plan of the lowest level that has one, if it takes fewer bytes than this plan.
+  FoundPlan smaller_of_lowest_level(FoundPlan found) {
     // Below the smallest level with a proposal, no level has a plan.
     int fails = 0, level = level_within(keep_all.peak);
     while (level - fails > 1) {
       const int middle = (fails + level) / 2;
       (std::isinf(optimum(middle)) ? fails : level) = middle;
     }
-    for (; level_bytes(level) < keep_all.peak; ++level) {
-      if (const auto found = first_that_fits(level_bytes(level))) return *found;
+    for (; level_bytes(level) < found.peak; ++level) {
+      if (auto smaller = first_that_fits(level_bytes(level))) return *std::move(smaller);
     }
-    return keep_all;
+    return found;
   }
 
   const FoundPlan& smallest_plan() {
     if (smallest) return *smallest;
-    smallest = plan_of_lowest_level();
+    smallest = keep_all;
+    if (has_others()) {
+      if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
+    }
+    smallest = smaller_of_lowest_level(*std::move(smallest));
     for (const Proposal& p : uniform) {
       if (live_bytes(measured, p.choice) >= smallest->peak) continue;
       const FoundPlan& found = plan_of(p, smallest->peak);
       if (found.peak < smallest->peak) smallest = found;
-    }
-    if (has_others()) {
-      if (const FoundPlan* found = by_hand.smallest_below(smallest->peak)) smallest = *found;
     }
     // Layouts have luck: fewer bytes may be met where a little fewer were not.
     constexpr size_t parts[] = {500, 200, 100, 50};
@@ -231,9 +232,8 @@ struct Search::State {
         return search_family(family, smallest->peak - Arena::granule, infinite, smallest->plan);
       };
       constexpr int max_times = 4;
-      for (int i = 0; i < max_times; ++i) {
-        if (auto found = search()) smallest = std::move(found);
-      }
+      auto found = search();
+      for (int i = 0; i < max_times && found; ++i, found = search()) smallest = std::move(found);
     }
     smallest = moves.smaller(*std::move(smallest));
     if (State* few = without_others(); few && few->smallest_plan().peak < smallest->peak) {
