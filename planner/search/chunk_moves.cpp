@@ -84,6 +84,15 @@ void ChunkMoves::set_fewest(FoundPlan& found, const Lever& lever, size_t budget)
   }
   while (fits_with - fails_with > 1) {
     const int64_t middle = (fits_with + fails_with) / 2;
+    const int64_t rows = ceil_div(lever.extent, middle);
+    if (rows == ceil_div(lever.extent, fits_with)) {
+      fits_with = middle;  // chunks of the same rows
+      continue;
+    }
+    if (rows == ceil_div(lever.extent, std::max<int64_t>(fails_with, 1))) {
+      fails_with = middle;
+      continue;
+    }
     Trials::Trial& trial = with_chunks(base, lever, middle);
     const bool is_better = trial.found.seconds < found.seconds && fits(trial, budget);
     if (is_better) found = trial.found;
@@ -97,11 +106,9 @@ FoundPlan ChunkMoves::faster_within(size_t budget, FoundPlan found) {
 }
 
 FoundPlan ChunkMoves::smaller(FoundPlan found) {
-  constexpr int64_t max_loss_chunks = 1024;
   for (const Lever& lever : levers_of(found)) {
     const FoundPlan base = found;
-    const int64_t max = lever.is_loss ? std::min(lever.extent, max_loss_chunks) : lever.extent;
-    for (int64_t chunks = 2 * lever.chunks; chunks <= max; chunks *= 2) {
+    for (int64_t chunks = 2 * lever.chunks; chunks <= lever.extent; chunks *= 2) {
       Trials::Trial& trial = with_chunks(base, lever, chunks);
       if (!fits(trial, found.peak - 1)) break;
       found = trial.found;

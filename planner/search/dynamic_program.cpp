@@ -251,6 +251,13 @@ std::vector<Choice> uniform_choices(const MeasuredSegments& m) {
   return all;
 }
 
+bool are_alike(const MeasuredSegments& m, const Choice& a, const Choice& b) {
+  const auto at = std::ranges::find(m.segments, most_frequent_kind(m), &Segment::kind);
+  const auto first = static_cast<size_t>(at - m.segments.begin());
+  const SegmentOption &of_a = a.by_segment[first]->option, &of_b = b.by_segment[first]->option;
+  return of_a.recomputed == of_b.recomputed && of_a.region == of_b.region;
+}
+
 size_t live_bytes(const MeasuredSegments& m, const Choice& choice) {
   return std::max(m.min_live, live_in_segments(m, choice));
 }

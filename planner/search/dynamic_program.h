@@ -124,6 +124,8 @@ Choice keep_all_choice(const MeasuredSegments&);
 // The choices that give all segments of the most frequent kind the same option and keep all in the
 // others, the fastest first.
 std::vector<Choice> uniform_choices(const MeasuredSegments&);
+// Whether two of them differ in rows at most.
+bool are_alike(const MeasuredSegments&, const Choice&, const Choice&);
 // The same option for the first segments alone; the others keep all.
 Choice of_first_segments(const MeasuredSegments&, Choice uniform, size_t count);
 

@@ -170,6 +170,25 @@ std::vector<Proposal> Proposer::uniform() const {
   return all;
 }
 
+std::vector<Proposal> Proposer::with_fewer_rows(size_t limit, double seconds) const {
+  constexpr size_t max_count = 8;
+  const std::vector<Proposal> all = uniform();
+  std::vector<Proposal> found;
+  for (const Proposal& more : all) {
+    if (more.seconds >= seconds || found.size() == max_count) break;
+    if (live_bytes(measured_, more.choice) <= limit) continue;
+    const auto has_fewer = [&](const Proposal& p) {
+      return p.choice.row_choice == more.choice.row_choice + 1 &&
+             are_alike(measured_, p.choice, more.choice);
+    };
+    const auto fewer = std::ranges::find_if(all, has_fewer);
+    if (fewer != all.end() && live_bytes(measured_, fewer->choice) <= limit) {
+      found.push_back(*fewer);
+    }
+  }
+  return found;
+}
+
 std::vector<Proposal> Proposer::alike_at_first(size_t limit) const {
   std::vector<Proposal> all;
   for (const Choice& choice : uniform_choices(measured_)) {

@@ -49,7 +49,10 @@ class Proposer {
 
   // The proposals that treat equal segments alike and neither offload nor stream, fastest first.
   std::vector<Proposal> uniform() const;
-  // The same, with as many of the last segments as the limit has room for keeping all.
+  // Those with the most rows of the loss that the limit has room for, where twice as many, which it
+  // has no room for, would take fewer seconds than these: rows between them may, too.
+  std::vector<Proposal> with_fewer_rows(size_t limit, double seconds) const;
+  // Those that fit, with as many of the last segments as the limit has room for keeping all.
   std::vector<Proposal> alike_at_first(size_t limit) const;
 
   // Bytes live outside of all segments with this much state on the host.

@@ -292,8 +292,10 @@ struct Search::State {
     constexpr size_t near = 32;  // of the smallest budget, whose plan was searched for the longest
     if (is_proven_fast || !std::isinf(optimum(level_within(budget - budget / near)))) return found;
     const FoundPlan& least = smallest_plan();
-    const bool is_faster = !found || least.seconds < found->seconds;
-    if (least.peak <= budget && is_faster) found = least;
+    if (least.peak <= budget) {
+      const FoundPlan other = moves.faster_within(budget, least);
+      if (!found || other.seconds < found->seconds) found = other;
+    }
     for (size_t family = first_alike_family; found && family < families().size(); ++family) {
       if (const auto other = search_family(family, budget, found->seconds, found->plan)) {
         found = moves.faster_within(budget, *other);
@@ -325,6 +327,10 @@ struct Search::State {
       if (const auto other = few->found_within(budget)) take(*other);
     }
     if (is_proven(fastest, budget)) return fastest;
+    for (const Proposal& p : proposer.with_fewer_rows(budget, seconds())) {
+      const FoundPlan& few_rows = plan_of(p, budget);
+      if (few_rows.peak <= budget) take(moves.faster_within(budget, few_rows));
+    }
     // Each family has a dynamic program of its own for each way of offloading, which takes long.
     const std::optional<FoundPlan> first = fastest;
     const bool has_time = first && !levers.offload_to;
