@@ -241,7 +241,8 @@ double StepBound::chunks_of(size_t row_choice) const {
 
 // A loss may have any number of chunks between two choices.  Its seconds are at least those of the
 // choice with fewer chunks, and its bytes at least those of the other; by the roofline, both rise
-// from there no slower than before, as they are sums of maxima of straight lines.
+// from there no slower than before, as they are sums of maxima of straight lines.  Bytes may rise
+// no faster than between the two choices, though: workspaces of products have a maximum.
 void StepBound::add_rows() {
   const size_t count = measured_.rows.size();
   constexpr double parts = 4, rounding = 8 * Arena::granule;
@@ -266,8 +267,10 @@ void StepBound::add_rows() {
         const auto live = [&](size_t choice) {
           return static_cast<double>(measured_.live_of_rows[choice][n]);
         };
-        const double of_rows =
-            slope(live(i + 1) - live(more), 1 / chunks_of(more), 1 / last) * (1 / to - 1 / last);
+        const double each_row =
+            std::min(slope(live(i + 1) - live(more), 1 / chunks_of(more), 1 / last),
+                     slope(live(i) - live(i + 1), 1 / last, 1 / first));
+        const double of_rows = each_row * (1 / to - 1 / last);
         rows.live.push_back(std::min(live(i + 1) + of_rows - rounding, live(i)));
       }
       rows_.push_back(std::move(rows));

@@ -118,6 +118,58 @@ TEST(FixedFlags, NoUniformPolicyHelpsWithALink) {
   }
 }
 
+struct WideVocabulary {
+  std::string model, layers, heads, channels, vocabulary, tokens, accumulate, dtype;
+  GivenTexts policy;
+};
+
+// Rows of the loss between two powers of two, more than 1024 chunks of it, and a workspace that
+// grows no longer: what is best depends on each.
+TEST(FixedFlags, NoPolicyHelpsIfTheVocabularyTakesMost) {
+  const WideVocabulary cases[] = {
+      {"llama-tiny",
+       "12",
+       "2",
+       "16",
+       "151936",
+       "2048",
+       "1",
+       "f32",
+       {{"recompute", {"block"}}, {"chunk-loss", {"7"}}, {"chunk-mlp", {"0"}}}},
+      {"gpt2-tiny",
+       "3",
+       "4",
+       "32",
+       "50257",
+       "16384",
+       "2",
+       "bf16",
+       {{"recompute", {"block"}}, {"chunk-loss", {"8"}}, {"chunk-mlp", {"128"}}}},
+      {"gpt2-tiny",
+       "3",
+       "4",
+       "128",
+       "50257",
+       "2048",
+       "5",
+       "bf16",
+       {{"recompute", {"norms,gelu,attention"}}, {"chunk-loss", {"128"}}, {"chunk-mlp", {"128"}}}}};
+  for (const WideVocabulary& c : cases) {
+    const FlaggedRun run{.flags = {{"model", {c.model}},
+                                   {"layers", {c.layers}},
+                                   {"heads", {c.heads}},
+                                   {"channels", {c.channels}},
+                                   {"vocab", {c.vocabulary}},
+                                   {"context", {c.tokens}},
+                                   {"seq", {c.tokens}},
+                                   {"batch", {"1"}},
+                                   {"accumulate", {c.accumulate}},
+                                   {"dtype", {c.dtype}}},
+                         .machine = *named_machine("a100-80g")};
+    expect_no_policy_helps(run, {c.policy});
+  }
+}
+
 // Six budgets by equal ratios, from the smallest to the peak that keeps all.
 std::vector<size_t> budgets_of(RunPlanner& planner) {
   const auto min = static_cast<double>(planner.steps().smallest_budget());
